@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 from validation.decoding.kv_cache import CachedModel
 from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.session import Draft, Session
+from validation.decoding.version_cache import VersionedModel
 from validation.errors import UserError
+from validation.models.versions import VersionedTarget
 
 if TYPE_CHECKING:
     import torch
@@ -64,6 +66,7 @@ class BatchState:
     """
 
     model_class: type[CachedModel] = CachedModel
+    versioned_class: type[VersionedModel] = VersionedModel
 
     def __init__(
         self,
@@ -103,9 +106,27 @@ class BatchState:
         # the models and their caches
         shape = (session.vocabulary, pair.device, count, capacity, pair.context)
         draft = self.model_class(pair.draft, *shape) if method.runs_draft else None
-        target = self.model_class(pair.target, *shape) if method.runs_target or risk else None
-        self.models: dict[str, CachedModel | None] = {DRAFT: draft, TARGET: target}
+        target = self._target(shape) if method.runs_target or risk else None
+        self.models: dict[str, Any] = {DRAFT: draft, TARGET: target}
         method.begin(session)
+
+    def _target(self, shape: tuple[Any, ...]) -> CachedModel | VersionedModel:
+        """Return the target model with its cache, or its versions with theirs."""
+        model = self.session.pair.target
+        if not isinstance(model, VersionedTarget):
+            return self.model_class(model, *shape)
+        return self.versioned_class(model, [one.prompt for one in self.records], self.prompt_end, *shape)
+
+    def left(self, slots: Array) -> Array:
+        """Return how many tokens a round of these slots may add."""
+        made = self.kept_end[slots] - self.prompt_end[slots]
+        left = self.session.new_tokens - made
+        if isinstance(target := self.session.pair.target, VersionedTarget):
+            limits = [target.until_switch(place) for place in made.tolist()]
+            left = np.minimum(
+                left, [most if limit is None else limit for most, limit in zip(left, limits, strict=True)]
+            )
+        return np.asarray(left)
 
     # ----------------------------------------------------------------------------------------------- the tokens
 
@@ -204,7 +225,9 @@ class BatchState:
         assert model is not None
         until = model.cached.copy()
         until[slots] = self.draft_end[slots]
-        logits = model.read(self.tokens, until, rows=rows, only=None if len(slots) == len(self.sequences) else slots)
+        logits: list[torch.Tensor] = model.read(
+            self.tokens, until, rows=rows, only=None if len(slots) == len(self.sequences) else slots
+        )
         setattr(self.clock, which, getattr(self.clock, which) + model.seconds)
         share = model.seconds / len(slots) if self.times is None else self.times[which]
         for slot in slots.tolist():

@@ -27,6 +27,7 @@ from validation.decoding.session import Clock, Draft, Message, Outcome, Session,
 from validation.decoding.tree_loop import TreeLoop
 from validation.decoding.verification import VerifiedDrafts, skip_risk, step_risks, verify
 from validation.errors import UserError
+from validation.models.versions import VersionedTarget
 
 if TYPE_CHECKING:
     import torch
@@ -105,6 +106,9 @@ def decode(
     _check_settings(temperature, top_p, new_tokens, batch, times)
     if risk and method.tree_nodes:
         raise UserError(f"{method.name} sends trees of drafts, for which no risk is computed; leave it out.")
+    if isinstance(pair.target, VersionedTarget) and (risk or method.tree_nodes):
+        what = "the risk is that of one target model" if risk else f"{method.name} sends trees of drafts"
+        raise UserError(f"A target with several versions verifies chains of drafts, and {what}; use one version.")
     encoded = encode_prompts(pair, prompts, new_tokens)
     if empty := [prompt.id for prompt, ids in zip(prompts, encoded, strict=True) if not ids]:
         raise UserError(f"The prompt {empty[0]!r} has no tokens, so there is nothing to continue; write a prompt.")
@@ -184,7 +188,7 @@ class _Loop(BatchState):
                 elapsed = float(self.elapsed[slot] + self.seconds[DRAFT][slot])
                 self.rate[slot] = self.session.channel.rate(int(self.sequences[slot]), elapsed)
         rates = [self.rate[slot] for slot in slots]
-        left = self.session.new_tokens - (self.kept_end - self.prompt_end)[slots]
+        left = self.left(slots)
         began = time.perf_counter()
         lengths = self.method.lengths(self.sequences[slots], rates)
         self.clock.method += time.perf_counter() - began
@@ -273,7 +277,7 @@ class _Loop(BatchState):
             )
         logits = self.forward(TARGET, slots, sizes)
         position = self.kept_end[slots] - self.prompt_end[slots]
-        left = self.session.new_tokens - position
+        left = self.left(slots)
         began = time.perf_counter()
         found = verify(self.method, self.session, self.sequences[slots], in_flight, logits, sizes, position, left)
         self.clock.sampling += time.perf_counter() - began

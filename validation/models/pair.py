@@ -162,7 +162,7 @@ def load_pair(
             big = sources[1].load_model(chosen).to(where)
         tell(f"loading {draft}")
         models = [sources[0].load_model(chosen).to(where).eval(), big.eval()]
-        anchor = _anchor_note(models[0], models[1], tokenizers[1], names=(draft, target), accept=changed_anchor)
+        anchor = anchor_note(models[0], models[1], tokenizers[1], names=(draft, target), accept=changed_anchor)
     vocabulary = max(tokenizers[1].get_vocab().values()) + 1
     notes = [_head_note(label, model, vocabulary) for label, model in zip(("draft", "target"), models, strict=True)]
     labels = (f"{name}/small", f"{name}/large") if name in PAIRS else (draft, target)
@@ -222,7 +222,7 @@ def _inspect(
         source.reach()
     sizes = [weight_bytes(source.load("AutoConfig"), dtype) for source in sources]
     tokenizers = [source.load_tokenizer() for source in sources]
-    _same_vocabulary(*tokenizers, names=(sources[0].name, sources[1].name))
+    same_vocabulary(*tokenizers, names=(sources[0].name, sources[1].name))
     return tokenizers, sizes
 
 
@@ -238,7 +238,7 @@ def _load_shards(
     return model, torch.device("cuda", only) if isinstance(only, int) else where
 
 
-def _same_vocabulary(draft: Any, target: Any, *, names: tuple[str, str]) -> None:
+def same_vocabulary(draft: Any, target: Any, *, names: tuple[str, str]) -> None:
     """Compare the tokenizers entry by entry; raise a UserError that names the lowest id that differs."""
     entries = [{index: token for token, index in tokenizer.get_vocab().items()} for tokenizer in (draft, target)]
     if entries[0] == entries[1]:
@@ -264,7 +264,7 @@ def _head_note(label: str, model: Any, vocabulary: int) -> str:
     return f"The {label} model gives {width} logits; the {width - vocabulary} beyond the vocabulary are cut."
 
 
-def _anchor_note(draft: Any, target: Any, tokenizer: Any, *, names: tuple[str, str], accept: bool) -> str:
+def anchor_note(draft: Any, target: Any, tokenizer: Any, *, names: tuple[str, str], accept: bool) -> str:
     """Return the note about an aligned draft whose target changed the anchor; refuse it unless it is accepted."""
     known = getattr(draft.config, "fingerprint", "")
     if not known or getattr(draft.config, "model_type", "") != aligned.MODEL_TYPE:

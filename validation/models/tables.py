@@ -46,8 +46,8 @@ class TableModel:
         self.calls += 1
         assert use_cache
         assert attention_mask.shape[:3] == (len(input_ids), 1, input_ids.shape[1])
-        new = input_ids[:, None, :, None].double()
-        seen = past_key_values.update(new, new, 0)[0][:, 0, :, 0].long()
+        new = self.stored(input_ids)[:, None, :, None].double()
+        seen = self.understood(past_key_values.update(new, new, 0)[0][:, 0, :, 0].long())
         logits = torch.empty((*input_ids.shape, self.table.shape[1]), dtype=torch.float64)
         for column in range(input_ids.shape[1]):
             node = torch.zeros(len(seen), dtype=torch.int64)
@@ -59,6 +59,34 @@ class TableModel:
         return SimpleNamespace(logits=logits)
 
     __call__ = forward
+
+    def stored(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return what the cache holds of tokens."""
+        return tokens
+
+    def understood(self, entries: torch.Tensor) -> torch.Tensor:
+        """Return the tokens that the model takes entries of the cache for."""
+        return entries
+
+
+class VersionTable(TableModel):
+    """A version of a table model: it takes what another version stored in the cache for the next token, v + 1 mod V.
+
+    So a cache that is used by the wrong version changes what the model says, as it does for real models.
+    """
+
+    def __init__(self, table: Array, prompt_length: int, version: int) -> None:
+        super().__init__(table, prompt_length)
+        self.version = version
+
+    def stored(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return token and version as one number."""
+        return tokens + self.table.shape[1] * self.version
+
+    def understood(self, entries: torch.Tensor) -> torch.Tensor:
+        """Return the tokens, those of another version shifted."""
+        size = self.table.shape[1]
+        return (entries % size + (entries // size != self.version)) % size
 
 
 class _Words:

@@ -1,0 +1,355 @@
+"""Versions that are switched and rolled back while texts are decoded: the exact law of the texts, caches, refusals."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+
+from tests.validation.models.test_adapters import made, save_base  # noqa: F401
+from tests.validation.tiny_texts import SAMPLED, all_texts, distance, exact_law, halves, law_of, nodes, quarters
+from validation.audit import NOT_KEPT, TableLaw, audit_sampler
+from validation.collection.collect import encode_prompts
+from validation.collection.prompts import Prompt
+from validation.decoding import loop
+from validation.decoding.loop import decode
+from validation.decoding.methods.multi_draft import FixedLength
+from validation.decoding.version_cache import VersionedModel
+from validation.errors import UserError
+from validation.models.pair import Pair, load_pair
+from validation.models.tables import VersionTable, node, table_pair
+from validation.models.versions import CACHES, VersionedTarget, share_weights, versioned_pair
+
+Law = dict[tuple[int, ...], float]
+POSITIONS, VOCABULARY = 3, 3
+
+
+def tables(seed: int, positions: int = POSITIONS) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Return a draft of halves and two versions of quarters, over three tokens."""
+    rng = np.random.default_rng(seed)
+    count = nodes(VOCABULARY, positions)
+    return halves(rng, count), [quarters(rng, count) for _ in range(2)]
+
+
+def server(
+    draft: np.ndarray, versions: list[np.ndarray], switches: list[tuple[int, str]], *, prompt: str = "0", **options: Any
+) -> Pair:
+    """Return a pair of tables whose target has the versions v0, v1, ..."""
+    pair = table_pair(draft, versions[0], prompt=prompt)
+    length = len(prompt.split())
+    models = {f"v{i}": VersionTable(table, length, i) for i, table in enumerate(versions)}
+    target: Any = VersionedTarget(models, switches, **options)
+    return replace(pair, target=target)
+
+
+def mixture(
+    draft: np.ndarray, versions: list[np.ndarray], version_at: Callable[[int, int], int], most: int, positions: int
+) -> Law:
+    """Return the law of rounds of ``most`` drafts, round r at place t by the version ``version_at(r, t)``.
+
+    A round keeps x_1..x_i and replaces the next draft with probability Π min(q, p) · (p - q)⁺, else ends with p.
+    """
+    law: Law = {}
+    waiting: dict[tuple[tuple[int, ...], int], float] = {((), 0): 1.0}
+    while waiting:
+        after: dict[tuple[tuple[int, ...], int], float] = {}
+        for (text, rounds), mass in waiting.items():
+            p_all = versions[version_at(rounds, len(text))]
+            left = positions - len(text)
+            length = min(most, left)
+            for kept in range(length + 1):
+                for words in itertools.product(range(VOCABULARY), repeat=kept):
+                    chance, place = mass, text
+                    for word in words:
+                        row = node(*place, vocabulary=VOCABULARY)
+                        chance *= min(draft[row, word], p_all[row, word])
+                        place = (*place, word)
+                    if kept == left:
+                        after[place, rounds + 1] = after.get((place, rounds + 1), 0.0) + chance
+                        continue
+                    row = node(*place, vocabulary=VOCABULARY)
+                    ends = p_all[row] if kept == length else np.maximum(p_all[row] - draft[row], 0.0)
+                    for token, part in enumerate(ends):
+                        key = (*place, token), rounds + 1
+                        after[key] = after.get(key, 0.0) + chance * float(part)
+        waiting = {}
+        for (text, rounds), mass in after.items():
+            if mass and len(text) == positions:
+                law[text] = law.get(text, 0.0) + mass
+            elif mass:
+                waiting[text, rounds] = mass
+    return law
+
+
+def by_position(versions: list[np.ndarray], version_at: Callable[[int], int]) -> np.ndarray:
+    """Return the table whose rows are those of the version of their place."""
+    found = versions[0].copy()
+    for place in range(POSITIONS):
+        rows = slice(nodes(VOCABULARY, place), nodes(VOCABULARY, place + 1))
+        found[rows] = versions[version_at(place)][rows]
+    return found
+
+
+SCHEDULES = {
+    "switched": [(0, "v0"), (1, "v1")],
+    "rolled back": [(0, "v0"), (1, "v1"), (2, "v0")],
+}
+
+
+def current(switches: list[tuple[int, str]], time: int) -> int:
+    """Return the number of the version at a time."""
+    return int([name for start, name in switches if start <= time][-1][1:])
+
+
+# ------------------------------------------------------------------------------------- the law, by enumeration
+
+
+@pytest.mark.parametrize("caches", CACHES)
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_by_round_the_law_is_the_mixture_of_the_rounds(schedule: str, most: int, caches: str) -> None:
+    switches = SCHEDULES[schedule]
+    draft, versions = tables(most)
+    pair = server(draft, versions, switches, pin="round", caches=caches)
+    found = law_of(all_texts(pair, FixedLength(most), POSITIONS, SAMPLED))
+    expected = mixture(draft, versions, lambda rounds, place: current(switches, rounds), most, POSITIONS)
+    assert sum(expected.values()) == pytest.approx(1.0, abs=1e-12)
+    assert distance(found, expected) == pytest.approx(0.0, abs=1e-12)
+    for version in versions:
+        assert distance(found, exact_law(version, POSITIONS)) > 0.05
+
+
+@pytest.mark.parametrize("caches", CACHES)
+def test_by_text_each_text_is_of_the_version_at_its_begin(caches: str) -> None:
+    draft, versions = tables(3)
+    for begin, version in ((0, 0), (1, 1), (4, 0)):
+        pair = server(
+            draft, versions, [(0, "v0"), (1, "v1"), (3, "v0")], pin="text", caches=caches, begins=lambda _, b=begin: b
+        )
+        found = law_of(all_texts(pair, FixedLength(2), POSITIONS, SAMPLED))
+        assert distance(found, exact_law(versions[version], POSITIONS)) == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("caches", CACHES)
+@pytest.mark.parametrize(
+    "switches", [[(0, "v0"), (1, "v1")], [(0, "v1"), (2, "v0")], [(0, "v0"), (1, "v1"), (2, "v0")]]
+)
+def test_by_position_the_law_is_that_of_the_version_of_each_place(switches: list[tuple[int, str]], caches: str) -> None:
+    draft, versions = tables(4)
+    pair = server(draft, versions, switches, pin="position", caches=caches)
+    found = law_of(all_texts(pair, FixedLength(2), POSITIONS, SAMPLED))
+    table = by_position(versions, lambda place: current(switches, place))
+    assert distance(found, exact_law(table, POSITIONS)) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_by_round_the_law_depends_on_the_draft_and_on_its_length() -> None:
+    switches = SCHEDULES["switched"]
+    draft, versions = tables(5)
+    laws = [
+        mixture(q, versions, lambda rounds, place: current(switches, rounds), most, POSITIONS)
+        for q, most in ((draft, 1), (draft, 2), (draft[::-1], 2))
+    ]
+    assert all(distance(a, b) > 0.01 for a, b in itertools.combinations(laws, 2))
+    bound = sum(expected_distance(versions, place) for place in range(POSITIONS))
+    assert all(distance(law, exact_law(versions[0], POSITIONS)) <= bound + 1e-12 for law in laws)
+
+
+def expected_distance(versions: list[np.ndarray], place: int) -> float:
+    """Return E TV at a place of the texts of version 0."""
+    total = 0.0
+    for text, mass in exact_law(versions[0], place).items() if place else [((), 1.0)]:
+        row = node(*text, vocabulary=VOCABULARY)
+        total += mass * 0.5 * float(np.abs(versions[0][row] - versions[1][row]).sum())
+    return total
+
+
+def test_by_round_each_next_token_is_of_a_mixture_of_the_versions_rows() -> None:
+    """Given the prefix: between the two rows, with one weight for all tokens."""
+    switches = SCHEDULES["switched"]
+    draft, versions = tables(6)
+    law = mixture(draft, versions, lambda rounds, place: current(switches, rounds), 2, POSITIONS)
+    seen = 0
+    for prefix in itertools.product(range(VOCABULARY), repeat=2):
+        mass = np.array([law.get((*prefix, token), 0.0) for token in range(VOCABULARY)])
+        first, second = (version[node(*prefix, vocabulary=VOCABULARY)] for version in versions)
+        if mass.sum() == 0 or np.allclose(first, second):
+            continue
+        way = second - first
+        weight = float((mass / mass.sum() - first) @ way / (way @ way))
+        assert -1e-9 <= weight <= 1 + 1e-9
+        np.testing.assert_allclose(mass / mass.sum(), first + weight * way, atol=1e-12)
+        seen += 1
+    assert seen >= 2
+
+
+# ------------------------------------------------------------------------------------- the law, by chi-square
+
+
+@pytest.mark.parametrize("pin", ["text", "round", "position"])
+def test_many_texts_of_a_batch_have_the_law(pin: str) -> None:
+    switches = [(0, "v0"), (1, "v1"), (2, "v0")]
+    draft, versions = tables(7)
+    pair = server(draft, versions, switches, pin=pin, caches="rebuilt", begins=lambda name: int(name) % 3)
+    count = 3_000
+    records = decode(
+        pair, [Prompt(str(i), "0", "t") for i in range(count)], FixedLength(2), new_tokens=POSITIONS, batch=500, seed=11
+    )
+    laws = {
+        "text": lambda b: exact_law(versions[current(switches, b)], POSITIONS),
+        "round": lambda b: mixture(draft, versions, lambda r, _: current(switches, b + r), 2, POSITIONS),
+        "position": lambda b: exact_law(by_position(versions, lambda t: current(switches, t)), POSITIONS),
+    }
+    for begin in range(3):
+        own = [tuple(one.tokens) for i, one in enumerate(records) if i % 3 == begin]
+        law = laws[pin](begin)
+        assert set(own) <= {text for text, mass in law.items() if mass > 0}
+        seen = [own.count(text) for text, mass in law.items() if mass > 0]
+        assert chisquare(seen, [len(own) * mass for mass in law.values() if mass > 0]).pvalue > 1e-3
+    if pin == "round":  # the test sees a wrong law
+        own = [tuple(one.tokens) for i, one in enumerate(records) if i % 3 == 0]
+        wrong = {text: mass + 1e-3 for text, mass in exact_law(versions[0], POSITIONS).items()}
+        every = set(own) | set(wrong)
+        total = sum(wrong.get(text, 1e-3) for text in every)
+        expected = [len(own) * wrong.get(text, 1e-3) / total for text in every]
+        assert chisquare([own.count(text) for text in every], expected).pvalue < 1e-9
+
+
+def test_the_server_says_which_version_served_each_round() -> None:
+    draft, versions = tables(8)
+    pair = server(draft, versions, [(0, "v0"), (1, "v1"), (2, "v0")], pin="round")
+    record, *_ = decode(pair, [Prompt("a", "0", "t")], FixedLength(1), new_tokens=POSITIONS)
+    target: Any = pair.target
+    served = target.served["a"]
+    assert [version for _, version in served] == ["v0", "v1", "v0"][: len(record.rounds)]
+    assert [place for place, _ in served] == [one.position for one in record.rounds]
+
+
+# ------------------------------------------------------------------------------------------------- the control
+
+
+class StaleVersionCache(VersionedModel):
+    """The defect: after a switch the new version goes on with the keys and values of the old one."""
+
+    def _foreign(self, owner: np.ndarray, name: str) -> np.ndarray:
+        return np.zeros(len(owner), dtype=bool)
+
+
+def misread(versions: list[np.ndarray]) -> Law:
+    """Return the law of three tokens if version 1 takes over at place 2 and reads the first token as the next one."""
+    law: Law = {}
+    for text in itertools.product(range(VOCABULARY), repeat=POSITIONS):
+        first, second, third = text
+        wrong = node((first + 1) % VOCABULARY, second, vocabulary=VOCABULARY)
+        law[text] = float(
+            versions[0][0, first] * versions[0][node(first, vocabulary=VOCABULARY), second] * versions[1][wrong, third]
+        )
+    return law
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_the_audit_finds_a_cache_of_the_old_version(stale: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    draft, versions = tables(9)
+    switches = [(0, "v0"), (2, "v1")]
+    right = by_position(versions, lambda place: current(switches, place))
+    if stale:
+        monkeypatch.setattr(loop._Loop, "versioned_class", StaleVersionCache)
+    pair = server(draft, versions, switches, pin="position", caches="rebuilt")
+    found = law_of(all_texts(pair, FixedLength(2), POSITIONS, SAMPLED))
+    expected = misread(versions) if stale else exact_law(right, POSITIONS)
+    assert distance(found, expected) == pytest.approx(0.0, abs=1e-12)
+    assert (distance(found, exact_law(right, POSITIONS)) > 0.05) is stale
+
+    def sample(prompts: list[list[int]], n: int, seed: int) -> list[list[list[int]]]:
+        names = [Prompt(str(i), "0", "t") for i in range(n)]
+        records = decode(pair, names, FixedLength(2), new_tokens=POSITIONS, batch=n, seed=seed)
+        return [[one.tokens for one in records] for _ in prompts]
+
+    report = audit_sampler(TableLaw(right), sample, depth=POSITIONS, draws=4_000, draft=TableLaw(draft), seed=2)
+    assert (report.verdict == NOT_KEPT) is stale
+    if stale:
+        assert 0 < report.at_least <= distance(expected, exact_law(right, POSITIONS))
+
+
+# ---------------------------------------------------------------------------------------------- real small models
+
+
+@pytest.mark.parametrize("caches", CACHES)
+def test_real_versions_write_what_each_writes_alone(made: Path, caches: str) -> None:  # noqa: F811
+    """Greedy texts, switched at a place: each part is what its version writes alone after that prefix."""
+    pair = load_pair(draft=made / "aligned", target=made / "large")
+    folders = {"base": made / "large", "math": made / "math"}
+    prompts = [Prompt(str(i), f"w{3 + i} w{7 + i} w2"[: 5 + 3 * i], "t") for i in range(4)]
+    served = versioned_pair(pair, folders, [(0, "base"), (3, "math"), (6, "base")], pin="position", caches=caches)
+    options = {"temperature": 0.0, "new_tokens": 9}
+    texts = {one.prompt: one.tokens for one in decode(served, prompts, FixedLength(3), **options)}
+    alone = {name: load_pair(draft=made / "aligned", target=folder) for name, folder in folders.items()}
+    for prompt, known in zip(prompts, encode_prompts(pair, prompts, 9), strict=True):
+        for place, token in enumerate(texts[prompt.id]):
+            name = "math" if 3 <= place < 6 else "base"
+            with torch.no_grad():
+                logits = alone[name].target(torch.tensor([[*known, *texts[prompt.id][:place]]])).logits[0, -1]
+            assert logits[token] >= logits.max() - 1e-4
+    assert len({tuple(text) for text in texts.values()}) > 1
+
+
+def test_equal_weights_lie_in_memory_once(made: Path) -> None:  # noqa: F811
+    pair = load_pair(draft=made / "aligned", target=made / "large")
+    served: Any = versioned_pair(pair, {"base": made / "large", "math": made / "math"}, [(0, "base")])
+    base, math = served.target.versions.values()
+    assert base.model.layers[-1].mlp.up_proj.weight.data_ptr() == math.model.layers[-1].mlp.up_proj.weight.data_ptr()
+    assert (
+        base.model.layers[0].self_attn.q_proj.weight.data_ptr()
+        != math.model.layers[0].self_attn.q_proj.weight.data_ptr()
+    )
+    assert share_weights([base, math]) == 0
+    assert not torch.equal(base.model.layers[0].self_attn.q_proj.weight, math.model.layers[0].self_attn.q_proj.weight)
+
+
+# -------------------------------------------------------------------------------------------------- the refusals
+
+
+def test_a_version_that_changed_the_anchor_is_refused_by_the_server(made: Path) -> None:  # noqa: F811
+    pair = load_pair(draft=made / "aligned", target=made / "large")
+    for version in ("all", "other"):
+        with pytest.raises(UserError, match=r"still keeps the target's law.*--changed-anchor"):
+            versioned_pair(pair, {"base": made / "large", "new": made / version}, [(0, "base"), (2, "new")])
+    folders = {"base": made / "large", "new": made / "all"}
+    allowed: Any = versioned_pair(pair, folders, [(0, "base"), (2, "new")], changed_anchor=True)
+    assert list(allowed.target.versions) == ["base", "new"]
+
+
+def test_versions_of_other_vocabularies_and_shapes_are_refused(made: Path, tmp_path: Path) -> None:  # noqa: F811
+    pair = load_pair(draft=made / "large", target=made / "large")
+    other = save_base(tmp_path / "words")
+    file = other / "tokenizer.json"
+    file.write_text(file.read_text().replace('"w7"', '"seven"'))
+    with pytest.raises(UserError, match=r"The vocabularies differ.*'seven'"):
+        versioned_pair(pair, {"base": made / "large", "new": other}, [(0, "base")])
+    with pytest.raises(UserError, match="have different architectures"):
+        versioned_pair(pair, {"base": made / "large", "new": made / "aligned"}, [(0, "base")])
+    with pytest.raises(UserError, match="There is no model folder"):
+        versioned_pair(pair, {"base": made / "nowhere"}, [(0, "base")])
+
+
+def test_wrong_settings_are_refused() -> None:
+    draft, versions = tables(1)
+    for said, switches, options in (
+        (r"no version 'v7'; the versions are v0, v1", [(0, "v7")], {}),
+        (r"at the times \[1\]; they must rise from 0", [(1, "v0")], {}),
+        (r"at the times \[0, 2, 2\]; they must rise", [(0, "v0"), (2, "v1"), (2, "v0")], {}),
+        (r"at the times \[\]", [], {}),
+        (r"pin is 'token'; choose one of text, round, position", [(0, "v0")], {"pin": "token"}),
+        (r"caches is 'none'; choose one of kept, rebuilt", [(0, "v0")], {"caches": "none"}),
+    ):
+        with pytest.raises(UserError, match=said):
+            server(draft, versions, switches, **options)
+    pair = server(draft, versions, [(0, "v0")])
+    with pytest.raises(UserError, match="the risk is that of one target model"):
+        decode(pair, [Prompt("a", "0", "t")], FixedLength(1), new_tokens=2, risk=True)

@@ -1,0 +1,185 @@
+"""A server with several versions of one target model, which switches between them while texts are decoded.
+
+Time is counted in rounds: a text that begins at time b has its round r at time b + r. ``switches`` says from which time
+on a version is in use; to roll back is to switch to an earlier version. ``pin`` says what is fixed:
+
+============  ========================================================================================================
+``text``      Each text keeps the version that is in use when it begins. Its law is that version's, exactly.
+``round``     Each round is verified by the version in use at its time. Given its prefix, each token is of the law of
+              the version of its round. Rounds end where drafts are rejected, so the place of a switch in the text is
+              random: the law of the next token is a mixture of the versions' laws with weights P(version | prefix).
+              These depend on the draft model and the draft length, so the law of the text does, too. A mixture is no
+              farther from either law than these from each other: the text is at most Σ_t E TV_t from either version.
+``position``  Times are places in the text, and no round crosses a switch. The law is p_0 up to the switch and p_1
+              behind it, given the prefix, whatever the draft.
+============  ========================================================================================================
+
+A switch must not depend on the coins or drafts of its own round; a schedule fixed beforehand does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from validation.errors import UserError
+from validation.models.pair import Pair, anchor_note, same_vocabulary
+from validation.models.sources import ModelSource, quiet
+
+PINS = ("text", "round", "position")
+CACHES = ("kept", "rebuilt")
+SHAPE = ("model_type", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim")
+"""Settings that must agree, so that the versions can share a cache."""
+
+
+class VersionedTarget:
+    """Several versions of a target model, and when each is in use. It takes the place of ``Pair.target``.
+
+    Parameters
+    ----------
+    versions : mapping of str to model
+        Models of one architecture and vocabulary.
+    switches : sequence of (int, str)
+        From which time on which version is in use; times rise from 0.
+    pin : {"text", "round", "position"}
+        See the module.
+    caches : {"kept", "rebuilt"}
+        ``kept``: each version keeps its own keys and values of every text. ``rebuilt``: one cache, which a version
+        reads anew after a switch.
+    begins : callable, optional
+        Time at which a text begins, from its prompt's id; 0 if not given.
+
+    Attributes
+    ----------
+    served : dict
+        For each prompt's id the rounds as (number of new tokens before the round, version).
+
+    Raises
+    ------
+    UserError
+        An unknown version, times that do not rise from 0, or versions of different architectures.
+    """
+
+    def __init__(
+        self,
+        versions: Mapping[str, Any],
+        switches: Sequence[tuple[int, str]],
+        *,
+        pin: str = "text",
+        caches: str = "kept",
+        begins: Callable[[str], int] | None = None,
+    ) -> None:
+        for name, value, known in (("pin", pin, PINS), ("caches", caches, CACHES)):
+            if value not in known:
+                raise UserError(f"{name} is {value!r}; choose one of {', '.join(known)}.")
+        times = [time for time, _ in switches]
+        if not times or times[0] != 0 or any(a >= b for a, b in pairwise(times)):
+            raise UserError(f"The switches are at the times {times}; they must rise from 0.")
+        for _, name in switches:
+            if name not in versions:
+                raise UserError(f"There is no version {name!r}; the versions are {', '.join(versions)}.")
+        shapes = {name: _shape(model) for name, model in versions.items()}
+        first = next(iter(shapes))
+        for name, shape in shapes.items():
+            if shape != shapes[first]:
+                raise UserError(
+                    f"The versions {first!r} and {name!r} have different architectures ({shapes[first]} and {shape}); "
+                    "give versions of one base model."
+                )
+        self.versions, self.switches, self.pin, self.caches = dict(versions), tuple(switches), pin, caches
+        self.begins = begins or (lambda prompt: 0)
+        self.served: dict[str, list[tuple[int, str]]] = {}
+
+    @property
+    def config(self) -> Any:
+        """Return the configuration of the first version."""
+        return getattr(next(iter(self.versions.values())), "config", None)
+
+    def at(self, time: int) -> str:
+        """Return the version in use at a time.
+
+        >>> VersionedTarget({"v0": None, "v1": None}, [(0, "v0"), (3, "v1"), (5, "v0")]).at(4)
+        'v1'
+        """
+        return [name for start, name in self.switches if start <= time][-1]
+
+    def of_round(self, prompt: str, rounds: int, position: int) -> str:
+        """Return the version of a round, after that many rounds and new tokens of a prompt's text."""
+        if self.pin == "position":
+            return self.at(position)
+        return self.at(self.begins(prompt) + (rounds if self.pin == "round" else 0))
+
+    def until_switch(self, position: int) -> int | None:
+        """Return how many tokens a round may emit from a place on; None if any number."""
+        if self.pin != "position":
+            return None
+        return next((start - position for start, _ in self.switches if start > position), None)
+
+
+def _shape(model: Any) -> tuple[Any, ...]:
+    config = getattr(model, "config", None)
+    return tuple(getattr(config, name, None) for name in SHAPE)
+
+
+def versioned_pair(
+    pair: Pair,
+    versions: Mapping[str, str | Path],
+    switches: Sequence[tuple[int, str]],
+    *,
+    base: str | Path | None = None,
+    changed_anchor: bool = False,
+    **options: Any,
+) -> Pair:
+    """Return a pair whose target is a server with these versions.
+
+    Parameters
+    ----------
+    pair : Pair
+        Its draft, tokenizer, device and dtype are kept.
+    versions : mapping of str to str or Path
+        A folder of an adapter, or of a whole model, by the version's name.
+    base : str or Path, optional
+        The base model of the adapters, as for :func:`validation.models.pair.load_pair`.
+    changed_anchor : bool
+        Accept versions that changed the anchor of an aligned draft.
+    switches, options
+        As :class:`VersionedTarget` takes them.
+
+    Raises
+    ------
+    UserError
+        As :func:`validation.models.pair.load_pair` and :class:`VersionedTarget` do, for any of the versions.
+    """
+    models = {}
+    for name, folder in versions.items():
+        given = "" if base is None else str(base)
+        source = ModelSource.parse(str(folder), given)
+        with quiet():
+            source.check_folder()
+            tokenizer = source.load_tokenizer()
+            same_vocabulary(pair.tokenizer, tokenizer, names=(pair.target_name, source.name))
+            models[name] = source.load_model(pair.dtype).to(pair.device).eval()
+        anchor_note(pair.draft, models[name], tokenizer, names=(pair.draft_name, source.name), accept=changed_anchor)
+    share_weights(list(models.values()))
+    target: Any = VersionedTarget(models, switches, **options)
+    return replace(pair, target=target, target_name=", ".join(map(str, versions.values())))
+
+
+def share_weights(models: Sequence[Any]) -> int:
+    """Let models use one copy of the weights that are equal in all of them and the first, and return the bytes saved."""
+    import torch
+
+    saved = 0
+    first = dict(models[0].named_parameters())
+    for model in models[1:]:
+        for name, weights in model.named_parameters():
+            same = first.get(name)
+            if same is None or same.data_ptr() == weights.data_ptr() or same.shape != weights.shape:
+                continue
+            if same.dtype == weights.dtype and torch.equal(same, weights):
+                weights.data = same.data
+                saved += weights.numel() * weights.element_size()
+    return saved

@@ -18,6 +18,7 @@ The first and the last keep what an aligned draft relies on, so their fingerprin
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 import warnings
@@ -31,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from validation.errors import UserError
+from validation.models.adapters import base_mark, merged
 from validation.models.aligned import fingerprint
 from validation.training.loop import text_loss
 from validation.training.texts import _held_out, _is_held, _records, blocks, exchange, tokens
@@ -227,7 +229,7 @@ def train_version(
         optimizer.zero_grad(set_to_none=True)
         losses.append(round(loss.item(), 4))
         if step + 1 in stops and step + 1 < update.steps:
-            _write(model, tokenizer, out / update.name / f"step-{step + 1:03}")
+            _write(model, tokenizer, out / update.name / f"step-{step + 1:03}", base_folder)
     record = asdict(update) | {
         "rank": rank,
         "own_parameters": sum(weights.numel() for weights in free),
@@ -235,9 +237,9 @@ def train_version(
         "losses": losses,
         "cpu_seconds": round(time.process_time() - began, 1),
     }
-    _write(model, tokenizer, out / update.name)
-    merged = load_version(out / update.name, base_folder)
-    record["fingerprint"] = fingerprint(merged, tokenizer)
+    _write(model, tokenizer, out / update.name, base_folder)
+    record["base_weights"] = base_mark(base_folder)
+    record["fingerprint"] = fingerprint(load_version(out / update.name, base_folder), tokenizer)
     record["keeps_the_anchor"] = record["fingerprint"] == fingerprint(
         AutoModelForCausalLM.from_pretrained(base_folder, dtype=torch.float32), tokenizer
     )
@@ -256,13 +258,15 @@ def _rows(documents: list[np.ndarray], update: Update, width: int) -> np.ndarray
     return np.concatenate(found)[: update.steps * BATCH].reshape(update.steps, BATCH, width + 1)
 
 
-def _write(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write an adapter or a full model in bf16."""
+def _write(model: Any, tokenizer: Any, folder: Path, base_folder: Path) -> None:
+    """Write an adapter, which names the base model by its path from here, or a full model in bf16."""
     import torch
 
     folder.mkdir(parents=True, exist_ok=True)
     if hasattr(model, "peft_config"):
-        model.save_pretrained(folder, safe_serialization=True)
+        place = os.path.relpath(base_folder.resolve(), folder.resolve())
+        model.peft_config["default"].base_model_name_or_path = place
+        model.save_pretrained(folder, safe_serialization=True, save_embedding_layers=False)
         return
     from transformers import LlamaForCausalLM
 
@@ -298,8 +302,5 @@ def load_version(folder: Path, base_folder: Path) -> Any:
     model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, use_safetensors=True)
     if adapter:
         require_peft()
-        from peft import PeftModel
-
-        with _quietly():
-            model = PeftModel.from_pretrained(model, folder, use_safetensors=True).merge_and_unload()
+        model = merged(model, folder)
     return model.eval()

@@ -82,7 +82,7 @@ def test_the_license_is_apache_2_verbatim():
 
 
 def test_the_weights_are_25_mb_at_most():
-    sizes = {path.name: path.stat().st_size for path in project_files() if path.suffix == ".safetensors"}
+    sizes = {path: path.stat().st_size for path in project_files() if path.suffix == ".safetensors"}
     assert sum(sizes.values()) <= 25e6
 
 

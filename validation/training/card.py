@@ -43,6 +43,12 @@ DISTILLED = """\
   rows at temperature {temperature:g}, {rest:g} the loss of the text, on the same texts in the same order. Steps,
   tokens and epochs in the table are those of the distillation alone.
 """
+ALIGNED = """\
+- **Aligned draft.** `aligned` is flexspec's draft around the frozen last block of the large model, with {own:,} weights
+  of its own. It was trained once, in {courses} of {steps} steps with {tokens:,} tokens each, on the same texts, by
+  `python -m validation.training --data DATA aligned`, the second time with `--start`. Held-out 1 - TV to the large
+  model: {rates}.
+"""
 PROMPTS = "- **Prompts.** `prompts.jsonl` holds {count} held-out prompts, each with its source and licence.\n"
 LOSS, RATE = "held_out_nats_per_token", "held_out_acceptance"
 
@@ -92,6 +98,14 @@ def _steps(pair: str) -> str:
     )
 
 
+def _aligned(made: dict[str, Any]) -> str:
+    """Return the note about the aligned draft."""
+    courses = "two courses" if "earlier" in made else "one course"
+    rates = ", ".join(f"{name} {rate:.3f}" for name, rate in made[RATE].items())
+    told = {"own": made["own_parameters"], "steps": made["steps"], "tokens": made["tokens"]}
+    return ALIGNED.format(courses=courses, rates=rates, **told)
+
+
 def write_card(pair: str, out: Path) -> None:
     """Write the model card from the training records; its licence is the stricter one of the two models' texts.
 
@@ -110,6 +124,8 @@ def write_card(pair: str, out: Path) -> None:
     if "mixing" in draft:
         mixing = draft["mixing"]
         notes += DISTILLED.format(mixing=mixing, temperature=draft["temperature"], rest=1.0 - mixing)
+    if (out / "aligned/training.json").exists():
+        notes += _aligned(json.loads((out / "aligned/training.json").read_text(encoding="utf-8")))
     if (out / "prompts.jsonl").exists():
         notes += PROMPTS.format(count=len((out / "prompts.jsonl").read_text(encoding="utf-8").splitlines()))
     name, purpose = ("built-in", ", so that everything here runs offline") if pair == "builtin" else (pair, "")

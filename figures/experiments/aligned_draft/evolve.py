@@ -27,6 +27,7 @@ from validation.training.versions import BATCH, DOMAINS, ROW, Update, load_versi
 ORDER = ("code", "chat", "math")
 STEPS, STOPS = 24, (6, 12)
 LORA_RATE, FULL_RATE = 4e-3, 1e-3
+ANEW = ("lora16", "full", "frozen")  # the methods whose versions get a draft of their own
 CEILING_STEPS, CEILING_RATE = 24, 1e-3
 
 
@@ -49,8 +50,7 @@ def hot_updates() -> list[Update]:
     return [
         Update(domain=d, method=m, seed=s, steps=4 * STEPS, rate=3 * FULL_RATE)
         for s in (1, 2, 3)
-        for m in ("full", "frozen")
-        for d in ("code",)
+        for d, m in (("code", "full"), ("code", "frozen"), ("chat", "full"))
     ]
 
 
@@ -86,7 +86,8 @@ def ceilings(data: Path, work: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(work / "pair/large")
     learned = {d: tokens(tokenizer, _some(read(data)[0])) for d, read in DOMAINS.items()}
     jobs = [(f"{d}-base-s1", d, 1, None) for d in ORDER]
-    jobs += [(u.name, u.domain, u.seed, work / "versions" / u.name) for u in updates()]
+    main = [u for u in updates() if u.method in ANEW]
+    jobs += [(u.name, u.domain, u.seed, work / "versions" / u.name) for u in main]
     for name, domain, seed, folder in jobs:
         out = work / "ceilings" / name
         if (out / "ceiling.json").exists() or (folder is not None and not (folder / "version.json").exists()):

@@ -41,7 +41,7 @@ from validation.training.texts import _held_out, _is_held, _records, plain, ques
 from validation.training.versions import DOMAINS, load_version
 
 TEXTS, LENGTH, PROMPTS, NEW, K = 10, 160, 10, 32, 4
-DRAFTS = {"plain": "small", "aligned": "aligned", "printed": "printed", "printed-head": "printed-head"}
+DRAFTS = {"plain": "small", "aligned": "aligned"}
 LOOKED_UP = "prompt lookup"
 
 

@@ -222,3 +222,12 @@ def test_a_base_model_of_another_size_is_refused(pair_folder):
     rewrite(pair_folder / "aligned", fingerprint=fingerprint(other, tokenizer))
     with pytest.raises(UserError, match="has the shape"):
         ModelSource(str(pair_folder / "aligned")).load_model("auto")
+
+
+def test_the_shipped_draft_is_of_the_shipped_large_model():
+    from validation.models.sources import PAIRS_FOLDER
+
+    made = json.loads((PAIRS_FOLDER / "builtin/aligned/training.json").read_text())
+    pair = load_pair(draft=PAIRS_FOLDER / "builtin/aligned", target=PAIRS_FOLDER / "builtin/large")
+    assert pair.draft_parameters == made["parameters"]
+    assert pair.draft.config.fingerprint == fingerprint(pair.target, pair.tokenizer)

@@ -404,7 +404,7 @@ def test_steps_that_a_pair_does_not_have_are_refused(run, capsys, pair, step, pa
 
 def test_the_shipped_card_is_the_one_of_the_shipped_records(tmp_path):
     shipped = PAIRS_FOLDER / "builtin"
-    for size in ("small", "large"):
+    for size in ("small", "large", "aligned"):
         (tmp_path / size).mkdir()
         (tmp_path / size / "training.json").write_text((shipped / size / "training.json").read_text())
     (tmp_path / "prompts.jsonl").write_text((shipped / "prompts.jsonl").read_text(encoding="utf-8"), encoding="utf-8")

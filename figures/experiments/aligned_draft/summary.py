@@ -1,0 +1,132 @@
+"""Summarise the rows of measure.py by version, with intervals over texts and seeds, and draw acceptance over drift.
+
+    summary.py rows.json SUMMARY.json [PICTURE.svg]
+
+The summary of the repository is ``validation/plots/flexspec/versions.json``, which Table II of flexspec reads. An
+interval draws the seeds of a version and, independently, the texts; a text has the same number in all seeds.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.decoding.intervals import counts_of, divide, draw_texts, estimate
+from validation.plots.common.record import plain
+from validation.plots.common.style import PAGE, axis, canvas, house_style, name_axes, save
+
+RESAMPLES, CONFIDENCE = 4000, 0.95
+SETS = ("own", "domain", "general")
+DOMAINS = {"math": "GSM8K", "code": "code", "chat": "Alpaca"}
+COLOURS = {"plain": "#222222", "aligned": "#0072B2", "anew": "#D55E00"}
+
+Row = NDArray[np.float64]
+
+
+def interval(above: list[list[float]], below: list[list[float]]) -> dict[str, Any]:
+    """Return Σ above/Σ below over seeds and texts, with its interval; both are (seeds, texts)."""
+    a, b = np.asarray(above, dtype=float), np.asarray(below, dtype=float)
+    texts = counts_of(draw_texts(a.shape[1], RESAMPLES, 1), a.shape[1])
+    seeds = counts_of(draw_texts(a.shape[0], RESAMPLES, 2), a.shape[0])
+    draws = divide(np.einsum("rs,st,rt->r", seeds, a, texts), np.einsum("rs,st,rt->r", seeds, b, texts))
+    found = estimate(divide(a.sum(), b.sum()), draws, CONFIDENCE)
+    return {"value": plain(found.value, 4), "low": plain(found.low, 4), "high": plain(found.high, 4)}
+
+
+def difference(first: list[list[float]], second: list[list[float]], below: list[list[float]]) -> dict[str, Any]:
+    """Return the interval of the difference of two means over the same positions."""
+    return interval((np.asarray(first) - np.asarray(second)).tolist(), below)
+
+
+def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return one record for each version and step, pooled over seeds, and the settings."""
+    groups: dict[tuple[str, str, int, bool], list[dict[str, Any]]] = {}
+    for row in rows:
+        key = (row["of"], row["method"], row["step"], row["name"].endswith("-hot"))
+        groups.setdefault(key, []).append(row)
+    found = []
+    for (domain, method, step, hot), members in groups.items():
+        members.sort(key=lambda row: row["seed"])
+        record: dict[str, Any] = {"domain": domain, "method": method, "step": step, "hot": hot, "seeds": len(members)}
+        for name in (s for s in SETS if s in members[0]):
+            record[name] = _set(members, name)
+        if "rounds" in members[0]:
+            record["rounds"] = _rounds(members)
+        if "keeps_the_anchor" in members[0]:
+            record |= {key: members[0][key] for key in ("keeps_the_anchor", "own_parameters", "rate")}
+        found.append(record)
+    return {"versions": found, "resamples": RESAMPLES, "confidence": CONFIDENCE}
+
+
+def _set(members: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Return drift and acceptance on one set of texts."""
+    below = [row[name]["positions"] for row in members]
+    found: dict[str, Any] = {"positions": int(np.sum(below)), "texts": len(below[0])}
+    tv = [row[name]["tv"] for row in members]
+    found |= {"tv": interval(tv, below), "kl": interval([row[name]["kl"] for row in members], below), "drafts": {}}
+    for draft in members[0][name]["accept"]:
+        if not all(draft in row[name]["accept"] for row in members):
+            continue
+        now, before = ([row[name][key][draft] for row in members] for key in ("accept", "accept_base"))
+        told = {"accept": interval(now, below), "accept_version_0": interval(before, below)}
+        told["loss"] = difference(before, now, below)
+        if np.sum(tv):
+            told["loss_over_tv"] = interval((np.asarray(before) - np.asarray(now)).tolist(), tv)
+        found["drafts"][draft] = told
+    return found
+
+
+def _rounds(members: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the acceptance of verified drafts and the tokens of a round, from decoded texts."""
+    found = {}
+    for draft in members[0]["rounds"]:
+        if all(draft in row["rounds"] for row in members):
+            parts = {key: [row["rounds"][draft][key] for row in members] for key in members[0]["rounds"][draft]}
+            found[draft] = {
+                "accept": interval(parts["accepted"], parts["verified"]),
+                "tokens_a_round": interval(parts["tokens"], parts["rounds"]),
+            }
+    return found
+
+
+def paint(rows: list[dict[str, Any]]) -> Any:
+    """Return the figure: acceptance over the drift on held-out texts of the version's domain, a point a version."""
+    figure, panels = canvas((PAGE[0], 2.6), len(DOMAINS))
+    for panel, (domain, title) in zip(panels, DOMAINS.items(), strict=True):
+        own = [row for row in rows if row["of"] == domain]
+        far = 0.0
+        for draft, colour in COLOURS.items():
+            known = [row["domain"] for row in own if draft in row["domain"]["accept"]]
+            x, y = (
+                np.array([sum(part) / sum(one["positions"]) for one, part in zip(known, parts, strict=True)])
+                for parts in ([one["tv"] for one in known], [one["accept"][draft] for one in known])
+            )
+            panel.plot(x, y, ".", color=colour, markersize=3.5, alpha=0.8, label=draft)
+            far = max(far, float(x.max(initial=0.0)))
+        base = next(row["domain"] for row in own if row["method"] == "base")
+        for draft in ("plain", "aligned"):
+            start = sum(base["accept"][draft]) / sum(base["positions"])
+            panel.plot([0, far], [start, start - far], color=COLOURS[draft], linewidth=0.8, linestyle="dashed")
+        panel.set_title(title)
+        panel.set_ylim(0, 0.8)
+        name_axes(panel, {"x": axis("TV from version 0"), "y": axis("acceptance, 1 − TV")})
+    panels[0].legend()
+    return figure
+
+
+def main() -> None:
+    """Write the summary and the picture."""
+    rows = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    Path(sys.argv[2]).write_text(json.dumps(summarise(rows), indent=1) + "\n", encoding="utf-8")
+    if len(sys.argv) > 3:
+        with house_style():
+            save(paint(rows), Path(sys.argv[3]))
+
+
+if __name__ == "__main__":
+    main()

@@ -21,10 +21,11 @@ import numpy as np
 from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, DomainError, instances, number, numbers, option
 from hlmtheory._quantities import positive
+from hlmtheory.policy.columns import ROUNDING
 from hlmtheory.policy.costs import Numbers, StageCosts, UserPlan
 from hlmtheory.policy.hulls import Hulls
 from hlmtheory.policy.shares import UTILITIES, throughput_shares
-from hlmtheory.policy.user import ROUNDING, Start, as_list, best_plan, checked_user
+from hlmtheory.policy.user import Start, as_list, best_plan, checked_user
 
 _WEIGHT = positive("leave out users without a weight")
 

@@ -172,7 +172,10 @@ class UserPlan:
 
 
 class Totals(NamedTuple):
-    """Means over the rounds of a plan: tokens, seconds without and on air, risk, joules, bits, and skipped rounds."""
+    """Means over the rounds of a plan: tokens, seconds without and on air, risk, joules, bits, skipped rounds, toll.
+
+    The toll is what a priced server takes of the tokens' worth.
+    """
 
     tokens: float
     fixed_s: float
@@ -181,6 +184,7 @@ class Totals(NamedTuple):
     joules: float
     bits: float
     skipped: float
+    toll: float = 0.0
 
     @property
     def seconds(self) -> float:

@@ -17,8 +17,9 @@ from hlmtheory._domains import DomainError, instance, number
 from hlmtheory._quantities import open_unit, positive
 from hlmtheory.channel import Rician
 from hlmtheory.policy.band import BandUser
+from hlmtheory.policy.columns import ROUNDING
 from hlmtheory.policy.costs import UserPlan
-from hlmtheory.policy.user import ROUNDING, Deadline, Start, best_plan
+from hlmtheory.policy.user import Deadline, Start, best_plan
 
 _BAND = positive("give the band of the uplink in Hz")
 _SECONDS = positive("give the longest round in seconds")

@@ -44,7 +44,7 @@ class Rounds:
 
     If the first draft is skipped, the round is over: 1 token, no bits, the risk β̂ of the row. Otherwise K drafts are
     sent. The others of them are rows as likely as any. Place i is reached with the probability Π_{j<i} α_j. With K = 0
-    the server decodes one token alone.
+    the server decodes one token alone. A round that is sent is worth ``toll`` tokens less than those it gives.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class Rounds:
         skipping: bool,
         bonus: bool,
         blocked: Mask | None = None,
+        toll: float = 0.0,
     ) -> None:
         k = draft_length
         self.hulls, self.priced, self.costs, self.length = hulls, priced, costs, k
@@ -69,6 +70,7 @@ class Rounds:
         self.more = float(after[: k if bonus else k - 1].sum()) if k else 0.0
         self.reached = float(np.cumprod(acceptances[: k - 1]).sum()) if k > 1 else 0.0
         self.fixed = costs.fixed_time(k)
+        self.toll = toll  # tokens that a round which is sent must pay to the server
         self.plain_bits = costs.header_bits + k * costs.token_bits
 
     def totals(self, made: Decisions) -> Totals:
@@ -87,7 +89,9 @@ class Rounds:
             risk += share * self.reached * float(w @ self.hulls.risk[made.later])
         joules = skipped * costs.draft_j + share * (k * costs.draft_j + costs.round_j) + costs.joules_per_bit * bits
         fixed = skipped * costs.draft_s + share * self.fixed
-        return Totals(tokens + skipped, fixed, costs.seconds_per_bit * bits, risk, joules, bits, skipped)
+        return Totals(
+            tokens + skipped, fixed, costs.seconds_per_bit * bits, risk, joules, bits, skipped, share * self.toll
+        )
 
     def rule(self, prices: Prices, limits: Limits) -> DeviceRule:
         """The decisions at given prices, as numbers that a device can apply to a new row."""
@@ -97,6 +101,7 @@ class Rounds:
         bits, risk = self.priced.mean(x, later) if k > 1 else (0.0, 0.0)
         rest = (k - 1) * (x * bits + later * risk) + x * self.plain_bits
         rest += prices.rate * (self.fixed - costs.draft_s) + prices.joules * ((k - 1) * costs.draft_j + costs.round_j)
+        rest += prices.token * self.toll
         # skip: worth - μ β̂ ≥ worth (1 + (1 - β̂) S) - m - rest
         slope = prices.risk - worth * self.more
         return DeviceRule(k, self.may_skip, x, prices.risk, later, slope, rest - worth * self.more)
@@ -106,7 +111,8 @@ class Rounds:
         rule, costs = self.rule(prices, limits), self.costs
         worth, rows = self._worth(prices, limits), len(self.weight)
         if self.length == 0:
-            value = worth - prices.rate * self.fixed - rule.bit_price * self.plain_bits - prices.joules * costs.round_j
+            paid = prices.rate * self.fixed + rule.bit_price * self.plain_bits + prices.joules * costs.round_j
+            value = worth - paid - prices.token * self.toll
             unused = self.hulls.start[:-1]  # no message is sent
             return Decisions(np.zeros(rows, dtype=bool), unused, unused), value
         first = self.priced.corners(rule.bit_price, rule.first_risk_price)

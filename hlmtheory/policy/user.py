@@ -18,19 +18,15 @@ import numpy as np
 from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, DomainError, flag, instance, number, numbers
 from hlmtheory._quantities import not_negative, positive
-from hlmtheory.policy.costs import Integers, Numbers, StageCosts, Totals, UserPlan
+from hlmtheory.policy.columns import FINE, ROUNDS, Column, certificate, rate_of, solve
+from hlmtheory.policy.costs import Numbers, StageCosts, UserPlan
+from hlmtheory.policy.exchange import exchange
 from hlmtheory.policy.hulls import Hulls, Priced
-from hlmtheory.policy.rounds import Decisions, Limits, Prices, Rounds
+from hlmtheory.policy.rounds import Limits, Prices, Rounds
 
 _WEIGHT = positive("leave out rows without a weight")
 _LIMIT = not_negative("give a limit for each emitted token, or None")
 _SECONDS = positive("give a time in seconds")
-
-_ROUNDS = 200  # of column generation; about ten are needed
-_FINE = 1e-9  # relative: smaller differences of rates do not count
-_SMALL, _TRIED = 16, 4  # rows up to which single decisions are exchanged, and how many exchanges are completed
-_RARE = 1e-9  # share of rounds that reach a later place: below it such places hardly count
-ROUNDING = 1e-12  # relative: more than the roundings of a mean over all rows
 
 
 def plan_user(
@@ -153,11 +149,14 @@ class Given:
     weight: Numbers
     skipping: bool
     bonus: bool
+    toll: tuple[float, float] = (0.0, 0.0)
+    """Tokens that a round which is sent pays to the server, and that each of its drafts pays besides."""
 
     def rounds(self, length: int, priced: Priced, hulls: Hulls, *, skipping: bool, blocked: Array = None) -> Rounds:
         """Return the model of rounds of one length."""
         given = (hulls, priced, self.costs, self.acceptances, self.rejection, length)
-        return Rounds(*given, skipping=skipping, bonus=self.bonus, blocked=blocked)
+        toll = self.toll[0] + length * self.toll[1]
+        return Rounds(*given, skipping=skipping, bonus=self.bonus, blocked=blocked, toll=toll)
 
 
 class Deadline(NamedTuple):
@@ -172,22 +171,6 @@ class Start(NamedTuple):
 
     length: int
     prices: Prices
-
-
-class Column(NamedTuple):
-    """Decisions, their means, and the prices at which they were the best."""
-
-    made: Decisions
-    totals: Totals
-    prices: Prices
-
-
-class Solved(NamedTuple):
-    """The best decisions at one draft length, the prices there, and an upper bound on the rate; None: no plan."""
-
-    column: Column | None
-    prices: Prices
-    bound: float
 
 
 def best_plan(
@@ -205,7 +188,7 @@ def best_plan(
     while waiting:
         if best is not None:
             above = {model: certificate(prices.rate, model.best(prices, limits)[1], model) for model in waiting}
-            beaten = [model for model in waiting if above[model] <= prices.rate * (1.0 + _FINE)]
+            beaten = [model for model in waiting if above[model] <= prices.rate * (1.0 + FINE)]
             bound = max([bound, *(above[one] for one in beaten)])
             waiting = sorted((one for one in waiting if one not in beaten), key=above.__getitem__)
             if not waiting:
@@ -216,216 +199,11 @@ def best_plan(
         if found.column is None:
             continue
         column = exchange(model, found.column, limits)
-        if best is None or _rate(column.totals) > _rate(best[0].totals):
-            best, prices = (column, model), found.prices._replace(rate=_rate(column.totals))
+        if best is None or rate_of(column.totals) > rate_of(best[0].totals):
+            best, prices = (column, model), found.prices._replace(rate=max(rate_of(column.totals), 0.0))
     if best is None:
         raise _unattainable(models, limits)
     return _user_plan(best[0], best[1], limits, bound), Start(best[1].length, prices)
-
-
-def certificate(rate: float, value: float, model: Rounds) -> float:
-    """θ + V⁺/T_min, rounded up: no plan within the limits has a higher rate."""
-    return (rate + max(value, 0.0) / model.least_seconds) * (1.0 + ROUNDING)
-
-
-def solve(model: Rounds, limits: Limits, near: Prices) -> Solved:
-    """Column generation: the best mixture of the decisions seen, its prices, the best decisions there, and so on."""
-    columns = _feasible(model, limits)
-    if columns is None:
-        return Solved(None, near, 0.0)
-    start = [Prices(0.0), near]
-    if max(near.risk, near.joules) > 0:
-        start += [Prices(near.rate, factor * near.risk, factor * near.joules) for factor in (0.7, 1.4)]
-    columns += [_column(model, limits, one) for one in dict.fromkeys(start)]
-    prices, bound = near, (1.0 + model.more) / model.least_seconds * (1.0 + ROUNDING)
-    for _ in range(_ROUNDS):
-        found = _master(columns, limits)
-        if found is None:
-            break
-        prices = found
-        made, value = model.best(prices, limits)
-        bound = min(bound, certificate(prices.rate, value, model))
-        column = Column(made, model.totals(made), prices)
-        known = any(column.totals == one.totals for one in columns)
-        columns.append(column)
-        if known or bound <= prices.rate * (1.0 + _FINE):
-            break
-    good = [one for one in columns if _keeps(one.totals, limits)]
-    best = max(reversed(good), key=lambda one: _rate(one.totals)) if good else None
-    return Solved(best, prices, bound)
-
-
-def _feasible(model: Rounds, limits: Limits) -> list[Column] | None:
-    """Columns of which a mixture keeps the limits; None if none does, whatever is decided."""
-    which = [n for n in range(2) if limits[n] < math.inf]
-    columns: list[Column] = []
-    share = np.full(len(which), 1.0 / max(len(which), 1))
-    for _ in range(_ROUNDS if which else 0):
-        each = [float(share[which.index(n)]) / _unit(limits[n]) if n in which else 0.0 for n in range(2)]
-        column = _column(model, limits, Prices(0.0, each[0], each[1], 0.0))
-        stale = any(column.totals == one.totals for one in columns)
-        columns.append(column)
-        over = np.asarray([[_over(one.totals, limits)[n] / _unit(limits[n]) for one in columns] for n in which])
-        if over.max(axis=0).min() <= 0.0:
-            break
-        if len(which) == 1:  # the least possible risk, or joules, is above the limit
-            return None
-        # min s with Σ λ over ≤ s, Σ λ = 1
-        found = _program(np.eye(len(columns) + 1)[-1], np.hstack([over, -np.ones((2, 1))]), np.ones(len(columns)))
-        if found.fun <= 0.0:
-            break
-        if stale:
-            return None
-        share = np.maximum(-found.ineqlin.marginals, 0.0)
-    return columns
-
-
-def _program(cost: Numbers, above: Numbers, equal: Numbers) -> Any:
-    """Minimise the cost with ``above`` x ≤ 0 and ``equal`` x = 1; variables beyond ``equal`` may be negative."""
-    from scipy.optimize import linprog  # slow to import
-
-    many, free = len(equal), len(cost) - len(equal)
-    row = np.concatenate([equal, np.zeros(free)])[None]
-    limits = [(0.0, None)] * many + [(None, None)] * free
-    return linprog(cost, A_ub=above, b_ub=np.zeros(len(above)), A_eq=row, b_eq=[1.0], bounds=limits)
-
-
-def _column(model: Rounds, limits: Limits, prices: Prices) -> Column:
-    made, _ = model.best(prices, limits)
-    return Column(made, model.totals(made), prices)
-
-
-def _master(columns: list[Column], limits: Limits) -> Prices | None:
-    """The prices of the best mixture of the columns; None if the solver finds none."""
-    which = [n for n in range(2) if limits[n] < math.inf]
-    tokens = np.asarray([one.totals.tokens for one in columns])
-    seconds = np.asarray([one.totals.seconds for one in columns])
-    over = np.asarray([[_over(one.totals, limits)[n] / _unit(limits[n]) for one in columns] for n in which])
-    if not which:
-        return Prices(float((tokens / seconds).max()))
-    if len(which) == 1:
-        rate, price = _of_two(tokens / seconds, over[0] / seconds)
-        found = np.asarray([price])
-    else:
-        program = _program(-tokens, over, seconds)
-        if program.status != 0:
-            return None
-        rate, found = float(-program.eqlin.marginals[0]), np.maximum(-program.ineqlin.marginals, 0.0)
-    each = [float(found[which.index(n)]) / _unit(limits[n]) if n in which else 0.0 for n in range(2)]
-    return Prices(max(rate, 0.0), each[0], each[1])
-
-
-def _of_two(rates: Numbers, over: Numbers) -> tuple[float, float]:
-    """The best mixture of a column that keeps a limit and one that breaks it: its rate, and the price of the limit."""
-    keeps = over <= 0.0
-    inside = int(np.argmax(np.where(keeps, rates, -math.inf)))
-    if keeps.all() or rates[~keeps].max() <= rates[inside]:
-        return float(rates[inside]), 0.0
-    slope = (rates[~keeps] - rates[keeps][:, None]) / (over[~keeps] - over[keeps][:, None])
-    best = max(float((rates[keeps][:, None] - over[keeps][:, None] * slope).max()), float(rates[inside]))
-    # At this price no column is worth more than the mixture
-    return best, max(float(((rates[~keeps] - best) / over[~keeps]).max()), 0.0)
-
-
-def _unit(limit: float) -> float:
-    """The unit in which a limit is counted: itself, if it is not tiny."""
-    return max(limit, 1e-6)
-
-
-def _over(totals: Totals, limits: Limits) -> tuple[float, float]:
-    """By how much a round breaks each limit, in the mean."""
-    risk = totals.risk - limits.risk * totals.tokens if limits.risk < math.inf else -math.inf
-    joules = totals.joules - limits.joules * totals.tokens if limits.joules < math.inf else -math.inf
-    return risk, joules
-
-
-def _keeps(totals: Totals, limits: Limits) -> bool:
-    return max(_over(totals, limits)) <= 0.0
-
-
-def _rate(totals: Totals) -> float:
-    return totals.tokens / totals.seconds
-
-
-def exchange(model: Rounds, found: Column, limits: Limits) -> Column:
-    """Improve the decisions of a few rows: skip others, fit the messages to the limits, and change them one by one.
-
-    With many rows the gap is smaller than one row's part, so that this is not needed.
-    """
-    if len(model.weight) > _SMALL or model.length == 0:
-        return found
-    ladder = _ladder(model)
-    best, seen = _spent(model, found, limits), {found.made.skip.tobytes()}
-    while True:
-        tried = []
-        for skip in _other_skips(model, best.made.skip):
-            if skip.tobytes() not in seen and (one := _fitted(model, skip, ladder, best.prices, limits)):
-                tried.append(one)
-        tried = sorted(tried, key=lambda one: _rate(one.totals))[-_TRIED:]
-        seen |= {one.made.skip.tobytes() for one in tried}
-        top = max((_spent(model, one, limits) for one in tried), key=lambda one: _rate(one.totals), default=best)
-        if _rate(top.totals) <= _rate(best.totals) * (1.0 + _FINE):
-            return best
-        best = top
-
-
-def _ladder(model: Rounds) -> list[tuple[Integers, Integers]]:
-    """The corners of all rows at each price of risk, from the fewest bits on."""
-    steps = model.priced.prices()
-    later = model.reached / (model.length - 1) if model.length > 1 else 0.0
-    at = np.unique(np.concatenate([[0.0], steps, steps / later if later > _RARE else []])) * (1.0 + ROUNDING)
-    return [(model.priced.corners(1.0, price), model.priced.corners(1.0, price * later)) for price in at.tolist()]
-
-
-def _other_skips(model: Rounds, skip: Array) -> Iterable[Array]:
-    """Sets of skipped rows that differ in one row, or in one that comes for another."""
-    rows: list[int] = np.flatnonzero(~model.blocked).tolist() if model.may_skip else []
-    for n in rows:
-        one = _changed(skip, n, not skip[n])
-        yield one
-        yield from (_changed(one, m, not skip[m]) for m in rows if m > n and skip[m] != skip[n])
-
-
-def _fitted(
-    model: Rounds, skip: Array, ladder: list[tuple[Integers, Integers]], prices: Prices, limits: Limits
-) -> Column | None:
-    """The lowest rung of the ladder that keeps the limit on risk."""
-    low, high = 0, len(ladder) - 1
-    while low < high:
-        middle = (low + high) // 2
-        good = _over(model.totals(Decisions(skip, *ladder[middle])), limits)[0] <= 0.0
-        low, high = (low, middle) if good else (middle + 1, high)
-    made = Decisions(skip, *ladder[low])
-    totals = model.totals(made)
-    return Column(made, totals, prices) if _keeps(totals, limits) else None
-
-
-def _spent(model: Rounds, found: Column, limits: Limits) -> Column:
-    """Change one message after the other while the rate rises and the limits hold."""
-    best = found
-    while True:
-        tried = [Column(made, model.totals(made), best.prices) for made in _other_messages(model, best.made)]
-        good = [one for one in tried if _keeps(one.totals, limits)]
-        top = max(good, key=lambda one: _rate(one.totals), default=best)
-        if _rate(top.totals) <= _rate(best.totals) * (1.0 + _FINE):
-            return best
-        best = top
-
-
-def _other_messages(model: Rounds, made: Decisions) -> Iterable[Decisions]:
-    """All decisions that differ in one message."""
-    for n in range(len(model.weight)):
-        for corner in range(int(model.hulls.start[n]), int(model.hulls.start[n + 1])):
-            if corner != made.first[n] and not made.skip[n]:
-                yield made._replace(first=_changed(made.first, n, corner))
-            if corner != made.later[n] and model.length > 1:
-                yield made._replace(later=_changed(made.later, n, corner))
-
-
-def _changed(values: Array, place: int, value: float) -> Array:
-    other = values.copy()
-    other[place] = value
-    return other
 
 
 def _models(given: Given, lengths: list[int], deadline: Deadline | None) -> list[Rounds]:
@@ -467,7 +245,7 @@ def _capped(hulls: Hulls, cap: float) -> Hulls:
 
 
 def _user_plan(found: Column, model: Rounds, limits: Limits, bound: float) -> UserPlan:
-    made, totals, rate = found.made, found.totals, _rate(found.totals)
+    made, totals, rate = found.made, found.totals, rate_of(found.totals)
     first, later = made.first, made.later
     if model.length and model.capped:  # corners of the hulls that were given
         first, later = model.hulls.entry[first], model.hulls.entry[later]
@@ -509,7 +287,7 @@ def _unattainable(models: list[Rounds], limits: Limits) -> DomainError:
 def _least(model: Rounds, which: int) -> float:
     """The least risk, or joules, for each token: Dinkelbach on their ratio."""
     ratio = math.inf
-    for _ in range(_ROUNDS):
+    for _ in range(ROUNDS):
         limit = ratio if ratio < math.inf else 0.0
         limits = Limits(joules=limit) if which else Limits(risk=limit)
         prices = Prices(0.0, 1.0 - which, float(which), 0.0)

@@ -138,6 +138,7 @@ class Planner:
         self.options, self.setting, self.split, self.line, self.model = options, setting, split, line, model
         self._totals = {id(one): one.counts[split.train].sum(axis=0) for one in options}
         self._held: dict[tuple[str, float, int], float] = {}
+        self._allowed: dict[tuple[int, str], tuple[Array, Array]] = {}
 
     def totals(self, options: Sequence[Option]) -> Array:
         """Return the total counts of options on the training texts, (options, counts)."""
@@ -161,17 +162,22 @@ class Planner:
             return np.inf
         if limit <= 0 or not len(texts) or (len(texts) + 1) * limit < 1:
             return -np.inf
+        levels, losses = self._levels(codec, kind)
+        if not len(levels):
+            return -np.inf
+        return float(calibrate_threshold(losses, levels, risk=limit, bound=1.0).threshold)
+
+    def _levels(self, codec: int, kind: str) -> tuple[Array, Array]:
+        """Return the thresholds of a codec, and the calibration prompts' largest loss up to each, (prompts, levels)."""
+        texts = self.split.calibrate
         own = {
             one.threshold: one
             for one in self.options
             if one.family == OURS and one.draft_length == 1 and one.codec == codec and one.threshold > -np.inf
         }
-        levels = sorted(own)
-        if not levels:
-            return -np.inf
-        losses = np.stack([self._loss(own[level], kind)[texts] for level in levels], axis=-1)
-        losses = np.maximum.accumulate(np.clip(losses, 0.0, 1.0), axis=-1)
-        return float(calibrate_threshold(losses, levels, risk=limit, bound=1.0).threshold)
+        levels = np.array(sorted(own))
+        losses = np.array([self._loss(own[level], kind)[texts] for level in levels.tolist()]).T
+        return levels, np.maximum.accumulate(np.clip(losses, 0.0, 1.0), axis=-1) if len(levels) else losses
 
     @staticmethod
     def _loss(option: Option, kind: str) -> Array:
@@ -275,18 +281,13 @@ class Planner:
         if not len(texts):
             return None
         level = 1.0 if option.family == DEVICE else option.threshold
-        below = [
-            one
-            for one in self.options
-            if one.family == OURS
-            and one.draft_length == 1
-            and one.codec == (option.codec or 0)
-            and -np.inf < one.threshold <= level + 1e-9
-        ]
-        if not below:
-            return None
-        losses = np.max([np.clip(self._loss(one, kind)[texts], 0.0, 1.0) for one in below], axis=0)
-        return float((losses.sum() + 1.0) / (len(texts) + 1))
+        key = (option.codec or 0, kind)
+        if key not in self._allowed:
+            levels, losses = self._levels(*key)
+            self._allowed[key] = levels, (losses.sum(axis=0) + 1.0) / (len(texts) + 1)
+        levels, limits = self._allowed[key]
+        below = int(np.searchsorted(levels, level + 1e-9, side="right"))
+        return float(limits[below - 1]) if below else None
 
     def _seen(self) -> Array:
         """Return the texts that a plan may look at."""

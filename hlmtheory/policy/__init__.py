@@ -2,7 +2,7 @@
 
 The results of all five papers are parts of one problem. A round of one user either keeps its first draft without
 verification (u-hlm), or sends K drafts (flexspec), each with a message of few bits (cu-hlm, c-sqs). Several users share
-a band (edge-sd). Each answer comes with a bound that no other plan exceeds.
+a band (edge-sd), and a server. Each answer comes with a bound that no other plan exceeds.
 
 ========= =================================================================== ============ ===========
 symbol    name                                                                unit         shape
@@ -17,6 +17,7 @@ X         ``rate``, E/(A + c/w)                                               to
 θ, μ, κ   prices of a second, of a unit of risk, and of a joule               tokens
 z         seconds a bit takes: s/w with s of the whole band                   s
 ν         price of the band
+η, σ      price of the server's time, and the time of it that a round needs   1, s
 ========= =================================================================== ============ ===========
 
 The risk of a decision bounds what it adds to the total variation between a token's law and the target model's: β̂ if the
@@ -28,6 +29,7 @@ from __future__ import annotations
 
 from hlmtheory.policy.band import BandUser, SharedPlan, plan_users
 from hlmtheory.policy.batched import BatchedPlan, plan_batched
+from hlmtheory.policy.capacity import SharedServer, server_rates
 from hlmtheory.policy.claims import CLAIMS
 from hlmtheory.policy.codec_hulls import codec_hulls
 from hlmtheory.policy.coherence import CoherentCosts, coherent_costs
@@ -47,6 +49,8 @@ from hlmtheory.policy.fading import FadingSkip, fading_skip
 from hlmtheory.policy.goodput import GoodputPlan, plan_goodput
 from hlmtheory.policy.hulls import Hulls, join_hulls, lower_hulls
 from hlmtheory.policy.money import CostPlan, plan_cost
+from hlmtheory.policy.queueing import QueueRates, queue_rates
+from hlmtheory.policy.served import ServedPlan, plan_served
 from hlmtheory.policy.server import ServerPolicy
 from hlmtheory.policy.shares import share_rates, share_residual, throughput_shares
 from hlmtheory.policy.user import plan_user
@@ -67,9 +71,12 @@ __all__ = [
     "Guarantee",
     "Hulls",
     "LatticeRows",
+    "QueueRates",
+    "ServedPlan",
     "ServerAnswer",
     "ServerPolicy",
     "SharedPlan",
+    "SharedServer",
     "StageCosts",
     "UncertaintyLine",
     "UserPlan",
@@ -81,8 +88,11 @@ __all__ = [
     "plan_batched",
     "plan_cost",
     "plan_goodput",
+    "plan_served",
     "plan_user",
     "plan_users",
+    "queue_rates",
+    "server_rates",
     "share_rates",
     "share_residual",
     "threshold_rule",

@@ -35,6 +35,10 @@ _LEAST_SHARE = 1e-3  # of an equal share: the smallest share that a rate is comp
 _CELLS = 2000  # of the grid of shares
 _STEPS = 200
 _ALTERNATIONS = 8
+_NOTHING = 1e-9  # of its tokens: what a plan that is worth nothing counts, so that shares stay positive
+
+Toll = tuple[float, float]
+"""Tokens that a round which is sent pays to a server, and that each of its drafts pays besides."""
 
 
 @dataclass(frozen=True)
@@ -171,15 +175,15 @@ def plan_users(users: Sequence[BandUser], *, utility: str = "linear") -> SharedP
     option("utility", utility, UTILITIES)
     if not given:
         raise DomainError("users must hold a BandUser, one or more; got none; give one")
-    curves = _curves(given)
+    curves = curves_of(given)
     weights = np.asarray([one.utility_weight for one in given])
     if utility == "maxmin":
         shares, bound = even_bound(curves, weights)
     else:
-        shares, bound = _priced(curves, weights, utility)
-    shares = _improved(curves, weights, shares, utility)
+        shares, bound = priced_shares(curves, weights, utility)
+    shares = improved_shares(curves, weights, shares, utility)
     exact = len(given) <= _FEW
-    plans = [_at(user, curve, float(w), exact=exact) for user, curve, w in zip(given, curves, shares, strict=True)]
+    plans = [plan_at(user, curve, float(w), exact=exact) for user, curve, w in zip(given, curves, shares, strict=True)]
     value = _value(np.asarray([one.rate for one in plans]), weights, utility)
     return SharedPlan(tuple(plans), shares, value, max(bound, value), utility)
 
@@ -223,16 +227,23 @@ class Curve(NamedTuple):
             return np.interp(self.slow / shares, self.z, self.upper)
 
 
-def _curves(users: tuple[BandUser, ...]) -> list[Curve]:
-    """One curve for all users that differ in the rate of the link and the weight alone."""
+def curves_of(users: tuple[BandUser, ...], tolls: Sequence[Toll] | None = None) -> list[Curve]:
+    """One curve for all users that differ in the rate of the link and the weight alone, and have the same toll.
+
+    With a toll, ``tokens`` and ``upper`` are of the worth: tokens less the toll of a round that is sent; 0 at least.
+    """
+    given = tolls if tolls is not None else [(0.0, 0.0)] * len(users)
     kinds: dict[tuple[Any, ...], list[BandUser]] = {}
-    for user in users:
-        kinds.setdefault(user._kind(), []).append(user)
+    for user, toll in zip(users, given, strict=True):
+        kinds.setdefault((toll, user._kind()), []).append(user)
     found = {}
     for kind, members in kinds.items():
         slow = [one.costs.seconds_per_bit for one in members]
-        found[kind] = _curve(members[0], _grid(min(slow), max(slow), len(users)))
-    return [found[user._kind()]._replace(slow=user.costs.seconds_per_bit) for user in users]
+        found[kind] = _curve(members[0], _grid(min(slow), max(slow), len(users)), kind[0])
+    return [
+        found[toll, user._kind()]._replace(slow=user.costs.seconds_per_bit)
+        for user, toll in zip(users, given, strict=True)
+    ]
 
 
 def _grid(low: float, high: float, users: int) -> Numbers:
@@ -245,8 +256,9 @@ def _grid(low: float, high: float, users: int) -> Numbers:
     return np.concatenate([before[:-1], fine, after])
 
 
-def _curve(user: BandUser, z: Numbers) -> Curve:
+def _curve(user: BandUser, z: Numbers, toll: Toll) -> Curve:
     given, lengths, limits = user._checked()
+    given = replace(given, toll=toll)
     plans: list[UserPlan] = []
     starts: list[Start] = []
     for one in z.tolist():
@@ -254,8 +266,10 @@ def _curve(user: BandUser, z: Numbers) -> Curve:
         plan, start = best_plan(there, lengths, limits, None, start=starts[-1] if starts else None)
         plans.append(plan)
         starts.append(start)
-    upper = np.asarray([one.upper_bound for one in plans])
+    upper = np.maximum(np.asarray([one.upper_bound for one in plans]), 0.0)
     tokens, fixed, band = (np.asarray([getattr(p, name) for p in plans]) for name in ("tokens", "fixed_s", "band_s"))
+    if toll != (0.0, 0.0):  # the rates of the plans are those of their worth
+        tokens = np.maximum(np.asarray([one.rate for one in plans]) * (fixed + band), _NOTHING * tokens)
     # X* falls in z, so an upper bound further to the left holds to the right
     return Curve(z, np.minimum.accumulate(upper), tokens, fixed, band / z, tuple(plans), tuple(starts), float(z[0]))
 
@@ -266,7 +280,7 @@ def _value(rates: Numbers, weights: Numbers, utility: str) -> float:
     return float(weights @ (np.log(rates) if utility == "log" else rates))
 
 
-def _priced(curves: list[Curve], weights: Numbers, utility: str) -> tuple[Numbers, float]:
+def priced_shares(curves: list[Curve], weights: Numbers, utility: str) -> tuple[Numbers, float]:
     """Shares near the optimum by the price ν of the band, and the least upper bound."""
     least = 1e-6 / len(curves)
     low, high = 0.0, 1.0
@@ -364,7 +378,7 @@ def _least_share(curve: Curve, rate: float) -> float:
     return curve.slow / float(z)
 
 
-def _improved(curves: list[Curve], weights: Numbers, shares: Numbers, utility: str) -> Numbers:
+def improved_shares(curves: list[Curve], weights: Numbers, shares: Numbers, utility: str) -> Numbers:
     """Alternate: the best plan of each user at its share, and the best shares of these plans."""
     best, value = shares, _value(_rates(curves, shares), weights, utility)
     for _ in range(_ALTERNATIONS):
@@ -390,12 +404,12 @@ def _rates(curves: list[Curve], shares: Numbers) -> Numbers:
     return np.asarray([curve.rates(shares[n]) for n, curve in enumerate(curves)])
 
 
-def _at(user: BandUser, curve: Curve, share: float, *, exact: bool) -> UserPlan:
+def plan_at(user: BandUser, curve: Curve, share: float, *, exact: bool, toll: Toll = (0.0, 0.0)) -> UserPlan:
     """The plan of a user at its share: the best there, or the best of those found elsewhere."""
     n, z = curve.choice(share), curve.slow / share
     if exact:
         given, lengths, limits = user._checked()
-        there = replace(given, costs=replace(given.costs, seconds_per_bit=z))
+        there = replace(given, toll=toll, costs=replace(given.costs, seconds_per_bit=z))
         return best_plan(there, lengths, limits, None, start=curve.starts[n])[0]
     air = float(curve.bits[n]) * z
     rate = float(curve.tokens[n]) / (float(curve.fixed[n]) + air)

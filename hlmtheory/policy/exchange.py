@@ -32,9 +32,15 @@ def exchange(model: Rounds, found: Column, limits: Limits) -> Column:
         tried = sorted(tried, key=lambda one: rate_of(one.totals))[-_TRIED:]
         seen |= {one.made.skip.tobytes() for one in tried}
         top = max((_spent(model, one, limits) for one in tried), key=lambda one: rate_of(one.totals), default=best)
-        if rate_of(top.totals) <= rate_of(best.totals) * (1.0 + FINE):
+        if not _faster(top, best):
             return best
         best = top
+
+
+def _faster(one: Column, other: Column) -> bool:
+    """Whether the rate differs by more than a rounding; rates less their toll may be negative."""
+    rate = rate_of(other.totals)
+    return rate_of(one.totals) > rate + FINE * abs(rate)
 
 
 def _ladder(model: Rounds) -> list[tuple[Integers, Integers]]:
@@ -75,7 +81,7 @@ def _spent(model: Rounds, found: Column, limits: Limits) -> Column:
         tried = [Column(made, model.totals(made), best.prices) for made in _other_messages(model, best.made)]
         good = [one for one in tried if keeps(one.totals, limits)]
         top = max(good, key=lambda one: rate_of(one.totals), default=best)
-        if rate_of(top.totals) <= rate_of(best.totals) * (1.0 + FINE):
+        if not _faster(top, best):
             return best
         best = top
 

@@ -27,6 +27,8 @@ _DOMAINS = {
     "shares": not_negative("give shares of the band"),
     "weights": positive("leave out users without a weight"),
     "parts": positive("give each user a part of the band"),
+    "most": positive("leave out users without tokens"),
+    "load_s": not_negative("give the seconds of the server for a token; 0: it is not needed"),
 }
 
 

@@ -39,6 +39,7 @@ LEFT_OUT = {
         "CodecMenu",
         "Device",
         "ModelShape",
+        "SharedServer",
         "StageCosts",
         "Task",
         "exact_payload_bits",
@@ -54,6 +55,8 @@ LEFT_OUT = {
     },
     "takes objects made of numbers of Python": {
         "Service",
+        "SharedServer.alone_s",
+        "SharedServer.load_s",
         "StageCosts.fixed_time",
         "join_hulls",
         "lower_bound",
@@ -63,6 +66,7 @@ LEFT_OUT = {
         "plan_cost",
         "plan_goodput",
         "plan_latency",
+        "plan_served",
         "plan_users",
     },
     "takes messages, whose arrays are on the host, or bytes": {

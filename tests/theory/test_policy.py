@@ -18,6 +18,7 @@ from hlmtheory.policy import band, band_claims
 from hlmtheory.policy.hulls import Priced
 from hlmtheory.policy.objective_claims import OBJECTIVE_CLAIMS
 from hlmtheory.policy.rounds import Decisions, Limits, Prices, Rounds
+from hlmtheory.policy.served_claims import SERVED_CLAIMS
 
 from .kinds import LIBRARIES, numbers, to
 from .module_claims import ClaimTable, Strategy, batches, quantity
@@ -165,7 +166,10 @@ def strays(claim):
 
 
 CLAIM_TABLE = ClaimTable(
-    tuple(one for one in policy.CLAIMS if one not in OBJECTIVE_CLAIMS), STRATEGIES, strays, outside=OUTSIDE
+    tuple(one for one in policy.CLAIMS if one not in (*OBJECTIVE_CLAIMS, *SERVED_CLAIMS)),
+    STRATEGIES,
+    strays,
+    outside=OUTSIDE,
 )
 
 
@@ -378,9 +382,9 @@ def test_users_who_differ_in_the_link_alone_share_one_curve(monkeypatch):
     def user(slow: float, **other: Any) -> policy.BandUser:
         return policy.BandUser(hulls, policy.StageCosts(0.01, 0.03, slow), [0.8] * 3, skipping=False, **other)
 
-    band._curves((user(1e-5), user(2e-5)))
+    band.curves_of((user(1e-5), user(2e-5)))
     shared = len(solved)
-    band._curves((user(1e-5), user(2e-5, risk_limit=0.05)))
+    band.curves_of((user(1e-5), user(2e-5, risk_limit=0.05)))
     assert len(solved) > shared * 1.5 + 3
 
 

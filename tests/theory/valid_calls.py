@@ -29,6 +29,7 @@ STAGES = policy.StageCosts(0.125, 0.25, 0.00390625)
 POLICY = policy.DevicePolicy(3, 1.5, policy.threshold_rule(2), policy.DraftProbabilities())
 DRAFTED = POLICY.draft([0.5, 1.5, -1.0], rng=np.random.default_rng(1))
 USERS = [policy.BandUser(HULLS, STAGES, [0.75, 0.5], draft_lengths=[1, 2], skipping=False) for _ in range(2)]
+SERVER = policy.SharedServer(0.25, 0.125, 2)
 TRUNCATED = codec.truncated_message([0.5, 0.25, 0.125, 0.125], k=2, token=2, bits=3)
 
 
@@ -545,6 +546,20 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "utility_weight": 1.5,
     },
     "plan_users": {"users": USERS, "utility": "log"},
+    "plan_served": {"users": USERS, "server": SERVER, "utility": "log"},
+    "SharedServer": {"pass_s": 0.25, "token_s": 0.125, "batch": 2},
+    "SharedServer.alone_s": {"draft_length": 2},
+    "SharedServer.load_s": {"draft_length": 2},
+    "server_rates": {"most": [2.5, 3.5], "load_s": [0.5, 0.25], "weights": [1.5, 2.5], "utility": "log"},
+    "queue_rates": {
+        "away_s": [0.5, 0.25],
+        "draft_lengths": [2, 3],
+        "server": SERVER,
+        "keep_s": [0.125, 0.25],
+        "keep_share": [0.5, 0.25],
+        "rounds": 20,
+        "rng": np.random.default_rng(1),
+    },
     "plan_goodput": {
         "user": USERS[0],
         "link": LINK,
@@ -636,6 +651,7 @@ RECEIVERS: dict[str, Any] = {
     "TraceLink": RECORDED,
     "AcceptanceTracker": TRACKER,
     "StageCosts": STAGES,
+    "SharedServer": SERVER,
     "UncertaintyLine": policy.UncertaintyLine(0.75, 0.125),
     "DevicePolicy": POLICY,
     "ServerPolicy": policy.ServerPolicy(POLICY),
@@ -670,6 +686,8 @@ RECORDS = {
     "DeviceRule",
     "UserPlan",
     "SharedPlan",
+    "ServedPlan",
+    "QueueRates",
     "DeviceDraft",
     "ServerAnswer",
     "FadingSkip",

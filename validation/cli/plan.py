@@ -98,6 +98,13 @@ MILLISECONDS = click.FloatRange(min=0.0)
 )
 @click.option("--users", default="1", show_default=True, help="How many share the band, or a CSV: name, rate, ...")
 @click.option(
+    "--server-batch",
+    type=click.IntRange(min=1, max=10_000),
+    default=1,
+    show_default=True,
+    help="With --users: the most rounds that a pass of the target model verifies; others wait.",
+)
+@click.option(
     "--vocabulary", type=click.IntRange(min=2), default=32_000, show_default=True, help="V, with --acceptance."
 )
 @click.option("--policy", "policy", type=PATH, help="Write the plan here as a device's policy.json.")
@@ -149,7 +156,7 @@ def plan(
         from validation.planning.users import equal_users, plan_band
 
         users = equal_users(request.users, setting) if listed is None else listed
-        _, shared = plan_band(planner, users)
+        _, shared = plan_band(planner, users, request.server_batch)
         _show_users(console, shared)
     if policy is not None:
         _write_policy(planner, about, policy)
@@ -193,6 +200,7 @@ def _request(given: dict[str, Any]) -> Any:
         time_price=given["time_price"],
         objective=given["objective"],
         users=2 if users.endswith(".csv") else int(users),
+        server_batch=given["server_batch"],
         vocabulary=given["vocabulary"],
         recorded=None if given["link_csv"] is None else read_link(given["link_csv"], given["link_name"]),
     )
@@ -215,30 +223,43 @@ def _show_users(console: Console, shared: dict[str, Any]) -> None:
     from rich import box
     from rich.table import Table
 
-    table = Table(title="Shares of one band", box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for head in ("user", "share", "K", "message", "tokens/s"):
+    table = Table(title="Shares of one band, one server", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for head in ("user", "share", "K", "message", "tokens/s", "wait, ms"):
         table.add_column(head, justify="left" if head in ("user", "message") else "right")
     for one in shared["users"][:20]:
         cells = (f"{one['share']:.2%}", str(one["draft_length"]), one["codec"], f"{one['tokens_per_s']:.3g}")
-        table.add_row(one["name"], *cells)
+        table.add_row(one["name"], *cells, f"{1e3 * one['wait_s']:.3g}")
     console.print(table)
-    more = f" and {len(shared['users']) - 20} more" if len(shared["users"]) > 20 else ""
+    more = f" ({len(shared['users']) - 20} not shown)" if len(shared["users"]) > 20 else ""
     off = f"{shared['gap']:.3g} in Σ log" if shared["utility"] == "log" else f"{shared['gap']:.2%}"
     console.print(
-        f"{min(len(shared['users']), 20)} users{more}: {shared['total_tokens_per_s']:.4g} tokens/s together, at "
-        f"least {shared['least_tokens_per_s']:.3g} each; equal shares give {shared['equal_shares_tokens_per_s']:.4g}. "
-        f"No plans and shares are better by more than {off}.",
+        f"{len(shared['users'])} users{more}: {shared['total_tokens_per_s']:.4g} tokens/s together (simulated with the "
+        f"plan's mean rounds), at least {shared['least_tokens_per_s']:.3g} each. No plans, shares and order of service "
+        f"are better by more than {off} (proved in the model of mean rounds).",
         soft_wrap=True,
         highlight=False,
     )
-    most = shared["one_pass_at_a_time_tokens_per_s"]
-    if most is not None:
-        console.print(
-            "The server is taken as free for every user. One pass of the target model at a time gives at most "
-            f"{most:.4g} tokens/s.",
-            soft_wrap=True,
-            highlight=False,
-        )
+    console.print(_server_line(shared["server"], len(shared["users"])), soft_wrap=True, highlight=False)
+
+
+BUSY = 0.95
+"""Share of the time from which a server counts as busy."""
+
+
+def _server_line(server: dict[str, Any], users: int) -> str:
+    """Return the sentences on the server that all users share."""
+    passes = "one round" if server["batch"] == 1 else f"at most {server['batch']} rounds (--server-batch)"
+    said = f"A pass of the target model verifies {passes}. The server is busy {server['utilisation']:.0%} of the time"
+    if server["batch"] > 1:
+        said += f", with {server['rounds_of_a_pass']:.2g} rounds a pass"
+    if server["binds"] == "server":
+        said += f"; it binds, with at most {server['most_tokens_per_s']:.4g} tokens/s for these plans"
+    elif server["utilisation"] > BUSY:
+        said += ": rounds wait, but passes are not full; in full passes it would not bind"
+    else:
+        said += "; the band binds, not the server"
+    start = server["binds_from_users"]
+    return said + ("." if start is None else f". The server binds from {start:,} such users on (now {users}).")
 
 
 MARKS = {"proved": "p", "measured": "m"}

@@ -20,7 +20,7 @@ from hlmtheory.channel import Rayleigh, Rician
 from validation.planning.setting import LEVELS
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-UNUSED = ("bias", "vocabulary", "k_factor", "users")
+UNUSED = ("bias", "vocabulary", "k_factor", "users", "server_batch")
 """Parts of a request that the counts already hold, or that the page cannot change."""
 DIGITS = 10
 

@@ -37,6 +37,7 @@ class Request:
     time_price: float = 0.1
     objective: str = "throughput"
     users: int = 1
+    server_batch: int = 1
     vocabulary: int = 32_000
     recorded: tuple[str, TraceLink] | None = None
 

@@ -1,7 +1,8 @@
-"""Several users of one band: each one's draft length and share, and an upper bound on what they can have together.
+"""Several users of one band and one server: each one's draft length and share, and what they can have together.
 
-A user with a share w of the band has w times the rate. The server serves all users side by side: its passes do not grow
-with their number.
+A user with a share w of the band has w times the rate. A pass of the server verifies the rounds of at most
+``server_batch`` users that wait; the others wait their turn. Each speed is simulated with the mean rounds of the plan.
+No plan, share or order of service exceeds the upper bound, because the server has one second in a second.
 """
 
 from __future__ import annotations
@@ -13,8 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hlmtheory.policy import BandUser, SharedPlan, lower_hulls, plan_users, share_rates
+from hlmtheory.policy import (
+    BandUser,
+    QueueRates,
+    ServedPlan,
+    SharedServer,
+    lower_hulls,
+    plan_served,
+    plan_user,
+    queue_rates,
+)
 from validation.errors import UserError
 from validation.planning.bound import Model
 from validation.planning.menu import OURS
@@ -23,11 +34,15 @@ from validation.planning.profile import CODECS, DRAFT_LENGTHS
 from validation.planning.quantities import read_rate
 from validation.planning.setting import PlanLink, Setting
 
+Array = NDArray[Any]
 COLUMNS = ("name", "rate")
 OPTIONAL = {"rtt_ms": 1e-3, "draft_ms": 1e-3, "weight": 1.0}
 MOST_USERS = 1000
 ROWS = 64
 """Positions that stand for those of the training texts."""
+MOST_ROUNDS, EACH = 40_000, (60, 400)
+"""Rounds that are simulated for a prediction: of all users, and of each one."""
+MOST_COUNT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +99,58 @@ def read_users(file: Path, setting: Setting) -> list[User]:
     return found
 
 
-def plan_band(planner: Planner, users: list[User]) -> tuple[SharedPlan, dict[str, Any]]:
-    """Return the plans and shares of users of one band, and the same as plain values.
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Users of one band and one server, planned.
+
+    Attributes
+    ----------
+    plan : ServedPlan
+        Plans and shares, and the bound on all others.
+    queue : QueueRates or None
+        Waits at the server; None if nobody sends a round.
+    rates : array, shape (users,)
+        Predicted tokens a second.
+    value : float
+        The objective at these rates.
+    """
+
+    plan: ServedPlan
+    queue: QueueRates | None
+    rates: Array
+    value: float
+
+
+def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tuple[Band, dict[str, Any]]:
+    """Return the plans and shares of users of one band and one server, and the same as plain values.
 
     The objective "fair" maximises Σ ω log X, any other one Σ ω X. A user's codec is the best one at an equal share.
+
+    Parameters
+    ----------
+    planner : Planner
+    users : list of User
+    server_batch : int
+        The most rounds that a pass of the target model verifies.
     """
+    setting = planner.setting
+    members, codecs = _members(planner, users)
+    utility = "log" if setting.objective == "fair" else "linear"
+    server = SharedServer(setting.verify_s, setting.verify_token_s, server_batch)
+    bound, tried = np.inf, []
+    # A pass has fewer rounds than it could while few users wait, so that plans for smaller batches may be better
+    for batch in sorted({server_batch, *(1 << n for n in range(server_batch.bit_length()))}):
+        found = plan_served(members, replace(server, batch=batch), utility=utility)
+        bound = found.upper_bound
+        tried.append(_predicted(found, members, server, utility))
+        if found.server_price == 0:
+            break  # larger batches do not bind either
+    best = max(tried, key=lambda one: one.value)
+    return best, _plain(best, users, members, codecs, server, utility, max(bound, best.value))
+
+
+def _members(planner: Planner, users: list[User]) -> tuple[list[BandUser], list[int]]:
+    """Return the users as the theory takes them, and the codec of each."""
     setting = planner.setting
     if planner.model is None:
         raise UserError("Users of one band need a trace whose rejection rises with the uncertainty; plan for one user.")
@@ -97,18 +159,17 @@ def plan_band(planner: Planner, users: list[User]) -> tuple[SharedPlan, dict[str
     risk = model.rate(option, setting)[1] if option.family == OURS and option.threshold > -np.inf else 0.0
     if setting.risk_kind == "token" and setting.risk_limit > 0:
         risk = min(risk, setting.risk_limit)
-    kept: dict[tuple[float, ...], BandUser] = {}
-    members, codecs = [], []
+    kept: dict[tuple[float, ...], tuple[BandUser, int]] = {}
     flat = {bits: lower_hulls(np.full((ROWS, 1), bits), np.zeros((ROWS, 1))) for bits in _bits(model)}
     for user in users:
-        own = replace(setting, draft_s=user.draft_s, link=_link(user, setting, 1.0 / len(users)))
-        codec, k = _best_codec(model, own)
-        whole = replace(own, link=_link(user, setting, 1.0))
         key = (user.rate_bps, user.round_trip_s, user.draft_s, user.weight)
         if key not in kept:
+            own = replace(setting, draft_s=user.draft_s, link=_link(user, setting, 1.0 / len(users)))
+            codec, k = _best_codec(model, own)
+            whole = replace(own, link=_link(user, setting, 1.0))
             costs, _, bits = model.costs(k, codec, whole)
             _, alpha, _ = model.costs(max(DRAFT_LENGTHS), codec, whole)
-            kept[key] = BandUser(
+            made = BandUser(
                 flat[round(bits, 6)],
                 costs,
                 alpha,
@@ -117,20 +178,71 @@ def plan_band(planner: Planner, users: list[User]) -> tuple[SharedPlan, dict[str
                 skipping=risk > 0,
                 utility_weight=user.weight,
             )
-        members.append(kept[key])
-        codecs.append(codec)
-    utility = "log" if setting.objective == "fair" else "linear"
-    found = plan_users(members, utility=utility)
-    tokens, fixed, air = (
-        np.array([getattr(one, name) for one in found.users]) for name in ("tokens", "fixed_s", "band_s")
-    )
-    even = np.asarray(share_rates(tokens, fixed, air * found.shares, np.full(len(users), 1.0 / len(users))))
-    rates = found.rates
-    sent = np.array([(1.0 - one.skip_share) / one.tokens for one in found.users])  # passes of the target for a token
-    busy = setting.verify_s * float(sent @ rates) / float(rates.sum())
-    plain = {
+            kept[key] = made, codec
+    found = [kept[user.rate_bps, user.round_trip_s, user.draft_s, user.weight] for user in users]
+    return [made for made, _ in found], [codec for _, codec in found]
+
+
+def _predicted(plan: ServedPlan, members: list[BandUser], server: SharedServer, utility: str) -> Band:
+    """Return the plan with the waits at the server, simulated with its mean rounds."""
+    kept = np.array([one.skip_share for one in plan.users])
+    sends = kept < 1.0 - 1e-9
+    rates = np.array([one.rate for one in plan.users])
+    queue = None
+    if sends.any():
+        own = [(one, member) for one, member, some in zip(plan.users, members, sends, strict=True) if some]
+        lengths = np.array([one.draft_length for one, _ in own])
+        share = kept[sends]
+        drafts = np.array([member.costs.draft_s for _, member in own])
+        seconds = np.array([one.fixed_s + one.band_s for one, _ in own]) / (1.0 - share)
+        alone = np.array([server.alone_s(int(k)) for k in lengths])
+        queue = queue_rates(
+            np.maximum(seconds - alone - drafts * share / (1.0 - share), 0.0),
+            lengths,
+            server,
+            keep_s=drafts,
+            keep_share=share,
+            rounds=int(np.clip(MOST_ROUNDS // len(own), *EACH)),
+            rng=np.random.default_rng(1),
+        )
+        rates[sends] = queue.rates * np.array([one.tokens for one, _ in own]) / (1.0 - share)
+    weights = np.array([one.utility_weight for one in members])
+    value = float(weights @ (np.log(rates) if utility == "log" else rates))
+    return Band(plan, queue, rates, value)
+
+
+def _plain(
+    band: Band,
+    users: list[User],
+    members: list[BandUser],
+    codecs: list[int],
+    server: SharedServer,
+    utility: str,
+    bound: float,
+) -> dict[str, Any]:
+    """Return the plan of a band as plain values."""
+    plan, queue, rates = band.plan, band.queue, band.rates
+    waits = np.zeros(len(users))
+    if queue is not None:
+        waits[np.array([one.skip_share for one in plan.users]) < 1.0 - 1e-9] = queue.waits_s
+    busy = queue.busy if queue is not None else 0.0
+    sent = np.array([(1.0 - one.skip_share) / one.tokens for one in plan.users])  # rounds of the server for a token
+    load = np.array([server.load_s(one.draft_length) for one in plan.users])
+    need = float((sent * load) @ rates) / float(rates.sum())
+    binds = float((sent * load) @ np.array([one.rate for one in plan.users])) > 1.0 or plan.server_price > 0
+    return {
         "utility": utility,
-        "one_pass_at_a_time_tokens_per_s": float(1.0 / busy) if busy > 0 else None,
+        "server": {
+            "batch": server.batch,
+            "pass_s": server.pass_s,
+            "token_s": server.token_s,
+            "utilisation": float(busy),
+            "rounds_of_a_pass": float(queue.batch) if queue is not None else 0.0,
+            "price": float(plan.server_price),
+            "most_tokens_per_s": float(1.0 / need) if need > 0 else None,
+            "binds": "server" if binds else "band",
+            "binds_from_users": _full_from(members[0], server) if len({id(one) for one in members}) == 1 else None,
+        },
         "users": [
             {
                 "name": user.name,
@@ -138,19 +250,49 @@ def plan_band(planner: Planner, users: list[User]) -> tuple[SharedPlan, dict[str
                 "draft_length": int(one.draft_length),
                 "codec": CODECS[codec],
                 "tokens_per_s": float(rate),
+                "free_server_tokens_per_s": float(one.rate),
+                "wait_s": float(wait),
                 "skip_share": float(one.skip_share),
                 "risk_per_token": float(one.risk),
             }
-            for user, share, one, codec, rate in zip(users, found.shares, found.users, codecs, rates, strict=True)
+            for user, share, one, codec, rate, wait in zip(
+                users, plan.shares, plan.users, codecs, rates, waits, strict=True
+            )
         ],
         "total_tokens_per_s": float(rates.sum()),
-        "equal_shares_tokens_per_s": float(even.sum()),
+        "free_server_tokens_per_s": float(sum(one.rate for one in plan.users)),
         "least_tokens_per_s": float(rates.min()),
-        "value": float(found.value),
-        "upper_bound": float(found.upper_bound),
-        "gap": float(found.gap),
+        "value": band.value,
+        "upper_bound": float(bound),
+        "gap": float(bound - band.value if utility == "log" else bound / band.value - 1.0),
     }
-    return found, plain
+
+
+def _full_from(user: BandUser, server: SharedServer) -> int | None:
+    """Return the least number of such users whose plans for a free server need all of it; None if none does."""
+
+    def full(count: int) -> bool:
+        slow = user.costs.seconds_per_bit * count
+        one = plan_user(
+            user.hulls,
+            replace(user.costs, seconds_per_bit=slow),
+            user.acceptances,
+            rejection=user.rejection,
+            risk_limit=user.risk_limit,
+            skipping=user.skipping,
+        )
+        return count * (1.0 - one.skip_share) * server.load_s(one.draft_length) * one.rate / one.tokens >= 1.0
+
+    high = 1
+    while not full(high):
+        high *= 2
+        if high > MOST_COUNT:
+            return None
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if full(middle) else (middle, high)
+    return high
 
 
 def _link(user: User, setting: Setting, share: float) -> PlanLink:

@@ -101,6 +101,42 @@ def _at_price(rng: Rng) -> Instance:
     return {**_band(rng), "band_price": _between(rng, 0.1, 1e3)}
 
 
+def _with_server(rng: Rng) -> dict[str, Row]:
+    shape = (COUNT, USERS)
+    return {
+        **_band(rng),
+        "band_price": _between(rng, 0.1, 1e3),
+        "plan_load": _between(rng, 0.003, 0.3, (*shape, PLANS)),
+        "use": np.where(rng.random(shape) < 0.7, 1.0, rng.random(shape)),
+        "server_price": np.where(rng.random(COUNT) < 0.2, 0.0, _between(rng, 0.1, 1e3)),
+    }
+
+
+def _with_anchor(rng: Rng) -> Instance:
+    return {**_with_server(rng), "anchor": _between(rng, 1.0, 100.0, (COUNT, USERS))}
+
+
+def _at_server(rng: Rng) -> Instance:
+    """Return users who need 0 to 3% of a server for each token a second; some need none."""
+    shape = (COUNT, USERS)
+    return {
+        "most": _between(rng, 1.0, 100.0, shape),
+        "load_s": np.where(rng.random(shape) < 0.1, 0.0, _between(rng, 1e-3, 0.03, shape)),
+        "weights": _between(rng, 0.25, 4.0, shape),
+        "use": np.where(rng.random(shape) < 0.7, 1.0, rng.random(shape)),
+    }
+
+
+def _queue(rng: Rng) -> Instance:
+    return {
+        "away_s": _between(rng, 1e-3, 0.3, (COUNT, USERS, MESSAGES)),
+        "draft_lengths": rng.integers(0, 8, (COUNT, USERS)),
+        "pass_s": _between(rng, 0.01, 0.1),
+        "token_s": np.where(rng.random(COUNT) < 0.5, 0.0, _between(rng, 1e-4, 1e-2)),
+        "batch": rng.integers(1, USERS + 2, COUNT),
+    }
+
+
 def _fading(rng: Rng) -> Instance:
     return {
         "mean_snr": _between(rng, 0.1, 1e3),
@@ -204,6 +240,11 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "policy.band_grid": _band,
     "policy.band_even": _band,
     "policy.fading_cut": _fading,
+    "policy.served_price": _with_server,
+    "policy.served_log_price": _with_anchor,
+    **dict.fromkeys(("policy.server_linear", "policy.server_log", "policy.server_even"), _at_server),
+    **dict.fromkeys(("policy.server_linear_dual", "policy.server_log_dual", "policy.server_even_dual"), _at_server),
+    **dict.fromkeys(("policy.server_capacity", "policy.server_response"), _queue),
     "policy.goodput_bound": _few(_late_rival),
     "policy.goodput_residual": _few(_late),
     "policy.cost_optimum": _money_rival,

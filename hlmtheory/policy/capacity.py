@@ -1,0 +1,170 @@
+"""One server for all users: how much of it a round takes, and the best rates that it can serve.
+
+A pass of the server reads the messages of at most B waiting rounds. It takes a constant time and a time for each token:
+K + 1 for a round of K drafts. So a round takes at least σ = s/B + (K + 1) s' seconds of the server, and d = σ/E for
+each token. Whatever the order and the times of arrival, Σ X d ≤ 1.
+
+========= =================================================================== ============ ===========
+symbol    name                                                                unit         shape
+========= =================================================================== ============ ===========
+s, s'     ``pass_s`` and ``token_s``                                          s
+B         ``batch``, rounds that one pass serves at most
+d         ``load_s``, seconds of the server for a token                       s            (..., U)
+x         ``most``, tokens a second of each user if the server is free        tokens/s     (..., U)
+η         price of the server's time: utility for a share of it
+========= =================================================================== ============ ===========
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from hlmtheory._array import Array, take
+from hlmtheory._domains import COUNT, finite_answer, number, option
+from hlmtheory._quantities import not_negative, positive, whole_from_one
+from hlmtheory.policy.shares import UTILITIES, checked_users
+
+_SERVER = {
+    "pass_s": positive("give the time of a pass of the target model in seconds"),
+    "token_s": not_negative("give the time that a token adds to a pass in seconds"),
+    "batch": whole_from_one("give the most rounds that one pass verifies; 1: one after the other"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SharedServer:
+    """A server that verifies the rounds of all users.
+
+    Parameters
+    ----------
+    pass_s : float
+        Time of a pass in seconds, however many rounds it verifies; positive.
+    token_s : float
+        Time that each token adds to a pass, in seconds. A round of K drafts has K + 1 tokens.
+    batch : int
+        The most rounds that one pass verifies.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range.
+
+    Examples
+    --------
+    >>> server = SharedServer(pass_s=0.25, token_s=0.125, batch=2)
+    >>> server.alone_s(1), server.load_s(1)
+    (0.5, 0.375)
+    """
+
+    pass_s: float
+    token_s: float = 0.0
+    batch: int = 1
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            object.__setattr__(self, field.name, number(_SERVER[field.name], field.name, getattr(self, field.name)))
+
+    def alone_s(self, draft_length: int) -> float:
+        """Return the time of a pass with one round, in seconds.
+
+        Parameters
+        ----------
+        draft_length : int
+            K, 0 or more.
+
+        Returns
+        -------
+        float
+        """
+        return self.pass_s + self.token_s * (int(number(COUNT, "draft_length", draft_length)) + 1)
+
+    def load_s(self, draft_length: int) -> float:
+        """Return the least time of the server that a round takes, in full batches, in seconds.
+
+        Parameters
+        ----------
+        draft_length : int
+            K, 0 or more.
+
+        Returns
+        -------
+        float
+        """
+        tokens = int(number(COUNT, "draft_length", draft_length)) + 1
+        return self.pass_s / self.batch + self.token_s * tokens
+
+
+@finite_answer
+def server_rates(most: Array, load_s: Array, weights: Array = 1.0, *, utility: str = "linear") -> Array:
+    """Return the tokens per second of each user with the most utility that one server can serve.
+
+    Parameters
+    ----------
+    most : array, shape (..., U)
+        Tokens a second of each user if the server is free; positive.
+    load_s : array, shape (..., U)
+        d, seconds of the server for each token; 0 if a user does not need it.
+    weights : array, shape (..., U) or broadcastable
+        ω, positive.
+    utility : {"linear", "log", "maxmin"}
+        Σ ω X, Σ ω log X, or min X/ω.
+
+    Returns
+    -------
+    array, shape (..., U)
+        X ≤ ``most`` with Σ X d ≤ 1. "linear": the users with the largest ω/d first. "log": X = min(most, ω/(η d)).
+        "maxmin": X = min(most, ω t). η, or t, fills the server, if it can be filled.
+
+    Raises
+    ------
+    ValueError
+        If a load is negative, another value is not positive, a value is not finite, the shapes do not broadcast, or the
+        utility has another name.
+
+    Examples
+    --------
+    >>> server_rates([2.0, 2.0], [0.25, 0.5]).tolist()
+    [2.0, 1.0]
+    >>> server_rates([2.0, 2.0], [0.5, 0.5], [1.0, 3.0], utility="log").tolist()
+    [0.5, 1.5]
+    """
+    option("utility", utility, UTILITIES)
+    xp, top, load, weight = checked_users(most=most, load_s=load_s, weights=weights)
+    top, load, weight = xp.broadcast_arrays(*(xp.astype(one, xp.float64) for one in (top, load, weight)))
+    needs = load > 0
+    some = xp.where(needs, load, xp.ones_like(load))
+    if utility == "linear":
+        return _greedy(xp, top, load, xp.where(needs, weight / some, xp.full_like(load, float("inf"))))
+    each = weight / some if utility == "log" else weight  # X at the level 1
+    level = _level(xp, top * load, xp.where(needs, each * load, xp.zeros_like(load)))
+    return xp.where(needs, xp.minimum(top, each * level), top)
+
+
+def _greedy(xp: Any, top: Array, load: Array, worth: Array) -> Array:
+    """Serve the users in the order of their worth, until the server is full."""
+    order = xp.argsort(worth, axis=-1, descending=True, stable=True)
+    back = xp.argsort(order, axis=-1, stable=True)
+    most, each = take(xp, top, order), take(xp, load, order)
+    used = most * each
+    left = xp.clip(1.0 - (xp.cumulative_sum(used, axis=-1) - used), min=0.0)
+    part = xp.where(used > left, left / xp.where(used > left, each, xp.ones_like(each)), most)
+    return take(xp, part, back)
+
+
+def _level(xp: Any, caps: Array, slopes: Array) -> Array:
+    """Return the t with Σ min(cap, slope t) = 1; the largest that changes anything if the sum of caps is below 1.
+
+    Each set S of users whose caps hold gives a line Σ_S cap + t Σ_rest slope, and the sum is the lowest of all lines.
+    So t is the largest (1 - Σ_S cap)/Σ_rest slope, and the best set has the users with the least cap/slope.
+    """
+    some = slopes > 0
+    full = xp.where(some, caps / xp.where(some, slopes, xp.ones_like(slopes)), xp.zeros_like(caps))
+    order = xp.argsort(full, axis=-1, stable=True)
+    cap, slope = take(xp, caps, order), take(xp, slopes, order)
+    before = xp.cumulative_sum(cap, axis=-1) - cap
+    rest = xp.flip(xp.cumulative_sum(xp.flip(slope, axis=-1), axis=-1), axis=-1)
+    lines = xp.where(rest > 0, (1.0 - before) / xp.where(rest > 0, rest, xp.ones_like(rest)), xp.zeros_like(rest))
+    end = xp.max(full, axis=-1, keepdims=True)
+    found = xp.max(lines, axis=-1, keepdims=True)
+    return xp.where(xp.sum(caps, axis=-1, keepdims=True) <= 1.0, end, xp.minimum(found, end))

@@ -1,0 +1,225 @@
+"""Users who wait for one server: simulated mean waits, and bounds that hold whatever the times are.
+
+A user is away from the server while it drafts, sends and receives; then its round waits its turn, in the order of
+arrival. When the server is free it starts a pass with the rounds that wait, at most B. The number of users is fixed, so
+that the queue never has more than N rounds: a closed network with one station.
+
+========= =================================================================== ============ ===========
+symbol    name                                                                unit         shape
+========= =================================================================== ============ ===========
+Z         ``away_s``, from the reply to the next round's arrival              s            (U,)
+K         ``draft_lengths`` of the rounds                                     tokens       (U,)
+R         response: from the arrival of a round to the end of its pass        s
+y         rounds a second of a user, 1/(Z + R) in the mean                    1/s          (U,)
+========= =================================================================== ============ ===========
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from hlmtheory._array import Array
+from hlmtheory._domains import COUNT, Domain, DomainError, finite_answer, generator, instance, number, numbers
+from hlmtheory._quantities import not_negative
+from hlmtheory.policy.capacity import SharedServer
+from hlmtheory.policy.costs import Integers, Numbers
+
+_TIME = not_negative("give a time in seconds")
+_SHARE = Domain("in [0, 1)", lambda xp, value: (value >= 0) & (value < 1), "leave out users who send no rounds")
+_MOST = 10**7
+_ROUNDS = Domain(
+    f"a whole number in 1..{_MOST:,}, divided by the users",
+    lambda xp, value: (value >= 1) & (value <= _MOST),
+    "simulate fewer rounds of each user",
+    kind="integer",
+)
+_WARM = 4  # a share 1/4 of the rounds is left out at the beginning
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRates:
+    """How often each user is served, and how long its rounds wait.
+
+    Attributes
+    ----------
+    rates : float64 array, shape (U,)
+        Rounds a second of each user, simulated.
+    waits_s : float64 array, shape (U,)
+        Mean time from the arrival of a round to the start of its pass, simulated.
+    busy : float
+        Share of the time in which the server runs a pass, simulated.
+    batch : float
+        Mean rounds of a pass, simulated.
+    least, most : float64 arrays, shape (U,)
+        No times away with these means, and no order of the users, give fewer or more rounds a second in the long run,
+        if rounds are served in the order of arrival. The sum of ``most`` may exceed what the server can do:
+        :func:`server_rates` has the bound on all users together.
+    """
+
+    rates: Numbers
+    waits_s: Numbers
+    busy: float
+    batch: float
+    least: Numbers
+    most: Numbers
+
+
+@finite_answer
+def queue_rates(
+    away_s: Array,
+    draft_lengths: Array,
+    server: SharedServer,
+    *,
+    keep_s: Array = 0.0,
+    keep_share: Array = 0.0,
+    rounds: int = 400,
+    rng: np.random.Generator,
+) -> QueueRates:
+    """Return how often one server verifies the rounds of each user, simulated, with bounds for any times away.
+
+    Parameters
+    ----------
+    away_s : array, shape (U,)
+        Time of a round without its pass and its wait, in seconds.
+    draft_lengths : int array, shape (U,)
+        K of the rounds.
+    server : SharedServer
+    keep_s, keep_share : array, shape (U,) or broadcastable
+        Before a round is sent, drafts may be kept without verification: each takes ``keep_s`` more, and another one
+        follows with the probability ``keep_share``, below 1.
+    rounds : int
+        Rounds of each user that are simulated, in the mean; the first quarter is left out.
+    rng : numpy Generator
+        Draws the kept drafts, and the moments at which users begin.
+
+    Returns
+    -------
+    QueueRates
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range, or the shapes do not match.
+
+    Examples
+    --------
+    >>> found = queue_rates([0.5, 0.5], [2, 2], SharedServer(0.25), rng=np.random.default_rng(1))
+    >>> found.rates.round(3).tolist(), round(found.busy, 3), found.least.round(3).tolist()
+    ([1.333, 1.333], 0.667, [1.0, 1.0])
+    """
+    server, rng = instance("server", server, SharedServer), generator("rng", rng)
+    away = numbers(_TIME, "away_s", away_s)
+    if away.ndim != 1 or not len(away):
+        raise DomainError(f"away_s must have shape (U,), one for each user; got {away.shape}; give one or more")
+    lengths = _each("draft_lengths", COUNT, draft_lengths, len(away)).astype(np.int64)
+    kept = _each("keep_share", _SHARE, keep_share, len(away))
+    kept_s = _each("keep_s", _TIME, keep_s, len(away))
+    count = number(_ROUNDS, "rounds", rounds)
+    if count * len(away) > _MOST:
+        raise DomainError(f"rounds must be {_ROUNDS.description}; got {count} for {len(away)} users; simulate fewer")
+    drawn = away[:, None] + kept_s[:, None] * (rng.geometric(1.0 - kept[:, None], (len(away), count)) - 1)
+    mean = away + kept_s * kept / (1.0 - kept)
+    found = _Seen(len(away))
+    first, last = count * len(away) // _WARM, count * len(away)
+    for one in passes(drawn, lengths, server, rng.random(len(away)) * (mean + server.alone_s(0))):
+        found.add(one, warm=found.total < first)
+        if found.total >= last:
+            break
+    alone = np.asarray([server.alone_s(int(k)) for k in lengths])
+    return QueueRates(
+        *found.means(),
+        least=1.0 / (mean + longest_response(lengths, server)),
+        most=1.0 / np.maximum(mean + alone, 1e-300),
+    )
+
+
+class Pass(NamedTuple):
+    """A pass of the server: its start and its end, the users whose rounds it verifies, and when these arrived."""
+
+    start: float
+    end: float
+    users: list[int]
+    arrived: list[float]
+
+
+def passes(away: Numbers, lengths: Integers, server: SharedServer, begin: Array = 0.0) -> Iterator[Pass]:
+    """Yield the passes of the server, without end; the times away of each user, (U, n), are repeated."""
+    many = away.shape[1]
+    count = [0] * len(away)
+    table, tokens = away.tolist(), (lengths + 1).tolist()
+    starts = np.broadcast_to(np.asarray(begin, dtype=np.float64), (len(away),)).tolist()
+    waiting = [(starts[user] + table[user][0], user) for user in range(len(away))]
+    heapq.heapify(waiting)
+    free = 0.0
+    while True:
+        arrived, user = heapq.heappop(waiting)
+        start = max(free, arrived)
+        users, at = [user], [arrived]
+        while len(users) < server.batch and waiting and waiting[0][0] <= start:
+            arrived, user = heapq.heappop(waiting)
+            users.append(user)
+            at.append(arrived)
+        free = start + server.pass_s + server.token_s * sum(tokens[user] for user in users)
+        yield Pass(start, free, users, at)
+        for user in users:
+            count[user] += 1
+            heapq.heappush(waiting, (free + table[user][count[user] % many], user))
+
+
+def longest_response(lengths: Integers, server: SharedServer) -> float:
+    """An upper bound on the time from the arrival of a round to the end of its pass, rounded up.
+
+    When a round arrives, a pass may run, and at most N - 2 other rounds wait before it. So at most 1 + ⌊(N - 2)/B⌋
+    passes end before its own starts. They and its own read each user's round once, but users of the first pass may come
+    again in the last.
+    """
+    tokens = np.sort(lengths + 1)[::-1]
+    again = int(tokens[: server.batch - 1].sum()) if len(tokens) > 1 else 0
+    runs = 2 + (len(tokens) - 2) // server.batch
+    return (runs * server.pass_s + (int(tokens.sum()) + again) * server.token_s) * (1.0 + 1e-12)
+
+
+class _Seen:
+    """Means over the passes that are counted."""
+
+    def __init__(self, users: int) -> None:
+        self.total = 0
+        self.first, self.last = np.full(users, math.nan), np.full(users, math.nan)
+        self.rounds, self.wait = np.zeros(users), np.zeros(users)
+        self.busy, self.passes, self.begin, self.end = 0.0, 0, math.nan, math.nan
+
+    def add(self, one: Pass, *, warm: bool) -> None:
+        self.total += len(one.users)
+        if warm:
+            return
+        if not self.passes:
+            self.begin = one.start
+        self.busy, self.passes, self.end = self.busy + one.end - one.start, self.passes + 1, one.end
+        for user, arrived in zip(one.users, one.arrived, strict=True):
+            if math.isnan(self.first[user]):
+                self.first[user] = one.end
+            self.rounds[user] += 1
+            self.last[user] = one.end
+            self.wait[user] += one.start - arrived
+
+    def means(self) -> tuple[Numbers, Numbers, float, float]:
+        """Rounds a second between a user's first and last pass, mean waits, the busy share, and rounds of a pass."""
+        span = self.end - self.begin
+        between = self.last - self.first
+        long = between > 0.5 * span
+        rates = np.where(long, (self.rounds - 1) / np.where(long, between, 1.0), self.rounds / span)
+        busy, batch = self.busy / span, float(self.rounds.sum()) / self.passes
+        return rates, self.wait / np.maximum(self.rounds, 1.0), busy, batch
+
+
+def _each(name: str, domain: Domain, value: Array, users: int) -> Numbers:
+    found = numbers(domain, name, value)
+    if found.shape not in ((), (1,), (users,)):
+        raise DomainError(f"{name} must have shape ({users},), one for each user; got {found.shape}; give as many")
+    return np.broadcast_to(found, (users,)).astype(np.float64)

@@ -1,0 +1,255 @@
+"""Several users of one band and one server: drafts, messages, shares and rates together, and a bound on all plans.
+
+A round takes σ_K seconds of the server at least (:class:`SharedServer`), so a user with X tokens a second takes X d of
+its time, d = (1 - skipped) σ_K/E, and Σ X d ≤ 1. A busy server makes a pass dear: the price η of its time is one more
+price beside those of seconds and bits. At this price a round that is sent pays the toll η σ_K/ω in tokens, and longer
+drafts, which need fewer passes for a token, become better. For any prices ν of the band and η of the server
+
+    Σ_u ω_u X_u ≤ g(ν, η) = ν + η + Σ_u max_w [ω_u Y_u(w) - ν w],  Y = max (E - η (1 - skipped) σ_K/ω)⁺/(A + c/w).
+
+For a concave utility U the tangent at any rates a gives Σ ω U(X) ≤ Σ ω (U(a) - U'(a) a) + g with the weights ω U'(a).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from hlmtheory._domains import DomainError, instance, instances, option
+from hlmtheory.policy.band import BandUser, Toll, curves_of, improved_shares, plan_at, plan_users, priced_shares
+from hlmtheory.policy.capacity import SharedServer, server_rates
+from hlmtheory.policy.columns import ROUNDING
+from hlmtheory.policy.costs import Numbers, UserPlan
+
+UTILITIES = ("linear", "log")
+_FEW = 8  # users whose plans are found at their own shares
+_PRICES, _TANGENTS = 12, 3  # of the server that are tried at most, and weights of a logarithm
+_CLOSE = 3e-4  # relative: no further price is tried if none can lower the bound by more
+_MIXTURES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPlan:
+    """Plans and shares of several users of one server, their rates, and a bound that no others exceed.
+
+    Attributes
+    ----------
+    users : tuple of UserPlan
+        Each at its share. Its rate is that with a free server.
+    shares : float64 array, shape (U,)
+        Of the band; their sum is 1.
+    rates : float64 array, shape (U,)
+        Tokens a second that the server can serve: at most those with a free server, and Σ X d ≤ 1.
+    busy : float
+        Σ X d, the share of the server's time that these rates need; 1 if the server binds.
+    wanted : float
+        The same for the rates with a free server; above 1 if it binds.
+    server_price : float
+        η: what another server in a unit of utility would be worth at most, to first order; 0 if it does not bind.
+    value : float
+        Σ ω X for "linear", Σ ω log X for "log".
+    upper_bound : float
+        No plans, shares and order of service have a higher value; rounded up.
+    utility : str
+    """
+
+    users: tuple[UserPlan, ...]
+    shares: Numbers
+    rates: Numbers
+    busy: float
+    wanted: float
+    server_price: float
+    value: float
+    upper_bound: float
+    utility: str
+
+    @property
+    def gap(self) -> float:
+        """How far the value can be from the optimum: a share of it, but for "log" a difference."""
+        if self.utility == "log":
+            return max(self.upper_bound - self.value, 0.0)
+        return max(self.upper_bound / self.value - 1.0, 0.0)
+
+
+def plan_served(users: Sequence[BandUser], server: SharedServer, *, utility: str = "linear") -> ServedPlan:
+    """Return plans of several users of one band and one server with much utility, and a bound that none exceeds.
+
+    Parameters
+    ----------
+    users : sequence of BandUser
+        At least one. The costs of each are those with a free server: ``verify_s`` is the time of its own pass.
+    server : SharedServer
+    utility : {"linear", "log"}
+        Σ ω X, or Σ ω log X, with X in tokens a second.
+
+    Returns
+    -------
+    ServedPlan
+        Its rates can be reached if the server's time is divided among users. Waits are not in them: see
+        :func:`queue_rates`.
+
+    Raises
+    ------
+    ValueError
+        If there is no user, the utility has another name, or a user's limits cannot be met.
+
+    Examples
+    --------
+    >>> from hlmtheory.policy import StageCosts, lower_hulls
+    >>> hulls = lower_hulls([[1000.0, 8000.0]], [[0.0625, 0.0]])
+    >>> user = BandUser(hulls, StageCosts(0.0125, 0.03125, seconds_per_bit=1e-6), [0.75] * 4, skipping=False)
+    >>> few, many = (plan_served([user] * count, SharedServer(0.03125)) for count in (1, 8))
+    >>> [one.users[0].draft_length for one in (few, many)], round(many.rates.sum(), 1), round(many.busy, 3)
+    ([2, 4], 97.6, 1.0)
+    """
+    given = instances("users", users, BandUser)
+    server = instance("server", server, SharedServer)
+    option("utility", utility, UTILITIES)
+    if not given:
+        raise DomainError("users must hold a BandUser, one or more; got none; give one")
+    weights = np.asarray([one.utility_weight for one in given])
+    free = plan_users(given, utility=utility)
+    best = _served(free.users, free.shares, server, weights, utility)
+    if best.wanted <= 1.0:
+        return best.plan(0.0, max(free.upper_bound, best.value), utility)
+    bound, price = free.upper_bound, 0.0
+    for _ in range(_TANGENTS if utility == "log" else 1):
+        slope, level = tangent(best.rates, weights, utility)
+        plain = best if utility == "linear" else _served(best.users, best.shares, server, slope, "linear")
+        found, above, at = _search(given, server, slope, plain)
+        improved = max((_served(one.users, one.shares, server, weights, utility) for one in found), key=_value_of)
+        if level + above < bound:
+            bound, price = level + above, at
+        small = _CLOSE * (float(weights.sum()) if utility == "log" else best.value)
+        if improved.value <= best.value + small:
+            best = max(best, improved, key=_value_of)
+            break
+        best = improved
+    bounds = (float(one.bound(np.asarray(w))) for one, w in zip(curves_of(given), best.shares.tolist(), strict=True))
+    plans = tuple(
+        replace(one, rate=one.tokens / (one.fixed_s + one.band_s), upper_bound=max(one.rate, bound))
+        for one, bound in zip(best.users, bounds, strict=True)
+    )
+    return best._replace(users=plans).plan(price, max(bound, best.value), utility)
+
+
+class Served(NamedTuple):
+    """Plans and shares with the best rates that the server can serve."""
+
+    users: tuple[UserPlan, ...]
+    shares: Numbers
+    rates: Numbers
+    busy: float
+    wanted: float
+    value: float
+
+    def plan(self, price: float, bound: float, utility: str) -> ServedPlan:
+        """The same with a bound, as the answer."""
+        return ServedPlan(*self[:5], server_price=price, value=self.value, upper_bound=bound, utility=utility)
+
+
+def _value_of(one: Served) -> float:
+    return one.value
+
+
+def _served(
+    users: tuple[UserPlan, ...], shares: Numbers, server: SharedServer, weights: Numbers, utility: str
+) -> Served:
+    """The best rates of these plans at these shares."""
+    tokens, fixed, air, skipped = (
+        np.asarray([getattr(one, name) for one in users]) for name in ("tokens", "fixed_s", "band_s", "skip_share")
+    )
+    sigma = np.asarray([server.load_s(one.draft_length) for one in users])
+    load = (1.0 - skipped) * sigma / tokens
+    most = tokens / (fixed + air)
+    rates = np.asarray(server_rates(most, load, weights, utility=utility))
+    with np.errstate(divide="ignore"):
+        value = float(weights @ (np.log(rates) if utility == "log" else rates))
+    return Served(users, shares, rates, float(rates @ load), float(most @ load), value)
+
+
+def tangent(rates: Numbers, weights: Numbers, utility: str) -> tuple[Numbers, float]:
+    """The weights ω U'(a) of the tangent at rates a, and its level Σ ω (U(a) - U'(a) a)."""
+    if utility == "linear":
+        return weights, 0.0
+    return weights / rates, float(weights @ (np.log(rates) - 1.0))
+
+
+def toll_of(price: float, weight: float, server: SharedServer) -> Toll:
+    """Tokens that a round pays at a price of the server's time, and each of its drafts besides."""
+    return price / weight * server.load_s(0), price / weight * server.token_s
+
+
+class _Try(NamedTuple):
+    price: float
+    bound: float
+    slope: float  # of the bound in the price: 1 less what the plans want of the server
+    users: tuple[UserPlan, ...]
+    shares: Numbers
+
+
+def _search(
+    users: tuple[BandUser, ...], server: SharedServer, weights: Numbers, start: Served
+) -> tuple[list[Served], float, float]:
+    """Minimise g over the price of the server; g is convex, and its slope is 1 - Σ X d of the plans found there.
+
+    Cutting planes: g is above its tangents, and above η. The next price is where the highest of them is lowest.
+    """
+    value = float(weights @ np.asarray([one.rate for one in start.users]))
+    low, high = _Try(0.0, value, 1.0 - start.wanted, start.users, start.shares), None
+    found, bound, at = [start], math.inf, 0.0
+    for _ in range(_PRICES):
+        # where the tangents meet, from the left and from the right; the right one is η if there is none yet
+        other, slope = (0.0, 1.0) if high is None else (high.bound - high.slope * high.price, high.slope)
+        price = (low.bound - low.slope * low.price - other) / (slope - low.slope)
+        price = max(price, low.price) if high is None else min(max(price, low.price), high.price)
+        if bound <= (other + slope * price) * (1.0 + _CLOSE):
+            break
+        one = _at_price(users, server, weights, price)
+        found.append(_served(one.users, one.shares, server, weights, "linear"))
+        bound, at = min((bound, at), (one.bound, price))
+        if one.slope < 0:
+            low = one
+        else:
+            high = one
+    last = high or low
+    for count in np.unique(np.linspace(0, len(users), _MIXTURES).astype(int)).tolist():
+        mixed, shares = (*last.users[:count], *low.users[count:]), np.r_[last.shares[:count], low.shares[count:]]
+        found.append(_served(*_rescaled(mixed, shares), server, weights, "linear"))
+    return found, bound, at
+
+
+def _rescaled(users: tuple[UserPlan, ...], shares: Numbers) -> tuple[tuple[UserPlan, ...], Numbers]:
+    """The plans at shares that add up to 1."""
+    total = float(shares.sum())
+    if total == 1.0:
+        return users, shares
+    return tuple(replace(one, band_s=one.band_s * total) for one in users), shares / total
+
+
+def _at_price(users: tuple[BandUser, ...], server: SharedServer, weights: Numbers, price: float) -> _Try:
+    """The best plans and shares at a price of the server, and the bound."""
+    tolls = [toll_of(price, weight, server) for weight in weights.tolist()]
+    curves = curves_of(users, tolls)
+    shares, above = priced_shares(curves, weights, "linear")
+    shares = improved_shares(curves, weights, shares, "linear")
+    exact = len(users) <= _FEW
+    plans = tuple(
+        _free(plan_at(user, curve, float(share), exact=exact, toll=toll))
+        for user, curve, share, toll in zip(users, curves, shares, tolls, strict=True)
+    )
+    wanted = sum(
+        (1.0 - one.skip_share) * server.load_s(one.draft_length) / (one.fixed_s + one.band_s)
+        for one, toll in zip(plans, tolls, strict=True)
+        if one.tokens > (1.0 - one.skip_share) * (toll[0] + one.draft_length * toll[1])
+    )
+    return _Try(price, (above + price) * (1.0 + ROUNDING), 1.0 - wanted, plans, shares)
+
+
+def _free(plan: UserPlan) -> UserPlan:
+    """The plan with its own rate, not that of its worth; the bound on other plans follows at the end."""
+    return replace(plan, rate=plan.tokens / (plan.fixed_s + plan.band_s), upper_bound=math.inf)

@@ -1,0 +1,245 @@
+"""Users of one server: against enumeration, linear programs and a simulation in steps of time; the claims on draws."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from hlmtheory import policy
+from hlmtheory.policy.queueing import longest_response, passes
+from hlmtheory.policy.served_claims import SERVED_CLAIMS
+
+from .module_claims import ClaimTable, quantity
+from .test_policy import PRICED, SIZES_OF_BAND, UNIT, arrays_of
+
+RATES = {
+    "most": ("u", quantity(1e-2, 1e2)),
+    "load_s": ("u", st.one_of(st.just(0.0), quantity(1e-3, 1.0))),
+    "weights": ("u", quantity(1e-2, 1.0)),
+}
+RIVAL = {**RATES, "use": ("u", UNIT)}
+SERVED = {
+    **PRICED,
+    "plan_load": ("up", quantity(1e-3, 1.0)),
+    "use": ("u", UNIT),
+    "server_price": ("", st.one_of(st.just(0.0), quantity(1e-2, 1e2))),
+}
+QUEUE = {
+    "away_s": ("ur", st.one_of(st.just(0.0), quantity(1e-3, 1.0))),
+    "draft_lengths": ("u", st.integers(0, 4)),
+    "pass_s": ("", quantity(1e-2, 1.0)),
+    "token_s": ("", st.one_of(st.just(0.0), quantity(1e-3, 0.1))),
+    "batch": ("", st.integers(1, 5)),
+}
+SIZES_OF_QUEUE = {"u": (1, 4), "r": (1, 4)}
+STRATEGIES = {
+    "policy.served_price": arrays_of(SIZES_OF_BAND, **SERVED),
+    "policy.served_log_price": arrays_of(SIZES_OF_BAND, **SERVED, anchor=("u", quantity(1e-2, 1e2))),
+    **{f"policy.server_{name}": arrays_of(SIZES_OF_BAND, **RIVAL) for name in ("linear", "log", "even")},
+    **{f"policy.server_{name}_dual": arrays_of(SIZES_OF_BAND, **RATES) for name in ("linear", "log", "even")},
+    "policy.server_capacity": arrays_of(SIZES_OF_QUEUE, **QUEUE),
+    "policy.server_response": arrays_of(SIZES_OF_QUEUE, **QUEUE),
+}
+"""For each claim, what its instances are drawn from."""
+STRAYS = {
+    "tokens": [[0.0], [1.0]],
+    "fixed_s": [[0.5], [0.0]],
+    "plan_bits": [[-1.0], [0.5]],
+    "plan_load": [[-1.0], [0.5]],
+    "weights": [1.0, -1.0],
+    "parts": [1.0, 0.0],
+    "choice": [-1, 0],
+    "use": [1.5, 0.5],
+    "band_price": 0.0,
+    "server_price": -1.0,
+    "anchor": [0.0, 1.0],
+    "most": [0.0, 1.0],
+    "load_s": [-0.5, 1.0],
+    "away_s": [[-1.0], [0.5]],
+    "draft_lengths": [-1, 2],
+    "pass_s": 0.0,
+    "token_s": -1.0,
+    "batch": 0,
+}
+CLAIM_TABLE = ClaimTable(SERVED_CLAIMS, STRATEGIES, STRAYS)
+"""For each argument a value outside its domain."""
+
+
+def rates_of(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+    """Return rates with a free server, loads of which some are 0, and weights."""
+    count = int(rng.integers(1, 6))
+    load = rng.uniform(0.0, 0.6, count) * (rng.random(count) < 0.8)
+    return rng.uniform(0.1, 5.0, count), load, rng.uniform(0.2, 3.0, count)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_linear_program_finds_the_same_rates(seed):
+    most, load, weights = rates_of(np.random.default_rng(seed))
+    found = linprog(-weights, A_ub=[load], b_ub=[1.0], bounds=[(0.0, x) for x in most])
+    assert weights @ policy.server_rates(most, load, weights) == pytest.approx(-found.fun, rel=1e-9)
+    count = len(most)
+    above = np.vstack([[*load, 0.0], np.hstack([-np.diag(1.0 / weights), np.ones((count, 1))])])
+    goal = linprog(
+        [*[0.0] * count, -1.0], A_ub=above, b_ub=[1.0, *[0.0] * count], bounds=[*((0.0, x) for x in most), (0.0, None)]
+    )
+    even = policy.server_rates(most, load, weights, utility="maxmin")
+    assert (even / weights).min() == pytest.approx(-goal.fun, rel=1e-9)
+    assert even @ load <= 1.0 + 1e-12
+
+
+def test_a_convex_solver_finds_the_same_logarithm():
+    cvxpy = pytest.importorskip("cvxpy")
+    for seed in range(4):
+        most, load, weights = rates_of(np.random.default_rng(seed))
+        x = cvxpy.Variable(len(most))
+        found = cvxpy.Problem(cvxpy.Maximize(weights @ cvxpy.log(x)), [x <= most, load @ x <= 1.0]).solve()
+        ours = policy.server_rates(most, load, weights, utility="log")
+        assert weights @ np.log(ours) == pytest.approx(found, rel=1e-6, abs=1e-6)
+
+
+def a_user(rng: np.random.Generator) -> policy.BandUser:
+    """Return a user with two rows of two messages."""
+    bits = np.sort(np.exp(rng.uniform(5.0, 9.0, (2, 2))), axis=1)
+    hulls = policy.lower_hulls(bits, np.zeros((2, 2)))
+    costs = policy.StageCosts(rng.uniform(0.005, 0.02), 0.03, rng.uniform(1e-7, 3e-6), round_trip_s=0.02)
+    alpha = rng.uniform(0.4, 0.95, 4)
+    return policy.BandUser(hulls, costs, alpha, skipping=False, utility_weight=float(rng.uniform(0.5, 2.0)))
+
+
+def enumerated(users: list[policy.BandUser], server: policy.SharedServer, utility: str) -> float:
+    """Return the best value over all draft lengths and shares on a grid of 1/20."""
+    tables = []
+    for user in users:
+        slow, table = user.costs.seconds_per_bit, []
+        for k in range(5):
+            alpha = np.cumprod(user.acceptances[:k])
+            tokens = 1.0 + alpha.sum()
+            least = user.hulls.bits[user.hulls.start[:-1]].mean()
+            fixed, air = user.costs.fixed_time(k), k * least * slow
+            table.append((tokens, fixed, air, server.load_s(k) / tokens))
+        tables.append(table)
+    weights = np.array([one.utility_weight for one in users])
+    best = -math.inf
+    for cut in itertools.combinations(range(1, 20), len(users) - 1):
+        shares = np.diff([0, *cut, 20]) / 20.0
+        for choice in itertools.product(range(5), repeat=len(users)):
+            rows = [table[k] for table, k in zip(tables, choice, strict=True)]
+            most = np.array([row[0] / (row[1] + row[2] / w) for row, w in zip(rows, shares, strict=True)])
+            rates = policy.server_rates(most, [row[3] for row in rows], weights, utility=utility)
+            if utility == "log" and min(rates) <= 0:
+                continue
+            best = max(best, float(weights @ (np.log(rates) if utility == "log" else rates)))
+    return best
+
+
+@pytest.mark.parametrize("utility", ["linear", "log"])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_enumerated_plan_is_above_the_bound_or_far_above_the_plan(seed, utility):
+    rng = np.random.default_rng(seed)
+    users = [a_user(rng) for _ in range(2)]
+    server = policy.SharedServer(float(rng.uniform(0.03, 0.09)), 0.0, int(rng.integers(1, 3)))
+    found = policy.plan_served(users, server, utility=utility)
+    best = enumerated(users, server, utility)
+    assert found.upper_bound >= best
+    loss = best - found.value if utility == "log" else best / found.value - 1.0
+    assert loss <= 0.01
+    assert found.gap <= 0.05
+    assert found.busy <= 1.0 + 1e-12
+
+
+def test_a_busy_server_makes_drafts_longer():
+    hulls = policy.lower_hulls([[1000.0]], [[0.0]])
+    user = policy.BandUser(hulls, policy.StageCosts(0.0125, 0.03125, 1e-7), [0.75] * 8, skipping=False)
+    lengths, prices = [], []
+    for count in (1, 4, 16):
+        found = policy.plan_served([user] * count, policy.SharedServer(0.03125))
+        lengths.append(max(one.draft_length for one in found.users))
+        prices.append(found.server_price)
+        assert found.gap <= 0.01
+    assert lengths == sorted(lengths)
+    assert lengths[0] < lengths[-1]
+    assert prices[0] == 0.0 < prices[1] <= prices[2]
+
+
+def test_a_free_server_changes_nothing():
+    users = [a_user(np.random.default_rng(seed)) for seed in range(3)]
+    free = policy.plan_users(users)
+    served = policy.plan_served(users, policy.SharedServer(1e-6))
+    assert served.rates.tolist() == free.rates.tolist()
+    assert served.server_price == 0.0
+    assert served.upper_bound == free.upper_bound
+
+
+def by_steps(away: np.ndarray, lengths: np.ndarray, server: policy.SharedServer, many: int) -> list[tuple[int, int]]:
+    """Return the end of the first rounds and their users, from a simulation that looks at each whole moment."""
+    arrival = {user: int(away[user, 0]) for user in range(len(away))}
+    count, ends, free, now = dict.fromkeys(arrival, 0), [], 0, 0
+    running: list[int] = []
+    while len(ends) < many:
+        if running and free == now:
+            for user in running:
+                ends.append((now, user))
+                count[user] += 1
+                arrival[user] = now + int(away[user, count[user] % away.shape[1]])
+            running = []
+        if not running:
+            ready = sorted((at, user) for user, at in arrival.items() if at <= now)[: server.batch]
+            running = [user for _, user in ready]
+            if running:
+                free = now + int(server.pass_s + server.token_s * sum(int(lengths[user]) + 1 for user in running))
+        now += 1
+    return ends
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_passes_are_those_of_a_simulation_in_steps_of_time(seed):
+    rng = np.random.default_rng(seed)
+    users = int(rng.integers(1, 6))
+    away, lengths = rng.integers(1, 20, (users, 7)), rng.integers(0, 5, users)
+    server = policy.SharedServer(int(rng.integers(1, 9)), int(rng.integers(0, 3)), int(rng.integers(1, 5)))
+    found, longest = [], 0.0
+    for one in passes(away.astype(np.float64), lengths, server):
+        found += [(int(one.end), user) for user in one.users]
+        longest = max(longest, *(one.end - at for at in one.arrived))
+        if len(found) >= 60:
+            break
+    assert found == by_steps(away, lengths, server, len(found))[: len(found)]
+    assert longest <= longest_response(lengths, server)
+
+
+@pytest.mark.parametrize("users", [1, 2, 3, 5, 20])
+def test_equal_times_reach_the_bound_of_the_server(users):
+    server = policy.SharedServer(0.25)
+    found = policy.queue_rates([0.5] * users, [3] * users, server, rng=np.random.default_rng(users))
+    assert found.rates.sum() == pytest.approx(min(users / 0.75, 4.0), rel=1e-9)
+    assert (found.least <= found.rates * (1.0 + 1e-9)).all()
+    assert (found.rates <= found.most * (1.0 + 1e-9)).all()
+
+
+def test_kept_drafts_lengthen_the_time_away():
+    found = policy.queue_rates(
+        [0.5], [1], policy.SharedServer(0.25), keep_s=0.125, keep_share=0.5, rounds=20_000, rng=np.random.default_rng(3)
+    )
+    # a round takes 0.75 s and 0.125 s for each kept draft, of which there are 1 in the mean with variance 2
+    assert found.rates[0] == pytest.approx(1.0 / 0.875, abs=4.0 * 0.125 * math.sqrt(2.0 / 15_000) / 0.875**2)
+    assert found.most[0] == pytest.approx(1.0 / 0.875)
+
+
+def test_what_is_refused():
+    server = policy.SharedServer(0.25)
+    rng = np.random.default_rng(1)
+    with pytest.raises(ValueError, match="batch must be a whole number, 1 or more"):
+        policy.SharedServer(0.25, batch=0)
+    with pytest.raises(ValueError, match="users must hold a BandUser"):
+        policy.plan_served([], server)
+    with pytest.raises(ValueError, match="keep_share must be in"):
+        policy.queue_rates([0.5], [1], server, keep_share=1.0, rng=rng)
+    with pytest.raises(ValueError, match="utility must be one of linear, log"):
+        policy.plan_served([a_user(rng)], server, utility="maxmin")
+    with pytest.raises(ValueError, match=r"draft_lengths must have shape \(1,\)"):
+        policy.queue_rates([0.5], [1, 2], server, rng=rng)

@@ -214,7 +214,7 @@ class _Seen:
         between = self.last - self.first
         long = between > 0.5 * span
         rates = np.where(long, (self.rounds - 1) / np.where(long, between, 1.0), self.rounds / span)
-        busy, batch = self.busy / span, float(self.rounds.sum()) / self.passes
+        busy, batch = min(self.busy / span, 1.0), float(self.rounds.sum()) / self.passes
         return rates, self.wait / np.maximum(self.rounds, 1.0), busy, batch
 
 

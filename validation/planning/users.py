@@ -134,7 +134,7 @@ def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tup
         The most rounds that a pass of the target model verifies.
     """
     setting = planner.setting
-    members, codecs = _members(planner, users)
+    members, codecs = members_of(planner, users)
     utility = "log" if setting.objective == "fair" else "linear"
     server = SharedServer(setting.verify_s, setting.verify_token_s, server_batch)
     bound, tried = np.inf, []
@@ -149,7 +149,7 @@ def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tup
     return best, _plain(best, users, members, codecs, server, utility, max(bound, best.value))
 
 
-def _members(planner: Planner, users: list[User]) -> tuple[list[BandUser], list[int]]:
+def members_of(planner: Planner, users: list[User]) -> tuple[list[BandUser], list[int]]:
     """Return the users as the theory takes them, and the codec of each."""
     setting = planner.setting
     if planner.model is None:

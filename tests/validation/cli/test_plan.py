@@ -171,9 +171,36 @@ def test_users_share_a_band(plan, folder):
     assert shares["far"] > shares["near"]  # the slow link needs more of the band for the same
     assert found["upper_bound"] >= found["value"]
     equal = planned(plan("--json", "--users", "3"))["users"]
-    exchanges = 1 / 0.030  # a second
-    assert equal["one_pass_at_a_time_tokens_per_s"] >= exchanges  # a round gives at least one token
+    assert equal["server"]["most_tokens_per_s"] >= 1 / 0.030  # a round gives at least one token
     assert [one["share"] for one in equal["users"]] == pytest.approx([1 / 3] * 3, abs=1e-3)
+
+
+def test_users_wait_for_one_server(plan):
+    words = ("--down-rate", "1G", "--rate", "100M", "--rtt", "5ms")
+    few, many = (planned(plan("--json", "--users", count, *words))["users"] for count in ("2", "24"))
+    assert few["server"]["binds"] == "band" or few["server"]["binds_from_users"] <= 2
+    server = many["server"]
+    assert server["binds"] == "server"
+    assert server["binds_from_users"] <= 24
+    assert server["price"] > 0
+    assert 0.95 < server["utilisation"] <= 1.0
+    assert many["total_tokens_per_s"] <= many["upper_bound"]
+    assert many["gap"] < 0.05
+    assert many["total_tokens_per_s"] < many["free_server_tokens_per_s"]
+    assert max(one["draft_length"] for one in many["users"]) > max(one["draft_length"] for one in few["users"])
+    assert min(one["wait_s"] for one in many["users"]) > 0.1
+    batched = planned(plan("--json", "--users", "24", "--server-batch", "8", *words))["users"]
+    assert batched["total_tokens_per_s"] > 2.0 * many["total_tokens_per_s"]
+    assert 1.0 < batched["server"]["rounds_of_a_pass"] <= 8.0
+    assert batched["total_tokens_per_s"] <= batched["upper_bound"]
+    shown = plan("--users", "24", *words).output
+    assert "it binds, with at most" in shown
+    assert f"The server binds from {server['binds_from_users']} such users on (now 24)." in shown
+
+
+@pytest.mark.parametrize("value", ["0", "x", "-1", "1.5"])
+def test_a_wrong_batch_of_the_server(plan, value):
+    one_sentence(plan("--users", "3", "--server-batch", value), "--server-batch")
 
 
 @pytest.mark.parametrize(

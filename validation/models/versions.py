@@ -169,7 +169,7 @@ def versioned_pair(
 
 
 def share_weights(models: Sequence[Any]) -> int:
-    """Let models use one copy of the weights that are equal in all of them and the first, and return the bytes saved."""
+    """Let models use one copy of the weights that are equal to those of the first, and return the bytes saved."""
     import torch
 
     saved = 0

@@ -1,0 +1,106 @@
+"""Bytes that are sent of a version, on real files; the stored bytes agree with the exhibit and with each other."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tests.validation.models.test_adapters import made  # noqa: F401
+from validation.errors import UserError
+from validation.models.aligned import build_aligned
+from validation.models.sources import PAIRS_FOLDER, ModelSource
+from validation.models.sync_bytes import anchor_bytes, measure_download
+from validation.plots.flexspec.synchronised import ALIGNED, PLAIN, STORED, break_even, bytes_of, measured_table, stored
+
+EXPERIMENT = Path(__file__).resolve().parents[3] / "figures" / "experiments" / "synchronisation"
+
+
+def test_weights_and_their_settings_are_counted_and_nothing_else(tmp_path: Path) -> None:
+    save_file({"a": torch.zeros(3, 4), "b": torch.zeros(5)}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text("{}")
+    for name in ("README.md", "tokenizer.json", "training.json", "version.json", "weights.bin"):
+        (tmp_path / name).write_text("x" * 1000)
+    (tmp_path / "step-006").mkdir()
+    save_file({"a": torch.zeros(99)}, tmp_path / "step-006" / "adapter_model.safetensors")
+    found = measure_download(tmp_path)
+    assert found.parameters == 17
+    weights = (tmp_path / "model.safetensors").stat().st_size
+    assert found.files == {"model.safetensors": weights, "config.json": 2}
+    assert found.bytes == weights + 2
+    assert found.seconds() == {name: pytest.approx(8 * found.bytes / rate) for name, rate in RATES.items()}
+
+
+RATES = {"WiFi": 10e6, "4G": 50e6, "5G": 300e6}
+
+
+def test_a_folder_without_readable_weights_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no \*\.safetensors in"):
+        measure_download(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"damaged!")
+    with pytest.raises(UserError, match=r"model\.safetensors of .* is damaged"):
+        measure_download(tmp_path)
+
+
+def test_an_adapter_and_an_aligned_draft_are_a_part_of_the_target(made: Path) -> None:  # noqa: F811
+    whole, adapter, aligned = (measure_download(made / name) for name in ("large", "math", "aligned"))
+    assert adapter.parameters == sum(x.numel() for x in load_file(made / "math" / "adapter_model.safetensors").values())
+    assert adapter.parameters < whole.parameters
+    assert aligned.parameters < whole.parameters
+    assert set(adapter.files) == {"adapter_model.safetensors", "adapter_config.json"}
+
+
+def test_the_shared_part_is_last_block_norm_and_head_in_the_stored_type(made: Path) -> None:  # noqa: F811
+    base = ModelSource(str(made / "large")).load_model("auto")
+    draft = build_aligned(base, entry_layers=0, entry_width=0, exit_width=4)
+    own = sum(weights.numel() for weights in draft.parameters() if weights.requires_grad)
+    assert anchor_bytes(made / "large") == 2 * (draft.num_parameters() - own)
+
+
+def test_the_stored_bytes_are_those_of_the_files_that_ship() -> None:
+    pair = PAIRS_FOLDER / "builtin"
+    assert stored()["target_bytes"] == measure_download(pair / "large").bytes
+    for row in stored()["rows"]:
+        assert row["bytes"] == sum(row["files"].values())
+        folder = pair / Path(row["folder"]).name
+        if row["folder"].startswith("pair/") and folder.is_dir():
+            files = measure_download(folder).files
+            assert {name: size for name, size in row["files"].items() if name.endswith(".safetensors")} == {
+                name: size for name, size in files.items() if name.endswith(".safetensors")
+            }
+
+
+def test_the_table_and_the_break_even_are_those_of_the_bytes() -> None:
+    rows = {row[0]: row for row in measured_table().rows}
+    assert set(rows) == {row["what"] for row in stored()["rows"]}
+    assert rows[PLAIN][2] == f"{bytes_of(PLAIN):,}"
+    assert rows[PLAIN][4] == f"{8 * bytes_of(PLAIN) / 10e6:.3g} s"
+    n = break_even()
+    assert (n - 1) * bytes_of(PLAIN) < bytes_of(ALIGNED) <= n * bytes_of(PLAIN)
+
+
+def test_the_script_measures_what_is_stored(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    sys.path.insert(0, str(EXPERIMENT))
+    measure = importlib.import_module("measure_bytes")
+    sys.path.remove(str(EXPERIMENT))
+    work = tmp_path / "work"
+    (work / "pair").mkdir(parents=True)
+    for name, source in (("large", "large"), ("small", "other"), ("aligned", "aligned")):
+        (work / "pair" / name).symlink_to(made / source)
+    (work / "versions").mkdir()
+    (work / "versions" / "math-lora4-s1").symlink_to(made / "math")
+    measure.main(work, tmp_path / "bytes.json")
+    found = json.loads((tmp_path / "bytes.json").read_text())
+    assert [row["what"] for row in found["rows"]] == [
+        *("plain draft, trained anew", "aligned draft, its own part", ALIGNED),
+        "target's lora4",
+    ]
+    assert found["rows"][3]["bytes"] == measure_download(made / "math").bytes
+    assert "target's lora4" in capsys.readouterr().out
+    assert {*found, *found["rows"][0]} == {*stored(), *stored()["rows"][0]}
+    assert STORED.is_file()

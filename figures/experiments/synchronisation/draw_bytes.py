@@ -28,7 +28,7 @@ def main(picture: Path) -> None:
             total = [row["bytes"] / 1e6 * (n if row["when"] == EACH else 1) for n in VERSIONS]
             label = "aligned draft" if row["what"] == ALIGNED else row["what"]
             axes.plot(list(VERSIONS), total, color=colour, marker=marker, label=label)
-        name_axes(axes, {"x": axis("versions of the target"), "y": axis("downloaded", "MB", "log")})
+        name_axes(axes, {"x": axis("versions of the target"), "y": axis("downloaded", "MB")})
         axes.legend()
         save(figure, picture)
 

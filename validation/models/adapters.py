@@ -200,7 +200,7 @@ def merged(base: Any, folder: Path) -> Any:
     except (ValueError, TypeError, KeyError, re.error) as error:
         first = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
         raise UserError(f"{wrong} ({first}); {remedy}") from error
-    needed = get_peft_model_state_dict(model)
+    needed = get_peft_model_state_dict(model, save_embedding_layers=False)  # else peft asks the hub
     for name in sorted(needed.keys() | weights.keys()):
         ours, theirs = (tuple(side[name].shape) if name in side else None for side in (needed, weights))
         if ours != theirs:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +15,10 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from tests.validation.models.test_adapters import made, save_base  # noqa: F401
+from tests.validation.models.test_adapters import edit, made, save_base  # noqa: F401
 from tests.validation.tiny_texts import SAMPLED, all_texts, distance, exact_law, halves, law_of, nodes, quarters
 from validation.audit import NOT_KEPT, TableLaw, audit_sampler
+from validation.collection import prompts
 from validation.collection.collect import encode_prompts
 from validation.collection.prompts import Prompt
 from validation.decoding import loop
@@ -285,18 +288,36 @@ def test_real_versions_write_what_each_writes_alone(made: Path, caches: str) -> 
     """Greedy texts, switched at a place: each part is what its version writes alone after that prefix."""
     pair = load_pair(draft=made / "aligned", target=made / "large")
     folders = {"base": made / "large", "math": made / "math"}
-    prompts = [Prompt(str(i), f"w{3 + i} w{7 + i} w2"[: 5 + 3 * i], "t") for i in range(4)]
+    asked = [Prompt(str(i), f"w{3 + i} w{7 + i} w2"[: 5 + 3 * i], "t") for i in range(4)]
     served = versioned_pair(pair, folders, [(0, "base"), (3, "math"), (6, "base")], pin="position", caches=caches)
     options = {"temperature": 0.0, "new_tokens": 9}
-    texts = {one.prompt: one.tokens for one in decode(served, prompts, FixedLength(3), **options)}
+    texts = {one.prompt: one.tokens for one in decode(served, asked, FixedLength(3), **options)}
     alone = {name: load_pair(draft=made / "aligned", target=folder) for name, folder in folders.items()}
-    for prompt, known in zip(prompts, encode_prompts(pair, prompts, 9), strict=True):
+    for prompt, known in zip(asked, encode_prompts(pair, asked, 9), strict=True):
         for place, token in enumerate(texts[prompt.id]):
             name = "math" if 3 <= place < 6 else "base"
             with torch.no_grad():
                 logits = alone[name].target(torch.tensor([[*known, *texts[prompt.id][:place]]])).logits[0, -1]
             assert logits[token] >= logits.max() - 1e-4
     assert len({tuple(text) for text in texts.values()}) > 1
+
+
+def test_the_example_of_the_documentation_runs(
+    made: Path,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "versions.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    for name in ("aligned", "large"):
+        (tmp_path / name).symlink_to(made / name)
+    shutil.copytree(made / "math", tmp_path / "versions" / "math")
+    edit(tmp_path / "versions" / "math" / "adapter_config.json", base_model_name_or_path="../../large")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(prompts, "builtin_prompts", lambda: [Prompt("a", "w3 w4", "t"), Prompt("b", "w5", "t")])
+    exec(compile(block, "docs/versions.md", "exec"), {"__name__": "example"})
+    assert "'a': [(0, 'v0')" in capsys.readouterr().out
 
 
 def test_equal_weights_lie_in_memory_once(made: Path) -> None:  # noqa: F811

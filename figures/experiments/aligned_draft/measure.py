@@ -199,7 +199,7 @@ def main() -> None:
         kept = {
             k: told[k] for k in ("method", "seed", "rank", "rate", "keeps_the_anchor", "own_parameters", "cpu_seconds")
         }
-        ceiling = work / "ceilings" / file.parent.name
+        ceiling = None if name.endswith("-hot") else work / "ceilings" / name
         jobs.append((name, told["domain"], told["steps"], file.parent, ceiling, kept))
         for step in sorted(file.parent.glob("step-*")):
             jobs.append((name, told["domain"], int(step.name[5:]), step, None, kept))

@@ -21,6 +21,7 @@ from validation.plots.common.record import plain
 from validation.plots.common.style import PAGE, axis, canvas, house_style, name_axes, save
 
 RESAMPLES, CONFIDENCE = 4000, 0.95
+CONTROL = "distilled for version 0"
 SETS = ("own", "domain", "general")
 DOMAINS = {"math": "GSM8K", "code": "code", "chat": "Alpaca"}
 COLOURS = {"plain": "#222222", "aligned": "#0072B2", "anew": "#D55E00"}
@@ -33,7 +34,7 @@ def interval(above: list[list[float]], below: list[list[float]]) -> dict[str, An
     a, b = np.asarray(above, dtype=float), np.asarray(below, dtype=float)
     texts = counts_of(draw_texts(a.shape[1], RESAMPLES, 1), a.shape[1])
     seeds = counts_of(draw_texts(a.shape[0], RESAMPLES, 2), a.shape[0])
-    draws = divide(np.einsum("rs,st,rt->r", seeds, a, texts), np.einsum("rs,st,rt->r", seeds, b, texts))
+    draws = divide(*(((seeds @ part) * texts).sum(axis=1) for part in (a, b)))
     found = estimate(divide(a.sum(), b.sum()), draws, CONFIDENCE)
     return {"value": plain(found.value, 4), "low": plain(found.low, 4), "high": plain(found.high, 4)}
 
@@ -44,19 +45,17 @@ def difference(first: list[list[float]], second: list[list[float]], below: list[
 
 
 def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return one record for each version and step, pooled over seeds, and the settings."""
+    """Return one record for each version at its last step, pooled over seeds, and the settings."""
     groups: dict[tuple[str, str, int, bool], list[dict[str, Any]]] = {}
     for row in rows:
-        key = (row["of"], row["method"], row["step"], row["name"].endswith("-hot"))
-        groups.setdefault(key, []).append(row)
+        if "own" in row:
+            key = (row["of"], row["method"], row["step"], row["name"].endswith("-hot"))
+            groups.setdefault(key, []).append(row)
     found = []
     for (domain, method, step, hot), members in groups.items():
         members.sort(key=lambda row: row["seed"])
-        record: dict[str, Any] = {"domain": domain, "method": method, "step": step, "hot": hot, "seeds": len(members)}
-        for name in (s for s in SETS if s in members[0]):
-            record[name] = _set(members, name)
-        if "rounds" in members[0]:
-            record["rounds"] = _rounds(members)
+        record: dict[str, Any] = {"of": domain, "method": method, "step": step, "hot": hot, "seeds": len(members)}
+        record |= {name: _set(members, name) for name in SETS} | {"rounds": _rounds(members)}
         if "keeps_the_anchor" in members[0]:
             record |= {key: members[0][key] for key in ("keeps_the_anchor", "own_parameters", "rate")}
         found.append(record)
@@ -78,7 +77,16 @@ def _set(members: list[dict[str, Any]], name: str) -> dict[str, Any]:
         if np.sum(tv):
             told["loss_over_tv"] = interval((np.asarray(before) - np.asarray(now)).tolist(), tv)
         found["drafts"][draft] = told
+    for rival in ("plain", CONTROL):
+        if rival in found["drafts"] and np.sum(tv):
+            saved = np.subtract(_lost(members, name, rival), _lost(members, name, "aligned"))
+            found[f"aligned_saves_over_{rival}"] = interval(saved.tolist(), below)
     return found
+
+
+def _lost(members: list[dict[str, Any]], name: str, draft: str) -> Row:
+    """Return the acceptance that a draft loses in each text, (seeds, texts)."""
+    return np.array([np.subtract(row[name]["accept_base"][draft], row[name]["accept"][draft]) for row in members])
 
 
 def _rounds(members: list[dict[str, Any]]) -> dict[str, Any]:
@@ -122,7 +130,10 @@ def paint(rows: list[dict[str, Any]]) -> Any:
 def main() -> None:
     """Write the summary and the picture."""
     rows = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    Path(sys.argv[2]).write_text(json.dumps(summarise(rows), indent=1) + "\n", encoding="utf-8")
+    found = summarise(rows)
+    lines = ",\n".join(json.dumps(one) for one in found.pop("versions"))
+    settings = json.dumps(found)[:-1]
+    Path(sys.argv[2]).write_text(f'{settings}, "versions": [\n{lines}\n]}}\n', encoding="utf-8")
     if len(sys.argv) > 3:
         with house_style():
             save(paint(rows), Path(sys.argv[3]))

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from validation.plots.common.record import Decoding, Printed, Simulation
-from validation.plots.flexspec import texts_energy, texts_latency
+from validation.plots.flexspec import texts_energy, texts_latency, versions
 from validation.plots.flexspec.computed import (
     MESSAGE_LENGTHS,
     MESSAGE_STORM,
@@ -86,6 +86,17 @@ FIGURES = (
         paint=None,
         caption=caption_storm,
         printed=tuple(Printed(f"minutes over {name}", minutes, "Table I") for name, _, minutes, _ in SYNCHRONISATION),
+    ),
+    Simulation(
+        **_PAPER,
+        number="II",
+        title="Acceptance of a fixed draft while the target is tuned",
+        message=versions.message,
+        shows="Acceptance of four drafts for each version, and the version's distance from version 0.",
+        simulate=versions.simulate,
+        paint=None,
+        caption=versions.caption,
+        printed=versions.PRINTED_RATES,
     ),
     *(
         Simulation(

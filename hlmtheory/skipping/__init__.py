@@ -40,6 +40,7 @@ from hlmtheory.skipping.audit import SkipAudit, audit_bound, audit_wealth, fewes
 from hlmtheory.skipping.bill import bill_bound, bill_bound_on_device, position_bill, round_bill
 from hlmtheory.skipping.calibration import Calibration, calibrate_threshold, held_out_risk, threshold_losses
 from hlmtheory.skipping.claims import CLAIMS
+from hlmtheory.skipping.confident import ConfidentThreshold, confident_threshold
 from hlmtheory.skipping.holder import (
     BestBound,
     Thresholds,
@@ -58,6 +59,7 @@ __all__ = [
     "CLAIMS",
     "BestBound",
     "Calibration",
+    "ConfidentThreshold",
     "SkipAudit",
     "SurrogateGap",
     "TextRisk",
@@ -68,6 +70,7 @@ __all__ = [
     "bill_bound",
     "bill_bound_on_device",
     "calibrate_threshold",
+    "confident_threshold",
     "fewest_tokens_to_certify",
     "held_out_risk",
     "holder_bound",

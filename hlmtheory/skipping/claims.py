@@ -10,6 +10,7 @@ from hlmtheory.skipping.audit_claims import CLAIMS as _AUDIT_CLAIMS
 from hlmtheory.skipping.bill_claims import CLAIMS as _BILL_CLAIMS
 from hlmtheory.skipping.calibration import held_out_risk
 from hlmtheory.skipping.chains import from_draft, from_system, from_target, text_distance
+from hlmtheory.skipping.confident import CLAIMS as _CONFIDENT_CLAIMS
 from hlmtheory.skipping.holder import (
     best_holder_bound,
     edge,
@@ -407,6 +408,7 @@ CLAIMS = (
     ),
     *_OVERLAP_CLAIMS,
     *_AUDIT_CLAIMS,
+    *_CONFIDENT_CLAIMS,
     *_TEXT_RISK_CLAIMS,
     *_BILL_CLAIMS,
 )

@@ -42,7 +42,11 @@ from .module_claims import (
 )
 from .strategies import grid_pairs, pairs, rows, shapes, vocabularies
 
-OWN = [claim for claim in skipping.CLAIMS if not claim.id.startswith(("skipping.audit_", "skipping.bill"))]
+OWN = [
+    claim
+    for claim in skipping.CLAIMS
+    if not claim.id.startswith(("skipping.audit_", "skipping.bill", "skipping.confident"))
+]
 """The claims of this table; for the others see test_audit.py and test_bill.py."""
 TRUE = [claim for claim in OWN if claim.refuted is None]
 FALSE = [claim for claim in OWN if claim.refuted is not None]

@@ -137,6 +137,12 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "token": [1, 0],
         "thresholds": [0.25, 0.5],
     },
+    "confident_threshold": {
+        "losses": [[0.0, 0.25], [0.125, 0.5]],
+        "thresholds": [0.5, 1.5],
+        "risk": 0.75,
+        "error": 0.5,
+    },
     "audit_wealth": {
         "audited_rejection": [0.0, 0.5, 0.25],
         "audit_probability": 0.5,
@@ -666,6 +672,7 @@ RECORDS = {
     "BestBound",
     "SurrogateGap",
     "Calibration",
+    "ConfidentThreshold",
     "TextRisk",
     "CertifiedSize",
     "DeviationBounds",
@@ -750,6 +757,7 @@ ALLOWED: dict[tuple[str, str], dict[str, str]] = {
 """For an argument the strays that are values after all, by label, each with the reason."""
 
 INFINITE = {
+    "confident_threshold": "-inf skips nothing, and no number of prompts suffices where the losses are too large",
     "skip_thresholds": "thresholds beyond [0, 1] skip no draft or every one, however far beyond",
     "best_holder_bound": "the best exponent may be s = ∞",
     "online_bound": "a bound that says nothing",

@@ -63,6 +63,11 @@ MILLISECONDS = click.FloatRange(min=0.0)
 @click.option(
     "--risk", default="text=0", show_default=True, help="text=.1 or token=.01: allowed distance; 0: lossless."
 )
+@click.option(
+    "--confidence",
+    type=float,
+    help="Keep --risk in this share of calibrations, such as .95.  [default: in their mean]",
+)
 @click.option("--latency", help="A round's time, such as p95=80ms.  [default: no limit]")
 @click.option("--energy", help="The device's energy of a token, such as 50mJ.  [default: no limit]")
 @click.option(
@@ -192,6 +197,7 @@ def _request(given: dict[str, Any]) -> Any:
         verify_token_s=given["verify_us_per_token"] / 1e6,
         bias=given["bias"],
         risk=read.read_risk(given["risk"]),
+        confidence=given["confidence"],
         latency=None if given["latency"] is None else read.read_latency(given["latency"]),
         energy_j=None if given["energy"] is None else read.read_energy("--energy", given["energy"]),
         device_w=given["device_w"],

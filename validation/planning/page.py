@@ -125,6 +125,8 @@ def _command(plan: Mapping[str, Any]) -> str:
     for name, default in plain.items():
         if asked[name] != default:
             words += [f"--{name.replace('_', '-')}", str(asked[name])]
+    if asked["confidence"] is not None:
+        words += ["--confidence", f"{asked['confidence']:.10g}"]
     if asked["verify_token_s"]:
         words += ["--verify-us-per-token", f"{1e6 * asked['verify_token_s']:.10g}"]
     if asked["k_factor"] != 10.0:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.skipping import calibrate_threshold, text_risk
+from hlmtheory.skipping import ConfidentThreshold, audit_wealth, calibrate_threshold, confident_threshold, text_risk
 from validation.decoding.intervals import IntervalEstimate, ratio
 from validation.errors import UserError
 from validation.planning.menu import (
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 PROVED, MEASURED = "proved", "measured"
+_HALVINGS = 30  # of a limit
+_BUDGET = 0.3  # of a page whose command has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ class Split:
     calibrate: Array
     test: Array
     enough: bool
+    names: Array | None = None
+    """The prompt of each text."""
 
     @property
     def prompts(self) -> dict[str, int]:
@@ -105,12 +109,12 @@ def split_prompts(prompts: Array, seed: int = 1) -> Split:
     order = np.random.default_rng(seed).permutation(len(names))
     every = np.arange(len(prompts))
     if len(names) < 3:
-        return Split(every, every[:0], every, enough=False)
+        return Split(every, every[:0], every, enough=False, names=prompts)
     part = np.empty(len(names), dtype=np.int64)
     part[order] = np.arange(len(names)) % 3
     own = part[np.searchsorted(names, prompts)]
     train, calibrate, test = (every[own == number] for number in range(3))
-    return Split(train, calibrate, test, enough=True)
+    return Split(train, calibrate, test, enough=True, names=prompts)
 
 
 class Planner:
@@ -137,7 +141,8 @@ class Planner:
     ) -> None:
         self.options, self.setting, self.split, self.line, self.model = options, setting, split, line, model
         self._totals = {id(one): one.counts[split.train].sum(axis=0) for one in options}
-        self._held: dict[tuple[str, float, int], float] = {}
+        self._held: dict[tuple[str, float, int, float | None], float] = {}
+        self._codecs: dict[int, tuple[Setting, int | None]] = {}
         self._allowed: dict[tuple[int, str], tuple[Array, Array]] = {}
 
     def totals(self, options: Sequence[Option]) -> Array:
@@ -151,25 +156,57 @@ class Planner:
 
         Each codec has its own, because a first draft is drawn from the codec's row also if it is then skipped.
         """
-        key = (setting.risk_kind, setting.risk_limit, codec)
+        key = (setting.risk_kind, setting.risk_limit, codec, setting.confidence)
         if key not in self._held:
             self._held[key] = self._calibrated(*key)
         return self._held[key]
 
-    def _calibrated(self, kind: str, limit: float, codec: int) -> float:
+    def _calibrated(self, kind: str, limit: float, codec: int, confidence: float | None) -> float:
         texts = self.split.calibrate
         if limit >= 1:  # every text is within 1
             return np.inf
-        if limit <= 0 or not len(texts) or (len(texts) + 1) * limit < 1:
+        if limit <= 0 or not len(texts):
+            return -np.inf
+        if confidence is not None:
+            found = self.confident(kind, limit, codec, confidence)
+            return -np.inf if found is None else found.threshold
+        if (len(texts) + 1) * limit < 1:
             return -np.inf
         levels, losses = self._levels(codec, kind)
         if not len(levels):
             return -np.inf
         return float(calibrate_threshold(losses, levels, risk=limit, bound=1.0).threshold)
 
-    def _levels(self, codec: int, kind: str) -> tuple[Array, Array]:
-        """Return the thresholds of a codec, and the calibration prompts' largest loss up to each, (prompts, levels)."""
-        texts = self.split.calibrate
+    def confident(self, kind: str, limit: float, codec: int, confidence: float) -> ConfidentThreshold | None:
+        """Return the largest threshold that keeps the limit with this confidence; None without thresholds."""
+        levels, losses = self._levels(codec, kind)
+        if not len(levels) or not len(losses):
+            return None
+        return confident_threshold(self._by_prompt(losses), levels, risk=limit, error=1.0 - confidence)
+
+    def _by_prompt(self, losses: Array) -> Array:
+        """Return the mean losses of each calibration prompt: its texts are not independent."""
+        if self.split.names is None:
+            return losses
+        _, own = np.unique(self.split.names[self.split.calibrate], return_inverse=True)
+        return np.stack([losses[own == one].mean(axis=0) for one in range(own.max() + 1)])
+
+    def codec(self, setting: Setting) -> int | None:
+        """Return the one codec that a limit with confidence is calibrated for; None if the training texts allow none.
+
+        The choice is made on the training texts alone, so that calibration looks at one row of thresholds.
+        """
+        if id(setting) not in self._codecs:
+            kind, limit = setting.risk_kind, setting.risk_limit
+            pool = [one for one in self.options if one.family == OURS and one.threshold > -np.inf]
+            pool = [one for one in pool if self._loss(one, kind)[self.split.train].mean() <= limit]
+            best = pool[int(np.argmax(setting.value(self.totals(pool))))].codec if pool else None
+            self._codecs[id(setting)] = setting, best
+        return self._codecs[id(setting)][1]
+
+    def _levels(self, codec: int, kind: str, texts: Array | None = None) -> tuple[Array, Array]:
+        """Return the thresholds of a codec, and the calibration texts' largest loss up to each, (texts, levels)."""
+        texts = self.split.calibrate if texts is None else texts
         own = {
             one.threshold: one
             for one in self.options
@@ -205,6 +242,8 @@ class Planner:
             return False
         if option.family in (OURS, DEVICE):
             level = 1.0 if option.family == DEVICE else option.threshold
+            if setting.confidence is not None and (option.codec or 0) != self.codec(setting):
+                return setting.risk_limit >= 1
             return level <= self.threshold(setting, option.codec or 0) + 1e-9
         losses = self._loss(option, setting.risk_kind)[self._seen()]
         return float(losses.mean()) <= setting.risk_limit
@@ -270,8 +309,8 @@ class Planner:
     def least_limit(self, option: Option, kind: str) -> float | None:
         """Return the smallest limit of a risk that allows an option; 0 if it is lossless, None if none can be found.
 
-        Options of ours need the corrected mean of the calibration prompts, at all thresholds up to their own. Others
-        are held against their mean loss.
+        Options of ours need the corrected mean of the calibration prompts, at all thresholds up to their own, or with a
+        confidence an upper bound on it. Others are held against their mean loss.
         """
         if option.lossless:
             return 0.0
@@ -284,10 +323,23 @@ class Planner:
         key = (option.codec or 0, kind)
         if key not in self._allowed:
             levels, losses = self._levels(*key)
-            self._allowed[key] = levels, (losses.sum(axis=0) + 1.0) / (len(texts) + 1)
+            self._allowed[key] = levels, self._least(losses)
         levels, limits = self._allowed[key]
         below = int(np.searchsorted(levels, level + 1e-9, side="right"))
         return float(limits[below - 1]) if below else None
+
+    def _least(self, losses: Array) -> Array:
+        """Return the least limit that allows each threshold."""
+        if self.setting.confidence is None:
+            return np.asarray((losses.sum(axis=0) + 1.0) / (len(losses) + 1))
+        own = self._by_prompt(losses)
+        goal = -np.log1p(-self.setting.confidence)
+        low, high = np.zeros(own.shape[1]), np.ones(own.shape[1])
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            enough = audit_wealth(own.T, 1.0, middle)[:, -1] > goal
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return np.maximum.accumulate(high)
 
     def _seen(self) -> Array:
         """Return the texts that a plan may look at."""
@@ -295,6 +347,7 @@ class Planner:
 
     def menu(self) -> list[dict[str, Any]]:
         """Return every option as plain values, for a page that makes plans for other links and limits."""
+        offered = None if self.setting.confidence is None else self.codec(self._with_budget())
         usual = {id(one) for family in FAMILIES for one in self.candidates(family, self.setting, lossless=True)}
         found = []
         for one in self.options:
@@ -310,11 +363,20 @@ class Planner:
                     "counts": {"train": (train / train[0]).tolist(), "test": (test / test[0]).tolist()},
                     "loss": {kind: float(self._loss(one, kind)[self.split.test].mean()) for kind in ("text", "token")},
                     "lossless": one.lossless,
-                    "allowed": {kind: self.least_limit(one, kind) for kind in ("text", "token")},
+                    "allowed": {
+                        kind: self.least_limit(one, kind)
+                        if offered is None or one.lossless or one.family != OURS or one.codec == offered
+                        else None
+                        for kind in ("text", "token")
+                    },
                     "paper_threshold": id(one) in usual,
                 }
             )
         return found
+
+    def _with_budget(self) -> Setting:
+        """Return the setting, with a budget where it has none, for the one codec that a page may offer."""
+        return self.setting if self.setting.risk_limit > 0 else replace(self.setting, risk_limit=_BUDGET)
 
     # ------------------------------------------------------------------------------------------------- rows
 
@@ -357,7 +419,7 @@ class Planner:
             bound = text_risk(np.clip(option.loss[test], 0.0, 1.0))
             loss = Number(
                 float(bound.mean),
-                f"calibrated on {len(self.split.calibrate)} prompts",
+                self._basis(setting),
                 n,
                 float(bound.low),
                 float(bound.high),
@@ -367,7 +429,7 @@ class Planner:
             own = family == OURS
             threshold = Number(
                 float(option.threshold),
-                f"calibrated on {len(self.split.calibrate)} prompts" if own else MEASURED,
+                self._basis(setting) if own else MEASURED,
                 len(self.split.calibrate) if own else len(self.split.train),
             )
         certified = option.family == CU_HLM and option.label.startswith("certified")
@@ -391,6 +453,11 @@ class Planner:
             breaks=broken,
             counts={name: value / c["tokens"] for name, value in c.items()},
         )
+
+    def _basis(self, setting: Setting) -> str:
+        """Return what a calibrated number rests on."""
+        sure = "" if setting.confidence is None else f", confidence {setting.confidence:g}"
+        return f"calibrated on {len(self.split.calibrate)} prompts{sure}"
 
     def table(self) -> list[Row]:
         """Return a row for every policy."""

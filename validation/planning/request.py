@@ -29,6 +29,7 @@ class Request:
     verify_token_s: float = 0.0
     bias: float = 0.05
     risk: tuple[str, float] = ("text", 0.0)
+    confidence: float | None = None
     latency: tuple[float, float] | None = None
     energy_j: float | None = None
     device_w: float = 5.0
@@ -61,6 +62,8 @@ class Request:
             raise UserError("The objective goodput counts what arrives in time; give --latency, such as p95=80ms.")
         if self.objective == "fair" and self.users < 2:
             raise UserError("The objective fair shares a band between users; give --users 2 or more, or a CSV file.")
+        if self.confidence is not None and not 0 < self.confidence < 1:
+            raise UserError(f"--confidence is {self.confidence:g}; give a share between 0 and 1, such as .95.")
         share, limit = self.latency if self.latency is not None else (0.95, None)
         return Setting(
             self.link(),
@@ -77,6 +80,7 @@ class Request:
             latency_s=limit,
             energy_j=self.energy_j,
             objective=self.objective,
+            confidence=self.confidence,
         )
 
 

@@ -216,15 +216,36 @@ def _notes(planner: Planner) -> list[str]:
             "the plan was chosen on, and no threshold is calibrated. Still proved: lossless policies have the target "
             "model's law, and a certified message keeps its Bias."
         )
-    elif planner.setting.risk_limit > 0 and not np.isfinite(planner.threshold(planner.setting)):
-        n, limit = len(planner.split.calibrate), planner.setting.risk_limit
-        need = int(np.ceil(1 / limit)) - 1
-        why = (
-            f"{n} calibration prompts, and {need} are needed"
-            if (n + 1) * limit < 1
-            else f"the smallest threshold already loses more on the {n} calibration prompts"
-        )
-        found.append(
-            f"No token may be skipped at --risk {planner.setting.risk_kind}={limit:g}: {why}; the plan is lossless."
-        )
+    elif planner.setting.risk_limit > 0:
+        found.append(_promise(planner))
     return found
+
+
+def _promise(planner: Planner) -> str:
+    """Return what is promised of the risk, or why nothing may be skipped."""
+    setting, n = planner.setting, len(planner.split.calibrate)
+    kind, limit, sure = setting.risk_kind, setting.risk_limit, setting.confidence
+    codec = 0 if sure is None else planner.codec(setting)
+    if codec is not None and planner.threshold(setting, codec) > -np.inf:
+        what = "a text's total variation" if kind == "text" else "a token's one-step risk"
+        if sure is None:
+            return (
+                f"Promised: {what} is at most {limit:g} in the mean over texts and over calibrations on {n} prompts. "
+                "A single text, or a single calibration, may be above it; --confidence .95 keeps it in 95% of them."
+            )
+        return (
+            f"Promised: {what} is at most {limit:g} in the mean over texts, for {sure:.4g} of all calibrations on {n} "
+            "prompts. A single text may be above it."
+        )
+    if sure is not None and codec is not None and n:
+        need = planner.confident(kind, limit, codec, sure)
+        why = f"{n} calibration prompts are too few at confidence {sure:g}"
+        if need is not None and np.isfinite(need.prompts_needed):
+            why += f"; with losses like theirs about {np.ceil(need.prompts_needed):.0f} are needed"
+        else:
+            why = f"the smallest threshold already loses more on the {n} calibration prompts"
+    elif n and (n + 1) * limit < 1:
+        why = f"{n} calibration prompts, and {int(np.ceil(1 / limit)) - 1} are needed"
+    else:
+        why = f"the smallest threshold already loses more on the {n} calibration prompts"
+    return f"No token may be skipped at --risk {kind}={limit:g}: {why}; the plan is lossless."

@@ -97,6 +97,8 @@ class Setting:
         Largest energy of the device for a token.
     objective : str
         "throughput", "goodput", "fair" or "cost".
+    confidence : float, optional
+        The share of calibrations that keep the limit of the risk; without it their mean keeps it.
     """
 
     link: PlanLink
@@ -114,6 +116,7 @@ class Setting:
     latency_s: float | None = None
     energy_j: float | None = None
     objective: str = "throughput"
+    confidence: float | None = None
     defaults: dict[str, str] = field(default_factory=dict)
 
     def with_link(self, **changed: Any) -> Setting:

@@ -232,6 +232,21 @@ def _audited_run(*names: str, rule: str = "any") -> Callable[[Rng], Instance]:
     return scenario
 
 
+def _confident(rng: Rng) -> Instance:
+    """Return kinds of prompts with losses at two thresholds; risks near the mean loss of one of them."""
+    count, kinds = COUNT // 10, 3
+    losses = rng.beta(0.5, 1.0, (count, kinds, 2)).cumsum(axis=-1) / 2.0
+    mass = rng.dirichlet(np.ones(kinds), count)
+    risk = np.clip((mass[..., None] * losses).sum(axis=1)[:, 0] * rng.uniform(0.5, 1.5, count), 0.01, 0.99)
+    return {
+        "mass": mass,
+        "losses": losses,
+        "risk": risk,
+        "error": rng.uniform(0.05, 0.9, count),
+        "bet": rng.uniform(0.1, 0.99, count),
+    }
+
+
 _RUN = ("audit_probability", "risk", "error")
 
 
@@ -291,6 +306,7 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "skipping.audit_predictable": _audited_run(*_RUN, "bet_by_past"),
     "skipping.audit_bound": _audited_run("audit_probability", "error", "bet"),
     "skipping.audit_fewest": _audit,
+    "skipping.confident": _confident,
     "skipping.audit_law": _audited_row("audit_probability"),
     "verification.interval_constant": _constant_rate,
     "verification.interval_varying": _interval_errors,

@@ -127,7 +127,8 @@ const four = form(4), three = form(3), two = form(2), whole = new Intl.NumberFor
 const say = (number) => three.format(number);
 const percent = (share) => `${whole.format(100 * share)}%`;
 const speedOf = (option, s) => `${say(1 / seconds(option.test, s, s.median))} tokens/s`;
-const calibrated = `calibrated on ${data.prompts.calibrate} prompts`;
+const sure = data.request.confidence ? `, confidence ${data.request.confidence}` : ", in the mean over calibrations";
+const calibrated = `calibrated on ${data.prompts.calibrate} prompts${sure}`;
 const measured = `measured on ${data.prompts.test} held-out prompts`;
 
 /** What takes most of the time, and the limits without which a better option is allowed. */

@@ -1,0 +1,167 @@
+"""A skip threshold whose mean loss is at most ε with confidence 1 - δ over the calibration prompts.
+
+:func:`hlmtheory.skipping.calibrate_threshold` bounds the mean over all calibrations, of which many may be above ε.
+Here a calibration is above ε with probability δ at most, as in the risk-controlling prediction sets of bates2021rcps.
+The evidence at a threshold is the wealth Π (1 + λ(ε - L_i)) of :func:`audit_wealth` without audits, averaged over
+fixed bets. It does not depend on the order of the prompts, and uses that most losses are far below 1.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hlmtheory._array import Array, arrays, in_kind, to_numpy
+from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, leading_dimensions, number
+from hlmtheory._quantities import open_unit
+from hlmtheory._simplex import distributions
+from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.skipping.audit import BETS, DOMAINS, audit_wealth, fewest_tokens_to_certify
+from hlmtheory.skipping.calibration import checked_losses
+from hlmtheory.uncertainty.binomial import unnarrowed
+
+_RISK = open_unit("give the largest allowed mean loss, such as 0.1")
+_ERROR = open_unit("δ is the probability of a calibration above ε, such as 0.05")
+_GRID = Domain("finite and rising", lambda xp, value: xp.isfinite(value), "sort the thresholds and drop repeats")
+PROMPTS = 4
+"""Calibration prompts of the claim's instances."""
+
+# Proofs, by the last part of the id.
+#
+# confident. The losses do not fall as the threshold rises, so neither does their mean R(λ). Let λ* be the lowest
+#   threshold of the grid with R(λ*) ≥ ε. If R(λ̂) ≥ ε, then λ̂ ≥ λ*, and since the rule stops at the first threshold
+#   without evidence, the wealth at λ* is at least 1/δ. Each of its factors 1 + λ(ε - L_i) is positive, and has the mean
+#   1 + λ(ε - R(λ*)) ≤ 1; the prompts are independent, so that the mean of the wealth is at most 1. By Markov it is 1/δ
+#   or more with probability δ at most. No union over thresholds is needed.
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidentThreshold:
+    """A threshold that was calibrated with confidence.
+
+    Attributes
+    ----------
+    threshold : float
+        λ̂: skip verification if the uncertainty is at most λ̂. -inf (skip nothing) if no threshold has enough evidence.
+    empirical_risk : float
+        Mean loss of the calibration prompts at λ̂; 0 if nothing is skipped.
+    prompts : int
+        n.
+    prompts_needed : float
+        About how many prompts with losses like those at the lowest threshold give enough evidence for it; infinite if
+        no number does. At least what any rule needs without a loss, log(1/δ)/(-log(1 - ε)).
+    """
+
+    threshold: float
+    empirical_risk: float
+    prompts: int
+    prompts_needed: float
+
+
+def confident_threshold(losses: Array, thresholds: Array, *, risk: float, error: float = 0.05) -> ConfidentThreshold:
+    """Return the largest threshold whose mean loss is at most ``risk`` with confidence 1 - ``error``.
+
+    Parameters
+    ----------
+    losses : array, shape (n, L)
+        Loss in [0, 1] of each calibration prompt at each threshold, not decreasing along a row; see
+        :func:`threshold_losses`. The prompts are independent draws of the prompts to come.
+    thresholds : array, shape (L,)
+        Finite and rising. Choose them without using the losses.
+    risk : float
+        ε in (0, 1).
+    error : float
+        δ in (0, 1).
+
+    Returns
+    -------
+    ConfidentThreshold
+        P(E[L(λ̂)] ≥ ε) ≤ δ over the calibration prompts; claim ``skipping.confident``.
+
+    Raises
+    ------
+    ValueError
+        If a loss is outside [0, 1], the losses decrease along a row, the thresholds do not rise, there is no prompt, or
+        ε or δ is not in (0, 1).
+
+    Examples
+    --------
+    >>> found = confident_threshold([[0.0, 0.5]] * 20, [0.1, 0.2], risk=0.25)
+    >>> found.threshold, found.empirical_risk, found.prompts
+    (0.1, 0.0, 20)
+    """
+    xp, table, grid = arrays(losses=losses, thresholds=thresholds)
+    grid = unnarrowed(xp, thresholds, grid)
+    wanted, delta = number(_RISK, "risk", risk), number(_ERROR, "error", error)
+    _GRID.check(xp, "thresholds", grid)
+    if grid.ndim != 1 or not grid.shape[0] or bool(xp.any(grid[1:] <= grid[:-1])):
+        raise DomainError(f"thresholds must be finite and rising; got {tuple(grid.shape)} of them; sort them")
+    if table.ndim != 2 or table.shape[-1:] != grid.shape or not table.shape[0]:
+        raise DomainError(
+            f"losses must have one row per prompt and one column per threshold; got {tuple(table.shape)} for "
+            f"{grid.shape[0]} thresholds; one prompt is a table of one row"
+        )
+    table = checked_losses(xp, table, xp.asarray(1.0, dtype=xp.float64))
+    wealth = to_numpy(audit_wealth(table.T, 1.0, wanted, BETS)[..., -1])
+    count = int(_certified(wealth, delta))
+    prompts = int(table.shape[0])
+    fewest = float(fewest_tokens_to_certify(1.0, wanted, delta))
+    need = max(fewest, prompts * -math.log(delta) / float(wealth[0])) if wealth[0] > 0 else math.inf
+    if not count:
+        return ConfidentThreshold(-math.inf, 0.0, prompts, need)
+    return ConfidentThreshold(float(grid[count - 1]), float(xp.mean(table[:, count - 1])), prompts, need)
+
+
+def _certified(wealth: Any, error: Any) -> Any:
+    """How many thresholds, counted from the lowest, have a wealth (..., L) of 1/δ or more."""
+    enough = wealth >= np.nextafter(-np.log(error), np.inf)[..., None]
+    return np.sum(np.cumprod(enough, axis=-1), axis=-1)
+
+
+def _above(mass: Array, losses: Array, risk: Array, error: Array, bet: Array) -> Array:
+    """Return P(E[L(λ̂)] ≥ ε) for PROMPTS prompts, each of one kind with these losses (..., kinds, L)."""
+    xp, _, m = distributions(mass=mass)
+    _, table, wanted, delta, share = arrays(losses=losses, risk=risk, error=error, bet=bet)
+    UNIT_INTERVAL.check(xp, "losses", table)
+    for name, domain, value in (("risk", _RISK, wanted), ("error", _ERROR, delta), ("bet", DOMAINS["bets"], share)):
+        domain.check(xp, name, value)
+    if table.ndim < 2 or table.shape[-2] != m.shape[-1]:
+        raise DomainError(f"losses must have a row for each of {m.shape[-1]} kinds; got shape {tuple(table.shape)}")
+    leading_dimensions(mass=tuple(m.shape[:-1]), losses=tuple(table.shape[:-2]), risk=tuple(wanted.shape))
+    law, curves, eps, dlt, one = (to_numpy(in_kind(xp, x, xp.float64)) for x in (m, table, wanted, delta, share))
+    curves = np.maximum.accumulate(curves, axis=-1)
+    draws = np.asarray(list(itertools.product(range(law.shape[-1]), repeat=PROMPTS)))
+    chance = np.prod(law[..., draws], axis=-1)
+    seen = np.moveaxis(curves[..., draws, :], -1, -2)  # (..., draws, L, PROMPTS)
+    wealth = np.asarray(audit_wealth(seen, 1.0, eps[..., None, None], one[..., None, None, None])[..., -1])
+    count = _certified(wealth, dlt[..., None])
+    mean = np.sum(law[..., None] * curves, axis=-2)
+    bad = np.concatenate([np.zeros((*mean.shape[:-1], 1), dtype=bool), mean >= eps[..., None]], axis=-1)
+    bad = np.broadcast_to(bad, (*count.shape[:-1], bad.shape[-1]))
+    return xp.asarray(np.sum(np.where(np.take_along_axis(bad, count, axis=-1), chance, 0.0), axis=-1), device=m.device)
+
+
+def _given_error(error: Array) -> Array:
+    return arrays(error=error)[1]
+
+
+CLAIMS = (
+    Claim(
+        id="skipping.confident",
+        source=Source("bates2021rcps", "Theorem 1, with the wealth of fixed bets"),
+        origin=Origin.NEW,
+        statement="P(E[L(λ̂)] ≥ ε) ≤ δ over the calibration prompts",
+        relation=Relation.LE,
+        lhs=_above,
+        rhs=_given_error,
+        attained=Attained(
+            {"mass": [0.5, 0.5], "losses": [[0.0], [1.0]], "risk": 0.5, "error": 0.0626, "bet": 0.999999},
+            ratio=0.0625 / 0.0626,
+        ),
+        ceiling=1.0,
+    ),
+)

@@ -1,0 +1,81 @@
+"""Thresholds with confidence: the claim on drawn prompts, many calibrations, and refused input."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from hlmtheory.skipping import calibrate_threshold, confident_threshold
+from hlmtheory.skipping.confident import CLAIMS
+
+from .kinds import LIBRARIES, numbers, to
+from .module_claims import ClaimTable
+from .strategies import shapes
+
+UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
+INNER = st.one_of(st.integers(1, 15).map(lambda n: n / 16), st.floats(1e-3, 0.999))
+
+
+@st.composite
+def populations(draw):
+    """Two kinds of prompts with losses at one or two thresholds."""
+    shape = draw(shapes())
+    first = draw(hnp.arrays(np.float64, shape, elements=UNIT))
+    settings = {name: draw(hnp.arrays(np.float64, shape, elements=INNER)) for name in ("risk", "error", "bet")}
+    losses = draw(hnp.arrays(np.float64, (*shape, 2, draw(st.integers(1, 2))), elements=UNIT))
+    return {"mass": np.stack([first, 1.0 - first], axis=-1), "losses": losses, **settings}
+
+
+CLAIM_TABLE = ClaimTable(
+    CLAIMS,
+    {"skipping.confident": populations()},
+    strays={"mass": [0.5, 0.4], "losses": [[0.5], [1.5]], "risk": 1.0, "error": 0.0, "bet": 1.0},
+)
+
+
+def test_few_calibrations_are_above_the_risk():
+    """Losses of 0 and 1 with rising probabilities: with confidence at most 5% of calibrations are above, else many."""
+    rng = np.random.default_rng(1)
+    grid = np.arange(1, 11) / 10.0
+    sure, mean = [], []
+    for _ in range(400):
+        losses = (rng.random((60, 1)) < 0.5 * grid).astype(np.float64)
+        sure.append(confident_threshold(losses, grid, risk=0.26, error=0.05).threshold)
+        mean.append(calibrate_threshold(losses, grid, risk=0.26, bound=1.0).threshold)
+    above = [np.mean(0.5 * np.maximum(found, 0.0) >= 0.26) for found in (sure, mean)]
+    assert above[0] <= 0.05
+    assert above[1] > 0.1
+    assert 0.0 < np.mean(np.maximum(sure, 0.0)) < np.mean(np.maximum(mean, 0.0))
+
+
+def test_how_many_prompts_are_needed():
+    found = confident_threshold([[0.0]] * 5, [0.5], risk=0.1)
+    assert found.threshold == -math.inf
+    assert 28.4 < found.prompts_needed < 60.0  # log(20)/-log(0.9) for any rule
+    many = math.ceil(found.prompts_needed)
+    assert confident_threshold([[0.0]] * many, [0.5], risk=0.1).threshold == 0.5
+    assert confident_threshold([[1.0]] * 5, [0.5], risk=0.1).prompts_needed == math.inf
+
+
+@pytest.mark.parametrize("kind", LIBRARIES)
+def test_every_library_gives_the_same(kind):
+    losses = np.linspace(0.0, 0.3, 80).reshape(40, 2).cumsum(axis=1) / 2.0
+    expected = confident_threshold(losses, [0.25, 0.5], risk=0.375)
+    found = confident_threshold(to(kind, losses), to(kind, np.array([0.25, 0.5])), risk=0.375)
+    assert found.threshold == expected.threshold
+    assert numbers(found.empirical_risk) == pytest.approx(expected.empirical_risk)
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match=r"risk must be in \(0, 1\)"):
+        confident_threshold([[0.0]], [0.5], risk=1.0)
+    with pytest.raises(ValueError, match="thresholds must be finite and rising"):
+        confident_threshold([[0.0, 0.0]], [0.5, 0.5], risk=0.5)
+    with pytest.raises(ValueError, match=r"losses must .*one row per prompt"):
+        confident_threshold([0.0], [0.5], risk=0.5)
+    with pytest.raises(ValueError, match="losses must not fall"):
+        confident_threshold([[0.5, 0.25]], [0.25, 0.5], risk=0.5)

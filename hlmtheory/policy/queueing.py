@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._domains import COUNT, Domain, DomainError, finite_answer, generator, instance, number, numbers
+from hlmtheory._domains import COUNT, UNIT_INTERVAL, Domain, DomainError, finite_answer, generator, instance, number, numbers
 from hlmtheory._quantities import not_negative
 from hlmtheory.policy.capacity import SharedServer
 from hlmtheory.policy.costs import Integers, Numbers
@@ -78,6 +78,7 @@ def queue_rates(
     *,
     keep_s: Array = 0.0,
     keep_share: Array = 0.0,
+    spread: float = 0.0,
     rounds: int = 400,
     rng: np.random.Generator,
 ) -> QueueRates:
@@ -93,6 +94,9 @@ def queue_rates(
     keep_s, keep_share : array, shape (U,) or broadcastable
         Before a round is sent, drafts may be kept without verification: each takes ``keep_s`` more, and another one
         follows with the probability ``keep_share``, below 1.
+    spread : float
+        In [0, 1]. Each time away is its mean times a factor, uniform in 1 ± ``spread``. Equal times keep the order in
+        which users began, so that users may meet in a pass for ever, or never; a small spread ends that.
     rounds : int
         Rounds of each user that are simulated, in the mean; the first quarter is left out.
     rng : numpy Generator
@@ -123,7 +127,9 @@ def queue_rates(
     count = number(_ROUNDS, "rounds", rounds)
     if count * len(away) > _MOST:
         raise DomainError(f"rounds must be {_ROUNDS.description}; got {count} for {len(away)} users; simulate fewer")
-    drawn = away[:, None] + kept_s[:, None] * (rng.geometric(1.0 - kept[:, None], (len(away), count)) - 1)
+    wide = number(UNIT_INTERVAL, "spread", spread)
+    factor = 1.0 + wide * (2.0 * rng.random((len(away), count)) - 1.0)
+    drawn = away[:, None] * factor + kept_s[:, None] * (rng.geometric(1.0 - kept[:, None], (len(away), count)) - 1)
     mean = away + kept_s * kept / (1.0 - kept)
     found = _Seen(len(away))
     first, last = count * len(away) // _WARM, count * len(away)

@@ -563,6 +563,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "server": SERVER,
         "keep_s": [0.125, 0.25],
         "keep_share": [0.5, 0.25],
+        "spread": 0.125,
         "rounds": 20,
         "rng": np.random.default_rng(1),
     },

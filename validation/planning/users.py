@@ -43,6 +43,8 @@ ROWS = 64
 MOST_ROUNDS, EACH = 40_000, (60, 400)
 """Rounds that are simulated for a prediction: of all users, and of each one."""
 MOST_COUNT = 1 << 20
+SPREAD = 0.02
+"""Of the times away from the server: without any, users who meet in a pass would meet for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,7 @@ def _predicted(plan: ServedPlan, members: list[BandUser], server: SharedServer, 
             server,
             keep_s=drafts,
             keep_share=share,
+            spread=SPREAD,
             rounds=int(np.clip(MOST_ROUNDS // len(own), *EACH)),
             rng=np.random.default_rng(1),
         )

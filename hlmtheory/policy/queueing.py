@@ -25,7 +25,17 @@ from typing import NamedTuple
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._domains import COUNT, UNIT_INTERVAL, Domain, DomainError, finite_answer, generator, instance, number, numbers
+from hlmtheory._domains import (
+    COUNT,
+    UNIT_INTERVAL,
+    Domain,
+    DomainError,
+    finite_answer,
+    generator,
+    instance,
+    number,
+    numbers,
+)
 from hlmtheory._quantities import not_negative
 from hlmtheory.policy.capacity import SharedServer
 from hlmtheory.policy.costs import Integers, Numbers

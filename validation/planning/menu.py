@@ -140,7 +140,8 @@ def options(profile: Profile, cut: dict[str, dict[str, Array]]) -> list[Option]:
         kept = _pair(profile.kept[codec])
         for k, table in zip(DRAFT_LENGTHS, profile.planned[:, :, codec], strict=True):
             if codec == 0:
-                found.append(Option(FLEXSPEC, f"K = {k}", table[0], k, -np.inf, none, none, (1, 1), codec))
+                paper = profile.split[DRAFT_LENGTHS.index(k)]
+                found.append(Option(FLEXSPEC, f"K = {k}", paper, k, -np.inf, none, none, (1, 1), codec))
             found.append(Option(OURS, f"{name}, K = {k}", table[0], k, -np.inf, none, none, kept, codec))
             for column, threshold in enumerate(THRESHOLDS, 1):
                 loss = (profile.overlap[:, codec, column - 1], profile.risk[:, codec, column - 1])

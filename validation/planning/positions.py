@@ -72,6 +72,8 @@ class Positions:
         Bits of a draft: of q_d and the token, or of the quantised row and the token.
     kept : array, shape (n, C)
         Probabilities in the message of a draft.
+    sizes : array, shape (n, C)
+        Tokens with a count in a quantised row; 0 for codec 0.
     draft_mass, accepted_mass : array, shape (n, C, BINS)
         Σ q̂_v and Σ min(p_v, q̂_v) over the drafts v whose uncertainty is in each bin.
     uncertainty, rejection : array, shape (n,)
@@ -83,6 +85,7 @@ class Positions:
     fell: Array
     bits: Array
     kept: Array
+    sizes: Array
     draft_mass: Array
     accepted_mass: Array
     uncertainty: Array
@@ -141,7 +144,7 @@ def positions_of(chunk: TraceChunk, uniform: Array) -> Positions:
     masses = [[_by_bin(values[low], place, values.sum(axis=-1))] for values in (q, both)]
     columns = [_column(np.minimum(both.sum(axis=-1), 1.0), q[at, y], p_y)]
     width = index_bits(vocabulary)
-    bits, kept = [np.full(len(q), width + 32.0)], [np.ones(len(q))]
+    bits, kept, sizes = [np.full(len(q), width + 32.0)], [np.ones(len(q))], [np.zeros(len(q))]
     # 2. one drawn draft
     d = np.minimum((np.cumsum(q, axis=-1) <= uniform[:, None]).sum(axis=-1), vocabulary - 1)
     rejection = np.maximum(0.0, 1.0 - p[at, d] / np.where(q[at, d] > 0, q[at, d], 1.0))
@@ -150,7 +153,7 @@ def positions_of(chunk: TraceChunk, uniform: Array) -> Positions:
     target, own_bins = np.take_along_axis(p, index, axis=-1), np.take_along_axis(bins, index, axis=-1)
     is_y = index == y[:, None]
     for lattice in LATTICES:
-        row, size, sent = _quantised(lattice, value)
+        row, size, counted = _quantised(lattice, value)
         n = row.shape[-1]
         both = np.minimum(target[:, :n], row)
         columns.append(_column(np.minimum(both.sum(axis=-1), 1.0), (row * is_y[:, :n]).sum(axis=-1), p_y))
@@ -158,13 +161,14 @@ def positions_of(chunk: TraceChunk, uniform: Array) -> Positions:
         place = (at[:, None] * BINS + own_bins[:, :n])[some]
         for mass, values in zip(masses, (row, both), strict=True):
             mass.append(_by_bin(values[some], place, values.sum(axis=-1)))
-        each = np.unique(sent)
+        each = np.unique(counted)
         table = np.asarray(payload_bits(vocabulary, each, lattice.resolution, adaptive=lattice.k is None))
-        bits.append(table[np.searchsorted(each, sent)] + width)  # and the drawn token
+        bits.append(table[np.searchsorted(each, counted)] + width)  # and the drawn token
         kept.append(size.astype(np.float64))
+        sizes.append(some.sum(axis=-1).astype(np.float64))
     rates, accepted, fell = (np.stack(one, axis=1) for one in zip(*columns, strict=True))
-    bits_kept, drawn = (np.stack(bits, 1), np.stack(kept, 1)), (u[at, d], rejection)
-    return Positions(rates, accepted, fell, *bits_kept, np.stack(masses[0], 1), np.stack(masses[1], 1), *drawn)
+    sent, drawn = (np.stack(bits, 1), np.stack(kept, 1), np.stack(sizes, 1)), (u[at, d], rejection)
+    return Positions(rates, accepted, fell, *sent, np.stack(masses[0], 1), np.stack(masses[1], 1), *drawn)
 
 
 def _column(rate: Array, q_y: Array, p_y: Array) -> tuple[Array, Array, Array]:

@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.wire import index_bits
+from validation.planning.message_length import message_bits
 from validation.planning.positions import LATTICES, THRESHOLDS, Positions, cumulative, join, positions_of, sampled
 from validation.planning.rounds import Wire, expected_counts
 from validation.trace.journal import JOURNAL
@@ -27,7 +28,7 @@ from validation.trace.sealed import checksum
 
 Array = NDArray[Any]
 
-VERSION = 2
+VERSION = 3
 DRAFT_LENGTHS = tuple(range(1, 9))
 BUDGETS = (1000.0, 2500.0, 5000.0, 10000.0)
 """Bits of a round of c-sqs; 5,000 in the paper."""
@@ -53,7 +54,9 @@ class Profile:
     lengths : int array, shape (texts,)
     planned : array, shape (K, 1 + thresholds, codecs, texts, counts)
         Counts of rounds with K drafts of a codec, where the first draft is skipped up to a threshold; threshold 0 is
-        "skip nothing".
+        "skip nothing". The messages are as long as those of ``DevicePolicy``.
+    split : array, shape (K, texts, counts)
+        FlexSpec's rounds of K drafts, with q_d in 32 bits and a header of 16.
     full : array, shape (K, texts, counts)
         Rounds of K drafts with whole distributions.
     quantised : array, shape (lattices, budgets, texts, counts)
@@ -82,6 +85,7 @@ class Profile:
     prompts: Array
     lengths: Array
     planned: Array
+    split: Array
     full: Array
     quantised: Array
     single: Array
@@ -246,8 +250,8 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
     width = index_bits(vocabulary)
     plain = Wire(header=16.0, reply=8.0 * -(-(4 + width) // 8))
     dssd = Wire(plain.header, plain.reply, rejection=16.0 + 32.0 * vocabulary)
-    accepted, alpha, bits = (
-        along([getattr(one, name) for one in texts]) for name in ("accepted", "acceptance", "bits")
+    accepted, alpha, bits, sizes = (
+        along([getattr(one, name) for one in texts]) for name in ("accepted", "acceptance", "bits", "sizes")
     )
 
     def shares(at: Callable[[Array], Array]) -> tuple[Array, Array]:
@@ -264,23 +268,24 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
     none = np.zeros_like(skip[:, :1])
     all_skip = np.concatenate([none, skip], axis=1)  # skip nothing comes first, with the acceptance along the text
     all_first = np.concatenate([accepted[:, None], first], axis=1)
-    planned = []
+    planned, nothing = [], np.zeros_like(bits)
     for k in DRAFT_LENGTHS:
-        both = []
+        both, sent = [], message_bits(sizes, length, k, vocabulary)
         for codecs, wire in ((slice(0, 1), dssd), (slice(1, None), plain)):
             found = expected_counts(
                 accepted[:, None, codecs],
-                bits[:, None, codecs],
+                nothing[:, None, codecs],
                 length,
                 k,
                 first=all_first[:, :, codecs],
                 skip=all_skip[:, :, codecs],
-                wire=wire,
+                wire=replace(wire, header=sent[:, codecs]),
             )
             both.append(found.table())
         planned.append(np.concatenate(both, axis=1))
     own, zero = accepted[:, 0], np.zeros_like(accepted[:, 0])
     whole = np.full_like(own, width + 32.0 * vocabulary)
+    split = [expected_counts(own, bits[:, 0], length, k, wire=dssd).table() for k in DRAFT_LENGTHS]
     full = [expected_counts(own, whole, length, k, wire=plain).table() for k in DRAFT_LENGTHS]
     total = np.concatenate([np.zeros_like(bits[:1, 1:]), np.cumsum(bits[:, 1:], axis=0)])
     quantised = []
@@ -298,6 +303,7 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
     return {
         "lengths": length,
         "planned": np.stack(planned),
+        "split": np.stack(split),
         "full": np.stack(full),
         "quantised": np.stack(quantised, axis=1),
         "single": single,
@@ -328,7 +334,7 @@ def _joined(tables: list[dict[str, Array]], known: bool, vocabulary: int, prompt
         table["accepted"] = np.pad(table["accepted"], ((0, 0), (0, longest - table["accepted"].shape[1])))
         table["owner"] = table["owner"] + offset
         offset += len(table["lengths"])
-    axis = {"planned": 3, "full": 1, "quantised": 2, "single": 1}
+    axis = {"planned": 3, "split": 1, "full": 1, "quantised": 2, "single": 1}
     found = {name: np.concatenate([table[name] for table in tables], axis=axis.get(name, 0)) for name in tables[0]}
     kept = found.pop("kept")
     sizes = np.stack([kept.mean(axis=0), np.quantile(kept, 0.95, axis=0)], axis=-1)

@@ -60,9 +60,12 @@ COUNTS = tuple(one.name for one in fields(Counts))
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """Bits of a round besides its drafts' own: the header up, and the reply down, with or without a rejection."""
+    """Bits of a round besides its drafts' own: the header up, and the reply down, with or without a rejection.
 
-    header: float = 16.0
+    The header may be an array (T, ..., texts), for rounds that start at each position.
+    """
+
+    header: float | Array = 16.0
     reply: float = 16.0
     rejection: float = 0.0
 
@@ -133,7 +136,8 @@ def expected_counts(
             sent = total[ends.flat[0]] - total[t]
         else:
             sent = np.take_along_axis(np.broadcast_to(total, (steps + 1, *shape)), ends[None], 0)[0] - total[t]
-        found["up_bits"] += now * (wire.header + sent)
+        header = wire.header[t] if isinstance(wire.header, np.ndarray) else wire.header
+        found["up_bits"] += now * (header + sent)
         found["down_bits"] += now * wire.reply
         alive = now
         for j in range(deepest):

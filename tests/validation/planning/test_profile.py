@@ -5,15 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hlmtheory.lattice import payload_bits, quantize, top_support
+from hlmtheory.lattice import quantize, top_support
+from hlmtheory.policy import DevicePolicy, DraftProbabilities, LatticeRows, threshold_rule
 from hlmtheory.skipping import one_step_risk, overlap_losses
 from hlmtheory.uncertainty import vocabulary_uncertainty
 from hlmtheory.verification import acceptance_rate
 from tests.validation.stored_traces import LENGTH, TEXTS, VOCABULARY, stored
-from validation.planning.positions import LATTICES, THRESHOLDS
+from validation.planning.message_length import message_bits
+from validation.planning.positions import LATTICES, THRESHOLDS, positions_of
 from validation.planning.profile import DRAFT_LENGTHS, profile_of
 from validation.planning.rounds import COUNTS
-from validation.trace.reader import probabilities
+from validation.trace.reader import TraceChunk, probabilities
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +54,38 @@ def test_quantised_rows_are_those_of_whole_rows(trace, profile, number):
     np.testing.assert_allclose(
         profile.overlap[text, number + 1], overlap_losses(p, row, u, token, THRESHOLDS), atol=1e-9
     )
-    one = profile.planned[0, 0, number + 1, text]  # K = 1, nothing is skipped
-    each = float(payload_bits(VOCABULARY, k, lattice.resolution)) + 5 + 16
-    sent = dict(zip(COUNTS, one.tolist(), strict=True))
-    assert sent["up_bits"] == pytest.approx(sent["exchanges"] * each, rel=1e-9)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 8])
+@pytest.mark.parametrize("codec", range(len(LATTICES) + 1))
+def test_messages_are_as_long_as_those_of_the_device(trace, codec, most):
+    messages = DraftProbabilities()
+    if codec:
+        lattice = LATTICES[codec - 1]
+        kept = {"threshold": lattice.threshold} if lattice.k is None else {"top_k": min(lattice.k, VOCABULARY)}
+        messages = LatticeRows(lattice.resolution, **kept)
+    policy = DevicePolicy(VOCABULARY, 1.0, threshold_rule(most), messages)
+    rng = np.random.default_rng(codec)
+    for text in (0, 3, 11):
+        part = slice(text * LENGTH, (text + 1) * LENGTH)
+        chunk = TraceChunk(**{name: np.array(array[part]) for name, array in trace.arrays.items()})
+        sizes = positions_of(chunk, rng.random(LENGTH)).sizes[:, :, None]
+        counted = message_bits(sizes, np.array([LENGTH]), most, VOCABULARY)[:, codec, 0]
+        drafts = [policy.draft(row, rng=rng) for row in chunk.draft_logits]
+        real = [8 * len(policy.message(drafts[t : t + most])) for t in range(LENGTH)]
+        np.testing.assert_allclose(counted, real, atol=8)  # a byte of the sum of logarithms
+        assert np.mean(counted == real) > 0.9
+
+
+def test_the_counts_of_ours_are_those_of_messages(trace, profile):
+    """With K = 1 the bits of a text are those of its messages, at the places where rounds begin."""
+    at = COUNTS.index("up_bits"), COUNTS.index("exchanges")
+    one = profile.planned[0, 0, 0]  # q_d up: 8 bytes of a probability, and the frame
+    policy = DevicePolicy(VOCABULARY, 1.0, threshold_rule(1), DraftProbabilities())
+    length = len(policy.message([policy.draft(np.zeros(VOCABULARY), rng=np.random.default_rng(1))]))
+    np.testing.assert_allclose(one[:, at[0]], 8.0 * length * one[:, at[1]], rtol=1e-12)
+    paper = profile.split[0]
+    np.testing.assert_allclose(paper[:, at[0]], (16.0 + 32.0 + 5.0) * paper[:, at[1]], rtol=1e-12)
 
 
 def test_rounds_along_a_text_accept_its_own_tokens(trace, profile):

@@ -1,0 +1,74 @@
+"""The length of a device's messages along a text: as many bytes as ``DevicePolicy.message`` makes.
+
+Codec 0 sends q_d and the token of each draft; the others a quantised row, whose message keeps only tokens with a count,
+so that its size changes from draft to draft. The formats are those of :mod:`hlmtheory.codec`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.codec import message_bytes
+from hlmtheory.lattice import payload_bits
+from validation.planning.positions import LATTICES
+
+Array = NDArray[Any]
+NO_ROW_BITS = 4
+"""A row of no probabilities: its kind, no size, and a width."""
+_FRAME = 6  # bytes: version, kind, checksum
+_ROUNDING = 1e-7  # of a sum of logarithms
+
+
+def message_bits(sizes: Array, length: Array, most: int, vocabulary: int) -> Array:
+    """Return the bits of the message of a round that begins at each position.
+
+    Parameters
+    ----------
+    sizes : array, shape (T, C, texts)
+        Tokens with a count in the row of each codec; not read for codec 0.
+    length : int array, shape (texts,)
+        Tokens of each text. A round has no drafts beyond its end.
+    most : int
+        K.
+    vocabulary : int
+
+    Returns
+    -------
+    array, shape (T, C, texts)
+        0 beyond the end of a text.
+    """
+    steps = len(sizes)
+    drafts = np.clip(length - np.arange(steps)[:, None], 0, most)
+    found = np.zeros(sizes.shape)
+    plain = [0, *(message_bytes(vocabulary, np.full(n, NO_ROW_BITS)) for n in range(1, most + 1))]
+    found[:, 0] = 8.0 * np.array(plain)[drafts]
+    for codec, lattice in enumerate(LATTICES, 1):
+        size = np.maximum(sizes[:, codec], 1).astype(np.int64)
+        each, place = np.unique(size, return_inverse=True)
+        known = np.asarray(payload_bits(vocabulary, each, lattice.resolution)) + np.log2(each)
+        bits = np.concatenate([np.zeros((1, len(length))), np.cumsum(known[place].reshape(size.shape), axis=0)])
+        ends = np.minimum(np.arange(steps)[:, None] + drafts, steps)
+        total = np.take_along_axis(bits, ends, axis=0) - bits[:-1]
+        vary = _vary(size, drafts, most)
+        total += np.where(vary, drafts * np.log2(vocabulary), 0.0)
+        body = _varint(vocabulary) + 2 + _varint(lattice.resolution) + np.where(vary, 0, _varint(size))
+        bare = _FRAME + body + np.ceil((np.ceil(total - _ROUNDING)) / 8.0)
+        found[:, codec] = np.where(drafts > 0, 8.0 * (bare + np.where(bare + 1 < 128, 1, 2)), 0.0)
+    return found
+
+
+def _vary(size: Array, drafts: Array, most: int) -> Array:
+    """Return whether the drafts of a round differ in size."""
+    found = np.zeros(size.shape, dtype=bool)
+    for j in range(1, most):
+        shifted = np.concatenate([size[j:], size[:j]]) if j < len(size) else size
+        found |= (j < drafts) & (shifted != size)
+    return found
+
+
+def _varint(value: Any) -> Any:
+    """Return the bytes of a whole number in groups of 7 bits."""
+    return 1 + (np.asarray(value) >= 128) + (np.asarray(value) >= 128**2)

@@ -309,8 +309,9 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
         if row.option:
             console.print(f"  {row.policy}: {row.option}", soft_wrap=True, highlight=False)
     console.print(
-        "k or K of a lattice, offline k: probabilities in a message; ℓ: resolution; B: bit budget; u: a draft with at "
-        "most this uncertainty is kept without verification; the last K: drafts of a round.",
+        "k: probabilities in a message; τ: the least of them; ℓ: resolution of a lattice; B: bit budget; u: a draft "
+        "with at most this uncertainty is kept without verification; K: drafts of a round. Bits of ours are those of "
+        "the device's real messages; those of the papers' policies are the papers' own counts.",
         soft_wrap=True,
         highlight=False,
     )

@@ -49,6 +49,7 @@ def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
     )
     text = environment.get_template("plan.html.j2").render(
         plan=plan,
+        users=plan.get("users"),
         recorded=_recorded(plan),
         title=_title(plan["evidence"]),
         data=Markup(_for_script(page_data(plan))),

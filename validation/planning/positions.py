@@ -29,7 +29,7 @@ CENTRES = np.append((np.arange(BINS - 1) + 0.5) / BINS, 0.999)
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
-    """A quantised row: the K largest probabilities, or those at or above τ, with resolution ℓ."""
+    """A quantised row: the k largest probabilities, or those at or above τ, with resolution ℓ."""
 
     resolution: int
     k: int | None = None
@@ -38,7 +38,7 @@ class Lattice:
     @property
     def name(self) -> str:
         """Return the parameters as text."""
-        kept = f"K = {self.k}" if self.k is not None else f"τ = {self.threshold:g}"
+        kept = f"k = {self.k}" if self.k is not None else f"τ = {self.threshold:g}"
         return f"{kept}, ℓ = {self.resolution}"
 
 

@@ -198,6 +198,31 @@ def test_users_wait_for_one_server(plan):
     assert f"The server binds from {server['binds_from_users']} such users on (now 24)." in shown
 
 
+def test_a_limit_with_confidence(plan):
+    mean, sure = (plan("--risk", "text=.6", *words).output for words in ((), ("--confidence", ".8")))
+    assert "in the mean over texts and over calibrations on 13 prompts" in mean
+    assert "for 0.8 of all calibrations on 13 prompts" in sure or "No token may be skipped" in sure
+    found = [planned(plan("--json", "--risk", "text=.6", *words)) for words in ((), ("--confidence", ".8"))]
+    thresholds = [
+        next(row for row in one["rows"] if row["policy"] == "ours")["threshold"]["value"] or 0.0 for one in found
+    ]
+    assert thresholds[1] <= thresholds[0]
+    assert found[1]["request"]["confidence"] == 0.8
+    few = plan("--risk", "token=.1", "--confidence", ".99")
+    assert "13 calibration prompts are too few at confidence 0.99" in few.output or "already loses more" in few.output
+
+
+@pytest.mark.parametrize("value", ["0", "1", "95", "-1", "x"])
+def test_a_wrong_confidence(plan, value):
+    one_sentence(plan("--risk", "text=.5", "--confidence", value), "--confidence")
+
+
+def test_the_page_of_several_users_says_that_it_plans_for_one(plan, folder):
+    result = plan("--users", "3", "--page", "users.html")
+    assert result.exit_code == 0, result.output
+    assert "planned 3 users of one\nserver together" in (folder / "users.html").read_text()
+
+
 @pytest.mark.parametrize("value", ["0", "x", "-1", "1.5"])
 def test_a_wrong_batch_of_the_server(plan, value):
     one_sentence(plan("--users", "3", "--server-batch", value), "--server-batch")

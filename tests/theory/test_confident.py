@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hlmtheory.skipping import calibrate_threshold, confident_threshold
+from hlmtheory.skipping.audit import BETS
 from hlmtheory.skipping.confident import CLAIMS
 
 from .kinds import LIBRARIES, numbers, to
@@ -50,6 +52,24 @@ def test_few_calibrations_are_above_the_risk():
     assert above[0] <= 0.05
     assert above[1] > 0.1
     assert 0.0 < np.mean(np.maximum(sure, 0.0)) < np.mean(np.maximum(mean, 0.0))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_threshold_is_that_of_the_definition(seed):
+    rng = np.random.default_rng(seed)
+    losses = np.minimum(rng.integers(0, 3, (int(rng.integers(5, 40)), 4)).cumsum(axis=1), 32) / 32
+    risk, error = Fraction(int(rng.integers(2, 12)), 32), Fraction(1, int(rng.integers(2, 30)))
+    count = 0
+    for column in losses.T:
+        wealth = Fraction(0)
+        for bet in BETS:
+            share = Fraction(bet) / (1 - risk)
+            wealth += math.prod(1 + share * (risk - Fraction(float(loss))) for loss in column) / len(BETS)
+        if wealth < 1 / error:
+            break
+        count += 1
+    found = confident_threshold(losses, [1.0, 2.0, 3.0, 4.0], risk=float(risk), error=float(error))
+    assert found.threshold == (count or -math.inf)
 
 
 def test_how_many_prompts_are_needed():

@@ -243,7 +243,9 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "policy.served_price": _with_server,
     "policy.served_log_price": _with_anchor,
     **dict.fromkeys(("policy.server_linear", "policy.server_log", "policy.server_even"), _at_server),
-    **dict.fromkeys(("policy.server_linear_dual", "policy.server_log_dual", "policy.server_even_dual"), _at_server),
+    **dict.fromkeys(
+        ("policy.server_linear_dual", "policy.server_log_dual", "policy.server_even_dual"), _without(_at_server, "use")
+    ),
     **dict.fromkeys(("policy.server_capacity", "policy.server_response"), _queue),
     "policy.goodput_bound": _few(_late_rival),
     "policy.goodput_residual": _few(_late),

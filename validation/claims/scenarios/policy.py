@@ -116,7 +116,7 @@ def _with_anchor(rng: Rng) -> Instance:
     return {**_with_server(rng), "anchor": _between(rng, 1.0, 100.0, (COUNT, USERS))}
 
 
-def _at_server(rng: Rng) -> Instance:
+def _at_server(rng: Rng) -> dict[str, Row]:
     """Return users who need 0 to 3% of a server for each token a second; some need none."""
     shape = (COUNT, USERS)
     return {

@@ -175,6 +175,11 @@ def plan_users(users: Sequence[BandUser], *, utility: str = "linear") -> SharedP
     option("utility", utility, UTILITIES)
     if not given:
         raise DomainError("users must hold a BandUser, one or more; got none; give one")
+    return planned_users(given, utility)[0]
+
+
+def planned_users(given: tuple[BandUser, ...], utility: str) -> tuple[SharedPlan, list[Curve]]:
+    """The plans of users who were checked, and their curves."""
     curves = curves_of(given)
     weights = np.asarray([one.utility_weight for one in given])
     if utility == "maxmin":
@@ -185,7 +190,7 @@ def plan_users(users: Sequence[BandUser], *, utility: str = "linear") -> SharedP
     exact = len(given) <= _FEW
     plans = [plan_at(user, curve, float(w), exact=exact) for user, curve, w in zip(given, curves, shares, strict=True)]
     value = _value(np.asarray([one.rate for one in plans]), weights, utility)
-    return SharedPlan(tuple(plans), shares, value, max(bound, value), utility)
+    return SharedPlan(tuple(plans), shares, value, max(bound, value), utility), curves
 
 
 class Curve(NamedTuple):

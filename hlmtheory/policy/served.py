@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hlmtheory._domains import DomainError, instance, instances, option
-from hlmtheory.policy.band import BandUser, Toll, curves_of, improved_shares, plan_at, plan_users, priced_shares
+from hlmtheory.policy.band import BandUser, Toll, curves_of, improved_shares, plan_at, planned_users, priced_shares
 from hlmtheory.policy.capacity import SharedServer, server_rates
 from hlmtheory.policy.columns import ROUNDING
 from hlmtheory.policy.costs import Numbers, UserPlan
@@ -28,7 +28,7 @@ from hlmtheory.policy.costs import Numbers, UserPlan
 UTILITIES = ("linear", "log")
 _FEW = 8  # users whose plans are found at their own shares
 _PRICES, _TANGENTS = 12, 3  # of the server that are tried at most, and weights of a logarithm
-_CLOSE = 3e-4  # relative: no further price is tried if none can lower the bound by more
+_CLOSE = 1e-3  # relative: no further price is tried if none can lower the bound by more
 _MIXTURES = 64
 
 
@@ -112,7 +112,7 @@ def plan_served(users: Sequence[BandUser], server: SharedServer, *, utility: str
     if not given:
         raise DomainError("users must hold a BandUser, one or more; got none; give one")
     weights = np.asarray([one.utility_weight for one in given])
-    free = plan_users(given, utility=utility)
+    free, curves = planned_users(given, utility)
     best = _served(free.users, free.shares, server, weights, utility)
     if best.wanted <= 1.0:
         return best.plan(0.0, max(free.upper_bound, best.value), utility)
@@ -129,7 +129,7 @@ def plan_served(users: Sequence[BandUser], server: SharedServer, *, utility: str
             best = max(best, improved, key=_value_of)
             break
         best = improved
-    bounds = (float(one.bound(np.asarray(w))) for one, w in zip(curves_of(given), best.shares.tolist(), strict=True))
+    bounds = (float(one.bound(np.asarray(w))) for one, w in zip(curves, best.shares.tolist(), strict=True))
     plans = tuple(
         replace(one, rate=one.tokens / (one.fixed_s + one.band_s), upper_bound=max(one.rate, bound))
         for one, bound in zip(best.users, bounds, strict=True)

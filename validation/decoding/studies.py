@@ -102,8 +102,8 @@ STUDIES = {
     for study in (
         Study("hlm", "cu-hlm Figs. 1 and 10, Tables I and II; u-hlm Fig. 6, Table I", _hlm),
         Study("design", "cu-hlm Fig. 9, u-hlm Fig. 4: thresholds and sizes", _design),
-        Study("greedy", "flexspec Fig. 4 and 6, Table III: all methods at temperature 0", default_methods, 0.0),
-        Study("nucleus", "flexspec Table IV: all methods at temperature 1, top-p 0.9", default_methods, 1.0, 0.9),
+        Study("greedy", "flexspec Table III, its length rule: all methods at temperature 0", default_methods, 0.0),
+        Study("nucleus", "flexspec Table IV, its length rule: temperature 1, top-p 0.9", default_methods, 1.0, 0.9),
     )
 }
 

@@ -24,15 +24,15 @@ from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.plots import EXHIBITS, draw
 from validation.plots.common.record import Decoding
+from validation.plots.flexspec import implied_energy as energy
 from validation.plots.flexspec import texts_captions as captions
-from validation.plots.flexspec import texts_energy as energy
 from validation.plots.flexspec import texts_latency as shown
 from validation.plots.flexspec import texts_lengths as lengths
 from validation.plots.flexspec import texts_lines as lines
 
 FITTED = Fitted(0.5, 0.0, 0.5, 0.1, 0.9, 0.5, 3)
 NEW_TOKENS, DEPTH = 14, 8
-NUMBERS = ("4", "6", "III-texts", "IV-texts")
+NUMBERS = ("III-length-rule", "IV-length-rule")
 USED = ("cloud only", "HLM", "fixed", "DSSD", "flexspec", "prompt lookup", "Lookahead")
 
 
@@ -120,7 +120,7 @@ def test_the_sidecar_is_whole(number: str, sidecars: dict[str, dict[str, Any]]) 
 
 
 def test_the_same_texts_give_the_same_bytes(studies: dict[str, Decoded], tmp_path: Path) -> None:
-    for number in ("4", "6"):
+    for number in ("III-length-rule",):
         first, again = (
             draw(
                 EXHIBITS["flexspec", number],
@@ -150,7 +150,7 @@ def test_latency_is_the_time_of_all_texts_over_their_tokens(
         for one in (now for row in rows for now in row.rounds):
             up = 8.0 * one.bytes if method.real_bytes else one.bits
             seconds += 0.0085 * one.draft_passes + 0.1046 * one.target_passes + up / 10e6 + (1.220 - 0.1046)
-        found = line(sidecars["IV-texts"], "WiFi", name)
+        found = line(sidecars["IV-length-rule"], "WiFi", name)
         assert found["ms"][0] == pytest.approx(1e3 * seconds / sum(len(row.tokens) for row in rows), rel=1e-5)
         assert found["ms"][1] <= found["ms"][0] <= found["ms"][2]
 
@@ -159,33 +159,33 @@ def test_cloud_only_takes_as_long_as_printed_and_the_others_are_measured_against
     sidecars: dict[str, dict[str, Any]],
 ) -> None:
     for network, printed in (("5G", 432.0), ("4G", 595.0), ("WiFi", 1220.0)):
-        cloud = line(sidecars["III-texts"], network, lines.CLOUD)
+        cloud = line(sidecars["III-length-rule"], network, lines.CLOUD)
         assert cloud["ms"][0] == pytest.approx(printed, abs=0.01)
-        own = line(sidecars["III-texts"], network, lines.PRINTED)
+        own = line(sidecars["III-length-rule"], network, lines.PRINTED)
         assert own["speed_up"][0] == pytest.approx(cloud["ms"][0] / own["ms"][0], rel=1e-4)
 
 
 def test_what_the_paper_prints_stands_beside(sidecars: dict[str, dict[str, Any]]) -> None:
-    assert line(sidecars["4"], "4G", lines.STANDARD)["printed_ms"] == 805.0
-    assert line(sidecars["III-texts"], "4G", lines.STANDARD)["printed_speed_up"] == 0.74
-    assert line(sidecars["IV-texts"], "WiFi", "EAGLE-2") == {
+    assert line(sidecars["III-length-rule"], "4G", lines.STANDARD)["printed_ms"] == 805.0
+    assert line(sidecars["III-length-rule"], "4G", lines.STANDARD)["printed_speed_up"] == 0.74
+    assert line(sidecars["IV-length-rule"], "WiFi", "EAGLE-2") == {
         "name": "EAGLE-2",
         "run": False,
         "printed_ms": 1680.0,
         "printed_speed_up": 0.73,
     }
-    assert "printed_ms" not in line(sidecars["IV-texts"], "WiFi", lines.EXACT)
-    rows = sidecars["III-texts"]["tables"][0]["rows"]
+    assert "printed_ms" not in line(sidecars["IV-length-rule"], "WiFi", lines.EXACT)
+    rows = sidecars["III-length-rule"]["tables"][0]["rows"]
     assert [row[2] for row in rows if row[0] in ("Medusa-1", "EAGLE-2")] == ["not run", "not run"]
 
 
 def test_other_prompt_sets_are_in_a_table_of_their_own(sidecars: dict[str, dict[str, Any]]) -> None:
-    (table,) = (one for one in sidecars["III-texts"]["tables"] if one["heads"][0] == "prompts")
+    (table,) = (one for one in sidecars["III-length-rule"]["tables"] if one["heads"][0] == "prompts")
     assert {row[0] for row in table["rows"]} == {"other"}
     assert all("(" not in cell for row in table["rows"] for cell in row[2:])
     others = "NQ (QA), NQ (RAG), MT-Bench, WMT14, CNN/DM"
     said = f"Not run: Medusa-1; EAGLE-2; with this pair, the prompts of {others}."
-    assert sidecars["III-texts"]["findings"].endswith(said)
+    assert sidecars["III-length-rule"]["findings"].endswith(said)
 
 
 def test_the_papers_other_sets_stand_beside_what_is_printed_of_them(studies: dict[str, Decoded]) -> None:
@@ -214,7 +214,7 @@ def test_without_the_papers_set_all_texts_are_taken_and_it_is_said(studies: dict
     other = studies["greedy"].of_source("other")
     numbers = shown.measure("III", [other], 1)
     assert numbers["statistics"]["prompts"] == 2
-    assert "Prompts: other, as there are none of GSM8K." in captions.caption("4", numbers)
+    assert "Prompts: other, as there are none of GSM8K." in captions.caption("IV", numbers)
 
 
 def test_a_study_without_cloud_only_is_refused(studies: dict[str, Decoded]) -> None:
@@ -228,13 +228,13 @@ def test_a_study_without_cloud_only_is_refused(studies: dict[str, Decoded]) -> N
 
 
 def test_the_printed_acceptance_is_lossless_at_temperature_0_alone(sidecars: dict[str, dict[str, Any]]) -> None:
-    greedy, sampled = (sidecars[number]["statistics"] for number in ("III-texts", "IV-texts"))
+    greedy, sampled = (sidecars[number]["statistics"] for number in ("III-length-rule", "IV-length-rule"))
     assert set(greedy["equal_texts"].values()) == {1.0}
     assert all(risk["text"] == 0.0 for risk in greedy["risk"].values())
     lossy = {name for name, risk in sampled["risk"].items() if risk["token"] > 0}
     assert lossy == {lines.PRINTED, lines.EXACT_PRINTED}
-    assert "does not preserve p" in sidecars["IV-texts"]["findings"]
-    assert "does not preserve p" not in sidecars["III-texts"]["findings"]
+    assert "does not preserve p" in sidecars["IV-length-rule"]["findings"]
+    assert "does not preserve p" not in sidecars["III-length-rule"]["findings"]
 
 
 def test_texts_that_were_not_judged_have_no_bound(studies: dict[str, Decoded]) -> None:
@@ -253,7 +253,7 @@ def test_the_bound_of_a_token_is_that_of_the_texts_over_their_tokens(
     for link in flexspec_links():
         rows = study.by_method["flexspec linear, printed acceptance", link.name]
         bounds.append(sum(row.total("risk") for row in rows) / sum(len(row.tokens) for row in rows))
-    found = sidecars["IV-texts"]["statistics"]["risk"][lines.PRINTED]["token"]
+    found = sidecars["IV-length-rule"]["statistics"]["risk"][lines.PRINTED]["token"]
     assert found == pytest.approx(max(bounds), rel=1e-3)
 
 
@@ -261,7 +261,7 @@ def test_the_bound_of_a_token_is_that_of_the_texts_over_their_tokens(
 
 
 def test_the_printed_rule_is_bang_bang_and_the_exact_one_is_not(sidecars: dict[str, dict[str, Any]]) -> None:
-    chosen = sidecars["IV-texts"]["statistics"]["choices"]
+    chosen = sidecars["IV-length-rule"]["statistics"]["choices"]
     assert all(one["longest"] == 1.0 for one in chosen[lines.PRINTED].values())
     assert any(one["longest"] < 1.0 for one in chosen[lines.EXACT].values())
 
@@ -327,13 +327,13 @@ def test_replayed_seconds_are_those_of_the_decoded_texts(studies: dict[str, Deco
 
 
 def test_rows_of_the_small_model_make_a_fixed_length_shorter_and_slower(sidecars: dict[str, dict[str, Any]]) -> None:
-    found = sidecars["IV-texts"]["statistics"]["lengths"]
+    found = sidecars["IV-length-rule"]["statistics"]["lengths"]
     ours, llama, chances = (
         found[name]["best"]["WiFi"] for name in (lengths.ROWS, f"{lengths.ROWS} of 32,000", lengths.CHANCES)
     )
     assert llama[1] > ours[1]
     assert llama[0] <= chances[0]
-    assert set(sidecars["III-texts"]["statistics"]["lengths"]) == {"check", lengths.ALONE}
+    assert set(sidecars["III-length-rule"]["statistics"]["lengths"]) == {"check", lengths.ALONE}
 
 
 def test_without_hlm_nothing_is_replayed_and_nothing_is_said_of_it(studies: dict[str, Decoded]) -> None:
@@ -343,22 +343,11 @@ def test_without_hlm_nothing_is_replayed_and_nothing_is_said_of_it(studies: dict
         numbers = shown.measure(table, [replace(study, about=study.about | {"methods": names})], 1)
         assert numbers["statistics"]["lengths"] == {}
         assert not any("fixed K" in one["title"] for one in numbers["tables"])
-        assert all("in hindsight" not in captions.caption(number, numbers) for number in ("4", table))
-
-
-def test_the_best_fixed_length_is_a_line_in_each_panel(studies: dict[str, Decoded]) -> None:
-    numbers = shown.measure("III", [studies["greedy"]], 1)
-    whole = shown.paint(numbers).axes
-    numbers["statistics"]["lengths"] = {}
-    assert [len(one.lines) - len(other.lines) for one, other in zip(whole, shown.paint(numbers).axes, strict=True)] == [
-        1,
-        1,
-        1,
-    ]
+        assert all("in hindsight" not in captions.caption(number, numbers) for number in (table,))
 
 
 def test_a_study_without_flexspec_is_drawn_all_the_same(studies: dict[str, Decoded], tmp_path: Path) -> None:
-    for name, number in (("greedy", "4"), ("greedy", "III-texts"), ("nucleus", "IV-texts")):
+    for name, number in (("greedy", "III-length-rule"), ("nucleus", "IV-length-rule")):
         study = studies[name]
         names = ["cloud only", "HLM"]
         own = replace(
@@ -429,55 +418,6 @@ def test_the_printed_energies_imply_a_round_and_powers() -> None:
     assert said.drafts == pytest.approx(0.62375 / 0.0105)
     assert said.device_w * said.drafting_s == pytest.approx(0.915 * 3.75)
     assert said.radio_w * (0.595 - 0.1046) == pytest.approx(4.5)
-
-
-def test_an_exchange_costs_as_much_as_cloud_onlys_and_a_draft_its_time(
-    studies: dict[str, Decoded], sidecars: dict[str, dict[str, Any]]
-) -> None:
-    study = studies["greedy"].of_source("GSM8K")
-    for network in ("5G", "WiFi"):
-        series = next(one for one in sidecars["6"]["series"] if one["name"] == network)
-        bars = {bar["name"]: bar for bar in series["bars"]}
-        assert bars[lines.CLOUD]["joules"][0] == pytest.approx(4.5, rel=1e-5)
-        assert bars[lines.CLOUD]["computation"] == 0.0
-        rows = study.by_method["flexspec linear, printed acceptance", network]
-        tokens = sum(len(row.tokens) for row in rows)
-        own = bars[lines.PRINTED]
-        assert own["communication"] == pytest.approx(4.5 * sum(len(row.rounds) for row in rows) / tokens, rel=1e-3)
-        drafts = sum(row.total("drafted") for row in rows)
-        assert own["computation"] == pytest.approx(
-            energy.implied(network).device_w * 0.0105 * drafts / tokens, rel=1e-4
-        )
-        assert own["joules"][0] == pytest.approx(own["communication"] + own["computation"], rel=1e-4)
-
-
-def test_the_mobile_device_has_its_own_latency_where_one_is_printed(sidecars: dict[str, dict[str, Any]]) -> None:
-    found = sidecars["6"]
-    cells = [row[:3] for row in found["tables"][1]["rows"]]
-    assert cells == [
-        ["5G", "Table III, device not named", "220 ms"],
-        ["4G", "Table V, Snapdragon 8 Gen 3", "308 ms"],
-        ["4G", "Table III, device not named", "325 ms"],
-        ["WiFi", "Table III, device not named", "625 ms"],
-    ]
-    statistics = found["statistics"]
-    assert {network: list(one) for network, one in statistics["implied"].items()} == {
-        "5G": ["III"],
-        "4G": ["V", "III"],
-        "WiFi": ["III"],
-    }
-    assert statistics["awake_all_the_time_j"] == pytest.approx(4.5 / 1.93, rel=1e-3)
-    for words in (
-        "308 ms by the 1.93× of Table V",
-        "561 ms for drafts, which is 53 drafts",
-        "III has 325 ms for an unnamed device",
-    ):
-        assert words in found["findings"]
-
-
-def test_the_table_of_energies_ends_with_the_printed_ones(sidecars: dict[str, dict[str, Any]]) -> None:
-    assert sidecars["6"]["tables"][0]["rows"][-1][2:6] == ["1.2", "0.91", "2.11", "53%"]
-    assert "The paper prints no power" in sidecars["6"]["findings"]
 
 
 def test_every_line_that_is_run_is_a_method_of_the_study(studies: dict[str, Decoded]) -> None:

@@ -17,19 +17,24 @@ from hlmtheory.draft_length import (
     surrogate_draft_length,
     synchronisation_time,
 )
+from validation.decoding.studies import CLOUD_ONLY_S, CLOUD_S
 from validation.plots.common.record import Numbers, Printed, Table, plain
 from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, axis, canvas, name_axes
 from validation.plots.flexspec import fits
 from validation.plots.flexspec.printed import DRAFT_BYTES, LATENCIES, NETWORKS, STRIDES, SYNCHRONISATION, WEAK_UPLINK
 from validation.plots.flexspec.synchronised import measured_caption, measured_table
-from validation.plots.flexspec.tables import GAMMA, MODEL, listed, span
+from validation.plots.flexspec.tables import GAMMA, listed, span
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 INDEX_BITS = 15  # ⌈log₂ 32,000⌉, the vocabulary of Llama-2
 MAX_DRAWN_LENGTH = 16
-RATIOS = np.geomspace(0.7, 100.0, 400)  # F/M
+DRAWN = tuple(range(1, 9))
+PRINTED_BEST = {"weak": 2, "strong": 6}
+"""K* by signal, Fig. 2."""
+WAITS_MS = np.linspace(0.0, 400.0, 401)
+"""Milliseconds in which the link carries the index of one token, b/R."""
 PRINTED_LENGTHS = (Printed("K* over a weak link", 2, "Fig. 2"), Printed("K* over a strong link", 6, "Fig. 2"))
 
 
@@ -44,20 +49,37 @@ def _needed(gamma: float, length: int) -> tuple[float, float]:
 
 
 def _landscape(name: str, length: int) -> dict[str, Any]:
-    """Return throughput over K for a K* of the paper, at the geometric mean of the range of F/M with this K*."""
+    """Return the two regimes' F/M at the geometric mean of the range with this K*, and what Algorithm 2 loses there."""
     low, high = _needed(GAMMA, length)
-    ratio = float(np.sqrt(low * high))
-    lengths = np.arange(1, MAX_DRAWN_LENGTH + 1)
-    rates = np.asarray(etgr(GAMMA, lengths, ratio, 1.0)) * ratio
-    pick = int(surrogate_draft_length(GAMMA, ratio, 1.0, MAX_DRAWN_LENGTH))
+    return {"name": name, "fixed_over_marginal": plain(float(np.sqrt(low * high)), 4), "best": length}
+
+
+def _costs() -> tuple[float, float, dict[str, float]]:
+    """Return a round's delay, its computation per draft, and b/R by signal, in ms, which give the K* of Fig. 2.
+
+    F is Cloud-Only's latency over 5G. With b/R = 0 the computation per draft gives the longer K*; the rest of M is the
+    link's. Each is the geometric mean of its range.
+    """
+    fixed = 1e3 * CLOUD_ONLY_S["5G"]
+    marginal = {name: fixed / float(np.sqrt(np.prod(_needed(GAMMA, length)))) for name, length in PRINTED_BEST.items()}
+    return fixed, marginal["strong"], {name: own - marginal["strong"] for name, own in marginal.items()}
+
+
+def _parts(name: str) -> dict[str, Any]:
+    """Return the communication and the computation of a token over K, in ms, and K*."""
+    fixed, draft, waits = _costs()
+    lengths = np.asarray(DRAWN)
+    cloud = 1e3 * CLOUD_S
+    communication = np.asarray(cost_per_token(GAMMA, lengths, fixed - cloud, waits[name]))
+    computation = np.asarray(cost_per_token(GAMMA, lengths, cloud, draft))
+    total = communication + computation
     return {
-        "name": name,
+        "name": f"{name} signal",
         "x": lengths.tolist(),
-        "y": plain(rates),
-        "fixed_over_marginal": plain(ratio, 4),
-        "best": length,
-        "surrogate": pick,
-        "regret": plain(1.0 - rates[pick - 1] / rates[length - 1], 4),
+        "communication": plain(communication, 5),
+        "computation": plain(computation, 5),
+        "best": int(lengths[np.argmin(total)]),
+        "wait_ms": plain(waits[name], 4),
     }
 
 
@@ -108,57 +130,88 @@ def _rates_table() -> dict[str, Any]:
     return Table(title, ("uplink", "b/R"), tuple(rows)).plain()
 
 
+def _waits_table() -> dict[str, Any]:
+    """Return what the parts of the drawn rounds are taken from."""
+    fixed, draft, waits = _costs()
+    low, high = (fixed / end for end in reversed(_needed(GAMMA, PRINTED_BEST["strong"])))
+    weak = [fixed / end - draft for end in reversed(_needed(GAMMA, PRINTED_BEST["weak"]))]
+    rows = (
+        ("acceptance γ", f"{GAMMA}", "initial value of Algorithm 2"),
+        ("a round's delay", f"{fixed - 1e3 * CLOUD_S:.1f} ms", "Cloud-Only over 5G (Table III) less the cloud's pass"),
+        ("a pass of the cloud", f"{1e3 * CLOUD_S:.1f} ms", "cu-hlm's; flexspec prints none"),
+        (
+            "computation a draft",
+            f"{draft:.0f} ms",
+            f"chosen: {low:.0f} to {high:.0f} ms give K* = 6",
+        ),
+        ("b/R, strong signal", f"{waits['strong']:.0f} ms", f"{INDEX_BITS} bits at 300 Mbit/s"),
+        ("b/R, weak signal", f"{waits['weak']:.0f} ms", f"chosen: {weak[0]:.0f} to {weak[1]:.0f} ms give K* = 2"),
+    )
+    return Table("Constants of the drawn rounds; the header is left out", ("", "value", "source"), rows).plain()
+
+
 def simulate_lengths(seed: int) -> Numbers:
-    """Compute two curves of throughput, and the chosen lengths over F/M; nothing is random."""
-    exact = np.asarray(optimal_draft_length(GAMMA, RATIOS, 1.0, MAX_DRAWN_LENGTH))
-    series: list[dict[str, Any]] = [_landscape("weak", 2), _landscape("strong", 6)]
-    picks = np.asarray(surrogate_draft_length(GAMMA, RATIOS, 1.0, MAX_DRAWN_LENGTH))
-    series.append({"name": "K*", "x": plain(RATIOS, 6), "y": exact.tolist()})
-    series.append({"name": "Algorithm 2", "x": plain(RATIOS, 6), "y": picks.tolist()})
-    lost = 1.0 - np.asarray(etgr(GAMMA, picks, RATIOS, 1.0)) / np.asarray(etgr(GAMMA, exact, RATIOS, 1.0))
+    """Compute the parts of a token's latency for both signals, and the chosen lengths over b/R; nothing is random."""
+    fixed, draft, waits = _costs()
+    marginal = draft + WAITS_MS
+    exact = np.asarray(optimal_draft_length(GAMMA, fixed, marginal, max(DRAWN)))
+    picks = np.asarray(surrogate_draft_length(GAMMA, fixed, marginal, max(DRAWN)))
+    series: list[dict[str, Any]] = [_parts("weak"), _parts("strong")]
+    series.append({"name": "K*", "x": plain(WAITS_MS, 6), "y": exact.tolist()})
+    series.append({"name": "Algorithm 2", "x": plain(WAITS_MS, 6), "y": picks.tolist()})
+    lost = 1.0 - np.asarray(etgr(GAMMA, picks, fixed, marginal)) / np.asarray(etgr(GAMMA, exact, fixed, marginal))
+    tokens, milliseconds = WEAK_UPLINK
+    said = milliseconds / tokens
+    parts = {"x": axis("draft length K"), "y": axis("latency of a token", "ms")}
+    regimes = [_landscape(name, length) for name, length in PRINTED_BEST.items()]
     return {
-        "axes": [
-            {"x": axis("draft length K"), "y": axis("throughput over Cloud-Only")},
-            {"x": axis("F/M", scale="log"), "y": axis("draft length chosen")},
-        ],
+        "axes": [parts, parts, {"x": axis("time of a token's index, b/R", "ms"), "y": axis("draft length chosen")}],
         "series": series,
-        "statistics": {"largest_regret": plain(lost.max(), 4), "switch": plain(1.0 / GAMMA)},
-        "tables": [_lengths_table(), _picks_table(series[:2]), _rates_table()],
-        "basis": f"by formula, γ = {GAMMA}, K_max = {MAX_DRAWN_LENGTH}",
+        "statistics": {
+            "largest_regret": plain(lost.max(), 4),
+            "switch": plain(1.0 / GAMMA),
+            "draft_ms": plain(draft, 4),
+            "wait_ms": plain(waits["weak"], 4),
+            "bit_s": plain(1e3 * INDEX_BITS / waits["weak"], 3),
+            "said_ms": plain(said, 4),
+            "best_at_said": int(optimal_draft_length(GAMMA, fixed, draft + said, max(DRAWN))),
+        },
+        "tables": [_waits_table(), _lengths_table(), _picks_table(regimes), _rates_table()],
+        "basis": f"by (10), (11), γ = {GAMMA}, K_max = {max(DRAWN)}",
+        "kind": "derived from printed numbers",
     }
 
 
 def paint_lengths(numbers: Numbers) -> Canvas:
-    """Paint throughput over K on the left, chosen lengths over F/M on the right."""
-    figure, (left, right) = canvas(PAGE, panels=2)
-    for one, color in zip(numbers["series"][:2], (MIDDLE, DARK), strict=True):
-        left.plot(one["x"], one["y"], color=color, label=f"{one['name']}, F/M = {one['fixed_over_marginal']:.3g}")
-        for key, mark, fill in (("best", "o", color), ("surrogate", "s", "white")):
-            at = one[key]
-            left.plot(at, one["y"][at - 1], mark, color=color, markerfacecolor=fill, markersize=5)
-    left.plot([], [], "o", color="0.3", markersize=5, label="K*")
-    left.plot([], [], "s", color="0.3", markerfacecolor="white", markersize=5, label="pick of Algorithm 2")
-    exact, picks = numbers["series"][2:]
-    right.step(exact["x"], exact["y"], where="mid", color=DARK, label="K*, exact")
-    right.step(picks["x"], picks["y"], where="mid", color=MIDDLE, linestyle=(0, (4, 2)), label="Algorithm 2")
-    for axes, names in zip((left, right), numbers["axes"], strict=True):
+    """Paint the parts of a token's latency for both signals, and the chosen lengths over b/R."""
+    figure, panels = canvas(PAGE, panels=3)
+    parts, (exact, picks) = numbers["series"][:2], numbers["series"][2:]
+    top = 1.12 * max(a + b for one in parts for a, b in zip(one["communication"], one["computation"], strict=True))
+    for axes, one in zip(panels, parts, strict=False):
+        axes.bar(one["x"], one["computation"], 0.7, color=DARK, label="computation")
+        axes.bar(one["x"], one["communication"], 0.7, bottom=one["computation"], color=LIGHT, label="communication")
+        at = one["x"].index(one["best"])
+        height = one["communication"][at] + one["computation"][at]
+        axes.plot(one["best"], height + 0.03 * top, "v", color=MIDDLE, markersize=5, label=f"K* = {one['best']}")
+        axes.set(title=f"{one['name']}, b/R = {one['wait_ms']:.0f} ms", ylim=(0, top), xticks=one["x"])
+        axes.grid(axis="x", visible=False)
+        axes.legend(loc="upper left" if one is parts[0] else "upper right")
+    panels[-1].step(exact["x"], exact["y"], where="mid", color=DARK, label="K*, exact")
+    panels[-1].step(picks["x"], picks["y"], where="mid", color=MIDDLE, linestyle=(0, (4, 2)), label="Algorithm 2")
+    panels[-1].set_ylim(0, 10.8)
+    panels[-1].legend(loc="upper right")
+    for axes, names in zip(panels, numbers["axes"], strict=True):
         name_axes(axes, names)
-        axes.set_ylim(0, None)
-    left.legend(loc="center right")
-    right.legend(loc="lower right")
+    panels[1].set_ylabel("")
     return figure
 
 
 def caption_lengths(numbers: Numbers) -> str:
-    """Give K* and the length that Algorithm 2 chooses."""
-    weak, strong = numbers["series"][:2]
+    """Give the constants that the printed K* need, and the length that Algorithm 2 chooses."""
+    found = numbers["statistics"]
     return (
-        "Algorithm 2 maximises (1 + γK)/(F + KM). The derivative has the sign of γF − M for every K. So it picks "
-        f"K_max if F/M is above 1/γ = {numbers['statistics']['switch']:g}, and 1 if it is below: the same length over "
-        f"both links of Fig. 2. It loses {weak['regret']:.0%} of the throughput over the weak link and "
-        f"{strong['regret']:.0%} over the strong one. In (10) the link enters M only by the bits of a token's index; "
-        "at the rates of Table I these cannot move K* from 6 to 2. A slower link that costs more per round makes K* "
-        "longer."
+        f"The shift needs {found['draft_ms']:.0f} ms of computation a draft and {found['wait_ms']:.0f} ms for its "
+        f"{INDEX_BITS} bits ({found['bit_s']:.0f} bit/s)."
     )
 
 
@@ -260,49 +313,9 @@ def _arguments_table() -> dict[str, Any]:
     return Table("What follows for any acceptance of drafts", ("", "follows", "printed"), rows).plain()
 
 
-def simulate_strides(seed: int) -> Numbers:
-    """Fit the strides that Section V-C prints; nothing is random."""
-    series = [_strides_of(network) for network in STRIDES]
-    axes = {"x": axis("draft length K"), "y": axis("latency", "ms")}
-    return {
-        "axes": [axes] * len(series),
-        "series": series,
-        "statistics": {one["name"]: one["fit"]["largest_error"] for one in series},
-        "tables": [_strides_table(series), _arguments_table()],
-        "basis": f"the paper's printed latencies and fits by {MODEL} unless said otherwise",
-        "kind": "fitted",
-    }
-
-
-def paint_strides(numbers: Numbers) -> Canvas:
-    """Paint latency over K, with a panel for each network."""
-    figure, panels = canvas(PAGE, panels=len(numbers["series"]))
-    for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
-        free, fit = one["through_1_and_5"], one["fit"]
-        axes.fill_between(
-            free["lengths"], free["low"], free["high"], color=LIGHT, linewidth=0, label="through K = 1 and 5"
-        )
-        axes.plot(fit["lengths"], fit["y"], color=DARK, label="least squares")
-        axes.plot(one["x"], one["printed"], "D", color=MIDDLE, markersize=4.5, label="printed")
-        name_axes(axes, names)
-        top = 1.1 * max(*one["printed"], *free["high"])
-        axes.set(title=one["name"], ylim=(0, top), xlim=(-0.3, 7.3))
-    panels[0].legend(loc="upper right")
-    panels[1].set_ylabel("")
-    return figure
-
-
-def caption_strides(numbers: Numbers) -> str:
-    """Give the parameters that the printed latencies allow."""
-    strong, weak = (one["through_1_and_5"] for one in numbers["series"])
-    return (
-        f"The best fit misses a point by {numbers['statistics']['5G']:.0%} over 5G and by "
-        f"{numbers['statistics']['WiFi']:.0%} over WiFi. Through K = 1 and K = 5 alone, with F free, γ can be "
-        f"anything in {span(strong['gamma'], '.2f')} (5G) or {span(weak['gamma'], '.2f')} (WiFi). F is then "
-        f"{span(strong['fixed_ms'], '.0f')} ms over 5G, more than Cloud-Only needs for a token, and at most "
-        f"{weak['fixed_ms'][1]:.0f} ms over WiFi. The paper's 2.3× slowdown at K = 5 is relative to FlexSpec; "
-        f"relative to Cloud-Only it is {STRIDES['WiFi'][5] / STRIDES['WiFi'][0]:.2f}×."
-    )
+def stride_tables() -> list[dict[str, Any]]:
+    """Return the tables of what the printed strides leave open, and of what follows from them for any acceptance."""
+    return [_strides_table([_strides_of(network) for network in STRIDES]), _arguments_table()]
 
 
 # ------------------------------------------------------------------------------------------------------ Table I
@@ -340,6 +353,5 @@ def caption_storm(numbers: Numbers) -> str:
     )
 
 
-MESSAGE_LENGTHS = "Algorithm 2 always picks a draft length of 1 or K_max, because its objective is monotone in K."
-MESSAGE_STRIDES = "No model of the form (10) meets the three printed latencies of either network."
+MESSAGE_LENGTHS = "K* falls from 6 to 2 as the link weakens; Algorithm 2 picks only 1 or K_max."
 MESSAGE_STORM = f"The stated {DRAFT_BYTES / 1e9:g} GB give none of the printed synchronisation times."

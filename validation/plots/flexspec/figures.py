@@ -1,4 +1,4 @@
-"""Define the figures and tables of flexspec (li2025flexspec), from its printed numbers and from decoded texts."""
+"""Define the figures and tables of flexspec (li2025flexspec), from printed numbers, counts and decoded texts."""
 
 from __future__ import annotations
 
@@ -6,39 +6,22 @@ from functools import partial
 from typing import Any
 
 from validation.plots.common.record import Decoding, Printed, Simulation
-from validation.plots.flexspec import texts_energy, texts_latency, versions
+from validation.plots.flexspec import counted_pictures, counted_tables, implied_energy, texts_latency, versions
 from validation.plots.flexspec.computed import (
     MESSAGE_LENGTHS,
     MESSAGE_STORM,
-    MESSAGE_STRIDES,
     PRINTED_LENGTHS,
     caption_lengths,
     caption_storm,
-    caption_strides,
     paint_lengths,
-    paint_strides,
     simulate_lengths,
     simulate_storm,
-    simulate_strides,
 )
-from validation.plots.flexspec.printed import STRIDES, SYNCHRONISATION
-from validation.plots.flexspec.tables import (
-    GAMMA,
-    MESSAGE_DEVICES,
-    MESSAGE_LATENCIES,
-    MESSAGE_TARGETS,
-    caption_devices,
-    caption_latencies,
-    caption_targets,
-    simulate_devices,
-    simulate_latencies,
-    simulate_targets,
-)
+from validation.plots.flexspec.printed import SYNCHRONISATION
 from validation.plots.flexspec.texts_captions import caption as caption_latency_of_texts
 from validation.plots.flexspec.texts_captions import message as message_of_texts
 
 _PAPER: dict[str, Any] = {"paper": "flexspec", "source": "li2025flexspec"}
-_OURS = "The tables check the paper's printed numbers against each other and against its model (10)."
 
 FIGURES = (
     Simulation(
@@ -46,10 +29,7 @@ FIGURES = (
         number="2",
         title="Draft lengths over a weak and a strong link",
         message=MESSAGE_LENGTHS,
-        shows=(
-            f"Left: throughput over K at γ = {GAMMA}, with the two F/M that give the K* of Fig. 2, 2 and 6; circles "
-            "are K*, squares the choice of Algorithm 2. Right: K* and that choice over F/M."
-        ),
+        shows="Parts of a token's latency, and the lengths chosen.",
         simulate=simulate_lengths,
         paint=paint_lengths,
         caption=caption_lengths,
@@ -57,31 +37,42 @@ FIGURES = (
     ),
     Simulation(
         **_PAPER,
+        number="4",
+        title="Latency on GSM8K by method and network",
+        message=counted_pictures.message_latencies,
+        shows="Bars: ours, 95% intervals over prompts; diamonds: Table III.",
+        simulate=counted_pictures.simulate_latencies,
+        paint=counted_pictures.paint_latencies,
+        caption=lambda numbers: "FlexSpec: aligned draft and Algorithm 2.",
+    ),
+    Simulation(
+        **_PAPER,
         number="5",
         title="Latency over the draft length",
-        message=MESSAGE_STRIDES,
-        shows=(
-            "Diamonds: latencies that the text to Fig. 5 and Table III print for GSM8K. K = 0 is Cloud-Only; K = 1 "
-            "over WiFi is FlexSpec; the paper says that FlexSpec behaves like K = 1 there."
-        ),
-        simulate=simulate_strides,
-        paint=paint_strides,
-        caption=caption_strides,
-        printed=(
-            *(
-                Printed(f"latency at K = {k}, {network} (ms)", value, "Section V-C")
-                for network, points in STRIDES.items()
-                for k, value in points.items()
-            ),
-            Printed("slowdown at K = 5 over WiFi", 2.3, "Section V-C"),
-        ),
+        message=counted_pictures.message_sweep,
+        shows="Points: aligned draft on GSM8K, temperature 0; diamonds: printed.",
+        simulate=counted_pictures.simulate_sweep,
+        paint=counted_pictures.paint_sweep,
+        caption=counted_pictures.caption_sweep,
+        printed=(*counted_pictures.PRINTED_STRIDES, Printed("slowdown at K = 5 over WiFi", 2.3, "Section V-C")),
+    ),
+    Simulation(
+        **_PAPER,
+        number="6",
+        title="Energy per token on the mobile device",
+        message=counted_pictures.message_energy,
+        shows="Bars: a model from counted rounds on GSM8K, and printed shares.",
+        simulate=counted_pictures.simulate_energy,
+        paint=counted_pictures.paint_energy,
+        caption=lambda numbers: "The powers that the printed joules imply stand in a table.",
+        printed=implied_energy.PRINTED,
     ),
     Simulation(
         **_PAPER,
         number="I",
         title="Synchronisation times",
         message=MESSAGE_STORM,
-        shows=_OURS,
+        shows="The tables check the printed minutes.",
         simulate=simulate_storm,
         paint=None,
         caption=caption_storm,
@@ -103,11 +94,11 @@ FIGURES = (
             **_PAPER,
             number=table,
             title=title,
-            message=MESSAGE_LATENCIES,
-            shows=_OURS,
-            simulate=partial(simulate_latencies, table),
+            message=counted_tables.message,
+            shows="FlexSpec is the aligned draft with Algorithm 2.",
+            simulate=partial(counted_tables.measure, table),
             paint=None,
-            caption=partial(caption_latencies, table),
+            caption=lambda numbers: "The last tables check the printed numbers.",
         )
         for table, title in (("III", "Latency with greedy decoding"), ("IV", "Latency with sampling"))
     ),
@@ -115,63 +106,37 @@ FIGURES = (
         **_PAPER,
         number="V",
         title="Edge devices over 4G",
-        message=MESSAGE_DEVICES,
-        shows=_OURS,
-        simulate=simulate_devices,
+        message=counted_tables.message_devices,
+        shows="Speed-ups by printed draft time.",
+        simulate=counted_tables.devices,
         paint=None,
-        caption=caption_devices,
+        caption=counted_tables.caption_devices,
     ),
     Simulation(
         **_PAPER,
         number="VI",
         title="Other target models",
-        message=MESSAGE_TARGETS,
-        shows=_OURS,
-        simulate=simulate_targets,
+        message=counted_tables.message_targets,
+        shows="Our counts on MT-Bench with each target's printed latency of a token.",
+        simulate=counted_tables.targets,
         paint=None,
-        caption=caption_targets,
-    ),
-    Decoding(
-        **_PAPER,
-        number="4",
-        title="Latency on GSM8K by method and network",
-        message=partial(message_of_texts, "4"),
-        shows="Bars: ms per token on our texts, with 95% intervals over prompts; diamonds: Table III.",
-        study="greedy",
-        measure=partial(texts_latency.measure, "III"),
-        paint=texts_latency.paint,
-        caption=partial(caption_latency_of_texts, "4"),
+        caption=lambda numbers: "The acceptance is our target's in all rows.",
     ),
     *(
         Decoding(
             **_PAPER,
-            number=f"{table}-texts",
+            number=f"{table}-length-rule",
             title=title,
             message=partial(message_of_texts, table),
-            shows="Latencies on our texts with 95% intervals over prompts, beside the printed ones.",
+            shows="Plain draft, longer texts; “FlexSpec” is only its length rule here, without the aligned draft.",
             study=study,
             measure=partial(texts_latency.measure, table),
             paint=None,
             caption=partial(caption_latency_of_texts, table),
         )
         for table, study, title in (
-            ("III", "greedy", "Latency with greedy decoding, measured"),
-            ("IV", "nucleus", "Latency with sampling, measured"),
+            ("III", "greedy", "FlexSpec's length rule on a plain draft, greedy decoding"),
+            ("IV", "nucleus", "FlexSpec's length rule on a plain draft, sampling"),
         )
-    ),
-    Decoding(
-        **_PAPER,
-        number="6",
-        title="Energy per token on the mobile device",
-        message=texts_energy.message,
-        shows=(
-            f"Energy of radio and drafting, of Cloud-Only and FlexSpec on GSM8K over {texts_energy.SHOWN}, ours and "
-            "printed; 95% intervals of the total over prompts."
-        ),
-        study="greedy",
-        measure=texts_energy.measure,
-        paint=texts_energy.paint,
-        caption=texts_energy.caption,
-        printed=texts_energy.PRINTED,
     ),
 )

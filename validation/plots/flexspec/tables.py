@@ -129,29 +129,7 @@ def simulate_latencies(table: str, seed: int) -> Numbers:
     return {
         "statistics": statistics,
         "tables": [_methods_table(table), _fits_table(table, found), _remarks_table(table)],
-        "basis": "the paper's printed latencies, which were measured on hardware",
-        "kind": "fitted",
     }
-
-
-def caption_latencies(table: str, numbers: Numbers) -> str:
-    """Give misprints, and the error of the model's fit."""
-    statistics = numbers["statistics"]
-    text = (
-        f"The speed-up depends on γ and M/F only. Fits with γ fixed at {GAMMAS[0]} to {GAMMAS[-1]} have errors of "
-        f"{span(statistics['rms_ms'], '.1f')} ms, so only a curve of pairs (γ, M) is identified, with "
-        "γ ≥ 1 − 1/speed-up. The paper prints no K; the fits use the best one. "
-    )
-    if table == "III":
-        return text + (
-            "For every γ the speed-up over WiFi equals that over 5G, so the best draft length is the same; Fig. 2 says "
-            f"otherwise. The fitted M grows from 5G to WiFi by {span(statistics['growth_ms'], '.0f')} ms per draft; in "
-            "(10) only b/R can grow, by 0.0015 ms at 10 Mbit/s."
-        )
-    return text + (
-        "The temperature should change γ and not M, but with the M of Table III the error of the fit is "
-        f"{statistics['rms_with_other_marginals_ms']:.1f} ms."
-    )
 
 
 # ------------------------------------------------------------------------------------------------------ Table V
@@ -187,21 +165,7 @@ def simulate_devices(seed: int) -> Numbers:
             Table("Fitted speed-up (printed)", heads, tuple(fitted)).plain(),
             Table("What follows", ("", "printed", "follows"), tuple(notes)).plain(),
         ],
-        "basis": "the paper's printed speed-ups; one γ and one M beside the draft for all devices",
-        "kind": "fitted",
     }
-
-
-def caption_devices(numbers: Numbers) -> str:
-    """Name the printed speed-ups that contradict each other."""
-    return (
-        "At the best K the latency is a minimum of linear functions of the time of a draft, so it is concave in this "
-        "time, for every acceptance. On all three datasets the Snapdragon's printed speed-ups exceed what those of "
-        "the Jetson and the iPhone allow, if the devices differ only in the time of a draft. If F is Cloud-Only's "
-        "latency, the best fit makes even the Raspberry Pi faster than the cloud. Its printed slowdown needs an F of "
-        "a fifth to a quarter of this latency, but (10) adds time to F. Draft rates are the inverses of draft "
-        "latencies, as they should be."
-    )
 
 
 # ----------------------------------------------------------------------------------------------------- Table VI
@@ -236,21 +200,4 @@ def simulate_targets(seed: int) -> Numbers:
     return {
         "statistics": {},
         "tables": [Table("Targets of Table VI, MT-Bench", heads, tuple(rows)).plain()],
-        "basis": "the paper's printed baselines and speed-ups",
-        "kind": "fitted",
     }
-
-
-def caption_targets(numbers: Numbers) -> str:
-    """Give the consequences of the implied latencies for M."""
-    return (
-        "The implied latencies of Llama-2-70B are those of Table III. With Cloud-Only a token takes 155 to 165 ms "
-        "longer over 4G. If all of this were in F, FlexSpec's difference would give the tokens per round; this number "
-        "is smaller than FlexSpec's own speed-up over 5G needs (E(K) ≥ speed-up). So M must grow, too. K falls for "
-        "the faster Mixtral, as the text says, if γ is the same."
-    )
-
-
-MESSAGE_LATENCIES = "The printed latencies do not identify the acceptance γ."
-MESSAGE_DEVICES = "The Snapdragon's printed speed-ups contradict those of the Jetson and the iPhone."
-MESSAGE_TARGETS = "The printed speed-ups need a cost M per draft that grows over 4G by far more than b/R."

@@ -12,16 +12,13 @@ from validation.plots.flexspec import texts_lines as lines
 from validation.plots.flexspec.printed import DATASETS, LATENCIES, METHODS, NETWORKS
 from validation.plots.flexspec.texts_lengths import ALONE, LLAMA_VOCABULARY, ROWS
 
-UNIT = "Latency is in ms per token without the prompt; Cloud-Only's agrees by construction (table “Assumptions”)."
 Ends = Sequence[float | None]
 """Value, low and high."""
 
 
 def caption(number: str, numbers: Numbers) -> str:
-    """Give details for Fig. 4 and the tables, by their numbers; the tables hold all other results."""
+    """Give details for the tables, by their numbers; the tables hold all other results."""
     statistics = numbers["statistics"]
-    if number == "4":
-        return " ".join([UNIT, _printed("III", numbers), _fixed(statistics)])
     law = _law(statistics) if statistics["temperature"] else _greedy(statistics)
     parts = [] if number == "III" else [_printed(number, numbers)]
     parts += [_lengths(statistics), _fixed(statistics), law, _others(number, numbers)]
@@ -219,13 +216,7 @@ def _several(found: Mapping[str, Ends]) -> str:
 
 
 def message(number: str, numbers: Numbers) -> str:
-    """Give one sentence for Fig. 4 and the tables, by their numbers."""
-    if number == "4":
-        gains = {network: _line(numbers, network, lines.PRINTED) for network in NETWORKS}
-        each = ", ".join(f"{one['speed_up'][0]:.2f} over {network}" for network, one in gains.items() if one)
-        if not each:
-            return "FlexSpec was not run."
-        return f"FlexSpec as printed is faster than Cloud-Only by a factor of {each}."
+    """Give one sentence for the tables, by their numbers."""
     lengths = numbers["statistics"]["lengths"]
     name = ALONE if ALONE in lengths else ROWS
     against = lengths.get(name, {}).get("flexspec_over_best", {})

@@ -18,11 +18,9 @@ from validation.decoding.metrics import Summary, compare
 from validation.decoding.records import GenerationRecord
 from validation.decoding.studies import CLOUD_ONLY_S, RATES_BPS, Decoded, flexspec_links
 from validation.plots.common.record import Numbers, Table, plain
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, canvas, name_axes
 from validation.plots.flexspec import texts_lines as lines
 from validation.plots.flexspec.printed import DATASETS, DEVICES, LATENCIES, METHODS, NETWORKS
 from validation.plots.flexspec.texts_lengths import (
-    ALONE,
     Networks,
     choices,
     ends,
@@ -33,7 +31,7 @@ from validation.plots.flexspec.texts_lengths import (
 from validation.plots.flexspec.texts_lines import Timed
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
+    pass
 
 NOT_RUN = "not run"
 
@@ -259,43 +257,3 @@ def measure(table: str, studies: Sequence[Decoded], seed: int) -> Numbers:
             _taken_table(links),
         ],
     }
-
-
-# ------------------------------------------------------------------------------------------------------ the picture
-
-
-def paint(numbers: Numbers) -> Canvas:
-    """Paint bars by method, with a panel for each network and diamonds for printed values."""
-    figure, panels = canvas((7.0, 3.3), panels=len(numbers["series"]))
-    for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
-        shown = one["lines"]
-        for place, line in enumerate(shown):
-            if line["run"]:
-                middle, low, high = line["ms"]
-                axes.barh(-place, middle, 0.7, color=DARK if line["name"] != lines.CLOUD else LIGHT)
-                axes.plot([low, high], [-place] * 2, "|-", color="0.55", linewidth=0.8, markersize=4)
-            if "printed_ms" in line:
-                axes.plot(line["printed_ms"], -place, "D", color=MIDDLE, markersize=3.5, zorder=3)
-                if not line["run"]:
-                    axes.annotate(
-                        NOT_RUN,
-                        (line["printed_ms"], -place),
-                        xytext=(5, 0),
-                        textcoords="offset points",
-                        va="center",
-                        fontsize=6.5,
-                        color="0.35",
-                    )
-        best = numbers["statistics"]["lengths"].get(ALONE, {}).get("best", {}).get(one["name"])
-        if best is not None:
-            axes.axvline(best[1], color="0.35", linewidth=0.8, linestyle=(0, (3, 2)), zorder=3)
-        name_axes(axes, names)
-        axes.set(title=one["name"], ylim=(-len(shown) + 0.4, 0.6))
-        axes.set_yticks([-float(place) for place in range(len(shown))], [line["name"] for line in shown])
-        axes.grid(axis="y", visible=False)
-        if axes is not panels[0]:
-            axes.tick_params(axis="y", labelleft=False)
-    panels[-1].plot([], [], "D", color=MIDDLE, markersize=3.5, label="printed")
-    panels[-1].plot([], [], color="0.35", linewidth=0.8, linestyle=(0, (3, 2)), label="best fixed K, ours")
-    panels[-1].legend(loc="lower right")
-    return figure

@@ -1,0 +1,146 @@
+"""flexspec's tables from counted rounds: the replay against the loop, times by hand, and the stored counts."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.validation.plots.test_flexspec_decoded import NEW_TOKENS, prompts_of, tables
+from validation.decoding.loop import decode
+from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec
+from validation.decoding.methods.single_draft import Hlm
+from validation.decoding.studies import flexspec_links
+from validation.errors import UserError
+from validation.plots.flexspec import counted as c
+from validation.plots.flexspec import counted_lines as k
+from validation.plots.flexspec import counted_tables as t
+from validation.plots.flexspec.printed import LATENCIES
+from validation.plots.flexspec.texts_lines import Fate
+
+EXPERIMENT = Path(__file__).resolve().parents[3] / "figures" / "experiments" / "flexspec_tables"
+
+sys.path.insert(0, str(EXPERIMENT))
+rows = importlib.import_module("decode_rows")
+sys.path.remove(str(EXPERIMENT))
+
+STUDY = c.counted()
+
+
+def columns(records: list[Any]) -> c.Texts:
+    return c.Texts(*np.asarray([rows.counts(record) for record in records], dtype=np.float64).T)
+
+
+def same(one: c.Texts, other: c.Texts) -> None:
+    for name in c.Texts.__slots__:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_replayed_counts_at_temperature_0_are_those_of_the_loop(seed: int) -> None:
+    pair, prompts = tables(seed), prompts_of(3)
+    settings: dict[str, Any] = {"temperature": 0.0, "new_tokens": NEW_TOKENS, "times": (0.0, 0.0)}
+    fates = [c.fate_of(rows.flags(one), NEW_TOKENS) for one in decode(pair, prompts, Hlm(), **settings)]
+    for length in (1, 3, 5):
+        decoded = columns(decode(pair, prompts, FixedLength(length), **settings))
+        same(c.replayed(fates, [c.fixed(length)] * 3, vocabulary=3, lossless=False, method=c.NO_AVERAGE), decoded)
+    link = flexspec_links()[2]
+    costs = {"propagation_s": 2.0 * link.way.propagation_s, "edge_slope_s": 0.4, "header_bits": 0.0}
+    for policy, make, method in (
+        ("exact", c.by_optimum, "consistent"),
+        ("linear", c.by_surrogate, "ema_printed"),
+    ):
+        decoded = columns(decode(pair, prompts, FlexSpec(policy, costs=costs), link=link, **settings))
+        rule = make(*c.cost("WiFi", 0.4, 2.0), 8)
+        same(c.replayed(fates, [rule] * 3, vocabulary=3, lossless=False, method=method), decoded)
+
+
+def test_lossless_messages_are_those_of_dssd() -> None:
+    """At temperature 1 a round's bytes depend on drafts and rejection alone, so one text of one round tells them."""
+    for accepted in range(4):
+        flags = "1" * accepted + "0" * (3 - accepted)
+        found = c.replayed([c.fate_of(flags, 3)], [c.fixed(3)], vocabulary=3, lossless=True, method=c.NO_AVERAGE)
+        if accepted == 3:
+            assert (found.rounds[0], found.bytes[0], found.down_bytes[0]) == (1, 15, 1)
+    records = decode(tables(1), prompts_of(40), Dssd(3), temperature=1.0, new_tokens=4, times=(0.0, 0.0))
+    first = [record.rounds[0] for record in records]
+    for one in first:
+        flags = "1" * one.accepted + "0" + "1" * 3
+        fate = c.fate_of(flags[:4], 4)
+        found = c.replayed([fate], [c.fixed(3)], vocabulary=3, lossless=True, method=c.NO_AVERAGE)
+        if one.drafted == 3 and found.rounds[0] == 1:
+            assert (found.bytes[0], found.down_bytes[0]) == (one.bytes, one.down_bytes)
+
+
+def test_seconds_by_hand() -> None:
+    one = c.Texts(*(np.array([float(v)]) for v in (10, 4, 12, 6, 3, 12, 4, 100, 25)))
+    expected = 4 * (1.220 - 0.1046) + 12 * 0.0085 + 4 * 0.1046 + 8 * 125 / 10e6
+    assert one.seconds("WiFi")[0] == pytest.approx(expected)
+    assert one.seconds("WiFi", draft_s=0.0, cloud_s=1.0, delay_s=0.0)[0] == pytest.approx(4.0 + 1e-4)
+
+
+def test_flags_of_a_text_that_ended() -> None:
+    assert c.fate_of("0110.", 9) == Fate([0, 2, 1, 0], True, 9)
+    assert c.replay(Fate([2, 1], True, 9), c.fixed(4), c.NO_AVERAGE) == [(2, 2)]
+
+
+def test_the_profile_is_that_of_the_other_texts() -> None:
+    """A text that never accepts, among texts that always do, gets a long draft; the others get a shorter one."""
+    good, bad = c.fate_of("1" * 30, 30), c.fate_of("0" * 30, 30)
+    rules = c.by_profile([good, good, bad], 1.0, 0.05, 8)
+    lengths = [rule(0.5) for rule in rules]
+    assert lengths[2] == 8
+    assert lengths[0] == lengths[1]
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no counted rounds at .*rows\.json"):
+        c.counted(tmp_path / "rows.json")
+
+
+# ------------------------------------------------------------------------------------------------ what was stored
+
+
+def test_every_method_of_the_paper_was_run_on_every_prompt() -> None:
+    for temperature in (0.0, 1.0):
+        case = k.Case(STUDY, temperature)
+        for network, lines in case.lines.items():
+            assert set(lines) == {line.name for line in k.LINES}, network
+            for texts in lines.values():
+                assert len(texts.tokens) == len(STUDY.about["prompts"]) == 84
+                assert np.all(texts.accepted <= texts.drafted)
+                assert np.all(texts.tokens <= STUDY.about["new_tokens"])
+
+
+def test_lossless_methods_give_the_same_number_of_tokens_at_temperature_0() -> None:
+    lines = k.Case(STUDY, 0.0).lines["4G"]
+    cloud = lines[k.CLOUD].tokens
+    for name, texts in lines.items():
+        assert np.mean(texts.tokens == cloud) >= 0.97, name
+
+
+def test_cloud_only_takes_as_long_as_printed() -> None:
+    case = k.Case(STUDY, 0.0)
+    for place, (network, lines) in enumerate(case.lines.items()):
+        ms = k.milliseconds(lines[k.CLOUD], k.over(network))
+        assert ms == pytest.approx(LATENCIES["III"][0][0, place, 0], rel=1e-4)
+
+
+def test_the_orders_of_the_printed_table_are_counted_by_hand() -> None:
+    gains = {network: {source: {} for source in t.DATASETS} for network in t.NETWORKS}
+    found = {text: (theirs, run) for text, theirs, _, run in t.orders("III", gains)}
+    assert all(run == 0 for _, run in found.values())
+    assert [theirs for theirs, _ in found.values()] == [6, 6, 6, 6, 6]
+    sampled = [theirs for _, theirs, _, _ in t.orders("IV", gains)]
+    assert sampled == [6, 6, 0, 6, 6]
+
+
+def test_standard_sd_at_the_printed_collapse_by_hand() -> None:
+    emitted = 1 + 0.18 + 0.18**2 + 0.18**3 + 0.18**4
+    whole = 1.220 + 4 * (0.0085 + 32 * 32_000 / 10e6)
+    assert t.collapse(0.18, "WiFi", 32.0 * 32_000) == pytest.approx(1.220 * emitted / whole)
+    assert t.collapse(0.18, "WiFi", 32.0 * 32_000) < 1.0 < t.collapse(0.18, "WiFi", 15.0)

@@ -44,6 +44,7 @@ from hlmtheory.verification.rule import (
     total_variation,
 )
 from hlmtheory.verification.tokens import expected_tokens, expected_tokens_profile
+from hlmtheory.verification.tree import sibling_acceptance, tree_distribution
 from hlmtheory.verification.updates import (
     UpdateInterval,
     acceptance_after_update,
@@ -68,7 +69,9 @@ __all__ = [
     "output_distribution",
     "rejection_probability",
     "residual_distribution",
+    "sibling_acceptance",
     "softmax",
     "tokens_after_update",
     "total_variation",
+    "tree_distribution",
 ]

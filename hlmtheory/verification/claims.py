@@ -16,6 +16,7 @@ from hlmtheory.verification.rule import (
     total_variation,
 )
 from hlmtheory.verification.tokens import expected_tokens, expected_tokens_profile, rate_and_length
+from hlmtheory.verification.tree import CLAIMS as _TREE_CLAIMS
 from hlmtheory.verification.updates import CLAIMS as _UPDATE_CLAIMS
 
 # Proofs, by the last part of the id.
@@ -237,4 +238,5 @@ CLAIMS = (
     *_MISDECLARED_CLAIMS,
     *_INTERVAL_CLAIMS,
     *_UPDATE_CLAIMS,
+    *_TREE_CLAIMS,
 )

@@ -84,6 +84,8 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "output_distribution": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75], "residual": R},
     "greedy_output_distribution": {"target": P, "draft": Q},
     "misdeclared_distribution": {"target": P, "draft": Q, "actual_draft": R},
+    "tree_distribution": {"targets": [P], "drafts": [Q], "draft_count": 2},
+    "sibling_acceptance": {"target": P, "draft": Q, "draft_count": 2},
     "acceptance_interval": {"accepted": 3.5, "examined": 5, "error": 0.25, "form": "varying"},
     "decoded_acceptance_rate": {"target": P, "decoded": Q, "deviation": 0.125},
     "acceptance_after_update": {"acceptance": 0.75, "distance": 0.125},

@@ -1,0 +1,291 @@
+"""Trees of drafts: children drawn without replacement, tried one after the other (miao2024specinfer, jeon2024recursive).
+
+========== ================================================================== ===============
+symbol     name                                                               shape
+========== ================================================================== ===============
+m          ``draft_count``, children of each node                             (...)
+x_i        the i-th child                                                     (...)
+q_i        the distribution it is drawn from: q without x_1 … x_{i-1}         (..., V)
+p_i        the target of try i: p_1 = p, p_{i+1} = (p_i - q_i)⁺, normalised   (..., V)
+π_v        probability that v is among the children                           (..., V)
+========== ================================================================== ===============
+
+Try i accepts x_i with probability min(1, p_i(x_i)/q_i(x_i)). If all children are rejected, the token is drawn from the
+last p_i. After an accepted child, its own children are tried. If q has fewer than m tokens, a node has fewer children.
+
+The enumeration is over all ordered choices of children, V^m of them at a node.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hlmtheory._array import Array, arrays, in_kind, tail_sums, take
+from hlmtheory._domains import Domain, DomainError, leading_dimensions
+from hlmtheory._simplex import distributions, excess, normalised
+from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.verification.misdeclared import misdeclared_distribution
+
+# Proofs, by the last part of the id.
+#
+# tree. One node first. Condition on x_1 … x_{i-1}, all rejected. Let the law of the output from try i on be p_i; for
+#   i = m + 1 that is the rule. Try i emits v as its accepted child with probability min(q_i(v), p_i(v)), and rejects
+#   with probability Σ (q_i - p_i)⁺ = Σ (p_i - q_i)⁺. Whichever child was rejected, the law of the rest is p_{i+1} by
+#   the step i + 1, so it adds (p_i - q_i)⁺, and the sum is p_i. So by induction the law of try 1 is p. Only this is
+#   used of q_i: it may depend on x_1 … x_{i-1}, and x_i is drawn from it and tried. So a certain child (q_i a point
+#   mass) is allowed too, and so is a number of children that depends on those before. Now the tree: the children of
+#   an accepted child v are drawn and tried with distributions that depend on the path to v and on draws that are
+#   independent of what came before, so the next token has the law p after that path; a token that no child gave ends
+#   the round, and the later tokens are the target's. By the chain rule the law of the text is the target's.
+# tree_coverage. The output Y has the law p by tree. If a child is accepted, Y is that child: Y is among the children.
+#   So P(accepted) ≤ Σ_v P(Y = v, v among the children) ≤ Σ_v min(p_v, π_v). No other exact rule accepts more either.
+# tree_pruned. False: see the counterexample. That a child was sent says that its sibling was less probable, so the
+#   child has not the law q: the more probable tokens are sent too often, and the server divides by too small a q.
+
+MOST_CHOICES = 4096
+DRAFT_COUNT = Domain(
+    "a whole number, 1 or more", lambda xp, value: value >= 1, "give how many children a node has", kind="integer"
+)
+
+
+def tree_distribution(targets: Array, drafts: Array, draft_count: Array) -> Array:
+    """Return the law of the first T tokens if a tree of drafts of depth T is verified.
+
+    Parameters
+    ----------
+    targets, drafts : array, shape (..., N, V)
+        Distributions p and q after each of the N = 1 + V + … + V^(T-1) prefixes: after row n and token v comes row
+        n V + v + 1.
+    draft_count : integer array, shape (...) or broadcastable to it
+        m, children of each node; V^m is at most 4,096.
+
+    Returns
+    -------
+    array, shape (..., V^T)
+        Probability of each text, in the order of its tokens. Equals the product of the target's probabilities.
+
+    Raises
+    ------
+    ValueError
+        If a row is not a distribution, the rows are not a whole tree, m is outside its range, or the shapes do not
+        match.
+
+    Examples
+    --------
+    >>> tree_distribution([[0.5, 0.25, 0.25]], [[0.25, 0.5, 0.25]], 2).tolist()
+    [0.5, 0.25, 0.25]
+    """
+    xp, kind, p, accepted, resampled = _nodes(draft_count, targets=targets, drafts=drafts)
+    law = own = None
+    for place in reversed(_levels("targets", p)):
+        taken, other = accepted[..., place, :], resampled[..., place, :]
+        # an accepted child goes on in the tree, any other token with the target
+        law = taken + other if law is None else _followed(xp, taken, law) + _followed(xp, other, own)
+        own = p[..., place, :] if own is None else _followed(xp, p[..., place, :], own)
+    assert law is not None
+    return in_kind(xp, law[..., 0, :], kind)
+
+
+def sibling_acceptance(target: Array, draft: Array, draft_count: Array) -> Array:
+    """Return the probability that one of m children, drawn without replacement, is accepted.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Distributions p and q.
+    draft_count : integer array, shape (...) or broadcastable to it
+        m; V^m is at most 4,096.
+
+    Returns
+    -------
+    array, shape (...)
+        For m = 1 the acceptance rate Σ min(p, q).
+
+    Raises
+    ------
+    ValueError
+        If a row is not a distribution, m is outside its range, or the shapes do not match.
+
+    Examples
+    --------
+    >>> [sibling_acceptance([0.5, 0.25, 0.25], [0.25, 0.5, 0.25], m) for m in (1, 2, 3)]
+    [0.75, 0.875, 1.0]
+    """
+    xp, kind, _, accepted, _ = _nodes(draft_count, target=target, draft=draft)
+    return in_kind(xp, xp.clip(xp.sum(accepted, axis=-1), max=1.0), kind)
+
+
+def _levels(name: str, rows: Array) -> list[slice]:
+    """Return the slice of the rows of each position in a tree (..., N, V)."""
+    vocabulary, count = rows.shape[-1], rows.shape[-2] if rows.ndim > 1 else 0
+    found, start, size = [], 0, 1
+    while start + size <= count:
+        found.append(slice(start, start + size))
+        start, size = start + size, size * vocabulary
+    if start != count or not found:
+        raise DomainError(
+            f"{name} must be a whole tree of rows; got shape {tuple(rows.shape)}; "
+            "give 1 + V + V² + … rows, one for each prefix"
+        )
+    return found
+
+
+def _followed(xp: Any, rows: Array, rest: Array) -> Array:
+    """Return the law of longer texts, from rows (..., n, V) and the laws (..., n V, W) after each of their tokens."""
+    after = xp.reshape(rest, (*rows.shape, rest.shape[-1]))
+    longer = rows[..., None] * after
+    return xp.reshape(longer, (*rows.shape[:-1], -1))
+
+
+def _checked(draft_count: Array, **rows: Array) -> tuple[Any, Any, Array, Array, Array]:
+    """Return the namespace, the caller's type, p, q and m (..., 1), broadcast to the rows."""
+    xp, kind, p, q = distributions(**rows)
+    name = next(iter(rows))
+    m = DRAFT_COUNT.check(xp, "draft_count", arrays(rows=q, draft_count=draft_count)[2])
+    if name == "targets":
+        _levels(name, p), _levels("drafts", q)
+        leading_dimensions(targets=tuple(p.shape[:-2]), draft_count=tuple(m.shape))
+        m = m[..., None]
+    else:
+        leading_dimensions(target=tuple(p.shape[:-1]), draft=tuple(q.shape[:-1]), draft_count=tuple(m.shape))
+    most = int(xp.max(m)) if 0 not in m.shape else 1
+    if most > 1 and min(most, q.shape[-1]) * math.log(q.shape[-1]) > math.log(MOST_CHOICES) + 1e-9:
+        raise DomainError(
+            f"draft_count must allow at most {MOST_CHOICES:,} choices of children; got {most} of {q.shape[-1]} tokens; "
+            "give a smaller vocabulary or fewer children"
+        )
+    p, q, m = xp.broadcast_arrays(p, q, m[..., None])
+    return xp, kind, p, q, m[..., :1]
+
+
+def _nodes(draft_count: Array, **rows: Array) -> tuple[Any, Any, Array, Array, Array]:
+    """Return the namespace, the caller's type, p, and the parts of the law: an accepted child v, another token v."""
+    xp, kind, p, q, m = _checked(draft_count, **rows)
+    size, most = p.shape[-1], int(xp.max(m)) if 0 not in m.shape else 0
+    accepted, resampled = xp.zeros_like(p), xp.zeros_like(p)
+
+    def attempt(number: int, weight: Array, now: Array, left: Array) -> None:
+        nonlocal accepted, resampled
+        draft, mass = normalised(xp, left)
+        drawn = (m >= number) & (mass > 0)[..., None]
+        tried = xp.where(drawn, weight, 0.0)
+        accepted = accepted + tried * xp.minimum(draft, now)
+        resampled = resampled + (weight - tried) * now
+        if number > min(most, size):
+            return
+        after, _ = normalised(xp, excess(xp, now, draft))
+        lost = tried * excess(xp, draft, now)
+        for token in range(size):
+            rest = xp.where(xp.arange(size, device=left.device) == token, 0.0, left)
+            attempt(number + 1, lost[..., token : token + 1], after, rest)
+
+    attempt(1, xp.ones_like(p[..., :1]), p, q)
+    return xp, kind, p, accepted, resampled
+
+
+# ------------------------------------------------------------------------------------------------------ claims
+
+
+def _overlap_of_texts(targets: Array, drafts: Array, draft_count: Array) -> Array:
+    """Return 1 - ½ Σ |law - P| over all texts, with P the product of the target's rows."""
+    law = tree_distribution(targets, drafts, draft_count)
+    xp, _, p, _, _ = _checked(draft_count, targets=targets, drafts=drafts)
+    own = xp.ones_like(p[..., :1, :1])
+    for place in _levels("targets", p):
+        own = xp.reshape(own, (*own.shape[:-2], -1, 1)) * p[..., place, :]
+    return 1.0 - 0.5 * xp.sum(xp.abs(law - xp.reshape(own, law.shape)), axis=-1)
+
+
+def _one(targets: Array, drafts: Array, draft_count: Array) -> Array:
+    xp, _, p, _, _ = _checked(draft_count, targets=targets, drafts=drafts)
+    return xp.ones_like(p[..., 0, 0])
+
+
+def _acceptance(targets: Array, drafts: Array, draft_count: Array) -> Array:
+    """Return the mean over the nodes of the probability that a child is accepted."""
+    xp, _, p, q, m = _checked(draft_count, targets=targets, drafts=drafts)
+    return xp.mean(sibling_acceptance(p, q, m[..., 0]), axis=-1)
+
+
+def _coverage(targets: Array, drafts: Array, draft_count: Array) -> Array:
+    """Return the mean over the nodes of Σ_v min(p_v, π_v)."""
+    xp, _, p, q, m = _checked(draft_count, targets=targets, drafts=drafts)
+    size, included = p.shape[-1], xp.zeros_like(p)
+    tokens = xp.arange(size, device=p.device)
+
+    def draw(number: int, weight: Array, left: Array) -> None:
+        nonlocal included
+        draft, _ = normalised(xp, left)
+        chosen = xp.where(m >= number, weight * draft, 0.0)
+        included = included + chosen
+        if number < min(int(xp.max(m)), size):
+            for token in range(size):
+                draw(number + 1, chosen[..., token : token + 1], xp.where(tokens == token, 0.0, left))
+
+    draw(1, xp.ones_like(p[..., :1]), q)
+    return xp.mean(xp.sum(xp.minimum(p, included), axis=-1), axis=-1)
+
+
+def _more_probable(draft: Array) -> Array:
+    """Return the law of the more probable of two children that were drawn from q without replacement."""
+    xp, _, q = distributions(draft=draft)
+    order = xp.argsort(q, axis=-1, descending=True, stable=True)
+    ranked = take(xp, q, order)
+    top = xp.arange(q.shape[-1], device=q.device) == 0
+    others = xp.where(top, 1.0, 1.0 - ranked)  # for the first, all others are behind it: the quotient is 1
+    behind = tail_sums(xp, ranked)[..., 1:]
+    shares = tail_sums(xp, xp.where(top, 0.0, ranked / others))[..., 1:]
+    sent = ranked * (xp.where(top, 1.0, behind / others) + shares)
+    return take(xp, sent, xp.argsort(order, axis=-1, stable=True))
+
+
+def _pruned_overlap(target: Array, draft: Array) -> Array:
+    """Return 1 - TV(law, p) if the more probable of two children is sent, and verified as a draft from q."""
+    xp, _, p, q = distributions(target=target, draft=draft)
+    law = misdeclared_distribution(p, q, _more_probable(q))
+    return 1.0 - 0.5 * xp.sum(xp.abs(law - p), axis=-1)
+
+
+def _ones(target: Array, draft: Array) -> Array:
+    xp, _, p, _ = distributions(target=target, draft=draft)
+    return xp.ones_like(p[..., 0])
+
+
+_SOURCE = Source("jeon2024recursive", "recursive rejection sampling")
+
+CLAIMS = (
+    Claim(
+        id="verification.tree",
+        source=_SOURCE,
+        origin=Origin.NEW,
+        statement="Children drawn from q without replacement, tried with (p_i, q_i): the texts of a tree have the law p",
+        relation=Relation.EQ,
+        lhs=_overlap_of_texts,
+        rhs=_one,
+        attained=Attained({"targets": [[0.25, 0.75]], "drafts": [[0.5, 0.5]], "draft_count": 2}),
+        condition=lambda targets, drafts, draft_count: 16.0,
+    ),
+    Claim(
+        id="verification.tree_coverage",
+        source=_SOURCE,
+        origin=Origin.NEW,
+        statement="P(a child is accepted) ≤ Σ_v min(p_v, π_v), π_v = P(v is among the children), for any exact rule",
+        relation=Relation.LE,
+        lhs=_acceptance,
+        rhs=_coverage,
+        attained=Attained({"targets": [[0.25, 0.75]], "drafts": [[0.5, 0.5]], "draft_count": 1}, ratio=1.0),
+        condition=lambda targets, drafts, draft_count: 16.0,
+        ceiling=1.0,
+    ),
+    Claim(
+        id="verification.tree_pruned",
+        source=Source("li2024eagle2", "the reranking of a dynamic tree, with drawn children"),
+        origin=Origin.IMPLIED,
+        statement="The law stays p if only the more probable of two drawn children is sent and verified with q",
+        relation=Relation.EQ,
+        lhs=_pruned_overlap,
+        rhs=_ones,
+        refuted={"target": [0.75, 0.25], "draft": [0.75, 0.25]},
+    ),
+)

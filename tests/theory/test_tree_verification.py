@@ -1,0 +1,192 @@
+"""Trees of drafts: the law by enumeration in fractions, the acceptance of siblings, and what a pruned tree breaks."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import hlmtheory
+from hlmtheory.verification import acceptance_rate, sibling_acceptance, tree, tree_distribution
+
+from .module_claims import ClaimTable
+from .strategies import grid_rows, pairs, rows, shapes
+
+KNOWN = hlmtheory.all_claims()
+CLAIMS = tuple(KNOWN[f"verification.{name}"] for name in ("tree", "tree_coverage", "tree_pruned"))
+
+
+@st.composite
+def trees(draw):
+    """All prefixes of up to 3 tokens over 1 to 3, with up to 4 children; drafts are often the target's rows."""
+    shape, size, depth = draw(shapes()), draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    whole = (*shape, sum(size**level for level in range(depth)))
+    targets = draw(rows(whole, size))
+    return {
+        "targets": targets,
+        "drafts": draw(st.one_of(st.just(targets), rows(whole, size), rows(whole, size))),
+        "draft_count": draw(hnp.arrays(np.int64, shape, elements=st.integers(1, 4))),
+    }
+
+
+CLAIM_TABLE = ClaimTable(
+    CLAIMS,
+    {"verification.tree": trees(), "verification.tree_coverage": trees(), "verification.tree_pruned": pairs()},
+    strays={
+        "targets": [[0.5, float("nan")]],
+        "drafts": [[0.5, 0.47]],
+        "target": [0.5, float("nan")],
+        "draft": [0.5, 0.47],
+        "draft_count": 0,
+    },
+    agrees={"verification.tree_pruned": {"target": [1.0, 0.0], "draft": [0.5, 0.5]}},
+)
+
+
+# ------------------------------------------------------------------------------------------ all cases, in fractions
+
+
+def fractions(row):
+    """Return a row in exact fractions that sum to 1."""
+    found = [Fraction(float(x)) for x in row]
+    return [x / sum(found) for x in found]
+
+
+def draws(q, m):
+    """Yield every ordered choice of children, with its probability and the distributions of the draws."""
+    for children in itertools.permutations([v for v, x in enumerate(q) if x], min(m, sum(x > 0 for x in q))):
+        left, chance, used = list(q), Fraction(1), []
+        for v in children:
+            used.append([x / sum(left) for x in left])
+            chance *= used[-1][v]
+            left[v] = Fraction(0)
+        yield children, chance, used
+
+
+def tried(p, children, used):
+    """Return the probability that each child is accepted, and the law after the last rejection with its mass."""
+    left, now, accepted = Fraction(1), list(p), []
+    for v, q in zip(children, used, strict=True):
+        keep = min(Fraction(1), now[v] / q[v])
+        accepted.append(left * keep)
+        left *= 1 - keep
+        rest = [max(a - b, Fraction(0)) for a, b in zip(now, q, strict=True)]
+        now = [x / sum(rest) for x in rest] if sum(rest) else now
+    return accepted, [left * x for x in now]
+
+
+def law_by_cases(targets, drafts, m, depth, node=0):
+    """Return the law of texts: all choices of children at every node, each accepted or not."""
+    p, q, size = fractions(targets[node]), fractions(drafts[node]), len(targets[node])
+
+    def own(place, left):
+        if not left:
+            return {(): Fraction(1)}
+        row = fractions(targets[place])
+        return {
+            (v, *text): row[v] * mass for v in range(size) for text, mass in own(place * size + v + 1, left - 1).items()
+        }
+
+    law = {}
+    for children, chance, used in draws(q, m):
+        accepted, other = tried(p, children, used)
+        for v, mass in zip(children, accepted, strict=True):
+            following = (
+                law_by_cases(targets, drafts, m, depth - 1, node * size + v + 1) if depth > 1 else {(): Fraction(1)}
+            )
+            for text, more in following.items():
+                law[v, *text] = law.get((v, *text), 0) + chance * mass * more
+        for v, mass in enumerate(other):
+            for text, more in own(node * size + v + 1, depth - 1).items():
+                law[v, *text] = law.get((v, *text), 0) + chance * mass * more
+    return law
+
+
+@given(st.data(), st.integers(1, 3), st.integers(1, 2), st.integers(1, 3))
+def test_the_law_is_that_of_all_cases(data, size, depth, m):
+    nodes = sum(size**level for level in range(depth))
+    targets, drafts = (data.draw(grid_rows((nodes,), size)) for _ in range(2))
+    exact = law_by_cases(targets, drafts, m, depth)
+    texts = list(itertools.product(range(size), repeat=depth))
+    law = tree_distribution(targets, drafts, m)
+    np.testing.assert_allclose(law, [float(exact.get(text, 0)) for text in texts], rtol=0, atol=1e-14)
+    one = {text: Fraction(1) for text in texts}
+    for text in texts:
+        node = 0
+        for v in text:
+            one[text] *= fractions(targets[node])[v]
+            node = node * size + v + 1
+    assert {text: mass for text, mass in exact.items() if mass} == {text: mass for text, mass in one.items() if mass}
+
+
+@given(pairs(), st.integers(1, 4))
+def test_the_acceptance_is_that_of_all_cases(pair, m):
+    p, q = np.atleast_2d(pair["target"])[..., :3], np.atleast_2d(pair["draft"])[..., :3]
+    p, q = p.reshape(-1, p.shape[-1])[0], q.reshape(-1, q.shape[-1])[0]
+    if not p.sum() or not q.sum():
+        return
+    p, q = p / p.sum(), q / q.sum()
+    exact = sum(
+        chance * sum(tried(fractions(p), children, used)[0]) for children, chance, used in draws(fractions(q), m)
+    )
+    assert float(sibling_acceptance(p, q, m)) == pytest.approx(float(exact), abs=1e-12)
+    assert float(sibling_acceptance(p, q, 1)) == pytest.approx(float(acceptance_rate(p, q)), abs=1e-15)
+
+
+@given(pairs())
+def test_more_children_are_accepted_more_often_and_all_of_them_always(pair):
+    p, q = pair["target"][..., :4], pair["draft"][..., :4]
+    if not (p.sum(axis=-1) > 0).all() or not (q.sum(axis=-1) > 0).all():
+        return
+    p, q = p / p.sum(axis=-1, keepdims=True), q / q.sum(axis=-1, keepdims=True)
+    found = [np.asarray(sibling_acceptance(p, q, m)) for m in range(1, 6)]
+    assert all((after >= before - 1e-12).all() for before, after in itertools.pairwise(found))
+    inside = ((p > 0) <= (q > 0)).all(axis=-1)
+    np.testing.assert_allclose(found[-1][inside], 1.0, atol=1e-9)
+
+
+@given(pairs())
+def test_the_more_probable_of_two_children_has_the_law_of_all_pairs(pair):
+    for row in pair["draft"].reshape(-1, pair["draft"].shape[-1]):
+        q = fractions(row)
+        law = [Fraction(0)] * len(q)
+        for children, chance, _ in draws(q, 2):
+            best = max(children, key=lambda v: (q[v], -v))
+            law[best] += chance
+        np.testing.assert_allclose(tree._more_probable(row), [float(x) for x in law], rtol=0, atol=1e-12)
+
+
+def test_a_perfect_draft_whose_tree_is_pruned_gives_the_likeliest_tokens():
+    """Nothing is rejected, so every token is the more probable of two draws."""
+    verdict = KNOWN["verification.tree_pruned"].check({"target": [0.75, 0.25], "draft": [0.75, 0.25]})
+    assert float(verdict.lhs) == 0.75
+    assert tree_distribution([[0.75, 0.25]], [[0.75, 0.25]], 2).tolist() == [0.75, 0.25]
+
+
+def test_the_coverage_is_reached_by_one_child_only():
+    """With two children the recursive rule accepts less than the bound allows."""
+    claim = KNOWN["verification.tree_coverage"]
+    instance = {"targets": [[0.5, 0.25, 0.25]], "drafts": [[0.25, 0.5, 0.25]]}
+    assert float(claim.check({**instance, "draft_count": 1}).slack) == pytest.approx(0.0, abs=1e-15)
+    verdict = claim.check({**instance, "draft_count": 2})
+    assert 0.0 < float(verdict.lhs) < float(verdict.rhs) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: tree_distribution([[0.5, 0.5]] * 2, [[0.5, 0.5]] * 2, 1), "targets must be a whole tree"),
+        (lambda: tree_distribution([[0.5, 0.5]], [[0.5, 0.5]], 0), "draft_count must be a whole number, 1 or more"),
+        (lambda: tree_distribution([[0.5, 0.5]], [[0.5, 0.5]], 1.5), "draft_count"),
+        (lambda: sibling_acceptance(np.full(20, 0.05), np.full(20, 0.05), 3), "at most 4,096 choices"),
+        (lambda: sibling_acceptance([0.5, 0.5], [0.5, 0.47], 1), "draft"),
+    ],
+)
+def test_bad_input_is_refused(call, said):
+    with pytest.raises(ValueError, match=said):
+        call()

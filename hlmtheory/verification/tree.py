@@ -1,4 +1,4 @@
-"""Trees of drafts: children drawn without replacement, tried one after the other (miao2024specinfer, jeon2024recursive).
+"""Trees of drafts: children drawn without replacement, tried in turn (miao2024specinfer, jeon2024recursive).
 
 ========== ================================================================== ===============
 symbol     name                                                               shape
@@ -259,7 +259,7 @@ CLAIMS = (
         id="verification.tree",
         source=_SOURCE,
         origin=Origin.NEW,
-        statement="Children drawn from q without replacement, tried with (p_i, q_i): the texts of a tree have the law p",
+        statement="Children drawn from q without replacement and tried with (p_i, q_i): a tree's texts have the law p",
         relation=Relation.EQ,
         lhs=_overlap_of_texts,
         rhs=_one,

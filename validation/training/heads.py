@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,10 +179,14 @@ def main() -> None:
     parser.add_argument("--base", type=Path, default=PAIRS_FOLDER / "builtin" / "large")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path(".training"), help="checkpoints")
+    parser.add_argument("--epochs", type=float, help="share of the texts that is read, if not that of the recipe")
     options = parser.parse_args()
+    course = COURSES[options.kind]
+    if options.epochs is not None:
+        course = replace(course, epochs=options.epochs)
     try:
         checkpoint = options.work / f"heads-{options.kind}.pt"
-        train_heads(options.kind, COURSES[options.kind], options.data, options.base, options.out, checkpoint)
+        train_heads(options.kind, course, options.data, options.base, options.out, checkpoint)
     except UserError as error:
         parser.error(str(error))
 

@@ -30,7 +30,9 @@ from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
 from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
 from validation.decoding.methods.single_draft import CloudOnly, Hlm, RandHlm, TargetOnly
+from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead
 from validation.decoding.session import Draft, Message
+from validation.decoding.trees import DraftTree
 from validation.models.tables import nodes, table_pair
 
 Array = NDArray[Any]
@@ -165,6 +167,9 @@ class _Silent:
     def message(self, drafts: list[Draft]) -> Message:
         return Message(0.0, b"")
 
+    def tree_message(self, tree: DraftTree) -> Message:
+        return Message(0.0, b"")
+
 
 def silent(method: type[Method], *arguments: Any, **options: Any) -> Method:
     """Return a method of a class, with empty messages."""
@@ -220,6 +225,8 @@ LOSSLESS: tuple[tuple[str, Callable[[], Method] | None], ...] = (
     ("Budgeted SQS", lambda: silent(BudgetedSqs, epsilon=0.2, **SMALL)),
     ("Budgeted C-SQS", lambda: silent(BudgetedCSqs, 0.1, **STEERED)),
     ("SQS allocated", lambda: silent(AllocatedSqs, 12.0, budget_bits=40.0)),
+    ("draft tree", lambda: silent(DraftTreeSd, (2, 2))),
+    ("n-gram Lookahead", lambda: silent(NgramLookahead, 3, 3, 2)),
 )
 EXACT: tuple[Exact, ...] = (
     *(Exact("fixed K", lambda: silent(FixedLength, DRAFTS), *setting) for setting in SETTINGS),

@@ -15,6 +15,9 @@ import torch
 
 from tests.validation.every_decision import Script, Scripted, every_outcome, tree_law
 from tests.validation.tiny_texts import PROMPTS, distance, table_pair
+from validation.audit import ModelLaw, Processors, audit_sampler
+from validation.audit.driver import NOT_KEPT, UNDECIDED
+from validation.audit.samplers import method_sampler
 from validation.collection.collect import encode_prompts
 from validation.decoding.loop import decode
 from validation.decoding.methods.heads import Eagle2, EagleSampled, Medusa, MedusaTypical, best_ranks
@@ -106,6 +109,23 @@ def test_typical_acceptance_is_lossy_but_not_at_temperature_0(tiny: Pair, tmp_pa
         with torch.inference_mode():
             assert token == int(tiny.target(torch.tensor([prefix])).logits[0, -1].argmax())
         prefix.append(token)
+
+
+@pytest.mark.parametrize(
+    ("kind", "make", "verdict"),
+    [
+        *((kind, make, UNDECIDED) for kind, make in EXACT),
+        (MEDUSA, lambda folder: MedusaTypical(folder, nodes=6), NOT_KEPT),
+    ],
+)
+def test_the_audit_accuses_typical_acceptance_alone(
+    tiny: Pair, tmp_path: Path, kind: str, make: Make, verdict: str
+) -> None:
+    """With the loop's own random numbers; ε is so small that no number of draws shows that the law is kept."""
+    law = ModelLaw(tiny.target, [[1, 0, 2]], Processors(), end_tokens=())
+    sampler = method_sampler(tiny, make(write(tmp_path, kind, tiny.target)), ["1 0 2"], temperature=1.0, top_p=1.0)
+    report = audit_sampler(law, sampler, draws=1_000, depth=3, epsilon=1e-3, seed=5)
+    assert report.verdict == verdict
 
 
 def test_typical_drafts_are_those_above_both_limits() -> None:

@@ -1,17 +1,11 @@
-"""Run the claims' checks and the public functions on a stand-in accelerator's tensors; print failures as JSON.
-
-``test_device.py`` runs this in a separate process, because a process cannot release the device.
-"""
+"""Every claim's check and every public function that takes arrays, on the stand-in accelerator's tensors."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 import inspect
-import json
 import re
-import sys
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -21,12 +15,10 @@ import torch
 
 import hlmtheory
 from hlmtheory.claims import Claim
+from tests.device.stand_in import Far, far
+from tests.theory.test_bad_input import PUBLIC, target
+from tests.theory.valid_calls import VALID_CALLS
 
-from .device_double import Far, far, install
-from .test_bad_input import PUBLIC, target
-from .valid_calls import VALID_CALLS
-
-Check = Callable[[], None]
 Move = Callable[[Any], torch.Tensor]
 
 LEFT_OUT = {
@@ -98,20 +90,8 @@ def near(value: Any) -> torch.Tensor:
     return torch.asarray(np.array(value))
 
 
-def check_double() -> None:
-    """The stand-in refuses what CUDA refuses, and accepts a single number of the host."""
-    for mixed in (lambda: far([1.0]) + near([1.0]), lambda: torch.where(near([True]), far([1.0]), far([1.0]))):
-        with pytest.raises(RuntimeError, match="on the same device"):
-            mixed()
-    for look in (np.asarray, lambda value: value.numpy()):
-        with pytest.raises(TypeError, match="can't convert far:0"):
-            look(far([1.0]))
-    assert (far([1.0, 2.0]) + near(1.0)).cpu().tolist() == [2.0, 3.0]
-    assert torch.arange(3, device="far:0").shape == (3,)
-
-
-def check_claim(claim: Claim) -> None:
-    """The verdict on the device equals the host's."""
+@pytest.mark.parametrize("claim", hlmtheory.all_claims().values(), ids=lambda claim: claim.id)
+def test_a_claim_has_the_verdict_of_the_host(claim: Claim) -> None:
     one = claim.refuted or claim.attained.instance
     instance = {name: np.stack([value, value]) for name, value in one.items()}  # a number may be on either device
     ours, theirs = (claim.check({name: to(value) for name, value in instance.items()}) for to in (near, far))
@@ -120,8 +100,7 @@ def check_claim(claim: Claim) -> None:
     np.testing.assert_allclose(theirs.rhs, ours.rhs, rtol=1e-9)
 
 
-def check_names() -> None:
-    """Every public function is tested, or left out with a reason."""
+def test_every_public_function_is_tried_or_left_out() -> None:
     left_out = set().union(*LEFT_OUT.values())
     missing = sorted(set(PUBLIC) - set(tried()) - left_out)
     assert not missing, f"annotate an array of {', '.join(missing)} as Array, or name them in LEFT_OUT of on_device.py"
@@ -140,7 +119,8 @@ def tried() -> list[str]:
     return [name for name in PUBLIC if name not in left_out and (takes(name) or takes(name.partition(".")[0]))]
 
 
-def check_call(name: str) -> None:
+@pytest.mark.parametrize("name", tried())
+def test_a_call_gives_the_answer_of_the_host(name: str) -> None:
     """The answer on the device equals the host's, and is on the device if the host's answer is a tensor."""
     _compare(*(_called(name, to) for to in (near, far)))
 
@@ -185,30 +165,3 @@ def _compare(ours: Any, theirs: Any) -> None:
             _compare(getattr(ours, field.name), getattr(theirs, field.name))
     elif isinstance(ours, np.ndarray):
         np.testing.assert_allclose(theirs, ours, rtol=1e-9)
-
-
-def failures(checks: dict[str, Check]) -> dict[str, str]:
-    """Return, by name, the last line of the exception that a check raised."""
-    found = {}
-    for name, check in checks.items():
-        try:
-            check()
-        except Exception:  # every exception is a failure
-            found[name] = "".join(traceback.format_exc().splitlines(keepends=True)[-12:])
-    return found
-
-
-def checks() -> dict[str, Check]:
-    """Return every claim's check by its id, and every function's and link's by its name."""
-    found: dict[str, Check] = {"the stand-in": check_double, "the names": check_names}
-    for claim in hlmtheory.all_claims().values():
-        found[claim.id] = lambda claim=claim: check_claim(claim)
-    for name in tried():
-        found[name] = lambda name=name: check_call(name)
-    return found
-
-
-if __name__ == "__main__":
-    registered = install()  # lives until the process ends
-    every = checks()
-    json.dump({"checked": list(every), "failures": failures(every)}, sys.stdout)

@@ -11,6 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.validation.conftest import folders, save_model
+
+__all__ = ["folders", "save_model"]
+
 ALONE = os.environ.get("STAND_IN") == "1"
 
 

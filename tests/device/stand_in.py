@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import torch
-import torch.utils._device
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_iter, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
@@ -113,7 +113,14 @@ def _run(operation: Any, args: Any, kwargs: Any) -> Any:
         return _after_writing(operation, written, args, kwargs, found)
     if where is None:
         return found
-    return tree_map(lambda one: Far(one, where) if type(one) is torch.Tensor else one, found)
+    with _kind_of_view(operation, far):
+        return tree_map(lambda one: Far(one, where) if type(one) is torch.Tensor else one, found)
+
+
+def _kind_of_view(operation: Any, far: list[Far]) -> Any:
+    """Leave the inference mode for a view of a tensor that was made outside."""
+    inside = torch.is_inference_mode_enabled() and far and not far[0].is_inference()
+    return torch.inference_mode(False) if inside and operation.is_view else nullcontext()
 
 
 def _short(name: str) -> str:
@@ -321,7 +328,7 @@ def _constructor(made_on_host: Any) -> Any:
 
     def made(data: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
         if device is None:  # inside ``with torch.device(...)``
-            device = torch.utils._device.CURRENT_DEVICE
+            device = torch.empty(0).device
         if isinstance(data, Far) or not _is_far(device):
             return made_on_host(data, *args, device=device, **kwargs)
         return made_on_host(data, *args, device="cpu", **kwargs).to(device)

@@ -1,0 +1,119 @@
+"""Models on the stand-in accelerator: collection, the check, training, every decoding method and the audit.
+
+The results equal the host's. The models are those of the other tests, in the types that a GPU run takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import hlmtheory
+from hlmtheory.codec import CodecMenu
+from hlmtheory.policy import CertifiedRows, DevicePolicy, UncertaintyLine, threshold_rule
+from tests.device.stand_in import Far
+from tests.validation.tiny_texts import PROMPTS
+from validation.audit import ModelLaw, audit_sampler
+from validation.audit.samplers import method_sampler, transformers_sampler
+from validation.claims import check
+from validation.claims.check import check_trace
+from validation.collection.collect import collect
+from validation.decoding.bills import bills_of
+from validation.decoding.loop import decode
+from validation.decoding.methods import METHODS
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.planned import Planned
+from validation.decoding.methods.registry import Fitted, Setup
+from validation.decoding.methods.single_draft import Hlm, UHlm
+from validation.models.pair import Pair, load_pair
+from validation.trace.reader import Trace
+
+MENU = CodecMenu(kinds=("top-k", "lattice", "mixture"), widths=(6, 12), sizes=(1, 4, 16), resolutions=(4, 16, 64))
+SETUP = Setup(Fitted(0.8, -0.05, 0.5, 0.5, 0.7, 0.5, 30))
+PLANNED = DevicePolicy(300, 1.0, threshold_rule(2, 0.93), CertifiedRows(MENU), UncertaintyLine(1.0, 0.0))
+BY_HAND: dict[str, Method] = {"U-HLM": UHlm(0.5), "Planned": Planned(PLANNED)}
+"""Methods that no study makes by itself."""
+
+
+@pytest.fixture(scope="session")
+def pairs(folders: tuple[Path, Path]) -> tuple[Pair, Pair]:
+    """The same models on the host and on the device, in the stored type, bfloat16."""
+    draft, target = folders
+    there = load_pair(draft=draft, target=target, device="far")
+    assert there.dtype == "bfloat16"
+    assert all(isinstance(one, Far) for model in (there.draft, there.target) for one in model.parameters())
+    return load_pair(draft=draft, target=target, dtype="bfloat16"), there
+
+
+@pytest.fixture(scope="session")
+def traces(pairs: tuple[Pair, Pair], tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Trace]:
+    """A trace of each pair, with the same seed."""
+    place = tmp_path_factory.mktemp("traces")
+    here, there = (
+        collect(pair, PROMPTS, place / str(pair.device), positions=60, new_tokens=16, batch=3) for pair in pairs
+    )
+    return here, there
+
+
+def test_a_trace_of_the_device_is_that_of_the_host(traces: tuple[Trace, Trace]) -> None:
+    here, there = (trace.arrays for trace in traces)
+    for name in ("draft_logits", "target_logits", "tokens"):
+        np.testing.assert_array_equal(np.asarray(here[name]), np.asarray(there[name]))
+
+
+def test_collecting_keeps_the_random_state_of_the_device(pairs: tuple[Pair, Pair], tmp_path: Path) -> None:
+    before = torch.far.get_rng_state()
+    collect(pairs[1], PROMPTS[:1], tmp_path / "trace", positions=4, new_tokens=4)
+    assert torch.equal(before, torch.far.get_rng_state())
+
+
+def test_the_check_on_the_device_finds_what_numpy_finds(traces: tuple[Trace, Trace]) -> None:
+    claims = {name: one for name, one in hlmtheory.all_claims().items() if name not in check.scenarios()}
+    here, there = (check_trace(traces[0], claims=claims, device=device) for device in ("numpy", "far"))
+    for name, ours in here.tallies.items():
+        theirs = there.tallies[name]
+        assert (ours.holds, ours.violated, ours.in_scope) == (theirs.holds, theirs.violated, theirs.in_scope), name
+    assert here.summary == there.summary
+
+
+@pytest.mark.parametrize("greedy", [False, True], ids=["sampled", "greedy"])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_writes_the_tokens_of_the_host(pairs: tuple[Pair, Pair], name: str, greedy: bool) -> None:
+    made = METHODS[name].default
+    method = made(SETUP) if made else BY_HAND[name]
+    options: dict[str, Any] = {"temperature": 0.0 if greedy else 1.0, "new_tokens": 6, "batch": 3, "times": (1.0, 2.0)}
+    if greedy and name == "Planned":
+        options["temperature"] = 0.0
+        method = Planned(replace(PLANNED, temperature=0.0, line=None, rule=threshold_rule(2, None)))
+    here, there = (decode(pair, PROMPTS[:4], method, risk=True, **options) for pair in pairs)
+    for ours, theirs in zip(here, there, strict=True):
+        assert theirs.tokens == ours.tokens
+        assert theirs.total("bytes") == ours.total("bytes")
+        assert theirs.total("risk") == pytest.approx(ours.total("risk"), rel=1e-6, abs=1e-9)
+
+
+def test_the_bill_of_a_text_is_that_of_the_host(pairs: tuple[Pair, Pair]) -> None:
+    records = decode(pairs[0], PROMPTS[:2], Hlm(), new_tokens=4)
+    here, there = (bills_of(pair, PROMPTS[:2], Hlm(), records, new_tokens=4) for pair in pairs)
+    for ours, theirs in zip(here, there, strict=True):
+        assert theirs.bill == pytest.approx(ours.bill)
+
+
+def test_the_audit_has_the_law_of_the_host_and_acquits_our_method(pairs: tuple[Pair, Pair]) -> None:
+    prompts = [pairs[0].tokenizer(one.text)["input_ids"] for one in PROMPTS[:2]]
+    laws = [ModelLaw(pair.target, prompts, vocabulary=pair.vocabulary) for pair in pairs]
+    tokens = np.arange(6).reshape(3, 2)
+    np.testing.assert_allclose(laws[1].next_rows(0, tokens), laws[0].next_rows(0, tokens), rtol=1e-6)
+    texts = [one.text for one in PROMPTS[:2]]
+    sampler = method_sampler(pairs[1], Hlm(), texts, temperature=1.0, top_p=1.0)
+    report = audit_sampler(laws[1], sampler, depth=1, draws=128, seed=3)
+    assert not report.found_after
+    drawn = [
+        transformers_sampler(pair.target, new_tokens=3, do_sample=True)(prompts, 4, seed=1) for pair in pairs
+    ]
+    assert drawn[0] == drawn[1]

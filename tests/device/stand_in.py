@@ -18,14 +18,13 @@ constructors. So ``install`` belongs in a process of its own: ``tests/test_on_de
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils._mode_utils import no_dispatch
-from torch.utils._pytree import tree_iter, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 NAME = "far"
@@ -44,6 +43,11 @@ PRODUCTS = {"mm", "bmm", "mv", "dot", "vdot", "addmm", "addbmm", "baddbmm", "add
 MIXED = "Expected all tensors to be on the same device, but found at least two devices, {} and {}! ({})"
 
 
+@functools.cache
+def _device(index: int) -> torch.device:
+    return torch.device(NAME, index)
+
+
 class Far(torch.Tensor):
     """A tensor of the device; ``host`` holds its values."""
 
@@ -58,7 +62,7 @@ class Far(torch.Tensor):
             strides=host.stride(),
             storage_offset=host.storage_offset(),
             dtype=host.dtype,
-            device=f"{NAME}:{index}",
+            device=_device(index),
             requires_grad=False,
         )
         made.host = host
@@ -94,18 +98,18 @@ class Far(torch.Tensor):
 def _run(operation: Any, args: Any, kwargs: Any) -> Any:
     """Run the operation on the host's values, and return the result on the device that CUDA would use."""
     name = operation.name().partition(".")[0]
-    tensors = [value for value in tree_iter((args, kwargs)) if isinstance(value, torch.Tensor)]
+    tensors = [*_tensors(args), *(_tensors(kwargs.values()) if kwargs else ())]
     far = [value for value in tensors if isinstance(value, Far)]
     _refuse_mixed(name, args, tensors, far)
     if far and _short(name) in PRODUCTS and not far[0].is_floating_point() and not far[0].is_complex():
         raise RuntimeError(f'"{_short(name)}_far" not implemented for {far[0].dtype}')
     where = _place(name, args, kwargs, far)
     _refuse_generator(kwargs, args, where)
-    options = {key: _host(value) for key, value in kwargs.items()}
+    options = {key: _each(_host, value) for key, value in kwargs.items()}
     if options.get("pin_memory"):
         options["pin_memory"] = False
     waits = options.pop("non_blocking", False) and far and where is None
-    call = functools.partial(operation, *tree_map(_host, args), **tree_map(_host, options))
+    call = functools.partial(operation, *_each(_host, args), **options)
     found = _with_own_state(call, where) if _draws(operation) and not _generators(args, kwargs) else call()
     if waits:
         _finish_later(found)
@@ -114,7 +118,23 @@ def _run(operation: Any, args: Any, kwargs: Any) -> Any:
     if where is None:
         return found
     with _kind_of_view(operation, far):
-        return tree_map(lambda one: Far(one, where) if type(one) is torch.Tensor else one, found)
+        return _each(lambda one: Far(one, where) if type(one) is torch.Tensor else one, found)
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors among the arguments of an operation, also those in lists."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
+
+
+def _each(change: Callable[[Any], Any], value: Any) -> Any:
+    """Return a value, or each value of a list, changed."""
+    if isinstance(value, list | tuple):
+        return type(value)([_each(change, one) for one in value])
+    return change(value)
 
 
 def _kind_of_view(operation: Any, far: list[Far]) -> Any:
@@ -157,7 +177,7 @@ def _refuse_mixed(name: str, args: Any, tensors: list[torch.Tensor], far: list[F
     if not far or name in COPIES:
         return
     if name in INDEXING:
-        inside = [value for value in tree_iter(args[1]) if isinstance(value, torch.Tensor)]
+        inside = list(_tensors(args[1]))
         if any(index.device not in (args[0].device, torch.device("cpu")) for index in inside):
             raise RuntimeError(
                 f"indices should be either on cpu or on the same device as the indexed tensor ({args[0].device})"
@@ -166,9 +186,8 @@ def _refuse_mixed(name: str, args: Any, tensors: list[torch.Tensor], far: list[F
         tensors = [args[0], *beside]
     elif _short(name) in NUMBER_BESIDE:
         tensors = [*far, *(value for value in tensors if value.dim())]
-    devices = sorted({str(value.device) for value in tensors}, reverse=True)
-    if len(devices) > 1:
-        raise RuntimeError(MIXED.format(*devices[:2], name))
+    if len(places := {value.device for value in tensors}) > 1:
+        raise RuntimeError(MIXED.format(*sorted(map(str, places), reverse=True)[:2], name))
 
 
 @functools.cache
@@ -181,18 +200,18 @@ def _written(operation: Any) -> tuple[tuple[int, str], ...]:
 def _after_writing(operation: Any, written: Any, args: Any, kwargs: Any, found: Any) -> Any:
     """Give the written tensors the shapes of their values, and return those that the operation returns."""
     targets = [args[place] if place < len(args) else kwargs.get(name) for place, name in written]
-    for target in tree_iter(targets):
+    for target in _tensors(targets):
         if isinstance(target, Far) and (target.host.shape, target.host.stride()) != (target.shape, target.stride()):
             _reshape(target)
     returns = operation._schema.returns
     answers = [found] if len(returns) == 1 else list(found or ())
     kept = iter(targets)
-    index = next((one.device.index for one in tree_iter(targets) if isinstance(one, Far)), None)
+    index = next((one.device.index for one in _tensors(targets) if isinstance(one, Far)), None)
     for i, one in enumerate(returns):
         if one.alias_info is not None and one.alias_info.is_write:
             answers[i] = next(kept)
         elif index is not None:
-            answers[i] = tree_map(lambda x: Far(x, index) if type(x) is torch.Tensor else x, answers[i])
+            answers[i] = _each(lambda x: Far(x, index) if type(x) is torch.Tensor else x, answers[i])
     return answers[0] if len(returns) == 1 else tuple(answers) if answers else found
 
 
@@ -237,6 +256,7 @@ class FarGenerator(torch._C.Generator):
         return self.place
 
 
+@functools.cache
 def _draws(operation: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in operation.tags
 

@@ -87,9 +87,22 @@ class Far(torch.Tensor):
         """Return the values as lists, as CUDA does."""
         return self.host.tolist()
 
+    def __getitem__(self, index: Any) -> Any:
+        return super().__getitem__(_as_tensors(index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        super().__setitem__(_as_tensors(index), value)
+
     def new_tensor(self, data: Any, *, device: Any = None, **options: Any) -> torch.Tensor:
         """Return a tensor of the same device, unless another is given."""
         return torch.tensor(data, **{"dtype": self.dtype} | options).to(self.device if device is None else device)
+
+
+def _as_tensors(index: Any) -> Any:
+    """Return an index with its lists and numpy arrays as tensors, which torch itself makes below this class."""
+    if isinstance(index, tuple):
+        return tuple(map(_as_tensors, index))
+    return torch.as_tensor(index, device="cpu") if isinstance(index, list | np.ndarray) else index
 
 
 # ------------------------------------------------------------------------------------------------- one operation

@@ -18,6 +18,7 @@ from typing import Any
 
 from validation.collection.collect import collect
 from validation.collection.prompts import Prompt
+from validation.models.devices import wait_for
 from validation.models.pair import Pair
 
 ROUNDS = 3
@@ -79,10 +80,7 @@ def measure_pace(pair: Pair, prompts: Sequence[Prompt], *, rounds: int = ROUNDS,
 def _timed(pair: Pair, work: Callable[[], Any]) -> tuple[float, Any]:
     began = time.perf_counter()
     result = work()
-    if pair.device.type == "cuda":
-        import torch
-
-        torch.cuda.synchronize(pair.device)
+    wait_for(pair.device)
     return time.perf_counter() - began, result
 
 

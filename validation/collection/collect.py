@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from validation.collection.fingerprint import fingerprints, finished_trace
 from validation.collection.prompts import Prompt
 from validation.errors import UserError
+from validation.models.devices import kept_random_state
 from validation.models.pair import Pair
 from validation.trace.reader import Trace, TraceWriter, check_disk_space, open_trace
 
@@ -235,8 +236,7 @@ def _continue(pair: Pair, texts: list[Text], new_tokens: int, seed: int, report:
         eos_token_id=list(pair.end_tokens) or None,
         pad_token_id=pad,
     )
-    gpus = [pair.device] if pair.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=gpus), torch.inference_mode():
+    with kept_random_state(pair.device), torch.inference_mode():
         torch.manual_seed(seed)
         watch = [_Watch(pair, texts, new_tokens, report)]
         written = pair.target.generate(ids, attention_mask=mask, generation_config=plain, logits_processor=watch)

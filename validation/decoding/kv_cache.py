@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.errors import UserError
+from validation.models.devices import wait_for
 
 if TYPE_CHECKING:
     import torch
@@ -147,7 +148,6 @@ class CachedModel:
         dtype = getattr(model, "dtype", torch.float32)
         self._dtype, self._hidden = dtype, torch.finfo(dtype).min
         self._reach, self._bands = 2 * capacity, dict[tuple[int, int], Any]()
-        self._waits = device.type == "cuda"
         self._in_numpy = device.type == "cpu" and dtype in (torch.float32, torch.float64, torch.float16)
 
     def read(self, tokens: Array, until: Array, *, rows: int | Array, only: Array | None = None) -> list[torch.Tensor]:
@@ -213,12 +213,10 @@ class CachedModel:
         where = torch.from_numpy(positions).to(self.device)
         options["attention_mask"] = self._masks(positions, seen, offset)
         options["position_ids"] = where if seen <= self.context else where.clamp_max(self.context - 1)
-        if self._waits:
-            wait_for(self.device)
+        wait_for(self.device)
         began = time.perf_counter()
         logits: torch.Tensor = self.model(ids, past_key_values=self._cache, use_cache=True, **options).logits
-        if self._waits:
-            wait_for(self.device)
+        wait_for(self.device)
         self.seconds = time.perf_counter() - began
         return logits[..., : self.vocabulary] if logits.shape[-1] > self.vocabulary else logits
 
@@ -277,14 +275,6 @@ def _parts(logits: torch.Tensor, wanted: list[tuple[int, int]]) -> list[torch.Te
 
     index = np.concatenate([np.arange(left, right) for left, right in runs])
     return [rows.index_select(0, torch.from_numpy(index).to(rows.device))]
-
-
-def wait_for(device: torch.device) -> None:
-    """Wait until a GPU has finished, so that a measured time is complete."""
-    if device.type == "cuda":
-        import torch
-
-        torch.cuda.synchronize(device)
 
 
 def _masks_by_layer(config: Any) -> Callable[[Callable[[int | None], Any]], Any]:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.decoding.kv_cache import CachedModel, wait_for
+from validation.decoding.kv_cache import CachedModel
 from validation.errors import UserError
+from validation.models.devices import wait_for
 
 if TYPE_CHECKING:
     import torch
@@ -93,12 +94,10 @@ class TreeModel(CachedModel):
         options |= inputs or {}
         if features:
             options["output_hidden_states"] = True
-        if self._waits:
-            wait_for(self.device)
+        wait_for(self.device)
         began = time.perf_counter()
         made = self.model(torch.from_numpy(ids).to(self.device), past_key_values=self._cache, use_cache=True, **options)
-        if self._waits:
-            wait_for(self.device)
+        wait_for(self.device)
         self.seconds = time.perf_counter() - began
         self.stored = self.stored + counts
         return made.logits[..., : self.vocabulary], made.hidden_states[-1] if features else None

@@ -159,6 +159,24 @@ def shards(draft: int | None) -> dict[int | str, int]:
     return room
 
 
+def wait_for(device: torch.device) -> None:
+    """Wait until an accelerator has finished, so that a measured time is complete."""
+    if device.type != "cpu":
+        import torch
+
+        torch.accelerator.synchronize(device)
+
+
+@contextmanager
+def kept_random_state(device: torch.device) -> Iterator[None]:
+    """Run the body, then restore torch's global random state on the host and on the device."""
+    import torch
+
+    others = [] if device.type == "cpu" else [device]
+    with torch.random.fork_rng(devices=others, device_type=device.type):
+        yield
+
+
 @contextmanager
 def memory_errors() -> Iterator[None]:
     """Convert an out-of-memory error, on a GPU or on the host, to a UserError of one sentence."""

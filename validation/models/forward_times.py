@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory.serving import DeviceFit, ModelShape, fit_device, forward_flops
+from validation.models.devices import wait_for
 
 BATCH_SIZES = (1, 2, 4, 8)
 INPUT_TOKENS = (32, 64, 128, 256)
@@ -111,14 +112,8 @@ def measure_stage_times(
 
 
 def _timed(model: Any, prompt: Any) -> float:
-    import torch
-
-    def finish() -> None:
-        if prompt.device.type == "cuda":
-            torch.cuda.synchronize(prompt.device)
-
-    finish()
+    wait_for(prompt.device)
     began = time.perf_counter()
     model(prompt, use_cache=False, logits_to_keep=1)
-    finish()
+    wait_for(prompt.device)
     return time.perf_counter() - began

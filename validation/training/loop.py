@@ -136,7 +136,7 @@ def fit(
         local = (first % rows_per_epoch + np.arange(course.batch)) % rows_per_epoch
         for group, rate in zip(groups, rates, strict=True):
             group["lr"] = rate * _schedule(step, steps, course.warm_up)
-        value = loss(model, torch.from_numpy(rows[local]))
+        value = loss(model, torch.from_numpy(rows[local]).to(model.device))
         value.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in optimizers:
@@ -201,7 +201,7 @@ def held_out_loss(model: Any, documents: Documents, limit: int = 200) -> tuple[f
     total, count = 0.0, 0
     model.eval()
     for document in documents[:limit]:
-        ids = torch.from_numpy(document[: model.config.max_position_embeddings])[None]
+        ids = torch.from_numpy(document[: model.config.max_position_embeddings])[None].to(model.device)
         with torch.no_grad():
             loss = cross_entropy(logits_of(model, ids)[:, :-1], ids)
         total += loss.item() * (ids.shape[1] - 1)
@@ -218,7 +218,7 @@ def held_out_acceptance(draft_model: Any, target_model: Any, documents: Document
     modes = draft_model.training, target_model.training
     draft_model.eval(), target_model.eval()
     for document in documents[:limit]:
-        ids = torch.from_numpy(document[: draft_model.config.max_position_embeddings])[None]
+        ids = torch.from_numpy(document[: draft_model.config.max_position_embeddings])[None].to(draft_model.device)
         with torch.no_grad():
             draft, target = (model(ids).logits.float().softmax(dim=-1) for model in (draft_model, target_model))
         total += torch.minimum(draft, target).sum().item()

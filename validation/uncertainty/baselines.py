@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from validation.claims.instances import InstanceDraws, row_arrays
 from validation.collection.collect import SCORED_ROWS, SCORED_VALUES
 from validation.errors import UserError
+from validation.models.devices import kept_random_state
 from validation.models.pair import Pair
 from validation.trace.reader import ARRAYS, Trace, TraceChunk
 from validation.uncertainty.wordnet import RUNS, WordNet, find_wordnet, paraphrases
@@ -123,11 +124,10 @@ def dropout_uncertainty(
         raise UserError(f"The dropout rates are {list(rates)}; give at least one, each in [0, 1).")
     readings = _readings(ids, positions, drafts)
     differing = np.zeros(sum(len(reading.at) for reading in readings))
-    gpus = [model.device] if model.device.type == "cuda" else []
     runs = RUNS if rates is None else len(rates)
     for group in _groups(readings, model):
         for rate in rng.uniform(0.0, LARGEST_RATE, RUNS) if rates is None else rates:
-            with torch.random.fork_rng(devices=gpus), _dropping(model, float(rate)):
+            with kept_random_state(model.device), _dropping(model, float(rate)):
                 torch.manual_seed(int(rng.integers(2**63)))
                 _count(differing, model, group, rng)
     return differing / runs

@@ -31,7 +31,7 @@ from tests.validation.tiny_texts import (
     table_pair,
 )
 from validation.collection.prompts import Prompt
-from validation.decoding.kv_cache import CachedModel, wait_for
+from validation.decoding.kv_cache import CachedModel
 from validation.decoding.links import FadingLink, TracedLink, Way
 from validation.decoding.loop import PAPER_TIMES, DecodingError, decode
 from validation.decoding.methods.base import Method
@@ -44,6 +44,7 @@ from validation.decoding.records import GenerationRecord, energy
 from validation.decoding.sampling import BRANCHES, _border, distributions_of, draw, levels, residual
 from validation.decoding.session import Clock, Draft, Message, Proposal, Step
 from validation.errors import UserError
+from validation.models.devices import wait_for
 from validation.models.pair import Pair, load_pair
 
 ONE_SMALL = {"resolution": 2, "budget_bits": 12.0}
@@ -750,7 +751,7 @@ def test_numbers_depend_on_seed_prompt_position_and_purpose_alone() -> None:
 
 def test_a_gpu_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[torch.device] = []
-    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    monkeypatch.setattr(torch.accelerator, "synchronize", waited.append)
     for name in ("cpu", "cuda:0"):
         wait_for(torch.device(name))
     assert waited == [torch.device("cuda:0")]

@@ -5,6 +5,7 @@ The results equal the host's. The models are those of the other tests, in the ty
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import hlmtheory
 from hlmtheory.codec import CodecMenu
 from hlmtheory.policy import CertifiedRows, DevicePolicy, UncertaintyLine, threshold_rule
 from tests.device.stand_in import Far
+from tests.validation.decoding.test_heads import write
 from tests.validation.tiny_texts import PROMPTS
 from validation.audit import ModelLaw, audit_sampler
 from validation.audit.samplers import method_sampler, transformers_sampler
@@ -27,17 +29,26 @@ from validation.decoding.bills import bills_of
 from validation.decoding.loop import decode
 from validation.decoding.methods import METHODS
 from validation.decoding.methods.base import Method
+from validation.decoding.methods.heads import Eagle2, EagleSampled, Medusa, MedusaTypical
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.registry import Fitted, Setup
 from validation.decoding.methods.single_draft import Hlm, UHlm
+from validation.models.heads import EAGLE, MEDUSA
 from validation.models.pair import Pair, load_pair
 from validation.trace.reader import Trace
 
 MENU = CodecMenu(kinds=("top-k", "lattice", "mixture"), widths=(6, 12), sizes=(1, 4, 16), resolutions=(4, 16, 64))
 SETUP = Setup(Fitted(0.8, -0.05, 0.5, 0.5, 0.7, 0.5, 30))
 PLANNED = DevicePolicy(300, 1.0, threshold_rule(2, 0.93), CertifiedRows(MENU), UncertaintyLine(1.0, 0.0))
-BY_HAND: dict[str, Method] = {"U-HLM": UHlm(0.5), "Planned": Planned(PLANNED)}
-"""Methods that no study makes by itself."""
+BY_HAND: dict[str, Callable[[Path], Method]] = {
+    "U-HLM": lambda _: UHlm(0.5),
+    "Planned": lambda _: Planned(PLANNED),
+    "Medusa-1": lambda heads: Medusa(heads / MEDUSA, nodes=6),
+    "Medusa-1 typical": lambda heads: MedusaTypical(heads / MEDUSA, nodes=6),
+    "EAGLE-2": lambda heads: Eagle2(heads / EAGLE, depth=3, top_k=2, nodes=5),
+    "EAGLE sampled": lambda heads: EagleSampled(heads / EAGLE, (2, 1)),
+}
+"""Methods that no study makes by itself; some need a folder with trained heads."""
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +59,15 @@ def pairs(folders: tuple[Path, Path]) -> tuple[Pair, Pair]:
     assert there.dtype == "bfloat16"
     assert all(isinstance(one, Far) for model in (there.draft, there.target) for one in model.parameters())
     return load_pair(draft=draft, target=target, dtype="bfloat16"), there
+
+
+@pytest.fixture(scope="session")
+def heads(pairs: tuple[Pair, Pair], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of random Medusa heads and of an EAGLE layer for the target model."""
+    folder = tmp_path_factory.mktemp("heads")
+    for kind in (MEDUSA, EAGLE):
+        write(folder / kind, kind, pairs[0].target)
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -88,9 +108,11 @@ GREEDY = ("HLM", "CU-HLM online", "K-SQS", "fixed K", "draft tree", "Planned")
 @pytest.mark.parametrize(
     ("name", "temperature"), [(name, one) for name in METHODS for one in (1.0, 0.0) if one or name in GREEDY]
 )
-def test_a_method_writes_the_tokens_of_the_host(pairs: tuple[Pair, Pair], name: str, temperature: float) -> None:
+def test_a_method_writes_the_tokens_of_the_host(
+    pairs: tuple[Pair, Pair], heads: Path, name: str, temperature: float
+) -> None:
     made = METHODS[name].default
-    method = made(SETUP) if made else BY_HAND[name]
+    method = made(SETUP) if made else BY_HAND[name](heads)
     if name == "Planned" and not temperature:
         method = Planned(replace(PLANNED, temperature=0.0, line=None, rule=threshold_rule(2, None)))
     options: dict[str, Any] = {"temperature": temperature, "new_tokens": 4, "batch": 2, "times": (1.0, 2.0)}

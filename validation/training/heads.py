@@ -105,7 +105,7 @@ def hits(kind: str, part: Any, base: Any, documents: Documents, limit: int = 20)
     found: list[Any] = []
     part.eval()
     for document in documents[:limit]:
-        ids = torch.from_numpy(document[: base.config.max_position_embeddings])[None]
+        ids = torch.from_numpy(document[: base.config.max_position_embeddings])[None].to(base.device)
         with torch.no_grad():
             states = base_states(base, ids)
             right = base.lm_head(states.to(base.dtype)).argmax(dim=-1)[0]

@@ -136,7 +136,7 @@ def fit(
         local = (first % rows_per_epoch + np.arange(course.batch)) % rows_per_epoch
         for group, rate in zip(groups, rates, strict=True):
             group["lr"] = rate * _schedule(step, steps, course.warm_up)
-        value = loss(model, torch.from_numpy(rows[local]).to(model.device))
+        value = loss(model, torch.from_numpy(rows[local]).to(next(model.parameters()).device))
         value.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in optimizers:

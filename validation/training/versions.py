@@ -222,7 +222,7 @@ def train_version(
     for step in range(update.steps):
         for group in optimizer.param_groups:
             group["lr"] = update.rate * min(1.0, (step + 1) / 4)  # warm-up over 4 steps
-        loss = text_loss(model, torch.from_numpy(rows[step]))
+        loss = text_loss(model, torch.from_numpy(rows[step]).to(model.device))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(free, 1.0)
         optimizer.step()

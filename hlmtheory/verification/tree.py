@@ -109,7 +109,7 @@ def sibling_acceptance(target: Array, draft: Array, draft_count: Array) -> Array
 
     Examples
     --------
-    >>> [sibling_acceptance([0.5, 0.25, 0.25], [0.25, 0.5, 0.25], m) for m in (1, 2, 3)]
+    >>> [float(sibling_acceptance([0.5, 0.25, 0.25], [0.25, 0.5, 0.25], m)) for m in (1, 2, 3)]
     [0.75, 0.875, 1.0]
     """
     xp, kind, _, accepted, _ = _nodes(draft_count, target=target, draft=draft)

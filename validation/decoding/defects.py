@@ -375,7 +375,7 @@ DEFECTS: dict[str, Defect] = {
 
 
 @contextmanager
-def _replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
     """Replace one name of a module for the time of a block."""
     before = getattr(module, name)
     setattr(module, name, before if value is None else value)
@@ -408,7 +408,7 @@ def decode_with(
     if found is None:
         raise UserError(f"There is no defect {defect!r}; the defects are {', '.join(DEFECTS)}.")
     settings: dict[str, Any] = {"temperature": found.temperature, "top_p": found.top_p, "noise": found.noise} | options
-    with _replaced(loop, "_Loop", found.step), _replaced(verification, "residual", found.residual):
+    with replaced(loop, "_Loop", found.step), replaced(verification, "residual", found.residual):
         return loop.decode(pair, prompts, found.method(max_draft_length), **settings)
 
 
@@ -450,5 +450,5 @@ def decode_by_matching(
     pair: Pair, prompts: Sequence[Prompt], *, max_draft_length: int = 2, **options: Any
 ) -> list[GenerationRecord]:
     """Continue prompts with the verification of :func:`sample_and_match`, an exact sampler outside the registry."""
-    with _replaced(loop, "verify", sample_and_match):
+    with replaced(loop, "verify", sample_and_match):
         return loop.decode(pair, prompts, FixedLength(max_draft_length), **options)

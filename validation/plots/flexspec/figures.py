@@ -95,7 +95,10 @@ FIGURES = (
             number=table,
             title=title,
             message=counted_tables.message,
-            shows="FlexSpec is the aligned draft with Algorithm 2.",
+            shows=(
+                "FlexSpec is the aligned draft with Algorithm 2. Medusa's heads and EAGLE's layer were trained for "
+                "version 0 and are stale for the other versions."
+            ),
             simulate=partial(counted_tables.measure, table),
             paint=None,
             caption=lambda numbers: "The last tables check the printed numbers.",
@@ -128,7 +131,10 @@ FIGURES = (
             number=f"{table}-length-rule",
             title=title,
             message=partial(message_of_texts, table),
-            shows="Plain draft, longer texts; “FlexSpec” is only its length rule here, without the aligned draft.",
+            shows=(
+                "An earlier study: plain draft, longer texts; “FlexSpec” is only its length rule, without the aligned "
+                "draft. Tables III and IV have Medusa-1 and EAGLE-2."
+            ),
             study=study,
             measure=partial(texts_latency.measure, table),
             paint=None,

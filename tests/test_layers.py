@@ -24,6 +24,7 @@ LAYERS = (
     "planning",
     "plots",
     "report",
+    "site",
     "cli",
     "benchmarks",
     "stub",

@@ -10,6 +10,7 @@ from hlmtheory import all_claims
 from validation.cli.display import shortened
 from validation.errors import UserError, nearest
 from validation.report.citations import PAPERS, cite
+from validation.site.theory import FALSE_WORDS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,13 +18,6 @@ if TYPE_CHECKING:
     from hlmtheory.claims import Claim
 
 ROOT = Path(__file__).resolve().parents[2]
-
-FALSE_WORDS = {
-    "refuted": "printed, and false as stated; see the counterexample",
-    "misprint": "printed and false, but what is meant is evident; see the counterexample",
-    "false reading": "false, though it suggests itself; nobody prints it; see the counterexample",
-}
-"""Explanation of a false statement in `hlm claims ID`, by its standing."""
 
 
 def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:

@@ -13,6 +13,7 @@ import hlmtheory
 from validation.cli.acceptance import acceptance
 from validation.cli.audit import audit
 from validation.cli.display import decoded_lines, decoded_screen, open_console, progress_bar, waiting
+from validation.cli.docs import docs
 from validation.cli.doctor import doctor
 from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, VIOLATED
 from validation.cli.options import Renamed, version_options
@@ -472,5 +473,6 @@ def repro(check: bool, tables: bool, captions: bool, run: Path, name: str) -> No
 main.add_command(acceptance)
 main.add_command(audit)
 main.add_command(doctor)
+main.add_command(docs)
 main.add_command(plan)
 main.add_command(top_k)

@@ -1,0 +1,103 @@
+"""Build the site: put its sources together in a folder, and run Sphinx over them with warnings as errors."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import hlmtheory
+from validation.errors import UserError
+from validation.site.interface import api_pages, api_targets
+from validation.site.pages import ROOT, contents, pages, relinked
+from validation.site.theory import anchor, theory_pages
+
+GALLERY = """\
+Examples
+========
+
+Short scripts that use the library alone. Each runs as it stands; its output is from the build of this page. The scripts
+are in ``examples/`` of the repository.
+"""
+
+EXAMPLES = {
+    "check_a_claim": ("Check published statements on your own distributions", "figures/ours-fig1.svg"),
+    "device_and_server": ("A device and a server run one policy", "docs/overview.svg"),
+    "how_many_drafts": ("How many tokens to draft on your link", "figures/flexspec-fig2.svg"),
+    "send_fewer_probabilities": ("Send fewer probabilities for a guaranteed bias", "figures/cu-hlm-fig5a.svg"),
+}
+"""Title of each example, and the picture that stands for it."""
+
+
+def write_examples(folder: Path, root: Path = ROOT) -> None:
+    """Write copies of the examples into a folder, each with a title and the picture that stands for it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "GALLERY_HEADER.rst").write_text(GALLERY, encoding="utf-8")
+    for path in sorted((root / "examples").glob("*.py")):
+        title, picture = EXAMPLES[path.stem]
+        text = path.read_text(encoding="utf-8").replace('"""', f'"""{title}\n{"=" * len(title)}\n\n', 1)
+        mark = f'# sphinx_gallery_thumbnail_path = "../gallery/{path.stem}.svg"\n'
+        shutil.copyfile(root / picture, folder / f"{path.stem}.svg")
+        (folder / path.name).write_text(text + mark, encoding="utf-8")
+
+
+def write_sources(folder: Path, root: Path = ROOT) -> list[str]:
+    """Write the sources of all pages into a folder; return the names of the pages.
+
+    Raises
+    ------
+    DeadLinkError
+        If a page links to what is not there.
+    """
+    names = pages(root)
+    targets = api_targets() | {name: anchor(name) for name in hlmtheory.all_claims()}
+
+    def copied(path: str) -> str:
+        target = folder / "pictures" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(root / path, target)
+        return target.relative_to(folder).as_posix()
+
+    written = {}
+    for file, name in names.items():
+        text = (root / file).read_text(encoding="utf-8")
+        written[f"{name}.md"] = relinked(text, file, names, root=root, picture=copied, targets=targets)
+    listed = contents(names.values())
+    written["index.md"] += "".join(
+        f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(found) + "\n```\n"
+        for caption, found in listed.items()
+        if found
+    )
+    for path, text in (written | theory_pages() | api_pages()).items():
+        file_path = folder / path
+        file_path.parent.mkdir(parents=True, exist_ok=True)
+        file_path.write_text(text, encoding="utf-8")
+    return [Path(path).with_suffix("").as_posix() for path in written]
+
+
+def build(out: Path, root: Path = ROOT, *, quiet: bool = True) -> Path:
+    """Build the site in a folder, which is replaced; return its first page.
+
+    Raises
+    ------
+    UserError
+        If the extra ``docs`` is not installed, the repository's docs/ is not there, the folder holds other files, or
+        Sphinx reports a warning.
+    """
+    try:
+        from sphinx.cmd.build import build_main
+    except ImportError as error:
+        raise UserError("The documentation needs Sphinx; `python3 hlm setup validation docs` installs it.") from error
+    if not (root / "docs" / "conf.py").is_file():
+        raise UserError("The documentation is built from a clone of the repository; this is an installed package.")
+    if out.exists() and any(out.iterdir()) and not (out / "source" / "index.md").is_file():
+        raise UserError(f"{out} holds other files; choose an empty or new folder with --out.")
+    for part in ("source", "gallery", "html", "doctrees"):
+        shutil.rmtree(out / part, ignore_errors=True)
+    write_sources(out / "source", root)
+    write_examples(out / "gallery", root)
+    command = ["-W", "--keep-going", "-b", "html", "-j", "auto", "-d", str(out / "doctrees"), "-c", str(root / "docs")]
+    if quiet:
+        command.append("-q")
+    if build_main([*command, str(out / "source"), str(out / "html")]):
+        raise UserError("The documentation has warnings; they are above.")
+    return out / "html" / "index.html"

@@ -1,0 +1,139 @@
+"""Which files of the repository become pages of the site, and where their links lead there."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path, PurePosixPath
+
+from validation.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+REPOSITORY = "https://github.com/hlmtheory/hlmtheory"
+"""Address of the repository; ``[project.urls]`` of pyproject.toml has the same."""
+
+GUIDES = ("start", "choose", "engines", "verdict", "plan", "audit", "versions", "deploy", "scale")
+"""Pages of docs/ in the order of the contents; a page that is not here comes after them."""
+
+LISTS = ("licences",)
+"""Pages of docs/ that come last."""
+
+OTHERS = {"CONTRIBUTING.md": "contributing", "CHANGELOG.md": "changelog", "paper_repro.md": "paper_repro"}
+"""Pages outside docs/: file and name of the page."""
+
+GENERATED = ("theory/index", "theory/sources", "api/index", "examples/index")
+"""Pages that no file of the repository holds."""
+
+_LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\])\(([^()\s]+)\)")
+_CODE = re.compile(r"^ *```.*?^ *```[ \t]*$|``[^`]+``|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+_SVG = re.compile(r"\.(?:svg|png)$")
+
+
+def pages(root: Path = ROOT) -> dict[str, str]:
+    """Return the name of the page of each file, by its path in the repository."""
+    documents = sorted((root / "docs").rglob("*.md"))
+    found = {path.relative_to(root).as_posix(): path.relative_to(root / "docs").with_suffix("") for path in documents}
+    names = {file: page.as_posix() for file, page in found.items()}
+    return names | {file: page for file, page in OTHERS.items() if (root / file).is_file()}
+
+
+def contents(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the pages under each heading of the contents.
+
+    >>> contents(["index", "plan", "start", "news", "results/cu-hlm", "changelog"])["Guides"]
+    ['start', 'plan', 'news']
+    """
+    known = list(names)
+    guides = [name for name in known if "/" not in name and name not in {"index", *LISTS, *OTHERS.values()}]
+    order = {name: place for place, name in enumerate(GUIDES)}
+    results = [name for name in known if name.startswith("results/") or name == "paper_repro"]
+    project = [name for name in ("contributing", "changelog", *LISTS) if name in known]
+    return {
+        "Guides": sorted(guides, key=lambda name: (order.get(name, len(order)), name)),
+        "Examples": ["examples/index"],
+        "Theory": ["theory/index"],
+        "Results": sorted(results, key=lambda name: (name != "paper_repro", name)),
+        "Reference": ["api/index", *project],
+    }
+
+
+class DeadLinkError(UserError):
+    """A link leads to no file of the repository and no page."""
+
+
+def relinked(
+    text: str,
+    file: str,
+    names: Mapping[str, str],
+    *,
+    root: Path = ROOT,
+    picture: Callable[[str], str] = lambda path: path,
+    targets: Mapping[str, str] | None = None,
+) -> str:
+    """Return a Markdown text whose links are those of the site.
+
+    A link to a file that is a page leads to the page, one to another file or folder to the repository, and a picture
+    to its copy. A name in ``targets`` that stands as code becomes a link to its anchor.
+
+    Parameters
+    ----------
+    text : str
+    file : str
+        Path of the text in the repository.
+    names : mapping of str to str
+        :func:`pages`.
+    picture : callable
+        Takes the path of a picture in the repository; returns the path of its copy in the site's source.
+    targets : mapping of str to str, optional
+        Anchor of each name, such as that of a claim.
+
+    Raises
+    ------
+    DeadLinkError
+        If a link leads nowhere.
+    """
+    here = names[file]
+
+    def led(link: re.Match[str]) -> str:
+        label, target = link.groups()
+        path, _, fragment = target.partition("#")
+        if not path or re.match(r"[a-z]+:", target):
+            return link[0]
+        found = os.path.normpath(PurePosixPath(file).parent / path)
+        mark = f"#{fragment}" if fragment else ""
+        page = os.path.normpath(PurePosixPath(here).parent / path).removesuffix(".md")
+        if found in names:
+            return f"{label}({_relative(names[found], here)}.md{mark})"
+        if page in GENERATED or page.startswith(("theory/", "api/")):
+            return f"{label}({_relative(page, here)}.rst{mark})"
+        if not (root / found).exists() or found.startswith(".."):
+            raise DeadLinkError(f"{file} links to {target}, which is no file of the repository and no page.")
+        if label.startswith("!") and _SVG.search(found):
+            return f"{label}({_relative(picture(found), here)})"
+        kind = "tree" if (root / found).is_dir() else "blob"
+        return f"{label}({REPOSITORY}/{kind}/main/{found}{mark})"
+
+    def named(code: str) -> str:
+        name = code.strip("`").removesuffix("()")
+        anchor = (targets or {}).get(name)
+        return f"[{code}](#{anchor})" if anchor and code.count("`") == 2 else code
+
+    kept: list[str] = []
+
+    def hidden(code: re.Match[str]) -> str:
+        kept.append(code[0])
+        return f"\0{len(kept) - 1}\0"
+
+    held = _LINK.sub(led, _CODE.sub(hidden, text))
+    inside = {int(number) for link in _LINK.finditer(held) for number in re.findall(r"\0(\d+)\0", link[1])}
+
+    def returned(number: re.Match[str]) -> str:
+        place = int(number[1])
+        return kept[place] if place in inside else named(kept[place])
+
+    return re.sub(r"\0(\d+)\0", returned, held)
+
+
+def _relative(target: str, here: str) -> str:
+    return os.path.relpath(target, PurePosixPath(here).parent)

@@ -1,0 +1,221 @@
+"""A page for each topic of the theory, generated from the claim records, and one with their sources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from itertools import groupby
+from typing import Any
+
+import hlmtheory
+from hlmtheory._array import to_numpy
+from hlmtheory.claims import Claim, Origin, Relation
+from validation.report.citations import bibliography, cite
+from validation.report.tables import pieces
+from validation.site.pages import REPOSITORY
+
+TITLES = {
+    "verification": "Verification",
+    "uncertainty": "Uncertainty",
+    "skipping": "Skipping verification",
+    "truncation": "Truncated distributions",
+    "lattice": "Lattice quantisation",
+    "codec": "Codecs",
+    "conformal": "Adaptive supports",
+    "channel": "The link",
+    "ofdma": "Sharing a band",
+    "draft_length": "Draft length",
+    "serving": "Serving",
+    "batching": "Batching",
+    "policy": "Policies",
+    "traces": "Traces",
+    "lossless": "Audits of a sampler",
+}
+"""Title of each module's pages."""
+
+GROUPS = (
+    ("Printed, and true", "Results of the literature that hold as they are printed.", {Origin.PUBLISHED}),
+    ("What holds instead", "Corrected forms of printed statements.", {Origin.CORRECTED}),
+    ("Ours", "In none of the papers: new, or a known result that is applied here.", {Origin.NEW, Origin.IMPLIED}),
+)
+THEORY = """\
+Theory by topic
+===============
+
+Every result of the papers and of ours is one record: {count} claims. Each entry has the statement, its source, its
+assumptions, the proof, and the tightest case known. A printed statement that is false stays, with its counterexample.
+These pages are generated from the records that the tests and ``hlm validate`` read, so they cannot differ from the
+code. ``python3 hlm claims ID`` prints one entry.
+
+"""
+FALSE = ("False", "Refuted results, misprints, and readings that suggest themselves, each with its counterexample.")
+FALSE_WORDS = {
+    "refuted": "printed, and false as stated; see the counterexample",
+    "misprint": "printed and false, but what is meant is evident; see the counterexample",
+    "false reading": "false, though it suggests itself; nobody prints it; see the counterexample",
+}
+"""Explanation of a false statement, by its standing."""
+
+ORIGINS = {
+    Origin.PUBLISHED: "printed",
+    Origin.MISPRINT: "misprint",
+    Origin.IMPLIED: "reading that no paper prints",
+    Origin.CORRECTED: "correction of what is printed",
+    Origin.NEW: "ours",
+}
+
+
+def anchor(name: str) -> str:
+    """Return the anchor of a claim's entry, which is also its id in the page's HTML.
+
+    >>> anchor("truncation.tvd_sharp")
+    'claim-truncation-tvd-sharp'
+    """
+    return "claim-" + re.sub(r"[^a-z0-9]+", "-", name.lower())
+
+
+def source_anchor(key: str) -> str:
+    """Return the anchor of a source."""
+    return "source-" + re.sub(r"[^a-z0-9]+", "-", key.lower())
+
+
+def escaped(text: str) -> str:
+    r"""Return a text in which no character has a meaning for reStructuredText.
+
+    >>> escaped("|q*|")
+    '\\|q\\*\\|'
+    """
+    return re.sub(r"([\\*_`|<>\[\]:{}])", r"\\\1", text)
+
+
+def formula(statement: str) -> str:
+    r"""Return a statement in reStructuredText, with its indices and exponents.
+
+    >>> formula("p_v ≤ α^{K+1}")
+    'p\\ :sub:`v`\\  ≤ α\\ :sup:`K+1`'
+    """
+    roles = {"": "{}", "_": "\\ :sub:`{}`\\ ", "^": "\\ :sup:`{}`\\ "}
+    made = "".join(roles[kind].format(escaped(text)) for kind, text in pieces(statement))
+    return made.removesuffix("\\ ")
+
+
+def values(value: Any) -> str:
+    """Return an array as text; four or more equal neighbours are abbreviated with a count.
+
+    >>> values([[1.0, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0.0]])
+    '((1, 0 × 4), (0.5, 0.5, 0, 0, 0))'
+    """
+    array = to_numpy(value)
+    if array.dtype.kind not in "fiub":
+        return str(value)
+    if array.ndim == 0:
+        return f"{array.item():.6g}"
+    runs = [(text, len(list(same))) for text, same in groupby(values(part) for part in array)]
+    return "(" + ", ".join(", ".join([text] * n) if n < 4 else f"{text} × {n}" for text, n in runs) + ")"
+
+
+def instance_text(instance: Mapping[str, Any], limit: int = 700) -> str:
+    """Return an instance as text of limited length."""
+    text = ", ".join(f"{name} = {values(value)}" for name, value in instance.items())
+    return text if len(text) <= limit else f"{text[:limit]} …"
+
+
+def claim_entry(claim: Claim) -> str:
+    """Return the entry of a claim: statement, source, assumptions, proof, and its tight case or counterexample."""
+    standing = "stands" if claim.standing == "true" else claim.standing
+    mark = "true" if claim.standing == "true" else "false"
+    rows = [
+        f".. _{anchor(claim.id)}:",
+        f"{claim.id}\n{'~' * len(claim.id)}",
+        f".. rst-class:: statement {mark}\n\n{formula(claim.statement)}",
+        f":Status: **{standing}**" + ("" if mark == "true" else f" – {FALSE_WORDS[claim.standing]}") + "\n"
+        f":Origin: {ORIGINS[claim.origin]}\n"
+        f":Source: :ref:`{escaped(cite(claim.source))} <{source_anchor(claim.source.key)}>`\n"
+        f":Assumptions: {formula('; '.join(a.statement for a in claim.assumptions)) or 'none'}\n"
+        f":Checked on: {', '.join(f'``{name}``' for name in claim.takes)}",
+    ]
+    where = f"{REPOSITORY}/blob/main/{claim.proof.file}#L{claim.proof.line}"
+    word = "Proof." if mark == "true" else "Why it is false."
+    text = claim.proof.text.removeprefix("False: ").removeprefix("False. ") if mark == "false" else claim.proof.text
+    rows.append(f"**{word}** {formula(text)} (`{claim.proof.file} <{where}>`__)")
+    if claim.attained is not None:
+        ratio = (
+            "Both sides are equal"
+            if claim.relation is Relation.EQ
+            else f"The largest left over right side known is {claim.attained.ratio:.6g}"
+        )
+        rows.append(f"**Tight case.** {ratio}, at {escaped(instance_text(claim.attained.instance))}.")
+    if claim.refuted is not None:
+        verdict = claim.check(claim.refuted)
+        sides = f"left {verdict.lhs.flat[0]:.6g}, right {verdict.rhs.flat[0]:.6g}"
+        rows.append(f"**Counterexample.** {escaped(instance_text(claim.refuted))}: {sides}.")
+    return "\n\n".join(rows)
+
+
+def topic_page(module: str, claims: Mapping[str, Claim]) -> str:
+    """Return the page of a module: its claims, the true ones by origin, then the false ones."""
+    mine = [claim for name, claim in claims.items() if name.split(".")[0] == module]
+    true = [claim for claim in mine if claim.standing == "true"]
+    false = [claim for claim in mine if claim.standing != "true"]
+    about = (import_module(f"hlmtheory.{module}").__doc__ or "").split("\n", 1)[0]
+    title = TITLES[module]
+    parts = [
+        f".. _theory-{module}:",
+        f"{title}\n{'=' * len(title)}",
+        escaped(about),
+        f"{len(mine)} claims: {len(true)} stand, {len(false)} are false and stay with their counterexample. q is the "
+        f"draft model's distribution, p the target model's; :doc:`its functions </api/{module}>` have the symbols.",
+    ]
+    groups = [(head, told, [claim for claim in true if claim.origin in origins]) for head, told, origins in GROUPS]
+    for head, told, found in [*groups, (*FALSE, false)]:
+        if found:
+            parts += [f"{head}\n{'-' * len(head)}", told, *(claim_entry(claim) for claim in found)]
+    return "\n\n".join(parts) + "\n"
+
+
+def topics(claims: Mapping[str, Claim]) -> list[str]:
+    """Return the modules that have claims, in the order of the library."""
+    present = {name.split(".")[0] for name in claims}
+    return [module for module in hlmtheory.MODULES if module in present]
+
+
+def index_page(claims: Mapping[str, Claim]) -> str:
+    """Return the page that lists the topics, with the number of true and false claims."""
+    rows = [".. list-table::\n   :header-rows: 1\n   :widths: 30 50 10 10\n", "   * - topic", "     - what it is about"]
+    rows += ["     - stand", "     - false"]
+    for module in topics(claims):
+        mine = [claim for name, claim in claims.items() if name.split(".")[0] == module]
+        false = sum(claim.standing != "true" for claim in mine)
+        about = (import_module(f"hlmtheory.{module}").__doc__ or "").split("\n", 1)[0]
+        rows += [f"   * - :doc:`{TITLES[module]} <{module}>`", f"     - {escaped(about)}"]
+        rows += [f"     - {len(mine) - false}", f"     - {false}"]
+    tree = "\n".join(f"   {module}" for module in topics(claims))
+    told = THEORY.format(count=len(claims))
+    return told + "\n".join(rows) + f"\n\n.. toctree::\n   :hidden:\n   :maxdepth: 1\n\n{tree}\n   sources\n"
+
+
+def sources_page(claims: Mapping[str, Claim]) -> str:
+    """Return the page of the sources: full citation, DOI or the reason why there is none, and the claims."""
+    parts = ["Sources\n=======", "Every work that a claim names, from ``references.bib``."]
+    keys = sorted({claim.source.key for claim in claims.values()}, key=lambda key: bibliography()[key]["full"])
+    for key in keys:
+        entry = bibliography()[key]
+        told = f"DOI: `{entry['doi']} <https://doi.org/{entry['doi']}>`__" if entry.get("doi") else "No DOI is known."
+        mine = [name for name, claim in claims.items() if claim.source.key == key]
+        links = ", ".join(f":ref:`{name} <{anchor(name)}>`" for name in mine)
+        short = entry["short"]
+        parts += [
+            f".. _{source_anchor(key)}:",
+            f"{short}\n{'-' * (2 * len(short))}",
+            escaped(entry["full"]) + f" {told}",
+            f"{len(mine)} claims: {links}.",
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def theory_pages(claims: Mapping[str, Claim] | None = None) -> dict[str, str]:
+    """Return every generated page of the theory, by its path in the site's source."""
+    known = hlmtheory.all_claims() if claims is None else claims
+    made = {f"theory/{module}.rst": topic_page(module, known) for module in topics(known)}
+    return {"theory/index.rst": index_page(known), "theory/sources.rst": sources_page(known), **made}

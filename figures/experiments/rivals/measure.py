@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,15 @@ from validation.decoding.methods.single_draft import CloudOnly
 from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead
 from validation.decoding.records import GenerationRecord
 from validation.decoding.sweep import sweep
+from validation.decoding.tree_defects import with_tree_defect
 from validation.models.pair import load_pair
 
 HERE = Path(__file__).parent
 TEMPERATURES = (0.0, 1.0)
 NEW_TOKENS, EVERY, SEED = 64, 8, 20261123
-AUDIT_DRAWS, DEPTH, LEVEL = 2_000, 4, 0.001
+AUDIT_DRAWS, DEPTH, LEVEL, EPSILON = 2_000, 4, 0.001, 0.05
+AUDITS = HERE / "audits.json"
+DEFECTS = ("pruned", "first_nodes_kept")
 
 
 def methods(models: Path) -> list[Method]:
@@ -132,28 +136,39 @@ def measure(models: Path, work: Path) -> None:
 def audits(models: Path) -> None:
     """Audit the rivals with trees, with their own random numbers, against the built-in target model at depth 4.
 
-    The other ones are among the exact samplers of ``audit_controls``.
+    Defects in EAGLE's sampled tree say what the draws suffice for. The other methods are among the exact samplers
+    of ``audit_controls``. Each report is stored when it is made, and what is stored is not made again.
     """
     pair, prompts = load_pair("builtin"), some_prompts()[:1]
     ids = encode_prompts(pair, prompts, DEPTH)
     law = ModelLaw(pair.target, ids, Processors(rounding=FLOAT32), end_tokens=pair.end_tokens)
-    rows: list[dict[str, Any]] = []
-    for method in (one for one in methods(models) if one.tree_nodes):
+    setting = {"level": LEVEL, "epsilon": EPSILON, "depth": DEPTH, "most_draws": AUDIT_DRAWS, "seed": SEED}
+    setting |= {"prompts": [prompt.id for prompt in prompts]}
+    stored = json.loads(AUDITS.read_text(encoding="utf-8")) if AUDITS.exists() else {}
+    rows: list[dict[str, Any]] = stored["rows"] if setting.items() <= stored.items() else []
+    chosen: list[tuple[Method, str]] = [(one, "") for one in methods(models) if one.tree_nodes]
+    chosen += [(EagleSampled(models / "eagle"), defect) for defect in DEFECTS]
+    for method, defect in chosen:
+        if any((row["method"], row.get("defect", "")) == (method.name, defect) for row in rows):
+            continue
         began = time.process_time()
-        sampler = method_sampler(pair, method, [prompt.text for prompt in prompts], temperature=1.0, top_p=1.0)
-        report = audit_sampler(law, sampler, draws=AUDIT_DRAWS, depth=DEPTH, level=LEVEL, seed=SEED)
+        with with_tree_defect(defect, method) if defect else nullcontext(method) as run:
+            sampler = method_sampler(pair, run, [prompt.text for prompt in prompts], temperature=1.0, top_p=1.0)
+            report = audit_sampler(
+                law, sampler, draws=AUDIT_DRAWS, depth=DEPTH, level=LEVEL, epsilon=EPSILON, seed=SEED
+            )
+        told = ("verdict", "found_after", "draws", "at_least", "at_most", "cells", "complete", "smallest_found")
+        found = {name: getattr(report, name) for name in told}
         rows.append(
             {
                 "method": method.name,
-                "verdict": report.verdict,
-                "found_after": report.found_after,
-                "draws": report.draws,
-                "at_least": report.at_least,
+                **({"defect": defect} if defect else {}),
+                **found,
                 "seconds": round(time.process_time() - began),
             }
         )
         print(json.dumps(rows[-1]), flush=True)
-    store("audits.json", {"level": LEVEL, "depth": DEPTH, "most_draws": AUDIT_DRAWS, "seed": SEED, "rows": rows})
+        store(AUDITS.name, {**setting, "temperature": 1.0, "rows": rows})
 
 
 def store(name: str, found: dict[str, Any]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -18,6 +21,7 @@ from validation.decoding.tree_defects import TREE_DEFECTS, with_tree_defect
 from validation.models.pair import Pair
 
 LONGEST, LEVEL = 3, 0.001
+STORED = Path(__file__).resolve().parents[3] / "figures" / "experiments" / "rivals" / "audits.json"
 CERTAIN = ("certain_stay",)
 """Defects of drafts that are chosen and not drawn."""
 
@@ -107,3 +111,14 @@ def test_nothing_of_a_defect_stays_behind() -> None:
 def test_defects_of_chains_are_named_where_trees_have_the_same() -> None:
     assert {one.like for one in TREE_DEFECTS.values()} - {""} < set(DEFECTS)
     assert len({one.mechanism for one in TREE_DEFECTS.values()}) == len(TREE_DEFECTS)
+
+
+def test_the_stored_audits_accuse_typical_acceptance_and_the_defects_alone() -> None:
+    stored = json.loads(STORED.read_text(encoding="utf-8"))
+    found = {(row["method"].split(" (")[0], row.get("defect", "")): row for row in stored["rows"]}
+    wrong = {key for key, row in found.items() if row["verdict"] == NOT_KEPT}
+    assert wrong == {("Medusa-1 typical", "")} | {key for key in found if key[1]}
+    exact = {"n-gram Lookahead", "draft tree", "Medusa-1", "EAGLE-2", "EAGLE sampled"}
+    assert {key[0] for key in found if key not in wrong} == exact
+    assert all(row["draws"] == stored["most_draws"] for key, row in found.items() if key not in wrong)
+    assert {key[1] for key in found} - {""} <= set(TREE_DEFECTS)

@@ -99,9 +99,11 @@ class Far(torch.Tensor):
 
 
 def _as_tensors(index: Any) -> Any:
-    """Return an index with its lists and numpy arrays as tensors, which torch itself makes below this class."""
+    """Return an index with its lists, ranges and numpy arrays as tensors, which torch itself makes below this class."""
     if isinstance(index, tuple):
         return tuple(map(_as_tensors, index))
+    if isinstance(index, range):
+        index = list(index)
     return torch.as_tensor(index, device="cpu") if isinstance(index, list | np.ndarray) else index
 
 

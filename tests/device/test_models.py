@@ -5,6 +5,7 @@ The results equal the host's. The models are those of the other tests, in the ty
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from validation.audit.samplers import method_sampler, transformers_sampler
 from validation.claims import check
 from validation.claims.check import check_trace
 from validation.collection.collect import collect
+from validation.collection.recorder import record_assisted
 from validation.decoding.bills import bills_of
 from validation.decoding.loop import decode
 from validation.decoding.methods import METHODS
@@ -33,8 +35,11 @@ from validation.decoding.methods.heads import Eagle2, EagleSampled, Medusa, Medu
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.registry import Fitted, Setup
 from validation.decoding.methods.single_draft import Hlm, UHlm
+from validation.decoding.pass_times import measure_passes
+from validation.models.forward_times import measure_stage_times
 from validation.models.heads import EAGLE, MEDUSA
 from validation.models.pair import Pair, load_pair
+from validation.models.versions import CACHES, VersionedTarget
 from validation.trace.reader import Trace
 
 MENU = CodecMenu(kinds=("top-k", "lattice", "mixture"), widths=(6, 12), sizes=(1, 4, 16), resolutions=(4, 16, 64))
@@ -123,6 +128,47 @@ def test_a_method_writes_the_tokens_of_the_host(
         assert theirs.tokens == ours.tokens
         assert theirs.total("bytes") == ours.total("bytes")
         assert theirs.total("risk") == pytest.approx(ours.total("risk"), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("caches", CACHES)
+def test_a_target_with_versions_writes_the_tokens_of_the_host(pairs: tuple[Pair, Pair], caches: str) -> None:
+    found = []
+    for pair in pairs:
+        newer = copy.deepcopy(pair.target)
+        newer.get_output_embeddings().weight.data.neg_()
+        switches = [(0, "base"), (2, "new"), (4, "base")]
+        target: Any = VersionedTarget({"base": pair.target, "new": newer}, switches, pin="position", caches=caches)
+        found.append([decode(one, PROMPTS[:2], Hlm(), new_tokens=6) for one in (replace(pair, target=target), pair)])
+    for served, plain in zip(*(zip(*both, strict=True) for both in found), strict=True):
+        ours, base = served
+        theirs, _ = plain
+        assert theirs.tokens == ours.tokens
+        assert ours.tokens != base.tokens, "the other version has no say"
+
+
+def test_times_are_measured_on_the_device(pairs: tuple[Pair, Pair]) -> None:
+    passes = measure_passes(pairs[1], drafts=2, before=4, repeats=2)
+    assert passes.models["device"] == str(pairs[1].device)
+    assert min(passes.draft.median_s, passes.target.median_s) > 0
+    times = measure_stage_times(pairs[1].draft, (1, 2), (3, 5), repeats=3)
+    assert times.median.min() > 0
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # transformers' own, about its assistant's settings
+def test_a_recorded_call_of_generate_is_that_of_the_host(pairs: tuple[Pair, Pair]) -> None:
+    found = []
+    for pair in pairs:
+        ids = torch.tensor([[5, 9, 17]], device=pair.device)
+        draft, target = (copy.deepcopy(model).float() for model in (pair.draft, pair.target))
+        with record_assisted(target) as recorder:
+            text = target.generate(ids, assistant_model=draft, max_new_tokens=5, do_sample=False)
+        found.append((text.tolist(), recorder.texts))
+    (ours, here), (theirs, there) = found
+    assert theirs == ours
+    for one, other in zip(here[0], there[0], strict=True):
+        assert other.accepted == one.accepted
+        np.testing.assert_allclose(other.target_scores, one.target_scores, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(other.draft_scores, one.draft_scores, rtol=1e-4, atol=1e-5)
 
 
 def test_the_bill_of_a_text_is_that_of_the_host(pairs: tuple[Pair, Pair]) -> None:

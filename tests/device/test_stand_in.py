@@ -117,6 +117,7 @@ COMPUTED: dict[str, Callable[[torch.Tensor], Any]] = {
         x[THERE[1] // 2, 0],
         x[[1, 0]],
         x[np.array([0])],
+        x[range(2), x[0, :2].long() - 1],
         x.flip(0)[0, -1],
     ),
     "views": lambda x: (x.T, x.reshape(3, 2), x.unfold(1, 2, 1), x.expand(2, 2, 3), x.view(torch.int64), *x.split(1)),

@@ -9,12 +9,24 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import array_api_compat.torch
 import numpy as np
 import pytest
 import torch
 
 import hlmtheory
 from hlmtheory.claims import Claim
+from hlmtheory.codec import CodecMenu
+from hlmtheory.policy import (
+    CertifiedRows,
+    DevicePolicy,
+    ServerPolicy,
+    StageCosts,
+    UncertaintyLine,
+    codec_hulls,
+    join_hulls,
+    plan_user,
+)
 from tests.device.stand_in import Far, far
 from tests.theory.test_bad_input import PUBLIC, target
 from tests.theory.valid_calls import VALID_CALLS
@@ -54,7 +66,6 @@ LEFT_OUT = {
         "lower_bound",
         "coherent_costs",
         "plan",
-        "plan_batched",
         "plan_cost",
         "plan_goodput",
         "plan_latency",
@@ -103,8 +114,13 @@ def test_a_claim_has_the_verdict_of_the_host(claim: Claim) -> None:
 def test_every_public_function_is_tried_or_left_out() -> None:
     left_out = set().union(*LEFT_OUT.values())
     missing = sorted(set(PUBLIC) - set(tried()) - left_out)
-    assert not missing, f"annotate an array of {', '.join(missing)} as Array, or name them in LEFT_OUT of on_device.py"
+    assert not missing, f"annotate an array of {', '.join(missing)} as Array, or name them in LEFT_OUT of {__file__}"
     assert left_out <= set(PUBLIC)
+
+
+def test_what_is_left_out_takes_no_array() -> None:
+    taking = {name for reason in LEFT_OUT.values() for name in reason if takes(name) or takes(name.partition(".")[0])}
+    assert taking == {"GilbertElliott.sample"}, f"try {', '.join(sorted(taking))}: an argument is annotated as an array"
 
 
 def takes(name: str) -> list[str]:
@@ -165,3 +181,81 @@ def _compare(ours: Any, theirs: Any) -> None:
             _compare(getattr(ours, field.name), getattr(theirs, field.name))
     elif isinstance(ours, np.ndarray):
         np.testing.assert_allclose(theirs, ours, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", sorted(tried()))
+def test_an_array_of_the_call_is_on_the_device(name: str) -> None:
+    owner = name.partition(".")[0]
+    given = [*_moved(name, far).values(), *(_moved(owner, far).values() if owner in VALID_CALLS else ())]
+    assert any(isinstance(value, Far) for value in given), f"no argument of {name} is an array: see VALID_CALLS"
+
+
+# ------------------------------------------------------------------------------------------------------ mutants
+
+MUTANTS = {
+    "arange": (
+        "output_distribution",
+        "tree_distribution",
+        "tokens_after_update",
+        "audit_bound",
+        "rejection_risk",
+        "tail_deviation",
+        "allocate",
+        "ThresholdController.step",
+        "MassBudgetController.step",
+        "split_tokens",
+        "optimal_draft_length_profile",
+        "etgr_profile",
+        "distance_bound",
+        "law_wealth",
+    ),
+    "asarray": ("confident_threshold", "acceptance_interval", "payload_bits", "Rician.mean_latency", "fading_skip"),
+}
+"""Functions that use a constructor of the array API with the device of their arguments; at least one of each module."""
+
+
+@pytest.mark.parametrize(("constructor", "name"), [(key, name) for key, names in MUTANTS.items() for name in names])
+def test_an_array_that_stays_on_the_host_is_refused(
+    constructor: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The constructor is broken so that it forgets the device, as code without ``device=`` does."""
+    made = getattr(array_api_compat.torch, constructor)
+
+    def forgets(*values: Any, device: Any = None, **options: Any) -> Any:
+        return made(*values, **options, **({} if device is None else {"device": "cpu"}))
+
+    _called(name, far)  # works
+    monkeypatch.setattr(array_api_compat.torch, constructor, forgets)
+    with pytest.raises((RuntimeError, TypeError, AttributeError), match=r"device|'contiguous'|far:0"):
+        _called(name, far)
+
+
+# ------------------------------------------------------------------------- objects that hold what arrays gave
+
+
+def test_a_policy_of_rows_of_the_device_is_that_of_the_host() -> None:
+    """Rows to hulls, to a plan, to a device's policy, to a round that the server verifies."""
+    ours, theirs = _round(near), _round(far)
+    assert ours == theirs
+    assert ours[0].startswith("{")
+
+
+def _round(to: Move) -> tuple[Any, ...]:
+    rng = np.random.default_rng(3)
+    menu = CodecMenu(sizes=(1, 2, 4), resolutions=(4, 16))
+    rows, target_rows = rng.dirichlet(np.ones(16), (2, 6))
+    hulls = codec_hulls(to(rows), menu=menu)
+    hulls = join_hulls([hulls, codec_hulls(to(rows[:2]), menu=menu)])
+    costs = StageCosts(0.01, 0.03, 1e-5, 0.02)
+    accepted, rejection = to([0.8, 0.7, 0.6]), to(rng.random(8))
+    plan = plan_user(hulls, costs, accepted, rejection=rejection, risk_limit=0.1, draft_lengths=(1, 2, 3))
+    policy = DevicePolicy.from_plan(
+        plan, vocabulary=16, temperature=1.0, messages=CertifiedRows(menu), line=UncertaintyLine(1.0, 0.0)
+    )
+    draws = np.random.default_rng(4)
+    drafts = [policy.draft(to(np.log(rows[t])), first=t == 0, rng=draws) for t in range(2)]
+    sent = [draft for draft in drafts if not draft.skip][: policy.rule.draft_length]
+    assert sent
+    message = policy.message(sent)
+    answer = ServerPolicy(policy).verify(message, to(target_rows[: len(sent) + 1]), rng=draws)
+    return policy.to_json(), message, answer.accepted, answer.token, policy.tokens(sent, answer, rng=draws)

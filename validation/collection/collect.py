@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from validation.collection.fingerprint import fingerprints, finished_trace
 from validation.collection.prompts import Prompt
 from validation.errors import UserError
-from validation.models.devices import kept_random_state
+from validation.models.devices import seeded_random_state
 from validation.models.pair import Pair
 from validation.trace.reader import Trace, TraceWriter, check_disk_space, open_trace
 
@@ -236,8 +236,7 @@ def _continue(pair: Pair, texts: list[Text], new_tokens: int, seed: int, report:
         eos_token_id=list(pair.end_tokens) or None,
         pad_token_id=pad,
     )
-    with kept_random_state(pair.device), torch.inference_mode():
-        torch.manual_seed(seed)
+    with seeded_random_state(pair.device, seed), torch.inference_mode():
         watch = [_Watch(pair, texts, new_tokens, report)]
         written = pair.target.generate(ids, attention_mask=mask, generation_config=plain, logits_processor=watch)
     return [

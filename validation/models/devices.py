@@ -168,12 +168,17 @@ def wait_for(device: torch.device) -> None:
 
 
 @contextmanager
-def kept_random_state(device: torch.device) -> Iterator[None]:
-    """Run the body, then restore torch's global random state on the host and on the device."""
+def seeded_random_state(device: torch.device, seed: int) -> Iterator[None]:
+    """Run the body with torch's global random state seeded, then restore it on the host and on the device.
+
+    For the CPU the host's state alone is seeded, since ``torch.manual_seed`` also seeds every accelerator.
+    """
     import torch
 
     others = [] if device.type == "cpu" else [device]
     with torch.random.fork_rng(devices=others, device_type=device.type):
+        seeding: Any = torch if others else torch.random.default_generator
+        seeding.manual_seed(seed)
         yield
 
 

@@ -112,10 +112,10 @@ def alignment_loss(base: Any, course: Alignment) -> Loss:
 
     def loss(model: Any, rows: torch.Tensor) -> torch.Tensor:
         ids = rows[:, :-1]
-        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        with torch.no_grad(), torch.autocast(ids.device.type, torch.bfloat16):
             teacher_states = base.model(ids).last_hidden_state
             teacher_logits = base.lm_head(teacher_states).float()
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(ids.device.type, torch.bfloat16):
             states = model.model(ids).last_hidden_state
             projected = model.feature_projection(states)
             logits = model.lm_head(states).float()

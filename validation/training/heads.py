@@ -52,7 +52,7 @@ def base_states(base: Any, ids: torch.Tensor) -> torch.Tensor:
     """Return the base model's last hidden states (b, m, H) in float32, computed in bf16."""
     import torch
 
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+    with torch.no_grad(), torch.autocast(ids.device.type, torch.bfloat16):
         states: torch.Tensor = base.model(ids).last_hidden_state
     return states.float()
 
@@ -65,7 +65,7 @@ def medusa_loss(base: Any, course: HeadCourse) -> Loss:
         states = base_states(base, rows[:, :-1])
         total = torch.zeros(())
         for k, head in enumerate(part.heads, 1):
-            with torch.autocast("cpu", torch.bfloat16):
+            with torch.autocast(rows.device.type, torch.bfloat16):
                 logits = head(states[:, : states.shape[1] - k])
             following = rows[:, 1 + k :]
             value = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), following.flatten())
@@ -84,9 +84,9 @@ def eagle_loss(base: Any, course: HeadCourse) -> Loss:
         read, wanted = states[:, :-1], states[:, 1:]
         if part.training:
             read = read + course.noise * (torch.rand_like(read) - 0.5)
-        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        with torch.no_grad(), torch.autocast(rows.device.type, torch.bfloat16):
             law = base.lm_head(wanted).float().softmax(dim=-1)
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(rows.device.type, torch.bfloat16):
             found = part(rows[:, 1:-1], read)
         distance = torch.nn.functional.smooth_l1_loss(found.hidden_states[0].float(), wanted)
         entropy = -(law * found.logits.float().log_softmax(dim=-1)).sum(dim=-1).mean()

@@ -34,7 +34,7 @@ def logits_of(model: Any, ids: torch.Tensor) -> torch.Tensor:
     """Return a model's logits in float32, computed in bf16."""
     import torch
 
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(ids.device.type, torch.bfloat16):
         logits: torch.Tensor = model(ids).logits
     return logits.float()
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from validation.claims.instances import InstanceDraws, row_arrays
 from validation.collection.collect import SCORED_ROWS, SCORED_VALUES
 from validation.errors import UserError
-from validation.models.devices import kept_random_state
+from validation.models.devices import seeded_random_state
 from validation.models.pair import Pair
 from validation.trace.reader import ARRAYS, Trace, TraceChunk
 from validation.uncertainty.wordnet import RUNS, WordNet, find_wordnet, paraphrases
@@ -118,8 +118,6 @@ def dropout_uncertainty(
     UserError
         If there is no rate, a rate is outside [0, 1), or the model has neither dropout modules nor known blocks.
     """
-    import torch
-
     if rates is not None and (not len(rates) or not all(0.0 <= rate < 1.0 for rate in rates)):
         raise UserError(f"The dropout rates are {list(rates)}; give at least one, each in [0, 1).")
     readings = _readings(ids, positions, drafts)
@@ -127,8 +125,8 @@ def dropout_uncertainty(
     runs = RUNS if rates is None else len(rates)
     for group in _groups(readings, model):
         for rate in rng.uniform(0.0, LARGEST_RATE, RUNS) if rates is None else rates:
-            with kept_random_state(model.device), _dropping(model, float(rate)):
-                torch.manual_seed(int(rng.integers(2**63)))
+            seed = int(rng.integers(2**63))
+            with seeded_random_state(model.device, seed), _dropping(model, float(rate)):
                 _count(differing, model, group, rng)
     return differing / runs
 

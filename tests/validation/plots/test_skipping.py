@@ -13,6 +13,8 @@ import pytest
 
 import hlmtheory
 from hlmtheory import verification
+from validation.decoding import trace_drafts
+from validation.decoding.trace_drafts import POINTS, Tokens, tokens_of
 from validation.models import pair as pair_module
 from validation.plots import FIGURES as EVERY
 from validation.plots import draw
@@ -20,7 +22,7 @@ from validation.plots.common.skipping import line_fit as skipping_lines
 from validation.plots.common.skipping import numbers as skipping_numbers
 from validation.plots.common.skipping import printed as skipping_printed
 from validation.plots.common.skipping import sample as tokens_module
-from validation.plots.common.skipping.sample import POINTS, Tokens, accepted_if_skipped, mean, ratio, tokens_of
+from validation.plots.common.skipping.sample import accepted_if_skipped, mean, ratio
 from validation.plots.common.skipping.words import shown
 from validation.plots.ours import skipping_table as skipping_table
 from validation.plots.ours.skipping_table import calibrated
@@ -95,13 +97,13 @@ def test_tokens_are_kept_and_hang_on_the_seed(trace: Trace):
 
 
 def test_a_long_trace_is_drawn_in_whole_texts(trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(tokens_module, "PERTURBED_VALUES", 50 * 30)
-    monkeypatch.setattr(tokens_module, "CHUNK_VALUES", 50 * 5)
+    monkeypatch.setattr(trace_drafts, "PERTURBED_VALUES", 50 * 30)
+    monkeypatch.setattr(trace_drafts, "CHUNK_VALUES", 50 * 5)
     tokens = tokens_of(trace, 1)
     assert tokens.rows.tolist() == [*range(12), *range(24, 36)]
     assert tokens.prompt.tolist() == [0] * 12 + [1] * 12
     assert "24 of 60 positions" in sidecar(("cu-hlm", "4b"), trace, tmp_path)["caption"]
-    monkeypatch.setattr(tokens_module, "PERTURBED_VALUES", 50 * 7)
+    monkeypatch.setattr(trace_drafts, "PERTURBED_VALUES", 50 * 7)
     assert tokens_of(trace, 1).rows.tolist() == list(range(7))
 
 
@@ -172,7 +174,7 @@ def test_an_exhibit_is_drawn_the_same_each_time(key: tuple[str, str], trace: Tra
 
 def skipping_tokens_clear() -> None:
     """Clear the cache."""
-    tokens_module._tokens.cache_clear()
+    trace_drafts._tokens.cache_clear()
 
 
 @pytest.mark.parametrize("key", [("cu-hlm", "2"), ("u-hlm", "3")])

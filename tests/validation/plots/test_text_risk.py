@@ -11,8 +11,8 @@ import pytest
 
 from hlmtheory.skipping import calibrate_threshold, one_step_risk, overlap_losses, overlap_risk
 from hlmtheory.uncertainty import vocabulary_uncertainty
+from validation.decoding.trace_drafts import DRAWS, POINTS
 from validation.plots import EXHIBITS, draw
-from validation.plots.common.skipping.sample import DRAWS, POINTS
 from validation.plots.ours import text_losses
 from validation.plots.ours.calibration_splits import (
     SPLITS,

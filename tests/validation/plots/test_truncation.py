@@ -13,6 +13,7 @@ import pytest
 import hlmtheory
 from hlmtheory import channel, uncertainty, verification
 from hlmtheory.truncation._search.pairs import SortedPair
+from validation.decoding.trace_drafts import tokens_of
 from validation.plots import EXHIBITS, FIGURES, draw
 from validation.plots.common import record
 from validation.plots.common.style import house_style
@@ -157,12 +158,13 @@ def test_the_grid_holds_the_theory(sample: Sample, rows: Rows):
     )
 
 
-def test_drafts_are_drawn_and_estimated_as_in_the_paper(sample: Sample, rows: Rows):
+def test_drafts_are_drawn_and_estimated_as_in_the_paper(sample: Sample, rows: Rows, trace: Trace):
     drafts, (q, p) = sample.drafts, rows
     one = np.arange(len(q)), drafts.token
     np.testing.assert_array_equal(drafts.drafted, q[one])
     np.testing.assert_allclose(drafts.rejection, np.maximum(1 - p[one] / q[one], 0), atol=1e-12)
-    fit = uncertainty.fit_linear(drafts.uncertainty, drafts.rejection, binned=True)
+    tokens = tokens_of(trace, 1)
+    fit = uncertainty.fit_linear(tokens.uncertainty, tokens.rejection, binned=True)
     assert drafts.line == (fit.slope, fit.intercept)
     np.testing.assert_allclose(drafts.estimate, np.clip(fit.slope * drafts.uncertainty + fit.intercept, 0, 1))
     assert set(np.round(20 * drafts.uncertainty)) <= set(range(21))

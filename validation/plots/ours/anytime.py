@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from hlmtheory.skipping import audit_bound, audit_wealth
 from hlmtheory.truncation import certified_size, tail_deviation, truncate
 from hlmtheory.verification import acceptance_interval, acceptance_rate, decoded_acceptance_rate
+from validation.decoding.trace_drafts import Tokens, tokens_of
 from validation.plots.common.record import Numbers, Table, plain, sampled
-from validation.plots.common.skipping.sample import Tokens, tokens_of
 from validation.trace.reader import Trace, probabilities
 
 STORED = Path(__file__).with_name("anytime.json")

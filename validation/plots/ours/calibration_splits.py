@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.plots.common.skipping.sample import CONFIDENCE, ClusteredEstimate, Index, Row
+from validation.decoding.trace_drafts import Index, Row
+from validation.plots.common.skipping.sample import CONFIDENCE, ClusteredEstimate
 
 SPLITS = 200
 CALIBRATION = 100

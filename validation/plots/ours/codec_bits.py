@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from hlmtheory import codec, lattice, truncation
 from hlmtheory.codec import CODEC_KINDS, CodecMenu
+from validation.decoding.trace_drafts import prompt_of
 from validation.plots.common.record import Numbers, Table, plain, sampled, sampled_positions
-from validation.plots.common.skipping.sample import mean, prompt_of
+from validation.plots.common.skipping.sample import mean
 from validation.plots.common.skipping.words import with_interval
 from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, axis, canvas, name_axes
 from validation.plots.common.truncation.sample import SAMPLE_VALUES, SHOWN, Drafts, denominator, sample_of

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory import truncation, verification
+from validation.decoding.trace_drafts import prompt_of
 from validation.plots.common.record import Numbers, Table, plain, sampled, sampled_positions
-from validation.plots.common.skipping.sample import mean, prompt_of
+from validation.plots.common.skipping.sample import mean
 from validation.plots.common.skipping.words import with_interval
 from validation.trace.reader import Trace, probabilities
 

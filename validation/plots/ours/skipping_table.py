@@ -8,6 +8,7 @@ import numpy as np
 
 from hlmtheory import skipping, uncertainty
 from hlmtheory.uncertainty import LinearFit
+from validation.decoding.trace_drafts import DRAWS, POINTS, Row, Tokens, tokens_of
 from validation.plots.common.record import Numbers, Table, plain
 from validation.plots.common.skipping.line_fit import (
     Risks,
@@ -20,16 +21,11 @@ from validation.plots.common.skipping.line_fit import (
 from validation.plots.common.skipping.numbers import interval, line_statistics, number
 from validation.plots.common.skipping.printed import CU, PRINTED, U, false_positives, findings, value
 from validation.plots.common.skipping.sample import (
-    DRAWS,
-    POINTS,
     ClusteredEstimate,
-    Row,
-    Tokens,
     accepted_if_skipped,
     mean,
     one_step,
     skipped_if_accepted,
-    tokens_of,
     transmission_rate,
 )
 from validation.plots.common.skipping.words import UNDEFINED, shown, with_interval

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.plots.common.skipping.sample import (
+from validation.decoding.trace_drafts import (
     DRAWS,
     POINTS,
     Index,

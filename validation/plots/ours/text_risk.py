@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hlmtheory.skipping import text_risk
+from validation.decoding.trace_drafts import POINTS, Row
 from validation.plots.common.record import Numbers, Table, plain
 from validation.plots.common.skipping.numbers import interval, number
-from validation.plots.common.skipping.sample import POINTS, Row, mean
+from validation.plots.common.skipping.sample import mean
 from validation.plots.common.skipping.words import shown, with_interval
 from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, axis, canvas, name_axes
 from validation.plots.ours.calibration_splits import (

@@ -10,7 +10,8 @@ import numpy as np
 import hlmtheory
 from hlmtheory import skipping
 from hlmtheory.uncertainty import LinearFit
-from validation.plots.common.skipping.sample import DRAWS, POINTS, ClusteredEstimate, Index, Row, Tokens, mean, ratio
+from validation.decoding.trace_drafts import DRAWS, POINTS, Index, Row, Tokens
+from validation.plots.common.skipping.sample import ClusteredEstimate, mean, ratio
 
 CELLS = 400  # of the kernel density on [0, 1]
 

@@ -8,6 +8,18 @@ from typing import Any
 import numpy as np
 
 from hlmtheory.uncertainty import LinearFit
+from validation.decoding.trace_drafts import (
+    POINTS,
+    Index,
+    Row,
+    Tokens,
+    TraceKey,
+    prompt_of,
+    rejection_at,
+    tokens_of,
+    trace_key,
+    uncertainty_at,
+)
 from validation.plots.common.record import Numbers, plain
 from validation.plots.common.skipping.line_fit import (
     CELLS,
@@ -23,24 +35,14 @@ from validation.plots.common.skipping.line_fit import (
 )
 from validation.plots.common.skipping.sample import (
     CONFIDENCE,
-    POINTS,
     ClusteredEstimate,
-    Index,
-    Row,
-    Tokens,
-    TraceKey,
     accepted_if_skipped,
     mean,
     one_step,
-    prompt_of,
     ratio,
-    rejection_at,
     skipped_if_accepted,
     thresholds_over,
-    tokens_of,
-    trace_key,
     transmission_rate,
-    uncertainty_at,
 )
 from validation.plots.common.style import axis
 from validation.trace.reader import Trace

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hlmtheory.skipping import skip_thresholds
+from validation.decoding.trace_drafts import POINTS
 from validation.plots.common.record import Printed, Table
-from validation.plots.common.skipping.sample import POINTS
 
 CU, U = "cu-hlm", "u-hlm"
 PRINTED = {

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import hlmtheory
 from hlmtheory import truncation, verification
 from hlmtheory.truncation._search.pairs import SortedPair
+from validation.decoding.trace_drafts import offline_distortions, paper_line, tokens_of
 from validation.plots.common.record import sampled, spread
 from validation.trace.reader import Trace, probabilities
 
@@ -48,8 +49,8 @@ Sizes = NDArray[np.int64]
 class Drafts:
     """Hold one draft d from q at each of n positions; all fields but the line a u + b have shape (n,).
 
-    ``apart``: T = TV(q, p); ``estimate``: a u + b, clipped to [0, 1]. ``line`` is None if u is constant
-    or there are too few points: the estimate is then the mean of β_d.
+    ``apart``: T = TV(q, p); ``estimate``: a u + b, clipped to [0, 1]. ``line`` is the line of the run
+    (:func:`~validation.decoding.trace_drafts.paper_line`), None if u is constant: the estimate is then the mean of β_d.
     """
 
     token: Sizes
@@ -70,8 +71,8 @@ class Sample:
     "online, true" (n, η) are the k of (24) at θ = 0.1 with the estimate and with β_d itself.
     ``least`` (n,): the k of (19) at θ = 0.1. ``swept`` (n, β): k of (24) at θ = 0.1 and the middle η, with β for β_d;
     ``safe`` (n, β): the smallest k with Δ_k ≤ θ q_d β; in the worst case, TV(r, r̂) ≤ θ needs this k.
-    ``inverse``, ``inverse_sent`` (V + 1,): mean of Δ_k/T over positions with T > 0, and over those also with u > 0.8;
-    NaN without such positions.
+    ``inverse`` (V + 1,): mean of Δ_k/T over all positions of the trace with T > 0; ``inverse_sent`` over the drawn ones
+    with T > 0 and u > 0.8; NaN without such positions.
     """
 
     vocabulary: int
@@ -138,19 +139,18 @@ def _sample(source: _Source, seed: int, values: int) -> Sample:
     trace = source.trace
     parts = sampled(trace, max(1, values // trace.vocabulary), seed)
     draft, target = (np.concatenate(side) for side in zip(*parts, strict=True))
-    drafts = _drafts(draft, target, seed)
+    drafts = _drafts(draft, target, seed, paper_line(tokens_of(trace, seed)))
     vocabulary = trace.vocabulary
     grid = spread(max(1, vocabulary // 2), POINTS)
     found: dict[str, list[Any]] = {}
     rejected = drafts.apart > 0
-    subsets = (rejected, rejected & (drafts.uncertainty > SKIP_BELOW))
-    totals = np.zeros((len(subsets), vocabulary + 1))
+    sent = rejected & (drafts.uncertainty > SKIP_BELOW)
+    total = np.zeros(vocabulary + 1)
     for part, q, p in _pairs(draft, target):
         deviation = np.minimum.accumulate(
             np.asarray(truncation.tail_deviation(q)), axis=-1
         )  # rounding may make it rise
-        for total, subset in zip(totals, subsets, strict=True):
-            total += (deviation[subset[part]] / drafts.apart[part][subset[part], None]).sum(axis=0)
+        total += (deviation[sent[part]] / drafts.apart[part][sent[part], None]).sum(axis=0)
         limits = _limits(drafts, part)
         sizes = {name: _first(deviation, limit) for name, limit in limits.items()} | _counted(q, draft[part])
         measured = _distortions(p, q, sizes, grid) | {"deviation": deviation[:, grid]}
@@ -158,17 +158,14 @@ def _sample(source: _Source, seed: int, values: int) -> Sample:
             found.setdefault(name, []).append(value)
     whole = {name: np.concatenate(value) for name, value in found.items()}
     names = [*PARAMETERS, "online", "online, true"]
-    means = [
-        total / subset.sum() if subset.any() else total * np.nan for total, subset in zip(totals, subsets, strict=True)
-    ]
     return Sample(
         vocabulary=vocabulary,
         drafts=drafts,
         grid=grid,
         top_k={name: whole[f"k {name}"] for name in names},
         met={name: whole[f"met {name}"] for name in names},
-        inverse=means[0],
-        inverse_sent=means[1],
+        inverse=offline_distortions(trace),
+        inverse_sent=total / sent.sum() if sent.any() else total * np.nan,
         **{name: whole[name] for name in ("deviation", "distortion", "rebuilt", "least")},
         **{name: whole[f"k {name}"] for name in ("swept", "safe")},
     )
@@ -182,7 +179,7 @@ def _pairs(draft: NDArray[Any], target: NDArray[Any]) -> Iterator[tuple[slice, R
         yield part, probabilities(draft[part]), probabilities(target[part])
 
 
-def _drafts(draft: NDArray[Any], target: NDArray[Any], seed: int) -> Drafts:
+def _drafts(draft: NDArray[Any], target: NDArray[Any], seed: int, line: tuple[float, float] | None) -> Drafts:
     quantile = np.random.default_rng([seed, 1]).random(len(draft))
     rng = np.random.default_rng([seed, 2])
     parts = []
@@ -197,13 +194,9 @@ def _drafts(draft: NDArray[Any], target: NDArray[Any], seed: int) -> Drafts:
         apart = np.maximum(p - q, 0.0).sum(axis=-1)
         parts.append((token, q[one], rejection, uncertainty, apart))
     token, drafted, rejection, uncertainty, apart = (np.concatenate(one) for one in zip(*parts, strict=True))
-    line, estimate = None, np.full(len(draft), rejection.mean())
-    if len(np.unique(uncertainty)) >= 3:
-        fit = hlmtheory.uncertainty.fit_linear(
-            uncertainty, rejection, binned=True
-        )  # (7), on the means at 0, .05, ..., 1
-        line = (fit.slope, fit.intercept)
-        estimate = np.clip(fit.slope * uncertainty + fit.intercept, 0.0, 1.0)
+    estimate = np.full(len(draft), rejection.mean())
+    if line is not None:  # (7), on the means at 0, .05, ..., 1
+        estimate = np.clip(line[0] * uncertainty + line[1], 0.0, 1.0)
     return Drafts(token, drafted, rejection, uncertainty, apart, estimate, line)
 
 

@@ -25,6 +25,7 @@ LAYERS = (
     "plots",
     "report",
     "site",
+    "reproduce",
     "cli",
     "benchmarks",
     "stub",

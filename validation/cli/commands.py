@@ -19,6 +19,7 @@ from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, VIOLATED
 from validation.cli.options import Renamed, version_options
 from validation.cli.plan import plan
 from validation.cli.refusals import refusals
+from validation.cli.reproduce import reproduce
 from validation.cli.run import (
     collect_trace,
     finish_run,
@@ -380,9 +381,10 @@ def decode(
     passes and the time of one pass of each model, measured once per run.
     """
     from validation.collection.prompts import builtin_prompts, read_prompts
+    from validation.decoding.fit_file import fitted_to
     from validation.decoding.pass_times import FILE, passes_of
     from validation.decoding.policy_file import planned_methods, refuse_other_models
-    from validation.decoding.studies import STUDIES, decode_study, fitted_to, likely_names, refuse_unknown
+    from validation.decoding.studies import STUDIES, decode_study, likely_names, refuse_unknown
     from validation.decoding.text_files import sample_of, write_texts
     from validation.models.pair import load_pair
     from validation.trace.reader import open_trace
@@ -475,4 +477,5 @@ main.add_command(audit)
 main.add_command(doctor)
 main.add_command(docs)
 main.add_command(plan)
+main.add_command(reproduce)
 main.add_command(top_k)

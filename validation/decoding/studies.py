@@ -9,7 +9,6 @@ records, and ``scores.json`` (:mod:`validation.decoding.scoring`), each with a c
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from validation.collection.prompts import Prompt
-from validation.decoding.fitting import fit
+from validation.decoding.fit_file import fitted_to
 from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import DEFAULT_BATCH, DEFAULT_SEED
 from validation.decoding.methods import default_methods
@@ -31,6 +30,7 @@ from validation.decoding.scoring import Scores, score, score_key
 from validation.decoding.sweep import read_records, sweep
 from validation.errors import UserError, nearest
 from validation.models.pair import Pair
+from validation.trace.identity import fingerprint
 from validation.trace.journal import JOURNAL
 from validation.trace.reader import Trace
 from validation.trace.sealed import read_sealed, write_sealed
@@ -234,6 +234,7 @@ def decode_study(
         "pair": pair.describe(),
         **settings,
         "seconds": round(time.perf_counter() - began, 1),
+        "trace": fingerprint(trace),
         "fitted": asdict(fitted),
         "methods": [method.name for method in complete],
         "rows": len(records),
@@ -273,19 +274,6 @@ def _is_complete(method: Method, records: Sequence[GenerationRecord], prompts: i
     """Return whether all records of a method exist, over every network if the method follows the link's rate."""
     wanted = prompts * (len(flexspec_links()) if method.follows_rate else 1)
     return sum(record.method == method.name for record in records) == wanted
-
-
-def fitted_to(trace: Trace, file: Path) -> Fitted:
-    """Return the parameters fitted to that trace: the stored ones, or else fit them now."""
-    mark = {"created": trace.manifest.get("created"), "positions": trace.positions}
-    with contextlib.suppress(FileNotFoundError, UserError, KeyError, TypeError):  # damaged: fitted again
-        there = read_sealed(file)
-        if there["trace"] == mark:
-            return Fitted(**there["fitted"])
-    fitted = fit(trace)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_sealed(file, {"trace": mark, "fitted": asdict(fitted)})
-    return fitted
 
 
 def open_study(folder: Path) -> Decoded:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hlmtheory
+from validation.decoding.fit_file import fit_mark, stored_fit
 from validation.errors import UserError, naming
 from validation.plots.c_sqs import figures as c_sqs_figures
 from validation.plots.common.record import Decoding, Exhibit, Figure, Printed, Simulation, Table
@@ -20,6 +21,7 @@ from validation.plots.edge_sd import figures as edge_sd_figures
 from validation.plots.flexspec import figures as flexspec_figures
 from validation.plots.ours import figures as ours_figures
 from validation.plots.u_hlm import figures as u_hlm_figures
+from validation.trace.identity import fingerprint
 from validation.trace.reader import Trace
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ __all__ = [
     "Printed",
     "Simulation",
     "Table",
+    "commit_of_code",
     "draw",
     "find_exhibits",
 ]
@@ -89,6 +92,7 @@ def draw(
     commit: str | None = None,
     decoded: Sequence[Decoded] = (),
     formats: Sequence[str] = ("svg",),
+    pair: str | None = None,
 ) -> list[Path]:
     """Draw one figure, or make one table.
 
@@ -110,6 +114,8 @@ def draw(
         Needed by a :class:`Decoding`: the study of this run, then the studies of the runs that it is compared with.
     formats : sequence of str
         Some of :data:`FORMATS`: pictures, and the numbers as ``"csv"``. The SVG is always written.
+    pair : str, optional
+        The pair's name on the page; the one that the trace or the study stores if None.
 
     Returns
     -------
@@ -118,14 +124,14 @@ def draw(
     """
     if isinstance(exhibit, Figure) and trace is not None:
         numbers = exhibit.measure(trace, seed)
-        basis = _measured_basis(exhibit, trace, numbers)
+        basis = _measured_basis(exhibit, trace, numbers, pair)
     elif isinstance(exhibit, Simulation):
         numbers = exhibit.simulate(seed)
         kind = numbers.pop("kind", "simulated")
         basis = {"kind": kind, "basis": f"{kind.capitalize()}: {numbers.pop('basis')}."}
     elif isinstance(exhibit, Decoding) and decoded:
         numbers = exhibit.measure(decoded, seed)
-        basis = _decoded_basis(decoded[0])
+        basis = _decoded_basis(decoded[0], pair)
     else:
         what = f"{exhibit.paper} {exhibit.place}"
         if isinstance(exhibit, Decoding):
@@ -147,7 +153,7 @@ def draw(
         with naming(written[-1]):
             written[-1].write_text(as_csv(numbers), encoding="utf-8", newline="")
     about = _about(exhibit, numbers, basis.pop("basis")) | basis
-    run = {"command": command, "seed": seed, "commit": commit or _commit(), "hlmtheory": hlmtheory.__version__}
+    run = {"command": command, "seed": seed, "commit": commit or commit_of_code(), "hlmtheory": hlmtheory.__version__}
     text = json.dumps(about | run | numbers, ensure_ascii=False, allow_nan=False) + "\n"
     with naming(sidecar):
         sidecar.write_text(text, encoding="utf-8")
@@ -165,9 +171,9 @@ def _about(exhibit: Exhibit, numbers: Mapping[str, Any], basis: str) -> dict[str
     }
 
 
-def _measured_basis(figure: Figure, trace: Trace, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe the models and positions of a figure."""
-    pair = trace.manifest.get("pair", {}).get("name")
+def _measured_basis(figure: Figure, trace: Trace, numbers: Mapping[str, Any], name: str | None) -> dict[str, Any]:
+    """Describe the models and positions of a figure, with the fingerprints of the trace and of the fit."""
+    pair = name or trace.manifest.get("pair", {}).get("name")
     drawn, all_of_them = numbers["positions_drawn"], trace.positions
     where = f"{drawn:,} of {all_of_them:,}" if drawn < all_of_them else f"{drawn:,}"
     return {
@@ -176,22 +182,26 @@ def _measured_basis(figure: Figure, trace: Trace, numbers: Mapping[str, Any]) ->
         "pair": pair,
         "positions": trace.positions,
         "vocabulary": trace.vocabulary,
+        "trace": fingerprint(trace),
+        "fit": stored_fit(trace),
     }
 
 
-def _decoded_basis(study: Decoded) -> dict[str, Any]:
-    """Describe the models and prompts of a figure of decoded texts."""
-    pair, about = study.about["pair"]["name"], study.about
+def _decoded_basis(study: Decoded, name: str | None) -> dict[str, Any]:
+    """Describe the models and prompts of a figure of decoded texts, with the fingerprints of the trace and the fit."""
+    pair, about = name or study.about["pair"]["name"], study.about
     sets = ", ".join(f"{sum(p['source'] == name for p in about['prompts'])} of {name}" for name in study.sources)
     return {
         "kind": "measured",
         "basis": f"Measured on the pair {pair}; prompts: {sets}; r_max = {about['new_tokens']}.",
         "pair": pair,
         "prompts": len(about["prompts"]),
+        "trace": about.get("trace"),
+        "fit": fit_mark(about["fitted"]),
     }
 
 
-def _commit() -> str | None:
+def commit_of_code() -> str | None:
     """Return the commit of this code, marked if the code has changed since; None outside a checkout."""
     if not (SOURCE / ".git").exists():
         return None

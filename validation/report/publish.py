@@ -15,8 +15,9 @@ from typing import Any
 
 import hlmtheory
 from validation.claims.check import Results, load_results
+from validation.decoding.fit_file import stored_fit
 from validation.errors import UserError
-from validation.plots import EXHIBITS
+from validation.plots import EXHIBITS, commit_of_code
 from validation.report.audit_controls import audit_controls
 from validation.report.tables import (
     SYMBOLS,
@@ -26,7 +27,8 @@ from validation.report.tables import (
     stale,
     update_between_markers,
 )
-from validation.trace.reader import open_trace
+from validation.trace.identity import fingerprint
+from validation.trace.reader import Trace, open_trace
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 STAMPS = ("command", "commit", "created", "seconds")
@@ -35,10 +37,11 @@ STAMPS = ("command", "commit", "created", "seconds")
 BUILTIN = Path(__file__).parents[1] / "pairs" / "builtin"
 
 
-def publish(run: Path, simulated: Path, root: Path, name: str = "builtin") -> list[Path]:
+def publish(run: Path, simulated: Path, root: Path, name: str = "builtin", *, whole: bool = False) -> list[Path]:
     """Copy the figures and verdicts of a run into the repository and regenerate the tables.
 
-    A file whose content is already published is not rewritten, so a run of an unchanged project changes no file.
+    A file whose content is already published is not rewritten, so a run of an unchanged project changes no file; with
+    ``whole``, every file is, so that all are stamped with one commit.
 
     Parameters
     ----------
@@ -50,6 +53,8 @@ def publish(run: Path, simulated: Path, root: Path, name: str = "builtin") -> li
         The repository, with ``figures/`` and ``paper_repro.md``.
     name : str
         Name of the model pair; each pair except ``builtin`` has its own folder in ``figures/``.
+    whole : bool
+        Publish what ``hlm reproduce`` made: rewrite every file, and refuse code that is not committed.
 
     Returns
     -------
@@ -64,23 +69,35 @@ def publish(run: Path, simulated: Path, root: Path, name: str = "builtin") -> li
     if PLAIN_NAME.fullmatch(name) is None:
         raise UserError(f"The pair cannot be called {name!r}: start with a letter or digit, then also '.', '_', '-'.")
     results = load_results(run / "claims.json")
-    manifest = open_trace(run / "trace").manifest
+    trace = open_trace(run / "trace")
+    manifest, commit = trace.manifest, commit_of_code()
+    if whole and (commit is None or commit.endswith("changes")):
+        raise UserError("What is published names its commit; commit the changes of hlmtheory and validation first.")
     shelf = root / "figures" if name == "builtin" else root / "figures" / name
     shelf.mkdir(exist_ok=True)
     made = sorted((run / "figures").iterdir())
     if name == "builtin" and simulated.exists():
         made += sorted((simulated / "figures").iterdir())
-    same = {figure.stem for figure in made if figure.suffix == ".json" and _same(figure, shelf / figure.name)}
+    sidecars = [] if whole else [figure for figure in made if figure.suffix == ".json"]
+    same = {figure.stem for figure in sidecars if _same(figure, shelf / figure.name)}
     taken = [figure for figure in made if figure.stem not in same or not (shelf / figure.name).exists()]
     written = [Path(shutil.copy(figure, shelf / figure.name)) for figure in taken]
     known = hlmtheory.all_claims()
     said = {claim: known[claim].statement for claim in results.tallies if claim in known}
-    record = {"run": _run_facts(manifest, name), "results": json.loads(results.to_json()), "statements": said}
+    facts = _run_facts(manifest, name) | _marks(run, trace)
+    record = {"run": facts, "results": json.loads(results.to_json()), "statements": said}
     found = run / "published.json"
     found.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    if not _same(found, shelf / "claims.json"):
+    if whole or not _same(found, shelf / "claims.json"):
         written.append(Path(shutil.copy(found, shelf / "claims.json")))
     return [*written, regenerate(root)]
+
+
+def _marks(run: Path, trace: Trace) -> dict[str, Any]:
+    """Return the fingerprints of a run's trace and fit, and the commit of each of its steps."""
+    commits = run / "commits.json"
+    steps = json.loads(commits.read_text(encoding="utf-8")) if commits.exists() else {}
+    return {"trace": fingerprint(trace), "fit": stored_fit(trace), "commits": steps}
 
 
 def _same(made: Path, published: Path) -> bool:

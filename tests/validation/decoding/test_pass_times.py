@@ -14,9 +14,10 @@ from click.testing import CliRunner, Result
 from tests.validation.stored_traces import stored
 from validation.cli.commands import main
 from validation.decoding import pass_times
+from validation.decoding.fit_file import fitted_to
 from validation.decoding.pass_times import Pass, Passes, measure_passes, passes_of, risk_per_token, speed
 from validation.decoding.records import GenerationRecord, Round
-from validation.decoding.studies import STUDIES, decode_study, fitted_to, likely_names
+from validation.decoding.studies import STUDIES, decode_study, likely_names
 from validation.models import pair as pair_module
 from validation.models.pair import Pair
 

@@ -16,6 +16,8 @@ from tests.validation.stored_traces import stored
 from validation.cli.commands import main
 from validation.collection.fingerprint import fingerprints
 from validation.collection.prompts import Prompt, read_prompts
+from validation.decoding import fit_file
+from validation.decoding.fit_file import fitted_to
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.single_draft import TargetOnly
 from validation.decoding.policy_file import models_mark, write_policy
@@ -26,7 +28,6 @@ from validation.decoding.studies import (
     CLOUD_S,
     STUDIES,
     decode_study,
-    fitted_to,
     flexspec_links,
     open_study,
 )
@@ -153,11 +154,10 @@ def test_a_decoded_table_says_what_it_was_measured_on(tmp_path: Path, pair: Pair
 def test_the_fit_is_taken_again_for_the_same_trace_only(
     tmp_path: Path, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from validation.decoding import studies
 
     calls: list[int] = []
-    real = studies.fit
-    monkeypatch.setattr(studies, "fit", lambda trace: calls.append(1) or real(trace))
+    real = fit_file.fit
+    monkeypatch.setattr(fit_file, "fit", lambda trace: calls.append(1) or real(trace))
     traces = [stored(tmp_path / f"trace{seed}", seed=seed) for seed in (0, 1)]
     traces[1].manifest["created"] = "later"
     for chosen, wanted in ((0, 1), (0, 1), (1, 2), (0, 3)):

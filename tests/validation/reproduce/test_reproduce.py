@@ -1,0 +1,161 @@
+"""``hlm reproduce``: tasks are skipped when they are up to date, and a tiny run goes from the models to the figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from validation.collection.prompts import Prompt
+from validation.decoding.methods.registry import Fitted
+from validation.errors import UserError
+from validation.reproduce import steps
+from validation.reproduce.code import closure, code_of
+from validation.reproduce.engine import DONE, FAILED, NOT_RUN, TO_RUN, UP_TO_DATE, read_times, run_tasks, states
+from validation.reproduce.tasks import Setting, Task, chosen, tasks_of
+
+pytest.importorskip("doit")
+
+
+def chain(folder: Path, *, code: str = "1") -> list[Task]:
+    """Two tasks: the second reads what the first makes."""
+    first, second = folder / "first", folder / "second"
+    return [
+        Task("a", ("a",), (folder / "given",), (first,), code),
+        Task("b", ("b",), (first,), (second,), code),
+    ]
+
+
+def writing(ran: list[str], *, fails: tuple[str, ...] = ()) -> Callable[[Task], None]:
+    """A runner that writes the outputs of a task, from the content of its inputs."""
+
+    def run(task: Task) -> None:
+        ran.append(task.name)
+        if task.name in fails:
+            raise UserError(f"{task.name} failed")
+        for path in task.outputs:
+            path.write_text("".join(one.read_text() for one in task.inputs) + task.name)
+
+    return run
+
+
+def words(found: list[object]) -> list[str]:
+    return [one.word for one in found]  # type: ignore[attr-defined]
+
+
+def test_a_second_run_does_nothing_and_a_change_runs_what_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "given").write_text("x")
+    out, ran, lines = tmp_path / "out", [], []
+    assert words(states(chain(tmp_path), out)) == [TO_RUN, TO_RUN]
+    assert words(run_tasks(chain(tmp_path), out, writing(ran), lines.append)) == [DONE, DONE]
+    assert ran == ["a", "b"]
+    assert set(read_times(out)) == {"a", "b"}
+    assert words(run_tasks(chain(tmp_path), out, writing(ran), lines.append)) == [UP_TO_DATE] * 2
+    assert words(states(chain(tmp_path), out)) == [UP_TO_DATE] * 2
+    assert ran == ["a", "b"]
+    (tmp_path / "given").write_text("y")
+    assert words(states(chain(tmp_path), out)) == [TO_RUN] * 2  # b as well: its input will be new
+    run_tasks(chain(tmp_path), out, writing(ran), lines.append)
+    assert ran == ["a", "b", "a", "b"]
+    (tmp_path / "second").unlink()
+    assert words(states(chain(tmp_path), out)) == [UP_TO_DATE, TO_RUN]
+    assert words(states(chain(tmp_path, code="2"), out)) == [TO_RUN, TO_RUN]  # other code makes other results
+
+
+def test_a_stop_loses_one_task_and_a_failure_blocks_what_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "given").write_text("x")
+    out, ran, lines = tmp_path / "out", [], []
+    found = run_tasks(chain(tmp_path), out, writing(ran, fails=("b",)), lines.append)
+    assert words(found) == [DONE, FAILED]
+    assert found[1].why == "b failed"
+    assert words(run_tasks(chain(tmp_path), out, writing(ran), lines.append)) == [UP_TO_DATE, DONE]
+    assert ran == ["a", "b", "b"]
+    (tmp_path / "given").write_text("y")
+    found = run_tasks(chain(tmp_path), out, writing(ran, fails=("a",)), lines.append)
+    assert words(found) == [FAILED, NOT_RUN]
+
+    def killed(task: Task) -> None:
+        if task.name == "b":
+            raise KeyboardInterrupt
+        writing(ran)(task)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks(chain(tmp_path), out, killed, lines.append)
+    assert words(states(chain(tmp_path), out)) == [UP_TO_DATE, TO_RUN]
+
+
+@pytest.fixture
+def one_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not read all the code of the project."""
+    monkeypatch.setattr("validation.reproduce.tasks.code_of", lambda *modules: " ".join(modules))
+
+
+@pytest.mark.usefixtures("one_code")
+def test_what_lacks_an_input_is_listed_with_what_it_needs(tmp_path: Path) -> None:
+    tasks = {task.name: task for task in tasks_of(Setting(tmp_path, tmp_path / "out", pairs=("builtin", "wide")))}
+    assert "wide in --models" in tasks["wide:collect"].needs
+    assert tasks["experiment:flexspec_tables"].needs.startswith("gsm8k")
+    assert not tasks["builtin:collect"].needs
+    assert {f"builtin:decode:{name}" for name in ("hlm", "design", "greedy", "nucleus")} <= tasks.keys()
+    found = {one.task.name: one for one in states(list(tasks.values()), tmp_path / "out")}
+    assert (found["wide:draw"].word, found["builtin:draw"].word) == (NOT_RUN, TO_RUN)
+    only = [task.name for task in tasks_of(Setting(tmp_path, tmp_path / "out", paper="c-sqs"))]
+    assert not [name for name in only if "decode" in name]
+    with pytest.raises(UserError, match="no paper 'x'"):
+        tasks_of(Setting(tmp_path, tmp_path, paper="x"))
+    names = [task.name for task in chosen(list(tasks.values()), ["builtin:decode:hlm"])]
+    assert names == ["builtin:collect", "builtin:fit", "builtin:decode:hlm"]
+
+
+@pytest.mark.usefixtures("one_code")
+def test_a_tiny_run_goes_from_the_models_to_the_figures(
+    tmp_path: Path, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Quick, with two tiny models in the place of the built-in pair, and each step in this process."""
+    from validation.models import pair as pairs
+    from validation.plots import EXHIBITS
+
+    real = pairs.load_pair
+    monkeypatch.setattr(pairs, "load_pair", lambda *_, **__: real(draft=folders[0], target=folders[1]))
+    texts = [Prompt(f"p{number}", f"two and {number}", "GSM8K") for number in range(40)]
+    monkeypatch.setattr("validation.collection.prompts.builtin_prompts", lambda: texts)
+    fitted = Fitted(0.5, 0.0, 0.5, 0.0, 0.9, 0.5, 30)  # random models have no rising line
+    monkeypatch.setattr("validation.decoding.fit_file.fit", lambda trace: fitted)
+    drawn = ("cu-hlm", "4a"), ("cu-hlm", "1"), ("ours", "3")
+    monkeypatch.setattr("validation.plots.EXHIBITS", {key: EXHIBITS[key] for key in drawn})
+    setting = Setting(
+        Path(__file__).parents[3],
+        tmp_path / "runs",
+        quick=True,
+        positions=80,
+        new_tokens=4,
+        prompts=2,
+        text_tokens=3,
+        claims="lattice",
+        studies=("hlm",),
+        commit="c",
+    )
+    tasks = tasks_of(setting)
+    lines: list[str] = []
+    found = run_tasks(tasks, setting.out, lambda task: steps.main(task.argv[2:]), lines.append)
+    assert words(found) == [DONE] * 5, lines
+    run = setting.out / "builtin"
+    sidecars = [json.loads(file.read_text()) for file in sorted((run / "figures").glob("*.json"))]
+    assert [one["figure"] for one in sidecars] == ["cu-hlm 1", "cu-hlm 4a", "ours 3"]
+    assert len({(one["commit"], one["trace"], one["fit"]) for one in sidecars}) == 1
+    assert all(sidecars[0][name] for name in ("trace", "fit"))
+    stamps = json.loads((run / steps.STAMPS).read_text())
+    assert set(stamps) == {"collect", "fit", "check", "decode:hlm", "draw"}
+    again = run_tasks(tasks, setting.out, lambda task: pytest.fail(task.name), lines.append)
+    assert words(again) == [UP_TO_DATE] * 5
+
+
+def test_the_code_of_a_module_is_that_of_what_it_imports() -> None:
+    assert {"validation.trace.sealed", "validation.trace.journal", "validation.errors"} <= closure(
+        ["validation.trace.sealed"]
+    )
+    assert "validation.plots" not in closure(["validation.trace.sealed"])
+    assert code_of("validation.errors") != code_of("validation.trace.sealed")
+    assert code_of("validation.errors") == code_of("validation.errors")

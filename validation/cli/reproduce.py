@@ -1,0 +1,92 @@
+"""The command ``hlm reproduce``: make every published figure and table again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from validation.cli.exits import PARTLY
+from validation.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORD = Path("figures") / "reproduce.json"
+"""Seconds of the tasks of the published run."""
+
+_folder = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command()
+@click.argument("paper", default="all")
+@click.option("--pair", "pairs", multiple=True, help="builtin or wide; may be given twice.  [default: builtin]")
+@click.option("--quick", is_flag=True, help="Few positions, prompts and tokens, in minutes; publishes nothing.")
+@click.option("--dry-run", is_flag=True, help="List the tasks with their states and times; run nothing.")
+@click.option("--data", type=_folder, envvar="HLM_DATA", help="Folder of the texts, to train and for experiments.")
+@click.option("--models", type=_folder, envvar="HLM_MODELS", help="Folder of other trained models; see the READMEs.")
+@click.option("--out", type=_folder, help="Folder of the runs.  [default: runs/reproduce, or runs/quick]")
+@click.option("--task", "only", multiple=True, help="Only this task and those that it needs; may be repeated.")
+@click.option("--study", "studies", multiple=True, help="Decode only this study; may be repeated.")
+def reproduce(
+    paper: str,
+    pairs: tuple[str, ...],
+    quick: bool,
+    dry_run: bool,
+    data: Path | None,
+    models: Path | None,
+    out: Path | None,
+    only: tuple[str, ...],
+    studies: tuple[str, ...],
+) -> None:
+    """Make the published figures and tables again: load, collect, fit, check, decode, draw, publish.
+
+    PAPER is all (the default), cu-hlm, u-hlm, c-sqs, flexspec, edge-sd or ours. Tasks that are up to date are skipped,
+    so the same command continues a run that was stopped. What needs other inputs is listed, not run (exit code 3).
+
+    Publishing writes into figures/ and paper_repro.md; it needs a committed state of the code.
+    """
+    if find_spec("doit") is None:
+        raise ModuleNotFoundError("No module named 'doit'", name="doit")
+    from validation.decoding.studies import STUDIES
+    from validation.plots import commit_of_code
+    from validation.reproduce.engine import NOT_RUN, TO_RUN, duration, in_a_process, line_of, run_tasks, states
+    from validation.reproduce.tasks import Setting, chosen, tasks_of
+
+    if not (ROOT / ".git").exists() and not (quick or dry_run):
+        raise UserError("What is published names its commit, and this is no checkout of git; give --quick.")
+    place = (out or ROOT / "runs" / ("quick" if quick else "reproduce")).resolve()
+    setting = Setting(
+        root=ROOT,
+        out=place,
+        paper=paper,
+        commit=commit_of_code() or "",
+        pairs=pairs or ("builtin",),
+        data=None if data is None else data.resolve(),
+        models=None if models is None else models.resolve(),
+        quick=quick,
+        studies=studies or tuple(STUDIES),
+    )
+    tasks = chosen(tasks_of(setting), only)
+    if dry_run:
+        found = states(tasks, place, {} if quick else _published_times())
+        for state in found:
+            click.echo(line_of(state))
+        waiting = [state.seconds for state in found if state.word == TO_RUN]
+        known = [seconds for seconds in waiting if seconds is not None]
+        unknown = f", {len(waiting) - len(known)} tasks of unknown time" if len(known) < len(waiting) else ""
+        click.echo(f"To run: {len(waiting)} of {len(found)} tasks, {duration(sum(known))}{unknown}.")
+        return
+    found = run_tasks(tasks, place, in_a_process(ROOT), click.echo)
+    failed = [state for state in found if state.word == "failed"]
+    if failed:
+        raise UserError(" ".join(state.why for state in failed))
+    if any(state.word == NOT_RUN for state in found):
+        sys.exit(PARTLY)
+
+
+def _published_times() -> dict[str, float]:
+    """Return the seconds that the tasks of the published run took; none if they are not stored."""
+    file = ROOT / RECORD
+    return dict(json.loads(file.read_text(encoding="utf-8"))["seconds"]) if file.exists() else {}

@@ -1,0 +1,62 @@
+"""The parameters that are fitted to a trace, in one file of a run: ``RUN/decoded/fitted.json``.
+
+Texts and figures of a run use this fit. Its fingerprint stands beside every number that was published.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from validation.decoding.fitting import fit
+from validation.decoding.methods.registry import Fitted
+from validation.errors import UserError
+from validation.trace.reader import Trace
+from validation.trace.sealed import read_sealed, write_sealed
+
+FIT_FILE = Path("decoded") / "fitted.json"
+
+
+def fitted_to(trace: Trace, file: Path) -> Fitted:
+    """Return the parameters fitted to that trace: the stored ones, or else fit them now."""
+    found = _read(trace, file)
+    if found is not None:
+        return found
+    fitted = fit(trace)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_sealed(file, {"trace": _mark(trace), "fitted": asdict(fitted)})
+    return fitted
+
+
+def fit_mark(fitted: Mapping[str, Any]) -> str:
+    """Return the fingerprint of fitted parameters.
+
+    >>> fit_mark({"slope": 0.5, "offline_k": 30}) == fit_mark({"offline_k": 30, "slope": 0.5})
+    True
+    """
+    plain = {name: None if value is None else float(value) for name, value in fitted.items()}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def stored_fit(trace: Trace) -> str | None:
+    """Return the fingerprint of the fit that is stored beside a trace; None if none of this trace is."""
+    found = _read(trace, trace.path.parent / FIT_FILE)
+    return None if found is None else fit_mark(asdict(found))
+
+
+def _read(trace: Trace, file: Path) -> Fitted | None:
+    """Return the stored parameters, None if there are none of this trace or the file is damaged."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError, UserError, KeyError, TypeError):
+        there = read_sealed(file)
+        if there["trace"] == _mark(trace):
+            return Fitted(**there["fitted"])
+    return None
+
+
+def _mark(trace: Trace) -> dict[str, Any]:
+    return {"created": trace.manifest.get("created"), "positions": trace.positions}

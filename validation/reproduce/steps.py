@@ -1,0 +1,208 @@
+"""Run one step of ``hlm reproduce`` as a process of its own: ``python -m validation.reproduce.steps STEP …``.
+
+A step that was stopped continues from what it stored. Nothing here decides whether a step is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from validation.errors import UserError
+
+if TYPE_CHECKING:
+    from validation.collection.prompts import Prompt
+    from validation.models.pair import Pair
+    from validation.trace.reader import Trace
+
+SEED = 1
+STAMPS = "commits.json"
+"""File of a run: the commit of each finished step."""
+POSITIONS, NEW_TOKENS = 20_000, 160  # of a trace, as `hlm validate`
+TEXTS = 100  # prompts of a study, as `hlm decode`
+WIDE_TEXTS, WIDE_BATCH = 160, 16
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run one step."""
+    step, *rest = arguments
+    if step == "experiment":
+        log, separator, *command = rest[1:]
+        assert separator == "--"
+        _experiment(Path(log), command)
+        return
+    known = {"train": _train, "collect": _collect, "fit": _fit, "check": _check, "decode": _decode, "draw": _draw}
+    known["publish"] = _publish
+    parser = argparse.ArgumentParser(prog=f"steps {step}")
+    for name in ("run", "draft", "target", "models", "data", "root"):
+        parser.add_argument(f"--{name}", type=Path)
+    for name in ("positions", "new-tokens", "prompts"):
+        parser.add_argument(f"--{name}", type=int)
+    for name in ("pair", "study", "paper", "claims"):
+        parser.add_argument(f"--{name}", default="")
+    given = parser.parse_args(rest)
+    known[step](given)
+    if given.run is not None:
+        _stamp(given.run / STAMPS, f"{step}:{given.study}" if given.study else step)
+
+
+def _stamp(file: Path, step: str) -> None:
+    """Store the commit of a finished step."""
+    from validation.plots import commit_of_code
+    from validation.trace.journal import write_atomically
+
+    before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    write_atomically(file, json.dumps({**before, step: commit_of_code()}, indent=1) + "\n")
+
+
+def _train(given: argparse.Namespace) -> None:
+    """Train a pair; each stage continues from its checkpoint."""
+    words = [sys.executable, "-m", "validation.training", "--pair", given.pair, "--out", str(given.models)]
+    words += ["--work", str(given.models / "work"), "--data", str(given.data)]
+    for stage in ("tokenizer", "small", "large", "prompts", "card"):
+        subprocess.run([*words, stage], check=True)
+
+
+def _pair(given: argparse.Namespace) -> Pair:
+    from validation.models.pair import load_pair
+
+    if given.draft is None:
+        return load_pair("builtin", device="cpu")
+    return load_pair(None, draft=str(given.draft), target=str(given.target), device="cpu")
+
+
+def _prompts(given: argparse.Namespace) -> list[Prompt]:
+    from validation.collection.prompts import builtin_prompts, read_prompts
+
+    own = None if given.draft is None else given.draft.parent / "prompts.jsonl"
+    return builtin_prompts() if own is None or not own.exists() else read_prompts(own)
+
+
+def _trace(given: argparse.Namespace) -> Trace:
+    from validation.trace.reader import open_trace
+
+    return open_trace(given.run / "trace")
+
+
+def _collect(given: argparse.Namespace) -> None:
+    from validation.collection.collect import DEFAULT_BATCH, collect
+
+    whole = given.draft is not None and not given.positions  # another pair: all texts of its first prompts
+    trace = collect(
+        _pair(given),
+        _prompts(given)[: WIDE_TEXTS if whole else None],
+        given.run / "trace",
+        positions=None if whole else given.positions or POSITIONS,
+        new_tokens=given.new_tokens or NEW_TOKENS,
+        batch=WIDE_BATCH if whole else DEFAULT_BATCH,
+        seed=SEED,
+        command=_command(given),
+    )
+    print(f"{trace.positions:,} positions, V = {trace.vocabulary:,}")
+
+
+def _fit(given: argparse.Namespace) -> None:
+    from validation.decoding.fit_file import fitted_to
+
+    file = given.run / "decoded" / "fitted.json"
+    file.unlink(missing_ok=True)
+    print(fitted_to(_trace(given), file))
+
+
+def _check(given: argparse.Namespace) -> None:
+    import hlmtheory
+    from validation.claims.check import check_trace
+    from validation.trace.journal import write_atomically
+
+    some = {name: one for name, one in hlmtheory.all_claims().items() if name.startswith(f"{given.claims}.")}
+    kept = given.run / ".check.json"
+    results = check_trace(_trace(given), seed=SEED, claims=some or None, kept=kept)
+    write_atomically(given.run / "claims.json", results.to_json())
+    kept.unlink(missing_ok=True)
+    violated = [name for name, tally in results.tallies.items() if tally.outcome == "violated"]
+    if violated:
+        print(f"Violated: {', '.join(violated)}.", file=sys.stderr)  # published as such
+
+
+def _decode(given: argparse.Namespace) -> None:
+    from validation.decoding.studies import ANSWER_TOKENS, STUDIES, decode_study
+
+    folder = given.run / "decoded" / given.study
+    prompts, tokens = _prompts(given)[: given.prompts or TEXTS], given.new_tokens or ANSWER_TOKENS
+    decode_study(STUDIES[given.study], _pair(given), prompts, _trace(given), folder, new_tokens=tokens, seed=SEED)
+
+
+def _draw(given: argparse.Namespace) -> None:
+    """Draw what is asked and can be drawn; what this commit has drawn of this trace and fit stays."""
+    from validation.decoding.studies import open_study
+    from validation.plots import EXHIBITS, Decoding, Figure, Simulation, commit_of_code, draw
+
+    trace, commit = _trace(given), commit_of_code()
+    drawn, left = [], {}
+    for one in EXHIBITS.values():
+        if given.paper not in ("all", "", one.paper) or (isinstance(one, Simulation) and given.pair != "builtin"):
+            continue
+        decoded = []
+        if isinstance(one, Decoding):
+            folder = given.run / "decoded" / one.study
+            if not (folder / "study.json").exists():
+                left[one.stem] = f"the study {one.study} is not decoded"
+                continue
+            decoded = [open_study(folder)]
+        folder = given.run / "figures"
+        if not _is_drawn(folder / f"{one.stem}.json", commit):
+            print(f"drawing {one.paper} {one.place}", flush=True)
+            try:
+                draw(
+                    one,
+                    trace if isinstance(one, Figure) else None,
+                    folder,
+                    command=_command(given),
+                    seed=SEED,
+                    commit=commit,
+                    decoded=decoded,
+                    pair=given.pair,
+                )
+            except UserError as error:
+                left[one.stem] = str(error)
+                continue
+        drawn.append(one.stem)
+    text = json.dumps({"commit": commit, "drawn": drawn, "not drawn": left}, indent=1)
+    (given.run / "drawn.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _is_drawn(sidecar: Path, commit: str | None) -> bool:
+    if not sidecar.exists() or commit is None or "changes" in commit:
+        return False
+    return bool(json.loads(sidecar.read_text(encoding="utf-8")).get("commit") == commit)
+
+
+def _publish(given: argparse.Namespace) -> None:
+    from validation.report.publish import publish
+
+    for file in publish(given.run, given.run / "none", given.root, given.pair, whole=True):
+        print(file)
+
+
+def _experiment(log: Path, command: Sequence[str]) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    (log.parent / log.stem).mkdir(exist_ok=True)
+    part = log.with_suffix(".part")
+    with part.open("w", encoding="utf-8") as file:
+        subprocess.run([sys.executable, *command], check=True, stdout=file, stderr=subprocess.STDOUT)
+    part.replace(log)
+
+
+def _command(given: argparse.Namespace) -> str:
+    """Return the command that a reader types for this result."""
+    pair: dict[str, Any] = {"builtin": ""}
+    return f"python3 hlm reproduce {given.paper or 'all'}{pair.get(given.pair, f' --pair {given.pair}')}"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

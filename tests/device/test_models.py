@@ -168,7 +168,8 @@ def test_a_recorded_call_of_generate_is_that_of_the_host(pairs: tuple[Pair, Pair
     for one, other in zip(here[0], there[0], strict=True):
         assert other.accepted == one.accepted
         np.testing.assert_allclose(other.target_scores, one.target_scores, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(other.draft_scores, one.draft_scores, rtol=1e-4, atol=1e-5)
+        if one.draft_scores is not None:  # the last round drafts nothing
+            np.testing.assert_allclose(other.draft_scores, one.draft_scores, rtol=1e-4, atol=1e-5)
 
 
 def test_the_bill_of_a_text_is_that_of_the_host(pairs: tuple[Pair, Pair]) -> None:

@@ -63,7 +63,7 @@ CACHED_VALUES, GPU_VALUES = 2**17, 2**20  # probabilities of one model checked a
 ARRAYS_ALIVE = 32  # maximum number of float64 arrays of that size in one claim's check
 MEMORY = 2**30  # bytes, for all workers together
 SCENARIO_BATCHES = 10
-BIASES = (0.01, 0.05, 0.1)  # the summary reports the top_k that certifies each
+BIASES = (0.01, 0.05, 0.1, 0.2)  # the summary reports the top_k that certifies each
 
 Progress = Callable[[int, int, str], None]
 Job = Callable[[], "Part"]

@@ -31,7 +31,13 @@ def cite(source: Source) -> str:
 
 @cache
 def bibliography() -> dict[str, dict[str, str]]:
-    """Return the short and the full citation of each key of ``references.bib``; empty if the file is not installed."""
+    """Return the citations of ``references.bib`` by key; empty if the file is not installed.
+
+    Returns
+    -------
+    dict
+        ``short``, author and year; ``full``; ``link``, the address by DOI or arXiv number, empty if neither is known.
+    """
     if not BIBLIOGRAPHY.is_file():
         return {}
     text = BIBLIOGRAPHY.read_text(encoding="utf-8")
@@ -42,8 +48,15 @@ def bibliography() -> dict[str, dict[str, str]]:
         names = {1: authors[0], 2: " and ".join(authors)}.get(len(authors), f"{authors[0]} et al.")
         short = f"{names} ({fields.get('year', 'undated')})"
         number = f" arXiv:{fields['eprint']}." if fields.get("archiveprefix") == "arXiv" else ""
-        entries[entry[1]] = {"short": short, "full": f"{short}. {_plain(fields.get('title', ''))}.{number}"}
+        full = f"{short}. {_plain(fields.get('title', ''))}.{number}"
+        entries[entry[1]] = {"short": short, "full": full, "link": _link(fields)}
     return entries
+
+
+def _link(fields: dict[str, str]) -> str:
+    if "doi" in fields:
+        return f"https://doi.org/{fields['doi']}"
+    return f"https://arxiv.org/abs/{fields['eprint']}" if fields.get("archiveprefix") == "arXiv" else ""
 
 
 def _plain(text: str) -> str:

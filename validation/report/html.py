@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import hlmtheory
 from hlmtheory.claims import Claim
 from validation.report.citations import bibliography
+from validation.report.first_screen import partition, partition_table, printed_false, what_to_send
+from validation.report.symbols import SYMBOLS, topic
 from validation.report.tables import claims_table, pieces, stale, summary, table_row, update_between_markers
 from validation.trace.format import LISTS
 
@@ -28,7 +30,15 @@ __all__ = ["claims_table", "stale", "summary", "update_between_markers", "write_
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 LIBRARIES = ("numpy", "torch", "transformers", "matplotlib")
-EXCERPTS, EXCERPT_LENGTH = 4, 400
+EXCERPTS, EXCERPT_LENGTH, NAME_LENGTH, SOURCES = 4, 390, 80, 5
+"""Prompts shown; characters of a text and of a name, which are cut if longer; sources of prompts named."""
+SHORT_BIAS = 0.05
+"""Bias whose message the verdict names."""
+WIDE = 400.0
+"""Points from which a picture has panels side by side, which a telephone shows in full size."""
+HEADS = {"ofdma": "OFDMA"}
+NAMED = 5
+"""Violated claims that the verdict names."""
 FALSE_KINDS = (
     ("refuted", "Printed results that are false", "A paper prints each of them, and it is false as stated."),
     (
@@ -73,16 +83,25 @@ def write_report(
     """
     claims = hlmtheory.all_claims() if claims is None else claims
     rows = [table_row(claim, results.tallies.get(name)) for name, claim in claims.items()]
+    counts = partition(claims, results)
+    send = what_to_send(results, manifest.get("vocabulary"), figures)
     text = _template().render(
-        rows=[row for row in rows if not row["refuted"]],
+        topics=_topics([row for row in rows if not row["refuted"]]),
         refuted=[(title, note, [row for row in rows if row["standing"] == kind]) for kind, title, note in FALSE_KINDS],
         counts=summary(claims, results),
+        partition=partition_table(counts),
+        outcomes=counts,
+        violated=[row["id"] for row in rows if row["outcome"] == "violated"],
+        named=NAMED,
+        send=send,
+        example=next((row for row in send["rows"] if row["bias"] == SHORT_BIAS and row["top_k"] is not None), None),
+        wrong=printed_false(claims),
         results=results,
         run=_run(manifest),
-        sources=sorted({bibliography().get(c.source.key, {}).get("full", c.source.key) for c in claims.values()}),
+        sources=_sources(claims),
+        symbols=SYMBOLS,
         figures=[_figure(sidecar, prefix=f"f{i}-") for i, sidecar in enumerate(figures, 1)],
         command=command,
-        sizes=_sizes(results),
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
     path = Path(folder) / "report.html"
@@ -101,11 +120,27 @@ def _template() -> Template:
     return environment.get_template("report.html.j2")
 
 
-def _sizes(results: Results) -> list[tuple[str, str]]:
-    """Return the mean certified top_k for each bias of the summary."""
-    name = "size_for_bias_"
-    found = {key.removeprefix(name): size for key, size in results.summary.items() if key.startswith(name)}
-    return [(f"{float(bias):.0%}", f"{size:,.0f}") for bias, size in found.items()]
+def _topics(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the claims by topic, each with its title, notation and number of claims by outcome."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["id"].split(".")[0], []).append(row)
+    topics = []
+    for name, claims in found.items():
+        title, notation = topic(name)
+        outcomes = list(Counter((row["symbol"], row["outcome"]) for row in claims).items())
+        head = HEADS.get(name, name.replace("_", " ").capitalize())
+        topics.append(
+            {"name": name, "head": head, "title": title, "notation": notation, "rows": claims, "outcomes": outcomes}
+        )
+    return topics
+
+
+def _sources(claims: Mapping[str, Claim]) -> list[tuple[str, str, str]]:
+    """Return key, full citation and address of the claims' sources, by author."""
+    keys = {claim.source.key for claim in claims.values()}
+    entries = [(key, bibliography().get(key, {"full": key, "link": ""})) for key in keys]
+    return sorted(((key, entry["full"], entry["link"]) for key, entry in entries), key=lambda one: one[1])
 
 
 def _run(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,21 +151,24 @@ def _run(manifest: Mapping[str, Any]) -> dict[str, Any]:
         by_source.setdefault(prompt.get("source", ""), prompt)
     shown = [*by_source.values(), *(prompt for prompt in prompts if prompt not in by_source.values())][:EXCERPTS]
     return {
-        "pair": pair.get("name", "unnamed"),
+        "pair": _excerpt(pair.get("name", "unnamed"), NAME_LENGTH),
         "models": [
-            (role, pair.get(f"{key}_name", "?"), pair.get(f"{key}_parameters"))
+            (role, _excerpt(pair.get(f"{key}_name", "?"), EXCERPT_LENGTH), pair.get(f"{key}_parameters"))
             for role, key in (("draft", "small"), ("target", "large"))
         ],
         "vocabulary": manifest.get("vocabulary"),
         "positions": manifest.get("positions"),
         "seed": manifest.get("seed"),
         "created": manifest.get("created", "?"),
-        "notes": manifest.get("notes", []),
+        "notes": [_excerpt(note, EXCERPT_LENGTH) for note in manifest.get("notes", [])],
         "texts": {"corpus": "from a corpus", "target": "written by the target model"}.get(manifest.get("texts", "")),
         "lists": manifest.get("kind") == LISTS,
         "prompts": len(prompts),
-        "sources": list(Counter(prompt.get("source") or "unnamed" for prompt in prompts).items()),
-        "excerpts": [(p.get("id", ""), p.get("source", ""), _excerpt(p.get("text", ""))) for p in shown],
+        "sources": Counter(_excerpt(p.get("source") or "unnamed", NAME_LENGTH) for p in prompts).most_common(SOURCES),
+        "more_sources": len(by_source) - SOURCES,
+        "excerpts": [
+            (p.get("id", ""), p.get("source", ""), _excerpt(p.get("text", ""), EXCERPT_LENGTH)) for p in shown
+        ],
         "versions": [
             ("hlmtheory", hlmtheory.__version__),
             ("Python", platform.python_version()),
@@ -139,8 +177,9 @@ def _run(manifest: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _excerpt(text: str) -> str:
-    return text if len(text) <= EXCERPT_LENGTH else f"{text[:EXCERPT_LENGTH].rstrip()} …"
+def _excerpt(text: str, length: int) -> str:
+    """Return a text of at most this many characters; a longer one is cut."""
+    return text if len(text) <= length else f"{text[: length - 2].rstrip()} …"
 
 
 def _version(name: str) -> str:
@@ -151,13 +190,42 @@ def _version(name: str) -> str:
 
 
 def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
-    """Return the template's values for one figure or table; the title is separate from the caption."""
+    """Return the template's values for one figure or table: its message apart from the rest of its caption."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))
-    name, _, rest = about["caption"].partition(": ")
-    title = f"{name}: {about['title']}"
+    name, _, caption = about["caption"].partition(": ")
+    message, rest = first_sentence(caption)
     picture = sidecar.with_suffix(".svg")
-    svg = _inline(picture, prefix, title) if picture.exists() else ""
-    return {"svg": svg, "title": title, "caption": rest, "tables": about.get("tables", [])}
+    svg = _inline(picture, prefix, f"{name}: {about['title']}. {message}") if picture.exists() else ""
+    width = re.search(r'<svg[^>]*\swidth="([\d.]+)pt"', svg)
+    tables = [
+        {
+            "title": table["title"],
+            "heads": [_excerpt(head, EXCERPT_LENGTH) for head in table["heads"]],
+            "rows": [[_excerpt(cell, EXCERPT_LENGTH) for cell in row] for row in table["rows"]],
+        }
+        for table in about.get("tables", [])
+    ]
+    return {
+        "svg": svg,
+        "wide": bool(width and float(width[1]) >= WIDE),
+        "anchor": re.sub(r"[^\w.-]+", "-", sidecar.stem),
+        "name": name,
+        "title": about["title"],
+        "message": message,
+        "caption": rest,
+        "kind": about.get("kind", ""),
+        "tables": tables,
+    }
+
+
+def first_sentence(text: str) -> tuple[str, str]:
+    """Return the first sentence of a text and the rest.
+
+    >>> first_sentence("Of 0.5 bits, e.g. here, none is lost. Lines: means.")
+    ('Of 0.5 bits, e.g. here, none is lost.', 'Lines: means.')
+    """
+    end = re.search(r"[.!?](?= +[A-Z“(]|$)", text)
+    return (text[: end.end()], text[end.end() :].strip()) if end else (text, "")
 
 
 def _inline(path: Path, prefix: str, title: str) -> Markup:

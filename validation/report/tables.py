@@ -85,6 +85,7 @@ def table_row(claim: Claim, tally: Tally | None, missing: str = MISSING) -> dict
         "id": claim.id,
         "statement": claim.statement,
         "source": cite(claim.source),
+        "key": claim.source.key,
         "origin": claim.origin.value,
         "assumptions": [(a.statement, broken.get(a.statement, 0)) for a in claim.assumptions],
         "outcome": outcome,

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from markupsafe import escape
 from rich.console import Console
 
 import hlmtheory
@@ -23,7 +24,9 @@ from validation.cli.display import last_screen
 from validation.errors import UserError
 from validation.plots import FIGURES, Table, draw
 from validation.report.citations import bibliography, cite
+from validation.report.first_screen import partition, partition_table, what_to_send
 from validation.report.html import claims_table, stale, summary, update_between_markers, write_report
+from validation.report.symbols import topic
 from validation.report.tables import table_row
 from validation.trace.reader import Trace, TraceWriter, open_trace
 
@@ -135,30 +138,41 @@ def test_text_from_outside_is_escaped(page: str):
 
 
 def test_nothing_is_loaded_from_elsewhere(page: str):
-    assert "http" not in page
-    assert "//" not in re.sub(r"data:image/png;base64,[^\"]*", "", page)
+    """The only addresses are links to the sources, which a reader must click."""
+    elements = Elements(page)
+    links = {a["href"] for tag, a in elements.found if tag == "a" and not a["href"].startswith("#")}
+    assert links == {link for entry in bibliography().values() if (link := entry["link"])} & links
+    assert len(links) > 5
+    assert all(link.startswith(("https://doi.org/", "https://arxiv.org/abs/")) for link in links)
+    rest = re.sub(r"data:image/png;base64,[^\"]*", "", page)
+    for link in links:
+        rest = rest.replace(f'href="{link}"', "")
+    assert "http" not in rest.replace("http-equiv", "")
+    assert "//" not in rest
     assert "@import" not in page
-    loads = {tag for tag, _ in Elements(page).found} & {"link", "script", "iframe", "object", "embed", "base", "img"}
+    loads = {tag for tag, _ in elements.found} & {"link", "script", "iframe", "object", "embed", "base", "img"}
     assert loads == set()
-    for _, attributes in Elements(page).found:
+    for tag, attributes in elements.found:
         for name, value in attributes.items():
-            if name == "src" or name.endswith("href"):
+            if name == "src" or (name.endswith("href") and tag != "a"):
                 assert value.startswith(("#", "data:image/png;base64,"))
 
 
 def test_the_figures_are_inlined_with_their_captions(page: str):
     elements = Elements(page)
     drawn = [attributes for tag, attributes in elements.found if tag == "svg"]
-    assert [attributes["aria-label"] for attributes in drawn] == [
-        f"{f.paper} Figure {f.number}: {f.title}" for f in FIGURES.values() if f.paint is not None
-    ]
-    assert "cu-hlm Figure 5a: The draft model's probabilities by descending rank. The most" in elements.text
+    names = [f"{f.paper} Figure {f.number}: {f.title}." for f in FIGURES.values() if f.paint is not None]
+    for attributes, name in zip(drawn, names, strict=True):
+        assert attributes["aria-label"].startswith(name)
+        assert len(attributes["aria-label"]) > len(name) + 20  # the message
+    assert "cu-hlm Figure 5a: The draft model's probabilities by descending rank" in elements.text
     assert "the paper prints 0.9763" in elements.text
 
 
 def test_the_table_of_an_exhibit_is_shown_without_a_picture(page: str):
     text = Elements(page).text
-    assert "a-paper Table I: numbers. They agree. Theirs and ours." in text
+    said = [text.index(part) for part in ("a-paper Table I: numbers", "They agree.", "Theirs and ours.", "44.9%")]
+    assert said == sorted(said)
     assert "What is printed" in text
     assert "44.9%" in text
 
@@ -191,8 +205,8 @@ def test_a_claim_is_shown_with_its_proof(capsys: pytest.CaptureFixture[str]):
 
 def test_a_report_without_figures_and_prompts(results: Results, tmp_path: Path):
     page = write_report(tmp_path, results=results, manifest={}, figures=[], command="hlm").read_text(encoding="utf-8")
-    assert "<h2>Figures" not in page
-    assert "<h2>Some of the prompts" not in page
+    assert ">Figures<" not in page
+    assert ">Prompts<" not in page
 
 
 # ----------------------------------------------------------------------------------------------------- outcomes
@@ -215,6 +229,52 @@ def test_the_summary_counts_outcomes(results: Results):
     assert counts["vacuous"] == sum(t.vacuous > 0 for t in results.tallies.values() if t.outcome not in FALSE.values())
 
 
+def test_every_statement_is_counted_once(results: Results):
+    """The partition adds up, with every outcome and every kind of data present."""
+    true = [name for name, claim in CLAIMS.items() if claim.refuted is None]
+    undecided = Tally(true[0], instances=9, inconclusive=9)
+    empty = Tally(true[1], instances=9, out_of_scope=9)
+    tallies = {**results.tallies, true[0]: undecided, true[1]: empty}
+    del tallies[true[2]]
+    changed = with_tally(replace(results, tallies=tallies), violated=1)
+    for one in (results, changed):
+        counts = partition(CLAIMS, one)
+        assert sum(sum(row.values()) for row in counts.values()) == len(CLAIMS)
+        *rows, last = partition_table(counts)
+        assert last["total"] == len(CLAIMS) == sum(row["total"] for row in rows if row["head"])
+        assert [sum(cells) for cells in zip(*(r["cells"] for r in rows if not r["head"]), strict=True)] == last["cells"]
+        short = summary(CLAIMS, one)
+        assert short["held"] == sum(counts["holds"].values())
+        for outcome in ("violated", "inconclusive", "out of scope", "not checked", "not confirmed", *FALSE.values()):
+            assert short[outcome] == sum(counts[outcome].values()), outcome
+    assert {name for name, row in counts.items() if any(row.values())} == set(counts) - {"not confirmed"}
+
+
+def test_what_to_send_is_counted_in_bits(results: Results, tmp_path: Path):
+    table = tmp_path / "ours-tableV.json"
+    statistics = {"epsilon": [0.05, 0.2], "bits": {"cheapest codec": [100.0, None]}}
+    table.write_text(json.dumps({"statistics": statistics}), encoding="utf-8")
+    known = replace(results, summary={"size_for_bias_0.05": 10.0, "size_for_bias_0.2": 2.5})
+    found = what_to_send(known, 4096, [table])
+    assert found["full"] == 4096 * 32
+    assert [(row["bias"], row["top_k"], row["bits"], row["smallest"]) for row in found["rows"]] == [
+        (0.05, 10.0, 440.0, 100.0),
+        (0.2, 2.5, 110.0, None),
+    ]
+    assert found["rows"][0]["factor"] == pytest.approx(131072 / 440)
+    assert [row["bits"] for row in what_to_send(known, None, [])["rows"]] == [None, None]
+    assert [row["bias"] for row in what_to_send(results, 40, [])["rows"]] == [0.01, 0.05, 0.1, 0.2]
+
+
+def test_every_topic_has_its_notation(page: str):
+    for name in {claim.split(".")[0] for claim in CLAIMS}:
+        title, rows = topic(name)
+        assert title.endswith(".")
+        assert rows, name
+        assert all(symbol and said for symbol, said, _ in rows)
+        assert escape(title) in page
+
+
 def test_what_is_false_is_so_by_its_counterexample_and_not_by_this_run(results: Results):
     name = "truncation.online_gap"
     for violated, said in ((0, "on no instance here"), (3, "fails on 2.5% here")):
@@ -227,6 +287,7 @@ def test_what_is_false_is_so_by_its_counterexample_and_not_by_this_run(results: 
 
 def test_false_statements_have_a_table_a_kind(page: str):
     text = Elements(page).text
+    text = text[text.index("Each fails on its counterexample") :]
     heads = [text.index(head) for head in ("Printed results that are false", "Misprints", "False readings")]
     assert heads == sorted(heads)
     assert heads[0] < text.index("truncation.online_gap") < heads[1] < text.index("ofdma.minmax_printed") < heads[2]
@@ -234,7 +295,10 @@ def test_false_statements_have_a_table_a_kind(page: str):
 
 def test_report_and_screen_say_how_many_claims_are_of_the_pair(page: str, results: Results, tmp_path: Path):
     measured = sum(tally.kind == "measured" for tally in results.tallies.values())
-    assert f"{measured} were measured at 120 positions" in " ".join(Elements(page).text.split())
+    true = sum(t.kind == "measured" and t.outcome == "holds" for t in results.tallies.values())
+    said = " ".join(Elements(page).text.split())
+    assert f"All {len([c for c in CLAIMS.values() if c.refuted is None])} claims hold: {true} at 120 positions" in said
+    assert f"All statements{measured}{len(CLAIMS) - measured}0{len(CLAIMS)}" in "".join(said)
     console = Console(file=StringIO(), width=200)
     last_screen(console, results, tmp_path / "report.html")
     shown = " ".join(console.file.getvalue().split())
@@ -245,6 +309,7 @@ def test_a_violated_claim_shows(results: Results, tmp_path: Path):
     changed = with_tally(results, violated=2, holds=118, worst_slack=-0.25)
     assert summary(CLAIMS, changed)["violated"] == 1
     page = write_report(tmp_path, results=changed, manifest={}, figures=[], command="").read_text(encoding="utf-8")
+    assert '<b>1 claim is violated</b>:\n<a href="#claim-truncation.tvd_sharp">' in page
     assert "✗ violated" in page
     assert "−0.25" in page
     assert "| ✗ violated | `truncation.tvd_sharp` |" in claims_table(CLAIMS, changed)

@@ -1,0 +1,145 @@
+"""Return what the first screen of the report says: the outcome of each statement, what to send, what is false."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hlmtheory.claims import FALSE, Claim, Status
+from validation.report.citations import cite
+
+if TYPE_CHECKING:
+    from validation.claims.check import Results
+
+NOT_RUN, NOT_CONFIRMED = "not checked", "not confirmed"
+CLAIM_OUTCOMES = ("holds", "violated", "inconclusive", "out of scope", NOT_RUN)
+FALSE_OUTCOMES = (*FALSE.values(), NOT_CONFIRMED)
+DATA = ("measured", "simulated", NOT_RUN)
+"""Data on which a statement was checked; the columns of the partition."""
+
+MEANINGS = {
+    "holds": "hold on every instance that is decided",
+    "violated": "violated",
+    "inconclusive": "undecided: the two sides are too close, or their intervals overlap",
+    "out of scope": "out of scope: an assumption is met nowhere",
+    NOT_RUN: "not checked in this run",
+    "refuted": "printed results that are false",
+    "misprint": "misprints",
+    "false reading": "false readings, which no paper prints",
+    NOT_CONFIRMED: "refutations that the counterexample no longer shows",
+}
+"""Meaning of each outcome, in the order of the partition."""
+
+FLOAT_BITS = 32
+SMALLEST = "cheapest codec"
+"""Rule of Table V with the smallest certified message of each position."""
+
+
+def partition(claims: Mapping[str, Claim], results: Results) -> dict[str, dict[str, int]]:
+    """Return how many statements have each outcome, by the data they were checked on.
+
+    Every statement is counted once, so that all counts add up to ``len(claims)``.
+
+    Parameters
+    ----------
+    claims : mapping of str to Claim
+    results : Results
+
+    Returns
+    -------
+    dict
+        For each key of :data:`MEANINGS`, the number of statements for each of :data:`DATA`. A true statement has the
+        outcome of its tally. A false one has its standing if its counterexample, checked again now, violates it.
+    """
+    counts = {outcome: dict.fromkeys(DATA, 0) for outcome in MEANINGS}
+    for name, claim in claims.items():
+        tally = results.tallies.get(name)
+        if claim.refuted is None:
+            outcome = tally.outcome if tally else NOT_RUN
+        else:
+            fails = claim.check(claim.refuted).count(Status.VIOLATED)
+            outcome = claim.standing if fails else NOT_CONFIRMED
+        counts[outcome][tally.kind if tally else NOT_RUN] += 1
+    return counts
+
+
+def partition_table(counts: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
+    """Return the rows of the partition that are not empty, each kind with its total, and the total of all."""
+    rows: list[dict[str, Any]] = []
+    for title, outcomes in (("Claims", CLAIM_OUTCOMES), ("False statements", FALSE_OUTCOMES)):
+        shown = [(outcome, counts[outcome]) for outcome in outcomes if any(counts[outcome].values())]
+        rows.append(_row(title, [count for _, count in shown], head=True))
+        rows += [_row(MEANINGS[outcome], [count], outcome=outcome) for outcome, count in shown]
+    return [*rows, _row("All statements", list(counts.values()), head=True)]
+
+
+def _row(title: str, counts: Sequence[Mapping[str, int]], head: bool = False, outcome: str = "") -> dict[str, Any]:
+    cells = [sum(count[kind] for count in counts) for kind in DATA]
+    return {"title": title, "cells": cells, "total": sum(cells), "head": head, "outcome": outcome}
+
+
+def what_to_send(results: Results, vocabulary: int | None, sidecars: Sequence[Path]) -> dict[str, Any]:
+    """Return how many tokens certify each bias, and the bits of their message beside those of the whole distribution.
+
+    Parameters
+    ----------
+    results : Results
+        Its summary holds the mean top_k by bias.
+    vocabulary : int or None
+        V, in tokens.
+    sidecars : sequence of Path
+        Of the figures drawn; Table V, if among them, adds the smallest certified message.
+
+    Returns
+    -------
+    dict
+        ``full``, bits of V floating-point numbers; ``rows``, one for each bias: ``bias``, ``top_k``, ``share`` of the
+        positions that certify it, ``bits`` of top_k tokens and numbers, ``smallest`` in bits, and the factors by which
+        both are below ``full``. A value that is not known is None.
+    """
+    name = "size_for_bias_"
+    sizes = {float(key.removeprefix(name)): v for key, v in results.summary.items() if key.startswith(name)}
+    smallest = _smallest_messages(sidecars)
+    full = vocabulary * FLOAT_BITS if vocabulary else None
+    each = (vocabulary - 1).bit_length() + FLOAT_BITS if vocabulary else None
+    rows = []
+    for bias in sorted(sizes.keys() | smallest.keys()):
+        size = sizes.get(bias)
+        bits = size * each if each and size is not None else None
+        least = smallest.get(bias)
+        rows.append(
+            {
+                "bias": bias,
+                "top_k": size,
+                "share": results.summary.get(f"covered_for_bias_{bias}"),
+                "bits": bits,
+                "factor": full / bits if full and bits else None,
+                "smallest": least,
+                "smallest_factor": full / least if full and least else None,
+            }
+        )
+    return {"full": full, "vocabulary": vocabulary, "rows": rows}
+
+
+def _smallest_messages(sidecars: Sequence[Path]) -> dict[float, float]:
+    """Return the mean bits of the smallest certified message at each bias; empty without Table V."""
+    found = [sidecar for sidecar in sidecars if sidecar.stem == "ours-tableV"]
+    if not found:
+        return {}
+    statistics = json.loads(found[0].read_text(encoding="utf-8")).get("statistics", {})
+    bits = statistics.get("bits", {}).get(SMALLEST, [])
+    return {bias: value for bias, value in zip(statistics.get("epsilon", []), bits, strict=False) if value}
+
+
+def printed_false(claims: Mapping[str, Claim]) -> dict[str, list[dict[str, str]]]:
+    """Return the false statements that papers print, refuted results and misprints apart: id, source and statement."""
+    return {
+        standing: [
+            {"id": claim.id, "source": cite(claim.source), "key": claim.source.key, "statement": claim.statement}
+            for claim in claims.values()
+            if claim.standing == standing
+        ]
+        for standing in ("refuted", "misprint")
+    }

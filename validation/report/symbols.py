@@ -1,0 +1,50 @@
+"""List the symbols that most claims and figures share, and read the notation table of each topic."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+
+SYMBOLS = (
+    ("q, p", "next-token distributions of the draft model and of the target model"),
+    ("q̂", "what the server knows of q: its k largest probabilities, the rest spread evenly"),
+    ("V, k", "tokens of the vocabulary; tokens of q that are sent, the most probable first"),
+    ("d", "the drafted token, sampled from q"),
+    ("α", "probability of acceptance, Σ_v min(q_v, p_v) on average over drafts"),
+    ("β_d", "probability that the draft d is rejected, (1 − p_d / q_d)⁺; its mean over drafts is TV(q, p)"),
+    ("r, r̂", "distributions after a rejection, from q and from q̂"),
+    ("TV(q, p)", "total variation, half of Σ_v |q_v − p_v|: 0 for equal distributions, 1 for disjoint ones"),
+    ("Δ_k", "TV(q, q̂) if k probabilities are sent"),
+    ("Bias", "Σ_v |law_v − p_v| of one emitted token, twice its total variation; at most 2"),
+    ("ε, θ", "tolerance for the Bias or for the risk of a text; tolerance for TV(r, r̂)"),
+    ("u, u_{th}", "uncertainty of a draft, and the threshold above which it is verified"),
+    ("K", "drafts in a round"),
+    ("T", "tokens of a text; with an index, seconds"),
+)
+"""Symbol and meaning, in the order of the report."""
+
+
+def topic(module: str) -> tuple[str, list[tuple[str, str, str]]]:
+    """Return the first line of a module's docstring and its notation table: symbol, name and unit of each row.
+
+    >>> title, rows = topic("verification")
+    >>> title
+    'Acceptance, rejection and resampling: the distribution of what speculative decoding emits.'
+    >>> rows[0]
+    ('q', 'draft, draft model’s distribution', '1')
+    """
+    text = import_module(f"hlmtheory.{module}").__doc__ or ""
+    lines = text.splitlines()
+    ruled = [i for i, line in enumerate(lines) if re.fullmatch(r"=+( +=+)+", line)]
+    title = lines[0] if lines else module
+    if len(ruled) < 3:
+        return title, []
+    columns = [match.span() for match in re.finditer("=+", lines[ruled[0]])]
+    rows: list[list[str]] = []
+    for line in lines[ruled[1] + 1 : ruled[2]]:
+        cells = [line[start:end].replace("``", "").replace("'", "’").strip() for start, end in columns]
+        if cells[0] or not rows:
+            rows.append(cells)
+        else:  # a row may go on in the next line
+            rows[-1] = [" ".join(filter(None, pair)) for pair in zip(rows[-1], cells, strict=True)]
+    return title, [(cells[0], cells[1], cells[2]) for cells in rows]

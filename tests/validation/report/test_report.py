@@ -298,7 +298,7 @@ def test_report_and_screen_say_how_many_claims_are_of_the_pair(page: str, result
     true = sum(t.kind == "measured" and t.outcome == "holds" for t in results.tallies.values())
     said = " ".join(Elements(page).text.split())
     assert f"All {len([c for c in CLAIMS.values() if c.refuted is None])} claims hold: {true} at 120 positions" in said
-    assert f"All statements{measured}{len(CLAIMS) - measured}0{len(CLAIMS)}" in "".join(said)
+    assert f"All statements{measured}{len(CLAIMS) - measured}0{len(CLAIMS)}" in said
     console = Console(file=StringIO(), width=200)
     last_screen(console, results, tmp_path / "report.html")
     shown = " ".join(console.file.getvalue().split())

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import hlmtheory
 from hlmtheory.claims import Claim
+from validation.plots.common.record import whole_caption
 from validation.report.citations import bibliography
 from validation.report.first_screen import partition, partition_table, printed_false, what_to_send
 from validation.report.symbols import SYMBOLS, topic
@@ -192,7 +193,7 @@ def _version(name: str) -> str:
 def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
     """Return the template's values for one figure or table: its message apart from the rest of its caption."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))
-    name, _, caption = about["caption"].partition(": ")
+    name, _, caption = whole_caption(about).partition(": ")
     message, rest = first_sentence(caption)
     picture = sidecar.with_suffix(".svg")
     svg = _inline(picture, prefix, f"{name}: {about['title']}. {message}") if picture.exists() else ""

@@ -1,4 +1,4 @@
-"""Publish a run in the repository: ``figures/`` and the generated tables of ``paper_repro.md``.
+"""Publish a run in the repository: ``figures/``, ``docs/results/`` and the generated parts of ``paper_repro.md``.
 
 ``figures/claims.json`` holds the verdicts of the published run and a description of its models, so that the tables can
 be regenerated and checked without a trace. ``figures/NAME/`` holds the same for another pair.
@@ -18,15 +18,9 @@ from validation.claims.check import Results, load_results
 from validation.decoding.fit_file import stored_fit
 from validation.errors import UserError
 from validation.plots import EXHIBITS, commit_of_code
+from validation.report import results as results_pages
 from validation.report.audit_controls import audit_controls
-from validation.report.tables import (
-    SYMBOLS,
-    UNPUBLISHED,
-    claims_table,
-    markdown_table,
-    stale,
-    update_between_markers,
-)
+from validation.report.tables import SYMBOLS, markdown_table, stale, update_between_markers
 from validation.trace.identity import fingerprint
 from validation.trace.reader import Trace, open_trace
 
@@ -149,50 +143,59 @@ def _with_new_captions(figures: Path) -> dict[Path, str]:
 
 
 def regenerate(root: Path) -> Path:
-    """Rewrite every generated table of ``paper_repro.md`` from ``figures/`` and the current claims.
+    """Rewrite every generated part of ``paper_repro.md`` and ``docs/results/`` from ``figures/`` and the claims.
 
     Returns
     -------
     Path
-        The page.
+        The first page, ``paper_repro.md``.
 
     Raises
     ------
     UserError
         If ``figures/claims.json`` or a marker is missing.
     """
-    page = root / "paper_repro.md"
-    text = page.read_text(encoding="utf-8")
-    for marker, table in tables(root).items():
-        text = update_between_markers(text, marker, table)
-    page.write_text(text, encoding="utf-8")
-    return page
+    for name, parts in tables(root).items():
+        page = root / name
+        text = before = page.read_text(encoding="utf-8")
+        for marker, table in parts.items():
+            text = update_between_markers(text, marker, table)
+        if text != before:
+            page.write_text(text, encoding="utf-8")
+    results_pages.write_files(root, _results(_read_records(root)[0]))
+    return root / results_pages.PAGE
 
 
 def stale_tables(root: Path) -> list[str]:
-    """Return the names of the generated tables of ``paper_repro.md`` that differ from their sources.
+    """Return the generated parts that differ from their sources, as ``page: marker``, and the stale CSV files.
 
     A claim that the published run did not check, or whose statement has changed since, is "not yet published". Only
-    the row of such a claim may be missing from the page.
+    the section of such a claim may be missing from the page.
     """
-    return stale(root / "paper_repro.md", tables(root))
+    old = [f"{page}: {name}" for page, parts in tables(root).items() for name in stale(root / page, parts)]
+    return [*old, *results_pages.stale_files(root, _results(_read_records(root)[0]))]
 
 
-def tables(root: Path) -> dict[str, str]:
-    """Return every generated table, by the name of its marker."""
+def tables(root: Path) -> dict[str, dict[str, str]]:
+    """Return every generated part: for each page, relative to the root, the text by the name of its marker."""
+    records = _read_records(root)
+    results = [_results(record) for record in records]
+    pages = {page.as_posix(): parts for page, parts in results_pages.generated(root, results[0]).items()}
+    controls = audit_controls(root)
+    if controls is not None:
+        pages[(results_pages.FOLDER / "audit.md").as_posix()] = {"audit-controls": controls}
+    pages[results_pages.PAGE.as_posix()]["pairs"] = _pairs_table([record["run"] for record in records], results)
+    return pages
+
+
+def _read_records(root: Path) -> list[dict[str, Any]]:
+    """Return the published records of all pairs."""
     try:
-        records = [json.loads(path.read_text(encoding="utf-8")) for path in _records(root / "figures")]
+        return [json.loads(path.read_text(encoding="utf-8")) for path in _records(root / "figures")]
     except FileNotFoundError as error:
         raise UserError(
             "There is no figures/claims.json; run `python3 hlm validate` and `python3 hlm repro`."
         ) from error
-    results = [_results(record) for record in records]
-    controls = audit_controls(root)
-    return ({} if controls is None else {"audit-controls": controls}) | {
-        "pairs": _pairs_table([record["run"] for record in records], results),
-        "claims": claims_table(hlmtheory.all_claims(), results[0], UNPUBLISHED),
-        "figures": _figures(root / "figures"),
-    }
 
 
 def _records(figures: Path) -> list[Path]:
@@ -221,37 +224,6 @@ def _held_out(pair: dict[str, Any]) -> list[dict[str, float]]:
     if not all(card.exists() for card in cards):
         return []
     return [json.loads(card.read_text(encoding="utf-8"))["held_out_nats_per_token"] for card in cards]
-
-
-def _figures(folder: Path) -> str:
-    """Return every figure and table as Markdown, by paper; captions compare our numbers with the printed ones."""
-    shown, paper = [], None
-    for one in EXHIBITS.values():
-        sidecar = folder / f"{one.stem}.json"
-        if not sidecar.exists():
-            continue
-        if one.paper != paper:
-            paper = one.paper
-            shown.append(f"### {paper}")
-        about = json.loads(sidecar.read_text(encoding="utf-8"))
-        if sidecar.with_suffix(".svg").exists():
-            shown.append(f"![{about['figure']}](figures/{one.stem}.svg)")
-        shown.append(f"{about['caption']} Numbers: [`{sidecar.name}`](figures/{sidecar.name}).")
-        shown += [markdown_table(table) for table in about.get("tables", [])]
-        for other in sorted(folder.glob(f"*/{one.stem}.json")):
-            shown.append(f"The same on the pair {other.parent.name}: {_caption(other)}")
-            shown += [
-                markdown_table(table) for table in json.loads(other.read_text(encoding="utf-8")).get("tables", [])
-            ]
-    return "\n\n".join(shown)
-
-
-def _caption(sidecar: Path) -> str:
-    """Return the findings of a caption, with links to the numbers and to the picture, if there is one."""
-    about = json.loads(sidecar.read_text(encoding="utf-8"))
-    shelf = f"figures/{sidecar.parent.name}/{sidecar.stem}"
-    picture = f"[picture]({shelf}.svg), " if sidecar.with_suffix(".svg").exists() else ""
-    return f"{picture}[numbers]({shelf}.json). {about['findings']} {about['basis']}"
 
 
 def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:

@@ -1,4 +1,4 @@
-"""Format the results of a run claim by claim, and update the generated parts of ``paper_repro.md``."""
+"""Format the results of a run claim by claim, and update the generated parts of a page."""
 
 from __future__ import annotations
 
@@ -75,8 +75,13 @@ def summary(claims: Mapping[str, Claim], results: Results) -> dict[str, int]:
     }
 
 
-def table_row(claim: Claim, tally: Tally | None, missing: str = MISSING) -> dict[str, Any]:
-    """Return one claim's cells for both tables, as text; ``missing`` is the outcome without a tally."""
+def table_row(
+    claim: Claim, tally: Tally | None, missing: str = MISSING, *, counterexample: bool = True
+) -> dict[str, Any]:
+    """Return one claim's cells for both tables, as text; ``missing`` is the outcome without a tally.
+
+    Without ``counterexample``, the counterexample of a false statement is left out: it takes the time of a check.
+    """
     outcome = tally.outcome if tally else missing
     in_scope = tally.in_scope if tally else 0
     seen = tally.tightest if tally and claim.relation is Relation.LE else -math.inf
@@ -102,7 +107,7 @@ def table_row(claim: Claim, tally: Tally | None, missing: str = MISSING) -> dict
         "vacuous": _share(tally.vacuous, in_scope) if tally and claim.ceiling is not None else "–",
         "violated": f"{tally.violated:,}" if tally else "0",
         "fails": _failing(tally),
-        "refuted": _counterexample(claim, claim.refuted) if claim.refuted is not None else None,
+        "refuted": _counterexample(claim, claim.refuted) if counterexample and claim.refuted is not None else None,
     }
 
 
@@ -188,19 +193,26 @@ def _share(part: int, whole: int) -> str:
 
 
 def claims_table(claims: Mapping[str, Claim], results: Results, missing: str = MISSING) -> str:
-    """Return a Markdown table of all claims for ``paper_repro.md``, true statements first; see table_row."""
+    """Return a Markdown table of all claims, true statements first; see table_row."""
     lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
     rows = [table_row(claim, results.tallies.get(name), missing) for name, claim in claims.items()]
     for row in sorted(rows, key=lambda row: STANDINGS.index(row["standing"])):
-        outcome = f"{row['symbol']} {row['outcome']}"
-        if row["refuted"] and row["outcome"] != missing:
-            outcome += f" by counterexample; {row['fails']}"
-        outcome += f", {row['undecided']} undecided" if row["undecided"] else ""
-        ratio = f"{row['seen']} ({row['known']})" if row["known"] else row["seen"]
-        scope = f"{row['in_scope']} {row['kind']}"
-        texts = [row["statement"], row["source"], row["origin"], scope, row["slack"], ratio, row["vacuous"]]
-        lines.append(f"| {_escape(outcome)} | `{row['id']}` | {' | '.join(map(_escape, texts))} |")
+        outcome, _, *cells = plain_cells(row, escape=True)
+        lines.append(f"| {outcome} | `{row['id']}` | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def plain_cells(row: Mapping[str, Any], *, escape: bool = False) -> list[str]:
+    """Return the cells of one claim under COLUMNS, from what table_row returns; escaped for Markdown on request."""
+    outcome = f"{row['symbol']} {row['outcome']}" if escape else row["outcome"]
+    if row["outcome"] in FALSE.values():
+        outcome += f" by counterexample; {row['fails']}"
+    outcome += f", {row['undecided']} undecided" if row["undecided"] else ""
+    ratio = f"{row['seen']} ({row['known']})" if row["known"] else row["seen"]
+    scope = f"{row['in_scope']} {row['kind']}".strip()
+    texts = [row["statement"], row["source"], row["origin"], scope, row["slack"], ratio, row["vacuous"]]
+    cells = [outcome, row["id"], *texts]
+    return [_escape(cell) for cell in cells] if escape else cells
 
 
 def markdown_table(table: Mapping[str, Any]) -> str:
@@ -256,5 +268,5 @@ def stale(path: str | Path, tables: Mapping[str, str]) -> list[str]:
 
 
 def _published(text: str) -> str:
-    """Return the text without the rows of claims that no published run has checked; these rows are optional."""
-    return re.sub(rf"^\| · {UNPUBLISHED} .*\n?", "", text, flags=re.MULTILINE)
+    """Return the text without the sections of claims that no published run has checked; they are optional."""
+    return re.sub(rf"\n\n### `[\w.]+`\n\n· {UNPUBLISHED} .*\n\n.*", "", text)

@@ -80,9 +80,9 @@ def test_the_table_is_drawn(texts: tuple[str, int, tuple[MethodTexts, ...]], tmp
     (table,) = found["tables"]
     assert len(table["rows"]) == len(texts[2])
     assert all("-0.0000 " not in cell for row in table["rows"] for cell in row)
-    free = found["caption"].partition("The bill is 0 for ")[2].partition(". Its sum")[0]
+    free = found["findings"].partition("The bill is 0 for ")[2].partition(". Its sum")[0]
     assert all(method.name in free for method in bill_table.LOSSLESS)
     assert "small only" not in free
     rows = found["statistics"]["methods"]
     below = sum(row["risk_below"] for row in rows)
-    assert f": {below} of {3 * sum(row['bill']['value'] > 0 for row in rows)} texts record less" in found["caption"]
+    assert f": {below} of {3 * sum(row['bill']['value'] > 0 for row in rows)} texts record less" in found["findings"]

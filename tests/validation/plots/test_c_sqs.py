@@ -319,7 +319,7 @@ def test_the_sidecar_is_whole(key: tuple[str, str], sidecars: dict[Any, Any]):
     assert about["kind"] == "measured"
     assert "3 prompts of 5 new tokens" in about["basis"]
     assert about["source"]["key"] in (ROOT / "references.bib").read_text(encoding="utf-8")
-    assert "nan" not in about["caption"]
+    assert "nan" not in about["findings"]
     assert all(axes[side]["label"] for axes in about.get("axes", []) for side in "xy")
 
 

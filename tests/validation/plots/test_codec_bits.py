@@ -88,4 +88,4 @@ def test_both_are_drawn_and_the_same_again(trace: Trace, tmp_path: Path) -> None
         found = json.loads(texts[0])
         assert found["positions_drawn"] == 12
         assert texts[0] == texts[1]
-        assert "cheapest c" in found["caption"]
+        assert "cheapest c" in found["findings"]

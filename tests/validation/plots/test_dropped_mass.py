@@ -88,7 +88,7 @@ def test_the_numbers_are_those_of_the_paths(trace: Trace, tmp_path: Path):
     (table,) = about["tables"]
     assert len(table["rows"]) == len(SHOWN) * len((*CONTROLLERS, *CHEAPEST)) + len(OTHERS)
     assert {one["name"] for one in about["series"] if one["panel"] == 1} == {*CONTROLLERS, *CHEAPEST, FIXED}
-    assert "nan" not in about["caption"]
+    assert "nan" not in about["findings"]
 
 
 def test_rejections_are_those_of_the_lattice(trace: Trace):

@@ -533,7 +533,7 @@ def test_every_exhibit_is_drawn(
         assert [path.suffix for path in written] == ([".json"] if one.paint is None else [".json", ".svg"])
         found = json.loads(written[0].read_text(encoding="utf-8"))
         assert "r_max = 8" in found["basis"]
-        assert not any(word in found["caption"] for word in ("nan", "None", "inf,", "  "))
+        assert not any(word in found["findings"] for word in ("nan", "None", "inf,", "  "))
         assert all(axes[side]["label"] for axes in found["axes"] for side in "xy")
         heads = [table["heads"] for table in found.get("tables", [])]
         for table, columns in zip(found.get("tables", []), heads, strict=True):

@@ -73,7 +73,7 @@ def test_the_table_is_drawn_and_the_same_again(tmp_path: Path) -> None:
         (sidecar,) = draw(EXHIBITS["ours", "IX"], trace, tmp_path / name, command="hlm", seed=1, commit="c")
         texts.append(sidecar.read_text(encoding="utf-8"))
     assert texts[0] == texts[1]
-    assert "The top 20 log-probabilities of both models" in json.loads(texts[0])["caption"]
+    assert "The top 20 log-probabilities of both models" in json.loads(texts[0])["findings"]
 
 
 def test_one_token_is_no_question(tmp_path: Path) -> None:

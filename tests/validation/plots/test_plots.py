@@ -109,8 +109,8 @@ def test_the_printed_correlation_stands_beside_ours(trace: Trace, tmp_path: Path
     found = sidecar("6", trace, tmp_path)
     assert [printed["value"] for printed in found["printed"]] == [0.9763]
     assert found["printed"][0]["place"] == "Section IV-B, below (18)"
-    assert "0.9763" in found["caption"]
-    assert f"{found['statistics']['pearson_r']:.4f}" in found["caption"]
+    assert "0.9763" in found["findings"]
+    assert f"{found['statistics']['pearson_r']:.4f}" in found["findings"]
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -139,7 +139,7 @@ def test_a_long_trace_is_sampled_by_the_seed(trace: Trace, tmp_path: Path, monke
     monkeypatch.setattr(concentration, "RANKED_VALUES", 50 * 20)
     assert sidecar("6", trace, tmp_path)["positions_drawn"] == 10
     assert sidecar("5a", trace, tmp_path)["positions_drawn"] == 20
-    assert "20 of 60 positions" in sidecar("5b", trace, tmp_path)["caption"]
+    assert "20 of 60 positions" in sidecar("5b", trace, tmp_path)["findings"]
     first, again, other = (sidecar("6", trace, tmp_path, seed)["tv_q_p"] for seed in (1, 1, 2))
     assert first == again != other
 
@@ -194,7 +194,7 @@ def test_one_model_twice_has_no_correlation(make_trace: Callable[..., Trace], tm
     logits = np.random.default_rng(1).normal(0, 1, (9, 20)).astype(np.float16)
     found = sidecar("6", make_trace(draft=logits, target=logits), tmp_path)
     assert found["statistics"]["pearson_r"] is None
-    assert "undefined" in found["caption"]
+    assert "undefined" in found["findings"]
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -248,12 +248,15 @@ def test_a_simulated_table_needs_none(tmp_path: Path):
         paint=None,
         message="Two rows.",
         caption=lambda numbers: "That is all.",
+        method="By hand.",
         simulate=lambda seed: {**numbers, "statistics": {"seed": seed}},
     )
     (path,) = draw(table, None, tmp_path, command="hlm figure a-paper II", seed=3)
     found = json.loads(path.read_text(encoding="utf-8"))
     assert path.name == "a-paper-tableII.json"
-    assert found["caption"] == "a-paper Table II: Two rows. Ours. That is all. Simulated: two runs."
+    assert found["caption"] == "a-paper Table II: Two rows. Ours."
+    assert found["findings"] == "Two rows. That is all."
+    assert found["method"] == "By hand. Simulated: two runs."
     assert (found["kind"], found["statistics"]) == ("simulated", {"seed": 3})
 
 

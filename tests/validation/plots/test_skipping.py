@@ -102,7 +102,7 @@ def test_a_long_trace_is_drawn_in_whole_texts(trace: Trace, tmp_path: Path, monk
     tokens = tokens_of(trace, 1)
     assert tokens.rows.tolist() == [*range(12), *range(24, 36)]
     assert tokens.prompt.tolist() == [0] * 12 + [1] * 12
-    assert "24 of 60 positions" in sidecar(("cu-hlm", "4b"), trace, tmp_path)["caption"]
+    assert "24 of 60 positions" in sidecar(("cu-hlm", "4b"), trace, tmp_path)["findings"]
     monkeypatch.setattr(trace_drafts, "PERTURBED_VALUES", 50 * 7)
     assert tokens_of(trace, 1).rows.tolist() == list(range(7))
 
@@ -186,12 +186,12 @@ def test_uncertainty_against_rejection(key: tuple[str, str], trace: Trace, tmp_p
         assert value is None if not len(at) else value == pytest.approx(at.mean())
     r = np.corrcoef(tokens.uncertainty, tokens.rejection)[0, 1]
     assert found["statistics"]["pearson_r"] == {"temperature perturbation": pytest.approx(r)}
-    assert f"{r:.3f}" in found["caption"]
+    assert f"{r:.3f}" in found["findings"]
     rows = np.arange(60), tokens.token
     known = np.corrcoef(1 - probabilities(trace.arrays["draft_logits"])[rows], tokens.rejection)[0, 1]
     assert found["statistics"]["pearson_r_of_one_less_draft_probability"] == pytest.approx(known)
-    assert f"r is {known:.3f} over all tokens" in found["caption"]
-    assert "MC dropout and prompt perturbation are left out" in found["caption"]
+    assert f"r is {known:.3f} over all tokens" in found["findings"]
+    assert "MC dropout and prompt perturbation are left out" in found["findings"]
 
 
 @pytest.mark.parametrize("key", [("cu-hlm", "4a"), ("u-hlm", "5")])
@@ -208,7 +208,7 @@ def test_the_line_and_its_thresholds(key: tuple[str, str], trace: Trace, tmp_pat
         np.testing.assert_allclose(
             about["thresholds"], hlmtheory.skipping.skip_thresholds(fit.slope, fit.intercept, delta), rtol=1e-6
         )
-        assert shown(fit.slope, ".3f") in found["caption"]
+        assert shown(fit.slope, ".3f") in found["findings"]
     assert found["statistics"]["non_acceptance"]["value"] == pytest.approx(delta)
     *_, tokens_line, bins_line = found["series"]
     assert tokens_line["mean"][0] == pytest.approx(found["statistics"]["tokens"]["line"]["intercept"])
@@ -227,7 +227,7 @@ def test_the_density_of_the_uncertainty(trace: Trace, tmp_path: Path):
     kernels = np.exp(-0.5 * ((x[:, None] - tokens.uncertainty) / width) ** 2).mean(axis=1) / width / np.sqrt(2 * np.pi)
     np.testing.assert_allclose(density["mean"], kernels / (1 - density["outside"]), rtol=1e-3)
     assert np.mean(density["mean"]) == pytest.approx(1, abs=1e-4)
-    assert f"{100 * density['outside']:.1f}%" in found["caption"]
+    assert f"{100 * density['outside']:.1f}%" in found["findings"]
 
 
 def test_rates_over_the_threshold(trace: Trace, tmp_path: Path):
@@ -239,7 +239,7 @@ def test_rates_over_the_threshold(trace: Trace, tmp_path: Path):
     assert accepted["mean"][-1] == pytest.approx(1 - tokens.rejection.mean())
     wrong = np.mean(tokens.rejection * (tokens.uncertainty <= 0.8))
     assert found["statistics"]["skipped_and_rejected"]["0.8"]["value"] == pytest.approx(wrong)
-    assert f"{accepted['mean'][16]:.3f}" in found["caption"]
+    assert f"{accepted['mean'][16]:.3f}" in found["findings"]
     assert sidecar(("u-hlm", "4"), trace, tmp_path)["series"] == [sent]
 
 
@@ -282,7 +282,7 @@ def test_the_table_states_the_risks(trace: Trace, tmp_path: Path):
     lost = tokens.rejection * (tokens.uncertainty <= prone)
     assert cells["sum of the one-step TVs of a text, risk-prone"][2].startswith(f"{lost.sum() / 5:.2f}")
     assert found["statistics"]["sequence_bound"]["tokens"] == pytest.approx(min(1.0, lost.sum() / 5))
-    assert f"{shown(found['statistics']['exact']['bins']['value'])}" in found["caption"]
+    assert f"{shown(found['statistics']['exact']['bins']['value'])}" in found["findings"]
 
 
 def test_the_exact_risk_needs_no_drawing(trace: Trace):
@@ -423,10 +423,10 @@ def test_one_text_has_no_intervals(tmp_path: Path):
 
 def test_without_a_slope_the_caption_says_so(tmp_path: Path):
     trace = edge_trace("constant uncertainty", tmp_path)
-    assert "No line can be fitted to the tokens" in sidecar(("cu-hlm", "4a"), trace, tmp_path)["caption"]
-    assert "undefined" in sidecar(("cu-hlm", "2"), trace, tmp_path)["caption"]
+    assert "No line can be fitted to the tokens" in sidecar(("cu-hlm", "4a"), trace, tmp_path)["findings"]
+    assert "undefined" in sidecar(("cu-hlm", "2"), trace, tmp_path)["findings"]
     found = sidecar(TABLE, trace, tmp_path)
-    assert "there is no threshold" in found["caption"]
+    assert "there is no threshold" in found["findings"]
     assert rows_of(found)["a"][2:] == ["undefined", "undefined"]
     assert rows_of(found)["risk-prone threshold (Δ − b)/a"][2:] == ["undefined", "undefined"]
 
@@ -435,9 +435,9 @@ def test_a_line_that_falls_gives_no_threshold(tmp_path: Path):
     trace = edge_trace("the line falls", tmp_path)
     found = sidecar(("u-hlm", "6"), trace, tmp_path)
     assert found["series"] == []
-    assert "no threshold to draw" in found["caption"]
+    assert "no threshold to draw" in found["findings"]
     assert found["statistics"]["tokens"]["line"]["slope"] < 0
-    assert "undefined, as no line rises" in sidecar(("cu-hlm", "4a"), trace, tmp_path)["caption"]
+    assert "undefined, as no line rises" in sidecar(("cu-hlm", "4a"), trace, tmp_path)["findings"]
 
 
 # ------------------------------------------------------------------------------------------------ the baselines
@@ -482,7 +482,7 @@ def test_the_baselines_stand_beside_at_the_same_positions(builtin: Trace, tmp_pa
     at = found["statistics"]["pearson_r_at_the_positions_of_the_rivals"]
     assert at[baselines.DROPOUT] == pytest.approx(r)
     assert set(at) == {baselines.DROPOUT, "temperature perturbation"}
-    assert "Prompt perturbation is left out: it needs nltk and a WordNet dictionary." in found["caption"]
+    assert "Prompt perturbation is left out: it needs nltk and a WordNet dictionary." in found["findings"]
     assert "/some/folder" not in json.dumps(found)
     names = [one["name"] for one in sidecar(("u-hlm", "6"), builtin, tmp_path)["series"]]
     assert names[-1] == "U-HLM, MC dropout"
@@ -494,7 +494,7 @@ def test_the_baselines_are_left_out_for_another_pair_of_that_name(
     monkeypatch.setattr(FakePair, "draft_parameters", 8)
     found = sidecar(("u-hlm", "3"), builtin, tmp_path)
     assert len(found["series"]) == 1
-    assert "the trace is of another pair" in found["caption"]
+    assert "the trace is of another pair" in found["findings"]
 
 
 # ------------------------------------------------------------------------------------------------ what is printed

@@ -223,8 +223,8 @@ def test_the_figure_shows_the_risk_met(trace: Trace, tmp_path: Path):
         assert point["above"] == np.mean(outcome.met > point["risk"])
         assert point["met"]["value"] == pytest.approx(outcome.met.mean())
     assert [point["risk"] for point in series[0]["points"]] == [0.05, 0.1, 0.15, 0.2, 0.3]
-    assert "not the risk of each split" in found["caption"]
-    assert "needs more prompts: 599 at ε = 0.02" in found["caption"]
+    assert "not the risk of each split" in found["findings"]
+    assert "needs more prompts: 599 at ε = 0.02" in found["findings"]
 
 
 def test_the_message_says_when_the_risk_met_is_above():
@@ -237,7 +237,7 @@ def test_the_message_says_when_the_risk_met_is_above():
 @pytest.mark.parametrize("number", ["IV", "6"])
 def test_few_prompts_are_said_to_be_few(number: str, tmp_path: Path):
     found = sidecar(number, make(tmp_path, texts=5, prompts=5), tmp_path)
-    assert "The trace has 5 prompts; with fewer than 20 nothing is calibrated." in found["caption"]
+    assert "The trace has 5 prompts; with fewer than 20 nothing is calibrated." in found["findings"]
     assert len(found["tables"]) == 2 if number == "IV" else found["series"] == []
 
 
@@ -247,15 +247,15 @@ def test_one_position_over_one_token_is_drawn(number: str, tmp_path: Path):
         writer.append(
             np.zeros((1, 1)), np.zeros((1, 1)), np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, int)
         )
-    assert "The trace has 1 prompt;" in sidecar(number, open_trace(tmp_path / "trace"), tmp_path)["caption"]
+    assert "The trace has 1 prompt;" in sidecar(number, open_trace(tmp_path / "trace"), tmp_path)["findings"]
 
 
 def test_texts_that_the_target_model_did_not_write_are_out_of_scope(trace: Trace, tmp_path: Path):
-    assert "The texts pass as the target model's own" in sidecar("6", trace, tmp_path)["caption"]
+    assert "The texts pass as the target model's own" in sidecar("6", trace, tmp_path)["findings"]
     other = make(tmp_path, own=False)
     assert not losses_of(other, 1).of_the_target_model
     for number in ("IV", "6"):
-        assert "Out of scope: the texts are not the target model's own" in sidecar(number, other, tmp_path)["caption"]
+        assert "Out of scope: the texts are not the target model's own" in sidecar(number, other, tmp_path)["findings"]
 
 
 @pytest.mark.parametrize("number", ["IV", "6"])

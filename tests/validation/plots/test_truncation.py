@@ -253,8 +253,8 @@ def test_fig_9b_shows_the_bits_of_4(sample: Sample, sidecars: Sidecars):
         bias["y"], (2 * sample.drafts.apart[:, None] * sample.distortion).mean(axis=0), rtol=1e-4
     )
     assert found["statistics"]["mean_k"]["offline (21)"] == sample.offline(THETA)
-    assert f"{sample.offline(THETA) / 50:.2%}" in found["caption"]
-    assert "less than 0.1%" in found["caption"]
+    assert f"{sample.offline(THETA) / 50:.2%}" in found["findings"]
+    assert "less than 0.1%" in found["findings"]
 
 
 def test_fig_3_compares_the_rules(sample: Sample, rows: Rows, sidecars: Sidecars):
@@ -275,7 +275,7 @@ def test_fig_3_compares_the_rules(sample: Sample, rows: Rows, sidecars: Sidecars
     assert all(promised[name]["exceeded"] == 0 for name in ("exact", "certified", "certified, T known"))
     for one in found["series"][:-1]:
         np.testing.assert_allclose(one["y"], sample.top_k[one["name"]].mean(axis=0), rtol=1e-4)
-    assert "30 tokens offline, 832 online" in found["caption"]
+    assert "30 tokens offline, 832 online" in found["findings"]
 
 
 def test_fig_4_counts_where_the_online_bound_fails(sample: Sample, rows: Rows, sidecars: Sidecars):
@@ -372,7 +372,7 @@ def test_the_sidecar_is_whole(key: tuple[str, str], sidecars: Sidecars):
     assert found["positions_drawn"] == 60
     assert all(axes[side]["label"] for axes in found.get("axes", []) for side in "xy")
     assert found["source"]["key"] in (ROOT / "references.bib").read_text(encoding="utf-8")
-    assert "nan" not in found["caption"]
+    assert "nan" not in found["findings"]
 
 
 @pytest.mark.parametrize(("positions", "vocabulary"), [(1, 1), (1, 2), (30, 2), (1, 50), (20, 3)])

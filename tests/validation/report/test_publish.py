@@ -1,4 +1,4 @@
-"""paper_repro.md agrees with its source files, and a change on either side is noticed."""
+"""paper_repro.md and docs/results agree with their source files, and a change on either side is noticed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ from validation.claims.results import Results
 from validation.errors import UserError
 from validation.plots import EXHIBITS
 from validation.report.publish import publish, refresh_captions, regenerate, stale_captions, stale_tables, tables
+from validation.report.results import CAPTION_WORDS
 
 ROOT = Path(__file__).resolve().parents[3]
+CLAIMS_PAGE = "docs/results/claims.md"
+CHANGED_CLAIM = ["paper_repro.md: pairs", f"{CLAIMS_PAGE}: claims", "figures/claims.csv"]
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of the page and its sources, which a test may change."""
+    """A copy of the pages and their sources, which a test may change."""
     shutil.copy(ROOT / "paper_repro.md", tmp_path)
+    shutil.copytree(ROOT / "docs" / "results", tmp_path / "docs" / "results")
     shutil.copytree(ROOT / "figures", tmp_path / "figures")
     return tmp_path
 
@@ -42,10 +46,11 @@ def test_every_sidecar_belongs_to_an_exhibit_and_opens_with_its_message() -> Non
             continue
         about = json.loads(sidecar.read_text(encoding="utf-8"))
         one = EXHIBITS[tuple(about["figure"].split(" "))]
-        name, _, rest = about["caption"].partition(": ")
-        message = about["caption"][len(name) + 2 : rest.index(one.shows) + len(name) + 1]
+        message = about["caption"].partition(": ")[2].removesuffix(one.shows).strip()
         assert message.endswith("."), sidecar.name
         assert about["findings"].startswith(message), sidecar.name
+        assert len(about["caption"].split()) <= CAPTION_WORDS, sidecar.name
+        assert about["method"].endswith(about["basis"]), sidecar.name
 
 
 def test_stale_captions_are_found_and_refreshed_without_a_change_of_numbers(copy: Path) -> None:
@@ -65,8 +70,8 @@ def recorded() -> Results:
 
 
 def test_every_published_claim_stands_on_the_page() -> None:
-    page = (ROOT / "paper_repro.md").read_text(encoding="utf-8")
-    assert all(f"`{name}`" in page for name in hlmtheory.all_claims() if name in recorded().tallies)
+    page = (ROOT / CLAIMS_PAGE).read_text(encoding="utf-8")
+    assert all(f"\n### `{name}`\n" in page for name in hlmtheory.all_claims() if name in recorded().tallies)
 
 
 def test_no_recorded_verdict_contradicts_its_claim() -> None:
@@ -86,7 +91,7 @@ def one_more(monkeypatch: pytest.MonkeyPatch) -> Claim:
 def test_a_new_claim_makes_no_table_stale_and_is_shown_as_not_yet_published(one_more: Claim, copy: Path) -> None:
     assert stale_tables(copy) == []
     regenerate(copy)
-    assert f"| · not yet published | `{one_more.id}` |" in (copy / "paper_repro.md").read_text(encoding="utf-8")
+    assert f"### `{one_more.id}`\n\n· not yet published" in (copy / CLAIMS_PAGE).read_text(encoding="utf-8")
     assert stale_tables(copy) == []
 
 
@@ -94,7 +99,7 @@ def test_a_claim_that_says_something_else_than_the_page_is_noticed(copy: Path, m
     known = hlmtheory.all_claims()
     changed = replace(known["truncation.tvd_sharp"], statement="TV(r, r̂) = 0")
     monkeypatch.setattr(hlmtheory, "all_claims", lambda: {**known, changed.id: changed})
-    assert stale_tables(copy) == ["pairs", "claims"]  # its verdict, on the old statement, no longer counts
+    assert stale_tables(copy) == CHANGED_CLAIM  # its verdict, on the old statement, no longer counts
 
 
 def test_a_verdict_on_another_statement_does_not_count(copy: Path) -> None:
@@ -102,10 +107,11 @@ def test_a_verdict_on_another_statement_does_not_count(copy: Path) -> None:
     record = json.loads(path.read_text(encoding="utf-8"))
     record["statements"] = {"truncation.tvd_sharp": "TV(r, r̂) = 0"}
     path.write_text(json.dumps(record), encoding="utf-8")
-    assert stale_tables(copy) == ["pairs", "claims"]
+    assert stale_tables(copy) == CHANGED_CLAIM
     regenerate(copy)
-    page = (copy / "paper_repro.md").read_text(encoding="utf-8")
-    assert "| · not yet published | `truncation.tvd_sharp` |" in page
+    page = (copy / CLAIMS_PAGE).read_text(encoding="utf-8")
+    assert "### `truncation.tvd_sharp`\n\n· not yet published" in page
+    assert "not yet published,truncation.tvd_sharp," in (copy / "figures" / "claims.csv").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -113,7 +119,9 @@ def run_again(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     """A run with the published results but other stamps, as on another day."""
     run = tmp_path / "run"
     shutil.copytree(
-        copy / "figures", run / "figures", ignore=shutil.ignore_patterns("claims.json", "wide", "instr*", "experiments")
+        copy / "figures",
+        run / "figures",
+        ignore=shutil.ignore_patterns("claims.json", "*.csv", "wide", "instr*", "experiments"),
     )
     record = json.loads((copy / "figures" / "claims.json").read_text(encoding="utf-8"))
     record["statements"] = {n: hlmtheory.all_claims()[n].statement for n in record["results"]["tallies"]}
@@ -133,7 +141,8 @@ def run_again(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Return the content of every published file."""
-    return {str(path): path.read_bytes() for path in [folder / "paper_repro.md", *folder.glob("figures/**/*.*")]}
+    pages = [folder / "paper_repro.md", *folder.glob("docs/results/*.md")]
+    return {str(path): path.read_bytes() for path in [*pages, *folder.glob("figures/**/*.*")]}
 
 
 def test_a_run_that_finds_the_same_changes_no_file(copy: Path, run_again: Path) -> None:
@@ -152,23 +161,23 @@ def test_a_run_that_finds_another_number_changes_what_shows_it(copy: Path, run_a
     publish(run_again, copy / "nothing", copy)
     after = contents(copy)
     changed = {Path(name).name for name in after if after[name] != before[name]}
-    assert changed == {"cu-hlm-fig6.json", "cu-hlm-fig6.svg", "paper_repro.md"}
+    assert changed == {"cu-hlm-fig6.json", "cu-hlm-fig6.svg", "cu-hlm.md"}
 
 
-def test_a_row_that_is_missing_is_noticed(copy: Path) -> None:
-    page = copy / "paper_repro.md"
-    lines = page.read_text(encoding="utf-8").splitlines(keepends=True)
-    page.write_text("".join(line for line in lines if "`truncation.tvd_sharp` |" not in line), encoding="utf-8")
-    assert stale_tables(copy) == ["claims"]
+def test_a_section_that_is_missing_is_noticed(copy: Path) -> None:
+    page = copy / CLAIMS_PAGE
+    before, _, rest = page.read_text(encoding="utf-8").partition("### `truncation.tvd_sharp`")
+    page.write_text(before + rest[rest.index("### `") :], encoding="utf-8")
+    assert stale_tables(copy) == [f"{CLAIMS_PAGE}: claims"]
 
 
 def test_a_claim_that_a_pair_was_not_checked_on_is_counted(copy: Path) -> None:
     path = copy / "figures" / "wide" / "claims.json"
     record = json.loads(path.read_text(encoding="utf-8"))
-    before = tables(copy)["pairs"]
+    before = tables(copy)["paper_repro.md"]["pairs"]
     del record["results"]["tallies"]["truncation.tvd_sharp"]
     path.write_text(json.dumps(record), encoding="utf-8")
-    after = tables(copy)["pairs"]
+    after = tables(copy)["paper_repro.md"]["pairs"]
     assert after != before
     missing = [line for line in after.splitlines() if line.startswith("| claims newer than the record, not measured |")]
     assert len(missing) == 1
@@ -179,8 +188,8 @@ def test_a_verdict_on_a_claim_that_is_no_more_is_counted_as_withdrawn(
 ) -> None:
     known = hlmtheory.all_claims()
     monkeypatch.setattr(hlmtheory, "all_claims", lambda: {n: c for n, c in known.items() if n != "channel.markov"})
-    assert "| claims simulated: withdrawn | 1 |" in tables(copy)["pairs"]
-    assert stale_tables(copy) == ["pairs", "claims"]
+    assert "| claims simulated: withdrawn | 1 |" in tables(copy)["paper_repro.md"]["pairs"]
+    assert stale_tables(copy) == ["paper_repro.md: pairs", f"{CLAIMS_PAGE}: claims", "figures/claims.csv"]
 
 
 def test_a_changed_verdict_is_noticed(copy: Path) -> None:
@@ -188,19 +197,19 @@ def test_a_changed_verdict_is_noticed(copy: Path) -> None:
     record = json.loads(path.read_text())
     record["results"]["tallies"]["truncation.tvd_sharp"]["violated"] += 1
     path.write_text(json.dumps(record))
-    assert stale_tables(copy) == ["pairs", "claims"]
+    assert stale_tables(copy) == CHANGED_CLAIM
 
 
 def test_a_changed_number_on_the_page_is_noticed(copy: Path) -> None:
     page = copy / "paper_repro.md"
     page.write_text(page.read_text().replace("| acceptance rate, mean | 0.", "| acceptance rate, mean | 1."))
-    assert stale_tables(copy) == ["pairs"]
+    assert stale_tables(copy) == ["paper_repro.md: pairs"]
 
 
 def test_a_changed_figure_is_noticed(copy: Path) -> None:
     path = copy / "figures" / "cu-hlm-fig6.json"
     path.write_text(path.read_text().replace("0.9763", "0.9999"))
-    assert stale_tables(copy) == ["figures"]
+    assert stale_tables(copy) == ["docs/results/cu-hlm.md: exhibits"]
 
 
 @pytest.mark.parametrize("name", ["../../pwn", "..", ".", "", "/tmp/pwn", "a/b", "a\\b", "-x", ".hidden", "a\n"])

@@ -30,7 +30,7 @@ from validation.plots.c_sqs.pictures import (
 from validation.plots.common.record import Simulation
 
 _PAPER: dict[str, Any] = {"paper": "c-sqs", "source": "bhattacharjee2025csqs"}
-_BUDGET = f"A round sends as many drafts as fit into {BUDGET_BITS:,.0f} bits"
+_BUDGET = f"A round sends as many drafts as fit into {BUDGET_BITS:,.0f} bits."
 _UNPRINTED = "The paper prints neither its K and β nor its link."
 
 FIGURES = (
@@ -40,9 +40,10 @@ FIGURES = (
         title="Latency and resampling rate over the temperature",
         message=message_crossings,
         shows=(
-            f"Left: latency; right: resampling rate. {_BUDGET}, counted by the formulas (solid, dotted) or by the "
-            f"encoded bytes (dashed). {_UNPRINTED}"
+            "Left: latency; right: resampling rate; bits by the formulas (solid, dotted) or by the encoded bytes "
+            "(dashed)."
         ),
+        method=f"{_BUDGET} {_UNPRINTED}",
         simulate=partial(
             simulate_curves, panels=[(metric, (*MAIN, BUDGETED, *BYTES)) for metric in ("latency", "resampling")]
         ),
@@ -54,7 +55,8 @@ FIGURES = (
         number="4",
         title="Latency by support size and by threshold",
         message=message_sizes,
-        shows=f"Left: latency of K-SQS and dense QS; right: latency of C-SQS. {_BUDGET}. {_UNPRINTED}",
+        shows="Left: latency of K-SQS and dense QS; right: latency of C-SQS.",
+        method=f"{_BUDGET} {_UNPRINTED}",
         simulate=partial(
             simulate_curves, panels=[("latency", (DENSE, *BY_SIZE.values())), ("latency", tuple(ADAPTIVE.values()))]
         ),
@@ -66,7 +68,8 @@ FIGURES = (
         number="5",
         title="C-SQS with and without adaptation",
         message=message_adaptive,
-        shows=f"Solid: adaptive threshold; dotted: fixed threshold; x: line 12 of Algorithm 1 as printed. {_UNPRINTED}",
+        shows="Solid: adaptive threshold; dotted: fixed threshold; x: line 12 of Algorithm 1 as printed.",
+        method=_UNPRINTED,
         simulate=partial(
             simulate_curves,
             panels=[(metric, (*ADAPTIVE.values(), *FIXED.values(), PRINTED)) for metric in ("latency", "resampling")],
@@ -79,7 +82,8 @@ FIGURES = (
         number="6",
         title="K-SQS beside C-SQS",
         message=message_crossings,
-        shows=f"Left: latency; right: resampling rate. {_BUDGET}. {_UNPRINTED}",
+        shows="Left: latency; right: resampling rate.",
+        method=f"{_BUDGET} {_UNPRINTED}",
         simulate=partial(
             simulate_curves,
             panels=[(metric, (*BY_SIZE.values(), *ADAPTIVE.values())) for metric in ("latency", "resampling")],

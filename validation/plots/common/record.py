@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,11 +52,14 @@ class Exhibit:
         First sentence of the caption: what the figure says. A callable takes the numbers. A fixed text appears with the
         figure of every pair, so it must hold for all numbers.
     shows : str
-        Second sentence of the caption: what is drawn.
+        Second sentence of the caption: what is drawn. With the message at most 60 words.
     paint : callable or None
         Maps the numbers alone to a matplotlib figure. None for a table, which has no picture.
     caption : callable
-        Maps the numbers to the rest of the caption.
+        Maps the numbers to the details: findings, settings and method, in sentences. They stand in the sidecar and as a
+        list on the page of the paper.
+    method : str
+        Settings that the caption has no place for: further lines, the paper's link, how intervals are made.
     printed : tuple of Printed
         Numbers that the paper prints in its text; no number is read off its curves.
     """
@@ -68,6 +72,7 @@ class Exhibit:
     shows: str
     paint: Callable[[Numbers], Canvas] | None
     caption: Callable[[Numbers], str]
+    method: str = ""
     printed: tuple[Printed, ...] = ()
 
     def describe(self, numbers: Numbers, basis: str) -> dict[str, Any]:
@@ -83,15 +88,17 @@ class Exhibit:
         Returns
         -------
         dict
-            ``title``; ``caption``, the whole caption; ``findings``, its part that depends on the numbers.
+            ``title``; ``caption``, the message and what is drawn, in at most 60 words; ``findings``, the message and
+            the details, one sentence after the other; ``method``, settings and what was measured.
         """
         message = self.message if isinstance(self.message, str) else self.message(numbers)
         details = self.caption(numbers)
         name = f"{self.paper} {self.place.replace('Fig.', 'Figure')}"
         return {
             "title": self.title,
-            "caption": " ".join(part for part in (f"{name}: {message}", self.shows, details, basis) if part),
+            "caption": " ".join(part for part in (f"{name}: {message}", self.shows) if part),
             "findings": " ".join(part for part in (message, details) if part),
+            "method": " ".join(part for part in (self.method, basis) if part),
         }
 
     @property
@@ -130,6 +137,15 @@ class Decoding(Exhibit):
 
     study: str
     measure: Callable[[Sequence[Decoded], int], Numbers]
+
+
+def whole_caption(about: Mapping[str, Any]) -> str:
+    """Return a sidecar's caption, then its findings without the message, then its method, as one text."""
+    caption, findings = about["caption"], about.get("findings", "")
+    pairs = zip(caption.partition(": ")[2], findings, strict=False)
+    shared = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    message = shared if shared == findings else shared[: shared.rfind(". ") + 2]
+    return " ".join(part for part in (caption, findings[len(message) :], about.get("method", "")) if part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,9 +92,12 @@ FIGURES = (
         title="What remains beyond the k most probable tokens",
         message=message_tails,
         shows=(
-            "Solid: the residual probability, which the server spreads evenly over the other tokens; the band is its "
-            "middle 80% over positions. Dashed: Δ_k = TV(q, q̂), the error of this spreading, which the certificate "
-            "Bias ≤ 2 Δ_k uses."
+            "Solid: the residual probability with its middle 80% over positions. Dashed: Δ_k = TV(q, q̂), which the "
+            "certificate Bias ≤ 2 Δ_k uses."
+        ),
+        method=(
+            "The server spreads the residual probability evenly over the other tokens; Δ_k is the error of this "
+            "spreading."
         ),
         measure=measure_tails,
         paint=paint_tails,
@@ -160,10 +163,10 @@ FIGURES = (
         title="Transmission rate and true skip rates over the threshold",
         message=message_rates,
         shows=(
-            "Lines: transmission rate and two quantities that the papers call true skip rate: P(accepted | skipped) "
-            "here and P(skipped | accepted) in u-hlm. Prefixes are texts of the target model; bands are 95% intervals "
-            "clustered by prompt."
+            "Lines: transmission rate and two quantities called true skip rate: P(accepted | skipped) here and "
+            "P(skipped | accepted) in u-hlm."
         ),
+        method="Prefixes are texts of the target model; bands are 95% intervals clustered by prompt.",
         measure=measure_rates,
         paint=paint_rates,
         caption=caption_rates,
@@ -202,9 +205,10 @@ FIGURES = (
         title="Accuracy and token throughput",
         message=message_both,
         shows=(
-            "Points: one method each, with 95% intervals over texts; Rayleigh fading, average SNR 10 dB, 10 MHz, 25.6 "
-            "and 104.6 ms per pass. The star is our method, with a bounded bias and a calibrated threshold."
+            "Points: one method each, with 95% intervals over texts; the star is our method, with a bounded bias and a "
+            "calibrated threshold."
         ),
+        method="Rayleigh fading, average SNR 10 dB, 10 MHz, 25.6 and 104.6 ms per pass.",
         measure=measure_both,
         paint=paint_both,
         caption=caption_both,
@@ -269,10 +273,8 @@ FIGURES = (
         study="hlm",
         title="Where the time of a token goes",
         message=MESSAGE_BREAKDOWN,
-        shows=(
-            "U-HLM and CU-HLM (Online) over 10 MHz: medians, the link without fading, and ratios of totals with 95% "
-            "intervals over texts; under Rayleigh fading these ratios have no limit."
-        ),
+        shows=("U-HLM and CU-HLM (Online) over 10 MHz: medians, the link without fading, and ratios of totals."),
+        method="Intervals are 95% over texts. Under Rayleigh fading the ratios of totals have no limit.",
         measure=measure_breakdown,
         paint=None,
         caption=caption_breakdown,

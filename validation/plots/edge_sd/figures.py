@@ -180,17 +180,19 @@ def _shares_message(numbers: Numbers) -> str:
 _SUBJECTS = {"a": "number of tasks", "b": "longest prompt", "c": "longest answer"}
 
 
-_SHOWS = (
-    "Left: mean total latency, (23), with the best bandwidth shares. Dashed, hollow marks: Algorithm 1 as published, "
-    "with a barrier at each step, (22), and a memory limit for each batch, (24b). All other lines count the caches of "
-    "all batches that run at once and serve the rest in later waves; all but ours keep the barrier. Star: the printed "
-    "saving. "
+_SHOWS = "Left: mean total latency, (23); dashed: Algorithm 1 as published; star: the printed saving. Right: "
+_RIGHT_7 = "certified gap of the planned T_inf, for answers of O_max tokens."
+_RIGHT_8 = "memory of the weights and all simultaneous caches; line: Γ_s."
+_METHOD = (
+    "The latency is with the best bandwidth shares. Algorithm 1 as published has a barrier at each step, (22), and a "
+    "memory limit for each batch, (24b). All other lines count the caches of all batches that run at once and serve "
+    "the rest in later waves; all but ours keep the barrier."
 )
-_RIGHT_7 = (
-    "Right: certified gap, the largest possible excess of a plan's T_inf over the best plan's for answers of O_max "
-    "tokens, by a lower bound: over all plans with the barrier for Algorithm 1, over any schedule for ours."
+_METHOD_7 = (
+    "The certified gap is the largest possible excess of a plan's T_inf over the best plan's, by a lower bound: over "
+    "all plans with the barrier for Algorithm 1, over any schedule for ours."
 )
-_RIGHT_8 = "Right: memory of the weights and all simultaneous caches, for answers of O_max tokens; line: Γ_s."
+_METHOD_8 = "The memory is for answers of O_max tokens."
 
 
 def _sweep_figure(number: str) -> Simulation:
@@ -204,6 +206,7 @@ def _sweep_figure(number: str) -> Simulation:
         simulate=partial(simulate_sweep, number[1], shown),
         paint=_paint_schemes,
         caption=_schemes_caption,
+        method=f"{_METHOD} {_METHOD_7 if number[0] == '7' else _METHOD_8}",
         printed=(PRINTED[number],) if number in PRINTED else (),
     )
 
@@ -225,13 +228,16 @@ FIGURES = (
         title="Latency with and without drafts over the acceptance rate",
         message=_acceptance_message,
         shows=(
-            "Lines: mean total latency, (23), of three pairs of draft and target model. Algorithm 1 has the paper's "
-            "barrier at each step, (22), and its memory limit for each batch, (24b). Ours has no barrier, counts all "
-            "caches, and serves in later waves what does not fit."
+            "Lines: mean total latency, (23), of three pairs of draft and target model, with Algorithm 1, with ours, "
+            "and without drafts."
         ),
         simulate=simulate_acceptance,
         paint=_paint_pairs,
         caption=_acceptance_caption,
+        method=(
+            "Algorithm 1 has the paper's barrier at each step, (22), and its memory limit for each batch, (24b). Ours "
+            "has no barrier, counts all caches, and serves in later waves what does not fit."
+        ),
     ),
     *(_sweep_figure(figure + part) for figure in "78" for part in "abc"),
     *(
@@ -241,9 +247,12 @@ FIGURES = (
             title=f"Latency over the bandwidth, models of {name.replace(', ', ' and ')}",
             message=_shares_message,
             shows=(
-                "Lines: mean total latency, (23). (24b): Algorithm 1 with the paper's barrier and its memory limit for "
-                "each batch. Waves: the same with the caches of all batches counted. Free: ours, without the barrier, "
-                "in waves. Star: the printed saving."
+                "Lines: mean total latency, (23), by the shares of the band and by the schedule. Star: the printed "
+                "saving."
+            ),
+            method=(
+                "(24b): Algorithm 1 with the paper's barrier and its memory limit for each batch. Waves: the same with "
+                "the caches of all batches counted. Free: ours, without the barrier, in waves."
             ),
             simulate=partial(simulate_bandwidth, pair),
             paint=_paint_shares,

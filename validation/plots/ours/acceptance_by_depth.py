@@ -178,15 +178,14 @@ def message(numbers: Numbers) -> str:
     firsts = [one["first_beyond_5_percent"] or 0 for one in numbers["statistics"].values()]
     return (
         f"A single rate fitted at K = 1 is wrong by up to {100.0 * abs(worst):.0f}% at K = {SHOWN} and first exceeds "
-        f"5% at K = {min(firsts)} to {max(firsts)}; acceptance by depth counted at K = 15 does not correct this, "
-        "because rounds of other lengths begin at other tokens."
+        f"5% at K = {min(firsts)} to {max(firsts)}; acceptance by depth, counted at K = 15, does not correct this."
     )
 
 
-SHOWS = (
-    "Left: acceptance of draft d after d − 1 accepted ones, in rounds of 15 drafts. Middle and right: error of the "
-    "expected tokens of a round, against a replay with K drafts; grey: within 5%; dotted: n-grams on instructcoder "
-    "by split rounds."
+SHOWS = "Left: acceptance of each draft. Other panels: error of the tokens of a round."
+METHOD = (
+    "The left panel is the acceptance of draft d after d − 1 accepted ones, in rounds of 15 drafts. Errors are against "
+    "a replay with K drafts; grey: within 5%; dotted: n-grams on instructcoder by split rounds."
 )
 
 
@@ -356,8 +355,7 @@ def message_table(numbers: Numbers) -> str:
 
 
 SHOWS_TABLE = (
-    "Errors of the expected tokens; the draft length that each estimate chooses, with the share of the best speed that "
-    "it loses; coverage of intervals; what published counts identify."
+    "Errors of the expected tokens, draft lengths chosen, coverage of intervals, and what published counts identify."
 )
 
 

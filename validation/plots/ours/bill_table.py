@@ -38,10 +38,8 @@ SAME = 1e-4
 """Risk and bill of a text that differ by no more are equal but for the rounding of logits in float32."""
 LOSSLESS = (FixedLength(), CSqs())
 """Two methods whose law is the target model's, with several drafts and a bonus token; one of them quantises."""
-SHOWS = (
-    "Risk as the records hold it, the bill, and the bill with Δ in place of the distortion, each as a mean over tokens "
-    "or texts, with 95% intervals by a bootstrap over the prompts."
-)
+SHOWS = "Recorded risk, the bill, and the bill with Δ for the distortion."
+METHOD = "Each is a mean over tokens or texts, with a 95% interval by a bootstrap over the prompts."
 
 
 @dataclass(frozen=True, slots=True)

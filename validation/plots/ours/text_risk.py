@@ -45,9 +45,10 @@ SHOWS_TABLE = (
     "overlap loss and with the sums of one-step total variations."
 )
 SHOWS_FIGURE = (
-    f"Left: mean of the test prompts' loss over {SPLITS} random splits of the prompts, with a 95% interval by the "
-    "jackknife over prompts, against the ε promised. Right: share of the splits whose test prompts lose more than ε."
+    f"Left: mean loss of the test prompts over {SPLITS} random splits, against the ε promised. Right: share of the "
+    "splits whose test prompts lose more than ε."
 )
+METHOD_FIGURE = "Intervals are 95%, by the jackknife over prompts."
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,9 +103,10 @@ FIGURES = (
         title="Skip rates by method, and throughput over the average SNR, of decoded texts",
         message=decoded_messages.message_methods,
         shows=(
-            "Left: rates of each method. Right: Rayleigh fading at 1 MHz, 24.6 and 104.6 ms per pass, median over "
-            "texts; the vertical line is u-hlm's link."
+            "Left: rates of each method. Right: throughput over the SNR, median over texts; the vertical line is "
+            "u-hlm's link."
         ),
+        method="Rayleigh fading at 1 MHz, 24.6 and 104.6 ms per pass.",
         measure=decoded_speeds.measure_methods,
         paint=decoded_pictures.paint_methods,
         caption=decoded_captions.caption_methods,

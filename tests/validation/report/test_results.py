@@ -1,0 +1,112 @@
+"""The pages of results are short, their links and anchors lead somewhere, and their choices name what exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import hlmtheory
+from validation.plots import EXHIBITS
+from validation.report.results import LONGEST, PAPERS, links, sentences, slug
+from validation.report.verdicts import BEST, MAIN_RESULTS
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = [ROOT / "paper_repro.md", *sorted((ROOT / "docs" / "results").glob("*.md"))]
+LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)|^\[[^\]]+\]: (\S+)$", re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, with GitHub's numbers for repeated ones."""
+    found: dict[str, int] = {}
+    names = []
+    for title in re.findall(r"^#{1,6} (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
+        name = slug(title)
+        names.append(f"{name}-{found[name]}" if name in found else name)
+        found[name] = found.get(name, 0) + 1
+    return set(names)
+
+
+def targets(page: Path) -> list[str]:
+    return [next(filter(None, found)) for found in LINK.findall(page.read_text(encoding="utf-8"))]
+
+
+def broken(page: Path) -> list[str]:
+    """The links of a page that lead to no file or to no heading."""
+    lost = []
+    for target in targets(page):
+        path, _, anchor = target.partition("#")
+        if path.startswith(("https://", "http://")):
+            continue
+        there = (page.parent / path).resolve() if path else page
+        if not there.is_file() or (anchor and anchor not in anchors(there)):
+            lost.append(target)
+    return lost
+
+
+def test_the_first_page_is_short():
+    assert len((ROOT / "paper_repro.md").read_text(encoding="utf-8").splitlines()) <= 600
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file_and_an_anchor(page: Path):
+    assert targets(page)
+    assert broken(page) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# One\n\n[a](#one) [b](#two) [c](page.md#one) ![d](no.svg) [`e`]\n\n[`e`]: page.md#three\n", encoding="utf-8"
+    )
+    assert broken(page) == ["#two", "no.svg", "page.md#three"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_anchors_are_unique(page: Path):
+    titles = [slug(title) for title in re.findall(r"^#{1,6} (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)]
+    assert len(titles) == len(set(titles))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_claim_that_a_page_names_exists_and_is_linked(page: Path):
+    text = page.read_text(encoding="utf-8")
+    claims, modules = hlmtheory.all_claims(), {name.partition(".")[0] for name in hlmtheory.all_claims()}
+    named = [name for name in re.findall(r"`(\w+\.\w+)`", text) if name.partition(".")[0] in modules]
+    assert [name for name in named if name not in claims] == []
+    if page.name in ("paper_repro.md", "new.md", "refuted.md"):
+        linked = set(re.findall(r"^\[`(\w+\.\w+)`\]: ", text, re.MULTILINE))
+        assert set(re.findall(r"\[`(\w+\.\w+)`\](?![(:])", text)) == linked
+        assert links("[`a.b`] and [`c.d`](e.md)") == "[`a.b`]: claims.md#ab"
+
+
+def test_every_exhibit_stands_on_its_paper_s_page():
+    for one in EXHIBITS.values():
+        text = (ROOT / "docs" / "results" / f"{one.paper}.md").read_text(encoding="utf-8")
+        assert f"\n### {one.place.replace('Fig.', 'Figure')}\n" in text, one.stem
+    assert {one.paper for one in EXHIBITS.values()} == set(PAPERS)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_no_table_of_a_page_is_long(paper: str):
+    text = (ROOT / "docs" / "results" / f"{paper}.md").read_text(encoding="utf-8")
+    longest = max((table.count("\n") for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)), default=0)
+    assert longest <= LONGEST + 2
+
+
+def test_the_chosen_results_name_what_exists():
+    claims = hlmtheory.all_claims()
+    assert [one for one in MAIN_RESULTS if one.claim and one.claim not in claims] == []
+    assert [one for one in MAIN_RESULTS if one.exhibit and one.exhibit not in EXHIBITS] == []
+    assert [one for one in MAIN_RESULTS if not one.claim and not one.verdict] == []
+    assert len(BEST) == 5
+    assert set(BEST) <= set(EXHIBITS)
+
+
+def test_sentences_end_where_they_end():
+    assert sentences("It is 3.1 by Fig. 5. The paper prints 2, e.g. Table II. (28) holds.") == [
+        "It is 3.1 by Fig. 5.",
+        "The paper prints 2, e.g. Table II.",
+        "(28) holds.",
+    ]

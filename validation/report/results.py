@@ -1,0 +1,284 @@
+"""Write the pages of results: ``docs/results/*.md`` and the generated parts of ``paper_repro.md``.
+
+A page is written by hand, except between its markers. Each paper has a page with its figures and tables; ``claims.md``
+has one section for each claim, whose heading is its anchor. Tables with more than LONGEST rows stand in CSV files
+next to the figure; their main rows stand on the page.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import hlmtheory
+from hlmtheory.claims import Claim
+from validation.claims.results import Results
+from validation.plots import EXHIBITS
+from validation.plots.common.record import Exhibit
+from validation.report.tables import COLUMNS, STANDINGS, UNPUBLISHED, markdown_table, plain_cells, table_row
+from validation.report.verdicts import BEST, MAIN_RESULTS
+
+FOLDER = Path("docs") / "results"
+PAGE = Path("paper_repro.md")
+PAPERS = ("cu-hlm", "u-hlm", "c-sqs", "flexspec", "edge-sd", "ours")
+LONGEST = 12
+"""Largest number of rows of a table on a page."""
+
+SHOWN = 8
+"""Rows of a longer table that are shown on the page, if no others are chosen."""
+
+CAPTION_WORDS = 60
+"""Largest number of words of a caption."""
+
+SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-ZΣΔTV(\"'“0-9])(?<!e\.g\. )(?<!i\.e\. )(?<!Fig\. )(?<!Figs\. )(?<!Eq\. )")
+
+
+def slug(heading: str) -> str:
+    """Return the anchor of a heading, as GitHub and MyST make it.
+
+    >>> slug("`truncation.tvd_sharp`"), slug("Table III-length-rule")
+    ('truncationtvd_sharp', 'table-iii-length-rule')
+    """
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def heading(one: Exhibit) -> str:
+    """Return the heading of an exhibit on the page of its paper: ``Figure 5a`` or ``Table II``."""
+    return one.place.replace("Fig.", "Figure")
+
+
+def generated(root: Path, results: Results) -> dict[Path, dict[str, str]]:
+    """Return the generated parts of all pages.
+
+    Parameters
+    ----------
+    root : Path
+        The repository.
+    results : Results
+        Verdicts of the published run of the built-in pair.
+
+    Returns
+    -------
+    dict
+        For each page, relative to the root, the text by the name of its marker.
+    """
+    figures = root / "figures"
+    pages = {PAGE: {"verdicts": _verdicts(results), "best": _best(figures)}}
+    for paper in PAPERS:
+        pages[FOLDER / f"{paper}.md"] = {"exhibits": _exhibits(figures, paper)}
+    pages[FOLDER / "claims.md"] = {"claims": _claims(hlmtheory.all_claims(), results)}
+    for name in ("new.md", "refuted.md"):
+        pages[FOLDER / name] = {"links": links((root / FOLDER / name).read_text(encoding="utf-8"))}
+    pages[PAGE]["links"] = links((root / PAGE).read_text(encoding="utf-8"), f"{FOLDER.as_posix()}/")
+    return pages
+
+
+def csv_files(root: Path, results: Results) -> dict[Path, str]:
+    """Return the CSV files of the long tables and of the claims, by path relative to the root."""
+    files = {Path("figures") / "claims.csv": _claims_csv(hlmtheory.all_claims(), results)}
+    figures = root / "figures"
+    for one in EXHIBITS.values():
+        for sidecar in _sidecars(figures, one):
+            for number, table in enumerate(_read(sidecar).get("tables", []), start=1):
+                if len(table["rows"]) > LONGEST:
+                    files[_csv_path(sidecar, number).relative_to(root)] = _csv([table["heads"], *table["rows"]])
+    return files
+
+
+def stale_files(root: Path, results: Results) -> list[str]:
+    """Return the CSV files that are missing or differ from the sidecars."""
+    old = []
+    for path, text in csv_files(root, results).items():
+        there = (root / path).read_text(encoding="utf-8") if (root / path).exists() else ""
+        if _published_lines(there) != _published_lines(text):
+            old.append(path.as_posix())
+    return old
+
+
+def _published_lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith(UNPUBLISHED)]
+
+
+def write_files(root: Path, results: Results) -> list[Path]:
+    """Write the CSV files whose content changed, and return them."""
+    written = []
+    for path, text in csv_files(root, results).items():
+        if not (root / path).exists() or (root / path).read_text(encoding="utf-8") != text:
+            (root / path).write_text(text, encoding="utf-8", newline="")
+            written.append(root / path)
+    return written
+
+
+def _csv(rows: Sequence[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def _csv_path(sidecar: Path, number: int) -> Path:
+    return sidecar.with_name(f"{sidecar.stem}-{number}.csv")
+
+
+def _read(sidecar: Path) -> dict[str, Any]:
+    about: dict[str, Any] = json.loads(sidecar.read_text(encoding="utf-8"))
+    return about
+
+
+def _sidecars(figures: Path, one: Exhibit) -> list[Path]:
+    """Return the sidecars of an exhibit: the built-in pair's, then those of other pairs."""
+    found = [figures / f"{one.stem}.json", *sorted(figures.glob(f"*/{one.stem}.json"))]
+    return [path for path in found if path.exists()]
+
+
+# ------------------------------------------------------------------------------------------- a page for each paper
+
+
+def _exhibits(figures: Path, paper: str) -> str:
+    """Return the list of a paper's exhibits, then each with its picture, caption, findings and tables."""
+    ones = [one for one in EXHIBITS.values() if one.paper == paper and _sidecars(figures, one)]
+    contents = [f"- [{heading(one)}](#{slug(heading(one))}): {_lower(one.title)}" for one in ones]
+    return "\n\n".join(["\n".join(contents), *(_exhibit(figures, one) for one in ones)])
+
+
+def _lower(title: str) -> str:
+    return title[0].lower() + title[1:] if not title[:2].isupper() and title[1:2] != "-" else title
+
+
+def _exhibit(figures: Path, one: Exhibit) -> str:
+    first, *others = _sidecars(figures, one)
+    about = _read(first)
+    shown = [f"### {heading(one)}"]
+    if first.with_suffix(".svg").exists():
+        shown.append(f"![{about['figure']}](../../figures/{first.stem}.svg)")
+    shown.append(about["caption"].partition(": ")[2])
+    shown.append(_findings(about, one))
+    shown.append(f"Method: {about['method']} Numbers: [`{first.name}`](../../figures/{first.name}).")
+    shown += _tables(first, figures)
+    for other in others:
+        shelf = f"../../figures/{other.parent.name}/{other.stem}"
+        picture = f"[picture]({shelf}.svg), " if other.with_suffix(".svg").exists() else ""
+        again = _read(other)
+        shown.append(f"**{heading(one)} on the pair {other.parent.name}** ({picture}[numbers]({shelf}.json)):")
+        shown.append(_findings(again, one, message=True))
+        shown.append(f"Method: {again['method']}")
+        shown += _tables(other, figures)
+    return "\n\n".join(part for part in shown if part)
+
+
+def sentences(text: str) -> list[str]:
+    """Return a text split into its sentences.
+
+    >>> sentences("It is 3.1 by Fig. 5. The paper prints 2. Both hold.")
+    ['It is 3.1 by Fig. 5.', 'The paper prints 2.', 'Both hold.']
+    """
+    return [part for part in SENTENCE.split(text) if part]
+
+
+def _findings(about: Mapping[str, Any], one: Exhibit, *, message: bool = False) -> str:
+    """Return the findings of a sidecar as a list, without the message, which the caption has."""
+    said = one.message if isinstance(one.message, str) else one.message(dict(about))
+    text = about["findings"] if message else about["findings"].removeprefix(said).strip()
+    return "\n".join(f"- {part}" for part in sentences(text))
+
+
+def _tables(sidecar: Path, figures: Path) -> Iterator[str]:
+    for number, table in enumerate(_read(sidecar).get("tables", []), start=1):
+        if len(table["rows"]) <= LONGEST:
+            yield markdown_table(table)
+        else:
+            path = _csv_path(sidecar, number)
+            link = f"[all {len(table['rows'])} rows](../../figures/{path.relative_to(figures).as_posix()})"
+            title = f"{table.get('title') or 'Table'}; the first {SHOWN} of {len(table['rows'])} rows"
+            yield markdown_table({**table, "title": title, "rows": table["rows"][:SHOWN]}) + f"\n\nCSV: {link}."
+
+
+# ------------------------------------------------------------------------------------------------------- the claims
+
+
+def _claims(claims: Mapping[str, Claim], results: Results) -> str:
+    """Return one section for each module, with one section for each of its claims, true statements first."""
+    shown, module = [], None
+    for name, claim in _in_order(claims):
+        if name.partition(".")[0] != module:
+            module = name.partition(".")[0]
+            shown.append(f"## {module}")
+        shown.append(_claim(claim, results))
+    return "\n\n".join(shown)
+
+
+def _in_order(claims: Mapping[str, Claim]) -> list[tuple[str, Claim]]:
+    """Return the claims by module, in the order of the registry, true statements first."""
+    modules = list(dict.fromkeys(name.partition(".")[0] for name in claims))
+    return sorted(
+        claims.items(), key=lambda item: (modules.index(item[0].partition(".")[0]), STANDINGS.index(item[1].standing))
+    )
+
+
+def _claim(claim: Claim, results: Results) -> str:
+    row = plain_cells(table_row(claim, results.tallies.get(claim.id), UNPUBLISHED, counterexample=False), escape=True)
+    outcome, _, statement, source, origin, scope, slack, ratio, vacuous = row
+    facts = [outcome, origin, source]
+    if claim.id in results.tallies:
+        facts.append(scope)
+        facts += [f"worst slack {slack}"] if slack != "–" else []
+        facts += [f"lhs/rhs {ratio}"] if ratio not in ("identity", "–") else []
+        facts += [f"vacuous {vacuous}"] if vacuous != "–" else []
+    return f"### `{claim.id}`\n\n{' · '.join(facts)}\n\n{statement}"
+
+
+def _claims_csv(claims: Mapping[str, Claim], results: Results) -> str:
+    rows = [
+        plain_cells(table_row(claim, results.tallies.get(name), UNPUBLISHED, counterexample=False))
+        for name, claim in _in_order(claims)
+    ]
+    return _csv([COLUMNS, *rows])
+
+
+def links(text: str, before: str = "") -> str:
+    """Return link definitions for the claims that a page names as ``[`module.name`]``, in order.
+
+    >>> print(links("See [`truncation.tvd_sharp`]."))
+    [`truncation.tvd_sharp`]: claims.md#truncationtvd_sharp
+    """
+    named = sorted(set(re.findall(r"\[`(\w+\.\w+)`\](?![(:])", text)))
+    return "\n".join(f"[`{name}`]: {before}claims.md#{slug(name)}" for name in named)
+
+
+# ------------------------------------------------------------------------------------- the first page, paper_repro.md
+
+
+def _verdicts(results: Results) -> str:
+    """Return the main results of the papers with the verdict of the published run, and links."""
+    rows = []
+    for paper, place, printed, found, claim, exhibit, verdict in MAIN_RESULTS:
+        where = []
+        if claim:
+            row = table_row(
+                hlmtheory.all_claims()[claim], results.tallies.get(claim), UNPUBLISHED, counterexample=False
+            )
+            verdict = verdict or f"{row['symbol']} {row['outcome']}"
+            where.append(f"[`{claim}`]({FOLDER.as_posix()}/claims.md#{slug(claim)})")
+        if exhibit:
+            one = EXHIBITS[exhibit]
+            where.append(f"[{one.paper} {heading(one)}]({FOLDER.as_posix()}/{one.paper}.md#{slug(heading(one))})")
+        page = f"[{paper}]({FOLDER.as_posix()}/{paper}.md)"
+        rows.append(f"| {page} | {place} | {printed} | {verdict} | {found} | {', '.join(where)} |")
+    heads = "| paper | place | printed | verdict | what we found | claim, figure |\n|---|---|---|---|---|---|"
+    return "\n".join([heads, *rows])
+
+
+def _best(figures: Path) -> str:
+    """Return the five figures that carry the main messages."""
+    shown = []
+    for key in BEST:
+        one = EXHIBITS[key]
+        about = _read(figures / f"{one.stem}.json")
+        where = f"{FOLDER.as_posix()}/{one.paper}.md#{slug(heading(one))}"
+        shown.append(f"![{about['figure']}](figures/{one.stem}.svg)")
+        shown.append(f"**[{one.paper}, {heading(one)}]({where}).** {about['caption'].partition(': ')[2]}")
+    return "\n\n".join(shown)

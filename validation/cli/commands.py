@@ -12,16 +12,16 @@ import click
 import hlmtheory
 from validation.cli.acceptance import acceptance
 from validation.cli.audit import audit
+from validation.cli.collect import Models, collect, collect_here, merge
 from validation.cli.display import decoded_lines, decoded_screen, open_console, progress_bar, waiting
 from validation.cli.docs import docs
 from validation.cli.doctor import doctor
 from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, VIOLATED
-from validation.cli.options import Renamed, version_options
+from validation.cli.options import Renamed, collection_options, pair_options, version_options, wait_option
 from validation.cli.plan import plan
 from validation.cli.refusals import refusals
 from validation.cli.reproduce import reproduce
 from validation.cli.run import (
-    collect_trace,
     finish_run,
     open_stored,
     print_json,
@@ -66,36 +66,11 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--pair", "name", help="A named pair; `builtin` needs no network.  [default: builtin]")
-@click.option(
-    "--draft",
-    "--small",
-    "draft",
-    cls=Renamed,
-    help="The draft model: a folder, a .gguf file, or a hub name such as owner/model or owner/model@revision.",
-)
-@click.option(
-    "--target",
-    "--large",
-    "target",
-    cls=Renamed,
-    help="The target model: a folder (also of a peft adapter), .gguf file or hub name.",
-)
-@version_options
-@click.option("--prompts", type=click.Path(path_type=Path), help="Your prompts: .txt (one per line) or .jsonl.")
-@click.option(
-    "--positions",
-    type=click.IntRange(min=1),
-    default=20_000,
-    show_default=True,
-    help="Minimum number of positions; the last text is finished.",
-)
-@click.option("--new-tokens", type=click.IntRange(min=1), default=160, show_default=True, help="Longest continuation.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the texts and of all random draws.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..., or sharded.")
-@click.option("--dtype", help="Type of the weights.  [default: float32 on the CPU, elsewhere as stored]")
+@pair_options
+@collection_options
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the run.  [default: runs/PAIR]")
 @click.option("--fresh", is_flag=True, help="Delete the stored trace and collect again.")
+@wait_option
 @click.option("--trace", "stored", type=click.Path(path_type=Path), help="Check this trace; no model is loaded.")
 @click.option("--stored-rows", is_flag=True, help="Take the rounded rows of an imported store as exact (with --trace).")
 @quiet_option
@@ -114,6 +89,7 @@ def validate(
     dtype: str | None,
     out: Path | None,
     fresh: bool,
+    wait: float,
     stored: Path | None,
     stored_rows: bool,
     quiet: bool,
@@ -121,10 +97,11 @@ def validate(
 ) -> None:
     """Collect logits, check every claim, draw the figures, write the report.
 
-    A run that was stopped, by Ctrl-C or by a crash, continues when the same command is given again.
+    A run that was stopped, by Ctrl-C or by a crash, continues when the same command is given again. Started by
+    torchrun, several processes collect the logits, and one does the rest.
     """
     from validation.collection.prompts import builtin_prompts, read_prompts
-    from validation.models.pair import load_pair
+    from validation.collection.ranks import this_rank
 
     console = open_console(quiet=quiet, stderr=as_json)
     if stored is not None:
@@ -133,30 +110,22 @@ def validate(
                 "--trace checks a stored trace; leave out --pair, --draft, --target, --base, --changed-anchor, "
                 "--prompts and --fresh."
             )
+        if this_rank() is not None:
+            raise UserError("--trace checks a stored trace in one process; start it without torchrun.")
         trace = open_stored(console, stored)
         finish_run(console, trace, out or run_folder(stored), seed, device, as_json, stored_rows)
         return
     if stored_rows:
         raise UserError("--stored-rows is about a stored trace; give it with --trace.")
     chosen = builtin_prompts() if prompts is None else read_prompts(prompts)
-    with waiting(console, "loading the two models") as say:
-        pair = load_pair(
-            name,
-            draft=draft,
-            target=target,
-            base=base,
-            changed_anchor=changed_anchor,
-            device=device,
-            dtype=dtype,
-            report=lambda text: say(f"loading the two models: {text}"),
-        )
-    for note in pair.notes:
-        console.print(note)
-    command = typed_command()
-    folder = out or Path("runs") / run_name(pair)
+    models = Models(name, draft, target, base, changed_anchor, device, dtype)
     settings = {"positions": positions, "new_tokens": new_tokens, "seed": seed}
-    trace = collect_trace(console, pair, chosen, folder / "trace", settings, command, fresh)
-    finish_run(console, trace, folder, seed, str(pair.device), as_json)
+    collected = collect_here(
+        console, models, chosen, lambda pair: (out or Path("runs") / run_name(pair)) / "trace", settings, fresh, wait
+    )
+    if collected is not None:
+        pair, trace = collected
+        finish_run(console, trace, trace.path.parent, seed, str(pair.device), as_json)
 
 
 @main.command("import")
@@ -474,6 +443,8 @@ def repro(check: bool, tables: bool, captions: bool, run: Path, name: str) -> No
 
 main.add_command(acceptance)
 main.add_command(audit)
+main.add_command(collect)
+main.add_command(merge)
 main.add_command(doctor)
 main.add_command(docs)
 main.add_command(plan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -32,3 +33,63 @@ def version_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
+
+
+def pair_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name the models, in the help's order."""
+    options = (
+        click.option("--pair", "name", help="A named pair; `builtin` needs no network.  [default: builtin]"),
+        click.option(
+            "--draft",
+            "--small",
+            "draft",
+            cls=Renamed,
+            help="The draft model: a folder, a .gguf file, or a hub name such as owner/model or owner/model@revision.",
+        ),
+        click.option(
+            "--target",
+            "--large",
+            "target",
+            cls=Renamed,
+            help="The target model: a folder (also of a peft adapter), .gguf file or hub name.",
+        ),
+        version_options,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def collection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a collection, in the help's order."""
+    path = click.Path(path_type=Path)
+    options = (
+        click.option("--prompts", type=path, help="Your prompts: .txt (one per line) or .jsonl."),
+        click.option(
+            "--positions",
+            type=click.IntRange(min=1),
+            default=20_000,
+            show_default=True,
+            help="Minimum number of positions; the last text is finished.",
+        ),
+        click.option(
+            "--new-tokens", type=click.IntRange(min=1), default=160, show_default=True, help="Longest continuation."
+        ),
+        click.option(
+            "--seed", type=int, default=1, show_default=True, help="Seed of the texts and of all random draws."
+        ),
+        click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..., or sharded."),
+        click.option("--dtype", help="Type of the weights.  [default: float32 on the CPU, elsewhere as stored]"),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+wait_option = click.option(
+    "--wait",
+    type=click.FloatRange(min=1),
+    default=120.0,
+    show_default=True,
+    help="Seconds that a rank of torchrun may be silent before the others end.",
+)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -41,6 +41,9 @@ SCORED_VALUES = 2**25  # logits in memory at a time, 128 MiB in float32
 
 Progress = Callable[[int, int, str], None]
 
+BEGINNING: dict[str, Any] = {"batches": 0, "texts": 0, "sampling": 0.0, "scoring_and_storing": 0.0}
+"""State of a collection of which nothing is stored."""
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -50,6 +53,16 @@ class Text:
     prompt_id: str
     tokens: list[int]
     start: int  # index of the first generated token
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Prompts that are continued together: the unit of the random numbers, of a commit, and of a shard."""
+
+    number: int
+    chosen: list[int]  # indices of the prompts
+    rows: list[int]  # their rows in the manifest
+    sample_seed: int
 
 
 def collect(
@@ -104,6 +117,42 @@ def collect(
         No prompts, a number below 1, a prompt too long for the context, too little disk, a different trace or folder
         at ``store_path``, another process that writes there, or logits that are not finite or overflow float16.
     """
+    settings, encoded = settings_of(pair, prompts, positions=positions, new_tokens=new_tokens, batch=batch, seed=seed)
+    path = Path(store_path)
+    if not fresh and (finished := finished_trace(path, settings)) is not None:
+        return finished
+    expected = len(prompts) * new_tokens if positions is None else positions + batch * new_tokens
+    report = progress or (lambda done, total, text: None)
+    used: dict[int, None] = {}  # indices of the prompts, in the order of use
+    with TraceWriter(path, pair.vocabulary, settings=settings, fresh=fresh) as writer:
+        check_disk_space(path, max(0, expected - writer.positions), pair.vocabulary)
+        state = BEGINNING | writer.state
+        for one in batches_of(len(prompts), settings):
+            if one.number >= state["batches"] and positions is not None and writer.positions >= positions:
+                break
+            used |= dict.fromkeys(one.chosen)
+            if one.number < state["batches"]:  # stored by an earlier run
+                continue
+            at = (state["texts"], len(prompts)) if positions is None else (writer.positions, positions)
+            collect_batch(pair, prompts, encoded, one, new_tokens, writer, state, partial(report, *at))
+            state["batches"] = one.number + 1
+            writer.commit(state)
+        about = {"pair": pair.describe(), "notes": list(pair.notes), "prompts": [asdict(one) for one in prompts]}
+        write_manifest(writer, settings, about, list(used), state, command)
+    report(*(2 * (state["texts"] if positions is None else writer.positions,)), "done")
+    return open_trace(path)
+
+
+def settings_of(
+    pair: Pair, prompts: Sequence[Prompt], *, positions: int | None, new_tokens: int, batch: int, seed: int
+) -> tuple[dict[str, Any], list[list[int]]]:
+    """Return all settings that determine the stored positions, and the tokens of every prompt.
+
+    Raises
+    ------
+    UserError
+        A number is out of range, or as :func:`encode_prompts`.
+    """
     for name, value, least in (
         ("positions", positions, 1),
         ("new_tokens", new_tokens, 1),
@@ -114,39 +163,7 @@ def collect(
             raise UserError(f"{name} is {value}; it must be at least {least}.")
     encoded = encode_prompts(pair, prompts, new_tokens)
     settings = {"seed": seed, "positions": positions, "new_tokens": new_tokens, "batch": batch}
-    settings |= fingerprints(pair, prompts, encoded)
-    path = Path(store_path)
-    if not fresh and (finished := finished_trace(path, settings)) is not None:
-        return finished
-    expected = len(prompts) * new_tokens if positions is None else positions + batch * new_tokens
-    report = progress or (lambda done, total, text: None)
-    used: dict[int, int] = {}  # index of a prompt → its row in the manifest
-    with TraceWriter(path, pair.vocabulary, settings=settings, fresh=fresh) as writer:
-        check_disk_space(path, max(0, expected - writer.positions), pair.vocabulary)
-        state = {"batches": 0, "texts": 0, "sampling": 0.0, "scoring_and_storing": 0.0} | writer.state
-        for number, (chosen, sample_seed) in enumerate(_batches(len(prompts), batch, seed, once=positions is None)):
-            if number >= state["batches"] and positions is not None and writer.positions >= positions:
-                break
-            texts = [Text(used.setdefault(i, len(used)), prompts[i].id, encoded[i], len(encoded[i])) for i in chosen]
-            if number < state["batches"]:  # stored by an earlier run
-                continue
-            at = (state["texts"], len(prompts)) if positions is None else (writer.positions, positions)
-            began = time.perf_counter()
-            say = partial(report, *at)
-            texts = _continue(pair, texts, new_tokens, sample_seed, say)
-            middle = time.perf_counter()
-            _score_and_store(pair, texts, writer, say)
-            state["sampling"] += middle - began
-            state["scoring_and_storing"] += time.perf_counter() - middle
-            state["batches"], state["texts"] = number + 1, state["texts"] + len(chosen)
-            writer.commit(state)
-        writer.manifest |= {"seed": seed, "new_tokens": new_tokens, "batch": batch, "texts": state["texts"]}
-        writer.manifest |= {"command": command} | _manifest(pair, [prompts[i] for i in used], writer.positions, state)
-        if state["texts"] != len(prompts):
-            note = f"{state['texts']} texts were drawn from {len(used)} of {len(prompts)} prompts."
-            writer.manifest["notes"].append(note)
-    report(*(2 * (state["texts"] if positions is None else writer.positions,)), "done")
-    return open_trace(path)
+    return settings | fingerprints(pair, prompts, encoded), encoded
 
 
 def encode_prompts(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> list[list[int]]:
@@ -187,15 +204,49 @@ def encode_prompts(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> li
     return encoded
 
 
-def _batches(count: int, batch: int, seed: int, *, once: bool) -> Iterator[tuple[list[int], int]]:
-    """Yield the prompts of each batch and its sampling seed: every prompt once, or in endless rounds."""
+def batches_of(count: int, settings: Mapping[str, Any]) -> Iterator[Batch]:
+    """Yield the batches of a collection in order: every prompt once, or in endless rounds if ``positions`` is given.
+
+    Parameters
+    ----------
+    count : int
+        Number of prompts.
+    settings : dict
+        Those of :func:`settings_of`.
+    """
+    rows: dict[int, int] = {}
+    numbers = itertools.count()
     for turn in itertools.count():
-        order = np.random.default_rng([seed, turn]).permutation(count).tolist()
-        for start in range(0, count, batch):
-            sample_seed = np.random.SeedSequence([seed, turn, start]).generate_state(1, np.uint64)[0]
-            yield order[start : start + batch], int(sample_seed)
-        if once:
+        order = np.random.default_rng([settings["seed"], turn]).permutation(count).tolist()
+        for start in range(0, count, settings["batch"]):
+            chosen = order[start : start + settings["batch"]]
+            sample_seed = np.random.SeedSequence([settings["seed"], turn, start]).generate_state(1, np.uint64)[0]
+            yield Batch(next(numbers), chosen, [rows.setdefault(i, len(rows)) for i in chosen], int(sample_seed))
+        if settings["positions"] is None:
             return
+
+
+def collect_batch(
+    pair: Pair,
+    prompts: Sequence[Prompt],
+    encoded: list[list[int]],
+    batch: Batch,
+    new_tokens: int,
+    writer: TraceWriter,
+    state: dict[str, Any],
+    report: Callable[[str], None],
+) -> None:
+    """Write the texts of one batch, append their logits to the store, and add the texts and seconds to ``state``."""
+    texts = [
+        Text(row, prompts[i].id, encoded[i], len(encoded[i])) for i, row in zip(batch.chosen, batch.rows, strict=True)
+    ]
+    began = time.perf_counter()
+    texts = _continue(pair, texts, new_tokens, batch.sample_seed, report)
+    middle = time.perf_counter()
+    _score_and_store(pair, texts, writer, report)
+    state["sampling"] += middle - began
+    state["scoring_and_storing"] += time.perf_counter() - middle
+    state["texts"] += len(texts)
 
 
 class _Watch:
@@ -327,14 +378,41 @@ def _check_finite(logits: torch.Tensor, which: str, pair: Pair, texts: list[Text
     )
 
 
-def _manifest(pair: Pair, used: list[Prompt], positions: int, state: dict[str, Any]) -> dict[str, Any]:
-    """Return the manifest entries on models, prompts and speed."""
+def write_manifest(
+    writer: TraceWriter,
+    settings: Mapping[str, Any],
+    about: Mapping[str, Any],
+    used: Sequence[int],
+    state: Mapping[str, Any],
+    command: str | None,
+) -> None:
+    """Fill the manifest of a trace that is about to be finished.
+
+    Parameters
+    ----------
+    writer : TraceWriter
+    settings : dict
+        Those of :func:`settings_of`.
+    about : dict
+        ``pair`` and ``notes`` of the models, and all ``prompts``, as plain values.
+    used : sequence of int
+        Indices of the prompts, in the order of use.
+    state : dict
+        Number of texts, and seconds of ``sampling`` and of ``scoring_and_storing``.
+    command : str or None
+    """
     rounded = {name: round(state[name], 3) for name in ("sampling", "scoring_and_storing")}
     spent = max(1e-9, state["sampling"] + state["scoring_and_storing"])
-    return {
+    pace = round(writer.positions / spent, 1)
+    prompts, notes = about["prompts"], list(about["notes"])
+    if state["texts"] != len(prompts):
+        notes.append(f"{state['texts']} texts were drawn from {len(used)} of {len(prompts)} prompts.")
+    writer.manifest |= {name: settings[name] for name in ("seed", "new_tokens", "batch")} | {"texts": state["texts"]}
+    writer.manifest |= {
+        "command": command,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "pair": pair.describe(),
-        "speed": {"seconds": round(spent, 3), **rounded, "positions_per_second": round(positions / spent, 1)},
-        "notes": list(pair.notes),
-        "prompts": [asdict(prompt) for prompt in used],
+        "pair": about["pair"],
+        "speed": {"seconds": round(spent, 3), **rounded, "positions_per_second": pace},
+        "notes": notes,
+        "prompts": [prompts[i] for i in used],
     }

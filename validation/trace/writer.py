@@ -60,6 +60,9 @@ class TraceWriter:
         Delete the trace at ``path`` first.
     lists : (int, int), optional
         Write top-k lists instead of logits: the numbers of listed tokens of the draft and the target model.
+    finish : bool
+        False leaves the trace unfinished at the end of the block, up to its last commit, so that a later writer with
+        the same ``settings`` can add to it.
 
     Attributes
     ----------
@@ -85,6 +88,7 @@ class TraceWriter:
         settings: Mapping[str, Any] | None = None,
         fresh: bool = False,
         lists: tuple[int, int] | None = None,
+        finish: bool = True,
     ) -> None:
         self._kind: dict[str, Any] = {} if lists is None else {"kind": LISTS, "widths": list(lists)}
         self._fields = FIELDS if lists is None else fields_of(self._kind)
@@ -99,6 +103,7 @@ class TraceWriter:
         self.state: dict[str, Any] = {}
         self._dtype, self._settings, self._fresh = dtype, None if settings is None else dict(settings), fresh
         self._dtypes = array_dtypes(dtype, self._fields)
+        self._finishes = finish
         self._stored = 0  # rows up to the last commit
         self._pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in self._fields}
         self._chunked = dict.fromkeys(self._fields, 0)  # rows in whole chunks
@@ -130,9 +135,10 @@ class TraceWriter:
         finished = False
         try:
             if kind is None:
-                self._later(self._finish)
+                if self._finishes:
+                    self._later(self._finish)
                 self._drain()
-                finished = True
+                finished = self._finishes
         finally:
             if not finished and self._settings is None and self._failure is None:
                 self._failure = error  # skips the queued writes

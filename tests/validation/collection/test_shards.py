@@ -1,0 +1,289 @@
+"""Shards of a trace: merged, they are the trace of one process bit for bit; anything else is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from validation.collection import merge as merging
+from validation.collection import shards as module
+from validation.collection.collect import batches_of, collect, settings_of
+from validation.collection.merge import merge_shards
+from validation.collection.prompts import Prompt
+from validation.collection.shards import Place, collect_shard, its_share, read_place, read_shard, remove_shard
+from validation.errors import UserError
+from validation.models.pair import Pair
+from validation.trace.reader import open_trace
+
+TEXTS = ["two and", "what is the sum of three", "it", "four apples?", "the best of times was it", "of", "three"]
+PROMPTS = [Prompt(f"p{i}", text, "test") for i, text in enumerate(TEXTS)]
+SETTINGS: dict[str, Any] = {"positions": 60, "new_tokens": 8, "batch": 2, "seed": 1}
+OWN = {"created", "command", "speed", "shards"}
+"""Entries of the manifest that differ from those of one process."""
+
+
+@pytest.fixture(scope="module")
+def ending(pair: Pair) -> Pair:
+    """The pair with many end-of-text tokens, so that batches have different numbers of positions."""
+    return dataclasses.replace(pair, end_tokens=tuple(range(0, 300, 25)))
+
+
+def shard(pair: Pair, folder: Path, place: Place, batches: int | None = None, **changed: Any) -> list[int]:
+    """Collect one shard by itself."""
+    prompts = changed.pop("prompts", PROMPTS)
+    more = {name: changed.pop(name) for name in ("fresh", "progress", "go_on") if name in changed}
+    settings, encoded = settings_of(pair, prompts, **(SETTINGS | changed))
+    rule = {"go_on": its_share(settings, place, batches)} | more
+    return collect_shard(pair, prompts, settings, encoded, folder, place, **rule)
+
+
+def shards(pair: Pair, base: Path, of: int, batches: int | None = None, **changed: Any) -> list[Path]:
+    """Collect all shards and return their folders."""
+    folders = [base / f"{number}-of-{of}" for number in range(1, of + 1)]
+    for number, folder in enumerate(folders, start=1):
+        shard(pair, folder, Place(number, of), batches, **changed)
+    return folders
+
+
+def array_bytes(trace: Path) -> dict[str, bytes]:
+    """Return the content of every file of the arrays."""
+    files = [file for file in (trace / "arrays").rglob("*") if file.is_file()]
+    return {file.relative_to(trace).as_posix(): file.read_bytes() for file in files}
+
+
+def assert_same(trace: Path, expected: Path) -> None:
+    """Assert equal arrays, byte by byte, and an equal manifest but for the entries that must differ."""
+    assert array_bytes(trace) == array_bytes(expected)
+    found, wanted = (json.loads((path / "manifest.json").read_text()) for path in (trace, expected))
+    assert {**found, **dict.fromkeys(OWN)} == {**wanted, **dict.fromkeys(OWN)}
+    assert [name for name in found if name not in OWN] == [name for name in wanted if name not in OWN]
+    assert open_trace(trace, verify=True).positions == wanted["positions"]
+
+
+@pytest.mark.parametrize("of", [1, 2, 3])
+@pytest.mark.parametrize("positions", [60, None])
+def test_merged_shards_are_the_trace_of_one_process(
+    ending: Pair, tmp_path: Path, of: int, positions: int | None
+) -> None:
+    one = collect(ending, PROMPTS, tmp_path / "one", **(SETTINGS | {"positions": positions}))
+    folders = shards(ending, tmp_path, of, None if positions is None else 12, positions=positions)
+    merged = merge_shards(folders[::-1], tmp_path / "merged")
+    assert_same(merged.path, one.path)
+    batches = sum(entry["batches"] for entry in merged.manifest["shards"])
+    assert batches == (4 if positions is None else 12)
+    assert len(merged.manifest["prompts"]) == 7
+    calls: list[Any] = []
+    again = collect(ending, PROMPTS, merged.path, **(SETTINGS | {"positions": positions}), progress=calls.append)
+    assert again.positions == merged.positions
+    assert not calls  # one process takes the merged trace for its own
+
+
+def test_a_text_depends_on_the_batch_so_a_batch_is_never_divided(ending: Pair, tmp_path: Path) -> None:
+    """The random numbers belong to a batch: were prompts dealt one by one, each rank would write other texts."""
+    drawn = []
+    for batch in (2, 3):
+        trace = collect(ending, PROMPTS, tmp_path / str(batch), **(SETTINGS | {"batch": batch, "positions": None}))
+        starts = [*np.flatnonzero(trace.arrays["position"] == 0), trace.positions]
+        tokens = [trace.arrays["tokens"][a:b].tolist() for a, b in itertools.pairwise(starts)]
+        names = [trace.manifest["prompts"][i]["id"] for i in trace.arrays["prompt_index"][starts[:-1]]]
+        drawn.append(dict(zip(names, tokens, strict=True)))
+    assert drawn[0].keys() == drawn[1].keys()
+    assert drawn[0] != drawn[1]
+    settings, _ = settings_of(ending, PROMPTS, **(SETTINGS | {"positions": None}))
+    whole = list(batches_of(len(PROMPTS), settings))
+    for of in (2, 3):
+        parts = [list(module.own_batches(len(PROMPTS), settings, Place(i, of))) for i in range(1, of + 1)]
+        assert sorted((one for part in parts for one in part), key=lambda one: one.number) == whole
+
+
+def test_more_shards_than_batches(ending: Pair, tmp_path: Path) -> None:
+    one = collect(ending, PROMPTS, tmp_path / "one", **(SETTINGS | {"positions": None}))
+    folders = shards(ending, tmp_path, 6, positions=None)
+    assert [len(read_shard(folder).ends) for folder in folders] == [1, 1, 1, 1, 0, 0]
+    assert_same(merge_shards(folders, tmp_path / "merged").path, one.path)
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
+def test_a_stopped_shard_goes_on(ending: Pair, tmp_path: Path, kind: type[BaseException]) -> None:
+    def stop(done: int, total: int, text: str) -> None:
+        if done >= 10:
+            raise kind
+
+    whole = shards(ending, tmp_path / "whole", 2, 12)
+    with pytest.raises(kind):
+        shard(ending, tmp_path / "s", Place(1, 2), 12, progress=stop)
+    stored = read_shard(tmp_path / "s").ends
+    done: list[int] = []
+    shard(ending, tmp_path / "s", Place(1, 2), 12, progress=lambda n, *_: done.append(n))
+    assert 10 <= stored[-1] == done[0]  # it begins after what is stored
+    expected, found = (read_shard(path).rows for path in (whole[0], tmp_path / "s"))
+    assert expected is not None
+    assert found is not None
+    assert all(np.array_equal(found.arrays[name], expected.arrays[name]) for name in expected.arrays)
+    calls: list[Any] = []
+    shard(ending, tmp_path / "s", Place(1, 2), 12, progress=lambda *call: calls.append(call))
+    assert [text for *_, text in calls] == ["done"]  # it is not collected again
+
+
+def test_a_shard_stops_at_its_share_and_an_incomplete_one_is_named(ending: Pair, tmp_path: Path) -> None:
+    one = collect(ending, PROMPTS, tmp_path / "one", **SETTINGS)
+    folders = [tmp_path / "a", tmp_path / "b"]
+    counts = shard(ending, folders[0], Place(1, 2))
+    assert sum(counts) * 2 >= 60 > sum(counts[:-1]) * 2
+    shard(ending, folders[1], Place(2, 2), 2)
+    with pytest.raises(
+        UserError, match=r"Shard 2/2 at .*b has 1 of its \d batches; continue it .* --batches \d+"
+    ) as it:
+        merge_shards(folders, tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+    batches = int(str(it.value).split("--batches ")[1].split(",")[0])
+    for number, folder in enumerate(folders, start=1):
+        shard(ending, folder, Place(number, 2), batches)
+    assert_same(merge_shards(folders, tmp_path / "merged").path, one.path)
+
+
+def test_a_shard_that_was_only_begun_is_named(ending: Pair, tmp_path: Path) -> None:
+    shard(ending, tmp_path / "a", Place(1, 2), 12, positions=None)
+    shard(ending, tmp_path / "b", Place(2, 2), 12, positions=None, go_on=lambda number, counts: False)
+    with pytest.raises(UserError, match=r"^Shard 2/2 at .* has 0 of its 2 batches; continue it with the same command"):
+        merge_shards([tmp_path / "a", tmp_path / "b"], tmp_path / "merged")
+
+
+def test_a_stopped_merge_goes_on_by_itself_or_by_one_process(
+    ending: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = collect(ending, PROMPTS, tmp_path / "one", **SETTINGS)
+    folders = shards(ending, tmp_path, 2, 12)
+    copy, copied = merging._copy, []
+
+    def stopped(*args: Any) -> None:
+        copied.append(args[1])
+        if len(copied) == 4:
+            raise KeyboardInterrupt
+        copy(*args)
+
+    for name in ("merge", "collect"):
+        copied.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(merging, "_copy", stopped)
+            with pytest.raises(KeyboardInterrupt):
+                merge_shards(folders, tmp_path / name)
+        assert not (tmp_path / name / "manifest.json").exists()
+    merge_shards(folders, tmp_path / "merge")
+    collect(ending, PROMPTS, tmp_path / "collect", **SETTINGS)
+    assert_same(tmp_path / "merge", one.path)
+    assert_same(tmp_path / "collect", one.path)
+
+
+@pytest.fixture(scope="module")
+def two(ending: Pair, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two shards that belong together; tests must not change them."""
+    return shards(ending, tmp_path_factory.mktemp("two"), 2, 12)
+
+
+def refused(message: str, folders: list[Path], out: Path) -> None:
+    """Assert that merging raises one sentence that matches and writes nothing."""
+    with pytest.raises(UserError, match=message) as caught:
+        merge_shards(folders, out)
+    assert "\n" not in str(caught.value)
+    assert not out.exists()
+
+
+def test_shards_of_other_collections_are_refused(ending: Pair, pair: Pair, two: list[Path], tmp_path: Path) -> None:
+    others: dict[str, dict[str, Any]] = {
+        r"seed: 1 and 2": {"seed": 2},
+        r"new_tokens: 8 and 9": {"new_tokens": 9},
+        r"batch: 2 and 3": {"batch": 3},
+        r"positions: 60 and 61": {"positions": 61},
+        r"prompts: \w{16} and \w{16}": {"prompts": PROMPTS[:5]},
+    }
+    for number, (message, changed) in enumerate(others.items()):
+        shard(ending, tmp_path / str(number), Place(2, 2), **changed)
+        refused(rf"are shards of different collections \({message}\)", [two[0], tmp_path / str(number)], tmp_path / "m")
+    shard(dataclasses.replace(ending, target=pair.draft), tmp_path / "model", Place(2, 2), 2)
+    refused(r"\(large_weights: \w{16} and \w{16}\)", [two[0], tmp_path / "model"], tmp_path / "m")
+    shard(ending, tmp_path / "three", Place(2, 3), 2)
+    refused(r"\(shards: 2 and 3\)", [two[0], tmp_path / "three"], tmp_path / "m")
+
+
+def test_missing_double_and_foreign_shards_are_refused(ending: Pair, two: list[Path], tmp_path: Path) -> None:
+    refused("Of 2 shards, number 2 is missing; give the folders of all 2", two[:1], tmp_path / "m")
+    refused("Shard 2/2 was given twice, at .* and .*; give it once", [*two, two[1]], tmp_path / "m")
+    refused("There are no shards", [], tmp_path / "m")
+    refused("There is no shard at .*nowhere", [two[0], tmp_path / "nowhere"], tmp_path / "m")
+    whole = collect(ending, PROMPTS, tmp_path / "whole", **SETTINGS)
+    refused("There is a whole trace at", [two[0], whole.path], tmp_path / "m")
+    with pytest.raises(UserError, match=r"A trace of other settings lies at .*seed: 3 there, 1 now.*--fresh"):
+        merge_shards(two, collect(ending, PROMPTS, tmp_path / "third", **(SETTINGS | {"seed": 3})).path)
+
+
+def test_another_shard_or_something_else_in_the_folder_is_refused(ending: Pair, tmp_path: Path) -> None:
+    shard(ending, tmp_path / "a", Place(1, 2), 2)
+    for place, changed, message in (
+        (Place(2, 2), {}, "shard: 1 there, 2 now"),
+        (Place(1, 3), {}, "shards: 2 there, 3 now"),
+        (Place(1, 2), {"seed": 2}, "seed: 1 there, 2 now"),
+    ):
+        with pytest.raises(UserError, match=message):
+            shard(ending, tmp_path / "a", place, 2, **changed)
+    shard(ending, tmp_path / "a", Place(2, 2), 2, fresh=True)
+    assert str(read_shard(tmp_path / "a").place) == "2/2"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="Something other than a shard lies at"):
+        shard(ending, tmp_path / "mine", Place(1, 2), 2)
+    whole = collect(ending, PROMPTS, tmp_path / "whole", **SETTINGS)
+    with pytest.raises(UserError, match="A trace lies at"):
+        shard(ending, whole.path, Place(1, 2), 2)
+
+
+def test_damage_is_named(ending: Pair, tmp_path: Path) -> None:
+    folders = shards(ending, tmp_path, 2, 12)
+    file = folders[1] / "shard.json"
+    before = file.read_text()
+    file.write_text(before.replace('"seed": 1', '"seed": 2'))
+    refused(r"shard.json is damaged: it does not match its checksum", folders, tmp_path / "m")
+    file.write_text(before)
+    (folders[0] / "rows").rename(tmp_path / "rows")
+    (folders[1] / "rows").rename(folders[0] / "rows")
+    refused("rows does not belong to .*shard.json", folders, tmp_path / "m")
+    (tail,) = (tmp_path / "rows").glob("tail-*.npz")
+    content = tail.read_bytes()
+    tail.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    (folders[0] / "rows").rename(folders[1] / "rows")
+    (tmp_path / "rows").rename(folders[0] / "rows")
+    refused("tail-.* is damaged", folders, tmp_path / "m")
+
+
+def test_machines_that_may_round_differently_are_noted(
+    ending: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = module.machine(ending)
+    shard(ending, tmp_path / "a", Place(1, 2), 12)
+    monkeypatch.setattr(module, "machine", lambda pair: here | {"threads": 64})
+    shard(ending, tmp_path / "b", Place(2, 2), 12)
+    merged = merge_shards([tmp_path / "a", tmp_path / "b"], tmp_path / "merged")
+    assert merged.manifest["notes"][-1] == (
+        f"The shards come from different machines (threads: {here['threads']}, 64), which may round logits differently."
+    )
+    assert merged.manifest["shards"][1]["machines"] == [here | {"threads": 64}]
+
+
+def test_a_removed_shard_leaves_only_other_files(ending: Pair, tmp_path: Path) -> None:
+    folders = shards(ending, tmp_path, 2, 2)
+    (folders[1] / "notes.txt").write_text("mine")
+    for folder in folders:
+        remove_shard(folder)
+    assert [file.relative_to(tmp_path).as_posix() for file in tmp_path.rglob("*")] == ["2-of-2", "2-of-2/notes.txt"]
+
+
+@pytest.mark.parametrize("text", ["", "2", "0/3", "4/3", "a/b", "1/", "-1/3", "1/3/4", "1.0/3"])
+def test_a_wrong_number_of_a_shard_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="give I/N with I from 1 to N"):
+        read_place(text)

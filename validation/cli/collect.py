@@ -1,0 +1,208 @@
+"""The commands ``hlm collect`` and ``hlm merge``, and the collection of ``hlm validate``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from validation.cli.display import open_console, progress_bar, waiting
+from validation.cli.options import collection_options, pair_options, wait_option
+from validation.cli.run import collect_trace, say_what_stays, typed_command
+from validation.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from validation.collection.prompts import Prompt
+    from validation.models.pair import Pair
+    from validation.trace.reader import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """What was typed about the two models."""
+
+    name: str | None
+    draft: str | None
+    target: str | None
+    base: str | None
+    changed_anchor: bool
+    device: str
+    dtype: str | None
+
+    def load(self, console: Console, device: str | None = None) -> Pair:
+        """Load the models, on another device if it is given, and print their notes."""
+        from validation.models.pair import load_pair
+
+        with waiting(console, "loading the two models") as say:
+            pair = load_pair(
+                self.name,
+                draft=self.draft,
+                target=self.target,
+                base=self.base,
+                changed_anchor=self.changed_anchor,
+                device=device or self.device,
+                dtype=self.dtype,
+                report=lambda text: say(f"loading the two models: {text}"),
+            )
+        for note in pair.notes:
+            console.print(note)
+        return pair
+
+
+def collect_here(
+    console: Console,
+    models: Models,
+    prompts: list[Prompt],
+    place: Callable[[Pair], Path],
+    settings: dict[str, int],
+    fresh: bool,
+    wait: float,
+) -> tuple[Pair, Trace] | None:
+    """Return the models and the trace that this process collected, or all ranks of torchrun; None if not on rank 0.
+
+    ``place`` returns the folder of the trace of a pair.
+    """
+    from validation.collection.ranks import Link, collect_as_rank, this_rank
+
+    command, rank = typed_command(), this_rank()
+    if rank is None:
+        pair = models.load(console)
+        return pair, collect_trace(console, pair, prompts, place(pair), settings, command, fresh)
+    console.quiet = console.quiet or rank.number > 0  # one process draws on the terminal
+    with Link(rank, wait) as link:
+        pair = models.load(console, rank.device(models.device))
+        path = place(pair)
+        if fresh and rank.number == 0:
+            say_what_stays(console, path)
+        console.print(f"Rank {rank.number} of {rank.world} collects shard {rank.place}.")
+        with progress_bar(console) as report:
+            trace = collect_as_rank(
+                link, pair, prompts, path, progress=report, command=command, fresh=fresh, **settings
+            )
+    if trace is None:
+        return None
+    console.print(f"{trace.positions:,} positions of {rank.world} ranks are at {path}.", soft_wrap=True)
+    return pair, trace
+
+
+@click.command()
+@pair_options
+@collection_options
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the trace, or of the shard.")
+@click.option("--shard", help="Collect only the I-th of N shards, given as I/N; `hlm merge` joins all N.")
+@click.option(
+    "--batches",
+    type=click.IntRange(min=1),
+    help="With --shard: collect the shard's part of this number of batches, not of --positions.",
+)
+@click.option("--fresh", is_flag=True, help="Delete what is stored in that folder and collect again.")
+@wait_option
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors; see the exit code.")
+def collect(
+    name: str | None,
+    draft: str | None,
+    target: str | None,
+    base: str | None,
+    changed_anchor: bool,
+    prompts: Path | None,
+    positions: int,
+    new_tokens: int,
+    seed: int,
+    device: str,
+    dtype: str | None,
+    out: Path,
+    shard: str | None,
+    batches: int | None,
+    fresh: bool,
+    wait: float,
+    quiet: bool,
+) -> None:
+    r"""Collect the logits of two models, on one machine or on several, and check nothing.
+
+    \b
+    One process:       hlm collect --out TRACE
+    torchrun:          torchrun --nproc-per-node 3 -m validation collect --out TRACE
+    Separate machines: hlm collect --shard 1/3 --out A    (2/3 and 3/3 elsewhere)
+                       hlm merge A B C --out TRACE
+
+    Each way gives the same trace. The same command continues what was stopped.
+    """
+    from validation.collection.prompts import builtin_prompts, read_prompts
+
+    console = open_console(quiet=quiet)
+    chosen = builtin_prompts() if prompts is None else read_prompts(prompts)
+    models = Models(name, draft, target, base, changed_anchor, device, dtype)
+    settings = {"positions": positions, "new_tokens": new_tokens, "seed": seed}
+    if shard is not None:
+        _collect_shard(console, models, chosen, out, settings, shard, batches, fresh)
+        return
+    if batches is not None:
+        raise UserError("--batches counts the batches of a shard; give it with --shard.")
+    if collect_here(console, models, chosen, lambda pair: out, settings, fresh, wait) is not None:
+        console.print(shlex.join(["python3", "hlm", "validate", "--trace", str(out)]), soft_wrap=True)
+
+
+def _collect_shard(
+    console: Console,
+    models: Models,
+    prompts: list[Prompt],
+    out: Path,
+    settings: dict[str, Any],
+    shard: str,
+    batches: int | None,
+    fresh: bool,
+) -> None:
+    """Collect one shard by itself, and say what to do next."""
+    from validation.collection.collect import DEFAULT_BATCH, settings_of
+    from validation.collection.ranks import this_rank
+    from validation.collection.shards import collect_shard, its_share, read_place
+
+    place = read_place(shard)
+    if this_rank() is not None:
+        raise UserError("torchrun gives each rank its shard; leave out --shard, or start this without torchrun.")
+    pair = models.load(console)
+    every, encoded = settings_of(pair, prompts, batch=DEFAULT_BATCH, **settings)
+    with progress_bar(console) as report:
+        counts = collect_shard(
+            pair,
+            prompts,
+            every,
+            encoded,
+            out,
+            place,
+            go_on=its_share(every, place, batches),
+            progress=report,
+            command=typed_command(),
+            fresh=fresh,
+        )
+    console.print(f"Shard {place}: {len(counts)} batches, {sum(counts):,} positions, at {out}.", soft_wrap=True)
+
+
+@click.command()
+@click.argument("shards", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the trace to make.")
+@click.option("--fresh", is_flag=True, help="Delete the trace in that folder first.")
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors; see the exit code.")
+def merge(shards: tuple[Path, ...], out: Path, fresh: bool, quiet: bool) -> None:
+    """Merge the shards that `hlm collect --shard I/N` made into one trace.
+
+    SHARDS are the folders of all N, in any order. They stay as they are. Arrays, settings and prompts of the trace are
+    those that one process would have written.
+    """
+    from validation.collection.merge import merge_shards
+
+    console = open_console(quiet=quiet)
+    if fresh:
+        say_what_stays(console, out)
+    with progress_bar(console) as report:
+        trace = merge_shards(shards, out, progress=report, command=typed_command(), fresh=fresh)
+    for note in trace.manifest["notes"]:
+        console.print(note, soft_wrap=True, markup=False)
+    console.print(f"{trace.positions:,} positions, V = {trace.vocabulary:,}.")
+    console.print(shlex.join(["python3", "hlm", "validate", "--trace", str(out)]), soft_wrap=True)

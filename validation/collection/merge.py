@@ -1,0 +1,170 @@
+"""Merge the shards of a trace: copy their batches, in order, into the trace that one process would have written.
+
+Arrays, settings and prompts are those of one process, bit for bit, if the machines round alike (processor, threads and
+versions; a note names them if they differ). Of the manifest differ ``created``, ``command``, ``speed`` (seconds of all
+shards together) and ``shards``, which one process does not write; of the journal, where its lines begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from validation.collection.collect import BEGINNING, Batch, Progress, batches_of, write_manifest
+from validation.collection.fingerprint import finished_trace
+from validation.collection.shards import Shard, comparable, read_shard
+from validation.errors import UserError
+from validation.trace.reader import Trace, TraceWriter, check_disk_space, open_trace
+
+COPIED_VALUES = 2**24  # logits of each model in memory at a time
+
+
+def merge_shards(
+    folders: Sequence[str | Path],
+    store_path: str | Path,
+    *,
+    progress: Progress | None = None,
+    command: str | None = None,
+    fresh: bool = False,
+) -> Trace:
+    """Merge all shards of one collection into one trace, and return it.
+
+    An interrupted merge continues after its last batch. The shards stay as they are.
+
+    Parameters
+    ----------
+    folders : sequence of str or Path
+        All shards, in any order.
+    store_path : str or Path
+        The folder of the trace.
+    progress : callable, optional
+        Called as ``progress(done, total, text)``, in positions.
+    command : str, optional
+        The command line to record in the manifest.
+    fresh : bool
+        Delete the trace at ``store_path`` first.
+
+    Raises
+    ------
+    UserError
+        A shard is missing, given twice, incomplete, damaged, or of another collection; another trace lies at
+        ``store_path``; or the disk is too small.
+    """
+    shards = in_order([read_shard(folder) for folder in folders])
+    settings, about = shards[0].settings, shards[0].about
+    path, report = Path(store_path), progress or (lambda done, total, text: None)
+    if not fresh and (finished := finished_trace(path, settings)) is not None:
+        return finished
+    batches = _batches_needed(shards)
+    total = sum(shards[one.number % len(shards)].counts[one.number // len(shards)] for one in batches)
+    vocabulary = next(shard.rows.vocabulary for shard in shards if shard.rows is not None)
+    with TraceWriter(path, vocabulary, settings=settings, fresh=fresh) as writer:
+        check_disk_space(path, max(0, total - writer.positions), vocabulary)
+        state = BEGINNING | writer.state
+        state |= {name: sum(shard.state[name] for shard in shards) for name in ("sampling", "scoring_and_storing")}
+        for one in batches[state["batches"] :]:
+            report(writer.positions, total, f"copying batch {one.number + 1} of {len(batches)}")
+            _copy(shards[one.number % len(shards)], one.number // len(shards), writer)
+            state["batches"], state["texts"] = one.number + 1, state["texts"] + len(one.chosen)
+            writer.commit(state)
+        used = list(dict.fromkeys(i for one in batches for i in one.chosen))
+        write_manifest(writer, settings, about, used, state, command)
+        writer.manifest["notes"] += _other_machines(shards)
+        writer.manifest["shards"] = [_summary(shard) for shard in shards]
+    report(total, total, "done")
+    return open_trace(path)
+
+
+def in_order(shards: Sequence[Shard]) -> list[Shard]:
+    """Return the shards by number.
+
+    Raises
+    ------
+    UserError
+        They are of different collections, one was given twice, or one is missing.
+    """
+    if not shards:
+        raise UserError("There are no shards; give the folder of each.")
+    first = shards[0]
+    found: dict[int, Shard] = {}
+    for shard in shards:
+        ours, theirs = (comparable(one.settings) | {"shards": one.place.of} for one in (first, shard))
+        if ours != theirs:
+            names = [name for name in ours if ours[name] != theirs.get(name)]
+            said = "; ".join(f"{name}: {ours[name]} and {theirs.get(name, 'none')}" for name in names)
+            raise UserError(
+                f"{first.folder} and {shard.folder} are shards of different collections ({said}); merge those that "
+                "one command with --shard 1/N to N/N collected."
+            )
+        if (other := found.get(shard.place.number)) is not None:
+            raise UserError(f"Shard {shard.place} was given twice, at {other.folder} and {shard.folder}; give it once.")
+        found[shard.place.number] = shard
+    if missing := [str(n) for n in range(1, first.place.of + 1) if n not in found]:
+        of = first.place.of
+        raise UserError(f"Of {of} shards, number {', '.join(missing)} is missing; give the folders of all {of}.")
+    return [found[number] for number in sorted(found)]
+
+
+def _batches_needed(shards: Sequence[Shard]) -> list[Batch]:
+    """Return the batches that one process would collect; refuse shards that lack some."""
+    settings, positions = shards[0].settings, 0
+    found = []
+    for one in batches_of(len(shards[0].about["prompts"]), settings):
+        if settings["positions"] is not None and positions >= settings["positions"]:
+            break
+        counts, index = shards[one.number % len(shards)].counts, one.number // len(shards)
+        if index >= len(counts):
+            raise _incomplete(shards, one.number)
+        positions += counts[index]
+        found.append(one)
+    return found
+
+
+def _incomplete(shards: Sequence[Shard], missing: int) -> UserError:
+    """Return the error for shards that lack batches; the number needed is estimated from the batches that are there."""
+    settings: Mapping[str, Any] = shards[0].settings
+    counts = [count for shard in shards for count in shard.counts]
+    if settings["positions"] is None:
+        needed = -(-len(shards[0].about["prompts"]) // settings["batch"])
+        remedy = "the same command"
+    else:
+        mean = sum(counts) / len(counts) if counts else settings["batch"] * settings["new_tokens"]
+        needed = max(missing + 1, int(-(-settings["positions"] // mean)))
+        remedy = f"the same command with --batches {needed}"
+    lacking = [
+        f"shard {shard.place} at {shard.folder} has {len(shard.ends)} of its {shard.place.own(needed)} batches"
+        for shard in shards
+        if len(shard.ends) < shard.place.own(needed)
+    ]
+    said = ", and ".join(lacking)
+    each = "it" if len(lacking) == 1 else "each"
+    return UserError(f"{said[0].upper()}{said[1:]}; continue {each} with {remedy}, then merge again.")
+
+
+def _copy(shard: Shard, index: int, writer: TraceWriter) -> None:
+    """Append the rows of one batch of a shard."""
+    assert shard.rows is not None
+    start, stop = [0, *shard.ends][index], shard.ends[index]
+    step = max(1, COPIED_VALUES // shard.rows.vocabulary)
+    for low in range(start, stop, step):
+        high = min(low + step, stop)
+        writer.append(**{name: array[low:high] for name, array in shard.rows.arrays.items()})
+
+
+def _other_machines(shards: Sequence[Shard]) -> list[str]:
+    """Return the note about machines that may round differently."""
+    machines = [machine for shard in shards for machine in shard.machines]
+    found = []
+    for name in machines[0]:
+        values = list(dict.fromkeys(str(machine[name]) for machine in machines))
+        if len(values) > 1:
+            found.append(f"{name}: {', '.join(values)}")
+    if not found:
+        return []
+    return [f"The shards come from different machines ({'; '.join(found)}), which may round logits differently."]
+
+
+def _summary(shard: Shard) -> dict[str, Any]:
+    seconds = round(shard.state["sampling"] + shard.state["scoring_and_storing"], 3)
+    return {"shard": str(shard.place), "batches": len(shard.ends), "seconds": seconds, "machines": shard.machines}

@@ -1,0 +1,306 @@
+"""Collect one shard of a trace: every N-th batch, in a store of its own.
+
+The unit is the batch, not the prompt: the random numbers of a batch come from its own seed, and which sequences are
+padded and scored together decides how logits are rounded. A batch has the same prompts whoever collects it. So shard i
+of N takes the batches i − 1, i − 1 + N, i − 1 + 2N and so on, and :mod:`validation.collection.merge` puts the batches
+of all shards in order.
+
+A shard is a folder:
+
+==========  ==========================================================================================
+shard.json  number, settings, models, prompts and machines, with a checksum
+rows/       a trace that is never finished, so that the shard can be continued
+==========  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from validation.collection.collect import BEGINNING, Batch, Progress, batches_of, collect_batch
+from validation.collection.prompts import Prompt
+from validation.errors import UserError
+from validation.models.pair import Pair
+from validation.trace.format import read_committed
+from validation.trace.journal import JOURNAL, Lock, has_begun
+from validation.trace.reader import Trace, TraceWriter, check_disk_space, open_trace
+from validation.trace.reopen import clear
+from validation.trace.sealed import read_sealed, write_sealed
+
+FILE, ROWS = "shard.json", "rows"
+FORMAT, VERSION = "hlm-shard", 1
+
+GoOn = Callable[[int, list[int]], bool]
+"""Called with the number of the next batch and the positions of each batch stored so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which shard this is: ``number`` from 1 to ``of``."""
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+    def own(self, batches: int) -> int:
+        """Return how many of the first ``batches`` batches belong to this shard.
+
+        >>> [Place(number, 3).own(7) for number in (1, 2, 3)]
+        [3, 2, 2]
+        """
+        return len(range(self.number - 1, batches, self.of))
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A shard on disk.
+
+    Attributes
+    ----------
+    folder : Path
+    place : Place
+    settings : dict
+        Those of :func:`validation.collection.collect.settings_of`.
+    about : dict
+        ``pair``, ``notes`` and ``prompts``, as plain values.
+    machines : list of dict
+        Where it was collected: device, threads and versions.
+    rows : Trace or None
+        None if nothing is stored.
+    ends : list of int
+        The row after each of its batches.
+    state : dict
+        Texts and seconds.
+    """
+
+    folder: Path
+    place: Place
+    settings: dict[str, Any]
+    about: dict[str, Any]
+    machines: list[dict[str, Any]]
+    rows: Trace | None
+    ends: list[int]
+    state: dict[str, Any]
+
+    @property
+    def counts(self) -> list[int]:
+        """Return the positions of each of its batches."""
+        return [int(count) for count in np.diff([0, *self.ends])]
+
+
+def read_place(text: str) -> Place:
+    """Read a shard's number as ``I/N``.
+
+    Raises
+    ------
+    UserError
+        It is not of this form, or I is not between 1 and N.
+    """
+    first, slash, second = text.partition("/")
+    if not (slash and first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second)):
+        raise UserError(f"The shard is {text!r}; give I/N with I from 1 to N, for example 2/3.")
+    return Place(int(first), int(second))
+
+
+def comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that all shards share: of the device its type, since each machine numbers its own."""
+    return {**settings, "device": str(settings["device"]).partition(":")[0]}
+
+
+def collect_shard(
+    pair: Pair,
+    prompts: Sequence[Prompt],
+    settings: Mapping[str, Any],
+    encoded: list[list[int]],
+    folder: str | Path,
+    place: Place,
+    *,
+    go_on: GoOn,
+    progress: Progress | None = None,
+    command: str | None = None,
+    fresh: bool = False,
+) -> list[int]:
+    """Collect the batches of one shard, and return the positions of each.
+
+    Parameters
+    ----------
+    pair : Pair
+    prompts : sequence of Prompt
+        All prompts, the same for every shard.
+    settings, encoded
+        From :func:`validation.collection.collect.settings_of`.
+    folder : str or Path
+        The folder of the shard. What is stored there is not collected again.
+    place : Place
+    go_on : callable
+        Decides before each batch whether it is collected.
+    progress : callable, optional
+        Called as ``progress(done, total, text)``, in positions of this shard (in batches when ``positions`` is None).
+    command : str, optional
+        The command line to record.
+    fresh : bool
+        Delete what is stored first.
+
+    Raises
+    ------
+    UserError
+        Another shard, or a shard of other settings, lies at ``folder``; or as
+        :func:`validation.collection.collect.collect`.
+    """
+    folder, report = Path(folder), progress or (lambda done, total, text: None)
+    positions, new_tokens = settings["positions"], settings["new_tokens"]
+    _refuse_foreign(folder)
+    own = comparable(settings) | {"shard": place.number, "shards": place.of}
+    share = len(prompts) * new_tokens if positions is None else positions + settings["batch"] * new_tokens
+    every = place.own(-(-len(prompts) // settings["batch"]))  # its batches, if each prompt is used once
+    with TraceWriter(folder / ROWS, pair.vocabulary, settings=own, fresh=fresh, finish=False) as writer:
+        check_disk_space(folder, max(0, share // place.of - writer.positions), pair.vocabulary)
+        _describe(folder, pair, prompts, settings, place, command, keep=bool(writer.positions))
+        state = BEGINNING | writer.state
+        counts = read_shard(folder).counts
+        for one in own_batches(len(prompts), settings, place):
+            if one.number // place.of < len(counts):  # stored by an earlier run
+                continue
+            if not go_on(one.number, counts):
+                break
+            at = (len(counts), every) if positions is None else (writer.positions, -(-positions // place.of))
+            before = writer.positions
+            collect_batch(pair, prompts, encoded, one, new_tokens, writer, state, partial(report, *at))
+            state["batches"] = len(counts) + 1
+            writer.commit(state)
+            counts.append(writer.positions - before)
+    report(*(2 * (len(counts) if positions is None else sum(counts),)), "done")
+    return counts
+
+
+def its_share(settings: Mapping[str, Any], place: Place, batches: int | None = None) -> GoOn:
+    """Return the rule of a shard that knows no other: collect 1/N of the positions, or its part of ``batches``."""
+
+    def go_on(number: int, counts: list[int]) -> bool:
+        if settings["positions"] is None or number < (batches or 0):
+            return True
+        return batches is None and place.of * sum(counts) < settings["positions"]
+
+    return go_on
+
+
+def own_batches(count: int, settings: Mapping[str, Any], place: Place) -> Iterator[Batch]:
+    """Yield the batches of a shard; ``count`` is the number of prompts."""
+    return islice(batches_of(count, settings), place.number - 1, None, place.of)
+
+
+def read_shard(folder: str | Path) -> Shard:
+    """Open a shard for reading, up to its last committed batch.
+
+    Raises
+    ------
+    UserError
+        There is no shard, it is damaged, or its rows are of other settings or not in whole batches.
+    """
+    folder = Path(folder)
+    try:
+        found = read_sealed(folder / FILE)
+    except FileNotFoundError as error:
+        what = "a whole trace" if has_begun(folder) else "no shard"
+        raise UserError(
+            f"There is {what} at {folder}; collect a shard with `hlm collect --shard I/N`, or check the path."
+        ) from error
+    if (found.get("format"), found.get("version")) != (FORMAT, VERSION):
+        raise UserError(f"{folder / FILE} is not that of a shard that this program knows; check the path.")
+    place = Place(found["shard"], found["shards"])
+    shard = Shard(folder, place, found["settings"], found["about"], found["machines"], None, [], dict(BEGINNING))
+    if not has_begun(folder / ROWS):
+        return shard
+    committed = read_committed(folder / ROWS)
+    if committed.header["settings"] != comparable(shard.settings) | {"shard": place.number, "shards": place.of}:
+        raise UserError(f"{folder / ROWS} does not belong to {folder / FILE}; restore both from one copy.")
+    if not committed.rows:
+        return shard
+    rows = open_trace(folder / ROWS, partial=True)
+    return replace(shard, rows=rows, ends=_batch_ends(shard, rows), state=BEGINNING | committed.state)
+
+
+def remove_shard(folder: Path) -> None:
+    """Remove a shard; other files in its folder stay."""
+    with contextlib.suppress(FileNotFoundError), Lock(folder / ROWS):
+        clear(folder / ROWS)
+    for path, remove in ((folder / ROWS, Path.rmdir), (folder / FILE, Path.unlink), (folder, Path.rmdir)):
+        with contextlib.suppress(OSError):
+            remove(path)
+
+
+def _batch_ends(shard: Shard, rows: Trace) -> list[int]:
+    """Return the row after each batch: a text starts where the position is 0, and a batch has a known set of texts."""
+    starts = np.flatnonzero(np.asarray(rows.arrays["position"]) == 0)
+    prompts = rows.arrays["prompt_index"][starts]
+    ends: list[int] = []
+    at = 0
+    for one in own_batches(len(shard.about["prompts"]), shard.settings, shard.place):
+        if at == len(starts):
+            break
+        last = at + len(one.rows)
+        if sorted(prompts[at:last].tolist()) != sorted(one.rows):
+            raise UserError(
+                f"The rows of {shard.folder} are not those of its batches (batch {one.number}); collect it again with "
+                "--fresh."
+            )
+        at = last
+        ends.append(int(starts[at]) if at < len(starts) else rows.positions)
+    return ends
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Refuse a folder that holds something other than a shard."""
+    try:
+        inside = {file.name for file in folder.iterdir()}
+    except FileNotFoundError:
+        return
+    if inside and not inside & {FILE, ROWS}:
+        what = "A trace" if JOURNAL in inside else "Something other than a shard"
+        raise UserError(f"{what} lies at {folder}; choose another folder.")
+
+
+def _describe(
+    folder: Path,
+    pair: Pair,
+    prompts: Sequence[Prompt],
+    settings: Mapping[str, Any],
+    place: Place,
+    command: str | None,
+    *,
+    keep: bool,
+) -> None:
+    """Write ``shard.json``; ``keep`` the machines of earlier runs, because they wrote some of the rows."""
+    machines = []
+    if keep:
+        with contextlib.suppress(FileNotFoundError):
+            machines = read_sealed(folder / FILE)["machines"]
+    if (here := machine(pair)) not in machines:
+        machines.append(here)
+    about = {"pair": pair.describe(), "notes": list(pair.notes), "prompts": [asdict(prompt) for prompt in prompts]}
+    content = {"format": FORMAT, "version": VERSION, "shard": place.number, "shards": place.of}
+    content |= {"settings": dict(settings), "about": about, "machines": machines, "command": command}
+    write_sealed(folder / FILE, content)
+
+
+def machine(pair: Pair) -> dict[str, Any]:
+    """Return what decides how logits are rounded, besides the models: processor, threads and versions."""
+    import torch
+    import transformers
+
+    if pair.device.type == "cuda":
+        name = torch.cuda.get_device_name(pair.device)
+    else:
+        name = f"{pair.device.type} {torch.backends.cpu.get_cpu_capability()}"
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    return {"device": name, "threads": torch.get_num_threads()} | versions

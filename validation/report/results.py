@@ -72,9 +72,6 @@ def generated(root: Path, results: Results) -> dict[Path, dict[str, str]]:
     for paper in PAPERS:
         pages[FOLDER / f"{paper}.md"] = {"exhibits": _exhibits(figures, paper)}
     pages[FOLDER / "claims.md"] = {"claims": _claims(hlmtheory.all_claims(), results)}
-    for name in ("new.md", "refuted.md"):
-        pages[FOLDER / name] = {"links": links((root / FOLDER / name).read_text(encoding="utf-8"))}
-    pages[PAGE]["links"] = links((root / PAGE).read_text(encoding="utf-8"), f"{FOLDER.as_posix()}/")
     return pages
 
 
@@ -237,16 +234,6 @@ def _claims_csv(claims: Mapping[str, Claim], results: Results) -> str:
         for name, claim in _in_order(claims)
     ]
     return _csv([COLUMNS, *rows])
-
-
-def links(text: str, before: str = "") -> str:
-    """Return link definitions for the claims that a page names as ``[`module.name`]``, in order.
-
-    >>> print(links("See [`truncation.tvd_sharp`]."))
-    [`truncation.tvd_sharp`]: claims.md#truncationtvd_sharp
-    """
-    named = sorted(set(re.findall(r"\[`(\w+\.\w+)`\](?![(:])", text)))
-    return "\n".join(f"[`{name}`]: {before}claims.md#{slug(name)}" for name in named)
 
 
 # ------------------------------------------------------------------------------------- the first page, paper_repro.md

@@ -225,7 +225,7 @@ def test_a_simulation_is_drawn_with_its_basis(tmp_path: Path):
     found = json.loads(sidecar.read_text(encoding="utf-8"))
     assert picture.exists()
     assert found["kind"] == "simulated"
-    assert "3 seeds, constants of Tables I and II" in found["findings"]
+    assert "3 seeds, constants of Tables I and II" in found["method"]
     assert found["printed"][0]["value"] == 20.5
 
 

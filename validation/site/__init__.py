@@ -2,5 +2,5 @@
 
 ``pages`` says which files become pages and points their links; ``theory`` writes a page for each topic from the claims,
 ``interface`` one for each module from its public names; ``build`` puts the sources together and runs Sphinx;
-``blocks`` reads the code of the pages for the tests; ``overview`` draws the README's figure.
+``overview`` draws the README's figure.
 """

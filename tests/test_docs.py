@@ -1,0 +1,191 @@
+"""The pages of docs/, README.md and CONTRIBUTING.md: code runs, commands are known, lists are complete.
+
+Every python block runs, here or in the test that RUN_ELSEWHERE names. Lines of bash blocks are run where a test of that
+page says so; in all pages each is at least parsed, with the options that the command knows, and not run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from fnmatch import fnmatch
+from pathlib import Path
+
+import click
+import pytest
+
+from validation.cli.commands import main
+from validation.site.overview import overview
+from validation.site.pages import OTHERS, REPOSITORY, DeadLinkError, contents, pages, relinked
+
+ROOT = Path(__file__).resolve().parent.parent
+RUN_ELSEWHERE = {
+    "README.md": "tests/test_repository.py",
+    "CONTRIBUTING.md": "tests/test_repository.py",
+    "docs/engines.md": "tests/test_engine_recipes.py",
+    "docs/plan.md": "tests/test_plan_docs.py",
+    "docs/audit.md": "tests/validation/audit/test_document.py",
+    "docs/versions.md": "tests/validation/decoding/test_versions.py",
+}
+"""The test that runs the python blocks of a page."""
+
+KINDS = {"bash", "python", "text", "json", "prometheus", ""}
+"""What a block may be. A text block is neither run nor parsed: output, or code for an engine that is not here."""
+
+SETUP = {"setup": ["validation", "docs"], "test": []}
+"""Commands of the launcher alone, which takes other words than options."""
+
+BLOCK = re.compile(r"^( *)```(\S*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+FILES = sorted({"README.md", "CONTRIBUTING.md", *(name for name in pages() if name.startswith("docs/"))})
+
+
+def blocks(file: str) -> list[tuple[str, str]]:
+    """Return kind and content of each block of a page."""
+    return [(kind, text) for _, kind, text in BLOCK.findall((ROOT / file).read_text(encoding="utf-8"))]
+
+
+def commands(file: str) -> list[str]:
+    """Return the lines of a page's bash blocks that call hlm."""
+    lines = [line for kind, text in blocks(file) if kind in ("bash", "") for line in text.splitlines()]
+    return [line.strip() for line in lines if line.strip().startswith("python3 hlm ")]
+
+
+def parsed(line: str) -> click.Command | None:
+    """Parse a command line with the options of its command, without running it; None for the launcher's own."""
+    words = shlex.split(line, comments=True)[2:]
+    words = words[: words.index(">")] if ">" in words else words
+    if words[0].startswith("-") or words[0] in SETUP:
+        return None
+    command = main.commands[words[0]]
+    command.make_parser(click.Context(command)).parse_args(words[1:])
+    return command
+
+
+# ------------------------------------------------------------------------------------------------------ blocks
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_block_is_of_a_known_kind(file: str) -> None:
+    assert {kind for kind, _ in blocks(file)} <= KINDS
+    lines = [line for kind, text in blocks(file) if kind == "bash" for line in text.splitlines()]
+    assert [line for line in lines if not line.startswith("python3 hlm ")] == []
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if commands(file)])
+def test_every_command_is_known_with_its_options(file: str) -> None:
+    for line in commands(file):
+        parsed(line)
+
+
+@pytest.mark.parametrize("line", ["python3 hlm nothing", "python3 hlm plan --nothing 3", "python3 hlm plan --rate"])
+def test_a_wrong_command_is_found(line: str) -> None:
+    with pytest.raises((KeyError, click.UsageError)):
+        parsed(line)
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file not in RUN_ELSEWHERE])
+def test_the_python_of_a_page_runs(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of a page run in order, as one program."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "page"}
+    for kind, text in blocks(file):
+        if kind == "python":
+            exec(compile(text, file, "exec"), names)
+
+
+def test_pages_with_code_that_run_elsewhere_are_named_there() -> None:
+    for file, test in RUN_ELSEWHERE.items():
+        assert Path(file).name in (ROOT / test).read_text(encoding="utf-8")
+        assert any(kind == "python" for kind, _ in blocks(file)), file
+
+
+# ------------------------------------------------------------------------------------------------------- links
+
+
+@pytest.mark.parametrize("file", sorted({*FILES, *OTHERS}))
+def test_no_link_of_a_page_is_dead(file: str) -> None:
+    names = pages() | {file: pages().get(file, "readme")}
+    relinked((ROOT / file).read_text(encoding="utf-8"), file, names)
+
+
+def test_links_lead_to_pages_and_to_the_repository() -> None:
+    names = {"docs/plan.md": "plan", "docs/results/a.md": "results/a", "CHANGELOG.md": "changelog"}
+    text = (
+        "[a](results/a.md#x) [b](../CHANGELOG.md) [c](../hlm) [`d`](https://e.org/f.md) `[g](h.md)` ![](overview.svg)"
+    )
+    told = relinked(text, "docs/plan.md", names, picture=lambda path: f"pictures/{path}")
+    assert told == (
+        f"[a](results/a.md#x) [b](changelog.md) [c]({REPOSITORY}/blob/main/hlm) [`d`](https://e.org/f.md) "
+        "`[g](h.md)` ![](pictures/docs/overview.svg)"
+    )
+    assert relinked("`truncation.tvd_sharp`", "docs/plan.md", names, targets={"truncation.tvd_sharp": "it"}) == (
+        "[`truncation.tvd_sharp`](#it)"
+    )
+    with pytest.raises(DeadLinkError):
+        relinked("[a](nowhere.md)", "docs/plan.md", names)
+    with pytest.raises(DeadLinkError):
+        relinked("[a](../../elsewhere.md)", "docs/plan.md", names)
+
+
+def test_every_page_is_in_the_contents_once() -> None:
+    listed = [name for names in contents(pages().values()).values() for name in names]
+    assert len(listed) == len(set(listed))
+    assert set(listed) - {"examples/index", "theory/index", "api/index"} == set(pages().values()) - {"index"}
+
+
+# ------------------------------------------------------------------------------------------------------ README
+
+
+def test_the_readme_is_short_and_its_figure_is_drawn_by_the_code() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 120
+    assert [re.findall(r"\(([^)]*)\)", line) for line in lines if line.startswith("![")] == [["docs/overview.svg"]]
+    assert (ROOT / "docs" / "overview.svg").read_text(encoding="utf-8") == overview()
+
+
+def test_the_list_of_commands_is_complete() -> None:
+    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]*`) \|", text.split("## Models")[0], re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    assert named == {*main.commands, *SETUP}
+
+
+# ---------------------------------------------------------------------------------------------------- licences
+
+
+TEXTS = re.compile(r"\.(pyi?|md|json|toml|ya?ml|txt|bib|cff|css|js|j2|sh|csv|typed|svg)")
+
+
+def licences() -> list[list[str]]:
+    """Return the rows of the list of licences: files, what, origin, licence."""
+    text = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines() if line[:2] == "| "]
+    return rows[1:]
+
+
+def test_every_file_that_is_no_text_has_a_licence_of_its_own() -> None:
+    """Texts of ours are in the first row; weights, tokenizers, prompts, logits and figures have rows of their own."""
+    listed = subprocess.run(["git", "-C", str(ROOT), "ls-files"], capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout, so which files belong to the project is not known")
+    first, *others = licences()
+    patterns = [pattern for row in others for pattern in re.findall(r"`(\S*[*/]\S*)`", row[0])]
+    files = [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+    used = {pattern for pattern in patterns for name in files if fnmatch(name, pattern)}
+    assert used == set(patterns)
+    for name in files:
+        path = Path(name)
+        if any(fnmatch(name, pattern) for pattern in patterns):
+            continue
+        assert TEXTS.fullmatch(path.suffix) or path.name in {"LICENSE", "hlm", "run", ".gitignore"}, name
+        assert not re.search(rb"\.(?:woff2?|ttf|otf)\b", (ROOT / name).read_bytes()) or path.suffix == ".py", name
+    assert "Apache-2.0" in first[3]
+
+
+def test_every_prompt_that_is_shipped_has_the_licence_of_the_list() -> None:
+    text = (ROOT / "validation" / "pairs" / "builtin" / "prompts.jsonl").read_text(encoding="utf-8")
+    told = {(row["source"], row["licence"]) for row in map(json.loads, text.splitlines())}
+    listed = {(found[1], row[3]) for row in licences() if (found := re.search(r"source `([^`]+)`", row[0]))}
+    assert told == listed

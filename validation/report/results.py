@@ -20,6 +20,7 @@ from hlmtheory.claims import Claim
 from validation.claims.results import Results
 from validation.plots import EXHIBITS
 from validation.plots.common.record import Exhibit
+from validation.report.columns import legend, main_rows
 from validation.report.tables import COLUMNS, STANDINGS, UNPUBLISHED, markdown_table, plain_cells, table_row
 from validation.report.verdicts import BEST, MAIN_RESULTS
 
@@ -29,8 +30,8 @@ PAPERS = ("cu-hlm", "u-hlm", "c-sqs", "flexspec", "edge-sd", "ours")
 LONGEST = 12
 """Largest number of rows of a table on a page."""
 
-SHOWN = 8
-"""Rows of a longer table that are shown on the page, if no others are chosen."""
+LONG = 240
+"""Characters from which an enumeration in a sentence is a list."""
 
 CAPTION_WORDS = 60
 """Largest number of words of a caption."""
@@ -149,7 +150,7 @@ def _lower(title: str) -> str:
 def _exhibit(figures: Path, one: Exhibit) -> str:
     first, *others = _sidecars(figures, one)
     about = _read(first)
-    shown = [f"### {heading(one)}"]
+    shown = [f"## {heading(one)}"]
     if first.with_suffix(".svg").exists():
         shown.append(f"![{about['figure']}](../../figures/{first.stem}.svg)")
     shown.append(about["caption"].partition(": ")[2])
@@ -180,18 +181,34 @@ def _findings(about: Mapping[str, Any], one: Exhibit, *, message: bool = False) 
     """Return the findings of a sidecar as a list, without the message, which the caption has."""
     said = one.message if isinstance(one.message, str) else one.message(dict(about))
     text = about["findings"] if message else about["findings"].removeprefix(said).strip()
-    return "\n".join(f"- {part}" for part in sentences(text))
+    return "\n".join(_item(part) for part in sentences(text))
+
+
+def _item(sentence: str) -> str:
+    """Return a sentence as a list item; a long enumeration after a colon becomes a list of its own.
+
+    >>> print(_item("Short: one; two."))
+    - Short: one; two.
+    """
+    head, colon, rest = sentence.partition(": ")
+    parts = re.split(r"; (?![^(\[]*[)\]])", rest)
+    if not colon or len(sentence) < LONG or len(parts) < 3 or ";" in head:
+        return f"- {sentence}"
+    return "\n".join([f"- {head}:", *(f"  - {part.rstrip('.')}" for part in parts)])
+
+
+def _escape_stars(text: str) -> str:
+    return text.replace("*", r"\*")
 
 
 def _tables(sidecar: Path, figures: Path) -> Iterator[str]:
     for number, table in enumerate(_read(sidecar).get("tables", []), start=1):
-        if len(table["rows"]) <= LONGEST:
-            yield markdown_table(table)
-        else:
-            path = _csv_path(sidecar, number)
-            link = f"[all {len(table['rows'])} rows](../../figures/{path.relative_to(figures).as_posix()})"
-            title = f"{table.get('title') or 'Table'}; the first {SHOWN} of {len(table['rows'])} rows"
-            yield markdown_table({**table, "title": title, "rows": table["rows"][:SHOWN]}) + f"\n\nCSV: {link}."
+        rows, note = table["rows"], _escape_stars(legend(table["heads"]))
+        if len(rows) > LONGEST:
+            path = _csv_path(sidecar, number).relative_to(figures)
+            rows = main_rows(sidecar.stem, number, table, LONGEST)
+            note += f" {len(rows)} of {len(table['rows'])} rows; [all rows as CSV](../../figures/{path.as_posix()})."
+        yield f"{markdown_table({**table, 'rows': rows})}\n\n{note}".strip()
 
 
 # ------------------------------------------------------------------------------------------------------- the claims

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import hlmtheory
 from validation.plots import EXHIBITS
+from validation.report.columns import MAIN_ROWS, legend
 from validation.report.results import LONGEST, PAPERS, sentences, slug
 from validation.report.verdicts import BEST, MAIN_RESULTS
 
@@ -83,7 +86,7 @@ def test_every_claim_that_a_page_names_exists_and_its_link_leads_to_it(page: Pat
 def test_every_exhibit_stands_on_its_paper_s_page():
     for one in EXHIBITS.values():
         text = (ROOT / "docs" / "results" / f"{one.paper}.md").read_text(encoding="utf-8")
-        assert f"\n### {one.place.replace('Fig.', 'Figure')}\n" in text, one.stem
+        assert f"\n## {one.place.replace('Fig.', 'Figure')}\n" in text, one.stem
     assert {one.paper for one in EXHIBITS.values()} == set(PAPERS)
 
 
@@ -92,6 +95,28 @@ def test_no_table_of_a_page_is_long(paper: str):
     text = (ROOT / "docs" / "results" / f"{paper}.md").read_text(encoding="utf-8")
     longest = max((table.count("\n") for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)), default=0)
     assert longest <= LONGEST + 2
+
+
+def tables_of(figures: Path) -> list[tuple[str, int, dict[str, Any]]]:
+    found = []
+    for one in EXHIBITS.values():
+        for sidecar in [figures / f"{one.stem}.json", *figures.glob(f"*/{one.stem}.json")]:
+            if sidecar.exists():
+                tables = json.loads(sidecar.read_text(encoding="utf-8")).get("tables", [])
+                found += [(one.stem, number, table) for number, table in enumerate(tables, start=1)]
+    return found
+
+
+def test_every_column_is_explained_and_every_long_table_has_main_rows():
+    long = set()
+    for stem, number, table in tables_of(ROOT / "figures"):
+        assert legend(table["heads"]).startswith("Columns: ")
+        if len(table["rows"]) > LONGEST:
+            long.add((stem, number))
+            assert 1 <= len([row for row in table["rows"] if MAIN_ROWS[stem, number](row)]) <= LONGEST, (stem, number)
+    assert long <= set(MAIN_ROWS)
+    with pytest.raises(KeyError, match="The column 'a new one' is not explained"):
+        legend(["a new one"])
 
 
 def test_the_chosen_results_name_what_exists():

@@ -25,15 +25,19 @@ class SyntheticTrace:
 
     def chunks(self, size: int = 512) -> Iterator[TraceChunk]:
         """Yield chunks of ``size`` positions, with random draft logits and target logits near them."""
-        pool = np.random.default_rng(self.seed).normal(size=2 * self.vocabulary).astype(np.float32)
-        rows = np.lib.stride_tricks.sliding_window_view(pool, self.vocabulary)
         for start in range(0, self.positions, size):
-            rng = np.random.default_rng([self.seed, start])
-            count = min(size, self.positions - start)
-            offsets = rng.integers(0, len(rows), (2, count))
-            scale = rng.uniform(1.0, 6.0, (count, 1)).astype(np.float32)
-            draft = scale * rows[offsets[0]]
-            target = draft + rows[offsets[1]]
-            index = np.arange(start, start + count, dtype=np.int32)
-            tokens = rng.integers(0, self.vocabulary, count).astype(np.int32)
-            yield TraceChunk(**complete((draft, target, tokens, index // TEXT, index % TEXT), {}, self.vocabulary))
+            yield TraceChunk(**self.rows(start, size))
+
+    def rows(self, start: int, size: int) -> dict[str, Any]:
+        """Return the arrays at ``size`` positions from ``start`` on; they depend on both numbers."""
+        pool = np.random.default_rng(self.seed).normal(size=2 * self.vocabulary).astype(np.float32)
+        windows = np.lib.stride_tricks.sliding_window_view(pool, self.vocabulary)
+        rng = np.random.default_rng([self.seed, start])
+        count = min(size, self.positions - start)
+        offsets = rng.integers(0, len(windows), (2, count))
+        scale = rng.uniform(1.0, 6.0, (count, 1)).astype(np.float32)
+        draft = scale * windows[offsets[0]]
+        target = draft + windows[offsets[1]]
+        index = np.arange(start, start + count, dtype=np.int32)
+        tokens = rng.integers(0, self.vocabulary, count).astype(np.int32)
+        return complete((draft, target, tokens, index // TEXT, index % TEXT), {}, self.vocabulary)

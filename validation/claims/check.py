@@ -15,7 +15,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -76,6 +75,14 @@ class Part:
     verdicts: list[Verdict]
     positions: int = 0
     sums: dict[str, float] = field(default_factory=dict)
+    tallies: list[Tally] = field(default_factory=list)  # counts of the verdicts, from a worker of another process
+
+    def counted(self) -> Part:
+        """Return the part with a tally for each claim instead of its verdicts, which are many times larger."""
+        tallies: dict[str, Tally] = {}
+        for verdict in self.verdicts:
+            tallies.setdefault(verdict.claim, Tally(verdict.claim)).add(verdict)
+        return Part([], self.positions, self.sums, list(tallies.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +121,7 @@ def check_trace(
     device: str = "numpy",
     kept: Path | None = None,
     stored_rows: bool = False,
+    scheduler: str | None = None,
 ) -> Results:
     """Check claims on every position of a trace, and claims that need no trace on simulated instances.
 
@@ -135,6 +143,9 @@ def check_trace(
     stored_rows : bool
         Take the stored rows of a trace that knows its rounding as exact. Otherwise a claim is checked where the
         intervals decide it, as on a trace of top-k lists.
+    scheduler : str, optional
+        Check the parts on the workers of dask: ``"local"`` starts one worker process per core on this machine,
+        ``"tcp://HOST:PORT"`` is a running scheduler. The results are the same.
 
     Returns
     -------
@@ -144,40 +155,30 @@ def check_trace(
     ------
     UserError
         If no instance can be built for a claim; if no simulated instance of a claim is in scope, which is a defect of
-        its scenario; if the device is unknown; if memory is too small. A measured claim without an instance in the
-        trace, such as a claim on eight positions of a sequence, is reported as out of scope, with the reason.
+        its scenario; if the device is unknown; if memory is too small; if the scheduler or its workers do not serve
+        (:mod:`validation.claims.cluster`). A measured claim without an instance in the trace, such as a claim on
+        eight positions of a sequence, is reported as out of scope, with the reason.
     """
     claims = hlmtheory.all_claims() if claims is None else claims
-    tables = scenarios()
-    simulated = {name: claim for name, claim in claims.items() if name in tables}
-    measured = [claim for name, claim in claims.items() if name not in tables]
-    _refuse_unserved(measured)
-    if stored_rows and holds_lists(trace):
-        raise UserError(f"{trace.path} holds top-k lists, which are no rows; leave out --stored-rows.")
-    why = reasons(trace, measured, stored_rows)
-    measured = [claim for claim in measured if claim.id not in why]
-    rounded = None if stored_rows else rounding_of(trace)
+    work = Work.of(trace, claims, seed=seed, place=Place.of(device), stored_rows=stored_rows)
     tallies = {
-        name: Tally(name, kind="simulated" if name in simulated else "measured", reason=why.get(name, ""))
+        name: Tally(name, kind="simulated" if name in work.simulated else "measured", reason=work.why.get(name, ""))
         for name in claims
     }
-    place = Place.of(device)
-    settings = {"seed": seed, "device": place.device, "batches": SCENARIO_BATCHES, "stored_rows": stored_rows}
-    file = Unfinished(kept, mark_of(trace, claims, settings) if kept else "")
+    file = Unfinished(kept, mark_of(trace, claims, work.settings()) if kept else "")
     found = file.read(CheckSums(tallies))
     began = time.perf_counter() - found.seconds
-    jobs = islice(_jobs(trace, measured, seed, place, simulated, tables, rounded), found.parts, None)
     whole = True
     with memory_errors():
         try:
-            for part in _in_order(jobs, _workers(trace.vocabulary)):
+            for part in _parts(work, tuple(claims), found.parts, scheduler):
                 whole = False
                 _add(found, part)
                 whole = True
                 found.seconds = time.perf_counter() - began
                 file.write(found)
                 if progress and not part.positions:
-                    progress(found.scenes, len(simulated) * SCENARIO_BATCHES, "checking the simulated claims")
+                    progress(found.scenes, work.scenes, "checking the simulated claims")
                 elif progress:
                     progress(found.positions, trace.positions, "checking the claims")
         finally:
@@ -191,6 +192,8 @@ def check_trace(
 def _add(found: CheckSums, part: Part) -> None:
     for verdict in part.verdicts:
         found.tallies[verdict.claim].add(verdict)
+    for tally in part.tallies:
+        found.tallies[tally.claim].merge(tally)
     for name, value in part.sums.items():
         found.sums[name] = found.sums.get(name, 0.0) + value
     found.parts, found.positions = found.parts + 1, found.positions + part.positions
@@ -230,37 +233,124 @@ def _workers(vocabulary: int) -> int:
     return max(1, min(cores(), MEMORY // each - 1))
 
 
-def _jobs(
-    trace: Trace,
-    measured: list[Claim],
-    seed: int,
-    place: Place,
-    simulated: Mapping[str, Claim],
-    tables: Mapping[str, Scenario],
-    rounded: Mapping[str, Rounding] | None,
-) -> Iterator[Job]:
-    """Yield scenario batches, then blocks of the trace; a block is read when a worker becomes free."""
-    for name, claim in simulated.items():
-        for batch in range(SCENARIO_BATCHES):
-            yield partial(_check_scenario, claim, tables[name], scenario_rng(seed, name, batch))
-    if rounded is not None:
-        yield from _jobs_of_known(trace, measured, seed, rounded)
-        return
-    for index, chunk in enumerate(trace.chunks(block_rows(trace.vocabulary))):
-        yield partial(_check_block, chunk, measured, np.random.default_rng([seed, index]), place)
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The parts of a check in a fixed order: scenario batches, then blocks of the trace.
+
+    A part depends on its number alone, so any process that holds the same work computes the same parts.
+
+    Attributes
+    ----------
+    trace : Trace
+    simulated : dict of Claim
+    measured : list of Claim
+        Those that this trace decides.
+    why : dict of str
+        Why the others are not decided, by claim id.
+    seed : int
+    place : Place
+    rounded : dict of Rounding or None
+        How the stored values were rounded, if that is known.
+    batches : int
+        Batches of instances of each simulated claim.
+    rows : int
+        Positions in a block.
+    stored_rows : bool
+    """
+
+    trace: Trace
+    simulated: Mapping[str, Claim]
+    measured: list[Claim]
+    why: Mapping[str, str]
+    seed: int
+    place: Place
+    rounded: Mapping[str, Rounding] | None
+    tables: Mapping[str, Scenario]
+    batches: int
+    rows: int
+    stored_rows: bool
+
+    @classmethod
+    def of(
+        cls,
+        trace: Trace,
+        claims: Mapping[str, Claim],
+        *,
+        seed: int,
+        place: Place,
+        stored_rows: bool,
+        batches: int | None = None,
+        rows: int | None = None,
+    ) -> Work:
+        """Return the work of a check; refuse a claim that no instance can be built for."""
+        tables = scenarios()
+        simulated = {name: claim for name, claim in claims.items() if name in tables}
+        measured = [claim for name, claim in claims.items() if name not in tables]
+        _refuse_unserved(measured)
+        if stored_rows and holds_lists(trace):
+            raise UserError(f"{trace.path} holds top-k lists, which are no rows; leave out --stored-rows.")
+        why = reasons(trace, measured, stored_rows)
+        return cls(
+            trace,
+            simulated,
+            [claim for claim in measured if claim.id not in why],
+            why,
+            seed,
+            place,
+            None if stored_rows else rounding_of(trace),
+            tables,
+            SCENARIO_BATCHES if batches is None else batches,
+            rows or _rows(trace),
+            stored_rows,
+        )
+
+    @property
+    def scenes(self) -> int:
+        """Return the number of scenario batches."""
+        return len(self.simulated) * self.batches
+
+    def __len__(self) -> int:
+        return self.scenes + -(-self.trace.positions // self.rows)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what determines the results, beside the trace, the claims and the code."""
+        device = self.place.device
+        return {"seed": self.seed, "device": device, "batches": self.batches, "stored_rows": self.stored_rows}
+
+    def job(self, number: int) -> Job:
+        """Return one part, still to be computed; its block is read now."""
+        if number < self.scenes:
+            name, batch = [*self.simulated][number // self.batches], number % self.batches
+            return partial(
+                _check_scenario, self.simulated[name], self.tables[name], scenario_rng(self.seed, name, batch)
+            )
+        index = number - self.scenes
+        rng = np.random.default_rng([self.seed, index])
+        if self.rounded is None:
+            chunk = TraceChunk(**self.trace.rows(index * self.rows, self.rows))
+            return partial(_check_block, chunk, self.measured, rng, self.place)
+        if holds_lists(self.trace):
+            lists = ListChunk(**self.trace.rows(index * self.rows, self.rows))
+            return partial(_check_lists, lists, self.trace.vocabulary, self.measured, rng, self.rounded)
+        chunk = TraceChunk(**self.trace.rows(index * self.rows, self.rows))
+        return partial(_check_rounded, chunk, self.measured, rng, self.rounded)
 
 
-def _jobs_of_known(trace: Trace, measured: list[Claim], seed: int, rounded: Mapping[str, Rounding]) -> Iterator[Job]:
-    """Yield blocks of a trace of lists, or of rounded rows."""
-    if holds_lists(trace):
-        widths = (trace.arrays[f"{name}_tokens"].shape[1] for name in ("draft", "target"))
-        size = max(16, min(LIST_BLOCK, BLOCK_VALUES // (16 * sum(widths))))
-        for index, lists in enumerate(trace.list_chunks(size)):
-            rng = np.random.default_rng([seed, index])
-            yield partial(_check_lists, lists, trace.vocabulary, measured, rng, rounded)
-        return
-    for index, chunk in enumerate(trace.chunks(block_rows(trace.vocabulary))):
-        yield partial(_check_rounded, chunk, measured, np.random.default_rng([seed, index]), rounded)
+def _rows(trace: Trace) -> int:
+    """Return the positions in a block of this trace."""
+    if not holds_lists(trace):
+        return block_rows(trace.vocabulary)
+    widths = (trace.arrays[f"{name}_tokens"].shape[1] for name in ("draft", "target"))
+    return max(16, min(LIST_BLOCK, BLOCK_VALUES // (16 * sum(widths))))
+
+
+def _parts(work: Work, claims: tuple[str, ...], first: int, scheduler: str | None) -> Iterator[Part]:
+    """Yield the parts from number ``first`` on, in order."""
+    if scheduler is not None:
+        from validation.claims.cluster import parts_of_cluster
+
+        return parts_of_cluster(work, claims, first, scheduler)
+    return _in_order(map(work.job, range(first, len(work))), _workers(work.trace.vocabulary))
 
 
 def _covered(summary: dict[str, float]) -> dict[str, float]:

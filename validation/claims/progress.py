@@ -25,7 +25,7 @@ EVERY_S = 2.0
 """Seconds between two writes."""
 
 SOURCE = Path(__file__).resolve().parents[2]
-LIBRARIES = ("numpy", "scipy")
+LIBRARIES = ("numpy", "scipy", "array-api-compat", "array-api-extra")
 
 
 @dataclass(slots=True)
@@ -87,12 +87,26 @@ class Unfinished:
 def mark_of(trace: Trace, claims: Iterable[str], settings: Mapping[str, Any]) -> str:
     """Return a hash of everything that determines the results: trace, claims, settings, code and libraries."""
     digest = hashlib.sha256(json.dumps([sorted(claims), dict(settings)], sort_keys=True).encode())
-    for name in (JOURNAL, MANIFEST):  # the journal holds the checksum of every file
-        file = trace.path / name
+    digest.update(trace_mark(trace.path).encode())
+    digest.update(code_mark().encode())
+    versions = [platform.python_version(), platform.machine(), *(version(name) for name in LIBRARIES)]
+    digest.update(repr(versions).encode())
+    return digest.hexdigest()
+
+
+def trace_mark(path: str | Path) -> str:
+    """Return a hash of a trace: of its manifest and of its journal, which holds the checksum of every file."""
+    digest = hashlib.sha256()
+    for name in (JOURNAL, MANIFEST):
+        file = Path(path) / name
         digest.update(file.read_bytes() if file.exists() else b"none")
+    return digest.hexdigest()
+
+
+def code_mark() -> str:
+    """Return a hash of the source of both packages."""
+    digest = hashlib.sha256()
     for folder in ("hlmtheory", "validation"):
         for file in sorted((SOURCE / folder).rglob("*.py")):
             digest.update(file.relative_to(SOURCE).as_posix().encode() + b"\0" + file.read_bytes())
-    versions = [platform.python_version(), platform.machine(), *(version(name) for name in LIBRARIES)]
-    digest.update(repr(versions).encode())
     return digest.hexdigest()

@@ -86,6 +86,15 @@ class Tally:
             ratios = verdict.lhs[known] / verdict.rhs[known]
             self.tightest = max(self.tightest, float(ratios.max(initial=-math.inf)))
 
+    def merge(self, other: Tally) -> None:
+        """Add the counts of a tally of other instances; counts and extremes are exact, so the grouping is free."""
+        for name in ("instances", "holds", "violated", "inconclusive", "out_of_scope", "vacuous"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for statement, count in other.broken.items():
+            self.broken[statement] = self.broken.get(statement, 0) + count
+        self.worst_slack = min(self.worst_slack, other.worst_slack)
+        self.tightest = max(self.tightest, other.tightest)
+
 
 @dataclass(slots=True)
 class Results:

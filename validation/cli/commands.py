@@ -73,6 +73,7 @@ def main() -> None:
 @wait_option
 @click.option("--trace", "stored", type=click.Path(path_type=Path), help="Check this trace; no model is loaded.")
 @click.option("--stored-rows", is_flag=True, help="Take the rounded rows of an imported store as exact (with --trace).")
+@click.option("--scheduler", help="Check on dask's workers: local, or the address of a scheduler, tcp://HOST:PORT.")
 @quiet_option
 @json_option
 def validate(
@@ -92,6 +93,7 @@ def validate(
     wait: float,
     stored: Path | None,
     stored_rows: bool,
+    scheduler: str | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -113,7 +115,7 @@ def validate(
         if this_rank() is not None:
             raise UserError("--trace checks a stored trace in one process; start it without torchrun.")
         trace = open_stored(console, stored)
-        finish_run(console, trace, out or run_folder(stored), seed, device, as_json, stored_rows)
+        finish_run(console, trace, out or run_folder(stored), seed, device, as_json, stored_rows, scheduler)
         return
     if stored_rows:
         raise UserError("--stored-rows is about a stored trace; give it with --trace.")
@@ -125,7 +127,7 @@ def validate(
     )
     if collected is not None:
         pair, trace = collected
-        finish_run(console, trace, trace.path.parent, seed, str(pair.device), as_json)
+        finish_run(console, trace, trace.path.parent, seed, str(pair.device), as_json, scheduler=scheduler)
 
 
 @main.command("import")

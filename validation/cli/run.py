@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -95,10 +95,17 @@ def _marked(names: list[str], places: list[str]) -> str:
 
 
 def finish_run(
-    console: Console, trace: Trace, folder: Path, seed: int, device: str, as_json: bool, stored_rows: bool = False
+    console: Console,
+    trace: Trace,
+    folder: Path,
+    seed: int,
+    device: str,
+    as_json: bool,
+    stored_rows: bool = False,
+    scheduler: str | None = None,
 ) -> None:
     """Run all steps after the trace; the exit code reports whether a claim failed."""
-    results, report = _analyse(console, trace, folder, seed, typed_command(), device, stored_rows)
+    results, report = _analyse(console, trace, folder, seed, typed_command(), device, stored_rows, scheduler)
     last_screen(console, results, report)
     failed = [name for name, tally in results.tallies.items() if tally.outcome == "violated"]
     if as_json:
@@ -113,7 +120,14 @@ def finish_run(
 
 
 def _analyse(
-    console: Console, trace: Trace, folder: Path, seed: int, command: str, device: str, stored_rows: bool
+    console: Console,
+    trace: Trace,
+    folder: Path,
+    seed: int,
+    command: str,
+    device: str,
+    stored_rows: bool,
+    scheduler: str | None,
 ) -> tuple[Results, Path]:
     """Check the claims, draw the figures and write the report; return the results and the report's path.
 
@@ -132,7 +146,8 @@ def _analyse(
         shutil.rmtree(part, ignore_errors=True)  # left by a killed run
         place = "numpy" if device == "cpu" else device  # if the models run on a GPU, so does the check
         kept = folder / UNFINISHED
-        results = check_trace(trace, seed=seed, progress=report, device=place, kept=kept, stored_rows=stored_rows)
+        options: dict[str, Any] = {"device": place, "kept": kept, "stored_rows": stored_rows, "scheduler": scheduler}
+        results = check_trace(trace, seed=seed, progress=report, **options)
         write_atomically(folder / "claims.json", results.to_json())
         drawn: list[Path] = []
         figures = list(FIGURES.values()) if trace.kind == LOGITS else []

@@ -200,10 +200,11 @@ class Trace:
         if size < 1:
             raise UserError(f"The chunk size is {size}; it must be at least 1.")
         for start in range(0, self.positions, size):
-            yield {name: self._rows(name, start, size) for name in self.arrays}
+            yield self.rows(start, size)
 
-    def _rows(self, name: str, start: int, size: int) -> NDArray[Any]:
-        return np.array(self.arrays[name][start : start + size])
+    def rows(self, start: int, size: int) -> dict[str, NDArray[Any]]:
+        """Return the arrays at ``size`` positions from ``start`` on, by name; fewer at the end of the trace."""
+        return {name: np.array(self.arrays[name][start : start + size]) for name in self.arrays}
 
 
 def open_trace(

@@ -1,0 +1,348 @@
+"""A check on dask's workers gives the results of one process, or one sentence. Every process here is a real one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hlmtheory
+from tests.validation.command_line import one_sentence, run
+from tests.validation.stored_traces import stored
+from validation.claims import check, cluster, progress
+from validation.claims.check import Results, check_trace
+from validation.claims.cluster import about, parts_of_cluster
+from validation.errors import UserError
+from validation.trace.reader import Trace
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("distributed") is None, reason="dask.distributed comes with the extra scale"),
+    pytest.mark.skipif(os.name != "posix", reason="sends signals"),
+]
+ROOT = Path(__file__).resolve().parents[3]
+CLAIMS = ("verification.tokens", "truncation.softplus", "codec.round_trip", "draft_length.regret", "skipping.sequence")
+LIMIT_S = 120.0  # for anything that another process has to do; the machine may be busy
+
+PRELOAD = """
+import os, time
+from pathlib import Path
+import numpy as np
+from validation.claims import check
+real, folder = check._check_block, Path(os.environ["TEST_ORDERS"])
+
+def ordered(*given):
+    if (folder / "fill").exists():
+        kept = [np.ones(2**22) for _ in range(2**10)]
+    try:
+        os.rename(folder / "stall", folder / f"stall-{os.getpid()}")  # one worker takes the order
+        time.sleep(3600)
+    except OSError:
+        pass
+    return real(*given)
+
+check._check_block = ordered
+"""
+WITHOUT = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("validation", "hlmtheory"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Refuse())
+"""
+
+
+def until(done: Callable[[], Any], what: str) -> Any:
+    """Wait for another process."""
+    end = time.monotonic() + LIMIT_S
+    while not (found := done()):
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+    return found
+
+
+@contextmanager
+def process(*words: str, folder: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run ``dask`` until the block ends."""
+    settings = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
+    base = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TEST_ORDERS": str(folder)}
+    said = (folder / "said").open("ab")
+    started = subprocess.Popen(
+        [sys.executable, "-m", "dask", *words], cwd=folder, stdout=said, stderr=said,
+        env={**os.environ, **settings, **base, **environment},
+    )  # fmt: skip
+    try:
+        yield started
+    finally:
+        started.terminate()  # a nanny ends its worker
+        try:
+            started.wait(20)
+        except subprocess.TimeoutExpired:
+            started.kill()
+            started.wait()
+        said.close()
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@contextmanager
+def scheduler(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    words = ("scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard")
+    with process(*words, folder=folder) as one:
+        yield one
+
+
+@contextmanager
+def worker(
+    folder: Path, address: str, *more: str, preload: str = PRELOAD, **environment: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """One worker of one thread."""
+    file = folder / f"preload{abs(hash(preload))}.py"
+    file.write_text(preload)
+    words = ("worker", address, "--nthreads", "1", "--host", "127.0.0.1", "--no-dashboard", "--preload", str(file))
+    nanny = () if "--memory-limit" in more else ("--no-nanny", "--memory-limit", "0")
+    with process(*words, *nanny, *more, folder=folder, **environment) as one:
+        yield one
+
+
+def with_workers(address: str, count: int) -> None:
+    with cluster._connected(address) as client:
+        until(lambda: len(cluster._workers_of(client, address)) == count, f"{count} workers")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("dask")
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    """A scheduler with two workers."""
+    port = free_port()
+    where = f"tcp://127.0.0.1:{port}"
+    with scheduler(folder, port), worker(folder, where), worker(folder, where):
+        with_workers(where, 2)
+        yield where
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
+    """320 positions in ten blocks; every finished part is stored."""
+    monkeypatch.setattr(check, "BLOCK_ROWS", 32)
+    monkeypatch.setattr(progress, "EVERY_S", 0.0)
+    return stored(tmp_path / "trace")
+
+
+def found(trace: Trace, **more: Any) -> Results:
+    known = hlmtheory.all_claims()
+    return check_trace(trace, claims={name: known[name] for name in CLAIMS}, **more)
+
+
+def same(one: Results, other: Results) -> bool:
+    """Compare two results without their times."""
+    return asdict(one) | {"seconds": 0} == asdict(other) | {"seconds": 0}
+
+
+# ------------------------------------------------------------------------------------------------ what is found
+
+
+def test_workers_find_what_one_process_finds(trace: Trace, address: str) -> None:
+    seen: list[tuple[int, int, str]] = []
+    assert same(found(trace, scheduler=address, progress=lambda *at: seen.append(at)), found(trace))
+    assert seen[0] == (1, 3, "checking the simulated claims")
+    assert seen[-1] == (320, 320, "checking the claims")
+
+
+def test_a_stopped_check_goes_on_with_or_without_workers(trace: Trace, address: str, tmp_path: Path) -> None:
+    def press(done: int, total: int, text: str) -> None:
+        if done == 96:
+            raise KeyboardInterrupt
+
+    kept = tmp_path / "kept"
+    with pytest.raises(KeyboardInterrupt):
+        found(trace, kept=kept, scheduler=address, progress=press)
+    seen: list[int] = []
+    assert same(found(trace, kept=kept, progress=lambda done, *_: seen.append(done)), found(trace))
+    assert seen[0] == 128
+    assert same(found(trace, kept=kept, scheduler="tcp://127.0.0.1:1"), found(trace))  # nothing is left to ask
+
+
+def test_a_scheduler_of_its_own_from_the_command_line(trace: Trace, tmp_path: Path) -> None:
+    few = (
+        "import hlmtheory\nfrom validation.claims import check\nfrom validation import plots\n"
+        f"known, real = hlmtheory.all_claims(), check.check_trace\nfew = {{n: known[n] for n in {CLAIMS!r}}}\n"
+        "check.check_trace = lambda trace, **more: real(trace, claims=few, **more)\nplots.FIGURES = {}\n"
+        "from validation.cli.start import main\nif __name__ == '__main__':\n    main()\n"
+    )
+    (tmp_path / "few.py").write_text(few)
+    words = ["validate", "--trace", str(trace.path), "--out", str(tmp_path / "run"), "--scheduler", "local", "-q"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "few.py"), *words], cwd=tmp_path, env=environment, capture_output=True,
+        text=True, timeout=LIMIT_S,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    known = hlmtheory.all_claims()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "SCENARIO_BATCHES", 10)
+        patch.setattr(check, "BLOCK_ROWS", 256)
+        expected = check_trace(trace, claims={name: known[name] for name in CLAIMS})
+    assert same(check.load_results(tmp_path / "run" / "claims.json"), expected)
+
+
+# ---------------------------------------------------------------------------------------------- what goes wrong
+
+
+@contextmanager
+def killing(folder: Path, name: str, ends: subprocess.Popen[bytes] | None = None) -> Iterator[None]:
+    """Kill the worker that takes the order ``name`` while it computes, or another process at that moment."""
+    (folder / name).touch()
+
+    def kill() -> None:
+        taken = until(lambda: [*folder.glob(f"{name}-*")], "a worker that computes")[0]
+        os.kill(ends.pid if ends else int(taken.name.rpartition("-")[2]), signal.SIGKILL)
+        taken.unlink()
+
+    watcher = threading.Thread(target=kill)
+    watcher.start()
+    try:
+        yield
+    finally:
+        watcher.join()
+
+
+def test_a_worker_killed_while_it_computes_changes_nothing(trace: Trace, address: str, folder: Path) -> None:
+    with worker(folder, address), killing(folder, "stall"):
+        assert same(found(trace, scheduler=address), found(trace))
+    assert not [*folder.glob("stall*")]  # a worker was killed
+
+
+def test_a_scheduler_that_is_lost_is_named_and_the_check_goes_on_with_the_next(trace: Trace, tmp_path: Path) -> None:
+    port = free_port()
+    address, kept = f"tcp://127.0.0.1:{port}", tmp_path / "kept"
+    with scheduler(tmp_path, port) as first, worker(tmp_path, address):
+        with killing(tmp_path, "stall", first), pytest.raises(UserError, match="was lost or has restarted") as refused:
+            found(trace, kept=kept, scheduler=address)
+        assert "the same command continues from what is stored" in str(refused.value)
+    with scheduler(tmp_path, port), worker(tmp_path, address):
+        seen: list[str] = []
+        assert same(found(trace, kept=kept, scheduler=address, progress=lambda *at: seen.append(at[2])), found(trace))
+    assert 0 < len(seen) <= 10  # the simulated parts were stored before the scheduler was killed
+
+
+def test_a_worker_that_runs_out_of_memory_is_named(trace: Trace, tmp_path: Path) -> None:
+    port = free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    (tmp_path / "fill").touch()
+    once = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
+    with process("scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard", folder=tmp_path, **once):  # noqa: SIM117
+        with worker(tmp_path, address, "--memory-limit", "700MB"), pytest.raises(UserError) as refused:
+            found(trace, scheduler=address)
+    said = str(refused.value)
+    assert "1 workers of tcp://" in said
+    assert "give each more memory (--memory-limit)" in said
+
+
+def joined(folder: Path, address: str, **more: Any) -> Any:
+    """One more worker, from the time when the scheduler knows it."""
+
+    @contextmanager
+    def waiting() -> Iterator[None]:
+        with cluster._connected(address) as client:
+            count = len(cluster._workers_of(client, address))
+            with worker(folder, address, **more):
+                until(lambda: len(cluster._workers_of(client, address)) > count, "a worker")
+                yield
+                # the block ends it
+            until(lambda: len(cluster._workers_of(client, address)) <= count, "its end")
+
+    return waiting()
+
+
+def test_a_worker_without_the_package_is_refused_before_work_is_sent(trace: Trace, address: str, folder: Path) -> None:
+    with joined(folder, address, preload=WITHOUT), pytest.raises(UserError) as refused:
+        found(trace, scheduler=address)
+    assert "lacks validation; install hlmtheory there, in this version" in str(refused.value)
+
+
+def test_a_worker_with_another_version_is_refused_before_work_is_sent(
+    trace: Trace, address: str, folder: Path, tmp_path: Path
+) -> None:
+    for name in ("hlmtheory", "validation"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("pairs", "__pycache__"))
+    with (tmp_path / "hlmtheory" / "claims.py").open("a") as file:
+        file.write("# newer\n")
+    with joined(folder, address, PYTHONPATH=str(tmp_path)), pytest.raises(UserError) as refused:
+        found(trace, scheduler=address)
+    assert "has another hlmtheory: " in str(refused.value)
+    assert "nothing was sent; give both the same version" in str(refused.value)
+
+
+def test_a_worker_that_cannot_read_the_trace_is_named(
+    trace: Trace, address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cluster, "about", lambda path: about(str(trace.path)))  # this process can read it
+    missing = tmp_path / "nowhere"
+    real = check.Work.of(trace, {}, seed=1, place=check.Place(), stored_rows=False)
+    elsewhere = replace(real, trace=replace(trace, path=missing))
+    with pytest.raises(UserError, match=r"The worker tcp://\S+ cannot read the trace \(There is no trace at .*nowhere"):
+        next(parts_of_cluster(elsewhere, CLAIMS, 0, address))
+
+
+def test_a_scheduler_that_does_not_answer_is_one_sentence(
+    trace: Trace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cluster, "WAIT_S", 2.0)
+    words = ["validate", "--trace", str(trace.path), "--out", str(tmp_path / "run"), "-q", "--scheduler"]
+    one_sentence(run(*words, "tcp://127.0.0.1:1"), "does not answer within 2 s")
+    with socket.socket() as silent:  # it takes the connection and says nothing
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        port = silent.getsockname()[1]
+        one_sentence(run(*words, f"tcp://127.0.0.1:{port}"), "does not answer within 2 s")
+    one_sentence(run(*words, "http://127.0.0.1:80"), "give local, or an address such as tcp://")
+
+
+def test_a_scheduler_without_workers_is_one_sentence(
+    trace: Trace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    port = free_port()
+    with scheduler(tmp_path, port), cluster._connected(f"tcp://127.0.0.1:{port}"):
+        monkeypatch.setattr(cluster, "WAIT_S", 2.0)
+        with pytest.raises(UserError, match=r"has no worker after 2 s; start some: dask worker tcp://"):
+            found(trace, scheduler=f"tcp://127.0.0.1:{port}")
+
+
+ABOUT = {"hlmtheory": "0.1.0 (source 1)", "numpy": "2.0", "processor": "x86_64 AVX2", "trace": "1"}
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        ({"numpy": "1.0"}, r"has another numpy: 1\.0 there, 2\.0 here"),
+        ({"processor": "x86_64 AVX2 AVX512F"}, r"another processor: AVX512F there, nothing more here.*NPY_DISABLE_CPU"),
+        ({"trace": "2"}, "reads another trace at /t; give a path that is the same for all"),
+        ({"problem": "There is no trace at /t."}, r"cannot read the trace \(There is no trace at /t\); put it where"),
+    ],
+)
+def test_what_differs_is_named(there: dict[str, str], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        cluster._compare("tcp://w", ABOUT | there, ABOUT, "/t")
+    cluster._compare("tcp://w", ABOUT, ABOUT, "/t")

@@ -304,8 +304,11 @@ def _result(client: Any, future: Any, address: str) -> Part:
 
     stalled: float | None = None
     while True:
-        with suppress(TimeoutError), client.as_current():
-            distributed.wait(future, timeout=POLL_S)
+        try:
+            with suppress(TimeoutError), client.as_current():
+                distributed.wait(future, timeout=POLL_S)
+        except distributed.CancelledError as error:  # the connection was lost
+            raise _lost(address) from error
         if future.status == "error":
             raise _failure(future.exception(timeout=WAIT_S), address)
         if future.status in ("cancelled", "lost") or client.status != "running":

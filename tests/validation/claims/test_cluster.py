@@ -41,7 +41,7 @@ import os, time
 from pathlib import Path
 import numpy as np
 from validation.claims import check
-real, folder = check._check_block, Path(os.environ["TEST_ORDERS"])
+real, folder = getattr(check._check_block, "real", check._check_block), Path(os.environ["TEST_ORDERS"])
 
 def ordered(*given):
     if (folder / "fill").exists():
@@ -53,6 +53,7 @@ def ordered(*given):
         pass
     return real(*given)
 
+ordered.real = real  # dask runs this file twice
 check._check_block = ordered
 """
 WITHOUT = """

@@ -340,7 +340,7 @@ def _rows(trace: Trace) -> int:
     """Return the positions in a block of this trace."""
     if not holds_lists(trace):
         return block_rows(trace.vocabulary)
-    widths = (trace.arrays[f"{name}_tokens"].shape[1] for name in ("draft", "target"))
+    widths: list[int] = [trace.arrays[f"{name}_tokens"].shape[1] for name in ("draft", "target")]
     return max(16, min(LIST_BLOCK, BLOCK_VALUES // (16 * sum(widths))))
 
 

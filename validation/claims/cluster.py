@@ -11,20 +11,23 @@ first task. Every wait has a limit.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import platform
 import re
 import time
+import traceback
 import uuid
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -71,20 +74,28 @@ class Order:
 # ----------------------------------------------------------------------------------------------- on a worker
 
 
-def compute(order: Order, number: int) -> Part:
-    """Return one part, with tallies in place of verdicts; this runs on a worker.
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a worker has no part. It is returned: dask loses an error whose traceback is too deep to be sent."""
 
-    Raises
-    ------
-    UserError
-        The worker has other source or another trace, or too little memory.
-    """
+    said: str
+    lines: str  # where it failed; the last lines of its traceback
+
+
+def compute(order: Order, number: int) -> Part | Failure:
+    """Return one part, with tallies in place of verdicts, or why there is none; this runs on a worker."""
     try:
         return _work_of(order).job(number)().counted()
+    except UserError as error:  # other source, another trace
+        return Failure(str(error), "")
     except Exception as error:
-        if (said := out_of_memory(error)) is None:
-            raise
-        raise UserError(f"A worker ran out of memory at part {number}: {said}") from error
+        if said := out_of_memory(error):
+            return Failure(f"A worker ran out of memory at part {number}: {said}", "")
+        said = (
+            f"Part {number} failed on a worker with {type(error).__name__} ({_first_line(error)}); "
+            "to see where, run the check without --scheduler."
+        )
+        return Failure(said, "".join(traceback.format_exception(error, limit=-20)))
 
 
 def _work_of(order: Order) -> Work:
@@ -131,8 +142,7 @@ def about(path: str) -> dict[str, str]:
     """
     found = {"hlmtheory": f"{hlmtheory.__version__} (source {code_mark()[:8]})"}
     found |= {name: version(name) for name in LIBRARIES}
-    simd = np.show_config(mode="dicts") or {}
-    features = simd.get("SIMD Extensions", {})
+    features = cast("dict[str, Any]", np.show_config(mode="dicts")).get("SIMD Extensions", {})
     found["processor"] = " ".join([platform.machine(), *features.get("found", [])])
     try:
         open_trace(path, kinds=(LOGITS, LISTS))
@@ -185,13 +195,23 @@ def parts_of_cluster(work: Work, claims: tuple[str, ...], first: int, address: s
     with _connected(address) as client:
         threads = _check_workers(client, address, order.path)
         run = uuid.uuid4().hex
-        waiting: deque[Any] = deque()
+        waiting: deque[tuple[int, Any]] = deque()
         for number in numbers:
-            waiting.append(client.submit(compute, order, number, key=f"hlm-{run}-{number}"))
+            waiting.append((number, _sent(client, order, number, f"hlm-{run}-{number}", address)))
             if len(waiting) > 2 * threads:
-                yield _result(client, waiting.popleft(), address)
-        while waiting:
-            yield _result(client, waiting.popleft(), address)
+                number, future = waiting.popleft()
+                yield _result(client, future, number, address)
+        for number, future in waiting:
+            yield _result(client, future, number, address)
+
+
+def _sent(client: Any, order: Order, number: int, key: str, address: str) -> Any:
+    try:
+        return client.submit(compute, order, number, key=key)
+    except Exception as error:
+        if client.status == "running":
+            raise
+        raise _lost(address) from error
 
 
 @contextmanager
@@ -220,6 +240,8 @@ def _connected(address: str) -> Iterator[Any]:
                     silence_logs=logging.CRITICAL,
                 )
             where = address if cluster is None else cluster.scheduler_address
+            with ThreadPoolExecutor(1) as thread:  # the caller's thread may have a loop of its own
+                thread.submit(asyncio.run, _greeted(where)).result()
             client = distributed.Client(where, timeout=WAIT_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError, RuntimeError) as error:
         if cluster is not None:
@@ -236,6 +258,20 @@ def _connected(address: str) -> Iterator[Any]:
             client.close(timeout=3)
             if cluster is not None:
                 cluster.close(timeout=5)
+
+
+async def _greeted(address: str) -> None:
+    """Wait for a scheduler's first answer; dask's client itself waits without limit for the answer to its greeting."""
+    from distributed.core import connect, send_recv
+
+    async def answer() -> None:
+        comm = await connect(address, timeout=WAIT_S)
+        try:
+            await send_recv(comm, op="identity", n_workers=0)
+        finally:
+            comm.abort()
+
+    await asyncio.wait_for(answer(), WAIT_S)
 
 
 def _check_workers(client: Any, address: str, path: str) -> int:
@@ -298,7 +334,7 @@ def _unlike(one: str, other: str) -> str:
     return " ".join(word for word in one.split() if word not in other.split()) or "nothing more"
 
 
-def _result(client: Any, future: Any, address: str) -> Part:
+def _result(client: Any, future: Any, number: int, address: str) -> Part:
     """Return the part of a task; raise if it failed, or if the workers or the scheduler are lost for long."""
     import distributed
 
@@ -307,16 +343,18 @@ def _result(client: Any, future: Any, address: str) -> Part:
         try:
             with suppress(TimeoutError), client.as_current():
                 distributed.wait(future, timeout=POLL_S)
-        except distributed.CancelledError as error:  # the connection was lost
+            if future.status == "error":
+                raise _failure(future.exception(timeout=WAIT_S), number, address)
+            if future.status in ("cancelled", "lost") or client.status != "running":
+                raise _lost(address)
+            if future.status == "finished":
+                with suppress(TimeoutError):  # its worker may be lost just now; then it is computed again
+                    found: Part | Failure = future.result(timeout=POLL_S)
+                    if isinstance(found, Failure):
+                        raise _refusal(found)
+                    return found
+        except (distributed.CancelledError, asyncio.CancelledError) as error:  # the connection was lost
             raise _lost(address) from error
-        if future.status == "error":
-            raise _failure(future.exception(timeout=WAIT_S), address)
-        if future.status in ("cancelled", "lost") or client.status != "running":
-            raise _lost(address)
-        if future.status == "finished":
-            with suppress(TimeoutError):  # its worker may be lost just now; then it is computed again
-                found: Part = future.result(timeout=POLL_S)
-                return found
         workers = _workers_of(client, address)
         if any(one.get("status") == "running" for one in workers.values()):
             stalled = None
@@ -335,23 +373,36 @@ def _why_stalled(workers: Mapping[str, Any], address: str) -> str:
     return f"No worker is left at {address} for {WAIT_S:g} s; start some, and {CONTINUES}."
 
 
-def _failure(error: BaseException, address: str) -> BaseException:
-    """Return the error to raise for a failed task."""
+def _refusal(failure: Failure) -> UserError:
+    refusal = UserError(failure.said)
+    if failure.lines:
+        refusal.add_note(failure.lines)
+    return refusal
+
+
+def _failure(error: BaseException, number: int, address: str) -> UserError:
+    """Return the sentence for a task that was not computed; its cause is dask's error."""
     from distributed.scheduler import KilledWorker
 
     if isinstance(error, KilledWorker):
-        part = str(error.task).rpartition("-")[2]
-        return UserError(
-            f"{error.allowed_failures + 1} workers of {address} ended one after the other while they computed part "
-            f"{part}, as workers do that need more memory than their limit; give each more memory (--memory-limit) or "
-            f"fewer threads, and {CONTINUES}."
+        count = error.allowed_failures + 1
+        ended = "A worker of" if count == 1 else f"{count} workers of"
+        said = (
+            f"{ended} {address} ended while computing part {number}, as workers do that need more memory than their "
+            f"limit; give each more memory (--memory-limit) or fewer threads, and {CONTINUES}."
         )
-    if isinstance(error, ModuleNotFoundError):
-        return UserError(
+    elif isinstance(error, ModuleNotFoundError):
+        said = (
             f"A worker that joined {address} later lacks {error.name}; install hlmtheory there, in this version, and "
             f"{CONTINUES}."
         )
-    return error
+    else:
+        said = (
+            f"Part {number} was not computed on {address}: {type(error).__name__} ({_first_line(error)}); {CONTINUES}."
+        )
+    found = UserError(said)
+    found.__cause__ = error
+    return found
 
 
 def _workers_of(client: Any, address: str) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -11,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -46,6 +47,8 @@ real, folder = getattr(check._check_block, "real", check._check_block), Path(os.
 def ordered(*given):
     if (folder / "fill").exists():
         kept = [np.ones(2**22) for _ in range(2**10)]
+    if (folder / "recurse").exists():
+        return ordered(*given)
     try:
         os.rename(folder / "stall", folder / f"stall-{os.getpid()}")  # one worker takes the order
         time.sleep(3600)
@@ -212,14 +215,21 @@ def test_a_scheduler_of_its_own_from_the_command_line(trace: Trace, tmp_path: Pa
 
 
 @contextmanager
-def killing(folder: Path, name: str, ends: subprocess.Popen[bytes] | None = None) -> Iterator[None]:
-    """Kill the worker that takes the order ``name`` while it computes, or another process at that moment."""
-    (folder / name).touch()
+def killing(
+    folder: Path,
+    ends: subprocess.Popen[bytes] | None = None,
+    by: int = signal.SIGKILL,
+    then: Callable[[], None] | None = None,
+) -> Iterator[None]:
+    """Send a signal to the worker that takes the order while it computes, or to another process at that moment."""
+    (folder / "stall").touch()
 
     def kill() -> None:
-        taken = until(lambda: [*folder.glob(f"{name}-*")], "a worker that computes")[0]
-        os.kill(ends.pid if ends else int(taken.name.rpartition("-")[2]), signal.SIGKILL)
+        taken = until(lambda: [*folder.glob("stall-*")], "a worker that computes")[0]
+        os.kill(ends.pid if ends else int(taken.name.rpartition("-")[2]), by)
         taken.unlink()
+        if then:
+            then()
 
     watcher = threading.Thread(target=kill)
     watcher.start()
@@ -230,22 +240,64 @@ def killing(folder: Path, name: str, ends: subprocess.Popen[bytes] | None = None
 
 
 def test_a_worker_killed_while_it_computes_changes_nothing(trace: Trace, address: str, folder: Path) -> None:
-    with worker(folder, address), killing(folder, "stall"):
+    with worker(folder, address), killing(folder):
         assert same(found(trace, scheduler=address), found(trace))
     assert not [*folder.glob("stall*")]  # a worker was killed
 
 
-def test_a_scheduler_that_is_lost_is_named_and_the_check_goes_on_with_the_next(trace: Trace, tmp_path: Path) -> None:
+def test_a_scheduler_that_is_killed_is_named_and_the_check_goes_on_with_the_next(trace: Trace, tmp_path: Path) -> None:
     port = free_port()
     address, kept = f"tcp://127.0.0.1:{port}", tmp_path / "kept"
     with scheduler(tmp_path, port) as first, worker(tmp_path, address):
-        with killing(tmp_path, "stall", first), pytest.raises(UserError, match="was lost or has restarted") as refused:
+        with killing(tmp_path, first), pytest.raises(UserError, match="was lost or has restarted") as refused:
             found(trace, kept=kept, scheduler=address)
         assert "the same command continues from what is stored" in str(refused.value)
     with scheduler(tmp_path, port), worker(tmp_path, address):
         seen: list[str] = []
         assert same(found(trace, kept=kept, scheduler=address, progress=lambda *at: seen.append(at[2])), found(trace))
     assert 0 < len(seen) <= 10  # the simulated parts were stored before the scheduler was killed
+
+
+def test_a_scheduler_that_restarts_is_named(trace: Trace, tmp_path: Path) -> None:
+    port = free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    with ExitStack() as stack:
+        first = stack.enter_context(scheduler(tmp_path, port))
+        stack.enter_context(worker(tmp_path, address))
+        again = lambda: (first.wait(), stack.enter_context(scheduler(tmp_path, port)))  # noqa: E731
+        with killing(tmp_path, first, then=again), pytest.raises(UserError, match="was lost or has restarted"):
+            found(trace, scheduler=address)
+
+
+def test_a_scheduler_that_falls_silent_is_named(trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    with scheduler(tmp_path, port) as silent, worker(tmp_path, address):
+        with_workers(address, 1)
+        try:
+            short = lambda: monkeypatch.setattr(cluster, "WAIT_S", 2.0)  # noqa: E731
+            with (
+                killing(tmp_path, silent, by=signal.SIGSTOP, then=short),
+                pytest.raises(UserError, match="was lost or has restarted"),
+            ):
+                found(trace, scheduler=address)
+        finally:
+            silent.send_signal(signal.SIGCONT)
+
+
+def test_a_task_that_fails_is_one_sentence(trace: Trace, address: str, folder: Path) -> None:
+    (folder / "recurse").touch()
+    try:
+        with pytest.raises(UserError) as refused:
+            found(trace, scheduler=address)
+    finally:
+        (folder / "recurse").unlink()
+    assert re.fullmatch(
+        r"Part \d failed on a worker with RecursionError \(maximum recursion depth exceeded.*\); "
+        "to see where, run the check without --scheduler.",
+        str(refused.value),
+    )
+    assert "in ordered" in refused.value.__notes__[0]
 
 
 def test_a_worker_that_runs_out_of_memory_is_named(trace: Trace, tmp_path: Path) -> None:
@@ -257,7 +309,7 @@ def test_a_worker_that_runs_out_of_memory_is_named(trace: Trace, tmp_path: Path)
         with worker(tmp_path, address, "--memory-limit", "700MB"), pytest.raises(UserError) as refused:
             found(trace, scheduler=address)
     said = str(refused.value)
-    assert "1 workers of tcp://" in said
+    assert "A worker of tcp://" in said
     assert "give each more memory (--memory-limit)" in said
 
 

@@ -225,7 +225,9 @@ def _connected(address: str) -> Iterator[Any]:
         ) from error
     if address != LOCAL and ADDRESS.fullmatch(address) is None:
         raise UserError(f"The scheduler is {address!r}; give local, or an address such as tcp://127.0.0.1:8786.")
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is said in our own words
+    for name in ("distributed", *logging.root.manager.loggerDict):
+        if name.split(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is said in our own words
     cluster = client = None
     try:
         with warnings.catch_warnings():

@@ -66,6 +66,7 @@ BIASES = (0.01, 0.05, 0.1, 0.2)  # the summary reports the top_k that certifies 
 
 Progress = Callable[[int, int, str], None]
 Job = Callable[[], "Part"]
+PartsOf = Callable[["Work", tuple[str, ...], int], Iterator["Part"]]
 
 
 @dataclass(slots=True)
@@ -121,7 +122,7 @@ def check_trace(
     device: str = "numpy",
     kept: Path | None = None,
     stored_rows: bool = False,
-    scheduler: str | None = None,
+    parts: PartsOf | None = None,
 ) -> Results:
     """Check claims on every position of a trace, and claims that need no trace on simulated instances.
 
@@ -143,9 +144,10 @@ def check_trace(
     stored_rows : bool
         Take the stored rows of a trace that knows its rounding as exact. Otherwise a claim is checked where the
         intervals decide it, as on a trace of top-k lists.
-    scheduler : str, optional
-        Check the parts on the workers of dask: ``"local"`` starts one worker process per core on this machine,
-        ``"tcp://HOST:PORT"`` is a running scheduler. The results are the same.
+    parts : callable, optional
+        Called as ``parts(work, claims, first)``; yields the parts from number ``first`` on, in order. Default: computed
+        in this process. :func:`validation.claims.cluster.on_scheduler` sends them to other processes; the results
+        are the same.
 
     Returns
     -------
@@ -155,9 +157,9 @@ def check_trace(
     ------
     UserError
         If no instance can be built for a claim; if no simulated instance of a claim is in scope, which is a defect of
-        its scenario; if the device is unknown; if memory is too small; if the scheduler or its workers do not serve
-        (:mod:`validation.claims.cluster`). A measured claim without an instance in the trace, such as a claim on
-        eight positions of a sequence, is reported as out of scope, with the reason.
+        its scenario; if the device is unknown; if memory is too small; or if ``parts`` raises one. A measured claim
+        without an instance in the trace, such as a claim on eight positions of a sequence, is reported as out of scope,
+        with the reason.
     """
     claims = hlmtheory.all_claims() if claims is None else claims
     work = Work.of(trace, claims, seed=seed, place=Place.of(device), stored_rows=stored_rows)
@@ -171,7 +173,7 @@ def check_trace(
     whole = True
     with memory_errors():
         try:
-            for part in _parts(work, tuple(claims), found.parts, scheduler):
+            for part in (parts or _here)(work, tuple(claims), found.parts):
                 whole = False
                 _add(found, part)
                 whole = True
@@ -344,12 +346,8 @@ def _rows(trace: Trace) -> int:
     return max(16, min(LIST_BLOCK, BLOCK_VALUES // (16 * sum(widths))))
 
 
-def _parts(work: Work, claims: tuple[str, ...], first: int, scheduler: str | None) -> Iterator[Part]:
-    """Yield the parts from number ``first`` on, in order."""
-    if scheduler is not None:
-        from validation.claims.cluster import parts_of_cluster
-
-        return parts_of_cluster(work, claims, first, scheduler)
+def _here(work: Work, claims: tuple[str, ...], first: int) -> Iterator[Part]:
+    """Yield the parts from number ``first`` on, in order, computed by threads of this process."""
     return _in_order(map(work.job, range(first, len(work))), _workers(work.trace.vocabulary))
 
 

@@ -24,21 +24,19 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import version
 from threading import Lock
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 import hlmtheory
+from validation.claims.check import Part, PartsOf, Place, Work
 from validation.claims.progress import LIBRARIES, code_mark, trace_mark
 from validation.errors import UserError
 from validation.models.devices import cores, out_of_memory
 from validation.trace.reader import LISTS, LOGITS, open_trace
-
-if TYPE_CHECKING:
-    from validation.claims.check import Part, Work
 
 LOCAL = "local"
 WAIT_S = 30.0
@@ -108,8 +106,6 @@ _ONE = Lock()
 
 @lru_cache(maxsize=2)
 def _made(order: Order) -> Work:
-    from validation.claims.check import Place, Work
-
     if code_mark() != order.code:
         raise UserError(f"A worker that joined later has another source of hlmtheory; update it, and {CONTINUES}.")
     trace = open_trace(order.path, kinds=(LOGITS, LISTS))
@@ -168,6 +164,17 @@ def _question() -> Callable[[str], dict[str, str]]:
 
 
 # ----------------------------------------------------------------------------------------------- on the client
+
+
+def on_scheduler(address: str) -> PartsOf:
+    """Return what :func:`.check_trace` takes as ``parts`` to compute on the workers of a scheduler.
+
+    Parameters
+    ----------
+    address : str
+        ``"local"`` starts one worker process per core of this machine; else the address of a scheduler.
+    """
+    return partial(parts_of_cluster, address=address)
 
 
 def parts_of_cluster(work: Work, claims: tuple[str, ...], first: int, address: str) -> Iterator[Part]:

@@ -146,7 +146,11 @@ def _analyse(
         shutil.rmtree(part, ignore_errors=True)  # left by a killed run
         place = "numpy" if device == "cpu" else device  # if the models run on a GPU, so does the check
         kept = folder / UNFINISHED
-        options: dict[str, Any] = {"device": place, "kept": kept, "stored_rows": stored_rows, "scheduler": scheduler}
+        options: dict[str, Any] = {"device": place, "kept": kept, "stored_rows": stored_rows}
+        if scheduler is not None:
+            from validation.claims.cluster import on_scheduler
+
+            options["parts"] = on_scheduler(scheduler)
         results = check_trace(trace, seed=seed, progress=report, **options)
         write_atomically(folder / "claims.json", results.to_json())
         drawn: list[Path] = []

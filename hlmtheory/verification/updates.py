@@ -52,6 +52,7 @@ _TOKENS = not_negative("give the mean number of accepted drafts of a round, with
 _DIVERGENCE = not_negative("give the divergence KL of the two versions in nats")
 _SHARP_FROM = 1e-4  # nats; below, Pinsker's bound is used, which is larger by at most 3e-6 of itself
 _HALVINGS = 64
+_FEW_ULPS = 1.0 + 2.0**-50  # a square root and an exponential, each rounded
 _ROUNDING = 2.0**-34  # relative; the divergence of a pair is known to about 1e-11 of itself
 _LOG_RANGE = -4.0, 41.0  # log s for KL from below _SHARP_FROM to 41 nats, where the distance is 1 up to rounding
 
@@ -167,7 +168,7 @@ def largest_distance(divergence: Array) -> Array:
         beyond = _pair(xp, xp.exp(middle))[1] >= limit
         low, high = xp.where(beyond, low, middle), xp.where(beyond, middle, high)
     sharp = _pair(xp, xp.exp(high))[0] * (1.0 + _ROUNDING)
-    simple = xp.minimum(xp.sqrt(0.5 * limit), xp.sqrt(-xp.expm1(-limit)))
+    simple = xp.clip(xp.minimum(xp.sqrt(0.5 * limit), xp.sqrt(-xp.expm1(-limit))) * _FEW_ULPS, max=1.0)
     within = (limit >= _SHARP_FROM) & (limit < _LOG_RANGE[1] - 1.0)
     return upward(xp, xp.where(within, xp.minimum(sharp, simple), simple), kind)
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.optimize import brentq
@@ -205,6 +205,7 @@ def test_the_largest_distance_is_that_of_a_search_over_pairs(divergence):
 
 
 @given(st.floats(1e-4, 39.0))
+@example(37.0)  # 1 less than half the spacing of the floating-point numbers below 1
 def test_the_largest_distance_is_an_upper_bound_in_high_precision(divergence):
     with mpmath.workdps(60):
         target = mpmath.mpf(divergence)

@@ -415,6 +415,7 @@ def test_a_method_takes_under_40_lines() -> None:
     assert len(lengths) > 18
     assert {name for name, lines in lengths.items() if lines >= 40} <= {
         "Method",
+        "LevelTree",
         "Sqs",
         "Planned",
     }  # base classes; a policy in a file

@@ -421,7 +421,7 @@ def test_a_gpu_is_measured_too_and_waited_for(monkeypatch: pytest.MonkeyPatch):
     from validation.models import forward_times
 
     waited: list[Any] = []
-    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    monkeypatch.setattr(torch.accelerator, "synchronize", waited.append)
     prompt = SimpleNamespace(device=SimpleNamespace(type="cuda"))
     assert forward_times._timed(lambda prompt, **options: None, prompt) >= 0
     assert len(waited) == 2

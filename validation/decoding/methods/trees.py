@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -234,6 +234,50 @@ class DraftTreeSd(SampledTree):
         self.name = f"draft tree ({'-'.join(map(str, widths))})"
 
 
+def up_to_end(tokens: tuple[int, ...], ends: Collection[int]) -> tuple[int, ...]:
+    """Return the tokens up to an end-of-text token."""
+    return next((tokens[:i] for i, token in enumerate(tokens, 1) if token in ends), tokens)
+
+
+class NgramPool:
+    """The last n-grams of a text by their first token, at most ``most`` for each."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._known: dict[int, OrderedDict[tuple[int, ...], None]] = {}
+
+    def add(self, first: int, following: tuple[int, ...]) -> None:
+        """Take an n-gram as the newest, and forget the oldest one too many."""
+        known = self._known.setdefault(first, OrderedDict())
+        known.pop(following, None)
+        known[following] = None
+        while len(known) > self.most:
+            known.popitem(last=False)
+
+    def newest_first(self, first: int) -> Iterator[tuple[int, ...]]:
+        """Return what followed this token in each n-gram."""
+        return reversed(self._known.get(first, OrderedDict()))
+
+
+def add_window(tree: DraftTree, rows: Array) -> None:
+    """Add the tokens of a window of N - 1 rows, (N - 1, W), to a tree; its first token is the tree's root.
+
+    A token sees the first row up to its column, and its own column above it.
+    """
+    count, width = len(tree.tokens), rows.shape[1]
+
+    def place(level: int, column: int) -> int:
+        return 0 if level == column == 0 else count + level * width + column - 1
+
+    for level, column in np.ndindex(rows.shape):
+        if level == column == 0:
+            continue
+        tree.window_tokens.append(int(rows[level, column]))
+        tree.window_offsets.append(level + column)
+        before = [place(0, other) for other in range(column + (level > 0))]
+        tree.window_sees.append(before + [place(other, column) for other in range(1, level)])
+
+
 @register(
     MethodInfo(
         "n-gram Lookahead",
@@ -271,7 +315,7 @@ class NgramLookahead(TreeMethod):
     def begin(self, session: Session) -> None:
         """Start with an empty pool and no window."""
         super().begin(session)
-        self.pools: list[dict[int, OrderedDict[tuple[int, ...], None]]] = [{} for _ in range(session.sequences)]
+        self.pools = [NgramPool(self.guesses) for _ in range(session.sequences)]
         self.windows: dict[int, Array] = {}
 
     def grow(self, requests: Sequence[TreeRequest], model: TreeModel | None) -> list[DraftTree]:
@@ -279,37 +323,20 @@ class NgramLookahead(TreeMethod):
         trees = []
         for request in requests:
             tree = DraftTree([int(request.tokens[-1])])
-            for tokens in reversed(self.pools[request.sequence].get(tree.tokens[0], {})):  # the newest first
-                tree.add_path(self._cut(tokens[: request.left]))
+            for tokens in self.pools[request.sequence].newest_first(tree.tokens[0]):
+                tree.add_path(up_to_end(tokens[: request.left], self.session.pair.end_tokens))
             self._add_window(tree, request)
             trees.append(tree)
         return trees
 
-    def _cut(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the tokens up to an end-of-text token."""
-        ends = self.session.pair.end_tokens
-        return next((tokens[:i] for i, token in enumerate(tokens, 1) if token in ends), tokens)
-
     def _add_window(self, tree: DraftTree, request: TreeRequest) -> None:
         """Add the window's tokens; its first token is the last kept one."""
-        count = len(tree.tokens)
         if request.sequence not in self.windows:  # guesses from the known tokens
             size = (self.ngram - 1) * self.window
             self.windows[request.sequence] = np.resize(request.tokens, size).reshape(-1, self.window)
         rows = self.windows[request.sequence]
         rows[0, 0] = tree.tokens[0]
-
-        def place(level: int, column: int) -> int:
-            return 0 if level == column == 0 else count + level * self.window + column - 1
-
-        for level in range(self.ngram - 1):
-            for column in range(self.window):
-                if level == column == 0:
-                    continue
-                tree.window_tokens.append(int(rows[level, column]))
-                tree.window_offsets.append(level + column)
-                before = [place(0, other) for other in range(column + (level > 0))]
-                tree.window_sees.append(before + [place(other, column) for other in range(1, level)])
+        add_window(tree, rows)
 
     def learn_tree(self, outcome: TreeOutcome) -> None:
         """Put the window's n-grams into the pool, and move the window on."""
@@ -317,13 +344,7 @@ class NgramLookahead(TreeMethod):
         last = outcome.likeliest[len(outcome.likeliest) - self.window :]  # after the last row, column by column
         if self.ngram == 2:  # the last row is the first: its first token is the last kept one
             last = np.concatenate([outcome.likeliest[:1], last[1:]])
-        pool = self.pools[outcome.sequence]
         for column in range(self.window):
-            key = int(rows[0, column])
             following = (*(int(token) for token in rows[1:, column]), int(last[column]))
-            known = pool.setdefault(key, OrderedDict())
-            known.pop(following, None)
-            known[following] = None
-            while len(known) > self.guesses:
-                known.popitem(last=False)
+            self.pools[outcome.sequence].add(int(rows[0, column]), following)
         self.windows[outcome.sequence] = np.concatenate([rows[1:], last[None]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ def collect_here(
     if rank is None:
         pair = models.load(console)
         return pair, collect_trace(console, pair, prompts, place(pair), settings, command, fresh)
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # a lost rank is named in one sentence, without a stack
     console.quiet = console.quiet or rank.number > 0  # one process draws on the terminal
     with Link(rank, wait) as link:
         pair = models.load(console, rank.device(models.device))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 DEFAULT_WAIT = 120.0
 """Seconds that a rank may be silent."""
 BEAT = 1.0  # seconds between two reports of a rank, or more if there are many
-GOODBYE = 10.0  # seconds that a rank that ends takes at most to say so
+GOODBYE = 5.0  # seconds that a rank that ends takes at most to say so
 
 Facts = dict[str, Any]
 
@@ -138,7 +139,7 @@ class Link:
         with self._news:
             self._news.wait_for(lambda: self._told >= self._version or self._broken, timeout=GOODBYE)
             if error is not None and self.rank.hosts:  # the others read it before the store ends with this process
-                self._news.wait_for(lambda: self._broken, timeout=3 * BEAT)
+                self._news.wait_for(lambda: self._broken, timeout=2 * BEAT)
             self._ended = True
             self._news.notify_all()
 
@@ -206,6 +207,15 @@ class Link:
     def _join(self) -> TCPStore:
         from torch.distributed import TCPStore
 
+        until = time.monotonic() + self.wait
+        while not self.rank.hosts:  # torch prints a stack of C++ where nobody listens
+            try:
+                socket.create_connection((self.rank.address, self.rank.port), timeout=self.wait).close()
+                break
+            except OSError:
+                if time.monotonic() > until or self._ended:
+                    raise
+                time.sleep(BEAT / 4)
         return TCPStore(
             self.rank.address,
             self.rank.port,

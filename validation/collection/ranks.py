@@ -26,9 +26,10 @@ from validation.collection.collect import DEFAULT_BATCH, Progress, settings_of
 from validation.collection.fingerprint import finished_trace
 from validation.collection.merge import merge_shards
 from validation.collection.prompts import Prompt
-from validation.collection.shards import GoOn, Place, collect_shard, comparable, read_shard, remove_shard
+from validation.collection.shards import FILE, GoOn, Place, collect_shard, comparable, read_shard, remove_shard
 from validation.errors import UserError
 from validation.models.pair import Pair
+from validation.trace.journal import Lock
 from validation.trace.reader import Trace
 from validation.trace.reopen import what_to_go_on_from
 
@@ -277,7 +278,8 @@ def collect_as_rank(
         if not fresh:
             finished = finished_trace(path, settings)
         if finished is None and path.exists():
-            what_to_go_on_from(path, pair.vocabulary, "float16", settings, fresh=fresh)  # refuse it now, not at the end
+            with Lock(path):  # refuse what lies there now, not at the end
+                what_to_go_on_from(path, pair.vocabulary, "float16", settings, fresh=fresh)
     link.tell(settings=json.loads(json.dumps(comparable(settings))), finished=finished is not None)
     _refuse_different(link)
     folders = [shards_folder(path) / f"{number}-of-{rank.world}" for number in range(1, rank.world + 1)]
@@ -302,11 +304,19 @@ def collect_as_rank(
     if finished is None:
         _wait_for_shards(folders, [len(facts[n]["counts"]) for n in range(rank.world)], link.wait)
         finished = merge_shards(folders, path, progress=progress, command=command)
-    for folder in folders:
-        remove_shard(folder)
-    if shards_folder(path).is_dir() and not any(shards_folder(path).iterdir()):
-        shards_folder(path).rmdir()
+    _remove_shards(shards_folder(path))
     return finished
+
+
+def _remove_shards(folder: Path) -> None:
+    """Remove the shards in a folder, also those of another number of ranks; other files stay."""
+    if not folder.is_dir():
+        return
+    for one in folder.iterdir():
+        if (one / FILE).is_file():
+            remove_shard(one)
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def shards_folder(path: Path) -> Path:

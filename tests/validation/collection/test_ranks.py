@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from tests.validation.collection import rank_process as process
-from tests.validation.collection.test_shards import assert_same
+from tests.validation.collection.test_shards import PROMPTS, assert_same, shard
 from tests.validation.command_line import one_sentence, run
-from validation.collection.ranks import Link, Rank, this_rank
-from validation.collection.shards import Place
+from validation.collection import ranks as ranks_module
+from validation.collection.ranks import Link, Rank, collect_as_rank, this_rank
+from validation.collection.shards import Place, comparable
 from validation.errors import UserError
+from validation.models.pair import Pair
+from validation.trace.reader import Trace
 
 NEVER = r"Nothing was heard from (rank 1 of 2|127\.0\.0\.1:\d+) for 1 s"  # of the store on a machine that is busy
 HERE = r"127\.0\.0\.1:\d+"
@@ -221,3 +224,75 @@ def test_shards_and_merge_on_the_command_line(expected: tuple[Path, tuple[str, .
     one_sentence(run("merge", tmp_path / "2", "--out", tmp_path / "m"), "Of 2 shards, number 1 is missing")
     one_sentence(run(*words, "--batches", "4", "--out", tmp_path / "m"), "give it with --shard")
     one_sentence(run(*words, "--shard", "5/2", "--out", tmp_path / "m"), "give I/N with I from 1 to N")
+
+
+def alone(attempt: int = 0) -> Rank:
+    """Return the only rank of a world of one, which needs no other process."""
+    return Rank(0, 1, 0, "127.0.0.1", process.free_port(), hosts=True, attempt=attempt)
+
+
+def collected(pair: Pair, path: Path, attempt: int = 0, **more: Any) -> tuple[list[tuple[int, int, str]], Trace]:
+    """Collect as the only rank; return the calls of the progress and the trace."""
+    calls: list[tuple[int, int, str]] = []
+    settings = {"positions": 60, "new_tokens": 8, "batch": 2, "seed": 1}
+    with Link(alone(attempt)) as link:
+        trace = collect_as_rank(
+            link, pair, PROMPTS, path, **settings, progress=lambda *call: calls.append(call), **more
+        )
+    assert trace is not None
+    return calls, trace
+
+
+def test_a_finished_trace_is_not_collected_again_and_fresh_counts_once(pair: Pair, tmp_path: Path) -> None:
+    first, trace = collected(pair, tmp_path / "t")
+    assert first[0] == (0, 60, "target model writes token 1 of 8")
+    made = trace.manifest["created"]
+    calls, _ = collected(pair, tmp_path / "t")
+    assert not calls
+    assert collected(pair, tmp_path / "t", attempt=1, fresh=True)[0] == []  # a restart continues
+    calls, again = collected(pair, tmp_path / "t", fresh=True)
+    assert calls == first
+    assert again.manifest["created"] >= made
+    assert [file.name for file in tmp_path.iterdir()] == ["t"]
+
+
+def test_what_lies_there_is_refused_before_anything_is_collected(pair: Pair, tmp_path: Path) -> None:
+    collected(pair, tmp_path / "t")
+    other = r"A trace of other settings lies at .*positions: 60 there, 61 now"
+    with Link(alone()) as link, pytest.raises(UserError, match=other):
+        collect_as_rank(link, pair, PROMPTS, tmp_path / "t", positions=61, new_tokens=8, seed=1, batch=2)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="Something other than a trace lies at"):
+        collected(pair, tmp_path / "mine")
+    assert [file.name for file in (tmp_path / "mine").iterdir()] == ["notes.txt"]
+    assert not (tmp_path / "mine-shards").exists()
+
+
+def test_shards_of_another_number_of_ranks_are_removed_at_the_end(pair: Pair, tmp_path: Path) -> None:
+    shard(pair, tmp_path / "t-shards" / "2-of-3", Place(2, 3), 3)
+    (tmp_path / "t-shards" / "mine").mkdir()
+    collected(pair, tmp_path / "t")
+    assert [file.name for file in (tmp_path / "t-shards").iterdir()] == ["mine"]
+
+
+def test_a_shard_that_rank_0_does_not_see_is_named(pair: Pair, tmp_path: Path) -> None:
+    shard(pair, tmp_path / "a", Place(1, 2), 2)
+    ranks_module._wait_for_shards([tmp_path / "a"], [1], 0.0)
+    with pytest.raises(UserError, match=r"rank 0 does not see all shards \(.*a holds fewer than 2 batches\); if the"):
+        ranks_module._wait_for_shards([tmp_path / "a"], [2], 0.0)
+    with pytest.raises(UserError, match=r"\(There is no shard at .*b; collect.*\); .* run `hlm merge`\.$"):
+        ranks_module._wait_for_shards([tmp_path / "a", tmp_path / "b"], [1, 1], 0.0)
+
+
+def test_each_rank_of_a_machine_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    five = [Rank(i, 5, i, "here", 1, hosts=False, attempt=0) for i in range(5)]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert five[1].device("auto") == "auto"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [rank.device("auto") for rank in five] == ["cuda:0", "cuda:1", "cuda:0", "cuda:1", "cuda:0"]
+    assert five[1].device("cpu") == "cpu"
+    assert comparable({"device": "cuda:1", "seed": 1}) == comparable({"device": "cuda:0", "seed": 1})

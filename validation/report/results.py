@@ -22,7 +22,7 @@ from validation.plots import EXHIBITS
 from validation.plots.common.record import Exhibit
 from validation.report.columns import legend, main_rows
 from validation.report.tables import COLUMNS, STANDINGS, UNPUBLISHED, markdown_table, plain_cells, table_row
-from validation.report.verdicts import BEST, MAIN_RESULTS
+from validation.report.verdicts import BEST, COVERAGE, MAIN_RESULTS
 
 FOLDER = Path("docs") / "results"
 PAGE = Path("paper_repro.md")
@@ -69,7 +69,7 @@ def generated(root: Path, results: Results) -> dict[Path, dict[str, str]]:
         For each page, relative to the root, the text by the name of its marker.
     """
     figures = root / "figures"
-    pages = {PAGE: {"verdicts": _verdicts(results), "best": _best(figures)}}
+    pages = {PAGE: {"verdicts": _verdicts(results), "best": _best(figures), "coverage": _coverage()}}
     for paper in PAPERS:
         pages[FOLDER / f"{paper}.md"] = {"exhibits": _exhibits(figures, paper)}
     pages[FOLDER / "claims.md"] = {"claims": _claims(hlmtheory.all_claims(), results)}
@@ -286,3 +286,13 @@ def _best(figures: Path) -> str:
         shown.append(f"![{about['figure']}](figures/{one.stem}.svg)")
         shown.append(f"**[{one.paper}, {heading(one)}]({where}).** {about['caption'].partition(': ')[2]}")
     return "\n\n".join(shown)
+
+
+def _coverage() -> str:
+    """Return which figures and tables of the papers exist here, and what is weaker."""
+    rows = []
+    for paper, printed, numbers, weaker in COVERAGE:
+        ones = [EXHIBITS[paper, number] for number in numbers]
+        where = [f"[{heading(one)}]({FOLDER.as_posix()}/{paper}.md#{slug(heading(one))})" for one in ones]
+        rows.append(f"| {paper} | {printed} | {', '.join(where) or 'absent'} | {weaker} |")
+    return "\n".join(["| paper | printed | here | weaker than in the paper, and why |", "|---|---|---|---|", *rows])

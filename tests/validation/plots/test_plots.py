@@ -139,7 +139,7 @@ def test_a_long_trace_is_sampled_by_the_seed(trace: Trace, tmp_path: Path, monke
     monkeypatch.setattr(concentration, "RANKED_VALUES", 50 * 20)
     assert sidecar("6", trace, tmp_path)["positions_drawn"] == 10
     assert sidecar("5a", trace, tmp_path)["positions_drawn"] == 20
-    assert "20 of 60 positions" in sidecar("5b", trace, tmp_path)["findings"]
+    assert "20 of 60 positions" in sidecar("5b", trace, tmp_path)["method"]
     first, again, other = (sidecar("6", trace, tmp_path, seed)["tv_q_p"] for seed in (1, 1, 2))
     assert first == again != other
 

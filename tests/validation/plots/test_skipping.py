@@ -102,7 +102,7 @@ def test_a_long_trace_is_drawn_in_whole_texts(trace: Trace, tmp_path: Path, monk
     tokens = tokens_of(trace, 1)
     assert tokens.rows.tolist() == [*range(12), *range(24, 36)]
     assert tokens.prompt.tolist() == [0] * 12 + [1] * 12
-    assert "24 of 60 positions" in sidecar(("cu-hlm", "4b"), trace, tmp_path)["findings"]
+    assert "24 of 60 positions" in sidecar(("cu-hlm", "4b"), trace, tmp_path)["method"]
     monkeypatch.setattr(trace_drafts, "PERTURBED_VALUES", 50 * 7)
     assert tokens_of(trace, 1).rows.tolist() == list(range(7))
 

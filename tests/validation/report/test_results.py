@@ -13,7 +13,7 @@ import hlmtheory
 from validation.plots import EXHIBITS
 from validation.report.columns import MAIN_ROWS, legend
 from validation.report.results import LONGEST, PAPERS, sentences, slug
-from validation.report.verdicts import BEST, MAIN_RESULTS
+from validation.report.verdicts import BEST, COVERAGE, MAIN_RESULTS
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "paper_repro.md", *sorted((ROOT / "docs" / "results").glob("*.md"))]
@@ -126,6 +126,11 @@ def test_the_chosen_results_name_what_exists():
     assert [one for one in MAIN_RESULTS if not one.claim and not one.verdict] == []
     assert len(BEST) == 5
     assert set(BEST) <= set(EXHIBITS)
+
+
+def test_the_coverage_names_each_exhibit_of_a_paper_once():
+    named = [(one.paper, number) for one in COVERAGE for number in one.exhibits]
+    assert sorted(named) == sorted(key for key in EXHIBITS if key[0] != "ours")
 
 
 def test_sentences_end_where_they_end():

@@ -138,7 +138,7 @@ def caption_main(numbers: Numbers) -> str:
     k, c = BY_SIZE[MIDDLE_SIZE], ADAPTIVE[MIDDLE_THRESHOLD]
     lengths, rejected = (numbers["statistics"][key] for key in ("drafts_per_round", "rejected_per_draft"))
     return (
-        f"Latency in ms of {k}: {_at(numbers, k, 'latency')}; of {c}: {_at(numbers, c, 'latency')}"
+        f"Latency in ms: {k} {_at(numbers, k, 'latency')}; {c} {_at(numbers, c, 'latency')}"
         f"{_budgeted(numbers)}. "
         f"Drafts per round at the lowest and the highest temperature: {_ends(lengths[k])} for {k}, {_ends(lengths[c])} "
         f"for {c}. C-SQS spends few bits on a concentrated distribution and many on a flat one; a round also stops at "
@@ -154,7 +154,7 @@ def caption_main(numbers: Numbers) -> str:
 def _budgeted(numbers: Numbers) -> str:
     """Latency of the budget of dropped mass; nothing for numbers that were drawn before there was one."""
     there = any(one["name"] == BUDGETED for one in numbers["series"])
-    return f"; of {BUDGETED}, ours: {_at(numbers, BUDGETED, 'latency')}" if there else ""
+    return f"; {BUDGETED}, ours, {_at(numbers, BUDGETED, 'latency')}" if there else ""
 
 
 def caption_sizes(numbers: Numbers) -> str:

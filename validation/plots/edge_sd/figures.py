@@ -180,7 +180,7 @@ def _shares_message(numbers: Numbers) -> str:
 _SUBJECTS = {"a": "number of tasks", "b": "longest prompt", "c": "longest answer"}
 
 
-_SHOWS = "Left: mean total latency, (23); dashed: Algorithm 1 as published; star: the printed saving. Right: "
+_SHOWS = "Left: mean total latency, (23); dashed: Algorithm 1 as published{star}. Right: "
 _RIGHT_7 = "certified gap of the planned T_inf, for answers of O_max tokens."
 _RIGHT_8 = "memory of the weights and all simultaneous caches; line: Γ_s."
 _METHOD = (
@@ -202,7 +202,8 @@ def _sweep_figure(number: str) -> Simulation:
         number=number,
         title=f"Latency of {baselines} over the {_SUBJECTS[number[1]]}",
         message=_schemes_message,
-        shows=_SHOWS + (_RIGHT_7 if number[0] == "7" else _RIGHT_8),
+        shows=_SHOWS.format(star="; star: the printed saving" if number in PRINTED else "")
+        + (_RIGHT_7 if number[0] == "7" else _RIGHT_8),
         simulate=partial(simulate_sweep, number[1], shown),
         paint=_paint_schemes,
         caption=_schemes_caption,

@@ -207,12 +207,12 @@ def caption_accuracy(numbers: Numbers, paper: str) -> str:
         each = []
         for method in of_paper(methods, paper):
             each.append(f"{method} {_kept(methods[method])}")
-        parts.append(f"{ACCURACIES[name]}: {'; '.join(each)}")
+        parts.append(f"Share of the accuracy kept, {ACCURACIES[name]}: {'; '.join(each)}.")
     common = statistics["sets_in_common"]
     sets = f"Sets in common with the paper: {', '.join(common)}." if common else "None of its sets is among ours."
-    kept = ". ".join(parts) if parts else "no similarity was computed"
+    kept = " ".join(parts) if parts else "No similarity was computed."
     return (
-        f"Share of the accuracy kept, {kept}. The paper prints {shares(paper)}. {sets} Its sentence model differs "
+        f"{kept} The paper prints {shares(paper)}. {sets} Its sentence model differs "
         f"({'BERT' if paper == CU else 'Universal Sentence Encoder'}) and its pairs are larger, so compare methods, "
         f"not values.{_absent(numbers)}"
     )

@@ -46,6 +46,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"\.py$",
     "download_all_examples": False,
     "remove_config_comments": True,
+    "write_computation_times": False,  # its page fetches scripts from outside
     "show_signature": False,
     "show_memory": False,
     "min_reported_time": 1e9,

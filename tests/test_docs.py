@@ -17,7 +17,7 @@ import click
 import pytest
 
 from validation.cli.commands import main
-from validation.site.overview import overview
+from validation.site.overview import narrow_overview, overview
 from validation.site.pages import OTHERS, REPOSITORY, DeadLinkError, contents, pages, relinked
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -143,6 +143,7 @@ def test_the_readme_is_short_and_its_figure_is_drawn_by_the_code() -> None:
     assert len(lines) <= 120
     assert [re.findall(r"\(([^)]*)\)", line) for line in lines if line.startswith("![")] == [["docs/overview.svg"]]
     assert (ROOT / "docs" / "overview.svg").read_text(encoding="utf-8") == overview()
+    assert (ROOT / "docs" / "overview-narrow.svg").read_text(encoding="utf-8") == narrow_overview()
 
 
 def test_the_list_of_commands_is_complete() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import hlmtheory
@@ -61,6 +63,7 @@ def write_sources(folder: Path, root: Path = ROOT) -> list[str]:
     for file, name in names.items():
         text = (root / file).read_text(encoding="utf-8")
         written[f"{name}.md"] = relinked(text, file, names, root=root, picture=copied, targets=targets)
+    written["index.md"] = _with_both_figures(written["index.md"], copied)
     listed = contents(names.values())
     written["index.md"] += "".join(
         f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(found) + "\n```\n"
@@ -72,6 +75,12 @@ def write_sources(folder: Path, root: Path = ROOT) -> list[str]:
         file_path.parent.mkdir(parents=True, exist_ok=True)
         file_path.write_text(text, encoding="utf-8")
     return [Path(path).with_suffix("").as_posix() for path in written]
+
+
+def _with_both_figures(text: str, copied: Callable[[str], str]) -> str:
+    """Return the first page with the figure in two forms; the style sheet shows one, by the width of the screen."""
+    narrow = copied("docs/overview-narrow.svg")
+    return re.sub(r"!\[([^]]*)\]\((\S*overview)\.svg\)", rf"![\1](\2.svg){{.wide}}\n![\1]({narrow}){{.narrow}}", text)
 
 
 def build(out: Path, root: Path = ROOT, *, quiet: bool = True) -> Path:

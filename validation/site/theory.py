@@ -80,6 +80,15 @@ def source_anchor(key: str) -> str:
     return "source-" + re.sub(r"[^a-z0-9]+", "-", key.lower())
 
 
+def doi(link: str) -> str:
+    """Return the DOI of a source's address; arXiv registers one for each of its works.
+
+    >>> doi("https://arxiv.org/abs/2412.12687"), doi("https://doi.org/10.1145/3478535"), doi("")
+    ('10.48550/arXiv.2412.12687', '10.1145/3478535', '')
+    """
+    return link.removeprefix("https://doi.org/").replace("https://arxiv.org/abs/", "10.48550/arXiv.")
+
+
 def escaped(text: str) -> str:
     r"""Return a text in which no character has a meaning for reStructuredText.
 
@@ -201,7 +210,8 @@ def sources_page(claims: Mapping[str, Claim]) -> str:
     keys = sorted({claim.source.key for claim in claims.values()}, key=lambda key: bibliography()[key]["full"])
     for key in keys:
         entry = bibliography()[key]
-        told = f"DOI: `{entry['doi']} <https://doi.org/{entry['doi']}>`__" if entry.get("doi") else "No DOI is known."
+        number = doi(entry["link"])
+        told = f"DOI: `{number} <https://doi.org/{number}>`__." if number else "No DOI is in ``references.bib``."
         mine = [name for name, claim in claims.items() if claim.source.key == key]
         links = ", ".join(f":ref:`{name} <{anchor(name)}>`" for name in mine)
         short = entry["short"]

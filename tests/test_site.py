@@ -1,0 +1,196 @@
+"""The site is built offline without a warning; its links, anchors and sources hold; people can read it.
+
+It is built once for all processes of a run, in a process of its own. Links to other places are checked in form alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from filelock import FileLock
+
+import hlmtheory
+from validation.errors import UserError
+from validation.report.citations import bibliography
+from validation.site.build import build
+from validation.site.pages import REPOSITORY, pages
+from validation.site.theory import anchor, claim_entry, doi, formula, theory_pages, topics
+
+ROOT = Path(__file__).resolve().parent.parent
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+DOI = re.compile(r"10\.\d{4,9}/[\w.()/:;-]+")
+LINKED = ("link", "script", "img", "source", "iframe", "object", "video", "audio", "embed")
+"""Elements whose address a browser fetches."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the built pages."""
+    pytest.importorskip("sphinx", reason="Sphinx is not installed: python3 hlm setup validation test docs")
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if os.environ.get("PYTEST_XDIST_WORKER") else shared
+    out = shared / "site"
+    with FileLock(shared / "site.lock"):
+        if not (out / "html" / "index.html").is_file():
+            command = [sys.executable, "-m", "validation", "docs", "--out", str(out)]
+            environment = {**os.environ, "PYTHONPATH": str(ROOT), "no_proxy": "*", "https_proxy": "http://127.0.0.1:9"}
+            done = subprocess.run(command, cwd=shared, env=environment, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr[-3000:]
+            assert done.stdout.strip() == str(out / "html" / "index.html")
+    return out / "html"
+
+
+class Page(HTMLParser):
+    """Anchors, links and fetched addresses of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.links: list[str] = []
+        self.fetched: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        self.anchors |= {str(named[key]) for key in ("id", "name") if named.get(key)}
+        if tag == "a" and named.get("href") is not None:
+            self.links.append(str(named["href"]))
+        elif tag in LINKED and named.get("rel") not in ("next", "prev", "search", "index", "canonical"):
+            self.fetched += [str(named[key]) for key in ("href", "src", "data", "srcset") if named.get(key)]
+
+
+@cache
+def page(path: Path) -> Page:
+    return Page(path.read_text(encoding="utf-8"))
+
+
+def built(site: Path) -> list[Path]:
+    return sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
+
+
+def test_every_page_is_there(site: Path) -> None:
+    known = {path.relative_to(site).with_suffix("").as_posix() for path in built(site)}
+    wanted = {*pages().values(), "theory/index", "theory/sources", "api/index", "examples/index"}
+    wanted |= {f"theory/{module}" for module in topics(hlmtheory.all_claims())}
+    wanted |= {f"api/{module}" for module in hlmtheory.MODULES}
+    wanted |= {f"examples/{path.stem}" for path in (ROOT / "examples").glob("*.py")}
+    assert wanted <= known
+
+
+def test_every_link_inside_leads_to_a_page_and_an_anchor(site: Path) -> None:
+    dead = []
+    for path in built(site):
+        for link in page(path).links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            if not target.is_file():
+                dead.append(f"{path.name}: {link}")
+            elif parts.fragment and target.suffix == ".html" and unquote(parts.fragment) not in page(target).anchors:
+                dead.append(f"{path.name}: {link} (no anchor)")
+    assert dead == []
+
+
+def test_links_to_other_places_are_well_formed(site: Path) -> None:
+    outside = {link for path in built(site) for link in page(path).links if urlsplit(link).scheme}
+    assert {urlsplit(link).scheme for link in outside} <= {"https", "http"}
+    assert [link for link in outside if not re.fullmatch(r"[\w.-]+\.\w+", urlsplit(link).netloc)] == []
+    dois = {link.removeprefix("https://doi.org/") for link in outside if "doi.org" in link}
+    assert dois
+    assert [doi for doi in dois if not DOI.fullmatch(unquote(doi))] == []
+    ours = {link.removeprefix(REPOSITORY).split("#")[0] for link in outside if link.startswith(REPOSITORY)}
+    for path in ours - {""}:
+        assert re.match(r"/(?:blob|tree)/main/", path), path
+        assert (ROOT / path.split("/", 3)[3]).exists(), path
+
+
+def test_a_browser_fetches_nothing_from_outside(site: Path) -> None:
+    fetched = {address for path in built(site) for address in page(path).fetched}
+    assert [address for address in fetched if urlsplit(address).netloc] == []
+    for path in site.rglob("*.css"):
+        assert re.findall(r"""(?:@import|url\()\s*["']?(?:https?:)?//""", path.read_text(encoding="utf-8")) == []
+
+
+def test_every_claim_has_its_entry(site: Path) -> None:
+    claims = hlmtheory.all_claims()
+    for name, claim in claims.items():
+        path = site / "theory" / f"{name.split('.')[0]}.html"
+        assert anchor(name) in page(path).anchors, name
+        text = claim_entry(claim)
+        assert "**Proof.**" in text or "**Why it is false.**" in text
+        assert ("**Counterexample.**" in text) == (claim.refuted is not None)
+        assert ("**Tight case.**" in text) == (claim.attained is not None)
+    assert len({anchor(name) for name in claims}) == len(claims)
+
+
+def test_the_reference_has_every_public_name(site: Path) -> None:
+    for module in hlmtheory.MODULES:
+        library = getattr(hlmtheory, module)
+        names = {f"hlmtheory.{module}.{name}" for name in library.__all__ if name != "CLAIMS"}
+        assert names <= page(site / "api" / f"{module}.html").anchors, module
+
+
+def test_every_source_is_listed_with_its_doi() -> None:
+    text = theory_pages()["theory/sources.rst"]
+    keys = {claim.source.key for claim in hlmtheory.all_claims().values()}
+    for key in keys:
+        assert f"<https://doi.org/{doi(bibliography()[key]['link'])}>" in text or not bibliography()[key]["link"], key
+    assert "10.48550/arXiv.2412.12687" in text
+
+
+@pytest.mark.parametrize(
+    ("statement", "made"),
+    [
+        ("p_v", "p\\ :sub:`v`"),
+        ("2 Δ_k / T", "2 Δ\\ :sub:`k`\\  / T"),
+        ("|q*|", "\\|q\\*\\|"),
+        ("a_long b", "a\\_long b"),
+    ],
+)
+def test_a_statement_is_escaped(statement: str, made: str) -> None:
+    assert formula(statement) == made
+
+
+def test_a_folder_of_others_is_left_alone(tmp_path: Path) -> None:
+    pytest.importorskip("sphinx", reason="Sphinx is not installed: python3 hlm setup validation test docs")
+    (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(UserError, match="holds other files"):
+        build(tmp_path)
+    assert (tmp_path / "mine.txt").read_text(encoding="utf-8") == "mine"
+
+
+def test_without_a_clone_the_remedy_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("sphinx", reason="Sphinx is not installed: python3 hlm setup validation test docs")
+    with pytest.raises(UserError, match="from a clone of the repository"):
+        build(tmp_path / "site", root=tmp_path)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_page_is_wider_than_the_screen(site: Path, width: int) -> None:
+    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[browser]'")
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium: apt install chromium, or set CHROMIUM")
+    with sync.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        opened = browser.new_page(viewport={"width": width, "height": 844})
+        asked: list[str] = []
+        wrong: list[str] = []
+        opened.on("request", lambda request: asked.append(request.url))
+        opened.on("pageerror", lambda error: wrong.append(str(error)))
+        for path in built(site):
+            opened.goto(path.as_uri())
+            wide = opened.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, (path.relative_to(site).as_posix(), wide)
+        browser.close()
+    assert wrong == []
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hlmtheory._array import Array, arrays, every, in_kind, is_kind, sort_descending, take, to_numpy, widest
 from hlmtheory._domains import SIMPLEX, UNIT_INTERVAL, leading_dimensions, same_vocabulary
+from hlmtheory._remember import remembered
 
 EXACT = 2.0**-50
 """Rows whose sum misses 1 by no more than this were divided before, and are not divided again."""
@@ -36,6 +37,7 @@ def distributions(**rows: Any) -> tuple[Any, ...]:
     return (xp, widest(xp, *values), *whole)
 
 
+@remembered
 def _whole(xp: Any, name: str, rows: Array) -> Array:
     """The rows divided by their sum; rows that were divided before are returned as they are."""
     exact = rows.dtype == xp.float64 and rows.ndim > 0 and rows.shape[-1] > 0
@@ -75,6 +77,7 @@ def canonical(name: str, rows: Any) -> NDArray[np.float64]:
     return over_exact_sums(np.ascontiguousarray(to_numpy(wide)))
 
 
+@remembered
 def over_exact_sums(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rows (..., V) of non-negative numbers over their exact sums; unchanged if they sum to 1 up to rounding."""
     sums = [math.fsum(row.tolist()) for row in rows.reshape(-1, rows.shape[-1])]
@@ -84,23 +87,27 @@ def over_exact_sums(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return divided
 
 
+@remembered
 def distance(xp: Any, p: Array, q: Array) -> Array:
     """Total variation of two rows, clipped to 1."""
     half = 0.5 * xp.sum(xp.abs(p - q), axis=-1)
     return xp.clip(half, max=1.0)
 
 
+@remembered
 def excess(xp: Any, p: Array, q: Array) -> Array:
     """(p - q)⁺."""
     return xp.clip(p - q, min=0.0)
 
 
+@remembered
 def normalised(xp: Any, rows: Array) -> tuple[Array, Array]:
     """Rows over their sum, and that sum (...); a row of zeros stays as it is."""
     mass = xp.sum(rows, axis=-1)
     return rows / xp.where(mass > 0, mass, 1.0)[..., None], mass
 
 
+@remembered
 def largest(xp: Any, values: Array, count: Array) -> Array:
     """Mask of the ``count`` (..., 1) largest entries of each row (..., V), equal ones by lowest index.
 
@@ -118,6 +125,7 @@ def largest(xp: Any, values: Array, count: Array) -> Array:
     return chosen
 
 
+@remembered
 def rejection_by_token(xp: Any, p: Array, q: Array) -> Array:
     """β_v = (1 - p_v/q_v)⁺.
 

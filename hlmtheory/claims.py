@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array, arrays, to_numpy
+from hlmtheory._remember import recall
 from hlmtheory._simplex import distributions
 
 Instance = Mapping[str, Array]
@@ -281,7 +282,7 @@ class Claim:
         return Verdict(self.id, status, lhs, rhs, np.where(inside, 0.0 - gap, np.nan), vacuous, broken)
 
     def _apply(self, function: Callable[..., Array], values: Instance) -> Array:
-        return function(**{name: values[name] for name in _parameters(function)})
+        return recall(function, (), {name: values[name] for name in _parameters(function)})
 
     def _refuse_other_names(self, instance: Instance) -> None:
         missing = [name for name in self.takes if name not in instance]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from hlmtheory._array import Array, running, take
+from hlmtheory._remember import remembered
 from hlmtheory._simplex import largest
 
 
@@ -21,6 +22,7 @@ class Known(NamedTuple):
     cap: Array  # largest possible value of each of the others, shape (...)
 
 
+@remembered
 def known_of(xp: Any, row: Array, k: Array) -> Known:
     """Return the k largest entries of a whole row as known entries; the row and k have one batch shape."""
     mask = largest(xp, row, k[..., None])
@@ -34,6 +36,7 @@ def outside_both(xp: Any, p: Known, q: Known) -> Array:
     return xp.astype(xp.count_nonzero(~p.mask & ~q.mask, axis=-1), p.value.dtype)
 
 
+@remembered
 def least_distance(xp: Any, p: Known, q: Known, outside: Array) -> Array:
     """Return the smallest TV(q, p): the closed form of a box, with [0, c] for every unknown entry."""
     over, under = (_entries_over(xp, *pair) for pair in ((p, q), (q, p)))
@@ -64,6 +67,7 @@ class Split(NamedTuple):
     taken: Array  # j: of the tokens that only q lists, the j smallest are in S
 
 
+@remembered
 def most_distance(xp: Any, p: Known, q: Known, outside: Array) -> Split:
     """Return the largest TV(q, p) with its set, by bisection over the number m of unlisted tokens in S."""
     fixed = xp.sum(xp.where(p.mask & q.mask, xp.clip(p.value - q.value, min=0.0), 0.0), axis=-1)

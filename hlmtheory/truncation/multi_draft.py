@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from hlmtheory._array import Array, arrays, in_kind
 from hlmtheory._domains import Domain, leading_dimensions
+from hlmtheory._remember import remembered
 from hlmtheory._simplex import excess, normalised, rejection_by_token
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.truncation.reconstruction import NOISE, pair_and_size, truncate, truncated
@@ -81,6 +82,7 @@ class _Stage(NamedTuple):
     reached: Array  # whether m is at least i, shape (..., 1)
 
 
+@remembered
 def _stages(target: Array, draft: Array, k: Array, draft_count: Array) -> tuple[Any, Any, Array, list[_Stage]]:
     """Return the namespace, the caller's type, p, and the stages up to the largest m."""
     xp, kind, p, q, k = pair_and_size(target, draft, k)

@@ -9,6 +9,7 @@ from typing import Any
 
 from hlmtheory._array import Array, arrays, count_above, in_kind, sort_descending, tail_sums, take, upward
 from hlmtheory._domains import leading_dimensions, size_up_to
+from hlmtheory._remember import remembered
 from hlmtheory._simplex import distance, distributions, excess, largest, normalised, quotient, rejection_by_token
 
 NOISE = 2.0**-44
@@ -234,6 +235,7 @@ def kept(xp: Array, q: Array, k: Array) -> tuple[Array, Array]:
     return largest(xp, q, k), k
 
 
+@remembered
 def truncated(xp: Array, q: Array, k: Array) -> Array:
     """q̂."""
     size = q.shape[-1]
@@ -242,6 +244,7 @@ def truncated(xp: Array, q: Array, k: Array) -> Array:
     return xp.where(sent, q, rest / xp.astype(xp.where(k < size, size - k, 1), q.dtype))
 
 
+@remembered
 def bias_of(xp: Array, p: Array, q: Array, reconstructed: Array) -> Array:
     """Bias (17) if rejected drafts are replaced from (p - q̂)⁺; where that is 0, the largest Bias, about 2 TV(q, p)."""
     distorted, distorted_mass = normalised(xp, excess(xp, p, reconstructed))

@@ -23,6 +23,7 @@ import numpy as np
 
 import hlmtheory
 from hlmtheory import truncation
+from hlmtheory._remember import HELD, freeze, remembering
 from hlmtheory.claims import Claim, Instance, Verdict
 from validation.claims.instances import (
     MAX_DRAFT_LENGTH,
@@ -59,7 +60,7 @@ __all__ = ["BIASES", "MAX_DRAFT_LENGTH", "Results", "Tally", "check_trace", "ins
 LIST_BLOCK = 4096  # maximum positions in a block of top-k lists
 BLOCK_ROWS, BLOCK_VALUES = 256, 2**22  # maximum positions in a block, and logits of one model
 CACHED_VALUES, GPU_VALUES = 2**17, 2**20  # probabilities of one model checked at a time
-ARRAYS_ALIVE = 32  # maximum number of float64 arrays of that size in one claim's check
+ARRAYS_ALIVE = 32 + HELD  # maximum number of float64 arrays of that size in one claim's check, and remembered
 MEMORY = 2**30  # bytes, for all workers together
 SCENARIO_BATCHES = 10
 BIASES = (0.01, 0.05, 0.1, 0.2)  # the summary reports the top_k that certifies each
@@ -402,7 +403,10 @@ def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generato
         sizes[part] = _sizes(arrays["draft"])
         with place.turn:
             there = place.put({name: arrays[name] for name in names})
-            verdicts += [claim.check({name: there[name] for name in claim.takes}) for claim in by_row]
+            for array in there.values() if place.device is None else ():
+                freeze(array)
+            with remembering():
+                verdicts += [claim.check({name: there[name] for name in claim.takes}) for claim in by_row]
     runs = windows(acceptance, chunk)
     if len(runs):
         by_window = [claim for claim in claims if claim not in by_row]

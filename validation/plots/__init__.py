@@ -13,7 +13,7 @@ import hlmtheory
 from validation.decoding.fit_file import fit_mark, stored_fit
 from validation.errors import UserError, naming
 from validation.plots.c_sqs import figures as c_sqs_figures
-from validation.plots.common.record import Decoding, Exhibit, Figure, Printed, Simulation, Table
+from validation.plots.common.record import Decoding, Exhibit, Figure, Printed, Simulation, Table, Tag
 from validation.plots.common.style import PICTURES, house_style, save
 from validation.plots.common.values import as_csv
 from validation.plots.cu_hlm import figures as cu_hlm_figures
@@ -37,6 +37,7 @@ __all__ = [
     "Printed",
     "Simulation",
     "Table",
+    "Tag",
     "commit_of_code",
     "draw",
     "find_exhibits",
@@ -127,11 +128,10 @@ def draw(
         basis = _measured_basis(exhibit, trace, numbers, pair)
     elif isinstance(exhibit, Simulation):
         numbers = exhibit.simulate(seed)
-        kind = numbers.pop("kind", "simulated")
-        basis = {"kind": kind, "basis": f"{kind.capitalize()}: {numbers.pop('basis')}."}
+        basis = {"basis": f"{exhibit.tag.capitalize()}: {numbers.pop('basis')}."}
     elif isinstance(exhibit, Decoding) and decoded:
         numbers = exhibit.measure(decoded, seed)
-        basis = _decoded_basis(decoded[0], pair)
+        basis = _decoded_basis(exhibit, decoded[0], pair)
     else:
         what = f"{exhibit.paper} {exhibit.place}"
         if isinstance(exhibit, Decoding):
@@ -166,6 +166,7 @@ def _about(exhibit: Exhibit, numbers: Mapping[str, Any], basis: str) -> dict[str
         "figure": f"{exhibit.paper} {exhibit.number}",
         **exhibit.describe(dict(numbers), basis),
         "basis": basis,
+        "kind": str(exhibit.tag),
         "source": {"key": exhibit.source, "place": exhibit.place},
         "printed": [asdict(printed) for printed in exhibit.printed],
     }
@@ -177,8 +178,7 @@ def _measured_basis(figure: Figure, trace: Trace, numbers: Mapping[str, Any], na
     drawn, all_of_them = numbers["positions_drawn"], trace.positions
     where = f"{drawn:,} of {all_of_them:,}" if drawn < all_of_them else f"{drawn:,}"
     return {
-        "kind": "measured",
-        "basis": f"Measured on the pair {pair}, {where} positions, V = {trace.vocabulary:,}.",
+        "basis": f"{figure.tag.capitalize()} on the pair {pair}, {where} positions, V = {trace.vocabulary:,}.",
         "pair": pair,
         "positions": trace.positions,
         "vocabulary": trace.vocabulary,
@@ -187,13 +187,12 @@ def _measured_basis(figure: Figure, trace: Trace, numbers: Mapping[str, Any], na
     }
 
 
-def _decoded_basis(study: Decoded, name: str | None) -> dict[str, Any]:
+def _decoded_basis(figure: Decoding, study: Decoded, name: str | None) -> dict[str, Any]:
     """Describe the models and prompts of a figure of decoded texts, with the fingerprints of the trace and the fit."""
     pair, about = name or study.about["pair"]["name"], study.about
     sets = ", ".join(f"{sum(p['source'] == name for p in about['prompts'])} of {name}" for name in study.sources)
     return {
-        "kind": "measured",
-        "basis": f"Measured on the pair {pair}; prompts: {sets}; r_max = {about['new_tokens']}.",
+        "basis": f"{figure.tag.capitalize()} on the pair {pair}; prompts: {sets}; r_max = {about['new_tokens']}.",
         "pair": pair,
         "prompts": len(about["prompts"]),
         "trace": about.get("trace"),

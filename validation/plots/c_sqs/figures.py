@@ -27,7 +27,7 @@ from validation.plots.c_sqs.pictures import (
     message_sizes,
     paint,
 )
-from validation.plots.common.record import Simulation
+from validation.plots.common.record import Simulation, Tag
 
 _PAPER: dict[str, Any] = {"paper": "c-sqs", "source": "bhattacharjee2025csqs"}
 _BUDGET = f"A round sends as many drafts as fit into {BUDGET_BITS:,.0f} bits."
@@ -37,6 +37,7 @@ FIGURES = (
     Simulation(
         **_PAPER,
         number="2",
+        tag=Tag.ASSUMED,
         title="Latency and resampling rate over the temperature",
         message=message_crossings,
         shows=(
@@ -53,6 +54,7 @@ FIGURES = (
     Simulation(
         **_PAPER,
         number="4",
+        tag=Tag.ASSUMED,
         title="Latency by support size and by threshold",
         message=message_sizes,
         shows="Left: latency of K-SQS and dense QS; right: latency of C-SQS.",
@@ -66,6 +68,7 @@ FIGURES = (
     Simulation(
         **_PAPER,
         number="5",
+        tag=Tag.ASSUMED,
         title="C-SQS with and without adaptation",
         message=message_adaptive,
         shows="Solid: adaptive threshold; dotted: fixed threshold; x: line 12 of Algorithm 1 as printed.",
@@ -80,6 +83,7 @@ FIGURES = (
     Simulation(
         **_PAPER,
         number="6",
+        tag=Tag.ASSUMED,
         title="K-SQS beside C-SQS",
         message=message_crossings,
         shows="Left: latency; right: resampling rate.",

@@ -154,7 +154,6 @@ def basis(found: CSqsStudy, passes: str | None = None) -> dict[str, Any]:
         f"{1e3 * times.token_s:.2f} n ms of the target model over n tokens, the quickest of several here"
     )
     return {
-        "kind": "measured",
         "basis": (
             f"on the pair {found.pair}, V = {found.vocabulary:,}, {scale.prompts} prompts of {scale.new_tokens} new "
             f"tokens at each temperature and method, B = {BUDGET_BITS:,.0f} bits, ℓ = {RESOLUTION}, "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +28,24 @@ number of runs.
 """
 
 
+class Tag(StrEnum):
+    """Where the numbers of an exhibit come from; an exhibit with several kinds has the last of them.
+
+    A caption says the tag before what was measured or simulated, and a sidecar stores it as ``kind``.
+    """
+
+    MEASURED = "measured"
+    ASSUMED = "measured counts × assumed times"
+    SIMULATED = "simulated"
+    DERIVED = "derived from printed"
+
+
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """Hold a number that the paper prints."""
+    """Hold a number whose digits stand in the paper; what follows from printed numbers is derived and not printed.
+
+    ``printed_numbers.json`` holds the digits and the words around them for each, and a test compares.
+    """
 
     what: str
     value: float
@@ -48,6 +64,8 @@ class Exhibit:
         Key of ``references.bib``.
     title : str
         The title, in one line.
+    tag : Tag
+        Where its numbers come from.
     message : str or callable
         First sentence of the caption: what the figure says. A callable takes the numbers. A fixed text appears with the
         figure of every pair, so it must hold for all numbers.
@@ -68,6 +86,7 @@ class Exhibit:
     number: str
     source: str
     title: str
+    tag: Tag
     message: str | Callable[[Numbers], str]
     shows: str
     paint: Callable[[Numbers], Canvas] | None

@@ -29,7 +29,7 @@ from validation.plots.common.decoded.pictures import paint_both, paint_sizes, pa
 from validation.plots.common.decoded.printed import PRINTED
 from validation.plots.common.decoded.speeds import measure_speeds
 from validation.plots.common.decoded.tables import measure_accuracy, measure_breakdown
-from validation.plots.common.record import Decoding, Figure
+from validation.plots.common.record import Decoding, Figure, Tag
 from validation.plots.common.skipping.captions import (
     caption_baselines,
     caption_density,
@@ -79,6 +79,7 @@ FIGURES = (
     Figure(
         **_CU,
         number="5a",
+        tag=Tag.MEASURED,
         title="The draft model's probabilities by descending rank",
         message=message_ranks,
         shows="Mean, median and middle 80% over positions of the probabilities of q in descending order.",
@@ -89,6 +90,7 @@ FIGURES = (
     Figure(
         **_CU,
         number="5b",
+        tag=Tag.MEASURED,
         title="What remains beyond the k most probable tokens",
         message=message_tails,
         shows=(
@@ -106,6 +108,7 @@ FIGURES = (
     Figure(
         **_CU,
         number="6",
+        tag=Tag.MEASURED,
         title="Bias against the distortion of the resampling distribution",
         message=MESSAGE_BIAS,
         shows=(
@@ -121,6 +124,7 @@ FIGURES = (
         measure=measure_baselines,
         paint=paint_baselines,
         number="2",
+        tag=Tag.MEASURED,
         title="Uncertainty and rejection probability",
         message=message_baselines,
         shows=(
@@ -133,6 +137,7 @@ FIGURES = (
     Figure(
         **_CU,
         number="4a",
+        tag=Tag.MEASURED,
         title="The line and its thresholds",
         message=message_line,
         shows=(
@@ -147,6 +152,7 @@ FIGURES = (
     Figure(
         **_CU,
         number="4b",
+        tag=Tag.MEASURED,
         title="Density of the uncertainty",
         message=message_density,
         shows=(
@@ -160,6 +166,7 @@ FIGURES = (
     Figure(
         **_CU,
         number="9a",
+        tag=Tag.MEASURED,
         title="Transmission rate and true skip rates over the threshold",
         message=message_rates,
         shows=(
@@ -175,6 +182,7 @@ FIGURES = (
     Figure(
         **_CU,
         number="8",
+        tag=Tag.MEASURED,
         title="The distortion, the Bias and what bounds them, over k",
         message=MESSAGE_BOUNDS,
         shows=(
@@ -187,6 +195,7 @@ FIGURES = (
     Figure(
         **_CU,
         number="9b",
+        tag=Tag.MEASURED,
         title="Payload of the compressed vocabulary, and what it costs",
         message=message_payload,
         shows=(
@@ -201,6 +210,7 @@ FIGURES = (
     Decoding(
         **_CU,
         number="1",
+        tag=Tag.ASSUMED,
         study="hlm",
         title="Accuracy and token throughput",
         message=message_both,
@@ -216,6 +226,7 @@ FIGURES = (
     Decoding(
         **_CU,
         number="9a-texts",
+        tag=Tag.MEASURED,
         study="design",
         title="Accuracy, transmission rate and true skip rate over the threshold, of decoded texts",
         message=partial(message_thresholds, paper=CU),
@@ -228,6 +239,7 @@ FIGURES = (
     Decoding(
         **_CU,
         number="9b-texts",
+        tag=Tag.MEASURED,
         study="design",
         title="Accuracy and payload over the size of the compressed vocabulary, of decoded texts",
         message=message_sizes,
@@ -244,6 +256,7 @@ FIGURES = (
         Decoding(
             **_CU,
             number=number,
+            tag=Tag.ASSUMED,
             study="hlm",
             title=f"Token throughput over the average SNR, {kind}",
             message=message_speeds,
@@ -258,6 +271,7 @@ FIGURES = (
     Decoding(
         **_CU,
         number="I",
+        tag=Tag.MEASURED,
         study="hlm",
         title="Inference accuracy of each method on each prompt set",
         message=partial(message_accuracy, paper=CU),
@@ -270,6 +284,7 @@ FIGURES = (
     Decoding(
         **_CU,
         number="II",
+        tag=Tag.ASSUMED,
         study="hlm",
         title="Where the time of a token goes",
         message=MESSAGE_BREAKDOWN,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from validation.plots.common.record import Numbers, Simulation
+from validation.plots.common.record import Numbers, Simulation, Tag
 from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, name_axes
 from validation.plots.edge_sd.beside import beside_words, percent, saving_message
 from validation.plots.edge_sd.numbers import IN_FIG_7, IN_FIG_8, simulate_acceptance, simulate_bandwidth, simulate_sweep
@@ -200,6 +200,7 @@ def _sweep_figure(number: str) -> Simulation:
     return Simulation(
         **_PAPER,
         number=number,
+        tag=Tag.SIMULATED,
         title=f"Latency of {baselines} over the {_SUBJECTS[number[1]]}",
         message=_schemes_message,
         shows=_SHOWS.format(star="; star: the printed saving" if number in PRINTED else "")
@@ -216,6 +217,7 @@ FIGURES = (
     Simulation(
         **_PAPER,
         number="5",
+        tag=Tag.MEASURED,
         title="Run time of a forward pass over batch size and operations",
         message=message_stages,
         shows="Points: minimum of several rounds. Lines: c₁ F b + c₂ by least squares, (17).",
@@ -226,6 +228,7 @@ FIGURES = (
     Simulation(
         **_PAPER,
         number="6",
+        tag=Tag.SIMULATED,
         title="Latency with and without drafts over the acceptance rate",
         message=_acceptance_message,
         shows=(
@@ -245,6 +248,7 @@ FIGURES = (
         Simulation(
             **_PAPER,
             number=f"9{part}",
+            tag=Tag.SIMULATED,
             title=f"Latency over the bandwidth, models of {name.replace(', ', ' and ')}",
             message=_shares_message,
             shows=(

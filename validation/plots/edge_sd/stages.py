@@ -41,7 +41,6 @@ def simulate_stages(seed: int, *, measure: Callable[..., StageTimes] = measure_s
             fits.append(_fit_row(series[-1]))
     heads = ("model", "c₁ (s/FLOP)", "c₂ (s)", "R²", "median error", "largest error")
     return {
-        "kind": "measured",
         "axes": [
             {"x": axis("batch size b"), "y": axis("run time", "ms")},
             {"x": axis("operations F b", "GFLOP", "log"), "y": axis("run time", "ms", "log")},

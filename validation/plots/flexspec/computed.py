@@ -178,7 +178,6 @@ def simulate_lengths(seed: int) -> Numbers:
         },
         "tables": [_waits_table(), _lengths_table(), _picks_table(regimes), _rates_table()],
         "basis": f"by (10), (11), γ = {GAMMA}, K_max = {max(DRAWN)}",
-        "kind": "derived from printed numbers",
     }
 
 
@@ -340,7 +339,6 @@ def simulate_storm(seed: int) -> Numbers:
             measured_table().plain(),
         ],
         "basis": "8 × size / rate; the sizes of the second table are measured",
-        "kind": "computed",
     }
 
 

@@ -39,7 +39,6 @@ DELAYS_S = {link.name: 2.0 * link.way.propagation_s for link in flexspec_links()
 LLAMA_VOCABULARY = 32_000
 STEP = 0.1
 """μ of the moving average; flexspec prints none."""
-TAG = "measured counts × assumed times"
 
 
 @dataclass(frozen=True, slots=True)

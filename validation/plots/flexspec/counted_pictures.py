@@ -75,7 +75,6 @@ def simulate_latencies(seed: int) -> Numbers:
         "statistics": {"draft": drafts_shown(case)[0]},
         "tables": [Table("Latency on GSM8K, temperature 0, target version 0", heads, tuple(rows)).plain()],
         "basis": basis(study),
-        "kind": c.TAG,
     }
 
 
@@ -163,7 +162,6 @@ def simulate_sweep(seed: int) -> Numbers:
         "statistics": {"draft": drafts_shown(case)[0], "networks": statistics},
         "tables": [*tables, *stride_tables()],
         "basis": basis(study),
-        "kind": c.TAG,
     }
 
 
@@ -273,7 +271,6 @@ def simulate_energy(seed: int) -> Numbers:
             energy.implied_table(),
         ],
         "basis": f"{basis(study)}; radio {RADIO_W:g} W, drafting {DRAFTING_W:g} W",
-        "kind": c.TAG,
     }
 
 

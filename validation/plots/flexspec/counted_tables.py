@@ -289,7 +289,6 @@ def measure(table: str, seed: int) -> Numbers:
             *printed["tables"],
         ],
         "basis": basis(study),
-        "kind": c.TAG,
     }
 
 
@@ -369,7 +368,6 @@ def devices(seed: int) -> Numbers:
         "statistics": {"devices": statistics, "draft": draft, "printed": printed["statistics"]},
         "tables": [Table(title, ("device", "a draft", *heads), tuple(rows)).plain(), *printed["tables"]],
         "basis": basis(study),
-        "kind": c.TAG,
     }
 
 
@@ -412,5 +410,4 @@ def targets(seed: int) -> Numbers:
             *simulate_targets(seed)["tables"],
         ],
         "basis": basis(study),
-        "kind": c.TAG,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from validation.plots.common.record import Decoding, Printed, Simulation
+from validation.plots.common.record import Decoding, Printed, Simulation, Tag
 from validation.plots.flexspec import counted_pictures, counted_tables, implied_energy, texts_latency, versions
 from validation.plots.flexspec.computed import (
     MESSAGE_LENGTHS,
@@ -27,6 +27,7 @@ FIGURES = (
     Simulation(
         **_PAPER,
         number="2",
+        tag=Tag.DERIVED,
         title="Draft lengths over a weak and a strong link",
         message=MESSAGE_LENGTHS,
         shows="Parts of a token's latency, and the lengths chosen.",
@@ -38,6 +39,7 @@ FIGURES = (
     Simulation(
         **_PAPER,
         number="4",
+        tag=Tag.ASSUMED,
         title="Latency on GSM8K by method and network",
         message=counted_pictures.message_latencies,
         shows="Bars: ours, 95% intervals over prompts; diamonds: Table III.",
@@ -48,6 +50,7 @@ FIGURES = (
     Simulation(
         **_PAPER,
         number="5",
+        tag=Tag.ASSUMED,
         title="Latency over the draft length",
         message=counted_pictures.message_sweep,
         shows="Points: aligned draft on GSM8K, temperature 0; diamonds: printed.",
@@ -59,6 +62,7 @@ FIGURES = (
     Simulation(
         **_PAPER,
         number="6",
+        tag=Tag.ASSUMED,
         title="Energy per token on the mobile device",
         message=counted_pictures.message_energy,
         shows="Bars: derived from counted rounds on GSM8K and the stated powers, and printed shares.",
@@ -70,6 +74,7 @@ FIGURES = (
     Simulation(
         **_PAPER,
         number="I",
+        tag=Tag.DERIVED,
         title="Synchronisation times",
         message=MESSAGE_STORM,
         shows="The tables check the printed minutes.",
@@ -81,6 +86,7 @@ FIGURES = (
     Simulation(
         **_PAPER,
         number="II",
+        tag=Tag.MEASURED,
         title="Acceptance of a fixed draft while the target is tuned",
         message=versions.message,
         shows="Acceptance of four drafts for each version, and the version's distance from version 0.",
@@ -93,6 +99,7 @@ FIGURES = (
         Simulation(
             **_PAPER,
             number=table,
+            tag=Tag.ASSUMED,
             title=title,
             message=counted_tables.message,
             shows=(
@@ -108,6 +115,7 @@ FIGURES = (
     Simulation(
         **_PAPER,
         number="V",
+        tag=Tag.ASSUMED,
         title="Edge devices over 4G",
         message=counted_tables.message_devices,
         shows="Speed-ups by printed draft time.",
@@ -118,6 +126,7 @@ FIGURES = (
     Simulation(
         **_PAPER,
         number="VI",
+        tag=Tag.ASSUMED,
         title="Other target models",
         message=counted_tables.message_targets,
         shows="Our counts on MT-Bench with each target's printed latency of a token.",
@@ -129,6 +138,7 @@ FIGURES = (
         Decoding(
             **_PAPER,
             number=f"{table}-length-rule",
+            tag=Tag.ASSUMED,
             title=title,
             message=partial(message_of_texts, table),
             shows=(

@@ -164,7 +164,6 @@ def simulate(seed: int) -> Numbers:
             "the built-in pair, V = 4,096; the large model is tuned further for 24 steps of 1,024 tokens, with three "
             "seeds; brackets are 95% intervals by a bootstrap over seeds and texts"
         ),
-        "kind": "measured",
     }
 
 

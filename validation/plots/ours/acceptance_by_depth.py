@@ -142,7 +142,6 @@ def simulate(seed: int) -> Numbers:
             }
             for one in series
         },
-        "kind": "measured",
         "basis": _basis(),
     }
 
@@ -216,7 +215,6 @@ def simulate_table(seed: int) -> Numbers:
         "series": [],
         "statistics": {"data": _summary(), "coverage": _coverage_summary()},
         "tables": [one.plain() for one in (_errors_table(), _choices_table(), _coverage_table(), _published_table())],
-        "kind": "measured",
         "basis": f"{_basis()}; coverage simulated with {coverage()['repetitions']:,} repetitions",
     }
 

@@ -160,7 +160,6 @@ def simulate(seed: int, scale: Scale | None = None) -> Numbers:
     return {
         "statistics": {"methods": rows, "drafts": scale.drafts, "new_tokens": scale.new_tokens},
         "tables": [Table("Risk as recorded and the bill", heads, cells).plain()],
-        "kind": "measured",
         "basis": (
             f"on the pair {name}, V = {vocabulary:,}, {scale.prompts} prompts of {scale.new_tokens} new tokens for "
             "each method at temperature 1, with thresholds, line and k* fitted to the pair's trace"

@@ -9,7 +9,7 @@ from validation.plots.c_sqs.pictures import caption_regret, message_regret, pain
 from validation.plots.c_sqs.pictures import caption_table as caption_c_sqs_table
 from validation.plots.c_sqs.pictures import message_table as message_c_sqs_table
 from validation.plots.c_sqs.tables import simulate_table
-from validation.plots.common.record import Figure, Simulation
+from validation.plots.common.record import Figure, Simulation, Tag
 from validation.plots.common.skipping.captions import caption_table as caption_skipping_table
 from validation.plots.common.skipping.captions import message_table as message_skipping_table
 from validation.plots.common.skipping.printed import CU, PRINTED, U
@@ -51,6 +51,7 @@ FIGURES = (
     Figure(
         **_OURS,
         number="I",
+        tag=Tag.MEASURED,
         title="Linear fit, thresholds and rejection risk",
         message=message_skipping_table,
         shows="The values of both papers beside ours, the guarantees, and the contradictions between printed numbers.",
@@ -62,6 +63,7 @@ FIGURES = (
     Figure(
         **_OURS,
         number="3",
+        tag=Tag.MEASURED,
         title="Tokens that each rule sends for the same Bias",
         message=message_sizes,
         shows="Left: mean tokens against the true mean Bias; each rule is a curve over its parameter.",
@@ -73,6 +75,7 @@ FIGURES = (
     Figure(
         **_OURS,
         number="4",
+        tag=Tag.MEASURED,
         title="Where the published online bound (23) is below the distortion",
         message=message_failures,
         shows=(
@@ -86,6 +89,7 @@ FIGURES = (
     Figure(
         **_OURS,
         number="5",
+        tag=Tag.MEASURED,
         title="k against the rejection probability of the draft",
         message=message_direction,
         shows=f"Lines: mean tokens sent at θ = {THETA:g} and ε = {EPSILON:g}.",
@@ -96,6 +100,7 @@ FIGURES = (
     Figure(
         **_OURS,
         number="II",
+        tag=Tag.MEASURED,
         title="Compressed vocabulary sizes beside the paper's",
         message=truncation_table.message_table,
         shows=f"Sizes by each rule at the paper's θ = {THETA:g}.",
@@ -107,6 +112,7 @@ FIGURES = (
     Simulation(
         **_OURS,
         number="1",
+        tag=Tag.SIMULATED,
         title="The mean latency under fading does not exist",
         message=fading_mean.MESSAGE,
         shows=fading_mean.SHOWS,
@@ -117,6 +123,7 @@ FIGURES = (
     Simulation(
         **_OF_C_SQS,
         number="2",
+        tag=Tag.MEASURED,
         title="Regret of the conformal threshold",
         message=message_regret,
         shows=(
@@ -130,6 +137,7 @@ FIGURES = (
     Simulation(
         **_OF_C_SQS,
         number="III",
+        tag=Tag.MEASURED,
         title="The bounds of c-sqs and the measured values",
         message=message_c_sqs_table,
         shows="Means over the texts; 95% intervals by a bootstrap over the prompts.",
@@ -140,6 +148,7 @@ FIGURES = (
     Figure(
         **_OURS,
         number="IV",
+        tag=Tag.MEASURED,
         title="Risk of whole texts, and the thresholds that it allows",
         message=text_risk.message_table,
         shows=text_risk.SHOWS_TABLE,
@@ -150,6 +159,7 @@ FIGURES = (
     Figure(
         **_OURS,
         number="6",
+        tag=Tag.MEASURED,
         title="Promised and measured risk of a text",
         message=text_risk.message_figure,
         shows=text_risk.SHOWS_FIGURE,
@@ -161,6 +171,7 @@ FIGURES = (
     Simulation(
         **_OURS,
         number="VI",
+        tag=Tag.MEASURED,
         title="The bill of each decoding method",
         message=bill_table.message,
         shows=bill_table.SHOWS,
@@ -172,6 +183,7 @@ FIGURES = (
     Figure(
         **_OURS,
         number="IX",
+        tag=Tag.MEASURED,
         title="Intervals from top-k log-probabilities and from quantised rows",
         message=partial_table.message_table,
         shows="Widths of the intervals, and the share of the drafts that the lists decide.",
@@ -182,6 +194,7 @@ FIGURES = (
     Simulation(
         **_OF_SPECDECODE,
         number="8",
+        tag=Tag.MEASURED,
         title="Acceptance by depth, and the error of a single rate",
         message=acceptance_by_depth.message,
         shows=acceptance_by_depth.SHOWS,
@@ -193,6 +206,7 @@ FIGURES = (
     Simulation(
         **_OF_SPECDECODE,
         number="X",
+        tag=Tag.ASSUMED,
         title="Estimates from counts of accepted drafts",
         message=acceptance_by_depth.message_table,
         shows=acceptance_by_depth.SHOWS_TABLE,
@@ -203,6 +217,7 @@ FIGURES = (
     Figure(
         **_OF_C_SQS,
         number="9",
+        tag=Tag.MEASURED,
         title="C-SQS and a budget of dropped mass on the same texts",
         message=dropped_mass.message,
         shows=dropped_mass.SHOWS,
@@ -214,6 +229,7 @@ FIGURES = (
     Simulation(
         **_OF_C_SQS,
         number="VIII",
+        tag=Tag.ASSUMED,
         title="C-SQS and a budget of dropped mass, decoded",
         message=budget_table.message,
         shows="Ratios of totals over the texts; 95% intervals by a bootstrap over the prompts.",
@@ -224,6 +240,7 @@ FIGURES = (
     Figure(
         **_OURS,
         number="VII",
+        tag=Tag.MEASURED,
         title="What a running system can know",
         message=anytime.message_table,
         shows="Simulated runs of audits and of rounds, then audits and intervals along the texts of the pair.",
@@ -234,6 +251,7 @@ FIGURES = (
     Figure(
         **_OURS,
         number="7",
+        tag=Tag.MEASURED,
         title="Bits of each rule for the same certified bias",
         message=codec_bits.message_figure,
         shows="Left: mean bits for each distribution over ε. Right: share of the positions by kind of the cheapest.",
@@ -244,6 +262,7 @@ FIGURES = (
     Figure(
         **_OURS,
         number="V",
+        tag=Tag.MEASURED,
         title="Bits and bias of each rule at four tolerances",
         message=codec_bits.message_table,
         shows="Bits, bias and the bounds under one budget.",

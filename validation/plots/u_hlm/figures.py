@@ -12,7 +12,7 @@ from validation.plots.common.decoded import speeds as decoded_speeds
 from validation.plots.common.decoded.numbers import measure_thresholds
 from validation.plots.common.decoded.printed import PRINTED
 from validation.plots.common.decoded.tables import measure_accuracy
-from validation.plots.common.record import Decoding, Figure
+from validation.plots.common.record import Decoding, Figure, Tag
 from validation.plots.common.skipping.captions import (
     caption_baselines,
     caption_line,
@@ -40,6 +40,7 @@ FIGURES = (
         measure=measure_baselines,
         paint=paint_baselines,
         number="3",
+        tag=Tag.MEASURED,
         title="Three measures of uncertainty",
         message=message_baselines,
         shows=(
@@ -51,6 +52,7 @@ FIGURES = (
     Figure(
         **_U,
         number="4",
+        tag=Tag.MEASURED,
         title="Transmission rate over the threshold",
         message=message_transmission,
         shows="Line: share of the drafts with u above the threshold; prefixes are texts of the target model.",
@@ -62,6 +64,7 @@ FIGURES = (
     Figure(
         **_U,
         number="5",
+        tag=Tag.MEASURED,
         title="Empirical law of the uncertainty, and the line",
         message=message_line,
         shows="Left: share of the drafts at each u. Right: mean rejection probability at each u, and the fitted lines.",
@@ -73,6 +76,7 @@ FIGURES = (
     Figure(
         **_U,
         number="6",
+        tag=Tag.MEASURED,
         title="True skip rate and transmission rate by method",
         message=message_methods,
         shows=(
@@ -87,6 +91,7 @@ FIGURES = (
     Decoding(
         **_U,
         number="4-texts",
+        tag=Tag.MEASURED,
         study="design",
         title="Similarity and transmission rate over the threshold, of decoded texts",
         message=partial(decoded_messages.message_thresholds, paper=U),
@@ -99,6 +104,7 @@ FIGURES = (
     Decoding(
         **_U,
         number="6-texts",
+        tag=Tag.ASSUMED,
         study="hlm",
         title="Skip rates by method, and throughput over the average SNR, of decoded texts",
         message=decoded_messages.message_methods,
@@ -115,6 +121,7 @@ FIGURES = (
     Decoding(
         **_U,
         number="I",
+        tag=Tag.MEASURED,
         study="hlm",
         title="Cosine similarity of each method on each prompt set",
         message=partial(decoded_messages.message_accuracy, paper=U),

@@ -13,7 +13,7 @@ from validation.cli.exits import PARTLY
 from validation.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
-RECORD = Path("figures") / "reproduce.json"
+RECORD = Path("validation") / "reproduce" / "times.json"
 """Seconds of the tasks of the published run."""
 
 _folder = click.Path(path_type=Path, file_okay=False)

@@ -10,6 +10,7 @@ import json
 import re
 import shutil
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import hlmtheory
 from validation.claims.check import Results, load_results
 from validation.decoding.fit_file import stored_fit
 from validation.errors import UserError
-from validation.plots import EXHIBITS, commit_of_code
+from validation.plots import EXHIBITS, Exhibit, commit_of_code
 from validation.report import results as results_pages
 from validation.report.audit_controls import audit_controls
 from validation.report.tables import SYMBOLS, markdown_table, stale, update_between_markers
@@ -135,11 +136,19 @@ def _with_new_captions(figures: Path) -> dict[Path, str]:
         for sidecar in (figures / f"{one.stem}.json", *sorted(figures.glob(f"*/{one.stem}.json"))):
             if sidecar.exists():
                 before = sidecar.read_text(encoding="utf-8")
-                about = json.loads(before)
+                about = _tagged(json.loads(before), one)
                 after = json.dumps(about | one.describe(about, about["basis"]), ensure_ascii=False) + "\n"
                 if after != before:
                     found[sidecar] = after
     return found
+
+
+def _tagged(about: dict[str, Any], exhibit: Exhibit) -> dict[str, Any]:
+    """Return a sidecar with the tag of its record, in the place of an earlier one, and with its printed numbers."""
+    said = about["kind"].capitalize()
+    basis = about["basis"].removeprefix(said)
+    found = {"kind": str(exhibit.tag), "printed": [asdict(one) for one in exhibit.printed]}
+    return about | found | {"basis": about["basis"] if basis == about["basis"] else exhibit.tag.capitalize() + basis}
 
 
 def regenerate(root: Path) -> Path:

@@ -14,13 +14,14 @@ from tests.validation.stored_traces import stored
 from validation import plots
 from validation.cli.commands import main
 from validation.cli.figures import _decode
-from validation.plots import Decoding, Figure, Simulation
+from validation.plots import Decoding, Figure, Simulation, Tag
 from validation.plots.common.style import COLUMN, canvas
 from validation.plots.common.values import as_csv
 
 ABOUT = {
     "paper": "cu-hlm",
     "source": "oh2025cuhlm",
+    "tag": Tag.MEASURED,
     "title": "t",
     "message": "m",
     "shows": "s",

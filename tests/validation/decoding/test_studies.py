@@ -33,7 +33,7 @@ from validation.decoding.studies import (
 )
 from validation.errors import UserError
 from validation.models.pair import Pair
-from validation.plots import Decoding, draw
+from validation.plots import Decoding, Tag, draw
 from validation.trace.sealed import write_sealed
 
 PROMPTS = [Prompt("a", "two and two", "sums", "make four"), Prompt("b", "it was the best", "novels")]
@@ -129,6 +129,7 @@ def test_what_cannot_be_is_refused(run_folder: Callable[..., Result], tmp_path: 
     with pytest.raises(UserError, match=r"no finished study .* `python3 hlm decode hlm`"):
         open_study(tmp_path / "decoded" / "hlm")
     exhibit = Decoding(
+        tag=Tag.MEASURED,
         number="1", paper="cu-hlm", source="oh2025cuhlm", title="t", message="m", shows="s", paint=None, caption=str,
         study="hlm",
         measure=lambda studies, seed: {},
@@ -141,6 +142,7 @@ def test_a_decoded_table_says_what_it_was_measured_on(tmp_path: Path, pair: Pair
     trace = stored(tmp_path / "trace")
     study = decode_study(STUDIES["hlm"], pair, PROMPTS, trace, tmp_path / "hlm", new_tokens=2, only=[TargetOnly.name])
     exhibit = Decoding(
+        tag=Tag.MEASURED,
         number="I", paper="cu-hlm", source="oh2025cuhlm", title="t", message="m", shows="s", paint=None, study="hlm",
         caption=lambda n: "",
         measure=lambda studies, seed: {"statistics": {"tokens": len(studies[0].records[0].tokens)}},

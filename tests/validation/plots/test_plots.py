@@ -19,7 +19,7 @@ import hlmtheory
 from hlmtheory import truncation, verification
 from validation import plots
 from validation.errors import UserError
-from validation.plots import EXHIBITS, FIGURES, Simulation, Table, draw, find_exhibits
+from validation.plots import EXHIBITS, FIGURES, Simulation, Table, Tag, draw, find_exhibits
 from validation.plots.common import record
 from validation.plots.cu_hlm import concentration
 from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities
@@ -244,6 +244,7 @@ def test_a_simulated_table_needs_none(tmp_path: Path):
         number="II",
         source="oh2025cuhlm",
         title="Numbers",
+        tag=Tag.SIMULATED,
         shows="Ours.",
         paint=None,
         message="Two rows.",
@@ -254,7 +255,7 @@ def test_a_simulated_table_needs_none(tmp_path: Path):
     (path,) = draw(table, None, tmp_path, command="hlm figure a-paper II", seed=3)
     found = json.loads(path.read_text(encoding="utf-8"))
     assert path.name == "a-paper-tableII.json"
-    assert found["caption"] == "a-paper Table II: Two rows. Ours."
+    assert found["caption"] == "a-paper Table II: Two rows. Ours. Simulated."
     assert found["findings"] == "Two rows. That is all."
     assert found["method"] == "By hand. Simulated: two runs."
     assert (found["kind"], found["statistics"]) == ("simulated", {"seed": 3})

@@ -46,7 +46,9 @@ def test_every_sidecar_belongs_to_an_exhibit_and_opens_with_its_message() -> Non
             continue
         about = json.loads(sidecar.read_text(encoding="utf-8"))
         one = EXHIBITS[tuple(about["figure"].split(" "))]
-        message = about["caption"].partition(": ")[2].removesuffix(one.shows).strip()
+        message = (
+            about["caption"].partition(": ")[2].removesuffix(one.tag.sentence).strip().removesuffix(one.shows).strip()
+        )
         assert message.endswith("."), sidecar.name
         assert about["findings"].startswith(message), sidecar.name
         assert len(about["caption"].split()) <= CAPTION_WORDS, sidecar.name

@@ -31,13 +31,22 @@ number of runs.
 class Tag(StrEnum):
     """Where the numbers of an exhibit come from; an exhibit with several kinds has the last of them.
 
-    A caption says the tag before what was measured or simulated, and a sidecar stores it as ``kind``.
+    A caption ends with the tag, and a sidecar stores it as ``kind``.
     """
 
     MEASURED = "measured"
     ASSUMED = "measured counts × assumed times"
     SIMULATED = "simulated"
     DERIVED = "derived from printed"
+
+    @property
+    def sentence(self) -> str:
+        """Return the last sentence of a caption.
+
+        >>> Tag.ASSUMED.sentence, Tag.DERIVED.sentence
+        ('Measured counts × assumed times.', 'Derived from printed numbers.')
+        """
+        return f"{self.capitalize()}{' numbers' if self is Tag.DERIVED else ''}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +116,15 @@ class Exhibit:
         Returns
         -------
         dict
-            ``title``; ``caption``, the message and what is drawn, in at most 60 words; ``findings``, the message and
-            the details, one sentence after the other; ``method``, settings and what was measured.
+            ``title``; ``caption``, the message, what is drawn and the tag, in at most 60 words; ``findings``, the
+            message and the details, one sentence after the other; ``method``, settings and what was measured.
         """
         message = self.message if isinstance(self.message, str) else self.message(numbers)
         details = self.caption(numbers)
         name = f"{self.paper} {self.place.replace('Fig.', 'Figure')}"
         return {
             "title": self.title,
-            "caption": " ".join(part for part in (f"{name}: {message}", self.shows) if part),
+            "caption": " ".join(part for part in (f"{name}: {message}", self.shows, self.tag.sentence) if part),
             "findings": " ".join(part for part in (message, details) if part),
             "method": " ".join(part for part in (self.method, basis) if part),
         }

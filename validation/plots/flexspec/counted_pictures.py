@@ -18,7 +18,7 @@ from validation.plots.flexspec.computed import stride_tables
 from validation.plots.flexspec.counted import Texts
 from validation.plots.flexspec.counted_lines import Case
 from validation.plots.flexspec.counted_tables import basis, drafts_shown, printed_gain
-from validation.plots.flexspec.printed import LATENCIES, METHODS, NETWORKS, STRIDES
+from validation.plots.flexspec.printed import FLEXSPECS_OWN, LATENCIES, METHODS, NETWORKS, STRIDES
 from validation.plots.flexspec.texts_lengths import ends, with_interval
 from validation.plots.flexspec.texts_lines import quotient
 
@@ -147,7 +147,11 @@ def simulate_sweep(seed: int) -> Numbers:
                         "y": plain([ms[f"fixed K = {length}"] for length in DRAWN], 5),
                         "rule": plain(ms["Algorithm 2"], 5),
                         "optimum": plain(ms["K*"], 5),
-                        "printed": {str(length): value for length, value in STRIDES.get(network, {}).items() if length},
+                        "printed": {
+                            str(length): value
+                            for length, value in STRIDES.get(network, {}).items()
+                            if length and (network, length) != FLEXSPECS_OWN
+                        },
                         "cloud": plain(k.milliseconds(case.lines[network][k.CLOUD].of(chosen), k.over(network)), 5),
                     }
                 )
@@ -328,8 +332,14 @@ def message_energy(numbers: Numbers) -> str:
     )
 
 
+def _stride(network: str, length: int, value: float) -> Printed:
+    """Return a printed latency of Section V-C, or of Cloud-Only in Table III."""
+    if (network, length) == FLEXSPECS_OWN:
+        return Printed(f"latency of FlexSpec, {network} (ms)", value, "Section V-C")
+    what = f"latency of K = {length}, {network} (ms)" if length else f"latency of Cloud-Only, {network} (ms)"
+    return Printed(what, value, "Section V-C" if length else "Table III")
+
+
 PRINTED_STRIDES = tuple(
-    Printed(f"latency at K = {length}, {network} (ms)", value, "Section V-C")
-    for network, points in STRIDES.items()
-    for length, value in points.items()
+    _stride(network, length, value) for network, points in STRIDES.items() for length, value in points.items()
 )

@@ -25,6 +25,8 @@ STRIDES = {"5G": {0: 432.0, 1: 405.0, 5: 220.0}, "WiFi": {0: 1220.0, 1: 625.0, 5
 """Latency in ms by K, Section V-C and Table III; 0 is Cloud-Only. Over 5G, FlexSpec has the latency of K = 5. Over WiFi
 the paper says that it behaves like K = 1, so that point is FlexSpec's.
 """
+FLEXSPECS_OWN = ("WiFi", 1)
+"""The point of STRIDES that is FlexSpec's latency and not one of a fixed K."""
 
 DEVICES = (
     ("Raspberry Pi 5", 145.0, 6.9, (0.76, 0.85, 0.72)),

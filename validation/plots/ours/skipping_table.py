@@ -138,8 +138,8 @@ def _skip_rows(tokens: Tokens, risks: dict[str, Risks | None], noiseless: dict[s
         ("exact one-step TV, risk-averse", "said to be 0", "said to be 0", *at("averse", one_step)),
         (
             "transmission rate, risk-prone",
-            f"{skipped[0]:.3f} {chosen}",
-            f"{skipped[1]:.4f}",
+            f"{skipped[0]:.3f} {chosen}, from its skips",
+            f"{skipped[1]:.4f}, from its skips",
             *at("prone", transmission_rate),
         ),
         (

@@ -77,15 +77,15 @@ def caption_thresholds(numbers: Numbers, paper: str) -> str:
     text = f"At the threshold {sent['x'][at]:g}: transmission rate {at_place(sent, at)}, "
     if paper == CU:
         text += (
-            f"printed {1 - value(CU, 'skipped'):.3f}; P(accepted | skipped) {at_place(true, at)}, printed "
-            f"{value(CU, 'true_skips')}; its smallest value over the thresholds is "
+            f"{1 - value(CU, 'skipped'):.3f} by the printed {value(CU, 'skipped'):.1%} skipped; P(accepted | skipped) "
+            f"{at_place(true, at)}, printed {value(CU, 'true_skips')}; its smallest value over the thresholds is "
             f"{'undefined' if least is None else format(least, '.3f')}, printed {value(CU, 'least_true_skips')}. The "
             "texts are decoded by U-HLM without truncation, so a skipped token is part of the prefix of the next ones."
         )
     else:
         text += (
-            f"printed {1 - value(U, 'skipped'):.4f} at {value(U, 'prone')}; P(skipped | accepted) "
-            f"{at_place(unseen, at)}. The paper reports no loss of similarity up to 0.6."
+            f"{1 - value(U, 'skipped'):.4f} by the printed {value(U, 'skipped'):.2%} skipped at {value(U, 'prone')}; "
+            f"P(skipped | accepted) {at_place(unseen, at)}. The paper reports no loss of similarity up to 0.6."
         )
     return f"{text} {_accuracies(numbers, at)}{_own_thresholds(numbers, paper)}{_absent(numbers)}"
 
@@ -263,9 +263,10 @@ def caption_methods(numbers: Numbers) -> str:
     ]
     snr_db = statistics["link_snr_db"]
     return (
-        f"Transmission rate, P(skipped | accepted): {'; '.join(bars)}; the paper prints a transmission rate of "
-        f"{1.0 - value(U, 'skipped'):.4f}. Gain over HLM at the {decibels(round(snr_db, 1))} of its link: "
-        f"{_own_gains(statistics)}. {_printed_gain(snr_db)} It sends {U_ROW_BITS / 1e3:.0f} kbit a row, ours "
+        f"Transmission rate, P(skipped | accepted): {'; '.join(bars)}; from the printed share of skips follows "
+        f"a transmission rate of {1.0 - value(U, 'skipped'):.4f}. Gain over HLM at the "
+        f"{decibels(round(snr_db, 1))} of its link: {_own_gains(statistics)}. "
+        f"{_printed_gain(snr_db)} It sends {U_ROW_BITS / 1e3:.0f} kbit a row, ours "
         f"{row_bits(statistics['vocabulary']) / 1e3:,.0f} kbit by (4) of cu-hlm."
     )
 

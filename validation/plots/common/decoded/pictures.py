@@ -162,7 +162,9 @@ def paint_methods(numbers: Numbers) -> Canvas:
         middle, low, high = (_values([one[key][end] for one in bars]) for end in ("value", "low", "high"))
         left.barh(places, middle, height=0.24, color=color, label=name)
         left.errorbar(middle, places, xerr=(middle - low, high - middle), fmt="none", ecolor="black", elinewidth=0.7)
-    left.axvline(1 - value(U, "skipped"), color=DARK, linestyle=(0, (1, 1.5)), linewidth=0.9, label="TR, u-hlm prints")
+    left.axvline(
+        1 - value(U, "skipped"), color=DARK, linestyle=(0, (1, 1.5)), linewidth=0.9, label="TR from the printed skips"
+    )
     left.set_yticks(range(len(bars)), [one["name"].replace(" (", "\n(") for one in bars], fontsize=6)
     left.invert_yaxis()
     left.set(xlim=(0, 1.02), xlabel=numbers["axes"][0]["x"]["label"])

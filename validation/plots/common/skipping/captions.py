@@ -121,8 +121,9 @@ def caption_rates(numbers: Numbers) -> str:
     wrong = numbers["statistics"]["skipped_and_rejected"][f"{chosen:g}"]
     least = min((one for one in accepted["mean"] if one is not None), default=None)
     return (
-        f"At this threshold the paper prints a transmission rate of {1 - value(CU, 'skipped'):.3f} and "
-        f"P(accepted | skipped) = {value(CU, 'true_skips')}. P(skipped | accepted), the true skip rate of u-hlm, is "
+        f"At this threshold the printed share of skips gives a transmission rate of "
+        f"{1 - value(CU, 'skipped'):.3f}; printed is P(accepted | skipped) = {value(CU, 'true_skips')}. "
+        "P(skipped | accepted), the true skip rate of u-hlm, is "
         f"{_at(skipped, chosen)} here. P(skipped and rejected) is {_estimate(wrong)} here and {false_positives():.3f} "
         f"by the paper's rates. The smallest P(accepted | skipped) is {_number(least)} here and "
         f"{value(CU, 'least_true_skips')} in the paper. Figure 9a-texts shows the accuracy, which needs texts decoded "
@@ -136,7 +137,8 @@ def caption_transmission(numbers: Numbers) -> str:
     near = [0.4, 0.6]
     ours = ", ".join(f"{_at(sent, one)} at {one}" for one in near)
     return (
-        f"The transmission rate is {ours}. The paper prints {1 - value(U, 'skipped'):.4f} at {value(U, 'prone')}; "
+        f"The transmission rate is {ours}. The printed share of skips gives {1 - value(U, 'skipped'):.4f} at "
+        f"{value(U, 'prone')}; "
         "with 20 draws of u this threshold equals 0.4. Figure 4-texts shows the cosine similarity, which needs texts "
         "decoded by the hybrid system."
     )
@@ -152,8 +154,9 @@ def caption_methods(numbers: Numbers) -> str:
     left_out = list(numbers["statistics"]["left_out"].values())
     return " ".join(
         [
-            f"Transmission rate, P(skipped | accepted) and P(accepted | skipped): {text}. The paper prints a "
-            f"transmission rate of {1 - value(U, 'skipped'):.4f} and no true skip rate.",
+            f"Transmission rate, P(skipped | accepted) and P(accepted | skipped): {text}. The paper's "
+            f"printed share of skips gives a transmission rate of {1 - value(U, 'skipped'):.4f}; it prints no true "
+            "skip rate.",
             *left_out,
         ]
     )

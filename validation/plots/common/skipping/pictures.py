@@ -28,6 +28,10 @@ _LOOKS: tuple[dict[str, Any], ...] = (
 # -------------------------------------------------------------------------------------------------- pictures
 
 
+PRINTED_AS = {"sent": ", from its printed skips", "accepted | skipped": " prints"}
+"""How a mark of cu-hlm stands to what the paper prints."""
+
+
 def _values(row: list[float | None]) -> Any:
     """Return numbers to draw, with NaN for null."""
     return np.array(row, dtype=np.float64)
@@ -127,7 +131,12 @@ def paint_rates(numbers: Numbers) -> Canvas:
     marks = (1 - value(CU, "skipped"), "s", DARK, "sent"), (value(CU, "true_skips"), "D", MIDDLE, "accepted | skipped")
     for place, marker, color, name in marks:
         axes.plot(
-            [value(CU, "chosen")], [place], marker, color="white", markeredgecolor=color, label=f"{CU} prints: {name}"
+            [value(CU, "chosen")],
+            [place],
+            marker,
+            color="white",
+            markeredgecolor=color,
+            label=f"{CU}{PRINTED_AS[name]}: {name}",
         )
     name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
@@ -146,7 +155,7 @@ def paint_transmission(numbers: Numbers) -> Canvas:
         "s",
         color="white",
         markeredgecolor=MIDDLE,
-        label=f"{U} prints",
+        label=f"from {U}'s printed skips",
     )
     name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
@@ -164,7 +173,9 @@ def paint_methods(numbers: Numbers) -> Canvas:
         axes.bar(places, values, width=0.24, color=color, label=name)
         axes.errorbar(places, values, yerr=(values - low, high - values), fmt="none", ecolor="black", elinewidth=0.7)
     sent = 1 - value(U, "skipped")
-    axes.axhline(sent, color=DARK, linestyle=(0, (1, 1.5)), linewidth=0.9, label=f"transmission rate, {U} prints")
+    axes.axhline(
+        sent, color=DARK, linestyle=(0, (1, 1.5)), linewidth=0.9, label=f"transmission rate, from {U}'s printed skips"
+    )
     if not series:
         axes.text(0.5, 0.5, "no line rises: no threshold", ha="center", transform=axes.transAxes)
     name_axes(axes, numbers["axes"][0])

@@ -1,0 +1,84 @@
+"""All published figures and tables of a pair are of one run, and each says what its numbers are."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from validation.plots import EXHIBITS, Tag
+from validation.plots.common.skipping.printed import PRINTED
+from validation.report.one_run import differing, older, sidecars_of_pairs
+
+ROOT = Path(__file__).parents[3]
+FIGURES = ROOT / "figures"
+PAPERS = {
+    "oh2025cuhlm": "cu-hlm",
+    "oh2024uhlm": "u-hlm",
+    "bhattacharjee2025csqs": "c-sqs",
+    "li2025flexspec": "flexspec",
+    "zhu2025edgesd": "edge-sd",
+}
+
+
+def test_what_is_not_of_its_pairs_run_is_listed_with_a_reason_and_nothing_else_is() -> None:
+    assert set(differing(FIGURES)) == set(older())
+    assert all(len(reason.split()) >= 3 for reason in older().values())
+
+
+def test_a_figure_of_another_commit_trace_or_fit_is_found(tmp_path: Path) -> None:
+    run = {"commits": {"draw": "c", "check": "c"}, "trace": "t", "fit": "f"}
+    (tmp_path / "claims.json").write_text(json.dumps({"run": run, "results": {}}))
+    sidecar = {"pair": "builtin", "commit": "c", "trace": "t", "fit": "f"}
+    for number, change in enumerate([{}, {"commit": "d"}, {"trace": "u"}, {"fit": None}, {"pair": None, "trace": "u"}]):
+        (tmp_path / f"a{number}.json").write_text(json.dumps(sidecar | change))
+    assert differing(tmp_path) == {"a1.json": "commit", "a2.json": "trace", "a3.json": "fit"}
+    (tmp_path / "claims.json").write_text(json.dumps({"run": run | {"commits": {"draw": "c", "check": "b"}}}))
+    assert differing(tmp_path)["claims.json"] == "commit"  # the steps are of two commits
+
+
+def test_the_fit_of_the_line_is_that_of_the_texts() -> None:
+    """Where both are of the pair's run, the thresholds of Figure 4a are those that the texts were decoded with."""
+    known = older()
+    names = {"cu-hlm-fig4a.json", "u-hlm-fig6-texts.json"}
+    shown = [about for _, file, about in sidecars_of_pairs(FIGURES) if file.name in names and file.parent == FIGURES]
+    if not names & known.keys():
+        assert len({about["fit"] for about in shown}) == 1
+
+
+def test_every_exhibit_has_a_tag_that_its_caption_and_its_sidecar_say() -> None:
+    assert {type(one.tag) for one in EXHIBITS.values()} == {Tag}
+    for one in EXHIBITS.values():
+        for sidecar in (FIGURES / f"{one.stem}.json", *FIGURES.glob(f"*/{one.stem}.json")):
+            if sidecar.exists():
+                about = json.loads(sidecar.read_text(encoding="utf-8"))
+                assert about["kind"] == one.tag, sidecar.name
+                assert about["caption"].endswith(one.tag.sentence), sidecar.name
+                assert about["basis"].startswith(one.tag.capitalize()), sidecar.name
+
+
+def test_printed_numbers_stand_in_the_paper() -> None:
+    """Each is stored with its digits and the words around them, read from the paper's text."""
+    text = (ROOT / "validation" / "plots" / "printed_numbers.json").read_text(encoding="utf-8")
+    stored = {(one["paper"], one["what"], one["value"]): one for one in json.loads(text)}
+    used = set()
+    for exhibit in EXHIBITS.values():
+        for one in exhibit.printed:
+            paper = "u-hlm" if any(one is other for other in PRINTED["u-hlm"].values()) else PAPERS[exhibit.source]
+            key = (paper, one.what, one.value)
+            assert key in stored, f"{key} has no digits; what is computed from printed numbers is not printed"
+            assert stored[key]["place"] == one.place
+            used.add(key)
+    assert used == stored.keys()
+    for one in stored.values():
+        assert one["digits"] in one["words"], one
+        assert read(one["digits"], one["words"]) in (one["value"], round(100 * one["value"], 9)), one
+
+
+def read(digits: str, words: str) -> float:
+    """Return the number that printed digits stand for; a power of ten may follow them."""
+    found = re.search(re.escape(digits) + r"\s*(?:\\times|×)\s*10\^\{?(-?\d+)", words)
+    power = int(found[1]) if found else 0
+    if inner := re.fullmatch(r"([\d.]+)\s*(?:\\times|×)\s*10\^\{(-?\d+)\}", digits):
+        digits, power = inner[1], int(inner[2])
+    return float(f"{float(digits.rstrip('%').replace(',', '')) * 10.0**power:.12g}")

@@ -1,0 +1,58 @@
+"""Check that all published figures and tables of a pair are of one commit, one trace and one fit.
+
+What is older stands in ``older.json`` beside this file, with the reason. The list can only shrink: a test fails if an
+entry no longer differs, or if its file is gone. Figures without a pair are not of a run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+OLDER = Path(__file__).with_name("older.json")
+KEYS = ("commit", "trace", "fit")
+
+
+def sidecars_of_pairs(figures: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
+    """Yield the pair, the file and the content of each sidecar that belongs to a pair."""
+    for file in (*sorted(figures.glob("*.json")), *sorted(figures.glob("*/*.json"))):
+        about = json.loads(file.read_text(encoding="utf-8"))
+        if isinstance(about, dict) and about.get("pair"):
+            yield "builtin" if file.parent == figures else file.parent.name, file, about
+
+
+def run_of(figures: Path, pair: str) -> dict[str, Any]:
+    """Return commit, trace and fit of a pair's published run; None where its record does not say it."""
+    folder = figures if pair == "builtin" else figures / pair
+    run = json.loads((folder / "claims.json").read_text(encoding="utf-8"))["run"]
+    commits = set(run.get("commits", {}).values())
+    commit = commits.pop() if len(commits) == 1 else None
+    return {"commit": commit, "trace": run.get("trace"), "fit": run.get("fit")}
+
+
+def differing(figures: Path) -> dict[str, str]:
+    """Return the published files that are not of their pair's run, with what differs.
+
+    Returns
+    -------
+    dict of str to str
+        By file, relative to ``figures``: the keys that differ or are missing, such as ``"commit, fit"``.
+    """
+    found = {}
+    for pair, file, about in sidecars_of_pairs(figures):
+        run = run_of(figures, pair)
+        wrong = [key for key in KEYS if about.get(key) is None or about[key] != run[key]]
+        if wrong:
+            found[str(file.relative_to(figures))] = ", ".join(wrong)
+    for record in (figures / "claims.json", *sorted(figures.glob("*/claims.json"))):
+        pair = "builtin" if record.parent == figures else record.parent.name
+        if missing := [key for key, value in run_of(figures, pair).items() if value is None]:
+            found[str(record.relative_to(figures))] = ", ".join(missing)
+    return found
+
+
+def older() -> dict[str, str]:
+    """Return the files that are known to be of an older run, with the reason."""
+    return dict(json.loads(OLDER.read_text(encoding="utf-8")))

@@ -352,9 +352,7 @@ def message_table(numbers: Numbers) -> str:
     )
 
 
-SHOWS_TABLE = (
-    "Errors of the expected tokens, draft lengths chosen, coverage of intervals, and what published counts identify."
-)
+SHOWS_TABLE = "Errors of the expected tokens, coverage, and what published counts identify."
 
 
 def caption_table(numbers: Numbers) -> str:

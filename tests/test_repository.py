@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import hlmtheory
+from validation.site.pages import REPOSITORY
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("torch", "transformers", "scipy.stats", "cvxpy", "sympy", "statsmodels", "pandas", "matplotlib")
@@ -146,7 +147,51 @@ def test_the_version_is_the_same_everywhere():
     version = pyproject()["project"]["version"]
     assert hlmtheory.__version__ == version
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert version in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    (newest, *_) = re.findall(
+        r"^## \[([\d.]+)\] - (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M
+    )
+    assert newest[0] == version
+    assert f'\ndate-released: "{newest[1]}"\n' in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_the_address_of_the_repository_is_the_same_everywhere():
+    urls = pyproject()["project"]["urls"]
+    assert {"Homepage", "Documentation", "Changelog", "Issues", "Source"} <= set(urls)
+    assert all(url.startswith(REPOSITORY) for url in urls.values())
+    assert f'\nrepository-code: "{REPOSITORY}"\n' in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    for url in urls.values():
+        if match := re.fullmatch(rf"{re.escape(REPOSITORY)}/(?:blob|tree)/main/(.+)", url):
+            assert (ROOT / match[1]).exists()
+
+
+def test_the_citation_file_has_what_its_format_requires():
+    yaml = pytest.importorskip("yaml")
+    plain = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= set(plain)
+    assert plain["license"] == pyproject()["project"]["license"]
+    assert plain["type"] == "software"
+    assert all({"name"} <= set(author) or {"given-names", "family-names"} <= set(author) for author in plain["authors"])
+
+
+def test_the_release_publishes_what_was_tried_without_a_stored_password():
+    """The tag is the version, every command of the wheel is tried, and trusted publishing needs no secret."""
+    yaml = pytest.importorskip("yaml")
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    plain = yaml.safe_load(text)
+    steps = plain["jobs"]["build"]["steps"]
+    runs = "\n".join(step.get("run", "") for step in steps)
+    for words in (
+        "python -m build",
+        "twine check --strict",
+        "tests/wheel/try_commands.py",
+        "$" + "{GITHUB_REF_NAME#v}",
+    ):
+        assert words in runs
+    publish = plain["jobs"]["publish"]
+    assert publish["needs"] == "build"
+    assert publish["permissions"] == {"id-token": "write"}
+    assert "secrets." not in text
+    assert (ROOT / "tests" / "wheel" / "try_commands.py").is_file()
 
 
 def test_every_direct_dependency_is_pinned_without_local_tags():

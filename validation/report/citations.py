@@ -9,7 +9,13 @@ from pathlib import Path
 
 from hlmtheory.claims import Source
 
-BIBLIOGRAPHY = Path(__file__).resolve().parents[2] / "references.bib"
+PACKAGE = Path(__file__).resolve().parents[1]
+BIBLIOGRAPHY = next(
+    (file for file in (PACKAGE / "references.bib", PACKAGE.parent / "references.bib") if file.is_file()),
+    PACKAGE.parent / "references.bib",
+)
+"""``references.bib``: in the package if it is installed from a wheel, else at the root of the repository."""
+
 PAPERS = {
     "cu-hlm": "oh2025cuhlm",
     "u-hlm": "oh2024uhlm",

@@ -1,0 +1,111 @@
+"""Try every command of an installed wheel in an empty folder, far from the repository.
+
+    ENVIRONMENT/bin/python tests/wheel/try_commands.py [--whole]
+
+The environment holds the wheel with its extra ``validation``, and nothing of the repository is used but this file. With
+``--whole`` the built-in pair is collected, checked, decoded and drawn as well, which takes about ten minutes on two
+cores. The exit code is the number of commands that did something else than expected.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ANSWER = {
+    "usage": {"completion_tokens": 53},
+    "metrics": {
+        "speculative_decoding": {
+            "num_spec_steps": 43,
+            "num_accepted_draft_tokens": 10,
+            "num_draft_tokens": 129,
+            "num_spec_tokens": 3,
+            "acceptance_histogram": [39, 1, 0, 3],
+            "acceptance_histogram_by_draft_length": {"3": [39, 1, 0, 3]},
+        }
+    },
+}
+TOP_K = {"prompt_logprobs": [None, {"3": {"logprob": -0.22, "rank": 1}, "1": {"logprob": -2.3, "rank": 2}}]}
+SAMPLER = """
+import numpy as np
+
+
+def sample(prompts, n, seed):
+    return [np.random.default_rng(seed).integers(2, size=(n, 1)).tolist() for _ in prompts]
+"""
+LIBRARY = """
+import numpy as np
+import hlmtheory as hlm
+
+assert "site-packages" in hlm.__file__, hlm.__file__
+rng = np.random.default_rng(0)
+for name in ("draft", "target"):
+    np.save(f"{name}.npy", rng.normal(scale=4, size=(60, 40)).astype(np.float32))
+np.savez("law.npz", target=np.array([[0.5, 0.5]]))
+policy = hlm.policy.DevicePolicy(40, 1.0, hlm.policy.threshold_rule(2), hlm.policy.DraftProbabilities())
+assert hlm.policy.DevicePolicy.from_json(policy.to_json()) == policy
+print(len(hlm.all_claims()), "claims")
+"""
+LINK = "--rate 10M --rtt 20ms --draft-ms 12 --verify-ms 30"
+
+# Exit code, what must be printed, and the words of the command.
+QUICK = [
+    (0, "hlmtheory, version", "--version"),
+    (0, "audit", "--help"),
+    (0, "Oh et al. (2025)", "claims truncation.tvd_sharp"),
+    (0, '"truncation.tvd_sharp"', "claims --json"),
+    (0, "40", "import --draft draft.npy --target target.npy --out traces/mine"),
+    (0, "Acceptance rate", "validate --trace traces/mine --out runs/mine"),
+    (0, "ours", f"plan --trace traces/mine {LINK} --policy policy.json --page plan.html"),
+    (0, "ours", f"plan --acceptance answers.jsonl --vocabulary 40 {LINK}"),
+    (0, "43 steps", "acceptance answers.jsonl --drafts sampled --verification standard"),
+    (0, "cceptance", "top-k --draft q.json --target q.json --vocabulary 1000"),
+    (0, "ept", "audit --sampler mine.py:sample --table law.npz --depth 1 --draws 20000"),
+    (0, "torch", "doctor"),
+    (0, "ours", "figure ours 2 --out drawn"),
+    (2, "There is no", "decode hlm --run runs/none"),
+    (2, "Sphinx", "docs"),
+    (2, "", "repro --check"),
+]
+WHOLE = [
+    (0, "Acceptance rate", "validate"),
+    (0, "tokens", "decode hlm"),
+    (0, "cu-hlm", "figure cu-hlm 5a"),
+    (0, "ours", f"plan {LINK}"),
+]
+
+
+def main(words: list[str]) -> int:
+    """Run the commands; return how many did something else."""
+    hlm = Path(sys.executable).parent / "hlm"
+    wrong = 0
+    with tempfile.TemporaryDirectory() as folder:
+        here = Path(folder)
+        (here / "mine.py").write_text(SAMPLER, encoding="utf-8")
+        (here / "answers.jsonl").write_text(json.dumps(ANSWER) + "\n", encoding="utf-8")
+        (here / "q.json").write_text(json.dumps(TOP_K), encoding="utf-8")
+        subprocess.run([sys.executable, "-I", "-c", LIBRARY], cwd=here, check=True)
+        helps = subprocess.run([str(hlm), "--help"], cwd=here, capture_output=True, text=True, check=True).stdout
+        names = [line.split()[0] for line in helps.split("Commands:")[1].splitlines() if line.startswith("  ")]
+        names = [name for name in names if name.isalpha() or "-" in name]
+        every = [(0, "Usage", f"{name} --help") for name in names if name not in ("Exit", "failed,")]
+        for code, said, command in [*QUICK, *(WHOLE if "--whole" in words else [])]:
+            every.append((code, said, command))
+        for code, said, command in every:
+            begun = time.perf_counter()
+            done = subprocess.run([str(hlm), *command.split()], cwd=here, capture_output=True, text=True)
+            told = done.stdout + done.stderr
+            fine = done.returncode == code and said in told and "Traceback" not in told
+            wrong += not fine
+            print(f"{'ok   ' if fine else 'WRONG'} {time.perf_counter() - begun:6.1f} s  hlm {command}", flush=True)
+            if not fine:
+                print(f"      exit code {done.returncode}, not {code}, or without {said!r}: {told[-600:]}", flush=True)
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -20,6 +20,7 @@ from validation.claims.results import Results, Tally
 from validation.trace.format import MANIFEST
 from validation.trace.journal import JOURNAL, write_atomically
 from validation.trace.reader import Trace
+from validation.trace.remote import Place, place
 
 EVERY_S = 2.0
 """Seconds between two writes."""
@@ -94,11 +95,11 @@ def mark_of(trace: Trace, claims: Iterable[str], settings: Mapping[str, Any]) ->
     return digest.hexdigest()
 
 
-def trace_mark(path: str | Path) -> str:
+def trace_mark(path: str | Place) -> str:
     """Return a hash of a trace: of its manifest and of its journal, which holds the checksum of every file."""
     digest = hashlib.sha256()
     for name in (JOURNAL, MANIFEST):
-        file = Path(path) / name
+        file = place(path) / name
         digest.update(file.read_bytes() if file.exists() else b"none")
     return digest.hexdigest()
 

@@ -11,6 +11,7 @@ import click
 
 from validation.cli.display import open_console, waiting
 from validation.cli.exits import INTERRUPTED, PARTLY, VIOLATED
+from validation.cli.options import PLACE
 from validation.cli.run import print_json
 from validation.errors import UserError
 
@@ -86,7 +87,7 @@ def _processors(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--table", type=click.Path(path_type=Path), help="A toy law: .npz or .json with `target`, rows by prefix."
 )
-@click.option("--trace", type=click.Path(path_type=Path), help="A trace: the law of the next token at its positions.")
+@click.option("--trace", type=PLACE, help="A trace: the law of the next token at its positions.")
 @click.option("--draft", help="The draft model (or `draft` in the table): names the mechanism of a difference.")
 @click.option(
     "--prompts", type=click.Path(path_type=Path), help="Texts to continue, .txt or .jsonl.  [default: built in]"

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.cli.display import open_console, progress_bar, waiting
-from validation.cli.options import collection_options, pair_options, wait_option
+from validation.cli.options import PLACE, collection_options, pair_options, wait_option
 from validation.cli.run import collect_trace, say_what_stays, typed_command
 from validation.errors import UserError
+from validation.trace.remote import Place, RemotePath
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,26 +61,26 @@ def collect_here(
     console: Console,
     models: Models,
     prompts: list[Prompt],
-    place: Callable[[Pair], Path],
+    where: Callable[[Pair], Place],
     settings: dict[str, int],
     fresh: bool,
     wait: float,
 ) -> tuple[Pair, Trace] | None:
     """Return the models and the trace that this process collected, or all ranks of torchrun; None if not on rank 0.
 
-    ``place`` returns the folder of the trace of a pair.
+    ``where`` returns the folder of the trace of a pair.
     """
     from validation.collection.ranks import Link, collect_as_rank, this_rank
 
     command, rank = typed_command(), this_rank()
     if rank is None:
         pair = models.load(console)
-        return pair, collect_trace(console, pair, prompts, place(pair), settings, command, fresh)
+        return pair, collect_trace(console, pair, prompts, where(pair), settings, command, fresh)
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # a lost rank is named in one sentence, without a stack
     console.quiet = console.quiet or rank.number > 0  # one process draws on the terminal
     with Link(rank, wait) as link:
         pair = models.load(console, rank.device(models.device))
-        path = place(pair)
+        path = Path(str(where(pair)))  # ranks need folders
         if fresh and rank.number == 0:
             say_what_stays(console, path)
         console.print(f"Rank {rank.number} of {rank.world} collects shard {rank.place}.")
@@ -96,7 +97,7 @@ def collect_here(
 @click.command()
 @pair_options
 @collection_options
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the trace, or of the shard.")
+@click.option("--out", required=True, type=PLACE, help="A folder, or s3://BUCKET/NAME; a shard needs a folder.")
 @click.option("--shard", help="Collect only the I-th of N shards, given as I/N; `hlm merge` joins all N.")
 @click.option(
     "--batches",
@@ -118,7 +119,7 @@ def collect(
     seed: int,
     device: str,
     dtype: str | None,
-    out: Path,
+    out: Place,
     shard: str | None,
     batches: int | None,
     fresh: bool,
@@ -136,12 +137,15 @@ def collect(
     Each way gives the same trace. The same command continues what was stopped.
     """
     from validation.collection.prompts import builtin_prompts, read_prompts
+    from validation.collection.ranks import this_rank
 
     console = open_console(quiet=quiet)
     chosen = builtin_prompts() if prompts is None else read_prompts(prompts)
     models = Models(name, draft, target, base, changed_anchor, device, dtype)
     settings = {"positions": positions, "new_tokens": new_tokens, "seed": seed}
-    if shard is not None:
+    if isinstance(out, RemotePath) and (shard is not None or this_rank() is not None):
+        raise UserError(f"Shards need a folder each; give --out FOLDER, then `hlm merge SHARDS --out {out}`.")
+    if shard is not None and isinstance(out, Path):
         _collect_shard(console, models, chosen, out, settings, shard, batches, fresh)
         return
     if batches is not None:
@@ -188,10 +192,10 @@ def _collect_shard(
 
 @click.command()
 @click.argument("shards", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the trace to make.")
+@click.option("--out", required=True, type=PLACE, help="The trace to make: a folder, or s3://BUCKET/NAME.")
 @click.option("--fresh", is_flag=True, help="Delete the trace in that folder first.")
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors; see the exit code.")
-def merge(shards: tuple[Path, ...], out: Path, fresh: bool, quiet: bool) -> None:
+def merge(shards: tuple[Path, ...], out: Place, fresh: bool, quiet: bool) -> None:
     """Merge the shards that `hlm collect --shard I/N` made into one trace.
 
     SHARDS are the folders of all N, in any order. They stay as they are. Arrays, settings and prompts of the trace are

@@ -17,7 +17,7 @@ from validation.cli.display import decoded_lines, decoded_screen, open_console, 
 from validation.cli.docs import docs
 from validation.cli.doctor import doctor
 from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, VIOLATED
-from validation.cli.options import Renamed, collection_options, pair_options, version_options, wait_option
+from validation.cli.options import PLACE, Renamed, collection_options, pair_options, version_options, wait_option
 from validation.cli.plan import plan
 from validation.cli.refusals import refusals
 from validation.cli.reproduce import reproduce
@@ -32,6 +32,7 @@ from validation.cli.run import (
 )
 from validation.cli.top_k import list_options, read_processing, top_k
 from validation.errors import UserError, naming
+from validation.trace.remote import Place
 
 ROOT = Path(__file__).resolve().parents[2]
 SIMULATED = Path("runs/simulated")
@@ -71,7 +72,7 @@ def main() -> None:
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the run.  [default: runs/PAIR]")
 @click.option("--fresh", is_flag=True, help="Delete the stored trace and collect again.")
 @wait_option
-@click.option("--trace", "stored", type=click.Path(path_type=Path), help="Check this trace; no model is loaded.")
+@click.option("--trace", "stored", type=PLACE, help="Check this trace, also at s3:// or http://; no model is loaded.")
 @click.option("--stored-rows", is_flag=True, help="Take the rounded rows of an imported store as exact (with --trace).")
 @click.option("--scheduler", help="Check on dask's workers: local, or the address of a scheduler, tcp://HOST:PORT.")
 @quiet_option
@@ -91,7 +92,7 @@ def validate(
     out: Path | None,
     fresh: bool,
     wait: float,
-    stored: Path | None,
+    stored: Place | None,
     stored_rows: bool,
     scheduler: str | None,
     quiet: bool,
@@ -127,7 +128,7 @@ def validate(
     )
     if collected is not None:
         pair, trace = collected
-        finish_run(console, trace, trace.path.parent, seed, str(pair.device), as_json, scheduler=scheduler)
+        finish_run(console, trace, Path(str(trace.path.parent)), seed, str(pair.device), as_json, scheduler=scheduler)
 
 
 @main.command("import")
@@ -141,7 +142,7 @@ def validate(
     type=click.Choice(["corpus", "target"]),
     help="Who wrote the texts.  [default: corpus; for arrays not recorded]",
 )
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the trace to make.")
+@click.option("--out", required=True, type=PLACE, help="The trace to make: a folder, or s3://BUCKET/NAME.")
 @click.option("--dtype", type=click.Choice(["auto", "float16", "float32"]), default="auto", show_default=True)
 @click.option("--fresh", is_flag=True, help="Delete the trace in that folder first.")
 @quiet_option
@@ -156,7 +157,7 @@ def import_(
     tokens: str | None,
     texts: str | None,
     text_origin: str | None,
-    out: Path,
+    out: Place,
     dtype: str,
     fresh: bool,
     quiet: bool,

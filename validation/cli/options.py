@@ -8,6 +8,21 @@ from typing import Any
 
 import click
 
+from validation.trace.remote import place
+
+
+class PlaceType(click.ParamType[Any]):
+    """A folder, or the address of a store: ``s3://``, ``gs://``, ``http://``, ``https://``."""
+
+    name = "place"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a Path or a RemotePath."""
+        return place(value)
+
+
+PLACE = PlaceType()
+
 
 class Renamed(click.Option):
     """An option that also accepts its former names, which the help does not show."""

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from validation.cli.display import open_console, progress_bar
+from validation.cli.options import PLACE
 from validation.cli.run import print_json, run_folder
 from validation.errors import UserError
 
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
 
     from validation.planning.plan import Number, Row
     from validation.planning.result import Result
+    from validation.trace.remote import Place
 
 PATH = click.Path(path_type=Path)
 MILLISECONDS = click.FloatRange(min=0.0)
 
 
 @click.command("plan")
-@click.option("--trace", type=PATH, help="A trace of `hlm validate` or `hlm import`.  [default: runs/builtin/trace]")
+@click.option("--trace", type=PLACE, help="A trace of `hlm validate` or `hlm import`.  [default: runs/builtin/trace]")
 @click.option(
     "--acceptance", type=PATH, multiple=True, help="Instead of a trace, an engine's counts: `hlm acceptance`."
 )
@@ -120,7 +122,7 @@ def plan(
     ctx: click.Context,
     /,
     as_json: bool,
-    trace: Path | None,
+    trace: Place | None,
     acceptance: tuple[Path, ...],
     policy: Path | None,
     page: Path | None,

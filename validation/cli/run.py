@@ -23,12 +23,19 @@ if TYPE_CHECKING:
     from validation.collection.prompts import Prompt
     from validation.models.pair import Pair
     from validation.trace.reader import Trace
+    from validation.trace.remote import Place
 
 UNFINISHED = ".check.json"
 
 
 def collect_trace(
-    console: Console, pair: Pair, prompts: list[Prompt], path: Path, settings: dict[str, int], command: str, fresh: bool
+    console: Console,
+    pair: Pair,
+    prompts: list[Prompt],
+    path: Place,
+    settings: dict[str, int],
+    command: str,
+    fresh: bool,
 ) -> Trace:
     """Return the trace of these models, prompts and settings; finish a stored one, or collect a new one."""
     from validation.collection.collect import collect
@@ -52,7 +59,7 @@ def collect_trace(
     return trace
 
 
-def say_what_stays(console: Console, path: Path) -> None:
+def say_what_stays(console: Console, path: Place) -> None:
     """Print the files that --fresh keeps because they do not belong to a trace."""
     from validation.trace.reopen import foreign_files
 
@@ -62,19 +69,19 @@ def say_what_stays(console: Console, path: Path) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
 
-def open_stored(console: Console, path: Path) -> Trace:
-    """Open a stored trace of any kind and verify every byte of it."""
+def open_stored(console: Console, path: Place) -> Trace:
+    """Open a stored trace of any kind, and verify every byte: in a folder now, in a store when it is read."""
     from validation.trace.reader import LISTS, LOGITS, open_trace
 
     with waiting(console, f"verifying {path}"):
-        return open_trace(path, verify=True, kinds=(LOGITS, LISTS))
+        return open_trace(path, verify=isinstance(path, Path), kinds=(LOGITS, LISTS))
 
 
-def run_folder(trace: Path) -> Path:
+def run_folder(trace: Place) -> Path:
     """Return the default folder of a run over a stored trace: the run that the trace belongs to, or a new folder."""
     path = trace.resolve()
     if path.name == "trace" and path.parent.parent == Path("runs").resolve():
-        return Path("runs") / path.parent.name
+        return Path("runs") / str(path.parent.name)
     return Path("runs") / _marked([path.parent.name if path.name == "trace" else path.name], [str(path)])
 
 

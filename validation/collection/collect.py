@@ -27,6 +27,7 @@ from validation.errors import UserError
 from validation.models.devices import seeded_random_state
 from validation.models.pair import Pair
 from validation.trace.reader import Trace, TraceWriter, check_disk_space, open_trace
+from validation.trace.remote import RemotePath, place
 
 if TYPE_CHECKING:
     import torch
@@ -68,7 +69,7 @@ class Batch:
 def collect(
     pair: Pair,
     prompts: Sequence[Prompt],
-    store_path: str | Path,
+    store_path: str | Path | RemotePath,
     *,
     positions: int | None = DEFAULT_POSITIONS,
     new_tokens: int = DEFAULT_NEW_TOKENS,
@@ -89,7 +90,7 @@ def collect(
     prompts : sequence of Prompt
         Used in an order drawn from ``seed``. When all are used and positions are still missing, they are used again
         with fresh randomness.
-    store_path : str or Path
+    store_path : str, Path or RemotePath
         The folder of the trace. An existing trace must have the same models, prompts and settings.
     positions : int or None
         Stop after the batch that reaches this number of positions; None uses every prompt once.
@@ -118,7 +119,7 @@ def collect(
         at ``store_path``, another process that writes there, or logits that are not finite or overflow float16.
     """
     settings, encoded = settings_of(pair, prompts, positions=positions, new_tokens=new_tokens, batch=batch, seed=seed)
-    path = Path(store_path)
+    path = place(store_path)
     if not fresh and (finished := finished_trace(path, settings)) is not None:
         return finished
     expected = len(prompts) * new_tokens if positions is None else positions + batch * new_tokens

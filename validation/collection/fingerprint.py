@@ -7,7 +7,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from validation.collection.prompts import Prompt
@@ -17,12 +16,13 @@ from validation.models.pair import Pair
 from validation.trace.format import TAIL, own_files, read_committed
 from validation.trace.journal import LOCK, Lock, has_begun
 from validation.trace.reader import LISTS, LOGITS, Trace, open_trace
+from validation.trace.remote import Place
 from validation.trace.reopen import differences, remove_strays
 
 PIECE = 2**24  # number of values hashed at a time
 
 
-def finished_trace(path: Path, settings: dict[str, Any]) -> Trace | None:
+def finished_trace(path: Place, settings: dict[str, Any]) -> Trace | None:
     """Return the trace at ``path`` if it is finished, else None.
 
     Raises

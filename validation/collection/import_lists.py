@@ -15,6 +15,7 @@ from validation.collection.top_k import Lists, ListSource, Progress, pair_lists
 from validation.errors import UserError
 from validation.trace.format import LISTS, list_fields
 from validation.trace.reader import LOGITS, Trace, TraceWriter, check_disk_space, open_trace
+from validation.trace.remote import RemotePath, place
 
 COMMIT_ROWS = 2**18
 MASKED = -60_000.0
@@ -26,7 +27,7 @@ CORPUS, TARGET = "corpus", "target"
 def import_lists(
     draft: ListSource,
     target: ListSource,
-    store_path: str | Path,
+    store_path: str | Path | RemotePath,
     *,
     vocabulary: int | None,
     processing: tuple[Processing, Processing],
@@ -39,7 +40,7 @@ def import_lists(
     Parameters
     ----------
     draft, target : ListSource
-    store_path : str or Path
+    store_path : str, Path or RemotePath
         The folder to create.
     vocabulary : int or None
         V; None if the files hold it.
@@ -61,7 +62,7 @@ def import_lists(
     UserError
         As :func:`validation.collection.top_k.pair_lists`, or logits are given for a part of the vocabulary.
     """
-    path = Path(store_path)
+    path = place(store_path)
     settings: dict[str, Any] = {"draft": draft.mark(), "target": target.mark(), "vocabulary": vocabulary}
     settings |= {"processing": [one.as_json() for one in processing], "texts": text_origin}
     if not fresh and (finished := finished_trace(path, settings)) is not None:

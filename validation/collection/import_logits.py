@@ -24,6 +24,7 @@ from validation.collection.processing import Processing, processing_note
 from validation.collection.top_k import Rounding
 from validation.errors import UserError
 from validation.trace.reader import Trace, TraceWriter, check_disk_space, open_trace
+from validation.trace.remote import RemotePath, place
 
 BLOCK_VALUES = 2**22  # logits of one model in memory at a time
 COMMIT_BLOCKS = 32
@@ -36,7 +37,7 @@ Progress = Callable[[int, int, str], None]
 def import_logits(
     draft: str | Path,
     target: str | Path,
-    store_path: str | Path,
+    store_path: str | Path | RemotePath,
     *,
     tokens: str | Path | None = None,
     texts: str | Path | None = None,
@@ -52,7 +53,7 @@ def import_logits(
     ----------
     draft, target : str or Path
         ``FILE`` or ``FILE:KEY``: arrays (N, V) of the draft and the target model's logits, row for row.
-    store_path : str or Path
+    store_path : str, Path or RemotePath
         The folder to create.
     tokens : str or Path, optional
         (N,) integers from 0 to V - 1: the token emitted at each row.
@@ -106,7 +107,7 @@ def import_logits(
         raise UserError(
             f"float16 would round {next(iter(stores.values())).path} more than the store did; leave out --dtype."
         )
-    path = Path(store_path)
+    path = place(store_path)
     if not fresh and (finished := finished_trace(path, settings)) is not None:
         return finished
     largest = [_examine(name, source, report) for name, source in sources.items()]

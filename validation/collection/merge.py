@@ -16,13 +16,14 @@ from validation.collection.fingerprint import finished_trace
 from validation.collection.shards import Shard, comparable, read_shard
 from validation.errors import UserError
 from validation.trace.reader import Trace, TraceWriter, check_disk_space, open_trace
+from validation.trace.remote import RemotePath, place
 
 COPIED_VALUES = 2**24  # logits of each model in memory at a time
 
 
 def merge_shards(
     folders: Sequence[str | Path],
-    store_path: str | Path,
+    store_path: str | Path | RemotePath,
     *,
     progress: Progress | None = None,
     command: str | None = None,
@@ -36,7 +37,7 @@ def merge_shards(
     ----------
     folders : sequence of str or Path
         All shards, in any order.
-    store_path : str or Path
+    store_path : str, Path or RemotePath
         The folder of the trace.
     progress : callable, optional
         Called as ``progress(done, total, text)``, in positions.
@@ -53,7 +54,7 @@ def merge_shards(
     """
     shards = in_order([read_shard(folder) for folder in folders])
     settings, about = shards[0].settings, shards[0].about
-    path, report = Path(store_path), progress or (lambda done, total, text: None)
+    path, report = place(store_path), progress or (lambda done, total, text: None)
     if not fresh and (finished := finished_trace(path, settings)) is not None:
         return finished
     batches = _batches_needed(shards)

@@ -45,6 +45,8 @@ def fit_mark(fitted: Mapping[str, Any]) -> str:
 
 def stored_fit(trace: Trace) -> str | None:
     """Return the fingerprint of the fit that is stored beside a trace; None if none of this trace is."""
+    if not isinstance(trace.path, Path):  # a run is stored in a folder
+        return None
     found = _read(trace, trace.path.parent / FIT_FILE)
     return None if found is None else fit_mark(asdict(found))
 

@@ -19,13 +19,14 @@ from validation.planning.profile import Profile, profile_of
 from validation.planning.setting import Setting
 from validation.planning.truncated import messages
 from validation.trace.reader import open_trace
+from validation.trace.remote import Place
 from validation.trace.sealed import checksum, read_sealed, write_sealed
 
 Report = Callable[[int, int, str], None]
 
 
 def planner_of_trace(
-    path: Path, setting: Setting, *, cache: Path | None = None, seed: int = 1, report: Report | None = None
+    path: Place, setting: Setting, *, cache: Path | None = None, seed: int = 1, report: Report | None = None
 ) -> tuple[Planner, dict[str, Any]]:
     """Return the planner of a trace, and what the plan says about its evidence.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from validation.errors import UserError
 from validation.trace.journal import JOURNAL, LOCK, Committed, check_file, read_journal, refuse_link
+from validation.trace.remote import Place, RemotePath
 from validation.trace.zarr_store import FOLDER, LIST_ROWS, chunk_rows, describe
 
 FORMAT = "hlm-trace"
@@ -183,7 +184,7 @@ def _as_stored(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[An
     return stored
 
 
-def read_committed(path: Path) -> Committed:
+def read_committed(path: Place) -> Committed:
     """Read the journal of a trace of this format version.
 
     Raises
@@ -231,49 +232,67 @@ def _names() -> dict[str, None]:
     return dict.fromkeys((*FIELDS, *list_fields(1, 1)))
 
 
-def _unknown(path: Path, name: str) -> UserError:
+def _unknown(path: Place, name: str) -> UserError:
     return UserError(
         f"The trace at {path} has a field {name!r}, which this program does not know; use the program that wrote it, "
         "or collect the trace again."
     )
 
 
-def own_files(path: Path) -> list[Path]:
+def own_files(path: Place) -> list[Place]:
     """Return the files with names of the format, other than the journal and the lock; links are included."""
-    found = [*path.iterdir()]
+    if isinstance(path, RemotePath):  # one list, not one for each array
+        return [path / name for name in path.sizes() or {} if is_own(name)]
+    found: list[Place] = [*path.iterdir()]
     for folder in array_folders(path):
         if folder.is_dir() and not folder.is_symlink():
             found += folder.iterdir()
-    return [file for file in found if is_own(file.relative_to(path).as_posix())]
+    return [file for file in found if is_own(name_in(file, path))]
 
 
-def array_folders(path: Path) -> list[Path]:
+def name_in(file: Place, path: Place) -> str:
+    """Return the name of a file in a folder, with slashes."""
+    return file.relative_to(path).as_posix()  # type: ignore[arg-type]  # both are of one kind
+
+
+def array_folders(path: Place) -> list[Place]:
     """Return the folder of the arrays and the subfolder of each array."""
     return [path / FOLDER, *(path / FOLDER / name for name in _names())]
 
 
-def refuse_links(path: Path) -> None:
+def refuse_links(path: Place) -> None:
     """Refuse a trace that contains a link, so that nothing is read, written or removed outside its folder.
 
     Raises
     ------
     UserError
     """
+    if isinstance(path, RemotePath):
+        return
     for part in (path / JOURNAL, path / LOCK, *array_folders(path)):
         refuse_link(part)
     for file in own_files(path) if path.is_dir() else ():
         refuse_link(file)
 
 
-def check_files(path: Path, committed: Committed, *, content: bool) -> None:
-    """Refuse a store with a file that is missing, has another size, or (``content``) fails its checksum."""
+def check_files(path: Place, committed: Committed, *, content: bool) -> None:
+    """Refuse a store with a file that is missing, has another size, or (``content``) fails its checksum.
+
+    In a store, sizes come from one list; without a list, each file is checked when it is read.
+    """
+    if isinstance(path, RemotePath) and not content:
+        sizes = path.sizes() if committed.files else None
+        for name, (size, crc) in committed.files.items() if sizes is not None else ():
+            if sizes is not None and sizes.get(name) != size:
+                check_file(path / name, size, crc, describe(name))
+        return
     for name, (size, crc) in committed.files.items():
         file = path / name
         if content or not file.is_file() or file.stat().st_size != size:
             check_file(file, size, crc, describe(name))
 
 
-def read_tail(path: Path, committed: Committed) -> dict[str, NDArray[Any]]:
+def read_tail(path: Place, committed: Committed) -> dict[str, NDArray[Any]]:
     """Return the rows after the last whole chunk of each array, by name; empty for a finished trace.
 
     Raises
@@ -284,8 +303,9 @@ def read_tail(path: Path, committed: Committed) -> dict[str, NDArray[Any]]:
     fields = fields_of(committed.header)
     if committed.tail is None:
         return {}
-    check_file(path / committed.tail, *committed.files[committed.tail], what="the rows after the last whole chunk")
-    with np.load(path / committed.tail, allow_pickle=False) as found:
+    sums = committed.files[committed.tail]
+    content = check_file(path / committed.tail, *sums, what="the rows after the last whole chunk")
+    with np.load(io.BytesIO(content), allow_pickle=False) as found:
         tail = dict(found)
     if unknown := next((name for name in tail if name not in fields), None):
         raise _unknown(path, unknown)
@@ -304,7 +324,7 @@ def lacks(committed: Committed, name: str) -> bool:
     return committed.finished and f"{FOLDER}/{name}/zarr.json" not in committed.files
 
 
-def other_version(path: Path, version: object) -> UserError:
+def other_version(path: Place, version: object) -> UserError:
     """Return the error for a trace of an older or newer format version."""
     return UserError(
         f"The trace at {path} has format version {version!r}, but this program reads version {VERSION} only; "

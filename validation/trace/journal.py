@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from validation.errors import UserError
+from validation.trace.remote import Place, RemotePath
 
 JOURNAL = "journal.jsonl"
 LOCK = "lock"
@@ -62,7 +63,7 @@ def record_of(line: bytes, number: int) -> dict[str, Any] | None:
     return record if record.get("n") == number else None
 
 
-def read_journal(folder: Path) -> Committed:
+def read_journal(folder: Place) -> Committed:
     """Replay the journal up to its last valid line.
 
     Raises
@@ -100,7 +101,7 @@ def read_journal(folder: Path) -> Committed:
     return committed
 
 
-def has_begun(folder: Path) -> bool:
+def has_begun(folder: Place) -> bool:
     """Return whether there is a journal with a complete first line, valid or not."""
     try:
         with (folder / JOURNAL).open("rb") as file:
@@ -118,7 +119,7 @@ def _replay(committed: Committed, record: dict[str, Any]) -> None:
 
 
 class Journal:
-    """The journal of a store, open for appending."""
+    """The journal of a trace in a folder, open for appending."""
 
     def __init__(self, folder: Path, committed: Committed | None = None) -> None:
         self._file = folder / JOURNAL
@@ -149,22 +150,52 @@ class Journal:
             os.fsync(file.fileno())
 
 
-def refuse_link(path: Path) -> None:
+class RemoteJournal:
+    """The journal of a trace in a store, whose objects are written as a whole.
+
+    It is replaced with every line, and only if no other writer has replaced it since.
+    """
+
+    def __init__(self, folder: RemotePath, committed: Committed | None = None) -> None:
+        self._file = folder / JOURNAL
+        self.lines = committed.lines if committed else 0
+        self._mark = (
+            self._file.mark() if committed else None
+        )  # before the content: another writer's line is then noticed
+        self._content = self._file.read_bytes()[: committed.valid_bytes] if committed else b""
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Append a record; if this raises, nothing was added."""
+        content = self._content + line_of({"n": self.lines, **record})
+        self._mark = self._file.replace_if(content, self._mark)
+        self._content = content
+        self.lines += 1
+
+
+def open_journal(folder: Place, committed: Committed | None = None) -> Journal | RemoteJournal:
+    """Return the journal of a trace, for appending."""
+    return RemoteJournal(folder, committed) if isinstance(folder, RemotePath) else Journal(folder, committed)
+
+
+def refuse_link(path: Place) -> None:
     """Refuse a link in place of a file or folder of the trace: writes or removals would affect another place.
 
     Raises
     ------
     UserError
     """
-    if path.is_symlink():
+    if isinstance(path, Path) and path.is_symlink():
         raise UserError(
             f"{path} is a link to {os.readlink(path)}, which is never followed; put what it leads to in its place, or "
             "choose another folder."
         )
 
 
-def write_durably(path: Path, content: bytes | memoryview) -> tuple[int, int]:
+def write_durably(path: Place, content: bytes | memoryview) -> tuple[int, int]:
     """Write a new file, sync it, and return its size and CRC-32; a partial file is removed on failure."""
+    if isinstance(path, RemotePath):
+        path.write_bytes(content)
+        return len(content), zlib.crc32(content)
     try:
         with path.open("wb") as file:
             file.write(content)
@@ -188,9 +219,9 @@ def write_atomically(path: Path, text: str) -> None:
     sync_folder(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: Place) -> None:
     """Sync a folder so that new names survive a power cut; only POSIX can sync a folder."""
-    if os.name == "posix":
+    if os.name == "posix" and isinstance(folder, Path):
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -198,7 +229,7 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def check_file(path: Path, size: int, crc: int, what: str) -> bytes:
+def check_file(path: Place, size: int, crc: int, what: str) -> bytes:
     """Return the content of a committed file after checking its size and CRC-32.
 
     Raises
@@ -222,7 +253,7 @@ def check_file(path: Path, size: int, crc: int, what: str) -> bytes:
 _REMEDY = "restore it from a copy, or collect the trace again with --fresh"
 
 
-def disk_error(path: Path, error: OSError, kept: str = "") -> UserError:
+def disk_error(path: Place, error: OSError, kept: str = "") -> UserError:
     """Return the error for a failed write; ``kept`` names the data that is safe."""
     if error.errno in FULL:
         return UserError(
@@ -245,11 +276,13 @@ class Lock:
         On entry, if another process or another writer in this process holds the lock, or if the file is not a lock.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Place) -> None:
         self.folder = folder
         self._handle: int | None = None
 
     def __enter__(self) -> Self:
+        if isinstance(self.folder, RemotePath):  # its journal notices another writer
+            return self
         try:
             import fcntl
         except ImportError:

@@ -71,6 +71,7 @@ from validation.trace.format import (
     read_tail,
 )
 from validation.trace.journal import JOURNAL, Committed, check_file
+from validation.trace.remote import Place, RemotePath, place
 from validation.trace.writer import TraceWriter
 from validation.trace.zarr_store import ENDLESS, ArrayFiles, StoredArray
 
@@ -131,7 +132,7 @@ def probabilities(logits: ArrayLike) -> NDArray[np.float64]:
 
 
 def check_disk_space(
-    path: str | Path,
+    path: str | Path | RemotePath,
     positions: int,
     vocabulary: int,
     dtype: str = "float16",
@@ -148,7 +149,9 @@ def check_disk_space(
     stored = (FIELDS if fields is None else fields).values()
     row = sum(field.stored_dtype(dtype).itemsize * math.prod(field.row(vocabulary)) for field in stored)
     needed = positions * row + 2**20  # plus one mebibyte for the manifest
-    folder = Path(path).absolute()
+    if isinstance(folder := place(path), RemotePath):
+        return
+    folder = folder.absolute()
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
@@ -166,7 +169,7 @@ class Trace:
     ``arrays`` support numpy indexing along the rows: slices, integers, masks, arrays of integers.
     """
 
-    path: Path
+    path: Place
     manifest: dict[str, Any]
     arrays: Mapping[str, Any]
     finished: bool = True
@@ -208,14 +211,14 @@ class Trace:
 
 
 def open_trace(
-    path: str | Path, *, verify: bool = False, partial: bool = False, kinds: Collection[str] = (LOGITS,)
+    path: str | Path | RemotePath, *, verify: bool = False, partial: bool = False, kinds: Collection[str] = (LOGITS,)
 ) -> Trace:
     """Open a trace for reading.
 
     Parameters
     ----------
     path : str or Path
-        The folder.
+        The folder, or an address: ``s3://``, ``gs://``, ``http://`` or ``https://`` (:mod:`validation.trace.remote`).
     verify : bool
         Check the content of every file against the journal now. Otherwise only existence and size are checked now, and
         the content when it is read.
@@ -235,7 +238,7 @@ def open_trace(
         lacks a required field or a file, has a damaged file (the message names array, chunk and file), is empty, or is
         of another kind.
     """
-    path = Path(path)
+    path = place(path)
     if not (path / JOURNAL).exists():
         raise _no_journal(path)
     committed = read_committed(path)
@@ -261,7 +264,7 @@ def open_trace(
     return Trace(path, manifest, open_arrays(path, committed), committed.finished)
 
 
-def open_arrays(path: Path, committed: Committed) -> dict[str, StoredArray | NDArray[Any]]:
+def open_arrays(path: Place, committed: Committed) -> dict[str, StoredArray | NDArray[Any]]:
     """Return the arrays up to the last commit; a field that a finished trace lacks is filled with its default."""
     files = ArrayFiles(path, committed.files)
     vocabulary, logits = committed.header["vocabulary"], committed.header["dtype"]
@@ -279,7 +282,7 @@ def open_arrays(path: Path, committed: Committed) -> dict[str, StoredArray | NDA
     return arrays
 
 
-def _no_journal(path: Path) -> UserError:
+def _no_journal(path: Place) -> UserError:
     """Return the error for a folder without a journal: no trace, another format version, or a lost journal."""
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))

@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from validation.errors import UserError
-from validation.trace.format import FORMAT, MANIFEST, array_folders, own_files, read_committed, refuse_links
+from validation.trace.format import FORMAT, MANIFEST, array_folders, name_in, own_files, read_committed, refuse_links
 from validation.trace.journal import JOURNAL, LOCK, Committed, has_begun
+from validation.trace.remote import Place
 
 FIRST = b'{"n":0,"format":"%s"' % FORMAT.encode()  # first bytes of every trace journal
 
 
 def what_to_go_on_from(
-    path: Path,
+    path: Place,
     vocabulary: int,
     dtype: str,
     settings: Mapping[str, Any] | None,
@@ -70,7 +70,7 @@ def what_to_go_on_from(
     return committed
 
 
-def clear(path: Path) -> None:
+def clear(path: Place) -> None:
     """Remove the trace except the lock; the journal goes first, so that a partial trace is never taken as complete.
 
     Only files of the format are removed; other files in the folder or in ``arrays`` stay.
@@ -82,19 +82,19 @@ def clear(path: Path) -> None:
             folder.rmdir()
 
 
-def foreign_files(path: Path) -> list[str]:
+def foreign_files(path: Place) -> list[str]:
     """Return the files in a trace's folder that do not belong to a trace; ``--fresh`` keeps them."""
     own = {*_of_the_trace(path), path / LOCK} if path.is_dir() else set()
-    return sorted(str(f.relative_to(path)) for f in path.rglob("*") if f not in own and (f.is_symlink() or f.is_file()))
+    return sorted(name_in(f, path) for f in path.rglob("*") if f not in own and (f.is_symlink() or f.is_file()))
 
 
-def _of_the_trace(path: Path) -> list[Path]:
+def _of_the_trace(path: Place) -> list[Place]:
     """Return the journal, the manifest and the array files that belong to a trace."""
-    found = [path / JOURNAL] if _our_journal(path) else []
+    found: list[Place] = [path / JOURNAL] if _our_journal(path) else []
     return found + [file for file in own_files(path) if file != path / MANIFEST or _our_manifest(path)]
 
 
-def _our_journal(path: Path) -> bool:
+def _our_journal(path: Place) -> bool:
     """Return whether the journal belongs to a trace, complete or cut in its first line."""
     try:
         with (path / JOURNAL).open("rb") as file:
@@ -104,7 +104,7 @@ def _our_journal(path: Path) -> bool:
     return FIRST.startswith(first)
 
 
-def _our_manifest(path: Path) -> bool:
+def _our_manifest(path: Place) -> bool:
     """Return whether the manifest belongs to a trace, damaged or not."""
     try:
         content = (path / MANIFEST).read_bytes()
@@ -117,10 +117,10 @@ def _our_manifest(path: Path) -> bool:
     return isinstance(found, dict) and found.get("format") == FORMAT
 
 
-def remove_strays(path: Path, committed: Committed) -> None:
+def remove_strays(path: Place, committed: Committed) -> None:
     """Remove uncommitted files of an earlier writer; files that are not of the format stay."""
     for file in own_files(path):
-        if file.relative_to(path).as_posix() not in committed.files:
+        if name_in(file, path) not in committed.files:
             file.unlink()
 
 

@@ -30,7 +30,8 @@ from validation.trace.format import (
     fields_of,
     read_tail,
 )
-from validation.trace.journal import Committed, Journal, Lock, Sums, disk_error, sync_folder, write_durably
+from validation.trace.journal import Committed, Lock, Sums, disk_error, open_journal, sync_folder, write_durably
+from validation.trace.remote import RemotePath, place
 from validation.trace.reopen import clear, remove_strays, what_to_go_on_from
 from validation.trace.zarr_store import ENDLESS, ArrayFiles
 
@@ -47,7 +48,7 @@ class TraceWriter:
     Parameters
     ----------
     path : str or Path
-        The folder to create.
+        The folder to create, or an address of ``s3://`` or ``gs://``.
     vocabulary : int
         V, the width of the logits.
     manifest : dict, optional
@@ -80,7 +81,7 @@ class TraceWriter:
 
     def __init__(
         self,
-        path: str | Path,
+        path: str | Path | RemotePath,
         vocabulary: int,
         manifest: dict[str, Any] | None = None,
         *,
@@ -96,7 +97,7 @@ class TraceWriter:
             dtype = LIST_DTYPE
         elif dtype not in DTYPES:
             raise UserError(f"Logits cannot be stored as {dtype!r}; choose {' or '.join(DTYPES)}.")
-        self.path = Path(path).absolute()
+        self.path = place(path).absolute()
         self.vocabulary = vocabulary
         self.manifest = dict(manifest or {})
         self.positions = 0
@@ -185,7 +186,7 @@ class TraceWriter:
         if committed is None:
             header = {"format": FORMAT, "version": VERSION, "vocabulary": self.vocabulary}
             header |= {"dtype": self._dtype, "settings": self._settings} | self._kind
-            self._journal = Journal(self.path)
+            self._journal = open_journal(self.path)
             try:
                 self._on_disk(lambda: self._journal.append(header))
                 self._on_disk(lambda: sync_folder(self.path))
@@ -197,7 +198,7 @@ class TraceWriter:
             check_files(self.path, committed, content=False)
             tail = read_tail(self.path, committed)
             self._on_disk(lambda: remove_strays(self.path, committed))
-            self._journal = Journal(self.path, committed)
+            self._journal = open_journal(self.path, committed)
         self._known, self._tail = committed.files, committed.tail
         self._stored = self.positions = committed.rows
         self.state = committed.state

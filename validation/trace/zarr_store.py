@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import AsyncIterator, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from validation.errors import UserError
 from validation.trace.journal import Sums, check_file, write_durably
+from validation.trace.remote import Place
 
 if TYPE_CHECKING:
     from zarr import Array
@@ -65,13 +65,13 @@ class ArrayFiles:
 
     Parameters
     ----------
-    root : Path
+    root : Path or RemotePath
         The folder of the trace.
     known : dict
         Size and CRC-32 of the committed files, checked at every read. New files are added when they are committed.
     """
 
-    def __init__(self, root: Path, known: Sums) -> None:
+    def __init__(self, root: Place, known: Sums) -> None:
         self.root, self.known = root, known
         self.written: Sums = {}
         self.metadata: dict[str, Any] = {}

@@ -1,0 +1,355 @@
+"""Folders of traces at ``s3://``, ``gs://``, ``http://`` and ``https://``, with the methods of a path that traces need.
+
+obstore (the extra ``remote``) sends the requests and repeats them: after a lost connection, a timeout and a status such
+as 503, a bounded number of times. What arrives is compared with the journal like the content of any file. An object
+is written as a whole or not at all, and the journal, which names the others, is replaced only if nobody else has
+replaced it since.
+
+Credentials, region and endpoint come from the environment: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``,
+``AWS_SESSION_TOKEN``, ``AWS_REGION``, ``AWS_ENDPOINT_URL``, ``AWS_SKIP_SIGNATURE=true`` for a public bucket;
+``GOOGLE_SERVICE_ACCOUNT``.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import Any
+
+from validation.errors import UserError
+
+SCHEMES = ("s3", "gs", "http", "https")
+WRITABLE = ("s3", "gs")
+RETRIES = 5
+"""How often a request is repeated."""
+RETRY_S = 60.0
+"""Seconds after the first attempt of a request, after which it is not repeated."""
+WAIT_S = 30.0
+"""Seconds that one attempt may take."""
+URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?#]*)(/[^?#]*)?")
+ACCESS = (
+    "check the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; AWS_SKIP_SIGNATURE=true for a public bucket) and "
+    "the rights"
+)
+
+
+def place(value: str | Path | RemotePath) -> Place:
+    """Return a folder of this machine, or of a store for an address.
+
+    Raises
+    ------
+    UserError
+        The address has an unknown scheme, a password, or a query.
+
+    Examples
+    --------
+    >>> place("s3://bucket/traces/")
+    RemotePath('s3://bucket/traces')
+    """
+    if isinstance(value, RemotePath):
+        return value
+    text = str(value)
+    return RemotePath(text) if "://" in text else Path(value)
+
+
+class RemotePath:
+    """The address of a folder or an object, used like a :class:`pathlib.Path`.
+
+    Parameters
+    ----------
+    url : str
+        ``s3://BUCKET/KEY``, ``gs://BUCKET/KEY``, ``http://HOST/KEY`` or ``https://HOST/KEY``. At ``http`` it
+        cannot be listed or written.
+
+    Raises
+    ------
+    UserError
+        By every method: the store refuses, or does not answer after the last attempt.
+    FileNotFoundError
+        There is no such object.
+    """
+
+    __slots__ = ("key", "root", "scheme")
+
+    def __init__(self, url: str) -> None:
+        found = URL.fullmatch(url)
+        if found is None or found[1].lower() not in SCHEMES or not found[2]:
+            known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+            raise UserError(f"{_without_password(url)} is no place of a trace; give a folder, or {known}HOST/PATH.")
+        if "@" in found[2]:
+            raise UserError(
+                f"{_without_password(url)} holds a password, which would be stored with the results; set the "
+                "credentials in the environment."
+            )
+        self.scheme = found[1].lower()
+        self.root = f"{self.scheme}://{found[2]}"
+        self.key = "/".join(part for part in (found[3] or "").split("/") if part)
+
+    def __str__(self) -> str:
+        return f"{self.root}/{self.key}" if self.key else self.root
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemotePath) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __lt__(self, other: RemotePath) -> bool:
+        return str(self) < str(other)
+
+    def __truediv__(self, name: str) -> RemotePath:
+        return RemotePath(f"{self}/{name}")
+
+    def __reduce__(self) -> tuple[type[RemotePath], tuple[str]]:
+        return type(self), (str(self),)
+
+    @property
+    def name(self) -> str:
+        """Return the last part of the key."""
+        return self.key.rpartition("/")[2]
+
+    @property
+    def parent(self) -> RemotePath:
+        """Return the folder; the root is its own parent."""
+        return RemotePath(f"{self.root}/{self.key.rpartition('/')[0]}")
+
+    def relative_to(self, other: RemotePath) -> PurePosixPath:
+        """Return the part after a folder that contains this."""
+        return PurePosixPath(str(self)).relative_to(PurePosixPath(str(other)))
+
+    def resolve(self) -> RemotePath:
+        """Return this address."""
+        return self
+
+    absolute = resolve
+
+    # ------------------------------------------------------------------------------------------ reading
+
+    def read_bytes(self) -> bytes:
+        """Return the content; a body that breaks off is read again, a bounded number of times."""
+        store = _store(self.root)
+        for left in reversed(range(RETRIES)):
+            answer = self._ask("read", lambda obstore: obstore.get(store, self.key))
+            try:
+                return bytes(answer.bytes())
+            except Exception as error:
+                if not left:
+                    raise self._problem("read", error) from error
+        raise AssertionError
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        """Return the content as text."""
+        return self.read_bytes().decode(encoding)
+
+    def open(self, mode: str = "rb") -> io.BytesIO:
+        """Return a stream of the content, for reading bytes only."""
+        if mode != "rb":
+            raise ValueError(f"mode must be 'rb'; got {mode!r}")
+        return io.BytesIO(self.read_bytes())
+
+    def stat(self) -> SimpleNamespace:
+        """Return ``st_size``, the size of an object in bytes."""
+        store = _store(self.root)
+        return SimpleNamespace(st_size=self._ask("read", lambda obstore: obstore.head(store, self.key))["size"])
+
+    def is_file(self) -> bool:
+        """Return whether there is an object."""
+        if not self.key:
+            return False
+        try:
+            self.stat()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def is_dir(self) -> bool:
+        """Return whether there is an object below this; at ``http``, which has no lists, False."""
+        return self.scheme in WRITABLE and next(self._listed(), None) is not None
+
+    def exists(self) -> bool:
+        """Return whether there is an object here or below."""
+        return self.is_file() or self.is_dir()
+
+    def is_symlink(self) -> bool:
+        """Return False: a store has no links."""
+        return False
+
+    def sizes(self) -> dict[str, int] | None:
+        """Return the sizes of all objects below, by relative name; None at ``http``."""
+        if self.scheme not in WRITABLE:
+            return None
+        start = len(self.key) + bool(self.key)
+        return {one["path"][start:]: one["size"] for one in self._listed()}
+
+    def iterdir(self) -> Iterator[RemotePath]:
+        """Yield the objects and folders directly below."""
+        names = {name.split("/")[0] for name in self.sizes() or {}}
+        return iter(sorted(self / name for name in names))
+
+    def rglob(self, pattern: str) -> Iterator[RemotePath]:
+        """Yield all objects below; ``pattern`` must be ``"*"``."""
+        if pattern != "*":
+            raise ValueError(f"pattern must be '*'; got {pattern!r}")
+        return iter([self / name for name in self.sizes() or {}])
+
+    def _listed(self) -> Iterator[Any]:
+        store = _store(self.root)
+        prefix = self.key or None  # a prefix ends at a slash
+        batches = iter(self._ask("list", lambda obstore: obstore.list(store, prefix)))
+        while batch := self._ask("list", lambda _: next(batches, None)):
+            yield from batch
+
+    # ------------------------------------------------------------------------------------------ writing
+
+    def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
+        """Refuse a place that cannot be written; a store has no folders to make."""
+        if self.scheme not in WRITABLE:
+            raise UserError(f"{self} can only be read; give a folder, or s3:// or gs://, to write a trace.")
+
+    def rmdir(self) -> None:
+        """Do nothing: a store has no folders."""
+
+    def write_bytes(self, content: bytes | memoryview) -> None:
+        """Write an object as a whole, over an older one."""
+        self.mkdir()
+        store = _store(self.root)
+        self._ask("written", lambda obstore: obstore.put(store, self.key, bytes(content)))
+
+    def replace_if(self, content: bytes, seen: dict[str, Any] | None) -> dict[str, Any]:
+        """Write an object only if nobody has written it since.
+
+        Parameters
+        ----------
+        content : bytes
+        seen : dict or None
+            The answer of the last write, or of :meth:`mark`; None if there is no object.
+
+        Returns
+        -------
+        dict
+            The mark of the new object.
+        """
+        import obstore
+        from obstore import exceptions
+
+        self.mkdir()
+        mode: Any = "create" if seen is None else {key: seen[key] for key in ("e_tag", "version") if seen.get(key)}
+        try:
+            return dict(obstore.put(_store(self.root), self.key, content, mode=mode))
+        except (exceptions.PreconditionError, exceptions.AlreadyExistsError) as error:
+            if self.read_bytes() == content:  # our own first attempt was written, and its answer was lost
+                return self.mark()
+            raise UserError(
+                f"Another process is writing {self.parent}; wait for it, stop it, or choose another place."
+            ) from error
+        except (exceptions.NotSupportedError, NotImplementedError):
+            return dict(self._ask("written", lambda obstore: obstore.put(_store(self.root), self.key, content)))
+        except Exception as error:
+            raise self._problem("written", error) from error
+
+    def mark(self) -> dict[str, Any]:
+        """Return what tells this version of an object from others."""
+        store = _store(self.root)
+        return dict(self._ask("read", lambda obstore: obstore.head(store, self.key)))
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Remove an object."""
+        self.mkdir()
+        store = _store(self.root)
+        try:
+            self._ask("removed", lambda obstore: obstore.delete(store, self.key))
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    # ------------------------------------------------------------------------------------------ failures
+
+    def _ask(self, done: str, question: Any) -> Any:
+        obstore = _obstore()
+        try:
+            return question(obstore)
+        except Exception as error:
+            raise self._problem(done, error) from error
+
+    def _problem(self, done: str, error: Exception) -> Exception:
+        """Return the error to raise for an error of the store."""
+        from obstore import exceptions
+
+        done = {"list": "listed"}.get(done, done)
+        if isinstance(error, UserError):
+            return error
+        if isinstance(error, FileNotFoundError | exceptions.NotFoundError):
+            return FileNotFoundError(errno.ENOENT, "there is no such object", str(self))
+        if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
+            return UserError(f"{self} cannot be {done}: the store denies it; {ACCESS}.")
+        return UserError(
+            f"{self} cannot be {done} ({_reason(error)}; a request is repeated up to {RETRIES} times); check the "
+            "address, the connection and the store, and run the same command again."
+        )
+
+
+def _obstore() -> Any:
+    try:
+        import obstore
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"A trace in a store is read with obstore ({error.name} is missing); install the extra: "
+            "python3 hlm setup validation remote"
+        ) from error
+    return obstore
+
+
+@lru_cache(maxsize=8)
+def _store(root: str) -> Any:
+    """Return the client of a bucket or a host, which keeps its connections."""
+    _obstore()
+    from obstore import store
+
+    retry: Any = {
+        "max_retries": RETRIES,
+        "retry_timeout": timedelta(seconds=RETRY_S),
+        "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=10), "base": 2},
+    }
+    client: Any = {"timeout": timedelta(seconds=WAIT_S), "connect_timeout": timedelta(seconds=min(5.0, WAIT_S))}
+    endpoint = os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
+    if root.startswith("http:") or (root.startswith("s3:") and endpoint.startswith("http:")):
+        client["allow_http"] = True
+    try:
+        return store.from_url(root, client_options=client, retry_config=retry)
+    except Exception as error:
+        raise UserError(f"{root} cannot be used ({_reason(error)}); check the address and the environment.") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return the cause in an error of obstore, which has many lines, without its addresses."""
+    text = " ".join(str(error).split())
+    status = re.search(r"\b(?:status|HTTP error:?|response)\W+(\d{3} [A-Z][A-Za-z ]+|\d{3})", text)
+    if status:
+        return f"status {status[1].strip()}"
+    for words in ("timed out", "dns error", "Connection refused", "connection closed", "end of file", "error decoding"):
+        if words.lower() in text.lower():
+            return words.lower()
+    return text.split(" Debug source")[0][:200]
+
+
+def _without_password(url: str) -> str:
+    """Return an address without what stands before its @.
+
+    >>> _without_password("http://me:secret@host/x")
+    'http://host/x'
+    """
+    return re.sub(r"//[^/]*@", "//", url)
+
+
+Place = Path | RemotePath
+"""A folder of this machine or of a store."""

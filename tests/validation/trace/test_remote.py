@@ -1,0 +1,302 @@
+"""Traces at s3:// and http://: the same bytes as in a folder, bounded retries, and never a part taken for the whole."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hlmtheory
+from tests.validation.command_line import one_sentence, run
+from tests.validation.stored_traces import VOCABULARY, random_fields, stored
+from tests.validation.trace.s3_stand_in import KEY, Bucket, bucket
+from validation import plots
+from validation.claims import check
+from validation.errors import UserError
+from validation.trace import remote
+from validation.trace.journal import JOURNAL
+from validation.trace.reader import TraceWriter, open_trace
+from validation.trace.remote import RemotePath, place
+
+pytestmark = pytest.mark.skipif(find_spec("obstore") is None, reason="obstore comes with the extra remote")
+PLACE = "s3://bucket/mine/trace"
+CLAIMS = ("verification.tokens", "truncation.certificate")
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    """A bucket, with clients that know it and have few retries."""
+    with bucket() as server:
+        known_to(monkeypatch, server.address, KEY)
+        yield server
+    remote._store.cache_clear()
+
+
+def known_to(monkeypatch: pytest.MonkeyPatch, address: str, key: str) -> None:
+    for name, value in {"ENDPOINT_URL": address, "ACCESS_KEY_ID": key, "SECRET_ACCESS_KEY": "s", "REGION": "r"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setattr(remote, "RETRIES", 2)
+    remote._store.cache_clear()
+
+
+def at(server: Bucket) -> dict[str, bytes]:
+    return {key.removeprefix("mine/trace/"): value for key, value in server.objects.items()}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# -------------------------------------------------------------------------------------------- the same trace
+
+
+def test_a_store_holds_the_bytes_of_a_folder(served: Bucket, tmp_path: Path) -> None:
+    there, here = stored(PLACE), stored(tmp_path / "trace")  # type: ignore[arg-type]
+    assert at(served) == files(tmp_path / "trace")
+    for name, array in here.arrays.items():
+        assert np.array_equal(there.arrays[name][:], array[:])
+    assert open_trace(PLACE, verify=True).manifest == here.manifest
+    web = open_trace(f"{served.address}/bucket/mine/trace", verify=True)  # no list, no credentials
+    assert np.array_equal(web.arrays["tokens"][:], here.arrays["tokens"][:])
+
+
+def test_the_commands_take_addresses(served: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = random_fields(64)
+    for name in ("draft", "target"):
+        np.save(tmp_path / f"{name}.npy", rows[f"{name}_logits"])
+    words = ["--draft", tmp_path / "draft.npy", "--target", tmp_path / "target.npy", "-q"]
+    assert run("import", *words, "--out", PLACE).exit_code == 0
+    assert run("import", *words, "--out", tmp_path / "trace").exit_code == 0
+    assert at(served).keys() == files(tmp_path / "trace").keys()
+    known, real = hlmtheory.all_claims(), check.check_trace
+    few = {name: known[name] for name in CLAIMS}
+    monkeypatch.setattr(check, "check_trace", lambda trace, **more: real(trace, claims=few, **more))
+    monkeypatch.setattr(plots, "FIGURES", {})
+    found = []
+    for trace in (PLACE, f"{served.address}/bucket/mine/trace", tmp_path / "trace"):
+        out = tmp_path / f"run{len(found)}"
+        assert run("validate", "--trace", trace, "--out", out, "-q").exit_code == 0
+        found.append(asdict(check.load_results(out / "claims.json")) | {"seconds": 0})
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_writer_that_fails_leaves_no_whole_trace_and_goes_on(served: Bucket, tmp_path: Path) -> None:
+    rows = random_fields(3 * 256)
+
+    def write(where: Any) -> None:
+        with TraceWriter(where, VOCABULARY, settings={"seed": 1}) as writer:
+            for start in range(writer.positions, 3 * 256, 192):
+                writer.append(**{name: array[start : start + 192] for name, array in rows.items()})
+                writer.commit({"next": start + 192})
+                writer.flush()
+
+    served.fault = lambda method, key: "503" if method == "PUT" and key.endswith("draft_logits/c.1.0") else None
+    with pytest.raises(UserError, match=r"draft_logits/c\.1\.0 cannot be written \(status 503"):
+        write(PLACE)
+    with pytest.raises(UserError, match="is not finished: 384 positions are stored"):
+        open_trace(PLACE)
+    served.fault = lambda method, key: None
+    write(PLACE)
+    write(tmp_path / "trace")
+    whole = files(tmp_path / "trace")
+    assert {name for name in at(served) if name != JOURNAL} == {name for name in whole if name != JOURNAL}
+    assert all(content == whole[name] for name, content in at(served).items() if name != JOURNAL)
+    assert np.array_equal(open_trace(PLACE).arrays["draft_logits"][:], rows["draft_logits"])
+
+
+def test_a_second_writer_is_noticed(served: Bucket) -> None:
+    rows = {name: array[:4] for name, array in random_fields(4).items()}
+
+    def write(writer: TraceWriter) -> None:
+        writer.append(**rows)
+        writer.commit()
+        writer.flush()
+
+    def meanwhile() -> None:
+        with TraceWriter(PLACE, VOCABULARY, settings={}) as first:
+            write(first)
+            with TraceWriter(PLACE, VOCABULARY, settings={}) as second:
+                assert second.positions == 4
+            write(first)
+
+    with pytest.raises(UserError, match=f"Another process is writing {PLACE}; wait for it"):
+        meanwhile()
+
+
+def test_an_answer_that_is_lost_is_no_second_writer(served: Bucket) -> None:
+    lost = iter(["lost"])
+    served.fault = lambda method, key: next(lost, None) if (method, key[-13:]) == ("PUT", JOURNAL) else None
+    assert stored(PLACE).positions == 320  # type: ignore[arg-type]
+    assert next(lost, None) is None
+
+
+# ------------------------------------------------------------------------------------------------ what fails
+
+
+def test_a_connection_that_breaks_is_repeated_with_a_bound(served: Bucket) -> None:
+    stored(PLACE)  # type: ignore[arg-type]
+    chunk = "arrays/target_logits/c.0.0"
+    broken = iter(["cut"])
+    served.fault = lambda method, key: next(broken, None) if (method, key[-26:]) == ("GET", chunk) else None
+    trace = open_trace(PLACE)
+    first = trace.arrays["target_logits"][:5]
+    assert next(broken, None) is None
+    served.fault = lambda method, key: "cut" if (method, key[-26:]) == ("GET", chunk) else None
+    served.asked.clear()
+    with pytest.raises(
+        UserError, match=r"^s3://bucket/mine/trace/arrays/target_logits/c\.0\.0 cannot be read \("
+    ) as said:
+        trace.arrays["target_logits"][:5]
+    assert str(said.value).count("\n") == 0
+    assert 1 < len(served.asked) <= (remote.RETRIES + 1) ** 2
+    served.fault = lambda method, key: None
+    assert np.array_equal(trace.arrays["target_logits"][:5], first)
+
+
+def test_a_throttled_bucket_is_asked_again_with_a_bound(served: Bucket, tmp_path: Path) -> None:
+    stored(PLACE)  # type: ignore[arg-type]
+    slow = iter(["503", "503"])
+    served.fault = lambda method, key: next(slow, None)
+    assert open_trace(PLACE).positions == 320
+    assert next(slow, None) is None
+    served.fault = lambda method, key: "503"
+    served.asked.clear()
+    words = ("validate", "--trace", PLACE, "--out", tmp_path / "run", "-q")
+    one_sentence(
+        run(*words), "cannot be read (status 503", "a request is repeated up to 2 times", "run the same command"
+    )
+    assert len(served.asked) == remote.RETRIES + 1
+
+
+def test_wrong_credentials_are_named_and_not_tried_again(
+    served: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(PLACE)  # type: ignore[arg-type]
+    known_to(monkeypatch, served.address, "wrong")
+    served.asked.clear()
+    for words in (
+        ("validate", "--trace", PLACE, "--out", tmp_path / "run", "-q"),
+        ("plan", "--trace", PLACE, "--rate", "10M", "--rtt", "20ms", "--draft-ms", "12", "--verify-ms", "30"),
+    ):
+        one_sentence(run(*words), "the store denies it; check the credentials (AWS_ACCESS_KEY_ID")
+    assert len(served.asked) == 2
+    with pytest.raises(UserError, match="the store denies it"):
+        stored("s3://bucket/other")  # type: ignore[arg-type]
+
+
+def test_nobody_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    known_to(monkeypatch, "http://127.0.0.1:9", KEY)
+    one_sentence(
+        run("validate", "--trace", PLACE, "--out", tmp_path / "run", "-q"), "cannot be read (connection refused"
+    )
+    remote._store.cache_clear()
+
+
+# ------------------------------------------------------------------------------------------- a part is no whole
+
+
+def test_no_part_of_a_trace_is_taken_for_the_whole(served: Bucket) -> None:
+    stored(PLACE)  # type: ignore[arg-type]
+    whole = dict(served.objects)
+    web = f"{served.address}/bucket/mine/trace"
+    for key, content in whole.items():
+        for path, part in ((PLACE, content[:-1]), (PLACE, None), (web, content[:-1]), (web, None)):
+            if path is web and key.endswith("arrays/zarr.json"):
+                continue  # never read, and a store without lists cannot be asked whether it is there
+            served.objects = dict(whole)
+            if part is None:
+                del served.objects[key]
+            else:
+                served.objects[key] = part
+            with pytest.raises(UserError):
+                read(path)
+
+
+def read(path: str) -> None:
+    for _ in open_trace(path).chunks(64):
+        pass
+
+
+def test_a_journal_cut_after_any_line_is_refused(served: Bucket) -> None:
+    stored(PLACE)  # type: ignore[arg-type]
+    key = f"mine/trace/{JOURNAL}"
+    lines = served.objects[key].splitlines(keepends=True)
+    assert len(lines) > 1
+    for count in range(len(lines)):
+        served.objects[key] = b"".join(lines[:count])
+        with pytest.raises(UserError, match=r"not finished|only begun|There is no trace|is missing"):
+            open_trace(PLACE)
+
+
+# ---------------------------------------------------------------------------------------------------- addresses
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("ftp://host/x", "no place of a trace"),
+        ("s3://", "no place of a trace"),
+        ("https://host/x?token=1", "no place of a trace"),
+        ("https://me:secret@host/x", "holds a password"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_refused_without_its_password(text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said) as refused:
+        place(text)
+    assert "secret" not in str(refused.value)
+
+
+def test_an_address_is_used_like_a_path() -> None:
+    path = place("s3://bucket//a/b/")
+    assert isinstance(path, RemotePath)
+    assert [str(path), path.name, str(path.parent), str(path / "c")] == [
+        "s3://bucket/a/b", "b", "s3://bucket/a", "s3://bucket/a/b/c",
+    ]  # fmt: skip
+    assert place(path) is path
+    assert place("a/b") == Path("a/b")
+
+
+def test_http_is_for_reading(served: Bucket) -> None:
+    with pytest.raises(UserError, match="can only be read"):
+        stored(f"{served.address}/bucket/x")  # type: ignore[arg-type]
+
+
+def test_shards_need_folders() -> None:
+    one_sentence(run("collect", "--shard", "1/2", "--out", PLACE), "Shards need a folder each")
+
+
+# --------------------------------------------------------------------------------------------- another's server
+
+
+@pytest.mark.skipif(find_spec("moto") is None, reason="moto's server is not installed: pip install 'moto[server,s3]'")
+def test_a_trace_in_motos_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = (
+        "from moto.server import ThreadedMotoServer as S\ns = S('127.0.0.1', 0, verbose=False)\ns.start()\n"
+        "print(s.get_host_and_port()[1], flush=True)\ninput()\ns.stop()"
+    )
+    with subprocess.Popen([sys.executable, "-c", start], stdin=-1, stdout=-1, stderr=subprocess.DEVNULL) as server:
+        assert server.stdout is not None
+        assert server.stdin is not None
+        address = f"http://127.0.0.1:{int(server.stdout.readline())}"
+        try:
+            urllib.request.urlopen(urllib.request.Request(f"{address}/bucket", method="PUT")).close()
+            known_to(monkeypatch, address, KEY)
+            there, here = stored(PLACE), stored(tmp_path / "trace")  # type: ignore[arg-type]
+            assert there.path.sizes() == {name: len(content) for name, content in files(tmp_path / "trace").items()}  # type: ignore[union-attr]
+            assert json.loads((there.path / "manifest.json").read_text()) == here.manifest
+            for name, array in here.arrays.items():
+                assert np.array_equal(there.arrays[name][:], array[:])
+            with pytest.raises(UserError, match="Something lies at"):
+                stored(PLACE)  # type: ignore[arg-type]
+        finally:
+            server.stdin.close()
+            remote._store.cache_clear()

@@ -255,7 +255,7 @@ def _accepted(draft_chain: Array, new_chain: Array) -> Array:
     value = xp.zeros_like(both[..., 0])
     for _ in range(HORIZON):
         value = xp.sum(both * (1.0 + value[..., None, :]), axis=-1)
-    return value[..., 0]
+    return xp.clip(value[..., 0], max=float(HORIZON))  # by a rounding above
 
 
 def _along(xp: Any, step: Array, values: Array) -> Array:
@@ -277,7 +277,7 @@ def _round_after(draft_chain: Array, old_chain: Array, new_chain: Array) -> Upda
 def _own_texts(draft_chain: Array, new_chain: Array) -> Array:
     """Return the sum of the acceptance rates along HORIZON tokens of a version's own texts."""
     xp, q, p = _square(draft_chain=draft_chain, new_chain=new_chain)
-    return xp.sum(_along(xp, p, acceptance_rate(p, q)), axis=-1)
+    return xp.clip(xp.sum(_along(xp, p, acceptance_rate(p, q)), axis=-1), max=float(HORIZON))
 
 
 def _own_texts_after(draft_chain: Array, old_chain: Array, new_chain: Array) -> Array:

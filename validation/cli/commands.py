@@ -429,12 +429,12 @@ def repro(check: bool, tables: bool, captions: bool, run: Path, name: str) -> No
         names = stale_tables(ROOT)
         if names:
             click.echo(
-                f"Stale in paper_repro.md: {', '.join(names)}; run `python3 hlm repro --tables`, or `hlm validate` "
+                f"Stale: {', '.join(names)}; run `python3 hlm repro --tables`, or `hlm validate` "
                 "and `hlm repro` if what is checked or drawn has changed.",
                 err=True,
             )
             sys.exit(VIOLATED)
-        click.echo("paper_repro.md agrees with figures/.")
+        click.echo("paper_repro.md and docs/results/ agree with figures/.")
         return
     if captions:
         files = [*refresh_captions(ROOT / "figures"), regenerate(ROOT)]

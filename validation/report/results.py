@@ -181,7 +181,7 @@ def _findings(about: Mapping[str, Any], one: Exhibit, *, message: bool = False) 
     """Return the findings of a sidecar as a list, without the message, which the caption has."""
     said = one.message if isinstance(one.message, str) else one.message(dict(about))
     text = about["findings"] if message else about["findings"].removeprefix(said).strip()
-    return "\n".join(_item(part) for part in sentences(text))
+    return "\n".join(_item(part) for part in sentences(text) if message or part != said)
 
 
 def _item(sentence: str) -> str:

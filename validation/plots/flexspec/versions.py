@@ -183,7 +183,7 @@ def caption(numbers: Numbers) -> str:
         "The paper compares versions on different domains; here each version is also compared with version 0 on the "
         f"same positions. The aligned draft falls from {s['aligned_before']:.2f} to {s['aligned_after']:.2f} on code, "
         f"the plain one from {s['plain_before']:.2f} to {s['plain_after']:.2f}. Per unit of TV the aligned draft loses "
-        f"{s['aligned_over_tv']:.2f} and the plain one {s['plain_over_tv']:.2f} where all weights are tuned, "
-        f"{s['aligned_frozen_over_tv']:.2f} and {s['plain_frozen_over_tv']:.2f} where anchor and head are frozen. "
+        f"{s['aligned_over_tv']:.3f} and the plain one {s['plain_over_tv']:.3f} where all weights are tuned, "
+        f"{s['aligned_frozen_over_tv']:.3f} and {s['plain_frozen_over_tv']:.3f} where anchor and head are frozen. "
         "The printed fall to .18 needs versions at least .54 apart (verification.update_floor)."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -70,12 +71,14 @@ def say(value: float | None, form: str = ",.0f") -> str:
 
 
 def three(value: float | None) -> str:
-    """Format a number with three significant digits, or with all digits before the point.
+    """Format a number with three significant digits, or with all digits before the point; a half rounds up.
 
     >>> three(1234.5), three(0.01234), three(None)
-    ('1,234', '0.0123', 'undefined')
+    ('1,235', '0.0123', 'undefined')
     """
-    return "undefined" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    if value is None:
+        return "undefined"
+    return f"{math.floor(value + 0.5):,}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def full_bits(vocabulary: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from validation.decoding.methods.registry import info_of
@@ -16,7 +17,7 @@ from validation.plots.c_sqs.numbers import (
 )
 from validation.plots.c_sqs.runs import MIDDLE_SIZE, MIDDLE_THRESHOLD
 from validation.plots.common.record import Numbers
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, MOST, PAGE, canvas, legend_below, name_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -45,31 +46,46 @@ def _look(name: str) -> dict[str, Any]:
     return found | ({"linestyle": _DASHED, "markerfacecolor": "white"} if bare != name else {})
 
 
+def _rows(names: Sequence[str]) -> list[list[str]]:
+    """Return the curves of each row of panels: a comparison keeps its curves together."""
+    fixed, adaptive, by_size = (
+        [one for one in names if one in family.values()] for family in (FIXED, ADAPTIVE, BY_SIZE)
+    )
+    if len(names) <= MOST:
+        return [list(names)]
+    if fixed and not by_size:
+        return [[one for one in names if one not in fixed], fixed]  # adaptive thresholds, then fixed ones
+    if len(adaptive) == len(by_size) > 1:
+        return [[*by_size[:-1], *adaptive], [by_size[-1], *adaptive]]
+    counted = [one for one in names if "bytes" in one or one.startswith("SQS allocated")]
+    return [[one for one in names if one not in counted], counted]
+
+
 def paint(numbers: Numbers) -> Canvas:
-    """Draw a panel for each pair of axes: curves with their intervals, and one legend."""
-    figure, panels = canvas((PAGE[0], PAGE[1] + 0.7), panels=len(numbers["axes"]))
-    labels: dict[str, Any] = {}
-    for axes, names in zip(panels, numbers["axes"], strict=True):
-        name_axes(axes, names)
-    drawn_in = [0] * len(panels)
-    for one in numbers["series"]:
-        number = drawn_in[one["panel"]]
-        drawn_in[one["panel"]] += 1
-        look = _look(one["name"])
-        sides = [[m - low for m, low in zip(one["mean"], one["low"], strict=True)]]
-        sides.append([high - m for m, high in zip(one["mean"], one["high"], strict=True)])
-        shift = 0.008 * (number - 4)  # so that the intervals do not overlap
-        axes = panels[one["panel"]]
-        drawn = axes.errorbar(
-            [x + shift for x in one["x"]], one["mean"], yerr=sides, markersize=3.5, elinewidth=0.6, **look
-        )
-        labels.setdefault(one["name"], drawn)
+    """Draw a column for each pair of axes and a row for each comparison: curves with their intervals."""
+    columns = len(numbers["axes"])
+    kinds = [list(dict.fromkeys(one["name"] for one in numbers["series"] if one["panel"] == c)) for c in range(columns)]
+    rows = [_rows(names) for names in kinds]
+    count = max(map(len, rows))
+    figure, panels = canvas((PAGE[0], 0.8 + 2.5 * count), panels=columns, rows=count)
+    for column, names in enumerate(numbers["axes"]):
+        for row, shown in enumerate(rows[column]):
+            axes = panels[columns * row + column]
+            name_axes(axes, names)
+            for number, name in enumerate(shown):
+                (one,) = (one for one in numbers["series"] if (one["name"], one["panel"]) == (name, column))
+                sides = [[m - low for m, low in zip(one["mean"], one["low"], strict=True)]]
+                sides.append([high - m for m, high in zip(one["mean"], one["high"], strict=True)])
+                shift = 0.01 * (number - 2)  # so that the intervals do not overlap
+                x = [value + shift for value in one["x"]]
+                axes.errorbar(x, one["mean"], yerr=sides, markersize=3.5, elinewidth=0.6, label=name, **_look(name))
+            legend_below(axes, columns=2)
     same = numbers["axes"][0]["y"] == numbers["axes"][-1]["y"]
-    highest = max(axes.get_ylim()[1] for axes in panels)
-    for axes in panels:
-        axes.set_ylim(0, highest if same else None)
-    columns = 4 if len(labels) % 3 else 3
-    figure.legend(labels.values(), labels.keys(), loc="outside lower center", ncols=columns, fontsize=6)
+    for column in range(columns):
+        alike = panels if same else panels[column::columns]
+        highest = max(axes.get_ylim()[1] for axes in alike)
+        for axes in alike:
+            axes.set_ylim(0, highest)
     return figure
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 COLUMN = (3.4, 2.55)  # inches: one panel
 PAGE = (7.0, 3.0)  # two panels
+
+MOST = 5
+"""Series that one panel may hold, so that they can be told apart."""
 
 DARK, MIDDLE, LIGHT = "#16325c", "#c2571a", "#b9c6d8"  # in grey: nearly black, middle, light
 
@@ -58,12 +62,87 @@ def house_style() -> Iterator[None]:
         yield
 
 
-def canvas(size: tuple[float, float], panels: int = 1) -> tuple[Figure, list[Axes]]:
-    """Return a figure with panels side by side, made without pyplot and its global state."""
+def canvas(size: tuple[float, float], panels: int = 1, rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """Return a figure with rows of panels, row by row, made without pyplot and its global state."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
-    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
+    return figure, list(figure.subplots(rows, panels, squeeze=False).flat)
+
+
+def groups(names: Sequence[str]) -> list[list[str]]:
+    """Return names in as few groups as possible, in order and of about equal size, for panels of at most MOST series.
+
+    >>> [len(group) for group in groups("abcdefghijk")]
+    [4, 4, 3]
+    """
+    count = max(1, -(-len(names) // MOST))
+    ends = [round(len(names) * k / count + 1e-9) for k in range(count + 1)]
+    return [list(names[first:last]) for first, last in pairwise(ends)]
+
+
+def legend_below(axes: Axes, columns: int = 1, **options: Any) -> None:
+    """Put a panel's own legend below its axis label, where it covers no curve."""
+    from matplotlib.transforms import ScaledTranslation
+
+    below = axes.transAxes + ScaledTranslation(0, -28 / 72, _canvas(axes).dpi_scale_trans)
+    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "fontsize": 6}
+    axes.legend(**(place | {"ncols": columns, "bbox_transform": below} | options))
+
+
+def name_points(axes: Axes, points: Sequence[tuple[float, float, str]], size: float = 6.0) -> None:
+    """Write names beside points, once the limits are set; points that coincide share one name.
+
+    Each name takes the first place around its point that is inside the panel and overlaps no point and no other name.
+    """
+    figure = _canvas(axes)
+    figure.draw_without_rendering()  # the layout gives the panel its place
+    scale = 72.0 / figure.dpi
+    frame = [value * scale for value in axes.get_window_extent().extents]
+    there: dict[tuple[int, int], list[tuple[float, float, str]]] = {}
+    for x, y, name in points:
+        px, py = (float(value) * scale for value in axes.transData.transform((x, y)))
+        near = next((key for key in there if abs(key[0] - px) < 3 and abs(key[1] - py) < 3), (round(px), round(py)))
+        there.setdefault(near, []).append((x, y, name))
+    taken: list[tuple[float, ...]] = [(px - 3, py - 3, px + 3, py + 3) for px, py in there]
+    for (px, py), here in sorted(there.items(), key=lambda one: -one[0][1]):
+        lines = [name for _, _, name in here]
+        width, height = 0.56 * size * max(map(len, lines)), 1.25 * size * len(lines)
+        for dx, dy in _PLACES:
+            left = px + dx - (width if dx < 0 else 0.0)
+            box = (left, py + dy - height / 2, left + width, py + dy + height / 2)
+            inside = box[0] >= frame[0] and box[1] >= frame[1] and box[2] <= frame[2] + 4 and box[3] <= frame[3] + 4
+            if inside and not any(_overlap(box, other) for other in taken):
+                break
+        taken.append(box)
+        arrow = {"arrowstyle": "-", "linewidth": 0.4, "color": "0.4", "shrinkA": 0, "shrinkB": 2}
+        axes.annotate(
+            "\n".join(lines),
+            here[0][:2],
+            (dx, dy),
+            textcoords="offset points",
+            fontsize=size,
+            ha="right" if dx < 0 else "left",
+            va="center",
+            arrowprops=arrow if abs(dy) > 9 or abs(dx) > 9 else None,
+        ).set_in_layout(False)
+
+
+_PLACES = [
+    (side * dx, dy) for dx in (6, 12, 22, 34) for dy in (0, 8, -8, 16, -16, 26, -26, 38, -38) for side in (1, -1)
+]
+"""Offsets of a name from its point, in points, the preferred first."""
+
+
+def _canvas(axes: Axes) -> Figure:
+    """Return the whole figure of a panel."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None, "the panel has been removed from its figure"
+    return figure
+
+
+def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def label(text: str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from validation.plots.common.record import Numbers, Printed, plain
-from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, name_axes
+from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, legend_below, name_axes, name_points
 from validation.plots.common.truncation.sample import (
     EPSILON,
     PARAMETERS,
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 SHARE = Printed("payload of k* offline over the full one, less than", 0.001, "Section V-B")
 ROUNDING = 1e-9
 """Distances below this are rounding errors on both sides of a bound."""
-HIGHEST = 30.0
-"""Bounds above this are not drawn; the bounded quantity is at most 1."""
 
 
 # ------------------------------------------------------------------------------------------------- Fig. 8
@@ -108,30 +106,35 @@ def _ratio(above: float, below: float) -> float:
 
 
 def paint_bounds(numbers: Numbers) -> Canvas:
-    """Paint TV(r, r̂) and its bounds on the left, the Bias and its certificate on the right."""
-    figure, panels = canvas((PAGE[0], 3.6), panels=2)
-    looks = [
-        {"color": "black", "linewidth": 2},
-        LOOKS["certified"],
-        {"color": DARK, "linestyle": (0, (1, 1.2))},
-        {"color": "0.6"},
-        *(LOOKS[f"online {eta:g}"] for eta in SHOWN),
-        {"color": "black", "linewidth": 2},
-        {"color": "0.6"},
-        LOOKS["certified"],
-    ]
-    for axes, names in zip(panels, numbers["axes"], strict=True):
+    """Paint TV(r, r̂) with its bounds that need no estimate, then with the online bound, then the Bias."""
+    figure, panels = canvas((PAGE[0], 3.4), panels=3)
+    true = {"color": "black", "linewidth": 2}
+    looks = {
+        "TV(r, r̂)": true,
+        "sharp bound": LOOKS["certified"],
+        "published (20)": {"color": MIDDLE, "linestyle": (0, (1, 1.2))},
+        "Δ_k/(q_d β_d)": {"color": "0.6"},
+        "Bias": true,
+        "2 min(T, Δ_k)": {"color": "0.6"},
+        "2Δ_k": LOOKS["certified"],
+    } | {f"online (23), η = {eta:g}": LOOKS[f"online {eta:g}"] for eta in SHOWN}
+    left, middle = panels[:2]
+    for axes, names in zip(panels, (numbers["axes"][0], *numbers["axes"]), strict=True):
         name_axes(axes, names)
-    for one, look in zip(numbers["series"], looks, strict=True):
+    shown: dict[int, list[list[float | None]]] = {place: [] for place in range(3)}
+    for one in numbers["series"]:
+        online = one["name"].startswith("online")
+        places = (2,) if one["panel"] else (0, 1) if one["name"] == "TV(r, r̂)" else (1,) if online else (0,)
         name = one["name"].replace("r̂", r"$\hat{r}$").replace("Δ_k", r"$\Delta_k$").replace("β_d", r"$\beta_d$")
-        curve(panels[one["panel"]], one["x"], one["y"], label=name.replace("q_d", "$q_d$"), **look)
-    for panel, axes in enumerate(panels):
-        values = [one["y"] for one in numbers["series"] if one["panel"] == panel]
-        low, high = decades(values, 1e-4)
-        axes.set_ylim(low, min(high, HIGHEST))
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    panels[1].legend(loc="lower left")
-    panels[0].axhline(1.0, color="0.4", linewidth=0.6)
+        for place in places:
+            curve(panels[place], one["x"], one["y"], label=name.replace("q_d", "$q_d$"), **looks[one["name"]])
+            shown[place].append(one["y"])
+    for place, axes in enumerate(panels):
+        axes.set_ylim(decades(shown[place], 1e-4))
+        legend_below(axes)
+    for axes in (left, middle):
+        axes.axhline(1.0, color="0.4", linewidth=0.6)
+    middle.set_ylabel("")
     return figure
 
 
@@ -143,12 +146,13 @@ def caption_bounds(numbers: Numbers) -> str:
     online = ", ".join(f"{three(means[f'online (23), η = {eta:g}'])} for η = {eta:g}" for eta in SHOWN)
     left_out = statistics["positions_without_rejection"]
     return (
-        f"Left: means over the positions with q ≠ p ({left_out:,} are left out). At k = {statistics['k']} they are "
-        f"{three(means['TV(r, r̂)'])} for TV(r, r̂), {three(means['published (20)'])} for the published bound, "
+        f"Left and middle: means over the positions with q ≠ p ({left_out:,} are left out). At k = "
+        f"{statistics['k']} they are {three(means['TV(r, r̂)'])} for TV(r, r̂), "
+        f"{three(means['published (20)'])} for the published bound, "
         f"{three(means['sharp bound'])} for the sharp bound, {online} for the online bound, and "
         f"{three(means['Δ_k/(q_d β_d)'])} for Δ_k/(q_d β_d), clipped at 1. TV(r, r̂) reaches at most {sharp} of the "
         f"sharp bound and {published} of the published one. A bound above 1, the horizontal line, is vacuous. The "
-        f"online bound uses the estimate {line_said(statistics['line'])} for β_d and is cut off above {HIGHEST:g}; "
+        f"online bound uses the estimate {line_said(statistics['line'])} for β_d; "
         "Δ_k/(q_d β_d) uses the true β_d. Right: the certificate of the Bias needs nothing from the server; at this k "
         f"it is {three(statistics['certificate_over_bias_at_k'])} times the mean Bias. The paper calls (20) tight and "
         "prints no number for this figure."
@@ -202,7 +206,7 @@ def measure_payload(trace: Trace, seed: int) -> Numbers:
 
 
 def paint_payload(numbers: Numbers) -> Canvas:
-    """Paint payload over k on the left, the remaining distortion over the payload on the right."""
+    """Paint payload over k with each rule named at its mean k, then the remaining distortion over the payload."""
     figure, panels = canvas(PAGE, panels=2)
     left, right = panels
     payload, distortion, bias = numbers["series"]
@@ -211,19 +215,19 @@ def paint_payload(numbers: Numbers) -> Canvas:
     for axes, names in zip(panels, numbers["axes"], strict=True):
         name_axes(axes, names)
     curve(left, payload["x"], payload["y"], color="0.6", label="k (b + ⌈log₂ V⌉)")
-    left.axhline(full, color="0.4", linewidth=0.8, label="all entries, (4)")
-    marks = ("D", "d", "o", "v", "s", "^")
-    for (name, k), mark in zip(statistics["mean_k"].items(), marks, strict=True):
-        if k:
-            color = MIDDLE if name in ONLINE_RULES else DARK
-            left.plot(
-                [k], [k * width], mark, color=color, markersize=4.5, label=name, markerfacecolor="white", clip_on=False
-            )
+    left.axhline(full, color="0.4", linewidth=0.8, linestyle=(0, (4, 2)), label="all entries, (4)")
+    marks = {name: k for name, k in statistics["mean_k"].items() if k}
+    hollow: dict[str, Any] = {"linestyle": "none", "markersize": 4.5, "markerfacecolor": "white"}
+    left.plot(
+        list(marks.values()), [k * width for k in marks.values()], "o", color=DARK, label="mean k of a rule", **hollow
+    )
+    left.plot([OFFLINE.value], [OFFLINE.value * width], "*", color="black", markersize=8, label="k* that cu-hlm prints")
     curve(right, distortion["x"], distortion["y"], color=DARK, label=r"TV(r, $\hat{r}$)")
     curve(right, bias["x"], bias["y"], color=MIDDLE, linestyle=(0, (4, 2)), label="Bias")
     right.set_ylim(0, None)
     left.legend(loc="upper left", fontsize=6)
     right.legend(loc="upper right")
+    name_points(left, [(k, k * width, name) for name, k in marks.items()])
     return figure
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from validation.plots.common.record import Numbers, Simulation, Tag
-from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, name_axes
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, legend_below, name_axes
 from validation.plots.edge_sd.beside import beside_words, percent, saving_message
 from validation.plots.edge_sd.numbers import IN_FIG_7, IN_FIG_8, simulate_acceptance, simulate_bandwidth, simulate_sweep
 from validation.plots.edge_sd.printed import PAIR_NAMES, PRINTED
@@ -28,6 +28,8 @@ LOOKS: dict[str, dict[str, Any]] = {
     "max": {"color": "0.35", "marker": "v"},
     "heuristic": {"color": "0.6", "marker": "P"},
 }
+OURS = ("paper", "proposed", "free")
+"""Schemes of the first panel; the baselines are in the second."""
 _MARK: dict[str, Any] = {"color": "black", "marker": "*", "markersize": 8, "linestyle": "", "zorder": 5}
 """Marker of a printed saving."""
 
@@ -42,66 +44,92 @@ def _draw(axes: Any, series: dict[str, Any], **look: Any) -> None:
         axes.plot(series["x"], series["mean"], label=series["name"], **_MARK)
         return
     axes.fill_between(series["x"], series["low"], series["high"], color=look["color"], alpha=0.15, linewidth=0)
-    axes.plot(series["x"], series["mean"], markersize=3.5, label=series["name"], **look)
-
-
-def _paint(numbers: Numbers, look: Callable[[dict[str, Any]], dict[str, Any]], *, least: float | None = 0) -> Canvas:
-    """Paint one panel with its legend below it."""
-    figure, (axes,) = canvas((PAGE[0], 3.9))
-    for series in numbers["series"]:
-        _draw(axes, series, **(look(series) if series["scheme"] != "printed" else {}))
-    name_axes(axes, numbers["axes"][0])
-    axes.set_ylim(least, None)
-    figure.legend(loc="outside lower center", ncols=3)
-    return figure
+    axes.plot(series["x"], series["mean"], label=series["name"], **({"markersize": 3.5} | look))
 
 
 def _paint_schemes(numbers: Numbers) -> Canvas:
-    """Paint the latency of the schemes on the left, the certified gaps (Fig. 7) or the memory (Fig. 8) on the right."""
-    figure, panels = canvas((PAGE[0], 3.6), panels=2)
+    """Paint Algorithm 1 and ours, then the baselines, then the certified gaps (Fig. 7) or the memory (Fig. 8)."""
+    figure, (ours, baselines, right) = canvas((PAGE[0], 3.4), panels=3)
     for series in numbers["series"]:
-        _draw(panels[series["panel"]], series, **LOOKS.get(series["scheme"], {}))
+        look = LOOKS.get(series["scheme"], {})
+        if series["panel"] == 1:
+            _draw(right, series, **look)
+        elif series["scheme"] in (*OURS, "printed"):
+            _draw(ours, series, **look)
+        else:
+            _draw(baselines, series, **look)
+        if series["panel"] == 0 and series["scheme"] == "proposed":
+            _draw(baselines, series, **look)
     if numbers["axes"][1]["y"]["unit"] == "GB":
         limit = numbers["statistics"]["memory_limit_gb"]
-        panels[1].axhline(limit, color="black", linewidth=0.8)
+        right.axhline(limit, color="black", linewidth=0.8)
         place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        panels[1].annotate(f"{limit:.0f} GB", (0.02, limit), (0, 2), **place)
-    for axes, names in zip(panels, numbers["axes"], strict=True):
+        right.annotate(f"{limit:.0f} GB", (0.02, limit), (0, 2), **place)
+    for axes, names in zip((ours, baselines, right), (numbers["axes"][0], *numbers["axes"]), strict=True):
         name_axes(axes, names)
-        axes.set_ylim(0, None)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    highest = max(ours.get_ylim()[1], baselines.get_ylim()[1])
+    for axes in (ours, baselines):
+        axes.set_ylim(0, highest)
+        legend_below(axes)
+    baselines.set_ylabel("")
+    right.set_ylim(0, None)
+    legend_below(right)
     return figure
 
 
 def _paint_pairs(numbers: Numbers) -> Canvas:
-    colors = (DARK, MIDDLE, "0.45")
-    lines = {"proposed": "-", "free": (0, (1, 1.5)), "autoregressive": (0, (4, 2))}
-    marks = {"proposed": "o", "free": "D", "autoregressive": ""}
-    return _paint(
-        numbers,
-        lambda one: {
-            "color": colors[one["pair"]],
-            "linestyle": lines[one["scheme"]],
-            "marker": marks[one["scheme"]],
-        },
-    )
+    """Paint a panel for each pair of models."""
+    pairs = list(dict.fromkeys(one["pair"] for one in numbers["series"]))
+    figure, panels = canvas((PAGE[0], 3.2), panels=len(pairs))
+    looks: dict[str, dict[str, Any]] = {
+        "proposed": LOOKS["proposed"],
+        "free": LOOKS["free"] | {"linestyle": (0, (1, 1.5))},
+        "autoregressive": {"color": "0.5", "linestyle": (0, (4, 2))},
+    }
+    handles: dict[str, Any] = {}
+    for axes, pair in zip(panels, pairs, strict=True):
+        for series in (one for one in numbers["series"] if one["pair"] == pair):
+            title, _, scheme = series["name"].partition(": ")
+            _draw(axes, series | {"name": scheme}, **looks[series["scheme"]])
+            axes.set_title(title)
+        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    _share_height(panels, numbers)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
+    return figure
 
 
 def _paint_shares(numbers: Numbers) -> Canvas:
-    """Paint latency with hollow marks for the fewest tasks."""
-    colors = {"equal": "0.5", "best": DARK, "waves": DARK, "free": MIDDLE}
-    lines = {"equal": "-", "best": (0, (4, 2)), "waves": "-", "free": "-"}
-    marks = {"equal": "s", "best": "o", "waves": "o", "free": "D"}
-    fewest = min(one["users"] for one in numbers["series"] if "users" in one)
-    return _paint(
-        numbers,
-        lambda one: {
-            "color": colors[one["scheme"]],
-            "linestyle": lines[one["scheme"]],
-            "marker": marks[one["scheme"]],
-            "markerfacecolor": "white" if one["users"] == fewest else colors[one["scheme"]],
-        },
-    )
+    """Paint a panel for each number of tasks; where curves coincide, the wide one below still shows."""
+    looks: dict[str, dict[str, Any]] = {
+        "equal": {"color": "0.5", "marker": "s"},
+        "best": {"color": LIGHT, "linewidth": 4.0},
+        "waves": {"color": DARK, "linestyle": (0, (4, 2)), "marker": "o"},
+        "free": {"color": MIDDLE, "linestyle": (0, (1, 1.5)), "marker": "D", "markerfacecolor": "white"},
+    }
+    users = sorted({one["users"] for one in numbers["series"] if "users" in one})
+    figure, panels = canvas((PAGE[0], 3.2), panels=len(users))
+    handles: dict[str, Any] = {}
+    for axes, count in zip(panels, users, strict=True):
+        axes.set_title(f"K = {count} tasks")
+        for series in (one for one in numbers["series"] if one.get("users") == count):
+            _draw(axes, series | {"name": series["name"].partition(": ")[2]}, **looks[series["scheme"]])
+    for series in (one for one in numbers["series"] if one["scheme"] == "printed"):
+        _draw(panels[-1], series)  # the saving is of the most tasks
+    for axes in panels:
+        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    _share_height(panels, numbers)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _share_height(panels: Sequence[Any], numbers: Numbers) -> None:
+    """Label panels side by side, with one height for all."""
+    highest = max(axes.get_ylim()[1] for axes in panels)
+    for axes in panels:
+        name_axes(axes, numbers["axes"][0])
+        axes.set_ylim(0, highest)
+    for axes in panels[1:]:
+        axes.set_ylabel("")
 
 
 # -------------------------------------------------------------------------------------------------- captions
@@ -180,7 +208,7 @@ def _shares_message(numbers: Numbers) -> str:
 _SUBJECTS = {"a": "number of tasks", "b": "longest prompt", "c": "longest answer"}
 
 
-_SHOWS = "Left: mean total latency, (23); dashed: Algorithm 1 as published{star}. Right: "
+_SHOWS = "Left, middle: mean total latency, (23); dashed: Algorithm 1 as published{star}. Right: "
 _RIGHT_7 = "certified gap of the planned T_inf, for answers of O_max tokens."
 _RIGHT_8 = "memory of the weights and all simultaneous caches; line: Γ_s."
 _METHOD = (

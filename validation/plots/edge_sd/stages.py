@@ -103,13 +103,13 @@ def paint_stages(numbers: Numbers) -> Canvas:
     """Paint the target model at each prompt length on the left, all models on logarithmic axes on the right."""
     figure, (left, right) = canvas(PAGE, panels=2)
     last = numbers["series"][-1]  # the target model follows the draft model
-    shades = ("0.65", "0.45", MIDDLE, DARK)
-    for tokens, shade in zip(sorted(set(last["input_tokens"])), shades, strict=False):
+    shades = (("0.65", "v"), ("0.45", "^"), (MIDDLE, "s"), (DARK, "o"))
+    for tokens, (shade, mark) in zip(sorted(set(last["input_tokens"])), shades, strict=False):
         here = np.asarray(last["input_tokens"]) == tokens
         columns = (np.asarray(last[key])[here] for key in ("batch_size", "mean", "fitted"))
         batch, mean, fitted = columns
         left.plot(batch, fitted, color=shade)
-        left.plot(batch, mean, color=shade, linestyle="", marker="o", markersize=4, label=f"{tokens} tokens")
+        left.plot(batch, mean, color=shade, linestyle="", marker=mark, markersize=4, label=f"{tokens} tokens")
     left.set_title(f"{last['name']}: measured, and c₁Fb + c₂ (lines)")
     for series, shade, mark in zip(
         numbers["series"], (MIDDLE, DARK, "0.65", "0.45"), ("s", "o", "v", "^"), strict=False

@@ -16,7 +16,7 @@ from validation.decoding.trace_drafts import prompt_of
 from validation.plots.common.record import Numbers, Table, plain, sampled, sampled_positions
 from validation.plots.common.skipping.sample import mean
 from validation.plots.common.skipping.words import with_interval
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, axis, canvas, name_axes
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, axis, canvas, legend_below, name_axes
 from validation.plots.common.truncation.sample import SAMPLE_VALUES, SHOWN, Drafts, denominator, sample_of
 from validation.plots.common.truncation.values import curve, three
 from validation.trace.reader import Trace, probabilities
@@ -258,20 +258,53 @@ LOOKS: dict[str, dict[str, Any]] = {
 """Line styles: ours dark, its parts grey, cu-hlm's rules in the second colour, c-sqs's green."""
 
 
+PANELS = (
+    ("ours", (CHEAPEST, BUDGET, ENTROPY)),
+    ("one kind alone", (CHEAPEST, "top-k alone", "lattice alone", "mixture alone")),
+    (
+        "cu-hlm's rules",
+        (*(f"certified, {bits} bits" for bits in WIDTHS), "offline (21)", f"online (24), η = {ETA:g}"),
+    ),
+    (
+        "c-sqs's rules",
+        (
+            f"K-SQS, ℓ = {PAPER_RESOLUTION}",
+            f"C-SQS, ℓ = {PAPER_RESOLUTION}",
+            "K-SQS, best ℓ",
+            "C-SQS, best ℓ",
+            "dense, best ℓ",
+        ),
+    ),
+)
+"""Title and rules of each panel."""
+
+
 def paint(numbers: Numbers) -> Canvas:
-    """Paint bits over ε on the left, shares of the kinds on the right."""
-    figure, (left, right) = canvas((PAGE[0], 3.9), panels=2)
-    for axes, names in zip((left, right), numbers["axes"], strict=True):
-        name_axes(axes, names)
-    for one in numbers["series"]:
-        if any(value is not None for value in one["y"]):
-            curve(left, one["x"], one["y"], label=one["name"], **LOOKS[one["name"]])
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=6)
+    """Paint bits over ε, a panel for each family of rules, and the shares of the kinds."""
+    figure, panels = canvas((PAGE[0], 5.6), panels=3, rows=2)
+    bits, shares_of = numbers["axes"]
+    right = panels[2]
+    families = (panels[0], panels[1], panels[3], panels[4])
+    found = {one["name"]: one for one in numbers["series"] if any(value is not None for value in one["y"])}
+    for axes, (title, rules) in zip(families, PANELS, strict=True):
+        name_axes(axes, bits)
+        for name in (name for name in rules if name in found):
+            curve(axes, found[name]["x"], found[name]["y"], label=name, **LOOKS[name])
+        axes.set_title(title)
+        legend_below(axes)
+    limits = [axes.get_ylim() for axes in families]
+    for axes in families:
+        axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+        axes.set_xlim(EPSILON[0] / 1.2, EPSILON[-1] * 1.2)
+    for axes in (panels[1], panels[4]):
+        axes.set_ylabel("")
+    name_axes(right, shares_of)
     shares = np.array([one["y"] for one in numbers["kinds"]])
     colors = (MIDDLE, DARK, LIGHT)
     right.stackplot(numbers["kinds"][0]["x"], shares, labels=[one["name"] for one in numbers["kinds"]], colors=colors)
     right.set(ylim=(0, 1), xlim=(EPSILON[0], EPSILON[-1]), title="kind of the cheapest codec")
-    right.legend(loc="upper right", fontsize=6)
+    legend_below(right)
+    panels[5].set_axis_off()
     return figure
 
 

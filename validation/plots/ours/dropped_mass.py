@@ -22,7 +22,7 @@ from validation.decoding.methods.registry import info_of
 from validation.plots.c_sqs.numbers import Interval, interval
 from validation.plots.c_sqs.runs import MIDDLE_THRESHOLD
 from validation.plots.common.record import Numbers, Table, plain, spread
-from validation.plots.common.style import PAGE, axis, canvas, name_axes
+from validation.plots.common.style import PAGE, axis, canvas, legend_below, name_axes
 from validation.trace.reader import Trace, probabilities
 
 if TYPE_CHECKING:
@@ -45,12 +45,13 @@ OTHERS = {f"C-SQS (τ₁ = {tau:g})": tau for tau in (0.0, 0.0001, 0.01)}
 """C-SQS from other first thresholds, at the paper's ε; the paper does not print its τ₁."""
 FROM_0 = next(iter(OTHERS))
 SHADES = dict(zip(OTHERS, ("#f0c6a4", "#e39a63", "#6b2a0b"), strict=True))
+LINES = dict(zip(OTHERS, ("-", (0, (1, 1.2)), (0, (4, 1, 1, 1))), strict=True))
 
 SHOWS = (
-    f"Left: running mean of the dropped mass at ε = {EPSILON:g}. Right: bits of a draft against the mean dropped mass."
+    f"Above: running mean of the dropped mass at ε = {EPSILON:g}. Below: bits of a draft against the mean dropped mass."
 )
 METHOD = (
-    "The running mean is a mean over texts, bands are 95% intervals. The right panel has "
+    "The running mean is a mean over texts, bands are 95% intervals. The lower panels have "
     f"ε = {EPSILONS[0]:g} to {EPSILONS[-1]:g}, and fixed thresholds."
 )
 
@@ -284,36 +285,57 @@ def _name(name: str) -> str:
     )
 
 
+def _place(one: dict[str, Any]) -> tuple[int, ...]:
+    """Return the panels of a curve: running means by τ₁ and by controller; bits of the chosen and cheapest support."""
+    if one["panel"] == 0:
+        if one["name"] == "C-SQS":
+            return 0, 1
+        return (1,) if one["name"].startswith("Budgeted") else (0,)
+    if one["name"] == FIXED:
+        return 2, 3
+    return (3,) if one["name"] in CHEAPEST else (2,)
+
+
 def paint(numbers: Numbers) -> Canvas:
-    """Draw running means on the left, bits against dropped mass on the right."""
-    figure, panels = canvas((PAGE[0], PAGE[1] + 0.3), panels=2)
-    labels: dict[str, Any] = {}
+    """Draw running means above, bits against dropped mass below."""
+    figure, panels = canvas((PAGE[0], 6.0), panels=2, rows=2)
     for one in numbers["series"]:
-        axes = panels[one["panel"]]
+        name = _name(one["name"])
+        look = info_of(one["name"]).style.options() if one["name"] != BOUND else {"color": "0.45", "linewidth": 0.9}
         if one["name"] == BOUND:
-            (drawn,) = axes.plot(one["x"], one["mean"], color="0.45", linestyle=(0, (4, 2)), linewidth=0.9)
-        else:
-            look = info_of(one["name"]).style.options()
-            if one["panel"] == 0 or one["name"] == FIXED:
-                look["marker"] = ""
-            if one["name"] in CHEAPEST:
-                look |= {"linestyle": (0, (4, 2)), "markerfacecolor": "white"}
-            if one["name"] in SHADES:
-                look |= {"color": SHADES[one["name"]], "linewidth": 0.9}
-            (drawn,) = axes.plot(one["x"], one["mean"] if one["panel"] == 0 else one["y"], markersize=4, **look)
-            if one["panel"] == 0:
+            look["linestyle"] = (0, (4, 2))
+        if one["name"] in SHADES:
+            look |= {"color": SHADES[one["name"]], "linewidth": 0.9, "linestyle": LINES[one["name"]]}
+        if one["name"] == FIXED or one["name"] in SHADES:
+            look["marker"] = ""
+        if one["name"] in CHEAPEST:
+            look |= {"linestyle": (0, (4, 2)), "markerfacecolor": "white"}
+        if one["panel"] == 0 and one["name"] != BOUND:  # few marks, each curve's own, so that those that coincide show
+            step = max(1, len(one["x"]) // 6)
+            look["markevery"] = (CONTROLLERS.index(one["name"]) * step // 3 if one["name"] in CONTROLLERS else 0, step)
+        for axes in (panels[place] for place in _place(one)):
+            axes.plot(one["x"], one["mean"] if one["panel"] == 0 else one["y"], markersize=4, label=name, **look)
+            if one["panel"] == 0 and one["name"] != BOUND:
                 axes.fill_between(one["x"], one["low"], one["high"], color=look["color"], alpha=0.2, linewidth=0)
-        labels[_name(one["name"])] = drawn
-    labels["ε"] = panels[0].axhline(
-        numbers["statistics"]["epsilon"], color="0.45", linewidth=0.9, linestyle=(0, (1, 1.5))
-    )
-    for axes, names in zip(panels, numbers["axes"], strict=True):
-        name_axes(axes, names)
+    epsilon = numbers["statistics"]["epsilon"]
+    for place, axes in enumerate(panels):
+        name_axes(axes, numbers["axes"][place // 2])
+        if place < 2:
+            axes.axhline(epsilon, color="0.45", linewidth=0.9, linestyle=(0, (1, 1.5)), label="ε")
+    for row in (panels[:2], panels[2:]):
+        low, high = (pick(axes.get_ylim()[end] for axes in row) for pick, end in ((min, 0), (max, 1)))
+        for axes in row:
+            axes.set_ylim(low, high)
+        row[1].set_ylabel("")
     drawn_masses = [x for one in numbers["series"] if one["panel"] == 1 and one["name"] != FIXED for x in one["x"] if x]
-    if drawn_masses:
-        panels[1].set_xlim(min(drawn_masses) / 1.5, 2.0 * max(drawn_masses))
-    panels[1].set_ylim(bottom=0)
-    figure.legend(labels.values(), labels.keys(), loc="outside lower center", ncols=4, fontsize=6)
+    for axes in panels[2:]:
+        if drawn_masses:
+            axes.set_xlim(min(drawn_masses) / 1.5, 2.0 * max(drawn_masses))
+        axes.set_ylim(bottom=0)
+    titles = ("C-SQS by τ₁", "controllers", "chosen support", "cheapest support")
+    for axes, title in zip(panels, titles, strict=True):
+        axes.set_title(title)
+        legend_below(axes, columns=2)
     return figure
 
 

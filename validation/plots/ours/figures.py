@@ -66,7 +66,7 @@ FIGURES = (
         tag=Tag.MEASURED,
         title="Tokens that each rule sends for the same Bias",
         message=message_sizes,
-        shows="Left: mean tokens against the true mean Bias; each rule is a curve over its parameter.",
+        shows="Left and middle: mean tokens against the true mean Bias; each rule is a curve over its parameter.",
         measure=measure_sizes,
         paint=paint_sizes,
         caption=caption_sizes,
@@ -79,7 +79,7 @@ FIGURES = (
         title="Where the published online bound (23) is below the distortion",
         message=message_failures,
         shows=(
-            "Left: share of failures, over all k and at the k of (24). Right: ratio of the failures, largest and "
+            "Above: share of failures, over all k and at the k of (24). Below: ratio of the failures, largest and "
             "median."
         ),
         measure=measure_failures,
@@ -254,7 +254,7 @@ FIGURES = (
         tag=Tag.MEASURED,
         title="Bits of each rule for the same certified bias",
         message=codec_bits.message_figure,
-        shows="Left: mean bits for each distribution over ε. Right: share of the positions by kind of the cheapest.",
+        shows="Lines: mean bits for each distribution over ε. Areas: share of the positions by kind of the cheapest.",
         measure=codec_bits.measure_figure,
         paint=codec_bits.paint,
         caption=codec_bits.caption_figure,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hlmtheory.truncation import safe_sharpness
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, legend_below, name_axes
 from validation.plots.common.truncation.sample import (
     EPSILON,
     PARAMETERS,
@@ -121,26 +121,40 @@ def _named(rule: str) -> str:
     return rule.replace("online ", "online, η = ")
 
 
+PANELS = (
+    ("certified and published", ("certified", "offline", *ONLINE_RULES)),
+    ("certified and samplers' rules", ("exact", "certified", "top-p", "min-p", "top-nσ")),
+)
+"""Title and rules of each panel of tokens against the Bias."""
+
+
 def paint_sizes(numbers: Numbers) -> Canvas:
-    """Paint tokens against the Bias on the left, promised against true Bias on the right."""
-    figure, panels = canvas((PAGE[0], 3.6), panels=2)
-    left, right = panels
-    for axes, names in zip(panels, numbers["axes"], strict=True):
+    """Paint tokens against the Bias for two groups of rules, then what each rule sends for a promised Bias."""
+    figure, panels = canvas((PAGE[0], 3.6), panels=3)
+    right = panels[-1]
+    for axes, names in zip(panels, (numbers["axes"][0], *numbers["axes"]), strict=True):
         name_axes(axes, names)
-    for one in numbers["series"]:
-        curve(left, one["x"], one["y"], marker=".", markersize=3, label=_named(one["name"]), **LOOKS[one["name"]])
-    left.set_xlim(decades([one["x"] for one in numbers["series"] if one["name"] != "online 20"], 1e-4)[::-1])
-    left.set_ylim(decades([one["y"] for one in numbers["series"]], 0.5))
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    known = [one for one in numbers["series"] if one["name"] != "online 20"]
+    for axes, (title, rules) in zip(panels, PANELS, strict=False):
+        for one in (one for one in numbers["series"] if one["name"] in rules):
+            curve(axes, one["x"], one["y"], marker=".", markersize=3, label=_named(one["name"]), **LOOKS[one["name"]])
+        axes.set_xlim(decades([one["x"] for one in known], 1e-4)[::-1])
+        axes.set_ylim(decades([one["y"] for one in numbers["series"]], 0.5))
+        axes.set_title(title)
+        legend_below(axes)
+    panels[1].set_ylabel("")
     drawn = [one for one in numbers["promised"] if one["mean"] is not None]
     for place, one in enumerate(drawn):
         low, middle, high = one["spread"]
-        color = MIDDLE if one["name"] in ONLINE_RULES else DARK
-        right.plot([low, high], [place, place], color=LIGHT, linewidth=5, solid_capstyle="butt")
-        right.plot([middle], [place], "|", color=color, markersize=9, markeredgewidth=1.5)
-        right.plot([one["mean"]], [place], "D", color=color, markersize=4)
-    right.set_yticks(range(len(drawn)), [_named(one["name"]) for one in drawn])
-    right.set(ylim=(len(drawn) - 0.5, -0.5), xlim=(0, None), title=f"promise: Bias ≤ {EPSILON:g}")
+        names = ("10–90% of positions", "median", "mean") if place == 0 else ("",) * 3
+        right.plot([low, high], [place, place], color=LIGHT, linewidth=5, solid_capstyle="butt", label=names[0])
+        right.plot([middle], [place], "|", color=DARK, markersize=9, markeredgewidth=1.5, label=names[1])
+        right.plot([one["mean"]], [place], "D", color=DARK, markersize=4, label=names[2])
+        if one["name"] == "offline":
+            right.plot([OFFLINE.value], [place], "*", color="black", markersize=7, label="mean that cu-hlm prints")
+    right.set_yticks(range(len(drawn)), [_named(one["name"]) for one in drawn], fontsize=6)
+    right.set(ylim=(len(drawn) - 0.5, -0.5), xlim=(0, None), ylabel="", title=f"promise: Bias ≤ {EPSILON:g}")
+    legend_below(right)
     return figure
 
 
@@ -163,8 +177,8 @@ def caption_sizes(numbers: Numbers) -> str:
         "is false for some η. The exact rule needs p, the offline rule needs its statistics, and “T known” needs the "
         "mean rejection probability. The certified rule takes the smallest k with 2Δ_k ≤ ε, from q alone. Sending "
         f"nothing has a mean Bias of at most {three(statistics['bias_unsent'])}. The online rule estimates β_d by "
-        f"{line_said(statistics['line'])}. Left: each rule uses one parameter at all positions. This does not "
-        "minimise the tokens at a given mean Bias, so a fixed k can lie below the exact rule. The paper prints "
+        f"{line_said(statistics['line'])}. Left and middle: each rule uses one parameter at all positions. This does "
+        "not minimise the tokens at a given mean Bias, so a fixed k can lie below the exact rule. The paper prints "
         f"{OFFLINE.value:.0f} tokens offline, {ONLINE[0].value:.0f} online, and no η."
     )
 
@@ -223,22 +237,27 @@ def measure_failures(trace: Trace, seed: int) -> Numbers:
 
 
 def paint_failures(numbers: Numbers) -> Canvas:
-    """Paint shares of failures on the left, their sizes on the right."""
-    figure, panels = canvas((PAGE[0], 3.6), panels=2)
-    left, right = panels
-    for axes, names in zip(panels, numbers["axes"], strict=True):
-        name_axes(axes, names)
-    lines = ((left, "share", "chosen"), (right, "worst", "median"))
-    for one, color in zip(numbers["series"], (DARK, MIDDLE, "0.5"), strict=True):
-        name = one["name"].replace("β_d", r"$\beta_d$")
-        look = {"color": color, "marker": "o", "markersize": 3}
-        for axes, solid, dashed in lines:
-            curve(axes, one["x"], one[solid], label=f"all k; worst: {name}", **look)
-            dashes = {"linestyle": (0, (4, 2)), "markerfacecolor": "white"}
-            curve(axes, one["x"], one[dashed], label=f"k of (24); median: {name}", **look, **dashes)
-    left.set_ylim(0, None)
-    right.set_ylim(1, max(2.0, decades([one["worst"] for one in numbers["series"]], 1.0)[1]))
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    """Paint shares of failures above, at all k and at the k of (24); their sizes below, largest and median."""
+    figure, panels = canvas((PAGE[0], 4.9), panels=2, rows=2)
+    kinds = (("share", "all k"), ("chosen", "the k of (24)"), ("worst", "largest ratio"), ("median", "median ratio"))
+    looks: tuple[dict[str, Any], ...] = (
+        {"color": DARK, "marker": "o"},
+        {"color": MIDDLE, "marker": "D", "linestyle": (0, (4, 2))},
+        {"color": "0.6", "marker": "^", "linestyle": (0, (1, 1.5))},
+    )
+    for place, (axes, (key, title)) in enumerate(zip(panels, kinds, strict=True)):
+        name_axes(axes, numbers["axes"][place // 2])
+        for one, look in zip(numbers["series"], looks, strict=True):
+            name = "Ū with " + one["name"].replace("β_d", r"$\beta_d$")
+            curve(axes, one["x"], one[key], label=name, markersize=3, **look)
+        axes.set_title(title)
+    highest = max(axes.get_ylim()[1] for axes in panels[:2])
+    for axes in panels[:2]:
+        axes.set_ylim(0, highest)
+    tallest = decades([one["worst"] for one in numbers["series"]], 1.0)[1]
+    for axes in panels[2:]:
+        axes.set_ylim(1, max(2.0, tallest))
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 

@@ -29,7 +29,7 @@ from validation.plots.common.skipping.numbers import (
     measure_methods,
     measure_transmission,
 )
-from validation.plots.common.skipping.pictures import paint_baselines, paint_both, paint_methods, paint_transmission
+from validation.plots.common.skipping.pictures import paint_both, paint_measures, paint_methods, paint_transmission
 from validation.plots.common.skipping.printed import U, printed
 
 _U: dict[str, Any] = {"paper": U, "source": "oh2024uhlm"}
@@ -38,7 +38,7 @@ FIGURES = (
     Figure(
         **_U,
         measure=measure_baselines,
-        paint=paint_baselines,
+        paint=paint_measures,
         number="3",
         tag=Tag.MEASURED,
         title="Three measures of uncertainty",

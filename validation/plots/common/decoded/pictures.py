@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,16 @@ from validation.decoding.methods.registry import info_of
 from validation.plots.common.decoded.numbers import ACCURACIES
 from validation.plots.common.record import Numbers
 from validation.plots.common.skipping.printed import CU, U, value
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
+from validation.plots.common.style import (
+    DARK,
+    LIGHT,
+    MIDDLE,
+    PAGE,
+    canvas,
+    groups,
+    name_axes,
+    name_points,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +47,7 @@ def _draw(axes: Axes, series: dict[str, Any], **look: Any) -> None:
     axes.plot(series["x"], _values(series["mean"]), label=series["name"], **({"markersize": 3} | look))
 
 
-def _cross(axes: Axes, x: dict[str, Any], y: dict[str, Any], look: dict[str, Any], name: str) -> None:
+def _cross(axes: Axes, x: dict[str, Any], y: dict[str, Any], look: dict[str, Any]) -> None:
     """Draw a point with horizontal and vertical intervals."""
     at = [_values([one[end] for end in ("value", "low", "high")]) for one in (x, y)]
     errors = [[[one[0] - one[1]], [one[2] - one[0]]] for one in at]
@@ -52,22 +62,25 @@ def _cross(axes: Axes, x: dict[str, Any], y: dict[str, Any], look: dict[str, Any
         markersize=size,
         elinewidth=0.8,
         linestyle="none",
-        label=name,
     )
 
 
 def paint_both(numbers: Numbers) -> Canvas:
-    """Paint accuracy against throughput, with one panel for each accuracy metric."""
+    """Paint accuracy against throughput: a panel for each accuracy metric, each method's name beside its point."""
     names = numbers["statistics"]["accuracies"]
-    figure, panels = canvas((PAGE[0], 3.3), panels=max(1, len(names)))
+    figure, panels = canvas((PAGE[0], 3.6), panels=max(1, len(names)))
     for axes, name, both in zip(panels, names or [None], numbers["axes"], strict=True):
+        points = []
         for one in numbers["series"]:
-            y = one["perplexity"] if name is None else one["accuracy"][name]
-            _cross(axes, one["throughput"]["median"], y, _look(one["name"]), one["name"])
+            x, y = one["throughput"]["median"], one["perplexity"] if name is None else one["accuracy"][name]
+            _cross(axes, x, y, _look(one["name"]))
+            if None not in (x["value"], y["value"]):
+                points.append((x["value"], y["value"], one["name"]))
         name_axes(axes, both)
         if name is not None:
             axes.set_title(ACCURACIES[name], fontsize=7)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=5, fontsize=6)
+        axes.margins(0.12)
+        name_points(axes, points, size=5.5)
     return figure
 
 
@@ -131,29 +144,59 @@ def paint_sizes(numbers: Numbers) -> Canvas:
     return figure
 
 
-def _curves(axes: Axes, numbers: Numbers, word: str) -> None:
-    for one in numbers["series"]:
-        if one["word"] == word:
-            _draw(axes, one, **_look(one["name"]))
+def _curves(axes: Axes, numbers: Numbers, word: str, names: Sequence[str]) -> None:
+    """Draw the curves of a panel; each marks other points than the rest, so that those that coincide all show."""
+    shown = [one for one in numbers["series"] if one["word"] == word and one["name"] in names]
+    for number, one in enumerate(shown):
+        _draw(axes, one, **(_look(one["name"]) | {"markevery": (number % 3, 3)}))
+
+
+def _methods(numbers: Numbers) -> list[list[str]]:
+    """Return the methods of each panel."""
+    return groups(list(dict.fromkeys(one["name"] for one in numbers["series"])))
+
+
+def _hold(panels: Sequence[Axes], numbers: Numbers, words: Sequence[str]) -> None:
+    """Give panels one height that holds all curves; intervals of a slow link that reach 0 are cut."""
+    means = [_values(one["mean"]) for one in numbers["series"] if one["word"] in words]
+    drawn = np.concatenate(means) if means else np.ones(1)
+    drawn = drawn[np.isfinite(drawn) & (drawn > 0)]
+    if drawn.size:
+        for axes in panels:
+            axes.set_ylim(drawn.min() / 1.6, drawn.max() * 1.6)
 
 
 def paint_speeds(numbers: Numbers) -> Canvas:
-    """Paint throughput over the SNR, with one panel for each way to average."""
-    figure, panels = canvas((PAGE[0], 3.4), panels=3)
-    for axes, (word, title), both in zip(panels, _WORDS.items(), numbers["axes"], strict=True):
-        _curves(axes, numbers, word)
-        name_axes(axes, both)
-        axes.set_title(title, fontsize=7)
-    for axes in panels[1:]:
-        axes.set_ylabel("")
-        axes.sharey(panels[0])
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=5, fontsize=6)
+    """Paint throughput over the SNR: a column for each way to average, a row for each group of methods."""
+    rows = _methods(numbers)
+    figure, panels = canvas((PAGE[0], 0.4 + 2.6 * len(rows)), panels=len(_WORDS), rows=len(rows))
+    for number, names in enumerate(rows):
+        row = panels[len(_WORDS) * number : len(_WORDS) * (number + 1)]
+        for axes, (word, title), both in zip(row, _WORDS.items(), numbers["axes"], strict=True):
+            _curves(axes, numbers, word, names)
+            name_axes(axes, both)
+            if number == 0:
+                axes.set_title(title, fontsize=7)
+        for axes in row[1:]:
+            axes.set_ylabel("")
+        for axes in row if number < len(rows) - 1 else ():
+            axes.set_xlabel("")
+    _hold(panels, numbers, tuple(_WORDS))
+    handles = [axes.get_legend_handles_labels() for axes in panels[:: len(_WORDS)]]
+    shown = [[one for pair in handles for one in pair[side]] for side in (0, 1)]
+    figure.legend(*shown, loc="outside upper center", ncols=5, fontsize=6)
     return figure
 
 
 def paint_methods(numbers: Numbers) -> Canvas:
     """Paint the rates of each method on the left, throughput over the SNR on the right."""
-    figure, (left, right) = canvas((PAGE[0], 3.6), panels=2)
+    from matplotlib.figure import Figure
+
+    rows = _methods(numbers)
+    figure = Figure(figsize=(PAGE[0], max(3.6, 0.6 + 2.2 * len(rows))), layout="constrained")
+    sides = figure.add_gridspec(len(rows), 2)
+    left = figure.add_subplot(sides[:, 0])
+    right = [figure.add_subplot(sides[number, 1]) for number in range(len(rows))]
     names = {"transmission": "TR", "skipped_if_accepted": "TSR, P(skipped | accepted)"}
     names["accepted_if_skipped"] = "cu-hlm's, P(accepted | skipped)"
     bars = numbers["bars"]
@@ -169,8 +212,13 @@ def paint_methods(numbers: Numbers) -> Canvas:
     left.invert_yaxis()
     left.set(xlim=(0, 1.02), xlabel=numbers["axes"][0]["x"]["label"])
     left.legend(**_ABOVE)
-    _curves(right, numbers, "median")
-    right.axvline(numbers["statistics"]["link_snr_db"], color=_GREY, linewidth=0.9)
-    name_axes(right, numbers["axes"][1])
-    right.legend(**(_ABOVE | {"ncols": 3}))
+    for axes, methods in zip(right, rows, strict=True):
+        _curves(axes, numbers, "median", methods)
+        axes.axvline(numbers["statistics"]["link_snr_db"], color=_GREY, linewidth=0.9)
+        name_axes(axes, numbers["axes"][1])
+        axes.yaxis.label.set_fontsize(6)
+        axes.legend(loc="lower right", fontsize=5.5)
+    for axes in right[:-1]:
+        axes.set_xlabel("")
+    _hold(right, numbers, ("median",))
     return figure

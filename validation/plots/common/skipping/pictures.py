@@ -45,6 +45,12 @@ def _draw(axes: Axes, series: dict[str, Any], **look: Any) -> None:
     axes.plot(series["x"], _values(series["mean"]), label=series["name"], **look)
 
 
+def _inside(series: dict[str, Any]) -> dict[str, Any]:
+    """Return a curve of rates with its interval cut to [0, 1]; a symmetric interval can leave it."""
+    cut = {side: np.clip(_values(series[side]), 0.0, 1.0) for side in ("low", "high") if side in series}
+    return series | cut
+
+
 def _mark_thresholds(axes: Axes, numbers: Numbers, paper: str) -> None:
     """Mark our threshold from the 21 means and the paper's; omit those outside [0, 1]."""
     ours = numbers["statistics"]["bins"]["thresholds"] or []
@@ -64,6 +70,18 @@ def paint_baselines(numbers: Numbers) -> Canvas:
     name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(0, 1))
     axes.legend(loc="upper left")
+    return figure
+
+
+def paint_measures(numbers: Numbers) -> Canvas:
+    """Paint a panel for each uncertainty measure, with Pearson's r."""
+    figure, panels = canvas((PAGE[0], 2.6), panels=len(numbers["series"]))
+    for axes, series, look in zip(panels, numbers["series"], _LOOKS, strict=False):
+        _draw(axes, series, marker=".", markersize=3, **look)
+        name_axes(axes, numbers["axes"][0])
+        axes.set(xlim=(-0.02, 1.02), ylim=(0, 1), title=series["name"])
+    for axes in panels[1:]:
+        axes.set_ylabel("")
     return figure
 
 
@@ -127,7 +145,7 @@ def paint_rates(numbers: Numbers) -> Canvas:
     """Paint the transmission rate and both true skip rates over the threshold."""
     figure, (axes,) = canvas((COLUMN[0], 3.0))
     for series, look in zip(numbers["series"], _LOOKS, strict=True):
-        _draw(axes, series, **look)
+        _draw(axes, _inside(series), **look)
     marks = (1 - value(CU, "skipped"), "s", DARK, "sent"), (value(CU, "true_skips"), "D", MIDDLE, "accepted | skipped")
     for place, marker, color, name in marks:
         axes.plot(
@@ -148,7 +166,7 @@ def paint_transmission(numbers: Numbers) -> Canvas:
     """Paint the transmission rate over the threshold, with the printed point."""
     figure, (axes,) = canvas(COLUMN)
     (series,) = numbers["series"]
-    _draw(axes, series, color=DARK)
+    _draw(axes, _inside(series), color=DARK)
     axes.plot(
         [value(U, "prone")],
         [1 - value(U, "skipped")],

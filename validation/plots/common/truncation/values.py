@@ -27,7 +27,7 @@ ONLINE = (
 LOOKS: dict[str, dict[str, Any]] = {
     "exact": {"color": DARK, "linestyle": "-"},
     "certified": {"color": DARK, "linestyle": (0, (4, 2))},
-    "offline": {"color": "0.45", "linestyle": "-"},
+    "offline": {"color": "0.45", "linestyle": (0, (5, 1, 1, 1))},
     "online 1": {"color": MIDDLE, "linestyle": (0, (1, 1.2))},
     "online 5": {"color": MIDDLE, "linestyle": (0, (4, 2))},
     "online 20": {"color": MIDDLE, "linestyle": "-"},

@@ -265,8 +265,8 @@ def test_the_memory_has_a_panel_of_its_own_with_the_limit_and_the_printed_mark()
     numbers = numbers_of("8a")
     with house_style():
         figure = EXHIBITS["edge-sd", "8a"].paint(numbers)
-    latency, memory = figure.axes
-    assert [len(axes.get_lines()) for axes in (latency, memory)] == [len(IN_FIG_8) + 1, 4]
+    latency, baselines, memory = figure.axes
+    assert [len(axes.get_lines()) for axes in (latency, baselines, memory)] == [4, len(IN_FIG_8) - 2, 4]
     assert memory.get_ylabel() == "draft machine's memory (GB)"
     assert list(memory.get_lines()[-1].get_ydata()) == [16.0, 16.0]
     mark = latency.get_lines()[-1]
@@ -289,8 +289,9 @@ def test_the_gap_has_a_panel_of_its_own():
     numbers = numbers_of("7a")
     with house_style():
         figure = EXHIBITS["edge-sd", "7a"].paint(numbers)
-    latency, gap = figure.axes
-    assert [len(axes.get_lines()) for axes in (latency, gap)] == [len(IN_FIG_7), 2]
+    latency, baselines, gap = figure.axes
+    assert [len(axes.get_lines()) for axes in (latency, baselines, gap)] == [3, len(IN_FIG_7) - 2, 2]
+    assert latency.get_ylim() == baselines.get_ylim()
     assert gap.get_ylabel() == "certified gap of the plan (%)"
     assert gap.get_ylim()[0] == 0
     drawn = gap.get_lines()[0].get_ydata()

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from validation.decoding.methods.registry import info_of
 from validation.plots.c_sqs.numbers import (
     ADAPTIVE,
+    ALLOCATED,
     BUDGETED,
     BY_SIZE,
+    BYTES,
     FIXED,
     PRINTED,
     RATE_BPS,
@@ -57,7 +59,7 @@ def _rows(names: Sequence[str]) -> list[list[str]]:
         return [[one for one in names if one not in fixed], fixed]  # adaptive thresholds, then fixed ones
     if len(adaptive) == len(by_size) > 1:
         return [[*by_size[:-1], *adaptive], [by_size[-1], *adaptive]]
-    counted = [one for one in names if "bytes" in one or one.startswith("SQS allocated")]
+    counted = [one for one in names if one in (*BYTES, ALLOCATED)]
     return [[one for one in names if one not in counted], counted]
 
 

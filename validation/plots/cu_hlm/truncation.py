@@ -117,17 +117,19 @@ def paint_bounds(numbers: Numbers) -> Canvas:
         "Bias": true,
         "2 min(T, Δ_k)": {"color": "0.6"},
         "2Δ_k": LOOKS["certified"],
-    } | {f"online (23), η = {eta:g}": LOOKS[f"online {eta:g}"] for eta in SHOWN}
+    }
+    online = {f"online (23), η = {eta:g}": LOOKS[f"online {eta:g}"] for eta in SHOWN}
     left, middle = panels[:2]
     for axes, names in zip(panels, (numbers["axes"][0], *numbers["axes"]), strict=True):
         name_axes(axes, names)
     shown: dict[int, list[list[float | None]]] = {place: [] for place in range(3)}
     for one in numbers["series"]:
-        online = one["name"].startswith("online")
-        places = (2,) if one["panel"] else (0, 1) if one["name"] == "TV(r, r̂)" else (1,) if online else (0,)
+        places = (2,) if one["panel"] else (0, 1) if one["name"] == "TV(r, r̂)" else (int(one["name"] in online),)
         name = one["name"].replace("r̂", r"$\hat{r}$").replace("Δ_k", r"$\Delta_k$").replace("β_d", r"$\beta_d$")
         for place in places:
-            curve(panels[place], one["x"], one["y"], label=name.replace("q_d", "$q_d$"), **looks[one["name"]])
+            curve(
+                panels[place], one["x"], one["y"], label=name.replace("q_d", "$q_d$"), **(looks | online)[one["name"]]
+            )
             shown[place].append(one["y"])
     for place, axes in enumerate(panels):
         axes.set_ylim(decades(shown[place], 1e-4))

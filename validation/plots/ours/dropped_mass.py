@@ -290,7 +290,7 @@ def _place(one: dict[str, Any]) -> tuple[int, ...]:
     if one["panel"] == 0:
         if one["name"] == "C-SQS":
             return 0, 1
-        return (1,) if one["name"].startswith("Budgeted") else (0,)
+        return (1,) if one["name"] in CONTROLLERS else (0,)
     if one["name"] == FIXED:
         return 2, 3
     return (3,) if one["name"] in CHEAPEST else (2,)

@@ -41,6 +41,7 @@ __all__ = [
     "commit_of_code",
     "draw",
     "find_exhibits",
+    "repaint",
 ]
 
 # imported by names other than their packages', so that `import validation.plots.c_sqs.numbers as numbers` works
@@ -158,6 +159,25 @@ def draw(
     with naming(sidecar):
         sidecar.write_text(text, encoding="utf-8")
     return written
+
+
+def repaint(sidecar: Path) -> Path | None:
+    """Paint the picture of a stored figure anew from the numbers of its sidecar, without measuring.
+
+    Returns
+    -------
+    Path or None
+        The SVG beside the sidecar; None for a table, which has no picture.
+    """
+    about = json.loads(sidecar.read_text(encoding="utf-8"))
+    paper, number = about["figure"].split(" ")
+    paint = EXHIBITS[paper, number].paint
+    if paint is None:
+        return None
+    picture = sidecar.with_suffix(".svg")
+    with house_style(), naming(picture):
+        save(paint(about), picture)
+    return picture
 
 
 def _about(exhibit: Exhibit, numbers: Mapping[str, Any], basis: str) -> dict[str, Any]:

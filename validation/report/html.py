@@ -193,8 +193,9 @@ def _version(name: str) -> str:
 def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
     """Return the template's values for one figure or table: its message apart from the rest of its caption."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))
-    name, _, caption = whole_caption(about).partition(": ")
-    message, rest = first_sentence(caption)
+    name, _, caption = about["caption"].partition(": ")
+    message, shows = first_sentence(caption)
+    details = whole_caption(about).removeprefix(about["caption"]).strip()
     picture = sidecar.with_suffix(".svg")
     svg = _inline(picture, prefix, f"{name}: {about['title']}. {message}") if picture.exists() else ""
     width = re.search(r'<svg[^>]*\swidth="([\d.]+)pt"', svg)
@@ -213,7 +214,8 @@ def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
         "name": name,
         "title": about["title"],
         "message": message,
-        "caption": rest,
+        "shows": shows,
+        "details": details,
         "kind": about.get("kind", ""),
         "tables": tables,
     }

@@ -14,7 +14,7 @@ from matplotlib.container import BarContainer
 from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 
-from validation.plots import EXHIBITS
+from validation.plots import EXHIBITS, repaint
 from validation.plots.common.style import DARK, MOST, PICTURES, canvas, house_style, save
 
 if TYPE_CHECKING:
@@ -146,6 +146,14 @@ def test_a_figure_is_saved_in_each_format_and_stays_small(suffix: str, tmp_path:
         with house_style():
             save(painted(SHELF / f"{name}.json"), tmp_path / f"{name}.{suffix}")
         assert 10_000 < (tmp_path / f"{name}.{suffix}").stat().st_size < 600_000
+
+
+def test_a_stored_figure_is_painted_anew_without_its_models(tmp_path: Path):
+    for name, picture in (("ours-fig4", True), ("ours-tableI", False)):
+        sidecar = tmp_path / f"{name}.json"
+        sidecar.write_bytes((SHELF / sidecar.name).read_bytes())
+        assert (repaint(sidecar) is not None) is picture
+        assert sidecar.with_suffix(".svg").exists() is picture
 
 
 def drawing() -> tuple[Canvas, Axes]:

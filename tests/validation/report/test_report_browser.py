@@ -53,7 +53,14 @@ def hostile(sidecar: Path, folder: Path, name: str) -> Path:
     """Return the sidecar of a figure whose texts are all a hostile name."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))
     table = {"title": name, "heads": [name, name], "rows": [[name, name]]}
-    about |= {"title": name, "caption": f"{name}: {name}. {name}", "kind": name, "tables": [table]}
+    about |= {
+        "title": name,
+        "caption": f"{name}: {name}. {name}",
+        "findings": name,
+        "method": name,
+        "kind": name,
+        "tables": [table],
+    }
     path = folder / "hostile" / 'a"b<i>.json'
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(about), encoding="utf-8")

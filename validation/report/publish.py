@@ -255,7 +255,20 @@ def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
     for index, size in enumerate(("small", "large")):
         rows.append((f"{size} model, held-out nats per token", [_losses(run["held_out"], index) for run in runs]))
     plain = [[name, *cells] for name, cells in (*rows, *_outcomes(results))]
-    return markdown_table({"heads": ["pair", *(run["pair"] for run in runs)], "rows": plain})
+    table = markdown_table({"heads": ["pair", *(run["pair"] for run in runs)], "rows": plain})
+    return f"{_kinds([run['pair'] for run in runs], results)}\n\n{table}"
+
+
+def _kinds(pairs: list[str], results: list[Results]) -> str:
+    """Return how many claims were measured on each pair, and how many were simulated once, in a sentence.
+
+    >>> _kinds(["builtin"], [])
+    'Claims measured on the positions of a pair: none; simulated once, without a model: 0.'
+    """
+    kinds = [Counter(tally.kind for tally in result.tallies.values()) for result in results]
+    measured = ", ".join(f"{count['measured']} on {pair}" for pair, count in zip(pairs, kinds, strict=False)) or "none"
+    once = kinds[0]["simulated"] if kinds else 0
+    return f"Claims measured on the positions of a pair: {measured}; simulated once, without a model: {once}."
 
 
 def _outcomes(results: list[Results]) -> list[tuple[str, list[str]]]:

@@ -17,7 +17,7 @@ import pytest
 
 from hlmtheory._domains import DomainError
 from validation.claims.scenarios.cell import Load, Radio, Reading, serve, uploads
-from validation.plots.edge_sd.beside import SHOWN, STORED, stored
+from validation.plots.edge_sd.beside import GROUP_NAMES, SHOWN, STORED, in_three_lines, stored
 from validation.plots.edge_sd.printed import ALL_SAVINGS, BANDWIDTH_SAVINGS, BATCHING_SAVINGS, GROUPS, PRINTED, Saving
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -386,3 +386,13 @@ def test_the_nearest_single_change_is_tuned_on_more_runs():
     assert not search.refined(Ladder((planted,), coarse.tried[:1]), 1, 4).tried  # nothing was changed
     words = Ladder((planted,), (Found(Setting(padded=False), (1.0,)),))
     assert [one.setting for one in search.refined(words, 1, 4).tried] == [Setting(padded=False)]  # no smaller change
+
+
+def test_the_three_lines_of_the_page_are_those_of_the_stored_settings() -> None:
+    text = (Path(__file__).parents[3] / "figures/experiments/edge_sd_settings/README.md").read_text(encoding="utf-8")
+    lines = in_three_lines()
+    assert len(lines) == 3
+    assert all(f"- {line}\n" in text for line in lines)
+    settings = [stored()["groups"][name]["nearest_by_changes"][-1] for name in GROUP_NAMES]
+    for line, setting in zip(lines, settings, strict=True):
+        assert line.count("→") == len(setting["fields"])  # nothing that changes is left out

@@ -90,9 +90,8 @@ def main(words: list[str]) -> int:
         (here / "q.json").write_text(json.dumps(TOP_K), encoding="utf-8")
         subprocess.run([sys.executable, "-I", "-c", LIBRARY], cwd=here, check=True)
         helps = subprocess.run([str(hlm), "--help"], cwd=here, capture_output=True, text=True, check=True).stdout
-        names = [line.split()[0] for line in helps.split("Commands:")[1].splitlines() if line.startswith("  ")]
-        names = [name for name in names if name.isalpha() or "-" in name]
-        every = [(0, "Usage", f"{name} --help") for name in names if name not in ("Exit", "failed,")]
+        listed = helps.split("Commands:\n")[1].split("\n\n")[0]
+        every = [(0, "Usage", f"{line.split()[0]} --help") for line in listed.splitlines() if line[2:3] != " "]
         for code, said, command in [*QUICK, *(WHOLE if "--whole" in words else [])]:
             every.append((code, said, command))
         for code, said, command in every:

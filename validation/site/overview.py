@@ -110,14 +110,14 @@ def overview() -> str:
 def narrow_overview() -> str:
     """Return the figure for a telephone, with the parts below each other."""
     left, center = 20, 20 + WIDTH / 2
-    lines = [*_part(0, left, 20, 288), *_part(1, left, 352, 228), *_part(2, left, 624, 216)]
-    for top in (310, 582):
+    lines = [*_part(0, left, 20, 288), *_part(1, left, 352, 256), *_part(2, left, 652, 216)]
+    for top in (310, 610):
         lines += [*_arrow(center - 30, top, center - 30, top + 40, BLUE)]
         lines += [*_arrow(center + 30, top + 40, center + 30, top, GREEN)]
-    lines += [*_traffic(center, 496), _box(left, 860, WIDTH, 128, GREY)]
-    lines += [_text(left + 14, 886, "policy", size=15, extra=BOLD)]
-    lines += [_text(left + 14, 908 + 22 * row, text, size=12) for row, text in enumerate(POLICY)]
-    return _page(WIDTH + 40, 1008, lines)
+    lines += [*_traffic(center, 516), _box(left, 888, WIDTH, 128, GREY)]
+    lines += [_text(left + 14, 914, "policy", size=15, extra=BOLD)]
+    lines += [_text(left + 14, 936 + 22 * row, text, size=12) for row, text in enumerate(POLICY)]
+    return _page(WIDTH + 40, 1036, lines)
 
 
 def main(arguments: list[str]) -> int:

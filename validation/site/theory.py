@@ -219,7 +219,7 @@ def sources_page(claims: Mapping[str, Claim]) -> str:
             f".. _{source_anchor(key)}:",
             f"{short}\n{'-' * (2 * len(short))}",
             escaped(entry["full"]) + f" {told}",
-            f"{len(mine)} claims: {links}.",
+            f"{len(mine)} claim{'s' * (len(mine) > 1)}: {links}.",
         ]
     return "\n\n".join(parts) + "\n"
 

@@ -124,6 +124,7 @@ class Link:
         self._version = self._told = 0  # of this rank's facts, and up to which they were exchanged
         self._answered = self._began = time.monotonic()
         self._broken = ""
+        self._waiting = False
         self._ended = False
         self._thread = threading.Thread(target=self._exchange, name="ranks", daemon=True)
 
@@ -164,10 +165,14 @@ class Link:
         UserError
             Another rank failed or is silent, or the store does not answer.
         """
-        while not ready(facts := self.known()):
-            with self._news:
-                self._refuse_lost()
-                self._news.wait(timeout=BEAT)
+        try:
+            while not ready(facts := self.known()):
+                with self._news:
+                    self._waiting = True
+                    self._refuse_lost()
+                    self._news.wait(timeout=BEAT)
+        finally:
+            self._waiting = False
         return facts
 
     def _refuse_lost(self) -> None:
@@ -198,7 +203,7 @@ class Link:
             while not self._ended:
                 self._once(store)
                 with self._news:
-                    pause = max(BEAT, self.rank.world / 50)
+                    pause = max(BEAT / 5 if self._waiting else BEAT, self.rank.world / 50)
                     self._news.wait_for(lambda: self._ended or self._told < self._version, timeout=pause)
         except Exception as error:  # torch raises several types, DistNetworkError and RuntimeError among them
             with self._news:

@@ -26,8 +26,12 @@ VARIABLES = {"RANK": "1", "WORLD_SIZE": "3", "MASTER_ADDR": "here", "MASTER_PORT
 
 @pytest.fixture(scope="module")
 def context() -> Any:
-    """The server that forks the ranks."""
-    return process.server()
+    """The server that forks the ranks, once it has imported the libraries."""
+    found = process.server()
+    first = found.Process(target=process.free_port)
+    first.start()
+    first.join(process.PATIENCE)
+    return found
 
 
 @pytest.fixture
@@ -69,12 +73,12 @@ def batches(log: Path) -> list[int]:
     return [int(number) for number in re.findall(r"^collected (\d+)$", log.read_text(), re.M)]
 
 
-def test_three_ranks_of_which_one_is_killed_and_started_again(
+def test_validate_by_three_ranks_of_which_one_is_killed_and_started_again(
     context: Any, ranks: list[Any], expected: tuple[Path, tuple[str, ...]], tmp_path: Path
 ) -> None:
     one, words = expected
     port = process.free_port()
-    words = (*words, "--out", str(tmp_path / "trace"))
+    words = ("validate", *words[1:-1], "--out", str(tmp_path / "run"))
 
     def begin(rank: int) -> Any:
         variables = process.environment(rank, 3, port)
@@ -88,8 +92,9 @@ def test_three_ranks_of_which_one_is_killed_and_started_again(
     again = begin(1)  # alone; the other two wait for it
     assert [code(rank) for rank in (first, again, third)] == [0, 0, 0], (tmp_path / "0.log").read_text()
     assert [batches(tmp_path / f"{rank}.log") for rank in range(3)] == [[0, 3], [1, 4], [2, 5]]
-    assert_same(tmp_path / "trace", one)
-    assert not (tmp_path / "trace-shards").exists()
+    assert_same(tmp_path / "run" / "trace", one)
+    assert {file.name for file in (tmp_path / "run").iterdir()} == {"claims.json", "figures", "report.html", "trace"}
+    assert [(tmp_path / f"{rank}.log").read_text().count("Report: ") for rank in range(3)] == [1, 0, 0]
 
 
 def test_two_ranks_of_torchruns_agent_which_restarts_them(

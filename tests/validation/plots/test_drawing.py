@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ from matplotlib.text import Text
 
 from validation.plots import EXHIBITS, repaint
 from validation.plots.common.style import DARK, MOST, PICTURES, canvas, house_style, save
+from validation.plots.common.values import as_csv
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -128,6 +131,15 @@ def test_a_figure_has_few_series_told_apart_in_grey_and_inside_its_frame(sidecar
 
 def test_every_figure_is_drawn_here():
     assert {sidecar.stem for sidecar in STORED} == set(BY_STEM)
+
+
+def test_the_numbers_of_every_figure_are_csv():
+    for sidecar in STORED:
+        rows = list(csv.reader(as_csv(json.loads(sidecar.read_text(encoding="utf-8"))).splitlines()))
+        assert len(rows) > 4, sidecar.name
+        assert len({len(row) for row in rows}) == 1, sidecar.name
+        drawn = [row for row in rows if row[0] == "series" and re.fullmatch(r"-?\d+\.?\d*(e[+-]?\d+)?", row[-1])]
+        assert len(drawn) > 4, sidecar.name
 
 
 def test_figures_of_two_papers_differ(tmp_path: Path):

@@ -143,20 +143,22 @@ def _metric(found: CSqsStudy, cell: Cell, metric: str) -> Ratio:
     return resampling(cell) if metric == "resampling" else latency(cell, found.times, RATE_BPS)
 
 
-def basis(found: CSqsStudy, passes: str | None = None) -> dict[str, Any]:
+def basis(found: CSqsStudy, passes: str | None = None, texts: str | None = None) -> dict[str, Any]:
     """Return the text that says how the numbers were obtained: pair, prompts, parameters and times.
 
-    ``passes`` replaces the clause on the measured times of passes, for numbers that do not depend on them.
+    ``passes`` replaces the clause on the measured times of passes, for numbers that do not depend on them; ``texts``
+    the one on the length of the texts.
     """
     scale, times = found.scale, found.times
     measured = (
         f"a pass takes {1e3 * times.draft_s:.2f} ms of the draft model and {1e3 * times.target_s:.2f} + "
         f"{1e3 * times.token_s:.2f} n ms of the target model over n tokens, the quickest of several here"
     )
+    shared = f"of {scale.new_tokens} new tokens at each temperature and method"
     return {
         "basis": (
-            f"on the pair {found.pair}, V = {found.vocabulary:,}, {scale.prompts} prompts of {scale.new_tokens} new "
-            f"tokens at each temperature and method, B = {BUDGET_BITS:,.0f} bits, ℓ = {RESOLUTION}, "
+            f"on the pair {found.pair}, V = {found.vocabulary:,}, {scale.prompts} prompts {texts or shared}, "
+            f"B = {BUDGET_BITS:,.0f} bits, ℓ = {RESOLUTION}, "
             f"η = {LEARNING_RATE:g}, ε = {EPSILON:g}; {passes or measured}; the link has {RATE_BPS / 1e6:g} Mbit/s; "
             "intervals: 95%, bootstrap over prompts"
         ),
@@ -277,6 +279,7 @@ def simulate_regret(seed: int) -> Numbers:
         "x": {"label": "drafts accepted or resampled, T", "unit": "", "scale": "log"},
         "y": {"label": "mean dropped mass", "unit": "", "scale": "log"},
     }
+    texts = f"of {found.scale.long_tokens} new tokens at temperature {found.scale.temperatures[-1]:g}"
     bounds = {"published": plain(regret_bound(*setting)), "sharp": plain(regret_bound_sharp(*setting))}
     return {
         "axes": [axes, axes],
@@ -291,7 +294,7 @@ def simulate_regret(seed: int) -> Numbers:
             "above_sharp": [_above(panel, bounds["sharp"]) for panel in panels],
             "published_below_1_from": 1 + int(_published_end()),
         },
-        **basis(found),
+        **basis(found, texts=texts),
     }
 
 

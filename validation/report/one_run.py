@@ -27,9 +27,14 @@ def run_of(figures: Path, pair: str) -> dict[str, Any]:
     """Return commit, trace and fit of a pair's published run; None where its record does not say it."""
     folder = figures if pair == "builtin" else figures / pair
     run = json.loads((folder / "claims.json").read_text(encoding="utf-8"))["run"]
-    commits = set(run.get("commits", {}).values())
-    commit = commits.pop() if len(commits) == 1 else None
-    return {"commit": commit, "trace": run.get("trace"), "fit": run.get("fit")}
+    return {"commit": run.get("commits", {}).get("draw"), "trace": run.get("trace"), "fit": run.get("fit")}
+
+
+def other_steps(figures: Path, pair: str) -> list[str]:
+    """Return the steps of a pair's published run that another commit made than the one that drew it."""
+    folder = figures if pair == "builtin" else figures / pair
+    commits = json.loads((folder / "claims.json").read_text(encoding="utf-8"))["run"].get("commits", {})
+    return [step for step, commit in commits.items() if commit != commits.get("draw")]
 
 
 def differing(figures: Path) -> dict[str, str]:
@@ -38,7 +43,8 @@ def differing(figures: Path) -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        By file, relative to ``figures``: the keys that differ or are missing, such as ``"commit, fit"``.
+        By file, relative to ``figures``: the keys that differ or are missing, such as ``"commit, fit"``; for the record
+        of a pair, the steps of another commit.
     """
     found = {}
     for pair, file, about in sidecars_of_pairs(figures):
@@ -48,11 +54,19 @@ def differing(figures: Path) -> dict[str, str]:
             found[str(file.relative_to(figures))] = ", ".join(wrong)
     for record in (figures / "claims.json", *sorted(figures.glob("*/claims.json"))):
         pair = "builtin" if record.parent == figures else record.parent.name
-        if missing := [key for key, value in run_of(figures, pair).items() if value is None]:
-            found[str(record.relative_to(figures))] = ", ".join(missing)
+        missing = [key for key, value in run_of(figures, pair).items() if value is None]
+        if wrong := [*missing, *other_steps(figures, pair)]:
+            found[str(record.relative_to(figures))] = ", ".join(wrong)
     return found
 
 
 def older() -> dict[str, str]:
     """Return the files that are known to be of an older run, with the reason."""
     return dict(json.loads(OLDER.read_text(encoding="utf-8")))
+
+
+def shrink(figures: Path) -> list[str]:
+    """Take off the list what is now of its pair's run, and return these files; nothing is ever added."""
+    there, wrong = older(), differing(figures)
+    OLDER.write_text(json.dumps({file: why for file, why in there.items() if file in wrong}, indent=1) + "\n")
+    return [file for file in there if file not in wrong]

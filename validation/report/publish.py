@@ -18,9 +18,10 @@ import hlmtheory
 from validation.claims.check import Results, load_results
 from validation.decoding.fit_file import stored_fit
 from validation.errors import UserError
-from validation.plots import EXHIBITS, Exhibit, commit_of_code
+from validation.plots import EXHIBITS, Exhibit, commit_of_code, repaint
 from validation.report import results as results_pages
 from validation.report.audit_controls import audit_controls
+from validation.report.one_run import shrink
 from validation.report.tables import SYMBOLS, markdown_table, stale, update_between_markers
 from validation.trace.identity import fingerprint
 from validation.trace.reader import Trace, open_trace
@@ -85,6 +86,12 @@ def publish(run: Path, simulated: Path, root: Path, name: str = "builtin", *, wh
     found.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     if whole or not _same(found, shelf / "claims.json"):
         written.append(Path(shutil.copy(found, shelf / "claims.json")))
+    if whole:  # later code may have drawn and described it otherwise than the code that measured it
+        written += refresh_captions(root / "figures")
+        for figure in made:
+            if figure.suffix == ".json":
+                repaint(shelf / figure.name)
+        shrink(root / "figures")
     return [*written, regenerate(root)]
 
 

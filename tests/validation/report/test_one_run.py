@@ -6,8 +6,11 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from validation.plots import EXHIBITS, Tag
 from validation.plots.common.skipping.printed import PRINTED
+from validation.report import one_run
 from validation.report.one_run import differing, older, sidecars_of_pairs
 
 ROOT = Path(__file__).parents[3]
@@ -34,7 +37,7 @@ def test_a_figure_of_another_commit_trace_or_fit_is_found(tmp_path: Path) -> Non
         (tmp_path / f"a{number}.json").write_text(json.dumps(sidecar | change))
     assert differing(tmp_path) == {"a1.json": "commit", "a2.json": "trace", "a3.json": "fit"}
     (tmp_path / "claims.json").write_text(json.dumps({"run": run | {"commits": {"draw": "c", "check": "b"}}}))
-    assert differing(tmp_path)["claims.json"] == "commit"  # the steps are of two commits
+    assert differing(tmp_path)["claims.json"] == "check"  # the steps are of two commits
 
 
 def test_the_fit_of_the_line_is_that_of_the_texts() -> None:
@@ -82,3 +85,15 @@ def read(digits: str, words: str) -> float:
     if inner := re.fullmatch(r"([\d.]+)\s*(?:\\times|×)\s*10\^\{(-?\d+)\}", digits):
         digits, power = inner[1], int(inner[2])
     return float(f"{float(digits.rstrip('%').replace(',', '')) * 10.0**power:.12g}")
+
+
+def test_the_list_of_older_files_only_shrinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = {"commits": {"draw": "c"}, "trace": "t", "fit": "f"}
+    (tmp_path / "claims.json").write_text(json.dumps({"run": run, "results": {}}))
+    for name, trace in (("a", "t"), ("b", "u"), ("c", "u")):
+        about = {"pair": "builtin", "commit": "c", "trace": trace, "fit": "f"}
+        (tmp_path / f"{name}.json").write_text(json.dumps(about))
+    monkeypatch.setattr(one_run, "OLDER", tmp_path / "list")
+    one_run.OLDER.write_text(json.dumps({"a.json": "was older", "b.json": "is older"}))
+    assert one_run.shrink(tmp_path) == ["a.json"]
+    assert one_run.older() == {"b.json": "is older"}  # c.json is not added: the test above fails for it

@@ -266,13 +266,14 @@ def _verdicts(results: Results) -> str:
                 hlmtheory.all_claims()[claim], results.tallies.get(claim), UNPUBLISHED, counterexample=False
             )
             verdict = verdict or f"{row['symbol']} {row['outcome']}"
-            where.append(f"[`{claim}`]({FOLDER.as_posix()}/claims.md#{slug(claim)})")
+            where.append(f"[claim]({FOLDER.as_posix()}/claims.md#{slug(claim)})")
         if exhibit:
             one = EXHIBITS[exhibit]
-            where.append(f"[{one.paper} {heading(one)}]({FOLDER.as_posix()}/{one.paper}.md#{slug(heading(one))})")
+            said = heading(one) if one.paper == paper else f"{heading(one)} of {one.paper}"
+            where.append(f"[{said}]({FOLDER.as_posix()}/{one.paper}.md#{slug(heading(one))})")
         page = f"[{paper}]({FOLDER.as_posix()}/{paper}.md)"
         rows.append(f"| {page} | {place} | {printed} | {verdict} | {found} | {', '.join(where)} |")
-    heads = "| paper | place | printed | verdict | what we found | claim, figure |\n|---|---|---|---|---|---|"
+    heads = "| paper | place | printed | verdict | what we found | proof, numbers |\n|---|---|---|---|---|---|"
     return "\n".join([heads, *rows])
 
 

@@ -141,6 +141,10 @@ def sent(kind: str, network: str) -> str:
     return cell("flexspec-tableIII", 10, ("0.18", kind), network)
 
 
+def law(name: str) -> dict[str, Any]:
+    return dict(stored("experiments/similarity/builtin")["laws"][name])
+
+
 def found(stem: str, pattern: str) -> list[str]:
     """The groups of a pattern in the findings of a figure."""
     match = re.search(pattern, stored(stem)["findings"])
@@ -396,6 +400,16 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
         NEW,
         "On the pair `instructed` it is {:.2f}",
         lambda: [float(found("instructed/u-hlm-fig4-texts", r"thresholds are [\d.−]+ and ([\d.]+)")[0])],
+    ),
+    "similarity": (
+        NEW,
+        "{:.0%} of the drafts are kept, the entropy of the emitted token is {} nats below the target's",
+        lambda: [law("U-HLM, calibrated")["skipped"], short(-law("U-HLM, calibrated")["entropy_less_target"][0], 3)],
+    ),
+    "similarity, random": (
+        NEW,
+        "As many skips at random raise the entropy by {} nats",
+        lambda: [short(law("as many skips at random, calibrated")["entropy_less_target"][0], 3)],
     ),
     "fading": (
         NEW,

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from validation.benchmarks.measurement import Measurement
-from validation.benchmarks.synthetic_trace import SyntheticTrace
+from validation.benchmarks.measurement import STREAMED, Measurement, resident
 from validation.cli.display import open_console
 from validation.cli.refusals import refusals
-from validation.errors import UserError, naming
+from validation.errors import naming
 from validation.models.machine import machine
 from validation.trace.reader import Trace, TraceWriter, open_trace
+from validation.trace.synthetic import SyntheticTrace
 
 if TYPE_CHECKING:
     from hlmtheory.claims import Claim
@@ -45,14 +45,6 @@ IMPORTS = {
 }
 COLLECTED_POSITIONS = 2000
 CHECK_POSITIONS, CHECK_VOCABULARY = 2048, 4096
-STREAMED = (
-    "verification.tokens",
-    "uncertainty.top",
-    "skipping.rejection_by_draft",
-    "truncation.softplus",
-    "lattice.dropped_mass",
-)
-"""One claim of each module that a trace serves; not the slowest, because 10^6 positions take an hour."""
 MEMORY_POSITIONS, MEMORY_VOCABULARY, MEMORY_LIMIT = 10_000, 32_000, 1.5e9
 
 
@@ -135,7 +127,7 @@ def _modules() -> dict[str, dict[str, Claim]]:
 
 def measure_memory(positions: int = MEMORY_POSITIONS, vocabulary: int = MEMORY_VOCABULARY) -> list[Measurement]:
     """Measure peak memory growth while one claim per module checks a synthetic trace, against a tenth of its length."""
-    _resident("VmHWM")  # raises if the memory cannot be read
+    resident("VmHWM")  # raises if the memory cannot be read
     short, long = (_peak_in_child(count, vocabulary) for count in (max(positions // 10, 1), positions))
     name = f"{positions:,} positions at V = {vocabulary:,}"
     return [
@@ -161,18 +153,9 @@ def stream(positions: int, vocabulary: int) -> int:
     chosen = {name.split(".")[0]: claim for name, claim in reversed(hlmtheory.all_claims().items())}
     chosen |= {name.split(".")[0]: hlmtheory.all_claims()[name] for name in STREAMED}
     first = {claim.id: claim for claim in chosen.values()}
-    before = _resident("VmRSS")
+    before = resident("VmRSS")
     check_trace(SyntheticTrace(positions, vocabulary), claims=first)  # type: ignore[arg-type]
-    return max(_resident("VmHWM") - before, 1)
-
-
-def _resident(name: str) -> int:
-    """Return the bytes of this process's memory on Linux, now (VmRSS) or at its peak (VmHWM)."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        raise UserError(f"The peak of memory is read from {status}, which this system lacks; leave this row out.")
-    lines = status.read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024
+    return max(resident("VmHWM") - before, 1)
 
 
 # ------------------------------------------------------------------------------------------------- the command

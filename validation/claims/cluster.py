@@ -36,7 +36,8 @@ from validation.claims.check import Part, PartsOf, Place, Work
 from validation.claims.progress import LIBRARIES, code_mark, trace_mark
 from validation.errors import UserError
 from validation.models.devices import cores, out_of_memory
-from validation.trace.reader import LISTS, LOGITS, open_trace
+from validation.trace.reader import LISTS, LOGITS, Trace, open_trace
+from validation.trace.synthetic import SYNTHETIC, SyntheticTrace
 
 LOCAL = "local"
 WAIT_S = 30.0
@@ -63,7 +64,7 @@ class Order:
     @classmethod
     def of(cls, work: Work, claims: tuple[str, ...]) -> Order:
         """Return the order of a work; the path of its trace becomes absolute."""
-        path = str(work.trace.path.resolve())
+        path = _address(work.trace)
         some = None if set(claims) == set(hlmtheory.all_claims()) else claims
         settings = (work.seed, work.place.device, work.stored_rows, work.batches, work.rows)
         return cls(path, some, *settings, code_mark(), trace_mark(path))
@@ -108,7 +109,7 @@ _ONE = Lock()
 def _made(order: Order) -> Work:
     if code_mark() != order.code:
         raise UserError(f"A worker that joined later has another source of hlmtheory; update it, and {CONTINUES}.")
-    trace = open_trace(order.path, kinds=(LOGITS, LISTS))
+    trace = _opened(order.path)
     if trace_mark(order.path) != order.trace:
         raise UserError(f"A worker that joined later reads another trace at {order.path}; {CONTINUES} without it.")
     claims = hlmtheory.all_claims()
@@ -121,6 +122,18 @@ def _made(order: Order) -> Work:
         batches=order.batches,
         rows=order.rows,
     )
+
+
+def _address(trace: Trace) -> str:
+    """Return the path or the address from which a worker opens the same trace."""
+    where: Any = trace.path
+    return where if isinstance(where, str) else str(where.resolve())
+
+
+def _opened(address: str) -> Trace:
+    if address.startswith(SYNTHETIC):
+        return cast("Trace", SyntheticTrace.at(address))
+    return open_trace(address, kinds=(LOGITS, LISTS))
 
 
 def about(path: str) -> dict[str, str]:
@@ -141,7 +154,7 @@ def about(path: str) -> dict[str, str]:
     features = cast("dict[str, Any]", np.show_config(mode="dicts")).get("SIMD Extensions", {})
     found["processor"] = " ".join([platform.machine(), *features.get("found", [])])
     try:
-        open_trace(path, kinds=(LOGITS, LISTS))
+        _opened(path)
         found["trace"] = trace_mark(path)
     except (UserError, OSError) as error:
         found["problem"] = str(error)
@@ -166,18 +179,22 @@ def _question() -> Callable[[str], dict[str, str]]:
 # ----------------------------------------------------------------------------------------------- on the client
 
 
-def on_scheduler(address: str) -> PartsOf:
+def on_scheduler(address: str, workers: int | None = None) -> PartsOf:
     """Return what :func:`.check_trace` takes as ``parts`` to compute on the workers of a scheduler.
 
     Parameters
     ----------
     address : str
         ``"local"`` starts one worker process per core of this machine; else the address of a scheduler.
+    workers : int, optional
+        Number of worker processes to start with ``"local"``.
     """
-    return partial(parts_of_cluster, address=address)
+    return partial(parts_of_cluster, address=address, local_workers=workers)
 
 
-def parts_of_cluster(work: Work, claims: tuple[str, ...], first: int, address: str) -> Iterator[Part]:
+def parts_of_cluster(
+    work: Work, claims: tuple[str, ...], first: int, address: str, local_workers: int | None = None
+) -> Iterator[Part]:
     """Yield the parts from number ``first`` on, in order, computed by the workers of a scheduler.
 
     Parameters
@@ -188,6 +205,7 @@ def parts_of_cluster(work: Work, claims: tuple[str, ...], first: int, address: s
     first : int
     address : str
         ``"local"`` or the address of a scheduler.
+    local_workers : int, optional
 
     Raises
     ------
@@ -199,7 +217,7 @@ def parts_of_cluster(work: Work, claims: tuple[str, ...], first: int, address: s
     if first >= len(work):
         return
     order = Order.of(work, claims)
-    with _connected(address) as client:
+    with _connected(address, local_workers) as client:
         threads = _check_workers(client, address, order.path)
         run = uuid.uuid4().hex
         waiting: deque[tuple[int, Any]] = deque()
@@ -222,7 +240,7 @@ def _sent(client: Any, order: Order, number: int, key: str, address: str) -> Any
 
 
 @contextmanager
-def _connected(address: str) -> Iterator[Any]:
+def _connected(address: str, local_workers: int | None = None) -> Iterator[Any]:
     """Connect to a scheduler, or start one with workers on this machine."""
     try:
         import distributed
@@ -241,7 +259,7 @@ def _connected(address: str) -> Iterator[Any]:
             warnings.simplefilter("ignore")  # versions are compared below
             if address == LOCAL:
                 cluster = distributed.LocalCluster(
-                    n_workers=cores(),
+                    n_workers=local_workers or cores(),
                     threads_per_worker=1,
                     host="127.0.0.1",
                     dashboard_address=None,

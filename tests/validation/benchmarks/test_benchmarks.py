@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from validation.benchmarks import __main__ as bench
 from validation.benchmarks.measurement import Measurement
-from validation.benchmarks.synthetic_trace import TEXT, SyntheticTrace
 from validation.collection.prompts import Prompt
 from validation.errors import UserError
 from validation.models.pair import Pair
+from validation.trace.synthetic import TEXT, SyntheticTrace
 
 PROMPTS = [
     Prompt(id=str(i), text=text, source="test")

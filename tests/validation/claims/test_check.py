@@ -18,12 +18,12 @@ import pytest
 
 import hlmtheory
 from hlmtheory.claims import Claim, Instance, Status
-from validation.benchmarks.synthetic_trace import SyntheticTrace
 from validation.claims import check, instances
 from validation.claims.check import MAX_DRAFT_LENGTH, Place, Results, Tally, check_trace, instance_arrays, load_results
 from validation.claims.instances import scenario_rng, scenarios
 from validation.errors import UserError
 from validation.trace.reader import Trace, TraceWriter, open_trace
+from validation.trace.synthetic import SyntheticTrace
 
 VOCABULARY = 50
 
@@ -387,7 +387,7 @@ def test_the_check_needs_no_package_that_validate_does_not_install() -> None:
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({sorted(others)!r}))\n"
         "from validation.claims import check\n"
-        "from validation.benchmarks.synthetic_trace import SyntheticTrace\n"
+        "from validation.trace.synthetic import SyntheticTrace\n"
         "check.SCENARIO_BATCHES = 1\n"
         "check.check_trace(SyntheticTrace(400, 40))\n"
     )

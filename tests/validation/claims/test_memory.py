@@ -9,9 +9,9 @@ import pytest
 
 import hlmtheory
 from validation.benchmarks.__main__ import MEMORY_LIMIT, MEMORY_VOCABULARY, _peak_in_child
-from validation.benchmarks.synthetic_trace import SyntheticTrace
 from validation.claims import check
 from validation.claims.check import check_trace
+from validation.trace.synthetic import SyntheticTrace
 
 FIRST = {"verification.overlap", "truncation.certificate"}
 NARROW = 1000

@@ -12,6 +12,8 @@ from validation.trace.format import complete
 from validation.trace.reader import TraceChunk
 
 TEXT = 160  # positions in a synthetic sequence
+SYNTHETIC = "synthetic:"
+"""How the address of such a trace begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,21 @@ class SyntheticTrace:
     vocabulary: int
     seed: int = 1
     manifest: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """Return an address from which :meth:`at` makes the same trace."""
+        return f"{SYNTHETIC}{self.positions}/{self.vocabulary}/{self.seed}"
+
+    @classmethod
+    def at(cls, address: str) -> SyntheticTrace:
+        """Return the trace of an address.
+
+        >>> SyntheticTrace.at(SyntheticTrace(1000, 512, seed=3).path)
+        SyntheticTrace(positions=1000, vocabulary=512, seed=3, manifest={})
+        """
+        positions, vocabulary, seed = map(int, address.removeprefix(SYNTHETIC).split("/"))
+        return cls(positions, vocabulary, seed)
 
     def chunks(self, size: int = 512) -> Iterator[TraceChunk]:
         """Yield chunks of ``size`` positions, with random draft logits and target logits near them."""

@@ -194,3 +194,20 @@ def test_no_page_is_wider_than_the_screen(site: Path, width: int) -> None:
         browser.close()
     assert wrong == []
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_axe_finds_no_barrier(site: Path, width: int, scheme: str) -> None:
+    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[browser]'")
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install '.[browser]'")
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium: apt install chromium, or set CHROMIUM")
+    with sync.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme)
+        opened = context.new_page()
+        for name in ("index", "choose", "theory/conformal", "api/lossless", "examples/index", "paper_repro"):
+            opened.goto((site / f"{name}.html").as_uri())
+            found = axe.Axe().run(opened)
+            assert found.violations_count == 0, (name, found.generate_report())
+        browser.close()

@@ -83,6 +83,24 @@ def _with_both_figures(text: str, copied: Callable[[str], str]) -> str:
     return re.sub(r"!\[([^]]*)\]\((\S*overview)\.svg\)", rf"![\1](\2.svg){{.wide}}\n![\1]({narrow}){{.narrow}}", text)
 
 
+def accessible(text: str) -> str:
+    """Return a page that a keyboard and a screen reader can use: what scrolls has a tab stop, what is there a name.
+
+    >>> accessible('<p class="caption" role="heading">')
+    '<p class="caption" role="heading" aria-level="2">'
+    """
+    for old, new in (
+        ('<p class="caption" role="heading">', '<p class="caption" role="heading" aria-level="2">'),
+        ('<aside class="sidebar-drawer">', '<aside class="sidebar-drawer" aria-label="Pages">'),
+        ('<aside class="toc-drawer">', '<aside class="toc-drawer" aria-label="On this page">'),
+        ("<pre>", '<pre tabindex="0">'),
+        ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
+    ):
+        text = text.replace(old, new)
+    link = r'(<a class="reference internal" href="[^"]*")(><span class="doc">([^<]*)</span>)'  # of the gallery
+    return re.sub(link, r'\1 aria-label="\3"\2', text)
+
+
 def build(out: Path, root: Path = ROOT, *, quiet: bool = True) -> Path:
     """Build the site in a folder, which is replaced; return its first page.
 
@@ -109,4 +127,6 @@ def build(out: Path, root: Path = ROOT, *, quiet: bool = True) -> Path:
         command.append("-q")
     if build_main([*command, str(out / "source"), str(out / "html")]):
         raise UserError("The documentation has warnings; they are above.")
+    for page in (out / "html").rglob("*.html"):
+        page.write_text(accessible(page.read_text(encoding="utf-8")), encoding="utf-8")
     return out / "html" / "index.html"

@@ -7,7 +7,7 @@ It also shows settings that come close to the printed savings. They are the stor
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -211,7 +211,7 @@ def beside_words(statistics: dict[str, Any]) -> str:
     )
 
 
-FIELDS = {
+FIELDS: dict[str, tuple[str, float | str, Callable[[Any], str]]] = {
     "acceptance": ("α", 0.8, lambda value: f"{value:.3f}"),
     "memory": ("Γ_s in GB", 16, lambda value: f"{value / 1e9:.0f}"),
     "draft_rate": ("c₁ of the draft stage, relative", 1, lambda value: f"{value:.3f}"),

@@ -189,6 +189,15 @@ def test_on_a_telephone_nothing_leaves_the_page(opened, scheme):
                 && one.getBoundingClientRect().right > 391).map((one) => one.outerHTML.slice(0, 99))"""
         )
         assert outside == []
+    words = page.evaluate(
+        """() => [...document.querySelectorAll("main th, main td, main dt, main dd")].filter((one) => {
+            const range = document.createRange();
+            range.selectNodeContents(one);
+            const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size;
+            return lines > one.textContent.trim().split(/\\s+/).length + 4;
+        }).map((one) => one.textContent)"""
+    )
+    assert words == []  # no column is so narrow that words are cut into letters
     heads = page.evaluate(
         """() => [...document.querySelectorAll("figure table")].map((one) => [
             [...one.querySelectorAll("thead tr > *")].filter((head) => head.getBoundingClientRect().height > 5).length,

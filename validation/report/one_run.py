@@ -7,19 +7,24 @@ entry no longer differs, or if its file is gone. Figures without a pair are not 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 OLDER = Path(__file__).with_name("older.json")
 KEYS = ("commit", "trace", "fit")
+BUILTIN = re.compile(r"\bbuilt-?in\b")
 
 
 def sidecars_of_pairs(figures: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
-    """Yield the pair, the file and the content of each sidecar that belongs to a pair."""
+    """Yield the pair, the file and the content of each sidecar that belongs to a pair.
+
+    What is made of texts that an experiment stored belongs to the pair that its basis names.
+    """
     for file in (*sorted(figures.glob("*.json")), *sorted(figures.glob("*/*.json"))):
         about = json.loads(file.read_text(encoding="utf-8"))
-        if isinstance(about, dict) and about.get("pair"):
+        if isinstance(about, dict) and (about.get("pair") or BUILTIN.search(about.get("basis", ""))):
             yield "builtin" if file.parent == figures else file.parent.name, file, about
 
 

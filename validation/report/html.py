@@ -18,7 +18,7 @@ from validation.plots.common.record import whole_caption
 from validation.report.citations import bibliography
 from validation.report.first_screen import partition, partition_table, printed_false, what_to_send
 from validation.report.symbols import SYMBOLS, topic
-from validation.report.tables import claims_table, pieces, stale, summary, table_row, update_between_markers
+from validation.report.tables import pieces, stale, summary, table_row, update_between_markers
 from validation.trace.format import LISTS
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from validation.claims.check import Results
 
-__all__ = ["claims_table", "stale", "summary", "update_between_markers", "write_report"]
+__all__ = ["stale", "summary", "update_between_markers", "write_report"]
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 LIBRARIES = ("numpy", "torch", "transformers", "matplotlib")

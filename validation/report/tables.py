@@ -192,16 +192,6 @@ def _share(part: int, whole: int) -> str:
     return "100%" if part else "0%"
 
 
-def claims_table(claims: Mapping[str, Claim], results: Results, missing: str = MISSING) -> str:
-    """Return a Markdown table of all claims, true statements first; see table_row."""
-    lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
-    rows = [table_row(claim, results.tallies.get(name), missing) for name, claim in claims.items()]
-    for row in sorted(rows, key=lambda row: STANDINGS.index(row["standing"])):
-        outcome, _, *cells = plain_cells(row, escape=True)
-        lines.append(f"| {outcome} | `{row['id']}` | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def plain_cells(row: Mapping[str, Any], *, escape: bool = False) -> list[str]:
     """Return the cells of one claim under COLUMNS, from what table_row returns; escaped for Markdown on request."""
     outcome = f"{row['symbol']} {row['outcome']}" if escape else row["outcome"]

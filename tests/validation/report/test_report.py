@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from html.parser import HTMLParser
 from io import StringIO
@@ -17,7 +18,7 @@ from markupsafe import escape
 from rich.console import Console
 
 import hlmtheory
-from hlmtheory.claims import FALSE, Source
+from hlmtheory.claims import FALSE, Claim, Source
 from validation.claims.check import Results, Tally, check_trace
 from validation.cli.claims import ROOT, show_claim
 from validation.cli.display import last_screen
@@ -25,9 +26,9 @@ from validation.errors import UserError
 from validation.plots import FIGURES, Table, draw
 from validation.report.citations import bibliography, cite
 from validation.report.first_screen import partition, partition_table, what_to_send
-from validation.report.html import claims_table, stale, summary, update_between_markers, write_report
+from validation.report.html import stale, summary, update_between_markers, write_report
 from validation.report.symbols import topic
-from validation.report.tables import table_row
+from validation.report.tables import COLUMNS, plain_cells, table_row
 from validation.trace.reader import Trace, TraceWriter, open_trace
 
 EVIL = "<script>alert(1)</script>"
@@ -273,6 +274,15 @@ def test_every_topic_has_its_notation(page: str):
         assert rows, name
         assert all(symbol and said for symbol, said, _ in rows)
         assert escape(title) in page
+
+
+def claims_table(claims: Mapping[str, Claim], results: Results) -> str:
+    """The cells of all claims, as the page of claims shows them, in the lines of a Markdown table."""
+    lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
+    for name, claim in claims.items():
+        outcome, _, *rest = plain_cells(table_row(claim, results.tallies.get(name)), escape=True)
+        lines.append(f"| {outcome} | `{name}` | {' | '.join(rest)} |")
+    return "\n".join(lines)
 
 
 def test_what_is_false_is_so_by_its_counterexample_and_not_by_this_run(results: Results):

@@ -26,7 +26,7 @@ from validation.plots.common.decoded.messages import (
 )
 from validation.plots.common.decoded.numbers import measure_both, measure_sizes, measure_thresholds
 from validation.plots.common.decoded.pictures import paint_both, paint_sizes, paint_speeds, paint_thresholds
-from validation.plots.common.decoded.printed import PRINTED
+from validation.plots.common.decoded.printed import CERTIFIED, PRINTED
 from validation.plots.common.decoded.speeds import measure_speeds
 from validation.plots.common.decoded.tables import measure_accuracy, measure_breakdown
 from validation.plots.common.record import Decoding, Figure, Tag
@@ -218,7 +218,7 @@ FIGURES = (
             "Points: one method each, with 95% intervals over texts; the star is our method, with a bounded bias and a "
             "calibrated threshold."
         ),
-        method="Rayleigh fading, average SNR 10 dB, 10 MHz, 25.6 and 104.6 ms per pass.",
+        method=f"Rayleigh fading, average SNR 10 dB, 10 MHz, 25.6 and 104.6 ms per pass. {CERTIFIED}",
         measure=measure_both,
         paint=paint_both,
         caption=caption_both,
@@ -261,6 +261,7 @@ FIGURES = (
             title=f"Token throughput over the average SNR, {kind}",
             message=message_speeds,
             shows=_SPEEDS,
+            method=CERTIFIED,
             measure=partial(measure_speeds, rician=number == "10b"),
             paint=paint_speeds,
             caption=partial(caption_speeds, rician=number == "10b"),
@@ -276,6 +277,7 @@ FIGURES = (
         title="Inference accuracy of each method on each prompt set",
         message=partial(message_accuracy, paper=CU),
         shows="Cosine similarity of sentence embeddings, with 95% intervals over texts, and perplexity.",
+        method=CERTIFIED,
         measure=partial(measure_accuracy, paper=CU),
         paint=None,
         caption=partial(caption_accuracy, paper=CU),

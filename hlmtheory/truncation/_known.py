@@ -77,12 +77,13 @@ def most_distance(xp: Any, p: Known, q: Known, outside: Array) -> Split:
     low, high = xp.zeros_like(outside), outside
     for _ in range(_steps(xp, outside)):
         middle = xp.floor(0.5 * (low + high))
-        rises = ours.gain(xp, middle + 1.0)[0] - ours.gain(xp, middle)[0]
-        falls = theirs.gain(xp, outside - middle)[0] - theirs.gain(xp, xp.clip(outside - middle - 1.0, min=0.0))[0]
-        up = (rises > falls) & (middle < outside)
+        rises = ours.gain(xp, xp.stack([middle + 1.0, middle], axis=-1))[0]
+        beyond = outside - middle
+        falls = theirs.gain(xp, xp.stack([beyond, xp.clip(beyond - 1.0, min=0.0)], axis=-1))[0]
+        up = (rises[..., 0] - rises[..., 1] > falls[..., 0] - falls[..., 1]) & (middle < outside)
         low, high = xp.where(up, xp.minimum(middle + 1.0, high), low), xp.where(up, high, middle)
-    gained, taken = ours.gain(xp, low)
-    kept, left = theirs.gain(xp, outside - low)
+    gained, taken = (part[..., 0] for part in ours.gain(xp, low[..., None]))
+    kept, left = (part[..., 0] for part in theirs.gain(xp, (outside - low)[..., None]))
     return Split(xp.clip(fixed + gained + kept - q.rest, min=0.0, max=1.0), low, left, taken)
 
 
@@ -94,28 +95,36 @@ def _steps(xp: Any, outside: Array) -> int:
 class _Slots(NamedTuple):
     """Places for the remaining mass of one row: free places, and columns that each have a cost, cheapest first."""
 
-    cost: Array  # ascending, infinite behind the last, shape (..., C)
-    before: Array  # sums of the costs before each place, shape (..., C + 1)
+    cost: Array  # ascending, infinite behind the last, shape (..., c) with the largest number c of finite ones
+    before: Array  # sums of the costs before each place, shape (..., c + 1)
     rest: Array
     cap: Array
 
     @classmethod
     def of(cls, xp: Any, values: Array, at: Array, row: Known) -> _Slots:
-        cost = xp.sort(xp.where(at, values, xp.inf), axis=-1, stable=False)
+        most = int(xp.max(xp.count_nonzero(at, axis=-1))) if 0 not in at.shape else 0
+        cost = xp.sort(xp.where(at, values, xp.inf), axis=-1, stable=False)[..., :most]
         sums = running(xp, xp.where(cost < xp.inf, cost, 0.0))
         before = xp.concat([xp.zeros_like(row.rest)[..., None], sums], axis=-1)
         return cls(cost, before, row.rest, row.cap)
 
     def gain(self, xp: Any, free: Array) -> tuple[Array, Array]:
-        """Return max_j min(R, c (free + j)) - (the j smallest costs), and j."""
+        """Return max_j min(R, c (free + j)) - (the j smallest costs), and j, for each number in ``free`` (..., F).
+
+        A column is worth its cost in a prefix, since costs rise and the gain falls, also when rounded: a binary search
+        finds its end.
+        """
         rest, cap = self.rest[..., None], self.cap[..., None]
-        place = xp.arange(self.cost.shape[-1], device=self.cost.device)
-        filled = cap * (free[..., None] + xp.astype(place, self.cost.dtype))
-        worth = self.cost < xp.minimum(cap, rest - filled)  # costs rise and the gain falls: a prefix
-        count = xp.count_nonzero(worth, axis=-1)
-        paid = take(xp, self.before, xp.astype(count, xp.int64)[..., None])[..., 0]
-        number = xp.astype(count, self.cost.dtype)
-        return xp.minimum(self.rest, self.cap * (free + number)) - paid, number
+        low = xp.zeros(free.shape, dtype=xp.int64, device=free.device)
+        high = low + self.cost.shape[-1]
+        for _ in range(self.cost.shape[-1].bit_length()):
+            middle = (low + high) // 2
+            filled = cap * (free + xp.astype(middle, free.dtype))
+            at = xp.clip(middle, max=self.cost.shape[-1] - 1)
+            worth = (take(xp, self.cost, at) < xp.minimum(cap, rest - filled)) & (low < high)
+            low, high = xp.where(worth, middle + 1, low), xp.where(worth, high, middle)
+        number = xp.astype(low, free.dtype)
+        return xp.minimum(rest, cap * (free + number)) - take(xp, self.before, low), number
 
 
 def farthest_rows(xp: Any, p: Known, q: Known) -> tuple[Array, Array]:

@@ -6,18 +6,17 @@ Symbols are those of :mod:`hlmtheory.truncation.message`. Rows are on the host, 
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory._array import NUMPY, tail_sums
-from hlmtheory._simplex import over_exact_sums
+from hlmtheory._simplex import exact_sums, over_exact_sums
 from hlmtheory.truncation.reconstruction import tail_excess
 
 Rows = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Sizes = NDArray[np.int64]
+ENTRIES_AT_ONCE = 2**17  # entries of the rows that are handled together, so that they fit a cache
 
 
 def levels_of(rows: Rows, bits: int) -> Rows:
@@ -44,8 +43,7 @@ def _largest(bits: int) -> float:
 def completed(value: Rows, sent: Mask, others: Mask) -> Rows:
     """The values (..., V); the missing mass is spread over the unsent entries, or over ``others`` if all are sent."""
     home = np.where(np.all(sent, axis=-1, keepdims=True), others, ~sent)
-    rest = np.asarray([1.0 - math.fsum(row.tolist()) for row in value.reshape(-1, value.shape[-1])])
-    rest = np.maximum(rest, 0.0).reshape(*value.shape[:-1], 1)  # the values exceed 1 by 2^-50 at most
+    rest = np.maximum(1.0 - exact_sums(value)[..., None], 0.0)  # the values exceed 1 by 2^-50 at most
     count = np.maximum(np.count_nonzero(home, axis=-1, keepdims=True), 1)
     return over_exact_sums(value + np.where(home, rest / count, 0.0))
 
@@ -62,9 +60,13 @@ def message_deviations(rows: Rows, bits: int) -> Rows:
     size = rows.shape[-1]
     flat = rows.reshape(-1, size)
     found = np.empty((len(flat), size + 1))
-    for row, deviation in zip(flat, found, strict=True):
-        certain = np.count_nonzero(row) == 1 and row.max() == 1.0  # a single entry near 1 is rounded as others are
-        deviation[:] = _deviations(np.sort(row)[::-1], bits) + (0.0 if certain else slack(size))
+    step = max(1, ENTRIES_AT_ONCE // size)
+    for start in range(0, len(flat), step):
+        part = flat[start : start + step]
+        # a single entry near 1 is rounded as others are
+        certain = (np.count_nonzero(part, axis=-1) == 1) & (part.max(axis=-1, initial=0.0) == 1.0)
+        margin = np.where(certain, 0.0, slack(size))
+        found[start : start + step] = _deviations(np.sort(part, axis=-1)[:, ::-1], bits) + margin[:, None]
     return found.reshape(*rows.shape[:-1], size + 1)
 
 
@@ -74,10 +76,12 @@ def slack(size: int) -> float:
 
 
 def _deviations(ordered: Rows, bits: int) -> Rows:
-    """Δ_k, k = 0..V, of one row in descending order, up to rounding."""
+    """Δ_k, k = 0..V, of rows (R, V) in descending order, up to rounding."""
+    ordered = np.ascontiguousarray(ordered)
     lost = ordered - values_of(levels_of(ordered, bits), bits)
-    spread = np.concatenate(([0.0], np.cumsum(lost)))  # E_k
-    tails = tail_sums(NUMPY, ordered[None])
-    deviation: Rows = (spread + tail_excess(NUMPY, ordered[None], tails, tails + spread))[0]
-    deviation[-1] = np.maximum(lost - lost.mean(), 0.0).sum()  # all sent: E_V is spread over all of them
+    spread = np.concatenate((np.zeros((len(lost), 1)), np.cumsum(lost, axis=-1)), axis=-1)  # E_k
+    tails = tail_sums(NUMPY, ordered)
+    deviation: Rows = spread + tail_excess(NUMPY, ordered, tails, tails + spread)
+    all_sent = np.maximum(lost - lost.mean(axis=-1, keepdims=True), 0.0).sum(axis=-1)  # E_V is spread over all of them
+    deviation[:, -1] = all_sent
     return deviation

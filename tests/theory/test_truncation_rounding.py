@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from hlmtheory import truncation, verification
 from hlmtheory._array import NUMPY
+from hlmtheory._simplex import exact_sums
 from hlmtheory.truncation._search.tails import Tails
 
 from .kinds import kind_of, numbers, to
@@ -239,3 +241,13 @@ def test_a_deviation_is_rounded_by_less_than_is_counted(size):
             mean = sum(tail) / max(len(tail), 1)
             exact = sum(max(x - mean, 0) for x in tail)
             assert abs(Fraction(found) - exact) <= Fraction(slack)
+
+
+@pytest.mark.parametrize("size", [1, 2, 31, 33, 1000, 1025, 33_000])
+def test_sums_are_exact_and_rounded_once(size: int) -> None:
+    rng = np.random.default_rng(size)
+    tiny = np.where(rng.random((8, size)) < 0.01, 1.0, 2.0**-53)  # near the ends of the intervals that round alike
+    spread = rng.integers(0, 3, (8, size)) * 2.0 ** -rng.integers(0, 1074, (8, size)).astype(float)
+    for rows in (rng.random((8, size)), rng.dirichlet(np.full(size, 0.05), 8), tiny, spread, np.zeros((8, size))):
+        assert exact_sums(rows).tolist() == [math.fsum(row.tolist()) for row in rows]
+    assert exact_sums(np.ones((2, 0, size))).shape == (2, 0)

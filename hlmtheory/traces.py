@@ -89,6 +89,11 @@ manifest.json; collect one with `hlm validate`
     """
     if not isinstance(path, (str, PathLike)):
         raise TypeError(f"path must be a str or a Path; got {brief(path)}; give the folder of a trace")
+    if "://" in str(path):
+        raise DomainError(
+            f"path must be a folder; got {str(path)!r}, an address; give it to "
+            "validation.trace.reader.open_trace, or copy the trace"
+        )
     folder = Path(path)
     manifest = _manifest(folder)
     arrays = {name: _stored_array(folder, name) for name in (*_LOGITS, *_INDEX)}

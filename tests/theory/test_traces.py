@@ -110,3 +110,10 @@ def test_without_zarr_it_says_what_to_install(stored):
     code = f"import sys; sys.modules['zarr'] = None\nimport hlmtheory; hlmtheory.open_trace({str(stored)!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "ImportError: A trace is read with zarr; install it: pip install zarr" in done.stderr
+
+
+def test_an_address_is_refused_with_what_opens_it() -> None:
+    with pytest.raises(
+        ValueError, match=r"path must be a folder; got 's3://bucket/x', an address; give it to validation"
+    ):
+        traces.open_trace("s3://bucket/x")

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
         parser.add_argument(f"--{name}", default="")
     given = parser.parse_args(rest)
     known[step](given)
-    if given.run is not None:
+    if given.run is not None and step != "publish":  # publishing makes no number
         _stamp(given.run / STAMPS, f"{step}:{given.study}" if given.study else step)
 
 

@@ -6,10 +6,12 @@ A step that was stopped continues from what it stored. Nothing here decides whet
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,8 @@ STAMPS = "commits.json"
 POSITIONS, NEW_TOKENS = 20_000, 160  # of a trace, as `hlm validate`
 TEXTS = 100  # prompts of a study, as `hlm decode`
 WIDE_TEXTS, WIDE_BATCH = 160, 16
+ANSWERS = Path("gsm8k") / "dev.jsonl.gz"
+"""In the folder of the texts: the similarity to the answers needs it; without it, that score is left out."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -80,7 +84,17 @@ def _prompts(given: argparse.Namespace) -> list[Prompt]:
     from validation.collection.prompts import builtin_prompts, read_prompts
 
     own = None if given.draft is None else given.draft.parent / "prompts.jsonl"
-    return builtin_prompts() if own is None or not own.exists() else read_prompts(own)
+    found = builtin_prompts() if own is None or not own.exists() else read_prompts(own)
+    answers = {} if given.data is None else _answers(given.data / ANSWERS)
+    return [replace(one, reference=answers.get(one.id, one.reference)) for one in found]
+
+
+def _answers(file: Path) -> dict[str, str]:
+    """Return the answers of GSM8K by the id of the question; the project's prompts do not hold them."""
+    if not file.exists():
+        return {}
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        return {one["id"]: one["reference"] for one in map(json.loads, lines)}
 
 
 def _trace(given: argparse.Namespace) -> Trace:

@@ -191,11 +191,12 @@ def _pair_tasks(setting: Setting, pair: str) -> list[Task]:
     some = ["--claims", setting.claims] if setting.claims else []
     found.append(task("check", *some, inputs=(trace,), outputs=(run / "claims.json",)))
     studies = studies_of(setting, pair)
+    answers = ["--data", str(setting.data)] if setting.data else []
     short = ["--prompts", str(setting.prompts), "--new-tokens", str(setting.text_tokens)] if setting.quick else []
     for study in studies:
         fit = (trace, decoded / "fitted.json")
         made = (decoded / study / "study.json", decoded / study / "scores.json")
-        found.append(task(f"decode:{study}", "--study", study, *short, inputs=fit, outputs=made))
+        found.append(task(f"decode:{study}", "--study", study, *answers, *short, inputs=fit, outputs=made))
     texts = tuple(decoded / study / "study.json" for study in studies)
     drawn, commit = run / "drawn.json", setting.commit or "no commit"
     paper = ["--paper", setting.paper]

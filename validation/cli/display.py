@@ -32,8 +32,8 @@ UNBROKEN = 100_000
 """Width of an output that is not a terminal."""
 
 
-def last_screen(console: Console, results: Results, report: Path) -> None:
-    """Print the numbers of claims by outcome and the path of the report."""
+def verdict_screen(console: Console, results: Results) -> None:
+    """Print the numbers of claims by outcome."""
     from rich import box
     from rich.table import Table
 
@@ -79,7 +79,6 @@ def last_screen(console: Console, results: Results, report: Path) -> None:
         f"{_sizes_in_words(results)}",
         soft_wrap=True,
     )
-    console.print(f"Report: {report.resolve().as_uri()}", soft_wrap=True)
 
 
 def _sizes_in_words(results: Results) -> str:

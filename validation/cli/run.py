@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from validation.cli.display import last_screen, progress_bar, waiting
+from validation.cli.display import progress_bar, verdict_screen, waiting
 from validation.cli.exits import VIOLATED
 from validation.errors import naming
+from validation.trace.journal import Lock, write_atomically
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -112,8 +113,12 @@ def finish_run(
     scheduler: str | None = None,
 ) -> None:
     """Run all steps after the trace; the exit code reports whether a claim failed."""
-    results, report = _analyse(console, trace, folder, seed, typed_command(), device, stored_rows, scheduler)
-    last_screen(console, results, report)
+    folder.mkdir(parents=True, exist_ok=True)
+    with naming(folder), Lock(folder):
+        results = _check(console, trace, folder, seed, device, stored_rows, scheduler)
+        verdict_screen(console, results)
+        report = _draw_and_report(console, trace, results, folder, seed, typed_command())
+    console.print(f"Report: {report.resolve().as_uri()}", soft_wrap=True)
     failed = [name for name, tally in results.tallies.items() if tally.outcome == "violated"]
     if as_json:
         outcomes = {name: tally.outcome for name, tally in results.tallies.items()}
@@ -126,55 +131,64 @@ def finish_run(
         sys.exit(VIOLATED)
 
 
-def _analyse(
-    console: Console,
-    trace: Trace,
-    folder: Path,
-    seed: int,
-    command: str,
-    device: str,
-    stored_rows: bool,
-    scheduler: str | None,
-) -> tuple[Results, Path]:
-    """Check the claims, draw the figures and write the report; return the results and the report's path.
-
-    The verdicts are stored at once. Figures and report are written to a temporary folder and then moved. Figures are
-    of whole rows, so a trace of top-k lists has none.
-    """
+def _check(
+    console: Console, trace: Trace, folder: Path, seed: int, device: str, stored_rows: bool, scheduler: str | None
+) -> Results:
+    """Check the claims and store the verdicts at once."""
     from validation.claims.check import check_trace
+
+    place = "numpy" if device == "cpu" else device  # if the models run on a GPU, so does the check
+    options: dict[str, Any] = {"device": place, "kept": folder / UNFINISHED, "stored_rows": stored_rows}
+    if scheduler is not None:
+        from validation.claims.cluster import on_scheduler
+
+        options["parts"] = on_scheduler(scheduler)
+    with progress_bar(console) as report:
+        results = check_trace(trace, seed=seed, progress=report, **options)
+    write_atomically(folder / "claims.json", results.to_json())
+    return results
+
+
+def _draw_and_report(console: Console, trace: Trace, results: Results, folder: Path, seed: int, command: str) -> Path:
+    """Draw the figures that changed, write the report, and return its path.
+
+    Figures and report are written to a temporary folder and then moved. Figures are of whole rows, so a trace of top-k
+    lists has none.
+    """
+    from validation.cli.kept_figures import figure_mark, take_unchanged, write_marks
     from validation.plots import FIGURES, draw
     from validation.report.html import write_report
-    from validation.trace.journal import Lock, write_atomically
     from validation.trace.reader import LOGITS
 
-    folder.mkdir(parents=True, exist_ok=True)
-    with naming(folder), Lock(folder), progress_bar(console) as report:
-        part = folder / ".part"
-        shutil.rmtree(part, ignore_errors=True)  # left by a killed run
-        place = "numpy" if device == "cpu" else device  # if the models run on a GPU, so does the check
-        kept = folder / UNFINISHED
-        options: dict[str, Any] = {"device": place, "kept": kept, "stored_rows": stored_rows}
-        if scheduler is not None:
-            from validation.claims.cluster import on_scheduler
-
-            options["parts"] = on_scheduler(scheduler)
-        results = check_trace(trace, seed=seed, progress=report, **options)
-        write_atomically(folder / "claims.json", results.to_json())
-        drawn: list[Path] = []
-        figures = list(FIGURES.values()) if trace.kind == LOGITS else []
-        (part / "figures").mkdir(parents=True)
+    part = folder / ".part"
+    shutil.rmtree(part, ignore_errors=True)  # left by a killed run
+    (part / "figures").mkdir(parents=True)
+    figures = list(FIGURES.values()) if trace.kind == LOGITS else []
+    drawn: list[Path] = []
+    marks: dict[str, str] = {}
+    unchanged = 0
+    with progress_bar(console) as report:
         for done, one in enumerate(figures):
-            report(done, len(figures), f"drawing {one.paper} {one.place}")
-            drawn.append(draw(one, trace, part / "figures", command=command, seed=seed)[0])
+            marks[one.stem] = figure_mark(one, trace, seed)
+            sidecar = take_unchanged(one.stem, marks[one.stem], folder / "figures", part / "figures")
+            if sidecar is None:
+                report(done, len(figures), f"drawing {one.paper} {one.place}")
+                sidecar = draw(one, trace, part / "figures", command=command, seed=seed)[0]
+            else:
+                unchanged += 1
+            drawn.append(sidecar)
         if figures:
             report(len(figures), len(figures), "drawing the figures")
+            write_marks(part / "figures", marks)
         written = write_report(part, results=results, manifest=trace.manifest, figures=drawn, command=command)
         (folder / "figures").mkdir(exist_ok=True)
         for file in [*(part / "figures").iterdir(), written]:  # the report is last
             file.replace(folder / file.relative_to(part))
         shutil.rmtree(part)
-        kept.unlink(missing_ok=True)
-    return results, folder / written.name
+        (folder / UNFINISHED).unlink(missing_ok=True)
+    if unchanged:
+        console.print(f"{unchanged} of {len(figures)} figures are those of the last run: same data, same code.")
+    return folder / written.name
 
 
 def _slug(name: str) -> str:

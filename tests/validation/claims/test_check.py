@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -392,3 +393,17 @@ def test_the_check_needs_no_package_that_validate_does_not_install() -> None:
         "check.check_trace(SyntheticTrace(400, 40))\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=root, check=True)
+
+
+def test_dear_claims_have_fewer_batches_and_every_other_claim_all() -> None:
+    tables = scenarios()
+    assert set(tables) >= check.DEAR
+    trace = SyntheticTrace(4, 64)
+    work = check.Work.of(trace, hlmtheory.all_claims(), seed=1, place=check.Place(), stored_rows=False, batches=10)  # type: ignore[arg-type]
+    counts = Counter(name for name, _ in work.drawn)
+    assert set(counts) == set(work.simulated)
+    assert {name for name, count in counts.items() if count == check.DEAR_BATCHES} == check.DEAR
+    assert {count for name, count in counts.items() if name not in check.DEAR} == {10}
+    for name in check.DEAR:
+        sizes = {np.shape(value)[0] for value in tables[name](np.random.default_rng(1)).values() if np.ndim(value)}
+        assert check.DEAR_BATCHES * max(sizes) >= 60, name

@@ -62,6 +62,11 @@ def test_the_same_command_uses_the_trace_again(finished: tuple[Path, tuple[str, 
     assert "Using the trace at" in result.output
     assert (folder / "trace" / "journal.jsonl").read_bytes() == before
     assert {file.name for file in folder.iterdir()} == {"claims.json", "figures", "report.html", "trace"}
+    assert "3 of 3 figures are those of the last run: same data, same code." in plain(result)
+    figure = folder / "figures" / "cu-hlm-fig4a.svg"
+    figure.write_text("not the one that was drawn")
+    assert "2 of 3 figures are those of the last run" in plain(run(*words))
+    assert figure.read_text().rstrip().endswith("</svg>")
 
 
 def test_other_settings_are_refused_until_asked_to_begin_anew(finished: tuple[Path, tuple[str, ...]]) -> None:
@@ -94,6 +99,8 @@ def test_ctrl_c_at_any_moment_leaves_a_run_that_the_same_command_resumes(
         assert result.exit_code == 130, (name, result.output)
         assert "Stopped. The same command continues from what is stored." in result.output
         assert "Traceback" not in result.output
+        shown = "claims were measured on this pair's positions" in plain(result)
+        assert shown == (name in ("figures", "report")), "the verdict comes before the figures"
         assert not any((tmp_path / file).exists() for file in ("report.html", "figures"))
         assert (tmp_path / "claims.json").exists() == (name in ("figures", "report"))  # a finished check is kept
         assert (tmp_path / "trace" / "manifest.json").exists() == (name != "collect")

@@ -21,7 +21,7 @@ import hlmtheory
 from hlmtheory.claims import FALSE, Claim, Source
 from validation.claims.check import Results, Tally, check_trace
 from validation.cli.claims import ROOT, show_claim
-from validation.cli.display import last_screen
+from validation.cli.display import verdict_screen
 from validation.errors import UserError
 from validation.plots import FIGURES, Table, draw
 from validation.report.citations import bibliography, cite
@@ -303,14 +303,14 @@ def test_false_statements_have_a_table_a_kind(page: str):
     assert heads[0] < text.index("truncation.online_gap") < heads[1] < text.index("ofdma.minmax_printed") < heads[2]
 
 
-def test_report_and_screen_say_how_many_claims_are_of_the_pair(page: str, results: Results, tmp_path: Path):
+def test_report_and_screen_say_how_many_claims_are_of_the_pair(page: str, results: Results):
     measured = sum(tally.kind == "measured" for tally in results.tallies.values())
     true = sum(t.kind == "measured" and t.outcome == "holds" for t in results.tallies.values())
     said = " ".join(Elements(page).text.split())
     assert f"All {len([c for c in CLAIMS.values() if c.refuted is None])} claims hold: {true} at 120 positions" in said
     assert f"All statements{measured}{len(CLAIMS) - measured}0{len(CLAIMS)}" in said
     console = Console(file=StringIO(), width=200)
-    last_screen(console, results, tmp_path / "report.html")
+    verdict_screen(console, results)
     shown = " ".join(console.file.getvalue().split())
     assert f"{measured} claims were measured on this pair's positions, {len(CLAIMS) - measured} on simulated" in shown
 

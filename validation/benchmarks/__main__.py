@@ -82,7 +82,7 @@ def measure_check(positions: int = CHECK_POSITIONS, vocabulary: int = CHECK_VOCA
 
     places = ["numpy", "cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     with tempfile.TemporaryDirectory() as folder:
-        trace = _stored(SyntheticTrace(positions, vocabulary), Path(folder, "trace"))
+        trace = stored(SyntheticTrace(positions, vocabulary), Path(folder, "trace"))
         began = time.perf_counter()
         for chunk in trace.chunks(block_rows(vocabulary)):
             del chunk
@@ -105,7 +105,8 @@ def measure_check(positions: int = CHECK_POSITIONS, vocabulary: int = CHECK_VOCA
     return found
 
 
-def _stored(trace: SyntheticTrace, path: Path) -> Trace:
+def stored(trace: SyntheticTrace, path: Path) -> Trace:
+    """Store a synthetic trace and open it."""
     with TraceWriter(path, trace.vocabulary) as writer:
         for chunk in trace.chunks(256):
             writer.append(**chunk.arrays)
@@ -177,6 +178,10 @@ ROWS: dict[str, Callable[[], list[Measurement]]] = {
     "edge": lambda: import_module("validation.benchmarks.planning").measure(),
     "codec": lambda: import_module("validation.benchmarks.codec").measure(),
     "truncation": lambda: import_module("validation.benchmarks.truncation").measure(),
+    "generate": lambda: import_module("validation.benchmarks.speed").measure_generate(),
+    "threads": lambda: import_module("validation.benchmarks.speed").measure_threads(),
+    "bandwidth": lambda: import_module("validation.benchmarks.speed").measure_bandwidth(),
+    "pareto": lambda: import_module("validation.benchmarks.speed").measure_pareto(),
     "memory": measure_memory,
     "memory-full": lambda: measure_memory(10**6),
 }

@@ -58,7 +58,7 @@ def _beside(what: str, seconds: float, against: str, other: float) -> Measuremen
     return Measurement(what, 1e3 * seconds, "ms", against, seconds / other)
 
 
-def _tasks(count: int, seed: int = 0, *, equal: bool = True) -> list[Task]:
+def tasks_of(count: int, seed: int = 0, *, equal: bool = True) -> list[Task]:
     """Return tasks with prompts of 1 to 512 tokens and answers of 2,048, or of 1 to 2,048."""
     rng = np.random.default_rng(seed)
     prompts = rng.integers(1, PROMPT + 1, count)
@@ -128,7 +128,7 @@ def measure_batching(
     tasks: int = TASKS, growth: Sequence[int] = GROWTH, lengths: Sequence[int] = LENGTHS
 ) -> list[Measurement]:
     """Measure three implementations of the search over all draft lengths, and :func:`plan` for growing K."""
-    given = _tasks(tasks)
+    given = tasks_of(tasks)
     ways = (("dp", program, 3), ("vectorised over n", program_over_steps, 2), ("a loop a level", program_by_levels, 1))
     seconds = {}
     for name, way, repeats in ways:
@@ -136,7 +136,7 @@ def measure_batching(
     case = f"K = {tasks}, l = {lengths[0]}..{lengths[-1]}"
     found = [_beside(f"{name}, {case}", taken, "dp", seconds["dp"]) for name, taken in seconds.items()]
     found.append(_beside(f"dp, {case}", seconds["dp"], f"the limit, {JOINT_LIMIT:g} s", JOINT_LIMIT))
-    plans = {k: _best_of(partial(plan, _tasks(k), SERVICE, draft_lengths=lengths), 1) for k in growth}
+    plans = {k: _best_of(partial(plan, tasks_of(k), SERVICE, draft_lengths=lengths), 1) for k in growth}
     least, most = min(plans), max(plans)
     name = "plan with its bound, K = {:,}"
     found += [_beside(name.format(k), taken, f"K = {least}", plans[least]) for k, taken in plans.items()]
@@ -152,7 +152,7 @@ def measure_exact(tasks: int = EXACT_TASKS, seeds: int = 4) -> list[Measurement]
     """Measure the slowest of several exhaustive searches, with equal and with unequal answers."""
     found = []
     for equal in (True, False):
-        problems = [_tasks(tasks, seed, equal=equal) for seed in range(seeds)]
+        problems = [tasks_of(tasks, seed, equal=equal) for seed in range(seeds)]
         taken = max(_best_of(partial(plan, given, SERVICE, "exact"), 1) for given in problems)
         name = f"exact, K = {tasks}, {'equal' if equal else 'unequal'} answers, the slowest of {seeds}"
         found.append(_beside(name, taken, f"the limit, {EXACT_LIMIT:g} s", EXACT_LIMIT))

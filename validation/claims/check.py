@@ -189,7 +189,7 @@ def check_trace(
     whole = True
     with memory_errors():
         try:
-            for part in (parts or _here)(work, tuple(claims), found.parts):
+            for part in (parts or parts_here)(work, tuple(claims), found.parts):
                 whole = False
                 _add(found, part)
                 whole = True
@@ -368,9 +368,9 @@ def _rows(trace: Trace) -> int:
     return max(16, min(LIST_BLOCK, BLOCK_VALUES // (16 * sum(widths))))
 
 
-def _here(work: Work, claims: tuple[str, ...], first: int) -> Iterator[Part]:
+def parts_here(work: Work, claims: tuple[str, ...], first: int, *, workers: int | None = None) -> Iterator[Part]:
     """Yield the parts from number ``first`` on, in order, computed by threads of this process."""
-    return _in_order(map(work.job, range(first, len(work))), _workers(work.trace.vocabulary))
+    return _in_order(map(work.job, range(first, len(work))), workers or _workers(work.trace.vocabulary))
 
 
 def _covered(summary: dict[str, float]) -> dict[str, float]:

@@ -1,0 +1,257 @@
+"""Benchmarks ``generate``, ``threads``, ``bandwidth`` and ``pareto``: our speed beside others', in one run each.
+
+Every row takes under four minutes. Rounds of the variants alternate, and the fastest of each counts, so that another
+process that runs for a while disturbs all of them alike.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hlmtheory.batching import plan
+from validation.benchmarks.measurement import Measurement
+from validation.benchmarks.planning import LENGTHS, SERVICE, TASKS, tasks_of
+from validation.benchmarks.synthetic_trace import SyntheticTrace
+from validation.collection.prompts import Prompt, builtin_prompts
+from validation.decoding.loop import decode
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import FixedLength
+from validation.decoding.methods.single_draft import Hlm, TargetOnly
+from validation.models.pair import Pair, load_pair
+from validation.trace.reader import Trace
+
+NEW_TOKENS, ROUNDS, BATCHES = 64, 3, (1, 8)
+PARETO_S, PARETO_GAP = 10.0, 0.02
+COPIED = 2**25  # float64 values, 256 MiB: more than any cache holds
+CHECKED, VOCABULARY = 1024, 4096
+CLAIMS = ("truncation.tvd_sharp", "truncation.certificate", "skipping.rejection_by_draft", "lattice.dropped_mass")
+PATIENCE_S = 40.0
+"""Seconds after which a run that is too slow is stopped; its speed is then below the one that is reported."""
+
+
+# ------------------------------------------------------------------------------------------------------ generate
+
+
+def measure_generate(
+    pair: Pair | None = None,
+    prompts: Sequence[Prompt] | None = None,
+    new_tokens: int = NEW_TOKENS,
+    rounds: int = ROUNDS,
+    batches: Sequence[int] = BATCHES,
+) -> list[Measurement]:
+    """Measure tokens per second against transformers' ``generate``, with and without assistant.
+
+    transformers takes an assistant for one sequence at a time, so that a batch is generated one after the other.
+    """
+    pair = pair or load_pair("builtin", device="auto")
+    known = prompts or builtin_prompts(limit=max(batches))
+    methods: tuple[Method, ...] = (TargetOnly(), FixedLength(4), Hlm())
+    found = []
+    for size in batches:
+        some = known[:size]
+        alone = [[one] for one in some]
+        runs: dict[str, Callable[[], int]] = {
+            "generate": partial(_generated, pair, [some], new_tokens),
+            "generate with assistant": partial(_generated, pair, alone, new_tokens, assistant_model=pair.draft),
+        }
+        runs |= {f"ours, {method.name}": partial(_ours, pair, some, method, new_tokens) for method in methods}
+        found += _beside(f"batch {size}", _speeds(runs, rounds), "tokens/s", "generate")
+    return found
+
+
+def _ours(pair: Pair, prompts: Sequence[Prompt], method: Method, new_tokens: int) -> int:
+    """Return the number of tokens that our loop decodes."""
+    return sum(len(one.tokens) for one in decode(pair, prompts, method, new_tokens=new_tokens, batch=len(prompts)))
+
+
+def _generated(pair: Pair, groups: Sequence[Sequence[Prompt]], new_tokens: int, **options: Any) -> int:
+    """Return the number of tokens that transformers generates for groups of prompts, padded on the left."""
+    import torch
+
+    pad, count = (pair.end_tokens or (0,))[0], 0
+    for group in groups:
+        ids = [pair.tokenizer(one.text)["input_ids"] for one in group]
+        width = max(map(len, ids))
+        padded = torch.tensor([[pad] * (width - len(one)) + one for one in ids], device=pair.device)
+        mask = torch.tensor([[0] * (width - len(one)) + [1] * len(one) for one in ids], device=pair.device)
+        with torch.inference_mode():
+            text = pair.target.generate(
+                padded,
+                attention_mask=mask,
+                do_sample=True,
+                top_k=0,
+                max_new_tokens=new_tokens,
+                pad_token_id=pad,
+                **options,
+            )
+        for row in text[:, width:].tolist():
+            ends = [place for place, token in enumerate(row) if token in pair.end_tokens]
+            count += min(ends[0] + 1, len(row)) if ends else len(row)
+    return count
+
+
+def _speeds(runs: Mapping[str, Callable[[], int]], rounds: int) -> dict[str, float]:
+    """Return the largest number per second of each run, over alternating rounds behind a warm-up round."""
+    best = dict.fromkeys(runs, 0.0)
+    for turn in range(rounds + 1):
+        for name, run in runs.items():
+            began = time.perf_counter()
+            count = run()
+            if turn:
+                best[name] = max(best[name], count / (time.perf_counter() - began))
+    return best
+
+
+def _beside(where: str, speeds: Mapping[str, float], unit: str, reference: str) -> list[Measurement]:
+    return [
+        Measurement(f"{where}, {name}", speed, unit, reference, speed / speeds[reference])
+        for name, speed in speeds.items()
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------- threads
+
+_DECODED = """
+import time, torch
+from validation.collection.prompts import builtin_prompts
+from validation.decoding.loop import decode
+from validation.decoding.methods.single_draft import Hlm
+from validation.models.pair import load_pair
+torch.set_num_threads({threads})
+pair, prompts = load_pair("builtin", device="cpu"), builtin_prompts(limit=8)
+decode(pair, prompts[:1], Hlm(), new_tokens=2)
+print("ready", flush=True)
+began = time.perf_counter()
+count = sum(len(one.tokens) for one in decode(pair, prompts, Hlm(), new_tokens={tokens}, batch=8))
+print(count / (time.perf_counter() - began))
+"""
+
+
+def measure_threads(tokens: int = 24, patience_s: float = PATIENCE_S) -> list[Measurement]:
+    """Measure tokens per second with one and two threads that spin or sleep while they wait, also beside a busy core.
+
+    A run that takes longer than ``patience_s`` is stopped, and counts as slow as that.
+    """
+    found = []
+    for name, busy in (("idle", 0), ("one busy core", 1)):
+        others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(busy)]
+        try:
+            speeds = {
+                f"{threads} threads, {policy.lower()}": _decoded(threads, policy, tokens, patience_s)
+                for threads, policy in ((1, "PASSIVE"), (2, "ACTIVE"), (2, "PASSIVE"))
+            }
+        finally:
+            for one in others:
+                one.kill()
+                one.wait()
+        found += _beside(name, speeds, "tokens/s", "1 threads, passive")
+    return found
+
+
+def _decoded(threads: int, policy: str, tokens: int, patience_s: float) -> float:
+    environment = {**os.environ, "OMP_WAIT_POLICY": policy}
+    code = _DECODED.format(threads=threads, tokens=tokens)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            timeout=patience_s,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except subprocess.TimeoutExpired:
+        return 8 * tokens / patience_s
+    return float(done.stdout.split()[-1])
+
+
+# ----------------------------------------------------------------------------------------------------- bandwidth
+
+
+def measure_bandwidth(
+    positions: int = CHECKED, vocabulary: int = VOCABULARY, copied: int = COPIED
+) -> list[Measurement]:
+    """Measure the bytes per second of checks against a copy of a large array, by numpy and torch, one and two threads.
+
+    A check must read each probability of both models once, in float64; that is what is counted.
+    """
+    import torch
+
+    from validation.benchmarks.__main__ import stored
+
+    source = np.random.default_rng(1).random(copied)
+    target, before = np.empty_like(source), torch.get_num_threads()
+    here, there = torch.from_numpy(source), torch.from_numpy(target)
+    found: list[Measurement] = []
+    limits: dict[int, float] = {}
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            seconds = min(_seconds(lambda: there.copy_(here)) for _ in range(5))
+            limits[threads] = 2 * source.nbytes / seconds
+            found.append(_rate(f"copy, torch, {threads} threads", limits[threads], limits[threads]))
+        seconds = min(_seconds(lambda: np.copyto(target, source)) for _ in range(5))
+        found.append(_rate("copy, numpy, 1 thread", 2 * source.nbytes / seconds, limits[1]))
+        size = 2 * 8 * positions * vocabulary
+        with tempfile.TemporaryDirectory() as folder:
+            trace = stored(SyntheticTrace(positions, vocabulary), Path(folder, "trace"))
+            for name in CLAIMS:
+                for device in ("numpy", "cpu"):
+                    for threads in (1, 2):
+                        torch.set_num_threads(threads)
+                        run = partial(_checked, trace, name, device, threads)
+                        what = f"{name}, {'numpy' if device == 'numpy' else 'torch'}, {threads} threads"
+                        found.append(_rate(what, size / min(_seconds(run) for _ in range(2)), limits[threads]))
+    finally:
+        torch.set_num_threads(before)
+    return found
+
+
+def _checked(trace: Trace, name: str, device: str, workers: int) -> None:
+    """Check one claim on a trace, with a number of workers."""
+    import hlmtheory
+    from validation.claims.check import check_trace, parts_here
+
+    parts = partial(parts_here, workers=workers)
+    check_trace(trace, claims={name: hlmtheory.all_claims()[name]}, device=device, parts=parts)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _rate(what: str, rate: float, limit: float) -> Measurement:
+    return Measurement(what, rate / 1e9, "GB/s", "a copy by torch with as many threads", rate / limit)
+
+
+# -------------------------------------------------------------------------------------------------------- pareto
+
+
+def measure_pareto(count: int = TASKS, lengths: Sequence[int] = LENGTHS, max_labels: int = 100) -> list[Measurement]:
+    """Measure the seconds and the certified gap of ``pareto``, with answers of equal and of unequal length."""
+    found = []
+    for name, equal in (("equal answers", True), ("unequal answers", False)):
+        tasks = tasks_of(count, equal=equal)
+        began = time.perf_counter()
+        made = plan(tasks, SERVICE, "pareto", draft_lengths=lengths, max_labels=max_labels)
+        seconds = time.perf_counter() - began
+        where = f"{count} tasks, {name}"
+        found += [
+            Measurement(where, seconds, "s", f"the limit, {PARETO_S:.0f} s", seconds / PARETO_S),
+            Measurement(
+                f"{where}: certified gap", 100 * made.gap, "%", f"the limit, {PARETO_GAP:.0%}", made.gap / PARETO_GAP
+            ),
+        ]
+    return found

@@ -21,7 +21,6 @@ import numpy as np
 from hlmtheory.batching import plan
 from validation.benchmarks.measurement import Measurement
 from validation.benchmarks.planning import LENGTHS, SERVICE, TASKS, tasks_of
-from validation.benchmarks.synthetic_trace import SyntheticTrace
 from validation.collection.prompts import Prompt, builtin_prompts
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
@@ -29,6 +28,7 @@ from validation.decoding.methods.multi_draft import FixedLength
 from validation.decoding.methods.single_draft import Hlm, TargetOnly
 from validation.models.pair import Pair, load_pair
 from validation.trace.reader import Trace
+from validation.trace.synthetic import SyntheticTrace
 
 NEW_TOKENS, ROUNDS, BATCHES = 64, 3, (1, 8)
 PARETO_S, PARETO_GAP = 10.0, 0.02

@@ -50,7 +50,7 @@ def test_every_figure_and_table_is_there(sidecars: dict[str, dict[str, Any]]):
 def test_the_sidecar_is_whole(number: str, sidecars: dict[str, dict[str, Any]]):
     found = sidecars[number]
     assert found["source"]["key"] == "li2025flexspec"
-    kinds = {"2": "derived from printed numbers", "I": "computed", "II": "measured"}
+    kinds = {"2": "derived from printed", "I": "derived from printed", "II": "measured"}
     assert found["kind"] == kinds.get(number, "measured counts × assumed times")
     assert len(found["caption"].split()) <= 60
     assert found["tables"]

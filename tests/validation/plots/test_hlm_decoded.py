@@ -326,7 +326,7 @@ def test_captions_stand_at_the_papers_thresholds(studies: dict[str, Decoded]) ->
     found = measure("9a-texts", studies["design"])
     caption = EXHIBITS[CU, "9a-texts"].caption(found)
     assert caption.startswith("At the threshold 0.8: transmission rate ")
-    assert "printed 0.252" in caption
+    assert "0.252 by the printed 74.8% skipped" in caption
     assert "0.1000 and 0.9500 for this pair, 0.081 and 0.8117 in the paper" in caption
     assert EXHIBITS[U, "4-texts"].caption(found).startswith("At the threshold 0.6: ")
     nothing = measure("9a-texts", only(studies["design"], "large only"))

@@ -112,7 +112,9 @@ def test_the_sidecar_is_whole(number: str, sidecars: dict[str, dict[str, Any]]) 
     assert found["source"]["key"] == "li2025flexspec"
     one = EXHIBITS["flexspec", number]
     message = one.message(found)
-    assert found["caption"] == f"flexspec {one.place.replace('Fig.', 'Figure')}: {message} {one.shows}"
+    assert (
+        found["caption"] == f"flexspec {one.place.replace('Fig.', 'Figure')}: {message} {one.shows} {one.tag.sentence}"
+    )
     assert found["findings"] == f"{message} {one.caption(found)}"
     for table in found["tables"]:
         assert {len(row) for row in table["rows"]} == {len(table["heads"])}

@@ -326,3 +326,18 @@ def broadcast(what: str = "shapes", /, **shapes: tuple[int, ...]) -> tuple[int, 
     except ValueError as error:
         listed = ", ".join(f"{name} has {shape}" for name, shape in shapes.items())
         raise DomainError(f"{what} must broadcast; {listed}; reshape one of them") from error
+
+
+def tree_levels(name: str, rows: Array) -> list[slice]:
+    """Return the slice of the rows of each position in a tree (..., N, V)."""
+    vocabulary, count = rows.shape[-1], rows.shape[-2] if rows.ndim > 1 else 0
+    found, start, size = [], 0, 1
+    while start + size <= count:
+        found.append(slice(start, start + size))
+        start, size = start + size, size * vocabulary
+    if start != count or not found:
+        raise DomainError(
+            f"{name} must be a whole tree of rows; got shape {tuple(rows.shape)}; "
+            "give 1 + V + V² + … rows, one for each prefix"
+        )
+    return found

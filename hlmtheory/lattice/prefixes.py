@@ -9,22 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from hlmtheory._array import Array
-from hlmtheory._domains import DomainError
-
-
-def levels(name: str, rows: Array) -> list[slice]:
-    """The slice of the rows of each position in a tree (..., N, V)."""
-    vocabulary, count = rows.shape[-1], rows.shape[-2] if rows.ndim > 1 else 0
-    found, start, size = [], 0, 1
-    while start + size <= count:
-        found.append(slice(start, start + size))
-        start, size = start + size, size * vocabulary
-    if start != count or not found:
-        raise DomainError(
-            f"{name} must be a whole tree of rows; got shape {tuple(rows.shape)}; "
-            "give 1 + V + V² + … rows, one for each prefix"
-        )
-    return found
 
 
 def prefix_mass(xp: Any, p: Array, places: list[slice]) -> Array:

@@ -12,11 +12,11 @@ import numpy as np
 from array_api_compat import device
 
 from hlmtheory._array import Array, arrays, to_numpy
-from hlmtheory._domains import COUNT, Domain, leading_dimensions, same_vocabulary, size_up_to
+from hlmtheory._domains import COUNT, Domain, leading_dimensions, same_vocabulary, size_up_to, tree_levels
 from hlmtheory._simplex import distance, distributions, excess, largest, normalised, quotient
 from hlmtheory.lattice.arithmetic import RESOLUTION, SLACK_BITS, kept_part, sharp_distortion
 from hlmtheory.lattice.payload import allocate, exact_payload_bits, payload_bits
-from hlmtheory.lattice.prefixes import expected_rejections, levels, prefix_mass
+from hlmtheory.lattice.prefixes import expected_rejections, prefix_mass
 from hlmtheory.lattice.quantization import quantize
 
 PAPER_RESOLUTION = 100
@@ -199,7 +199,7 @@ def tree_rejections(targets: Array, drafts: Array, k: Array, resolution: Array, 
     """E[N_rej], exact."""
     xp, p, _, q_hat, _ = tree(targets, drafts, k, resolution)
     length = _LENGTH.check(xp, "draft_length", arrays(p=p, draft_length=draft_length)[2])
-    return expected_rejections(xp, p, q_hat, length, levels("targets", p))
+    return expected_rejections(xp, p, q_hat, length, tree_levels("targets", p))
 
 
 def tree_bound(targets: Array, drafts: Array, k: Array, resolution: Array, *, sharp: bool) -> Array:
@@ -207,7 +207,7 @@ def tree_bound(targets: Array, drafts: Array, k: Array, resolution: Array, *, sh
     xp, p, q, _, dropped = tree(targets, drafts, k, resolution)
     rounding = (bound_sharp if sharp else bound)(k, resolution)
     position = distance(xp, q, p) + dropped + arrays(p=p, rounding=rounding)[2][..., None]
-    return xp.sum(prefix_mass(xp, p, levels("targets", p)) * position, axis=-1)
+    return xp.sum(prefix_mass(xp, p, tree_levels("targets", p)) * position, axis=-1)
 
 
 def tree_bound_published(targets: Array, drafts: Array, k: Array, resolution: Array) -> Array:

@@ -22,7 +22,7 @@ import math
 from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind, tail_sums, take
-from hlmtheory._domains import Domain, DomainError, leading_dimensions
+from hlmtheory._domains import Domain, DomainError, leading_dimensions, tree_levels
 from hlmtheory._simplex import distributions, excess, normalised
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.verification.misdeclared import misdeclared_distribution
@@ -77,13 +77,12 @@ def tree_distribution(targets: Array, drafts: Array, draft_count: Array) -> Arra
     [0.5, 0.25, 0.25]
     """
     xp, kind, p, accepted, resampled = _nodes(draft_count, targets=targets, drafts=drafts)
-    law = own = None
-    for place in reversed(_levels("targets", p)):
-        taken, other = accepted[..., place, :], resampled[..., place, :]
+    *earlier, last = tree_levels("targets", p)
+    law, own = accepted[..., last, :] + resampled[..., last, :], p[..., last, :]
+    for place in reversed(earlier):
         # an accepted child goes on in the tree, any other token with the target
-        law = taken + other if law is None else _followed(xp, taken, law) + _followed(xp, other, own)
-        own = p[..., place, :] if own is None else _followed(xp, p[..., place, :], own)
-    assert law is not None
+        law = _followed(xp, accepted[..., place, :], law) + _followed(xp, resampled[..., place, :], own)
+        own = _followed(xp, p[..., place, :], own)
     return in_kind(xp, law[..., 0, :], kind)
 
 
@@ -116,21 +115,6 @@ def sibling_acceptance(target: Array, draft: Array, draft_count: Array) -> Array
     return in_kind(xp, xp.clip(xp.sum(accepted, axis=-1), max=1.0), kind)
 
 
-def _levels(name: str, rows: Array) -> list[slice]:
-    """Return the slice of the rows of each position in a tree (..., N, V)."""
-    vocabulary, count = rows.shape[-1], rows.shape[-2] if rows.ndim > 1 else 0
-    found, start, size = [], 0, 1
-    while start + size <= count:
-        found.append(slice(start, start + size))
-        start, size = start + size, size * vocabulary
-    if start != count or not found:
-        raise DomainError(
-            f"{name} must be a whole tree of rows; got shape {tuple(rows.shape)}; "
-            "give 1 + V + V² + … rows, one for each prefix"
-        )
-    return found
-
-
 def _followed(xp: Any, rows: Array, rest: Array) -> Array:
     """Return the law of longer texts, from rows (..., n, V) and the laws (..., n V, W) after each of their tokens."""
     after = xp.reshape(rest, (*rows.shape, rest.shape[-1]))
@@ -144,7 +128,7 @@ def _checked(draft_count: Array, **rows: Array) -> tuple[Any, Any, Array, Array,
     name = next(iter(rows))
     m = DRAFT_COUNT.check(xp, "draft_count", arrays(rows=q, draft_count=draft_count)[2])
     if name == "targets":
-        _levels(name, p), _levels("drafts", q)
+        tree_levels(name, p), tree_levels("drafts", q)
         leading_dimensions(targets=tuple(p.shape[:-2]), draft_count=tuple(m.shape))
         m = m[..., None]
     else:
@@ -192,7 +176,7 @@ def _overlap_of_texts(targets: Array, drafts: Array, draft_count: Array) -> Arra
     law = tree_distribution(targets, drafts, draft_count)
     xp, _, p, _, _ = _checked(draft_count, targets=targets, drafts=drafts)
     own = xp.ones_like(p[..., :1, :1])
-    for place in _levels("targets", p):
+    for place in tree_levels("targets", p):
         own = xp.reshape(own, (*own.shape[:-2], -1, 1)) * p[..., place, :]
     return 1.0 - 0.5 * xp.sum(xp.abs(law - xp.reshape(own, law.shape)), axis=-1)
 

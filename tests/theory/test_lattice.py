@@ -13,9 +13,9 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from hlmtheory import codec, lattice
+from hlmtheory._domains import tree_levels
 from hlmtheory.lattice import arithmetic
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
-from hlmtheory.lattice.prefixes import levels
 from hlmtheory.verification import output_distribution, total_variation
 
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -506,7 +506,7 @@ def test_a_tree_that_is_not_whole_is_refused():
     with pytest.raises(ValueError, match=r"targets must be a whole tree of rows; got shape \(2, 2\); give 1 \+ V"):
         claim.check(TREE | {"targets": [[0.5, 0.5]] * 2, "drafts": [[0.5, 0.5]] * 2})
     with pytest.raises(ValueError, match=r"targets must be a whole tree of rows; got shape \(2,\); give 1 \+ V"):
-        levels("targets", np.array([0.5, 0.5]))
+        tree_levels("targets", np.array([0.5, 0.5]))
 
 
 @pytest.mark.parametrize("budget", [60.0, 500.0, 5000.0])

@@ -14,6 +14,7 @@ from validation.decoding.fit_file import fit_mark, stored_fit
 from validation.errors import UserError, naming
 from validation.plots.c_sqs import figures as c_sqs_figures
 from validation.plots.common.record import Decoding, Exhibit, Figure, Printed, Simulation, Table, Tag
+from validation.plots.common.stored import origin
 from validation.plots.common.style import PICTURES, house_style, save
 from validation.plots.common.values import as_csv
 from validation.plots.cu_hlm import figures as cu_hlm_figures
@@ -129,7 +130,8 @@ def draw(
         basis = _measured_basis(exhibit, trace, numbers, pair)
     elif isinstance(exhibit, Simulation):
         numbers = exhibit.simulate(seed)
-        basis = {"basis": f"{exhibit.tag.capitalize()}: {numbers.pop('basis')}."}
+        made_of = origin(numbers["experiment"]) if "experiment" in numbers else ""
+        basis = {"basis": f"{exhibit.tag.capitalize()}: {numbers.pop('basis')}{made_of}."}
     elif isinstance(exhibit, Decoding) and decoded:
         numbers = exhibit.measure(decoded, seed)
         basis = _decoded_basis(exhibit, decoded[0], pair)

@@ -12,7 +12,7 @@ import pytest
 
 from validation.collection.prompts import Prompt
 from validation.decoding.methods import METHODS
-from validation.decoding.methods.registry import Family
+from validation.decoding.methods.registry import Family, Fitted
 from validation.models.pair import Pair
 from validation.plots import EXHIBITS, draw
 from validation.plots.ours import bill_table
@@ -20,22 +20,24 @@ from validation.plots.ours.bill_table import MethodTexts, Scale, is_lossy, metho
 
 PROMPTS = [Prompt(text, text, "test") for text in ("two and two make", "it was the best of", "what is the sum")]
 SCALE = Scale(prompts=3, new_tokens=6, drafts=4)
+FITTED = Fitted(0.57, -0.01, 0.53, 0.02, 0.97, 0.58, 105)
 
 
 @pytest.fixture(scope="module")
 def texts(pair: Pair) -> Iterator[tuple[str, int, tuple[MethodTexts, ...]]]:
     """Three texts by every method on the tiny pair, which the exhibit then uses."""
-    bill_table.decoded.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bill_table, "load_pair", lambda: pair)
         patch.setattr(bill_table, "some_prompts", lambda count: PROMPTS[:count])
-        patch.setattr(bill_table, "Scale", lambda: SCALE)
-        yield bill_table.decoded(1, SCALE)
-    bill_table.decoded.cache_clear()
+        found = bill_table.decoded(FITTED, 1, SCALE)
+        counts = [one.counts for one in found[2]]
+        value = json.loads(json.dumps(bill_table.plain_counts("tiny", pair.vocabulary, SCALE, counts)))
+        patch.setattr(bill_table, "stored", lambda name: (value, {}))
+        yield found
 
 
 def test_every_lossy_method_is_there_and_two_lossless_ones():
-    chosen = methods()
+    chosen = methods(FITTED)
     assert len({method.name for method in chosen}) == len(chosen)
     assert [is_lossy(method) for method in chosen] == [True] * (len(chosen) - 2) + [False] * 2
     names = {info.name for info in METHODS.values() if any(method.name.startswith(info.name) for method in chosen)}
@@ -47,7 +49,7 @@ def test_every_lossy_method_is_there_and_two_lossless_ones():
 
 def test_the_rows_are_sums_over_records_and_bills(texts: tuple[str, int, tuple[MethodTexts, ...]]):
     _, _, found = texts
-    numbers = bill_table.simulate(1, SCALE)
+    numbers = bill_table.simulate(1)
     by_name = {row["method"]: row for row in numbers["statistics"]["methods"]}
     assert list(by_name) == [one.method for one in found]
     for one in found:

@@ -22,6 +22,7 @@ from validation.plots.c_sqs import numbers as csqs_numbers
 from validation.plots.c_sqs import pictures as csqs
 from validation.plots.c_sqs import runs as csqs_runs
 from validation.plots.c_sqs import tables as csqs_tables
+from validation.plots.c_sqs import texts_file
 from validation.plots.c_sqs.numbers import ADAPTIVE, BUDGETED, BY_SIZE, FIXED, GUARDED, MAIN, PRINTED, interval
 from validation.plots.c_sqs.runs import METHODS, Cell, CSqsStudy, Scale, Times, pass_times, some_prompts
 from validation.plots.common.record import plain
@@ -37,16 +38,14 @@ PROMPTS = [Prompt(text, text, "test") for text in ("two and two make", "it was t
 @pytest.fixture(scope="module")
 def found(pair: Pair) -> Iterator[CSqsStudy]:
     """Three texts by every method on the tiny pair; all figures use them."""
-    csqs_runs.study.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csqs_runs, "load_pair", lambda: pair)
         patch.setattr(csqs_runs, "some_prompts", lambda count: PROMPTS[:count])
         patch.setattr(csqs_runs, "pass_times", lambda pair: TIMES)
-        one = csqs_runs.study(1, SCALE)
+        one = csqs_runs.decode_texts(1, SCALE)
         for module in (csqs_numbers, csqs_tables, budget_table):
             patch.setattr(module, "study", lambda seed: one)
         yield one
-    csqs_runs.study.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +157,26 @@ def test_passes_are_timed(pair: Pair, monkeypatch: pytest.MonkeyPatch):
     times = pass_times(pair)
     assert times.draft_s > 0
     assert times.target_s + times.token_s > 0
+
+
+def test_stored_texts_give_the_same_figures(found: CSqsStudy, monkeypatch: pytest.MonkeyPatch):
+    """Every number that is drawn is the same to the last digit, though the file holds sums over the rounds alone."""
+    again = texts_file.read(json.loads(texts_file.text(found)))
+    numbers = {key: EXHIBITS[key].simulate(1) for key in KEYS}  # type: ignore[attr-defined]
+    for module in (csqs_numbers, csqs_tables, budget_table):
+        monkeypatch.setattr(module, "study", lambda seed: again)
+    assert {key: EXHIBITS[key].simulate(1) for key in KEYS} == numbers  # type: ignore[attr-defined]
+
+
+def test_a_kept_text_is_not_decoded_again(found: CSqsStudy):
+    kept: list[str] = []
+
+    def keep(key: str, decode: Any) -> Any:
+        kept.append(key)
+        return "a method", Cell([], np.zeros(0), by_bytes=False)
+
+    csqs_runs.decode_texts(1, SCALE, keep=keep)
+    assert len(set(kept)) == len(kept) == len(found.cells) + len(found.long)
 
 
 # ------------------------------------------------------------------------------------------------------- the numbers

@@ -26,7 +26,7 @@ from validation.plots.edge_sd.beside import interval
 from validation.plots.edge_sd.numbers import IN_FIG_7, IN_FIG_8, simulate_acceptance, simulate_bandwidth
 from validation.plots.edge_sd.numbers import simulate_sweep as sweep
 from validation.plots.edge_sd.printed import ALL_SAVINGS, GROUPS
-from validation.plots.edge_sd.stages import simulate_stages
+from validation.plots.edge_sd.stages import measure_stages
 
 SMALL = Load(users=6, longest_input=64, longest_output=24)
 FEW = {"runs": 3, "base": SMALL}
@@ -94,7 +94,7 @@ def stage_times(model: Any = None, *, c1: float = 2e-12, c2: float = 3e-3, **_: 
 def numbers_of(number: str) -> dict[str, Any]:
     """Return the numbers of one figure at the small settings."""
     if number == "5":
-        return simulate_stages(1, measure=stage_times)
+        return measure_stages(1, measure=stage_times)
     if number == "6":
         return simulate_acceptance(1, runs=3, base=SMALL, values=(0.5, 0.9))
     if number[0] == "9":
@@ -402,7 +402,7 @@ def test_passes_are_timed_and_fitted(pair: Any):
 
 
 def test_fig_5_finds_the_line_that_passes_lie_on():
-    numbers = simulate_stages(1, measure=stage_times)
+    numbers = measure_stages(1, measure=stage_times)
     assert {"date", "machine"} <= set(numbers)
     for series in numbers["series"]:
         assert series["c1"] == pytest.approx(2e-12, rel=1e-4)
@@ -427,7 +427,7 @@ def test_a_gpu_is_measured_too_and_waited_for(monkeypatch: pytest.MonkeyPatch):
     assert len(waited) == 2
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr("validation.models.machine.machine", lambda: {"load": 1.5})
-    numbers = simulate_stages(1, measure=stage_times)
+    numbers = measure_stages(1, measure=stage_times)
     assert [series["place"] for series in numbers["series"]] == ["cpu", "cpu", "cuda", "cuda"]
     assert "CPU and CUDA" in numbers["basis"]
     assert "the least of 5 rounds" in numbers["basis"]

@@ -39,8 +39,8 @@ from validation.plots.c_sqs.runs import (
     Cell,
     CSqsStudy,
     Times,
-    study,
 )
+from validation.plots.c_sqs.texts_file import study
 from validation.plots.common.record import Numbers, plain
 
 Values = NDArray[np.float64]
@@ -162,6 +162,7 @@ def basis(found: CSqsStudy, passes: str | None = None, texts: str | None = None)
             f"η = {LEARNING_RATE:g}, ε = {EPSILON:g}; {passes or measured}; the link has {RATE_BPS / 1e6:g} Mbit/s; "
             "intervals: 95%, bootstrap over prompts"
         ),
+        **found.record,
     }
 
 

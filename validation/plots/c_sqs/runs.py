@@ -1,4 +1,4 @@
-"""Decode prompts by each method and temperature of c-sqs, and time the models.
+"""Decode prompts by each method and temperature of c-sqs, and time the models; ``figures/experiments/c_sqs`` runs it.
 
 Decoding counts passes instead of seconds. So each text is the same on every machine, and its latency can be computed
 for any pass times and any link. The drafts depend on neither.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 Values = NDArray[np.float64]
 Key = tuple[str, float]
 """Name of a method in ``METHODS``, and a temperature."""
+Named = tuple[str, "Cell"]
+"""Name of a method, and its texts."""
 
 TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 SIZES = (16, 64, 256)  # K; the paper's text does not print its values
@@ -106,7 +108,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class CSqsStudy:
-    """Hold all texts; ``long`` holds longer texts of C-SQS at the highest temperature, by method."""
+    """Hold all texts; ``long`` holds longer texts of C-SQS at the highest temperature, by method.
+
+    ``record`` is ``{"experiment": …}`` if the texts are the stored ones.
+    """
 
     pair: str
     vocabulary: int
@@ -114,6 +119,7 @@ class CSqsStudy:
     times: Times
     cells: dict[Key, Cell] = field(default_factory=dict)
     long: dict[str, Cell] = field(default_factory=dict)
+    record: dict[str, Any] = field(default_factory=dict)
 
 
 # --------------------------------------------------------------------------------------------------- the methods
@@ -230,8 +236,12 @@ def _quickest(pair: Pair, model: Any, width: int) -> float:
     return best
 
 
-@lru_cache(maxsize=1)
-def study(seed: int, scale: Scale | None = None) -> CSqsStudy:
+def decode_texts(
+    seed: int,
+    scale: Scale | None = None,
+    *,
+    keep: Callable[[str, Callable[[], Named]], Named] = lambda key, decode: decode(),
+) -> CSqsStudy:
     """Decode with the built-in pair, once for all figures.
 
     Parameters
@@ -240,24 +250,25 @@ def study(seed: int, scale: Scale | None = None) -> CSqsStudy:
         The seed and a prompt determine its text.
     scale : Scale, optional
         More prompts and tokens make the intervals narrower.
+    keep : callable, optional
+        Called as ``keep(key, decode)`` for each method and temperature; it returns ``decode()`` or a stored result of it.
     """
     scale = scale or Scale()
     pair = load_pair()
     prompts = some_prompts(scale.prompts)
     found = CSqsStudy(pair.name, pair.vocabulary, scale, pass_times(pair))
-    for make in METHODS.values():
-        for temperature in scale.temperatures:
-            name, cell = _cell(pair, prompts, make(), temperature, scale.new_tokens, seed)
-            found.cells[name, temperature] = cell
-    for make in LONG:
-        name, cell = _cell(pair, prompts, make(), scale.temperatures[-1], scale.long_tokens, seed)
+    last = scale.temperatures[-1]
+    for i, make in enumerate(METHODS.values()):
+        for t in scale.temperatures:
+            name, cell = keep(f"c{i}-{t:g}", partial(_cell, pair, prompts, make(), t, scale.new_tokens, seed))
+            found.cells[name, t] = cell
+    for i, make in enumerate(LONG):
+        name, cell = keep(f"l{i}", partial(_cell, pair, prompts, make(), last, scale.long_tokens, seed))
         found.long[name] = cell
     return found
 
 
-def _cell(
-    pair: Pair, prompts: list[Prompt], method: _Bounded, temperature: float, new_tokens: int, seed: int
-) -> tuple[str, Cell]:
+def _cell(pair: Pair, prompts: list[Prompt], method: _Bounded, temperature: float, new_tokens: int, seed: int) -> Named:
     rows = decode(
         pair,
         prompts,

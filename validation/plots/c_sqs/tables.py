@@ -9,7 +9,8 @@ import numpy as np
 from hlmtheory.conformal import regret_bound, regret_bound_sharp
 from validation.decoding.methods.quantized import BUDGET_BITS, EPSILON, LEARNING_RATE
 from validation.plots.c_sqs.numbers import ADAPTIVE, BYTES, MAIN, PRINTED, Interval, basis, crossovers, interval
-from validation.plots.c_sqs.runs import MIDDLE_THRESHOLD, Cell, CSqsStudy, study
+from validation.plots.c_sqs.runs import MIDDLE_THRESHOLD, Cell, CSqsStudy
+from validation.plots.c_sqs.texts_file import study
 from validation.plots.common.record import Numbers, Table, plain
 
 

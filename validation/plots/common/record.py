@@ -24,7 +24,8 @@ Numbers = dict[str, Any]
 """``axes``, ``series`` and ``statistics`` as plain values that JSON can hold, and optionally ``tables``.
 
 Numbers drawn from a trace add ``positions_drawn``. A simulation adds ``basis``, a clause that names its subject and
-number of runs.
+number of runs; one that is drawn from a stored experiment adds ``experiment``
+(:func:`validation.plots.common.stored.from_experiment`).
 """
 
 

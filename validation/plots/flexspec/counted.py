@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S
 from validation.decoding.studies import CLOUD_S, RATES_BPS, flexspec_links
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
+from validation.plots.common.stored import from_experiment
 from validation.plots.flexspec.texts_lines import Fate
 
 Column = NDArray[np.float64]
@@ -86,11 +87,14 @@ class Counted:
         Texts by version, temperature, draft, method and link.
     flags : dict
         For each version, temperature and draft, the fates of HLM's texts.
+    record : dict
+        ``{"experiment": …}`` if the counts are those of the repository.
     """
 
     about: dict[str, Any]
     rows: dict[tuple[str, float, str, str, str], Texts]
     flags: dict[tuple[str, float, str], list[Fate]]
+    record: dict[str, Any] = field(default_factory=dict)
 
     @property
     def sources(self) -> NDArray[np.str_]:
@@ -127,7 +131,7 @@ def counted(file: Path = STORED) -> Counted:
         (one["version"], one["temperature"], one["draft"]): [fate_of(text, most) for text in one["texts"]]
         for one in stored["flags"]
     }
-    return Counted(stored["about"], rows, flags)
+    return Counted(stored["about"], rows, flags, from_experiment("flexspec_tables") if file == STORED else {})
 
 
 def fate_of(flags: str, most: int) -> Fate:

@@ -75,6 +75,7 @@ def simulate_latencies(seed: int) -> Numbers:
         "statistics": {"draft": drafts_shown(case)[0]},
         "tables": [Table("Latency on GSM8K, temperature 0, target version 0", heads, tuple(rows)).plain()],
         "basis": basis(study),
+        **study.record,
     }
 
 
@@ -166,6 +167,7 @@ def simulate_sweep(seed: int) -> Numbers:
         "statistics": {"draft": drafts_shown(case)[0], "networks": statistics},
         "tables": [*tables, *stride_tables()],
         "basis": basis(study),
+        **study.record,
     }
 
 
@@ -275,6 +277,7 @@ def simulate_energy(seed: int) -> Numbers:
             energy.implied_table(),
         ],
         "basis": f"{basis(study)}; radio {RADIO_W:g} W, drafting {DRAFTING_W:g} W",
+        **study.record,
     }
 
 

@@ -289,6 +289,7 @@ def measure(table: str, seed: int) -> Numbers:
             *printed["tables"],
         ],
         "basis": basis(study),
+        **study.record,
     }
 
 
@@ -368,6 +369,7 @@ def devices(seed: int) -> Numbers:
         "statistics": {"devices": statistics, "draft": draft, "printed": printed["statistics"]},
         "tables": [Table(title, ("device", "a draft", *heads), tuple(rows)).plain(), *printed["tables"]],
         "basis": basis(study),
+        **study.record,
     }
 
 
@@ -410,4 +412,5 @@ def targets(seed: int) -> Numbers:
             *simulate_targets(seed)["tables"],
         ],
         "basis": basis(study),
+        **study.record,
     }

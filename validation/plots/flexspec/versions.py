@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from validation.plots.common.record import Numbers, Printed, Table, plain
+from validation.plots.common.stored import from_experiment
 
 STORED = Path(__file__).with_name("versions.json")
 """Written by ``figures/experiments/aligned_draft/summary.py``."""
@@ -164,6 +165,7 @@ def simulate(seed: int) -> Numbers:
             "the built-in pair, V = 4,096; the large model is tuned further for 24 steps of 1,024 tokens, with three "
             "seeds; brackets are 95% intervals by a bootstrap over seeds and texts"
         ),
+        **from_experiment("aligned_draft"),
     }
 
 

@@ -1,9 +1,13 @@
-"""Compute our Table VI: the bill of each decoding method beside the risk that its records hold."""
+"""Compute our Table VI: the bill of each decoding method beside the risk that its records hold.
+
+The table is made of the counts that ``figures/experiments/bills`` stored, with the fit of the built-in pair's published
+trace.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,19 +25,12 @@ from validation.decoding.records import GenerationRecord
 from validation.models.pair import load_pair
 from validation.plots.c_sqs.runs import some_prompts
 from validation.plots.common.record import Numbers, Table, plain
+from validation.plots.common.stored import stored
 
 Values = NDArray[np.float64]
 
-FITTED = Fitted(
-    slope=0.5658716893140091,
-    intercept=-0.013692579095196056,
-    non_acceptance=0.5338457131945771,
-    risk_averse=0.024197321325255195,
-    risk_prone=0.9676014945252677,
-    calibrated=0.58,
-    offline_k=105,
-)
-"""What :func:`validation.decoding.fitting.fit` finds on the built-in pair's published trace: no trace is read here."""
+EXPERIMENT = "bills"
+FIELDS = ("tokens", "risk", "skipped", "bill", "bound")
 SAME = 1e-4
 """Risk and bill of a text that differ by no more are equal but for the rounding of logits in float32."""
 LOSSLESS = (FixedLength(), CSqs())
@@ -52,12 +49,37 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
+class Counts:
+    """Hold the sums of a method's texts, arrays of shape (texts,)."""
+
+    method: str
+    tokens: Values
+    risk: Values
+    skipped: Values
+    bill: Values
+    bound: Values
+
+
+@dataclass(frozen=True, slots=True)
 class MethodTexts:
     """Hold the records of a method, and the bill of each text."""
 
     method: str
     records: list[GenerationRecord]
     bills: list[TextBill]
+
+    @property
+    def counts(self) -> Counts:
+        """Return the sums of each text."""
+        risk, skipped = ([one.total(name) for one in self.records] for name in ("risk", "skipped"))
+        columns = (
+            [one.tokens for one in self.bills],
+            risk,
+            skipped,
+            [one.bill for one in self.bills],
+            [one.bound for one in self.bills],
+        )
+        return Counts(self.method, *(np.asarray(column, dtype=np.float64) for column in columns))
 
 
 def is_lossy(method: Method) -> bool:
@@ -66,18 +88,17 @@ def is_lossy(method: Method) -> bool:
     return method.runs_draft and (skips or method.truncates or method.by_argmax)
 
 
-def methods() -> list[Method]:
+def methods(fitted: Fitted) -> list[Method]:
     """Return all registered methods that may leave the target model's law, and two that do not."""
-    return [*(method for method in default_methods(FITTED, study="hlm") if is_lossy(method)), *LOSSLESS]
+    return [*(method for method in default_methods(fitted, study="hlm") if is_lossy(method)), *LOSSLESS]
 
 
-@lru_cache(maxsize=1)
-def decoded(seed: int, scale: Scale | None = None) -> tuple[str, int, tuple[MethodTexts, ...]]:
+def decoded(fitted: Fitted, seed: int, scale: Scale | None = None) -> tuple[str, int, tuple[MethodTexts, ...]]:
     """Return the pair's name, V, and the texts and bills of each method on the built-in pair."""
     scale = scale or Scale()
     pair, prompts = load_pair(), some_prompts(scale.prompts)
     found = []
-    for method in methods():
+    for method in methods(fitted):
         records = decode(
             pair,
             prompts,
@@ -93,27 +114,49 @@ def decoded(seed: int, scale: Scale | None = None) -> tuple[str, int, tuple[Meth
     return pair.name, pair.vocabulary, tuple(found)
 
 
+def plain_counts(pair: str, vocabulary: int, scale: Scale, found: Sequence[Counts]) -> dict[str, Any]:
+    """Return the counts as plain values for JSON."""
+    return {
+        "pair": pair,
+        "vocabulary": vocabulary,
+        "scale": asdict(scale),
+        "fields": list(FIELDS),
+        "methods": [
+            {
+                "method": one.method,
+                "texts": np.stack([getattr(one, name) for name in FIELDS], axis=1).tolist(),
+            }
+            for one in found
+        ],
+    }
+
+
+def read_counts(value: dict[str, Any]) -> tuple[str, int, Scale, list[Counts]]:
+    """Return what :func:`plain_counts` made plain."""
+    found = [
+        Counts(one["method"], *np.asarray(one["texts"], dtype=np.float64).reshape(-1, len(FIELDS)).T)
+        for one in value["methods"]
+    ]
+    return value["pair"], value["vocabulary"], Scale(**value["scale"]), found
+
+
 def _plain(estimate: IntervalEstimate) -> dict[str, Any]:
     return {key: plain(getattr(estimate, key), 5) for key in ("value", "low", "high")}
 
 
-def _row(texts: MethodTexts) -> dict[str, Any]:
+def _row(texts: Counts) -> dict[str, Any]:
     """Return the numbers of a method: means over tokens, and over texts."""
-    tokens = np.array([float(one.tokens) for one in texts.bills])
-    risk = np.array([one.total("risk") for one in texts.records])
-    bill = np.array([one.bill for one in texts.bills])
-    bound = np.array([one.bound for one in texts.bills])
-    skipped = sum(one.total("skipped") for one in texts.records)
+    tokens, risk, bill = texts.tokens, texts.risk, texts.bill
     ones = np.ones_like(tokens)
     return {
         "method": texts.method,
         "texts": len(tokens),
         "tokens": int(tokens.sum()),
-        "skipped": plain(skipped / tokens.sum(), 5),
+        "skipped": plain(texts.skipped.sum() / tokens.sum(), 5),
         "risk": _plain(ratio(risk, tokens)),
         "bill": _plain(ratio(bill, tokens)),
         "difference": _plain(ratio(risk - bill, tokens)),
-        "bound": _plain(ratio(bound, tokens)),
+        "bound": _plain(ratio(texts.bound, tokens)),
         "risk_text": _plain(ratio(risk, ones)),
         "bill_text": _plain(ratio(bill, ones)),
         "risk_below": int(np.count_nonzero(risk < bill - SAME)),
@@ -127,10 +170,14 @@ def _shown(value: dict[str, float], form: str) -> str:
     return f"{rounded['value']:{form}} ({ends})" if value["low"] < value["high"] else f"{rounded['value']:{form}}"
 
 
-def simulate(seed: int, scale: Scale | None = None) -> Numbers:
-    """Return risk and bill of each method."""
-    scale = scale or Scale()
-    name, vocabulary, found = decoded(seed, scale)
+def simulate(seed: int) -> Numbers:
+    """Return risk and bill of each method, from the stored counts; the seed is that of the experiment."""
+    value, record = stored(EXPERIMENT)
+    return {**table(*read_counts(value)), **record}
+
+
+def table(name: str, vocabulary: int, scale: Scale, found: Sequence[Counts]) -> Numbers:
+    """Return risk and bill of each method from its counts."""
     rows = [_row(one) for one in found]
     heads = (
         "method",

@@ -23,7 +23,8 @@ from validation.plots.c_sqs.numbers import (
     latency,
     resampling,
 )
-from validation.plots.c_sqs.runs import MIDDLE_THRESHOLD, Cell, CSqsStudy, study
+from validation.plots.c_sqs.runs import MIDDLE_THRESHOLD, Cell, CSqsStudy
+from validation.plots.c_sqs.texts_file import study
 from validation.plots.common.record import Numbers, Table
 
 CONFORMAL = ADAPTIVE[MIDDLE_THRESHOLD]

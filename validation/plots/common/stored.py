@@ -1,0 +1,118 @@
+"""Name the stored experiments that figures are drawn from: each has one file, one commit, one date.
+
+An experiment decodes, trains or times models once, by a script of ``figures/experiments``. It stores what it measured in
+one file, and ``experiments.json`` beside the papers' folders holds its record: the file with its checksum, the commit of
+the code, the date, the command, the models and the data. A figure that is drawn from the file holds the same record, so
+that all figures of an experiment are of one run; a test draws each again and compares.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from validation.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[3]
+RECORDS = Path(__file__).resolve().parents[1] / "experiments.json"
+SHOWN = ("date", "commit", "digest")
+"""Fields of a record that a sidecar holds beside the name."""
+
+
+def records(file: Path = RECORDS) -> dict[str, dict[str, Any]]:
+    """Return the record of each stored experiment, by its name."""
+    found: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def digest(file: Path) -> str:
+    """Return 16 hexadecimal digits of the SHA-256 of a stored file.
+
+    Raises
+    ------
+    UserError
+        The file is missing.
+    """
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    except FileNotFoundError as error:
+        raise UserError(f"There is no stored experiment at {file}; restore the file from the repository.") from error
+
+
+def stored(name: str) -> tuple[Any, dict[str, Any]]:
+    """Return what an experiment stored, and the part of its record that its figures hold.
+
+    Raises
+    ------
+    UserError
+        If the file is missing, or has changed since it was recorded.
+    """
+    file = ROOT / records()[name]["file"]
+    shown = from_experiment(name)
+    return json.loads(file.read_text(encoding="utf-8")), shown
+
+
+def from_experiment(name: str) -> dict[str, Any]:
+    """Return ``{"experiment": …}``: the name, date, commit and checksum of a stored experiment, for a figure's numbers.
+
+    Raises
+    ------
+    UserError
+        If the file is missing, or has changed since it was recorded.
+    """
+    about = records()[name]
+    file = ROOT / about["file"]
+    if digest(file) != about["digest"]:
+        raise UserError(
+            f"{about['file']} has changed since the experiment {name} was recorded in {RECORDS.name}; restore the file, "
+            "or run the experiment, which records it."
+        )
+    return {"experiment": {"name": name, **{key: about[key] for key in SHOWN}}}
+
+
+def origin(experiment: dict[str, Any]) -> str:
+    """Return the clause of a figure's basis that names the experiment.
+
+    >>> origin({"name": "passes", "date": "2026-11-20", "commit": "05391a7e0000", "digest": "ab"})
+    '; numbers of the stored experiment passes of 2026-11-20, commit 05391a7'
+    """
+    name, date, commit = (experiment[key] for key in ("name", "date", "commit"))
+    return f"; numbers of the stored experiment {name} of {date}, commit {commit[:7]}"
+
+
+def record(
+    name: str, file: Path, *, command: str, models: str, data: str, commit: str, date: str = "", **more: str | None
+) -> None:
+    """Write the record of an experiment that has just stored its file.
+
+    Parameters
+    ----------
+    name : str
+        Of the experiment: usually that of its folder in ``figures/experiments``.
+    file : Path
+        What it stored.
+    command, models, data : str
+        The command that measured; the models and the texts, in words.
+    commit : str
+        Commit of the code that measured.
+    date : str
+        ISO date of the measurement; today if empty.
+    more : str
+        Fingerprints that the experiment used, such as ``trace`` and ``fit``.
+    """
+    about = {
+        "file": file.resolve().relative_to(ROOT).as_posix(),
+        "digest": digest(file),
+        "commit": commit,
+        "date": date or datetime.now(UTC).date().isoformat(),
+        "command": command,
+        "models": models,
+        "data": data,
+        **more,
+    }
+    known = records() if RECORDS.exists() else {}
+    text = json.dumps(dict(sorted({**known, name: about}.items())), indent=1, ensure_ascii=False)
+    RECORDS.write_text(text + "\n", encoding="utf-8")

@@ -1,5 +1,8 @@
 """Check that all published figures and tables of a pair are of one commit, one trace and one fit.
 
+A figure of a stored experiment (:mod:`validation.plots.common.stored`) is of that experiment's record: its file, its
+commit, its date. If the experiment used a trace and a fit, these are those of the pair's run.
+
 What is older stands in ``older.json`` beside this file, with the reason. The list can only shrink: a test fails if an
 entry no longer differs, or if its file is gone. Figures without a pair are not of a run.
 """
@@ -12,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from validation.plots.common.stored import SHOWN, records
+
 OLDER = Path(__file__).with_name("older.json")
 KEYS = ("commit", "trace", "fit")
 BUILTIN = re.compile(r"\bbuilt-?in\b")
@@ -20,7 +25,7 @@ BUILTIN = re.compile(r"\bbuilt-?in\b")
 def sidecars_of_pairs(figures: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
     """Yield the pair, the file and the content of each sidecar that belongs to a pair.
 
-    What is made of texts that an experiment stored belongs to the pair that its basis names.
+    What is made of an experiment on the pair belongs to it, too.
     """
     for file in (*sorted(figures.glob("*.json")), *sorted(figures.glob("*/*.json"))):
         about = json.loads(file.read_text(encoding="utf-8"))
@@ -54,7 +59,11 @@ def differing(figures: Path) -> dict[str, str]:
     found = {}
     for pair, file, about in sidecars_of_pairs(figures):
         run = run_of(figures, pair)
-        wrong = [key for key in KEYS if about.get(key) is None or about[key] != run[key]]
+        wrong = (
+            unlike_record(about["experiment"], run)
+            if "experiment" in about
+            else [key for key in KEYS if about.get(key) is None or about[key] != run[key]]
+        )
         if wrong:
             found[str(file.relative_to(figures))] = ", ".join(wrong)
     for record in (figures / "claims.json", *sorted(figures.glob("*/claims.json"))):
@@ -63,6 +72,23 @@ def differing(figures: Path) -> dict[str, str]:
         if wrong := [*missing, *other_steps(figures, pair)]:
             found[str(record.relative_to(figures))] = ", ".join(wrong)
     return found
+
+
+def unlike_record(shown: dict[str, Any], run: dict[str, Any]) -> list[str]:
+    """Return what differs between a figure and the record of its experiment, or between that and the pair's run.
+
+    Parameters
+    ----------
+    shown : dict
+        What the figure holds: the experiment's name, and the fields :data:`~validation.plots.common.stored.SHOWN`.
+    run : dict
+        Of the pair, from :func:`run_of`. The record need not be of its commit.
+    """
+    record = records().get(shown["name"])
+    if record is None:
+        return ["experiment"]
+    other = [key for key in SHOWN if shown.get(key) != record[key]]
+    return other + [key for key in ("trace", "fit") if key in record and record[key] != run[key]]
 
 
 def older() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Decode the texts of Table VI of ours with the fit of a trace, and store their risks and bills: ``decode_texts.py TRACE``."""
+"""Decode the texts of Table VI of ours with the fit of a trace; store risks and bills: ``decode_texts.py TRACE``."""
 
 from __future__ import annotations
 

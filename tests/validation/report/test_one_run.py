@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from validation.plots import EXHIBITS, Tag
+from validation.errors import UserError
+from validation.plots import EXHIBITS, Tag, draw
+from validation.plots.common import stored as common_stored
 from validation.plots.common.skipping.printed import PRINTED
+from validation.plots.common.stored import SHOWN, digest, from_experiment, records
 from validation.report import one_run
 from validation.report.one_run import differing, older, sidecars_of_pairs
+from validation.report.publish import STAMPS
 
 ROOT = Path(__file__).parents[3]
 FIGURES = ROOT / "figures"
@@ -38,6 +43,51 @@ def test_a_figure_of_another_commit_trace_or_fit_is_found(tmp_path: Path) -> Non
     assert differing(tmp_path) == {"a1.json": "commit", "a2.json": "trace", "a3.json": "fit"}
     (tmp_path / "claims.json").write_text(json.dumps({"run": run | {"commits": {"draw": "c", "check": "b"}}}))
     assert differing(tmp_path)["claims.json"] == "check"  # the steps are of two commits
+
+
+def test_a_figure_of_another_run_of_its_experiment_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = {"commits": {"draw": "c", "check": "c"}, "trace": "t", "fit": "f"}
+    (tmp_path / "claims.json").write_text(json.dumps({"run": run, "results": {}}))
+    record = {"date": "today", "commit": "e", "digest": "d"}
+    known = {"texts": record, "fitted": record | {"trace": "t", "fit": "g"}}
+    monkeypatch.setattr(one_run, "records", lambda: known)
+    for number, shown in enumerate(
+        [{"name": "texts"}, {"name": "texts", "digest": "x"}, {"name": "fitted"}, {"name": "no experiment"}]
+    ):
+        about = {"pair": None, "basis": "on the built-in pair", "commit": "any", "experiment": record | shown}
+        (tmp_path / f"a{number}.json").write_text(json.dumps(about))
+    assert differing(tmp_path) == {"a1.json": "digest", "a2.json": "fit", "a3.json": "experiment"}
+
+
+def test_the_files_of_the_experiments_are_those_that_were_recorded() -> None:
+    for name, record in records().items():
+        assert digest(ROOT / record["file"]) == record["digest"], name
+        assert from_experiment(name)["experiment"] == {"name": name} | {key: record[key] for key in SHOWN}
+        assert re.fullmatch("[0-9a-f]{40}", record["commit"]), name
+        assert all(record[key] for key in ("command", "models", "data", "date")), name
+
+
+def test_a_stored_file_that_changed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(common_stored, "digest", lambda file: "changed")
+    with pytest.raises(UserError, match=r"has changed since the experiment forward_times was recorded"):
+        from_experiment("forward_times")
+
+
+EXPERIMENTS = {
+    f"{one.stem}.json": one
+    for one in EXHIBITS.values()
+    if "experiment" in json.loads((FIGURES / f"{one.stem}.json").read_text(encoding="utf-8"))
+}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_figure_of_an_experiment_is_drawn_again_from_its_record(name: str, tmp_path: Path) -> None:
+    """The code of today makes the published numbers, caption and findings of the stored file."""
+    published = json.loads((FIGURES / name).read_text(encoding="utf-8"))
+    draw(replace(EXPERIMENTS[name], paint=None), None, tmp_path, command="", seed=published["seed"], commit="")
+    drawn = json.loads((tmp_path / name).read_text(encoding="utf-8"))
+    assert {key for key in drawn | published if drawn.get(key) != published.get(key)} <= {*STAMPS, "hlmtheory"}
+    assert f"stored experiment {published['experiment']['name']} of " in published["method"]
 
 
 def test_the_fit_of_the_line_is_that_of_the_texts() -> None:

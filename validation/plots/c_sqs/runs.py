@@ -251,7 +251,7 @@ def decode_texts(
     scale : Scale, optional
         More prompts and tokens make the intervals narrower.
     keep : callable, optional
-        Called as ``keep(key, decode)`` for each method and temperature; it returns ``decode()`` or a stored result of it.
+        Called as ``keep(key, decode)`` for each method and temperature; returns ``decode()`` or its stored result.
     """
     scale = scale or Scale()
     pair = load_pair()

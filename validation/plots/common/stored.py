@@ -1,9 +1,9 @@
 """Name the stored experiments that figures are drawn from: each has one file, one commit, one date.
 
-An experiment decodes, trains or times models once, by a script of ``figures/experiments``. It stores what it measured in
-one file, and ``experiments.json`` beside the papers' folders holds its record: the file with its checksum, the commit of
-the code, the date, the command, the models and the data. A figure that is drawn from the file holds the same record, so
-that all figures of an experiment are of one run; a test draws each again and compares.
+An experiment decodes, trains or times models once, by a script of ``figures/experiments``. It stores what it measured
+in one file, and ``experiments.json`` beside the papers' folders holds its record: the file with its checksum, the
+commit of the code, the date, the command, the models and the data. A figure that is drawn from the file holds the same
+record, so that all figures of an experiment are of one run; a test draws each again and compares.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def from_experiment(name: str) -> dict[str, Any]:
     file = ROOT / about["file"]
     if digest(file) != about["digest"]:
         raise UserError(
-            f"{about['file']} has changed since the experiment {name} was recorded in {RECORDS.name}; restore the file, "
-            "or run the experiment, which records it."
+            f"{about['file']} has changed since the experiment {name} was recorded in {RECORDS.name}; restore the "
+            "file, or run the experiment, which records it."
         )
     return {"experiment": {"name": name, **{key: about[key] for key in SHOWN}}}
 

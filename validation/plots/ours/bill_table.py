@@ -235,7 +235,8 @@ def caption(numbers: Numbers) -> str:
     statistics = numbers["statistics"]
     rows = statistics["methods"]
     vacuous = sum(row["bill_text"]["value"] >= 1.0 for row in rows)
-    free = " and ".join(row["method"] for row in rows if row["bill"]["value"] == 0.0)
+    names = [row["method"] for row in rows if row["bill"]["value"] == 0.0]
+    free = " and ".join([", ".join(names[:-1]), *names[-1:]] if len(names) > 2 else names)
     return (
         "A record's risk is β_d of each skipped draft d and β_d TV(r, r̂⁽ᵈ⁾) of each sent one, for the one draft that "
         "was drawn. Its mean over the drafts of a position is the bill, so the risk of one text is no upper bound of "

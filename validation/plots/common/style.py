@@ -157,7 +157,7 @@ def _canvas(axes: Axes) -> Figure:
 
 def _along(line: Any) -> list[tuple[float, ...]]:
     """Return small boxes along a polyline whose corners are in points."""
-    boxes = []
+    boxes: list[tuple[float, ...]] = []
     for (x0, y0), (x1, y1) in pairwise(line):
         count = max(2, round(max(abs(x1 - x0), abs(y1 - y0)) / 2))
         for step in range(count + 1):

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.codec import encode, truncated_message
-from hlmtheory.truncation import certified_size, offline_size, online_size, resampling_bias
+from hlmtheory.truncation import certified_size, online_size, resampling_bias
 from validation.decoding.methods.single_draft import BITS, CERTIFIED_BITS
+from validation.decoding.trace_drafts import offline_k
 from validation.planning.menu import Line
 from validation.planning.positions import positions_of, sampled
 from validation.planning.profile import Profile
@@ -22,7 +23,6 @@ SAMPLE = 384
 """Positions of the sample; each needs a sort of its rows."""
 DISTORTION, SHARPNESS = 0.1, 5.0
 """θ and η of cu-hlm (21), (24), as in :class:`validation.decoding.methods.single_draft.CuHlmOnline`."""
-_OFFLINE = 128
 
 
 def messages(
@@ -48,7 +48,14 @@ def messages(
         array over "skip nothing" and the thresholds: sent drafts are harder than average.
     """
     key = repr(
-        (SAMPLE, trace.positions, profile.prompts[0], None if line is None else (line.slope, line.intercept), bias)
+        (
+            "whole",
+            SAMPLE,
+            trace.positions,
+            profile.prompts[0],
+            None if line is None else (line.slope, line.intercept),
+            bias,
+        )
     )
     stored: dict[str, Any] = {}
     if cache is not None:
@@ -72,7 +79,7 @@ def _measure(trace: Trace, line: Line | None, bias: float) -> dict[str, dict[str
     rng = np.random.default_rng(2)
     found: dict[str, list[tuple[Array, Array, Array]]] = {}
     sent = []
-    offline: int | None = None
+    offline = offline_k(trace, DISTORTION)
     for block in blocks:
         chunk = TraceChunk(**{name: np.array(array[block]) for name, array in trace.arrays.items()})
         at = positions_of(chunk, rng.random(len(block)))
@@ -80,11 +87,9 @@ def _measure(trace: Trace, line: Line | None, bias: float) -> dict[str, dict[str
         sent.append(1.0 - np.concatenate([np.zeros((len(block), 1)), skip], axis=1))
         q, p = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)
         token = np.argmax(np.cumsum(q, axis=-1) > rng.random((len(q), 1)), axis=-1)
-        if offline is None:
-            offline = int(offline_size(p[:_OFFLINE], q[:_OFFLINE], DISTORTION))
-        sizes: dict[str, tuple[Array, Array]] = {
-            f"offline k = {offline}": (np.full(len(q), min(offline, trace.vocabulary)), np.full(len(q), BITS))
-        }
+        sizes: dict[str, tuple[Array, Array]] = {}
+        if offline is not None:
+            sizes[f"offline k = {offline}"] = (np.full(len(q), offline), np.full(len(q), BITS))
         if line is not None:
             estimate = np.clip(line.slope * at.uncertainty + line.intercept, 0.0, 1.0)
             online = np.asarray(online_size(q, token, estimate, DISTORTION, sharpness=SHARPNESS))

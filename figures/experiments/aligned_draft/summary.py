@@ -25,6 +25,7 @@ CONTROL = "distilled for version 0"
 SETS = ("own", "domain", "general")
 DOMAINS = {"math": "GSM8K", "code": "code", "chat": "Alpaca"}
 COLOURS = {"plain": "#222222", "aligned": "#0072B2", "anew": "#D55E00"}
+MARKS = {"plain": "o", "aligned": "x", "anew": "^"}
 
 Row = NDArray[np.float64]
 
@@ -114,16 +115,27 @@ def paint(rows: list[dict[str, Any]]) -> Any:
                 np.array([sum(part) / sum(one["positions"]) for one, part in zip(known, parts, strict=True)])
                 for parts in ([one["tv"] for one in known], [one["accept"][draft] for one in known])
             )
-            panel.plot(x, y, ".", color=colour, markersize=3.5, alpha=0.8, label=draft)
+            look = {"marker": MARKS[draft], "markersize": 2.8, "markerfacecolor": "none", "markeredgewidth": 0.7}
+            panel.plot(
+                x,
+                y,
+                linestyle="none",
+                color=colour,
+                label="draft trained anew" if draft == "anew" else f"{draft} draft",
+                **look,
+            )
             far = max(far, float(x.max(initial=0.0)))
         base = next(row["domain"] for row in own if row["method"] == "base")
         for draft in ("plain", "aligned"):
             start = sum(base["accept"][draft]) / sum(base["positions"])
-            panel.plot([0, far], [start, start - far], color=COLOURS[draft], linewidth=0.8, linestyle="dashed")
+            look = {"linewidth": 0.8, "linestyle": "dashed" if draft == "plain" else "dotted"}
+            panel.plot([0, far], [start, start - far], color=COLOURS[draft], label=f"bound, {draft} draft", **look)
         panel.set_title(title)
         panel.set_ylim(0, 0.8)
         name_axes(panel, {"x": axis("TV from version 0"), "y": axis("acceptance, 1 − TV")})
-    panels[0].legend()
+    for panel in panels[1:]:
+        panel.set_ylabel("")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     return figure
 
 

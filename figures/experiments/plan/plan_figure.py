@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, axis, canvas, house_style, name_axes, save
+from validation.plots.common.style import DARK, MIDDLE, PAGE, axis, canvas, house_style, name_axes, save
 
 DOWN = "downlink as the uplink's median"
-LIMITS = {"lossless": DARK, "text .3": MIDDLE, "token .05": LIGHT}
+LIMITS = {"lossless": (DARK, "o"), "text .3": (MIDDLE, "^"), "token .05": ("0.6", "s")}
 TICKS = (1, 1.5, 2, 3, 5, 8)
 BASELINES = ("server alone", "fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec")
 
@@ -20,27 +20,27 @@ BASELINES = ("server alone", "fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQ
 def paint(found: dict[str, Any]) -> Any:
     """Return the figure: left, one point a link; right, the speed of the plan over that of each method."""
     figure, (left, right) = canvas(PAGE, 2)
-    top = 0.0
-    for name, color in LIMITS.items():
+    shown = []
+    for name, (color, mark) in LIMITS.items():
         links = found[DOWN][name]["by_link"]
         known = [place for place, value in enumerate(links["decoded"]) if value is not None]
         if not known:
             continue
         x, y = (np.array([links[key][place] for place in known]) for key in ("predicted", "decoded"))
-        left.plot(x, y, ".", color=color, markersize=3, label=name, alpha=0.7)
-        top = max(top, float(np.max([x, y])))
-    left.plot([0, top], [0, top], color="0.6", linewidth=0.8)
+        left.plot(x, y, mark, color=color, markersize=2.5, markerfacecolor="none", markeredgewidth=0.6, label=name)
+        shown += [*x, *y]
+    left.plot([min(shown), max(shown)], [min(shown), max(shown)], color="0.6", linewidth=0.8, label="equal")
     name_axes(left, {"x": axis("predicted", "tokens/s"), "y": axis("decoded", "tokens/s")})
     left.legend()
     place = np.arange(len(BASELINES))
-    for shift, (name, color) in zip((-0.25, 0.0, 0.25), LIMITS.items(), strict=True):
+    for shift, (name, (color, mark)) in zip((-0.25, 0.0, 0.25), LIMITS.items(), strict=True):
         for number, baseline in enumerate(BASELINES):
             row = found[DOWN][name]["policies"].get(baseline)
             if row is None or row["ours_over_it"] is None:
                 continue
             spread = row["ours_over_it"]
             right.plot([spread["p05"], spread["p95"]], [place[number] + shift] * 2, color=color, linewidth=1.5)
-            right.plot([spread["median"]], [place[number] + shift], "o", color=color, markersize=3)
+            right.plot([spread["median"]], [place[number] + shift], mark, color=color, markersize=3)
     right.axvline(1.0, color="0.6", linewidth=0.8)
     right.set_yticks(place, BASELINES)
     right.set_xscale("log")

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from validation.plots.common.style import COLUMN, DARK, MIDDLE, house_style, save
+from validation.plots.common.style import COLUMN, DARK, MIDDLE, canvas, house_style, save
 
 NAMES = {
     "U-HLM, calibrated": "U-HLM, calibrated threshold",
@@ -41,13 +41,10 @@ def rows(laws: dict[str, Any]) -> str:
 
 def main() -> None:
     """Draw and fill."""
-    from matplotlib.figure import Figure
-
     stored = Path(sys.argv[1])
     laws = json.loads(stored.read_text(encoding="utf-8"))["laws"]
     with house_style():
-        picture = Figure(figsize=(1.9 * COLUMN[0], 2.6))
-        axes = picture.subplots()
+        picture, (axes,) = canvas((1.9 * COLUMN[0], 2.6))
         shown = [key for key in NAMES if key != "draft"]
         looks = (("entropy_less_target", DARK, "o"), ("cross_entropy_less_target", MIDDLE, "s"))
         for place, (key, color, marker) in enumerate(looks):
@@ -62,7 +59,7 @@ def main() -> None:
         axes.set_yticks(range(len(shown)), [NAMES[name] for name in shown])
         axes.invert_yaxis()
         axes.set_xlabel("nats a token")
-        axes.legend(loc="lower right")
+        picture.legend(loc="outside lower center", ncols=2)
         save(picture, stored.with_suffix(".svg"))
     page = stored.with_name("README.md")
     text = page.read_text(encoding="utf-8")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DRAFTS = {"plain": "#222222", "aligned": "#0072B2"}
+MARKS = {"plain": "o", "aligned": "x"}
 SETS = {"domain": "held-out texts of the version's domain", "general": "held-out novels and PEPs"}
 ROUNDING = 1e-4  # of the stored sums, which have five digits, and of rows in float32
 
@@ -114,7 +115,8 @@ def paint(rows: list[dict[str, Any]]) -> Figure:
                 own = pooled([row], which)
                 points.append((own["tv"], own[draft]["share_of_tv"] * own["tv"]))
                 far = max(far, own["tv"])
-            panel.plot(*zip(*points, strict=True), linestyle="none", marker=".", color=colour, label=f"{draft} draft")
+            look = {"marker": MARKS[draft], "markersize": 3, "markerfacecolor": "none", "markeredgewidth": 0.7}
+            panel.plot(*zip(*points, strict=True), linestyle="none", color=colour, label=f"{draft} draft", **look)
         panel.plot([0, far], [0, far], color="#777777", linestyle="dashed", label="bound")
         panel.set_title(title)
         name_axes(panel, {"x": axis("mean TV from version 0"), "y": axis("acceptance lost")})

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 
 from validation.plots import EXHIBITS, repaint
-from validation.plots.common.style import DARK, MOST, PICTURES, canvas, house_style, save
+from validation.plots.common.style import DARK, MOST, PICTURES, canvas, house_style, name_points, save
 from validation.plots.common.values import as_csv
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def axes_shows(axis: Any) -> bool:
 
 
 def faults(figure: Canvas) -> list[str]:
-    """Return what is wrong with a drawing: too many series, two that look alike, text outside of the frame."""
+    """Return what is wrong: too many series, two that look alike, text outside of the frame, two texts that overlap."""
     wrong = []
     for place, axes in enumerate(figure.axes):
         found = looks(axes)
@@ -117,6 +118,11 @@ def faults(figure: Canvas) -> list[str]:
         box = text.get_window_extent()
         if box.x0 < -EDGE or box.y0 < -EDGE or box.x1 > frame.x1 + EDGE or box.y1 > frame.y1 + EDGE:
             wrong.append(f"{text.get_text()!r} leaves the frame")
+    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in texts(figure)]  # without arrows
+    for (one, box), (other, beside) in combinations(boxes, 2):
+        width = min(box.x1, beside.x1) - max(box.x0, beside.x0)
+        if width > EDGE and min(box.y1, beside.y1) - max(box.y0, beside.y0) > EDGE:
+            wrong.append(f"{one!r} and {other!r} overlap")
     return wrong
 
 
@@ -194,3 +200,44 @@ def test_the_faults_are_found():
     axes.annotate("far away", (1.4, 0.5), xycoords="axes fraction", annotation_clip=False).set_in_layout(False)
     figure.draw_without_rendering()
     assert faults(figure) == ["'far away' leaves the frame"]
+
+    figure, axes = drawing()
+    for place in (0.5, 0.52):
+        axes.text(place, 0.5, "name")
+    figure.draw_without_rendering()
+    assert faults(figure) == ["'name' and 'name' overlap"]
+
+
+def test_names_are_put_beside_their_points_and_off_the_lines():
+    figure, axes = drawing()
+    axes.set(xlim=(0, 10), ylim=(0, 10))
+    line = [(0.0, 5.0), (10.0, 5.0)]
+    name_points(axes, [(5.0, 5.0, "one"), (5.3, 5.0, "two")], avoid=[line])
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in axes.texts]
+    level = axes.transData.transform(line[0])[1]
+    assert [text.get_text() for text in axes.texts] == ["one", "two"]
+    assert all(box.y0 > level or box.y1 < level for box in boxes)
+    assert not boxes[0].overlaps(boxes[1])
+
+
+TEXT = re.compile(r'id="text_\d+">.*?transform="translate\((\S+) (\S+)\)', re.DOTALL)
+STUDIES = sorted((SHELF / "experiments").glob("*/*.svg"))
+
+
+def outside(picture: str) -> list[tuple[float, float]]:
+    """Return where the texts begin that begin outside of the frame of an SVG."""
+    width, height = (float(re.search(rf'<svg[^>]* {side}="([\d.]+)pt"', picture)[1]) for side in ("width", "height"))
+    places = [(float(x), float(y)) for x, y in TEXT.findall(picture)]
+    assert places
+    return [(x, y) for x, y in places if not (0 <= x <= width and 0 <= y <= height)]
+
+
+@pytest.mark.parametrize("picture", STUDIES, ids=lambda path: path.parent.name)
+def test_the_texts_of_a_study_s_picture_are_inside_its_frame(picture: Path):
+    assert outside(picture.read_text(encoding="utf-8")) == []
+
+
+def test_a_text_outside_of_the_frame_of_a_picture_is_found():
+    text = '<svg width="100pt" height="50pt"><g id="text_1"><g transform="translate(-5.5 10) scale(1)"></g></g></svg>'
+    assert outside(text) == [(-5.5, 10.0)]

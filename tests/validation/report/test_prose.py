@@ -11,6 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scipy.optimize import brentq
+
+from hlmtheory.lattice import exact_payload_bits
+from hlmtheory.verification import acceptance_interval, largest_distance
+from validation.decoding.tree_defects import TREE_DEFECTS
 
 ROOT = Path(__file__).resolve().parents[3]
 NEW, REFUTED, AUDIT = (f"docs/results/{name}.md" for name in ("new", "refuted", "audit"))
@@ -143,6 +148,115 @@ def sent(kind: str, network: str) -> str:
 
 def law(name: str) -> dict[str, Any]:
     return dict(stored("experiments/similarity/builtin")["laws"][name])
+
+
+def route(model: str, kind: str, what: str) -> Any:
+    """How far llama.cpp's rows of a GGUF file are from another reading of it."""
+    return stored("experiments/gguf/builtin")["routes"][model][kind][what]
+
+
+def similarity(name: str) -> float:
+    """The similarity to the reference answer on the pair `instructed`."""
+    return float(cell("instructed/cu-hlm-tableI", 1, (name,), "all sets"))
+
+
+def half_sent(*names: str) -> bool:
+    """Whether these methods send about half of the drafts on the pair `instructed`."""
+    rates = [float(found("instructed/u-hlm-fig6-texts", rf"{name}: ([\d.]+)")[0]) for name in names]
+    return all(0.5 <= rate < 0.54 for rate in rates)
+
+
+def faster(setting: str) -> tuple[float, float]:
+    """By how many percent a rule that knows what will be accepted is faster than the best fixed length."""
+    return ends([-regret for regret in rules(setting, "clairvoyant")])
+
+
+def cases() -> list[dict[str, Any]]:
+    """The rules of each drafter, data set and setting."""
+    data = stored("experiments/length_rules/length_rules")["data"].values()
+    return [case["rules"] for drafts in data for case in drafts["settings"].values()]
+
+
+def longer() -> tuple[int, int]:
+    """By how many percent FlexSpec as printed takes longer than the best fixed length, over the networks."""
+    times = found("flexspec-tableIII-length-rule", r"as printed takes ([\d.]+) \[.*?\], ([\d.]+) \[.*?\], ([\d.]+)")
+    shares = [round(100 * float(one)) - 100 for one in times]
+    return min(shares), max(shares)
+
+
+def tuned(of: str, draft: str) -> str:
+    """The acceptance of a draft by a version whose weights were all tuned for 24 steps, mean over three seeds."""
+    rows = stored("experiments/aligned_draft/builtin")
+    own = [row["domain"] for row in rows if (row["of"], row["method"], row["step"]) == (of, "full", 24)]
+    own = [one for one in own if "anew" in one["accept"]]
+    return short(sum(sum(one["accept"][draft]) for one in own) / sum(sum(one["positions"]) for one in own))
+
+
+def lost(draft: str) -> str:
+    """The acceptance that a draft lost to a LoRA of rank 16 on Alpaca."""
+    found = stored("experiments/update_bound/bound")["means"]
+    own = next(one["domain"][draft] for one in found if (one["of"], one["method"]) == ("chat", "lora16"))
+    return short(own["before"] - own["after"])
+
+
+def training(name: str) -> dict[str, Any]:
+    """The record of a model's training."""
+    return dict(json.loads((ROOT / "validation/pairs/builtin" / name / "training.json").read_text(encoding="utf-8")))
+
+
+def trained() -> float:
+    """The training tokens of the aligned draft, two courses, over those of the plain one."""
+    aligned = training("aligned")
+    return float((aligned["tokens"] + aligned["earlier"]["tokens"]) / training("small")["tokens"])
+
+
+def settings() -> dict[str, Any]:
+    """The settings near edge-sd's printed savings."""
+    return dict(json.loads((ROOT / "validation/plots/edge_sd/settings.json").read_text(encoding="utf-8")))
+
+
+def two_changes() -> dict[str, Any]:
+    nearest = settings()["groups"]["batching"]["nearest_by_changes"]
+    return dict(next(one for one in nearest if one["changes"] == 2))
+
+
+def narrower(drafts: list[int], rate: float = 0.7) -> list[bool]:
+    """Whether the interval for a constant rate is narrower than the one for rates that vary, at δ = 5%."""
+    accepted = [round(rate * count) for count in drafts]
+    constant, varying = (acceptance_interval(accepted, drafts, 0.05, form=form) for form in ("constant", "varying"))
+    widths = zip(constant.upper - constant.lower, varying.upper - varying.lower, strict=True)
+    return [one < other for one, other in widths]
+
+
+def least_divergence() -> float:
+    """The largest mean KL at which a draft with α(0) = .72 keeps a guarantee."""
+    return float(brentq(lambda kl: float(largest_distance(kl)) - 0.72, 0.1, 3.0))
+
+
+def order(what: str) -> list[int]:
+    """On how many sets a method is first at temperature 0: printed, ours; the same over all networks that are said."""
+    rows = [row[1:3] for row in stored("flexspec-tableIII")["statistics"]["order"] if row[0].startswith(what)]
+    assert all(row == rows[0] for row in rows)
+    return list(rows[0])
+
+
+def instead(method: str) -> float:
+    return float(cell("flexspec-tableIV", 2, (method,), "all six"))
+
+
+def slowest() -> list[list[float]]:
+    """The speed-ups of Algorithm 2 and of K* on the slowest device, by data set."""
+    return list(stored("flexspec-tableV")["statistics"]["devices"]["Raspberry Pi 5"].values())
+
+
+def printed_numbers() -> list[dict[str, Any]]:
+    return list(json.loads((ROOT / "validation/plots/printed_numbers.json").read_text(encoding="utf-8")))
+
+
+def most_links() -> dict[str, Any]:
+    """The plan's choice on most links with a limit of .3 on whole texts."""
+    options = stored("experiments/plan/builtin")[IN_TURN]["text .3"]["quality"]["options"].values()
+    return dict(max(options, key=lambda one: one["links"]))
 
 
 def found(stem: str, pattern: str) -> list[str]:
@@ -428,6 +542,332 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
         "the share is {} at η = 1 and {} from η = 5 on",
         lambda: [found("ours-fig4", rf"η = {eta}: [\d.%]+, [\d.%]+ and ([\d.]+%)")[0] for eta in (1, 5)],
     ),
+    "codec, share": (
+        NEW,
+        "takes {:.0%} of the bits of top-k with 24 bits, and one budget for all positions saves {:.0%} of these",
+        lambda: [
+            bits("cheapest codec", "ε = 0.05") / bits("certified, 24 bits", "ε = 0.05"),
+            1 - bits("one budget for all", "ε = 0.05") / bits("cheapest codec", "ε = 0.05"),
+        ],
+    ),
+    "gguf, positions": (
+        NEW,
+        "the target at F32, {:,} positions",
+        lambda: [stored("experiments/gguf/builtin")["cost"]["positions"]],
+    ),
+    "gguf, acceptance": (
+        NEW,
+        "the acceptance falls by {}, at Q5_0 (what llama.cpp's Q4_K becomes for these rows) by {}, at Q4_0 by {}, "
+        "from {}",
+        lambda: [
+            short(-cost("Q8_0", "change of acceptance"), 5),
+            *(short(-cost(kind, "change of acceptance"), 4) for kind in ("Q4_K", "Q4_0")),
+            short(cost("folder", "acceptance"), 3),
+        ],
+    ),
+    "gguf, nats": (
+        NEW,
+        "those of transformers within {:.1f}e-4 nats",
+        lambda: [
+            1e4
+            * max(route(f"{one} F32", "transformers, same file", "largest_difference") for one in ("draft", "target"))
+        ],
+    ),
+    "gguf, distance": (
+        NEW,
+        "a total variation of {} from those of transformers",
+        lambda: [short(route("draft Q8_0", "transformers, same file", "tv")[0], 3)],
+    ),
+    "gguf, readings": (
+        NEW,
+        "the mean acceptance by both readings differs by less than {}",
+        lambda: [
+            short(
+                ceil(
+                    1e4
+                    * max(
+                        abs(end)
+                        for name, one in stored("experiments/gguf/builtin")["routes"].items()
+                        if name.startswith("draft")
+                        for end in one["acceptance, difference"]
+                    )
+                )
+                / 1e4,
+                4,
+            )
+        ],
+    ),
+    "text, prompts for a token": (NEW, "{} for a risk of 5%", lambda: [ceil(1 / 0.05 - 1e-9) - 1]),
+    "text, prompts for the sum": (
+        NEW,
+        "where the sum over 200 tokens needs {:,}",
+        lambda: [ceil(200 / 0.05 - 1e-9) - 1],
+    ),
+    "text, tokens": (
+        NEW,
+        "if it is .05, the bound for texts of up to 160 tokens is {}",
+        lambda: [short(float(found("ours-fig6", r"([\d.]+) at ε = 0.05, 1.00")[0]))],
+    ),
+    "text, enumerated": (
+        NEW,
+        "restricted to {} tokens and T = {}",
+        lambda: [
+            {6: "six"}[stored("experiments/text_enumeration/builtin")["tokens_kept"]],
+            max(one["length"] for one in stored("experiments/text_enumeration/builtin")["texts"]),
+        ],
+    ),
+    "text, enumerated prompts": (
+        NEW,
+        "as means over {} prompts",
+        lambda: [stored("experiments/text_enumeration/builtin")["prompts"]],
+    ),
+    "confidence, splits": (
+        NEW,
+        "On {} splits of the built-in pair's prompts",
+        lambda: [stored("experiments/plan/splits_builtin")["splits"]],
+    ),
+    "confidence, mean": (
+        NEW,
+        "beside {:.0%} for the threshold that keeps the mean",
+        lambda: [
+            stored("experiments/plan/splits_builtin")["limits"]["text .3"]["codecs"]["q_d up, p down"]["mean"][
+                "share_above_held_out"
+            ]
+        ],
+    ),
+    "audit, risk": (
+        NEW,
+        "At π = 0.1 a risk of {1} is certified to be below {0}",
+        lambda: re.findall(r"0\.\d+", stored("ours-tableVII")["tables"][1]["title"]),
+    ),
+    "threshold, similarity": (
+        NEW,
+        "their texts are {:.0%} less similar to the reference answers than the target model's",
+        lambda: [1 - similarity("CU-HLM online") / similarity("large only")],
+    ),
+    "threshold, sent": (
+        NEW,
+        "At cu-hlm's own threshold 0.8, and at a calibrated threshold, {} of the drafts are sent",
+        lambda: [
+            "half" if half_sent("U-HLM at 0.8", "CU-HLM online at 0.8", r"CU-HLM certified \(bias 0.1\)") else "?"
+        ],
+    ),
+    "interval, narrower": (
+        NEW,
+        "At δ = 5% it is also no narrower from {:,} to 10{} drafts",
+        lambda: [10**3, "?" if any(narrower([10**power for power in range(3, 10)])) else "⁹"],
+    ),
+    "defects": (NEW, "each of {} defects", lambda: [{9: "nine"}.get(len(TREE_DEFECTS), "?")]),
+    "text, steps": (NEW, "0.001 at each step is {:.0%} of 200 tokens", lambda: [1 - (1 - 0.001) ** 200]),
+    "updates, divergence": (
+        NEW,
+        "A draft with α(0) = 0.72 keeps a guarantee up to a mean KL of {:.2f} nats a token",
+        lambda: [least_divergence()],
+    ),
+    "updates, apart": (
+        NEW,
+        "Table II's {0}, {1} and {2} therefore need versions at least {3} and {4} apart",
+        lambda: [
+            *(printed := [row[1] for row in stored("flexspec-tableII")["tables"][0]["rows"]]),
+            *(short(float(printed[0]) - float(one)) for one in printed[1:]),
+        ],
+    ),
+    "updates, share": (
+        NEW,
+        "the drafts lose at most {:.0%} of that",
+        lambda: [
+            ceil(
+                100
+                * max(
+                    one[kind][draft]["share_of_tv"]
+                    for one in stored("experiments/update_bound/bound")["means"]
+                    for kind in ("domain", "general")
+                    for draft in ("plain", "aligned")
+                )
+            )
+            / 100
+        ],
+    ),
+    "support": (
+        NEW,
+        "it takes {:.0f} bits at V = 4,096, and one of 1,500 tokens takes {:,.0f}",
+        lambda: [exact_payload_bits(4096, k, 100, adaptive=True) for k in (4096, 1500)],
+    ),
+    "rate, first": (
+        NEW,
+        "its error first exceeds 5% at K = {} to {}",
+        lambda: ends([one["first_beyond_5_percent"] for one in stored("ours-fig8")["statistics"].values()]),
+    ),
+    "rate, first draft": (
+        NEW,
+        "is accepted in {}% of the rounds of one draft, and in {}% of those of 15",
+        lambda: [round(100 * float(one)) for one in found("ours-fig8", r"n-gram, instructcoder ([\d.]+), ([\d.]+) in")],
+    ),
+    "rate, speed": (
+        NEW,
+        "this gains up to {:.0f}% of the speed over the rate",
+        lambda: [float(found("ours-tableX", r"fitted at K = 1 loses up to ([\d.]+)%")[0])],
+    ),
+    "rules, requests": (
+        NEW,
+        "replayed on the same {} requests",
+        lambda: [
+            sum(
+                one["requests"]
+                for name, one in stored("experiments/length_rules/length_rules")["data"].items()
+                if name.startswith("EAGLE-3")
+            )
+        ],
+    ),
+    "rules, clairvoyant": (
+        NEW,
+        "is {:.1f} to {:.0f}% faster than the best fixed length in the first case, and {:.0f} to {:.0f}% in the second",
+        lambda: [*faster("H100"), *faster("device")],
+    ),
+    "rules, best": (
+        NEW,
+        "the best sequence of lengths is up to {:.1f}% faster",
+        lambda: [
+            max(100 * (one["least time"]["tokens_per_s"] / one["clairvoyant"]["tokens_per_s"] - 1) for one in cases())
+        ],
+    ),
+    "linear, share": (
+        NEW,
+        "the policy drafts K_max in {}% of the rounds",
+        lambda: found(
+            "flexspec-tableIII-length-rule", r"in (\d+)% of the rounds over 5G, 4G and WiFi alike, and fewer"
+        ),
+    ),
+    "linear, time": (NEW, "At temperature 0 it takes {} to {}% longer than the best fixed length", longer),
+    "linear, rows": (
+        NEW,
+        "it sends rows of V = 4,096, and rows of 32,000 have {} times as many entries",
+        lambda: [{8: "eight"}[round(32_000 / training("large").get("vocabulary", 4096))]],
+    ),
+    "flexspec, order": (
+        NEW,
+        "FlexSpec is the fastest over 4G and WiFi on {} printed sets and on {} of ours",
+        lambda: [{6: "six", 0: "none"}[one] for one in order("FlexSpec is the fastest")],
+    ),
+    "flexspec, EAGLE-2": (
+        NEW,
+        "EAGLE-2 over 5G at temperature 0 {}",
+        lambda: ["likewise" if order("EAGLE-2 is the fastest") == order("FlexSpec is the fastest") else "?"],
+    ),
+    "flexspec, drafts": (
+        NEW,
+        "All drafts take the same {} ms",
+        lambda: [cell("flexspec-tableV", 1, ("Jetson AGX Orin",), "a draft").removesuffix(" ms")],
+    ),
+    "flexspec, best length": (
+        NEW,
+        "FlexSpec's best fixed length on GSM8K is {} over every network",
+        lambda: {one["best"] for one in stored("flexspec-fig5")["statistics"]["networks"].values()},
+    ),
+    "flexspec, slow device": (
+        NEW,
+        "at {} a draft Algorithm 2 loses to Cloud-Only on {} sets of {}, K* on {}",
+        lambda: [
+            cell("flexspec-tableV", 1, ("Raspberry Pi 5",), "a draft"),
+            *(
+                {0: "none", 2: "two", 3: "three"}[count]
+                for count in (
+                    sum(one[0] < 1 for one in slowest()),
+                    len(slowest()),
+                    sum(one[1] < 1 for one in slowest()),
+                )
+            ),
+        ],
+    ),
+    "flexspec, quarter": (
+        NEW,
+        "the printed acceptance costs FlexSpec {} of its speed over 5G",
+        lambda: ["a quarter" if 0.2 < 1 - instead("FlexSpec") / instead("aligned draft with K*") < 0.3 else "?"],
+    ),
+    "flexspec, parameters": (
+        NEW,
+        "the largest model has {:.0f} million parameters",
+        lambda: [training("large")["parameters"] / 1e6],
+    ),
+    "Table II, anchor": (
+        NEW,
+        "With one trainable block in front it reaches 1 − TV = {} on GSM8K, after {} of the plain draft's training "
+        "tokens",
+        lambda: [
+            short(training("aligned")["held_out_acceptance"]["gsm8k"]),
+            "a third" if 0.3 < trained() < 0.35 else "?",
+        ],
+    ),
+    "Table II, Alpaca": (NEW, "(Alpaca, LoRA: {} and {})", lambda: [lost(draft) for draft in ("aligned", "plain")]),
+    "Table II, anew": (
+        NEW,
+        "A draft distilled anew for 24 steps has {} on code and {} on Alpaca, for {} and {}",
+        lambda: [tuned(of, draft) for draft in ("anew", "plain") for of in ("code", "chat")],
+    ),
+    "fading, printed": (
+        NEW,
+        "cu-hlm's gain of {}× at −20 dB",
+        lambda: [next(one for one in printed_numbers() if one["value"] == 1014.1)["digits"]],
+    ),
+    "edge-sd, single": (
+        NEW,
+        "each of the {} follows if one constant is changed",
+        lambda: [{8: "eight"}[sum(all(one["nearest"]["inside"]) for one in settings()["single_changes"].values())]],
+    ),
+    "edge-sd, two": (
+        NEW,
+        "With 37 GB of memory and a reference gain of {} dB, the {} of Figures 7 and 8 come out within {:.1f} points",
+        lambda: [
+            two_changes()["setting"].split("g₀ = ")[1].removesuffix(" dB"),
+            {5: "five"}[len(two_changes()["printed"])],
+            two_changes()["largest_difference"],
+        ],
+    ),
+    "plan, within": (
+        NEW,
+        "within {}% of the decoded one in the median, and so are those of fixed K, HLM and flexspec",
+        lambda: [
+            ceil(
+                100
+                * max(
+                    abs(error(name, limit))
+                    for name in ("ours", "fixed K, full rows", "HLM", "FlexSpec")
+                    for limit in ("lossless", "text .3", "token .05")
+                )
+            )
+        ],
+    ),
+    "plan, held out": (
+        NEW,
+        "the held-out mean of this split is {}; over {} splits it is {}",
+        lambda: [
+            short(most_links()["held_out_mean"], 3),
+            stored("experiments/plan/splits_builtin")["splits"],
+            short(most_links()["over_200_splits"]["mean"]),
+        ],
+    ),
+    "bound, instances": (
+        NEW,
+        "Beside all plans of {} small instances",
+        lambda: [stored("experiments/policy_bound/policy_bound")["instances"]],
+    ),
+    "bound, median": (
+        NEW,
+        "and {} in the median",
+        lambda: ["nothing" if stored("experiments/policy_bound/policy_bound")["loss_median"] == 0 else "?"],
+    ),
+    "users, lengths": (
+        NEW,
+        "the best K grows from {} for two users to {} for six",
+        lambda: [
+            *(
+                next(iter(row["draft_lengths"]))
+                for count in (2, 6)
+                for row in stored("experiments/plan/users")["rows"]
+                if row["batch"] == 1 and row["users"] == count
+            )
+        ],
+    ),
     "audits": (AUDIT, "exact samplers are audited {:,} times each", lambda: [audited()[0]["audits"]]),
 }
 """What a page says, by a name: the page, the phrase, and its numbers from the stored files."""
@@ -437,6 +877,30 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
 def test_the_page_says_what_is_stored(name: str):
     page, phrase, numbers = PHRASES[name]
     assert phrase.format(*numbers()) in text(page)
+
+
+SETTINGS = (
+    r"(Figures?|Tables?|Algorithm) [\dIVXabc]+( to \d+)?|Table II's .72, .45 and .18|\([\d]+\)|`[^`]*`",
+    r"GSM8K|gsm8k|H100|Q\d_[\dK]|F32|[45]G|EAGLE-\d|Medusa-1|Llama-3.1-8B|FIXED 1, 3, 5",
+    r"(?<![\w.])[kKTV] = [\d,]+|[δεπτ₁α]+(\(0\))? = [\d.]+%?|ℓ = 100|u_th = 0.2|2\^\{D/\(W x\)\}|\(¾, ¼\)",
+    r"100 prompts|rank 4, 16, 64|24 bits|bias of 0.05|threshold 0?.[58]|limit of .3|With .05 of risk",
+    r"temperature (0 and )?[01]|round trips of 0 to 100 ms|With 5 ms a draft|a constant 10 dB|at −20 dB|1 to 32 users",
+    r"version 0 in more than .8|printed acceptance of .18|(distributions|rows) of 32,000",
+)
+"""What is not a result: names, places, and the settings of a run, which the sentences around a number say."""
+
+
+def untested(page: str) -> list[str]:
+    """Percentages, decimals and numbers of two digits or more outside of the phrases and settings."""
+    for phrase in (phrase.format(*numbers()) for at, phrase, numbers in PHRASES.values() if at == NEW):
+        page = page.replace(phrase, "")
+    page = re.sub("|".join(SETTINGS), "", page)
+    return re.findall(r".{20}(?<![\w,.])(?:\d*\.\d+|\d+%|\d[\d,]*\d|\d+×).{12}", page)
+
+
+def test_every_result_in_digits_is_recomputed():
+    assert untested(text(NEW)) == []
+    assert len(untested(text(NEW) + " In this sentence 7.5% of the 31 texts are new.")) == 2
 
 
 def test_a_changed_number_is_noticed(monkeypatch: pytest.MonkeyPatch):

@@ -227,9 +227,14 @@ def paint_payload(numbers: Numbers) -> Canvas:
     curve(right, distortion["x"], distortion["y"], color=DARK, label=r"TV(r, $\hat{r}$)")
     curve(right, bias["x"], bias["y"], color=MIDDLE, linestyle=(0, (4, 2)), label="Bias")
     right.set_ylim(0, None)
-    left.legend(loc="upper left", fontsize=6)
+    left.legend(loc="lower right", fontsize=6)
     right.legend(loc="upper right")
-    name_points(left, [(k, k * width, name) for name, k in marks.items()])
+    line = [(k, k * width) for k in payload["x"]]
+    name_points(
+        left,
+        [(k, k * width, name) for name, k in marks.items()],
+        avoid=[line, [(payload["x"][0], full), (payload["x"][-1], full)]],
+    )
     return figure
 
 

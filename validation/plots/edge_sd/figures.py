@@ -63,8 +63,8 @@ def _paint_schemes(numbers: Numbers) -> Canvas:
     if numbers["axes"][1]["y"]["unit"] == "GB":
         limit = numbers["statistics"]["memory_limit_gb"]
         right.axhline(limit, color="black", linewidth=0.8)
-        place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        right.annotate(f"{limit:.0f} GB", (0.02, limit), (0, 2), **place)
+        place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "top"}
+        right.annotate(f"{limit:.0f} GB", (0.98, limit), (0, -8), ha="right", **place)
     for axes, names in zip((ours, baselines, right), (numbers["axes"][0], *numbers["axes"]), strict=True):
         name_axes(axes, names)
     highest = max(ours.get_ylim()[1], baselines.get_ylim()[1])

@@ -127,6 +127,9 @@ PANELS = (
 )
 """Title and rules of each panel of tokens against the Bias."""
 
+MARKS = "oDv^s"
+"""Markers of the rules of a panel, so that curves of one colour can be told apart."""
+
 
 def paint_sizes(numbers: Numbers) -> Canvas:
     """Paint tokens against the Bias for two groups of rules, then what each rule sends for a promised Bias."""
@@ -137,7 +140,8 @@ def paint_sizes(numbers: Numbers) -> Canvas:
     known = [one for one in numbers["series"] if one["name"] != "online 20"]
     for axes, (title, rules) in zip(panels, PANELS, strict=False):
         for one in (one for one in numbers["series"] if one["name"] in rules):
-            curve(axes, one["x"], one["y"], marker=".", markersize=3, label=_named(one["name"]), **LOOKS[one["name"]])
+            mark = {"marker": MARKS[rules.index(one["name"])], "markersize": 3}
+            curve(axes, one["x"], one["y"], label=_named(one["name"]), **mark, **LOOKS[one["name"]])
         axes.set_xlim(decades([one["x"] for one in known], 1e-4)[::-1])
         axes.set_ylim(decades([one["y"] for one in numbers["series"]], 0.5))
         axes.set_title(title)

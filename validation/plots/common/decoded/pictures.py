@@ -70,17 +70,19 @@ def paint_both(numbers: Numbers) -> Canvas:
     names = numbers["statistics"]["accuracies"]
     figure, panels = canvas((PAGE[0], 3.6), panels=max(1, len(names)))
     for axes, name, both in zip(panels, names or [None], numbers["axes"], strict=True):
-        points = []
+        points, bars = [], []
         for one in numbers["series"]:
             x, y = one["throughput"]["median"], one["perplexity"] if name is None else one["accuracy"][name]
             _cross(axes, x, y, _look(one["name"]))
             if None not in (x["value"], y["value"]):
                 points.append((x["value"], y["value"], one["name"]))
+                bars.append([(x["value"], end) for end in (y["low"], y["high"]) if end is not None])
+                bars.append([(end, y["value"]) for end in (x["low"], x["high"]) if end is not None])
         name_axes(axes, both)
         if name is not None:
             axes.set_title(ACCURACIES[name], fontsize=7)
         axes.margins(0.12)
-        name_points(axes, points, size=5.5)
+        name_points(axes, points, size=5.5, avoid=bars)
     return figure
 
 

@@ -221,10 +221,10 @@ def _tables(sidecar: Path, figures: Path) -> Iterator[str]:
             rows = main_rows(sidecar.stem, number, table, LONGEST)
             note += f" {len(rows)} of {len(table['rows'])} rows; [all rows as CSV](../../figures/{path.as_posix()})."
         yield f"{markdown_table({**table, 'rows': rows})}\n\n{note}".strip()
-    others = [
-        f"- [{_escape_stars(table['title'])}](../../figures/{_csv_path(sidecar, number).relative_to(figures).as_posix()})"
-        for number, table in enumerate(tables[most:], start=most + 1)
-    ]
+    others = []
+    for number, table in enumerate(tables[most:], start=most + 1):
+        path = _csv_path(sidecar, number).relative_to(figures).as_posix()
+        others.append(f"- [{_escape_stars(table['title'])}](../../figures/{path})")
     if others:
         yield "\n".join(["More tables, as CSV:\n", *others])
 

@@ -1,8 +1,9 @@
 """Write the pages of results: ``docs/results/*.md`` and the generated parts of ``paper_repro.md``.
 
 A page is written by hand, except between its markers. Each paper has a page with its figures and tables; ``claims.md``
-has one section for each claim, whose heading is its anchor. Tables with more than LONGEST rows stand in CSV files
-next to the figure; their main rows stand on the page.
+has one section for each claim, whose heading is its anchor. Tables with more than LONGEST rows are CSV files next to
+the figure, and the page has their main rows. Of an exhibit with many tables the page has the first ones and links to
+the others.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ PAGE = Path("paper_repro.md")
 PAPERS = ("cu-hlm", "u-hlm", "c-sqs", "flexspec", "edge-sd", "ours")
 LONGEST = 12
 """Largest number of rows of a table on a page."""
+
+MOST, MOST_OF_OTHERS = 5, 2
+"""Largest numbers of tables of an exhibit on a page: of the built-in pair, and of each other pair and earlier study."""
 
 LONG = 240
 """Characters from which an enumeration in a sentence is a list."""
@@ -83,7 +87,7 @@ def csv_files(root: Path, results: Results) -> dict[Path, str]:
     for one in EXHIBITS.values():
         for sidecar in _sidecars(figures, one):
             for number, table in enumerate(_read(sidecar).get("tables", []), start=1):
-                if len(table["rows"]) > LONGEST:
+                if len(table["rows"]) > LONGEST or number > _most(sidecar, figures):
                     files[_csv_path(sidecar, number).relative_to(root)] = _csv([table["heads"], *table["rows"]])
     return files
 
@@ -201,14 +205,28 @@ def _escape_stars(text: str) -> str:
     return text.replace("*", r"\*")
 
 
+def _most(sidecar: Path, figures: Path) -> int:
+    """Return how many tables of a sidecar the page shows."""
+    earlier = sidecar.stem.endswith("-length-rule")
+    return MOST_OF_OTHERS if earlier or sidecar.parent != figures else MOST
+
+
 def _tables(sidecar: Path, figures: Path) -> Iterator[str]:
-    for number, table in enumerate(_read(sidecar).get("tables", []), start=1):
+    """Yield the first tables of a sidecar with their legends, then the links to the others."""
+    tables, most = _read(sidecar).get("tables", []), _most(sidecar, figures)
+    for number, table in enumerate(tables[:most], start=1):
         rows, note = table["rows"], _escape_stars(legend(table["heads"]))
         if len(rows) > LONGEST:
             path = _csv_path(sidecar, number).relative_to(figures)
             rows = main_rows(sidecar.stem, number, table, LONGEST)
             note += f" {len(rows)} of {len(table['rows'])} rows; [all rows as CSV](../../figures/{path.as_posix()})."
         yield f"{markdown_table({**table, 'rows': rows})}\n\n{note}".strip()
+    others = []
+    for number, table in enumerate(tables[most:], start=most + 1):
+        path = _csv_path(sidecar, number).relative_to(figures).as_posix()
+        others.append(f"- [{_escape_stars(table['title'])}](../../figures/{path})")
+    if others:
+        yield "\n".join(["More tables, as CSV:\n", *others])
 
 
 # ------------------------------------------------------------------------------------------------------- the claims

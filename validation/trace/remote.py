@@ -7,16 +7,19 @@ replaced it since.
 
 Credentials, region and endpoint come from the environment: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``,
 ``AWS_SESSION_TOKEN``, ``AWS_REGION``, ``AWS_ENDPOINT_URL``, ``AWS_SKIP_SIGNATURE=true`` for a public bucket;
-``GOOGLE_SERVICE_ACCOUNT``.
+``GOOGLE_SERVICE_ACCOUNT`` (the file of a key) or ``GOOGLE_BEARER_TOKEN``, ``GOOGLE_BASE_URL``,
+``GOOGLE_SKIP_SIGNATURE=true``.
 """
 
 from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -34,10 +37,11 @@ RETRY_S = 60.0
 WAIT_S = 30.0
 """Seconds that one attempt may take."""
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?#]*)(/[^?#]*)?")
-ACCESS = (
-    "check the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; AWS_SKIP_SIGNATURE=true for a public bucket) and "
-    "the rights"
-)
+CREDENTIALS = {
+    "s3": " the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; AWS_SKIP_SIGNATURE=true for a public bucket) and",
+    "gs": " the credentials (GOOGLE_SERVICE_ACCOUNT; GOOGLE_SKIP_SIGNATURE=true for a public bucket) and",
+}
+"""What is checked besides the rights when a store denies a request, by scheme."""
 
 
 def place(value: str | Path | RemotePath) -> Place:
@@ -291,7 +295,8 @@ class RemotePath:
         if isinstance(error, FileNotFoundError | exceptions.NotFoundError):
             return FileNotFoundError(errno.ENOENT, "there is no such object", str(self))
         if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
-            return UserError(f"{self} cannot be {done}: the store denies it; {ACCESS}.")
+            known = CREDENTIALS.get(self.scheme, "")
+            return UserError(f"{self} cannot be {done}: the store denies it; check{known} the rights.")
         return UserError(
             f"{self} cannot be {done} ({_reason(error)}; a request is repeated up to {RETRIES} times); check the "
             "address, the connection and the store, and run the same command again."
@@ -321,13 +326,27 @@ def _store(root: str) -> Any:
         "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=10), "base": 2},
     }
     client: Any = {"timeout": timedelta(seconds=WAIT_S), "connect_timeout": timedelta(seconds=min(5.0, WAIT_S))}
-    endpoint = os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
-    if root.startswith("http:") or (root.startswith("s3:") and endpoint.startswith("http:")):
+    if _endpoint(root).startswith("http:"):
         client["allow_http"] = True
     try:
         return store.from_url(root, client_options=client, retry_config=retry)
     except Exception as error:
         raise UserError(f"{root} cannot be used ({_reason(error)}); check the address and the environment.") from error
+
+
+def _endpoint(root: str) -> str:
+    """Return where the requests of a bucket or a host go; "" for the usual address of its scheme."""
+    given = os.environ.get
+    if root.startswith("s3:"):
+        return given("AWS_ENDPOINT_URL") or given("AWS_ENDPOINT") or ""
+    if not root.startswith("gs:"):
+        return root
+    key = given("GOOGLE_SERVICE_ACCOUNT") or given("GOOGLE_SERVICE_ACCOUNT_PATH")
+    named = given("GOOGLE_BASE_URL") or ""
+    if key and not named:
+        with suppress(OSError, ValueError, AttributeError):  # obstore says what is wrong with a key
+            named = str(json.loads(Path(key).read_bytes()).get("gcs_base_url") or "")
+    return named
 
 
 def _reason(error: Exception) -> str:

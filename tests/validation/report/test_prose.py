@@ -895,7 +895,8 @@ def untested(page: str) -> list[str]:
     for phrase in (phrase.format(*numbers()) for at, phrase, numbers in PHRASES.values() if at == NEW):
         page = page.replace(phrase, "")
     page = re.sub("|".join(SETTINGS), "", page)
-    return re.findall(r".{20}(?<![\w,.])(?:\d*\.\d+|\d+%|\d[\d,]*\d|\d+×).{12}", page)
+    numbers_left = re.finditer(r"(?<![\w,.])(?:\d*\.\d+|\d+%|\d[\d,]*\d|\d+×)", page)
+    return [page[max(0, one.start() - 20) : one.end() + 12] for one in numbers_left]
 
 
 def test_every_result_in_digits_is_recomputed():

@@ -12,7 +12,7 @@ import pytest
 import hlmtheory
 from validation.plots import EXHIBITS
 from validation.report.columns import MAIN_ROWS, legend
-from validation.report.results import LONGEST, PAPERS, sentences, slug
+from validation.report.results import LONGEST, MOST, PAPERS, sentences, slug
 from validation.report.verdicts import BEST, COVERAGE, MAIN_RESULTS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -139,3 +139,24 @@ def test_sentences_end_where_they_end():
         "The paper prints 2, e.g. Table II.",
         "(28) holds.",
     ]
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "docs" / "results" / f"{paper}.md" for paper in PAPERS], ids=lambda page: page.stem
+)
+def test_an_exhibit_has_few_tables_on_the_page_and_links_to_the_others(page: Path):
+    for section in page.read_text(encoding="utf-8").split("\n## ")[1:]:
+        for part in section.split("\n**"):  # the built-in pair's, then each other pair's
+            assert len(re.findall(r"^\|[-:|]+\|$", part, re.MULTILINE)) <= MOST, section.splitlines()[0]
+
+
+def test_every_table_is_on_a_page_or_in_a_file():
+    for one in EXHIBITS.values():
+        page = (ROOT / "docs" / "results" / f"{one.paper}.md").read_text(encoding="utf-8")
+        for sidecar in (ROOT / "figures").glob(f"**/{one.stem}.json"):
+            for number, table in enumerate(json.loads(sidecar.read_text(encoding="utf-8")).get("tables", []), start=1):
+                file = sidecar.with_name(f"{sidecar.stem}-{number}.csv")
+                linked = f"../{file.relative_to(ROOT).as_posix()})" in page
+                heads = " | ".join(head.replace("*", r"\*") for head in table["heads"])
+                assert f"| {heads} |" in page or linked, file.name
+                assert file.exists() or not linked

@@ -18,7 +18,7 @@ import pytest
 import hlmtheory
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import VOCABULARY, random_fields, stored
-from tests.validation.trace.s3_stand_in import KEY, Bucket, bucket
+from tests.validation.trace.store_stand_in import KEY, Bucket, at, bucket, files
 from validation import plots
 from validation.claims import check
 from validation.errors import UserError
@@ -46,14 +46,6 @@ def known_to(monkeypatch: pytest.MonkeyPatch, address: str, key: str) -> None:
         monkeypatch.setenv(f"AWS_{name}", value)
     monkeypatch.setattr(remote, "RETRIES", 2)
     remote._store.cache_clear()
-
-
-def at(server: Bucket) -> dict[str, bytes]:
-    return {key.removeprefix("mine/trace/"): value for key, value in server.objects.items()}
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 # -------------------------------------------------------------------------------------------- the same trace

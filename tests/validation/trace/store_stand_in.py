@@ -1,4 +1,4 @@
-"""A server on loopback that speaks as much of S3's interface as traces need, and fails as it is told."""
+"""Servers on loopback that speak what traces need of the interfaces of S3 and Google's store, and fail as they are told."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
@@ -19,14 +20,16 @@ Fault = Callable[[str, str], str | None]
 
 
 class Bucket(ThreadingHTTPServer):
-    """Objects by key, and every request."""
+    """Objects by key, how often each was written, every request, and who signed requests for which keys."""
 
     daemon_threads = True
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, handler: type[Handler]) -> None:
+        super().__init__(("127.0.0.1", 0), handler)
         self.objects: dict[str, bytes] = {}
+        self.generations: dict[str, int] = {}
         self.asked: list[tuple[str, str]] = []
+        self.readers: dict[str, set[str]] = {}
         self.fault: Fault = lambda method, key: None
         self.lock = threading.Lock()
 
@@ -39,6 +42,8 @@ class Bucket(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
+    """S3's interface. A key is known if it is ``KEY``, or that with a number: ``known-1``."""
+
     server: Bucket
     protocol_version = "HTTP/1.1"
 
@@ -56,9 +61,8 @@ class Handler(BaseHTTPRequestHandler):
                 return self.answer(
                     503, b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
                 )
-            signed = re.search(r"Credential=([^/]*)/", self.headers.get("authorization") or "")
-            if signed is not None and signed[1] != KEY:
-                return self.answer(403, b"<Error><Code>InvalidAccessKeyId</Code></Error>")
+            if refusal := self.denied():
+                return self.answer(*refusal)
             if self.command == "GET" and "list-type" in parts.query:
                 return self.answer(200, self.listed(parse_qs(parts.query)))
             if self.command == "POST":
@@ -72,20 +76,37 @@ class Handler(BaseHTTPRequestHandler):
                 return self.answer(204, b"")
             there = self.server.objects.get(key)
             if self.command == "PUT":
-                wanted = self.headers.get("if-match")
-                if (self.headers.get("if-none-match") == "*" and there is not None) or (
-                    wanted is not None and (there is None or wanted != tag(there))
-                ):
+                if self.is_replaced(key, there):
                     return self.answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
                 self.server.objects[key] = body
+                self.server.generations[key] = self.server.generations.get(key, 0) + 1
                 if fault == "lost":
                     return self.leave()
-                return self.answer(200, b"", tag(body))
+                return self.answer(200, b"", self.marks(key, body))
         if there is None:
             return self.answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
-        return self.answer(200, there, tag(there), cut=fault == "cut")
+        return self.answer(200, there, self.marks(key, there), cut=fault == "cut")
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_request
+
+    def denied(self) -> tuple[int, bytes] | None:
+        """Return the refusal of an unknown key; None for a known one, and for a request without one."""
+        signed = re.search(r"Credential=([^/]*)/", self.headers.get("authorization") or "")
+        if signed is not None:
+            self.server.readers.setdefault(signed[1], set()).add(self.path.partition("?")[0])
+        if signed is None or signed[1].partition("-")[0] == KEY:
+            return None
+        return 403, b"<Error><Code>InvalidAccessKeyId</Code></Error>"
+
+    def is_replaced(self, key: str, there: bytes | None) -> bool:
+        """Return whether the condition of a write is not met."""
+        wanted = self.headers.get("if-match")
+        created = self.headers.get("if-none-match") == "*" and there is not None
+        return created or (wanted is not None and (there is None or wanted != tag(there)))
+
+    def marks(self, key: str, content: bytes) -> dict[str, str]:
+        """Return the headers that tell this version of an object from others."""
+        return {"ETag": tag(content)}
 
     def listed(self, query: dict[str, list[str]]) -> bytes:
         prefix, after = query.get("prefix", [""])[0], query.get("continuation-token", [""])[0]
@@ -102,12 +123,12 @@ class Handler(BaseHTTPRequestHandler):
         )
         return text.encode()
 
-    def answer(self, status: int, content: bytes, etag: str | None = None, *, cut: bool = False) -> None:
+    def answer(self, status: int, content: bytes, marks: dict[str, str] | None = None, *, cut: bool = False) -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
-        if etag:
-            self.send_header("ETag", etag)
+        for name, value in (marks or {}).items():
+            self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content[: len(content) // 2] if cut else content)
@@ -119,14 +140,41 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
 
+class GoogleHandler(Handler):
+    """Google's XML interface: a write has a generation for its condition, and a token signs each request."""
+
+    def denied(self) -> tuple[int, bytes] | None:
+        given = self.headers.get("authorization")
+        if given is not None and given not in ("Bearer ", f"Bearer {KEY}"):  # empty: a key with disable_oauth
+            return 401, b"<Error><Code>AuthenticationRequired</Code></Error>"
+        return None
+
+    def is_replaced(self, key: str, there: bytes | None) -> bool:
+        wanted = self.headers.get("x-goog-if-generation-match")
+        return wanted is not None and int(wanted) != (0 if there is None else self.server.generations[key])
+
+    def marks(self, key: str, content: bytes) -> dict[str, str]:
+        return {"ETag": tag(content), "x-goog-generation": str(self.server.generations[key])}
+
+
 def tag(content: bytes) -> str:
     return f'"{hashlib.md5(content).hexdigest()}"'
 
 
+def at(server: Bucket) -> dict[str, bytes]:
+    """Return the objects of the trace at mine/trace, by name."""
+    return {key.removeprefix("mine/trace/"): value for key, value in server.objects.items()}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Return the files of a folder, by name."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 @contextmanager
-def bucket() -> Iterator[Bucket]:
+def bucket(handler: type[Handler] = Handler) -> Iterator[Bucket]:
     """Run a bucket until the block ends."""
-    server = Bucket()
+    server = Bucket(handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

@@ -29,6 +29,9 @@ _folder = click.Path(path_type=Path, file_okay=False)
 @click.option("--out", type=_folder, help="Folder of the runs.  [default: runs/reproduce, or runs/quick]")
 @click.option("--task", "only", multiple=True, help="Only this task and those that it needs; may be repeated.")
 @click.option("--study", "studies", multiple=True, help="Decode only this study; may be repeated.")
+@click.option(
+    "--prompts", type=click.IntRange(min=2), help="Prompts of each study, the first ones.  [default: 100]"
+)
 def reproduce(
     paper: str,
     pairs: tuple[str, ...],
@@ -39,6 +42,7 @@ def reproduce(
     out: Path | None,
     only: tuple[str, ...],
     studies: tuple[str, ...],
+    prompts: int | None,
 ) -> None:
     """Make the published figures and tables again: load, collect, fit, check, decode, draw, publish.
 
@@ -67,6 +71,7 @@ def reproduce(
         models=None if models is None else models.resolve(),
         quick=quick,
         studies=studies or tuple(STUDIES),
+        texts=prompts,
     )
     tasks = chosen(tasks_of(setting), only)
     if dry_run:

@@ -83,6 +83,8 @@ EXPERIMENTS = (
         models=("target.gguf",),
         packages=("llama_cpp",),
     ),
+    Experiment("bills", "ours", _script("bills", "decode_texts.py", "{trace}")),
+    Experiment("c_sqs", "c-sqs", _script("c_sqs", "decode_texts.py", "{work}")),
     Experiment("edge_sd_settings", "edge-sd", _script("edge_sd_settings", "search.py")),
     Experiment(
         "flexspec_tables",
@@ -91,6 +93,7 @@ EXPERIMENTS = (
         data=_SETS,
         models=_MODELS,
     ),
+    Experiment("forward_times", "edge-sd", _script("forward_times", "measure.py")),
     Experiment(
         "gguf",
         "ours",

@@ -65,7 +65,9 @@ class Setting:
     claims : str
         Check only the claims of this module; all if empty.
     studies : tuple of str
-        The studies that a quick run decodes.
+        The studies that are decoded; the figures of the others are left out.
+    texts : int or None
+        Prompts of a study in a whole run; each figure says the number. Default: that of ``hlm decode``.
     """
 
     root: Path
@@ -82,6 +84,7 @@ class Setting:
     text_tokens: int = 24
     claims: str = ""
     studies: tuple[str, ...] = tuple(STUDIES)
+    texts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +196,8 @@ def _pair_tasks(setting: Setting, pair: str) -> list[Task]:
     studies = studies_of(setting, pair)
     answers = ["--data", str(setting.data)] if setting.data else []
     short = ["--prompts", str(setting.prompts), "--new-tokens", str(setting.text_tokens)] if setting.quick else []
+    if not setting.quick and setting.texts:
+        short = ["--prompts", str(setting.texts)]
     for study in studies:
         fit = (trace, decoded / "fitted.json")
         made = (decoded / study / "study.json", decoded / study / "scores.json")

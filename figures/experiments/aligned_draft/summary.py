@@ -17,8 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.intervals import counts_of, divide, draw_texts, estimate
+from validation.plots import commit_of_code
 from validation.plots.common.record import plain
+from validation.plots.common.stored import record
 from validation.plots.common.style import PAGE, axis, canvas, house_style, name_axes, save
+from validation.plots.flexspec.versions import STORED
 
 RESAMPLES, CONFIDENCE = 4000, 0.95
 CONTROL = "distilled for version 0"
@@ -146,6 +149,16 @@ def main() -> None:
     lines = ",\n".join(json.dumps(one) for one in found.pop("versions"))
     settings = json.dumps(found)[:-1]
     Path(sys.argv[2]).write_text(f'{settings}, "versions": [\n{lines}\n]}}\n', encoding="utf-8")
+    if Path(sys.argv[2]).resolve() == STORED:
+        record(
+            "aligned_draft",
+            STORED,
+            command="python3 figures/experiments/aligned_draft/summary.py builtin.json versions.json",
+            models="the built-in pair; its aligned draft and 57 tuned versions of its target model, trained here and "
+            "not stored",
+            data="GSM8K, HumanEval, Alpaca, PEPs, novels",
+            commit=str(commit_of_code()),
+        )
     if len(sys.argv) > 3:
         with house_style():
             save(paint(rows), Path(sys.argv[3]))

@@ -35,6 +35,7 @@ from validation.collection.prompts import Prompt
 from validation.decoding.methods.single_draft import Hlm
 from validation.decoding.records import GenerationRecord
 from validation.decoding.sweep import read_records, sweep
+from validation.plots.common import stored
 from validation.training.texts import task_prompts
 
 STORED = Path(__file__).with_name("rows.json")
@@ -126,6 +127,15 @@ def write(prompts: Sequence[Prompt], rows: list[dict[str, Any]], shown: list[dic
     for name, values in (("rows", rows), ("flags", shown)):
         parts.append(f'"{name}": [\n' + ",\n".join(json.dumps(one, ensure_ascii=False) for one in values) + "\n]")
     STORED.write_text("{" + ",\n".join(parts) + "}\n", encoding="utf-8")
+    stored.record(
+        "flexspec_tables",
+        STORED,
+        command=f"{about['command']}",
+        models="the built-in pair; its aligned draft, two tuned versions of its target model, heads of Medusa-1 and a "
+        "layer of EAGLE-2, trained here and not stored",
+        data="GSM8K, Spec-Bench, MT-Bench, HumanEval",
+        commit=commit,
+    )
 
 
 def main() -> None:

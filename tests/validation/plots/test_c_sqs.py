@@ -168,6 +168,19 @@ def test_stored_texts_give_the_same_figures(found: CSqsStudy, monkeypatch: pytes
     assert {key: EXHIBITS[key].simulate(1) for key in KEYS} == numbers  # type: ignore[attr-defined]
 
 
+def test_texts_are_decoded_where_none_are_stored(found: CSqsStudy, monkeypatch: pytest.MonkeyPatch):
+    value = json.loads(texts_file.text(found))
+    texts_file.study.cache_clear()
+    monkeypatch.setattr(texts_file, "records", dict)
+    monkeypatch.setattr(texts_file, "decode_texts", lambda seed: ("decoded", seed))
+    assert texts_file.study(3) == ("decoded", 3)
+    texts_file.study.cache_clear()
+    monkeypatch.setattr(texts_file, "records", lambda: {"c_sqs": {}})
+    monkeypatch.setattr(texts_file, "stored", lambda name: (value, {"experiment": {"name": name}}))
+    assert texts_file.study(3).record == {"experiment": {"name": "c_sqs"}}
+    texts_file.study.cache_clear()
+
+
 def test_a_kept_text_is_not_decoded_again(found: CSqsStudy):
     kept: list[str] = []
 

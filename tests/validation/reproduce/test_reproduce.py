@@ -105,6 +105,10 @@ def test_what_lacks_an_input_is_listed_with_what_it_needs(tmp_path: Path) -> Non
     assert not [name for name in only if "decode" in name]
     with pytest.raises(UserError, match="no paper 'x'"):
         tasks_of(Setting(tmp_path, tmp_path, paper="x"))
+    few = {task.name: task for task in tasks_of(Setting(tmp_path, tmp_path / "out", texts=16, studies=("design",)))}
+    assert few["builtin:decode:design"].argv[-2:] == ("--prompts", "16")
+    assert "--prompts" not in tasks["builtin:decode:design"].argv
+    assert "builtin:decode:hlm" not in few
     names = [task.name for task in chosen(list(tasks.values()), ["builtin:decode:hlm"])]
     assert names == ["builtin:collect", "builtin:fit", "builtin:decode:hlm"]
 

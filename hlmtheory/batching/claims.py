@@ -13,7 +13,7 @@ from hlmtheory.batching import methods, search, wave_claims
 from hlmtheory.batching.exact import exact
 from hlmtheory.batching.pareto import pareto
 from hlmtheory.batching.planner import Measured, johnson_order, lower_bound, plan, plan_latency
-from hlmtheory.batching.sides import against, fits_each, planned, side
+from hlmtheory.batching.sides import against, fits_each, planned, same_output, side
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.serving import Service, Task, pipeline_latency
 from hlmtheory.serving.pipeline import stage_pair
@@ -122,14 +122,9 @@ def _are_runs(input_tokens: Array, labels: Array) -> Array:
     return (np.diff(np.take_along_axis(to_numpy(labels), by_input, axis=-1), axis=-1) >= 0).all(axis=-1)
 
 
-def _same_output(output_tokens: Array) -> Array:
-    outputs = to_numpy(output_tokens)
-    return (outputs == outputs[..., :1]).all(axis=-1)
-
-
 _FITS = Assumption("every batch of the competitor is within the memory", against(fits_each, bool))
 _RUNS = Assumption("the competitor's batches are runs of the sorted tasks, in order", _are_runs)
-_SAME = Assumption("all tasks have one output length", _same_output)
+_SAME = Assumption("all tasks have one output length", same_output)
 
 _UNIT = {"acceptance": 1.0, "models": [[1, 1, 1]] * 2, "memory": np.inf}
 _ONE_STEP = {**_UNIT, "input_tokens": [1, 1, 2], "output_tokens": [1, 1, 1], "draft_length": 2}

@@ -167,7 +167,10 @@ CLAIMS = (
         id="batching.exact_waves",
         source=Source("zhu2025edgesd", "(28), the memory shared"),
         origin=Origin.NEW,
-        statement="no partition in waves that fit together is faster with a barrier, each step in its best order",
+        statement=(
+            "with a barrier, no partition into waves that fit in memory is faster than the one found, each step in "
+            "its best order"
+        ),
         relation=Relation.LE,
         lhs=planned("exact", "together"),
         rhs=against(_johnson),
@@ -178,7 +181,9 @@ CLAIMS = (
         id="batching.lower_bound_waves",
         source=Source("zhu2025edgesd", "(20)-(22), (28), the memory shared"),
         origin=Origin.NEW,
-        statement="⌈Σ_k Γ_kv,k/(Γ_s − Γ_p)⌉ waves, each with Σ_n max(Σ d + min v, min d + Σ v), ≤ T_inf with a barrier",
+        statement=(
+            "⌈Σ_k Γ_kv,k/(Γ_s − Γ_p)⌉ waves, each with Σ_n max(Σ d + min v, min d + Σ v), ≤ T_inf with a barrier"
+        ),
         relation=Relation.LE,
         lhs=side(partial(lower_bound, memory_rule="together")),
         rhs=against(_johnson),
@@ -222,7 +227,10 @@ CLAIMS = (
         id="batching.exact_free",
         source=Source("zhu2025edgesd", "(28), without the barrier"),
         origin=Origin.NEW,
-        statement="no partition in waves that fit together is faster, in either policy and with a barrier",
+        statement=(
+            "no partition into waves that fit in memory is faster than the one found, in either policy and with a "
+            "barrier"
+        ),
         relation=Relation.LE,
         lhs=side(
             lambda tasks, service, length: (

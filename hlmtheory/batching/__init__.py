@@ -21,6 +21,8 @@ method                       what it does
 ``dp-printed``               Algorithm 1 exactly as printed: its batches overlap, see :class:`Plan`
 ``pareto``                   all undominated states per prefix: exact among runs of the sorted tasks, in order
 ``pareto+johnson``           the batches of ``pareto``, ordered by Johnson's rule anew at every step
+``improved``                 the better of ``dp`` by prompt and by output length, in Johnson's order, after moves of
+                             tasks between batches; its gap is to a closer bound where output lengths are equal
 ``exact``                    all partitions and all orders, at most 12 tasks; where waves are needed, all divisions
                              into waves, at most 8 tasks; free, all schedules too, of at most 20,000 states
 ``balanced``                 waves of equal size, each in batches of equal size, which are runs of the sorted tasks;

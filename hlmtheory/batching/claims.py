@@ -13,7 +13,7 @@ from hlmtheory.batching import methods, search, wave_claims
 from hlmtheory.batching.exact import exact
 from hlmtheory.batching.pareto import pareto
 from hlmtheory.batching.planner import Measured, johnson_order, lower_bound, plan, plan_latency
-from hlmtheory.batching.sides import against, fits_each, planned, side
+from hlmtheory.batching.sides import against, fits_each, planned, same_output, side
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.serving import Service, Task, pipeline_latency
 from hlmtheory.serving.pipeline import stage_pair
@@ -122,14 +122,9 @@ def _are_runs(input_tokens: Array, labels: Array) -> Array:
     return (np.diff(np.take_along_axis(to_numpy(labels), by_input, axis=-1), axis=-1) >= 0).all(axis=-1)
 
 
-def _same_output(output_tokens: Array) -> Array:
-    outputs = to_numpy(output_tokens)
-    return (outputs == outputs[..., :1]).all(axis=-1)
-
-
 _FITS = Assumption("every batch of the competitor is within the memory", against(fits_each, bool))
 _RUNS = Assumption("the competitor's batches are runs of the sorted tasks, in order", _are_runs)
-_SAME = Assumption("all tasks have one output length", _same_output)
+_SAME = Assumption("all tasks have one output length", same_output)
 
 _UNIT = {"acceptance": 1.0, "models": [[1, 1, 1]] * 2, "memory": np.inf}
 _ONE_STEP = {**_UNIT, "input_tokens": [1, 1, 2], "output_tokens": [1, 1, 1], "draft_length": 2}
@@ -186,7 +181,10 @@ _BARRIER = (
         id="batching.dp_printed_objective",
         source=Source("zhu2025edgesd", "(29), Algorithm 1 line 15"),
         origin=Origin.MISPRINT,
-        statement="the batches that minimise (29) as printed are no slower than any runs of the sorted tasks",
+        statement=(
+            "no partition of the sorted tasks into consecutive batches is faster than the one that minimises (29) "
+            "as printed"
+        ),
         relation=Relation.LE,
         lhs=planned("dp-printed-objective"),
         rhs=against(_as_given),
@@ -209,7 +207,9 @@ _BARRIER = (
         id="batching.dp_printed_memory",
         source=Source("zhu2025edgesd", "Algorithm 1 lines 11-17"),
         origin=Origin.MISPRINT,
-        statement="Υ[K,0,0] is no less than a lower bound on the latency, also where a batch from task 1 on is skipped",
+        statement=(
+            "Υ[K,0,0] is at least a lower bound on the latency, also where a batch that starts at task 1 is skipped"
+        ),
         relation=Relation.LE,
         lhs=side(partial(lower_bound, memory_rule="each")),
         rhs=side(_printed_value),
@@ -229,7 +229,9 @@ _BARRIER = (
         id="batching.dp_gap",
         source=Source("zhu2025edgesd", 'Algorithm 1, line 27: "Optimal batching decisions"; (30)'),
         origin=Origin.PUBLISHED,
-        statement="Algorithm 1, repaired, is no slower than any runs of the sorted tasks",
+        statement=(
+            "no partition of the sorted tasks into consecutive batches is faster than that of Algorithm 1, repaired"
+        ),
         relation=Relation.LE,
         lhs=planned("dp"),
         rhs=against(_as_given),
@@ -240,7 +242,10 @@ _BARRIER = (
         id="batching.pareto",
         source=_TABLE,
         origin=Origin.NEW,
-        statement="undominated vectors (F, C) per prefix: no runs of the sorted tasks, in order, are faster",
+        statement=(
+            "no partition of the sorted tasks into consecutive batches, in order, is faster than that of the "
+            "undominated vectors (F, C)"
+        ),
         relation=Relation.LE,
         lhs=planned("pareto"),
         rhs=against(_as_given),
@@ -251,7 +256,7 @@ _BARRIER = (
         id="batching.pareto_value",
         source=_TABLE,
         origin=Origin.NEW,
-        statement="Σ_n C of the last label is the latency (22) of the runs it stands for",
+        statement="Σ_n C of the last label is the latency (22) of its batches",
         relation=Relation.EQ,
         lhs=side(lambda tasks, service, length: pareto(_costs(tasks, service, length))[1]),
         rhs=planned("pareto"),
@@ -261,7 +266,7 @@ _BARRIER = (
         id="batching.order",
         source=Source("johnson1954", "Rule; zhu2025edgesd (20)-(22)"),
         origin=Origin.NEW,
-        statement="Johnson's rule anew at every decoding step is no slower than any one order",
+        statement="Johnson's rule, applied anew at every decoding step, is no slower than any fixed order",
         relation=Relation.LE,
         lhs=_johnson_total,
         rhs=_ordered_total,
@@ -271,7 +276,10 @@ _BARRIER = (
         id="batching.order_fixed",
         source=Source("zhu2025edgesd", "(20)-(22), one order for all steps"),
         origin=Origin.IMPLIED,
-        statement="Johnson's rule once, on the times summed over the steps, is no slower than anew at every step",
+        statement=(
+            "Johnson's rule, applied once to the times summed over the steps, is no slower than applied anew at "
+            "every step"
+        ),
         relation=Relation.LE,
         lhs=_fixed_total,
         rhs=_johnson_total,
@@ -281,7 +289,10 @@ _BARRIER = (
         id="batching.contiguous",
         source=Source("zhu2025edgesd", "Section III-B, sorting by input length"),
         origin=Origin.NEW,
-        statement="runs of the sorted tasks, of the same sizes, are no slower than any partition, the order being free",
+        statement=(
+            "consecutive batches of the sorted tasks are no slower than any partition into batches of the same "
+            "sizes, in the best order"
+        ),
         relation=Relation.LE,
         lhs=against(
             lambda tasks, service, length, batches: _worth(tasks, service, length, _sorted_runs(tasks, batches))
@@ -294,7 +305,10 @@ _BARRIER = (
         id="batching.contiguous_any_output",
         source=Source("zhu2025edgesd", "Section III-B, sorting by input length"),
         origin=Origin.IMPLIED,
-        statement="the fastest runs of the sorted tasks are no slower than any partition, whatever the output lengths",
+        statement=(
+            "the fastest consecutive batches of the sorted tasks are no slower than any partition, for all output "
+            "lengths"
+        ),
         relation=Relation.LE,
         lhs=side(_fastest_runs),
         rhs=against(_worth),
@@ -305,7 +319,7 @@ _BARRIER = (
         id="batching.exact",
         source=Source("zhu2025edgesd", "(28)"),
         origin=Origin.NEW,
-        statement="no partition is faster, each step in its best order, whatever the output lengths",
+        statement="no partition is faster than the one found, each step in its best order, for all output lengths",
         relation=Relation.LE,
         lhs=planned("exact"),
         rhs=against(_worth),
@@ -316,7 +330,9 @@ _BARRIER = (
         id="batching.lower_bound",
         source=Source("zhu2025edgesd", "(20)-(22), (28)"),
         origin=Origin.NEW,
-        statement="min over partitions of Σ_n max(Σ d + min v, min d + Σ v), from below, ≤ the latency of any",
+        statement=(
+            "a lower bound on min over partitions of Σ_n max(Σ d + min v, min d + Σ v) ≤ the latency of any partition"
+        ),
         relation=Relation.LE,
         lhs=side(partial(lower_bound, memory_rule="each")),
         rhs=against(_worth),
@@ -327,7 +343,9 @@ _BARRIER = (
         id="batching.draft_count",
         source=Source("zhu2025edgesd", "(33), (33a) with l_max = 10 of Table II"),
         origin=Origin.PUBLISHED,
-        statement="l by enumeration of 1..10, batches solved for each: no l in 1..10 is faster",
+        statement=(
+            "no draft count l in 1..10, each with its best batches, is faster than the one found by enumeration"
+        ),
         relation=Relation.LE,
         lhs=side(lambda tasks, service, length: plan(tasks, service, memory_rule="each").latency),
         rhs=planned("dp"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,9 @@ from hlmtheory.batching import bounds, search
 from hlmtheory.batching.exact import exact
 from hlmtheory.batching.exact_free import batch_times, best_waves, exact_free
 from hlmtheory.batching.memory import Cache
+from hlmtheory.batching.moves import improved
 from hlmtheory.batching.pareto import pareto
+from hlmtheory.batching.positions import position_bound
 from hlmtheory.serving import Service, Task
 from hlmtheory.serving.free import partition_bound
 
@@ -76,6 +79,17 @@ class Problem(ABC):
         if length not in self._bounds:
             self._bounds[length] = bounds.lower_bound(self.costs(length), self.options.schedule)
         return self._bounds[length]
+
+    def close_bound(self, lengths: list[int], latency: float) -> float:
+        """Lower bound on the latency of every plan with a barrier and one of these draft lengths.
+
+        It is at most ``latency``, that of some plan. It is :meth:`bound` unless all answers have one length.
+        """
+        least = latency
+        for length in sorted(lengths, key=self.bound):
+            if self.bound(length) < least:
+                least = min(least, max(self.bound(length), position_bound(self.costs(length), least)))
+        return least
 
     def cache(self, length: int) -> Cache:
         """The size of the caches."""
@@ -180,6 +194,20 @@ def _pareto_johnson(problem: Problem, lengths: list[int]) -> Candidate:
         other = _by_output(problem, lengths, "johnson")
         best = min(best, replace(other, complete=best.complete), key=_latency)
     return best
+
+
+def _improved(problem: Problem, lengths: list[int]) -> Candidate:
+    """The best plan of Algorithm 1 in Johnson's order, by prompt or by output, improved by moves of tasks."""
+    runs = {length: search.dynamic_program(problem.costs(length))[0] for length in lengths}
+    start = _best(problem.of_runs(runs[length], length, "johnson") for length in lengths)
+    if np.ptp(problem.outputs) > 0:
+        start = min(start, _by_output(problem, lengths, "johnson"), key=_latency)
+    place = np.argsort(problem.sorted)
+    batches = [tuple(sorted(place[list(batch)].tolist())) for batch in start.batches]
+    edges = np.cumsum([0, *start.waves])
+    waves = improved(problem.costs(start.draft_length), [batches[a:b] for a, b in itertools.pairwise(edges)])
+    moved = (problem.sorted[list(batch)] for wave in waves for batch in wave)
+    return _best([start, problem.plan(moved, start.draft_length, "johnson", waves=tuple(map(len, waves)))])
 
 
 def _exact(problem: Problem, lengths: list[int]) -> Candidate:
@@ -311,6 +339,7 @@ METHODS: dict[str, Callable[[Problem, list[int]], Candidate]] = {
     "dp-printed": _dp_printed,
     "pareto": _pareto,
     "pareto+johnson": _pareto_johnson,
+    "improved": _improved,
     "exact": _exact,
     "balanced": _balanced,
     "none": _of_size(1),

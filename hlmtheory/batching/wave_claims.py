@@ -13,7 +13,7 @@ from hlmtheory._domains import numbers
 from hlmtheory.batching import methods
 from hlmtheory.batching.memory import Cache
 from hlmtheory.batching.planner import lower_bound, plan, plan_latency
-from hlmtheory.batching.sides import against, fits_each, planned, side
+from hlmtheory.batching.sides import against, fits_each, planned, same_output, side
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.serving import Service, Task, decoding_steps
 from hlmtheory.serving.costs import memory_bytes
@@ -30,6 +30,15 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 # lower_bound_waves. As ``lower_bound``, wave by wave: each wave's step takes Σ d + min v and min d + Σ v over its own
 #   batches, and there are at least ⌈Σ_k Γ_kv,k/(Γ_s − Γ_p)⌉ waves, as a batch's cache is no smaller than those of its
 #   tasks alone. It is also at least ``free_bound``, since a barrier and waves are a schedule, too.
+# position_bound. Let w be weights on the positions of a wave's M batches. In the order π, a step takes at least each
+#   Σ_{p ≤ j} d + Σ_{p ≥ j} v, so at least their mean Σ_p α_p d_π(p) + β_p v_π(p), and with the best order the least of
+#   these over π, h. Each position is held by one batch: adding μ_p to the cost of the batch at p and subtracting Σ_p
+#   μ_p changes nothing, and letting every batch choose its position by itself makes it no larger. For n ≥ 2 stage
+#   times are linear in n, so h is concave, and h(n) + h(N + 2 − n) ≥ h(2) + h(N). The caches of a wave use at most all
+#   of the memory, so ν (Σ_m s_m − 1) ≤ 0 for ν ≥ 0. What is left is a sum over batches that rises with their longest
+#   prompts, and by ``contiguous`` some runs are the fastest plan. The least such sum over runs of the given number is
+#   a shortest path. The numbers of batches of every wave are enumerated; many batches take Σ_m V_m + min d or Σ_m D_m
+#   + min v.
 # free_bound. The draft stage works Σ D_m, after which a last verification is left; the verify stage works Σ V_m, before
 #   which a first draft is made; batch m alternates, so it takes D_m + V_m and holds its share s_m of the memory for at
 #   least that time, and the shares in use never exceed 1: T ≥ Σ s_m (D_m + V_m). Any mean of the three is a bound, and
@@ -117,6 +126,7 @@ def _has_few_states(output_tokens: Array) -> Array:
 _ALONE = Assumption("every batch of the competitor, with its drafts, is within the memory", against(_fit_alone, bool))
 _EACH = Assumption("every batch of the competitor is within the memory", against(fits_each, bool))
 _TOGETHER = Assumption("the competitor's batches are within the memory together", against(_fit_together, bool))
+_SAME = Assumption("all tasks have one output length", same_output)
 _FEW = Assumption("the tasks have few steps", _has_few_states)
 
 _UNIT = {"acceptance": 1.0, "models": [[1, 1, 1]] * 2, "draft_length": 1}
@@ -128,6 +138,7 @@ _TWO = {
     "labels": [0, 1],
 }
 _SHORT = {**_TWO, "output_tokens": [4, 4]}
+_UNEQUAL = {**_SHORT, "input_tokens": [1, 2], "output_tokens": [2, 2], "devices": [[0.5, 1.0], [0.5, 2.0]]}
 
 CLAIMS = (
     Claim(
@@ -156,7 +167,10 @@ CLAIMS = (
         id="batching.exact_waves",
         source=Source("zhu2025edgesd", "(28), the memory shared"),
         origin=Origin.NEW,
-        statement="no partition in waves that fit together is faster with a barrier, each step in its best order",
+        statement=(
+            "with a barrier, no partition into waves that fit in memory is faster than the one found, each step in "
+            "its best order"
+        ),
         relation=Relation.LE,
         lhs=planned("exact", "together"),
         rhs=against(_johnson),
@@ -167,12 +181,25 @@ CLAIMS = (
         id="batching.lower_bound_waves",
         source=Source("zhu2025edgesd", "(20)-(22), (28), the memory shared"),
         origin=Origin.NEW,
-        statement="⌈Σ_k Γ_kv,k/(Γ_s − Γ_p)⌉ waves, each with Σ_n max(Σ d + min v, min d + Σ v), ≤ T_inf with a barrier",
+        statement=(
+            "⌈Σ_k Γ_kv,k/(Γ_s − Γ_p)⌉ waves, each with Σ_n max(Σ d + min v, min d + Σ v), ≤ T_inf with a barrier"
+        ),
         relation=Relation.LE,
         lhs=side(partial(lower_bound, memory_rule="together")),
         rhs=against(_johnson),
         assumptions=(_ALONE,),
         attained=Attained({**_SHORT, "memory": 28.0}),
+    ),
+    Claim(
+        id="batching.position_bound",
+        source=Source("zhu2025edgesd", "(20)-(22), (28), the memory shared; johnson1954"),
+        origin=Origin.NEW,
+        statement="min over runs and waves of Σ_n Σ_m min_p (α_p d + β_p v + μ_p) − Σ_p μ_p ≤ T_inf with a barrier",
+        relation=Relation.LE,
+        lhs=side(partial(lower_bound, memory_rule="together", positions=True)),
+        rhs=against(_johnson),
+        assumptions=(_SAME, _ALONE),
+        attained=Attained({**_UNEQUAL, "memory": 26.0}),
     ),
     Claim(
         id="batching.free_bound",
@@ -200,7 +227,10 @@ CLAIMS = (
         id="batching.exact_free",
         source=Source("zhu2025edgesd", "(28), without the barrier"),
         origin=Origin.NEW,
-        statement="no partition in waves that fit together is faster, in either policy and with a barrier",
+        statement=(
+            "no partition into waves that fit in memory is faster than the one found, in either policy and with a "
+            "barrier"
+        ),
         relation=Relation.LE,
         lhs=side(
             lambda tasks, service, length: (

@@ -159,7 +159,7 @@ CLAIMS = (
         id="draft_length.histogram_alone",
         source=Source(_KM, "the histogram of accepted drafts alone, lengths varied and not recorded"),
         origin=Origin.IMPLIED,
-        statement="P(i ≥ d)/P(i ≥ d−1) = α_d: the histogram of accepted drafts tells the acceptance",
+        statement="P(i ≥ d)/P(i ≥ d−1) = α_d: the histogram of accepted drafts determines the acceptance",
         relation=Relation.EQ,
         lhs=histogram_ratio,
         rhs=true_acceptance,

@@ -58,8 +58,8 @@ FADING_CLAIMS = (
         source=Source("oh2025cuhlm", "(5), with a skip if the SNR is low"),
         origin=Origin.NEW,
         statement=(
-            "mean of the time and μ β̂/θ for a skip, sending from S ≥ 2^{D/(W x)} − 1 on with x = μ β̂/θ − τ ≤ sending "
-            "from any other SNR on"
+            "mean cost of sending if S ≥ 2^{D/(W x)} − 1, x = μ β̂/θ − τ, ≤ that of any other SNR threshold; a message "
+            "costs its time, a skip μ β̂/θ"
         ),
         relation=Relation.LE,
         lhs=_least,

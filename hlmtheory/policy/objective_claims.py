@@ -310,8 +310,8 @@ OBJECTIVE_CLAIMS = (
         source=Source("oh2025cuhlm", "(5), with an outage and a limit on each round"),
         origin=Origin.NEW,
         statement=(
-            "tokens per second times the share of the blocks in which the longest round ends within D, for any plan ≤ "
-            "max over intervals (a, b) of (1 − a) X\\*(b), X\\* the best rate at an outage"
+            "goodput of any plan ≤ max over intervals (a, b) of (1 − a) X*(b), X* the best rate at an outage; goodput "
+            "is tokens per second times the share of the blocks in which the longest round ends within D"
         ),
         relation=Relation.LE,
         lhs=host_side(_goodput, *_GOODPUT, *_RIVAL),
@@ -350,7 +350,9 @@ OBJECTIVE_CLAIMS = (
         id="policy.cost_residual",
         source=Source("li2025flexspec", "(11), with money for seconds and joules"),
         origin=Origin.NEW,
-        statement="certificate: 1/(θ + V⁺(θ)/C_min), θ in tokens for money = the cost of the plan found, without skips",
+        statement=(
+            "certificate: 1/(θ + V⁺(θ)/C_min), θ in tokens for money = the cost of the plan found, without skips"
+        ),
         relation=Relation.EQ,
         lhs=host_side(lambda one: _cost_plan(one).lower_bound, *_COST),
         rhs=host_side(lambda one: _cost_plan(one).cost, *_COST),
@@ -372,7 +374,9 @@ OBJECTIVE_CLAIMS = (
         id="policy.coherence_ceiling",
         source=Source("oh2025cuhlm", "(5), over coherence blocks"),
         origin=Origin.NEW,
-        statement="tokens per second of the plan made with 1/C seconds a bit and T_c more a round ≤ those over blocks",
+        statement=(
+            "tokens per second of the plan made with 1/C seconds a bit and T_c more a round ≤ those over blocks"
+        ),
         relation=Relation.LE,
         lhs=host_side(lambda one: _ceiling(one, exact=False), *_BLOCKS, "limit"),
         rhs=host_side(lambda one: _ceiling(one, exact=True), *_BLOCKS, "limit"),
@@ -382,7 +386,9 @@ OBJECTIVE_CLAIMS = (
         id="policy.batched_bound",
         source=Source("zhu2025edgesd", "(28), (33), with messages of few bits"),
         origin=Origin.NEW,
-        statement="min over l of the bound on latency at the fewest bits ≤ the latency of any messages, l and batches",
+        statement=(
+            "min over l of the bound on latency at the fewest bits ≤ the latency of any messages, l and batches"
+        ),
         relation=Relation.LE,
         lhs=host_side(_batched_bound, *_BATCHES, "limit", rank=_BATCH_RANK),
         rhs=host_side(_latency, *_BATCHES, "draft_length", "first", "later", "labels", rank=_BATCH_RANK),

@@ -240,7 +240,10 @@ USER_CLAIMS = (
         id="policy.hull",
         source=_SOURCE,
         origin=Origin.NEW,
-        statement="the mean least x bits + y risk of all messages = that of the corners of the lower hulls",
+        statement=(
+            "min x bits + y risk over all messages = min over the corners of the lower hulls, in the mean over "
+            "positions"
+        ),
         relation=Relation.EQ,
         lhs=host_side(_cheapest_corner, *_PRICED),
         rhs=host_side(_cheapest, *_PRICED),
@@ -250,7 +253,9 @@ USER_CLAIMS = (
         id="policy.user_bound",
         source=_SOURCE,
         origin=Origin.NEW,
-        statement="tokens per second of every plan whose risk is at most ρ a token ≤ max over K of θ + V⁺(θ, μ)/T_min",
+        statement=(
+            "tokens per second of every plan whose risk is at most ρ a token ≤ max over K of θ + V⁺(θ, μ)/T_min"
+        ),
         relation=Relation.LE,
         lhs=host_side(lambda one: _competitor(one)[0], *_OTHER),
         rhs=host_side(lambda one: _bound(_plan(one, float(one["limit"]))), *_USER, "limit"),
@@ -282,7 +287,7 @@ USER_CLAIMS = (
         id="policy.user_rate",
         source=_SOURCE,
         origin=Origin.NEW,
-        statement="the rate of the plan found, summed place by place = its own",
+        statement="the rate of the plan found, summed over the positions = the rate that the plan states",
         relation=Relation.EQ,
         lhs=host_side(lambda one: _replayed(one, float(one["limit"]))[0], *_USER, "limit"),
         rhs=host_side(lambda one: _rate(_plan(one, float(one["limit"]))), *_USER, "limit"),
@@ -292,7 +297,7 @@ USER_CLAIMS = (
         id="policy.user_risk",
         source=_SOURCE,
         origin=Origin.NEW,
-        statement="the risk for each token of the plan found, summed place by place = its own",
+        statement="the risk a token of the plan found, summed over the positions = the risk that the plan states",
         relation=Relation.EQ,
         lhs=host_side(lambda one: _replayed(one, float(one["limit"]))[1], *_USER, "limit"),
         rhs=host_side(lambda one: _risk(_plan(one, float(one["limit"]))), *_USER, "limit"),
@@ -302,7 +307,7 @@ USER_CLAIMS = (
         id="policy.user_limit",
         source=_SOURCE,
         origin=Origin.NEW,
-        statement="the risk for each token of the plan found, summed place by place ≤ the limit",
+        statement="the risk a token of the plan found, summed over the positions ≤ the limit",
         relation=Relation.LE,
         lhs=host_side(lambda one: _replayed(one, float(one["limit"]))[1], *_USER, "limit"),
         rhs=host_side(lambda one: float(one["limit"]), *_USER, "limit"),

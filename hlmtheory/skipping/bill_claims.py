@@ -339,7 +339,7 @@ CLAIMS = (
         id="skipping.bill_round",
         source=_PAPER,
         origin=Origin.NEW,
-        statement="E[Σ of the bills at the places that a round reaches] = Σ_i bill_i Π_{j<i} kept_j, the bonus at 0",
+        statement="the expected bill of a round = Σ_i bill_i Π_{j<i} kept_j; the bonus token costs 0",
         relation=Relation.EQ,
         lhs=_all_rounds,
         rhs=round_bill,
@@ -349,7 +349,10 @@ CLAIMS = (
         id="skipping.bill_text",
         source=_PAPER,
         origin=Origin.NEW,
-        statement="TV(law of the text, target model's) ≤ Σ_t E[bill at t], prefix and place by the system, bonus 0",
+        statement=(
+            "TV(law of the text, target model's) ≤ Σ_t E[bill at t], prefixes and places in the round from the "
+            "system; the bonus token costs 0"
+        ),
         relation=Relation.LE,
         lhs=round_text_distance,
         rhs=summed_bill,

@@ -213,7 +213,10 @@ CLAIMS = (
         id="truncation.bias_worst",
         source=Source("oh2025cuhlm", "(17), (24)"),
         origin=Origin.NEW,
-        statement="Bias ≤ 2 min(TV(q, p), Δ_k), best possible given q and a bound on TV(q, p): so k steps with that",
+        statement=(
+            "Bias ≤ 2 min(TV(q, p), Δ_k); given q and a bound on TV(q, p) no smaller bound holds, so k is a step "
+            "function of that bound"
+        ),
         relation=Relation.LE,
         lhs=resampling_bias,
         rhs=_twice_smaller,
@@ -224,7 +227,10 @@ CLAIMS = (
         id="truncation.online_direction_worst",
         source=Source("oh2025cuhlm", "below (24)"),
         origin=Origin.CORRECTED,
-        statement="max TV(r, r̂) over all p with that β_d is min(1, Δ_k/(q_d β_d)), attained: falling in β_d, as k may",
+        statement=(
+            "max TV(r, r̂) over all p with that β_d is min(1, Δ_k/(q_d β_d)), attained; it falls in β_d, so k may "
+            "fall too"
+        ),
         relation=Relation.EQ,
         lhs=_lost_at_draft,
         rhs=_largest_at_draft,

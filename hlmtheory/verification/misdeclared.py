@@ -103,7 +103,7 @@ CLAIMS = (
         id="verification.misdeclared",
         source=Source("leviathan2023fast", "Algorithm 1, with drafts from another distribution"),
         origin=Origin.NEW,
-        statement="TV(law, p) ≤ TV(q′, q) if drafts come from q′ and the server is told q",
+        statement="if drafts are drawn from q′ and the server gets q, then TV(law, p) ≤ TV(q′, q)",
         relation=Relation.LE,
         lhs=_bias,
         rhs=_misdeclared_by,
@@ -114,7 +114,7 @@ CLAIMS = (
         id="verification.misdeclared_found",
         source=Source("leviathan2023fast", "Algorithm 1, with drafts from another distribution"),
         origin=Origin.NEW,
-        statement="min_v min(1, p_v/q_v) · TV(q′, q) ≤ TV(law, p): where p > 0, no other sampler has the law p",
+        statement="min_v min(1, p_v/q_v) · TV(q′, q) ≤ TV(law, p): if p_v > 0 for all v, only q′ = q gives the law p",
         relation=Relation.LE,
         lhs=_found,
         rhs=_bias,
@@ -126,7 +126,9 @@ CLAIMS = (
         id="verification.misdeclared_acceptance",
         source=Source("leviathan2023fast", "Theorem 3.5, with drafts from another distribution"),
         origin=Origin.NEW,
-        statement="|Σ_v q′_v (1 − β_v) − Σ_v q_v (1 − β_v)| ≤ TV(q′, q): true and claimed acceptance rate",
+        statement=(
+            "the true and the claimed acceptance rate differ by |Σ_v q′_v (1 − β_v) − Σ_v q_v (1 − β_v)| ≤ TV(q′, q)"
+        ),
         relation=Relation.LE,
         lhs=_rate_difference,
         rhs=_misdeclared_by,
@@ -137,7 +139,9 @@ CLAIMS = (
         id="verification.misdeclared_converse",
         source=Source("leviathan2023fast", "Algorithm 1, with drafts from another distribution"),
         origin=Origin.IMPLIED,
-        statement="TV(q′, q) = 0 wherever the law is p: a test of the law finds every misdeclared sampler",
+        statement=(
+            "if the output has the law p, then TV(q′, q) = 0: a test of the law finds every misdeclared sampler"
+        ),
         relation=Relation.EQ,
         lhs=_misdeclared_by,
         rhs=_zero,

@@ -243,7 +243,10 @@ CLAIMS = (
         id="verification.tree",
         source=_SOURCE,
         origin=Origin.NEW,
-        statement="Children drawn from q without replacement and tried with (p_i, q_i): a tree's texts have the law p",
+        statement=(
+            "a tree's texts have the law p if its children are drawn from q without replacement and tried with "
+            "(p_i, q_i)"
+        ),
         relation=Relation.EQ,
         lhs=_overlap_of_texts,
         rhs=_one,

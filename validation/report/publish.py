@@ -30,6 +30,10 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 STAMPS = ("command", "commit", "created", "seconds")
 """Keys whose values differ between two runs of the same code and settings."""
 
+REWORDED = Path(__file__).with_name("reworded.json")
+"""Statements that were written in other words after a run was published, by claim: before and after. The sides are the
+same, so the verdicts count."""
+
 BUILTIN = Path(__file__).parents[1] / "pairs" / "builtin"
 
 
@@ -299,11 +303,14 @@ def _place(outcome: str) -> tuple[int, str]:
 
 
 def _results(record: dict[str, Any]) -> Results:
-    """Return the results of a record, without claims whose statement has changed since."""
+    """Return the results of a record, without claims whose statement has changed since in more than its words."""
     results = Results.from_json(json.dumps(record["results"]))
     said, now = record.get("statements", {}), hlmtheory.all_claims()
+    reworded = json.loads(REWORDED.read_text(encoding="utf-8"))
     for name in [name for name in results.tallies if name in said and name in now]:
-        if said[name] != now[name].statement:
+        words = reworded.get(name, {"before": None, "after": None})
+        said_now = words["after"] if said[name] == words["before"] else said[name]
+        if said_now != now[name].statement:
             del results.tallies[name]
     return results
 

@@ -129,11 +129,19 @@ def interrupted(run):
     return run.communicate()[0]
 
 
+def heed_ctrl_c():
+    """Take SIGINT: a process whose parent was started in the background ignores it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 def test_ctrl_c_prints_what_is_known(folder):
     command = [sys.executable, "-m", "validation", "audit", "--table", "toy.npz", "--depth", "2"]
     command += ["--sampler", "toy.py:endless", "--epsilon", "0.001", "--draws", "100000000"]
     surroundings = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=surroundings) as run:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=surroundings, preexec_fn=heed_ctrl_c
+    ) as run:
         assert run.stderr is not None
         while "TV at least" not in run.stderr.readline():
             assert run.poll() is None

@@ -15,7 +15,15 @@ from hlmtheory.claims import Claim
 from validation.claims.results import Results
 from validation.errors import UserError
 from validation.plots import EXHIBITS
-from validation.report.publish import publish, refresh_captions, regenerate, stale_captions, stale_tables, tables
+from validation.report.publish import (
+    REWORDED,
+    publish,
+    refresh_captions,
+    regenerate,
+    stale_captions,
+    stale_tables,
+    tables,
+)
 from validation.report.results import CAPTION_WORDS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -114,6 +122,18 @@ def test_a_verdict_on_another_statement_does_not_count(copy: Path) -> None:
     page = (copy / CLAIMS_PAGE).read_text(encoding="utf-8")
     assert "### `truncation.tvd_sharp`\n\n· not yet published" in page
     assert "not yet published,truncation.tvd_sharp," in (copy / "figures" / "claims.csv").read_text(encoding="utf-8")
+
+
+def test_a_verdict_on_a_statement_in_other_words_counts(copy: Path) -> None:
+    words = json.loads(REWORDED.read_text(encoding="utf-8"))
+    assert words
+    now, record = hlmtheory.all_claims(), copy / "figures" / "claims.json"
+    said = json.loads(record.read_text(encoding="utf-8"))["statements"]
+    for name, one in words.items():
+        assert one["after"] == now[name].statement != one["before"]
+        assert said[name] in one.values()  # in the words of the run, or published since
+    page = (copy / CLAIMS_PAGE).read_text(encoding="utf-8")
+    assert [name for name in words if f"### `{name}`\n\n· not yet published" in page] == []
 
 
 @pytest.fixture

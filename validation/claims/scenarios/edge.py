@@ -138,6 +138,12 @@ def _sharing(rng: np.random.Generator, *, count: int = 6, longest: int = 256) ->
     }
 
 
+def _sharing_one_output(rng: np.random.Generator) -> Instance:
+    """Return four tasks with one answer length, a memory that may bind, and a competing partition."""
+    instance = _sharing(rng, count=4)
+    return {**instance, "output_tokens": np.repeat(instance["output_tokens"][:, :1], 4, axis=1)}
+
+
 def _few(rng: np.random.Generator) -> Instance:
     """Return two tasks of at most 8 tokens, so that every schedule can be enumerated."""
     return _sharing(rng, count=2, longest=8)
@@ -194,6 +200,7 @@ INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "batching.memory_together": _sharing,
     "batching.exact_waves": _sharing,
     "batching.lower_bound_waves": _sharing,
+    "batching.position_bound": _sharing_one_output,
     "batching.free_bound": _sharing,
     "batching.free_no_slower": _sharing,
     "batching.exact_free": _few,

@@ -254,6 +254,7 @@ def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
         ("vocabulary", [f"{run['vocabulary']:,}" for run in runs]),
         ("positions in the trace", [f"{run['positions']:,}" for run in runs]),
         ("prompts, seed", [f"{run['texts']}, {run['seed']}" for run in runs]),
+        *_checked(runs, results),
         ("acceptance rate, mean", [f"{s['acceptance']:.3f}" for s in summaries]),
         ("positions whose likeliest draft has q ≥ 0.9", [f"{s['certain_share']:.1%}" for s in summaries]),
         ("positions whose likeliest draft has q ≤ 0.5", [f"{s['uncertain_share']:.1%}" for s in summaries]),
@@ -268,6 +269,16 @@ def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
     plain = [[name, *cells] for name, cells in (*rows, *_outcomes(results))]
     table = markdown_table({"heads": ["pair", *(run["pair"] for run in runs)], "rows": plain})
     return f"{_kinds([run['pair'] for run in runs], results)}\n\n{table}"
+
+
+def _checked(runs: list[dict[str, Any]], results: list[Results]) -> list[tuple[str, list[str]]]:
+    """Return the row of the checked positions if a check did not read its whole trace.
+
+    The acceptance and the other means of the table are over these positions.
+    """
+    counts = [result.positions for result in results]
+    whole = counts == [run["positions"] for run in runs]
+    return [] if whole else [("of them checked, the first ones", [f"{count:,}" for count in counts])]
 
 
 def _kinds(pairs: list[str], results: list[Results]) -> str:

@@ -134,8 +134,10 @@ def _check(given: argparse.Namespace) -> None:
     from validation.trace.journal import write_atomically
 
     some = {name: one for name, one in hlmtheory.all_claims().items() if name.startswith(f"{given.claims}.")}
-    kept = given.run / ".check.json"
-    results = check_trace(_trace(given), seed=SEED, claims=some or None, kept=kept)
+    trace, kept = _trace(given), given.run / ".check.json"
+    if given.positions:  # of a long trace; the record says how many were checked
+        trace, kept = trace.first(given.positions), given.run / f".check-{given.positions}.json"
+    results = check_trace(trace, seed=SEED, claims=some or None, kept=kept)
     write_atomically(given.run / "claims.json", results.to_json())
     kept.unlink(missing_ok=True)
     violated = [name for name, tally in results.tallies.items() if tally.outcome == "violated"]

@@ -45,7 +45,7 @@ import json
 import math
 import shutil
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +189,12 @@ class Trace:
         """Return V, the number of tokens."""
         return int(self.manifest["vocabulary"] if self.kind == LISTS else self.arrays["target_logits"].shape[1])
 
+    def first(self, positions: int) -> Trace:
+        """Return the trace of the first positions alone; nothing is read or copied."""
+        if not 0 < positions <= self.positions:
+            raise UserError(f"The trace has {self.positions:,} positions; {positions:,} are asked for.")
+        return replace(self, arrays={name: _First(array, positions) for name, array in self.arrays.items()})
+
     def chunks(self, size: int = 512) -> Iterator[TraceChunk]:
         """Yield a trace of logits in chunks of ``size`` positions; the last chunk may be shorter."""
         for rows in self._blocks(size):
@@ -208,6 +214,22 @@ class Trace:
     def rows(self, start: int, size: int) -> dict[str, NDArray[Any]]:
         """Return the arrays at ``size`` positions from ``start`` on, by name; fewer at the end of the trace."""
         return {name: np.array(self.arrays[name][start : start + size]) for name in self.arrays}
+
+
+class _First:
+    """The first rows of an array on disk."""
+
+    def __init__(self, array: Any, length: int) -> None:
+        self.array, self.length = array, length
+        self.shape, self.dtype = (length, *array.shape[1:]), array.dtype
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, rows: Any) -> Any:
+        if isinstance(rows, slice) and rows.step in (None, 1):
+            return self.array[slice(*rows.indices(self.length))]
+        return self.array[np.arange(self.length)[rows]]
 
 
 def open_trace(

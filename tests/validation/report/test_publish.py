@@ -205,6 +205,15 @@ def test_a_claim_that_a_pair_was_not_checked_on_is_counted(copy: Path) -> None:
     assert len(missing) == 1
 
 
+def test_a_check_of_the_first_positions_alone_is_said(copy: Path) -> None:
+    path = copy / "figures" / "wide" / "claims.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    record["results"]["positions"] = 1_280
+    path.write_text(json.dumps(record), encoding="utf-8")
+    (row,) = [line for line in tables(copy)["paper_repro.md"]["pairs"].splitlines() if "of them checked" in line]
+    assert row.endswith("| 1,280 |")
+
+
 def test_a_verdict_on_a_claim_that_is_no_more_is_counted_as_withdrawn(
     copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

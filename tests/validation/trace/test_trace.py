@@ -96,6 +96,24 @@ def test_arrays_are_indexed_like_those_of_numpy(tmp_path: Path) -> None:
         trace.arrays["tokens"][30]
 
 
+@pytest.mark.usefixtures("small_chunks")
+def test_the_first_positions_are_those_of_the_whole(tmp_path: Path) -> None:
+    expected = write(tmp_path / "t", 30, 40)
+    whole = open_trace(tmp_path / "t")
+    trace = whole.first(33)
+    assert (trace.positions, trace.vocabulary, whole.positions) == (33, V, 70)
+    chunks = list(trace.chunks(10))
+    assert [len(chunk.tokens) for chunk in chunks] == [10, 10, 10, 3]
+    for name in ARRAYS:
+        np.testing.assert_array_equal(np.concatenate([chunk.arrays[name] for chunk in chunks]), expected[name][:33])
+        np.testing.assert_array_equal(trace.arrays[name][-2:], expected[name][31:33])
+        np.testing.assert_array_equal(trace.arrays[name][::7], expected[name][:33:7])
+        np.testing.assert_array_equal(trace.arrays[name][np.arange(33) % 2 == 0], expected[name][:33:2])
+    for count in (0, 71):
+        with pytest.raises(UserError, match=f"{count} are asked for"):
+            whole.first(count)
+
+
 def test_other_programs_read_the_arrays(tmp_path: Path) -> None:
     import zarr
 

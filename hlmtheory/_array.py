@@ -186,6 +186,12 @@ def sort_ascending(xp: Any, values: Array) -> Array:
     return xp.sort(values, axis=-1, stable=False)
 
 
+@remembered
+def distinct(xp: Any, values: Array) -> Array:
+    """Return the distinct values, in the library's order."""
+    return xp.unique_values(values)
+
+
 def spread(xp: Any, value: Array, shape: tuple[int, ...]) -> Array:
     """Call ``broadcast_to`` only if the shape differs, because it takes as long as a small computation."""
     if tuple(value.shape) == shape:

@@ -52,7 +52,7 @@ from validation.claims.results import Results, Tally, load_results
 from validation.collection.intervals import acceptance, certified_sizes
 from validation.collection.top_k import Rounding
 from validation.errors import UserError
-from validation.models.devices import choose_device, cores, memory_errors
+from validation.models.devices import choose_device, cores, keep_freed_memory, memory_errors
 from validation.trace.reader import ListChunk, Trace, TraceChunk, probabilities
 
 __all__ = ["BIASES", "MAX_DRAFT_LENGTH", "Results", "Tally", "check_trace", "instance_arrays", "load_results"]
@@ -304,6 +304,7 @@ class Work:
         rows: int | None = None,
     ) -> Work:
         """Return the work of a check; refuse a claim that no instance can be built for."""
+        keep_freed_memory()
         tables = scenarios()
         simulated = {name: claim for name, claim in claims.items() if name in tables}
         measured = [claim for name, claim in claims.items() if name not in tables]

@@ -18,6 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from hlmtheory._array import Array, arrays, brief, epsilon, every, in_kind, is_kind, to_numpy
+from hlmtheory._remember import remembered
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -247,6 +248,7 @@ def generator(name: str, value: Any) -> np.random.Generator:
     )
 
 
+@remembered
 def check_logits(xp: Any, logits: Array) -> Array:
     """Return the logits; raise on NaN, +inf, and rows with masked entries only.
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory._array import Array, arrays, to_numpy
+from hlmtheory._array import Array, arrays, in_kind, is_kind, to_numpy
 from hlmtheory._remember import recall
 from hlmtheory._simplex import distributions
 
@@ -334,7 +334,7 @@ def _in_float64(name: str, value: Any) -> Array:
     if name in PROBABILITY_ROWS:
         return distributions(**{name: value})[2]
     xp, value = arrays(value=value)
-    return xp.astype(value, xp.float64) if xp.isdtype(value.dtype, "real floating") else value
+    return in_kind(xp, value, xp.float64) if is_kind(xp, value.dtype, "real floating") else value
 
 
 def _side(value: Any) -> np.ndarray[Any, Any]:

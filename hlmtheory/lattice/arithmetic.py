@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hlmtheory._array import NUMPY, Array, arrays, sort_descending, tail_sums, take, to_numpy
 from hlmtheory._combinatorics import ceil_log2, log2_binomial
 from hlmtheory._domains import Domain, DomainError, leading_dimensions
+from hlmtheory._remember import remembered
 from hlmtheory._simplex import distributions, largest
 
 LARGEST_RESOLUTION = 2**24
@@ -101,6 +102,7 @@ def refuse_more_than_positive(xp: Any, q: Array, k: Array) -> None:
         )
 
 
+@remembered
 def kept_part(xp: Any, q: Array, support: Array) -> tuple[Array, Array]:
     """q̄, the kept part of q over its mass, and the dropped mass; q̄ is zero where nothing is kept."""
     kept = xp.where(support, q, 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlmtheory._array import Array, arrays
+from hlmtheory._array import Array, arrays, distinct
 from hlmtheory._domains import size_up_to
 from hlmtheory._simplex import distributions
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
@@ -131,7 +131,7 @@ def _distance_of_truncated_law(target: Array, draft: Array, skip: Array, top_k: 
     k = size_up_to(q.shape[-1]).check(xp, "top_k", arrays(q=q, top_k=top_k)[2])
     lost = xp.argmax(q - p, axis=-1, keepdims=True) == xp.arange(q.shape[-1], device=q.device)
     law = q
-    for size in xp.unique_values(k):
+    for size in distinct(xp, k):
         distorted = residual_distribution(p, truncate(q, size))
         drawn = xp.any(distorted > 0, axis=-1, keepdims=True)
         distorted = xp.where(drawn, distorted, xp.astype(lost, xp.float64))  # the worst r̂ for 0/0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from hlmtheory._array import Array, arrays, in_kind, upward, widest
+from hlmtheory._array import Array, arrays, distinct, in_kind, upward, widest
 from hlmtheory._domains import UNIT_INTERVAL, DomainError, entry_for_each, leading_dimensions, size_up_to
 from hlmtheory._simplex import distributions, excess, normalised, skip_probabilities
 from hlmtheory.skipping.holder import edge, line
@@ -112,7 +112,7 @@ def replacements(xp: Any, p: Array, q: Array, sent: Array, top_k: Array) -> Iter
     top_k = _entries_sent(xp, top_k, sent)
     tokens = xp.arange(q.shape[-1], device=q.device)
     farthest = xp.astype(tokens == xp.argmax(q - p, axis=-1, keepdims=True), xp.float64)
-    for k in xp.unique_values(top_k):
+    for k in distinct(xp, top_k):
         distorted, mass = normalised(xp, excess(xp, p, truncate(q, k)))
         share = xp.sum(xp.where(top_k == k, sent, 0.0), axis=-1)
         yield share, xp.where(mass[..., None] > NOISE, distorted, farthest)

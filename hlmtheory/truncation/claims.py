@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlmtheory._array import BLOCK, Array, arrays, in_kind, take
+from hlmtheory._array import BLOCK, Array, arrays, distinct, in_kind, take
 from hlmtheory._domains import size_up_to
 from hlmtheory._simplex import distance, excess, normalised, quotient
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
@@ -93,7 +93,7 @@ def _bias_by_draft(target: Array, draft: Array, top_k: Array) -> Array:
     law = q * (1.0 - beta)
     below = xp.argmax(q - target, axis=-1, keepdims=True) == xp.arange(q.shape[-1], device=q.device)
     true = normalised(xp, excess(xp, target, q))[0]
-    for k in xp.unique_values(top_k):
+    for k in distinct(xp, top_k):
         share = xp.sum(xp.where(top_k == k, q * beta, 0.0), axis=-1, keepdims=True)
         _, _, p, row, k = pair_and_size(target, q, k)
         rebuilt = truncated(xp, row, k)

@@ -28,7 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory._array import Array, sort_descending, take
+from hlmtheory._array import Array, sort_ascending, take
+from hlmtheory._remember import remembered
 
 NODES = 40
 PANELS = 24
@@ -78,6 +79,7 @@ def panel_error(vocabulary: int, nodes: int) -> float:
     return min(of_panels(widest * share / 100.0) for share in range(1, 100)) + 2.0 * 2.0**-PANELS
 
 
+@remembered
 def scaled_gaps(xp: Any, logits: Array, max_temperature: float) -> Array:
     """Return (max z - z)/θmax in float64, clipped where larger gaps change nothing; masked entries do not overflow."""
     halves = 0.5 * xp.astype(logits, xp.float64)
@@ -94,7 +96,7 @@ def mean_at(xp: Any, gaps: Array, chosen: Array, rule: Rule) -> Array:
     parts = []
     hottest_first = sorted(rule, reverse=True)
     for part in _blocks(gaps):
-        rows, own = -sort_descending(xp, -_flat(xp, gaps)[part, :]), xp.reshape(chosen, (-1,))[part]
+        rows, own = sort_ascending(xp, _flat(xp, gaps)[part, :]), xp.reshape(chosen, (-1,))[part]
         mean = xp.zeros_like(own)
         for fraction, weight in hottest_first:
             near = xp.count_nonzero(rows < _NEGLIGIBLE * fraction, axis=-1)

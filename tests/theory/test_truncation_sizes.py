@@ -115,6 +115,19 @@ def test_one_row_and_many_tolerances():
     assert truncation.exact_size(np.zeros((0, 4)), np.zeros((0, 4)), 0.1).shape == (0,)
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_many_tolerances_of_each_row(library):
+    """Each row is sorted once and bisected for all tolerances; the sizes are those of one call for each tolerance."""
+    draft = drawn(2, 5, 60)[1]
+    each = np.array([[0.0, 0.01, 0.3, 2.0]]) * np.linspace(0.5, 1.5, 5)[:, None]
+    for tolerance in (each, each[0]):
+        found = numbers(truncation.certified_size(to(library, draft[:, None, :]), to(library, tolerance)))
+        alone = [truncation.certified_size(draft, tolerance[..., i]) for i in range(4)]
+        assert found.T.tolist() == [one.tolist() for one in alone]
+    assert truncation.certified_size(np.zeros((0, 1, 4)), [0.1, 0.2]).shape == (0, 2)
+    assert truncation.certified_size(Q, np.zeros((2, 0))).shape == (2, 0)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_rows_are_accepted(dtype):
     p, q = (to("torch", row, dtype) for row in drawn(3, 20, 50))

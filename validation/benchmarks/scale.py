@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,9 +50,11 @@ def main() -> None:
 @click.option("--kept", type=click.Path(path_type=Path), help="Store partial results here; the same command continues.")
 @click.option("--seconds", type=float, help="Stop after so many seconds, with what is stored; needs --kept.")
 def memory(positions: int, vocabulary: int, kept: Path | None, seconds: float | None) -> None:
-    """Check one claim of each module as a stream; print the resident memory at each doubling of positions.
+    """Check one claim of each module as a stream; print the memory at each doubling of positions.
 
-    The last line says by how much the peak of memory grew from 10^5 positions on (or from half, for less).
+    A line has the resident memory, its peak so far, and the most that Python allocated during the next block
+    (tracemalloc). The last line says between what the resident memory was from 10^5 positions on (or from half, for
+    less), relative to there.
     """
     if seconds is not None and kept is None:
         raise click.UsageError("--seconds stops a check that --kept stores; give both.")
@@ -70,28 +73,33 @@ def memory(positions: int, vocabulary: int, kept: Path | None, seconds: float | 
         check_trace(_trace(positions, vocabulary), claims=streamed(), progress=progress, kept=kept)
     except TimeoutError:
         click.echo(f"stopped after {seconds:g} s at {seen.last:,} of {positions:,} positions; the same command goes on")
-    if seen.first is not None:
-        grown = seen.most / seen.first
-        click.echo(f"peak from {start:,} to {seen.last:,} positions of V = {vocabulary:,}: {grown:.3f} times the first")
+    tracemalloc.stop()
+    if seen.later:
+        least, most = (bound(seen.later) / seen.later[0] for bound in (min, max))
+        where = f"from {start:,} to {seen.last:,} positions of V = {vocabulary:,}"
+        click.echo(f"memory {where}: {least:.3f} to {most:.3f} times the first")
 
 
 class _Seen:
-    """The memory at each doubling of positions, and the largest from a start on."""
+    """The memory at each doubling of positions, and all of it from a start on: its first, least and largest."""
 
     def __init__(self, start: int) -> None:
         self.start, self.next, self.last = start, 1000, 0
-        self.first: int | None = None
-        self.most = 0
+        self.later: list[int] = []
+        self.line = ""
 
     def at(self, done: int) -> Iterator[str]:
-        """Yield a line if the positions have doubled."""
+        """Yield a line after the block that follows a doubling of the positions: only that one is traced."""
         self.last, now = done, resident("VmRSS")
         if done >= self.start:
-            self.first = self.first or now
-            self.most = max(self.most, now)
+            self.later = [now] if not self.later else [self.later[0], min(now, *self.later), max(now, *self.later)]
+        if tracemalloc.is_tracing():
+            yield f"{self.line}, {tracemalloc.get_traced_memory()[1] / 1e6:.1f} MB allocated in the next block"
+            tracemalloc.stop()
         if done >= self.next:
             self.next = 2 * done
-            yield f"{done:>12,} positions  {now / 1e6:8.1f} MB"
+            self.line = f"{done:>12,} positions  {now / 1e6:8.1f} MB, peak {resident('VmHWM') / 1e6:.1f} MB"
+            tracemalloc.start()
 
 
 @main.command()

@@ -52,7 +52,7 @@ from validation.claims.results import Results, Tally, load_results
 from validation.collection.intervals import acceptance, certified_sizes
 from validation.collection.top_k import Rounding
 from validation.errors import UserError
-from validation.models.devices import choose_device, cores, memory_errors
+from validation.models.devices import choose_device, cores, keep_freed_memory, memory_errors
 from validation.trace.reader import ListChunk, Trace, TraceChunk, probabilities
 
 __all__ = ["BIASES", "MAX_DRAFT_LENGTH", "Results", "Tally", "check_trace", "instance_arrays", "load_results"]
@@ -304,6 +304,7 @@ class Work:
         rows: int | None = None,
     ) -> Work:
         """Return the work of a check; refuse a claim that no instance can be built for."""
+        keep_freed_memory()
         tables = scenarios()
         simulated = {name: claim for name, claim in claims.items() if name in tables}
         measured = [claim for name, claim in claims.items() if name not in tables]
@@ -421,12 +422,12 @@ def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generato
         part = slice(start, start + step)
         arrays = row_arrays(chunk[part], draws[part], names)
         acceptance[part], top[part] = arrays["acceptance"], arrays["draft"].max(axis=-1)
-        sizes[part] = _sizes(arrays["draft"])
-        with place.turn:
-            there = place.put({name: arrays[name] for name in names})
-            for array in there.values() if place.device is None else ():
-                freeze(array)
-            with remembering():
+        if place.device is None:
+            freeze(tuple(arrays.values()))
+        with remembering():  # the summary and the claims sort the same rows
+            sizes[part] = _sizes(arrays["draft"])
+            with place.turn:
+                there = place.put({name: arrays[name] for name in names})
                 verdicts += [claim.check({name: there[name] for name in claim.takes}) for claim in by_row]
     runs = windows(acceptance, chunk)
     if len(runs):
@@ -465,8 +466,8 @@ def _check_rounded(
         found = {"acceptance_low": 1.0 - shared.apart.upper, "acceptance_high": 1.0 - shared.apart.lower}
         # A row is within a TV of this slack of the model's, and 2 Δ_k changes by at most 4 TV.
         slack = np.maximum(known.high_q - known.low_q, 0.0).sum(axis=-1)
-        for bias in BIASES:
-            found[f"size_for_bias_{bias}"] = truncation.certified_size(draft, np.maximum(bias - 4.0 * slack, 1e-12))
+        sizes = truncation.certified_size(draft[:, None, :], np.maximum(BIASES - 4.0 * slack[:, None], 1e-12))
+        found |= {f"size_for_bias_{bias}": size for bias, size in zip(BIASES, sizes.T, strict=True)}
         for name, values in found.items():
             sums[name] = sums.get(name, 0.0) + float(np.sum(values))
     return Part(verdicts, count, sums)
@@ -474,7 +475,7 @@ def _check_rounded(
 
 def _sizes(draft: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return the smallest k with certificate 2 Δ_k at most each of BIASES, shape (n, len(BIASES))."""
-    return np.stack([truncation.certified_size(draft, bias) for bias in BIASES], axis=-1)
+    return np.asarray(truncation.certified_size(draft[:, None, :], BIASES))
 
 
 def _sums(acceptance: np.ndarray[Any, Any], top: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> dict[str, float]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -205,6 +208,22 @@ def out_of_memory(error: BaseException) -> str | None:
         return None
     first = text.strip().splitlines()[0].rstrip(".") if text.strip() else "nothing more is known"
     return f"{place} ran out of memory ({first}); {REMEDY}."
+
+
+MMAP_THRESHOLD, TRIM_THRESHOLD = (-3, 2**25), (-1, 2**28)
+"""Parameters of glibc's malloc with their values: the largest array taken from the heap, and the free heap it keeps."""
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Let this process keep the memory of freed arrays for the next ones, where it uses glibc.
+
+    By default an array over 128 kB may go back to the kernel when it is freed, and the next one gets new pages, each
+    filled with zeros first. A check makes thousands of such arrays in turn; that took a third of its time.
+    """
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        for name, value in (MMAP_THRESHOLD, TRIM_THRESHOLD):
+            libc.mallopt(name, value)
 
 
 def cores() -> int:

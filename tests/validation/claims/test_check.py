@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 
 import hlmtheory
+from hlmtheory._array import NUMPY
 from hlmtheory.claims import Claim, Instance, Status
 from validation.claims import check, instances
 from validation.claims.check import MAX_DRAFT_LENGTH, Place, Results, Tally, check_trace, instance_arrays, load_results
@@ -280,6 +282,31 @@ def test_rows_and_workers_change_nothing(trace: Trace, results: Results, monkeyp
     again = check_trace(trace)
     assert again.tallies == results.tallies
     assert again.summary == results.summary
+
+
+def test_rows_are_sorted_once_for_the_summary_and_the_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    sorts: list[int] = []
+    monkeypatch.setattr(NUMPY, "sort", lambda *a, sort=NUMPY.sort, **b: sorts.append(0) or sort(*a, **b))
+    claims = {"truncation.size_certified": hlmtheory.all_claims()["truncation.size_certified"]}
+    check_trace(SyntheticTrace(100, 600), claims=claims)  # type: ignore[arg-type]
+    assert len(sorts) == 1
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the heap of glibc is set")
+def test_a_check_keeps_the_memory_of_freed_arrays() -> None:
+    """Otherwise each array of a block gets pages from the kernel: 18,000 for these ten blocks."""
+    code = (
+        "import resource; from validation.benchmarks.scale import streamed\n"
+        "from validation.claims.check import check_trace; from validation.trace.synthetic import SyntheticTrace\n"
+        "found = []\n"
+        "for _ in range(2):\n"
+        "    check_trace(SyntheticTrace(2560, 512), claims=streamed())\n"
+        "    found.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)\n"
+        "print(found[1] - found[0])"
+    )
+    root = Path(__file__).resolve().parents[3]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 5000
 
 
 def test_a_wide_vocabulary_takes_small_blocks_but_whole_windows() -> None:

@@ -76,7 +76,7 @@ def memory(positions: int, vocabulary: int, kept: Path | None, seconds: float | 
     tracemalloc.stop()
     if seen.later:
         least, most = (bound(seen.later) / seen.later[0] for bound in (min, max))
-        where = f"from {start:,} to {seen.last:,} positions of V = {vocabulary:,}"
+        where = f"from {seen.since:,} to {seen.last:,} positions of V = {vocabulary:,}"
         click.echo(f"memory {where}: {least:.3f} to {most:.3f} times the first")
 
 
@@ -84,7 +84,7 @@ class _Seen:
     """The memory at each doubling of positions, and all of it from a start on: its first, least and largest."""
 
     def __init__(self, start: int) -> None:
-        self.start, self.next, self.last = start, 1000, 0
+        self.start, self.next, self.since, self.last = start, 1000, 0, 0
         self.later: list[int] = []
         self.line = ""
 
@@ -92,6 +92,7 @@ class _Seen:
         """Yield a line after the block that follows a doubling of the positions: only that one is traced."""
         self.last, now = done, resident("VmRSS")
         if done >= self.start:
+            self.since = self.since or done
             self.later = [now] if not self.later else [self.later[0], min(now, *self.later), max(now, *self.later)]
         if tracemalloc.is_tracing():
             yield f"{self.line}, {tracemalloc.get_traced_memory()[1] / 1e6:.1f} MB allocated in the next block"

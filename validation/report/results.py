@@ -40,7 +40,7 @@ LONG = 240
 CAPTION_WORDS = 60
 """Largest number of words of a caption."""
 
-SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-ZΣΔTV(\"'“0-9])(?<!e\.g\. )(?<!i\.e\. )(?<!Fig\. )(?<!Figs\. )(?<!Eq\. )")
+SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-ZΣΔTVŪ(\"'“0-9])(?<!e\.g\. )(?<!i\.e\. )(?<!Fig\. )(?<!Figs\. )(?<!Eq\. )")
 
 
 def slug(heading: str) -> str:

@@ -269,27 +269,28 @@ def caption_failures(numbers: Numbers) -> str:
     """Give the share of failures of (23)."""
     true, estimated, sent = numbers["series"]
     statistics = numbers["statistics"]
-    words = []
+    fails, ratios, exceeded = [], [], []
     for eta in (*SHOWN, SHARPNESSES[-1]):
         i = SHARPNESSES.index(eta)
         shares = [say(one["share"][i], ".1%") for one in (true, estimated, sent)]
         chosen = [say(one["chosen"][i], ".1%") for one in (true, estimated, sent)]
-        words.append(
-            f"η = {eta:g}: {shares[0]}, {shares[1]} and {shares[2]} (with β_d itself, the largest ratio is "
-            f"{three(true['worst'][i])}, the median ratio {three(true['median'][i])}, the median TV(q, p) there "
-            f"{three(true['apart'][i])}), and TV(r, r̂) > {THETA:g} at the k of (24) at {chosen[0]}, {chosen[1]} and "
-            f"{chosen[2]} of the positions"
-        )
+        fails.append(f"η = {eta:g}: {shares[0]}, {shares[1]} and {shares[2]}")
+        middle = [three(true[key][i]) for key in ("worst", "median", "apart")]
+        ratios.append(f"{middle[0]}, {middle[1]} and {middle[2]} (η = {eta:g})")
+        exceeded.append(f"{chosen[0]}, {chosen[1]} and {chosen[2]} (η = {eta:g})")
     sizes = statistics["sizes"]
     return (
-        f"Share of positions with q ≠ p and of {len(sizes)} values of k from {sizes[0]} to {sizes[-1]:,}, equidistant "
-        "on a logarithmic axis, with Ū < TV(r, r̂). Ū uses β_d itself, its estimate, or its estimate at the "
-        f"{statistics['sent']:,} positions that Algorithm 1 sends, u > {SKIP_BELOW:g}: {'; '.join(words)}. The "
-        f"estimate is {line_said(statistics['line'])}. (23) holds for every p and k if η ≥ η*(q_d, β_d): the median of "
-        f"η* is {three(statistics['median_safe'])} where η* exists; at {statistics['never_safe']:.1%} of the positions "
-        "it does not exist, because β_d = 0. With a larger η (23) fails less often, because Ū is then mostly far above "
-        "1. It can fail only where TV(q, p) < D/2, so near q = p, where a distortion costs little Bias; the paper "
-        "skips verification there, but the proposition does not exclude such tokens. The paper prints no η."
+        f"Ū uses β_d itself, its estimate, or its estimate at the {statistics['sent']:,} positions that Algorithm 1 "
+        f"sends, u > {SKIP_BELOW:g}. The positions with q ≠ p and {len(sizes)} values of k from {sizes[0]} to "
+        f"{sizes[-1]:,} are counted, equidistant on a logarithmic axis. Share with Ū < TV(r, r̂): {'; '.join(fails)}. "
+        "With β_d itself, where this fails, the largest ratio TV(r, r̂)/Ū, its median and the median TV(q, p) are "
+        f"{', '.join(ratios)}. At the k of (24), TV(r, r̂) > {THETA:g} at this share of the positions, in the same "
+        f"order: {'; '.join(exceeded)}. The estimate is {line_said(statistics['line'])}. "
+        f"(23) holds for every p and k if η ≥ η*(q_d, β_d): the median of η* is {three(statistics['median_safe'])} "
+        f"where η* exists; at {statistics['never_safe']:.1%} of the positions it does not exist, because β_d = 0. With "
+        "a larger η (23) fails less often, because Ū is then mostly far above 1. It can fail only where TV(q, p) < "
+        "D/2, so near q = p, where a distortion costs little Bias; the paper skips verification there, but the "
+        "proposition does not exclude such tokens. The paper prints no η."
     )
 
 

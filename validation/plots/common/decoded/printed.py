@@ -235,9 +235,9 @@ def remarks() -> str:
     """Give the implications of Table II, for the caption."""
     sent = LATENCIES["U-HLM"]["No KD"][1] / (1e3 * PAPER_TIMES[1])
     return (
-        "The three communication times that the paper prints for U-HLM are those of whole rows at an SNR of exactly "
-        "10 dB, without fading, at the transmission rates that its times of the target model imply; under Rayleigh "
-        f"fading the mean time is infinite. These imply a rate of {sent:.3f}, where V-B skips "
+        "The three communication times that the paper prints for U-HLM are those of whole distributions at an SNR of "
+        "exactly 10 dB, without fading. Their transmission rates follow from the printed times of the target model. "
+        f"Under Rayleigh fading the mean time is infinite. The times imply a rate of {sent:.3f}, where V-B skips "
         f"{100 * value(CU, 'skipped'):.1f}%. For CU-HLM (Online) they imply 200 entries a message for all three "
         f"pairs, where V-C prints {PRINTED['online_k'].value:.0f} on average."
     )

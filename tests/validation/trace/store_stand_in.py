@@ -1,4 +1,4 @@
-"""Servers on loopback that speak what traces need of the interfaces of S3 and Google's store, and fail as they are told."""
+"""Servers on loopback that speak what traces need of the interfaces of S3 and Google's store, and fail on demand."""
 
 from __future__ import annotations
 

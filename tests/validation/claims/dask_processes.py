@@ -92,7 +92,7 @@ def until(done: Callable[[], Any], what: str) -> Any:
     end = time.monotonic() + LIMIT_S
     while not (found := done()):
         assert time.monotonic() < end, what
-        time.sleep(0.05)
+        time.sleep(0.1)
     return found
 
 

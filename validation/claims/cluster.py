@@ -27,7 +27,8 @@ from functools import partial
 from typing import Any
 
 from validation.claims.check import Part, PartsOf, Work
-from validation.claims.worker import CONTINUES, Failure, Order, about, compute, first_line, question
+from validation.claims.order import CONTINUES, Order
+from validation.claims.worker import Failure, about, compute, first_line, question
 from validation.errors import UserError
 from validation.models.devices import cores
 

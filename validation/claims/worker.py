@@ -6,45 +6,17 @@ import platform
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib.metadata import version
-from threading import Lock
 from typing import Any, cast
 
 import numpy as np
 
 import hlmtheory
-from validation.claims.check import Part, Place, Work
+from validation.claims.check import Part
+from validation.claims.order import Order, opened, work_of
 from validation.claims.progress import LIBRARIES, code_mark, trace_mark
 from validation.errors import UserError
 from validation.models.devices import out_of_memory
-from validation.trace.reader import LISTS, LOGITS, Trace, open_trace
-from validation.trace.synthetic import SYNTHETIC, SyntheticTrace
-
-CONTINUES = "the same command continues from what is stored"
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What a worker needs to build the same :class:`.check.Work`; small, since every task carries it."""
-
-    path: str
-    claims: tuple[str, ...] | None  # None: all
-    seed: int
-    device: str | None
-    stored_rows: bool
-    batches: int
-    rows: int
-    code: str
-    trace: str
-
-    @classmethod
-    def of(cls, work: Work, claims: tuple[str, ...]) -> Order:
-        """Return the order of a work; the path of its trace becomes absolute."""
-        path = _address(work.trace)
-        some = None if set(claims) == set(hlmtheory.all_claims()) else claims
-        settings = (work.seed, work.place.device, work.stored_rows, work.batches, work.rows)
-        return cls(path, some, *settings, code_mark(), trace_mark(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +30,7 @@ class Failure:
 def compute(order: Order, number: int) -> Part | Failure:
     """Return one part, with tallies in place of verdicts, or why there is none; this runs on a worker."""
     try:
-        return _work_of(order).job(number)().counted()
+        return work_of(order).job(number)().counted()
     except UserError as error:  # other source, another trace
         return Failure(str(error), "")
     except Exception as error:
@@ -71,48 +43,9 @@ def compute(order: Order, number: int) -> Part | Failure:
         return Failure(said, "".join(traceback.format_exception(error, limit=-20)))
 
 
-def _work_of(order: Order) -> Work:
-    with _ONE:  # a worker may have several threads
-        return _made(order)
-
-
-_ONE = Lock()
-
-
-@lru_cache(maxsize=2)
-def _made(order: Order) -> Work:
-    if code_mark() != order.code:
-        raise UserError(f"A worker that joined later has another source of hlmtheory; update it, and {CONTINUES}.")
-    trace = _opened(order.path)
-    if trace_mark(order.path) != order.trace:
-        raise UserError(f"A worker that joined later reads another trace at {order.path}; {CONTINUES} without it.")
-    claims = hlmtheory.all_claims()
-    return Work.of(
-        trace,
-        claims if order.claims is None else {name: claims[name] for name in order.claims},
-        seed=order.seed,
-        place=Place.of(order.device or "numpy"),
-        stored_rows=order.stored_rows,
-        batches=order.batches,
-        rows=order.rows,
-    )
-
-
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's text, or the name of its type."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-
-
-def _address(trace: Trace) -> str:
-    """Return the path or the address from which a worker opens the same trace."""
-    where: Any = trace.path
-    return where if isinstance(where, str) else str(where.resolve())
-
-
-def _opened(address: str) -> Trace:
-    if address.startswith(SYNTHETIC):
-        return cast("Trace", SyntheticTrace.at(address))
-    return open_trace(address, kinds=(LOGITS, LISTS))
 
 
 def about(path: str) -> dict[str, str]:
@@ -133,7 +66,7 @@ def about(path: str) -> dict[str, str]:
     features = cast("dict[str, Any]", np.show_config(mode="dicts")).get("SIMD Extensions", {})
     found["processor"] = " ".join([platform.machine(), *features.get("found", [])])
     try:
-        _opened(path)
+        opened(path)
         found["trace"] = trace_mark(path)
     except (UserError, OSError) as error:
         found["problem"] = str(error)

@@ -159,7 +159,6 @@ def test_a_scheduler_that_restarts_is_named(trace: Trace, tmp_path: Path, monkey
         return real(client, *rest)
 
     monkeypatch.setattr(cluster, "_check_workers", noted)
-    monkeypatch.setattr(cluster, "WAIT_S", LIMIT_S)  # so long the client tries to connect again
     with scheduler(tmp_path, port) as first, worker(tmp_path, address):
         parts = parts_of_cluster(work_of(trace), CLAIMS, 0, address)
         next(parts)

@@ -153,7 +153,7 @@ class _Tasks:
                 distributed.wait(future, timeout=POLL_S)
             if future.status == "error":
                 raise _failure(future.exception(timeout=WAIT_S), number, self.address)
-            if future.status in ("cancelled", "lost") or self.client.status != "running":
+            if future.status == "cancelled" or self.client.status != "running":  # "lost": it is computed again
                 raise _lost(self.address)
             if future.status == "finished":
                 with suppress(TimeoutError):  # its worker may be lost just now; then it is computed again

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -183,6 +184,23 @@ def test_a_late_worker_with_another_version_is_refused_at_its_first_block(
 
 
 # ----------------------------------------------------------------------------------------------- workers that end
+
+
+def test_parts_that_a_worker_had_done_when_it_was_killed_are_computed_again(
+    trace: Trace, expected: Results, address: str, folder: Path
+) -> None:
+    (folder / "together").touch()  # both have a part
+    killed = []
+
+    def kill(done: int, total: int, text: str) -> None:
+        if not killed:
+            until(lambda: len([*folder.glob("did-*")]) >= 5, "the parts in flight")  # one is taken, four are not
+            last = max(folder.glob("did-*"), key=lambda file: int(file.name.split("-")[2]))
+            killed.append(last)
+            os.kill(int(last.name.split("-")[1]), signal.SIGKILL)
+
+    assert same(found(trace, scheduler=address, progress=kill), expected)
+    assert killed
 
 
 def test_workers_that_end_more_than_once_on_one_part_are_named(trace: Trace, address: str, folder: Path) -> None:

@@ -14,27 +14,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, DomainError, instances, number, numbers, option
 from hlmtheory._quantities import positive
-from hlmtheory.policy.columns import ROUNDING
+from hlmtheory.policy.band_shares import FEW, Curve, even_bound, improved_shares, priced_shares, utility_of
 from hlmtheory.policy.costs import Numbers, StageCosts, UserPlan
 from hlmtheory.policy.hulls import Hulls
-from hlmtheory.policy.shares import UTILITIES, throughput_shares
+from hlmtheory.policy.shares import UTILITIES
 from hlmtheory.policy.user import Start, as_list, best_plan, checked_user
 
 _WEIGHT = positive("leave out users without a weight")
 
 _RATIO, _COARSE = 1.15, 1.4  # of a value of z to the one before, for a few users and for many
-_FEW = 8
 _LEAST_SHARE = 1e-3  # of an equal share: the smallest share that a rate is computed for
-_CELLS = 2000  # of the grid of shares
-_STEPS = 200
-_ALTERNATIONS = 8
 _NOTHING = 1e-9  # of its tokens: what a plan that is worth nothing counts, so that shares stay positive
 
 Toll = tuple[float, float]
@@ -187,49 +183,10 @@ def planned_users(given: tuple[BandUser, ...], utility: str) -> tuple[SharedPlan
     else:
         shares, bound = priced_shares(curves, weights, utility)
     shares = improved_shares(curves, weights, shares, utility)
-    exact = len(given) <= _FEW
+    exact = len(given) <= FEW
     plans = [plan_at(user, curve, float(w), exact=exact) for user, curve, w in zip(given, curves, shares, strict=True)]
-    value = _value(np.asarray([one.rate for one in plans]), weights, utility)
+    value = utility_of(np.asarray([one.rate for one in plans]), weights, utility)
     return SharedPlan(tuple(plans), shares, value, max(bound, value), utility), curves
-
-
-class Curve(NamedTuple):
-    """The best rate of a user by z, the seconds a bit takes.
-
-    Attributes
-    ----------
-    z : ascending, shape (n,)
-    upper : upper bounds on X*(z), shape (n,)
-    tokens, fixed, bits : E, A and the bits of a round of each plan found, shape (m,)
-    plans, starts : the plans found, and their prices
-    slow : s of this user, the seconds a bit takes on the whole band
-    """
-
-    z: Numbers
-    upper: Numbers
-    tokens: Numbers
-    fixed: Numbers
-    bits: Numbers
-    plans: tuple[UserPlan, ...]
-    starts: tuple[Start, ...]
-    slow: float
-
-    def rates(self, shares: Numbers) -> Numbers:
-        """The best rate of the plans found, for each share."""
-        return np.asarray(self._each(shares).max(axis=-1))
-
-    def choice(self, share: float) -> int:
-        """The best of the plans found at a share."""
-        return int(np.argmax(self._each(np.asarray(share))))
-
-    def _each(self, shares: Numbers) -> Numbers:
-        w = np.asarray(shares)[..., None]
-        return self.tokens * w / np.maximum(self.fixed * w + self.bits * self.slow, 1e-300)
-
-    def bound(self, shares: Numbers) -> Numbers:
-        """An upper bound on X* for each share: straight lines in z, and constant outside."""
-        with np.errstate(divide="ignore"):
-            return np.interp(self.slow / shares, self.z, self.upper)
 
 
 def curves_of(users: tuple[BandUser, ...], tolls: Sequence[Toll] | None = None) -> list[Curve]:
@@ -253,7 +210,7 @@ def curves_of(users: tuple[BandUser, ...], tolls: Sequence[Toll] | None = None) 
 
 def _grid(low: float, high: float, users: int) -> Numbers:
     """Values of z: close together where the shares of most users will be, and farther apart elsewhere."""
-    ratio = _RATIO if users <= _FEW else _COARSE
+    ratio = _RATIO if users <= FEW else _COARSE
     first, last = max(low, low * users / 8.0), high * users * 8.0
     fine = first * (last / first) ** np.linspace(0.0, 1.0, 1 + math.ceil(math.log(last / first) / math.log(ratio)))
     before = low * (first / low) ** np.linspace(0.0, 1.0, 1 + math.ceil(math.log(first / low) / math.log(2.5)))
@@ -277,136 +234,6 @@ def _curve(user: BandUser, z: Numbers, toll: Toll) -> Curve:
         tokens = np.maximum(np.asarray([one.rate for one in plans]) * (fixed + band), _NOTHING * tokens)
     # X* falls in z, so an upper bound further to the left holds to the right
     return Curve(z, np.minimum.accumulate(upper), tokens, fixed, band / z, tuple(plans), tuple(starts), float(z[0]))
-
-
-def _value(rates: Numbers, weights: Numbers, utility: str) -> float:
-    if utility == "maxmin":
-        return float((rates / weights).min())
-    return float(weights @ (np.log(rates) if utility == "log" else rates))
-
-
-def priced_shares(curves: list[Curve], weights: Numbers, utility: str) -> tuple[Numbers, float]:
-    """Shares near the optimum by the price ν of the band, and the least upper bound."""
-    least = 1e-6 / len(curves)
-    low, high = 0.0, 1.0
-    while price_bound(curves, weights, high, utility)[1].sum() > 1.0:
-        low, high = high, 4.0 * high
-    for _ in range(_STEPS):
-        middle = 0.5 * (low + high)
-        much = price_bound(curves, weights, middle, utility)[1].sum() > 1.0
-        low, high = (middle, high) if much else (low, middle)
-        if high - low <= 1e-13 * high:
-            break
-    bound = min(price_bound(curves, weights, one, utility)[0] for one in (low, high))
-    shares = np.maximum(price_bound(curves, weights, high, utility)[1], least)
-    if len(curves) > _FEW:
-        return shares / shares.sum(), bound
-    fine, above = grid_bound(curves, weights, utility)
-    return fine, min(bound, above)
-
-
-def price_bound(curves: list[Curve], weights: Numbers, price: float, utility: str) -> tuple[float, Numbers]:
-    """g(ν), rounded up, and the shares at which it is reached."""
-    total, shares = price, []
-    for curve, weight in zip(curves, weights.tolist(), strict=True):
-        value, share = _best_share(curve, weight, price, utility)
-        total += value
-        shares.append(share)
-    return total + ROUNDING * (abs(total) + price), np.asarray(shares)
-
-
-def _best_share(curve: Curve, weight: float, price: float, utility: str) -> tuple[float, float]:
-    """The largest ω U(bound(w)) - ν w over the shares: on each straight line p + q s/w at w = √(-ω q s/ν)."""
-    level = np.log(curve.upper) if utility == "log" else curve.upper
-    z = np.maximum(curve.z, curve.slow)  # a share is at most 1
-    slope = np.minimum(np.diff(level) / np.diff(curve.z), 0.0)
-    at = level[:-1] + slope * (z[:-1] - curve.z[:-1])
-    large, small = curve.slow / z[:-1], curve.slow / z[1:]
-    inside = np.clip(np.sqrt(-weight * slope * curve.slow / price) if price > 0 else large, small, large)
-    value = weight * (at + slope * (curve.slow / inside - z[:-1])) - price * inside
-    value = np.where(curve.z[1:] > curve.slow, value, -math.inf)
-    best = int(np.argmax(value))
-    none = weight * float(level[-1])  # a share below the smallest of the grid: not more than there
-    return (float(value[best]), float(inside[best])) if value[best] >= none else (none, 0.0)
-
-
-def grid_bound(curves: list[Curve], weights: Numbers, utility: str, *, cells: int = _CELLS) -> tuple[Numbers, float]:
-    """The best shares on a fine grid by dynamic programming, and an upper bound: each rate with the share before."""
-    grid = np.arange(1, cells + 1) / cells
-    function = np.log if utility == "log" else np.asarray
-    found = [weight * function(curve.rates(grid)) for curve, weight in zip(curves, weights, strict=True)]
-    above = [weight * function(curve.bound(grid)) for curve, weight in zip(curves, weights, strict=True)]
-    chosen, _ = _knapsack(found, first=1)
-    _, bound = _knapsack(above, first=0)
-    return chosen / chosen.sum(), bound + ROUNDING * abs(bound)
-
-
-def _knapsack(values: list[Numbers], first: int) -> tuple[Numbers, float]:
-    """The cells of each user with the largest sum; cell i costs i + first of all cells."""
-    size = len(values[0])
-    best = np.zeros(size + 1)  # by the cells that may be used
-    before = np.arange(size + 1)[:, None] - np.arange(size) - first
-    choices = []
-    for value in values:
-        table = np.where(before >= 0, best[np.maximum(before, 0)] + value, -math.inf)
-        choices.append(np.argmax(table, axis=1))
-        best = table.max(axis=1)
-    left, cells = size, []
-    for choice in reversed(choices):
-        cells.append(int(choice[left]) + first)
-        left -= cells[-1]
-    return np.asarray(cells[::-1], dtype=np.float64), float(best[-1])
-
-
-def even_bound(curves: list[Curve], weights: Numbers) -> tuple[Numbers, float]:
-    """Shares at which all X/ω are equal, by the plans found, and the largest X/ω that the upper bounds allow."""
-    low, high = 0.0, min(float(c.bound(np.asarray(1.0)) / w) for c, w in zip(curves, weights, strict=True))
-    for _ in range(_STEPS):
-        middle = 0.5 * (low + high)
-        need = sum(_least_share(curve, middle * weight) for curve, weight in zip(curves, weights.tolist(), strict=True))
-        low, high = (middle, high) if need <= 1.0 else (low, middle)
-    shares = np.asarray([_least_share(c, low * weight) for c, weight in zip(curves, weights.tolist(), strict=True)])
-    shares = np.maximum(shares, 1e-6 / len(curves))
-    return shares / shares.sum(), high * (1.0 + ROUNDING)
-
-
-def _least_share(curve: Curve, rate: float) -> float:
-    """The least share at which the upper bound reaches a rate."""
-    if rate <= curve.upper[-1]:
-        return 0.0
-    reached = np.flatnonzero(curve.upper >= rate)
-    if not len(reached):  # above the whole band's bound, if only by a rounding
-        return math.inf
-    last = int(reached[-1])
-    fall = curve.upper[last] - curve.upper[last + 1]
-    z = curve.z[last] + (curve.upper[last] - rate) / fall * (curve.z[last + 1] - curve.z[last])
-    return curve.slow / float(z)
-
-
-def improved_shares(curves: list[Curve], weights: Numbers, shares: Numbers, utility: str) -> Numbers:
-    """Alternate: the best plan of each user at its share, and the best shares of these plans."""
-    best, value = shares, _value(_rates(curves, shares), weights, utility)
-    for _ in range(_ALTERNATIONS):
-        place = [curve.choice(float(share)) for curve, share in zip(curves, best, strict=True)]
-        air = np.asarray([c.bits[n] * c.slow for c, n in zip(curves, place, strict=True)])
-        sends = air > 0
-        if not sends.any():
-            break
-        tokens = np.asarray([c.tokens[n] for c, n in zip(curves, place, strict=True)])
-        fixed = np.asarray([c.fixed[n] for c, n in zip(curves, place, strict=True)])
-        other = np.zeros(len(curves))
-        other[sends] = throughput_shares(tokens[sends], fixed[sends], air[sends], weights[sends], utility=utility)
-        other = np.maximum(other, 1e-6 / len(curves))
-        other /= other.sum()
-        found = _value(_rates(curves, other), weights, utility)
-        if found <= value:
-            break
-        best, value = other, found
-    return best
-
-
-def _rates(curves: list[Curve], shares: Numbers) -> Numbers:
-    return np.asarray([curve.rates(shares[n]) for n, curve in enumerate(curves)])
 
 
 def plan_at(user: BandUser, curve: Curve, share: float, *, exact: bool, toll: Toll = (0.0, 0.0)) -> UserPlan:

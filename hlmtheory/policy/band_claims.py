@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
-from hlmtheory.policy.band import Curve, even_bound, grid_bound, price_bound
+from hlmtheory.policy.band_shares import Curve, even_bound, grid_bound, price_bound
 from hlmtheory.policy.user_claims import host_side
 
 # Any positive ``parts``, divided by their sum, are shares. The curves know X* at 9 values of z.

@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hlmtheory._domains import DomainError, instance, instances, option
-from hlmtheory.policy.band import BandUser, Toll, curves_of, improved_shares, plan_at, planned_users, priced_shares
+from hlmtheory.policy.band import BandUser, Toll, curves_of, plan_at, planned_users
+from hlmtheory.policy.band_shares import improved_shares, priced_shares
 from hlmtheory.policy.capacity import SharedServer, server_rates
 from hlmtheory.policy.columns import ROUNDING
 from hlmtheory.policy.costs import Numbers, UserPlan

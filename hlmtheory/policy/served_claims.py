@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
-from hlmtheory.policy.band import Curve, price_bound
+from hlmtheory.policy.band_shares import Curve, price_bound
 from hlmtheory.policy.capacity import SharedServer, server_rates
 from hlmtheory.policy.queueing import Pass, longest_response, passes
 from hlmtheory.policy.served import tangent

@@ -17,7 +17,7 @@ from hlmtheory.verification.rule import (
 )
 from hlmtheory.verification.tokens import expected_tokens, expected_tokens_profile, rate_and_length
 from hlmtheory.verification.tree import CLAIMS as _TREE_CLAIMS
-from hlmtheory.verification.updates import CLAIMS as _UPDATE_CLAIMS
+from hlmtheory.verification.update_claims import CLAIMS as _UPDATE_CLAIMS
 
 # Proofs, by the last part of the id.
 #

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import integrate
 
 from hlmtheory import channel, codec, draft_length, ofdma, policy
-from hlmtheory.policy import band, band_claims
+from hlmtheory.policy import band, band_claims, band_shares
 from hlmtheory.policy.hulls import Priced
 from hlmtheory.policy.objective_claims import OBJECTIVE_CLAIMS
 from hlmtheory.policy.rounds import Decisions, Limits, Prices, Rounds
@@ -365,12 +365,12 @@ def test_the_bounds_of_a_band_are_above_the_best_of_all_shares(cells, seed):
         for e, a, b, s in zip(one["tokens"], one["fixed_s"], one["plan_bits"], (w, 1.0 - w), strict=True)
     )
     best = float((weights[0] * first + weights[1] * second).max())
-    assert band.grid_bound(made, weights, "linear", cells=cells)[1] >= best
+    assert band_shares.grid_bound(made, weights, "linear", cells=cells)[1] >= best
     prices = np.geomspace(0.01, 100.0, 400)
-    assert min(band.price_bound(made, weights, price, "linear")[0] for price in prices.tolist()) >= best
-    assert band.even_bound(made, weights)[1] >= float(np.minimum(first / weights[0], second / weights[1]).max())
+    assert min(band_shares.price_bound(made, weights, price, "linear")[0] for price in prices.tolist()) >= best
+    assert band_shares.even_bound(made, weights)[1] >= float(np.minimum(first / weights[0], second / weights[1]).max())
     beyond = float(made[0].upper.max()) * (1 + 1e-15)
-    assert band._least_share(made[0], beyond) == np.inf  # a rate that rounding lifts above the bound
+    assert band_shares._least_share(made[0], beyond) == np.inf  # a rate that rounding lifts above the bound
 
 
 def test_users_who_differ_in_the_link_alone_share_one_curve(monkeypatch):

@@ -22,7 +22,7 @@ from hlmtheory.verification import (
     tokens_after_update,
     total_variation,
 )
-from hlmtheory.verification.updates import HORIZON, _divergence
+from hlmtheory.verification.update_claims import HORIZON, _divergence
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .module_claims import ClaimTable

@@ -241,6 +241,12 @@ class LeftOut:
     reason: str
 
 
+Read = AcceptanceRecord | LeftOut
+"""What a reader finds of one answer or file."""
+NOTHING = "it has no acceptance: nothing was drafted, or n > 1"
+"""Why an answer without a step is left out."""
+
+
 def tally(steps: Iterable[tuple[int, int]]) -> Counts:
     """Return the counts of steps that are given as (drafts, accepted).
 

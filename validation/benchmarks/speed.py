@@ -251,15 +251,14 @@ def measure_pareto(
     count: int = TASKS,
     lengths: Sequence[int] = LENGTHS,
     max_labels: int = 100,
-    methods: Sequence[str] = ("improved", "pareto"),
 ) -> list[Measurement]:
     """Measure seconds and certified gap of ``improved`` and ``pareto``, for answers of equal and of unequal length.
 
     The seconds are those of the processor, since other processes may share it.
     """
     found = []
-    cases = [(method, rule, equal) for method in methods for rule in ("together", "each") for equal in (True, False)]
-    for method, rule, equal in cases:
+    methods = (("improved", "together"), ("improved", "each"), ("pareto", "together"))
+    for (method, rule), equal in itertools.product(methods, (True, False)):
         tasks = tasks_of(count, equal=equal)
         began = time.process_time()
         made = plan(tasks, SERVICE, method, memory_rule=rule, draft_lengths=lengths, max_labels=max_labels)

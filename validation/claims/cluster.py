@@ -2,7 +2,8 @@
 
 A task names a part by its number. The worker reads the block of the trace itself and sends back a tally for each claim,
 a few kilobytes. Tallies are merged in the order of the parts, so the results are those of one process, whatever the
-number, the speed and the failures of the workers. dask computes a part again if its worker is lost.
+number, the speed and the failures of the workers. dask computes a part again if its worker is lost; a part that waits
+for a paused worker is sent to others too.
 
 Before any part is sent, every worker says which source, libraries and processor it has and which trace it reads. They
 must be the same everywhere, because otherwise the last digits may differ. A worker that joins later is checked by its
@@ -16,167 +17,30 @@ import logging
 import platform
 import re
 import time
-import traceback
 import uuid
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import lru_cache, partial
-from importlib.metadata import version
-from threading import Lock
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
-import numpy as np
-
-import hlmtheory
-from validation.claims.check import Part, PartsOf, Place, Work
-from validation.claims.progress import LIBRARIES, code_mark, trace_mark
+from validation.claims.check import Part, PartsOf, Work
+from validation.claims.order import CONTINUES, Order
+from validation.claims.worker import Failure, about, compute, first_line, question
 from validation.errors import UserError
-from validation.models.devices import cores, out_of_memory
-from validation.trace.reader import LISTS, LOGITS, Trace, open_trace
-from validation.trace.synthetic import SYNTHETIC, SyntheticTrace
+from validation.models.devices import cores
 
 LOCAL = "local"
 WAIT_S = 30.0
-"""Seconds to wait for a scheduler, for its first worker, and for a worker to come back."""
+"""Seconds to wait for an answer of a scheduler, and for its first worker."""
+STALLED_S = 30.0
+"""Seconds to wait for a worker to come back, or for one that has paused to continue."""
 POLL_S = 0.5
+WORKERS_S = 5.0
+"""Seconds after which the workers are counted again: some may have joined."""
 ADDRESS = re.compile(r"(tcp|tls)://([\w.-]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")
-CONTINUES = "the same command continues from what is stored"
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What a worker needs to build the same :class:`.check.Work`; small, since every task carries it."""
-
-    path: str
-    claims: tuple[str, ...] | None  # None: all
-    seed: int
-    device: str | None
-    stored_rows: bool
-    batches: int
-    rows: int
-    code: str
-    trace: str
-
-    @classmethod
-    def of(cls, work: Work, claims: tuple[str, ...]) -> Order:
-        """Return the order of a work; the path of its trace becomes absolute."""
-        path = _address(work.trace)
-        some = None if set(claims) == set(hlmtheory.all_claims()) else claims
-        settings = (work.seed, work.place.device, work.stored_rows, work.batches, work.rows)
-        return cls(path, some, *settings, code_mark(), trace_mark(path))
-
-
-# ----------------------------------------------------------------------------------------------- on a worker
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a worker has no part. It is returned: dask loses an error whose traceback is too deep to be sent."""
-
-    said: str
-    lines: str  # where it failed; the last lines of its traceback
-
-
-def compute(order: Order, number: int) -> Part | Failure:
-    """Return one part, with tallies in place of verdicts, or why there is none; this runs on a worker."""
-    try:
-        return _work_of(order).job(number)().counted()
-    except UserError as error:  # other source, another trace
-        return Failure(str(error), "")
-    except Exception as error:
-        if said := out_of_memory(error):
-            return Failure(f"A worker ran out of memory at part {number}: {said}", "")
-        said = (
-            f"Part {number} failed on a worker with {type(error).__name__} ({_first_line(error)}); "
-            "to see where, run the check without --scheduler."
-        )
-        return Failure(said, "".join(traceback.format_exception(error, limit=-20)))
-
-
-def _work_of(order: Order) -> Work:
-    with _ONE:  # a worker may have several threads
-        return _made(order)
-
-
-_ONE = Lock()
-
-
-@lru_cache(maxsize=2)
-def _made(order: Order) -> Work:
-    if code_mark() != order.code:
-        raise UserError(f"A worker that joined later has another source of hlmtheory; update it, and {CONTINUES}.")
-    trace = _opened(order.path)
-    if trace_mark(order.path) != order.trace:
-        raise UserError(f"A worker that joined later reads another trace at {order.path}; {CONTINUES} without it.")
-    claims = hlmtheory.all_claims()
-    return Work.of(
-        trace,
-        claims if order.claims is None else {name: claims[name] for name in order.claims},
-        seed=order.seed,
-        place=Place.of(order.device or "numpy"),
-        stored_rows=order.stored_rows,
-        batches=order.batches,
-        rows=order.rows,
-    )
-
-
-def _address(trace: Trace) -> str:
-    """Return the path or the address from which a worker opens the same trace."""
-    where: Any = trace.path
-    return where if isinstance(where, str) else str(where.resolve())
-
-
-def _opened(address: str) -> Trace:
-    if address.startswith(SYNTHETIC):
-        return cast("Trace", SyntheticTrace.at(address))
-    return open_trace(address, kinds=(LOGITS, LISTS))
-
-
-def about(path: str) -> dict[str, str]:
-    """Return what this process has that a result depends on, and a mark of the trace that it reads.
-
-    Parameters
-    ----------
-    path : str
-        The trace, as the worker would open it.
-
-    Returns
-    -------
-    dict of str
-        By a readable name; ``"problem"`` only if the trace cannot be read.
-    """
-    found = {"hlmtheory": f"{hlmtheory.__version__} (source {code_mark()[:8]})"}
-    found |= {name: version(name) for name in LIBRARIES}
-    features = cast("dict[str, Any]", np.show_config(mode="dicts")).get("SIMD Extensions", {})
-    found["processor"] = " ".join([platform.machine(), *features.get("found", [])])
-    try:
-        _opened(path)
-        found["trace"] = trace_mark(path)
-    except (UserError, OSError) as error:
-        found["problem"] = str(error)
-    return found
-
-
-def _question() -> Callable[[str], dict[str, str]]:
-    """Return a function that is sent by value, so that a worker without this package can answer it."""
-
-    def ask(path: str) -> dict[str, str]:
-        try:
-            from validation.claims.cluster import about
-        except ModuleNotFoundError as error:
-            return {"lacks": str(error.name)}
-        except ImportError:
-            return {"hlmtheory": "an older version"}
-        return about(path)
-
-    return ask
-
-
-# ----------------------------------------------------------------------------------------------- on the client
 
 
 def on_scheduler(address: str, workers: int | None = None) -> PartsOf:
@@ -213,30 +77,99 @@ def parts_of_cluster(
         dask is missing, the scheduler does not answer or is lost, no worker is left, a worker lacks the package, has
         another version or cannot read the trace, or workers ended one after the other on the same part.
     """
-    numbers = iter(range(first, len(work)))
     if first >= len(work):
         return
     order = Order.of(work, claims)
     with _connected(address, local_workers) as client:
         threads = _check_workers(client, address, order.path)
-        run = uuid.uuid4().hex
+        tasks = _Tasks(client, address, order, threads)
         waiting: deque[tuple[int, Any]] = deque()
-        for number in numbers:
-            waiting.append((number, _sent(client, order, number, f"hlm-{run}-{number}", address)))
-            if len(waiting) > 2 * threads:
-                number, future = waiting.popleft()
-                yield _result(client, future, number, address)
-        for number, future in waiting:
-            yield _result(client, future, number, address)
+        for number in range(first, len(work)):
+            waiting.append((number, tasks.sent(number)))
+            if len(waiting) > 2 * tasks.threads():
+                yield tasks.part(*waiting.popleft())
+        while waiting:
+            yield tasks.part(*waiting.popleft())
 
 
-def _sent(client: Any, order: Order, number: int, key: str, address: str) -> Any:
-    try:
-        return client.submit(compute, order, number, key=key)
-    except Exception as error:
-        if client.status == "running":
-            raise
-        raise _lost(address) from error
+class _Tasks:
+    """The tasks of one check on the workers of a scheduler.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    address : str
+    order : Order
+    threads : int
+        Of all workers.
+    """
+
+    def __init__(self, client: Any, address: str, order: Order, threads: int) -> None:
+        self.client, self.address, self.order = client, address, order
+        self.run = uuid.uuid4().hex
+        self._threads, self._counted = threads, time.monotonic()
+
+    def threads(self) -> int:
+        """Return the threads of the workers that are there; counted now and then, since workers join and leave."""
+        if time.monotonic() - self._counted > WORKERS_S:
+            workers = _workers_of(self.client, self.address)
+            self._threads = sum(int(one["nthreads"]) for one in workers.values()) or self._threads
+            self._counted = time.monotonic()
+        return self._threads
+
+    def sent(self, number: int, attempt: int = 0, workers: list[str] | None = None) -> Any:
+        """Return the future of one part, sent to these workers or to any."""
+        key = f"hlm-{self.run}-{number}-{attempt}"
+        try:
+            return self.client.submit(compute, self.order, number, key=key, workers=workers)
+        except Exception as error:
+            if self.client.status == "running":
+                raise
+            raise _lost(self.address) from error
+
+    def part(self, number: int, future: Any) -> Part:
+        """Return a part; raise if its task failed, or if the workers or the scheduler are lost for long."""
+        stalled: float | None = None
+        since, attempts = time.monotonic(), [future]
+        while True:
+            for one in attempts:
+                if (found := self._found(number, one)) is not None:
+                    return found
+            workers = _workers_of(self.client, self.address)
+            running = [name for name, one in workers.items() if one.get("status") == "running"]
+            stalled = None if running else stalled or time.monotonic()
+            if stalled is not None and time.monotonic() - stalled > STALLED_S:
+                raise UserError(_why_stalled(workers, self.address))
+            if time.monotonic() - since > STALLED_S and running and self._is_held(attempts[-1], workers):
+                attempts.append(self.sent(number, len(attempts), running))
+                since = time.monotonic()
+
+    def _found(self, number: int, future: Any) -> Part | None:
+        """Wait for a task for a moment, and return its part; None if it is not there yet."""
+        import distributed
+
+        try:
+            with suppress(TimeoutError), self.client.as_current():
+                distributed.wait(future, timeout=POLL_S)
+            if future.status == "error":
+                raise _failure(future.exception(timeout=WAIT_S), number, self.address)
+            if future.status == "cancelled" or self.client.status != "running":  # "lost": it is computed again
+                raise _lost(self.address)
+            if future.status == "finished":
+                with suppress(TimeoutError):  # its worker may be lost just now; then it is computed again
+                    found: Part | Failure = future.result(timeout=POLL_S)
+                    if isinstance(found, Failure):
+                        raise _refusal(found)
+                    return found
+        except (distributed.CancelledError, asyncio.CancelledError, OSError) as error:  # the connection was lost
+            raise _lost(self.address) from error
+        return None
+
+    def _is_held(self, future: Any, workers: Mapping[str, Any]) -> bool:
+        """Return whether a task waits for a paused worker, which begins no task and gives none back."""
+        processing = _asked(self.client, self.address, lambda: self.client.scheduler.processing(workers=None))
+        holders = [name for name, keys in processing.items() if future.key in keys]
+        return any(workers.get(name, {}).get("status") == "paused" for name in holders)
 
 
 @contextmanager
@@ -274,7 +207,7 @@ def _connected(address: str, local_workers: int | None = None) -> Iterator[Any]:
         if cluster is not None:
             cluster.close(timeout=5)
         raise UserError(
-            f"The scheduler at {address} does not answer within {WAIT_S:g} s ({_first_line(error)}); check the address "
+            f"The scheduler at {address} does not answer within {WAIT_S:g} s ({first_line(error)}); check the address "
             "and that it runs."
         ) from error
     try:
@@ -312,13 +245,13 @@ def _check_workers(client: Any, address: str, path: str) -> int:
         time.sleep(POLL_S)
     names = [*workers]
     here = platform.python_version_tuple()[:2]
-    answers = _asked(client, address, client.scheduler.broadcast, msg={"op": "versions"}, workers=names)
+    answers = _asked(client, address, lambda: client.scheduler.broadcast(msg={"op": "versions"}, workers=names))
     for name, found in answers.items():
         there = found["host"]["python"]
         if tuple(there.split(".")[:2]) != here:
             raise _differs(name, "Python", there, platform.python_version())
     wanted = about(path)
-    for name, found in _asked(client, address, client._run, _question(), path, workers=names).items():
+    for name, found in _asked(client, address, lambda: client._run(question(), path, workers=names)).items():
         _compare(name, found, wanted, path)
     return sum(int(one["nthreads"]) for one in workers.values())
 
@@ -361,43 +294,13 @@ def _unlike(one: str, other: str) -> str:
     return " ".join(word for word in one.split() if word not in other.split()) or "nothing more"
 
 
-def _result(client: Any, future: Any, number: int, address: str) -> Part:
-    """Return the part of a task; raise if it failed, or if the workers or the scheduler are lost for long."""
-    import distributed
-
-    stalled: float | None = None
-    while True:
-        try:
-            with suppress(TimeoutError), client.as_current():
-                distributed.wait(future, timeout=POLL_S)
-            if future.status == "error":
-                raise _failure(future.exception(timeout=WAIT_S), number, address)
-            if future.status in ("cancelled", "lost") or client.status != "running":
-                raise _lost(address)
-            if future.status == "finished":
-                with suppress(TimeoutError):  # its worker may be lost just now; then it is computed again
-                    found: Part | Failure = future.result(timeout=POLL_S)
-                    if isinstance(found, Failure):
-                        raise _refusal(found)
-                    return found
-        except (distributed.CancelledError, asyncio.CancelledError) as error:  # the connection was lost
-            raise _lost(address) from error
-        workers = _workers_of(client, address)
-        if any(one.get("status") == "running" for one in workers.values()):
-            stalled = None
-            continue
-        stalled = stalled or time.monotonic()
-        if time.monotonic() - stalled > WAIT_S:
-            raise UserError(_why_stalled(workers, address))
-
-
 def _why_stalled(workers: Mapping[str, Any], address: str) -> str:
     if workers:
         return (
-            f"All {len(workers)} workers of {address} have paused for {WAIT_S:g} s, because their memory is nearly "
+            f"All {len(workers)} workers of {address} have paused for {STALLED_S:g} s, because their memory is nearly "
             f"full; give each more memory (--memory-limit) or fewer threads, and {CONTINUES}."
         )
-    return f"No worker is left at {address} for {WAIT_S:g} s; start some, and {CONTINUES}."
+    return f"No worker is left at {address} for {STALLED_S:g} s; start some, and {CONTINUES}."
 
 
 def _refusal(failure: Failure) -> UserError:
@@ -425,7 +328,7 @@ def _failure(error: BaseException, number: int, address: str) -> UserError:
         )
     else:
         said = (
-            f"Part {number} was not computed on {address}: {type(error).__name__} ({_first_line(error)}); {CONTINUES}."
+            f"Part {number} was not computed on {address}: {type(error).__name__} ({first_line(error)}); {CONTINUES}."
         )
     found = UserError(said)
     found.__cause__ = error
@@ -434,15 +337,16 @@ def _failure(error: BaseException, number: int, address: str) -> UserError:
 
 def _workers_of(client: Any, address: str) -> Mapping[str, Any]:
     """Return the workers that the scheduler knows."""
-    found = _asked(client, address, client.scheduler.identity, n_workers=-1)
-    workers: Mapping[str, Any] = found["workers"]
+    workers: Mapping[str, Any] = _asked(client, address, lambda: client.scheduler.identity(n_workers=-1))["workers"]
     return workers
 
 
-def _asked(client: Any, address: str, question: Callable[..., Any], *args: Any, **more: Any) -> Any:
+def _asked(client: Any, address: str, question: Callable[[], Any]) -> Any:
     """Return the answer of the scheduler, or raise if it does not come in time."""
     try:
-        return client.sync(question, *args, callback_timeout=WAIT_S, **more)
+        return client.sync(question, callback_timeout=WAIT_S)
+    except asyncio.CancelledError as error:
+        raise _lost(address) from error
     except (OSError, TimeoutError, ValueError, AttributeError) as error:
         if not isinstance(error, OSError | TimeoutError) and client.status == "running":
             raise
@@ -451,7 +355,3 @@ def _asked(client: Any, address: str, question: Callable[..., Any], *args: Any, 
 
 def _lost(address: str) -> UserError:
     return UserError(f"The scheduler at {address} was lost or has restarted; check it, and {CONTINUES}.")
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

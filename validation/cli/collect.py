@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from validation.collection.prompts import Prompt
     from validation.models.pair import Pair
     from validation.trace.reader import Trace
+
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +61,49 @@ class Models:
         return pair
 
 
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """What was typed about a collection."""
+
+    models: Models
+    prompts: Path | None  # None: the built-in ones
+    settings: dict[str, int]
+    fresh: bool
+    wait: float
+
+    def read_prompts(self) -> list[Prompt]:
+        """Return the prompts of the file, or the built-in ones."""
+        from validation.collection.prompts import builtin_prompts, read_prompts
+
+        return builtin_prompts() if self.prompts is None else read_prompts(self.prompts)
+
+
+def collection_command(out: Decorator, fresh: str) -> Decorator:
+    """Add the options of a collection to a command, which takes them as its first argument, a :class:`Collection`.
+
+    Parameters
+    ----------
+    out : callable
+        Adds ``--out``, which the command takes itself.
+    fresh : str
+        The help of ``--fresh``.
+    """
+
+    def added(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def gathered(**given: Any) -> None:
+            models = Models(**{field.name: given.pop(field.name) for field in fields(Models)})
+            settings = {name: given.pop(name) for name in ("positions", "new_tokens", "seed")}
+            command(Collection(models, given.pop("prompts"), settings, given.pop("fresh"), given.pop("wait")), **given)
+
+        found = click.option("--fresh", is_flag=True, help=fresh)(wait_option(gathered))
+        return pair_options(collection_options(out(found)))
+
+    return added
+
+
 def collect_here(
-    console: Console,
-    models: Models,
-    prompts: list[Prompt],
-    where: Callable[[Pair], Place],
-    settings: dict[str, int],
-    fresh: bool,
-    wait: float,
+    console: Console, asked: Collection, prompts: list[Prompt], where: Callable[[Pair], Place]
 ) -> tuple[Pair, Trace] | None:
     """Return the models and the trace that this process collected, or all ranks of torchrun; None if not on rank 0.
 
@@ -73,12 +112,13 @@ def collect_here(
     from validation.collection.ranks import Link, collect_as_rank, this_rank
 
     command, rank = typed_command(), this_rank()
+    models, settings, fresh = asked.models, asked.settings, asked.fresh
     if rank is None:
         pair = models.load(console)
         return pair, collect_trace(console, pair, prompts, where(pair), settings, command, fresh)
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # a lost rank is named in one sentence, without a stack
     console.quiet = console.quiet or rank.number > 0  # one process draws on the terminal
-    with Link(rank, wait) as link:
+    with Link(rank, asked.wait) as link:
         pair = models.load(console, rank.device(models.device))
         path = Path(str(where(pair)))  # ranks need folders
         if fresh and rank.number == 0:
@@ -95,37 +135,18 @@ def collect_here(
 
 
 @click.command()
-@pair_options
-@collection_options
-@click.option("--out", required=True, type=PLACE, help="A folder, or s3://BUCKET/NAME; a shard needs a folder.")
+@collection_command(
+    click.option("--out", required=True, type=PLACE, help="A folder, or s3://BUCKET/NAME; a shard needs a folder."),
+    fresh="Delete what is stored in that folder and collect again.",
+)
 @click.option("--shard", help="Collect only the I-th of N shards, given as I/N; `hlm merge` joins all N.")
 @click.option(
     "--batches",
     type=click.IntRange(min=1),
     help="With --shard: collect the shard's part of this number of batches, not of --positions.",
 )
-@click.option("--fresh", is_flag=True, help="Delete what is stored in that folder and collect again.")
-@wait_option
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors; see the exit code.")
-def collect(
-    name: str | None,
-    draft: str | None,
-    target: str | None,
-    base: str | None,
-    changed_anchor: bool,
-    prompts: Path | None,
-    positions: int,
-    new_tokens: int,
-    seed: int,
-    device: str,
-    dtype: str | None,
-    out: Place,
-    shard: str | None,
-    batches: int | None,
-    fresh: bool,
-    wait: float,
-    quiet: bool,
-) -> None:
+def collect(asked: Collection, out: Place, shard: str | None, batches: int | None, quiet: bool) -> None:
     r"""Collect the logits of two models, on one machine or on several, and check nothing.
 
     \b
@@ -136,33 +157,22 @@ def collect(
 
     Each way gives the same trace. The same command continues what was stopped.
     """
-    from validation.collection.prompts import builtin_prompts, read_prompts
     from validation.collection.ranks import this_rank
 
-    console = open_console(quiet=quiet)
-    chosen = builtin_prompts() if prompts is None else read_prompts(prompts)
-    models = Models(name, draft, target, base, changed_anchor, device, dtype)
-    settings = {"positions": positions, "new_tokens": new_tokens, "seed": seed}
+    console, prompts = open_console(quiet=quiet), asked.read_prompts()
     if isinstance(out, RemotePath) and (shard is not None or this_rank() is not None):
         raise UserError(f"Shards need a folder each; give --out FOLDER, then `hlm merge SHARDS --out {out}`.")
     if shard is not None and isinstance(out, Path):
-        _collect_shard(console, models, chosen, out, settings, shard, batches, fresh)
+        _collect_shard(console, asked, prompts, out, shard, batches)
         return
     if batches is not None:
         raise UserError("--batches counts the batches of a shard; give it with --shard.")
-    if collect_here(console, models, chosen, lambda pair: out, settings, fresh, wait) is not None:
+    if collect_here(console, asked, prompts, lambda pair: out) is not None:
         console.print(shlex.join(["python3", "hlm", "validate", "--trace", str(out)]), soft_wrap=True)
 
 
 def _collect_shard(
-    console: Console,
-    models: Models,
-    prompts: list[Prompt],
-    out: Path,
-    settings: dict[str, Any],
-    shard: str,
-    batches: int | None,
-    fresh: bool,
+    console: Console, asked: Collection, prompts: list[Prompt], out: Path, shard: str, batches: int | None
 ) -> None:
     """Collect one shard by itself, and say what to do next."""
     from validation.collection.collect import DEFAULT_BATCH, settings_of
@@ -172,8 +182,8 @@ def _collect_shard(
     place = read_place(shard)
     if this_rank() is not None:
         raise UserError("torchrun gives each rank its shard; leave out --shard, or start this without torchrun.")
-    pair = models.load(console)
-    every, encoded = settings_of(pair, prompts, batch=DEFAULT_BATCH, **settings)
+    pair = asked.models.load(console)
+    every, encoded = settings_of(pair, prompts, batch=DEFAULT_BATCH, **asked.settings)
     with progress_bar(console) as report:
         counts = collect_shard(
             pair,
@@ -185,7 +195,7 @@ def _collect_shard(
             go_on=its_share(every, place, batches),
             progress=report,
             command=typed_command(),
-            fresh=fresh,
+            fresh=asked.fresh,
         )
     console.print(f"Shard {place}: {len(counts)} batches, {sum(counts):,} positions, at {out}.", soft_wrap=True)
 

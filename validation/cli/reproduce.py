@@ -29,9 +29,7 @@ _folder = click.Path(path_type=Path, file_okay=False)
 @click.option("--out", type=_folder, help="Folder of the runs.  [default: runs/reproduce, or runs/quick]")
 @click.option("--task", "only", multiple=True, help="Only this task and those that it needs; may be repeated.")
 @click.option("--study", "studies", multiple=True, help="Decode only this study; may be repeated.")
-@click.option(
-    "--prompts", type=click.IntRange(min=2), help="Prompts of each study, the first ones.  [default: 100]"
-)
+@click.option("--prompts", type=click.IntRange(min=2), help="Prompts of each study, the first ones.  [default: 100]")
 def reproduce(
     paper: str,
     pairs: tuple[str, ...],

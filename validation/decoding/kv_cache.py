@@ -57,6 +57,12 @@ class KeyValueCache:
         """
         self._positions, self._seen, self._shifted = positions, seen, shifted
         self._indices.clear()
+        # one slot whose new tokens follow each other is a slice, which is stored faster than by indices
+        self._slice: slice | None = None
+        if len(positions) == 1 and positions.size and shifted is None:
+            first, last = int(positions[0, 0]), int(positions[0, -1])
+            if last - first == positions.shape[1] - 1:
+                self._slice = slice(first, last + 1)
 
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer: int, *_: Any, **__: Any
@@ -65,6 +71,10 @@ class KeyValueCache:
         if layer not in self._stored:
             shape = (keys.shape[0], keys.shape[1], self.capacity)
             self._stored[layer] = (keys.new_zeros((*shape, keys.shape[3])), values.new_zeros((*shape, values.shape[3])))
+        if self._slice is not None:
+            for stored, new in zip(self._stored[layer], (keys, values), strict=True):
+                stored[:1, :, self._slice] = new
+            return self._stored[layer][0][:1, :, : self._seen], self._stored[layer][1][:1, :, : self._seen]
         slots, positions, shifted = self._indices_on(keys.device)
         found = []
         for stored, new in zip(self._stored[layer], (keys, values), strict=True):

@@ -61,35 +61,21 @@ def pruned(tree: DraftTree) -> DraftTree:
     return found
 
 
+_EXACT_DRAWN = trees._drawn
+
+
 def residual_of_first(tree: DraftTree, children: list[int], p: Array, draft: Array, chance: Chance) -> int | None:
     """Judge every sibling by p itself; only the first child's q is subtracted, when all are rejected."""
-    q, first = draft / draft.sum(), draft / draft.sum()
-    for child in children:
-        token = tree.tokens[child]
-        if chance.happens(float(p[token]), float(q[token])):
-            return child
-        q[token] = 0.0
-        q /= q.sum() or 1.0
-    left = np.maximum(p - first, 0.0)
-    if left.any():
-        p[:] = left / left.sum()
-    return None
+    with replaced(trees, "residual", lambda p, q: p):
+        accepted = _EXACT_DRAWN(tree, children, p, draft, chance)
+    if accepted is None:
+        p[:] = trees.residual(p, draft / draft.sum())
+    return accepted
 
 
-def q_of_first(tree: DraftTree, children: list[int], p: Array, draft: Array, chance: Chance) -> int | None:
-    """Judge every sibling by q with the earlier ones still in it, as if children were drawn with replacement."""
-    q = draft / draft.sum()
-    for child in children:
-        token = tree.tokens[child]
-        if chance.happens(float(p[token]), float(q[token])):
-            return child
-        left = np.maximum(p - q, 0.0)
-        if left.any():
-            p[:] = left / left.sum()
-    return None
-
-
-_EXACT_DRAWN = trees._drawn
+def with_replacement(q: Array, token: int) -> Array:
+    """Leave earlier siblings in q, as if children were drawn with replacement."""
+    return q
 
 
 def token_from_p(tree: DraftTree, children: list[int], p: Array, draft: Array, chance: Chance) -> int | None:
@@ -138,9 +124,9 @@ class TreeDefect:
         What is wrong, in a sentence.
     like : str
         The defect of :data:`validation.decoding.defects.DEFECTS` for chains of drafts; "" if only trees can have it.
-    look, prune, drawn, certain, draw, step : optional
-        What replaces the server's view, the tree that is sent, the rule for drawn and for certain children, the draw of
-        the children, or the loop's class.
+    look, prune, drawn, without, certain, draw, step : optional
+        What replaces the server's view, the tree that is sent, the rule for drawn children and its update of q, the
+        rule for certain children, the draw of the children, or the loop's class.
     """
 
     name: str
@@ -149,6 +135,7 @@ class TreeDefect:
     look: Look | None = None
     prune: Callable[[DraftTree], DraftTree] | None = None
     drawn: Callable[..., int | None] | None = None
+    without: Callable[[Array, int], Array] | None = None
     certain: Callable[..., int | None] | None = None
     draw: Callable[..., list[int]] | None = None
     step: type[TreeLoop] | None = None
@@ -161,7 +148,7 @@ TREE_DEFECTS: dict[str, TreeDefect] = {
             "parents_q", "drafts are judged by the q that their parent was drawn from", "stale_draft", parents_q
         ),
         TreeDefect("residual_of_first", "p is not updated between siblings", drawn=residual_of_first),
-        TreeDefect("q_of_first", "q is not updated between siblings", drawn=q_of_first),
+        TreeDefect("q_of_first", "q is not updated between siblings", without=with_replacement),
         TreeDefect("token_from_p", "the token behind rejected drafts is drawn from p", drawn=token_from_p),
         TreeDefect("pruned", "the drawn child of smallest q is not sent", prune=pruned),
         TreeDefect(
@@ -215,6 +202,7 @@ def with_tree_defect(name: str, method: TreeMethod) -> Iterator[TreeMethod]:
     with ExitStack() as parts:
         for module, part, value in (
             (trees, "_drawn", defect.drawn),
+            (trees, "without", defect.without),
             (trees, "_certain", defect.certain),
             (tree_methods, "draw_children", defect.draw),
             (loop, "TreeLoop", defect.step),

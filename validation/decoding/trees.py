@@ -189,13 +189,22 @@ def _drawn(tree: DraftTree, children: list[int], p: Array, draft: Array, chance:
         token = tree.tokens[child]
         if chance.happens(float(p[token]), float(q[token])):
             return child
-        left = np.maximum(p - q, 0.0)
-        if left.any():  # else p = q up to rounding, and nothing is ever rejected
-            p[:] = left / left.sum()
-        q[token] = 0.0
-        if q.any():
-            q /= q.sum()
+        p[:] = residual(p, q)
+        q = without(q, token)
     return None
+
+
+def residual(p: Array, q: Array) -> Array:
+    """Return (p - q)⁺, normalised; p if p = q up to rounding, so that nothing is ever rejected."""
+    left = np.maximum(p - q, 0.0)
+    return left / left.sum() if left.any() else p
+
+
+def without(q: Array, token: int) -> Array:
+    """Return q given that a token is not drawn again; zeros if it was the last."""
+    left = q.copy()
+    left[token] = 0.0
+    return left / left.sum() if left.any() else left
 
 
 def draw_children(tree: DraftTree, node: int, draft: Array, count: int, chance: Chance) -> list[int]:

@@ -264,8 +264,8 @@ def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
             bias = float(name.removeprefix("size_for_bias_"))
             title = f"probabilities to send for a bias of at most {bias:.0%}, mean"
             rows.append((title, [f"{s[name]:,.0f}" for s in summaries]))
-    for index, size in enumerate(("small", "large")):
-        rows.append((f"{size} model, held-out nats per token", [_losses(run["held_out"], index) for run in runs]))
+    for index, role in enumerate(("draft", "target")):
+        rows.append((f"{role} model, held-out nats per token", [_losses(run["held_out"], index) for run in runs]))
     plain = [[name, *cells] for name, cells in (*rows, *_outcomes(results))]
     table = markdown_table({"heads": ["pair", *(run["pair"] for run in runs)], "rows": plain})
     return f"{_kinds([run['pair'] for run in runs], results)}\n\n{table}"

@@ -38,8 +38,8 @@ WAIT_S = 30.0
 """Seconds that one attempt may take."""
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?#]*)(/[^?#]*)?")
 CREDENTIALS = {
-    "s3": " the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; AWS_SKIP_SIGNATURE=true for a public bucket) and",
-    "gs": " the credentials (GOOGLE_SERVICE_ACCOUNT; GOOGLE_SKIP_SIGNATURE=true for a public bucket) and",
+    "s3": "credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; AWS_SKIP_SIGNATURE=true for a public bucket)",
+    "gs": "credentials (GOOGLE_SERVICE_ACCOUNT; GOOGLE_SKIP_SIGNATURE=true for a public bucket)",
 }
 """What is checked besides the rights when a store denies a request, by scheme."""
 
@@ -295,8 +295,8 @@ class RemotePath:
         if isinstance(error, FileNotFoundError | exceptions.NotFoundError):
             return FileNotFoundError(errno.ENOENT, "there is no such object", str(self))
         if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
-            known = CREDENTIALS.get(self.scheme, "")
-            return UserError(f"{self} cannot be {done}: the store denies it; check{known} the rights.")
+            known = f"the {CREDENTIALS[self.scheme]} and " if self.scheme in CREDENTIALS else ""
+            return UserError(f"{self} cannot be {done}: the store denies it; check {known}the rights.")
         return UserError(
             f"{self} cannot be {done} ({_reason(error)}; a request is repeated up to {RETRIES} times); check the "
             "address, the connection and the store, and run the same command again."

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,11 +17,28 @@ from typing import Any
 import pytest
 
 import hlmtheory
+from tests.validation.claims.dask_processes import (
+    CLAIMS,
+    LIMIT_S,
+    ROOT,
+    another_version,
+    found,
+    free_port,
+    joined,
+    killing,
+    process,
+    same,
+    scheduler,
+    until,
+    with_workers,
+    work_of,
+    worker,
+)
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import stored
 from validation.claims import check, cluster, progress
-from validation.claims.check import Results, check_trace
-from validation.claims.cluster import about, on_scheduler, parts_of_cluster
+from validation.claims.check import check_trace
+from validation.claims.cluster import about, parts_of_cluster
 from validation.errors import UserError
 from validation.trace.reader import Trace
 
@@ -35,32 +48,6 @@ pytestmark = [
     # dask's client leaves tasks behind when its connection breaks
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-ROOT = Path(__file__).resolve().parents[3]
-CLAIMS = ("verification.tokens", "truncation.softplus", "codec.round_trip", "draft_length.regret", "skipping.sequence")
-LIMIT_S = 120.0  # for anything that another process has to do; the machine may be busy
-
-PRELOAD = """
-import os, time
-from pathlib import Path
-import numpy as np
-from validation.claims import check
-real, folder = getattr(check._check_block, "real", check._check_block), Path(os.environ["TEST_ORDERS"])
-
-def ordered(*given):
-    if (folder / "fill").exists():
-        kept = [np.ones(2**22) for _ in range(2**10)]
-    if (folder / "recurse").exists():
-        return ordered(*given)
-    try:
-        os.rename(folder / "stall", folder / f"stall-{os.getpid()}")  # one worker takes the order
-        time.sleep(3600)
-    except OSError:
-        pass
-    return real(*given)
-
-ordered.real = real  # dask runs this file twice
-check._check_block = ordered
-"""
 WITHOUT = """
 import sys
 class Refuse:
@@ -69,68 +56,6 @@ class Refuse:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Refuse())
 """
-
-
-def until(done: Callable[[], Any], what: str) -> Any:
-    """Wait for another process."""
-    end = time.monotonic() + LIMIT_S
-    while not (found := done()):
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
-    return found
-
-
-@contextmanager
-def process(*words: str, folder: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ``dask`` until the block ends."""
-    settings = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
-    base = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TEST_ORDERS": str(folder)}
-    said = (folder / "said").open("ab")
-    started = subprocess.Popen(
-        [sys.executable, "-m", "dask", *words], cwd=folder, stdout=said, stderr=said,
-        env={**os.environ, **settings, **base, **environment},
-    )  # fmt: skip
-    try:
-        yield started
-    finally:
-        started.terminate()  # a nanny ends its worker
-        try:
-            started.wait(20)
-        except subprocess.TimeoutExpired:
-            started.kill()
-            started.wait()
-        said.close()
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-@contextmanager
-def scheduler(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    words = ("scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard")
-    with process(*words, folder=folder) as one:
-        yield one
-
-
-@contextmanager
-def worker(
-    folder: Path, address: str, *more: str, preload: str = PRELOAD, **environment: str
-) -> Iterator[subprocess.Popen[bytes]]:
-    """One worker of one thread."""
-    file = folder / f"preload{abs(hash(preload))}.py"
-    file.write_text(preload)
-    words = ("worker", address, "--nthreads", "1", "--host", "127.0.0.1", "--no-dashboard", "--preload", str(file))
-    nanny = () if "--memory-limit" in more else ("--no-nanny", "--memory-limit", "0")
-    with process(*words, *nanny, *more, folder=folder, **environment) as one:
-        yield one
-
-
-def with_workers(address: str, count: int) -> None:
-    with cluster._connected(address) as client:
-        until(lambda: len(cluster._workers_of(client, address)) == count, f"{count} workers")
 
 
 @pytest.fixture(scope="module")
@@ -154,18 +79,6 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
     monkeypatch.setattr(check, "BLOCK_ROWS", 32)
     monkeypatch.setattr(progress, "EVERY_S", 0.0)
     return stored(tmp_path / "trace")
-
-
-def found(trace: Trace, scheduler: str | None = None, **more: Any) -> Results:
-    known = hlmtheory.all_claims()
-    return check_trace(
-        trace, claims={name: known[name] for name in CLAIMS}, parts=scheduler and on_scheduler(scheduler), **more
-    )
-
-
-def same(one: Results, other: Results) -> bool:
-    """Compare two results without their times."""
-    return asdict(one) | {"seconds": 0} == asdict(other) | {"seconds": 0}
 
 
 # ------------------------------------------------------------------------------------------------ what is found
@@ -218,31 +131,6 @@ def test_a_scheduler_of_its_own_from_the_command_line(trace: Trace, tmp_path: Pa
 # ---------------------------------------------------------------------------------------------- what goes wrong
 
 
-@contextmanager
-def killing(
-    folder: Path,
-    ends: subprocess.Popen[bytes] | None = None,
-    by: int = signal.SIGKILL,
-    then: Callable[[], None] | None = None,
-) -> Iterator[None]:
-    """Send a signal to the worker that takes the order while it computes, or to another process at that moment."""
-    (folder / "stall").touch()
-
-    def kill() -> None:
-        taken = until(lambda: [*folder.glob("stall-*")], "a worker that computes")[0]
-        os.kill(ends.pid if ends else int(taken.name.rpartition("-")[2]), by)
-        taken.unlink()
-        if then:
-            then()
-
-    watcher = threading.Thread(target=kill)
-    watcher.start()
-    try:
-        yield
-    finally:
-        watcher.join()
-
-
 def test_a_worker_killed_while_it_computes_changes_nothing(trace: Trace, address: str, folder: Path) -> None:
     with worker(folder, address), killing(folder):
         assert same(found(trace, scheduler=address), found(trace))
@@ -262,15 +150,25 @@ def test_a_scheduler_that_is_killed_is_named_and_the_check_goes_on_with_the_next
     assert 0 < len(seen) <= 10  # the simulated parts were stored before the scheduler was killed
 
 
-def test_a_scheduler_that_restarts_is_named(trace: Trace, tmp_path: Path) -> None:
+def test_a_scheduler_that_restarts_is_named(trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
-    address = f"tcp://127.0.0.1:{port}"
-    with ExitStack() as stack:
-        first = stack.enter_context(scheduler(tmp_path, port))
-        stack.enter_context(worker(tmp_path, address))
-        again = lambda: (first.wait(), stack.enter_context(scheduler(tmp_path, port)))  # noqa: E731
-        with killing(tmp_path, first, then=again), pytest.raises(UserError, match="was lost or has restarted"):
-            found(trace, scheduler=address)
+    address, clients, real = f"tcp://127.0.0.1:{port}", [], cluster._check_workers
+
+    def noted(client: Any, *rest: Any) -> int:
+        clients.append(client)
+        return real(client, *rest)
+
+    monkeypatch.setattr(cluster, "_check_workers", noted)
+    with scheduler(tmp_path, port) as first, worker(tmp_path, address):
+        parts = parts_of_cluster(work_of(trace), CLAIMS, 0, address)
+        next(parts)
+        first.kill()
+        first.wait()
+        until(lambda: clients[0].status == "connecting", "the loss of the scheduler")
+        with scheduler(tmp_path, port):
+            until(lambda: clients[0].status == "running", "the next scheduler")  # it knows none of the tasks
+            with pytest.raises(UserError, match="was lost or has restarted; check it, and the same command continues"):
+                next(parts)
 
 
 def test_a_scheduler_that_falls_silent_is_named(trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,22 +215,6 @@ def test_a_worker_that_runs_out_of_memory_is_named(trace: Trace, tmp_path: Path)
     assert "give each more memory (--memory-limit)" in said
 
 
-def joined(folder: Path, address: str, **more: Any) -> Any:
-    """One more worker, from the time when the scheduler knows it."""
-
-    @contextmanager
-    def waiting() -> Iterator[None]:
-        with cluster._connected(address) as client:
-            count = len(cluster._workers_of(client, address))
-            with worker(folder, address, **more):
-                until(lambda: len(cluster._workers_of(client, address)) > count, "a worker")
-                yield
-                # the block ends it
-            until(lambda: len(cluster._workers_of(client, address)) <= count, "its end")
-
-    return waiting()
-
-
 def test_a_worker_without_the_package_is_refused_before_work_is_sent(trace: Trace, address: str, folder: Path) -> None:
     with joined(folder, address, preload=WITHOUT), pytest.raises(UserError) as refused:
         found(trace, scheduler=address)
@@ -342,10 +224,7 @@ def test_a_worker_without_the_package_is_refused_before_work_is_sent(trace: Trac
 def test_a_worker_with_another_version_is_refused_before_work_is_sent(
     trace: Trace, address: str, folder: Path, tmp_path: Path
 ) -> None:
-    for name in ("hlmtheory", "validation"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("pairs", "__pycache__"))
-    with (tmp_path / "hlmtheory" / "claims.py").open("a") as file:
-        file.write("# newer\n")
+    another_version(tmp_path)
     with joined(folder, address, PYTHONPATH=str(tmp_path)), pytest.raises(UserError) as refused:
         found(trace, scheduler=address)
     assert "has another hlmtheory: " in str(refused.value)
@@ -357,8 +236,7 @@ def test_a_worker_that_cannot_read_the_trace_is_named(
 ) -> None:
     monkeypatch.setattr(cluster, "about", lambda path: about(str(trace.path)))  # this process can read it
     missing = tmp_path / "nowhere"
-    real = check.Work.of(trace, {}, seed=1, place=check.Place(), stored_rows=False)
-    elsewhere = replace(real, trace=replace(trace, path=missing))
+    elsewhere = replace(work_of(trace), trace=replace(trace, path=missing))
     with pytest.raises(UserError, match=r"The worker tcp://\S+ cannot read the trace \(There is no trace at .*nowhere"):
         next(parts_of_cluster(elsewhere, CLAIMS, 0, address))
 

@@ -31,7 +31,7 @@ from tests.validation.tiny_texts import (
     table_pair,
 )
 from validation.collection.prompts import Prompt
-from validation.decoding.kv_cache import CachedModel
+from validation.decoding.kv_cache import CachedModel, KeyValueCache
 from validation.decoding.links import FadingLink, TracedLink, Way
 from validation.decoding.loop import PAPER_TIMES, DecodingError, decode
 from validation.decoding.methods.base import Method
@@ -41,7 +41,16 @@ from validation.decoding.methods.single_draft import CloudOnly, CuHlmOffline, Dr
 from validation.decoding.metrics import summarize
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE, SKIP, Noise
 from validation.decoding.records import GenerationRecord, energy
-from validation.decoding.sampling import BRANCHES, _border, distributions_of, draw, levels, residual
+from validation.decoding.sampling import (
+    BRANCHES,
+    _border,
+    _draw_on_device,
+    _draw_on_host,
+    distributions_of,
+    draw,
+    levels,
+    residual,
+)
 from validation.decoding.session import Clock, Draft, Message, Proposal, Step
 from validation.errors import UserError
 from validation.models.devices import wait_for
@@ -698,6 +707,41 @@ def test_draws_by_blocks_of_three_levels_follow_the_row() -> None:
     chi = ((found - expected)[some] ** 2 / expected[some]).sum()
     assert chi < some.sum() + 5 * np.sqrt(2 * some.sum())
     assert (law[tokens] > 0).all()
+
+
+@pytest.mark.parametrize("vocabulary", [1, 2, 64, 65, 4096, 5000])
+def test_host_and_device_draw_alike_bit_for_bit(vocabulary: int) -> None:
+    """Rows have ties, zeros, one token only, no token, and broken sums; numbers reach both ends."""
+    rng = np.random.default_rng(vocabulary)
+    rows = rng.random((40, vocabulary)) * rng.integers(0, 2, (40, vocabulary))
+    rows[:4] = [np.zeros(vocabulary), np.ones(vocabulary), np.eye(vocabulary)[-1], np.full(vocabulary, 2.0**-1060)]
+    uniform = rng.random((40, levels(vocabulary)))
+    uniform[10:14] = 0.0
+    uniform[14:20] = np.nextafter(1.0, 0.0)
+    cumulative = torch.from_numpy(rows).cumsum(dim=-1)
+    host, device = _draw_on_host(cumulative.numpy(), uniform), _draw_on_device(cumulative, uniform)
+    for one, other in zip(host, device, strict=True):
+        np.testing.assert_array_equal(one, other)
+    broken = torch.from_numpy(np.full((2, vocabulary), [[np.nan], [np.inf]]))
+    assert not np.isfinite(draw(broken, uniform[:2])[1]).any()
+
+
+def test_one_slot_is_stored_as_by_indices() -> None:
+    """A slice of one slot and the indices of the same positions give equal caches, also behind clamped filler."""
+    generator = torch.Generator().manual_seed(1)
+    one, two = KeyValueCache(6), KeyValueCache(6)
+    for places in ([0, 1, 2], [3], [2, 3], [4, 5], [5, 5]):
+        positions, seen = np.array([places]), min(max(places) + 1, 6)
+        keys, values = (torch.rand((1, 2, len(places), 3), generator=generator) for _ in range(2))
+        found = []
+        for cache in (one, two):
+            cache.prepare(positions, seen, None)
+            if cache is two:
+                cache._slice = None
+            found.append(cache.update(keys, values, 0))
+        for ours, theirs in zip(*found, strict=True):
+            assert torch.equal(ours, theirs)
+            assert ours.stride() == theirs.stride()
 
 
 def test_rounding_of_the_rows_seldom_moves_a_draw() -> None:

@@ -1,4 +1,4 @@
-"""Servers on loopback that speak what traces need of the interfaces of S3 and Google's store, and fail as they are told."""
+"""Servers on loopback that speak what traces need of the interfaces of S3 and Google's store, and fail on demand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEY = "known"
 PAGE = 3  # keys in one page of a list
 
 Fault = Callable[[str, str], str | None]
-"""From method and key to ``"503"``, ``"cut"``, ``"lost"`` (written, but not answered), or None."""
+"""From method and key to None, ``"503"``, ``"cut"``, ``"lost"`` (written, but not answered) or ``"gone"`` (neither)."""
 
 
 class Bucket(ThreadingHTTPServer):
@@ -61,6 +61,8 @@ class Handler(BaseHTTPRequestHandler):
                 return self.answer(
                     503, b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
                 )
+            if fault == "gone":
+                return self.leave()
             if refusal := self.denied():
                 return self.answer(*refusal)
             if self.command == "GET" and "list-type" in parts.query:

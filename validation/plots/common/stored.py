@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,13 @@ SHOWN = ("date", "commit", "digest")
 def records(file: Path = RECORDS) -> dict[str, dict[str, Any]]:
     """Return the record of each stored experiment, by its name."""
     found: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+@cache
+def read(file: Path) -> dict[str, Any]:
+    """Return what an experiment stored in a file beside the module that draws it."""
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return found
 
 

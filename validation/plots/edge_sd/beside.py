@@ -6,15 +6,14 @@ It also shows settings that come close to the printed savings. They are the stor
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from validation.plots.common.record import Table, plain
+from validation.plots.common.stored import read
 from validation.plots.edge_sd.printed import ALL_SAVINGS, GROUPS, Saving
 
 Row = np.ndarray[Any, Any]
@@ -40,11 +39,9 @@ SHOWN = (
 """Fields of a stored setting that a sidecar repeats."""
 
 
-@cache
 def stored() -> dict[str, Any]:
     """Return the stored result of the search for settings."""
-    found: dict[str, Any] = json.loads(STORED.read_text(encoding="utf-8"))
-    return found
+    return read(STORED)
 
 
 def interval(values: Row) -> tuple[float, float, float]:

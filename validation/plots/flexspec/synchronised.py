@@ -5,8 +5,6 @@ The bytes are those of ``figures/experiments/synchronisation``, which says which
 
 from __future__ import annotations
 
-import json
-from functools import cache
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -14,17 +12,16 @@ from typing import Any
 from hlmtheory.draft_length import synchronisation_time
 from validation.models.sync_bytes import RATES_BPS
 from validation.plots.common.record import Table
+from validation.plots.common.stored import read
 
 STORED = Path(__file__).parent / "synchronised.json"
 EACH = "each version"
 PLAIN, ALIGNED = "plain draft, trained anew", "aligned draft with the shared block and head"
 
 
-@cache
 def stored() -> dict[str, Any]:
     """Return the measured bytes: ``target_bytes`` and ``rows``."""
-    found: dict[str, Any] = json.loads(STORED.read_text(encoding="utf-8"))
-    return found
+    return read(STORED)
 
 
 def measured_table() -> Table:

@@ -6,13 +6,11 @@ module trains and decodes nothing.
 
 from __future__ import annotations
 
-import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from validation.plots.common.record import Numbers, Printed, Table, plain
-from validation.plots.common.stored import from_experiment
+from validation.plots.common.stored import from_experiment, read
 
 STORED = Path(__file__).with_name("versions.json")
 """Written by ``figures/experiments/aligned_draft/summary.py``."""
@@ -35,11 +33,9 @@ METHODS = {
 DRAFTS = ("plain", "aligned", "anew", "prompt lookup")
 
 
-@cache
 def stored() -> dict[str, Any]:
     """Return the summary of the measurements."""
-    found: dict[str, Any] = json.loads(STORED.read_text(encoding="utf-8"))
-    return found
+    return read(STORED)
 
 
 def version(domain: str, method: str, *, hot: bool = False) -> dict[str, Any]:

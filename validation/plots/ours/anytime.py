@@ -6,8 +6,6 @@ nothing. The measured rows audit U-HLM along the texts of a trace.
 
 from __future__ import annotations
 
-import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from hlmtheory.truncation import certified_size, tail_deviation, truncate
 from hlmtheory.verification import acceptance_interval, acceptance_rate, decoded_acceptance_rate
 from validation.decoding.trace_drafts import Tokens, tokens_of
 from validation.plots.common.record import Numbers, Table, plain, sampled
+from validation.plots.common.stored import read
 from validation.trace.reader import Trace, probabilities
 
 STORED = Path(__file__).with_name("anytime.json")
@@ -36,11 +35,9 @@ SERVED_VALUES = 2 * 10**6  # logits of a model in the sample of decoded distribu
 Row = NDArray[np.float64]
 
 
-@cache
 def stored() -> dict[str, Any]:
     """Return the result of the simulations."""
-    found: dict[str, Any] = json.loads(STORED.read_text(encoding="utf-8"))
-    return found
+    return read(STORED)
 
 
 def _share(found: dict[str, Any]) -> str:

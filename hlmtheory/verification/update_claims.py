@@ -1,0 +1,280 @@
+"""Claims on the acceptance after an update of the target model, and both sides of each.
+
+The proofs are in :mod:`hlmtheory.verification.updates`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hlmtheory._array import Array, arrays
+from hlmtheory._domains import DomainError
+from hlmtheory._simplex import distance, distributions
+from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.verification.rule import acceptance_rate, total_variation
+from hlmtheory.verification.updates import (
+    UpdateInterval,
+    acceptance_after_update,
+    largest_distance,
+    tokens_after_update,
+)
+
+HORIZON = 4  # drafts of a round, and tokens of a text, of the chains that the claims enumerate
+
+
+def _after(draft: Array, old: Array, new: Array) -> UpdateInterval:
+    _, _, q, p, r = distributions(draft=draft, old=old, new=new)
+    return acceptance_after_update(acceptance_rate(p, q), total_variation(p, r))
+
+
+def _rate(draft: Array, new: Array) -> Array:
+    """Return α(v)."""
+    _, _, q, r = distributions(draft=draft, new=new)
+    return acceptance_rate(r, q)
+
+
+def _moved(old: Array, new: Array) -> Array:
+    """Return TV(p_0, p_v)."""
+    xp, _, p, r = distributions(old=old, new=new)
+    return distance(xp, p, r)
+
+
+def _divergence(old: Array, new: Array) -> Array:
+    """Return Σ p_0 log(p_0/p_v), infinite where p_v = 0 < p_0; accurate also for nearly equal rows.
+
+    Each term is p log(p/r) - p + r, which is 0 or more, so that nothing cancels in the sum.
+    """
+    xp, _, p, r = distributions(old=old, new=new)
+    both, near = (p > 0) & (r > 0), xp.abs(p - r) < 0.5 * r
+    ratio = xp.log1p(xp.where(near, (p - r) / xp.where(near, r, 1.0), 0.0))
+    ratio = xp.where(near, ratio, xp.log(xp.where(both, p, 1.0)) - xp.log(xp.where(both, r, 1.0)))
+    terms = xp.clip(p * ratio - (p - r), min=0.0)
+    return xp.where(xp.any((p > 0) & (r <= 0), axis=-1), xp.inf, xp.sum(terms, axis=-1))
+
+
+def _largest(divergence: Array) -> Array:
+    """Return :func:`largest_distance`, and 1 at an infinite divergence."""
+    xp, given = arrays(divergence=divergence)
+    finite = xp.isfinite(given)
+    return xp.where(finite, largest_distance(xp.where(finite, given, 0.0)), 1.0)
+
+
+def _pinsker(divergence: Array) -> Array:
+    xp, given = arrays(divergence=divergence)
+    return xp.minimum(xp.sqrt(0.5 * given), xp.ones_like(given))
+
+
+def _bretagnolle_huber(divergence: Array) -> Array:
+    xp, given = arrays(divergence=divergence)
+    return xp.sqrt(-xp.expm1(-given))
+
+
+def _square(**chains: Array) -> tuple[Any, ...]:
+    """Return the namespace and rows (..., V, V), one for each token before; every text begins after token 0."""
+    xp, _, *rows = distributions(**chains)
+    for name, value in zip(chains, rows, strict=True):
+        if value.ndim < 2 or value.shape[-1] != value.shape[-2]:
+            shape = tuple(value.shape)
+            raise DomainError(f"{name} must be square; got shape {shape}; give a row for each token before")
+    return (xp, *rows)
+
+
+def _accepted(draft_chain: Array, new_chain: Array) -> Array:
+    """Return E[τ] of a round of HORIZON drafts, from its end: W = Σ_v min(q, p)(1 + W after v)."""
+    xp, q, p = _square(draft_chain=draft_chain, new_chain=new_chain)
+    both = xp.minimum(q, p)
+    value = xp.zeros_like(both[..., 0])
+    for _ in range(HORIZON):
+        value = xp.sum(both * (1.0 + value[..., None, :]), axis=-1)
+    return xp.clip(value[..., 0], max=float(HORIZON))  # by a rounding above
+
+
+def _along(xp: Any, step: Array, values: Array) -> Array:
+    """Return Σ_x mass(x) value(x) at each of HORIZON positions, (..., HORIZON), with mass moved by ``step``."""
+    mass = xp.astype(xp.arange(step.shape[-1], device=step.device) == 0, xp.float64)
+    found = []
+    for _ in range(HORIZON):
+        found.append(xp.sum(mass * values, axis=-1))
+        mass = xp.sum(mass[..., None] * step, axis=-2)
+    return xp.stack(found, axis=-1)
+
+
+def _round_after(draft_chain: Array, old_chain: Array, new_chain: Array) -> UpdateInterval:
+    xp, q, p, r = _square(draft_chain=draft_chain, old_chain=old_chain, new_chain=new_chain)
+    reached = _along(xp, xp.minimum(q, p), distance(xp, p, r))
+    return tokens_after_update(_accepted(q, p), xp.clip(reached, max=1.0))
+
+
+def _own_texts(draft_chain: Array, new_chain: Array) -> Array:
+    """Return the sum of the acceptance rates along HORIZON tokens of a version's own texts."""
+    xp, q, p = _square(draft_chain=draft_chain, new_chain=new_chain)
+    return xp.clip(xp.sum(_along(xp, p, acceptance_rate(p, q)), axis=-1), max=float(HORIZON))
+
+
+def _own_texts_after(draft_chain: Array, old_chain: Array, new_chain: Array) -> Array:
+    """Return the lower bound on that sum, from the old version's texts."""
+    xp, q, p, r = _square(draft_chain=draft_chain, old_chain=old_chain, new_chain=new_chain)
+    moved = xp.clip(_along(xp, p, distance(xp, p, r)), max=1.0)
+    return tokens_after_update(_own_texts(q, p), moved).lower
+
+
+def _own_texts_same(draft_chain: Array, old_chain: Array, new_chain: Array) -> Array:
+    """Return that sum less the sum of the distances, each counted once."""
+    xp, q, p, r = _square(draft_chain=draft_chain, old_chain=old_chain, new_chain=new_chain)
+    return xp.clip(_own_texts(q, p) - xp.sum(_along(xp, p, distance(xp, p, r)), axis=-1), min=0.0)
+
+
+def _mean_floor(draft_chain: Array, old_chain: Array, new_chain: Array) -> Array:
+    """Return mean α(0) less the largest distance at the mean divergence, over the old version's texts."""
+    xp, q, p, r = _square(draft_chain=draft_chain, old_chain=old_chain, new_chain=new_chain)
+    weight = xp.mean(_along_each(xp, p), axis=-2)
+    divergence = _divergence(p, r)
+    mean = xp.sum(xp.where(weight > 0, weight * xp.where(weight > 0, divergence, 0.0), 0.0), axis=-1)
+    rate = xp.clip(xp.sum(weight * acceptance_rate(p, q), axis=-1), max=1.0)
+    return acceptance_after_update(rate, _largest(mean)).lower
+
+
+def _mean_after(draft_chain: Array, old_chain: Array, new_chain: Array) -> Array:
+    """Return mean α(v) over the old version's texts."""
+    xp, q, p, r = _square(draft_chain=draft_chain, old_chain=old_chain, new_chain=new_chain)
+    return xp.mean(_along(xp, p, acceptance_rate(r, q)), axis=-1)
+
+
+def _along_each(xp: Any, step: Array) -> Array:
+    """Return the probability of each token before each position, (..., HORIZON, V)."""
+    size = step.shape[-1]
+    eye = xp.astype(xp.arange(size, device=step.device)[:, None] == xp.arange(size, device=step.device), xp.float64)
+    parts = [_along(xp, step, xp.broadcast_to(eye[i, ...], step.shape[:-1])) for i in range(size)]
+    return xp.stack(parts, axis=-1)
+
+
+_PAPER = Source("li2025flexspec", "III-C, Table II")
+_KL = Source("fedotov2003refinements", "the largest distance at a given divergence")
+_ONE = {"draft": [1.0, 0.0], "old": [1.0, 0.0], "new": [0.5, 0.5]}
+_BRANCH = {
+    "draft_chain": [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
+    "old_chain": [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+    "new_chain": [[0.0, 0.75, 0.25], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+}
+"""The versions differ at the first token only. After token 2 the draft is wrong for both."""
+_PAIR = {"old": [0.7944868122665105, 0.2055131877334895], "new": [0.3434823572503344, 0.6565176427496656]}
+"""The pair of update_divergence at s = 2."""
+
+CLAIMS = (
+    Claim(
+        id="verification.update_floor",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="1 − α(v) ≤ 1 − α(0) + TV(p_0, p_v) on every prefix, whatever the draft",
+        relation=Relation.LE,
+        lhs=lambda draft, new: 1.0 - _rate(draft, new),
+        rhs=lambda draft, old, new: 1.0 - _after(draft, old, new).lower,
+        attained=Attained(_ONE),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="verification.update_ceiling",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="α(v) ≤ α(0) + TV(p_0, p_v) on every prefix, whatever the draft",
+        relation=Relation.LE,
+        lhs=_rate,
+        rhs=lambda draft, old, new: _after(draft, old, new).upper,
+        attained=Attained({"draft": [1.0, 0.0], "old": [0.5, 0.5], "new": [0.75, 0.25]}),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="verification.update_round_floor",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="K − E τ_v ≤ K − E τ_0 + Σ_{i≤K} (K − i + 1) E[1{version 0 reaches draft i} TV_i], drafts from q",
+        relation=Relation.LE,
+        lhs=lambda draft_chain, new_chain: HORIZON - _accepted(draft_chain, new_chain),
+        rhs=lambda draft_chain, old_chain, new_chain: HORIZON - _round_after(draft_chain, old_chain, new_chain).lower,
+        attained=Attained(_BRANCH),
+        ceiling=float(HORIZON),
+    ),
+    Claim(
+        id="verification.update_round_ceiling",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="E τ_v ≤ E τ_0 + Σ_{i≤K} (K − i + 1) E[1{version 0 reaches draft i} TV_i], drafts from q",
+        relation=Relation.LE,
+        lhs=_accepted,
+        rhs=lambda draft_chain, old_chain, new_chain: _round_after(draft_chain, old_chain, new_chain).upper,
+        attained=Attained({**_BRANCH, "old_chain": _BRANCH["new_chain"], "new_chain": _BRANCH["old_chain"]}),
+        ceiling=float(HORIZON),
+    ),
+    Claim(
+        id="verification.update_own_texts",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="Σ_t E_v[1 − α(v)] ≤ Σ_t E_0[1 − α(0)] + Σ_t (T − t + 1) E_0 TV_t, each on its own texts of T tokens",
+        relation=Relation.LE,
+        lhs=lambda draft_chain, new_chain: HORIZON - _own_texts(draft_chain, new_chain),
+        rhs=lambda draft_chain, old_chain, new_chain: HORIZON - _own_texts_after(draft_chain, old_chain, new_chain),
+        attained=Attained(_BRANCH),
+        ceiling=float(HORIZON),
+    ),
+    Claim(
+        id="verification.update_own_texts_mean",
+        source=_PAPER,
+        origin=Origin.IMPLIED,
+        statement="Σ_t E_v[1 − α(v)] ≤ Σ_t E_0[1 − α(0)] + Σ_t E_0 TV_t, each version on its own texts of T tokens",
+        relation=Relation.LE,
+        lhs=lambda draft_chain, new_chain: HORIZON - _own_texts(draft_chain, new_chain),
+        rhs=lambda draft_chain, old_chain, new_chain: HORIZON - _own_texts_same(draft_chain, old_chain, new_chain),
+        refuted=_BRANCH,
+        ceiling=float(HORIZON),
+    ),
+    Claim(
+        id="verification.update_divergence",
+        source=_KL,
+        origin=Origin.NEW,
+        statement="TV(p_0, p_v) ≤ max {TV(P, Q): KL(P ‖ Q) ≤ KL(p_0 ‖ p_v)}, attained on two tokens",
+        relation=Relation.LE,
+        lhs=_moved,
+        rhs=lambda old, new: _largest(_divergence(old, new)),
+        attained=Attained(_PAIR),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="verification.update_divergence_pinsker",
+        source=_KL,
+        origin=Origin.NEW,
+        statement="max {TV(P, Q): KL(P ‖ Q) ≤ D} ≤ sqrt(D/2)",
+        relation=Relation.LE,
+        lhs=largest_distance,
+        rhs=_pinsker,
+        attained=Attained({"divergence": 1e-5}),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="verification.update_divergence_bretagnolle_huber",
+        source=_KL,
+        origin=Origin.NEW,
+        statement="max {TV(P, Q): KL(P ‖ Q) ≤ D} ≤ sqrt(1 − exp(−D))",
+        relation=Relation.LE,
+        lhs=largest_distance,
+        rhs=_bretagnolle_huber,
+        attained=Attained({"divergence": 39.0}),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="verification.update_mean_divergence",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="1 − mean α(v) ≤ 1 − mean α(0) + max {TV: KL ≤ mean KL(p_0 ‖ p_v)}, means over the same prefixes",
+        relation=Relation.LE,
+        lhs=lambda draft_chain, old_chain, new_chain: 1.0 - _mean_after(draft_chain, old_chain, new_chain),
+        rhs=lambda draft_chain, old_chain, new_chain: 1.0 - _mean_floor(draft_chain, old_chain, new_chain),
+        attained=Attained(
+            {
+                "draft_chain": [_PAIR["old"], _PAIR["old"]],
+                "old_chain": [_PAIR["old"], _PAIR["old"]],
+                "new_chain": [_PAIR["new"], _PAIR["new"]],
+            }
+        ),
+        ceiling=1.0,
+    ),
+)

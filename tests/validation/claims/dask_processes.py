@@ -1,0 +1,226 @@
+"""Schedulers and workers of dask as real processes, and orders that a test gives them by files in a folder."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import hlmtheory
+from validation.claims import cluster
+from validation.claims.check import Place, Results, Work, check_trace
+from validation.claims.cluster import on_scheduler
+from validation.trace.reader import Trace
+
+ROOT = Path(__file__).resolve().parents[3]
+CLAIMS = ("verification.tokens", "truncation.softplus", "codec.round_trip", "draft_length.regret", "skipping.sequence")
+LIMIT_S = 300.0  # for anything that another process has to do; the machine may be busy
+
+PRELOAD = """
+import os, signal, threading, time
+from pathlib import Path
+import numpy as np
+from validation.claims import check, worker
+folder, me, late = Path(os.environ["TEST_ORDERS"]), os.getpid(), "TEST_LATE" in os.environ
+real, compute = getattr(check._check_block, "real", check._check_block), getattr(worker.compute, "real", worker.compute)
+
+def taken(order):
+    try:
+        os.rename(folder / order, folder / f"{order}-{me}")  # one worker takes it
+    except OSError:
+        return None
+    return folder / f"{order}-{me}"
+
+def wait_while(there):
+    while there():
+        time.sleep(0.02)
+
+def pause():
+    # fill the memory until this worker has paused; free it when the file is removed
+    from distributed import get_worker
+    kept, this, file = [], get_worker(), folder / f"paused-{me}"
+    def free():
+        wait_while(file.exists)
+        kept.clear()
+    while this.status.name != "paused":
+        if len(kept) < 24:
+            kept.append(np.ones(2**22))
+        time.sleep(0.02)
+    file.touch()
+    threading.Thread(target=free, daemon=True).start()
+
+def ordered(*given):
+    if (folder / "fill").exists():
+        kept = [np.ones(2**22) for _ in range(2**10)]
+    if (folder / "recurse").exists():
+        return ordered(*given)
+    if stalled := taken("stall"):
+        wait_while(stalled.exists)
+    wait_while(lambda: (folder / "hold").exists() and not late)
+    return real(*given)
+
+def watched(order, number):
+    (folder / f"began-{me}").touch()
+    wait_while(lambda: (folder / "together").exists() and len([*folder.glob("began-*")]) < 2)
+    if (folder / f"die-{number}").exists():
+        (folder / f"died-{me}").touch()
+        os.kill(me, signal.SIGKILL)
+    if (folder / "pause").exists() or taken("pause-one"):
+        pause()
+    found = compute(order, number)
+    (folder / f"did-{me}-{number}").touch()
+    return found
+
+ordered.real, watched.real = real, compute  # dask runs this file twice
+check._check_block, worker.compute = ordered, watched
+"""
+
+
+def until(done: Callable[[], Any], what: str) -> Any:
+    """Wait for another process."""
+    end = time.monotonic() + LIMIT_S
+    while not (found := done()):
+        assert time.monotonic() < end, what
+        time.sleep(0.1)
+    return found
+
+
+@contextmanager
+def process(*words: str, folder: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run ``dask`` until the block ends."""
+    settings = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
+    base = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TEST_ORDERS": str(folder)}
+    said = (folder / "said").open("ab")
+    started = subprocess.Popen(
+        [sys.executable, "-m", "dask", *words], cwd=folder, stdout=said, stderr=said,
+        env={**os.environ, **settings, **base, **environment},
+    )  # fmt: skip
+    try:
+        yield started
+    finally:
+        started.terminate()  # a nanny ends its worker
+        try:
+            started.wait(20)
+        except subprocess.TimeoutExpired:
+            started.kill()
+            started.wait()
+        said.close()
+
+
+def free_port() -> int:
+    """Return a port that nobody uses and that the system gives to nobody, so that it stays free while none listens."""
+    while True:
+        port = random.SystemRandom().randrange(15_000, 32_000)  # Linux gives from 32,768 on, other systems from 49,152
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+@contextmanager
+def scheduler(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    words = ("scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard")
+    with process(*words, folder=folder) as one:
+        yield one
+
+
+@contextmanager
+def worker(
+    folder: Path, address: str, *more: str, preload: str = PRELOAD, **environment: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """One worker of one thread."""
+    file = folder / f"preload{abs(hash(preload))}.py"
+    file.write_text(preload)
+    words = ("worker", address, "--nthreads", "1", "--host", "127.0.0.1", "--no-dashboard", "--preload", str(file))
+    nanny = () if "--memory-limit" in more else ("--no-nanny", "--memory-limit", "0")
+    with process(*words, *nanny, *more, folder=folder, **environment) as one:
+        yield one
+
+
+def with_workers(address: str, count: int) -> None:
+    """Wait until this many workers can compute."""
+
+    def ready() -> bool:
+        found = cluster._workers_of(client, address)
+        return len(found) == count and all(one["status"] == "running" for one in found.values())
+
+    with cluster._connected(address) as client:
+        until(ready, f"{count} workers")
+
+
+@contextmanager
+def joined(folder: Path, address: str, **more: Any) -> Iterator[None]:
+    """One more worker, from the time when the scheduler knows it."""
+    with cluster._connected(address) as client:
+        count = len(cluster._workers_of(client, address))
+        with worker(folder, address, **more):
+            until(lambda: len(cluster._workers_of(client, address)) > count, "a worker")
+            yield
+            # the block ends it
+        until(lambda: len(cluster._workers_of(client, address)) <= count, "its end")
+
+
+def another_version(folder: Path) -> None:
+    """Copy the source, and change a comment."""
+    for name in ("hlmtheory", "validation"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("pairs", "__pycache__"))
+    with (folder / "hlmtheory" / "claims.py").open("a") as file:
+        file.write("# newer\n")
+
+
+@contextmanager
+def killing(
+    folder: Path,
+    ends: subprocess.Popen[bytes] | None = None,
+    by: int = signal.SIGKILL,
+    then: Callable[[], None] | None = None,
+) -> Iterator[None]:
+    """Send a signal to the worker that takes the order while it computes, or to another process at that moment."""
+    (folder / "stall").touch()
+
+    def kill() -> None:
+        taken = until(lambda: [*folder.glob("stall-*")], "a worker that computes")[0]
+        os.kill(ends.pid if ends else int(taken.name.rpartition("-")[2]), by)
+        if then:
+            then()
+        taken.unlink()  # a worker that lives goes on
+
+    watcher = threading.Thread(target=kill)
+    watcher.start()
+    try:
+        yield
+    finally:
+        watcher.join()
+
+
+def found(trace: Trace, scheduler: str | None = None, **more: Any) -> Results:
+    """Check a few claims, in this process or on workers."""
+    known = hlmtheory.all_claims()
+    return check_trace(
+        trace, claims={name: known[name] for name in CLAIMS}, parts=scheduler and on_scheduler(scheduler), **more
+    )
+
+
+def work_of(trace: Trace) -> Work:
+    """Return the work of a few claims."""
+    known = hlmtheory.all_claims()
+    claims = {name: known[name] for name in CLAIMS}
+    return Work.of(trace, claims, seed=1, place=Place(), stored_rows=False)
+
+
+def same(one: Results, other: Results) -> bool:
+    """Compare two results without their times."""
+    return asdict(one) | {"seconds": 0} == asdict(other) | {"seconds": 0}

@@ -1,0 +1,165 @@
+"""Read counts of accepted drafts from the files of vLLM: scrapes of its metrics, ``get_metrics``, answers, bench."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from validation.acceptance.counts import (
+    read_count,
+    read_counts,
+    read_field,
+    read_histogram,
+    read_length,
+    read_optional,
+    read_optional_counts,
+    read_word,
+)
+from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut, Read
+from validation.errors import UserError
+
+_SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(\{(?P<labels>[^}]*)\})?\s+(?P<value>\S+)(\s+\d+)?$")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+PREFIX = "vllm:spec_decode_num_"
+
+
+def _scrape(path: str, text: str) -> tuple[dict[str, int], dict[int, int], set[str]]:
+    """Return totals, accepted drafts by position and the models of a scrape of vLLM's ``/metrics``."""
+    totals: Counter[str] = Counter()
+    places: Counter[int] = Counter()
+    models = set()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.startswith(PREFIX):
+            continue
+        where, found = f"{path}, line {number}", _SAMPLE.match(line.strip())
+        if found is None:
+            raise UserError(f"{where} is not a Prometheus sample: {line[:60]!r}.")
+        name = found["name"].removeprefix(PREFIX).removesuffix("_total")
+        if name.endswith("_created"):
+            continue
+        labels = dict(_LABEL.findall(found["labels"] or ""))
+        models |= {labels["model_name"]} if "model_name" in labels else set()
+        try:
+            value = read_count(where, found["name"], float(found["value"]))
+        except ValueError as error:
+            raise UserError(f"{where}: {found['value']!r} is not a number.") from error
+        if name == "accepted_tokens_per_pos":
+            places[read_length(where, "position", labels.get("position", ""))] += value
+        else:
+            totals[name] += value
+    return dict(totals), dict(places), models
+
+
+def of_scrapes(paths: list[str], texts: list[str]) -> list[AcceptanceRecord]:
+    """Return the counts between two scrapes, or since the server's start if one scrape is given."""
+    found = [_scrape(path, text) for path, text in zip(paths, texts, strict=True)]
+    models = set().union(*(one[2] for one in found))
+    if len(models) > 1:
+        raise UserError(f"{paths[-1]} holds {len(models)} models ({', '.join(sorted(models))}); scrape one at a time.")
+    before, after = (found[0], found[-1]) if len(found) > 1 else (({}, {}, set()), found[0])
+    where = " to ".join(paths)
+    totals = {name: value - before[0].get(name, 0) for name, value in after[0].items()}
+    places = [after[1].get(i, 0) - before[1].get(i, 0) for i in range(max(after[1], default=-1) + 1)]
+    if any(value < 0 for value in (*totals.values(), *places)):
+        raise UserError(
+            f"{where}: a counter falls. Give the earlier scrape first, and no restart of the server between the two."
+        )
+    return [
+        AcceptanceRecord(
+            engine="vllm",
+            source=where,
+            num_spec_steps=read_field(where, totals, "drafts"),
+            num_draft_tokens=read_field(where, totals, "draft_tokens"),
+            num_accepted_draft_tokens=read_field(where, totals, "accepted_tokens"),
+            accepted_per_position=tuple(places) or None,
+        )
+    ]
+
+
+def of_metrics_list(path: str, content: list[Any]) -> list[AcceptanceRecord]:
+    """Return the record of ``llm.get_metrics()``, stored as a list of ``{name, value}`` and ``{name, values}``."""
+    totals: Counter[str] = Counter()
+    places: list[int] = []
+    for number, metric in enumerate(content):
+        name = str(metric.get("name", "")) if isinstance(metric, Mapping) else ""
+        if not name.startswith(PREFIX):
+            continue
+        where, short = f"{path}[{number}]", name.removeprefix(PREFIX).removesuffix("_total")
+        if short == "accepted_tokens_per_pos":
+            values = read_counts(where, "values", metric.get("values"))
+            places = [a + b for a, b in zip(values, places or [0] * len(values), strict=False)]
+        else:
+            totals[short] += read_field(where, metric, "value")
+    return [
+        AcceptanceRecord(
+            engine="vllm",
+            source=path,
+            num_spec_steps=read_field(path, totals, "drafts"),
+            num_draft_tokens=read_field(path, totals, "draft_tokens"),
+            num_accepted_draft_tokens=read_field(path, totals, "accepted_tokens"),
+            accepted_per_position=tuple(places) or None,
+        )
+    ]
+
+
+def of_answer(where: str, content: Mapping[str, Any]) -> Sequence[Read]:
+    """Return the record of one answer of vLLM or AIPerf; both use the same names."""
+    metrics = content.get("metrics")
+    found = (metrics or {}).get("speculative_decoding") if isinstance(metrics, Mapping) else None
+    usage = content.get("usage") or {}
+    if found is None and "spec_decode_acceptance" in content:
+        found, usage = content["spec_decode_acceptance"], content["spec_decode_acceptance"] or {}
+    if found is None:
+        return [LeftOut(where, NOTHING)]
+    by_length = found.get("acceptance_histogram_by_draft_length")
+    return [
+        AcceptanceRecord(
+            engine=str(found.get("engine", "vllm")),
+            source=where,
+            num_spec_steps=read_field(where, found, "num_spec_steps"),
+            num_accepted_draft_tokens=read_field(where, found, "num_accepted_draft_tokens"),
+            num_draft_tokens=read_optional(where, found, "num_draft_tokens"),
+            num_spec_tokens=read_optional(where, found, "num_spec_tokens"),
+            completion_tokens=read_optional(where, usage, "completion_tokens"),
+            acceptance_histogram=read_histogram(where, "acceptance_histogram", found["acceptance_histogram"])
+            if found.get("acceptance_histogram") is not None
+            else None,
+            by_draft_length=None
+            if by_length is None
+            else {
+                read_length(where, "acceptance_histogram_by_draft_length", k): read_counts(
+                    where, f"draft length {k}", row
+                )
+                for k, row in by_length.items()
+            },
+            per_step_accepted=read_optional_counts(where, found, "per_step_accepted"),
+            per_step_drafted=read_optional_counts(where, found, "per_step_drafted"),
+            draft_sampling=read_word(where, found, "draft_sampling"),
+            verification=read_word(where, found, "verification"),
+        )
+    ]
+
+
+def of_bench(path: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
+    """Return the record of ``vllm bench serve --save-result``; its rate is in per cent and is not used."""
+    steps = read_field(path, content, "spec_decode_num_drafts")
+    rates = content.get("spec_decode_per_position_acceptance_rates") or []
+    places = tuple(round(float(rate) * steps) for rate in rates)
+    accepted = read_field(path, content, "spec_decode_accepted_tokens", "spec_decode_num_accepted_tokens")
+    if places and sum(places) != accepted:
+        raise UserError(
+            f"{path}: the rates by position give {sum(places):,} accepted drafts, the total is {accepted:,}; the rates "
+            "are rounded or damaged."
+        )
+    return [
+        AcceptanceRecord(
+            engine="vllm",
+            source=path,
+            num_spec_steps=steps,
+            num_draft_tokens=read_field(path, content, "spec_decode_draft_tokens", "spec_decode_num_draft_tokens"),
+            num_accepted_draft_tokens=accepted,
+            accepted_per_position=places or None,
+        )
+    ]

@@ -1,0 +1,124 @@
+"""The command ``hlm decode``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from validation.cli.display import decoded_lines, decoded_screen, open_console, progress_bar, waiting
+from validation.cli.options import Renamed, json_option, quiet_option, version_options
+from validation.cli.run import print_json
+from validation.errors import UserError, naming
+
+
+@click.command()
+@click.argument("name")
+@click.option("--run", type=click.Path(path_type=Path), default=Path("runs/builtin"), show_default=True)
+@click.option(
+    "--draft",
+    "--small",
+    "draft",
+    cls=Renamed,
+    help="The draft model, as in `hlm validate`; the built-in pair if left out.",
+)
+@click.option(
+    "--target",
+    "--large",
+    "target",
+    cls=Renamed,
+    help="The target model: a folder (also of a peft adapter), .gguf file or hub name.",
+)
+@version_options
+@click.option("--prompts", type=click.Path(path_type=Path), help="Your prompts, perhaps each with a `reference`.")
+@click.option("--new-tokens", type=click.IntRange(min=0), default=512, show_default=True, help="Maximum new tokens.")
+@click.option("--batch", type=click.IntRange(min=1), default=16, show_default=True, help="Texts per batch.")
+@click.option("--method", "only", multiple=True, help="Only this method; may be given several times.")
+@click.option(
+    "--policy", type=click.Path(path_type=Path), help="A policy.json of `hlm plan`; adds its method, called planned."
+)
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..., or sharded.")
+@click.option("--dtype", help="Type of the weights.  [default: float32 on the CPU, elsewhere as stored]")
+@quiet_option
+@json_option
+def decode(
+    name: str,
+    run: Path,
+    draft: str | None,
+    target: str | None,
+    base: str | None,
+    changed_anchor: bool,
+    prompts: Path | None,
+    new_tokens: int,
+    batch: int,
+    only: tuple[str, ...],
+    policy: Path | None,
+    seed: int,
+    device: str,
+    dtype: str | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Continue prompts by the methods of a study.
+
+    NAME is the study: hlm, design, greedy or nucleus.
+
+    Thresholds are fitted to the trace of `hlm validate` in the same folder. Finished texts are kept: the same command
+    continues after Ctrl-C or a crash. `hlm figure` draws from them. Speeds are computed from the number of forward
+    passes and the time of one pass of each model, measured once per run.
+    """
+    from validation.collection.prompts import builtin_prompts, read_prompts
+    from validation.decoding.fit_file import fitted_to
+    from validation.decoding.pass_times import FILE, passes_of
+    from validation.decoding.policy_file import planned_methods, refuse_other_models
+    from validation.decoding.studies import STUDIES, decode_study, likely_names, refuse_unknown
+    from validation.decoding.text_files import sample_of, write_texts
+    from validation.models.pair import load_pair
+    from validation.trace.reader import open_trace
+
+    if name not in STUDIES:
+        raise UserError(f"There is no study {name!r}; choose one of: {', '.join(STUDIES)}.")
+    study, folder = STUDIES[name], run / "decoded" / name
+    planned = planned_methods(policy, study.temperature, study.top_p)
+    own = [one.name for one in planned]
+    only = tuple(own[0] if own and one == "planned" else one for one in only)
+    refuse_unknown(study, only, [*likely_names(study), *own], loosely=True)  # fail early; checked again once fitted
+    console = open_console(quiet=quiet, stderr=as_json)
+    trace = open_trace(run / "trace")
+    chosen = builtin_prompts()[:100] if prompts is None else read_prompts(prompts)
+    with waiting(console, "fitting thresholds to the trace"), naming(folder):
+        fitted = fitted_to(trace, folder.parent / "fitted.json")
+    refuse_unknown(study, only, [*(method.name for method in study.methods(fitted)), *own])
+    with waiting(console, "loading the two models"):
+        pair = load_pair(
+            None if draft else "builtin",
+            draft=draft,
+            target=target,
+            base=base,
+            changed_anchor=changed_anchor,
+            device=device,
+            dtype=dtype,
+        )
+    refuse_other_models(planned, pair)
+    settings = {"new_tokens": new_tokens, "batch": batch, "seed": seed}
+    with waiting(console, "timing a pass of each model"), naming(folder):
+        passes = passes_of(pair, folder.parent)
+    with progress_bar(console) as report, naming(folder):
+        decoded = decode_study(
+            study,
+            pair,
+            chosen,
+            trace,
+            folder,
+            only=only,
+            more=planned,
+            progress=report,
+            **settings,
+        )
+    with naming(folder):
+        texts = write_texts(decoded, chosen, pair.tokenizer, folder)
+    decoded_screen(console, decoded, passes, folder.parent / FILE, texts, sample_of(decoded, chosen, pair.tokenizer))
+    if as_json:
+        about = {"study": name, "run": str(run), "texts": str(texts), "passes": passes.plain()}
+        print_json(about | {"methods": decoded_lines(decoded, passes)})

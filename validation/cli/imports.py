@@ -1,0 +1,103 @@
+"""The command ``hlm import``."""
+
+from __future__ import annotations
+
+import shlex
+
+import click
+
+from validation.cli.display import open_console, progress_bar
+from validation.cli.options import PLACE, quiet_option
+from validation.cli.run import say_what_stays
+from validation.cli.top_k import list_options, read_processing
+from validation.errors import UserError
+from validation.trace.remote import Place
+
+
+@click.command("import")
+@click.option("--draft", required=True, help="The draft model's values: FILE, FILE:KEY of an array (N, V), or FOLDER.")
+@click.option("--target", required=True, help="The target model's values, the same.")
+@list_options
+@click.option("--tokens", help="The tokens that were emitted, (N,) integers (arrays).")
+@click.option("--texts", help="Which text each row belongs to, (N,) integers; one text if left out (arrays).")
+@click.option(
+    "--text-origin",
+    type=click.Choice(["corpus", "target"]),
+    help="Who wrote the texts.  [default: corpus; for arrays not recorded]",
+)
+@click.option("--out", required=True, type=PLACE, help="The trace to make: a folder, or s3://BUCKET/NAME.")
+@click.option("--dtype", type=click.Choice(["auto", "float16", "float32"]), default="auto", show_default=True)
+@click.option("--fresh", is_flag=True, help="Delete the trace in that folder first.")
+@quiet_option
+def import_(
+    draft: str,
+    target: str,
+    kind: str | None,
+    vocabulary: int | None,
+    processing: str | None,
+    draft_processing: str | None,
+    target_processing: str | None,
+    tokens: str | None,
+    texts: str | None,
+    text_origin: str | None,
+    out: Place,
+    dtype: str,
+    fresh: bool,
+    quiet: bool,
+) -> None:
+    """Make a trace of your own logits or log-probabilities.
+
+    Whole rows: .npy, .npz, .safetensors, zarr, or llama.cpp's store, which `llama-perplexity --kl-divergence-base FILE`
+    writes: one for each model, from the same text and -c. Rows of one text lie together, in order.
+
+    Lists of the most probable tokens: vLLM's prompt_logprobs, SGLang's input_top_logprobs or llama.cpp's
+    completion_probabilities in JSON or JSONL, or a folder of DistillKit.
+
+    Then `hlm validate --trace FOLDER` checks every claim that the values decide.
+    """
+    from validation.collection.formats import holds_lists, open_lists
+    from validation.collection.import_lists import CORPUS, import_lists
+    from validation.collection.import_logits import default_values, import_logits
+
+    console = open_console(quiet=quiet)
+    listed, other = (holds_lists(where, kind) for where in (draft, target))
+    if listed != other:
+        rows, lists = (target, draft) if listed else (draft, target)
+        raise UserError(f"{rows} holds whole rows and {lists} lists of tokens; give both models in one form.")
+    given = {"--tokens": tokens, "--texts": texts} if listed else {"--vocabulary": vocabulary}
+    if wrong := [name for name, value in given.items() if value is not None]:
+        raise UserError(f"{wrong[0]} belongs to {'arrays' if listed else 'lists'}; leave it out.")
+    defaults = ("raw_logprobs", "raw_logprobs") if listed else (default_values(draft), default_values(target))
+    said = read_processing(processing, draft_processing, target_processing, defaults)
+    if fresh:
+        say_what_stays(console, out)
+    with progress_bar(console) as report:
+        if listed:
+            sources = [open_lists(where, one, kind) for where, one in zip((draft, target), said, strict=True)]
+            trace = import_lists(
+                sources[0],
+                sources[1],
+                out,
+                vocabulary=vocabulary,
+                processing=said,
+                text_origin=text_origin or CORPUS,
+                fresh=fresh,
+                progress=report,
+            )
+        else:
+            trace = import_logits(
+                draft,
+                target,
+                out,
+                tokens=tokens,
+                texts=texts,
+                dtype=dtype,
+                processing=said,
+                text_origin=text_origin,
+                fresh=fresh,
+                progress=report,
+            )
+    for note in trace.manifest["notes"]:
+        console.print(note, soft_wrap=True)
+    console.print(f"{trace.positions:,} positions, V = {trace.vocabulary:,}.")
+    console.print(shlex.join(["python3", "hlm", "validate", "--trace", str(out)]), soft_wrap=True)

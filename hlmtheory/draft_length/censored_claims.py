@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.draft_length.censored_coverage import asked, asked_of_delta, band_coverage, delta_coverage
 from hlmtheory.draft_length.censored_sides import (
-    asked,
-    asked_of_delta,
-    band_coverage,
     censored_estimate,
-    delta_coverage,
     examined_rate,
-    goes_on,
     histogram_ratio,
     histogram_tail,
     is_examined,
-    is_shorter,
     joint_end,
     joint_estimate,
     joint_is_examined,
@@ -28,16 +23,20 @@ from hlmtheory.draft_length.censored_sides import (
     pooled_truth,
     position_high,
     position_low,
-    profile_tokens,
-    replayed_tokens,
-    rounds_of_text,
     some_draft,
-    split_rounds,
     tokens_at_other,
     tokens_by_single_rate,
     true_acceptance,
     true_rate,
     uncut_tail,
+)
+from hlmtheory.draft_length.censored_texts import (
+    goes_on,
+    is_shorter,
+    profile_tokens,
+    replayed_tokens,
+    rounds_of_text,
+    split_rounds,
 )
 
 # Proofs, by the last part of the id. L counts the drafts that would be accepted if the draft had no end, S(d) =

@@ -6,36 +6,24 @@ L counts the drafts that would be accepted if the draft had no end; a round that
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import comb
 from typing import Any
 
-import numpy as np
-
-from hlmtheory._array import Array, arrays, in_kind, to_numpy
-from hlmtheory._domains import COUNT, UNIT_INTERVAL, Domain, DomainError, entry_for_each, leading_dimensions
-from hlmtheory._quantities import open_unit, whole_from_one
+from hlmtheory._array import Array, arrays, in_kind
+from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, leading_dimensions
 from hlmtheory._simplex import distributions
-from hlmtheory.draft_length.censored import clopper_pearson, examined_and_accepted
+from hlmtheory.draft_length.censored import examined_and_accepted
 from hlmtheory.draft_length.published import (
     mean_interval,
     position_interval,
     single_rate,
-    split_tokens,
     survival_interval,
 )
 from hlmtheory.verification import expected_tokens, expected_tokens_profile
 
-_ROUNDS = 12
-"""Largest number of rounds of an instance; the coverage is summed over all outcomes."""
-_FEW = Domain(f"a whole number in 1..{_ROUNDS}", lambda xp, v: (v >= 1) & (v <= _ROUNDS), "give fewer", kind="integer")
-_LENGTH = whole_from_one("a round drafts at least one token")
-_LEVEL = open_unit("give the share of cases in which the interval must hold")
-
-
 # -------------------------------------------------------------------------------------------- laws of a round
 
 
-def _law(length_law: Array, acceptances: Array) -> tuple[Any, Array, Array]:
+def law_of_lengths(length_law: Array, acceptances: Array) -> tuple[Any, Array, Array]:
     """Return the namespace, the law of k and the acceptances in float64."""
     xp, _, law = distributions(length_law=length_law)
     _, alphas = arrays(acceptances=acceptances)
@@ -91,36 +79,36 @@ def _longer(xp: Any, law: Array) -> Array:
 
 def censored_estimate(length_law: Array, acceptances: Array, depth: Array) -> Array:
     """Return the quotient of expected counts at depth d."""
-    xp, law, alphas = _law(length_law, acceptances)
+    xp, law, alphas = law_of_lengths(length_law, acceptances)
     return _estimate(xp, _expected_counts(xp, law, alphas), depth)
 
 
 def true_acceptance(length_law: Array, acceptances: Array, depth: Array) -> Array:
     """Return α_d."""
-    xp, law, alphas = _law(length_law, acceptances)
+    xp, law, alphas = law_of_lengths(length_law, acceptances)
     return _at(xp, alphas + xp.zeros_like(law[..., 1:]), depth)
 
 
 def is_examined(length_law: Array, acceptances: Array, depth: Array) -> Array:
     """Return whether depth d is examined with a positive probability."""
-    xp, law, alphas = _law(length_law, acceptances)
+    xp, law, alphas = law_of_lengths(length_law, acceptances)
     return _at(xp, _longer(xp, law) * _chances(xp, alphas)[..., :-1], depth) > 0
 
 
 def histogram_tail(length_law: Array, acceptances: Array, depth: Array) -> Array:
     """Return H(d) by summing the expected counts of i ≥ d over all k."""
-    xp, law, alphas = _law(length_law, acceptances)
+    xp, law, alphas = law_of_lengths(length_law, acceptances)
     shares = xp.sum(_expected_counts(xp, law, alphas), axis=-2)
     return _at(xp, _longer(xp, shares), depth)
 
 
 def uncut_tail(length_law: Array, acceptances: Array, depth: Array) -> Array:
     """Return P(L ≥ d) of the law whose acceptances are α_e g_e, for rounds of K drafts."""
-    xp, law, alphas = _law(length_law, acceptances)
-    return _at(xp, xp.cumulative_prod(alphas * _kept(xp, law), axis=-1), depth)
+    xp, law, alphas = law_of_lengths(length_law, acceptances)
+    return _at(xp, xp.cumulative_prod(alphas * kept_drafts(xp, law), axis=-1), depth)
 
 
-def _kept(xp: Any, law: Array) -> Array:
+def kept_drafts(xp: Any, law: Array) -> Array:
     """Return g_d = P(k ≥ d)/P(k ≥ d - 1)."""
     longer = _longer(xp, law)
     before = xp.concat([xp.ones_like(longer[..., :1]), longer[..., :-1]], axis=-1)
@@ -129,12 +117,12 @@ def _kept(xp: Any, law: Array) -> Array:
 
 def histogram_ratio(length_law: Array, acceptances: Array, depth: Array) -> Array:
     """Return P(i ≥ d)/P(i ≥ d - 1), by α_d g_d."""
-    xp, law, alphas = _law(length_law, acceptances)
-    return _at(xp, alphas * _kept(xp, law), depth)
+    xp, law, alphas = law_of_lengths(length_law, acceptances)
+    return _at(xp, alphas * kept_drafts(xp, law), depth)
 
 
 def _position_ends(length_law: Array, acceptances: Array) -> tuple[Any, Array, Array]:
-    xp, law, alphas = _law(length_law, acceptances)
+    xp, law, alphas = law_of_lengths(length_law, acceptances)
     some = xp.concat([xp.zeros_like(law[..., :1]), law[..., 1:]], axis=-1)
     total = xp.sum(some, axis=-1, keepdims=True)
     short = xp.astype(xp.arange(law.shape[-1], device=law.device) == 1, xp.float64)
@@ -165,7 +153,7 @@ def _mixture(context_law: Array, context_acceptances: Array, context_lengths: Ar
     _, _, law = distributions(context_lengths=context_lengths)
     _, alphas = arrays(context_acceptances=context_acceptances)
     UNIT_INTERVAL.check(xp, "context_acceptances", alphas)
-    _, law, alphas = _law(law, alphas)
+    _, law, alphas = law_of_lengths(law, alphas)
     if law.ndim < 2 or law.shape[-2] != weights.shape[-1]:
         raise DomainError("context_lengths must have a row for each context; got another number; add rows")
     return xp, weights[..., None], law, alphas
@@ -295,7 +283,7 @@ def _rates(acceptance: Array, length_law: Array) -> tuple[Any, Array, Array, Arr
     UNIT_INTERVAL.check(xp, "acceptance", gamma)
     _, _, law = distributions(length_law=length_law)
     depth = law.shape[-1] - 1
-    xp, law, alphas = _law(law, gamma[..., None] + xp.zeros(depth, dtype=xp.float64, device=law.device))
+    xp, law, alphas = law_of_lengths(law, gamma[..., None] + xp.zeros(depth, dtype=xp.float64, device=law.device))
     counts = _expected_counts(xp, law, alphas)
     k = xp.arange(depth + 1, dtype=xp.float64, device=law.device)
     accepted = xp.sum(counts * k, axis=(-2, -1))
@@ -323,144 +311,3 @@ def true_rate(acceptance: Array, length_law: Array) -> Array:
 def some_draft(acceptance: Array, length_law: Array) -> Array:
     """Return whether a round drafts with a positive probability."""
     return _rates(acceptance, length_law)[2] > 0
-
-
-# ------------------------------------------------------------------------------------------- sides: one text
-
-
-def _text(accepted: Array, draft_length: Array, other_length: Array) -> tuple[Any, Array, Array, Array]:
-    xp, runs, length, other = arrays(accepted=accepted, draft_length=draft_length, other_length=other_length)
-    runs = COUNT.check(xp, "accepted", runs)
-    entry_for_each("token of the text", accepted=tuple(runs.shape))
-    length, other = _LENGTH.check(xp, "draft_length", length), _LENGTH.check(xp, "other_length", other)
-    leading_dimensions(accepted=tuple(runs.shape[:-1]), draft_length=tuple(length.shape), other=tuple(other.shape))
-    return xp, runs, length, other
-
-
-def _starts(xp: Any, runs: Array, length: Array) -> Array:
-    """Return 1 at each token where a round of K drafts begins, else 0; the first round begins at token 0."""
-    at = xp.zeros_like(runs[..., 0] + length)
-    begins = []
-    for t in range(runs.shape[-1]):
-        here = at == t
-        at = xp.where(here, t + 1 + xp.minimum(runs[..., t], length), at)
-        begins.append(xp.astype(here, xp.float64))
-    return xp.stack(begins, axis=-1)
-
-
-def rounds_of_text(accepted: Array, draft_length: Array, other_length: Array) -> Array:
-    """Return the number of rounds of K′ drafts over the text."""
-    xp, runs, _, other = _text(accepted, draft_length, other_length)
-    return xp.sum(_starts(xp, runs, other), axis=-1)
-
-
-def split_rounds(accepted: Array, draft_length: Array, other_length: Array) -> Array:
-    """Return Σ ⌈(i + 1)/(K′ + 1)⌉ over the rounds of K drafts, by :func:`split_tokens` of their histogram."""
-    xp, runs, length, other = _text(accepted, draft_length, other_length)
-    begins = _starts(xp, runs, length)
-    seen = xp.minimum(runs, length[..., None])
-    values = xp.arange(int(xp.max(seen)) + 1, device=runs.device)
-    histogram = xp.sum(xp.where(seen[..., None] == values, begins[..., None], 0.0), axis=-2)
-    tokens = xp.sum(begins * xp.astype(seen + 1, xp.float64), axis=-1)
-    return tokens / split_tokens(histogram, other)
-
-
-def profile_tokens(accepted: Array, draft_length: Array, other_length: Array) -> Array:
-    """Return 1 + Σ_{d≤K′} S(d) of the rounds of K drafts: the mean of min(L, K′) + 1 over them."""
-    xp, runs, length, other = _text(accepted, draft_length, other_length)
-    return _mean_at(xp, runs, _starts(xp, runs, length), other)
-
-
-def replayed_tokens(accepted: Array, draft_length: Array, other_length: Array) -> Array:
-    """Return the mean of min(L, K′) + 1 over the rounds of K′ drafts."""
-    xp, runs, _, other = _text(accepted, draft_length, other_length)
-    return _mean_at(xp, runs, _starts(xp, runs, other), other)
-
-
-def _mean_at(xp: Any, runs: Array, begins: Array, other: Array) -> Array:
-    tokens = xp.astype(xp.minimum(runs, other[..., None]) + 1, xp.float64)
-    return xp.sum(begins * tokens, axis=-1) / xp.sum(begins, axis=-1)
-
-
-def goes_on(accepted: Array, draft_length: Array, other_length: Array) -> Array:
-    """Return whether L at the next token is at least L - 1."""
-    xp, runs, _, _ = _text(accepted, draft_length, other_length)
-    return xp.all(runs[..., 1:] >= runs[..., :-1] - 1, axis=-1)
-
-
-def is_shorter(accepted: Array, draft_length: Array, other_length: Array) -> Array:
-    """Return whether K′ ≤ K."""
-    _, _, length, other = _text(accepted, draft_length, other_length)
-    return other <= length
-
-
-# --------------------------------------------------------------------------------------------- sides: coverage
-
-
-def _binomials(xp: Any, chance: Array) -> Array:
-    """Return P(Binomial(r, chance) = a) for r and a in 0..12, shape (..., 13, 13)."""
-    size = _ROUNDS + 1
-    ways = [[float(comb(r, a)) for a in range(size)] for r in range(size)]
-    r, a = _outcomes(xp, chance)
-    chance = chance[..., None, None]
-    return xp.asarray(ways, dtype=xp.float64, device=chance.device) * chance**a * (1.0 - chance) ** (r - a)
-
-
-def _outcomes(xp: Any, like: Array) -> tuple[Array, Array]:
-    """Return r and a in 0..12, with a ≤ r, shape (13, 13)."""
-    one = xp.arange(_ROUNDS + 1, dtype=xp.float64, device=like.device)
-    r = one[:, None] + 0.0 * one[None, :]
-    return r, xp.minimum(one[None, :] + 0.0 * r, r)
-
-
-def band_coverage(length_law: Array, acceptances: Array, rounds: Array, confidence: Array) -> Array:
-    """Return the probability that the intervals of all depths hold, summed over outcomes from the deepest depth up."""
-    xp, law, alphas = _law(length_law, acceptances)
-    _, n, level = arrays(rounds=rounds, confidence=confidence)
-    n, level = _FEW.check(xp, "rounds", n), _LEVEL.check(xp, "confidence", level)
-    depth = alphas.shape[-1]
-    r, a = _outcomes(xp, alphas)
-    levels = in_kind(xp, level, xp.float64)[..., None, None] ** (1.0 / depth)
-    low, high = clopper_pearson(xp, a + 0.0 * levels, r + 0.0 * levels, to_numpy(levels))
-    kept = _kept(xp, law)
-    after = xp.ones_like(alphas[..., :1] + 0.0 * r[0, :])
-    for d in range(depth - 1, -1, -1):
-        alpha = alphas[..., d, None, None]
-        holds = xp.astype((low <= alpha) & (alpha <= high), xp.float64)
-        good = xp.sum(_binomials(xp, alphas[..., d]) * holds * after[..., None, :], axis=-1)  # by r_d
-        after = xp.sum(_binomials(xp, kept[..., d]) * good[..., None, :], axis=-1)  # by a_{d-1}
-    return _of_rounds(xp, after, n)
-
-
-def delta_coverage(acceptance: Array, rounds: Array, confidence: Array) -> Array:
-    """Return P(|a/r - α| ≤ z √(a/r (1 - a/r)/r)) for r rounds of one draft."""
-    from scipy.special import ndtri
-
-    xp, alpha, n, level = arrays(acceptance=acceptance, rounds=rounds, confidence=confidence)
-    UNIT_INTERVAL.check(xp, "acceptance", alpha)
-    n, level = _FEW.check(xp, "rounds", n), _LEVEL.check(xp, "confidence", level)
-    alpha = in_kind(xp, alpha, xp.float64)
-    r, a = _outcomes(xp, alpha)
-    share = a / xp.where(r > 0, r, 1.0)
-    z = np.asarray(ndtri(0.5 + np.asarray(to_numpy(level), dtype=np.float64) / 2.0))
-    error = xp.sqrt(share * (1.0 - share) / xp.where(r > 0, r, 1.0))
-    half = xp.asarray(z, dtype=xp.float64, device=alpha.device)[..., None, None] * error
-    holds = xp.astype(xp.abs(share - alpha[..., None, None]) <= half, xp.float64)
-    return _of_rounds(xp, xp.sum(_binomials(xp, alpha) * holds, axis=-1), n)
-
-
-def _of_rounds(xp: Any, by_rounds: Array, rounds: Array) -> Array:
-    hot = xp.arange(_ROUNDS + 1, device=rounds.device) == rounds[..., None]
-    return xp.sum(xp.where(hot, by_rounds, xp.zeros_like(by_rounds)), axis=-1)
-
-
-def asked(length_law: Array, acceptances: Array, rounds: Array, confidence: Array) -> Array:
-    """Return the confidence that is asked for."""
-    xp, level = arrays(confidence=confidence)
-    return in_kind(xp, _LEVEL.check(xp, "confidence", level), xp.float64)
-
-
-def asked_of_delta(acceptance: Array, rounds: Array, confidence: Array) -> Array:
-    """Return the confidence that is asked for."""
-    xp, level = arrays(confidence=confidence)
-    return in_kind(xp, _LEVEL.check(xp, "confidence", level), xp.float64)

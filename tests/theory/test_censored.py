@@ -16,7 +16,7 @@ from scipy.stats import binomtest
 import hlmtheory
 from hlmtheory import draft_length as module
 from hlmtheory.draft_length import censored_claims
-from hlmtheory.draft_length.censored_sides import band_coverage
+from hlmtheory.draft_length.censored_coverage import band_coverage
 from hlmtheory.verification import expected_tokens_profile
 
 from .kinds import LIBRARIES, numbers, to

@@ -16,8 +16,8 @@ from validation.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from validation.planning.plan import Number, Row
     from validation.planning.result import Result
+    from validation.planning.rows import Number, Row
     from validation.trace.remote import Place
 
 PATH = click.Path(path_type=Path)

@@ -15,8 +15,9 @@ from hlmtheory.policy import (
     threshold_rule,
 )
 from validation.planning.menu import DEVICE, OURS, Option
-from validation.planning.plan import PROVED, Planner
+from validation.planning.plan import Planner
 from validation.planning.positions import LATTICES, Lattice
+from validation.planning.rows import PROVED
 
 
 def policy_of(option: Option, planner: Planner, vocabulary: int, mark: str | None) -> DevicePolicy:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.skipping import ConfidentThreshold, audit_wealth, calibrate_threshold, confident_threshold, text_risk
-from validation.decoding.intervals import IntervalEstimate, ratio
+from validation.decoding.intervals import ratio
 from validation.errors import UserError
 from validation.planning.menu import (
     CU_HLM,
@@ -27,63 +27,15 @@ from validation.planning.menu import (
 )
 from validation.planning.positions import THRESHOLDS
 from validation.planning.rounds import COUNTS
+from validation.planning.rows import MEASURED, PROVED, Number, Row, measured_number, measured_speed
 from validation.planning.setting import Setting
 
 if TYPE_CHECKING:
     from validation.planning.bound import Model
 
 Array = NDArray[Any]
-PROVED, MEASURED = "proved", "measured"
 _HALVINGS = 30  # of a limit
 _BUDGET = 0.3  # of a page whose command has none
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A number of a plan, and what it rests on: "proved", "calibrated" or "measured", with the number of prompts."""
-
-    value: float | None
-    basis: str
-    prompts: int | None = None
-    low: float | None = None
-    high: float | None = None
-
-    def plain(self) -> dict[str, Any]:
-        """Return the number as plain values; what is not finite is null."""
-        found = asdict(self)
-        return {name: None if isinstance(v, float) and not np.isfinite(v) else v for name, v in found.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One policy of a plan, at its best option that keeps the limits."""
-
-    policy: str
-    option: str
-    threshold: Number
-    k_mean: Number
-    k_p95: Number
-    draft_length: Number
-    bits: Number
-    kilobytes_per_token: Number
-    tokens_per_s_median: Number
-    tokens_per_s_p95: Number
-    tokens_per_s_mean: Number
-    gain: Number
-    text_risk: Number
-    token_risk: Number
-    round_s: Number
-    joules_per_token: Number
-    breaks: tuple[str, ...]
-    counts: dict[str, float]
-
-    def plain(self) -> dict[str, Any]:
-        """Return the row as plain values."""
-        found: dict[str, Any] = {}
-        for name in self.__slots__:
-            value = getattr(self, name)
-            found[name] = value.plain() if isinstance(value, Number) else value
-        return found | {"breaks": list(self.breaks)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,9 +362,11 @@ class Planner:
             return Number(_finite(value), MEASURED, n)
 
         def speed(rate: float) -> Number:
-            return _speed(counts[:, 0], setting.seconds(counts, rate), n)
+            return measured_speed(counts[:, 0], setting.seconds(counts, rate), n)
 
-        loss, token = (_number(ratio(x[test], np.ones(n)), MEASURED, n) for x in (option.loss, option.token_loss))
+        loss, token = (
+            measured_number(ratio(x[test], np.ones(n)), MEASURED, n) for x in (option.loss, option.token_loss)
+        )
         if option.lossless:
             loss = token = Number(0.0, PROVED, None, 0.0, 0.0)
         elif family == OURS or (option.family == OURS and option.threshold > -np.inf):
@@ -445,7 +399,7 @@ class Planner:
             tokens_per_s_median=speed(median),
             tokens_per_s_p95=speed(slow),
             tokens_per_s_mean=measured(float(np.mean(setting.speeds(total)))),
-            gain=_speed(setting.seconds(base, median), setting.seconds(counts, median), n),
+            gain=measured_speed(setting.seconds(base, median), setting.seconds(counts, median), n),
             text_risk=loss,
             token_risk=token,
             round_s=measured(float(setting.round_seconds(total, np.array([slow]))[0])),
@@ -535,19 +489,6 @@ class Planner:
         return found
 
 
-def _number(found: IntervalEstimate, basis: str, prompts: int) -> Number:
-    return Number(found.value, basis, prompts, found.low, found.high)
-
-
-def _speed(above: Array, seconds: Array, prompts: int) -> Number:
-    """Return Σ above/Σ seconds with its interval; 0 where nothing arrives."""
-    if not np.isfinite(above).all():
-        return Number(None, MEASURED, prompts)
-    if not np.isfinite(seconds).all():
-        return Number(0.0, MEASURED, prompts)
-    return _number(ratio(above, seconds), MEASURED, prompts)
-
-
 def _finite(value: Any) -> float | None:
     return float(value) if value is not None and np.isfinite(value) else None
 
@@ -560,4 +501,4 @@ def _up(value: float) -> str:
     return f"{np.ceil(value / step) * step:g}"
 
 
-__all__ = ["FLEXSPEC", "STREAM", "Number", "Planner", "Row", "Split", "split_prompts"]
+__all__ = ["FLEXSPEC", "STREAM", "Planner", "Split", "split_prompts"]

@@ -10,9 +10,10 @@ import numpy as np
 
 from validation.planning.bound import gap
 from validation.planning.menu import DEVICE, OURS, SERVER, STREAM
-from validation.planning.plan import Number, Planner, Row
+from validation.planning.plan import Planner
 from validation.planning.request import OTHERS, VARIED, Request, variants
 from validation.planning.rounds import COUNTS
+from validation.planning.rows import Number, Row
 
 
 @dataclass(frozen=True, slots=True)

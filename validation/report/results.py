@@ -223,8 +223,8 @@ def _tables(sidecar: Path, figures: Path) -> Iterator[str]:
         yield f"{markdown_table({**table, 'rows': rows})}\n\n{note}".strip()
     others = []
     for number, table in enumerate(tables[most:], start=most + 1):
-        path = _csv_path(sidecar, number).relative_to(figures).as_posix()
-        others.append(f"- [{_escape_stars(table['title'])}](../../figures/{path})")
+        path = _csv_path(sidecar, number).relative_to(figures)
+        others.append(f"- [{_escape_stars(table['title'])}](../../figures/{path.as_posix()})")
     if others:
         yield "\n".join(["More tables, as CSV:\n", *others])
 

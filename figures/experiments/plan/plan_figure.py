@@ -29,7 +29,8 @@ def paint(found: dict[str, Any]) -> Any:
         x, y = (np.array([links[key][place] for place in known]) for key in ("predicted", "decoded"))
         left.plot(x, y, mark, color=color, markersize=2.5, markerfacecolor="none", markeredgewidth=0.6, label=name)
         shown += [*x, *y]
-    left.plot([min(shown), max(shown)], [min(shown), max(shown)], color="0.6", linewidth=0.8, label="equal")
+    ends = [min(shown, default=0.0), max(shown, default=0.0)]
+    left.plot(ends, ends, color="0.6", linewidth=0.8, label="equal")
     name_axes(left, {"x": axis("predicted", "tokens/s"), "y": axis("decoded", "tokens/s")})
     left.legend()
     place = np.arange(len(BASELINES))

@@ -306,8 +306,8 @@ def paint(numbers: Numbers) -> Canvas:
         y, low, high = ([point["met"][key] for point in one["points"]] for key in ("value", "low", "high"))
         left.errorbar(x, y, [np.subtract(y, low), np.subtract(high, y)], capsize=2, label=one["name"], **style)
         right.plot(x, [point["above"] for point in one["points"]], label=one["name"], **style)
-    highest = max(point["met"]["high"] for one in numbers["series"] for point in one["points"])
-    left.set_ylim(0, 1.05 * max(highest, PROMISED[-1]))
+    ends_met = [point["met"]["high"] for one in numbers["series"] for point in one["points"]]
+    left.set_ylim(0, 1.05 * max([PROMISED[-1], *ends_met]))
     right.set_ylim(0, 1)
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)

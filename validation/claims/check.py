@@ -244,7 +244,7 @@ def block_rows(vocabulary: int) -> int:
     return 1 << (fitting.bit_length() - 1)
 
 
-def _workers(vocabulary: int) -> int:
+def workers_in_memory(vocabulary: int) -> int:
     """Return the number of workers, limited by cores and memory."""
     block = block_rows(vocabulary) * vocabulary * 2 * 2  # float16, two models
     each = block + ARRAYS_ALIVE * 8 * max(CACHED_VALUES, vocabulary)
@@ -371,7 +371,7 @@ def _rows(trace: Trace) -> int:
 
 def parts_here(work: Work, claims: tuple[str, ...], first: int, *, workers: int | None = None) -> Iterator[Part]:
     """Yield the parts from number ``first`` on, in order, computed by threads of this process."""
-    return _in_order(map(work.job, range(first, len(work))), workers or _workers(work.trace.vocabulary))
+    return _in_order(map(work.job, range(first, len(work))), workers or workers_in_memory(work.trace.vocabulary))
 
 
 def _covered(summary: dict[str, float]) -> dict[str, float]:

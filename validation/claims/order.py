@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from pathlib import Path
 from threading import Lock
 from typing import Any, cast
 
 import hlmtheory
-from validation.claims.check import Place, Work
+from validation.claims.check import Part, PartsOf, Place, Work, parts_here, workers_in_memory
 from validation.claims.progress import code_mark, trace_mark
 from validation.errors import UserError
+from validation.models.devices import free_host_memory
+from validation.processes import Processes
 from validation.trace.reader import LISTS, LOGITS, Trace, open_trace
 from validation.trace.synthetic import SYNTHETIC, SyntheticTrace
 
 CONTINUES = "the same command continues from what is stored"
+LEAST_PARTS = 500
+"""Shorter checks take less time than the start of processes."""
+AHEAD = 64
+"""Parts that are sent to each process before the first of them is taken: a part of a simulated claim takes 1 ms to 1 s,
+and no process shall wait for a slow one."""
+
+PROCESS_MEMORY = 2**30
+"""Bytes that a worker process may take, with its libraries: TODO MB were measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +97,34 @@ def opened(address: str) -> Trace:
     if address.startswith(SYNTHETIC):
         return cast("Trace", SyntheticTrace.at(address))
     return open_trace(address, kinds=(LOGITS, LISTS))
+
+
+def workers_here(vocabulary: int) -> int:
+    """Return the number of worker processes for a trace, limited by cores and by memory."""
+    most, free = workers_in_memory(vocabulary), free_host_memory()
+    return most if free is None else max(1, min(most, free // PROCESS_MEMORY))
+
+
+def in_processes(processes: Processes) -> PartsOf:
+    """Return what :func:`.check_trace` takes as ``parts`` to compute in processes of this machine.
+
+    A short check, and claims on a GPU or on a trace in a remote store, are computed in this process.
+    """
+    return partial(_parts, processes)
+
+
+def _parts(processes: Processes, work: Work, claims: tuple[str, ...], first: int) -> Iterator[Part]:
+    last = first
+    if processes.count > 1 and len(work) >= LEAST_PARTS:
+        elsewhere = work.place.device is None and isinstance(work.trace.path, Path)
+        last = max(first, len(work) if elsewhere else work.scenes)
+    if last > first:
+        order = Order.of(work, claims)
+        calls = ((compute_part, (order, number)) for number in range(first, last))
+        yield from processes.in_order(calls, ahead=AHEAD * processes.count)
+    yield from parts_here(work, claims, last)
+
+
+def compute_part(order: Order, number: int) -> Part:
+    """Return one part, with tallies in place of verdicts."""
+    return work_of(order).job(number)().counted()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,12 +18,14 @@ MARKS = ".drawn"
 """File beside the figures: for each one the mark of its data and code, and the hashes of its files."""
 
 
-def figure_mark(figure: Figure, trace: Trace, seed: int) -> str:
-    """Return a hash of all that determines a figure: the trace, the fit, the seed, the code and the libraries."""
+def figure_marks(figures: Iterable[Figure], trace: Trace, seed: int) -> dict[str, str]:
+    """Return for each figure, by stem, a hash of all that determines it: trace, fit, seed, code and libraries."""
     from validation.claims.progress import mark_of
     from validation.decoding.fit_file import stored_fit
 
-    return mark_of(trace, [figure.stem], {"seed": seed, "fit": stored_fit(trace), "drawn by": version("matplotlib")})
+    settings = {"seed": seed, "fit": stored_fit(trace), "drawn by": version("matplotlib")}
+    shared = mark_of(trace, [], settings)
+    return {one.stem: hashlib.sha256(f"{shared} {one.stem}".encode()).hexdigest() for one in figures}
 
 
 def take_unchanged(stem: str, mark: str, folder: Path, into: Path) -> Path | None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from validation.claims.check import Results
     from validation.collection.prompts import Prompt
     from validation.models.pair import Pair
+    from validation.processes import Processes
     from validation.trace.reader import Trace
     from validation.trace.remote import Place
 
@@ -113,11 +114,14 @@ def finish_run(
     scheduler: str | None = None,
 ) -> None:
     """Run all steps after the trace; the exit code reports whether a claim failed."""
+    from validation.claims.order import workers_here
+    from validation.processes import Processes
+
     folder.mkdir(parents=True, exist_ok=True)
-    with naming(folder), Lock(folder):
-        results = _check(console, trace, folder, seed, device, stored_rows, scheduler)
+    with naming(folder), Lock(folder), Processes(workers_here(trace.vocabulary)) as processes:
+        results = _check(console, trace, folder, seed, device, stored_rows, scheduler, processes)
         verdict_screen(console, results)
-        report = _draw_and_report(console, trace, results, folder, seed, typed_command())
+        report = _draw_and_report(console, trace, results, folder, seed, typed_command(), processes)
     console.print(f"Report: {report.resolve().as_uri()}", soft_wrap=True)
     failed = [name for name, tally in results.tallies.items() if tally.outcome == "violated"]
     if as_json:
@@ -132,13 +136,22 @@ def finish_run(
 
 
 def _check(
-    console: Console, trace: Trace, folder: Path, seed: int, device: str, stored_rows: bool, scheduler: str | None
+    console: Console,
+    trace: Trace,
+    folder: Path,
+    seed: int,
+    device: str,
+    stored_rows: bool,
+    scheduler: str | None,
+    processes: Processes,
 ) -> Results:
     """Check the claims and store the verdicts at once."""
     from validation.claims.check import check_trace
+    from validation.claims.order import in_processes
 
     place = "numpy" if device == "cpu" else device  # if the models run on a GPU, so does the check
     options: dict[str, Any] = {"device": place, "kept": folder / UNFINISHED, "stored_rows": stored_rows}
+    options["parts"] = in_processes(processes)
     if scheduler is not None:
         from validation.claims.cluster import on_scheduler
 
@@ -149,14 +162,23 @@ def _check(
     return results
 
 
-def _draw_and_report(console: Console, trace: Trace, results: Results, folder: Path, seed: int, command: str) -> Path:
+def _draw_and_report(
+    console: Console,
+    trace: Trace,
+    results: Results,
+    folder: Path,
+    seed: int,
+    command: str,
+    processes: Processes,
+) -> Path:
     """Draw the figures that changed, write the report, and return its path.
 
     Figures and report are written to a temporary folder and then moved. Figures are of whole rows, so a trace of top-k
     lists has none.
     """
-    from validation.cli.kept_figures import figure_mark, take_unchanged, write_marks
-    from validation.plots import FIGURES, draw
+    from validation.cli.drawing import draw_figures
+    from validation.cli.kept_figures import figure_marks, take_unchanged, write_marks
+    from validation.plots import FIGURES
     from validation.report.html import write_report
     from validation.trace.reader import LOGITS
 
@@ -164,22 +186,27 @@ def _draw_and_report(console: Console, trace: Trace, results: Results, folder: P
     shutil.rmtree(part, ignore_errors=True)  # left by a killed run
     (part / "figures").mkdir(parents=True)
     figures = list(FIGURES.values()) if trace.kind == LOGITS else []
-    drawn: list[Path] = []
-    marks: dict[str, str] = {}
-    unchanged = 0
+    marks = figure_marks(figures, trace, seed)
+    changed = [
+        one
+        for one in figures
+        if take_unchanged(one.stem, marks[one.stem], folder / "figures", part / "figures") is None
+    ]
+    unchanged = len(figures) - len(changed)
     with progress_bar(console) as report:
-        for done, one in enumerate(figures):
-            marks[one.stem] = figure_mark(one, trace, seed)
-            sidecar = take_unchanged(one.stem, marks[one.stem], folder / "figures", part / "figures")
-            if sidecar is None:
-                report(done, len(figures), f"drawing {one.paper} {one.place}")
-                sidecar = draw(one, trace, part / "figures", command=command, seed=seed)[0]
-            else:
-                unchanged += 1
-            drawn.append(sidecar)
+        draw_figures(
+            changed,
+            trace,
+            part / "figures",
+            command=command,
+            seed=seed,
+            processes=processes,
+            report=lambda done, text: report(unchanged + done, len(figures), text),
+        )
         if figures:
             report(len(figures), len(figures), "drawing the figures")
             write_marks(part / "figures", marks)
+        drawn = [part / "figures" / f"{one.stem}.json" for one in figures]
         written = write_report(part, results=results, manifest=trace.manifest, figures=drawn, command=command)
         (folder / "figures").mkdir(exist_ok=True)
         for file in [*(part / "figures").iterdir(), written]:  # the report is last

@@ -78,10 +78,10 @@ def free_memory(where: torch.device) -> int | None:
         import torch
 
         return int(torch.cuda.mem_get_info(where)[0])
-    return _free_host_memory() if where.type == "cpu" else None
+    return free_host_memory() if where.type == "cpu" else None
 
 
-def _free_host_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = CGROUP) -> int | None:
+def free_host_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = CGROUP) -> int | None:
     """Return the free memory in bytes: the smaller of the host's and what the container's limit leaves."""
     try:
         lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
@@ -137,10 +137,10 @@ def require_memory(draft: int | None, target: int | None, where: torch.device, *
     free, place = free_memory(where), f"on {where}"
     if sharded:
         spread = [free_memory(torch.device("cuda", gpu)) for gpu in range(torch.cuda.device_count())]
-        free, place = sum(filter(None, [*spread, _free_host_memory()])), "on all GPUs and the host together"
+        free, place = sum(filter(None, [*spread, free_host_memory()])), "on all GPUs and the host together"
     _compare("The two models with working space need", needed, free, place)
     if where.type != "cpu" and not sharded:
-        _compare("Loading passes the larger model through the host and needs", max(draft, target), _free_host_memory())
+        _compare("Loading passes the larger model through the host and needs", max(draft, target), free_host_memory())
 
 
 def _compare(what: str, needed: int, free: int | None, place: str = "there") -> None:
@@ -158,7 +158,7 @@ def shards(draft: int | None) -> dict[int | str, int]:
     for gpu in range(torch.cuda.device_count()):
         taken = (draft or 0) if gpu == 0 else 0
         room[gpu] = max(int(0.9 * torch.cuda.mem_get_info(gpu)[0]) - taken, 0)
-    room["cpu"] = int(0.9 * (_free_host_memory() or 0))
+    room["cpu"] = int(0.9 * (free_host_memory() or 0))
     return room
 
 

@@ -270,7 +270,7 @@ def test_where_the_check_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_and_workers_change_nothing(trace: Trace, results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "_workers", lambda vocabulary: 5)
+    monkeypatch.setattr(check, "workers_in_memory", lambda vocabulary: 5)
     monkeypatch.setattr(check.Place, "of", lambda device: Place(values=7 * VOCABULARY))
     slow = check._check_block
 
@@ -311,7 +311,7 @@ def test_a_check_keeps_the_memory_of_freed_arrays() -> None:
 
 def test_a_wide_vocabulary_takes_small_blocks_but_whole_windows() -> None:
     assert [check.block_rows(size) for size in (50, 4096, 32_000, 152_000, 10**6)] == [256, 256, 128, 16, 16]
-    assert check._workers(10**6) <= check._workers(4096)
+    assert check.workers_in_memory(10**6) <= check.workers_in_memory(4096)
     name = "verification.tokens"
     found = check_trace(SyntheticTrace(40, 300_000), claims={name: hlmtheory.all_claims()[name]})  # type: ignore[arg-type]
     assert found.tallies[name].in_scope == 9 + 9 + 1

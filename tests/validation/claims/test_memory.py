@@ -29,7 +29,7 @@ def peak(positions: int) -> int:
 
 
 def test_eight_times_the_positions_take_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "_workers", lambda vocabulary: 2)
+    monkeypatch.setattr(check, "workers_in_memory", lambda vocabulary: 2)
     short = 4 * check.block_rows(NARROW)  # the largest number of blocks in flight
     peak(short)  # what is made once, such as imports
     assert peak(8 * short) < 1.25 * peak(short) + 2**20
@@ -47,7 +47,7 @@ def test_more_cores_do_not_take_more_than_the_limit(
     available: int, vocabulary: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(check, "cores", lambda: available)
-    workers = check._workers(vocabulary)
+    workers = check.workers_in_memory(vocabulary)
     block = 4 * vocabulary * check.block_rows(vocabulary)
     arrays = 8 * check.ARRAYS_ALIVE * max(vocabulary, check.CACHED_VALUES)
     assert 1 <= workers <= available

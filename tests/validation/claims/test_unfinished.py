@@ -130,6 +130,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a process started in
 from validation.claims import check
 from validation.cli.start import start
 from validation.cli.commands import main
+check.SCENARIO_BATCHES = 1  # a short check has threads, no processes
 real, write = check._check_scenario, check.Unfinished.write
 lock, stored = threading.Lock(), threading.Event()
 

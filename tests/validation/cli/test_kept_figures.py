@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from validation.claims import progress
-from validation.cli.kept_figures import MARKS, figure_mark, take_unchanged, write_marks
+from validation.cli.kept_figures import MARKS, figure_marks, take_unchanged, write_marks
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_the_mark_changes_with_all_that_determines_a_figure(tmp_path: Path, monk
     def mark(*, stem: str = "a", seed: int = 1) -> str:
         figure: Any = SimpleNamespace(stem=stem)
         trace: Any = SimpleNamespace(path=tmp_path / "trace", manifest={}, positions=1)
-        return figure_mark(figure, trace, seed)
+        return figure_marks([figure], trace, seed)[stem]
 
     (tmp_path / "trace").mkdir()
     seen = [mark(), mark(stem="b"), mark(seed=2)]

@@ -124,7 +124,7 @@ def test_too_little_memory(
 ) -> None:
     given: dict[str, Any] = {"draft": folders[0], "target": folders[1]}
     monkeypatch.setattr(ModelSource, "load_model", lambda *_, **__: pytest.fail("weights were read"))
-    monkeypatch.setattr(devices, "_free_host_memory", lambda: 400 * 10**6)
+    monkeypatch.setattr(devices, "free_host_memory", lambda: 400 * 10**6)
     message = (
         r"The two models with working space need about 0\.54 GB, but only 0\.40 GB of memory are free on cpu; choose"
     )
@@ -136,23 +136,23 @@ def test_too_little_memory(
         device="cuda:0",
     )
     monkeypatch.setattr(devices, "find_spec", lambda name: name)
-    monkeypatch.setattr(devices, "_free_host_memory", lambda: 10**8)
+    monkeypatch.setattr(devices, "free_host_memory", lambda: 10**8)
     refused(r"only 0\.50 GB of memory are free on all GPUs and the host together", **given, device="sharded")
     gpus(9e9)
-    monkeypatch.setattr(devices, "_free_host_memory", lambda: 1000)
+    monkeypatch.setattr(devices, "free_host_memory", lambda: 1000)
     refused(r"Loading passes the larger model through the host and needs about", **given, device="cuda:0")
 
 
 def test_memory_of_a_container(tmp_path: Path) -> None:
     (tmp_path / "meminfo").write_text("MemTotal: 9000 kB\nMemAvailable: 4000 kB\n")
-    assert devices._free_host_memory(tmp_path / "meminfo", tmp_path) == 4000 * 1024
+    assert devices.free_host_memory(tmp_path / "meminfo", tmp_path) == 4000 * 1024
     (tmp_path / "memory.stat").write_text("anon 5\ninactive_file 20\n")
     (tmp_path / "memory.current").write_text("120\n")
     (tmp_path / "memory.max").write_text("max\n")
-    assert devices._free_host_memory(tmp_path / "meminfo", tmp_path) == 4000 * 1024
+    assert devices.free_host_memory(tmp_path / "meminfo", tmp_path) == 4000 * 1024
     (tmp_path / "memory.max").write_text("1000\n")
-    assert devices._free_host_memory(tmp_path / "meminfo", tmp_path) == 900
-    assert devices._free_host_memory(tmp_path / "nothing", tmp_path) is None
+    assert devices.free_host_memory(tmp_path / "meminfo", tmp_path) == 900
+    assert devices.free_host_memory(tmp_path / "nothing", tmp_path) is None
 
 
 def test_running_out_while_loading(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:

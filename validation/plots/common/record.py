@@ -143,9 +143,14 @@ class Exhibit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure(Exhibit):
-    """Describe a figure that is drawn from a trace; ``measure`` maps (trace, seed) to the drawn numbers."""
+    """Describe a figure that is drawn from a trace.
+
+    ``measure`` maps (trace, seed) to the drawn numbers. ``sample`` names what it measures together with other figures,
+    once for all in a process; empty if nothing is shared.
+    """
 
     measure: Callable[[Trace, int], Numbers]
+    sample: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

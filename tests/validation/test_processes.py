@@ -1,0 +1,250 @@
+"""Worker processes: order, losses, Ctrl-C, and the same verdicts and figures as in one process."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hlmtheory
+from tests.validation.stored_traces import stored
+from validation.claims import check, order
+from validation.claims.check import Results, check_trace
+from validation.cli import drawing
+from validation.errors import UserError
+from validation.plots import FIGURES
+from validation.processes import POLL_S, Processes
+from validation.trace.reader import Trace
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 300.0  # after which a test gives up, on the busiest machine
+CLAIMS = ("verification.tokens", "truncation.softplus", "codec.round_trip", "draft_length.regret", "skipping.sequence")
+ONCE = "test -e {0} || {{ touch {0}; kill -9 $PPID; }}; echo done"
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Processes]:
+    """Two processes."""
+    with Processes(2) as processes:
+        yield processes
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
+    """320 positions, checked and drawn in processes."""
+    monkeypatch.setattr(check, "BLOCK_ROWS", 32)
+    monkeypatch.setattr(order, "LEAST_PARTS", 0)
+    monkeypatch.setattr(drawing, "LEAST_VALUES", 0)
+    return stored(tmp_path / "trace")
+
+
+def ended(process: int) -> bool:
+    """Return whether a process has ended; one that nobody has waited for has."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def until(fact: Callable[[], bool]) -> None:
+    """Wait for a fact, with a limit."""
+    wait = threading.Event()
+    for _ in range(int(PATIENCE_S / POLL_S)):
+        if fact():
+            return
+        wait.wait(POLL_S)
+    raise AssertionError("waited in vain")
+
+
+# ---------------------------------------------------------------------------------------------------- processes
+
+
+def test_results_come_in_the_order_of_the_calls(two: Processes) -> None:
+    found = two.in_order(((divmod, (n, 7)) for n in range(100)), ahead=9)
+    assert list(found) == [divmod(n, 7) for n in range(100)]
+    assert list(two.in_order([], ahead=9)) == []
+
+
+def test_no_more_calls_are_sent_than_allowed(two: Processes) -> None:
+    sent: list[int] = []
+    found = two.in_order(((divmod, (sent.append(n) or n, 7)) for n in range(100)), ahead=4)  # type: ignore[func-returns-value]
+    next(found)
+    assert sent == [0, 1, 2, 3]
+    found.close()
+
+
+def test_a_process_has_one_thread_and_leaves_ctrl_c_to_its_parent(two: Processes) -> None:
+    asked = [(os.getenv, (name,)) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")]
+    assert list(two.in_order(asked, ahead=3)) == ["1"] * 3
+    assert list(two.in_order([(signal.getsignal, (signal.SIGINT,))], ahead=1)) == [signal.SIG_IGN]
+
+
+def test_the_first_call_that_fails_is_told(two: Processes) -> None:
+    calls: list[Any] = [(int, ("1",)), (int, ("two",)), (int, ("three",))]
+    found = two.in_order(calls, ahead=3)
+    assert next(found) == 1
+    with pytest.raises(ValueError, match="'two'"):
+        next(found)
+
+
+def test_a_lost_process_is_replaced_and_its_call_made_again(tmp_path: Path) -> None:
+    shell = ["sh", "-c", ONCE.format(tmp_path / "killed")]
+    calls: list[Any] = [(divmod, (n, 7)) for n in range(6)]
+    calls[3] = (subprocess.check_output, (shell,))
+    with Processes(2) as processes:
+        found = list(processes.in_order(calls, ahead=3))
+    assert found == [divmod(0, 7), divmod(1, 7), divmod(2, 7), b"done\n", divmod(4, 7), divmod(5, 7)]
+
+
+def test_processes_that_are_lost_again_and_again_are_one_sentence() -> None:
+    calls = [(subprocess.check_output, (["sh", "-c", "kill -9 $PPID"],))]
+    said = r"A worker process ended 3 times [^.]*free some memory, and run the same command again\."
+    with Processes(1) as processes, pytest.raises(UserError, match=said):
+        list(processes.in_order(calls, ahead=2))
+
+
+def test_ctrl_c_ends_the_processes_at_once() -> None:
+    seen: list[int] = []
+
+    def press() -> None:
+        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with Processes(2) as processes:
+            seen.extend(processes.in_order([(os.getpid, ())] * 4, ahead=4))
+            list(processes.in_order([(signal.pause, ())] * 2, ahead=2, tick=press))  # they wait without end
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert seen
+    until(lambda: all(map(ended, seen)))
+
+
+def test_processes_end_with_a_parent_that_is_killed() -> None:
+    code = (
+        "import os, signal\n"
+        "from validation.processes import Processes\n"
+        "processes = Processes(1)\n"
+        "print(*processes.in_order([(os.getpid, ())], ahead=1), flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == -signal.SIGKILL
+    until(lambda: ended(int(done.stdout)))
+
+
+# ------------------------------------------------------------------------------------------ checks and figures
+
+
+def checked(trace: Trace, **more: Any) -> dict[str, Any]:
+    """Check five claims, and return what was found, without the time."""
+    results: Results = check_trace(trace, claims={name: hlmtheory.all_claims()[name] for name in CLAIMS}, **more)
+    return asdict(results) | {"seconds": 0}
+
+
+def test_the_check_finds_the_same_in_processes(trace: Trace, two: Processes, tmp_path: Path) -> None:
+    whole = checked(trace)
+    assert checked(trace, parts=order.in_processes(two)) == whole
+    seen = [0]
+
+    def press(done: int, total: int, text: str) -> None:
+        seen[0] += 1
+        if seen[0] == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        checked(trace, parts=order.in_processes(two), kept=tmp_path / "kept", progress=press)
+    assert checked(trace, kept=tmp_path / "kept") == whole  # goes on without processes
+
+
+def test_a_short_check_starts_no_process(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "LEAST_PARTS", 10**9)
+    processes = Processes(2)
+    assert checked(trace, parts=order.in_processes(processes)) == checked(trace)
+    assert processes._pool is None
+
+
+@pytest.mark.parametrize("free", [None, 0, 3 * order.PROCESS_MEMORY, 10**15])
+def test_processes_are_bounded_by_memory_and_by_cores(free: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "free_host_memory", lambda: free)
+    monkeypatch.setattr(check, "cores", lambda: 8)
+    assert order.workers_here(4096) == {None: 8, 0: 1, 10**15: 8}.get(free, 3)
+
+
+def drawn(trace: Trace, folder: Path, processes: Processes) -> tuple[dict[str, bytes], list[int]]:
+    """Draw figures of two samples and two of their own, and return the files and the reported numbers."""
+    folder.mkdir()
+    chosen = [FIGURES[key] for key in (("cu-hlm", "4a"), ("cu-hlm", "5a"), ("ours", "6"), ("ours", "IV"))]
+    said: list[int] = []
+    drawing.draw_figures(
+        chosen,
+        trace,
+        folder,
+        command="hlm validate",
+        seed=1,
+        processes=processes,
+        report=lambda done, text: said.append(done),
+    )
+    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}, said
+
+
+def test_figures_are_the_same_from_processes(trace: Trace, two: Processes, tmp_path: Path) -> None:
+    here, _ = drawn(trace, tmp_path / "here", Processes(1))
+    there, said = drawn(trace, tmp_path / "there", two)
+    assert there == here
+    assert len(here) == 7  # one is a table
+    assert said == sorted(said)
+    assert (said[0], said[-1]) == (0, 4)
+
+
+def test_every_figure_is_in_one_unit_and_the_longest_come_first() -> None:
+    units = drawing.units_of(list(FIGURES.values()))
+    assert sorted(one.stem for unit in units for one in unit) == sorted(one.stem for one in FIGURES.values())
+    first = [{one.stem for one in unit} for unit in units[: len(drawing.LONGEST)]]
+    assert all(stem in unit for stem, unit in zip(drawing.LONGEST, first, strict=True))
+    shared = [{one.sample for one in unit} for unit in units if len(unit) > 1]
+    assert all(len(names) == 1 and "" not in names for names in shared)
+
+
+PRESSED = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a process started in the background ignores it
+from validation.claims import order
+from validation.cli.start import start
+from validation.cli.commands import main
+if __name__ == "__main__":
+    order.workers_here = lambda vocabulary: 2
+    start(main)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the processes in /proc")
+def test_ctrl_c_ends_the_command_and_its_processes(trace: Trace, tmp_path: Path) -> None:
+    script = tmp_path / "pressed.py"
+    script.write_text(PRESSED)
+    command = [sys.executable, str(script), "validate", "--trace", str(trace.path), "--out", str(tmp_path / "run")]
+    kept = tmp_path / "run" / ".check.json"
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        try:
+            until(lambda: kept.exists() or process.poll() is not None)
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=PATIENCE_S)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert re.fullmatch(r"\s*Stopped\. The same command continues from what is stored\.\s*", said)
+    assert len(children) >= 2  # and multiprocessing's own that tracks resources
+    until(lambda: all(ended(int(child)) for child in children))

@@ -1,0 +1,137 @@
+"""Call functions in processes of this machine, for work that threads cannot share because of Python's lock.
+
+Processes are spawned and not forked: a context of CUDA and the threads of torch do not survive a fork. Each computes
+with one thread, so that processes times threads is at most the number of cores. A process ends when its parent ends,
+however that ends. Ctrl-C is the parent's: it ends the processes at once.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from typing import Any, Self
+
+from validation.errors import UserError
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function of a module, and its arguments; both are pickled."""
+
+TRIES = 3
+"""Times that the processes are started before a call is given up."""
+POLL_S = 0.2
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class Processes:
+    """Worker processes, started by the first call and ended with the block.
+
+    Parameters
+    ----------
+    count : int
+        Number of processes.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._pool: ProcessPoolExecutor | None = None
+        self._lost = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End all processes at once; what they compute is lost."""
+        if self._pool is None:
+            return
+        for process in list((self._pool._processes or {}).values()):
+            with suppress(OSError):
+                process.kill()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool = None
+
+    def in_order(self, calls: Iterable[Call], *, ahead: int, tick: Callable[[], None] | None = None) -> Iterator[Any]:
+        """Yield the results of calls in their order.
+
+        Parameters
+        ----------
+        calls : iterable of (function, arguments)
+            A call must not depend on the others, because it is made again if its process is lost.
+        ahead : int
+            Number of calls that are sent before the result of the first one is taken; this bounds the memory.
+        tick : callable, optional
+            Called now and then while a result is waited for.
+
+        Raises
+        ------
+        UserError
+            The processes were lost again and again.
+        Exception
+            What the first call that fails raises; its cause holds the traceback of the process.
+        """
+        waiting: deque[tuple[Call, Future[Any]]] = deque()
+        self._lost = 0
+        for call in calls:
+            waiting.append((call, self._send(call)))
+            if len(waiting) >= ahead:
+                yield self._first(waiting, tick)
+        while waiting:
+            yield self._first(waiting, tick)
+
+    def _first(self, waiting: deque[tuple[Call, Future[Any]]], tick: Callable[[], None] | None) -> Any:
+        """Remove the first call and return its result."""
+        while True:
+            try:
+                future = waiting[0][1]
+                while not wait([future], timeout=POLL_S).done:
+                    if tick is not None:
+                        tick()
+                found = future.result()
+                waiting.popleft()
+                return found
+            except BrokenProcessPool as error:
+                self._lost += 1
+                if self._lost >= TRIES:
+                    raise UserError(
+                        f"A worker process ended {self._lost} times before its work was done, as it does when the "
+                        "memory is full; free some memory, and run the same command again."
+                    ) from error
+                again = [(call, one if one.done() and not one.exception() else None) for call, one in waiting]
+                self.end()
+                waiting.clear()
+                waiting.extend((call, kept or self._send(call)) for call, kept in again)
+
+    def _send(self, call: Call) -> Future[Any]:
+        function, arguments = call
+        if self._pool is None:
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self.count, mp_context=context, initializer=_begin)
+        try:
+            return self._pool.submit(function, *arguments)
+        except BrokenProcessPool as error:  # a process was lost since the last look
+            lost: Future[Any] = Future()
+            lost.set_exception(error)
+            return lost
+
+
+def _begin() -> None:
+    """Prepare a new process: one thread, no Ctrl-C, and no life after its parent's."""
+    os.environ.update(dict.fromkeys(THREADS, "1"))  # before numpy or torch is imported
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)

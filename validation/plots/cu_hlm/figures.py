@@ -122,6 +122,7 @@ FIGURES = (
     Figure(
         **_CU,
         measure=measure_baselines,
+        sample="drafts",
         paint=paint_baselines,
         number="2",
         tag=Tag.MEASURED,
@@ -145,6 +146,7 @@ FIGURES = (
             "to the means, and as printed. Dashed: risk-averse and risk-prone thresholds."
         ),
         measure=measure_line,
+        sample="drafts",
         paint=paint_line,
         caption=lambda numbers: caption_line(numbers, CU),
         printed=printed(CU, "slope", "intercept", "r_squared", "mse", "non_acceptance", "averse", "prone"),
@@ -160,6 +162,7 @@ FIGURES = (
             "shares of the 21 possible values of u."
         ),
         measure=measure_density,
+        sample="drafts",
         paint=paint_density,
         caption=caption_density,
     ),
@@ -175,6 +178,7 @@ FIGURES = (
         ),
         method="Prefixes are texts of the target model; bands are 95% intervals clustered by prompt.",
         measure=measure_rates,
+        sample="drafts",
         paint=paint_rates,
         caption=caption_rates,
         printed=printed(CU, "chosen", "skipped", "true_skips", "least_true_skips"),
@@ -189,6 +193,7 @@ FIGURES = (
             "Left: means over positions of TV(r, r̂) and its bounds at a fixed k. Right: the Bias and its certificate."
         ),
         measure=measure_bounds,
+        sample="truncation",
         paint=paint_bounds,
         caption=caption_bounds,
     ),
@@ -203,6 +208,7 @@ FIGURES = (
             "fixed k."
         ),
         measure=measure_payload,
+        sample="truncation",
         paint=paint_payload,
         caption=caption_payload,
         printed=(OFFLINE, SHARE),

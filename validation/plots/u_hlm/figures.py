@@ -38,6 +38,7 @@ FIGURES = (
     Figure(
         **_U,
         measure=measure_baselines,
+        sample="drafts",
         paint=paint_measures,
         number="3",
         tag=Tag.MEASURED,
@@ -57,6 +58,7 @@ FIGURES = (
         message=message_transmission,
         shows="Line: share of the drafts with u above the threshold; prefixes are texts of the target model.",
         measure=measure_transmission,
+        sample="drafts",
         paint=paint_transmission,
         caption=caption_transmission,
         printed=printed(U, "skipped", "prone", "experimental"),
@@ -69,6 +71,7 @@ FIGURES = (
         message=message_line,
         shows="Left: share of the drafts at each u. Right: mean rejection probability at each u, and the fitted lines.",
         measure=measure_both,
+        sample="drafts",
         paint=paint_both,
         caption=lambda numbers: caption_line(numbers, U),
         printed=printed(U, "slope", "intercept", "non_acceptance", "averse", "prone", "risk", "bound"),
@@ -84,6 +87,7 @@ FIGURES = (
             "threshold."
         ),
         measure=measure_methods,
+        sample="drafts",
         paint=paint_methods,
         caption=caption_methods,
         printed=printed(U, "skipped"),

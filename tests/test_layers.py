@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = (
     "errors",
+    "processes",
     "acceptance",
     "models",
     "trace",

@@ -573,7 +573,7 @@ def test_a_command_runs_in_the_users_folder(hlm, root, replaced):
 @pytest.fixture
 def started(hlm, monkeypatch):
     """The commands that were run; each ends with the next exit code, and None stands for Ctrl-C."""
-    found, codes = [], [0, 0]
+    found, codes = [], [0, 0, 0]
 
     def run(command, *, cwd, env):
         code = codes[len(found)]
@@ -596,25 +596,50 @@ def test_all_tests_run_at_the_root_after_coverage_with_a_floor(hlm, root, starte
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    (root / "tests" / "validation").mkdir(parents=True)
-    (root / "tests" / "test_hlm.py").touch()
+    for name in ("validation", "device", "theory", "__pycache__"):
+        (root / "tests" / name).mkdir(parents=True)
+    for name in ("test_hlm.py", "conftest.py"):
+        (root / "tests" / name).touch()
     assert hlm.main(["test"], root) == 0
-    (traced, there, profile), (rest, where, other) = started[0]
+    (traced, there, profile), (rest, where, other), *more = started[0]
     assert os.path.samefile(where, root)
     assert os.path.samefile(there, root)
     assert {"--cov=hlmtheory", "--cov-branch", "--cov-fail-under=95", "tests/theory", "hlmtheory"} <= set(traced)
     assert (profile, other) == ("few", second)
     chosen = [word for word in rest if word.startswith("tests")]
     skipped = [word.removeprefix("--ignore=") for word in traced if word.startswith("--ignore=")]
-    assert chosen == (["tests/test_hlm.py", "tests/validation", *skipped] if second == "few" else [])
+    folders = ["tests/validation"] if second == "few" else ["tests/device", "tests/validation"]
+    assert chosen == ["tests/test_hlm.py", *folders, *skipped]
+    if second == "few":
+        assert not more
+        return
+    ((properties, _, last),) = more  # the tests that draw, of those that were traced with few examples
+    assert last == second
+    assert properties[properties.index("-m", 4) + 1] == "hypothesis"
+    assert [word for word in properties if "theory" in word] == [word for word in traced if "theory" in word][1:]
+
+
+def test_a_property_has_the_mark_that_the_command_selects(tmp_path):
+    code = "from hypothesis import given, strategies\n@given(strategies.none())\ndef test_drawn(x): pass\n"
+    code += "def test_plain(): pass\n"
+    file = tmp_path / "test_two.py"
+    file.write_text(code)
+    command = [sys.executable, "-m", "pytest", "-m", "hypothesis", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run([*command, str(file)], capture_output=True, text=True, cwd=file.parent)
+    assert "test_drawn" in done.stdout
+    assert "test_plain" not in done.stdout
 
 
 def test_a_second_run_that_fails_is_told(hlm, root, started, monkeypatch):
+    (root / "tests").mkdir()
     monkeypatch.setattr(hlm, "set_up", lambda *args, **kwargs: None)
     monkeypatch.setenv("HYPOTHESIS_PROFILE", "ci")
     monkeypatch.setattr(hlm, "coverage_command", lambda python: ["first"])
-    started[1][:] = [0, 1]
-    assert hlm.main(["test"], root) == 1
+    for codes in ([0, 1, 0], [0, 0, 1]):
+        started[0].clear()
+        started[1][:] = codes
+        assert hlm.main(["test"], root) == 1
+        assert len(started[0]) == 3
 
 
 @pytest.mark.parametrize(("code", "said"), [(1, 1), (None, 130)], ids=["too little coverage", "Ctrl-C"])

@@ -66,11 +66,21 @@ def make_model(family: str = "llama", *, hidden: int = 16, vocabulary: int = 300
 
 @pytest.fixture(autouse=True, scope="session")
 def few_batches() -> Iterator[None]:
-    """Check one batch of every simulated claim; the claims have their own tests."""
+    """Check one batch of every simulated claim, and each batch once: no trace changes it, and claims have own tests."""
     from validation.claims import check
+
+    real = check._check_scenario
+    known: dict[tuple[int, int, str], tuple[Any, ...]] = {}  # with the claim and the scenario, so that ids stay theirs
+
+    def once(claim: Any, scenario: Any, rng: Any) -> check.Part:
+        key = (id(claim), id(scenario), repr(rng.bit_generator.state))
+        if key not in known:
+            known[key] = (claim, scenario, real(claim, scenario, rng))
+        return check.Part(list(known[key][2].verdicts))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(check, "SCENARIO_BATCHES", 1)
+        patch.setattr(check, "_check_scenario", once)
         yield
 
 

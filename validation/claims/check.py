@@ -62,21 +62,28 @@ BLOCK_ROWS, BLOCK_VALUES = 256, 2**22  # maximum positions in a block, and logit
 CACHED_VALUES, GPU_VALUES = 2**17, 2**20  # probabilities of one model checked at a time
 ARRAYS_ALIVE = 32 + HELD  # maximum number of float64 arrays of that size in one claim's check, and remembered
 MEMORY = 2**30  # bytes, for all workers together
-SCENARIO_BATCHES, DEAR_BATCHES = 10, 3
+SCENARIO_BATCHES = 10
 # fmt: off
-DEAR = frozenset({
-    "channel.capacity_jensen", "channel.rician_capacity", "channel.rician_mean", "channel.rician_outage",
-    "channel.transfer_ceiling", "channel.transfer_floor", "channel.transfer_low_snr", "channel.transfer_one_block",
-    "ofdma.spread_kkt", "ofdma.spread_loss", "ofdma.spread_minmax", "policy.band_even", "policy.batched_residual",
-    "policy.coherence_ceiling", "policy.cost_optimum", "policy.cost_residual", "policy.goodput_residual",
-    "policy.user_limit", "policy.user_rate", "policy.user_residual", "policy.user_risk",
-    "verification.interval_constant",
-})
+DEAR: Mapping[str, int] = {
+    **dict.fromkeys((
+        "channel.capacity", "channel.capacity_jensen", "channel.finite_mean", "channel.rayleigh_mean",
+        "channel.rician_capacity", "channel.rician_mean", "channel.rician_outage", "channel.transfer_ceiling",
+        "channel.transfer_floor", "channel.transfer_low_snr", "channel.transfer_one_block",
+        "draft_length.censored_band", "ofdma.spread_kkt", "ofdma.spread_loss", "ofdma.spread_minmax",
+        "policy.cost_residual", "policy.server_log_dual", "policy.user_limit", "policy.user_optimum",
+        "policy.user_rate", "policy.user_residual", "policy.user_risk", "verification.interval_constant",
+    ), 2),
+    **dict.fromkeys((
+        "policy.band_even", "policy.batched_residual", "policy.coherence_ceiling", "policy.cost_optimum",
+        "policy.goodput_residual", "policy.user_bound",
+    ), 3),
+    "policy.coherence_floor": 6, "policy.batched_bound": 8, "policy.goodput_bound": 8,
+}
 # fmt: on
-"""Simulated claims that take over 0.1 s a batch and have at least 20 instances in the scope of each.
+"""Batches of the simulated claims that take about 0.1 s or more each: as few as hold 60 instances in scope, at least 2.
 
-They took 60% of the time of all simulated claims. With three batches they have 60 instances or more: a defect in 5% of
-the instances is then missed with a probability of at most 5%. The property tests draw others.
+With all batches they took 60% of the time of all simulated claims. With 60 instances a defect in 5% of them is missed
+with a probability of at most 5%. The property tests draw others.
 """
 BIASES = (0.01, 0.05, 0.1, 0.2)  # the summary reports the top_k that certifies each
 
@@ -270,7 +277,7 @@ class Work:
     rounded : dict of Rounding or None
         How the stored values were rounded, if that is known.
     batches : int
-        Batches of instances of each simulated claim; at most ``DEAR_BATCHES`` for those of ``DEAR``.
+        Batches of instances of each simulated claim; at most those of ``DEAR``.
     rows : int
         Positions in a block.
     stored_rows : bool
@@ -313,7 +320,7 @@ class Work:
             raise UserError(f"{trace.path} holds top-k lists, which are no rows; leave out --stored-rows.")
         why = reasons(trace, measured, stored_rows)
         batches = SCENARIO_BATCHES if batches is None else batches
-        most = {name: min(batches, DEAR_BATCHES) if name in DEAR else batches for name in simulated}
+        most = {name: min(batches, DEAR.get(name, batches)) for name in simulated}
         return cls(
             trace,
             simulated,

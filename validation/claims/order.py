@@ -26,7 +26,7 @@ AHEAD = 64
 and no process shall wait for a slow one."""
 
 PROCESS_MEMORY = 2**30
-"""Bytes that a worker process may take, with its libraries: TODO MB were measured."""
+"""Bytes of free memory for each worker process: its libraries, its arrays, and the sample of a figure."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,10 @@ def draw_figures(
     report : callable
         Called as ``report(done, text)`` with the number of figures.
     """
+    from validation.models.devices import keep_freed_memory
     from validation.plots import EXHIBITS, commit_of_code, draw
 
+    keep_freed_memory()
     commit = commit_of_code()
     large = trace.positions * trace.vocabulary >= LEAST_VALUES
     known = all(EXHIBITS.get((one.paper, one.number)) is one for one in figures)
@@ -88,8 +90,10 @@ def draw_unit(
     keys: Sequence[tuple[str, str]], path: Path, folder: Path, command: str, seed: int, commit: str | None
 ) -> None:
     """Draw the figures of one unit; this runs in a worker process."""
+    from validation.models.devices import keep_freed_memory
     from validation.plots import EXHIBITS, draw
 
+    keep_freed_memory()
     for key in keys:
         draw(EXHIBITS[key], _opened(path), folder, command=command, seed=seed, commit=commit)
 

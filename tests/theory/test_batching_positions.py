@@ -15,7 +15,7 @@ from hlmtheory.batching.planner import Measured
 from hlmtheory.serving import Device, ModelShape, Service, Task, peak_memory
 
 from .test_batching import LARGE, PAPER, partitions, workload
-from .test_batching_waves import divisions, latency_of, small_cases
+from .test_batching_waves import divisions, in_bytes, latency_of, small_cases
 
 EACH = {"memory_rule": "each"}
 
@@ -24,7 +24,13 @@ def with_one_output(case):
     tasks, service, length = case
     longest = max(task.output_tokens for task in tasks)
     equal = [Task(task.input_tokens, longest) for task in tasks]
-    return equal, service, length
+    widest = max(task.input_tokens for task in tasks) + longest + length - 2
+    return equal, replace(service, memory=max(service.memory, in_bytes(widest))), length
+
+
+def uncapped(tasks, service, length, rule="together") -> float:
+    """Return the bound without the latency of a plan above it, which would hide a bound that is too high."""
+    return positions.position_bound(Measured(tasks, service, methods.Options(rule=rule)).costs(length), np.inf)
 
 
 def fastest(tasks, service, length) -> float:
@@ -39,6 +45,7 @@ def test_the_bound_is_below_every_division_and_no_lower_than_the_simple_one(case
     bound = lower_bound(tasks, service, length, positions=True)
     assert lower_bound(tasks, service, length) <= bound * (1 + 1e-9)
     assert bound <= fastest(*case)
+    assert uncapped(*case) <= fastest(*case)
 
 
 @given(small_cases(most=4).map(with_one_output), st.integers(0, 2**32 - 1))
@@ -76,6 +83,7 @@ def test_the_bound_is_the_latency_where_the_memory_leaves_one_plan():
     service = replace(PAPER, memory=memory_for(PAPER, 2, 400, 20, 1.0))
     alone = plan_latency(tasks, service, [[0], [1]], 2, waves=[1, 1])
     assert lower_bound(tasks, service, 2, positions=True) == pytest.approx(alone, rel=1e-9)
+    assert uncapped(tasks, service, 2) == pytest.approx(alone, rel=1e-9)
     assert lower_bound(tasks, service, 2) < 0.99 * alone
 
 
@@ -98,11 +106,24 @@ def test_many_batches_have_the_simple_bound(case):
     """With one batch as the most that is treated by itself, the bound still holds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(positions, "MOST_BATCHES", 1)
-        bound = lower_bound(*case, positions=True)
+        bound = uncapped(*case)
         costs = Measured(case[0], case[1], methods.Options()).costs(case[2])
         found = list(positions._Table(costs).divisions(np.inf))
     assert (len(case[0]) > 1) == ((2,) in found)
     assert bound <= fastest(*case)
+
+
+@pytest.mark.parametrize("most", [2, 12])
+@pytest.mark.parametrize(("draft", "verify"), [(60.0, 1.0), (1.0, 60.0)])
+def test_batches_of_one_task_attain_the_simple_bound(monkeypatch, most, draft, verify):
+    """Where one stage dominates, three batches take all of that stage, and one of the other."""
+    monkeypatch.setattr(positions, "MOST_BATCHES", most)
+    service = replace(PAPER, draft_device=Device(0.0, draft), verify_device=Device(0.0, verify))
+    service = replace(service, memory=memory_for(service, 1, 10, 20, 1.2))
+    tasks = [Task(10, 20)] * 3
+    alone = plan_latency(tasks, service, [[0], [1], [2]], 1, "johnson", **EACH)
+    assert uncapped(tasks, service, 1, "each") == pytest.approx(alone, rel=1e-3)
+    assert uncapped(tasks, service, 1, "each") <= alone
 
 
 # ---------------------------------------------------------------------------------------------------------- moves

@@ -70,6 +70,9 @@ def ordered(*given):
     wait_while(lambda: (folder / "hold").exists() and not late)
     return real(*given)
 
+def paused_and_done():
+    return any(any(folder.glob(f"did-{file.name.split('-')[1]}-*")) for file in folder.glob("paused-*"))
+
 def watched(order, number):
     (folder / f"began-{me}").touch()
     wait_while(lambda: (folder / "together").exists() and len([*folder.glob("began-*")]) < 2)
@@ -78,6 +81,8 @@ def watched(order, number):
         os.kill(me, signal.SIGKILL)
     if (folder / "pause").exists() or taken("pause-one"):
         pause()
+    else:
+        wait_while(lambda: (folder / "pause-first").exists() and not paused_and_done())
     found = compute(order, number)
     (folder / f"did-{me}-{number}").touch()
     return found

@@ -112,6 +112,7 @@ def test_a_worker_that_pauses_while_another_works_changes_nothing(
 ) -> None:
     (folder / "together").touch()  # both have a part
     (folder / "pause-one").touch()
+    (folder / "pause-first").touch()  # the other has work until one has paused with a part that it has not begun
     parts = parts_of_cluster(work_of(trace), CLAIMS, 0, address)
     next(parts)
     monkeypatch.setattr(cluster, "STALLED_S", 1.0)

@@ -127,6 +127,8 @@ def _begin() -> None:
     """Prepare a new process: one thread, no Ctrl-C, and no life after its parent's."""
     os.environ.update(dict.fromkeys(THREADS, "1"))  # before numpy or torch is imported
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "fork"):  # a lock that a library makes, such as tqdm's, has then no name left when this is killed
+        multiprocessing.set_start_method("fork", force=True)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()

@@ -142,6 +142,18 @@ def test_processes_end_with_a_parent_that_is_killed() -> None:
     until(lambda: ended(int(done.stdout)))
 
 
+def test_locks_of_libraries_are_not_named_as_leaked() -> None:
+    code = (
+        "from validation.processes import Processes\n"
+        "if __name__ == '__main__':\n"
+        "    with Processes(1) as processes:\n"
+        "        kept = 'setattr(__import__(\\'sys\\'), \\'kept\\', __import__(\\'multiprocessing\\').Lock()) or 7'\n"
+        "        print(*processes.in_order([(eval, (kept,))], ahead=1))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "7\n", "")
+
+
 # ------------------------------------------------------------------------------------------ checks and figures
 
 

@@ -83,7 +83,8 @@ class Problem(ABC):
     def close_bound(self, lengths: list[int], latency: float) -> float:
         """Lower bound on the latency of every plan with a barrier and one of these draft lengths.
 
-        It is at most ``latency``, that of some plan. It is :meth:`bound` unless all answers have one length.
+        Where all answers have one length it is the bound by positions, else that of :meth:`bound`. It is never above
+        ``latency``, which is the latency of some plan in seconds.
         """
         least = latency
         for length in sorted(lengths, key=self.bound):

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from tests.validation.command_line import one_sentence, run
-from tests.validation.stored_traces import VOCABULARY, random_fields, stored
+from tests.validation.stored_traces import stored
 from tests.validation.trace.store_stand_in import KEY, Bucket, GoogleHandler, at, bucket, files
+from tests.validation.trace.store_writers import lost_answer, second_writer
 from validation.errors import UserError
 from validation.trace import remote
 from validation.trace.journal import JOURNAL
-from validation.trace.reader import TraceWriter, open_trace
+from validation.trace.reader import open_trace
 
 pytestmark = pytest.mark.skipif(find_spec("obstore") is None, reason="obstore comes with the extra remote")
 PLACE = "gs://bucket/mine/trace"
@@ -67,29 +68,12 @@ def test_a_key_that_is_none_is_one_sentence(served: Bucket, tmp_path: Path, monk
 
 
 def test_a_second_writer_is_noticed(served: Bucket) -> None:
-    rows = {name: array[:4] for name, array in random_fields(4).items()}
-
-    def write(writer: TraceWriter) -> None:
-        writer.append(**rows)
-        writer.commit()
-        writer.flush()
-
-    def meanwhile() -> None:
-        with TraceWriter(PLACE, VOCABULARY, settings={}) as first:
-            write(first)
-            with TraceWriter(PLACE, VOCABULARY, settings={}) as second:
-                assert second.positions == 4
-            write(first)
-
     with pytest.raises(UserError, match=f"Another process is writing {PLACE}; wait for it"):
-        meanwhile()
+        second_writer(PLACE)
 
 
 def test_an_answer_that_is_lost_is_no_second_writer(served: Bucket) -> None:
-    lost = iter(["lost"])
-    served.fault = lambda method, key: next(lost, None) if (method, key[-13:]) == ("PUT", JOURNAL) else None
-    assert stored(PLACE).positions == 320  # type: ignore[arg-type]
-    assert next(lost, None) is None
+    assert lost_answer(served, PLACE).positions == 320
 
 
 def test_a_throttled_bucket_is_asked_again_with_a_bound(served: Bucket, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import hlmtheory
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import VOCABULARY, random_fields, stored
 from tests.validation.trace.store_stand_in import KEY, Bucket, at, bucket, files
+from tests.validation.trace.store_writers import lost_answer, second_writer
 from validation import plots
 from validation.claims import check
 from validation.errors import UserError
@@ -106,29 +107,12 @@ def test_a_writer_that_fails_leaves_no_whole_trace_and_goes_on(served: Bucket, t
 
 
 def test_a_second_writer_is_noticed(served: Bucket) -> None:
-    rows = {name: array[:4] for name, array in random_fields(4).items()}
-
-    def write(writer: TraceWriter) -> None:
-        writer.append(**rows)
-        writer.commit()
-        writer.flush()
-
-    def meanwhile() -> None:
-        with TraceWriter(PLACE, VOCABULARY, settings={}) as first:
-            write(first)
-            with TraceWriter(PLACE, VOCABULARY, settings={}) as second:
-                assert second.positions == 4
-            write(first)
-
     with pytest.raises(UserError, match=f"Another process is writing {PLACE}; wait for it"):
-        meanwhile()
+        second_writer(PLACE)
 
 
 def test_an_answer_that_is_lost_is_no_second_writer(served: Bucket) -> None:
-    lost = iter(["lost"])
-    served.fault = lambda method, key: next(lost, None) if (method, key[-13:]) == ("PUT", JOURNAL) else None
-    assert stored(PLACE).positions == 320  # type: ignore[arg-type]
-    assert next(lost, None) is None
+    assert lost_answer(served, PLACE).positions == 320
 
 
 # ------------------------------------------------------------------------------------------------ what fails

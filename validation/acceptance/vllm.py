@@ -66,16 +66,7 @@ def of_scrapes(paths: list[str], texts: list[str]) -> list[AcceptanceRecord]:
         raise UserError(
             f"{where}: a counter falls. Give the earlier scrape first, and no restart of the server between the two."
         )
-    return [
-        AcceptanceRecord(
-            engine="vllm",
-            source=where,
-            num_spec_steps=read_field(where, totals, "drafts"),
-            num_draft_tokens=read_field(where, totals, "draft_tokens"),
-            num_accepted_draft_tokens=read_field(where, totals, "accepted_tokens"),
-            accepted_per_position=tuple(places) or None,
-        )
-    ]
+    return [_record(where, totals, places)]
 
 
 def of_metrics_list(path: str, content: list[Any]) -> list[AcceptanceRecord]:
@@ -92,16 +83,7 @@ def of_metrics_list(path: str, content: list[Any]) -> list[AcceptanceRecord]:
             places = [a + b for a, b in zip(values, places or [0] * len(values), strict=False)]
         else:
             totals[short] += read_field(where, metric, "value")
-    return [
-        AcceptanceRecord(
-            engine="vllm",
-            source=path,
-            num_spec_steps=read_field(path, totals, "drafts"),
-            num_draft_tokens=read_field(path, totals, "draft_tokens"),
-            num_accepted_draft_tokens=read_field(path, totals, "accepted_tokens"),
-            accepted_per_position=tuple(places) or None,
-        )
-    ]
+    return [_record(path, totals, places)]
 
 
 def of_answer(where: str, content: Mapping[str, Any]) -> Sequence[Read]:
@@ -163,3 +145,14 @@ def of_bench(path: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
             accepted_per_position=places or None,
         )
     ]
+
+
+def _record(source: str, totals: Mapping[str, int], places: Sequence[int]) -> AcceptanceRecord:
+    return AcceptanceRecord(
+        engine="vllm",
+        source=source,
+        num_spec_steps=read_field(source, totals, "drafts"),
+        num_draft_tokens=read_field(source, totals, "draft_tokens"),
+        num_accepted_draft_tokens=read_field(source, totals, "accepted_tokens"),
+        accepted_per_position=tuple(places) or None,
+    )

@@ -21,7 +21,7 @@ _folder = click.Path(path_type=Path, file_okay=False)
 
 @click.command()
 @click.argument("paper", default="all")
-@click.option("--pair", "pairs", multiple=True, help="builtin or wide; may be given twice.  [default: builtin]")
+@click.option("--pair", "pairs", multiple=True, help="builtin, wide, instructed; may be repeated.  [default: builtin]")
 @click.option("--quick", is_flag=True, help="Few positions, prompts and tokens, in minutes; publishes nothing.")
 @click.option("--dry-run", is_flag=True, help="List the tasks with their states and times; run nothing.")
 @click.option("--data", type=_folder, envvar="HLM_DATA", help="Folder of the texts, to train and for experiments.")

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ STAMPS = "commits.json"
 POSITIONS, NEW_TOKENS = 20_000, 160  # of a trace, as `hlm validate`
 TEXTS = 100  # prompts of a study, as `hlm decode`
 WIDE_TEXTS, WIDE_BATCH = 160, 16
+DESIGN_SOURCE = "Alpaca"
+"""The set of cu-hlm's Figure 9 and u-hlm's Figure 4; the built-in pair has no prompt of it."""
 ANSWERS = Path("gsm8k") / "dev.jsonl.gz"
 """In the folder of the texts: the similarity to the answers needs it; without it, that score is left out."""
 
@@ -45,6 +48,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog=f"steps {step}")
     for name in ("run", "draft", "target", "models", "data", "root"):
         parser.add_argument(f"--{name}", type=Path)
+    parser.add_argument("--beside", type=Path, action="append", default=[])
     for name in ("positions", "new-tokens", "prompts"):
         parser.add_argument(f"--{name}", type=int)
     for name in ("pair", "study", "paper", "claims"):
@@ -66,10 +70,10 @@ def _stamp(file: Path, step: str) -> None:
 
 def _train(given: argparse.Namespace) -> None:
     """Train a pair; each stage continues from its checkpoint."""
-    words = [sys.executable, "-m", "validation.training", "--pair", given.pair, "--out", str(given.models)]
-    words += ["--work", str(given.models / "work"), "--data", str(given.data)]
-    for stage in ("tokenizer", "small", "large", "prompts", "card"):
-        subprocess.run([*words, stage], check=True)
+    from validation.reproduce.training import commands
+
+    for words in commands(given.pair, given.models, given.data):
+        subprocess.run([sys.executable, *words], check=True)
 
 
 def _pair(given: argparse.Namespace) -> Pair:
@@ -81,12 +85,23 @@ def _pair(given: argparse.Namespace) -> Pair:
 
 
 def _prompts(given: argparse.Namespace) -> list[Prompt]:
+    """Return the prompts of a pair; of an instructed pair one of each set in turn, so that a part has all sets."""
     from validation.collection.prompts import builtin_prompts, read_prompts
 
-    own = None if given.draft is None else given.draft.parent / "prompts.jsonl"
-    found = builtin_prompts() if own is None or not own.exists() else read_prompts(own)
+    base = given.pair.partition("-")[0]
+    found = builtin_prompts() if given.draft is None else read_prompts(given.draft.parents[1] / base / "prompts.jsonl")
+    if base == "instructed":
+        found = in_turn(found)
     answers = {} if given.data is None else _answers(given.data / ANSWERS)
     return [replace(one, reference=answers.get(one.id, one.reference)) for one in found]
+
+
+def in_turn(prompts: Sequence[Prompt]) -> list[Prompt]:
+    """Return the first prompt of each source, then the second of each, and so on."""
+    sources: dict[str, list[Prompt]] = {}
+    for one in prompts:
+        sources.setdefault(one.source, []).append(one)
+    return [one for turn in zip_longest(*sources.values()) for one in turn if one is not None]
 
 
 def _answers(file: Path) -> dict[str, str]:
@@ -106,7 +121,7 @@ def _trace(given: argparse.Namespace) -> Trace:
 def _collect(given: argparse.Namespace) -> None:
     from validation.collection.collect import DEFAULT_BATCH, collect
 
-    whole = given.draft is not None and not given.positions  # another pair: all texts of its first prompts
+    whole = given.pair == "wide" and not given.positions  # all texts of its first prompts
     trace = collect(
         _pair(given),
         _prompts(given)[: WIDE_TEXTS if whole else None],
@@ -148,8 +163,11 @@ def _check(given: argparse.Namespace) -> None:
 def _decode(given: argparse.Namespace) -> None:
     from validation.decoding.studies import ANSWER_TOKENS, STUDIES, decode_study
 
-    folder = given.run / "decoded" / given.study
-    prompts, tokens = _prompts(given)[: given.prompts or TEXTS], given.new_tokens or ANSWER_TOKENS
+    folder, tokens = given.run / "decoded" / given.study, given.new_tokens or ANSWER_TOKENS
+    prompts = _prompts(given)
+    if given.study == "design" and any(one.source == DESIGN_SOURCE for one in prompts):
+        prompts = [one for one in prompts if one.source == DESIGN_SOURCE]
+    prompts = prompts[: given.prompts or TEXTS]
     decode_study(STUDIES[given.study], _pair(given), prompts, _trace(given), folder, new_tokens=tokens, seed=SEED)
 
 
@@ -160,8 +178,13 @@ def _draw(given: argparse.Namespace) -> None:
 
     trace, commit = _trace(given), commit_of_code()
     drawn, left = [], {}
+    kinds: tuple[type, ...] = (Figure, Decoding)
+    if given.pair == "builtin":  # a simulation has no pair
+        kinds = (*kinds, Simulation)
+    if given.pair == "instructed":  # its texts alone: for the rest the built-in pair is the better one
+        kinds = (Decoding,)
     for one in EXHIBITS.values():
-        if given.paper not in ("all", "", one.paper) or (isinstance(one, Simulation) and given.pair != "builtin"):
+        if given.paper not in ("all", "", one.paper) or not isinstance(one, kinds):
             continue
         decoded = []
         if isinstance(one, Decoding):
@@ -169,7 +192,8 @@ def _draw(given: argparse.Namespace) -> None:
             if not (folder / "study.json").exists():
                 left[one.stem] = f"the study {one.study} is not decoded"
                 continue
-            decoded = [open_study(folder)]
+            beside = [other / "decoded" / one.study for other in given.beside]
+            decoded = [open_study(each) for each in (folder, *beside) if (each / "study.json").exists()]
         folder = given.run / "figures"
         if not _is_drawn(folder / f"{one.stem}.json", commit):
             print(f"drawing {one.paper} {one.place}", flush=True)

@@ -27,10 +27,10 @@ from validation.errors import UserError
 from validation.plots import EXHIBITS, Decoding
 from validation.reproduce.code import code_of
 from validation.reproduce.experiments import EXPERIMENTS
+from validation.reproduce.training import parents_of
 
 PAPERS = tuple(dict.fromkeys(paper for paper, _ in EXHIBITS))
 ALL = "all"
-PAIRS = ("builtin", "wide")
 STEP = ("-m", "validation.reproduce.steps")
 CODE = {
     "collect": ("validation.collection.collect", "validation.models.pair", "validation.collection.prompts"),
@@ -38,6 +38,30 @@ CODE = {
     "check": ("validation.claims.check", "validation.claims.scenarios"),
     "decode": ("validation.decoding.studies",),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What is made of a pair.
+
+    Attributes
+    ----------
+    studies : tuple of str
+        The studies that are decoded; a figure of another study is not drawn.
+    beside : tuple of str
+        Pairs whose texts are compared with those of this pair. They are not checked, drawn or published.
+    """
+
+    studies: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+
+
+PAIRS = {
+    "builtin": Share(tuple(STUDIES)),
+    "wide": Share(),
+    "instructed": Share(("hlm", "design"), beside=("instructed-distilled", "instructed-larger")),
+}
+"""The published pairs; :mod:`validation.training` says what they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +181,10 @@ def models_of(setting: Setting, pair: str) -> tuple[Path, Path] | None:
     return folder / "small", folder / "large"
 
 
-def studies_of(setting: Setting, pair: str) -> list[str]:
-    """Return the studies that the figures of a paper need; the texts of other pairs than the built-in are not drawn."""
-    if pair != "builtin":
-        return []
+def studies_of(setting: Setting, share: Share) -> list[str]:
+    """Return the studies of a pair that the figures of a paper need."""
     wanted = {one.study for one in EXHIBITS.values() if isinstance(one, Decoding) and _asked(setting, one.paper)}
-    return [name for name in STUDIES if name in wanted and name in setting.studies]
+    return [name for name in share.studies if name in wanted and name in setting.studies]
 
 
 def _asked(setting: Setting, paper: str) -> bool:
@@ -170,48 +192,81 @@ def _asked(setting: Setting, paper: str) -> bool:
 
 
 def _pair_tasks(setting: Setting, pair: str) -> list[Task]:
-    run = setting.out / pair
-    trace, decoded = run / "trace" / "manifest.json", run / "decoded"
-    models = models_of(setting, pair)
-    words, found, needs = ["--run", str(run), "--pair", pair], list[Task](), ""
-    weights: tuple[Path, ...] = ()
-    if models is not None:
-        words += ["--draft", str(models[0]), "--target", str(models[1])]
-        weights = tuple(folder / "model.safetensors" for folder in models)
-        if not all(file.exists() for file in weights):
-            needs = "" if setting.data else f"the pair {pair} in --models, or the texts (--data) to train it"
-            training = [*STEP, "train", "--pair", pair, "--models", str(models[0].parent), "--data", str(setting.data)]
-            found.append(Task(f"{pair}:train", tuple(training), outputs=weights, needs=needs))
-    sizes = ["--positions", str(setting.positions), "--new-tokens", str(setting.new_tokens)] if setting.quick else []
-
-    def task(step: str, *more: str, inputs: tuple[Path, ...], outputs: tuple[Path, ...], code: str = "") -> Task:
-        name, kind = f"{pair}:{step}", step.partition(":")[0]
-        own = code or code_of(*CODE[kind])
-        return Task(name, (*STEP, kind, *words, *more), inputs, outputs, own, needs)
-
-    found.append(task("collect", *sizes, inputs=weights, outputs=(trace,)))
-    found.append(task("fit", inputs=(trace,), outputs=(decoded / "fitted.json",)))
+    """Return the tasks of a published pair, after those of the pairs that it is compared with."""
+    share, run = PAIRS[pair], setting.out / pair
+    studies = studies_of(setting, share)
+    beside = {other: setting.out / other for other in share.beside if "hlm" in studies}
+    found = [task for other in beside for task in _texts_tasks(setting, other, ["hlm"])]
+    found += _texts_tasks(setting, pair, studies)
+    trace, drawn = run / "trace" / "manifest.json", run / "drawn.json"
     some = ["--claims", setting.claims] if setting.claims else []
-    found.append(task("check", *some, inputs=(trace,), outputs=(run / "claims.json",)))
-    studies = studies_of(setting, pair)
+    found.append(_task(setting, pair, "check", *some, inputs=(trace,), outputs=(run / "claims.json",)))
+    texts = [run / "decoded" / study / "study.json" for study in studies]
+    texts += [folder / "decoded" / "hlm" / "study.json" for folder in beside.values()]
+    others = [word for folder in beside.values() for word in ("--beside", str(folder))]
+    inputs = (trace, run / "decoded" / "fitted.json", *texts)
+    commit = setting.commit or "no commit"
+    more = ("--paper", setting.paper, *others)
+    found.append(_task(setting, pair, "draw", *more, inputs=inputs, outputs=(drawn,), code=commit))
+    if not setting.quick:
+        inputs, more = (drawn, run / "claims.json"), ("--root", str(setting.root))
+        made = (run / "published.json",)
+        found.append(_task(setting, pair, "publish", *more, inputs=inputs, outputs=made, code=commit))
+    return found
+
+
+def _texts_tasks(setting: Setting, pair: str, studies: Sequence[str]) -> list[Task]:
+    """Return the tasks that train a pair, collect its trace, fit it and decode its studies."""
+    run, models = setting.out / pair, models_of(setting, pair)
+    trace, fitted = run / "trace" / "manifest.json", run / "decoded" / "fitted.json"
+    found, weights = list[Task](), _weights(setting, pair)
+    if models is not None and not all(file.exists() for file in weights):
+        folder = models[0].parent.parent
+        training = (*STEP, "train", "--pair", pair, "--models", str(folder), "--data", str(setting.data))
+        parents = tuple(file for parent in parents_of(pair) for file in _weights(setting, parent))
+        found.append(Task(f"{pair}:train", training, parents, weights, needs=_needs(setting, pair)))
+    sizes = ["--positions", str(setting.positions), "--new-tokens", str(setting.new_tokens)] if setting.quick else []
+    found.append(_task(setting, pair, "collect", *sizes, inputs=weights, outputs=(trace,)))
+    found.append(_task(setting, pair, "fit", inputs=(trace,), outputs=(fitted,)))
     answers = ["--data", str(setting.data)] if setting.data else []
     short = ["--prompts", str(setting.prompts), "--new-tokens", str(setting.text_tokens)] if setting.quick else []
     if not setting.quick and setting.texts:
         short = ["--prompts", str(setting.texts)]
     for study in studies:
-        fit = (trace, decoded / "fitted.json")
-        made = (decoded / study / "study.json", decoded / study / "scores.json")
-        found.append(task(f"decode:{study}", "--study", study, *answers, *short, inputs=fit, outputs=made))
-    texts = tuple(decoded / study / "study.json" for study in studies)
-    drawn, commit = run / "drawn.json", setting.commit or "no commit"
-    paper = ["--paper", setting.paper]
-    found.append(
-        task("draw", *paper, inputs=(trace, decoded / "fitted.json", *texts), outputs=(drawn,), code=commit),
-    )
-    if not setting.quick:
-        inputs, record = (drawn, run / "claims.json"), (run / "published.json",)
-        found.append(task("publish", "--root", str(setting.root), inputs=inputs, outputs=record, code=commit))
+        more = ("--study", study, *answers, *short)
+        made = tuple(run / "decoded" / study / name for name in ("study.json", "scores.json"))
+        found.append(_task(setting, pair, f"decode:{study}", *more, inputs=(trace, fitted), outputs=made))
     return found
+
+
+def _task(
+    setting: Setting,
+    pair: str,
+    step: str,
+    *more: str,
+    inputs: tuple[Path, ...],
+    outputs: tuple[Path, ...],
+    code: str = "",
+) -> Task:
+    """Return a task of a pair; ``code`` is the fingerprint of its step's code if not given."""
+    kind, models = step.partition(":")[0], models_of(setting, pair)
+    words = ["--run", str(setting.out / pair), "--pair", pair]
+    if models is not None:
+        words += ["--draft", str(models[0]), "--target", str(models[1])]
+    needs = _needs(setting, pair)
+    return Task(f"{pair}:{step}", (*STEP, kind, *words, *more), inputs, outputs, code or code_of(*CODE[kind]), needs)
+
+
+def _weights(setting: Setting, pair: str) -> tuple[Path, ...]:
+    """Return the files of a pair's models; none for the built-in pair, which is part of the project."""
+    return tuple(folder / "model.safetensors" for folder in models_of(setting, pair) or ())
+
+
+def _needs(setting: Setting, pair: str) -> str:
+    """Return what a pair's tasks lack, in words; empty if they can run."""
+    if setting.data or all(file.exists() for file in _weights(setting, pair)):
+        return ""
+    return f"the pair {pair} in --models, or the texts (--data) to train it"
 
 
 def _experiment_tasks(setting: Setting) -> list[Task]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from validation.errors import UserError
 from validation.reproduce import steps
 from validation.reproduce.code import closure, code_of
 from validation.reproduce.engine import DONE, FAILED, NOT_RUN, TO_RUN, UP_TO_DATE, read_times, run_tasks, states
-from validation.reproduce.tasks import Setting, Task, chosen, tasks_of
+from validation.reproduce.tasks import PAIRS, Setting, Task, chosen, tasks_of
+from validation.reproduce.training import commands, parents_of
+from validation.training.recipes import PAIRS as RECIPES
 
 pytest.importorskip("doit")
 
@@ -111,6 +114,49 @@ def test_what_lacks_an_input_is_listed_with_what_it_needs(tmp_path: Path) -> Non
     assert "builtin:decode:hlm" not in few
     names = [task.name for task in chosen(list(tasks.values()), ["builtin:decode:hlm"])]
     assert names == ["builtin:collect", "builtin:fit", "builtin:decode:hlm"]
+
+
+@pytest.mark.usefixtures("one_code")
+def test_a_pair_with_other_pairs_beside_it_waits_for_their_texts(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, tmp_path / "out", pairs=("instructed",), data=tmp_path / "data", models=tmp_path / "m")
+    tasks = {task.name: task for task in tasks_of(setting)}
+    draw = tasks["instructed:draw"]
+    assert {tmp_path / "out" / name / "decoded/hlm/study.json" for name in PAIRS["instructed"].beside} < set(
+        draw.inputs
+    )
+    assert draw.argv.count("--beside") == 2
+    for name in ("instructed-distilled", "instructed-larger"):
+        assert set(tasks["instructed:train"].outputs) <= set(tasks[f"{name}:train"].inputs)
+        assert not tasks.keys() & {f"{name}:check", f"{name}:publish"}
+    assert [name for name in tasks if name.startswith("instructed:decode")] == [
+        "instructed:decode:hlm",
+        "instructed:decode:design",
+    ]
+    trace_alone = [task.name for task in tasks_of(replace(setting, paper="flexspec")) if "decode" in task.name]
+    assert not trace_alone
+
+
+def test_training_starts_from_what_was_trained_before(tmp_path: Path) -> None:
+    models, made = tmp_path / "models", {""}
+    for pair in ("wide", "instructed", "instructed-distilled", "instructed-larger"):
+        assert set(parents_of(pair)) <= made
+        words = list(commands(pair, models, tmp_path / "data"))
+        for one in words:
+            given = dict(zip(one[2:-1:2], one[3:-1:2], strict=True))
+            assert one[-1] in RECIPES[given["--pair"]].steps
+            assert Path(given["--work"]).parent == models / "work"
+            parent = Path(given.get("--parent", ""))
+            assert parent == Path() or parent.name in made
+            made.add(Path(given["--out"]).name)
+        assert Path(words[-1][words[-1].index("--out") + 1]).name == pair
+    assert len({(one[one.index("--out") + 1], one[-1]) for one in words}) == len(words)  # nothing is made twice
+
+
+def test_a_part_of_the_prompts_has_all_sets() -> None:
+    texts = [
+        Prompt(f"{source}{number}", "x", source) for source in "abc" for number in range(3 if source == "b" else 2)
+    ]
+    assert [one.id for one in steps.in_turn(texts)] == ["a0", "b0", "c0", "a1", "b1", "c1", "b2"]
 
 
 @pytest.mark.usefixtures("one_code")

@@ -149,7 +149,9 @@ def tasks_of(setting: Setting) -> list[Task]:
     if unknown := [name for name in setting.pairs if name not in PAIRS]:
         raise UserError(f"There is no pair {unknown[0]!r}; choose one of: {', '.join(PAIRS)}.")
     found = [task for pair in setting.pairs for task in _pair_tasks(setting, pair)]
-    return [*found, *([] if setting.quick else _experiment_tasks(setting))]
+    if setting.quick or "builtin" not in setting.pairs:  # experiments are on the built-in pair
+        return found
+    return [*found, *_experiment_tasks(setting)]
 
 
 def chosen(tasks: list[Task], only: Sequence[str]) -> list[Task]:
@@ -192,12 +194,12 @@ def _asked(setting: Setting, paper: str) -> bool:
 
 
 def _pair_tasks(setting: Setting, pair: str) -> list[Task]:
-    """Return the tasks of a published pair, after those of the pairs that it is compared with."""
+    """Return the tasks of a published pair, and those of the pairs that it is compared with, which start from it."""
     share, run = PAIRS[pair], setting.out / pair
     studies = studies_of(setting, share)
     beside = {other: setting.out / other for other in share.beside if "hlm" in studies}
-    found = [task for other in beside for task in _texts_tasks(setting, other, ["hlm"])]
-    found += _texts_tasks(setting, pair, studies)
+    found = _texts_tasks(setting, pair, studies)
+    found += [task for other in beside for task in _texts_tasks(setting, other, ["hlm"])]
     trace, drawn = run / "trace" / "manifest.json", run / "drawn.json"
     some = ["--claims", setting.claims] if setting.claims else []
     found.append(_task(setting, pair, "check", *some, inputs=(trace,), outputs=(run / "claims.json",)))

@@ -132,6 +132,10 @@ def test_a_pair_with_other_pairs_beside_it_waits_for_their_texts(tmp_path: Path)
         "instructed:decode:hlm",
         "instructed:decode:design",
     ]
+    made = set[Path]()
+    for task in tasks.values():
+        assert set(task.inputs) <= made, task.name  # each after what makes its inputs
+        made.update(task.outputs)
     trace_alone = [task.name for task in tasks_of(replace(setting, paper="flexspec")) if "decode" in task.name]
     assert not trace_alone
 

@@ -167,10 +167,7 @@ CLAIMS = (
         id="batching.exact_waves",
         source=Source("zhu2025edgesd", "(28), the memory shared"),
         origin=Origin.NEW,
-        statement=(
-            "with a barrier, no partition into waves that fit in memory is faster than the one found, each step in "
-            "its best order"
-        ),
+        statement="with a barrier, the search gives the fastest partition into waves that fit in memory",
         relation=Relation.LE,
         lhs=planned("exact", "together"),
         rhs=against(_johnson),
@@ -228,8 +225,8 @@ CLAIMS = (
         source=Source("zhu2025edgesd", "(28), without the barrier"),
         origin=Origin.NEW,
         statement=(
-            "no partition into waves that fit in memory is faster than the one found, in either policy and with a "
-            "barrier"
+            "with a barrier or in either free policy, the search gives the fastest partition into waves that fit in "
+            "memory"
         ),
         relation=Relation.LE,
         lhs=side(

@@ -298,10 +298,7 @@ CLAIMS = (
         id="draft_length.tracker",
         source=Source(_PAPER, "Algorithm 2, argmax over K, were γ̂ the same for every K"),
         origin=Origin.IMPLIED,
-        statement=(
-            "E[τ | K′] = K′ γ̂ also at a length K′ other than the K in use, with γ̂ = E[τ/K], the mean of the "
-            "moving average"
-        ),
+        statement="E[τ | K′] = K′ γ̂ for any length K′, with γ̂ = E[τ/K] measured at the length K in use",
         relation=Relation.EQ,
         lhs=_accepted_elsewhere,
         rhs=_extrapolated,
@@ -312,9 +309,7 @@ CLAIMS = (
         id="draft_length.tracker_in_use",
         source=Source(_PAPER, "Algorithm 2, 1 + γ̂K, and last line"),
         origin=Origin.IMPLIED,
-        statement=(
-            "E[τ | K] + 1 = 1 + γ̂K at the K in use, with γ̂ = E[τ/K], the mean of the moving average: no approximation"
-        ),
+        statement="E[τ | K] + 1 = 1 + γ̂K at the length K in use, with γ̂ = E[τ/K] measured there",
         relation=Relation.EQ,
         lhs=expected_tokens,
         rhs=_linear_in_use,

@@ -31,8 +31,8 @@ STAMPS = ("command", "commit", "created", "seconds")
 """Keys whose values differ between two runs of the same code and settings."""
 
 REWORDED = Path(__file__).with_name("reworded.json")
-"""Statements that were written in other words after a run was published, by claim: before and after. The sides are the
-same, so the verdicts count."""
+"""Statements that were written in other words after a run was published, by claim: all earlier ones, and the present
+one. The sides are the same, so the verdicts count."""
 
 BUILTIN = Path(__file__).parents[1] / "pairs" / "builtin"
 
@@ -319,8 +319,8 @@ def _results(record: dict[str, Any]) -> Results:
     said, now = record.get("statements", {}), hlmtheory.all_claims()
     reworded = json.loads(REWORDED.read_text(encoding="utf-8"))
     for name in [name for name in results.tallies if name in said and name in now]:
-        words = reworded.get(name, {"before": None, "after": None})
-        said_now = words["after"] if said[name] == words["before"] else said[name]
+        words = reworded.get(name, {"before": [], "after": ""})
+        said_now = words["after"] if said[name] in words["before"] else said[name]
         if said_now != now[name].statement:
             del results.tallies[name]
     return results

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from validation.plots.common.names import name_points
 from validation.plots.common.record import Numbers, Printed, plain
-from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, legend_below, name_axes, name_points
+from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, legend_below, name_axes
 from validation.plots.common.truncation.sample import (
     EPSILON,
     PARAMETERS,

@@ -9,6 +9,7 @@ import numpy as np
 
 from validation.decoding.methods.registry import info_of
 from validation.plots.common.decoded.numbers import ACCURACIES
+from validation.plots.common.names import name_points
 from validation.plots.common.record import Numbers
 from validation.plots.common.skipping.printed import CU, U, value
 from validation.plots.common.style import (
@@ -19,7 +20,6 @@ from validation.plots.common.style import (
     canvas,
     groups,
     name_axes,
-    name_points,
 )
 
 if TYPE_CHECKING:

@@ -181,7 +181,7 @@ ROWS: dict[str, Callable[[], list[Measurement]]] = {
     "generate": lambda: import_module("validation.benchmarks.speed").measure_generate(),
     "threads": lambda: import_module("validation.benchmarks.speed").measure_threads(),
     "bandwidth": lambda: import_module("validation.benchmarks.speed").measure_bandwidth(),
-    "pareto": lambda: import_module("validation.benchmarks.speed").measure_plans(),
+    "pareto": lambda: import_module("validation.benchmarks.plans").measure_plans(),
     "memory": measure_memory,
     "memory-full": lambda: measure_memory(10**6),
 }

@@ -1,4 +1,4 @@
-"""Benchmarks ``generate``, ``threads``, ``bandwidth`` and ``pareto``: our speed beside others', in one run each.
+"""Benchmarks ``generate``, ``threads`` and ``bandwidth``: our speed beside others', in one run each.
 
 Every row takes under four minutes. Rounds of the variants alternate, and the fastest of each counts, so that another
 process that runs for a while disturbs all of them alike.
@@ -6,24 +6,19 @@ process that runs for a while disturbs all of them alike.
 
 from __future__ import annotations
 
-import itertools
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hlmtheory.batching import plan
-from hlmtheory.serving import Device, peak_memory
 from validation.benchmarks.measurement import Measurement
-from validation.benchmarks.planning import LENGTHS, SERVICE, TASKS, tasks_of
 from validation.collection.prompts import Prompt, builtin_prompts
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
@@ -34,7 +29,6 @@ from validation.trace.reader import Trace
 from validation.trace.synthetic import SyntheticTrace
 
 NEW_TOKENS, ROUNDS, BATCHES = 64, 3, (1, 8)
-PARETO_S, PARETO_GAP = 10.0, 0.02
 COPIED = 2**25  # float64 values, 256 MiB: more than any cache holds
 CHECKED, VOCABULARY = 1024, 4096
 CLAIMS = ("truncation.tvd_sharp", "truncation.certificate", "skipping.rejection_by_draft", "lattice.dropped_mass")
@@ -237,67 +231,3 @@ def _seconds(work: Callable[[], object]) -> float:
 
 def _rate(what: str, rate: float, limit: float) -> Measurement:
     return Measurement(what, rate / 1e9, "GB/s", "a copy by torch with as many threads", rate / limit)
-
-
-# -------------------------------------------------------------------------------------------------------- pareto
-
-
-def measure_plans() -> list[Measurement]:
-    """Measure plans for many tasks, and for few of them against the exact optimum."""
-    return [*measure_pareto(), *measure_loose_side()]
-
-
-def measure_pareto(
-    count: int = TASKS,
-    lengths: Sequence[int] = LENGTHS,
-    max_labels: int = 100,
-) -> list[Measurement]:
-    """Measure seconds and certified gap of ``improved`` and ``pareto``, for answers of equal and of unequal length.
-
-    The seconds are those of the processor, since other processes may share it.
-    """
-    found = []
-    methods = (("improved", "together"), ("improved", "each"), ("pareto", "together"))
-    for (method, rule), equal in itertools.product(methods, (True, False)):
-        tasks = tasks_of(count, equal=equal)
-        began = time.process_time()
-        made = plan(tasks, SERVICE, method, memory_rule=rule, draft_lengths=lengths, max_labels=max_labels)
-        seconds = time.process_time() - began
-        where = f"{method}, {count} tasks, {'equal' if equal else 'unequal'} answers, memory {rule}"
-        found += [
-            Measurement(where, seconds, "s", f"the limit, {PARETO_S:.0f} s", seconds / PARETO_S),
-            Measurement(
-                f"{where}: certified gap", 100 * made.gap, "%", f"the limit, {PARETO_GAP:.0%}", made.gap / PARETO_GAP
-            ),
-        ]
-    return found
-
-
-def measure_loose_side(seeds: int = 3, counts: tuple[int, int] = (8, 10)) -> list[Measurement]:
-    """Measure plan and bound of ``improved`` against the exact optimum of few tasks, the worst of several draws.
-
-    ``counts`` are the tasks where the memory is shared and where it is not; exact plans in waves take longer. Each task
-    has ten times the work of one of 100 tasks, and the memory for caches is 8 or 10% of theirs.
-    """
-    found = []
-    weights = float(peak_memory(SERVICE.draft, 0, 0, 0))
-    edge, cloud = (Device(10.0 * one.c1, one.c2) for one in (SERVICE.draft_device, SERVICE.verify_device))
-    cases = zip(("together", "each"), counts, (0.08, 0.1), strict=True)
-    for (rule, count, share), equal in itertools.product(cases, (True, False)):
-        memory = weights + (SERVICE.memory - weights) * share
-        service = replace(SERVICE, draft_device=edge, verify_device=cloud, memory=memory)
-        pairs = []
-        for seed in range(seeds):
-            tasks = tasks_of(max(counts), seed, equal=equal)[:count]
-            pairs.append(
-                [plan(tasks, service, name, memory_rule=rule, draft_lengths=[1]) for name in ("improved", "exact")]
-            )
-        where = f"{count} tasks, {'equal' if equal else 'unequal'} answers, memory {rule}"
-        slower = max(ours.latency / best.latency for ours, best in pairs)
-        lower = [ours.lower_bound / best.latency for ours, best in pairs]
-        found += [
-            Measurement(f"plan of improved, {where}", 100 * (slower - 1), "%", "exact", slower),
-            Measurement(f"best bound of {seeds}, {where}", 100 * (1 - max(lower)), "% below", "exact", max(lower)),
-            Measurement(f"worst bound of {seeds}, {where}", 100 * (1 - min(lower)), "% below", "exact", min(lower)),
-        ]
-    return found

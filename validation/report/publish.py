@@ -19,6 +19,7 @@ from validation.claims.check import Results, load_results
 from validation.decoding.fit_file import stored_fit
 from validation.errors import UserError
 from validation.plots import EXHIBITS, Exhibit, commit_of_code, repaint
+from validation.plots.common.stored import in_todays_words
 from validation.report import results as results_pages
 from validation.report.audit_controls import audit_controls
 from validation.report.one_run import shrink
@@ -124,10 +125,12 @@ def _unstamped(value: Any) -> Any:
 def refresh_captions(figures: Path) -> list[Path]:
     """Rewrite the captions of all sidecars from their stored numbers, without drawing or changing a number.
 
+    Labels, heads and titles that a run stored in an earlier run's words take the words in use.
+
     Returns
     -------
     list of Path
-        The sidecars whose caption, findings or title changed.
+        The sidecars whose caption, findings, title or labels changed.
     """
     found = _with_new_captions(figures)
     for sidecar, text in found.items():
@@ -147,7 +150,7 @@ def _with_new_captions(figures: Path) -> dict[Path, str]:
         for sidecar in (figures / f"{one.stem}.json", *sorted(figures.glob(f"*/{one.stem}.json"))):
             if sidecar.exists():
                 before = sidecar.read_text(encoding="utf-8")
-                about = _tagged(json.loads(before), one)
+                about = _tagged(in_todays_words(json.loads(before)), one)
                 after = json.dumps(about | one.describe(about, about["basis"]), ensure_ascii=False) + "\n"
                 if after != before:
                     found[sidecar] = after

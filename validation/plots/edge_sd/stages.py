@@ -45,7 +45,7 @@ def measure_stages(seed: int, *, measure: Callable[..., StageTimes] = measure_st
     series, fits = [], []
     for place in places:
         pair = load_pair("builtin", device=place, dtype="float32")
-        for name, model in (("small", pair.draft), ("large", pair.target)):
+        for name, model in (("draft", pair.draft), ("target", pair.target)):
             times = measure(model, seed=seed, repeats=REPEATS, patience_s=PATIENCE_S)
             series.append(_passes(f"{name} model, {place}", place, times))
             fits.append(_fit_row(series[-1]))

@@ -251,7 +251,7 @@ def _assumptions(study: Counted) -> dict[str, Any]:
 def basis(study: Counted) -> str:
     """Return the clause that names models and prompts."""
     per = len(study.about["prompts"]) // len(set(study.sources))
-    return f"built-in large model, {per} prompts a set, {study.about['new_tokens']} tokens"
+    return f"built-in target model, {per} prompts a set, {study.about['new_tokens']} tokens"
 
 
 def _ends(found: IntervalEstimate) -> list[float]:

@@ -173,7 +173,7 @@ def _law_table(by_line: Mapping[str, Timed], risks: dict[str, Any], temperature:
     )
     title = (
         f"Law of the texts, and what must be sent for it over {NETWORKS[0]}. The bound is on the total variation from "
-        "the large model's law, the maximum over the networks; for a text, a bound of 1 or more is vacuous"
+        "the target model's law, the maximum over the networks; for a text, a bound of 1 or more is vacuous"
     )
     return Table(title, heads, tuple(rows)).plain()
 

@@ -158,7 +158,7 @@ def simulate(seed: int) -> Numbers:
         "statistics": _statistics(),
         "tables": [_beside(), _every(), _rounds()],
         "basis": (
-            "the built-in pair, V = 4,096; the large model is tuned further for 24 steps of 1,024 tokens, with three "
+            "the built-in pair, V = 4,096; the target model is tuned further for 24 steps of 1,024 tokens, with three "
             "seeds; brackets are 95% intervals by a bootstrap over seeds and texts"
         ),
         **from_experiment("aligned_draft"),

@@ -364,18 +364,19 @@ def test_a_study_without_flexspec_is_drawn_all_the_same(studies: dict[str, Decod
 def test_the_words_on_draft_lengths_follow_the_numbers() -> None:
     always = {"longest": 1.0, "one": 0.0, "rounds": 50}
     same = captions._rule({"5G": always, "4G": always, "WiFi": always}, 16)
-    assert "K_max = 16 (ours; none is printed)" in same
-    assert same.endswith("in 100% of the rounds over 5G, 4G and WiFi alike")
+    assert "K_max = 16 is ours, none is printed." in same
+    assert same.endswith("in 100% of the rounds over 5G, 4G and WiFi alike.")
     mixed = {"longest": 0.9, "one": 0.1, "rounds": 50}
-    assert captions._rule({"5G": always, "WiFi": mixed}, 16).endswith("in 100% (5G), 90% (WiFi) of the rounds")
+    assert captions._rule({"5G": always, "WiFi": mixed}, 16).endswith("in 100% (5G), 90% (WiFi) of the rounds.")
     between = captions._rule({"5G": always, "WiFi": mixed | {"one": 0.0}}, 16)
     assert between.endswith(
-        "90% (WiFi) of the rounds, and fewer, because of a drafted end of text, in 0% (5G), 10% (WiFi) of the rounds"
+        "90% (WiFi) of the rounds. It drafts fewer, because of a drafted end of text, in 0% (5G), 10% (WiFi) of the "
+        "rounds."
     )
     assert "drafted end of text" not in same
     nothing = {"longest": 0.0, "one": 0.0, "rounds": 0}
     assert "in none of the rounds" in captions._rule({"5G": nothing}, 16)
-    assert captions._rule({"5G": nothing, "WiFi": always}, 16).endswith("in 100% of the rounds over WiFi")
+    assert captions._rule({"5G": nothing, "WiFi": always}, 16).endswith("in 100% of the rounds over WiFi.")
 
 
 def test_the_words_on_greedy_texts_follow_the_numbers() -> None:
@@ -390,7 +391,8 @@ def test_the_words_on_greedy_texts_follow_the_numbers() -> None:
 
 def test_the_verdict_is_by_the_interval() -> None:
     found = {"5G": (0.9, 0.8, 0.99), "4G": (1.2, 1.01, 1.3), "WiFi": (1.0, None, None)}
-    assert captions.verdict(found) == "faster over 5G but slower over 4G but no difference shown over WiFi"
+    assert captions.verdict(found) == "faster over 5G, slower over 4G, and not shown to differ over WiFi"
+    assert captions.verdict({name: found["4G"] for name in ("4G", "WiFi")}) == "slower over 4G and WiFi"
 
 
 def test_cells_without_a_value_or_an_interval() -> None:

@@ -490,7 +490,7 @@ def test_the_caption_keeps_both_definitions_apart(studies: dict[str, Decoded]) -
     found = measure("6-texts", studies["hlm"], paper=U)
     caption = EXHIBITS[U, "6-texts"].caption(found)
     own, theirs = caption.split("The paper prints 2.54×")
-    totals, rounds = own.split("as means over rounds of (4)")
+    totals, rounds = own.split("As means over rounds of (4)")
     gain = found["statistics"]["gains"]["U-HLM risk-prone"]
     assert f"U-HLM risk-prone {gain['total']['value']:.2f} [" in totals
     assert f"U-HLM risk-prone {gain['round_mean']['value']:.2f} [" in rounds

@@ -179,7 +179,7 @@ def cases() -> list[dict[str, Any]]:
 
 def longer() -> tuple[int, int]:
     """By how many percent FlexSpec as printed takes longer than the best fixed length, over the networks."""
-    times = found("flexspec-tableIII-length-rule", r"as printed takes ([\d.]+) \[.*?\], ([\d.]+) \[.*?\], ([\d.]+)")
+    times = found("flexspec-tableIII-length-rule", r"as printed” takes ([\d.]+) \[.*?\], ([\d.]+) \[.*?\], ([\d.]+)")
     shares = [round(100 * float(one)) - 100 for one in times]
     return min(shares), max(shares)
 
@@ -296,7 +296,7 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
     "audit, draws": (NEW, "after a median of {} tokens", lambda: [cell("ours-tableVII", 2, ("0.1",), "median")]),
     "audit, pair": (
         NEW,
-        "U-HLM at u_th = 0.2 after {}",
+        "U-HLM at u_th = 0.2 a median of {}",
         lambda: [cell("ours-tableVII", 4, ("0.2", "0.1"), "median tokens")],
     ),
     "interval": (
@@ -321,7 +321,7 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
     ),
     "lists, stored": (
         NEW,
-        "with 16 bits per token it is {} wide",
+        "With 16 bits per token it is {} wide",
         lambda: [
             cell("ours-tableIX", 2, ("16 bits over 16 nats, as llama.cpp",), "width of the acceptance rate").split(";")[
                 0
@@ -422,7 +422,7 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
     "plan, links": (NEW, "for {} recorded links", lambda: [stored("experiments/plan/builtin")["links"]["recorded"]]),
     "users, gain": (
         NEW,
-        "which gives {:.0%} more",
+        "This gives {:.0%} more",
         lambda: [max(users("gain_over_plan_without_queue", batch=1))],
     ),
     "users, error": (
@@ -469,7 +469,7 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
     ),
     "flexspec, .18": (
         NEW,
-        "travel over WiFi ({}); with tokens alone it is {} to {} times",
+        "travel over WiFi ({}). With tokens alone it is {} to {} times",
         lambda: [
             short(float(sent("distributions of 32,000", "WiFi"))),
             sent("tokens alone", "5G"),
@@ -496,7 +496,7 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
     ),
     "Table II, fall": (
         NEW,
-        "falls from {} to {}, of which {} is the harder text and {} the version, {} in TV",
+        "falls from {} to {}. Of this {} is the harder text and {} the version, {} in TV",
         lambda: versions("general", "plain_after", "of_the_texts", "of_the_version", "tv"),
     ),
     "Table II, aligned": (
@@ -517,7 +517,7 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
     "Table II, regime": (NEW, "It is {} to {} where the draft agreed", lambda: [short(one) for one in ends(regime())]),
     "updates, largest": (
         NEW,
-        "they are up to TV = {} from version 0",
+        "They are up to TV = {} from version 0",
         lambda: [
             short(
                 max(
@@ -665,7 +665,7 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
     ),
     "threshold, sent": (
         NEW,
-        "At cu-hlm's own threshold 0.8, and at a calibrated threshold, {} of the drafts are sent",
+        "At cu-hlm's own threshold 0.8 and at a calibrated threshold {} of the drafts are sent",
         lambda: [
             "half" if half_sent("U-HLM at 0.8", "CU-HLM online at 0.8", r"CU-HLM certified \(bias 0.1\)") else "?"
         ],
@@ -713,7 +713,7 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
     ),
     "rate, first": (
         NEW,
-        "its error first exceeds 5% at K = {} to {}",
+        "Its error first exceeds 5% at K = {} to {}",
         lambda: ends([one["first_beyond_5_percent"] for one in stored("ours-fig8")["statistics"].values()]),
     ),
     "rate, first draft": (
@@ -753,13 +753,13 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
         NEW,
         "the policy drafts K_max in {}% of the rounds",
         lambda: found(
-            "flexspec-tableIII-length-rule", r"in (\d+)% of the rounds over 5G, 4G and WiFi alike, and fewer"
+            "flexspec-tableIII-length-rule", r"drafts K_max in (\d+)% of the rounds over 5G, 4G and WiFi alike"
         ),
     ),
     "linear, time": (NEW, "At temperature 0 it takes {} to {}% longer than the best fixed length", longer),
     "linear, rows": (
         NEW,
-        "it sends rows of V = 4,096, and rows of 32,000 have {} times as many entries",
+        "It sends rows of V = 4,096; rows of 32,000 have {} times as many entries",
         lambda: [{8: "eight"}[round(32_000 / training("large").get("vocabulary", 4096))]],
     ),
     "flexspec, order": (
@@ -843,7 +843,7 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
     ),
     "plan, within": (
         NEW,
-        "within {}% of the decoded one in the median, and so are those of fixed K, HLM and flexspec",
+        "within {}% of the decoded one in the median. So are those of fixed K, HLM and flexspec",
         lambda: [
             ceil(
                 100

@@ -124,7 +124,7 @@ def _gap(numbers: Numbers, metric: str, unit: str = "") -> str:
     """Format C-SQS minus K-SQS at every temperature."""
     at = numbers["series"][0]["x"]
     told = [Interval(*one).told("+.2f") for one in numbers["statistics"]["gap"][metric]]
-    return ", ".join(f"{one}{unit} at T = {t:g}" for one, t in zip(told, at, strict=True))
+    return "; ".join(f"{one}{unit} at T = {t:g}" for one, t in zip(told, at, strict=True))
 
 
 def _crossing(numbers: Numbers, metric: str) -> str:
@@ -141,9 +141,8 @@ def _crossing(numbers: Numbers, metric: str) -> str:
             each.append(f"{one['crossing']} ({one['clear']}){where}")
         told.append(", ".join(each) + (f" with passes {times}" if times else ""))
     return (
-        f"Number of the {len(BY_SIZE) * len(ADAPTIVE)} pairs of K and τ₁ that cross in {name} as in the paper, with "
-        "K-SQS better at the lowest temperature and C-SQS at the highest (in brackets: both beyond the 95% interval): "
-        f"{'; '.join(told)}."
+        f"Pairs of the {len(BY_SIZE) * len(ADAPTIVE)} that cross in {name} (in brackets: beyond the 95% interval at "
+        f"both ends): {'; '.join(told)}."
     )
 
 
@@ -163,8 +162,10 @@ def caption_main(numbers: Numbers) -> str:
         f"the end of the text. Of the verified drafts, {_ends(rejected[k], 2)} are rejected with {k} and "
         f"{_ends(rejected[c], 2)} "
         f"with {c}. The resampling rate counts rounds, and a longer round is more likely to contain a rejection. "
-        f"Difference of the second and the first, by prompt, in latency: {_gap(numbers, 'latency', ' ms')}; in "
-        f"resampling rate: {_gap(numbers, 'resampling')}. {_crossing(numbers, 'latency')} "
+        f"Difference of the second and the first in latency, by prompt: {_gap(numbers, 'latency', ' ms')}. Difference "
+        f"in resampling rate, by prompt: {_gap(numbers, 'resampling')}. A pair of K and τ₁ crosses as in the paper if "
+        "K-SQS is better at the lowest temperature and C-SQS at the highest. "
+        f"{_crossing(numbers, 'latency')} "
         f"{_crossing(numbers, 'resampling')}"
     )
 

@@ -150,10 +150,10 @@ def caption_bounds(numbers: Numbers) -> str:
     left_out = statistics["positions_without_rejection"]
     return (
         f"Left and middle: means over the positions with q ≠ p ({left_out:,} are left out). At k = "
-        f"{statistics['k']} they are {three(means['TV(r, r̂)'])} for TV(r, r̂), "
-        f"{three(means['published (20)'])} for the published bound, "
-        f"{three(means['sharp bound'])} for the sharp bound, {online} for the online bound, and "
-        f"{three(means['Δ_k/(q_d β_d)'])} for Δ_k/(q_d β_d), clipped at 1. TV(r, r̂) reaches at most {sharp} of the "
+        f"{statistics['k']} TV(r, r̂) is {three(means['TV(r, r̂)'])}, the published bound "
+        f"{three(means['published (20)'])} and the sharp bound {three(means['sharp bound'])}. The online bound is "
+        f"{online} there. Δ_k/(q_d β_d), clipped at 1, is {three(means['Δ_k/(q_d β_d)'])}. TV(r, r̂) reaches at most "
+        f"{sharp} of the "
         f"sharp bound and {published} of the published one. A bound above 1, the horizontal line, is vacuous. The "
         f"online bound uses the estimate {line_said(statistics['line'])} for β_d; "
         "Δ_k/(q_d β_d) uses the true β_d. Right: the certificate of the Bias needs nothing from the server; at this k "

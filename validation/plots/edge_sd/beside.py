@@ -201,9 +201,10 @@ def beside_words(statistics: dict[str, Any]) -> str:
         f"The printed saving lies {verdict} the interval of ours. Of {statistics['single_changes_searched']} single "
         f"changes of Table II, the one {gives} is {near['setting']}: {percent(there)}. All of "
         f"{listed(joint['printed'])}% come within a point in {count or 'none'} of {statistics['settings_searched']} "
-        f"settings, on the searched draws. The nearest one, {joint['setting']}, gives {listed(joint['percent'])}% "
-        f"{others} ({inside_words(joint)}). The setting nearest to all eight printed savings, {both['setting']}, "
-        f"misses one by {both['largest_difference']:.1f} points. These settings are fits to the printed numbers; our "
+        f"settings, on the searched draws. The nearest setting is {joint['setting']}. It gives "
+        f"{listed(joint['percent'])}% {others}: {inside_words(joint)}. The setting nearest to all eight printed "
+        f"savings is {both['setting']}. It misses one by {both['largest_difference']:.1f} points. These settings are "
+        "fits to the printed numbers; our "
         "curves use Table II."
     )
 

@@ -150,9 +150,9 @@ def _schemes_caption(numbers: Numbers) -> str:
     memory, limit = statistics["memory_gb"]["paper"], statistics["memory_limit_gb"]
     words += [
         f"Without the barrier our plan saves {percent(ours)} of the latency of Algorithm 1 in waves, at the right end.",
-        f"The mean certified gap is {min(gaps):.1f} to {max(gaps):.1f}% for Algorithm 1 in waves, relative to all "
-        "plans",
-        f"with the barrier, and {min(better):.1f} to {max(better):.1f}% for ours, relative to any schedule.",
+        f"The mean certified gap of Algorithm 1 in waves is {min(gaps):.1f} to {max(gaps):.1f}%, relative to all plans "
+        "with the barrier.",
+        f"That of our plan is {min(better):.1f} to {max(better):.1f}%, relative to any schedule.",
         f"Under (24b) all caches together need up to {max(memory):.1f} GB, but there are {limit:.0f} GB.",
         f"Draft lengths of Algorithm 1 under (24b): {', '.join(map(str, statistics['draft_lengths']))}.",
     ]
@@ -217,8 +217,8 @@ _METHOD = (
     "the rest in later waves; all but ours keep the barrier."
 )
 _METHOD_7 = (
-    "The certified gap is the largest possible excess of a plan's T_inf over the best plan's, by a lower bound: over "
-    "all plans with the barrier for Algorithm 1, over any schedule for ours."
+    "The certified gap is the largest possible excess of a plan's T_inf over the best plan's. It follows from a lower "
+    "bound: over all plans with the barrier for Algorithm 1, over any schedule for ours."
 )
 _METHOD_8 = "The memory is for answers of O_max tokens."
 

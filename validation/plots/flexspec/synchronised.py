@@ -52,7 +52,7 @@ def measured_caption() -> str:
     """Say what the aligned draft saves, and from when on."""
     plain, once = bytes_of(PLAIN), bytes_of(ALIGNED)
     return (
-        f"On the built-in target's files, a plain draft that is trained anew is {plain / 1e6:.2f} MB for each version; "
-        f"the aligned draft is {once / 1e6:.2f} MB once, with the block and the head that it shares, and 0 for a "
-        f"version that keeps them: less from version {break_even()} on."
+        f"On the built-in target's files, a plain draft that is trained anew is {plain / 1e6:.2f} MB for each version. "
+        f"The aligned draft is {once / 1e6:.2f} MB once, with the block and the head that it shares, and 0 for a "
+        f"version that keeps them. So it is less from version {break_even()} on."
     )

@@ -66,8 +66,8 @@ def _others(table: str, numbers: Numbers) -> str:
     said = ""
     if parts:
         said = (
-            f"All other numbers are of {lines.SET}. On {', '.join(found)}, over all networks: {'; '.join(parts)}; "
-            f"there {percent(statistics['other_unended'])} of Cloud-Only's tokens belong to texts that had not ended "
+            f"All other numbers are of {lines.SET}. On {', '.join(found)}, over all networks: {'; '.join(parts)}. "
+            f"There {percent(statistics['other_unended'])} of Cloud-Only's tokens belong to texts that had not ended "
             "at r_max. The models are not the paper's. "
         )
     missing = [line.name for line in lines.LINES if line.name not in run]
@@ -84,12 +84,12 @@ def _lengths(statistics: Mapping[str, Any]) -> str:
         return ""
     exact = {network: one["longest"] for network, one in chosen[lines.EXACT_PRINTED].items() if one["rounds"]}
     return (
-        f"{_rule(chosen[lines.PRINTED], statistics['longest'])}; K* equals K_max in {_shares(exact)}. With K* a token "
-        f"takes {_several(over['printed'])} times as long"
+        f"{_rule(chosen[lines.PRINTED], statistics['longest'])} K* equals K_max in {_shares(exact)}. With K* a token "
+        f"takes {_several(over['printed'])} times as long."
         + (
-            f", {_several(over['lossless'])} where both are lossless."
+            f" Where both are lossless it takes {_several(over['lossless'])} times as long."
             if "lossless" in over and statistics["temperature"]
-            else "."
+            else ""
         )
     )
 
@@ -102,9 +102,12 @@ def _rule(chosen: Mapping[str, Mapping[str, float]], longest: int) -> str:
     counted = {network: one for network, one in chosen.items() if one["rounds"]}
     ends = {network: round((one["longest"] + one["one"]) * one["rounds"]) for network, one in counted.items()}
     between = {network: 1.0 - ends[network] / one["rounds"] for network, one in counted.items()}
-    cut = f", and fewer, because of a drafted end of text, in {_shares(between)}" if any(between.values()) else ""
+    cut = f" It drafts fewer, because of a drafted end of text, in {_shares(between)}." if any(between.values()) else ""
     most = _shares({network: one["longest"] for network, one in counted.items()})
-    return f"The printed rule drafts 1 or K_max tokens: K_max = {longest} (ours; none is printed) in {most}{cut}"
+    return (
+        f"The printed rule drafts 1 or K_max tokens; K_max = {longest} is ours, none is printed. It drafts K_max in "
+        f"{most}.{cut}"
+    )
 
 
 def _shares(found: Mapping[str, float]) -> str:
@@ -117,9 +120,8 @@ def _shares(found: Mapping[str, float]) -> str:
         return "none of the rounds, as the end of the text cuts them all short"
     each = {network: percent(share) for network, share in found.items()}
     if len(set(found.values())) == 1:
-        *before, last = each
-        names = f"{', '.join(before)} and {last} alike" if before else last
-        return f"{each[last]} of the rounds over {names}"
+        alike = " alike" if len(each) > 1 else ""
+        return f"{next(iter(each.values()))} of the rounds over {_listed(list(each))}{alike}"
     return f"{', '.join(f'{share} ({network})' for network, share in each.items())} of the rounds"
 
 
@@ -139,31 +141,42 @@ def _fixed(statistics: Mapping[str, Any]) -> str:
     name = ALONE if ALONE in lengths else ROWS
     against = lengths.get(name, {}).get("flexspec_over_best", {})
     said = [
-        f"{line} takes {_several(against[line])} of its time, {verdict(against[line])}"
+        f"“{line}” takes {_several(against[line])} of its time: {verdict(against[line])}."
         for line in ((lines.PRINTED, lines.EXACT_PRINTED) if name == ALONE else (lines.LINEAR, lines.EXACT))
         if line in against
     ]
     if not said:
         return ""
     best = ", ".join(str(lengths[name]["best"][network][0]) for network in NETWORKS)
-    return f"Compared with standard SD at the best fixed K in hindsight ({best}; {name} sent), {'; '.join(said)}."
+    return f"The best fixed K of standard SD in hindsight is {best} ({name} sent). {' '.join(said)}"
 
 
 def verdict(found: Mapping[str, Ends]) -> str:
     """Name the networks for which an interval of a quotient of times is below 1, or above.
 
     >>> verdict({"5G": (0.9, 0.8, 0.95), "WiFi": (1.0, 0.9, 1.1)})
-    'faster over 5G but no difference shown over WiFi'
+    'faster over 5G, and not shown to differ over WiFi'
     """
-    groups: dict[str, list[str]] = {"faster": [], "slower": [], "no difference shown": []}
+    groups: dict[str, list[str]] = {"faster": [], "slower": [], "not shown to differ": []}
     for network, (_, low, high) in found.items():
-        kind = "no difference shown"
+        kind = "not shown to differ"
         if high is not None and high < 1.0:
             kind = "faster"
         elif low is not None and low > 1.0:
             kind = "slower"
         groups[kind].append(network)
-    return " but ".join(f"{kind} over {', '.join(names)}" for kind, names in groups.items() if names)
+    *before, last = (f"{kind} over {_listed(names)}" for kind, names in groups.items() if names)
+    return ", ".join([*before, f"and {last}" if before else last])
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names with commas, and "and" before the last.
+
+    >>> _listed(["5G"]), _listed(["5G", "4G", "WiFi"])
+    ('5G', '5G, 4G and WiFi')
+    """
+    *before, last = names
+    return f"{', '.join(before)} and {last}" if before else last
 
 
 def _greedy(statistics: Mapping[str, Any]) -> str:
@@ -193,7 +206,7 @@ def _law(statistics: Mapping[str, Any]) -> str:
     if down is not None:
         parts.append(
             "Lossless acceptance needs more than token indices: q_d with every draft on the uplink, and p after a "
-            f"rejection on the downlink ({down:,.0f} bytes per token; the downlink is free here)."
+            f"rejection on the downlink. The downlink, {down:,.0f} bytes per token, is free here."
         )
     rows = statistics["lengths"].get(f"{ROWS} of {LLAMA_VOCABULARY:,}")
     if rows is not None:
@@ -201,7 +214,7 @@ def _law(statistics: Mapping[str, Any]) -> str:
         length, milliseconds = rows["best"]["WiFi"]
         parts.append(
             f"A distribution q takes {ours:.0f} ms over WiFi at our V = {statistics['vocabulary']:,}, and "
-            f"{theirs:.0f} ms at Llama-2's {LLAMA_VOCABULARY:,}; standard SD then needs at best {milliseconds:.0f} ms "
+            f"{theirs:.0f} ms at Llama-2's {LLAMA_VOCABULARY:,}. Standard SD then needs at best {milliseconds:.0f} ms "
             f"per token, with K = {length}."
         )
     return " ".join(parts)

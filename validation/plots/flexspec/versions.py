@@ -169,8 +169,8 @@ def message(numbers: Numbers) -> str:
     """The fall that is left when the texts are the same."""
     s = numbers["statistics"]
     return (
-        f"From general texts to a version tuned on code, a plain draft loses {s['of_the_texts']:.2f} of its acceptance "
-        f"to the texts and {s['of_the_version']:.2f} to the version, at a TV of {s['tv']:.2f} from version 0."
+        f"For a version tuned on code, a plain draft loses {s['of_the_texts']:.2f} of its acceptance to the harder "
+        f"texts and {s['of_the_version']:.2f} to the version."
     )
 
 
@@ -178,6 +178,7 @@ def caption(numbers: Numbers) -> str:
     """The anchor's part."""
     s = numbers["statistics"]
     return (
+        f"This version is at a TV of {s['tv']:.2f} from version 0. "
         "The paper compares versions on different domains; here each version is also compared with version 0 on the "
         f"same positions. The aligned draft falls from {s['aligned_before']:.2f} to {s['aligned_after']:.2f} on code, "
         f"the plain one from {s['plain_before']:.2f} to {s['plain_after']:.2f}. Per unit of TV the aligned draft loses "

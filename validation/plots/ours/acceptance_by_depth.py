@@ -174,10 +174,9 @@ def paint(numbers: Numbers) -> Canvas:
 def message(numbers: Numbers) -> str:
     """Give the error of the rate at K = 7."""
     worst = max(numbers["statistics"].values(), key=lambda one: abs(one["rate_error_at_7"]))["rate_error_at_7"]
-    firsts = [one["first_beyond_5_percent"] or 0 for one in numbers["statistics"].values()]
     return (
-        f"A single rate fitted at K = 1 is wrong by up to {100.0 * abs(worst):.0f}% at K = {SHOWN} and first exceeds "
-        f"5% at K = {min(firsts)} to {max(firsts)}; acceptance by depth, counted at K = 15, does not correct this."
+        f"A single rate fitted at K = 1 is wrong by up to {100.0 * abs(worst):.0f}% at K = {SHOWN}, and acceptance by "
+        "depth does not correct this."
     )
 
 
@@ -196,8 +195,11 @@ def caption(numbers: Numbers) -> str:
         for name, one in numbers["statistics"].items()
     ]
     firsts = [f"{one['name']} {one['first_draft'][0]:.2f}, {one['first_draft'][1]:.2f}" for one in numbers["series"]]
+    beyond = [one["first_beyond_5_percent"] or 0 for one in numbers["statistics"].values()]
     return (
-        f"{'; '.join(parts)}. Two causes add up or cancel. Longer rounds begin at harder tokens: the first draft is "
+        f"The error of the rate first exceeds 5% at K = {min(beyond)} to {max(beyond)}. Acceptance by depth is counted "
+        f"at K = 15. Errors by drafts and texts: {'; '.join(parts)}. Two causes add up or cancel. Longer rounds begin "
+        "at harder tokens: the first draft is "
         f"accepted less often ({'; '.join(firsts)} in rounds of 1 and 15). And acceptance changes with the depth: that "
         "of EAGLE-3 falls after depth 7; n-grams copy long passages after a first token that is mostly wrong. Split "
         "rounds assume that a round that begins one token later accepts at most one draft fewer; if so, they are a "
@@ -341,14 +343,18 @@ def _published_table() -> Table:
     return Table("What published counts identify", ("published", "holds", "identifies"), PUBLISHED)
 
 
+def _worst(numbers: Numbers) -> dict[str, float]:
+    """Return the largest loss of speed by each estimate."""
+    data = numbers["statistics"]["data"]
+    return {kind: max(one["largest_loss"][kind] for one in data.values()) for kind in CHOOSERS}
+
+
 def message_table(numbers: Numbers) -> str:
     """Give the speed that each estimate loses."""
-    data = numbers["statistics"]["data"]
-    worst = {kind: max(one["largest_loss"][kind] for one in data.values()) for kind in CHOOSERS}
+    worst = _worst(numbers)
     return (
-        f"The draft length chosen from a rate fitted at K = 1 loses up to {100.0 * worst[RATE]:.1f}% of the speed; "
-        f"from accepted over drafted tokens, up to {100.0 * worst['accepted/drafted at 7']:.0f}%; from acceptance by "
-        f"depth, up to {100.0 * worst[PROFILE]:.0f}%; from split rounds, up to {100.0 * worst[SPLIT]:.1f}%."
+        f"The draft length chosen from a rate fitted at K = 1 loses up to {100.0 * worst[RATE]:.1f}% of the speed, "
+        f"from split rounds up to {100.0 * worst[SPLIT]:.1f}%."
     )
 
 
@@ -356,16 +362,20 @@ SHOWS_TABLE = "Errors of the expected tokens, coverage, and what published count
 
 
 def caption_table(numbers: Numbers) -> str:
-    """Give the coverage, and the source of the times."""
+    """Give the other losses, the coverage, and the source of the times."""
     held = {name: f"{100.0 * value:.1f}%" for name, value in numbers["statistics"]["coverage"].items()}
+    worst = _worst(numbers)
     return (
+        f"The length from accepted over drafted tokens loses up to {100.0 * worst['accepted/drafted at 7']:.0f}%, from "
+        f"acceptance by depth up to {100.0 * worst[PROFILE]:.0f}%. "
         f"Of 95% intervals, the exact ones hold in at least {held['exact_least']} of samples of independent rounds, "
         f"and the band in at least {held['band_least']}. The delta method holds in at least "
         f"{held['delta_at_1000_least']} of samples of 1,000 rounds, but in at most {held['delta_at_30_most']} of "
         "samples of 30, because many of them leave a depth unexamined. If requests differ, it holds in at most "
         f"{held['delta_of_requests_most']}, and the interval clustered by request in at least "
         f"{held['clustered_least']} with 40 requests or more. If k depends on the request, the past or the draft, the "
-        f"estimate is wrong by up to {held['bias_if_k_looks_most']}. Times of a round: the H100 times that the data's "
-        "authors fitted, with 2.1 ms per round for EAGLE-3's drafts and almost nothing for each draft; on a device, an "
-        f"assumed {1e3 * replay()['edge_draft_s']:.0f} ms for each draft. K is at most {replay()['max_length']}."
+        f"estimate is wrong by up to {held['bias_if_k_looks_most']}. The times of a round are the H100 times that the "
+        "data's authors fitted: 2.1 ms per round for EAGLE-3's drafts and almost nothing for each draft. On a device "
+        f"each draft takes {1e3 * replay()['edge_draft_s']:.0f} ms, which is assumed. K is at most "
+        f"{replay()['max_length']}."
     )

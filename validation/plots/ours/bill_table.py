@@ -215,13 +215,12 @@ def table(name: str, vocabulary: int, scale: Scale, found: Sequence[Counts]) -> 
 
 
 def message(numbers: Numbers) -> str:
-    """Say whether the recorded risk and the bill agree in the mean."""
+    """Say how many texts record less than their bill."""
     rows = _costly(numbers)
-    agree = sum(row["difference"]["low"] <= SAME and row["difference"]["high"] >= -SAME for row in rows)
     below, texts = (sum(row[key] for row in rows) for key in ("risk_below", "texts"))
     return (
-        f"A record's risk is the bill of its text in the mean, and not for each text: {below} of {texts} texts record "
-        f"less than their bill, and the interval of the mean difference holds 0 for {agree} of {len(rows)} methods."
+        f"The risk that a text records equals its bill on average only: {below} of {texts} texts record less than "
+        "their bill."
     )
 
 
@@ -237,7 +236,10 @@ def caption(numbers: Numbers) -> str:
     vacuous = sum(row["bill_text"]["value"] >= 1.0 for row in rows)
     names = [row["method"] for row in rows if row["bill"]["value"] == 0.0]
     free = " and ".join([", ".join(names[:-1]), *names[-1:]] if len(names) > 2 else names)
+    costly = _costly(numbers)
+    agree = sum(row["difference"]["low"] <= SAME and row["difference"]["high"] >= -SAME for row in costly)
     return (
+        f"The interval of the mean difference between risk and bill holds 0 for {agree} of {len(costly)} methods. "
         "A record's risk is β_d of each skipped draft d and β_d TV(r, r̂⁽ᵈ⁾) of each sent one, for the one draft that "
         "was drawn. Its mean over the drafts of a position is the bill, so the risk of one text is no upper bound of "
         "its bill. The printed acceptance of flexspec records q_a (1 − p_a), which is the bill itself. The bill is "

@@ -108,8 +108,8 @@ def message(numbers: Numbers) -> str:
     gap = _long(about["gaps"], BUDGETED)
     dropped = f"the budget drops {ours['dropped'][0]:.2g} of the mass and {CONFORMAL} {theirs['dropped'][0]:.2g}"
     return (
-        f"On long texts, at ε = {about['epsilon']:g}, {dropped}; its latency is {_compared(gap['latency'])}, its share "
-        f"of rejected drafts {_compared(gap['rejected'])}."
+        f"On long texts {dropped}; its latency is {_compared(gap['latency'])}, its share of rejected drafts "
+        f"{_compared(gap['rejected'])}."
     )
 
 
@@ -130,7 +130,9 @@ def caption(numbers: Numbers) -> str:
         )
         told.append(f"{name}: {', '.join(parts)}")
     return (
-        f"Long texts, difference to {CONFORMAL} by prompt: {'; '.join(told)}. A round takes drafts until its bits are "
-        "used up, so larger drafts make shorter rounds, which discard fewer drafts behind a rejection: the latency can "
-        "fall although the bits rise."
+        f"Long texts, difference to {CONFORMAL} by prompt: {'; '.join(told)}. Here ε = {about['epsilon']:g}. A round "
+        "takes "
+        "drafts until its bits are used up. So larger drafts make shorter rounds, and these discard fewer drafts "
+        "behind "
+        "a rejection. The latency can fall although the bits rise."
     )

@@ -361,9 +361,9 @@ def caption(numbers: Numbers) -> str:
     bits = ", ".join(f"{_name(name)} {about['bits'][name]:,.0f}" for name in names)
     dropped = ", ".join(f"{_name(name)} {about['dropped'][name]:.2g}" for name in names)
     return (
-        f"At ε = {about['epsilon']:g}, mean dropped mass: {dropped}; bits of a draft by the formula: {bits}. Bits "
-        "divided by those of the fixed threshold with the same mean dropped mass, which is known only afterwards: "
-        f"{'; '.join(told)}. The cheapest support has the fewest bits of those that hold the chosen one: above K = V/2 "
+        f"At ε = {about['epsilon']:g}, mean dropped mass: {dropped}; bits of a draft by the formula: {bits}. The "
+        "fixed threshold with the same mean dropped mass is known only afterwards. Bits divided by its bits: "
+        f"{'; '.join(told)}. The cheapest support has the fewest bits of those that hold the chosen one. Above K = V/2 "
         "the list of its tokens gets shorter again, and all V tokens need none. The budget's smallest support takes "
         f"{small:,.0f} bits, its cheapest one {cheap:,.0f}. "
         f"{_name(CHEAPEST[0])}: {about['bits'][CHEAPEST[0]]:,.0f} bits and a dropped mass of "

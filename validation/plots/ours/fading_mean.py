@@ -157,7 +157,7 @@ def caption(numbers: Numbers) -> str:
         "the sample, because E[1/log₂(1 + S)] is infinite: the density of S at 0 is positive. The median stays at "
         f"{rayleigh['median']:.2f} s. With a line of sight the mean is infinite, too. At a Rician factor of 10 dB, as "
         f"in cu-hlm Fig. 10b, it grows by only {1e3 * strong['growth_per_factor_e'] * math.log(10):.0f} ms with each "
-        "factor of 10, too little to see in a simulation; there, a mean over a stated sample size is acceptable."
+        "factor of 10. A simulation cannot show so little, so there a mean over a stated sample size is acceptable."
     )
 
 

@@ -326,12 +326,12 @@ def _foreign(numbers: Numbers) -> str:
     """Say so if the texts are not the target model's; the losses of such texts bound nothing."""
     found = numbers["statistics"]
     how = (
-        f"the sum of H(p) + ln p_x over all tokens is {shown(found['surprise'], '.1f')} standard errors from 0, its "
-        "mean for the target model's samples at temperature 1"
+        f"The sum of H(p) + ln p_x over all tokens is {shown(found['surprise'], '.1f')} standard errors from 0. Its "
+        "mean is 0 for the target model's samples at temperature 1."
     )
     if found["of_the_target_model"]:
-        return f"The texts pass as the target model's own: {how}."
-    return f"Out of scope: the texts are not the target model's own samples, so these losses bound nothing: {how}."
+        return f"The texts pass as the target model's own. {how}"
+    return f"Out of scope: the texts are not the target model's own samples, so these losses bound nothing. {how}"
 
 
 def message_figure(numbers: Numbers) -> str:
@@ -375,7 +375,7 @@ def _whole_texts(numbers: Numbers) -> list[str]:
     """Give the losses of whole texts at the thresholds that the mean over tokens allows."""
     points = [point for one in numbers["series"] if one["loss"] == TOKEN for point in one["points"]]
     lost = ", ".join(f"{point['overlap_met']:.2f} at ε = {point['risk']:g}" for point in points)
-    return [f"At its thresholds whole texts have an overlap loss of {lost}."] if points else []
+    return [f"Overlap loss of whole texts at the thresholds for the mean over tokens: {lost}."] if points else []
 
 
 def message_table(numbers: Numbers) -> str:

@@ -283,14 +283,14 @@ def caption_failures(numbers: Numbers) -> str:
         f"Ū uses β_d itself, its estimate, or its estimate at the {statistics['sent']:,} positions that Algorithm 1 "
         f"sends, u > {SKIP_BELOW:g}. The positions with q ≠ p and {len(sizes)} values of k from {sizes[0]} to "
         f"{sizes[-1]:,} are counted, equidistant on a logarithmic axis. Share with Ū < TV(r, r̂): {'; '.join(fails)}. "
-        "With β_d itself, where this fails, the largest ratio TV(r, r̂)/Ū, its median and the median TV(q, p) are "
-        f"{', '.join(ratios)}. At the k of (24), TV(r, r̂) > {THETA:g} at this share of the positions, in the same "
+        "Where this fails with β_d itself, the largest ratio TV(r, r̂)/Ū, its median and the median TV(q, p): "
+        f"{'; '.join(ratios)}. At the k of (24), TV(r, r̂) > {THETA:g} at this share of the positions, in the same "
         f"order: {'; '.join(exceeded)}. The estimate is {line_said(statistics['line'])}. "
-        f"(23) holds for every p and k if η ≥ η*(q_d, β_d): the median of η* is {three(statistics['median_safe'])} "
-        f"where η* exists; at {statistics['never_safe']:.1%} of the positions it does not exist, because β_d = 0. With "
-        "a larger η (23) fails less often, because Ū is then mostly far above 1. It can fail only where TV(q, p) < "
-        "D/2, so near q = p, where a distortion costs little Bias; the paper skips verification there, but the "
-        "proposition does not exclude such tokens. The paper prints no η."
+        "(23) holds for every p and k if η ≥ η*(q_d, β_d). The median of η*, where it exists, is "
+        f"{three(statistics['median_safe'])}. At {statistics['never_safe']:.1%} of the positions it does not exist, "
+        "because β_d = 0. With a larger η (23) fails less often, because Ū is then mostly far above 1. It can fail "
+        "only where TV(q, p) < D/2. There q is near p, and a distortion costs little Bias. The paper skips "
+        "verification there, but the proposition does not exclude such tokens. The paper prints no η."
     )
 
 
@@ -374,10 +374,11 @@ def caption_direction(numbers: Numbers) -> str:
     published, safe, certified = (one["y"] for one in numbers["swept"])
     distortion, bias = statistics["distortion_at_k"], statistics["bias_at_k"]
     return (
-        f"Left: from β_d = 0 to β_d > {BINS[-2]:g}, the k of (24) with η = {SHOWN[1]:g} and the true β_d goes from "
-        f"{three(online[0])} to {three(online[-1])}, the smallest k with TV(r, r̂) ≤ {THETA:g} from {three(least[0])} "
-        f"to {three(least[-1])}, the smallest k with Bias ≤ {EPSILON:g} from {three(exact[0])} to {three(exact[-1])}, "
-        f"and the certified k from {three(flat[0])} to {three(flat[-1])}. At the fixed k = {statistics['k']} the mean "
+        f"Left, from β_d = 0 to β_d > {BINS[-2]:g}, the k of (24) with η = {SHOWN[1]:g} and the true β_d goes from "
+        f"{three(online[0])} to {three(online[-1])}. The smallest k with TV(r, r̂) ≤ {THETA:g} goes from "
+        f"{three(least[0])} to {three(least[-1])}. The smallest k with Bias ≤ {EPSILON:g} goes from {three(exact[0])} "
+        f"to {three(exact[-1])}. The certified k goes from {three(flat[0])} to {three(flat[-1])}. At the fixed k = "
+        f"{statistics['k']} the mean "
         f"TV(r, r̂) goes from {three(distortion[0])} to {three(distortion[-1])} and the mean Bias from "
         f"{three(bias[0])} to {three(bias[-1])}. The distributions differ between the bins. Right: the distributions "
         f"are fixed and only β goes from 0 to 1. There (24) goes from {three(published[0])} to {three(published[-1])} "
@@ -420,6 +421,6 @@ def message_direction(numbers: Numbers) -> str:
     if not published or not safe:
         return "The rules cannot be compared here, as q = p everywhere."
     return (
-        f"As β goes from 0 to 1, the k of (24) goes from {three(published[0])} to {three(published[-1])}, while the k "
-        f"that TV(r, r̂) ≤ θ needs at worst goes from {three(safe[0])} to {three(safe[-1])}."
+        f"From β = 0 to β = 1 the k of (24) goes from {three(published[0])} to {three(published[-1])}, and the k that "
+        f"TV(r, r̂) ≤ θ needs at worst from {three(safe[0])} to {three(safe[-1])}."
     )

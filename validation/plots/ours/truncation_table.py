@@ -157,9 +157,10 @@ def caption_table(numbers: Numbers) -> str:
     return (
         f"Over u > {SKIP_BELOW:g} alone, k* offline is {say(statistics['k_offline_sent'])}. The mean k(t)* online is "
         f"{three(online['1'])} for η = 1 and {three(online['5'])} for η = 5; the paper prints {ONLINE[0].value:.0f} "
-        f"and no η. The rule is the same, so the distributions differ: at k = {statistics['near_printed']} the mean "
-        f"of (20) is {three(bound)} here, with a mean Δ_k of {three(statistics['mean_deviation_near_printed'])} and a "
-        f"mean TV(q, p) of {three(statistics['mean_apart'])}; in the paper it is at most {THETA:g} at its k*. "
+        f"and no η. The rule is the same, so the distributions differ. At k = {statistics['near_printed']} the mean "
+        f"of (20) is {three(bound)} here; in the paper it is at most {THETA:g} at its k*. The mean Δ_k is "
+        f"{three(statistics['mean_deviation_near_printed'])} here, the mean TV(q, p) "
+        f"{three(statistics['mean_apart'])}. "
         f"{statistics['positions_without_rejection']:,} positions with q = p are left out of (21). The online rule "
         f"estimates β_d by {line_said(statistics['line'])}. Algorithm 1 sends only if u > {SKIP_BELOW:g}; the paper "
         "does not say whether its mean and range cover these positions or all. In the second table each rule uses one "

@@ -99,7 +99,7 @@ def _accuracies(numbers: Numbers, at: int) -> str:
             places = dict.fromkeys((0, at, last))
             each = ", ".join(f"{at_place(one, place)} at {one['x'][place]:g}" for place in places)
             whole = said(numbers["statistics"]["large_only"].get(one["kind"]))
-            text += f"Mean {one['name']}: {each}; the target model alone has {whole}. "
+            text += f"Mean {one['name']}: {each}. The target model alone has {whole}. "
     return text
 
 
@@ -126,7 +126,7 @@ def caption_sizes(numbers: Numbers) -> str:
         if name in series:
             each = ", ".join(f"{at_place(series[name], place)} at k = {x[place]:g}" for place in places)
             text += f"Mean cosine {words}: {each}. "
-    bits = ", ".join(
+    bits = "; ".join(
         f"{at_place(series['formula'], place, ',.0f')} by formula and {at_place(series['encoded'], place, ',.0f')} as "
         f"encoded at k = {x[place]:g}"
         for place in places
@@ -176,8 +176,8 @@ def _limits(numbers: Numbers, most: dict[str, float | None] | None, *, rician: b
     sent = f" ({bits:,.0f} as encoded in float32)" if bits else ""
     text = (
         f"No method that drafts is faster than the draft model alone, here {said(most, '.1f')}× HLM (median). A row of "
-        f"HLM takes {own:,.0f} bits by (4) at V = {statistics['vocabulary']:,}{sent} and {theirs:,.0f} at 32,000, "
-        f"so {theirs / own:.1f} times as many bits can be saved there."
+        f"HLM takes {own:,.0f} bits by (4) at V = {statistics['vocabulary']:,}{sent} and {theirs:,.0f} at 32,000. "
+        f"So {theirs / own:.1f} times as many bits can be saved there."
     )
     if rician:
         return text
@@ -186,14 +186,14 @@ def _limits(numbers: Numbers, most: dict[str, float | None] | None, *, rician: b
         entries = PRINTED[size].value
         steady, middle, low, high = gain_by_totals(entries)
         parts.append(
-            f"{steady:.0f}× at a constant −20 dB and {middle:.0f}× [{low:.0f}, {high:.0f}] over samples of Rayleigh "
-            f"fading for k = {entries:.0f}, with {PRINTED[name].value:g}× printed"
+            f"They are {steady:.0f}× at a constant −20 dB and {middle:.0f}× [{low:.0f}, {high:.0f}] over samples of "
+            f"Rayleigh fading for k = {entries:.0f}; the paper prints {PRINTED[name].value:g}×."
         )
     return text + (
         " HLM's mean time under Rayleigh fading is infinite. So its ratio of totals tends to 0 as texts are added, "
-        "though any one of them may raise it, and a gain over HLM depends on the sample. The paper's own payloads, "
-        f"skipped share and times give, as ratios of totals over {TEXTS} texts of {TOKENS} tokens, "
-        f"{'; '.join(parts)}. As means over rounds of (6) they give "
+        "though any one text may raise it. A gain over HLM depends on the sample. Ratios of totals over "
+        f"{TEXTS} texts of {TOKENS} tokens follow from the paper's own payloads, skipped share and times. "
+        f"{' '.join(parts)} As means over rounds of (6) they give "
         f"{gain_by_rounds(PRINTED['offline_k'].value):.0f}× and {gain_by_rounds(PRINTED['online_k'].value):.0f}×, so "
         f"{PRINTED['offline_gain'].value:g}× is not such a mean."
     )
@@ -263,7 +263,7 @@ def caption_methods(numbers: Numbers) -> str:
     ]
     snr_db = statistics["link_snr_db"]
     return (
-        f"Transmission rate, P(skipped | accepted): {'; '.join(bars)}; from the printed share of skips follows "
+        f"Transmission rate, P(skipped | accepted): {'; '.join(bars)}. From the printed share of skips follows "
         f"a transmission rate of {1.0 - value(U, 'skipped'):.4f}. Gain over HLM at the "
         f"{decibels(round(snr_db, 1))} of its link: {_own_gains(statistics)}. "
         f"{_printed_gain(snr_db)} It sends {U_ROW_BITS / 1e3:.0f} kbit a row, ours "
@@ -282,7 +282,7 @@ def _own_gains(statistics: dict[str, Any]) -> str:
         words = ", ".join(f"{said(one[word], '.2f')}× ({WORDS[word]})" for word in ("total", "median"))
         parts.append(f"{name} {words}, by the formulas' bits {formula}× (median)")
     rounds = ", ".join(f"{name} {said(one['round_mean'], '.2f')}×" for name, one in found.items())
-    return f"{'; '.join(parts)}; as means over rounds of (4), another definition, {rounds}"
+    return f"{'; '.join(parts)}. As means over rounds of (4), another definition, the gains are {rounds}"
 
 
 def _printed_gain(snr_db: float) -> str:
@@ -291,12 +291,12 @@ def _printed_gain(snr_db: float) -> str:
     middle, low, high, reached = u_gain_by_totals(snr_db)
     least = u_gain_by_rounds()
     return (
-        f"The paper prints {gain:g}× and does not name the SNR. As a ratio of totals, its own definition of token "
-        f"throughput (Section IV), the gain is at most {1.0 / sent:.2f}×: texts that send {sent:.4f} of HLM's "
-        "distributions take at least this share of HLM's time on the same fading blocks, averaged over the choice of "
-        "the sent ones. In one sample the slowest blocks may be among the skipped ones: the paper's payload, share and "
+        f"The paper prints {gain:g}× and does not name the SNR. By its own definition of token throughput, a "
+        f"ratio of totals (Section IV), the gain is at most {1.0 / sent:.2f}×. Texts that send {sent:.4f} of HLM's "
+        "distributions take at least this share of its time, on the same fading blocks and averaged over the choice of "
+        "the sent ones. In one sample the slowest blocks may be among the skipped ones. The paper's payload, share and "
         f"times give {middle:.2f}× [{low:.2f}, {high:.2f}] over samples of {TEXTS} texts of {TOKENS} tokens on this "
-        f"link, and {reached:.0%} of the samples reach {gain:g}×. A mean over rounds of (4) may exceed it: with the "
+        f"link; {reached:.0%} of the samples reach {gain:g}×. A mean over rounds of (4) may exceed it. With the "
         f"paper's times of a pass it is {least:.2f}× or more at every SNR, so {gain:g}× is not such a mean."
     )
 

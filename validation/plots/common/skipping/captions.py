@@ -93,8 +93,8 @@ def _how_linear(numbers: Numbers) -> str:
     off, of_points = statistics["bins"]["points_off"]
     beside = f" At {off} of {of_points} points the line lies outside the 95% interval of the mean." if of_points else ""
     return (
-        f"The largest distance of a mean from the line is {_number(abs(miss[1]))}, at u = {miss[0]:g}.{beside} No "
-        f"function of u explains more than {_number(most)} of the variance of β over tokens. "
+        f"The largest distance of a mean from the line is {_number(abs(miss[1]))}, at u = {miss[0]:g}.{beside} A "
+        f"function of u explains at most {_number(most)} of the variance of β over tokens. "
     )
 
 

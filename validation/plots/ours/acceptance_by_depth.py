@@ -371,7 +371,7 @@ def caption_table(numbers: Numbers) -> str:
         f"Of 95% intervals, the exact ones hold in at least {held['exact_least']} of samples of independent rounds, "
         f"and the band in at least {held['band_least']}. The delta method holds in at least "
         f"{held['delta_at_1000_least']} of samples of 1,000 rounds, but in at most {held['delta_at_30_most']} of "
-        "samples of 30, because many of them leave a depth unexamined. If requests differ, it holds in at most "
+        "samples of 30. Many of these leave a depth unexamined. If requests differ, it holds in at most "
         f"{held['delta_of_requests_most']}, and the interval clustered by request in at least "
         f"{held['clustered_least']} with 40 requests or more. If k depends on the request, the past or the draft, the "
         f"estimate is wrong by up to {held['bias_if_k_looks_most']}. The times of a round are the H100 times that the "

@@ -421,6 +421,6 @@ def message_direction(numbers: Numbers) -> str:
     if not published or not safe:
         return "The rules cannot be compared here, as q = p everywhere."
     return (
-        f"From β = 0 to β = 1 the k of (24) goes from {three(published[0])} to {three(published[-1])}, and the k that "
-        f"TV(r, r̂) ≤ θ needs at worst from {three(safe[0])} to {three(safe[-1])}."
+        f"From β = 0 to β = 1 the k of (24) goes from {three(published[0])} to {three(published[-1])}, the k needed at "
+        f"worst from {three(safe[0])} to {three(safe[-1])}."
     )

@@ -392,7 +392,7 @@ def test_the_words_on_greedy_texts_follow_the_numbers() -> None:
 def test_the_verdict_is_by_the_interval() -> None:
     found = {"5G": (0.9, 0.8, 0.99), "4G": (1.2, 1.01, 1.3), "WiFi": (1.0, None, None)}
     assert captions.verdict(found) == "faster over 5G, slower over 4G, and not shown to differ over WiFi"
-    assert captions.verdict({name: found["4G"] for name in ("4G", "WiFi")}) == "slower over 4G and WiFi"
+    assert captions.verdict(dict.fromkeys(("4G", "WiFi"), found["4G"])) == "slower over 4G and WiFi"
 
 
 def test_cells_without_a_value_or_an_interval() -> None:

@@ -52,6 +52,8 @@ def test_the_stored_record_has_its_bounds_in_order() -> None:
     assert len(found["many_tasks"]) == 2 * len(plans.METHODS)
     for one in found["many_tasks"]:
         assert one["older_bound"] <= one["lower_bound"] * (1 + 1e-9) <= one["latency"] * (1 + 2e-9)
+        assert one["gap"] == pytest.approx(one["latency"] / one["lower_bound"] - 1)
+        assert one["older_gap"] == pytest.approx(one["latency"] / one["older_bound"] - 1)
 
 
 def test_the_stored_plan_of_algorithm_1_is_found_again() -> None:

@@ -1,7 +1,7 @@
 """The pages of docs/, README.md and CONTRIBUTING.md: code runs, commands are known, lists are complete.
 
-Every python block runs, here or in the test that RUN_ELSEWHERE names. Lines of bash blocks are run where a test of that
-page says so; in all pages each is at least parsed, with the options that the command knows, and not run.
+Every python block runs, here or in the test that RUN_ELSEWHERE names. Lines of bash blocks run in
+``tests/test_page_lines.py``; here those that run with other options, or not at all, are at least parsed as they stand.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.documents import FILES, ROOT, blocks, lines
 from validation.cli.commands import main
 from validation.site.overview import narrow_overview, overview
 from validation.site.pages import OTHERS, REPOSITORY, DeadLinkError, contents, pages, relinked
 
-ROOT = Path(__file__).resolve().parent.parent
 RUN_ELSEWHERE = {
     "README.md": "tests/test_repository.py",
     "CONTRIBUTING.md": "tests/test_repository.py",
@@ -31,30 +31,23 @@ RUN_ELSEWHERE = {
 }
 """The test that runs the python blocks of a page."""
 
-KINDS = {"bash", "python", "text", "json", "prometheus", ""}
-"""What a block may be. A text block is neither run nor parsed: output, or code for an engine that is not here."""
+KINDS = {"bash", "python", "text", "json", "prometheus"}
+"""What a block may be. A text block is neither run nor parsed: no code, or code for an engine that is not here."""
 
 SETUP = {"setup": ["validation", "docs"], "test": []}
 """Commands of the launcher alone, which takes other words than options."""
 
-BLOCK = re.compile(r"^( *)```(\S*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
-FILES = sorted({"README.md", "CONTRIBUTING.md", *(name for name in pages() if name.startswith("docs/"))})
-
-
-def blocks(file: str) -> list[tuple[str, str]]:
-    """Return kind and content of each block of a page."""
-    return [(kind, text) for _, kind, text in BLOCK.findall((ROOT / file).read_text(encoding="utf-8"))]
-
 
 def commands(file: str) -> list[str]:
-    """Return the lines of a page's bash blocks that call hlm."""
-    lines = [line for kind, text in blocks(file) if kind in ("bash", "") for line in text.splitlines()]
-    return [line.strip() for line in lines if line.strip().startswith("python3 hlm ")]
+    """Return the lines of a page's bash blocks that call hlm, and the commands in its sentences."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    inline = [" ".join(line.split()) for line in re.findall(r"`(python3 hlm [^`]+)`", text) if "COMMAND" not in line]
+    return [*(line for line in lines(file) if line.startswith("python3 hlm ")), *inline]
 
 
 def parsed(line: str) -> click.Command | None:
     """Parse a command line with the options of its command, without running it; None for the launcher's own."""
-    words = shlex.split(line, comments=True)[2:]
+    words = shlex.split(line)[2:]
     words = words[: words.index(">")] if ">" in words else words
     if words[0].startswith("-") or words[0] in SETUP:
         return None
@@ -69,8 +62,6 @@ def parsed(line: str) -> click.Command | None:
 @pytest.mark.parametrize("file", FILES)
 def test_every_block_is_of_a_known_kind(file: str) -> None:
     assert {kind for kind, _ in blocks(file)} <= KINDS
-    lines = [line for kind, text in blocks(file) if kind == "bash" for line in text.splitlines()]
-    assert [line for line in lines if not line.startswith("python3 hlm ")] == []
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if commands(file)])

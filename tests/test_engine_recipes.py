@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import hlmtheory
+from tests.documents import LAUNCHED, ROOT, lines_of, listed, run
 from tests.validation.gguf_writing import write_gguf
 from validation import plots
 from validation.claims import check
-from validation.cli.commands import main
 from validation.trace.reader import open_trace
 
-ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docs" / "engines.md").read_text(encoding="utf-8")
 SECTIONS = {part.split("\n", 1)[0]: part for part in TEXT.split("\n## ")[1:]}
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -65,12 +62,8 @@ def followed(title: str) -> list[str]:
         if kind == "python":
             exec(compile(content, f"docs/engines.md, {title}", "exec"), namespace)
         elif kind == "bash":
-            for line in content.splitlines():
-                program, script, *words = shlex.split(line)
-                assert (program, script) == ("python3", "hlm")
-                done = CliRunner().invoke(main, words)
-                assert done.exit_code == 0, done.output
-                printed.append(done.output)
+            done = [(line, run(line)) for line in lines_of(content)]
+            printed += [said for line, said in done if said is not None and not listed(line, LAUNCHED)]
     return printed
 
 

@@ -4,44 +4,28 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
+from tests.documents import ROOT, blocks, lines_of, run
 from tests.validation.stored_traces import stored
-from validation.cli.commands import main
 
-ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docs" / "plan.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-
-
-def command(line: str) -> str:
-    """Run one line of a bash block; return what it prints, which may go to a file."""
-    program, script, *words = shlex.split(line)
-    assert (program, script) == ("python3", "hlm")
-    target = words[words.index(">") + 1] if ">" in words else None
-    done = CliRunner().invoke(main, words[: words.index(">")] if target else words)
-    assert done.exit_code == 0, (line, done.output, done.exception)
-    if target:
-        Path(target).write_text(done.stdout, encoding="utf-8")
-    return done.output
 
 
 def test_every_block_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     stored(tmp_path / "runs" / "builtin" / "trace")
-    printed = {}
-    for kind, content in BLOCKS:
+    printed: dict[str, str] = {}
+    for kind, content in blocks("docs/plan.md"):
         if kind == "json":
             Path("answers.jsonl").write_text(content, encoding="utf-8")
         elif kind == "python":
             exec(compile(content, "docs/plan.md", "exec"), {"__name__": "recipe"})
         else:
             assert kind == "bash"
-            printed |= {line: command(line) for line in content.splitlines()}
+            printed |= {line: run(line) or "" for line in lines_of(content)}
     assert len(printed) == 7
     shared = next(said for line, said in printed.items() if "--users 8" in line)
     assert "at most 4 rounds (--server-batch)" in shared

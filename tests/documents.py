@@ -31,19 +31,19 @@ OWN_TEST = {"docs/plan.md": "tests/test_plan_docs.py", "docs/engines.md": "tests
 MEASURE = "python -m validation.benchmarks.scale"
 STREAM = "--positions 600 --vocabulary 20"
 PAIR = "--positions 60 --new-tokens 8"
-TINY = "--positions 60 --new-tokens 8 --prompts prompts.txt"
 SHARD = "--batches 3 --new-tokens 4 --prompts prompts.txt"
 DECODE = "--new-tokens 4 --prompts prompts.txt"
 DRAWS = "--draws 16"
 SMALLER = {
     "python3 hlm validate": PAIR,
     "python3 hlm validate --draft FOLDER --target FOLDER --prompts prompts.txt": PAIR,
-    "python3 hlm validate --draft aligned --target versions/math": TINY,
+    "python3 hlm validate --draft aligned --target versions/math": PAIR,
+    "python3 hlm validate --draft aligned --target versions/math --out runs/math": PAIR,
     "python3 hlm collect --out s3://bucket/builtin": PAIR,
     **{f"python3 hlm collect --shard {i}/3 --draft DRAFT --target TARGET --out shard{i}": SHARD for i in (1, 2, 3)},
     "python3 hlm decode hlm": DECODE,
     "python3 hlm decode hlm --policy policy.json": f"{DECODE} --method planned",
-    "python3 hlm decode hlm --draft aligned --target versions/math": f"{DECODE} --method HLM",
+    "python3 hlm decode hlm --draft aligned --target versions/math --run runs/math": f"{DECODE} --method HLM",
     "python3 hlm audit --sampler mine.py:sample --target models/llama": DRAWS,
     "python3 hlm audit --sampler mine.py:sample --target models/llama --prompts prompts.txt": DRAWS,
     "python3 hlm audit --generate --assistant builtin/small --target builtin/large --temperature 0.7 --top-k 50": DRAWS,

@@ -31,6 +31,8 @@ CLAIMS = ("verification.tokens", "truncation.softplus", "truncation.certificate"
 STORES = ROOT / "tests" / "validation" / "collection" / "llama_cpp_stores"
 WRITTEN = ("--out", "--policy", "--page", "--profile")
 BEFORE = {
+    ("README.md", "What it does for you"): ["python3 hlm validate"],
+    ("docs/commands.md", "Figures"): ["python3 hlm validate"],
     ("docs/commands.md", "Text by every method"): ["python3 hlm validate"],
     ("docs/start.md", "What it buys on your link"): ["python3 hlm validate"],
     ("docs/deploy.md", "Deploy a policy"): ["python3 hlm validate"],
@@ -88,6 +90,19 @@ def answers(seed: int) -> dict[str, Any]:
     return {"prompt_logprobs": [None, *tokens]}
 
 
+def drawn(here: Path) -> list[dict[str, list[int]]]:
+    """Return draws of models/llama from its nucleus of 0.9."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model, prompt = AutoModelForCausalLM.from_pretrained(here / "models" / "llama").eval(), [5, 17]
+    call: dict[str, Any] = {"max_new_tokens": 4, "do_sample": True, "top_k": 0, "top_p": 0.9}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        texts = model.generate(torch.tensor([prompt] * 16), attention_mask=torch.ones(16, 2), **call)
+    return [{"prompt": prompt, "continuation": text[2:].tolist()} for text in texts]
+
+
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that the lines name, without those that lines make."""
@@ -107,8 +122,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(STORES / f"{store}.kld", here / f"{model}.kld")
     (here / "mine.py").write_text(SAMPLER, encoding="utf-8")
     np.savez(here / "toy.npz", target=np.full((15, 2), 0.5))  # the prefixes of up to three of two tokens
-    draws = [{"prompt": [5, 17], "continuation": tokens} for tokens in rng.integers(1, 300, (16, 4)).tolist()]
-    (here / "draws.jsonl").write_text("".join(f"{json.dumps(draw)}\n" for draw in draws), encoding="utf-8")
+    (here / "draws.jsonl").write_text("".join(f"{json.dumps(draw)}\n" for draw in drawn(here)), encoding="utf-8")
     return here
 
 
@@ -145,7 +159,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def adapter(folder: Path) -> None:
     """Write an adapter for the built-in target model."""
     target = ROOT / "validation" / "pairs" / "builtin" / "large"
-    make_adapter(target, folder)
+    make_adapter(target, folder, lora_alpha=0.01)  # nearly the target model: these weights are random
     edit(folder / "adapter_config.json", base_model_name_or_path=str(target))
 
 
@@ -155,6 +169,7 @@ def test_the_lines_of_a_section_run(file: str, title: str, here: Path, request: 
     lines, replaced = documents.sections(file)[title], {}
     text = "\n".join(lines)
     if "versions/math" in text:
+        (here / "aligned").symlink_to(ROOT / "validation" / "pairs" / "builtin" / "aligned")
         adapter(here / "versions" / "math")
     if "s3://" in text:
         if find_spec("obstore") is None:

@@ -58,6 +58,8 @@ def memory(positions: int, vocabulary: int, kept: Path | None, seconds: float | 
     """
     if seconds is not None and kept is None:
         raise click.UsageError("--seconds stops a check that --kept stores; give both.")
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
     start = min(FROM, positions // 2)
     began, seen = time.perf_counter(), _Seen(start)
 

@@ -30,17 +30,23 @@ EVERY = [line for file in FILES for line in documents.lines(file)]
 CLAIMS = ("verification.tokens", "truncation.softplus", "truncation.certificate")
 STORES = ROOT / "tests" / "validation" / "collection" / "llama_cpp_stores"
 WRITTEN = ("--out", "--policy", "--page", "--profile")
+RUN_THERE = {
+    ("README.md", "Two commands"),
+    ("README.md", "What it does for you"),
+    ("docs/commands.md", "Figures"),
+    ("docs/commands.md", "Text by every method"),
+    ("docs/deploy.md", "Deploy a policy"),
+    ("docs/start.md", "The built-in pair: one command"),
+    ("docs/start.md", "What it buys on your link"),
+}
+"""Sections whose reader has run ``python3 hlm validate``, or does it there: the run of the fixture is continued."""
+
 BEFORE = {
-    ("README.md", "What it does for you"): ["python3 hlm validate"],
-    ("docs/commands.md", "Figures"): ["python3 hlm validate"],
-    ("docs/commands.md", "Text by every method"): ["python3 hlm validate"],
-    ("docs/start.md", "What it buys on your link"): ["python3 hlm validate"],
-    ("docs/deploy.md", "Deploy a policy"): ["python3 hlm validate"],
     ("docs/verdict.md", "For scripts"): [
         "python3 hlm import --draft draft.npy --target target.npy --out traces/mine",
     ],
 }
-"""Lines that the page supposes: those of the page that it links."""
+"""Lines that a section supposes: those of the page that it links."""
 
 SAMPLER = '''
 import numpy as np
@@ -126,19 +132,36 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return here
 
 
-@pytest.fixture
-def here(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the folder, with a check of three claims and one figure, and one figure of edge-sd in place of all."""
-    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def few() -> Iterator[None]:
+    """A check of three claims and one figure, and one figure of edge-sd in place of all."""
     known = hlmtheory.all_claims()
     real: Callable[..., object] = check.check_trace
-    few = {name: known[name] for name in CLAIMS}
-    monkeypatch.setattr(check, "check_trace", lambda trace, **more: real(trace, **{"claims": few, **more}))
-    monkeypatch.setattr(check, "SCENARIO_BATCHES", 1)
-    monkeypatch.setattr(plots, "FIGURES", dict(list(plots.FIGURES.items())[:1]))
+    claims = {name: known[name] for name in CLAIMS}
     exhibits = {key: one for key, one in plots.EXHIBITS.items() if key[0] != "edge-sd" or key[1] == "5"}
-    monkeypatch.setattr(plots, "EXHIBITS", exhibits)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "check_trace", lambda trace, **more: real(trace, **{"claims": claims, **more}))
+        patch.setattr(check, "SCENARIO_BATCHES", 1)
+        patch.setattr(plots, "FIGURES", dict(list(plots.FIGURES.items())[:1]))
+        patch.setattr(plots, "EXHIBITS", exhibits)
+        yield
+
+
+@pytest.fixture(scope="module")
+def builtin(few: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of the built-in pair that ``python3 hlm validate`` makes, once for all sections."""
+    folder = tmp_path_factory.mktemp("run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert "Collected" in str(run("python3 hlm validate"))
+    return folder / "runs" / "builtin"
+
+
+@pytest.fixture
+def here(few: None, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the folder."""
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
@@ -168,6 +191,8 @@ def test_the_lines_of_a_section_run(file: str, title: str, here: Path, request: 
     """In order, and every file and folder that a line says that it writes is there."""
     lines, replaced = documents.sections(file)[title], {}
     text = "\n".join(lines)
+    if (file, title) in RUN_THERE:
+        shutil.copytree(request.getfixturevalue("builtin"), here / "runs" / "builtin")
     if "versions/math" in text:
         (here / "aligned").symlink_to(ROOT / "validation" / "pairs" / "builtin" / "aligned")
         adapter(here / "versions" / "math")
@@ -206,7 +231,7 @@ def test_the_tests_that_are_named_exist(named: str) -> None:
 
 
 def test_the_lines_that_suppose_another_stand_in_a_page() -> None:
-    assert set(BEFORE) <= set(SECTIONS)
+    assert {*BEFORE, *RUN_THERE} <= set(SECTIONS)
     assert {line for lines in BEFORE.values() for line in lines} <= set(EVERY)
 
 

@@ -142,7 +142,8 @@ def few() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(check, "check_trace", lambda trace, **more: real(trace, **{"claims": claims, **more}))
         patch.setattr(check, "SCENARIO_BATCHES", 1)
-        patch.setattr(plots, "FIGURES", dict(list(plots.FIGURES.items())[:1]))
+        figures = {key: one for key, one in plots.FIGURES.items() if one.stem == "cu-hlm-fig5a"}  # a quick one
+        patch.setattr(plots, "FIGURES", figures)
         patch.setattr(plots, "EXHIBITS", exhibits)
         yield
 

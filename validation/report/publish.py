@@ -266,7 +266,7 @@ def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
         if name.startswith("size_for_bias_"):
             bias = float(name.removeprefix("size_for_bias_"))
             title = f"probabilities to send for a bias of at most {bias:.0%}, mean"
-            rows.append((title, [f"{s[name]:,.0f}" for s in summaries]))
+            rows.append((title, [f"{s[name]:,.0f}" if name in s else "–" for s in summaries]))
     for index, role in enumerate(("draft", "target")):
         rows.append((f"{role} model, held-out nats per token", [_losses(run["held_out"], index) for run in runs]))
     plain = [[name, *cells] for name, cells in (*rows, *_outcomes(results))]

@@ -69,7 +69,7 @@ def decode(
     passes and the time of one pass of each model, measured once per run.
     """
     from validation.collection.prompts import builtin_prompts, read_prompts
-    from validation.decoding.fit_file import fitted_to
+    from validation.decoding.fit_file import fitted_to, of_other_models
     from validation.decoding.pass_times import FILE, passes_of
     from validation.decoding.policy_file import planned_methods, refuse_other_models
     from validation.decoding.studies import STUDIES, decode_study, likely_names, refuse_unknown
@@ -101,6 +101,8 @@ def decode(
             dtype=dtype,
         )
     refuse_other_models(planned, pair)
+    if remark := of_other_models(trace, pair):
+        console.print(remark, soft_wrap=True, markup=False)
     settings = {"new_tokens": new_tokens, "batch": batch, "seed": seed}
     with waiting(console, "timing a pass of each model"), naming(folder):
         passes = passes_of(pair, folder.parent)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from validation.decoding.fitting import fit
 from validation.decoding.methods.registry import Fitted
@@ -19,7 +19,12 @@ from validation.errors import UserError
 from validation.trace.reader import Trace
 from validation.trace.sealed import read_sealed, write_sealed
 
+if TYPE_CHECKING:
+    from validation.models.pair import Pair
+
 FIT_FILE = Path("decoded") / "fitted.json"
+MODEL_KEYS = ("small_name", "large_name")
+"""Keys of a manifest that name the draft and the target model."""
 
 
 def fitted_to(trace: Trace, file: Path) -> Fitted:
@@ -31,6 +36,35 @@ def fitted_to(trace: Trace, file: Path) -> Fitted:
     file.parent.mkdir(parents=True, exist_ok=True)
     write_sealed(file, {"trace": _mark(trace), "fitted": asdict(fitted)})
     return fitted
+
+
+def of_other_models(trace: Trace, pair: Pair) -> str:
+    """Return a sentence if the trace, to which thresholds are fitted, names other models; empty if it names these.
+
+    Parameters
+    ----------
+    trace : Trace
+    pair : Pair
+        The models that decode.
+
+    Raises
+    ------
+    UserError
+        The vocabularies differ, so that no fitted value has a meaning.
+    """
+    named, now = trace.manifest.get("pair", {}), pair.describe()
+    if trace.vocabulary != now["vocabulary"]:
+        raise UserError(
+            f"The trace at {trace.path} has a vocabulary of {trace.vocabulary:,} tokens, these models of "
+            f"{now['vocabulary']:,}; give --run the run of these models."
+        )
+    keys = [key for key in MODEL_KEYS if key in named and named[key] != now[key]]
+    if not keys:
+        return ""
+    told = " and ".join(f"{named[key]} (here {now[key]})" for key in keys)
+    return (
+        f"Thresholds are fitted to {trace.path}, a trace of {told}. Give --run the run of these models to fit to them."
+    )
 
 
 def fit_mark(fitted: Mapping[str, Any]) -> str:

@@ -9,11 +9,13 @@ import pytest
 from hlmtheory.skipping import skip_thresholds
 from tests.validation.stored_traces import VOCABULARY, stored
 from validation.collection.prompts import Prompt
+from validation.decoding.fit_file import of_other_models
 from validation.decoding.fitting import fit
 from validation.decoding.loop import decode
 from validation.decoding.methods import default_methods
 from validation.errors import UserError
 from validation.models.pair import Pair
+from validation.trace.reader import LISTS, Trace
 
 
 def test_the_line_gives_the_thresholds_and_the_risk_moves_the_calibrated_one(tmp_path: Path) -> None:
@@ -44,3 +46,19 @@ def test_every_method_can_be_made_and_run(pair: Pair, tmp_path: Path) -> None:
         (row,) = decode(pair, [Prompt("a", "two and two", "test")], method, new_tokens=3)
         assert row.method == method.name
         assert len(row.tokens) == 3 or row.ended
+
+
+def test_a_fit_to_the_trace_of_other_models_is_said(pair: Pair) -> None:
+    """The names are compared, not the weights: a trace says them, and hashing large models takes minutes."""
+    about = pair.describe()
+
+    def trace(**changes: object) -> Trace:
+        named = about | {key: value for key, value in changes.items() if key != "vocabulary"}
+        manifest = {"pair": named, "kind": LISTS, "vocabulary": changes.get("vocabulary", about["vocabulary"])}
+        return Trace(Path("run/trace"), manifest, {}, True)
+
+    assert of_other_models(trace(), pair) == ""
+    told = of_other_models(trace(large_name="another"), pair)
+    assert f"a trace of another (here {about['large_name']})" in told
+    with pytest.raises(UserError, match="a vocabulary of 7 tokens, these models of"):
+        of_other_models(trace(vocabulary=7), pair)

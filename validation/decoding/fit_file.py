@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from validation.models.pair import Pair
 
 FIT_FILE = Path("decoded") / "fitted.json"
-MODEL_KEYS = ("small_name", "large_name")
-"""Keys of a manifest that name the draft and the target model."""
+MODEL_KEYS = {"small_name": "the draft model", "large_name": "the target model", "vocabulary": "a vocabulary of"}
+"""Keys of a manifest that tell two pairs apart, in words."""
 
 
 def fitted_to(trace: Trace, file: Path) -> Fitted:
@@ -46,25 +46,13 @@ def of_other_models(trace: Trace, pair: Pair) -> str:
     trace : Trace
     pair : Pair
         The models that decode.
-
-    Raises
-    ------
-    UserError
-        The vocabularies differ, so that no fitted value has a meaning.
     """
     named, now = trace.manifest.get("pair", {}), pair.describe()
-    if trace.vocabulary != now["vocabulary"]:
-        raise UserError(
-            f"The trace at {trace.path} has a vocabulary of {trace.vocabulary:,} tokens, these models of "
-            f"{now['vocabulary']:,}; give --run the run of these models."
-        )
     keys = [key for key in MODEL_KEYS if key in named and named[key] != now[key]]
     if not keys:
         return ""
-    told = " and ".join(f"{named[key]} (here {now[key]})" for key in keys)
-    return (
-        f"Thresholds are fitted to {trace.path}, a trace of {told}. Give --run the run of these models to fit to them."
-    )
+    told = " and ".join(f"{MODEL_KEYS[key]} {named[key]} (here {now[key]})" for key in keys)
+    return f"Thresholds are fitted to {trace.path}, of {told}. Give --run the run of these models to fit to them."
 
 
 def fit_mark(fitted: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from validation.decoding.loop import decode
 from validation.decoding.methods import default_methods
 from validation.errors import UserError
 from validation.models.pair import Pair
-from validation.trace.reader import LISTS, Trace
+from validation.trace.reader import Trace
 
 
 def test_the_line_gives_the_thresholds_and_the_risk_moves_the_calibrated_one(tmp_path: Path) -> None:
@@ -52,13 +52,10 @@ def test_a_fit_to_the_trace_of_other_models_is_said(pair: Pair) -> None:
     """The names are compared, not the weights: a trace says them, and hashing large models takes minutes."""
     about = pair.describe()
 
-    def trace(**changes: object) -> Trace:
-        named = about | {key: value for key, value in changes.items() if key != "vocabulary"}
-        manifest = {"pair": named, "kind": LISTS, "vocabulary": changes.get("vocabulary", about["vocabulary"])}
-        return Trace(Path("run/trace"), manifest, {}, True)
+    def told(**changes: object) -> str:
+        return of_other_models(Trace(Path("run/trace"), {"pair": about | changes}, {}, True), pair)
 
-    assert of_other_models(trace(), pair) == ""
-    told = of_other_models(trace(large_name="another"), pair)
-    assert f"a trace of another (here {about['large_name']})" in told
-    with pytest.raises(UserError, match="a vocabulary of 7 tokens, these models of"):
-        of_other_models(trace(vocabulary=7), pair)
+    assert told() == ""
+    assert f"of the target model another (here {about['large_name']}). Give --run" in told(large_name="another")
+    assert f"a vocabulary of 7 (here {about['vocabulary']})" in told(vocabulary=7)
+    assert of_other_models(Trace(Path("imported"), {}, {}, True), pair) == ""

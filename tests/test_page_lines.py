@@ -34,7 +34,7 @@ RUN_THERE = {
     ("README.md", "Two commands"),
     ("README.md", "What it does for you"),
     ("docs/commands.md", "Figures"),
-    ("docs/commands.md", "Text by every method"),
+    ("docs/commands.md", "Text by the methods"),
     ("docs/deploy.md", "Deploy a policy"),
     ("docs/start.md", "The built-in pair: one command"),
     ("docs/start.md", "What it buys on your link"),

@@ -6,6 +6,7 @@ Every python block runs, here or in the test that RUN_ELSEWHERE names. Lines of 
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
@@ -15,9 +16,12 @@ from pathlib import Path
 
 import click
 import pytest
+from rich.console import Console
 
 from tests.documents import FILES, ROOT, blocks, lines
+from validation.claims.check import load_results
 from validation.cli.commands import main
+from validation.cli.display import verdict_screen
 from validation.site.overview import narrow_overview, overview
 from validation.site.pages import OTHERS, REPOSITORY, DeadLinkError, contents, pages, relinked
 
@@ -32,7 +36,7 @@ RUN_ELSEWHERE = {
 """The test that runs the python blocks of a page."""
 
 KINDS = {"bash", "python", "text", "json", "prometheus"}
-"""What a block may be. A text block is neither run nor parsed: no code, or code for an engine that is not here."""
+"""What a block may be. A text block is neither run nor parsed: output, or code for an engine that is not here."""
 
 SETUP = {"setup": ["validation", "docs"], "test": []}
 """Commands of the launcher alone, which takes other words than options."""
@@ -135,6 +139,17 @@ def test_the_readme_is_short_and_its_figure_is_drawn_by_the_code() -> None:
     assert [re.findall(r"\(([^)]*)\)", line) for line in lines if line.startswith("![")] == [["docs/overview.svg"]]
     assert (ROOT / "docs" / "overview.svg").read_text(encoding="utf-8") == overview()
     assert (ROOT / "docs" / "overview-narrow.svg").read_text(encoding="utf-8") == narrow_overview()
+
+
+def test_start_shows_what_validate_prints_of_the_published_run(tmp_path: Path) -> None:
+    record = json.loads((ROOT / "figures" / "claims.json").read_text(encoding="utf-8"))
+    (tmp_path / "claims.json").write_text(json.dumps(record["results"]), encoding="utf-8")
+    written = io.StringIO()
+    verdict_screen(Console(file=written, width=1000), load_results(tmp_path / "claims.json"))
+    printed = written.getvalue()
+    shown = next(text for kind, text in blocks("docs/start.md") if kind == "text")
+    for part in shown.split("[...]"):
+        assert " ".join(part.split()) in " ".join(printed.split())
 
 
 def test_the_list_of_commands_is_complete() -> None:

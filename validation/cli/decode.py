@@ -62,7 +62,8 @@ def decode(
 ) -> None:
     """Continue prompts by the methods of a study.
 
-    NAME is the study: hlm, design, greedy or nucleus.
+    NAME is the study: hlm (the methods of cu-hlm and u-hlm), design (their thresholds and sizes), greedy (the methods
+    of all papers but edge-sd, at temperature 0) or nucleus (the same, at temperature 1 with top-p 0.9).
 
     Thresholds are fitted to the trace of `hlm validate` in the same folder. Finished texts are kept: the same command
     continues after Ctrl-C or a crash. `hlm figure` draws from them. Speeds are computed from the number of forward

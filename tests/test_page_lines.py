@@ -21,9 +21,9 @@ from tests import documents
 from tests.documents import CODES, ELSEWHERE, FILES, LAUNCHED, NOT_RUN, OWN_TEST, ROOT, SMALLER, blocks, listed, run
 from tests.validation.conftest import make_model, make_tokenizer
 from tests.validation.models.test_adapters import edit, make_adapter
+from tests.validation.trace.store_stand_in import known_bucket
 from validation import plots
 from validation.claims import check
-from validation.trace import remote
 
 SECTIONS = [(file, title) for file in FILES if file not in OWN_TEST for title in documents.sections(file)]
 EVERY = [line for file in FILES for line in documents.lines(file)]
@@ -169,15 +169,8 @@ def here(few: None, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A bucket on this machine, in place of Amazon's; its address."""
-    from tests.validation.trace.store_stand_in import KEY, bucket
-
-    with bucket() as server:
-        known = {"ENDPOINT_URL": server.address, "ACCESS_KEY_ID": KEY, "SECRET_ACCESS_KEY": "s", "REGION": "r"}
-        for name, value in known.items():
-            monkeypatch.setenv(f"AWS_{name}", value)
-        remote._store.cache_clear()
+    with known_bucket(monkeypatch) as server:
         yield f"{server.address}/bucket"
-    remote._store.cache_clear()
 
 
 def adapter(folder: Path) -> None:

@@ -83,8 +83,8 @@ class Problem(ABC):
     def close_bound(self, lengths: list[int], latency: float) -> float:
         """Lower bound on the latency of every plan with a barrier and one of these draft lengths.
 
-        Where all answers have one length it is the bound by positions, else that of :meth:`bound`. It is never above
-        ``latency``, which is the latency of some plan in seconds.
+        Where all answers have one length it is the bound by positions, else that of :meth:`bound`. ``latency`` is that
+        of any plan, in seconds; the bound is never above it.
         """
         least = latency
         for length in sorted(lengths, key=self.bound):

@@ -41,7 +41,7 @@ CODE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Scope:
     """What is made of a pair.
 
     Attributes
@@ -57,9 +57,9 @@ class Share:
 
 
 PAIRS = {
-    "builtin": Share(tuple(STUDIES)),
-    "wide": Share(),
-    "instructed": Share(("hlm", "design"), beside=("instructed-distilled", "instructed-larger")),
+    "builtin": Scope(tuple(STUDIES)),
+    "wide": Scope(),
+    "instructed": Scope(("hlm", "design"), beside=("instructed-distilled", "instructed-larger")),
 }
 """The published pairs; :mod:`validation.training` says what they are."""
 
@@ -183,10 +183,10 @@ def models_of(setting: Setting, pair: str) -> tuple[Path, Path] | None:
     return folder / "small", folder / "large"
 
 
-def studies_of(setting: Setting, share: Share) -> list[str]:
+def studies_of(setting: Setting, scope: Scope) -> list[str]:
     """Return the studies of a pair that the figures of a paper need."""
     wanted = {one.study for one in EXHIBITS.values() if isinstance(one, Decoding) and _asked(setting, one.paper)}
-    return [name for name in share.studies if name in wanted and name in setting.studies]
+    return [name for name in scope.studies if name in wanted and name in setting.studies]
 
 
 def _asked(setting: Setting, paper: str) -> bool:
@@ -195,9 +195,9 @@ def _asked(setting: Setting, paper: str) -> bool:
 
 def _pair_tasks(setting: Setting, pair: str) -> list[Task]:
     """Return the tasks of a published pair, and those of the pairs that it is compared with, which start from it."""
-    share, run = PAIRS[pair], setting.out / pair
-    studies = studies_of(setting, share)
-    beside = {other: setting.out / other for other in share.beside if "hlm" in studies}
+    scope, run = PAIRS[pair], setting.out / pair
+    studies = studies_of(setting, scope)
+    beside = {other: setting.out / other for other in scope.beside if "hlm" in studies}
     found = _texts_tasks(setting, pair, studies)
     found += [task for other in beside for task in _texts_tasks(setting, other, ["hlm"])]
     trace, drawn = run / "trace" / "manifest.json", run / "drawn.json"
@@ -206,14 +206,14 @@ def _pair_tasks(setting: Setting, pair: str) -> list[Task]:
     texts = [run / "decoded" / study / "study.json" for study in studies]
     texts += [folder / "decoded" / "hlm" / "study.json" for folder in beside.values()]
     others = [word for folder in beside.values() for word in ("--beside", str(folder))]
-    inputs = (trace, run / "decoded" / "fitted.json", *texts)
+    read = (trace, run / "decoded" / "fitted.json", *texts)
     commit = setting.commit or "no commit"
-    more = ("--paper", setting.paper, *others)
-    found.append(_task(setting, pair, "draw", *more, inputs=inputs, outputs=(drawn,), code=commit))
+    drawing = ("draw", "--paper", setting.paper, *others)
+    found.append(_task(setting, pair, *drawing, inputs=read, outputs=(drawn,), code=commit))
     if not setting.quick:
-        inputs, more = (drawn, run / "claims.json"), ("--root", str(setting.root))
-        made = (run / "published.json",)
-        found.append(_task(setting, pair, "publish", *more, inputs=inputs, outputs=made, code=commit))
+        publishing, record = ("publish", "--root", str(setting.root)), run / "published.json"
+        shown = (drawn, run / "claims.json")
+        found.append(_task(setting, pair, *publishing, inputs=shown, outputs=(record,), code=commit))
     return found
 
 

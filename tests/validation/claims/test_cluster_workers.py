@@ -29,7 +29,7 @@ from tests.validation.claims.dask_processes import (
 )
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import stored
-from tests.validation.trace.store_stand_in import KEY, Bucket, bucket
+from tests.validation.trace.store_stand_in import KEY, Bucket, access, bucket
 from validation.claims import check, cluster
 from validation.claims.check import Results
 from validation.claims.cluster import parts_of_cluster
@@ -65,18 +65,13 @@ def store() -> Iterator[Bucket]:
         yield server
 
 
-def access(store: Bucket, key: str) -> dict[str, str]:
-    given = {"ENDPOINT_URL": store.address, "ACCESS_KEY_ID": key, "SECRET_ACCESS_KEY": "s", "REGION": "r"}
-    return {f"AWS_{name}": value for name, value in given.items()}
-
-
 @pytest.fixture(scope="module")
 def address(folder: Path, store: Bucket) -> Iterator[str]:
     """A scheduler with two workers; a nanny starts each again. They have a key each for the store."""
     port = free_port()
     where = f"tcp://127.0.0.1:{port}"
     limit = ("--memory-limit", "800MB")
-    one, other = (MEMORY | access(store, f"{KEY}-{number}") for number in (1, 2))
+    one, other = (MEMORY | access(store.address, f"{KEY}-{number}") for number in (1, 2))
     with scheduler(folder, port), worker(folder, where, *limit, **one), worker(folder, where, *limit, **other):
         yield where
 
@@ -219,7 +214,7 @@ def test_workers_that_end_more_than_once_on_one_part_are_named(trace: Trace, add
 def test_each_worker_reads_the_store(
     trace: Trace, expected: Results, address: str, folder: Path, store: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in access(store, KEY).items():
+    for name, value in access(store.address, KEY).items():
         monkeypatch.setenv(name, value)
     remote._store.cache_clear()
     there = stored("s3://bucket/mine/trace")  # type: ignore[arg-type]

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.validation.command_line import run
-from tests.validation.trace.store_stand_in import KEY, Bucket, at, bucket, files
+from tests.validation.trace.store_stand_in import Bucket, at, files, known_bucket
 from validation.errors import UserError
-from validation.trace import remote
 from validation.trace.format import MANIFEST
 from validation.trace.journal import JOURNAL
 from validation.trace.reader import open_trace
@@ -49,14 +48,8 @@ def words(tmp_path: Path) -> tuple[str, ...]:
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    """A bucket whose address and key are in the environment."""
-    with bucket() as server:
-        given = {"ENDPOINT_URL": server.address, "ACCESS_KEY_ID": KEY, "SECRET_ACCESS_KEY": "s", "REGION": "r"}
-        for name, value in given.items():
-            monkeypatch.setenv(f"AWS_{name}", value)
-        remote._store.cache_clear()
+    with known_bucket(monkeypatch) as server:
         yield server
-    remote._store.cache_clear()
 
 
 def kill_at_the_second_commit(served: Bucket, words: tuple[str, ...]) -> None:

@@ -658,7 +658,7 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
     ),
     "threshold, sent": (
         NEW,
-        "At cu-hlm's own threshold 0.8 and at a calibrated threshold {} of the drafts are sent",
+        "With cu-hlm's own threshold 0.8, or with a calibrated one, {} of the drafts are sent",
         lambda: [
             "half" if half_sent("U-HLM at 0.8", "CU-HLM online at 0.8", r"CU-HLM certified \(bias 0.1\)") else "?"
         ],

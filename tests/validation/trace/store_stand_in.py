@@ -12,6 +12,10 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+import pytest
+
+from validation.trace import remote
+
 KEY = "known"
 PAGE = 3  # keys in one page of a list
 
@@ -185,3 +189,20 @@ def bucket(handler: type[Handler] = Handler) -> Iterator[Bucket]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def access(address: str, key: str = KEY) -> dict[str, str]:
+    """Return the environment that gives a process the address of a bucket and a key."""
+    given = {"ENDPOINT_URL": address, "ACCESS_KEY_ID": key, "SECRET_ACCESS_KEY": "s", "REGION": "r"}
+    return {f"AWS_{name}": value for name, value in given.items()}
+
+
+@contextmanager
+def known_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    """Run a bucket whose address and key are in the environment of this process."""
+    with bucket() as server:
+        for name, value in access(server.address).items():
+            monkeypatch.setenv(name, value)
+        remote._store.cache_clear()
+        yield server
+    remote._store.cache_clear()

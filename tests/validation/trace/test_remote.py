@@ -18,7 +18,7 @@ import pytest
 import hlmtheory
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import VOCABULARY, random_fields, stored
-from tests.validation.trace.store_stand_in import KEY, Bucket, at, bucket, files
+from tests.validation.trace.store_stand_in import KEY, Bucket, access, at, bucket, files
 from tests.validation.trace.store_writers import lost_answer, second_writer
 from validation import plots
 from validation.claims import check
@@ -43,8 +43,8 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
 
 
 def known_to(monkeypatch: pytest.MonkeyPatch, address: str, key: str) -> None:
-    for name, value in {"ENDPOINT_URL": address, "ACCESS_KEY_ID": key, "SECRET_ACCESS_KEY": "s", "REGION": "r"}.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
+    for name, value in access(address, key).items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr(remote, "RETRIES", 2)
     remote._store.cache_clear()
 

@@ -130,9 +130,7 @@ def caption(numbers: Numbers) -> str:
         )
         told.append(f"{name}: {', '.join(parts)}")
     return (
-        f"Long texts, difference to {CONFORMAL} by prompt: {'; '.join(told)}. Here ε = {about['epsilon']:g}. A round "
-        "takes "
-        "drafts until its bits are used up. So larger drafts make shorter rounds, and these discard fewer drafts "
-        "behind "
-        "a rejection. The latency can fall although the bits rise."
+        f"Long texts, difference to {CONFORMAL} by prompt: {'; '.join(told)}. Here ε = {about['epsilon']:g}. "
+        "A round takes drafts until its bits are used up. So larger drafts make shorter rounds, and these discard "
+        "fewer drafts behind a rejection. The latency can fall although the bits rise."
     )

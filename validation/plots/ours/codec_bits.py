@@ -320,8 +320,8 @@ def message_figure(numbers: Numbers) -> str:
     names = (CHEAPEST, f"certified, {WIDTHS[2]} bits", "K-SQS, best ℓ")
     ours, certified, fixed = (_at(numbers, name, 0.05) for name in names)
     return (
-        f"For a certified bias of 0.05 the cheapest codec takes {three(ours)} bits, top-k of {WIDTHS[2]} bits "
-        f"{_or_not(certified)}, and K-SQS with the best K and ℓ {_or_not(fixed)}."
+        f"For a certified bias of 0.05 the cheapest codec takes {three(ours)} bits and top-k of {WIDTHS[2]} bits "
+        f"{_or_not(certified)}. K-SQS with the best K and ℓ, not certified, takes {_or_not(fixed)}."
     )
 
 

@@ -3,8 +3,7 @@
 A figure of a stored experiment (:mod:`validation.plots.common.stored`) is of that experiment's record: its file, its
 commit, its date. If the experiment used a trace and a fit, these are those of the pair's run.
 
-What is older stands in ``older.json`` beside this file, with the reason. The list can only shrink: a test fails if an
-entry no longer differs, or if its file is gone. Figures without a pair are not of a run.
+A test holds it. Figures without a pair are not of a run.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from typing import Any
 
 from validation.plots.common.stored import SHOWN, records
 
-OLDER = Path(__file__).with_name("older.json")
 KEYS = ("commit", "trace", "fit")
 BUILTIN = re.compile(r"\bbuilt-?in\b")
 
@@ -89,15 +87,3 @@ def unlike_record(shown: dict[str, Any], run: dict[str, Any]) -> list[str]:
         return ["experiment"]
     other = [key for key in SHOWN if shown.get(key) != record[key]]
     return other + [key for key in ("trace", "fit") if key in record and record[key] != run[key]]
-
-
-def older() -> dict[str, str]:
-    """Return the files that are known to be of an older run, with the reason."""
-    return dict(json.loads(OLDER.read_text(encoding="utf-8")))
-
-
-def shrink(figures: Path) -> list[str]:
-    """Take off the list what is now of its pair's run, and return these files; nothing is ever added."""
-    there, wrong = older(), differing(figures)
-    OLDER.write_text(json.dumps({file: why for file, why in there.items() if file in wrong}, indent=1) + "\n")
-    return [file for file in there if file not in wrong]

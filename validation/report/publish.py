@@ -22,7 +22,6 @@ from validation.plots import EXHIBITS, Exhibit, commit_of_code, repaint
 from validation.plots.common.stored import in_todays_words
 from validation.report import results as results_pages
 from validation.report.audit_controls import audit_controls
-from validation.report.one_run import shrink
 from validation.report.tables import SYMBOLS, markdown_table, stale, update_between_markers
 from validation.trace.identity import fingerprint
 from validation.trace.reader import Trace, open_trace
@@ -96,7 +95,6 @@ def publish(run: Path, simulated: Path, root: Path, name: str = "builtin", *, wh
         for figure in made:
             if figure.suffix == ".json":
                 repaint(shelf / figure.name)
-        shrink(root / "figures")
     return [*written, regenerate(root)]
 
 

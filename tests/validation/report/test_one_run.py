@@ -15,7 +15,7 @@ from validation.plots.common import stored as common_stored
 from validation.plots.common.skipping.printed import PRINTED
 from validation.plots.common.stored import SHOWN, digest, from_experiment, records
 from validation.report import one_run
-from validation.report.one_run import differing, older, sidecars_of_pairs
+from validation.report.one_run import differing, sidecars_of_pairs
 from validation.report.publish import STAMPS
 
 ROOT = Path(__file__).parents[3]
@@ -29,9 +29,8 @@ PAPERS = {
 }
 
 
-def test_what_is_not_of_its_pairs_run_is_listed_with_a_reason_and_nothing_else_is() -> None:
-    assert set(differing(FIGURES)) == set(older())
-    assert all(len(reason.split()) >= 3 for reason in older().values())
+def test_what_is_published_of_a_pair_is_of_one_run() -> None:
+    assert differing(FIGURES) == {}
 
 
 def test_a_figure_of_another_commit_trace_or_fit_is_found(tmp_path: Path) -> None:
@@ -93,12 +92,11 @@ def test_a_figure_of_an_experiment_is_drawn_again_from_its_record(name: str, tmp
 
 
 def test_the_fit_of_the_line_is_that_of_the_texts() -> None:
-    """Where both are of the pair's run, the thresholds of Figure 4a are those that the texts were decoded with."""
-    known = older()
+    """The thresholds of Figure 4a are those that the texts were decoded with."""
     names = {"cu-hlm-fig4a.json", "u-hlm-fig6-texts.json"}
     shown = [about for _, file, about in sidecars_of_pairs(FIGURES) if file.name in names and file.parent == FIGURES]
-    if not names & known.keys():
-        assert len({about["fit"] for about in shown}) == 1
+    assert len(shown) == 2
+    assert len({about["fit"] for about in shown}) == 1
 
 
 def test_every_exhibit_has_a_tag_that_its_caption_and_its_sidecar_say() -> None:
@@ -137,15 +135,3 @@ def read(digits: str, words: str) -> float:
     if inner := re.fullmatch(r"([\d.]+)\s*(?:\\times|×)\s*10\^\{(-?\d+)\}", digits):
         digits, power = inner[1], int(inner[2])
     return float(f"{float(digits.rstrip('%').replace(',', '')) * 10.0**power:.12g}")
-
-
-def test_the_list_of_older_files_only_shrinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = {"commits": {"draw": "c"}, "trace": "t", "fit": "f"}
-    (tmp_path / "claims.json").write_text(json.dumps({"run": run, "results": {}}))
-    for name, trace in (("a", "t"), ("b", "u"), ("c", "u")):
-        about = {"pair": "builtin", "commit": "c", "trace": trace, "fit": "f"}
-        (tmp_path / f"{name}.json").write_text(json.dumps(about))
-    monkeypatch.setattr(one_run, "OLDER", tmp_path / "list")
-    one_run.OLDER.write_text(json.dumps({"a.json": "was older", "b.json": "is older"}))
-    assert one_run.shrink(tmp_path) == ["a.json"]
-    assert one_run.older() == {"b.json": "is older"}  # c.json is not added: the test above fails for it

@@ -24,6 +24,7 @@ from validation.plots.common.decoded.printed import (
 )
 from validation.plots.common.record import Numbers
 from validation.plots.common.skipping.printed import CU, U, value
+from validation.plots.common.skipping.words import shown
 
 WORDS = {"median": "median over texts", "total": "ratio of totals", "round_mean": "mean over rounds of cu-hlm (6)"}
 PAPER_GAINS = {"CU-HLM (Offline)": "offline_gain", "CU-HLM (Online)": "online_gain"}
@@ -107,7 +108,7 @@ def _own_thresholds(numbers: Numbers, paper: str) -> str:
     """Give the thresholds fitted to this pair, beside the paper's."""
     averse, prone = numbers["statistics"]["thresholds"]
     return (
-        f"Risk-averse and risk-prone thresholds are {averse:.4f} and {prone:.4f} for this pair, "
+        f"Risk-averse and risk-prone thresholds are {shown(averse)} and {shown(prone)} for this pair, "
         f"{value(paper, 'averse'):g} and {value(paper, 'prone'):g} in the paper."
     )
 

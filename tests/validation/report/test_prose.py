@@ -171,10 +171,9 @@ def similarity(name: str) -> float:
     return float(cell("instructed/cu-hlm-tableI", 1, (name,), "all sets"))
 
 
-def half_sent(*names: str) -> bool:
-    """Whether these methods send about half of the drafts on the pair `instructed`."""
-    rates = [float(found("instructed/u-hlm-fig6-texts", rf"{name}: ([\d.]+)")[0]) for name in names]
-    return all(0.5 <= rate < 0.54 for rate in rates)
+def sent_shares(*names: str) -> list[float]:
+    """The shares of drafts that these methods send on the pair `instructed`, in percent."""
+    return [100 * float(found("instructed/u-hlm-fig6-texts", rf"{name}: ([\d.]+)")[0]) for name in names]
 
 
 def faster(setting: str) -> tuple[float, float]:
@@ -658,10 +657,8 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
     ),
     "threshold, sent": (
         NEW,
-        "With cu-hlm's own threshold 0.8, or with a calibrated one, {} of the drafts are sent",
-        lambda: [
-            "half" if half_sent("U-HLM at 0.8", "CU-HLM online at 0.8", r"CU-HLM certified \(bias 0.1\)") else "?"
-        ],
+        "With cu-hlm's own threshold 0.8, or with a calibrated one, {:.0f} to {:.0f}% of the drafts are sent",
+        lambda: ends(sent_shares("U-HLM at 0.8", "CU-HLM online at 0.8", r"CU-HLM certified \(bias 0.1\)")),
     ),
     "interval, narrower": (
         NEW,

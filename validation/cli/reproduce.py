@@ -29,7 +29,11 @@ _folder = click.Path(path_type=Path, file_okay=False)
 @click.option("--out", type=_folder, help="Folder of the runs.  [default: runs/reproduce, or runs/quick]")
 @click.option("--task", "only", multiple=True, help="Only this task and those that it needs; may be repeated.")
 @click.option("--study", "studies", multiple=True, help="Decode only this study; may be repeated.")
-@click.option("--prompts", type=click.IntRange(min=2), help="Prompts of each study, the first ones.  [default: 100]")
+@click.option(
+    "--prompts",
+    type=click.IntRange(min=2),
+    help="Prompts of each study, the first ones; of instructed, of its sets in turn.  [default: 100]",
+)
 def reproduce(
     paper: str,
     pairs: tuple[str, ...],
@@ -47,7 +51,7 @@ def reproduce(
     PAPER is all (the default), cu-hlm, u-hlm, c-sqs, flexspec, edge-sd or ours. Tasks that are up to date are skipped,
     so the same command continues a run that was stopped. What needs other inputs is listed, not run (exit code 3).
 
-    Publishing writes into figures/ and paper_repro.md; it needs a committed state of the code.
+    Publishing writes into figures/, docs/results/ and paper_repro.md; it needs a committed state of the code.
     """
     if find_spec("doit") is None:
         raise ModuleNotFoundError("No module named 'doit'", name="doit")

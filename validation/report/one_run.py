@@ -3,7 +3,7 @@
 A figure of a stored experiment (:mod:`validation.plots.common.stored`) is of that experiment's record: its file, its
 commit, its date. If the experiment used a trace and a fit, these are those of the pair's run.
 
-A test holds it. Figures without a pair are not of a run.
+``tests/validation/report/test_one_run.py`` fails otherwise. Figures without a pair are not of a run.
 """
 
 from __future__ import annotations
@@ -14,21 +14,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from validation.plots import EXHIBITS, Decoding
 from validation.plots.common.stored import SHOWN, records
 
-KEYS = ("commit", "trace", "fit")
+STEPS = ("collect", "fit", "check", "draw")
+"""Steps of every published run."""
 BUILTIN = re.compile(r"\bbuilt-?in\b")
 
 
 def sidecars_of_pairs(figures: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
     """Yield the pair, the file and the content of each sidecar that belongs to a pair.
 
-    What is made of an experiment on the pair belongs to it, too.
+    All in the folder of a pair belong to it. What is made of an experiment on the built-in pair belongs to that pair.
     """
     for file in (*sorted(figures.glob("*.json")), *sorted(figures.glob("*/*.json"))):
         about = json.loads(file.read_text(encoding="utf-8"))
-        if isinstance(about, dict) and (about.get("pair") or BUILTIN.search(about.get("basis", ""))):
-            yield "builtin" if file.parent == figures else file.parent.name, file, about
+        if file.name == "claims.json" or not isinstance(about, dict):
+            continue
+        if file.parent != figures:
+            yield file.parent.name, file, about
+        elif about.get("pair") or BUILTIN.search(about.get("basis", "")):
+            yield "builtin", file, about
 
 
 def run_of(figures: Path, pair: str) -> dict[str, Any]:
@@ -39,10 +45,22 @@ def run_of(figures: Path, pair: str) -> dict[str, Any]:
 
 
 def other_steps(figures: Path, pair: str) -> list[str]:
-    """Return the steps of a pair's published run that another commit made than the one that drew it."""
+    """Return the steps of a pair's published run that another commit made than the one that drew it, or none.
+
+    A step of a pair whose texts are compared with its own is named ``PAIR:STEP``.
+    """
     folder = figures if pair == "builtin" else figures / pair
-    commits = json.loads((folder / "claims.json").read_text(encoding="utf-8"))["run"].get("commits", {})
-    return [step for step, commit in commits.items() if commit != commits.get("draw")]
+    run = json.loads((folder / "claims.json").read_text(encoding="utf-8"))["run"]
+    commits = dict.fromkeys(STEPS) | run.get("commits", {})
+    for name, other in run.get("beside", {}).items():
+        commits |= {f"{name}:{step}": commit for step, commit in other["commits"].items()}
+    return [step for step, commit in commits.items() if commit is None or commit != commits["draw"]]
+
+
+def beside_of(figures: Path, pair: str) -> set[str]:
+    """Return the pairs whose texts are compared with those of a pair, by the record of its run."""
+    folder = figures if pair == "builtin" else figures / pair
+    return set(json.loads((folder / "claims.json").read_text(encoding="utf-8"))["run"].get("beside", {}))
 
 
 def differing(figures: Path) -> dict[str, str]:
@@ -54,14 +72,17 @@ def differing(figures: Path) -> dict[str, str]:
         By file, relative to ``figures``: the keys that differ or are missing, such as ``"commit, fit"``; for the record
         of a pair, the steps of another commit.
     """
-    found = {}
+    found, prompts = {}, dict[tuple[str, str], int]()
     for pair, file, about in sidecars_of_pairs(figures):
         run = run_of(figures, pair)
-        wrong = (
-            unlike_record(about["experiment"], run)
-            if "experiment" in about
-            else [key for key in KEYS if about.get(key) is None or about[key] != run[key]]
-        )
+        if "experiment" in about:
+            wrong = unlike_record(about["experiment"], run)
+        else:
+            wrong = [key for key, mark in {"pair": pair, **run}.items() if mark is None or about.get(key) != mark]
+        if study := _study(about):  # it has one number of prompts
+            wrong += ["prompts"] if prompts.setdefault((pair, study), about["prompts"]) != about["prompts"] else []
+            compared = set(about.get("statistics", {}).get("pairs", ()))
+            wrong += sorted(compared - {pair} - beside_of(figures, pair))
         if wrong:
             found[str(file.relative_to(figures))] = ", ".join(wrong)
     for record in (figures / "claims.json", *sorted(figures.glob("*/claims.json"))):
@@ -70,6 +91,12 @@ def differing(figures: Path) -> dict[str, str]:
         if wrong := [*missing, *other_steps(figures, pair)]:
             found[str(record.relative_to(figures))] = ", ".join(wrong)
     return found
+
+
+def _study(about: dict[str, Any]) -> str:
+    """Return the study whose texts a figure is drawn from; empty if it is drawn from none."""
+    one = EXHIBITS.get(tuple(about.get("figure", "").split(" ")))
+    return one.study if isinstance(one, Decoding) else ""
 
 
 def unlike_record(shown: dict[str, Any], run: dict[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ import json
 import re
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from validation.report import results as results_pages
 from validation.report.audit_controls import audit_controls
 from validation.report.tables import SYMBOLS, markdown_table, stale, update_between_markers
 from validation.trace.identity import fingerprint
-from validation.trace.reader import Trace, open_trace
+from validation.trace.reader import open_trace
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 STAMPS = ("command", "commit", "created", "seconds")
@@ -37,7 +38,9 @@ one. The sides are the same, so the verdicts count."""
 BUILTIN = Path(__file__).parents[1] / "pairs" / "builtin"
 
 
-def publish(run: Path, simulated: Path, root: Path, name: str = "builtin", *, whole: bool = False) -> list[Path]:
+def publish(
+    run: Path, simulated: Path, root: Path, name: str = "builtin", *, whole: bool = False, beside: Sequence[Path] = ()
+) -> list[Path]:
     """Copy the figures and verdicts of a run into the repository and regenerate the tables.
 
     A file whose content is already published is not rewritten, so a run of an unchanged project changes no file; with
@@ -55,6 +58,8 @@ def publish(run: Path, simulated: Path, root: Path, name: str = "builtin", *, wh
         Name of the model pair; each pair except ``builtin`` has its own folder in ``figures/``.
     whole : bool
         Publish what ``hlm reproduce`` made: rewrite every file, and refuse code that is not committed.
+    beside : sequence of Path
+        Folders of the runs whose texts are compared with those of this run; their marks are recorded.
 
     Returns
     -------
@@ -84,7 +89,9 @@ def publish(run: Path, simulated: Path, root: Path, name: str = "builtin", *, wh
     written = [Path(shutil.copy(figure, shelf / figure.name)) for figure in taken]
     known = hlmtheory.all_claims()
     said = {claim: known[claim].statement for claim in results.tallies if claim in known}
-    facts = _run_facts(manifest, name) | _marks(run, trace)
+    facts = _run_facts(manifest, name) | _marks(run)
+    if beside:
+        facts["beside"] = {other.name: _marks(other) for other in beside}
     record = {"run": facts, "results": json.loads(results.to_json()), "statements": said}
     found = run / "published.json"
     found.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -98,9 +105,9 @@ def publish(run: Path, simulated: Path, root: Path, name: str = "builtin", *, wh
     return [*written, regenerate(root)]
 
 
-def _marks(run: Path, trace: Trace) -> dict[str, Any]:
+def _marks(run: Path) -> dict[str, Any]:
     """Return the fingerprints of a run's trace and fit, and the commit of each of its steps."""
-    commits = run / "commits.json"
+    commits, trace = run / "commits.json", open_trace(run / "trace")
     steps = json.loads(commits.read_text(encoding="utf-8")) if commits.exists() else {}
     return {"trace": fingerprint(trace), "fit": stored_fit(trace), "commits": steps}
 

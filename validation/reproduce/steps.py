@@ -172,9 +172,14 @@ def _decode(given: argparse.Namespace) -> None:
 
 
 def _draw(given: argparse.Namespace) -> None:
-    """Draw what is asked and can be drawn; what this commit has drawn of this trace and fit stays."""
+    """Draw what is asked and can be drawn; what this commit has drawn of this trace, fit and prompts stays.
+
+    What compares the pair's texts with those of other pairs is always drawn.
+    """
+    from validation.decoding.fit_file import stored_fit
     from validation.decoding.studies import open_study
     from validation.plots import EXHIBITS, Decoding, Figure, Simulation, commit_of_code, draw
+    from validation.trace.identity import fingerprint
 
     trace, commit = _trace(given), commit_of_code()
     drawn, left = [], {}
@@ -195,7 +200,12 @@ def _draw(given: argparse.Namespace) -> None:
             beside = [other / "decoded" / one.study for other in given.beside]
             decoded = [open_study(each) for each in (folder, *beside) if (each / "study.json").exists()]
         folder = given.run / "figures"
-        if not _is_drawn(folder / f"{one.stem}.json", commit):
+        marks: dict[str, Any] = {"commit": commit}
+        if not isinstance(one, Simulation):
+            marks |= {"trace": fingerprint(trace), "fit": stored_fit(trace)}
+        if decoded:
+            marks |= {"prompts": len(decoded[0].about["prompts"])}
+        if len(decoded) > 1 or not _is_drawn(folder / f"{one.stem}.json", marks):
             print(f"drawing {one.paper} {one.place}", flush=True)
             try:
                 draw(
@@ -216,16 +226,18 @@ def _draw(given: argparse.Namespace) -> None:
     (given.run / "drawn.json").write_text(text + "\n", encoding="utf-8")
 
 
-def _is_drawn(sidecar: Path, commit: str | None) -> bool:
-    if not sidecar.exists() or commit is None or "changes" in commit:
+def _is_drawn(sidecar: Path, marks: dict[str, Any]) -> bool:
+    """Return whether a figure has these marks, and its commit says what the code was."""
+    if not sidecar.exists() or marks["commit"] is None or "changes" in marks["commit"]:
         return False
-    return bool(json.loads(sidecar.read_text(encoding="utf-8")).get("commit") == commit)
+    about = json.loads(sidecar.read_text(encoding="utf-8"))
+    return all(about.get(name) == mark for name, mark in marks.items())
 
 
 def _publish(given: argparse.Namespace) -> None:
     from validation.report.publish import publish
 
-    for file in publish(given.run, given.run / "none", given.root, given.pair, whole=True):
+    for file in publish(given.run, given.run / "none", given.root, given.pair, whole=True, beside=given.beside):
         print(file)
 
 
@@ -240,8 +252,10 @@ def _experiment(log: Path, command: Sequence[str]) -> None:
 
 def _command(given: argparse.Namespace) -> str:
     """Return the command that a reader types for this result."""
-    pair: dict[str, Any] = {"builtin": ""}
-    return f"python3 hlm reproduce {given.paper or 'all'}{pair.get(given.pair, f' --pair {given.pair}')}"
+    words = ["python3 hlm reproduce", given.paper or "all"]
+    words += [f"--pair {given.pair}"] if given.pair != "builtin" else []
+    words += [f"--prompts {given.prompts}"] if given.prompts else []
+    return " ".join(words)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ task                 makes
 ``PAIR:fit``         the line, the thresholds and k*: one fit for texts and figures
 ``PAIR:check``       the verdict of every claim
 ``PAIR:decode:S``    the decoded texts of the study S, with their scores
-``PAIR:draw``        the figures and tables of the trace, of the replayed texts, and those without a pair
-``PAIR:publish``     the pair's folder of ``figures/`` and the generated tables of ``paper_repro.md``
+``PAIR:draw``        the figures and tables of the trace, the texts, and those without a pair (``instructed``: texts)
+``PAIR:publish``     the pair's folder of ``figures/``, the generated parts of ``paper_repro.md`` and ``docs/results/``
 ``experiment:N``     the stored result of ``figures/experiments/N``
 ===================  ==========================================================================================
 """
@@ -49,7 +49,7 @@ class Scope:
     studies : tuple of str
         The studies that are decoded; a figure of another study is not drawn.
     beside : tuple of str
-        Pairs whose texts are compared with those of this pair. They are not checked, drawn or published.
+        Pairs whose texts are compared with those of this pair. They are not checked; their rows alone are published.
     """
 
     studies: tuple[str, ...] = ()
@@ -208,10 +208,10 @@ def _pair_tasks(setting: Setting, pair: str) -> list[Task]:
     others = [word for folder in beside.values() for word in ("--beside", str(folder))]
     read = (trace, run / "decoded" / "fitted.json", *texts)
     commit = setting.commit or "no commit"
-    drawing = ("draw", "--paper", setting.paper, *others)
+    drawing = ("draw", "--paper", setting.paper, *others, *_texts_words(setting))
     found.append(_task(setting, pair, *drawing, inputs=read, outputs=(drawn,), code=commit))
     if not setting.quick:
-        publishing, record = ("publish", "--root", str(setting.root)), run / "published.json"
+        publishing, record = ("publish", "--root", str(setting.root), *others), run / "published.json"
         shown = (drawn, run / "claims.json")
         found.append(_task(setting, pair, *publishing, inputs=shown, outputs=(record,), code=commit))
     return found
@@ -232,13 +232,16 @@ def _texts_tasks(setting: Setting, pair: str, studies: Sequence[str]) -> list[Ta
     found.append(_task(setting, pair, "fit", inputs=(trace,), outputs=(fitted,)))
     answers = ["--data", str(setting.data)] if setting.data else []
     short = ["--prompts", str(setting.prompts), "--new-tokens", str(setting.text_tokens)] if setting.quick else []
-    if not setting.quick and setting.texts:
-        short = ["--prompts", str(setting.texts)]
     for study in studies:
-        more = ("--study", study, *answers, *short)
+        more = ("--study", study, *answers, *short, *_texts_words(setting))
         made = tuple(run / "decoded" / study / name for name in ("study.json", "scores.json"))
         found.append(_task(setting, pair, f"decode:{study}", *more, inputs=(trace, fitted), outputs=made))
     return found
+
+
+def _texts_words(setting: Setting) -> list[str]:
+    """Return the option for the prompts of a study in a whole run."""
+    return ["--prompts", str(setting.texts)] if setting.texts and not setting.quick else []
 
 
 def _task(

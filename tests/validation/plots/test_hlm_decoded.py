@@ -358,9 +358,8 @@ def test_sizes_are_taken_where_anything_is_sent(bare: dict[str, Decoded], pair: 
     rows = decode(pair, PROMPTS, beyond, new_tokens=8, seed=3, times=PAPER_TIMES)
     about = bare["design"].about | {"fitted": asdict(replace(FITTED, risk_prone=1.2)), "methods": [beyond.name]}
     caption = EXHIBITS[CU, "9b-texts"].caption(measure("9b-texts", Decoded("design", about, rows, {})))
-    assert (
-        "All at the paper's threshold 0.8, since this pair's risk-prone one, 1.200, skips everything, where" in caption
-    )
+    assert "All at the paper's threshold 0.8, where" in caption
+    assert "This pair's risk-prone threshold, 1.200, skips everything." in caption
     silent = CuHlmOffline(1.0, 1)
     rows = decode(pair, PROMPTS, silent, new_tokens=8, seed=3, times=PAPER_TIMES)
     about |= {"fitted": asdict(FITTED), "methods": [silent.name]}
@@ -500,6 +499,18 @@ def test_the_caption_keeps_both_definitions_apart(studies: dict[str, Decoded]) -
     assert "no U-HLM" in captions._own_gains({"gains": {"HLM": {}}})
 
 
+def test_a_message_is_of_a_method_that_verifies_drafts(studies: dict[str, Decoded]) -> None:
+    """The draft model alone is no gain of a method; the findings name the methods that are it."""
+    found = measure("10a", studies["hlm"])
+    gains = found["statistics"]["gains"]
+    (fast, *others) = (name for name in gains if name.startswith("CU-HLM"))
+    gains[fast] = gains["small only"]
+    assert fast not in EXHIBITS[CU, "10a"].message(found)
+    assert f"Equal to the draft model alone, as no draft is verified: {fast}" in EXHIBITS[CU, "10a"].caption(found)
+    gains |= dict.fromkeys(others, gains["small only"])  # all of them: the message has nothing else to say
+    assert "CU-HLM" in EXHIBITS[CU, "10a"].message(found)
+
+
 def test_one_text_may_raise_a_ratio_of_totals(studies: dict[str, Decoded]) -> None:
     """So a ratio that tends to 0 need not fall with each text."""
     decoded = only(studies["hlm"], "HLM")
@@ -509,7 +520,7 @@ def test_one_text_may_raise_a_ratio_of_totals(studies: dict[str, Decoded]) -> No
     found = np.cumsum(texts.tokens[order]) / np.cumsum(link[order])
     assert np.all(np.diff(found) > 0)
     caption = EXHIBITS[CU, "10a"].caption(measure("10a", studies["hlm"]))
-    assert "tends to 0 as texts are added, though any one text may raise it" in caption
+    assert "tend to 0 as texts are added, though any one text may raise them" in caption
     assert "falls with every" not in caption
 
 

@@ -15,7 +15,7 @@ from validation.plots.common import stored as common_stored
 from validation.plots.common.skipping.printed import PRINTED
 from validation.plots.common.stored import SHOWN, digest, from_experiment, records
 from validation.report import one_run
-from validation.report.one_run import differing, sidecars_of_pairs
+from validation.report.one_run import STEPS, differing, sidecars_of_pairs
 from validation.report.publish import STAMPS
 
 ROOT = Path(__file__).parents[3]
@@ -34,18 +34,50 @@ def test_what_is_published_of_a_pair_is_of_one_run() -> None:
 
 
 def test_a_figure_of_another_commit_trace_or_fit_is_found(tmp_path: Path) -> None:
-    run = {"commits": {"draw": "c", "check": "c"}, "trace": "t", "fit": "f"}
+    run = {"commits": dict.fromkeys(STEPS, "c"), "trace": "t", "fit": "f"}
     (tmp_path / "claims.json").write_text(json.dumps({"run": run, "results": {}}))
     sidecar = {"pair": "builtin", "commit": "c", "trace": "t", "fit": "f"}
     for number, change in enumerate([{}, {"commit": "d"}, {"trace": "u"}, {"fit": None}, {"pair": None, "trace": "u"}]):
         (tmp_path / f"a{number}.json").write_text(json.dumps(sidecar | change))
     assert differing(tmp_path) == {"a1.json": "commit", "a2.json": "trace", "a3.json": "fit"}
-    (tmp_path / "claims.json").write_text(json.dumps({"run": run | {"commits": {"draw": "c", "check": "b"}}}))
-    assert differing(tmp_path)["claims.json"] == "check"  # the steps are of two commits
+    for change, steps in (({"check": "b"}, "check"), ({"check": None}, "check"), ({"decode:hlm": "b"}, "decode:hlm")):
+        (tmp_path / "claims.json").write_text(json.dumps({"run": run | {"commits": run["commits"] | change}}))
+        assert differing(tmp_path)["claims.json"] == steps  # the steps are of two commits, or one is missing
+
+
+def test_a_figure_in_the_folder_of_another_pair_is_found(tmp_path: Path) -> None:
+    run = {"commits": dict.fromkeys(STEPS, "c"), "trace": "t", "fit": "f"}
+    (tmp_path / "wide").mkdir()
+    for folder in (tmp_path, tmp_path / "wide"):
+        (folder / "claims.json").write_text(json.dumps({"run": run, "results": {}}))
+    sidecar = {"commit": "c", "trace": "t", "fit": "f"}
+    for place, pair in (("a", "wide"), ("wide/b", "builtin"), ("wide/c", None), ("wide/d", "wide")):
+        (tmp_path / f"{place}.json").write_text(json.dumps(sidecar | {"pair": pair}))
+    assert differing(tmp_path) == {"a.json": "pair", "wide/b.json": "pair", "wide/c.json": "pair"}
+
+
+def test_figures_of_one_study_have_its_prompts_and_the_pairs_beside_it_are_of_the_same_commit(tmp_path: Path) -> None:
+    other = {"commits": dict.fromkeys(STEPS, "c"), "trace": "u", "fit": "g"}
+    run = {"commits": dict.fromkeys(STEPS, "c"), "trace": "t", "fit": "f"}
+    sidecar = {"pair": "builtin", "commit": "c", "trace": "t", "fit": "f", "figure": "cu-hlm 1", "prompts": 50}
+    (tmp_path / "claims.json").write_text(json.dumps({"run": run, "results": {}}))
+    for name, change in (
+        ("a", {}),
+        ("b", {"figure": "cu-hlm 10a", "prompts": 100}),
+        ("c", {"figure": "cu-hlm 9a-texts", "prompts": 100}),  # of another study
+        ("d", {"figure": "cu-hlm II", "statistics": {"pairs": ["builtin", "larger"]}}),
+    ):
+        (tmp_path / f"{name}.json").write_text(json.dumps(sidecar | change))
+    assert differing(tmp_path) == {"b.json": "prompts", "d.json": "larger"}
+    (tmp_path / "claims.json").write_text(json.dumps({"run": run | {"beside": {"larger": other}}}))
+    assert differing(tmp_path) == {"b.json": "prompts"}
+    other["commits"]["fit"] = "b"
+    (tmp_path / "claims.json").write_text(json.dumps({"run": run | {"beside": {"larger": other}}}))
+    assert differing(tmp_path)["claims.json"] == "larger:fit"
 
 
 def test_a_figure_of_another_run_of_its_experiment_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = {"commits": {"draw": "c", "check": "c"}, "trace": "t", "fit": "f"}
+    run = {"commits": dict.fromkeys(STEPS, "c"), "trace": "t", "fit": "f"}
     (tmp_path / "claims.json").write_text(json.dumps({"run": run, "results": {}}))
     record = {"date": "today", "commit": "e", "digest": "d"}
     known = {"texts": record, "fitted": record | {"trace": "t", "fit": "g"}}

@@ -173,7 +173,8 @@ def similarity(name: str) -> float:
 
 def sent_shares(*names: str) -> list[float]:
     """The shares of drafts that these methods send on the pair `instructed`, in percent."""
-    return [100 * float(found("instructed/u-hlm-fig6-texts", rf"{name}: ([\d.]+)")[0]) for name in names]
+    bars = {one["name"]: one["transmission"]["value"] for one in stored("instructed/u-hlm-fig6-texts")["bars"]}
+    return [100 * bars[name] for name in names]
 
 
 def faster(setting: str) -> tuple[float, float]:
@@ -658,7 +659,7 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
     "threshold, sent": (
         NEW,
         "With cu-hlm's own threshold 0.8, or with a calibrated one, {:.0f} to {:.0f}% of the drafts are sent",
-        lambda: ends(sent_shares("U-HLM at 0.8", "CU-HLM online at 0.8", r"CU-HLM certified \(bias 0.1\)")),
+        lambda: ends(sent_shares("U-HLM at 0.8", "CU-HLM online at 0.8", "CU-HLM certified (bias 0.1)")),
     ),
     "interval, narrower": (
         NEW,

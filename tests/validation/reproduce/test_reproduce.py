@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -204,6 +205,26 @@ def test_a_tiny_run_goes_from_the_models_to_the_figures(
     assert set(stamps) == {"collect", "fit", "check", "decode:hlm", "draw"}
     again = run_tasks(tasks, setting.out, lambda task: pytest.fail(task.name), lines.append)
     assert words(again) == [UP_TO_DATE] * 5
+
+
+def test_a_figure_of_other_texts_is_drawn_again(tmp_path: Path) -> None:
+    """Also at the same commit: another number of prompts, another trace or another fit is another figure."""
+    sidecar, marks = tmp_path / "a.json", {"commit": "c", "trace": "t", "fit": "f", "prompts": 50}
+    assert not steps._is_drawn(sidecar, marks)
+    sidecar.write_text(json.dumps(marks | {"figure": "cu-hlm 1"}))
+    assert steps._is_drawn(sidecar, marks)
+    for change in ({"prompts": 100}, {"trace": "u"}, {"fit": "g"}, {"commit": "d"}, {"commit": None}):
+        assert not steps._is_drawn(sidecar, marks | change)
+    assert not steps._is_drawn(sidecar, marks | {"commit": "c with changes"})
+
+
+def test_the_command_of_a_figure_says_how_many_prompts(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, tmp_path / "out", pairs=("instructed",), data=tmp_path, texts=250)
+    (draw,) = (task for task in tasks_of(setting) if task.name == "instructed:draw")
+    assert draw.argv[-2:] == ("--prompts", "250")
+    given = argparse.Namespace(paper="all", pair="instructed", prompts=250)
+    assert steps._command(given) == "python3 hlm reproduce all --pair instructed --prompts 250"
+    assert steps._command(argparse.Namespace(paper="", pair="builtin", prompts=None)) == "python3 hlm reproduce all"
 
 
 def test_the_code_of_a_module_is_that_of_what_it_imports() -> None:

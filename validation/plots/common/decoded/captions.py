@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from validation.decoding.methods.registry import Family, info_of
@@ -27,6 +27,12 @@ from validation.plots.common.skipping.printed import CU, U, value
 from validation.plots.common.skipping.words import shown
 
 WORDS = {"median": "median over texts", "total": "ratio of totals", "round_mean": "mean over rounds of cu-hlm (6)"}
+ALONE = "small only"
+"""The method that is the draft model without a server."""
+SPREAD = (
+    "Under Rayleigh fading a ratio of totals has no limit; its brackets are a spread over resampled texts, not an "
+    "interval for a limit."
+)
 PAPER_GAINS = {"CU-HLM (Offline)": "offline_gain", "CU-HLM (Online)": "online_gain"}
 
 
@@ -63,7 +69,8 @@ def caption_both(numbers: Numbers) -> str:
         )
     order = " and ".join(ACCURACIES[name] for name in there)
     first = f"Throughput, {order}, and perplexity: " if there else "Throughput and perplexity: "
-    return f"{first}{'; '.join(parts)}. The paper prints no numbers for this figure.{_absent(numbers)}"
+    alone = nothing_sent({one["name"]: (one["throughput"], one["accuracy"]) for one in numbers["series"]})
+    return f"{first}{'; '.join(parts)}.{alone} The paper prints no numbers for this figure.{_absent(numbers)}"
 
 
 def caption_thresholds(numbers: Numbers, paper: str) -> str:
@@ -133,16 +140,13 @@ def caption_sizes(numbers: Numbers) -> str:
         for place in places
     )
     own, taken = statistics["risk_prone"], statistics["threshold"]
-    threshold = (
-        f"this pair's risk-prone threshold {own:.3f}"
-        if taken == own
-        else f"the paper's threshold {taken:g}, since this pair's risk-prone one, {own:.3f}, skips everything"
-    )
+    threshold = f"this pair's risk-prone threshold {own:.3f}" if taken == own else f"the paper's threshold {taken:g}"
+    other = "" if taken == own else f" This pair's risk-prone threshold, {own:.3f}, skips everything."
     return (
         f"{text}Bits of a message: {bits}. The paper takes k* = {PRINTED['offline_k'].value:.0f} at V = 32,000, "
         f"ours is {statistics['offline_k']} at V = {statistics['vocabulary']:,}. All at {threshold}, where "
         f"{at_place(series['transmission'], near)} of the rounds send anything; k cannot affect other "
-        f"rounds.{_absent(numbers)}"
+        f"rounds.{other}{_absent(numbers)}"
     )
 
 
@@ -161,7 +165,8 @@ def caption_speeds(numbers: Numbers, *, rician: bool) -> str:
         beside = f"; the paper prints {PRINTED[printed].value:g}×" if printed and not rician else ""
         parts.append(f"{name} {words}, by the formulas' bits {said(formula[name]['median'], '.1f')}× (median){beside}")
     most = gains.get("small only", {}).get("median")
-    return f"Gains over HLM at {decibels(snr_db)}: {'; '.join(parts)}. {_limits(numbers, most, rician=rician)}"
+    spread = nothing_sent(gains) + ("" if rician else f" {SPREAD}")
+    return f"Gains over HLM at {decibels(snr_db)}: {'; '.join(parts)}.{spread} {_limits(numbers, most, rician=rician)}"
 
 
 def decibels(value: float) -> str:
@@ -191,8 +196,8 @@ def _limits(numbers: Numbers, most: dict[str, float | None] | None, *, rician: b
             f"Rayleigh fading for k = {entries:.0f}; the paper prints {PRINTED[name].value:g}×."
         )
     return text + (
-        " HLM's mean time under Rayleigh fading is infinite. So its ratio of totals tends to 0 as texts are added, "
-        "though any one text may raise it. A gain over HLM depends on the sample. Ratios of totals over "
+        " HLM's mean time under Rayleigh fading is infinite. So its tokens over its total time tend to 0 as texts are "
+        "added, though any one text may raise them. A gain over HLM depends on the sample. Ratios of totals over "
         f"{TEXTS} texts of {TOKENS} tokens follow from the paper's own payloads, skipped share and times. "
         f"{' '.join(parts)} As means over rounds of (6) they give "
         f"{gain_by_rounds(PRINTED['offline_k'].value):.0f}× and {gain_by_rounds(PRINTED['online_k'].value):.0f}×, so "
@@ -205,15 +210,14 @@ def caption_accuracy(numbers: Numbers, paper: str) -> str:
     statistics = numbers["statistics"]
     parts = []
     for name, methods in statistics["shares"].items():
-        each = []
-        for method in of_paper(methods, paper):
-            each.append(f"{method} {_kept(methods[method])}")
+        each = [f"{method} {_kept(methods[method])}" for method in of_paper(methods, paper)]
         parts.append(f"Share of the accuracy kept, {ACCURACIES[name]}: {'; '.join(each)}.")
+    alone = nothing_sent(next(iter(statistics["shares"].values()), {}))
     common = statistics["sets_in_common"]
     sets = f"Sets in common with the paper: {', '.join(common)}." if common else "None of its sets is among ours."
     kept = " ".join(parts) if parts else "No similarity was computed."
     return (
-        f"{kept} The paper prints {shares(paper)}. {sets} Its sentence model differs "
+        f"{kept}{alone} The paper prints {shares(paper)}. {sets} Its sentence model differs "
         f"({'BERT' if paper == CU else 'Universal Sentence Encoder'}) and its pairs are larger, so compare methods, "
         f"not values.{_absent(numbers)}"
     )
@@ -225,7 +229,7 @@ def _kept(bases: dict[str, dict[str, float | None]]) -> str:
     for base, found in bases.items():
         share = {end: None if (known := found[end]) is None else 100.0 * known for end in ("value", "low", "high")}
         mean = found["mean_over_sets"]
-        beside = "" if mean is None else f" (mean over sets {100.0 * mean:.1f}%)"
+        beside = "" if mean is None else f" (mean over our sets {100.0 * mean:.1f}%)"
         each.append(f"{said(share, '.1f')}% of {'HLM' if base == 'HLM' else 'the target model'}'s{beside}")
     return ", ".join(each)
 
@@ -248,7 +252,7 @@ def caption_breakdown(numbers: Numbers) -> str:
         if (online := statistics["sent"].get(name))
     )
     if statistics["threshold"] >= 1.0:
-        messages += f" Above {own}, there is no draft: its U-HLM and CU-HLM verify no draft."
+        messages += f" No uncertainty exceeds 1, so with {own}, U-HLM and CU-HLM verify no draft."
     return (
         f"{beside}; the paper prints + {PRINTED['kd_acceptance'].value:g}% by distillation and + "
         f"{PRINTED['larger_acceptance'].value:g}% by the larger draft model. {remarks()}{messages}"
@@ -266,9 +270,10 @@ def caption_methods(numbers: Numbers) -> str:
     return (
         f"Transmission rate, P(skipped | accepted): {'; '.join(bars)}. From the printed share of skips follows "
         f"a transmission rate of {1.0 - value(U, 'skipped'):.4f}. Gain over HLM at the "
-        f"{decibels(round(snr_db, 1))} of its link: {_own_gains(statistics)}. "
-        f"{_printed_gain(snr_db)} It sends {U_ROW_BITS / 1e3:.0f} kbit a row, ours "
-        f"{row_bits(statistics['vocabulary']) / 1e3:,.0f} kbit by (4) of cu-hlm."
+        f"{decibels(round(snr_db, 1))} of its link: {_own_gains(statistics)}."
+        f"{nothing_sent(statistics['gains'])} {SPREAD} {_printed_gain(snr_db)} It sends "
+        f"{U_ROW_BITS / 1e3:.0f} kbit a row, ours {row_bits(statistics['vocabulary']) / 1e3:,.0f} kbit by (4) of "
+        "cu-hlm."
     )
 
 
@@ -293,9 +298,9 @@ def _printed_gain(snr_db: float) -> str:
     least = u_gain_by_rounds()
     return (
         f"The paper prints {gain:g}× and does not name the SNR. By its own definition of token throughput, a "
-        f"ratio of totals (Section IV), the gain is at most {1.0 / sent:.2f}×. Texts that send {sent:.4f} of HLM's "
-        "distributions take at least this share of its time, on the same fading blocks and averaged over the choice of "
-        "the sent ones. In one sample the slowest blocks may be among the skipped ones. The paper's payload, share and "
+        f"ratio of totals (Section IV), the gain is at most {1.0 / sent:.2f}×, averaged over the choice of the sent "
+        f"distributions. Texts that send {sent:.4f} of HLM's take at least this share of its time, on the same fading "
+        "blocks. In one sample the slowest blocks may be among the skipped ones. The paper's payload, share and "
         f"times give {middle:.2f}× [{low:.2f}, {high:.2f}] over samples of {TEXTS} texts of {TOKENS} tokens on this "
         f"link; {reached:.0%} of the samples reach {gain:g}×. A mean over rounds of (4) may exceed it. With the "
         f"paper's times of a pass it is {least:.2f}× or more at every SNR, so {gain:g}× is not such a mean."
@@ -306,3 +311,22 @@ def of_paper(names: Iterable[str], paper: str) -> list[str]:
     """Return the methods of the family that a paper proposes."""
     family = Family.CU_HLM if paper == CU else Family.U_HLM
     return [name for name in names if info_of(name).family is family]
+
+
+def draft_alone(found: Mapping[str, object]) -> list[str]:
+    """Return the methods whose numbers are those of the draft model: they verified no draft of any text.
+
+    >>> draft_alone({"small only": 3, "HLM": 1, "CU-HLM online": 3})
+    ['CU-HLM online']
+    """
+    return [name for name, numbers in found.items() if name != ALONE and ALONE in found and numbers == found[ALONE]]
+
+
+def nothing_sent(found: Mapping[str, object]) -> str:
+    """Name the methods that are the draft model alone in these numbers, as a sentence after a space.
+
+    >>> nothing_sent({"small only": 3, "HLM": 1, "CU-HLM online": 3})
+    ' Equal to the draft model alone, as no draft is verified: CU-HLM online.'
+    """
+    names = draft_alone(found)
+    return f" Equal to the draft model alone, as no draft is verified: {', '.join(names)}." if names else ""

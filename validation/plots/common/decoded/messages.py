@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from validation.plots.common.decoded.captions import at_place, decibels, of_paper, said
+from typing import Any
+
+from validation.plots.common.decoded.captions import at_place, decibels, draft_alone, of_paper, said
+from validation.plots.common.decoded.numbers import ACCURACIES
 from validation.plots.common.decoded.printed import PRINTED
 from validation.plots.common.record import Numbers
 from validation.plots.common.skipping.printed import CU, U, value
@@ -11,10 +14,7 @@ from validation.plots.common.skipping.printed import CU, U, value
 def message_both(numbers: Numbers) -> str:
     """Compare the fastest method with truncated distributions to HLM."""
     speeds = {one["name"]: one["throughput"]["median"]["value"] for one in numbers["series"]}
-    base, own = (
-        speeds.get("HLM"),
-        {name: speed for name, speed in speeds.items() if speed and name in of_paper(speeds, CU)},
-    )
+    base, own = speeds.get("HLM"), {name: speeds[name] for name in _verifying(speeds, CU) if speeds[name]}
     if not base or not own:
         return "The study has no HLM and no CU-HLM to compare."
     best = max(own, key=lambda name: own[name])
@@ -51,7 +51,7 @@ def message_sizes(numbers: Numbers) -> str:
 def message_speeds(numbers: Numbers) -> str:
     """Give the largest gain over HLM."""
     gains = numbers["statistics"]["gains"]
-    own = {name: one["median"] for name, one in gains.items() if name in of_paper(gains, CU) and one["median"]["value"]}
+    own = {name: gains[name]["median"] for name in _verifying(gains, CU) if gains[name]["median"]["value"]}
     if not own:
         return "The study has no HLM and no CU-HLM to compare."
     best = max(own, key=lambda name: own[name]["value"] or 0.0)
@@ -60,30 +60,40 @@ def message_speeds(numbers: Numbers) -> str:
 
 
 def message_accuracy(numbers: Numbers, paper: str) -> str:
-    """Give the range of the share of HLM's accuracy that the methods keep."""
-    shares = [
-        100.0 * bases["HLM"]["value"]
-        for methods in numbers["statistics"]["shares"].values()
-        for method, bases in methods.items()
-        if method in of_paper(methods, paper) and bases.get("HLM", {}).get("value") is not None
-    ]
+    """Give the range of the share of HLM's accuracy that the methods keep, by the last of the metrics that is there.
+
+    Similarity to the target model's own texts comes last: above it there is nothing to gain.
+    """
     name = "CU-HLM" if paper == CU else "U-HLM"
-    if not shares:
-        return f"The accuracy that {name} keeps is undefined here."
-    return f"{name} keeps {min(shares):.1f} to {max(shares):.1f}% of HLM's accuracy, depending on the variant."
+    for metric, methods in reversed(numbers["statistics"]["shares"].items()):
+        bases = [methods[method].get("HLM", {}).get("value") for method in _verifying(methods, paper)]
+        shares = [100.0 * share for share in bases if share is not None]
+        if shares:
+            return (
+                f"{name} keeps {min(shares):.1f} to {max(shares):.1f}% of HLM's {ACCURACIES[metric]}, where it "
+                "verifies drafts."
+            )
+    return f"The similarity that {name} keeps is undefined here."
 
 
 def message_methods(numbers: Numbers) -> str:
     """Give the gain of U-HLM over HLM on the paper's link."""
     gains = numbers["statistics"]["gains"]
-    own = {name: gains[name]["total"] for name in of_paper(gains, U) if gains[name]["total"]["value"]}
+    own = {name: gains[name]["median"] for name in _verifying(gains, U) if gains[name]["median"]["value"]}
     if not own:
         return "The study has no HLM and no U-HLM to compare."
     best = max(own, key=lambda name: own[name]["value"] or 0.0)
     snr = decibels(round(numbers["statistics"]["link_snr_db"], 1))
     return (
-        f"At {snr}, the SNR of its link, {best} is {said(own[best], '.2f')} times as fast as HLM, as a ratio of totals."
+        f"At {snr}, the SNR of its link, {best} is {said(own[best], '.2f')} times as fast as HLM, in the median over "
+        "texts."
     )
+
+
+def _verifying(found: dict[str, Any], paper: str) -> list[str]:
+    """Return a paper's methods that verify drafts; all of them if none does."""
+    own, alone = of_paper(found, paper), draft_alone(found)
+    return [name for name in own if name not in alone] or own
 
 
 MESSAGE_BREAKDOWN = (

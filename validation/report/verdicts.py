@@ -119,7 +119,7 @@ MAIN_RESULTS = (
         U,
         "Fig. 4, Fig. 6",
         "skips 46% of the uplinks and keeps 97.54% of the target's accuracy",
-        "similar accuracy on `builtin`, which skips 84%; on `instructed` the risk-prone threshold skips everything",
+        "similar accuracy on `builtin`, which skips more; on `instructed` the risk-prone threshold skips everything",
         exhibit=(U, "I"),
         verdict="≈ similar",
     ),

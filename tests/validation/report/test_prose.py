@@ -538,7 +538,7 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
     ),
     "fading": (
         NEW,
-        "the gain is {:,} to {:,}× from sample to sample, and {:,}× without fading",
+        "it is {:,} to {:,}× from sample to sample, and {:,}× without fading",
         lambda: [
             int(one)
             for pattern in (
@@ -650,6 +650,11 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
         NEW,
         "At π = 0.1 a risk of {1} is certified to be below {0}",
         lambda: re.findall(r"0\.\d+", stored("ours-tableVII")["tables"][1]["title"]),
+    ),
+    "threshold, averse": (
+        NEW,
+        "The risk-averse threshold is −{:.3f}, so U-HLM with it is HLM",
+        lambda: [float(found("instructed/u-hlm-fig4-texts", r"thresholds are −([\d.]+) and")[0])],
     ),
     "threshold, similarity": (
         NEW,

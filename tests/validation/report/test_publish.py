@@ -155,7 +155,7 @@ def run_again(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
         about = json.loads(sidecar.read_text(encoding="utf-8"))
         sidecar.write_text(json.dumps({**about, "command": "hlm again", "commit": "0" * 40}), encoding="utf-8")
     monkeypatch.setattr("validation.report.publish.open_trace", lambda path: SimpleNamespace(manifest={}))
-    monkeypatch.setattr("validation.report.publish._marks", lambda run, trace: {})
+    monkeypatch.setattr("validation.report.publish._marks", lambda run: {})
     monkeypatch.setattr(
         "validation.report.publish._run_facts", lambda manifest, name: {**record["run"], "created": "now"}
     )

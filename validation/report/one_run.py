@@ -19,6 +19,8 @@ from validation.plots.common.stored import SHOWN, records
 
 STEPS = ("collect", "fit", "check", "draw")
 """Steps of every published run."""
+STEPS_BESIDE = ("collect", "fit")
+"""Steps of every run whose texts are compared with those of a published run; their texts are another step."""
 BUILTIN = re.compile(r"\bbuilt-?in\b")
 
 
@@ -39,8 +41,7 @@ def sidecars_of_pairs(figures: Path) -> Iterator[tuple[str, Path, dict[str, Any]
 
 def run_of(figures: Path, pair: str) -> dict[str, Any]:
     """Return commit, trace and fit of a pair's published run; None where its record does not say it."""
-    folder = figures if pair == "builtin" else figures / pair
-    run = json.loads((folder / "claims.json").read_text(encoding="utf-8"))["run"]
+    run = _recorded(figures, pair)
     return {"commit": run.get("commits", {}).get("draw"), "trace": run.get("trace"), "fit": run.get("fit")}
 
 
@@ -49,18 +50,18 @@ def other_steps(figures: Path, pair: str) -> list[str]:
 
     A step of a pair whose texts are compared with its own is named ``PAIR:STEP``.
     """
-    folder = figures if pair == "builtin" else figures / pair
-    run = json.loads((folder / "claims.json").read_text(encoding="utf-8"))["run"]
+    run = _recorded(figures, pair)
     commits = dict.fromkeys(STEPS) | run.get("commits", {})
     for name, other in run.get("beside", {}).items():
-        commits |= {f"{name}:{step}": commit for step, commit in other["commits"].items()}
+        beside = dict.fromkeys(STEPS_BESIDE) | other["commits"]
+        commits |= {f"{name}:{step}": commit for step, commit in beside.items()}
     return [step for step, commit in commits.items() if commit is None or commit != commits["draw"]]
 
 
-def beside_of(figures: Path, pair: str) -> set[str]:
-    """Return the pairs whose texts are compared with those of a pair, by the record of its run."""
+def _recorded(figures: Path, pair: str) -> dict[str, Any]:
+    """Return what the record of a pair's published run says of the run."""
     folder = figures if pair == "builtin" else figures / pair
-    return set(json.loads((folder / "claims.json").read_text(encoding="utf-8"))["run"].get("beside", {}))
+    return dict(json.loads((folder / "claims.json").read_text(encoding="utf-8"))["run"])
 
 
 def differing(figures: Path) -> dict[str, str]:
@@ -82,7 +83,7 @@ def differing(figures: Path) -> dict[str, str]:
         if study := _study(about):  # it has one number of prompts
             wrong += ["prompts"] if prompts.setdefault((pair, study), about["prompts"]) != about["prompts"] else []
             compared = set(about.get("statistics", {}).get("pairs", ()))
-            wrong += sorted(compared - {pair} - beside_of(figures, pair))
+            wrong += sorted(compared - {pair} - _recorded(figures, pair).get("beside", {}).keys())
         if wrong:
             found[str(file.relative_to(figures))] = ", ".join(wrong)
     for record in (figures / "claims.json", *sorted(figures.glob("*/claims.json"))):

@@ -74,6 +74,9 @@ def test_figures_of_one_study_have_its_prompts_and_the_pairs_beside_it_are_of_th
     other["commits"]["fit"] = "b"
     (tmp_path / "claims.json").write_text(json.dumps({"run": run | {"beside": {"larger": other}}}))
     assert differing(tmp_path)["claims.json"] == "larger:fit"
+    del other["commits"]["fit"]  # a step without a commit
+    (tmp_path / "claims.json").write_text(json.dumps({"run": run | {"beside": {"larger": other}}}))
+    assert differing(tmp_path)["claims.json"] == "larger:fit"
 
 
 def test_a_figure_of_another_run_of_its_experiment_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

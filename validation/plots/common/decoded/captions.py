@@ -318,8 +318,18 @@ def draft_alone(found: Mapping[str, object]) -> list[str]:
 
     >>> draft_alone({"small only": 3, "HLM": 1, "CU-HLM online": 3})
     ['CU-HLM online']
+    >>> draft_alone({"small only": {"value": None}, "HLM": {"value": None}})  # undefined, so nothing is known
+    []
     """
-    return [name for name, numbers in found.items() if name != ALONE and ALONE in found and numbers == found[ALONE]]
+    alone = found.get(ALONE)
+    return [name for name, numbers in found.items() if name != ALONE and _has_number(alone) and numbers == alone]
+
+
+def _has_number(found: object) -> bool:
+    """Return whether any number in nested statistics is defined."""
+    if isinstance(found, dict | tuple):
+        return any(_has_number(part) for part in (found.values() if isinstance(found, dict) else found))
+    return found is not None
 
 
 def nothing_sent(found: Mapping[str, object]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.cli.display import open_console, waiting
-from validation.cli.exits import INTERRUPTED, PARTLY, VIOLATED
+from validation.cli.exits import INTERRUPTED, PARTLY, Verdict
 from validation.cli.options import PLACE
 from validation.cli.run import print_json
 from validation.errors import UserError
@@ -147,8 +147,10 @@ def audit(**options: Any) -> None:
         print_json(report.as_json() | {"interrupted": stopped})
     if stopped:
         sys.exit(INTERRUPTED)
-    if report.verdict != "kept":
-        sys.exit({NOT_KEPT: VIOLATED, UNDECIDED: PARTLY}[report.verdict])
+    if report.verdict == NOT_KEPT:
+        raise Verdict
+    if report.verdict == UNDECIDED:
+        sys.exit(PARTLY)
 
 
 def _one_of(options: dict[str, Any], named: str, *names: str) -> None:

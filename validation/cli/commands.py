@@ -16,7 +16,7 @@ from validation.cli.decode import decode
 from validation.cli.display import open_console, waiting
 from validation.cli.docs import docs
 from validation.cli.doctor import doctor
-from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, VIOLATED
+from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, Verdict
 from validation.cli.imports import import_
 from validation.cli.options import PLACE, json_option, quiet_option
 from validation.cli.plan import plan
@@ -203,7 +203,7 @@ def repro(check: bool, tables: bool, captions: bool, run: Path, name: str) -> No
     if check:
         if old := stale_captions(ROOT / "figures"):
             click.echo(f"Stale captions: {', '.join(old)}; run `python3 hlm repro --captions`.", err=True)
-            sys.exit(VIOLATED)
+            raise Verdict
         names = stale_tables(ROOT)
         if names:
             click.echo(
@@ -211,7 +211,7 @@ def repro(check: bool, tables: bool, captions: bool, run: Path, name: str) -> No
                 "and `hlm repro` if what is checked or drawn has changed.",
                 err=True,
             )
-            sys.exit(VIOLATED)
+            raise Verdict
         click.echo("paper_repro.md and docs/results/ agree with figures/.")
         return
     if captions:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -17,7 +16,7 @@ import numpy as np
 
 import hlmtheory
 from validation.cli.display import open_console, waiting
-from validation.cli.exits import VIOLATED
+from validation.cli.exits import Verdict
 from validation.cli.run import print_json
 from validation.errors import UserError
 from validation.models.devices import cores, free_memory, out_of_memory
@@ -226,7 +225,7 @@ def doctor(as_json: bool) -> None:
     if as_json:
         print_json({**about, "devices": [asdict(one) for one in healths], "works": works, "conclusion": said})
     if not works:
-        sys.exit(VIOLATED)
+        raise Verdict
 
 
 def _print(console: Console, health: Health) -> None:

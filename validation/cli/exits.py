@@ -6,10 +6,24 @@ import re
 from importlib.metadata import PackageNotFoundError, requires
 
 VIOLATED, REFUSED, PARTLY, INTERRUPTED, CLOSED = 1, 2, 3, 130, 141
+
+
+class Verdict(SystemExit):
+    """End the command with exit code 1: what was asked has been checked, and the answer is no.
+
+    Only this class gives code 1. :func:`validation.cli.start.start` turns every other end with code 1 into 2, so that a
+    script can tell a verdict from a failure.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(VIOLATED)
+
+
 EXIT_CODES = """\
-Exit codes: 0 done, no claim is violated; 1 a claim is violated, a test failed, `repro --check` found a stale table, or
-`audit` found that a law is not kept; 2 you can fix it (a wrong argument, a missing file, a full disk); 3 partly done,
-the rest is listed, or `audit` needs more draws; 130 interrupted; 141 the reader of the output left (`| head`)."""
+Exit codes: 0 done, no claim is violated; 1 a verdict: a claim is violated, a test failed, a device computes wrongly,
+`repro --check` found a stale table, or `audit` found that a law is not kept; 2 no answer: an error, most of which you
+can fix (a wrong argument, a damaged file, a full disk); 3 partly done, the rest is listed, or `audit` needs more draws;
+130 interrupted; 141 the reader of the output left (`| head`)."""
 PROJECT = "hlmtheory"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from hlmtheory._domains import DomainError
 from validation.cli.exits import CLOSED, REFUSED, missing_extra
 from validation.errors import UserError
 from validation.models.devices import memory_errors
@@ -43,7 +44,7 @@ def refusals() -> Iterator[None]:
     try:
         with memory_errors():
             yield
-    except UserError as error:
+    except (UserError, DomainError) as error:
         raise Refusal(str(error)) from error
     except OSError as error:
         if error.errno == errno.EPIPE:  # the reader closed the pipe

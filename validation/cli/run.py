@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.cli.display import progress_bar, verdict_screen, waiting
-from validation.cli.exits import VIOLATED
+from validation.cli.exits import Verdict
 from validation.errors import naming
 from validation.trace.journal import Lock, write_atomically
 
@@ -132,7 +132,7 @@ def finish_run(
     if failed:
         if console.quiet:
             click.echo(f"Violated: {', '.join(failed)}", err=True)
-        sys.exit(VIOLATED)
+        raise Verdict
 
 
 def _check(

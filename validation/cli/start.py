@@ -1,14 +1,18 @@
-"""Start and end a command line: missing extras and Ctrl-C. Importing this module needs no extra."""
+"""Start and end a command line: its exit code, missing extras, Ctrl-C. Importing this module needs no extra."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TextIO
 
-from validation.cli.exits import INTERRUPTED, REFUSED, missing_extra
+from validation.cli.exits import INTERRUPTED, REFUSED, VIOLATED, Verdict, missing_extra
+
+TRACEBACK = "HLM_TRACEBACK"
 
 
 def main() -> None:
@@ -31,32 +35,54 @@ def _commands(**options: Any) -> None:
 
 
 def start(commands: Callable[..., Any]) -> None:
-    """Run a command line, then end this process.
+    """Run a command line, then end this process. This is the one place that decides the exit code.
 
-    If a package is missing, the message names the extra to install. After Ctrl-C the process ends at once and does not
-    wait for running threads.
+    Code 1 comes from a :class:`validation.cli.exits.Verdict` alone: every other error has code 2. After Ctrl-C the
+    process ends at once and does not wait for running threads.
     """
     for stream in (sys.stdout, sys.stderr):
         _write_anything(stream)
-    code: Any = 0
-    try:
-        commands(prog_name="hlm")
-    except SystemExit as end:
-        code = end.code
-    except KeyboardInterrupt:
-        print("\nStopped.", file=sys.stderr)
-        code = INTERRUPTED
-    except ModuleNotFoundError as error:
-        said = missing_extra(error)
-        if said is None:
-            raise
-        print(f"Error: {said}", file=sys.stderr)
-        code = REFUSED
+    code = _run(commands)
     if code == INTERRUPTED and threading.active_count() > 1:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(INTERRUPTED)  # sys.exit would wait for running threads
     sys.exit(code)
+
+
+def _run(commands: Callable[..., Any]) -> int:
+    """Run a command line and return the exit code; an error that no command reports becomes one sentence."""
+    try:
+        commands(prog_name="hlm")
+    except Verdict:
+        return VIOLATED
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return REFUSED if end.code == VIOLATED else end.code or 0
+        print(end.code, file=sys.stderr)
+        return REFUSED
+    except KeyboardInterrupt:
+        print("\nStopped.", file=sys.stderr)
+        return INTERRUPTED
+    except BaseException as error:  # the panics of Rust packages are no Exception
+        print(f"Error: {_sentence(error)}", file=sys.stderr)
+        return REFUSED
+    return 0
+
+
+def _sentence(error: BaseException) -> str:
+    """Return the message for an error that no command expected."""
+    if isinstance(error, ModuleNotFoundError) and (said := missing_extra(error)):
+        return said
+    if os.environ.get(TRACEBACK):
+        traceback.print_exception(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    what = " ".join(str(error).split())[:200]
+    return (
+        f"{type(error).__name__}{place}: {what or 'no reason given'}. Check the files and values that the command was "
+        f"given; if they are right, this is a defect of hlm, and {TRACEBACK}=1 shows where."
+    )
 
 
 def _write_anything(stream: TextIO) -> None:

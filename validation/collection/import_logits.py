@@ -23,13 +23,14 @@ from validation.collection.import_lists import CORPUS, CORPUS_NOTE
 from validation.collection.processing import Processing, processing_note
 from validation.collection.top_k import Rounding
 from validation.errors import UserError
+from validation.trace.format import NO_TOKEN
 from validation.trace.reader import Trace, TraceWriter, check_disk_space, open_trace
 from validation.trace.remote import RemotePath, place
 
 BLOCK_VALUES = 2**22  # logits of one model in memory at a time
 COMMIT_BLOCKS = 32
 LARGEST = {"float16": float(np.finfo(np.float16).max), "float32": float(np.finfo(np.float32).max)}
-NO_TOKEN = -1
+
 
 Progress = Callable[[int, int, str], None]
 

@@ -78,6 +78,9 @@ LOGITS, LISTS = "logits", "top-k"
 LIST_DTYPE = "float64"
 LONGEST_LIST = 2**20
 MANIFEST = "manifest.json"
+NO_TOKEN = -1  # in place of a token that is not known
+LARGEST_VOCABULARY = 2**31 - 1  # ids are stored as int32
+SHAPE = ("vocabulary", "dtype")  # what the header of the journal and the manifest both say
 TAIL = re.compile(r"tail-\d+\.npz")
 CHUNK = re.compile(rf"{FOLDER}/((?P<field>\w+)/)?(zarr\.json|c\.\d+(\.0)?)")
 
@@ -108,8 +111,8 @@ def fields_of(header: Mapping[str, Any]) -> Mapping[str, Field]:
     return list_fields(*header["widths"])
 
 
-def _is_length(k: object) -> bool:
-    return isinstance(k, int) and not isinstance(k, bool) and 1 <= k <= LONGEST_LIST
+def _is_length(k: object, longest: int = LONGEST_LIST) -> bool:
+    return isinstance(k, int) and not isinstance(k, bool) and 1 <= k <= longest
 
 
 def array_dtypes(dtype: str, fields: Mapping[str, Field] | None = None) -> dict[str, np.dtype[Any]]:
@@ -198,6 +201,7 @@ def read_committed(path: Place) -> Committed:
         raise UserError(f"{path / JOURNAL} is not that of a trace; check the path.")
     if committed.header.get("version") != VERSION:
         raise other_version(path, committed.header.get("version"))
+    _check_header(path, committed.header)
     tail = () if committed.tail is None else (committed.tail,)
     for name in (*committed.files, *tail):
         if isinstance(name, str) and (unknown := _unknown_field(name)):
@@ -207,6 +211,44 @@ def read_committed(path: Place) -> Committed:
     if not committed.files.keys() >= set(tail):
         raise UserError(f"{path / JOURNAL} has no checksum of {committed.tail!r}; restore it from a copy.")
     return committed
+
+
+def _check_header(path: Place, header: Mapping[str, Any]) -> None:
+    """Refuse a header whose vocabulary or type no writer gives."""
+    vocabulary, dtype = (header.get(name) for name in SHAPE)
+    if not _is_length(vocabulary, LARGEST_VOCABULARY) or dtype not in (*DTYPES, LIST_DTYPE):
+        raise UserError(
+            f"{path / JOURNAL} says that V = {vocabulary!r} and that logits are {dtype!r}; V is a whole number of at "
+            f"least 1, and logits are {' or '.join(DTYPES)}: restore the file from a copy, or collect the trace again."
+        )
+
+
+def check_rows(path: Place, committed: Committed, name: str, chunks: Any, tail: NDArray[Any]) -> None:
+    """Refuse an array that has not exactly the rows that the journal says.
+
+    A finished array says its shape; an unfinished one has whole chunks, numbered from 0, and a tail.
+
+    Raises
+    ------
+    UserError
+    """
+    field, vocabulary, logits = fields_of(committed.header)[name], *(committed.header[key] for key in SHAPE)
+    row, dtype = field.row(vocabulary), field.stored_dtype(logits)
+    each = field.chunk_rows(vocabulary, logits)
+    end = ".0" if row else ""
+    stored = sum(file.startswith(f"{FOLDER}/{name}/c.") for file in committed.files)
+    rows = committed.rows
+    good = tail.shape[1:] == row and tail.dtype == dtype
+    if committed.finished:
+        good &= chunks.shape == (rows, *row) and chunks.dtype == dtype and chunks.chunks == (each, *row)
+        good &= stored == -(-rows // each)
+    else:
+        good &= rows == stored * each + len(tail)
+    if not good or not all(f"{FOLDER}/{name}/c.{n}{end}" in committed.files for n in range(stored)):
+        raise UserError(
+            f"{name} of the trace at {path} has not the form that {JOURNAL} says ({rows:,} rows of shape {row}, "
+            f"{dtype.name}); restore it from a copy, or collect the trace again with --fresh."
+        )
 
 
 def is_own(name: str) -> bool:

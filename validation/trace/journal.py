@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from validation.errors import UserError
 from validation.trace.remote import Place, RemotePath
@@ -59,8 +59,11 @@ def record_of(line: bytes, number: int) -> dict[str, Any] | None:
     found = re.fullmatch(rb'(.*),"crc":"([0-9a-f]{8})"\}', line)
     if found is None or zlib.crc32(found[1]) != int(found[2], 16):
         return None
-    record = json.loads(found[1] + b"}")
-    return record if record.get("n") == number else None
+    try:
+        record = json.loads(found[1] + b"}")
+    except (ValueError, RecursionError):  # a checksum that fits a text that is not JSON: not written by this program
+        return None
+    return record if isinstance(record, dict) and record.get("n") == number else None
 
 
 def read_journal(folder: Place) -> Committed:
@@ -113,16 +116,22 @@ def has_begun(folder: Place) -> bool:
 def _replay(committed: Committed, record: dict[str, Any]) -> None:
     if committed.tail:
         committed.files.pop(committed.tail, None)
-    committed.rows, committed.state = record["rows"], record["state"]
-    committed.tail, committed.finished = record["tail"], record["finished"]
-    committed.files |= {name: (size, crc) for name, (size, crc) in record["files"].items()}
+    committed.rows, committed.state = _count(record["rows"]), dict(record["state"])
+    committed.tail, committed.finished = record["tail"], bool(record["finished"])
+    committed.files |= {name: (_count(size), _count(crc)) for name, (size, crc) in record["files"].items()}
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+        raise ValueError(f"{value!r} is no count")
+    return value
 
 
 class Journal:
     """The journal of a trace in a folder, open for appending."""
 
     def __init__(self, folder: Path, committed: Committed | None = None) -> None:
-        self._file = folder / JOURNAL
+        self._folder, self._file = folder, folder / JOURNAL
         refuse_link(self._file)
         self.lines = committed.lines if committed else 0
         self._size = committed.valid_bytes if committed else 0
@@ -133,7 +142,7 @@ class Journal:
         """Append a record and sync it to disk; if this raises, nothing was added."""
         line = line_of({"n": self.lines, **record})
         try:
-            with self._file.open("ab") as file:
+            with open_below(self._folder, JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as file:
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
@@ -145,7 +154,7 @@ class Journal:
         self._size += len(line)
 
     def _cut(self) -> None:
-        with self._file.open("r+b") as file:
+        with open_below(self._folder, JOURNAL, os.O_WRONLY) as file:
             file.truncate(self._size)
             os.fsync(file.fileno())
 
@@ -191,13 +200,46 @@ def refuse_link(path: Place) -> None:
         )
 
 
-def write_durably(path: Place, content: bytes | memoryview) -> tuple[int, int]:
-    """Write a new file, sync it, and return its size and CRC-32; a partial file is removed on failure."""
+def open_below(folder: Path, name: str, flags: int) -> BinaryIO:
+    """Open a file for writing, and follow no link below ``folder``, also none that was made a moment ago.
+
+    Each part of the name is opened relative to the descriptor of the one before.
+
+    Raises
+    ------
+    UserError
+        A part of the name is a link.
+    """
+    if not {os.open} <= os.supports_dir_fd:  # Windows
+        return os.fdopen(os.open(folder / name, flags | getattr(os, "O_BINARY", 0), 0o666), "wb")
+    *parents, last = name.split("/")
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in parents:
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle)
+            os.close(handle)
+            handle = inner
+        return os.fdopen(os.open(last, flags | os.O_NOFOLLOW, 0o666, dir_fd=handle), "wb")
+    except OSError:
+        for part in (*reversed((folder / name).parents), folder / name):
+            if folder in part.parents:
+                refuse_link(part)
+        raise
+    finally:
+        os.close(handle)
+
+
+def write_durably(path: Place, content: bytes | memoryview, below: Place | None = None) -> tuple[int, int]:
+    """Write a new file, sync it, and return its size and CRC-32; a partial file is removed on failure.
+
+    With ``below``, a folder above the file, no link between the two is followed.
+    """
     if isinstance(path, RemotePath):
         path.write_bytes(content)
         return len(content), zlib.crc32(content)
     try:
-        with path.open("wb") as file:
+        folder = below if isinstance(below, Path) else path.parent
+        with open_below(folder, path.relative_to(folder).as_posix(), _NEW) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -206,6 +248,9 @@ def write_durably(path: Place, content: bytes | memoryview) -> tuple[int, int]:
             path.unlink()
         raise
     return len(content), zlib.crc32(content)
+
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 
 def write_atomically(path: Path, text: str) -> None:

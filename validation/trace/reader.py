@@ -61,9 +61,12 @@ from validation.trace.format import (
     LISTS,
     LOGITS,
     MANIFEST,
+    NO_TOKEN,
+    SHAPE,
     VERSION,
     Field,
     check_files,
+    check_rows,
     fields_of,
     lacks,
     other_version,
@@ -281,13 +284,36 @@ def open_trace(
     header = committed.header
     manifest = header | {"positions": committed.rows}
     if committed.finished:
-        size, crc = committed.files[MANIFEST]
-        manifest = json.loads(check_file(path / MANIFEST, size, crc, MANIFEST))
-    return Trace(path, manifest, open_arrays(path, committed), committed.finished)
+        manifest = _manifest(path, committed)
+    prompts = manifest.get("prompts")
+    arrays = open_arrays(path, committed, len(prompts) if isinstance(prompts, list) else None)
+    return Trace(path, manifest, arrays, committed.finished)
 
 
-def open_arrays(path: Place, committed: Committed) -> dict[str, StoredArray | NDArray[Any]]:
-    """Return the arrays up to the last commit; a field that a finished trace lacks is filled with its default."""
+def _manifest(path: Place, committed: Committed) -> dict[str, Any]:
+    """Return the manifest of a finished trace."""
+    if MANIFEST not in committed.files:
+        raise UserError(f"{path / JOURNAL} has no checksum of {MANIFEST}; restore it from a copy.")
+    content = check_file(path / MANIFEST, *committed.files[MANIFEST], MANIFEST)
+    try:
+        manifest = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"The manifest of {path} cannot be read ({error}); collect the trace again.") from error
+    if not isinstance(manifest, dict) or not all(manifest.get(name) == committed.header[name] for name in SHAPE):
+        raise UserError(f"The manifest of {path} does not agree with {JOURNAL}; collect the trace again.")
+    return manifest
+
+
+def open_arrays(path: Place, committed: Committed, prompts: int | None = None) -> dict[str, StoredArray | NDArray[Any]]:
+    """Return the arrays up to the last commit; a field that a finished trace lacks is filled with its default.
+
+    Tokens, positions and, with a number of ``prompts``, their indices are checked when they are read.
+
+    Raises
+    ------
+    UserError
+        An array has another number of rows than the journal says, or another form.
+    """
     files = ArrayFiles(path, committed.files)
     vocabulary, logits = committed.header["vocabulary"], committed.header["dtype"]
     tail = read_tail(path, committed)
@@ -300,8 +326,22 @@ def open_arrays(path: Place, committed: Committed) -> dict[str, StoredArray | ND
             arrays[name] = field.filled(committed.rows, vocabulary, logits)
             continue
         chunks = files.open(name) if committed.finished else files.create(name, (ENDLESS, *row), dtype, field.most_rows)
-        arrays[name] = StoredArray(chunks, committed.rows, tail.get(name, np.empty((0, *row), dtype)))
+        last = tail.get(name, np.empty((0, *row), dtype))
+        check_rows(path, committed, name, chunks, last)
+        arrays[name] = StoredArray(chunks, committed.rows, last, name, _allowed(name, vocabulary, prompts))
     return arrays
+
+
+def _allowed(name: str, vocabulary: int, prompts: int | None) -> tuple[int, int] | None:
+    """Return the smallest and the largest value of an entry of a field; None for any."""
+    largest = 2**31 - 1
+    return {
+        "tokens": (NO_TOKEN, vocabulary - 1),
+        "draft_tokens": (0, vocabulary - 1),
+        "target_tokens": (0, vocabulary - 1),
+        "prompt_index": (0, largest if prompts is None else prompts - 1),
+        "position": (0, largest),
+    }.get(name)
 
 
 def _no_journal(path: Place) -> UserError:

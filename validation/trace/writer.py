@@ -267,7 +267,7 @@ class TraceWriter:
         content = io.BytesIO()
         arrays: dict[str, Any] = {key: _joined(pieces) for key, pieces in self._pieces.items() if pieces}
         np.savez(content, **arrays)
-        files = self._files.written | {name: write_durably(self.path / name, content.getbuffer())}
+        files = self._files.written | {name: write_durably(self.path / name, content.getbuffer(), below=self.path)}
         self._record(rows, state, files, tail=name)
 
     def _finish(self) -> None:
@@ -283,7 +283,7 @@ class TraceWriter:
         own = {"format": FORMAT, "version": VERSION, "vocabulary": self.vocabulary, "positions": rows}
         own |= {"dtype": self._dtype} | self._kind | ({} if self._settings is None else {"settings": self._settings})
         text = json.dumps({**own, **self.manifest, **own}, indent=1, ensure_ascii=False) + "\n"
-        manifest = write_durably(self.path / MANIFEST, text.encode())
+        manifest = write_durably(self.path / MANIFEST, text.encode(), below=self.path)
         self._record(rows, self.state, self._files.written | {MANIFEST: manifest}, tail=None)
 
     def _record(self, rows: int, state: dict[str, Any], files: Sums, tail: str | None) -> None:

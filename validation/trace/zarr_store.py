@@ -92,7 +92,7 @@ class ArrayFiles:
         """Write a new chunk file and sync it to disk."""
         path = self.root / self.name(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.written[self.name(key)] = write_durably(path, content)
+        self.written[self.name(key)] = write_durably(path, content, below=self.root)
 
     def write_metadata(self) -> None:
         """Write the ``zarr.json`` files, once the shapes are final."""
@@ -147,9 +147,16 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
         The rows in whole chunks.
     tail : numpy.ndarray
         The rows after the whole chunks; empty in a finished trace.
+    name : str
+        Of the array, for errors.
+    allowed : (int, int), optional
+        The smallest and the largest value that an entry may have; every read is checked.
     """
 
-    def __init__(self, chunks: Array, rows: int, tail: NDArray[Any]) -> None:
+    def __init__(
+        self, chunks: Array, rows: int, tail: NDArray[Any], name: str = "", allowed: tuple[int, int] | None = None
+    ) -> None:
+        self._name, self._allowed = name, allowed
         self._chunks, self._whole, self._tail = chunks, rows - len(tail), tail
         self.shape: tuple[int, ...] = (rows, *chunks.shape[1:])
         self.dtype: np.dtype[Any] = np.dtype(chunks.dtype)
@@ -191,6 +198,18 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
     def _read(self, start: int, stop: int) -> NDArray[Any]:
         if stop <= start:
             return np.empty((0, *self.shape[1:]), self.dtype)
+        found = self._stored(start, stop)
+        if self._allowed is not None:
+            low, high = self._allowed
+            if found.min() < low or found.max() > high:
+                row = start + int(np.argmax(((found < low) | (found > high)).reshape(len(found), -1).any(axis=1)))
+                raise UserError(
+                    f"{self._name} of the trace has a value at row {row:,} that is not in {low}..{high}; the trace was "
+                    "not written by this program, or belongs to another vocabulary or other prompts: make it again."
+                )
+        return found
+
+    def _stored(self, start: int, stop: int) -> NDArray[Any]:
         if start >= self._whole:
             return self._tail[start - self._whole : stop - self._whole].copy()
         found = np.asarray(self._chunks[start : min(stop, self._whole)])

@@ -479,7 +479,7 @@ def test_nothing_is_committed_after_a_failed_write(tmp_path: Path, monkeypatch: 
             writer.commit({"batches": 1})
             writer.flush()
 
-            def fail(*_: Any) -> None:
+            def fail(*_: Any, **__: Any) -> None:
                 time.sleep(0.05)  # the commit waits for it
                 raise OSError(errno.ENOSPC, "No space left on device")
 

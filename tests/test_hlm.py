@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 import zipfile
 from importlib.machinery import SourceFileLoader
@@ -250,6 +251,63 @@ def test_no_child_of_the_launcher_takes_modules_from_its_folder(hlm, environment
     assert hlm.pytest_command("python")[1] == "-P"
 
 
+def test_the_installation_imports_two_packages_and_nothing_else_of_the_folder():
+    """Otherwise Python would run a sitecustomize.py of the folder at every start, also with -I."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        build = tomllib.load(file)["tool"]["hatch"]["build"]
+    assert build["dev-mode-exact"] is True
+    assert build["targets"]["wheel"]["packages"] == ["hlmtheory", "validation"]
+
+
+SLOW_PIP = """#!/bin/sh
+case "$*" in
+  *install*) sleep 300 & echo "$$ $!" > pids; wait;;
+esac
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell script stands for the environment's Python")
+def test_a_set_up_that_is_stopped_ends_pip_and_its_children(project):
+    python = project / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    (project / ".venv" / "pyvenv.cfg").write_text("version = 3.11.7\n")
+    python.write_text(SLOW_PIP)
+    python.chmod(0o755)
+    started = subprocess.Popen([sys.executable, str(project / "hlm"), "setup"], cwd=project, stderr=subprocess.PIPE)
+    wait_until(lambda: (project / "pids").exists() and (project / "pids").read_text().endswith("\n"))
+    pids = [int(pid) for pid in (project / "pids").read_text().split()]
+    started.terminate()
+    assert started.wait(30) == 130
+    assert b"takes the set-up up again" in started.stderr.read()
+    started.stderr.close()
+    wait_until(lambda: not any(alive(pid) for pid in pids))
+
+
+def wait_until(true, seconds=30):
+    """Wait until something holds."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def alive(pid):
+    """Return whether a process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(hlm, root, capsys, monkeypatch):
+    monkeypatch.setattr(hlm.os, "access", lambda path, mode: False)
+    assert hlm.main(["validate"], root) == 2
+    said = capsys.readouterr().err
+    assert f"{root} cannot be written to" in said
+    assert "apt" not in said
+    assert not (root / ".venv").exists()
+
+
 def _linked(environment, elsewhere):
     environment.symlink_to(elsewhere)
 
@@ -337,10 +395,13 @@ def pins():
 
 
 def brought():
-    """Return name and version of every package that the core and the extras need, directly or indirectly."""
+    """Return name and version of every package that the core and the extras need, directly or indirectly.
+
+    ``editables`` finds the two packages in the project's folder (``dev-mode-exact``).
+    """
     with (ROOT / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)["project"]
-    asked = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    asked = ["editables", *project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
     found, waiting = {}, [Requirement(text) for text in asked]
     seen = set()
     while waiting:

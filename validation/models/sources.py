@@ -25,6 +25,7 @@ from validation.errors import UserError
 from validation.models import adapters, aligned, gguf_files
 from validation.models.devices import out_of_memory
 
+MOST_LAYERS = 10_000  # the deepest models have some hundred
 PAIRS_FOLDER = Path(__file__).parents[1] / "pairs"
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 INDEX = "model.safetensors.index.json"
@@ -114,7 +115,10 @@ class ModelSource:
             if self.gguf:
                 with gguf_files.isolated(Path(self.name)) as folder:
                     return make(folder, gguf_file=Path(self.name).name, trust_remote_code=False, **options)
-            return make(self.name, revision=self.revision, trust_remote_code=False, **options)
+            found = make(self.name, revision=self.revision, trust_remote_code=False, **options)
+            if factory == "AutoConfig":
+                self._check_layers(found)
+            return found
         except UserError:
             raise
         except Exception as error:  # a configuration may have any fault, such as 0 heads
@@ -136,6 +140,8 @@ class ModelSource:
             adapters.check_marks(folder, base.name, model, base.load_tokenizer())
             return model
         self.check_weights()
+        if not self.gguf:
+            self.load("AutoConfig")  # refuses a number of layers that would take minutes to build
         options |= {"use_safetensors": True, "dtype": dtype, "output_loading_info": True}
         model, loading = self.load("AutoModelForCausalLM", **options)
         if self.aligned:
@@ -151,6 +157,14 @@ class ModelSource:
                 "all; save or download the model again."
             )
         return model
+
+    def _check_layers(self, config: Any) -> None:
+        layers = getattr(config, "num_hidden_layers", None)
+        if isinstance(layers, int) and layers > MOST_LAYERS:
+            raise UserError(
+                f"The configuration of {self.name!r} has num_hidden_layers = {layers:,}; at most {MOST_LAYERS:,} are "
+                "loaded: correct it."
+            )
 
     def check_folder(self) -> None:
         """Refuse a name that is neither a complete transformers folder, a GGUF file nor a valid hub name."""

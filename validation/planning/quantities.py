@@ -11,7 +11,7 @@ from validation.errors import UserError
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµ/%²]*)\s*")
 RATES = {"k": 1e3, "M": 1e6, "G": 1e9, "bit/s": 1.0, "bps": 1.0}
 RATES |= {f"{prefix}{unit}": RATES[prefix] for prefix in ("k", "M", "G") for unit in ("bit/s", "bps", "b/s")}
-LARGEST = 1e18  # of any quantity in its SI unit; products of a few such numbers stay finite
+SMALLEST, LARGEST = 1e-18, 1e18  # of any quantity in its SI unit; products of a few such numbers stay finite
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 JOULES = {"J": 1.0, "mJ": 1e-3}
 

@@ -11,6 +11,7 @@ import numpy as np
 from hlmtheory.channel import Rayleigh, Rician, TraceLink
 from validation.decoding.recorded_links import load_link_file, load_links
 from validation.errors import UserError
+from validation.planning.quantities import LARGEST, SMALLEST
 from validation.planning.setting import PlanLink, Setting, constant_link, fading_link, recorded_link
 
 
@@ -55,6 +56,13 @@ class Request:
 
     def setting(self) -> Setting:
         """Return the setting of a single user."""
+        numbers = VARIED | {option: OTHERS[option] for option in ("--down-rate", "--verify-us-per-token")}
+        for option, (name, _) in numbers.items():
+            value = getattr(self, name)
+            if value and not SMALLEST <= abs(value) <= LARGEST:
+                raise UserError(
+                    f"{option} is {value:g} in SI units; give a number from {SMALLEST:g} to {LARGEST:g}, or 0."
+                )
         for name, value in (("--draft-ms", self.draft_s), ("--verify-ms", self.verify_s)):
             if value == 0:
                 raise UserError(f"{name} is 0: a model that takes no time needs no plan; give the time of a pass.")

@@ -221,9 +221,9 @@ def open_below(folder: Path, name: str, flags: int) -> BinaryIO:
             handle = inner
         return os.fdopen(os.open(last, flags | os.O_NOFOLLOW, 0o666, dir_fd=handle), "wb")
     except OSError:
-        for part in (*reversed((folder / name).parents), folder / name):
-            if folder in part.parents:
-                refuse_link(part)
+        for place in (*reversed((folder / name).parents), folder / name):
+            if folder in place.parents:
+                refuse_link(place)
         raise
     finally:
         os.close(handle)

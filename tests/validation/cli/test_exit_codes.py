@@ -201,9 +201,10 @@ def at_most(seconds: int) -> Iterator[None]:
 
 def code_of(words: list[str]) -> Any:
     """Return the exit code of a command line, started as a user starts it."""
-    with pytest.MonkeyPatch.context() as patch, at_most(SECONDS), pytest.raises(SystemExit) as end:
+    with pytest.MonkeyPatch.context() as patch, at_most(SECONDS):
         patch.setattr(sys, "argv", ["hlm", *words])
-        start.start(start._commands)
+        with pytest.raises(SystemExit) as end:
+            start.start(start._commands)
     return end.value.code
 
 

@@ -82,3 +82,8 @@ def test_json_that_is_none_or_too_deep(folders: tuple[Path, Path], tmp_path: Pat
     (wrong / file).write_text(content)
     ends, said = loaded(folders[0], wrong)
     assert ends is not None or "wrong" in said
+
+
+def test_a_number_of_layers_that_none_has_is_refused_at_once(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    deep = changed(folders[0], tmp_path / "deep", "config.json", num_hidden_layers=1_000_000)
+    assert "num_hidden_layers = 1,000,000; at most 10,000" in loaded(deep, folders[1])[1]

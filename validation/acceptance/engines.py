@@ -162,6 +162,9 @@ def _of_request(where: str, content: Any) -> Sequence[Read]:
 _SAMPLING = {"greedy": "greedy", "probabilistic": "sampled"}
 """The ways of drafting, by vLLM's ``draft_sample_method``."""
 
+_COPYING = ("ngram", "ngram_gpu", "suffix")
+"""Methods of vLLM whose drafts are copied from the text."""
+
 
 def _marks(where: str, content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the way of drafting and the acceptance rule that an answer states.
@@ -174,6 +177,8 @@ def _marks(where: str, content: Mapping[str, Any]) -> dict[str, Any]:
         sampling = read_word(where, config, "draft_sample_method") or "greedy"  # vLLM's default
         marks["draft_sampling"] = _SAMPLING.get(sampling, sampling)
         marks["verification"] = read_word(where, config, "rejection_sample_method") or "standard"
+        if read_word(where, config, "method") in _COPYING:
+            marks["copied"] = True
     meta = content.get("meta_info")
     names = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
     for table in (content, meta if isinstance(meta, Mapping) else {}):

@@ -175,6 +175,8 @@ def simulator(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
                 completion_tokens=len(lengths),
                 acceptance_histogram=dict(Counter(steps)),
                 per_step_accepted=tuple(steps),
+                draft_sampling="greedy" if key == "acc_ngram" else None,
+                copied=key == "acc_ngram",
             )
         )
     return records

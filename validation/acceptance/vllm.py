@@ -120,6 +120,7 @@ def of_answer(where: str, content: Mapping[str, Any]) -> Sequence[Read]:
             per_step_drafted=read_optional_counts(where, found, "per_step_drafted"),
             draft_sampling=read_word(where, found, "draft_sampling"),
             verification=read_word(where, found, "verification"),
+            copied=found.get("copied") is True,
         )
     ]
 

@@ -353,6 +353,10 @@ def test_marks_are_added_and_not_contradicted():
     assert (record.draft_sampling, record.verification) == ("sampled", "fly")
     assert marked(record, drafts="sampled", verification=None) == record
     assert marked(plain_record(), drafts=None, verification=None) == plain_record()
+    copied = marked(plain_record(), drafts="copied", verification=None)
+    assert (copied.draft_sampling, copied.copied) == ("greedy", True)
+    with pytest.raises(UserError, match="a states sampled; --drafts copied contradicts it"):
+        marked(record, drafts="copied", verification=None)
     with pytest.raises(UserError, match="a states sampled; --drafts greedy contradicts it"):
         marked(record, drafts="greedy", verification=None)
     with pytest.raises(UserError, match="a states fly; --verification standard contradicts it"):
@@ -409,6 +413,20 @@ def test_the_thresholds_beside_an_answer_of_sglang_mark_it(tmp_path, single, acc
     added = {"speculative_accept_threshold_single": single, "speculative_accept_threshold_acc": acc}
     for content in (SGLANG | added, {"meta_info": SGLANG["meta_info"] | added}):
         assert records_of(stored(tmp_path, "a.json", content))[0].verification == rule
+
+
+@pytest.mark.parametrize(("method", "copied"), [("ngram", True), ("suffix", True), ("eagle3", False)])
+def test_drafts_that_are_copied_are_marked(tmp_path, method, copied):
+    (record,) = records_of(stored(tmp_path, "a.json", VLLM | {"speculative_config": {"method": method}}))
+    assert record.copied is copied
+    (back,) = records_of(stored(tmp_path, "b.json", {"spec_decode_acceptance": record.as_json()}))
+    assert back.copied is copied
+
+
+def test_the_simulator_s_ngrams_are_copied(tmp_path):
+    two = SIMULATOR | {"acc_ngram": {"acc_len": [1, 3, 2, 1]}}
+    eagle, ngram = records_of(stored(tmp_path, "a.jsonl", json.dumps(two)))
+    assert (eagle.copied, ngram.copied, ngram.draft_sampling) == (False, True, "greedy")
 
 
 @pytest.mark.parametrize("config", [{"draft_sample_method": 3}, {"rejection_sample_method": ""}])

@@ -81,8 +81,8 @@ def acceptance(
     """Print acceptance by depth and the best draft length from an engine's counts of accepted drafts.
 
     FILES are files of the engine: vLLM's /metrics (one scrape, or two: the earlier first), get_metrics, answers and
-    bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics; llama.cpp's answers or log; a folder of
-    specdec_bench; Spec-Bench's or AIPerf's JSONL. The format is recognised from the content.
+    bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics; llama.cpp's /metrics, answers or log; a folder
+    of specdec_bench; Spec-Bench's or AIPerf's JSONL. The format is recognised from the content.
 
     The best draft length needs --verify-ms and --draft-ms. Files with other drafts or another acceptance rule are not
     averaged. An answer with several samples (n > 1) is left out and named.

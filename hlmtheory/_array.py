@@ -28,7 +28,8 @@ def arrays(*exact: str, **values: Any) -> tuple[Any, ...]:
     would hide where the work runs.
 
     Also refused, by name: values that are not real numbers (None, strings, complex numbers, integers of more than 64
-    bits, ragged lists), and numpy masked arrays, since no function here reads the mask.
+    bits, ragged lists), numpy masked arrays, since no function here reads the mask, and torch tensors that are sparse,
+    nested, without values (meta) or of 8 bits.
 
     The values named in ``exact`` become float64, whatever the type of the others. A tolerance of 0.1 that is compared
     with float32 rows must not become the 0.10000000149 of float32: otherwise the guarantee would hold for a different
@@ -105,14 +106,31 @@ def _real(name: str, array: np.ndarray[Any, Any], value: Any = None, kinds: str 
 
 
 def _real_kind(name: str, value: Array) -> None:
-    """Raise if an array of another library does not hold real numbers or booleans."""
+    """Raise if an array of another library does not hold real numbers or booleans, or not one in each place."""
+    if is_torch_namespace(array_namespace(value)):
+        _dense(name, value)
     if not is_kind(array_namespace(value), value.dtype, ("real floating", "integral", "bool")):
         raise TypeError(f"{name} must be real numbers; got dtype {value.dtype}; convert it to numbers")
 
 
+def _dense(name: str, tensor: Any) -> None:
+    """Raise if a torch tensor is sparse, nested or without values, or has too few bits for a probability."""
+    if tensor.is_nested:
+        raise TypeError(f"{name} must be a dense array; got a nested tensor; give its .to_padded_tensor(0.0)")
+    if str(tensor.layout) != "torch.strided":
+        raise TypeError(f"{name} must be a dense array; got the layout {tensor.layout}; give its .to_dense()")
+    if tensor.is_meta:
+        raise TypeError(f"{name} must hold values; got a tensor on the meta device; load it on another device")
+    if tensor.is_floating_point() and tensor.element_size() < 2:
+        raise TypeError(f"{name} must have 16 bits a number or more; got {tensor.dtype}; give its .to(torch.float32)")
+
+
 def brief(value: Any) -> str:
     """Return the value on one short line, for a message."""
-    shown = " ".join(repr(value).split())
+    try:
+        shown = " ".join(repr(value).split())
+    except RecursionError:
+        return f"a {type(value).__name__} nested too deep to print"
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
@@ -269,5 +287,6 @@ def to_numpy(value: Any) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ma.MaskedArray):
         plain("the array", value)
     if hasattr(value, "detach"):
+        _dense("the array", value)
         value = value.detach().cpu()
     return np.asarray(value)

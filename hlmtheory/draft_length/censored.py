@@ -3,7 +3,10 @@
 Part of the module ``draft_length``. A round that drafts k tokens says nothing about depths beyond k, so its outcome is
 censored at k. The estimate is that of Kaplan and Meier (kaplan1958nonparametric): at depth d it divides the rounds that
 accepted draft d by those that examined it, k ≥ d and i ≥ d - 1. It is right if k is independent of what would be
-accepted. It is not enough that k is chosen before the outcome (``draft_length.censored_before``).
+accepted in its round. It is not enough that k is chosen before the outcome (``draft_length.censored_before``).
+
+An engine that chooses k from past outcomes may stop examining a depth when the estimate there is low. The exact
+interval of a binomial share does not allow for that; ``method="anytime"`` does (``draft_length.adaptive_depths``).
 
 =========== ==================================================== ========= ================
 symbol      name                                                 unit      shape
@@ -26,17 +29,21 @@ import numpy as np
 from hlmtheory._array import Array, arrays, in_kind, to_numpy
 from hlmtheory._domains import COUNT, DomainError, number, option
 from hlmtheory._quantities import open_unit
+from hlmtheory.verification import acceptance_interval
 
 WIDENED = 1e-12
 """Relative widening of the exact limits, larger than the error of the inverse beta function."""
 
+_MOST = 2.0**40  # rounds of an interval that holds at all times
+
 _LEVEL = open_unit("give the share of cases in which the interval must hold, such as 0.95")
-_METHODS = ("band", "delta", "clustered")
+_METHODS = ("band", "anytime", "delta", "clustered")
+_DEPTH_METHODS = ("exact", "anytime", "clustered")
 
 
 @dataclass(frozen=True, slots=True)
 class DepthAcceptance:
-    """Acceptance by depth with exact intervals: :func:`acceptance_by_depth`.
+    """Acceptance by depth with intervals: :func:`acceptance_by_depth`.
 
     Attributes
     ----------
@@ -45,7 +52,7 @@ class DepthAcceptance:
     acceptances : float64 array, shape (..., K)
         a_d/r_d; NaN where no round examined the depth.
     low, high : float64 array, shape (..., K)
-        Clopper-Pearson interval of each α_d; 0 and 1 where no round examined the depth.
+        Interval of each α_d; 0 and 1 where no round examined the depth.
     """
 
     examined: Array
@@ -73,19 +80,23 @@ class TokensByLength:
     high: Array
 
 
-def acceptance_by_depth(counts: Array, *, confidence: float = 0.95) -> DepthAcceptance:
+def acceptance_by_depth(counts: Array, *, confidence: float = 0.95, method: str = "exact") -> DepthAcceptance:
     """Return the acceptance of each draft given those before it, from rounds of different lengths.
-
-    The interval of one depth is exact: given the rounds that examine it, their outcomes are Bernoulli(α_d), if rounds
-    are independent with one law of acceptance, and k is drawn independently of the outcome. Rounds of one request are
-    often alike; then use :func:`tokens_by_length` with ``method="clustered"``.
 
     Parameters
     ----------
-    counts : integer array, shape (..., K+1, K+1)
-        n[k][i], rounds that drafted k and accepted i, with both from 0 to K; 0 where i > k.
+    counts : integer array, shape (..., K+1, K+1), or (..., R, K+1, K+1) for "clustered"
+        n[k][i], rounds that drafted k and accepted i, with both from 0 to K; 0 where i > k. R requests, R ≥ 2, each
+        with its own counts.
     confidence : float
         Of each depth's interval, in (0, 1).
+    method : {"exact", "anytime", "clustered"}
+        "exact" is the Clopper-Pearson interval. It needs rounds that are independent with one law of acceptance, and a
+        k that is independent of the outcome of its round and of all past outcomes. "anytime" holds for every k that is
+        chosen from past outcomes, and at all numbers of rounds together: an α is inside if
+        P(Binomial(r_d, α) = a_d) > δ/(r_d + 1), δ = 1 - confidence (``draft_length.adaptive_depths``). "clustered" is
+        for rounds of one request that are alike. It uses a sandwich variance over requests and Student's t; it needs
+        only independent requests, but many of them.
 
     Returns
     -------
@@ -95,7 +106,8 @@ def acceptance_by_depth(counts: Array, *, confidence: float = 0.95) -> DepthAcce
     ------
     ValueError
         If a count is negative or not an integer, the last two axes are not square with K ≥ 1, a round accepted more
-        than it drafted, or the confidence is outside (0, 1).
+        than it drafted, the confidence is outside (0, 1), the method is unknown, or "clustered" has no axis of two
+        requests.
 
     Examples
     --------
@@ -105,9 +117,17 @@ def acceptance_by_depth(counts: Array, *, confidence: float = 0.95) -> DepthAcce
     """
     xp, rounds = _rounds(counts)
     level = number(_LEVEL, "confidence", confidence)
+    method = option("method", method, _DEPTH_METHODS)
+    requests, rounds = _by_request(xp, rounds) if method == "clustered" else (rounds, rounds)
     examined, accepted = examined_and_accepted(xp, rounds)
-    low, high = clopper_pearson(xp, accepted, examined, level)
-    return DepthAcceptance(examined, accepted, _quotient(xp, accepted, examined), low, high)
+    alphas = _quotient(xp, accepted, examined)
+    if method == "clustered":
+        low, high = _clustered_depths(xp, requests, alphas, examined, level)
+    elif method == "anytime":
+        low, high = anytime(xp, accepted, examined, _error(level))
+    else:
+        low, high = clopper_pearson(xp, accepted, examined, level)
+    return DepthAcceptance(examined, accepted, alphas, low, high)
 
 
 def tokens_by_length(counts: Array, *, confidence: float = 0.95, method: str = "band") -> TokensByLength:
@@ -119,11 +139,14 @@ def tokens_by_length(counts: Array, *, confidence: float = 0.95, method: str = "
         n[k][i] as in :func:`acceptance_by_depth`; R requests, R ≥ 2, each with its own counts.
     confidence : float
         In (0, 1).
-    method : {"band", "delta", "clustered"}
-        "band" holds for all draft lengths together at every number of rounds. It multiplies the Clopper-Pearson
-        limits of the depths, each at the level confidence^{1/K} (``draft_length.censored_band``). "delta" uses
+    method : {"band", "anytime", "delta", "clustered"}
+        "band" holds for all draft lengths together at any one number of rounds. It multiplies the Clopper-Pearson
+        limits of the depths, each at the level confidence^{1/K} (``draft_length.censored_band``); k must be
+        independent of all outcomes, past ones too. "anytime" holds for all draft lengths and all numbers of rounds
+        together, for every k that is chosen from past outcomes: depth d has the error (1 - confidence)/(d(d + 1)), so
+        the errors sum to less than 1 - confidence for any K (``draft_length.adaptive_depths``). "delta" uses
         Greenwood's variance (kaplan1958nonparametric) and a normal quantile; it holds for each length alone, and only
-        for many rounds. Both need independent rounds with one law of acceptance. "clustered" uses a sandwich variance
+        for many rounds. These three need rounds with one law of acceptance. "clustered" uses a sandwich variance
         over requests and Student's t with R - 1 degrees of freedom; it needs only independent requests, but many of
         them.
 
@@ -144,19 +167,17 @@ def tokens_by_length(counts: Array, *, confidence: float = 0.95, method: str = "
     xp, rounds = _rounds(counts)
     level = number(_LEVEL, "confidence", confidence)
     method = option("method", method, _METHODS)
-    if method == "clustered":
-        if rounds.ndim < 3 or rounds.shape[-3] < 2:
-            raise DomainError(
-                f"counts must have an axis of two requests or more, shape (..., R, K+1, K+1); got shape "
-                f"{tuple(rounds.shape)}; give each request its own counts"
-            )
-        requests, rounds = rounds, xp.sum(rounds, axis=-3)
+    requests, rounds = _by_request(xp, rounds) if method == "clustered" else (rounds, rounds)
     examined, accepted = examined_and_accepted(xp, rounds)
     alphas = _quotient(xp, accepted, examined)
     tokens = 1.0 + xp.cumulative_sum(survival(xp, alphas), axis=-1)
-    if method == "band":
-        low, high = clopper_pearson(xp, accepted, examined, level ** (1.0 / alphas.shape[-1]))
-        low, high = (1.0 + xp.cumulative_sum(xp.cumulative_prod(end, axis=-1), axis=-1) for end in (low, high))
+    if method in ("band", "anytime"):
+        depth = alphas.shape[-1]
+        if method == "band":
+            ends = clopper_pearson(xp, accepted, examined, level ** (1.0 / depth))
+        else:
+            ends = anytime(xp, accepted, examined, [_error(level) / (d * (d + 1)) for d in range(1, depth + 1)])
+        low, high = (1.0 + xp.cumulative_sum(xp.cumulative_prod(end, axis=-1), axis=-1) for end in ends)
         return TokensByLength(tokens, low, high)
     known = xp.where(examined > 0, alphas, xp.zeros_like(alphas))  # a depth that was not examined has no influence
     slopes, safe = token_slopes(xp, known), xp.where(examined > 0, examined, 1.0)
@@ -166,6 +187,36 @@ def tokens_by_length(counts: Array, *, confidence: float = 0.95, method: str = "
     else:
         half = _clustered_half(xp, requests, known, safe, slopes, level)
     return TokensByLength(tokens, tokens - half, tokens + half)
+
+
+def _by_request(xp: Any, rounds: Array) -> tuple[Array, Array]:
+    """Return the counts by request and their sum."""
+    if rounds.ndim < 3 or rounds.shape[-3] < 2:
+        raise DomainError(
+            f"counts must have an axis of two requests or more, shape (..., R, K+1, K+1); got shape "
+            f"{tuple(rounds.shape)}; give each request its own counts"
+        )
+    return rounds, xp.sum(rounds, axis=-3)
+
+
+def _clustered_depths(xp: Any, requests: Array, alphas: Array, examined: Array, level: float) -> tuple[Array, Array]:
+    """Return α_d ± t s_d from the influences (a_{c,d} - α_d r_{c,d})/r_d of the C requests c that examined depth d.
+
+    s_d² = C/(C - 1) Σ_c influence². With fewer than two requests nothing is said: 0 and 1.
+    """
+    from scipy.special import stdtrit
+
+    own_examined, own_accepted = examined_and_accepted(xp, requests)
+    count = xp.sum(xp.astype(own_examined > 0, xp.float64), axis=-2)
+    several = count > 1
+    known, safe = (xp.where(several, value, 1.0) for value in (alphas, examined))
+    influence = (own_accepted - known[..., None, :] * own_examined) / safe[..., None, :]
+    freedom = xp.where(several, count - 1.0, 1.0)
+    error = xp.sqrt((freedom + 1.0) / freedom * xp.sum(influence**2, axis=-2))
+    quantile = stdtrit(to_numpy(freedom), 0.5 + level / 2.0)
+    half = xp.asarray(quantile, dtype=xp.float64, device=alphas.device) * error
+    low, high = xp.clip(known - half, min=0.0), xp.clip(known + half, max=1.0)
+    return xp.where(several, low, 0.0), xp.where(several, high, 1.0)
 
 
 def _clustered_half(xp: Any, requests: Array, alphas: Array, examined: Array, slopes: Array, level: float) -> Array:
@@ -204,6 +255,15 @@ def clopper_pearson(xp: Any, accepted: Array, examined: Array, level: Any) -> tu
     low, high = low * (1.0 - WIDENED), np.minimum(high * (1.0 + WIDENED), 1.0)
     low, high = (xp.asarray(end, dtype=xp.float64, device=accepted.device) for end in (low, high))
     return low, high
+
+
+def anytime(xp: Any, accepted: Array, examined: Array, error: Any) -> tuple[Array, Array]:
+    """Return the interval of each depth's rate that holds after all rounds at once, for any k chosen from the past."""
+    if not bool(xp.all(examined <= _MOST)):
+        raise DomainError("counts must hold at most 2^40 rounds; got more; count rounds, not tokens")
+    error = xp.asarray(error, dtype=xp.float64, device=accepted.device)
+    found = acceptance_interval(accepted, xp.astype(examined, xp.int64), error, form="constant")
+    return found.lower, found.upper
 
 
 def survival(xp: Any, acceptances: Array) -> Array:
@@ -249,6 +309,11 @@ def _rounds(counts: Array) -> tuple[Any, Array]:
 def _quotient(xp: Any, accepted: Array, examined: Array) -> Array:
     seen = examined > 0
     return xp.where(seen, accepted / xp.where(seen, examined, 1.0), xp.full_like(accepted, xp.nan))
+
+
+def _error(level: float) -> float:
+    """Return 1 - level, below 1."""
+    return min(1.0 - level, 1.0 - 2.0**-53)
 
 
 def _quantile(level: float) -> float:

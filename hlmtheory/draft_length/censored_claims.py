@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
-from hlmtheory.draft_length.censored_coverage import asked, asked_of_delta, band_coverage, delta_coverage
+from hlmtheory.draft_length.censored_coverage import (
+    asked,
+    asked_of_delta,
+    band_coverage,
+    delta_coverage,
+    engine_miss,
+    summed_errors,
+)
 from hlmtheory.draft_length.censored_sides import (
     censored_estimate,
     examined_rate,
@@ -74,6 +81,12 @@ from hlmtheory.draft_length.censored_texts import (
 # censored_band. Given the outcomes of all rounds at depths below d and all k, the r_d outcomes at depth d are
 #   independent Bernoulli(α_d), as all rounds have one law, so the interval holds with a conditional probability of at
 #   least c = confidence^{1/K}. By the chain rule, all K hold with probability at least c^K. E(K) rises in every α_d.
+#   "All k" includes later ones: so no k may depend on an earlier outcome.
+# adaptive_depths. Take the rounds that examine depth d, one after the other. Whether a round examines d is decided by
+#   the past, by its k and by its drafts before d. Given all that, its outcome at d is Bernoulli(α_d). So for each θ,
+#   θ^a (1 - θ)^(r - a) / (α_d^a (1 - α_d)^(r - a)) with r = r_d and a = a_d is a nonnegative martingale from 1 over
+#   these rounds. So is its mean over θ in [0, 1], which is 1/((r + 1) P(Binomial(r, α_d) = a)). By Ville it ever
+#   reaches 1/δ_d with probability at most δ_d, however many rounds examine d. Sum over d.
 # delta_coverage. False: if all r outcomes are equal, the estimated variance is 0 and the interval is a single point.
 #   At α = 0.9 and r = 5 this happens with probability 0.59.
 
@@ -267,13 +280,24 @@ CLAIMS = (
         id="draft_length.censored_band",
         source=Source("clopper1934use", "the exact interval, at each depth with the level confidence^{1/K}"),
         origin=Origin.NEW,
-        statement="confidence ≤ P(all depths' intervals hold), for any number of i.i.d. rounds, independent k",
+        statement="confidence ≤ P(all depths' intervals hold), i.i.d. rounds, k independent of all outcomes",
         relation=Relation.LE,
         lhs=asked,
         rhs=band_coverage,
         attained=Attained(
             {"length_law": [0.0, 1.0], "acceptances": [0.5], "rounds": 2, "confidence": 0.4999}, ratio=0.9998
         ),
+    ),
+    Claim(
+        id="draft_length.adaptive_depths",
+        source=Source("robbins1970statistical", "the mixture of likelihood ratios, at each depth"),
+        origin=Origin.NEW,
+        statement="P(∃t, d: P(Binomial(r_d, α_d) = a_d) ≤ δ_d/(r_d + 1)) ≤ Σ_d δ_d for any k_t chosen by past rounds",
+        relation=Relation.LE,
+        lhs=engine_miss,
+        rhs=summed_errors,
+        attained=Attained({"acceptances": [0.4561], "errors": [2 * 0.4561 * (1.0 + 1e-9)]}, ratio=0.8826616276651047),
+        ceiling=1.0,
     ),
     Claim(
         id="draft_length.delta_coverage",

@@ -9,7 +9,7 @@ can differ (``draft_length.profile_elsewhere``); ``split_tokens`` allows for tha
 published                                            identified                                  function
 ==================================================== =========================================== ======================
 counts n[k][i]; accepted and drafted of each round   α_d to the longest draft, if k is           acceptance_by_depth
-                                                     independent of the outcome
+                                                     independent of the round's outcome
 the same, any rule for k                             E(K) in use; S(d) within an interval        survival_interval
 accepted by position (or histogram of i), all k = K  α_d and E(d) for all d ≤ K                  position_interval
 the same, k varied, Σ k known                        α_1; deeper within an interval              position_interval

@@ -134,10 +134,10 @@ def round_energy(
     >>> float(fixed), float(marginal)
     (1.0, 0.2532)
     """
-    xp, power = arrays(transmit_w=transmit_w)
+    costs = {"edge_start_j": edge_start_j, "edge_slope_j": edge_slope_j, "tail_j": tail_j}
+    xp, rate, power, start, slope, tail = arrays(rate_bps=rate_bps, transmit_w=transmit_w, **costs)
     _AMOUNT.check(xp, "transmit_w", power)
-    sent = round_costs(rate_bps, bits_per_token=bits_per_token, header_bits=header_bits)
-    xp, start, slope, tail = arrays(edge_start_j=edge_start_j, edge_slope_j=edge_slope_j, tail_j=tail_j)
+    sent = round_costs(rate, bits_per_token=bits_per_token, header_bits=header_bits)
     for name, value in (("edge_start_j", start), ("edge_slope_j", slope), ("tail_j", tail)):
         _AMOUNT.check(xp, name, value)
     broadcast(

@@ -146,4 +146,4 @@ def _seconds_per_bit(link: Rician, band: float, outage: float) -> tuple[float, f
     if outage == 1.0:
         return _FASTEST, _FASTEST
     mean = float(link.mean_latency(1.0, band, outage=outage).value)
-    return 1.0 / (band * float(link.rate_quantile(outage))), mean
+    return max(1.0 / (band * float(link.rate_quantile(outage))), _FASTEST), max(mean, _FASTEST)

@@ -100,7 +100,8 @@ def overlap_losses(target: Array, draft: Array, uncertainty: Array, token: Array
     [0.0, 0.5, 0.75]
     """
     xp, kind, p, q = distributions(target=target, draft=draft)
-    _, u, grid = arrays(uncertainty=uncertainty, thresholds=thresholds)
+    _, _, u = arrays(draft=q, uncertainty=uncertainty)
+    _, u, grid = arrays(uncertainty=u, thresholds=thresholds)
     _SCORE.check(xp, "uncertainty", u)
     _SCORE.check(xp, "thresholds", grid)
     if grid.ndim != 1:
@@ -118,7 +119,7 @@ def _factors(xp: Any, p: Array, q: Array, skip: Array, token: Array) -> Array:
     """Return min(1, S_x/p_x) at each position, shape (..., T)."""
     if p.ndim < 2:
         raise DomainError(f"target must have a row for each position, shape (..., T, V); got shape {tuple(p.shape)}")
-    _, x = arrays(token=token)
+    _, _, x = arrays(target=p, token=token)
     x = token_of(p.shape[-1]).check(xp, "token", x)
     common = leading_dimensions(target=tuple(p.shape[:-1]), draft=tuple(q.shape[:-1]), token=tuple(x.shape))
     x = xp.broadcast_to(x, common)[..., None]

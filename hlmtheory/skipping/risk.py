@@ -195,7 +195,8 @@ def surrogate_gap(
     def mean(where: Array, value: Array) -> Array:
         return xp.mean(xp.where(where, value, 0.0), axis=-1)
 
-    kind = widest(xp, *arrays(uncertainty=uncertainty, rejection_by_token=rejection_by_token)[1:])
+    tokens = {"uncertainty": uncertainty, "rejection_by_token": rejection_by_token}
+    kind = widest(xp, *arrays(**tokens, a=slope, b=intercept, delta=non_acceptance)[1:3])
     parts = (
         mean(skipped, beta),
         mean(inside, predicted),

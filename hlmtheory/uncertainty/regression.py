@@ -150,7 +150,9 @@ def _tokens(uncertainty: Array, rejection_by_token: Array) -> tuple[Row, Row]:
 
 def _clusters(groups: Any, count: int) -> NDArray[np.int64]:
     """Check the labels and return them as integers from 0."""
-    labels = plain("groups", groups.detach().cpu() if hasattr(groups, "detach") else groups, kinds="fiubUS")
+    if hasattr(groups, "detach"):
+        groups = to_numpy(arrays(groups=groups)[1])
+    labels = plain("groups", groups, kinds="fiubUS")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise DomainError("groups must be labels; got one that is NaN or infinite; number the prompts")
     if labels.shape != (count,):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array_api_strict
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,6 +86,38 @@ def test_what_holds_no_numbers_is_shown(value):
         arrays(one=value)
     with pytest.raises(TypeError, match=r"^one must be real numbers of at most 64 bits; got .*'x'.* of dtype"):
         arrays(one=value, two=0.5)
+
+
+ROW = torch.tensor([[0.5, 0.25, 0.25]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ROW.to_sparse(), r"a dense array; got the layout torch\.sparse_coo; give its \.to_dense\(\)"),
+        (lambda: ROW.to_sparse_csr(), r"a dense array; got the layout torch\.sparse_csr; give its \.to_dense\(\)"),
+        (lambda: torch.nested.nested_tensor([ROW[0], ROW[0]]), r"a dense array; got a nested tensor; give"),
+        (lambda: ROW.to("meta"), "values; got a tensor on the meta device; load it"),
+        (lambda: ROW.to(torch.float8_e4m3fn), r"16 bits a number or more; got torch\.float8_e4m3fn; give its \.to\("),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch calls some of these kinds new
+def test_tensors_without_a_number_of_16_bits_in_each_place_are_refused(make, message):
+    value = make()
+    for beside in (ROW, [[0.5, 0.25, 0.25]]):
+        with pytest.raises(TypeError, match=f"^target must (be|hold|have) {message}"):
+            verification.acceptance_rate(value, beside)
+    with pytest.raises(TypeError, match=r"^the array must"):
+        _array.to_numpy(value)
+
+
+@pytest.mark.parametrize("depth", [70, 3_000, 100_000])
+def test_lists_that_are_nested_too_deep_are_refused(depth):
+    deep = 1.0
+    for _ in range(depth):
+        deep = [deep]
+    with pytest.raises(ValueError, match=r"^target must be numbers in lists of one length; got"):
+        verification.acceptance_rate(deep, [0.5, 0.5])
 
 
 def test_functions_work_where_the_array_is():

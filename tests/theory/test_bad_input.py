@@ -14,11 +14,12 @@ import re
 import resource
 import signal
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from hlmtheory import codec, draft_length, lattice, ofdma, serving, uncertainty
 
@@ -267,3 +268,28 @@ def test_a_case_found_by_hand(name):
         found = [math.nan] if re.search(r"^[a-z_]+.* must .*; ", str(error)) is None else [0.0]
     assert found
     assert all(map(math.isfinite, found))
+
+
+def as_tensor(value):
+    """Return numbers as a tensor, and anything else as it is."""
+    numeric = isinstance(value, (list, tuple, float)) and np.asarray(value, dtype=object).size
+    return torch.as_tensor(np.asarray(value)) if numeric and np.asarray(value).dtype.kind in "fiub" else value
+
+
+@pytest.mark.parametrize("name", VALID_CALLS)
+def test_tensors_beside_lists_are_answered_or_refused_in_words(name):
+    """Each argument alone, and all but it, is a tensor; the rest stay lists."""
+    call = VALID_CALLS[name]
+    tensors = {argument: as_tensor(value) for argument, value in call.items()}
+    for argument in call:
+        for given in ({**call, argument: tensors[argument]}, {**tensors, argument: call[argument]}):
+            with suppress(ValueError, TypeError):
+                target(name)(**given)
+
+
+def test_single_coefficients_beside_lists():
+    """Its lists are numpy's, its coefficients torch's; the answer is torch's."""
+    call = VALID_CALLS["surrogate_gap"]
+    given = call | {name: as_tensor(call[name]) for name in ("slope", "intercept", "non_acceptance")}
+    for ours, theirs in zip(target("surrogate_gap")(**given), target("surrogate_gap")(**call), strict=True):
+        assert float(ours) == float(theirs)

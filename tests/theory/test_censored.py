@@ -105,6 +105,16 @@ def samples(draw):
 
 
 @st.composite
+def engines(draw):
+    """Acceptances and errors of one or two depths."""
+    shape, depth = draw(st.sampled_from(((), (2,)))), draw(st.integers(1, 2))
+    return {
+        "acceptances": rows_of(draw, shape, depth),
+        "errors": rows_of(draw, shape, depth, st.floats(1e-6, 0.99)),
+    }
+
+
+@st.composite
 def small_samples(draw):
     """One depth."""
     shape = draw(shapes())
@@ -145,6 +155,7 @@ STRATEGIES = {
     "draft_length.pooled_rate": one_rate(),
     "draft_length.censored_rate": one_rate(),
     "draft_length.censored_band": samples(),
+    "draft_length.adaptive_depths": engines(),
     "draft_length.delta_coverage": small_samples(),
 }
 _ALIKE = {"context_law": [0.5, 0.5], "context_acceptances": [[0.5, 0.25]] * 2, "depth": 2}
@@ -179,6 +190,7 @@ STRAYS = {
     "acceptance": 1.5,
     "rounds": 13,
     "confidence": 1.0,
+    "errors": 0.0,
 }
 """For each argument a value outside its domain."""
 
@@ -312,6 +324,53 @@ def test_the_sandwich_is_the_infinitesimal_jackknife():
     np.testing.assert_allclose(found.tokens, tokens(np.ones(7)), rtol=1e-12)
     np.testing.assert_allclose(found.high - found.tokens, half, rtol=1e-6)
     np.testing.assert_allclose(found.tokens - found.low, half, rtol=1e-6)
+
+
+@given(ROUNDS)
+def test_the_anytime_interval_is_that_of_its_definition(drawn):
+    """α is inside if P(Binomial(r, α) = a) > δ/(r + 1), in fractions; the band shares δ out as 1/(d(d + 1))."""
+    depth, rounds = drawn
+    table = counted(rounds, depth)
+    found = module.acceptance_by_depth(table, confidence=0.75, method="anytime")
+    for r, a, low, high in zip(found.examined, found.accepted, found.low, found.high, strict=True):
+        r, a = int(r), int(a)
+        for end, step in ((Fraction(float(low)), -1), (Fraction(float(high)), 1)):
+            inner, outer = end - step * Fraction(1, 10**6), end + step * Fraction(1, 10**6)
+            assert chance(a, r, inner) > Fraction(1, 4 * (r + 1)) or not 0 <= inner <= 1
+            assert outer < 0 or outer > 1 or chance(a, r, outer) < Fraction(1, 4 * (r + 1))
+    band = module.tokens_by_length(table, confidence=0.75, method="anytime")
+    each = [
+        module.acceptance_by_depth(table, confidence=1 - 0.25 / (d * (d + 1)), method="anytime")
+        for d in range(1, depth + 1)
+    ]
+    for ours, name in ((band.low, "low"), (band.high, "high")):
+        ends = [getattr(one, name)[d] for d, one in enumerate(each)]
+        np.testing.assert_allclose(ours, 1 + np.cumsum(np.cumprod(ends)), rtol=1e-9)
+
+
+def test_the_sandwich_of_each_depth_is_the_infinitesimal_jackknife():
+    """dα/d(weight of a request), by differences; two of the seven requests never examined depth 3."""
+    rng = np.random.default_rng(4)
+    tables = np.tril(rng.integers(1, 6, (7, 4, 4)))
+    tables[:2, 3, 2:] = 0
+    found = module.acceptance_by_depth(tables, confidence=0.9, method="clustered")
+
+    def rates(weights):
+        pooled = np.tensordot(weights, tables.astype(float), 1)
+        return np.divide(*([pooled[d:, d - one :].sum() for d in (1, 2, 3)] for one in (0, 1)))
+
+    step = 1e-5
+    influence = [(rates(np.ones(7) + step * e) - rates(np.ones(7) - step * e)) / (2 * step) for e in np.eye(7)]
+    t, count = np.array([1.9431802803927816, 1.9431802803927816, 2.1318467863266495]), np.array([7, 7, 5])
+    half = t * np.sqrt(count / (count - 1) * np.sum(np.square(influence), axis=0))
+    np.testing.assert_allclose(found.high, np.minimum(found.acceptances + half, 1), rtol=1e-6)
+    np.testing.assert_allclose(found.low, np.maximum(found.acceptances - half, 0), rtol=1e-6)
+
+
+def test_one_request_says_nothing_of_a_depth():
+    tables = np.array([[[0, 0, 0], [5, 5, 0], [5, 2, 3]], [[0, 0, 0], [5, 4, 0], [0, 0, 0]]])
+    found = module.acceptance_by_depth(tables, method="clustered")
+    assert (found.low[1], found.high[1]) == (0.0, 1.0)
 
 
 def test_a_depth_that_was_never_examined():
@@ -478,7 +537,11 @@ def test_two_laws_one_histogram():
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_libraries_agree(library):
     table = np.array([[[0, 0, 0], [5, 5, 0], [5, 2, 3]], [[1, 0, 0], [5, 5, 0], [0, 2, 3]]])
-    for method in ("band", "delta", "clustered"):
+    for method in ("exact", "anytime", "clustered"):
+        ours, theirs = (module.acceptance_by_depth(to(one, table), method=method) for one in ("numpy", library))
+        for name in ("acceptances", "low", "high"):
+            np.testing.assert_allclose(numbers(getattr(theirs, name)), numbers(getattr(ours, name)), rtol=1e-12)
+    for method in ("band", "anytime", "delta", "clustered"):
         ours, theirs = (module.tokens_by_length(to(one, table), method=method) for one in ("numpy", library))
         for name in ("tokens", "low", "high"):
             np.testing.assert_allclose(numbers(getattr(theirs, name)), numbers(getattr(ours, name)), rtol=1e-12)
@@ -504,6 +567,8 @@ def test_ends_are_rounded_outwards(dtype):
         (lambda: module.acceptance_by_depth([[0, 1], [1, 1]]), "counts must be 0 where i > k"),
         (lambda: module.acceptance_by_depth([[0, 0, 0], [1, 1, 0]]), r"counts must have shape"),
         (lambda: module.tokens_by_length([[0, 0], [1, 1]], method="clustered"), "counts must have an axis"),
+        (lambda: module.acceptance_by_depth([[0, 0], [1, 1]], method="clustered"), "counts must have an axis"),
+        (lambda: module.acceptance_by_depth([[0, 0], [1, 1]], method="band"), "method must be one of"),
         (lambda: module.tokens_by_length([[0, 0], [1, 1]], method="bootstrap"), "method must be one of"),
         (lambda: module.survival_interval([[0, 0], [0, 0]]), "counts must hold at least one round"),
         (lambda: module.position_interval([0.25, 0.5], 2.0), "position_rates must not rise"),

@@ -154,6 +154,12 @@ def test_goodput_in_blocks_that_are_drawn():
     assert kept.mean() * plan.tokens / mean == pytest.approx(found.goodput, rel=0.005)
 
 
+def test_a_band_whose_rates_no_float_holds_is_planned_as_a_huge_one():
+    huge, beyond = (policy.plan_goodput(a_user(0), channel.Rayleigh(10.0), band, 0.2) for band in (1e200, 1.7e308))
+    assert beyond.goodput == pytest.approx(huge.goodput)
+    assert beyond.outage == huge.outage
+
+
 def test_a_round_that_no_rate_shortens_is_refused():
     with pytest.raises(ValueError, match="round_limit_s must be at least"):
         policy.plan_goodput(a_user(0, skipping=False), channel.Rayleigh(10.0), 1e6, 0.06)

@@ -422,7 +422,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "start": 0.5,
         "weight": 1.5,
     },
-    "acceptance_by_depth": {"counts": [[0, 0, 0], [5, 5, 0], [5, 2, 3]], "confidence": 0.875},
+    "acceptance_by_depth": {"counts": [[0, 0, 0], [5, 5, 0], [5, 2, 3]], "confidence": 0.875, "method": "anytime"},
     "tokens_by_length": {"counts": [[0, 0, 0], [5, 5, 0], [5, 2, 3]], "confidence": 0.875, "method": "delta"},
     "survival_interval": {"counts": [[0.5, 0.0, 0.0], [5.5, 5.5, 0.0], [5.5, 2.5, 3.5]]},
     "position_interval": {"position_rates": [0.5, 0.25, 0.125], "mean_draft_length": 2.5},

@@ -20,25 +20,26 @@ from validation.acceptance.other_engines import (
     llama_log,
     llama_timings,
     sglang,
+    sglang_meta,
     simulator,
     spec_bench,
     specdec_bench,
     tensorrt,
 )
 from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut, Read
-from validation.acceptance.vllm import PREFIX, of_answer, of_bench, of_metrics_list, of_scrapes
+from validation.acceptance.vllm import PREFIX, is_scrape, of_answer, of_bench, of_metrics_list, of_scrapes
 from validation.errors import UserError
 
 SEVERAL = "it has several samples (n > 1), whose steps share a prompt"
 
 START = 2**20
-"""Number of first characters that show whether a file is a scrape of vLLM's metrics."""
+"""Number of first characters that show whether a file is a scrape of an engine's metrics."""
 
 _REQUESTS: tuple[tuple[Callable[[Any], bool], Callable[[str, Any], Sequence[Read]]], ...] = (
     (lambda one: "spec_decode_acceptance" in one, of_answer),
     (lambda one: isinstance(one.get("metrics"), Mapping) and "speculative_decoding" in one["metrics"], of_answer),
     (lambda one: "spec_decode_num_drafts" in one, of_bench),
-    (lambda one: "spec_verify_ct" in one.get("meta_info", one), sglang),
+    (lambda one: "spec_verify_ct" in sglang_meta(one), sglang),
     (lambda one: "specDecodingStats" in one or "request_perf_metrics" in one, tensorrt),
     (lambda one: isinstance(one.get("timings"), Mapping) and "draft_n" in one["timings"], llama_timings),
     (lambda one: "Acceptance_Length_Histogram" in one, specdec_bench),
@@ -57,8 +58,8 @@ _REQUESTS: tuple[tuple[Callable[[Any], bool], Callable[[str, Any], Sequence[Read
 
 FORMATS = (
     "vLLM's /metrics (one scrape, or two), get_metrics, answers, bench JSON; SGLang's meta_info; TensorRT-LLM's "
-    "iteration statistics; llama.cpp's answers and log; specdec_bench's acceptance_rate.json; Spec-Bench's JSONL; "
-    "AIPerf's profile_export.jsonl; SpecDecode-Bench's simulator"
+    "iteration statistics; llama.cpp's /metrics, answers, log; specdec_bench's acceptance_rate.json; Spec-Bench's "
+    "JSONL; AIPerf's profile_export.jsonl; SpecDecode-Bench's simulator"
 )
 
 
@@ -71,7 +72,7 @@ class Reading:
 
 
 def read_acceptance(*paths: str | Path) -> Reading:
-    """Return the records of the files; two scrapes of vLLM's ``/metrics`` give one record of their difference.
+    """Return the records of the files; two scrapes of ``/metrics`` give one record of their difference.
 
     Parameters
     ----------
@@ -99,12 +100,12 @@ def read_acceptance(*paths: str | Path) -> Reading:
         start = read_text(found, START)
         if not start.strip():
             raise UserError(f"{found} is empty; give a file that the engine has written.")
-        if PREFIX in start and not start.lstrip().startswith(("{", "[")):
+        if is_scrape(start):
             texts[str(found)] = read_text(found)
         else:
             others.append(found)
     if len(texts) > 2:
-        raise UserError(f"{len(texts)} scrapes of vLLM's metrics are given; give two, the earlier first.")
+        raise UserError(f"{len(texts)} scrapes of metrics are given; give two, the earlier first.")
     read: list[Read] = list(of_scrapes(list(texts), list(texts.values()))) if texts else []
     for path in others:
         read += _of_file(path)
@@ -162,6 +163,9 @@ def _of_request(where: str, content: Any) -> Sequence[Read]:
 _SAMPLING = {"greedy": "greedy", "probabilistic": "sampled"}
 """The ways of drafting, by vLLM's ``draft_sample_method``."""
 
+_COPYING = ("ngram", "ngram_gpu", "suffix")
+"""Methods of vLLM whose drafts are copied from the text."""
+
 
 def _marks(where: str, content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the way of drafting and the acceptance rule that an answer states.
@@ -174,9 +178,10 @@ def _marks(where: str, content: Mapping[str, Any]) -> dict[str, Any]:
         sampling = read_word(where, config, "draft_sample_method") or "greedy"  # vLLM's default
         marks["draft_sampling"] = _SAMPLING.get(sampling, sampling)
         marks["verification"] = read_word(where, config, "rejection_sample_method") or "standard"
-    meta = content.get("meta_info")
+        if read_word(where, config, "method") in _COPYING:
+            marks["copied"] = True
     names = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
-    for table in (content, meta if isinstance(meta, Mapping) else {}):
+    for table in (content, sglang_meta(content)):
         given = [float(table[name]) for name in names if name in table]
         if given:
             marks["verification"] = "standard" if min(given) >= 1.0 else "threshold"

@@ -17,13 +17,22 @@ from validation.acceptance.record import AcceptanceRecord
 from validation.errors import UserError
 
 
+def sglang_meta(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the ``meta_info`` of an answer of ``/generate``, or of the first choice of an OpenAI-compatible answer."""
+    choices = content.get("choices")
+    if "meta_info" not in content and isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
+        content = choices[0]
+    meta = content.get("meta_info", content)
+    return meta if isinstance(meta, Mapping) else {}
+
+
 def sglang(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
     """Return the record of SGLang's ``meta_info``.
 
     Its number of proposed drafts is the number of steps times the configured length, even if fewer were drafted. Its
     acceptance length counts the token of the prefill. Both are left out.
     """
-    meta = content.get("meta_info", content)
+    meta = sglang_meta(content)
     histogram = meta.get("spec_correct_drafts_histogram") or meta.get("spec_accept_histogram")
     names = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
     steps = read_field(where, meta, "spec_verify_ct")
@@ -175,6 +184,8 @@ def simulator(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
                 completion_tokens=len(lengths),
                 acceptance_histogram=dict(Counter(steps)),
                 per_step_accepted=tuple(steps),
+                draft_sampling="greedy" if key == "acc_ngram" else None,
+                copied=key == "acc_ngram",
             )
         )
     return records

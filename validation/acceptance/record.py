@@ -15,8 +15,11 @@ from typing import Any
 
 from validation.errors import UserError
 
-DRAFTS = ("greedy", "sampled")
-"""Ways of drafting: the most probable token, or a token drawn from q."""
+DRAFTS = ("greedy", "sampled", "copied")
+"""Ways of drafting: the most probable token, a token drawn from q, or a token copied from the text.
+
+A copied draft, as of n-grams, has no q: it is recorded as ``greedy`` with the mark ``copied``.
+"""
 
 VERIFICATIONS = {
     "standard": True,
@@ -70,6 +73,8 @@ class AcceptanceRecord:
         ``"greedy"`` if the draft is the most probable token, ``"sampled"`` if it is drawn from q.
     verification : str, optional
         The acceptance rule, a key of ``VERIFICATIONS`` or an engine's own name of it.
+    copied : bool
+        Whether the drafts are known to be copied from the text, as n-grams are.
     """
 
     engine: str
@@ -86,6 +91,7 @@ class AcceptanceRecord:
     per_step_drafted: tuple[int, ...] | None = None
     draft_sampling: str | None = None
     verification: str | None = None
+    copied: bool = False
 
     def __post_init__(self) -> None:
         for name, value in self._counts():
@@ -229,7 +235,8 @@ class AcceptanceRecord:
         }
         if self.by_draft_length is not None:
             found["acceptance_histogram_by_draft_length"] = {str(k): row for k, row in self.by_draft_length.items()}
-        extra = {"source": self.source, "draft_sampling": self.draft_sampling, "verification": self.verification}
+        extra: dict[str, Any] = {"source": self.source, "draft_sampling": self.draft_sampling}
+        extra |= {"verification": self.verification, "copied": self.copied or None}
         return found | {name: value for name, value in extra.items() if value is not None}
 
 
@@ -273,13 +280,15 @@ def marked(record: AcceptanceRecord, *, drafts: str | None, verification: str | 
     UserError
         The file states another way of drafting or another acceptance rule.
     """
-    changes: dict[str, Any] = {"draft_sampling": drafts, "verification": verification}
+    copied = drafts == "copied"
+    changes: dict[str, Any] = {"draft_sampling": "greedy" if copied else drafts, "verification": verification}
     for name, given in changes.items():
         stated = getattr(record, name)
         if given is not None and stated not in (None, given):
-            option = "--drafts" if name == "draft_sampling" else "--verification"
-            raise UserError(f"{record.source} states {stated}; {option} {given} contradicts it.")
-    return replace(record, **{name: given for name, given in changes.items() if given is not None})
+            option = f"--drafts {drafts}" if name == "draft_sampling" else f"--verification {given}"
+            raise UserError(f"{record.source} states {stated}; {option} contradicts it.")
+    known = {name: given for name, given in changes.items() if given is not None}
+    return replace(record, copied=copied or record.copied, **known)
 
 
 def refuse_mixture(records: Sequence[AcceptanceRecord]) -> None:
@@ -292,6 +301,7 @@ def refuse_mixture(records: Sequence[AcceptanceRecord]) -> None:
     for name, what in (
         ("engine", "engines or formats"),
         ("draft_sampling", "ways of drafting"),
+        ("copied", "kinds of draft, copied or not"),
         ("verification", "rules of acceptance"),
     ):
         found = {str(getattr(record, name) or "not stated"): record.source for record in records}
@@ -311,7 +321,12 @@ def write_records(records: Iterable[AcceptanceRecord], path: str | Path) -> None
 def remarks(records: Sequence[AcceptanceRecord]) -> tuple[str, ...]:
     """Return sentences that say what the acceptance of these records is, and what it is not."""
     first, found = records[0], []
-    if first.draft_sampling == "greedy":
+    if first.copied:
+        found.append(
+            "Drafts: copied from the text, so there is no q. A long draft covers a passage at once, so the tokens at "
+            "other lengths are those of the recorded rounds, split."
+        )
+    elif first.draft_sampling == "greedy":
         found.append(
             "Drafts: greedy. With lossless verification, the acceptance is the target's probability of the draft's "
             "most probable token, not 1 - TV(q, p); sampled drafts have another acceptance."

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.draft_length import (
+    DepthAcceptance,
     acceptance_by_depth,
-    etgr_profile,
-    optimal_draft_length_profile,
     position_interval,
     split_tokens,
     tokens_by_length,
@@ -37,7 +36,8 @@ FEWEST_CLUSTERS = 20
 class RoundTimes:
     """Time of a round that drafts K tokens for each of B sequences, in seconds.
 
-    It is ``round_trip + verify + B (K + 1) verify_token + K (draft + B draft_token)``.
+    It is ``round_trip + verify + B (K + 1) verify_token + K (draft + B draft_token)``. Without drafts the target model
+    waits for nobody: it streams its tokens, each in ``verify + B verify_token``.
     """
 
     round_trip: float = 0.0
@@ -46,9 +46,13 @@ class RoundTimes:
     draft: float
     draft_token: float = 0.0
 
+    def alone(self, batch: int = 1) -> float:
+        """Return the time of a token without drafts."""
+        return self.verify + batch * self.verify_token
+
     def fixed(self, batch: int = 1) -> float:
-        """Return the time of a round without drafts."""
-        return self.round_trip + self.verify + batch * self.verify_token
+        """Return the time of a round that drafts, without its drafts."""
+        return self.round_trip + self.alone(batch)
 
     def marginal(self, batch: int = 1) -> float:
         """Return the time that each draft adds."""
@@ -73,7 +77,8 @@ class Length:
 
     ``tokens`` assumes that rounds of every K begin at similar places. ``same_text`` does not: it splits recorded rounds
     into shorter ones, for drafts that copy a passage (:func:`hlmtheory.draft_length.split_tokens`). It is None if the
-    recorded lengths varied. The two differ because a long draft covers an easy passage at once.
+    recorded lengths varied and the drafts are not known to be copied. The two differ because a long draft covers an
+    easy passage at once. ``tokens_per_second`` is of ``same_text`` if the drafts are copied, else of ``tokens``.
     """
 
     draft_length: int
@@ -102,11 +107,15 @@ class Summary:
     counts : dict of int to tuple of int, optional
         Steps by draft length and accepted drafts; None where they are not identified.
     intervals : str
-        What the intervals of ``lengths`` assume.
+        What the intervals of ``depths`` and ``lengths`` promise.
     depths, lengths : tuple
         By depth d = 1..K and by draft length; ``lengths`` is empty if the acceptance is not identified.
     best : int, optional
-        The draft length with the most tokens per second; None without times.
+        The draft length with the most tokens per second, 0 if that is without drafts; None without times.
+    best_if_copied : int, optional
+        The same if the drafts are copied from the text; None without times, or if that is known, or not computed.
+    alone_per_second : float, optional
+        Tokens per second without drafts.
     longest : bool
         Whether ``best`` is the longest recorded length; then a longer one may be better.
     schedule : tuple of (first batch, last batch, draft length)
@@ -117,6 +126,8 @@ class Summary:
         The tokens that it must add to raise the tokens per second; None without times.
     draft_sampling, verification : str, optional
         How the drafts were chosen and accepted; None if neither the files nor the user state it.
+    copied : bool
+        Whether the drafts are copied from the text, as n-grams are.
     lossless : bool, optional
         Whether that rule keeps the target's distribution; None if it is not stated or not known.
     remarks : tuple of str
@@ -137,12 +148,15 @@ class Summary:
     depths: tuple[Depth, ...] = ()
     lengths: tuple[Length, ...] = ()
     best: int | None = None
+    best_if_copied: int | None = None
+    alone_per_second: float | None = None
     longest: bool = False
     schedule: tuple[tuple[int, int, int], ...] = ()
     next_adds_at_most: float | None = None
     next_pays_above: float | None = None
     draft_sampling: str | None = None
     verification: str | None = None
+    copied: bool = False
     lossless: bool | None = None
     remarks: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -210,6 +224,7 @@ def summarise(
         "mean_acceptance_length": 1.0 + accepted / steps,
         "draft_sampling": records[0].draft_sampling,
         "verification": records[0].verification,
+        "copied": records[0].copied,
         "lossless": VERIFICATIONS.get(records[0].verification or ""),
         "remarks": remarks(records),
         "left_out": tuple(f"{one.source}: {one.reason}" for one in left_out),
@@ -224,38 +239,24 @@ def summarise(
     counts = each.sum(axis=0)
     if counts.shape[0] < 2:
         raise UserError(f"{records[0].source}: no step drafted a token, so there is no acceptance to read.")
-    found = acceptance_by_depth(counts, confidence=confidence)
-    clustered = len(records) >= FEWEST_CLUSTERS
-    tokens = tokens_by_length(
-        each if clustered else counts, confidence=confidence, method="clustered" if clustered else "band"
-    )
+    found = _depth_acceptance(each, confidence)
     known = int(np.count_nonzero(found.examined))  # deeper drafts were never examined
-    depths = tuple(
-        Depth(depth=d + 1, examined=int(n), accepted=int(a), acceptance=float(rate), low=float(low), high=float(high))
-        for d, (n, a, rate, low, high) in enumerate(
-            zip(found.examined, found.accepted, found.acceptances, found.low, found.high, strict=True)
-        )
-    )[:known]
-    profile = found.acceptances[:known]
-    rates = [None] * known if times is None else etgr_profile(profile, times.fixed(), times.marginal()).tolist()
-    fixed = len(set().union(*tables)) == 1
-    histogram = counts[-1]
+    tokens, low, high = (end[:known] for end in _token_ends(each, confidence))
+    split = records[0].copied or len(set().union(*tables)) == 1
+    histogram = counts.sum(axis=0)
+    same_text = [float(split_tokens(histogram, k + 1)) for k in range(known)] if split else [None] * known
+    in_use = np.array(same_text if records[0].copied else tokens, dtype=np.float64)
     lengths = tuple(
         Length(
             draft_length=k + 1,
-            tokens=float(mean),
-            low=float(low),
-            high=float(high),
-            same_text=float(split_tokens(histogram, k + 1)) if fixed else None,
-            tokens_per_second=rates[k],
+            tokens=float(tokens[k]),
+            low=float(low[k]),
+            high=float(high[k]),
+            same_text=same_text[k],
+            tokens_per_second=None if times is None else float(_rates(in_use, times)[k + 1]),
         )
-        for k, (mean, low, high) in enumerate(
-            zip(tokens.tokens[:known], tokens.low[:known], tokens.high[:known], strict=True)
-        )
+        for k in range(known)
     )
-    best = None if times is None else _best(profile, times, 1)
-    # One draft more adds S(K + 1) ≤ S(K); it raises E/T if it adds more than M E/T
-    pays = None if times is None else times.marginal() * float(rates[-1] or 0.0)
     return Summary(
         **about,
         identified=True,
@@ -263,17 +264,68 @@ def summarise(
         if assumed_length is not None
         else "the recorded draft length of every step",
         counts=add(tables),
-        intervals=f"{confidence:.0%} for each length alone, if requests are independent; rounds of one may be dependent"
-        if clustered
-        else f"{confidence:.0%} for all lengths together, if rounds are independent",
-        depths=depths,
+        intervals=_promise(confidence, len(records)),
+        depths=_depth_rows(found, known),
         lengths=lengths,
-        best=best,
-        longest=best == known,
-        schedule=() if times is None else schedule(profile, times, largest_batch),
-        next_adds_at_most=float(np.prod(profile)),
-        next_pays_above=pays,
+        next_adds_at_most=float(np.prod(found.acceptances[:known])),
+        **({} if times is None else _choices(in_use, same_text, times, largest_batch, records[0].copied)),
     )
+
+
+def _depth_acceptance(each: NDArray[np.int64], confidence: float) -> DepthAcceptance:
+    """Return the acceptance by depth of requests; with many requests, the wider of two intervals at each end."""
+    found = acceptance_by_depth(each.sum(axis=0), confidence=confidence, method="anytime")
+    if len(each) < FEWEST_CLUSTERS:
+        return found
+    other = acceptance_by_depth(each, confidence=confidence, method="clustered")
+    low, high = np.minimum(found.low, other.low), np.maximum(found.high, other.high)
+    return replace(found, low=low, high=high)
+
+
+def _token_ends(each: NDArray[np.int64], confidence: float) -> tuple[NDArray[np.float64], ...]:
+    """Return tokens by draft length with both ends, as :func:`_depth_acceptance`."""
+    found = tokens_by_length(each.sum(axis=0), confidence=confidence, method="anytime")
+    if len(each) < FEWEST_CLUSTERS:
+        return found.tokens, found.low, found.high
+    other = tokens_by_length(each, confidence=confidence, method="clustered")
+    return found.tokens, np.minimum(found.low, other.low), np.maximum(found.high, other.high)
+
+
+def _promise(confidence: float, requests: int) -> str:
+    """Return what the intervals promise, in words."""
+    said = (
+        f"{confidence:.0%}, for each depth alone and for all draft lengths together, at all numbers of rounds, if a "
+        "draft's acceptance depends on its depth alone; the engine may choose its lengths from past outcomes"
+    )
+    if requests < FEWEST_CLUSTERS:
+        return f"{said}. They do not allow for requests that differ: that takes {FEWEST_CLUSTERS} records, one each"
+    return f"{said}. They are widened to {confidence:.0%} for requests that differ, if these are independent and many"
+
+
+def _depth_rows(found: DepthAcceptance, known: int) -> tuple[Depth, ...]:
+    columns = (found.examined, found.accepted, found.acceptances, found.low, found.high)
+    return tuple(
+        Depth(depth=d + 1, examined=int(n), accepted=int(a), acceptance=float(rate), low=float(low), high=float(high))
+        for d, (n, a, rate, low, high) in enumerate(zip(*columns, strict=True))
+    )[:known]
+
+
+def _choices(
+    in_use: NDArray[np.float64], same_text: Sequence[float | None], times: RoundTimes, largest_batch: int, copied: bool
+) -> dict[str, Any]:
+    """Return the fields of a summary that need times."""
+    rates = _rates(in_use, times)
+    best = _best(in_use, times)
+    other = None if copied or None in same_text else _best(np.array(same_text, dtype=np.float64), times)
+    return {
+        "best": best,
+        "best_if_copied": other,
+        "alone_per_second": float(rates[0]),
+        "longest": best == len(in_use),
+        "schedule": schedule(in_use, times, largest_batch),
+        # One draft more raises E/T if it adds more than M E/T
+        "next_pays_above": times.marginal() * float(rates[-1]),
+    }
 
 
 def square(counts: Counts, longest: int) -> NDArray[np.int64]:
@@ -312,18 +364,24 @@ def _position_depths(records: Sequence[AcceptanceRecord]) -> tuple[Depth, ...]:
     )
 
 
-def _best(profile: NDArray[np.float64], times: RoundTimes, batch: int, least: int = 1) -> int:
-    fixed, marginal = times.fixed(batch), times.marginal(batch)
-    return int(optimal_draft_length_profile(profile, fixed, marginal, min_draft_length=least))
+def _rates(tokens: NDArray[np.float64], times: RoundTimes, batch: int = 1) -> NDArray[np.float64]:
+    """Return tokens per second at K = 0, 1, ..., K_max, by the tokens of a round at K = 1, ..., K_max."""
+    lengths = np.arange(1, len(tokens) + 1)
+    drafted = tokens / (times.fixed(batch) + lengths * times.marginal(batch))
+    return np.concatenate([[1.0 / times.alone(batch) if times.alone(batch) else np.inf], drafted])
 
 
-def schedule(profile: NDArray[np.float64], times: RoundTimes, largest_batch: int) -> tuple[tuple[int, int, int], ...]:
+def _best(tokens: NDArray[np.float64], times: RoundTimes, batch: int = 1) -> int:
+    return int(np.argmax(_rates(tokens, times, batch)))
+
+
+def schedule(tokens: NDArray[np.float64], times: RoundTimes, largest_batch: int) -> tuple[tuple[int, int, int], ...]:
     """Return the best draft length by batch size, in vLLM's format; it is 0 where drafting does not pay.
 
     Parameters
     ----------
-    profile : array, shape (K,)
-        Acceptance by depth.
+    tokens : array, shape (K,)
+        Tokens of a round of 1, ..., K drafts.
     times : RoundTimes
     largest_batch : int
 
@@ -334,7 +392,7 @@ def schedule(profile: NDArray[np.float64], times: RoundTimes, largest_batch: int
     """
     ranges: list[tuple[int, int, int]] = []
     for batch in range(1, largest_batch + 1):
-        length = _best(profile, times, batch, 0)
+        length = _best(tokens, times, batch)
         if ranges and ranges[-1][2] == length:
             ranges[-1] = (ranges[-1][0], batch, length)
         else:

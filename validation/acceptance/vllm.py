@@ -1,4 +1,7 @@
-"""Read counts of accepted drafts from the files of vLLM: scrapes of its metrics, ``get_metrics``, answers, bench."""
+"""Read counts of accepted drafts from the files of vLLM: scrapes of its metrics, ``get_metrics``, answers, bench.
+
+llama.cpp's server has metrics of the same names behind another prefix.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +26,35 @@ from validation.errors import UserError
 _SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(\{(?P<labels>[^}]*)\})?\s+(?P<value>\S+)(\s+\d+)?$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 PREFIX = "vllm:spec_decode_num_"
+SCRAPED = {PREFIX: "vllm", "llamacpp:spec_decode_num_": "llama.cpp"}
+"""The engines whose ``/metrics`` are read, by the prefix of their counters."""
 
 
-def _scrape(path: str, text: str) -> tuple[dict[str, int], dict[int, int], set[str]]:
-    """Return totals, accepted drafts by position and the models of a scrape of vLLM's ``/metrics``."""
+def is_scrape(text: str) -> bool:
+    """Return whether the start of a file is that of a scrape with counters of drafts."""
+    return any(prefix in text for prefix in SCRAPED) and not text.lstrip().startswith(("{", "["))
+
+
+def _engine(path: str, text: str) -> str:
+    """Return the prefix of the counters of a scrape."""
+    found = [prefix for prefix in SCRAPED if prefix in text]
+    if len(found) > 1:
+        raise UserError(f"{path} has counters of {len(found)} engines; scrape one server at a time.")
+    return found[0]
+
+
+def _scrape(path: str, text: str, prefix: str) -> tuple[dict[str, int], dict[int, int], set[str]]:
+    """Return totals, accepted drafts by position and the models of a scrape of ``/metrics``."""
     totals: Counter[str] = Counter()
     places: Counter[int] = Counter()
     models = set()
     for number, line in enumerate(text.splitlines(), start=1):
-        if not line.startswith(PREFIX):
+        if not line.startswith(prefix):
             continue
         where, found = f"{path}, line {number}", _SAMPLE.match(line.strip())
         if found is None:
             raise UserError(f"{where} is not a Prometheus sample: {line[:60]!r}.")
-        name = found["name"].removeprefix(PREFIX).removesuffix("_total")
+        name = found["name"].removeprefix(prefix).removesuffix("_total")
         if name.endswith("_created"):
             continue
         labels = dict(_LABEL.findall(found["labels"] or ""))
@@ -54,7 +72,10 @@ def _scrape(path: str, text: str) -> tuple[dict[str, int], dict[int, int], set[s
 
 def of_scrapes(paths: list[str], texts: list[str]) -> list[AcceptanceRecord]:
     """Return the counts between two scrapes, or since the server's start if one scrape is given."""
-    found = [_scrape(path, text) for path, text in zip(paths, texts, strict=True)]
+    prefixes = [_engine(path, text) for path, text in zip(paths, texts, strict=True)]
+    if len(set(prefixes)) > 1:
+        raise UserError(f"{' and '.join(paths)} are of two engines; give two scrapes of one server.")
+    found = [_scrape(path, text, prefixes[0]) for path, text in zip(paths, texts, strict=True)]
     models = set().union(*(one[2] for one in found))
     if len(models) > 1:
         raise UserError(f"{paths[-1]} holds {len(models)} models ({', '.join(sorted(models))}); scrape one at a time.")
@@ -66,7 +87,7 @@ def of_scrapes(paths: list[str], texts: list[str]) -> list[AcceptanceRecord]:
         raise UserError(
             f"{where}: a counter falls. Give the earlier scrape first, and no restart of the server between the two."
         )
-    return [_record(where, totals, places)]
+    return [_record(SCRAPED[prefixes[0]], where, totals, places)]
 
 
 def of_metrics_list(path: str, content: list[Any]) -> list[AcceptanceRecord]:
@@ -83,7 +104,7 @@ def of_metrics_list(path: str, content: list[Any]) -> list[AcceptanceRecord]:
             places = [a + b for a, b in zip(values, places or [0] * len(values), strict=False)]
         else:
             totals[short] += read_field(where, metric, "value")
-    return [_record(path, totals, places)]
+    return [_record("vllm", path, totals, places)]
 
 
 def of_answer(where: str, content: Mapping[str, Any]) -> Sequence[Read]:
@@ -120,6 +141,7 @@ def of_answer(where: str, content: Mapping[str, Any]) -> Sequence[Read]:
             per_step_drafted=read_optional_counts(where, found, "per_step_drafted"),
             draft_sampling=read_word(where, found, "draft_sampling"),
             verification=read_word(where, found, "verification"),
+            copied=found.get("copied") is True,
         )
     ]
 
@@ -147,9 +169,9 @@ def of_bench(path: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
     ]
 
 
-def _record(source: str, totals: Mapping[str, int], places: Sequence[int]) -> AcceptanceRecord:
+def _record(engine: str, source: str, totals: Mapping[str, int], places: Sequence[int]) -> AcceptanceRecord:
     return AcceptanceRecord(
-        engine="vllm",
+        engine=engine,
         source=source,
         num_spec_steps=read_field(source, totals, "drafts"),
         num_draft_tokens=read_field(source, totals, "draft_tokens"),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hlmtheory._array import brief
 from validation.audit.driver import Batch, padded
 from validation.audit.laws import Law
 from validation.errors import UserError
@@ -187,14 +188,28 @@ def _lines(path: Path) -> Iterator[tuple[Any, list[list[int]]]]:
                 continue
             try:
                 one = json.loads(line)
-                key = int(one["position"]) if "position" in one else tuple(map(int, one["prompt"]))
+                key = _ids([one["position"]])[0] if "position" in one else tuple(_ids(one["prompt"]))
                 texts = one["continuations"] if "continuations" in one else [one["continuation"]]
-                yield key, [list(map(int, text)) for text in texts]
-            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                if not isinstance(texts, list):
+                    raise TypeError(f"{brief(texts)} where a list of continuations is needed")
+                texts = [_ids(text) for text in texts]
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                why = f"lacks {error}" if isinstance(error, KeyError) else f"has {error}"
                 raise UserError(
                     f'{path}, line {number}: write {{"prompt": [ids], "continuation": [ids]}}, or "continuations": a '
-                    'list of them; with --trace "position" in place of "prompt".'
+                    f'list of them; with --trace "position" in place of "prompt". The line {why}.'
                 ) from error
+            yield key, texts
+
+
+def _ids(value: Any) -> list[int]:
+    """Return a list of whole numbers as it is; no fraction, bool or text becomes one."""
+    if not isinstance(value, list):
+        raise TypeError(f"{brief(value)} where a list of ids is needed")
+    for one in value:
+        if type(one) is not int or abs(one) >= 2**63:
+            raise TypeError(f"{brief(one)} where a whole number is needed")
+    return value
 
 
 def seeds_of(seed: int) -> Iterator[int]:

@@ -14,6 +14,7 @@ from validation.errors import UserError, naming
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from validation.acceptance.summary import Summary
 
@@ -25,8 +26,8 @@ NON_NEGATIVE = click.FloatRange(min=0.0)
 @click.option("--only", help="Read only records whose engine name contains this word, for example eagle.")
 @click.option(
     "--drafts",
-    type=click.Choice(["greedy", "sampled"]),
-    help="How the engine chose its drafts: the most probable token, or a draw from q.",
+    type=click.Choice(["greedy", "sampled", "copied"]),
+    help="How the engine chose its drafts: the most probable token, a draw from q, or a copy of the text (n-grams).",
 )
 @click.option(
     "--verification",
@@ -80,8 +81,8 @@ def acceptance(
     """Print acceptance by depth and the best draft length from an engine's counts of accepted drafts.
 
     FILES are files of the engine: vLLM's /metrics (one scrape, or two: the earlier first), get_metrics, answers and
-    bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics; llama.cpp's answers or log; a folder of
-    specdec_bench; Spec-Bench's or AIPerf's JSONL. The format is recognised from the content.
+    bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics; llama.cpp's /metrics, answers or log; a folder
+    of specdec_bench; Spec-Bench's or AIPerf's JSONL. The format is recognised from the content.
 
     The best draft length needs --verify-ms and --draft-ms. Files with other drafts or another acceptance rule are not
     averaged. An answer with several samples (n > 1) is left out and named.
@@ -108,6 +109,11 @@ def acceptance(
     if not found:
         known = ", ".join(sorted({record.engine for record in read.records}))
         raise UserError(f"No record has an engine name with {only!r}; the engines are: {known}.")
+    if len(engines := sorted({record.engine for record in found})) > 1:
+        raise UserError(
+            f"The files have records of {len(engines)} engines; their mean has no meaning. Choose one with --only: "
+            f"{'; '.join(engines)}."
+        )
     found = [marked(record, drafts=drafts, verification=verification) for record in found]
     summary = summarise(
         found,
@@ -169,37 +175,61 @@ def _show(console: Console, summary: Summary) -> None:
             )
         console.print(table)
     if summary.lengths:
-        table = Table(title="Tokens of a round", box=box.SIMPLE)
-        timed = summary.best is not None
-        split = summary.lengths[0].same_text is not None
-        heads = ("drafts", "tokens", "interval", "one draft more adds")
-        for head in (*heads, *(("if drafts copy",) if split else ()), *(("tokens/s",) if timed else ())):
-            table.add_column(head, justify="right")
-        for here, later in zip(summary.lengths, (*summary.lengths[1:], None), strict=True):
-            most = f"0 to {summary.next_adds_at_most:.4f}"
-            adds = most if later is None else f"{later.tokens - here.tokens:.4f}"
-            copied = [] if here.same_text is None else [f"{here.same_text:.4f}"]
-            rates = [] if here.tokens_per_second is None else [f"{here.tokens_per_second:.2f}"]
-            interval = f"{here.low:.4f} to {here.high:.4f}"
-            table.add_row(str(here.draft_length), f"{here.tokens:.4f}", interval, adds, *copied, *rates)
-        console.print(table)
-        if split:
+        console.print(_token_table(summary))
+        if summary.lengths[0].same_text is not None and not summary.copied:
             console.print(
                 "Tokens at a shorter length assume that its rounds begin at similar places. If drafts copy passages, "
-                "as n-grams do, use the next column, which splits the recorded rounds instead.",
+                "as n-grams do, use the next column, which splits the recorded rounds instead: --drafts copied.",
                 soft_wrap=True,
             )
         console.print(f"Intervals: {summary.intervals}. Read from: {summary.reason}.", soft_wrap=True)
     if summary.best is not None:
-        longer = ""
-        if summary.longest and summary.next_pays_above is not None and summary.next_adds_at_most is not None:
-            longer = (
-                " It is the longest recorded length; one draft more adds at most "
-                f"{summary.next_adds_at_most:.4f} tokens, and it must add over {summary.next_pays_above:.4f} to pay."
-            )
-        console.print(f"Best draft length for these times: {summary.best}.{longer}", style="bold", soft_wrap=True)
+        console.print(_advice(summary), style="bold", soft_wrap=True)
         if summary.schedule[-1][1] > 1:
             said = json.dumps([list(one) for one in summary.schedule])
             console.print(
                 f'By batch size: "num_speculative_tokens_per_batch_size": {said}', soft_wrap=True, markup=False
             )
+
+
+def _token_table(summary: Summary) -> Table:
+    """Return the tokens of a round by draft length; of copied drafts, what the split rounds give at least."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title="Tokens of a round", box=box.SIMPLE)
+    timed = summary.best is not None
+    split = summary.lengths[0].same_text is not None
+    heads = ["drafts"]
+    if summary.copied:
+        heads += ["tokens, at least"]
+    else:
+        heads += ["tokens", "interval", "one draft more adds", *(["if drafts copy"] if split else [])]
+    for head in (*heads, *(["tokens/s"] if timed else [])):
+        table.add_column(head, justify="right")
+    for here, later in zip(summary.lengths, (*summary.lengths[1:], None), strict=True):
+        cells = [str(here.draft_length)]
+        if not summary.copied:
+            adds = f"0 to {summary.next_adds_at_most:.4f}" if later is None else f"{later.tokens - here.tokens:.4f}"
+            cells += [f"{here.tokens:.4f}", f"{here.low:.4f} to {here.high:.4f}", adds]
+        cells += [] if here.same_text is None else [f"{here.same_text:.4f}"]
+        cells += [] if here.tokens_per_second is None else [f"{here.tokens_per_second:.2f}"]
+        table.add_row(*cells)
+    return table
+
+
+def _advice(summary: Summary) -> str:
+    """Return the best draft length, and what is said of others."""
+    alone = f"{summary.alone_per_second:.2f} tokens/s without drafts"
+    if summary.best == 0:
+        said = f"Best draft length for these times: 0. Drafting does not pay: {alone}."
+    else:
+        said = f"Best draft length for these times: {summary.best} ({alone})."
+    if summary.longest and summary.next_pays_above is not None and summary.next_adds_at_most is not None:
+        said += (
+            " It is the longest recorded length; one draft more adds at most "
+            f"{summary.next_adds_at_most:.4f} tokens, and it must add over {summary.next_pays_above:.4f} to pay."
+        )
+    if summary.best_if_copied not in (None, summary.best):
+        said += f" If drafts copy passages it is {summary.best_if_copied}: give --drafts copied."
+    return said

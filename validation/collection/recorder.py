@@ -137,6 +137,7 @@ class Recorder:
                 per_step_drafted=tuple(len(one.target_scores) - 1 for one in text),
                 draft_sampling="sampled" if settings["drafts_sampled"] else "greedy",
                 verification="standard" if settings["drafts_sampled"] else "match",
+                copied=settings["candidates"] == "PromptLookupCandidateGenerator",
             )
             for number, (text, settings) in enumerate(zip(self.texts, self.settings, strict=True))
         ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import math
 import zlib
 from collections.abc import Iterator
 from itertools import groupby
@@ -113,8 +114,14 @@ def _samples(file: Path) -> Iterator[Sample]:
 def _sample(file: Path, line: int, row: list[str], places: list[int]) -> Sample:
     try:
         name, time, rate = (row[place] for place in places)
-        return name, float(time), float(rate)
+        sample = name, float(time), float(rate)
     except (IndexError, ValueError):
         raise UserError(
             f"{file}, line {line}: expected {', '.join(COLUMNS)}, got {','.join(row)!r}; mend the line or drop it."
         ) from None
+    if not (math.isfinite(sample[1]) and 0 <= sample[2] < math.inf):
+        raise UserError(
+            f"{file}, line {line}: the time must be finite and the throughput 0 or more, got {','.join(row)!r}; mend "
+            "the line or drop it."
+        )
+    return sample

@@ -180,7 +180,7 @@ def load_pair(
         target_name=labels[1],
         draft_parameters=models[0].num_parameters(),
         target_parameters=models[1].num_parameters(),
-        notes=tuple(note for note in (*notes, anchor, _shard_note(models[1])) if note),
+        notes=tuple(note for note in (*notes, _size_note(*models), anchor, _shard_note(models[1])) if note),
     )
 
 
@@ -248,6 +248,17 @@ def same_vocabulary(draft: Any, target: Any, *, names: tuple[str, str]) -> None:
     raise UserError(
         f"The vocabularies differ, first at id {first}: {ours} in {names[0]!r}, {theirs} in {names[1]!r} "
         f"({len(entries[0])} and {len(entries[1])} entries); choose two models of one family."
+    )
+
+
+def _size_note(draft: Any, target: Any) -> str:
+    """Return the note about a draft model that is larger than the target model, as when the two are swapped."""
+    sizes = draft.num_parameters(), target.num_parameters()
+    if sizes[0] <= sizes[1]:
+        return ""
+    return (
+        f"The draft model has {sizes[0]:,} parameters, more than the target's {sizes[1]:,}; --draft and --target may "
+        "be swapped."
     )
 
 

@@ -13,6 +13,21 @@ from validation.acceptance.record import AcceptanceRecord, add, marked, refuse_m
 from validation.errors import UserError
 
 
+def llama_scrape(drafts: int, drafted: int, places: list[int], suffix: str = "_total") -> str:
+    """A scrape of the ``/metrics`` of llama.cpp's server."""
+    name = "llamacpp:spec_decode_num"
+    lines = [
+        "# HELP llamacpp:n_decode_total Total number of llama_decode() calls",
+        "llamacpp:n_decode_total 99",
+        f"# TYPE {name}_draft_tokens{suffix} counter",
+        f"{name}_draft_tokens{suffix} {drafted}",
+        f"{name}_accepted_tokens{suffix} {sum(places)}",
+        f"{name}_drafts{suffix} {drafts}",
+    ]
+    lines += [f'{name}_accepted_tokens_per_pos{suffix}{{position="{i}"}} {count}' for i, count in enumerate(places)]
+    return "\n".join(lines) + "\n"
+
+
 def scrape(drafts: int, drafted: int, places: list[int], model: str = "m") -> str:
     """A scrape of vLLM's ``/metrics``, with samples of other metrics between."""
     labels = f'engine="0",model_name="{model}"'
@@ -53,6 +68,7 @@ SGLANG = {
         "spec_correct_drafts_histogram": [1, 0, 1],
     },
 }
+OPENAI_SGLANG = {"usage": {"completion_tokens": 9}, "choices": [{"index": 0, "meta_info": SGLANG["meta_info"]}]}
 OLD_SGLANG = {"meta_info": {"spec_verify_ct": 2, "spec_accepted_drafts": 2, "spec_accept_histogram": [1, 0, 1]}}
 BENCH = {
     "spec_decode_acceptance_rate": 50.0,
@@ -91,6 +107,9 @@ CASES = {
     "vllm.json": (VLLM, ("vllm", 43, 10, 129, {0: 39, 1: 1, 3: 3})),
     "bench.json": (BENCH, ("vllm", 5, 9, 18, None)),
     "sglang.json": (SGLANG, ("sglang", 2, 2, None, {0: 1, 2: 1})),
+    "openai.json": (OPENAI_SGLANG, ("sglang", 2, 2, None, {0: 1, 2: 1})),
+    "llama.txt": (llama_scrape(10, 30, [8, 4, 2]), ("llama.cpp", 10, 14, 30, None)),
+    "llama_without_total.txt": (llama_scrape(10, 30, [8, 4, 2], ""), ("llama.cpp", 10, 14, 30, None)),
     "old.json": (OLD_SGLANG, ("sglang", 2, 2, None, {0: 1, 2: 1})),
     "tensorrt.json": (TENSORRT, ("tensorrt-llm", 10, 15, 30, None)),
     "llama.json": (LLAMA, ("llama.cpp", 10, 10, 14, None)),
@@ -156,6 +175,7 @@ def test_each_format_is_found_and_read(tmp_path, name):
         ("vllm.json", {3: (39, 1, 0, 3)}),
         ("profile_export.jsonl", {3: (39, 1, 0, 3)}),
         ("metrics.txt", {3: (2, 4, 2, 2)}),
+        ("llama.txt", {3: (2, 4, 2, 2)}),
         ("get_metrics.json", {3: (2, 4, 2, 2)}),
     ],
 )
@@ -204,6 +224,26 @@ def test_two_scrapes_are_differenced(tmp_path):
         records_of(before, after, stored(tmp_path, "c.txt", scrape(20, 60, [11, 6, 2])))
     with pytest.raises(UserError, match="holds 2 models"):
         records_of(before, stored(tmp_path, "d.txt", scrape(14, 42, [11, 6, 2], model="other")))
+
+
+def test_two_scrapes_of_llama_cpp_are_differenced(tmp_path):
+    before = stored(tmp_path, "a.txt", llama_scrape(10, 30, [8, 4, 2]))
+    after = stored(tmp_path, "b.txt", llama_scrape(14, 42, [11, 6, 2]))
+    assert records_of(before, after)[0].counts() == {3: (1, 1, 2, 0)}
+    with pytest.raises(UserError, match="are of two engines"):
+        records_of(before, stored(tmp_path, "c.txt", scrape(14, 42, [11, 6, 2])))
+    with pytest.raises(UserError, match="counters of 2 engines"):
+        records_of(stored(tmp_path, "d.txt", before.read_text() + scrape(14, 42, [11, 6, 2])))
+
+
+def test_several_choices_of_sglang_are_left_out_and_their_thresholds_are_read(tmp_path):
+    choice = OPENAI_SGLANG["choices"][0]
+    two = OPENAI_SGLANG | {"choices": [choice, choice | {"index": 1}]}
+    found = read_acceptance(stored(tmp_path, "a.json", [OPENAI_SGLANG, two]))
+    assert (len(found.records), "n > 1" in found.left_out[0].reason) == (1, True)
+    lossy = {"meta_info": choice["meta_info"] | {"speculative_accept_threshold_acc": 0.5}}
+    (record,) = records_of(stored(tmp_path, "b.json", OPENAI_SGLANG | {"choices": [lossy]}))
+    assert record.verification == "threshold"
 
 
 def test_a_folder_a_packed_file_and_many_requests(tmp_path):
@@ -353,6 +393,10 @@ def test_marks_are_added_and_not_contradicted():
     assert (record.draft_sampling, record.verification) == ("sampled", "fly")
     assert marked(record, drafts="sampled", verification=None) == record
     assert marked(plain_record(), drafts=None, verification=None) == plain_record()
+    copied = marked(plain_record(), drafts="copied", verification=None)
+    assert (copied.draft_sampling, copied.copied) == ("greedy", True)
+    with pytest.raises(UserError, match="a states sampled; --drafts copied contradicts it"):
+        marked(record, drafts="copied", verification=None)
     with pytest.raises(UserError, match="a states sampled; --drafts greedy contradicts it"):
         marked(record, drafts="greedy", verification=None)
     with pytest.raises(UserError, match="a states fly; --verification standard contradicts it"):
@@ -409,6 +453,20 @@ def test_the_thresholds_beside_an_answer_of_sglang_mark_it(tmp_path, single, acc
     added = {"speculative_accept_threshold_single": single, "speculative_accept_threshold_acc": acc}
     for content in (SGLANG | added, {"meta_info": SGLANG["meta_info"] | added}):
         assert records_of(stored(tmp_path, "a.json", content))[0].verification == rule
+
+
+@pytest.mark.parametrize(("method", "copied"), [("ngram", True), ("suffix", True), ("eagle3", False)])
+def test_drafts_that_are_copied_are_marked(tmp_path, method, copied):
+    (record,) = records_of(stored(tmp_path, "a.json", VLLM | {"speculative_config": {"method": method}}))
+    assert record.copied is copied
+    (back,) = records_of(stored(tmp_path, "b.json", {"spec_decode_acceptance": record.as_json()}))
+    assert back.copied is copied
+
+
+def test_the_simulator_s_ngrams_are_copied(tmp_path):
+    two = SIMULATOR | {"acc_ngram": {"acc_len": [1, 3, 2, 1]}}
+    eagle, ngram = records_of(stored(tmp_path, "a.jsonl", json.dumps(two)))
+    assert (eagle.copied, ngram.copied, ngram.draft_sampling) == (False, True, "greedy")
 
 
 @pytest.mark.parametrize("config", [{"draft_sample_method": 3}, {"rejection_sample_method": ""}])

@@ -7,9 +7,11 @@ import json
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
+from hlmtheory.draft_length import acceptance_by_depth, tokens_by_length
 from validation.acceptance.record import AcceptanceRecord, LeftOut
-from validation.acceptance.summary import RoundTimes, schedule, speculation_profile, summarise
+from validation.acceptance.summary import RoundTimes, schedule, speculation_profile, square, summarise
 from validation.errors import UserError
 
 TIMES = RoundTimes(round_trip=0.02, verify=0.03, draft=0.005)
@@ -30,7 +32,10 @@ def test_a_table_by_hand():
     assert [one.acceptance for one in found.depths] == [0.5, 0.6]
     assert [one.tokens for one in found.lengths] == pytest.approx([1.5, 1.8])
     assert [one.tokens_per_second for one in found.lengths] == pytest.approx([1.5 / 0.055, 1.8 / 0.06])
-    assert (found.best, found.longest, found.mean_acceptance_length) == (2, True, 1.65)
+    assert (found.best, found.longest, found.mean_acceptance_length) == (0, False, 1.65)
+    assert found.alone_per_second == pytest.approx(1 / 0.03)  # without drafts the target streams: no round trip
+    near = summarise([record({1: (5, 5), 2: (5, 2, 3)})], times=RoundTimes(round_trip=0.005, verify=0.03, draft=0.005))
+    assert (near.best, near.longest, near.schedule) == (2, True, ((1, 1, 2),))
     assert all(one.low < one.tokens < one.high for one in found.lengths)
 
 
@@ -56,12 +61,91 @@ def test_the_acceptance_of_a_known_law_is_found():
             )
         )
     found = summarise(records)
-    assert "requests are independent" in found.intervals
+    assert "for requests that differ, if these are independent" in found.intervals
     for one, truth in zip(found.depths, law, strict=True):
         assert one.low <= truth <= one.high
     for length, truth in zip(found.lengths, 1 + np.cumsum(np.cumprod(law)), strict=True):
         assert length.low <= truth <= length.high
-    assert "rounds are independent" in summarise(records[:2]).intervals
+    assert "do not allow for requests that differ" in summarise(records[:2]).intervals
+
+
+def test_intervals_allow_for_an_engine_that_adapts_and_for_requests_that_differ():
+    """With few requests the anytime interval; with many, at each end the wider of it and the one over requests."""
+    easy, hard = record({2: (1, 1, 28)}), record({2: (24, 4, 2)})
+    for records in ([easy, hard] * 2, [easy, hard] * 30):
+        found = summarise(records)
+        each = np.stack([square(one.counts(), 2) for one in records])
+        ends = [acceptance_by_depth(each.sum(axis=0), method="anytime")]
+        tokens = [tokens_by_length(each.sum(axis=0), method="anytime")]
+        if len(records) > 20:
+            ends.append(acceptance_by_depth(each, method="clustered"))
+            tokens.append(tokens_by_length(each, method="clustered"))
+        for rows, both in ((found.depths, ends), (found.lengths, tokens)):
+            np.testing.assert_allclose([one.low for one in rows], np.min([end.low for end in both], axis=0))
+            np.testing.assert_allclose([one.high for one in rows], np.max([end.high for end in both], axis=0))
+    assert ends[1].high[0] - ends[1].low[0] > 2 * (ends[0].high[0] - ends[0].low[0])
+
+
+def test_the_interval_of_a_depth_covers_where_requests_differ():
+    """60 requests of 50 rounds, their acceptance uniform on 0 to 1: a binomial interval would cover in a quarter."""
+    rng, held = np.random.default_rng(3), 0
+    for _ in range(200):
+        passed = rng.binomial(50, rng.random(60))
+        found = summarise([record({1: (50 - int(a), int(a))}) for a in passed])
+        held += found.depths[0].low <= 0.5 <= found.depths[0].high
+    assert held >= binom.ppf(1e-6, 200, 0.94)
+
+
+def copying(rng, tokens):
+    """The drafts that are accepted from each token on, where drafts copy passages of up to 15 tokens."""
+    runs = []
+    while len(runs) < tokens:
+        passage = int(rng.choice([0, 0, 0, 1, 4, 15]))
+        runs += range(passage, -1, -1)
+    return runs[:tokens]
+
+
+def rounds_of(runs, longest):
+    """The accepted drafts of the rounds over a text."""
+    at, found = 0, []
+    while at < len(runs):
+        found.append(min(runs[at], longest))
+        at += found[-1] + 1
+    return found
+
+
+def of_steps(steps, longest, **fields):
+    return record({longest: tuple(steps.count(i) for i in range(longest + 1))}, **fields)
+
+
+def test_copied_drafts_get_the_best_length_of_their_own_law():
+    """A replay at each K agrees where rounds cover whole passages; acceptance by depth loses over 5%."""
+    runs = copying(np.random.default_rng(5), 20_000)
+    recorded = rounds_of(runs, 20)
+    lost_by_fit = []
+    for draft in (0.0003, 0.001, 0.003, 0.005, 0.04):
+        times = RoundTimes(verify=0.03, draft=draft)
+        found = summarise([of_steps(recorded, 20, copied=True)], times=times)
+        replayed = [1 / 0.03] + [
+            len(runs) / (len(rounds_of(runs, k)) * (times.fixed() + k * times.marginal())) for k in range(1, 21)
+        ]
+        for one in found.lengths:
+            assert one.tokens_per_second == pytest.approx(replayed[one.draft_length], rel=1e-3)  # the text's end
+        assert replayed[found.best] == max(replayed)
+        assert found.schedule == ((1, 1, found.best),)
+        unmarked = summarise([of_steps(recorded, 20)], times=times)
+        assert unmarked.best_if_copied == found.best
+        lost_by_fit.append(1 - replayed[unmarked.best] / max(replayed))
+    assert max(lost_by_fit) > 0.05
+    assert found.best == 0  # a draft of 40 ms does not pay, and that is said
+
+
+def test_copied_drafts_of_lengths_that_varied_are_split_too():
+    found = summarise([record({1: (3, 4), 5: (2, 0, 0, 0, 0, 2)}, copied=True)])
+    tokens = 3 + 4 * 2 + 2 + 2 * 6
+    assert found.lengths[1].same_text == pytest.approx(tokens / (3 + 4 + 2 + 2 * 2))
+    with pytest.raises(UserError, match="2 kinds of draft, copied or not"):
+        summarise([record({1: (3, 4)}, copied=True), record({1: (3, 4)}, source="b")])
 
 
 def test_rounds_of_one_length_are_split_too():
@@ -80,7 +164,7 @@ def test_depths_beyond_the_deepest_draft_are_left_out():
 def test_the_best_length_by_batch():
     """Each token of a large batch costs time, so that drafting pays less and at last not at all."""
     profile, times = np.array([0.8, 0.7, 0.6, 0.5]), RoundTimes(verify=0.03, verify_token=1e-4, draft=0.002)
-    ranges = schedule(profile, times, 2000)
+    ranges = schedule(1 + np.cumsum(np.cumprod(profile)), times, 2000)
     assert ranges[0][0] == 1
     assert ranges[-1][1] == 2000
     assert [after[0] - before[1] for before, after in itertools.pairwise(ranges)] == [1] * (len(ranges) - 1)

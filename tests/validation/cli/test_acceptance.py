@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from validation.acceptance.engines import read_acceptance
 from validation.cli.commands import main
 
-TIMES = ("--verify-ms", "30", "--draft-ms", "5", "--rtt-ms", "20")
+TIMES = ("--verify-ms", "30", "--draft-ms", "5", "--rtt-ms", "5")
 
 
 @pytest.fixture
@@ -38,11 +38,46 @@ def test_what_is_shown(answers):
     assert result.exit_code == 0, result.output
     assert "30 steps of 3 records accepted 24 drafts, so a step emitted 1.800 tokens" in result.output
     assert "0.6000" in result.output
-    assert "Best draft length for these times: 2. It is the longest recorded length" in result.output
+    assert "Best draft length for these times: 2 (33.33 tokens/s without drafts). It is the longest" in result.output
     assert '"num_speculative_tokens_per_batch_size": [[1, 2, 2]]' in result.output
     assert "vLLM drafts greedily unless" in result.output
     assert "0 to 0.3000" in result.output
-    assert "one draft more adds at most 0.3000 tokens, and it must add over 0.1500 to pay" in result.output
+    assert "one draft more adds at most 0.3000 tokens, and it must add over 0.2000 to pay" in result.output
+
+
+def test_no_drafts_are_named_where_they_are_best(answers):
+    """Over a round trip of 20 ms two drafts give 30 tokens/s, and the target alone 33.3."""
+    result = run(answers, *TIMES[:-1], "20")
+    assert "Best draft length for these times: 0. Drafting does not pay: 33.33 tokens/s" in result.output
+
+
+def test_copied_drafts_are_counted_by_splitting_rounds(tmp_path):
+    """12 rounds of 7 drafts, a quarter of which accept all; the depths would say 1.25 tokens at one draft."""
+    path = tmp_path / "sglang.json"
+    meta = {
+        "spec_verify_ct": 12,
+        "spec_num_correct_drafts": 21,
+        "spec_correct_drafts_histogram": [9, 0, 0, 0, 0, 0, 0, 3],
+    }
+    path.write_text(json.dumps({"meta_info": meta}))
+    words = (path, "--draft-length", "7", "--verify-ms", "30", "--draft-ms", "5")
+    unmarked, copied = run(*words), run(*words, "--drafts", "copied")
+    assert "If drafts copy passages it is 3: give --drafts copied." in unmarked.output
+    assert "for these times: 7 (33.33" in unmarked.output
+    assert "Drafts: copied from the text" in copied.output
+    assert "for these times: 3 (33.33" in copied.output
+    lengths = json.loads(run(*words, "--drafts", "copied", "--json").stdout)["lengths"]
+    assert lengths[2]["tokens_per_second"] == pytest.approx(33 / (9 + 3 * 2) / 0.045)
+    figure = tmp_path / "tokens.svg"
+    assert run(*words, "--drafts", "copied", "--figure", figure).exit_code == 0
+
+
+def test_two_engines_name_only(answers):
+    with answers.open("a") as file:
+        file.write("\n" + json.dumps({"meta_info": {"spec_verify_ct": 2, "spec_accepted_drafts": 2}}))
+    result = run(answers)
+    assert (result.exit_code, "Choose one with --only: sglang; vllm." in result.output) == (2, True)
+    assert run(answers, "--only", "sglang").exit_code == 0
 
 
 def test_the_schedule_is_written_for_vllm(answers, tmp_path):

@@ -52,8 +52,9 @@ def test_columns_may_stand_in_any_order(tmp_path: Path):
         ("a.csv", HEAD + "x,0,1\nx,1\n", r"a\.csv, line 3: expected .*, got 'x,1'"),
         ("a.csv", HEAD + "x,0,1\n", r"a\.csv: the trace x is not a valid link: .* from 2 up; got shapes"),
         ("a.csv", HEAD + "x,0,1\nx,0,1\n", r"the trace x is not a valid link: time_s must be finite and increasing"),
-        ("a.csv", HEAD + "x,0,1\nx,1,-1\n", r"the trace x is not a valid link: throughput_bps must be 0 or more"),
-        ("a.csv", HEAD + "x,0,nan\nx,1,1\n", r"the trace x is not a valid link: throughput_bps must be 0 or more"),
+        ("a.csv", HEAD + "x,0,1\nx,1,-1\n", r"a\.csv, line 3: .* the throughput 0 or more, got 'x,1,-1'; mend"),
+        ("a.csv", HEAD + "x,0,nan\nx,1,1\n", r"a\.csv, line 2: .* the throughput 0 or more, got 'x,0,nan'"),
+        ("a.csv", HEAD + "x,0,1\nx,inf,1\n", r"a\.csv, line 3: the time must be finite"),
         (
             "a.csv",
             HEAD + "x,0,0\nx,1,0\n",

@@ -45,6 +45,12 @@ def test_two_folders(pair: Any, folders: tuple[Path, Path]) -> None:
     json.dumps(pair.describe())
 
 
+def test_a_draft_larger_than_its_target_is_said(pair: Any, folders: tuple[Path, Path]) -> None:
+    (note,) = load_pair(draft=folders[1], target=folders[0]).notes
+    sizes = f"{pair.target_parameters:,} parameters, more than the target's {pair.draft_parameters:,}"
+    assert note == f"The draft model has {sizes}; --draft and --target may be swapped."
+
+
 def test_dtype_on_request(folders: tuple[Path, Path]) -> None:
     assert load_pair(draft=folders[0], target=folders[1], dtype="bfloat16").dtype == "bfloat16"
 

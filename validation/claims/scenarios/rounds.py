@@ -83,6 +83,11 @@ def _band(rng: Rng) -> Instance:
     return {"length_law": _lengths(rng, (COUNT,), 3), "acceptances": _profiles(rng, (COUNT,), 3), **_sample(rng)}
 
 
+def _engine(rng: Rng) -> Instance:
+    """Return acceptances and errors of two depths, few because each takes a dynamic programme."""
+    return {"acceptances": _profiles(rng, (30,), 2), "errors": rng.uniform(0.01, 0.5, (30, 2))}
+
+
 INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "draft_length.censored": _independent,
     "draft_length.censored_before": _by_context,
@@ -101,6 +106,7 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "draft_length.profile_elsewhere": _text,
     "draft_length.split": _text,
     "draft_length.censored_band": _band,
+    "draft_length.adaptive_depths": _engine,
     "draft_length.delta_coverage": lambda rng: {"acceptance": rng.beta(4.0, 2.0, COUNT), **_sample(rng)},
 }
 """Generator of a batch of instances, by claim id."""

@@ -27,9 +27,13 @@ def draw_tokens(summary: Summary, path: Path) -> None:
     timed = summary.best is not None
     with house_style():
         figure, axes = canvas(PAGE if timed else COLUMN, 2 if timed else 1)
-        ends = [one.low for one in summary.lengths], [one.high for one in summary.lengths]
-        axes[0].fill_between(lengths, *ends, color=LIGHT, lw=0, label="interval")
-        axes[0].plot(lengths, [one.tokens for one in summary.lengths], marker="o", ms=3, color=DARK, label="mean")
+        if summary.copied:
+            least = [one.same_text or 1.0 for one in summary.lengths]
+            axes[0].plot(lengths, least, marker="o", ms=3, color=DARK, label="at least, recorded rounds split")
+        else:
+            ends = [one.low for one in summary.lengths], [one.high for one in summary.lengths]
+            axes[0].fill_between(lengths, *ends, color=LIGHT, lw=0, label="interval")
+            axes[0].plot(lengths, [one.tokens for one in summary.lengths], marker="o", ms=3, color=DARK, label="mean")
         axes[0].set(xlabel="draft length K", ylabel="tokens of a round", ylim=(1, None))
         axes[0].legend(loc="lower right")
         if timed:

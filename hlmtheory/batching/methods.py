@@ -13,7 +13,7 @@ import numpy as np
 from hlmtheory._array import Array
 from hlmtheory.batching import bounds, search
 from hlmtheory.batching.exact import exact
-from hlmtheory.batching.exact_free import batch_times, best_waves, exact_free
+from hlmtheory.batching.exact_free import Budget, Wave, batch_times, best_waves, exact_free
 from hlmtheory.batching.memory import Cache
 from hlmtheory.batching.moves import improved
 from hlmtheory.batching.pareto import pareto
@@ -28,7 +28,7 @@ Batches: TypeAlias = tuple[tuple[int, ...], ...]
 class Candidate:
     """A plan that a method found: batches of task indices, batches per wave, order, draft length, latency (s).
 
-    ``complete`` says whether the search was complete.
+    ``complete`` says whether the search was complete, and ``bound`` is the lower bound (s) that it found itself.
     """
 
     batches: Batches
@@ -37,6 +37,7 @@ class Candidate:
     draft_length: int
     latency: float
     complete: bool
+    bound: float = 0.0
 
 
 def columns(tasks: Sequence[Task]) -> tuple[Array, Array]:
@@ -222,7 +223,7 @@ def _exact(problem: Problem, lengths: list[int]) -> Candidate:
             batches, _ = exact(problem.costs(length), incumbent=best.latency)
             if batches is not None:
                 best = problem.plan((problem.sorted[batch] for batch in batches), length, "johnson")
-    return best
+    return replace(best, complete=True, bound=best.latency)
 
 
 def _exact_waves(problem: Problem, lengths: list[int]) -> Candidate:
@@ -230,14 +231,28 @@ def _exact_waves(problem: Problem, lengths: list[int]) -> Candidate:
 
     The latency of a free schedule is that of the best schedule, which may follow neither of the two policies.
     """
-    free = problem.options.schedule == "free"
-    found = [(*best_waves(problem.costs(length), exact_free if free else exact), length) for length in lengths]
-    waves, latency, length = min(found, key=lambda item: item[1])
+    free, budget = problem.options.schedule == "free", Budget()
+
+    def one_wave(costs: search.Costs) -> Wave:
+        if free:
+            return exact_free(costs, budget)
+        batches, latency = exact(costs)
+        return batches, latency, latency
+
+    plans, bound = [], np.inf
+    for length in sorted(lengths, key=problem.bound):
+        if not plans or problem.bound(length) < min(plans)[0]:
+            waves, latency, least = best_waves(problem.costs(length), one_wave)
+            plans.append((latency, length, waves))
+            bound = min(bound, least)
+    latency, length, waves = min(plans)
+    bound = min(bound, latency)
     batches = [problem.sorted[batch] for wave in waves for batch in wave]
     best = problem.plan(batches, length, "johnson", waves=tuple(map(len, waves)))
     if free and latency < best.latency * (1.0 - search.ROUNDING):
-        return replace(best, order="searched", latency=latency)
-    return best
+        best = replace(best, order="searched", latency=latency)
+    whole = bound >= latency * (1.0 - search.ROUNDING)
+    return replace(best, complete=whole, bound=best.latency if whole else bound)
 
 
 def _latency(candidate: Candidate) -> float:

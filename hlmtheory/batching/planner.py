@@ -68,10 +68,11 @@ class Plan:
         Lower bound on the latency, in seconds. It holds for every allowed draft length and for all partitions, orders
         and waves within the memory rule. With ``schedule="barrier"`` it holds for plans that wait at every step, (22).
         With ``"free"`` it holds for every schedule, with or without a barrier. For ``exact`` it is the latency itself,
-        the smallest of all plans whose waves run one after another. For ``improved`` it is the closer bound of
-        :func:`lower_bound` with ``positions``.
+        the smallest of all plans whose waves run one after another, or what a search that was cut can prove. For
+        ``improved`` it is the closer bound of :func:`lower_bound` with ``positions``.
     complete : bool
-        Whether the search was complete: False where ``pareto`` reached its limit on labels.
+        Whether the search was complete: False where ``pareto`` reached its limit on labels, or ``exact`` its limit on
+        the labels of free schedules.
     schedule : str
         One of :data:`SCHEDULES`.
     memory_rule : str
@@ -179,12 +180,10 @@ def plan(
     problem = Measured(tasks, service, options)
     refuse_method(problem, method, lengths)
     best = methods.METHODS[method](problem, lengths)
-    if method == "exact":
-        bound = best.latency
-    elif method == "improved" and schedule == "barrier":
+    if method == "improved" and schedule == "barrier":
         bound = problem.close_bound(lengths, best.latency)
     else:
-        bound = min(problem.bound(length) for length in lengths)
+        bound = max(best.bound, min(problem.bound(length) for length in lengths))
     return Plan(
         method,
         best.batches,

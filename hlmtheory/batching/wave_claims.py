@@ -46,9 +46,13 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 #   the partitions into M batches is attained by runs (as ``contiguous``). Of M batches one has ⌈K/M⌉ tasks or more.
 # free_no_slower. By induction over the operations in that order, each begins no later than with the barrier: it begins
 #   when both its machine and its batch are free, and a barrier can only delay these two times.
-# exact_free. A schedule in which nothing can begin earlier on its machine in the same order is built by appending its
-#   operations one by one, each as early as it can; all of these are tried for every partition of every wave. If a label
-#   is no smaller than another label of the same state in any entry, it cannot be completed earlier.
+# exact_free. Let a partial schedule be given, and of the operations that can be next let one end first, on machine k at
+#   time e. If none of those that begin before e on k comes next on k, whatever comes next begins at e or later, and the
+#   first operation fits before it and delays nothing. So one of those that begin before e is next on k in some fastest
+#   completion; all of them are tried, for every partition of every wave. A next operation begins when both its batch
+#   and its machine are free, so its label may hold the larger of the two times. If a label is no smaller than another
+#   label of the same state in any entry, it cannot be completed earlier. The claim is for searches within the budget.
+#   If one is cut, the bounds of the labels that go are below what they could become.
 
 
 _CHECKED: dict[str, Any] = {"memory_rule": "ignored"}

@@ -6,7 +6,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -239,7 +239,8 @@ def _exact_waves(problem: Problem, lengths: list[int]) -> Candidate:
         batches, latency = exact(costs)
         return batches, latency, latency
 
-    plans, bound = [], np.inf
+    plans: list[tuple[float, int, list[Any]]] = []
+    bound = np.inf
     for length in sorted(lengths, key=problem.bound):
         if not plans or problem.bound(length) < min(plans)[0]:
             waves, latency, least = best_waves(problem.costs(length), one_wave)

@@ -18,21 +18,21 @@ scales the prices until every corner and size passes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from hlmtheory._array import Array
 from hlmtheory.batching.search import Costs
 
-STRETCHES, CLASSES = 12, 64
-"""Stretches of the steps after the first, and the most different prompts, and answers, that are told apart."""
+STRETCHES, ENTRIES = 12, 4_000_000
+"""Stretches of the steps after the first, and the largest product of corners and tasks: more of them are rounded."""
 ROUNDS, ADDED, KEPT = 100, 150, 800
 """Most linear programs for one draft length, batches added to each, and batches kept for the next."""
 CLOSE, INERTIA = 0.02, 0.9
 """Relative distance to the linear program's optimum at which the search ends; weight of the best prices so far."""
 ROUNDED = 1e-10
-"""Share of a batch's cost that is taken off, for the rounding of its sums."""
+"""Share that is taken off prices and bound, for the rounding of their sums."""
 
 
 @dataclass(slots=True)
@@ -50,36 +50,46 @@ def facility_bound(costs: Costs, schedule: str, stop: float, known: Known | None
     ``stop`` is the latency of a plan, or less: larger bounds are not looked for.
     """
     known = known or Known()
-    table = _Corners(costs, schedule)
+    table = _Corners(_rounded(costs), schedule)
     program = _Program(table, known.batches)
     weights, prices = known.weights, known.prices
     if weights.shape != table.tails.shape:
         weights = np.full(table.tails.shape, 1.0 / table.tails.shape[1])
         prices = table.average(weights)
     best, scale, _ = table.bound(weights, prices)
+    prices = scale * prices
     for _ in range(ROUNDS):
-        prices = scale * prices  # the best so far
-        optimum, new_weights, new_prices = program.solved()
+        optimum, *dual = program.solved()
         if best >= min(stop, optimum * (1.0 - CLOSE)):
             break
-        # Batches that cost less than the prices between the program's and the best so far, else at the program's
+        # Batches that cost less than prices between the best so far and the program's, else than the program's
         for inertia in (INERTIA, 0.0):
-            tried = inertia * weights + (1.0 - inertia) * new_weights
-            asked = inertia * prices + (1.0 - inertia) * new_prices
-            value, factor, cheap = table.bound(tried, asked)
+            mixed = [inertia * old + (1.0 - inertia) * new for old, new in zip((weights, prices), dual, strict=True)]
+            value, scale, cheap = table.bound(*mixed)
             if value > best:
-                best, weights, prices = value, tried, factor * asked
+                best, weights, prices = value, mixed[0], scale * mixed[1]
             if program.add(cheap):
                 break
         else:
             break
-        scale = 1.0
     known.weights, known.prices, known.batches = weights, prices, program.members
     return min(best, stop)
 
 
+def _rounded(costs: Costs) -> Costs:
+    """The costs with prompts and answers rounded down to few lengths, where the tasks are many: no plan gets slower."""
+    most = max(1, int(np.sqrt(ENTRIES / len(costs.inputs))))
+
+    def down(values: Array) -> Array:
+        lengths, place = np.unique(values, return_inverse=True)
+        starts = np.unique(np.linspace(0, len(lengths), min(most, len(lengths)), endpoint=False).astype(np.int64))
+        return lengths[starts[np.searchsorted(starts, place, side="right") - 1]]
+
+    return replace(costs, inputs=down(costs.inputs), outputs=down(costs.outputs))
+
+
 class _Corners:
-    """The corners of all batches that fit the memory: times on each stretch, sizes and shares of the memory."""
+    """The corners of all batches: times on each stretch, share of the memory, and how many tasks fit it."""
 
     def __init__(self, costs: Costs, schedule: str) -> None:
         self.costs, self.count = costs, len(costs.inputs)
@@ -95,10 +105,6 @@ class _Corners:
         self.prompt, self.answer = prompts[top], answers[last]
         self.may_join = (prompts <= self.prompt[:, None]) & (answers <= self.answer[:, None])
         self.most = np.minimum(self.may_join.sum(axis=1), np.floor(costs.cache.capacity / each))
-        fits = self.most >= 1
-        top, last, each = top[fits], last[fits], each[fits]
-        self.prompt, self.answer, self.most = self.prompt[fits], self.answer[fits], self.most[fits]
-        self.may_join = self.may_join[fits]
         self.shared = costs.cache.shared and np.isfinite(costs.cache.capacity)
         self.share = each / costs.cache.capacity if self.shared else np.zeros(len(each))
         # Times on each stretch, up to the corner's last step
@@ -133,7 +139,7 @@ class _Corners:
         rates = np.zeros(self.costs.horizon)
         for unit, fixed in zip(self.costs.unit, self.costs.fixed, strict=True):
             least = np.full(self.costs.horizon, np.inf)
-            for f in range(len(top)):
+            for f in np.flatnonzero(self.most):
                 now = (fixed / self.most[f] + unit[top[f], : self.costs.steps[last[f]]]) / self.share[f]
                 np.minimum(least[: len(now)], now, out=least[: len(now)])
             rates += 0.5 * least
@@ -196,7 +202,9 @@ class _Corners:
 
     def of_batches(self, members: Array) -> Array:
         """The corner of each batch."""
-        prompt, answer = (np.where(members, values, 0).max(axis=1) for values in (self.costs.inputs, self.costs.outputs))
+        prompt, answer = (
+            np.where(members, values, 0).max(axis=1) for values in (self.costs.inputs, self.costs.outputs)
+        )
         return np.asarray([self.index[corner] for corner in zip(prompt, answer, strict=True)])
 
 
@@ -241,6 +249,8 @@ class _Program:
         right = np.concatenate([-self.table.tails.ravel(), -np.ones(self.table.count)])
         aim = np.concatenate([np.zeros(len(self.members)), np.ones(stretches)])
         answer = linprog(aim, limits, right, bounds=(0, None), method="highs")
+        if not answer.success:
+            return -np.inf, self.table.tails, np.zeros(self.table.count)  # the best so far stays
         dual = np.maximum(-answer.ineqlin.marginals, 0.0)
         weights, prices = dual[: self.table.tails.size], dual[self.table.tails.size :]
         if len(self.members) > KEPT:

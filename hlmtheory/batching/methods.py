@@ -14,6 +14,7 @@ from hlmtheory._array import Array
 from hlmtheory.batching import bounds, search
 from hlmtheory.batching.exact import exact
 from hlmtheory.batching.exact_free import Budget, Wave, batch_times, best_waves, exact_free
+from hlmtheory.batching.facilities import Known, facility_bound
 from hlmtheory.batching.memory import Cache
 from hlmtheory.batching.moves import improved
 from hlmtheory.batching.pareto import pareto
@@ -82,15 +83,21 @@ class Problem(ABC):
         return self._bounds[length]
 
     def close_bound(self, lengths: list[int], latency: float) -> float:
-        """Lower bound on the latency of every plan with a barrier and one of these draft lengths.
+        """Lower bound on the latency of every plan with one of these draft lengths: the larger of two.
 
-        Where all answers have one length it is the bound by positions, else that of :meth:`bound`. ``latency`` is that
-        of any plan, in seconds; the bound is never above it.
+        One is that of :meth:`bound`. With a barrier and answers of one length the other is the bound by positions, else
+        the bound by facilities. ``latency`` is that of any plan, in seconds; the bound is never above it.
         """
-        least = latency
+        least, known = latency, Known()
+        by_positions = self.options.schedule == "barrier" and np.ptp(self.outputs) == 0
         for length in sorted(lengths, key=self.bound):
             if self.bound(length) < least:
-                least = min(least, max(self.bound(length), position_bound(self.costs(length), least)))
+                closer = (
+                    position_bound(self.costs(length), least)
+                    if by_positions
+                    else facility_bound(self.costs(length), self.options.schedule, least, known)
+                )
+                least = min(least, max(self.bound(length), closer))
         return least
 
     def cache(self, length: int) -> Cache:

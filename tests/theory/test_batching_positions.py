@@ -42,7 +42,7 @@ def fastest(tasks, service, length) -> float:
 @given(small_cases(most=4).map(with_one_output))
 def test_the_bound_is_below_every_division_and_no_lower_than_the_simple_one(case):
     tasks, service, length = case
-    bound = lower_bound(tasks, service, length, positions=True)
+    bound = lower_bound(tasks, service, length, close=True)
     assert lower_bound(tasks, service, length) <= bound * (1 + 1e-9)
     assert bound <= fastest(*case)
     assert uncapped(*case) <= fastest(*case)
@@ -82,7 +82,7 @@ def test_the_bound_is_the_latency_where_the_memory_leaves_one_plan():
     tasks = [Task(10, 20), Task(400, 20)]
     service = replace(PAPER, memory=memory_for(PAPER, 2, 400, 20, 1.0))
     alone = plan_latency(tasks, service, [[0], [1]], 2, waves=[1, 1])
-    assert lower_bound(tasks, service, 2, positions=True) == pytest.approx(alone, rel=1e-9)
+    assert lower_bound(tasks, service, 2, close=True) == pytest.approx(alone, rel=1e-9)
     assert uncapped(tasks, service, 2) == pytest.approx(alone, rel=1e-9)
     assert lower_bound(tasks, service, 2) < 0.99 * alone
 
@@ -159,18 +159,6 @@ def test_waves_that_do_not_fit_are_no_move():
     assert plan_latency(tasks, service, found.batches, 2, "johnson", waves=found.waves) == found.latency
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        ({"positions": 1}, TypeError, "positions must be True or False; got 1"),
-        ({"positions": True, "schedule": "free"}, ValueError, "positions must be False for schedule 'free'; got True"),
-    ],
-)
-def test_bad_calls_are_refused(call, error, message):
-    with pytest.raises(error, match=message):
-        lower_bound([Task(1, 2)], PAPER, 1, **call)
-
-
-def test_unequal_outputs_have_the_simple_bound():
-    tasks = [Task(10, 20), Task(30, 40), Task(5, 20)]
-    assert lower_bound(tasks, PAPER, 2, positions=True) == lower_bound(tasks, PAPER, 2)
+def test_the_switch_is_true_or_false():
+    with pytest.raises(TypeError, match="close must be True or False; got 1"):
+        lower_bound([Task(1, 2)], PAPER, 1, close=1)

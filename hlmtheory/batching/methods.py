@@ -25,6 +25,10 @@ from hlmtheory.serving.free import partition_bound
 Batches: TypeAlias = tuple[tuple[int, ...], ...]
 
 
+FEW_TASKS = 16
+"""Most tasks for which ``improved`` begins from several plans."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A plan that a method found: batches of task indices, batches per wave, order, draft length, latency (s).
@@ -206,17 +210,29 @@ def _pareto_johnson(problem: Problem, lengths: list[int]) -> Candidate:
 
 
 def _improved(problem: Problem, lengths: list[int]) -> Candidate:
-    """The best plan of Algorithm 1 in Johnson's order, by prompt or by output, improved by moves of tasks."""
+    """The best plan of Algorithm 1 in Johnson's order, by prompt or by output, improved by moves of tasks.
+
+    Few tasks begin from both plans and from batches of one task, and keep the fastest result.
+    """
     runs = {length: search.dynamic_program(problem.costs(length))[0] for length in lengths}
-    start = _best(problem.of_runs(runs[length], length, "johnson") for length in lengths)
+    starts = [_best(problem.of_runs(runs[length], length, "johnson") for length in lengths)]
     if np.ptp(problem.outputs) > 0:
-        start = min(start, _by_output(problem, lengths, "johnson"), key=_latency)
+        starts.append(_by_output(problem, lengths, "johnson"))
+    best = _best(starts)
+    if len(problem.tasks) > FEW_TASKS:
+        return _best([best, _moved(problem, best)])
+    alone = problem.plan(([task] for task in problem.sorted), best.draft_length, "johnson")
+    return _best([*starts, *(_moved(problem, start) for start in (*starts, alone))])
+
+
+def _moved(problem: Problem, start: Candidate) -> Candidate:
+    """The plan after all moves of tasks that make it faster."""
     place = np.argsort(problem.sorted)
     batches = [tuple(sorted(place[list(batch)].tolist())) for batch in start.batches]
     edges = np.cumsum([0, *start.waves])
     waves = improved(problem.costs(start.draft_length), [batches[a:b] for a, b in itertools.pairwise(edges)])
     moved = (problem.sorted[list(batch)] for wave in waves for batch in wave)
-    return _best([start, problem.plan(moved, start.draft_length, "johnson", waves=tuple(map(len, waves)))])
+    return problem.plan(moved, start.draft_length, "johnson", waves=tuple(map(len, waves)))
 
 
 def _exact(problem: Problem, lengths: list[int]) -> Candidate:

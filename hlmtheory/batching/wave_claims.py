@@ -41,15 +41,15 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 #   prompts, and by ``contiguous`` some runs are the fastest plan. The least such sum over runs of the given number is
 #   a shortest path. The numbers of batches of every wave are enumerated; many batches take Σ_m V_m + min d or Σ_m D_m
 #   + min v.
-# facility_bound. Let d_m, v_m be the times of batch m at a step of a wave, and s_m its share of the memory. The step takes
-#   at least Σ d_m + min v and min d + Σ v_m (``lower_bound_waves``). It also takes at least d_m + v_m, the drafts of the
-#   batches before m, and the verifications of those after it. Weigh this by s_m and add: with S = Σ s_m, a = min d/s and
-#   b = min v/s, the step times S is at least Σ s_m (d_m + v_m) + (a + b) Σ s_m s_p over all pairs, whatever the order,
-#   and the pairs are (S² − Σ s_m²)/2. As S ≤ 1, and each s_m (d_m + v_m) ≥ (a + b) s_m², the step takes at least
+# facility_bound. Let d_m, v_m be the times of batch m at a step of a wave, and s_m its share of the memory. The step
+#   takes at least Σ d_m + min v and min d + Σ v_m (``lower_bound_waves``). It also takes at least d_m + v_m, the drafts
+#   of the batches before m, and the verifications of those after it. Weigh this by s_m and add: with S = Σ s_m, a = min
+#   d/s and b = min v/s, the step times S is at least Σ s_m (d_m + v_m) + (a + b) Σ s_m s_p over all pairs, whatever the
+#   order, and the pairs are (S² − Σ s_m²)/2. As S ≤ 1, and each s_m (d_m + v_m) ≥ (a + b) s_m², the step takes at least
 #   Σ s_m (d_m + v_m) + (a + b) s_m (1 − s_m)/2. Over the waves, at least one of which is active at each step, and at
 #   least ⌈Σ s_k⌉ over the active tasks, each of the three is a sum over batches and a constant; a sum of maxima is at
-#   least the maximum of sums, and every mean of it. If c(I_m, O_m, n_m) is what m adds to the mean, and the u_k of any n
-#   tasks within (I, O) add to c(I, O, n) or less, Σ_m c(m) ≥ Σ_m Σ_{k ∈ m} u_k = Σ_k u_k. The n largest u_k suffice.
+#   least the maximum of sums, and every mean of it. If c(I_m, O_m, n_m) is what m adds to the mean, and the u_k of any
+#   n tasks within (I, O) add to c(I, O, n) or less, Σ_m c(m) ≥ Σ_m Σ_{k ∈ m} u_k = Σ_k u_k. The n largest u_k suffice.
 #   Tasks rounded down are no slower in any plan, and need no more memory.
 # facility_bound_free. The same with the three sums of ``free_bound``, over all steps at once.
 # free_bound. The draft stage works Σ D_m, after which a last verification is left; the verify stage works Σ V_m, before

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hlmtheory.batching import lower_bound, methods, plan, plan_latency, positions
 from hlmtheory.batching.moves import improved
 from hlmtheory.batching.planner import Measured
-from hlmtheory.serving import Device, ModelShape, Service, Task, peak_memory
+from hlmtheory.serving import Device, ModelShape, Service, Task, forward_flops, peak_memory
 
 from .test_batching import LARGE, PAPER, partitions, workload
 from .test_batching_waves import divisions, in_bytes, latency_of, small_cases
@@ -138,6 +138,45 @@ def test_no_single_move_improves_the_plan_and_few_tasks_are_planned_best(seed):
     assert best * (1 - 1e-12) <= found.latency <= 1.01 * best
     again = plan_latency(tasks, PAPER, found.batches, 2, found.order, waves=found.waves, **EACH)
     assert found.latency == pytest.approx(again, rel=1e-12)
+
+
+def drawn(seed: int, equal: bool) -> tuple[list[Task], Service, int]:
+    """Return few tasks on machines of many kinds, with a memory that may or may not bind."""
+    rng = np.random.default_rng([11, seed])
+    small, large = (
+        ModelShape(int(rng.integers(1, 33)), int(2 ** rng.integers(6, 13)), int(rng.choice([256, 3072, 5632, 11008])))
+        for _ in range(2)
+    )
+    count, prompt, answer = int(rng.integers(2, 7)), int(2 ** rng.integers(1, 10)), int(2 ** rng.integers(1, 7))
+    answers = rng.integers(1, answer + 1, count)
+    tasks = [
+        Task(int(i), int(answers[0] if equal else o))
+        for i, o in zip(rng.integers(1, prompt + 1, count), answers, strict=True)
+    ]
+    length = int(rng.integers(1, 5))
+    machines = []
+    for model in (small, large):
+        overhead, share = 10.0 ** rng.uniform(-4, -1), 10.0 ** rng.uniform(-2, 1)
+        machines.append(Device(share * overhead / float(forward_flops(model, prompt)), overhead))
+    single = max(task.input_tokens for task in tasks), max(task.output_tokens for task in tasks) + 2
+    service = Service(small, large, machines[0], machines[1], float(rng.random()))
+    room = float(rng.choice([1.0, 1.5, 2.5, 4.0, 100.0]))
+    return tasks, replace(service, memory=memory_for(service, length, *single, room)), length
+
+
+@pytest.mark.parametrize("equal", [True, False])
+@pytest.mark.parametrize("rule", ["each", "together"])
+def test_improved_is_within_a_twentieth_of_the_fastest_plan(rule, equal):
+    """75 cases each, 300 in all; Algorithm 1 loses up to 60% on such cases."""
+    worst = {"improved": 0.0, "dp": 0.0}
+    for seed in range(75):
+        tasks, service, length = drawn(seed, equal)
+        options = {"memory_rule": rule, "draft_lengths": [length]}
+        best = plan(tasks, service, "exact", **options).latency
+        for method, loss in worst.items():
+            worst[method] = max(loss, plan(tasks, service, method, **options).latency / best - 1)
+    assert worst["improved"] <= 0.05
+    assert worst["dp"] >= (0.01 if equal else 0.2)
 
 
 def test_moves_keep_every_task_once_and_make_bad_plans_good():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -13,33 +13,47 @@ from hlmtheory.batching.exact import Batches, Blocks
 from hlmtheory.batching.search import ROUNDING, Costs
 from hlmtheory.serving.free import finish_time, in_turn, longest_first, partition_bound
 
-OneWave: TypeAlias = Callable[[Costs], tuple[Batches | None, float]]
-"""The best batches of one wave and their latency; None and infinity if no partition fits the memory."""
+Wave: TypeAlias = tuple[Batches | None, float, float]
+"""Batches of one wave, their latency, and a lower bound on it; None and infinity if no partition fits the memory."""
 
 Label: TypeAlias = tuple[float, ...]
-"""Times at which the two machines and each batch become free."""
+"""Earliest times at which the two machines and the next operation of each batch can begin."""
+
+WIDTH, LABELS = 10_000, 500_000
+"""Largest number of labels that a search of schedules keeps at a time, and that all searches of a plan look at."""
 
 
-def best_waves(costs: Costs, one_wave: OneWave) -> tuple[list[Batches], float]:
-    """The best division of the tasks into successive waves, from the best plan of every subset: waves and latency."""
-    # Plan every subset of the tasks as one wave; a bit mask stands for a subset
+@dataclass(slots=True)
+class Budget:
+    """The number of labels that the searches of a plan may still look at."""
+
+    left: int = field(default_factory=lambda: LABELS)
+
+
+def best_waves(costs: Costs, one_wave: Callable[[Costs], Wave]) -> tuple[list[Batches], float, float]:
+    """The best division of the tasks into successive waves: the waves, their latency and a lower bound on it.
+
+    Where all tasks fit the memory together, one wave is never slower than several, with a barrier or without.
+    """
     count = len(costs.inputs)
     everything = (1 << count) - 1
-    found: dict[int, tuple[Batches | None, float]] = {}
-    for mask in range(1, everything + 1):
+    # Plan every subset of the tasks as one wave; a bit mask stands for a subset
+    planned: dict[int, Wave] = {}
+    for mask in range(1, everything + 1) if costs.in_waves else [everything]:
         members = [task for task in range(count) if mask >> task & 1]
-        batches, latency = one_wave(replace(costs, inputs=costs.inputs[members], outputs=costs.outputs[members]))
-        found[mask] = (batches and [[members[task] for task in batch] for batch in batches], latency)
+        batches, latency, bound = one_wave(replace(costs, inputs=costs.inputs[members], outputs=costs.outputs[members]))
+        planned[mask] = batches and [[members[task] for task in batch] for batch in batches], latency, bound
     # Best division of each subset: one wave with its lowest task, then the best division of the rest
-    best: dict[int, tuple[list[Batches], float]] = {0: ([], 0.0)}
-    for mask in range(1, everything + 1):
-        options = []
-        for wave in _with_lowest(mask):
-            batches, latency = found[wave]
-            others, rest = best[mask ^ wave]
+    best: dict[int, tuple[list[Batches], float, float]] = {0: ([], 0.0, 0.0)}
+    for mask in sorted(planned):
+        options, bounds = [], []
+        for wave in _with_lowest(mask) if costs.in_waves else [mask]:
+            batches, latency, bound = planned[wave]
+            others, rest, rest_bound = best[mask ^ wave]
+            bounds.append(bound + rest_bound)
             if batches is not None:
                 options.append(([batches, *others], latency + rest))
-        best[mask] = min(options, key=lambda option: option[1])
+        best[mask] = (*min(options, key=lambda option: option[1]), min(bounds))
     return best[everything]
 
 
@@ -54,12 +68,12 @@ def _with_lowest(mask: int) -> Iterator[int]:
         part = (part - 1) & rest
 
 
-def exact_free(costs: Costs) -> tuple[Batches | None, float]:
-    """The best of all partitions of one wave and of all schedules of each: batches and latency."""
+def exact_free(costs: Costs, budget: Budget) -> Wave:
+    """The best of all partitions of one wave and of all schedules of each, as far as the budget lasts."""
     blocks = Blocks(costs, runs_only=False)
     partitions, _ = blocks.partitions(np.inf)
     best: Batches | None = None
-    latency = np.inf
+    latency = least = np.inf
     # Lower bound of each partition
     cases = []
     for partition in partitions:
@@ -70,10 +84,11 @@ def exact_free(costs: Costs) -> tuple[Batches | None, float]:
     for bound, batches, times in sorted(cases, key=lambda case: case[0]):
         if bound >= latency * (1.0 - ROUNDING):
             break
-        found = best_schedule(*times, incumbent=latency)
-        if found < latency:
-            best, latency = batches, found
-    return best, latency
+        shortest, below = best_schedule(*times, budget, incumbent=latency)
+        least = min(least, max(below, bound * (1.0 - ROUNDING)))
+        if shortest < latency:
+            best, latency = batches, shortest
+    return best, latency, min(least, latency)
 
 
 def batch_times(costs: Costs, batches: Batches) -> tuple[Array, Array, Array]:
@@ -88,27 +103,35 @@ def batch_times(costs: Costs, batches: Batches) -> tuple[Array, Array, Array]:
     return draft, verify, steps
 
 
-def best_schedule(draft: Array, verify: Array, steps: Array, *, incumbent: float = np.inf) -> float:
-    """The smallest latency of all schedules of these batches, or the incumbent if none is below it.
+def best_schedule(
+    draft: Array, verify: Array, steps: Array, budget: Budget, *, incumbent: float = np.inf
+) -> tuple[float, float]:
+    """The smallest latency of all schedules of these batches, or the incumbent if none is below it; and a lower bound.
 
     A state is the number of finished operations of each batch. A label of a state holds the times at which the two
-    machines and the batches are free. A schedule without needless waiting appends its operations one by one, each as
-    early as possible, so the search reaches all of these schedules. A label is removed if another label of its state is
-    no larger in any entry, or if the remaining work cannot end before the incumbent.
+    machines are free and each batch's next operation can begin. From a label grow all schedules in which no operation
+    can begin earlier unless another begins later: of the operations that can be next, one ends first, and an operation
+    that begins before this end on the same machine comes next there. A label is removed if another label of its state
+    is no larger in any entry, or if the remaining work cannot end before the incumbent. Where more than :data:`WIDTH`
+    labels are left, or the budget is spent, those with the smallest bounds stay. The lower bound is then the smallest
+    bound of those that go, else the latency.
     """
     times = draft, verify, steps
     best = min(incumbent, *(finish_time(rule(*times), verify) for rule in (in_turn, longest_first)))
-    work = _WorkLeft(*times)
+    work, cut = _WorkLeft(*times), np.inf
     # Layer n holds the states with n finished operations
     layer: dict[tuple[int, ...], list[Label]] = {(0,) * len(steps): [(0.0,) * (2 + len(steps))]}
     for _ in range(2 * int(steps.sum())):
         following: dict[tuple[int, ...], list[Label]] = {}
         for state, labels in layer.items():
+            budget.left -= len(labels)
             for after, label in work.appended(state, labels):
                 if work.bound(after, label) < best * (1.0 - ROUNDING):
                     _keep(following.setdefault(after, []), label)
-        layer = following
-    return min([best, *(max(label) for labels in layer.values() for label in labels)])
+        layer, lost = work.nearest(following, WIDTH if budget.left > 0 else 1)
+        cut = min(cut, lost)
+    best = min([best, *(label[1] for labels in layer.values() for label in labels)])
+    return best, min(best, cut * (1.0 - ROUNDING))
 
 
 def _keep(labels: list[Label], label: Label) -> None:
@@ -129,20 +152,40 @@ class _WorkLeft:
 
     def appended(self, state: tuple[int, ...], labels: list[Label]) -> Iterator[tuple[tuple[int, ...], Label]]:
         """Every pair of state and label that one more operation leads to."""
-        for m, done in enumerate(state):
-            if done < len(self.chains[m]):
-                after, machine = (*state[:m], done + 1, *state[m + 1 :]), done % 2
-                for label in labels:
-                    end = max(label[machine], label[2 + m]) + self.chains[m][done]
-                    changed = list(label)
-                    changed[machine] = changed[2 + m] = end
-                    yield after, tuple(changed)
+        waiting = [m for m, done in enumerate(state) if done < len(self.chains[m])]
+        for label in labels:
+            ends = {m: label[2 + m] + self.chains[m][state[m]] for m in waiting}
+            first = min(waiting, key=ends.__getitem__)
+            for m in waiting:
+                if m == first or ((state[m] - state[first]) % 2 == 0 and label[2 + m] < ends[first]):
+                    after = (*state[:m], state[m] + 1, *state[m + 1 :])
+                    yield after, self._begun(after, label, state[m] % 2, m, ends[m])
+
+    def _begun(self, state: tuple[int, ...], label: Label, machine: int, batch: int, end: float) -> Label:
+        """The label after an operation; no next operation begins before its machine is free."""
+        machines = (end, label[1]) if machine == 0 else (label[0], end)
+        return machines + tuple(
+            max(end if m == batch else label[2 + m], machines[done % 2]) if done < len(self.chains[m]) else 0.0
+            for m, done in enumerate(state)
+        )
 
     def bound(self, state: tuple[int, ...], label: Label) -> float:
         """Lower bound on the latency of every completion of the label."""
         left = [self.left[m][done] for m, done in enumerate(state)]
         chains = max(ready + sum(work) for ready, work in zip(label[2:], left, strict=True))
         return max(label[0] + sum(work[0] for work in left), label[1] + sum(work[1] for work in left), chains)
+
+    def nearest(
+        self, layer: dict[tuple[int, ...], list[Label]], width: int
+    ) -> tuple[dict[tuple[int, ...], list[Label]], float]:
+        """The labels with the smallest bounds, and the smallest bound of the others."""
+        if sum(map(len, layer.values())) <= width:
+            return layer, np.inf
+        ranked = sorted((self.bound(state, label), state, label) for state, labels in layer.items() for label in labels)
+        kept: dict[tuple[int, ...], list[Label]] = {}
+        for _, state, label in ranked[:width]:
+            kept.setdefault(state, []).append(label)
+        return kept, ranked[width][0]
 
 
 def _by_machine(chain: list[float], done: int) -> tuple[float, float]:

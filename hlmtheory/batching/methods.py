@@ -6,14 +6,15 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from hlmtheory._array import Array
 from hlmtheory.batching import bounds, search
 from hlmtheory.batching.exact import exact
-from hlmtheory.batching.exact_free import batch_times, best_waves, exact_free
+from hlmtheory.batching.exact_free import Budget, Wave, batch_times, best_waves, exact_free
+from hlmtheory.batching.facilities import Known, facility_bound
 from hlmtheory.batching.memory import Cache
 from hlmtheory.batching.moves import improved
 from hlmtheory.batching.pareto import pareto
@@ -24,11 +25,15 @@ from hlmtheory.serving.free import partition_bound
 Batches: TypeAlias = tuple[tuple[int, ...], ...]
 
 
+FEW_TASKS = 16
+"""Most tasks for which ``improved`` begins from several plans."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A plan that a method found: batches of task indices, batches per wave, order, draft length, latency (s).
 
-    ``complete`` says whether the search was complete.
+    ``complete`` says whether the search was complete, and ``bound`` is the lower bound (s) that it found itself.
     """
 
     batches: Batches
@@ -37,6 +42,7 @@ class Candidate:
     draft_length: int
     latency: float
     complete: bool
+    bound: float = 0.0
 
 
 def columns(tasks: Sequence[Task]) -> tuple[Array, Array]:
@@ -81,15 +87,21 @@ class Problem(ABC):
         return self._bounds[length]
 
     def close_bound(self, lengths: list[int], latency: float) -> float:
-        """Lower bound on the latency of every plan with a barrier and one of these draft lengths.
+        """Lower bound on the latency of every plan with one of these draft lengths: the larger of two.
 
-        Where all answers have one length it is the bound by positions, else that of :meth:`bound`. ``latency`` is that
-        of any plan, in seconds; the bound is never above it.
+        One is that of :meth:`bound`. With a barrier and answers of one length the other is the bound by positions, else
+        the bound by facilities. ``latency`` is that of any plan, in seconds; the bound is never above it.
         """
-        least = latency
+        least, known = latency, Known()
+        by_positions = self.options.schedule == "barrier" and np.ptp(self.outputs) == 0
         for length in sorted(lengths, key=self.bound):
             if self.bound(length) < least:
-                least = min(least, max(self.bound(length), position_bound(self.costs(length), least)))
+                closer = (
+                    position_bound(self.costs(length), least)
+                    if by_positions
+                    else facility_bound(self.costs(length), self.options.schedule, least, known)
+                )
+                least = min(least, max(self.bound(length), closer))
         return least
 
     def cache(self, length: int) -> Cache:
@@ -198,17 +210,29 @@ def _pareto_johnson(problem: Problem, lengths: list[int]) -> Candidate:
 
 
 def _improved(problem: Problem, lengths: list[int]) -> Candidate:
-    """The best plan of Algorithm 1 in Johnson's order, by prompt or by output, improved by moves of tasks."""
+    """The best plan of Algorithm 1 in Johnson's order, by prompt or by output, improved by moves of tasks.
+
+    Few tasks begin from both plans and from batches of one task, and keep the fastest result.
+    """
     runs = {length: search.dynamic_program(problem.costs(length))[0] for length in lengths}
-    start = _best(problem.of_runs(runs[length], length, "johnson") for length in lengths)
+    starts = [_best(problem.of_runs(runs[length], length, "johnson") for length in lengths)]
     if np.ptp(problem.outputs) > 0:
-        start = min(start, _by_output(problem, lengths, "johnson"), key=_latency)
+        starts.append(_by_output(problem, lengths, "johnson"))
+    best = _best(starts)
+    if len(problem.tasks) > FEW_TASKS:
+        return _best([best, _moved(problem, best)])
+    alone = problem.plan(([task] for task in problem.sorted), best.draft_length, "johnson")
+    return _best([*starts, *(_moved(problem, start) for start in (*starts, alone))])
+
+
+def _moved(problem: Problem, start: Candidate) -> Candidate:
+    """The plan after all moves of tasks that make it faster."""
     place = np.argsort(problem.sorted)
     batches = [tuple(sorted(place[list(batch)].tolist())) for batch in start.batches]
     edges = np.cumsum([0, *start.waves])
     waves = improved(problem.costs(start.draft_length), [batches[a:b] for a, b in itertools.pairwise(edges)])
     moved = (problem.sorted[list(batch)] for wave in waves for batch in wave)
-    return _best([start, problem.plan(moved, start.draft_length, "johnson", waves=tuple(map(len, waves)))])
+    return problem.plan(moved, start.draft_length, "johnson", waves=tuple(map(len, waves)))
 
 
 def _exact(problem: Problem, lengths: list[int]) -> Candidate:
@@ -222,7 +246,7 @@ def _exact(problem: Problem, lengths: list[int]) -> Candidate:
             batches, _ = exact(problem.costs(length), incumbent=best.latency)
             if batches is not None:
                 best = problem.plan((problem.sorted[batch] for batch in batches), length, "johnson")
-    return best
+    return replace(best, complete=True, bound=best.latency)
 
 
 def _exact_waves(problem: Problem, lengths: list[int]) -> Candidate:
@@ -230,14 +254,29 @@ def _exact_waves(problem: Problem, lengths: list[int]) -> Candidate:
 
     The latency of a free schedule is that of the best schedule, which may follow neither of the two policies.
     """
-    free = problem.options.schedule == "free"
-    found = [(*best_waves(problem.costs(length), exact_free if free else exact), length) for length in lengths]
-    waves, latency, length = min(found, key=lambda item: item[1])
+    free, budget = problem.options.schedule == "free", Budget()
+
+    def one_wave(costs: search.Costs) -> Wave:
+        if free:
+            return exact_free(costs, budget)
+        batches, latency = exact(costs)
+        return batches, latency, latency
+
+    plans: list[tuple[float, int, list[Any]]] = []
+    bound = np.inf
+    for length in sorted(lengths, key=problem.bound):
+        if not plans or problem.bound(length) < min(plans)[0]:
+            waves, latency, least = best_waves(problem.costs(length), one_wave)
+            plans.append((latency, length, waves))
+            bound = min(bound, least)
+    latency, length, waves = min(plans)
+    bound = min(bound, latency)
     batches = [problem.sorted[batch] for wave in waves for batch in wave]
     best = problem.plan(batches, length, "johnson", waves=tuple(map(len, waves)))
     if free and latency < best.latency * (1.0 - search.ROUNDING):
-        return replace(best, order="searched", latency=latency)
-    return best
+        best = replace(best, order="searched", latency=latency)
+    whole = bound >= latency * (1.0 - search.ROUNDING)
+    return replace(best, complete=whole, bound=best.latency if whole else bound)
 
 
 def _latency(candidate: Candidate) -> float:

@@ -33,12 +33,10 @@ ROUNDED = 1e-10
 
 
 def position_bound(costs: Costs, stop: float) -> float:
-    """The smaller of ``stop`` and a lower bound on every plan with a barrier; 0 where output lengths differ.
+    """The smaller of ``stop`` and a lower bound on every plan with a barrier, for tasks of one output length.
 
     ``stop`` is the latency of a plan, or less: larger bounds are not looked for.
     """
-    if np.ptp(costs.outputs) > 0:
-        return 0.0
     table, best = _Table(costs), stop
     known: dict[int, Prices] = {}
     for division in table.divisions(stop):

@@ -11,8 +11,10 @@ import numpy as np
 from hlmtheory._array import Array
 from hlmtheory._domains import numbers
 from hlmtheory.batching import methods
+from hlmtheory.batching.facilities import facility_bound
 from hlmtheory.batching.memory import Cache
 from hlmtheory.batching.planner import lower_bound, plan, plan_latency
+from hlmtheory.batching.search import Costs
 from hlmtheory.batching.sides import against, fits_each, planned, same_output, side
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.serving import Service, Task, decoding_steps
@@ -39,6 +41,17 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 #   prompts, and by ``contiguous`` some runs are the fastest plan. The least such sum over runs of the given number is
 #   a shortest path. The numbers of batches of every wave are enumerated; many batches take Σ_m V_m + min d or Σ_m D_m
 #   + min v.
+# facility_bound. Let d_m, v_m be the times of batch m at a step of a wave, and s_m its share of the memory. The step
+#   takes at least Σ d_m + min v and min d + Σ v_m (``lower_bound_waves``). It also takes at least d_m + v_m, the drafts
+#   of the batches before m, and the verifications of those after it. Weigh this by s_m and add: with S = Σ s_m, a = min
+#   d/s and b = min v/s, the step times S is at least Σ s_m (d_m + v_m) + (a + b) Σ s_m s_p over all pairs, whatever the
+#   order, and the pairs are (S² − Σ s_m²)/2. As S ≤ 1, and each s_m (d_m + v_m) ≥ (a + b) s_m², the step takes at least
+#   Σ s_m (d_m + v_m) + (a + b) s_m (1 − s_m)/2. Over the waves, at least one of which is active at each step, and at
+#   least ⌈Σ s_k⌉ over the active tasks, each of the three is a sum over batches and a constant; a sum of maxima is at
+#   least the maximum of sums, and every mean of it. If c(I_m, O_m, n_m) is what m adds to the mean, and the u_k of any
+#   n tasks within (I, O) add to c(I, O, n) or less, Σ_m c(m) ≥ Σ_m Σ_{k ∈ m} u_k = Σ_k u_k. The n largest u_k suffice.
+#   Tasks rounded down are no slower in any plan, and need no more memory.
+# facility_bound_free. The same with the three sums of ``free_bound``, over all steps at once.
 # free_bound. The draft stage works Σ D_m, after which a last verification is left; the verify stage works Σ V_m, before
 #   which a first draft is made; batch m alternates, so it takes D_m + V_m and holds its share s_m of the memory for at
 #   least that time, and the shares in use never exceed 1: T ≥ Σ s_m (D_m + V_m). Any mean of the three is a bound, and
@@ -46,9 +59,13 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 #   the partitions into M batches is attained by runs (as ``contiguous``). Of M batches one has ⌈K/M⌉ tasks or more.
 # free_no_slower. By induction over the operations in that order, each begins no later than with the barrier: it begins
 #   when both its machine and its batch are free, and a barrier can only delay these two times.
-# exact_free. A schedule in which nothing can begin earlier on its machine in the same order is built by appending its
-#   operations one by one, each as early as it can; all of these are tried for every partition of every wave. If a label
-#   is no smaller than another label of the same state in any entry, it cannot be completed earlier.
+# exact_free. Let a partial schedule be given, and of the operations that can be next let one end first, on machine k at
+#   time e. If none of those that begin before e on k comes next on k, whatever comes next begins at e or later, and the
+#   first operation fits before it and delays nothing. So one of those that begin before e is next on k in some fastest
+#   completion; all of them are tried, for every partition of every wave. A next operation begins when both its batch
+#   and its machine are free, so its label may hold the larger of the two times. If a label is no smaller than another
+#   label of the same state in any entry, it cannot be completed earlier. The claim is for searches within the budget.
+#   If one is cut, the bounds of the labels that go are below what they could become.
 
 
 _CHECKED: dict[str, Any] = {"memory_rule": "ignored"}
@@ -80,6 +97,15 @@ def _freely(tasks: list[Task], service: Service, length: int, batches: Sequence[
 def _johnson_freely(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> float:
     waves = _in_waves(tasks, service, length, batches)
     return plan_latency(tasks, service, batches, length, "johnson", schedule="free", **_CHECKED, waves=waves)
+
+
+def _by_facilities(schedule: str, tasks: list[Task], service: Service, length: int) -> float:
+    """Return the bound alone, not capped by the latency of a plan; 0 for a task beyond the memory."""
+    inputs, outputs = methods.columns(tasks)
+    order = np.argsort(inputs, kind="stable")
+    costs = Costs(service, length, inputs[order], outputs[order], "together")
+    fits = (costs.cache.bytes(costs.inputs, costs.outputs, 1) <= costs.cache.capacity).all()
+    return facility_bound(costs, schedule, np.inf) if fits else 0.0
 
 
 def _fit_alone(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> bool:
@@ -193,10 +219,32 @@ CLAIMS = (
         origin=Origin.NEW,
         statement="min over runs and waves of Σ_n Σ_m min_p (α_p d + β_p v + μ_p) − Σ_p μ_p ≤ T_inf with a barrier",
         relation=Relation.LE,
-        lhs=side(partial(lower_bound, memory_rule="together", positions=True)),
+        lhs=side(partial(lower_bound, memory_rule="together", close=True)),
         rhs=against(_johnson),
         assumptions=(_SAME, _ALONE),
         attained=Attained({**_UNEQUAL, "memory": 26.0}),
+    ),
+    Claim(
+        id="batching.facility_bound",
+        source=Source("zhu2025edgesd", "(20)-(22), (28), the memory shared, any answers"),
+        origin=Origin.NEW,
+        statement="Σ λ tails + Σ_k u_k ≤ T_inf with a barrier, if no batch costs less than the prices u_k of its tasks",
+        relation=Relation.LE,
+        lhs=side(partial(_by_facilities, "barrier")),
+        rhs=against(_johnson),
+        assumptions=(_ALONE,),
+        attained=Attained({**_SHORT, "output_tokens": [2, 4], "memory": 28.0}),
+    ),
+    Claim(
+        id="batching.facility_bound_free",
+        source=Source("zhu2025edgesd", "(20)-(22), without the barrier, any answers"),
+        origin=Origin.NEW,
+        statement="Σ λ tails + Σ_k u_k ≤ T of any schedule, if no batch costs less than the prices u_k of its tasks",
+        relation=Relation.LE,
+        lhs=side(partial(_by_facilities, "free")),
+        rhs=against(_freely),
+        assumptions=(_ALONE,),
+        attained=Attained({**_SHORT, "memory": 28.0}),
     ),
     Claim(
         id="batching.free_bound",

@@ -103,6 +103,8 @@ STRATEGIES = {
     "batching.exact_waves": systems("any", most=4),
     "batching.lower_bound_waves": systems("any"),
     "batching.position_bound": systems("any", one_output=True, most=4),
+    "batching.facility_bound": systems("any", most=4),
+    "batching.facility_bound_free": systems("any", most=4),
     "batching.free_bound": systems("any"),
     "batching.free_no_slower": systems("any"),
     "batching.exact_free": systems("any", most=3),

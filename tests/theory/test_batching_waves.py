@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlmtheory import batching
-from hlmtheory.batching import METHODS, lower_bound, plan, plan_latency
+from hlmtheory.batching import METHODS, exact_free, lower_bound, plan, plan_latency
 from hlmtheory.serving import Device, ModelShape, Service, Task, peak_memory
 
 from .test_batching import LARGE, PAPER, SMALL, partitions, workload
@@ -166,6 +167,41 @@ def test_every_method_keeps_its_memory_and_its_bound(case, schedule):
             tasks, service, found.batches, found.draft_length, found.order, schedule=schedule, waves=found.waves
         )  # refuses a wave beyond the memory
         assert again == pytest.approx(found.latency, rel=1e-12)
+
+
+MODELS = (ModelShape(4, 256, 3072), ModelShape(19, 1024, 11008))
+DEVICES = (Device(8.171521654946563e-12, 0.00015597085017568654), Device(1.103354618930905e-14, 0.004197734785136831))
+INCOMMENSURABLE = Service(*MODELS, *DEVICES, 0.16716312652329857, 28790784.0)
+"""Stage times without a common unit: few labels of a state have an entry that is no larger than another label's."""
+
+
+def test_exact_and_free_ends_where_few_labels_dominate():
+    """Once without end: 3 tasks with 9 steps each."""
+    tasks = [Task(23, 10), Task(301, 10), Task(332, 10)]
+    found = plan(tasks, INCOMMENSURABLE, "exact", schedule="free", draft_lengths=[1])
+    assert found.complete
+    assert found.gap == 0
+    assert found.latency <= plan(tasks, INCOMMENSURABLE, "improved", schedule="free", draft_lengths=[1]).latency
+    assert lower_bound(tasks, INCOMMENSURABLE, 1, schedule="free") <= found.latency
+
+
+@pytest.mark.parametrize(("width", "labels"), [(1, 500_000), (10_000, 0), (10_000, 50), (3, 200)])
+def test_a_search_that_is_cut_says_so_and_certifies_its_gap(monkeypatch, width, labels):
+    rng, cut = np.random.default_rng(5), 0
+    for _ in range(10):
+        tasks = [Task(int(i), int(o)) for i, o in zip(rng.integers(1, 400, 4), rng.integers(1, 5, 4), strict=True)]
+        service = replace(INCOMMENSURABLE, acceptance=0.0, memory=float(rng.choice([2.4e7, 2.6e7, np.inf])))
+        options = {"draft_lengths": [1], "schedule": "free"}
+        whole = plan(tasks, service, "exact", **options)
+        with monkeypatch.context() as patch:
+            patch.setattr(exact_free, "WIDTH", width)
+            patch.setattr(exact_free, "LABELS", labels)
+            part = plan(tasks, service, "exact", **options)
+        assert whole.complete
+        assert part.lower_bound <= whole.latency * (1 + 1e-12) <= part.latency * (1 + 2e-12)
+        assert part.complete == (part.gap == 0)
+        cut += not part.complete
+    assert cut >= 3
 
 
 # --------------------------------------------------------------------------------------------------------- CP-SAT

@@ -492,7 +492,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "draft_length": 2,
         "schedule": "free",
         "memory_rule": "each",
-        "positions": False,
+        "close": False,
     },
     "johnson_order": {"draft_times": [2.5, 3.5], "verify_times": [4.5, 1.5]},
     # policy

@@ -201,6 +201,8 @@ INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "batching.exact_waves": _sharing,
     "batching.lower_bound_waves": _sharing,
     "batching.position_bound": _sharing_one_output,
+    "batching.facility_bound": _sharing,
+    "batching.facility_bound_free": _sharing,
     "batching.free_bound": _sharing,
     "batching.free_no_slower": _sharing,
     "batching.exact_free": _few,

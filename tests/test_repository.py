@@ -92,7 +92,7 @@ def test_the_weights_are_25_mb_at_most():
 
 def bibliography() -> list[str]:
     """The keys of references.bib, in order."""
-    text = (ROOT / "references.bib").read_text(encoding="utf-8")
+    text = (ROOT / "validation" / "references.bib").read_text(encoding="utf-8")
     return re.findall(r"^@\w+\{([^,\s]+),", text, re.MULTILINE)
 
 
@@ -107,7 +107,7 @@ def test_every_source_of_a_claim_is_in_the_bibliography():
 
 
 def test_every_entry_of_the_bibliography_has_author_title_and_year():
-    text = (ROOT / "references.bib").read_text(encoding="utf-8")
+    text = (ROOT / "validation" / "references.bib").read_text(encoding="utf-8")
     for entry in re.split(r"^@", text, flags=re.MULTILINE)[1:]:
         key = entry.split("{", 1)[1].split(",", 1)[0]
         needed = {"author", "title"} | (set() if "note " in entry else {"year"})

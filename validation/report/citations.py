@@ -9,12 +9,7 @@ from pathlib import Path
 
 from hlmtheory.claims import Source
 
-PACKAGE = Path(__file__).resolve().parents[1]
-BIBLIOGRAPHY = next(
-    (file for file in (PACKAGE / "references.bib", PACKAGE.parent / "references.bib") if file.is_file()),
-    PACKAGE.parent / "references.bib",
-)
-"""``references.bib``: in the package if it is installed from a wheel, else at the root of the repository."""
+BIBLIOGRAPHY = Path(__file__).resolve().parents[1] / "references.bib"
 
 PAPERS = {
     "cu-hlm": "oh2025cuhlm",

@@ -351,7 +351,7 @@ def test_the_sidecar_is_whole(key: tuple[str, str], sidecars: dict[Any, Any]):
     long = key == ("ours", "2")
     assert about["kind"] == ("measured" if long or key == ("ours", "III") else "measured counts × assumed times")
     assert f"3 prompts of {9 if long else 5} new tokens" in about["basis"]
-    assert about["source"]["key"] in (ROOT / "references.bib").read_text(encoding="utf-8")
+    assert about["source"]["key"] in (ROOT / "validation" / "references.bib").read_text(encoding="utf-8")
     assert "nan" not in about["findings"]
     assert all(axes[side]["label"] for axes in about.get("axes", []) for side in "xy")
 

@@ -276,4 +276,4 @@ def test_the_seed_drives_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert first == again
     assert first[0] != other[0]
     assert "Under Rayleigh fading the mean of 10,000 blocks is" in json.loads(first[0])["findings"]
-    assert one.source in (ROOT / "references.bib").read_text(encoding="utf-8")
+    assert one.source in (ROOT / "validation" / "references.bib").read_text(encoding="utf-8")

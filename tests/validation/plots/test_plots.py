@@ -131,7 +131,7 @@ def test_the_sidecar_says_what_was_drawn_and_how(number: str, trace: Trace, tmp_
     }
     assert found["hlmtheory"] == hlmtheory.__version__
     assert all(axes[side]["label"] for axes in found["axes"] for side in "xy")
-    assert found["source"]["key"] in (ROOT / "references.bib").read_text(encoding="utf-8")
+    assert found["source"]["key"] in (ROOT / "validation" / "references.bib").read_text(encoding="utf-8")
 
 
 def test_a_long_trace_is_sampled_by_the_seed(trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

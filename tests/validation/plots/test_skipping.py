@@ -165,7 +165,7 @@ def test_an_exhibit_is_drawn_the_same_each_time(key: tuple[str, str], trace: Tra
     assert FIGURES[key].measure(trace, 2) != FIGURES[key].measure(trace, 1)
     assert first["positions_drawn"] == 60
     assert first["kind"] == "measured"
-    assert first["source"]["key"] in (ROOT / "references.bib").read_text(encoding="utf-8")
+    assert first["source"]["key"] in (ROOT / "validation" / "references.bib").read_text(encoding="utf-8")
     pictures = [sorted((tmp_path / name).glob("*.svg")) for name in ("one", "two")]
     assert len(pictures[0]) == (key != TABLE)
     for one, two in zip(*pictures, strict=True):

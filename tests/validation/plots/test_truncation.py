@@ -371,7 +371,7 @@ def test_the_sidecar_is_whole(key: tuple[str, str], sidecars: Sidecars):
     assert found["kind"] == "measured"
     assert found["positions_drawn"] == 60
     assert all(axes[side]["label"] for axes in found.get("axes", []) for side in "xy")
-    assert found["source"]["key"] in (ROOT / "references.bib").read_text(encoding="utf-8")
+    assert found["source"]["key"] in (ROOT / "validation" / "references.bib").read_text(encoding="utf-8")
     assert "nan" not in found["findings"]
 
 

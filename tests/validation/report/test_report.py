@@ -422,6 +422,6 @@ def test_a_source_is_cited_by_author_and_year(key: str, text: str):
 
 
 def test_the_whole_bibliography_is_read():
-    text = (Path(__file__).resolve().parents[3] / "references.bib").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[3] / "validation" / "references.bib").read_text(encoding="utf-8")
     assert list(bibliography()) == re.findall(r"^@\w+\{([^,]+),", text, re.MULTILINE)
     assert all("{" not in entry["full"] and "\\" not in entry["full"] for entry in bibliography().values())

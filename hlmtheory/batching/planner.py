@@ -123,7 +123,8 @@ def plan(
         At least one. Equal output lengths are the paper's simplification; unequal ones let batches leave early.
     service : Service
     method : str, default "dp"
-        One of :data:`METHODS`. All but ``balanced`` and ``exact`` choose batches for a schedule with a barrier.
+        One of :data:`METHODS`. ``dp``, ``pareto`` and those named "printed" are the paper's; for plans of your own take
+        ``improved``. All but ``balanced`` and ``exact`` choose batches for a schedule with a barrier.
     schedule : str, default "barrier"
         "barrier": each decoding step begins when all batches have ended the one before, edge-sd (22). "free": a
         batch drafts as soon as its own last drafts are verified and the draft stage is free.

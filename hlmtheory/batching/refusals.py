@@ -82,7 +82,7 @@ def refuse_method(problem: Problem, method: str, lengths: Sequence[int]) -> None
     waves = any(problem.costs(length).in_waves for length in lengths)
     free = options.schedule == "free"
     most = EXACT_WAVE_TASKS if waves or free else EXACT_TASKS
-    other = "'balanced'" if free else "'pareto+johnson'"
+    other = "'balanced'" if free else "'improved'"
     if count > most:
         why = " where the memory is shared in waves or the schedule is free" if waves or free else ""
         raise DomainError(

@@ -14,9 +14,10 @@ from validation.decoding.policy_file import models_mark
 from validation.errors import UserError
 from validation.planning.bound import Model
 from validation.planning.menu import Line, fitted_line, options
-from validation.planning.plan import Planner, split_prompts
+from validation.planning.plan import Planner
 from validation.planning.profile import Profile, profile_of
 from validation.planning.setting import Setting
+from validation.planning.split import PARTS, split_prompts
 from validation.planning.truncated import messages
 from validation.trace.reader import open_trace
 from validation.trace.remote import Place
@@ -53,11 +54,12 @@ def planner_of_trace(
             "positions": trace.positions,
             "vocabulary": trace.vocabulary,
             "texts": profile.texts,
+            "prompts": len(np.unique(profile.prompts)),
             "acceptance": float(np.average(profile.acceptance[:, 0], weights=profile.lengths)),
             "tokens_known": profile.known,
             "models": models_mark(trace.manifest.get("settings")),
         },
-        "split": {name: profile.prompts[getattr(split, name)].tolist() for name in ("train", "calibrate", "test")},
+        "split": {part: np.unique(profile.prompts[getattr(split, part)]).tolist() for part in PARTS},
     }
     model = None if line is None else Model.of(profile, split.train, line)
     return Planner(options(profile, cut), setting, split, line, model), about

@@ -28,7 +28,7 @@ from validation.trace.sealed import checksum
 
 Array = NDArray[Any]
 
-VERSION = 3
+VERSION = 4
 DRAFT_LENGTHS = tuple(range(1, 9))
 BUDGETS = (1000.0, 2500.0, 5000.0, 10000.0)
 """Bits of a round of c-sqs; 5,000 in the paper."""
@@ -209,16 +209,19 @@ def _measure(trace: Trace, report: Report | None) -> Profile:
                 tables.append(_counts(texts, trace.vocabulary))
     texts = [join(parts.pop(one)) for one in sorted(parts)]
     tables.append(_counts(texts, trace.vocabulary))
-    named = trace.manifest.get("prompts") or []
+    named = _names(trace.manifest.get("prompts") or [])
     index = np.asarray(trace.arrays["prompt_index"][:])
-    return _joined(tables, known, trace.vocabulary, [_name(named, int(index[text.start])) for text in rows])
+    prompts = [named.get(number, str(number)) for number in (int(index[text.start]) for text in rows)]
+    return _joined(tables, known, trace.vocabulary, prompts)
 
 
-def _name(prompts: list[Any], number: int) -> str:
-    """Return the id of a prompt, or its number."""
-    if 0 <= number < len(prompts) and isinstance(prompts[number], dict) and "id" in prompts[number]:
-        return str(prompts[number]["id"])
-    return str(number)
+def _names(prompts: list[Any]) -> dict[int, str]:
+    """Return the ids of the prompts by their number; a prompt that a file repeats has the id of its first line."""
+    known = {number: one for number, one in enumerate(prompts) if isinstance(one, dict) and "id" in one}
+    first: dict[Any, str] = {}
+    for one in known.values():
+        first.setdefault(one.get("text"), str(one["id"]))
+    return {n: str(one["id"]) if one.get("text") is None else first[one["text"]] for n, one in known.items()}
 
 
 def _in_order(pool: ThreadPoolExecutor, work: Callable[[Any], Any], jobs: Iterator[Any]) -> Iterator[Any]:

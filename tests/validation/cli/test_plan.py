@@ -200,7 +200,7 @@ def test_users_wait_for_one_server(plan):
 
 def test_a_limit_with_confidence(plan):
     mean, sure = (plan("--risk", "text=.6", *words).output for words in ((), ("--confidence", ".8")))
-    assert "in the mean over texts and over calibrations on 13 prompts" in mean
+    assert "in the mean over prompts and over calibrations on 13 prompts" in mean
     assert "for 0.8 of all calibrations on 13 prompts" in sure or "No token may be skipped" in sure
     found = [planned(plan("--json", "--risk", "text=.6", *words)) for words in ((), ("--confidence", ".8"))]
     thresholds = [

@@ -80,6 +80,7 @@ class Result:
                 "down_bps": link.down_bps,
                 "median_bps": link.quantile(0.5),
                 "p95_bps": link.quantile(0.95),
+                "late_bps": link.quantile(planner.setting.latency_share),
                 "rates_bps": link.rates.tolist(),
             },
             "rows": [row.plain() for row in self.rows],

@@ -17,11 +17,13 @@ const MIXED = options(OURS, SERVER, DEVICE);
 // ------------------------------------------------------------------------------------------------ link and speed
 
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-const middle = (values) => (values[(values.length - 1) >> 1] + values[values.length >> 1]) / 2;
+const MEDIAN = 0, SLOW = 1, LATE = 2; // shares of the time: half, 95%, and that of the limit of latency
 
-/** The rate that the link has or exceeds in a share of the time, from ascending rates. */
-function exceeded(rates, share) {
-  return rates[Math.min(Math.max(Math.ceil(rates.length * (1 - share) - 1), 0), rates.length - 1)];
+/** The rate that the link has or exceeds in one of these shares of the time: the exact quantile of its law. */
+function exceeded(s, share) {
+  if (data.recorded) return (data.recorded.at_bps[share] * s.rate) / RECORDED;
+  if (s.fading === "none") return s.rate;
+  return (s.rate * Math.log1p(s.snr * data.snr_exceeded[s.fading][share])) / Math.log1p(s.snr);
 }
 
 function ratesOf(s) {
@@ -33,10 +35,9 @@ const RECORDED = data.recorded ? mean(data.recorded.rates_bps) : 0;
 
 /** A setting with the numbers of its link, which all options share. */
 function withLink(s) {
-  const rates = ratesOf(s);
-  const typical = middle(rates) || rates.find((rate) => rate > 0);
-  return { ...s, rates, mean: mean(rates), down: asked.down_bps ?? typical, median: exceeded(rates, 0.5),
-    slow: exceeded(rates, 0.95), late: s.latency && exceeded(rates, s.latency.share) };
+  const rates = ratesOf(s), median = exceeded(s, MEDIAN);
+  return { ...s, rates, mean: mean(rates), median, slow: exceeded(s, SLOW), late: exceeded(s, LATE),
+    down: asked.down_bps ?? (median || rates.find((rate) => rate > 0)) };
 }
 
 const fixed = (c, s) => c[DRAFTS] * s.draft + c[PASSES] * s.verify + c[EXCHANGES] * s.roundTrip +

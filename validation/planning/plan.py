@@ -28,6 +28,7 @@ from validation.planning.rounds import COUNTS
 from validation.planning.rows import MEASURED, PROVED, Number, Row, measured_number, measured_speed
 from validation.planning.setting import Setting
 from validation.planning.split import Split
+from validation.planning.words import explanation, headline
 
 if TYPE_CHECKING:
     from validation.planning.bound import Model
@@ -270,6 +271,8 @@ class Planner:
                 {
                     "policy": one.family,
                     "option": one.label,
+                    "use": headline(one),
+                    "how": explanation(one),
                     "draft_length": float(one.draft_length),
                     "threshold": _finite(one.threshold),
                     "codec": one.codec,

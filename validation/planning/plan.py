@@ -321,10 +321,13 @@ class Planner:
         c = dict(zip(COUNTS, total.tolist(), strict=True))
         median, slow = setting.link.quantile(0.5), setting.link.quantile(0.95)
         base = self.split.sums(self.baseline(setting).counts, test)
-        sent = c["exchanges"] if c["exchanges"] > 1e-6 else 0.0
+        sends, every = c["exchanges"] > 0, len(np.unique(self.split.prompt))
 
         def measured(value: Any) -> Number:
             return Number(_finite(value), MEASURED, n)
+
+        def size(value: float) -> Number:
+            return Number(value if sends and value else None, PROVED if certified else MEASURED, every)
 
         def speed(rate: float) -> Number:
             return measured_speed(counts[:, 0], setting.seconds(counts, rate), n)
@@ -352,17 +355,16 @@ class Planner:
                 self._basis(setting) if own else MEASURED,
                 self.split.prompts["calibrate" if own else "train"],
             )
-        every = len(np.unique(self.split.prompt))
         certified = option.family == CU_HLM and option.label.startswith("certified")
         return Row(
             policy=family,
             option=option.label if option.family == family else f"{option.family} {option.label}".strip(),
             threshold=threshold,
-            k_mean=Number(option.top_k[0], PROVED if certified else MEASURED, every),
-            k_p95=Number(option.top_k[1], PROVED if certified else MEASURED, every),
+            k_mean=size(option.top_k[0]),
+            k_p95=size(option.top_k[1]),
             draft_length=Number(float(option.draft_length), MEASURED, n),
-            bits=measured(c["up_bits"] / sent if sent else 0.0),
-            kilobytes_per_token=measured((c["up_bits"] + c["down_bits"]) / 8e3 / c["tokens"]),
+            bits=measured(c["up_bits"] / c["exchanges"] if sends else None),
+            kilobytes_per_token=measured((c["up_bits"] + c["down_bits"]) / 8e3 / c["tokens"] or None),
             tokens_per_s_median=speed(median),
             tokens_per_s_p95=speed(slow),
             tokens_per_s_mean=measured(float(np.mean(setting.speeds(total)))),

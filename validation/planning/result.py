@@ -13,7 +13,7 @@ from validation.planning.menu import DEVICE, OURS, SERVER, STREAM
 from validation.planning.plan import Planner
 from validation.planning.request import OTHERS, VARIED, Request, variants
 from validation.planning.rounds import COUNTS
-from validation.planning.rows import Number, Row
+from validation.planning.rows import Number, Row, interval_in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +176,7 @@ def _verdict(planner: Planner, rows: list[Row]) -> str:
     if option.family in (SERVER, DEVICE):
         first = f"Use the {'server' if option.family == SERVER else 'device'} alone: {_speed(ours)}; {binds}."
     else:
-        gain = ours.gain
-        share = (
-            f"{gain.value:.2f} times ({gain.low:.2f} to {gain.high:.2f})"
-            if gain.low is not None
-            else f"{gain.value:.2f} times"
-        )
+        share = f"{ours.gain.value:.2f} times{interval_in_words(ours.gain)}"
         first = f"Use {ours.option}: {_speed(ours)}, {share} the best of the two models alone; {binds}."
     if low == np.inf:
         second = f"Nothing beats the server alone ({_speed(alone)}), whatever the round trip."

@@ -50,7 +50,9 @@ def headline(option: Option) -> str:
     if option.threshold >= 1.0:
         return "Keep every draft"
     kept = f", keep u ≤ {option.threshold:g}" if _skips(option) else ""
-    if not option.codec:
+    if option.codec is None:
+        return f"Draft {option.draft_length:g}, send token ids"
+    if option.codec == 0:
         return f"Draft {option.draft_length:g}, send one probability{kept}"
     lattice = LATTICES[option.codec - 1]
     sent = f"the top {lattice.k}" if lattice.k is not None else f"q ≥ {lattice.threshold:g}"
@@ -85,7 +87,9 @@ def _message(option: Option) -> str:
     """Return what a draft is sent with."""
     if option.family != OURS:
         return _SENT[option.family].format(label=option.label)
-    if not option.codec:
+    if option.codec is None:
+        return "its token id alone"
+    if option.codec == 0:
         return "its probability alone"
     lattice = LATTICES[option.codec - 1]
     if lattice.k is not None:

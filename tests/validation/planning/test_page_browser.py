@@ -162,7 +162,7 @@ def same_as(page, said) -> None:
         for key, name in CELLS.items():
             number, shown, basis = here[key]
             if row[name]["value"] is None:
-                assert (number, shown) == (None, "·"), (key, where)
+                assert (number, shown) == (None, "–"), (key, where)
                 continue
             assert number == pytest.approx(row[name]["value"], rel=1e-7, abs=1e-12), (key, where)
             digits = 2 if key == "draft_length" else 3
@@ -170,7 +170,7 @@ def same_as(page, said) -> None:
             assert key in ("k_mean", "k_p95") or basis == row[name]["basis"][0], (key, where)
         risk = f"{said['risk']}_risk"
         assert here["risk"][0] == pytest.approx(row[risk]["value"], rel=1e-6, abs=1e-9), where
-        assert here["breaks"][1] == (", ".join(row["breaks"]) or "·"), where
+        assert here["breaks"][1] == (", ".join(row["breaks"]) or "–"), where
         assert here["option"][1] == row["option"], where
     same_sentence(page.inner_text("#verdict"), said["verdict"])
 

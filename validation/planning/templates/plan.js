@@ -111,13 +111,13 @@ const alone = (s) => largest(MIXED, s, (option) => option.policy !== OURS && saf
 function rowOf(policy, s, base) {
   const option = chosen(policy, s);
   if (!option) return null;
-  const c = option.test, exchanges = c[EXCHANGES] > 1e-9 ? c[EXCHANGES] : 0;
+  const c = option.test, sent = (number) => (c[EXCHANGES] > 0 && number) || null;
   const basis = option.policy === OURS && !option.lossless || policy === OURS && !option.lossless ? "c" : "m";
   const risk = option.lossless ? "p" : basis;
   return { policy, option, label: option.policy === policy ? option.option : `${option.policy} ${option.option}`.trim(),
     breaks: broken(option, s), cells: {
-      threshold: [option.threshold, basis], k_mean: [option.top_k[0], "m"], k_p95: [option.top_k[1], "m"],
-      bits: [exchanges && c[UP] / exchanges, "m"], kilobytes: [(c[UP] + c[DOWN]) / 8e3, "m"],
+      threshold: [option.threshold, basis], k_mean: [sent(option.top_k[0]), "m"], k_p95: [sent(option.top_k[1]), "m"],
+      bits: [sent(c[UP] / c[EXCHANGES]), "m"], kilobytes: [(c[UP] + c[DOWN]) / 8e3 || null, "m"],
       draft_length: [option.draft_length, "m"], median: [1 / seconds(c, s, s.median), "m"],
       slow: [1 / seconds(c, s, s.slow), "m"], gain: [seconds(base.test, s, s.median) / seconds(c, s, s.median), "m"],
       risk: [option.lossless ? 0 : option.loss[s.kind], risk] } };
@@ -353,6 +353,7 @@ function drawMap(s) {
 
 // ------------------------------------------------------------------------------------------------- the page
 
+const NONE = "–";
 const HEADS = { threshold: "threshold", k_mean: "k mean", k_p95: "k 95%", bits: "bits", kilobytes: "kB/token",
   draft_length: "K", median: "tok/s 50%", slow: "tok/s 95%", gain: "gain", risk: "risk" };
 const start = { rate: data.recorded ? RECORDED : asked.rate_bps, fading: asked.fading, snr: asked.snr, roundTrip: asked.round_trip_s,
@@ -406,14 +407,14 @@ function drawTable(rows) {
     const line = put(body, "tr", { role: "row", class: [row.policy === OURS ? "ours" : "", row.breaks.length ? "breaks" : ""].join(" ").trim() });
     const name = put(line, "th", { scope: "row", role: "rowheader" }, row.policy);
     put(name, "span", { class: "option" }, row.label);
+    put(line, "td", { role: "cell", "data-label": "breaks", "data-key": "breaks" }, row.breaks.join(", ") || NONE);
     for (const [key, [number, basis]] of Object.entries(row.cells)) {
       const cell = put(line, "td", { role: "cell", "data-label": HEADS[key], "data-key": key });
-      if (number === null) { cell.textContent = "·"; continue; }
+      if (number === null) { cell.textContent = NONE; continue; }
       cell.textContent = key === "bits" ? whole.format(number) : (key[0] === "k" && key[1] === "_" ? four : key === "draft_length" || key === "risk" ? two : three).format(number);
       cell.dataset.value = number;
       put(cell, "span", { class: "basis" }, basis);
     }
-    put(line, "td", { role: "cell", "data-label": "breaks", "data-key": "breaks" }, row.breaks.join(", ") || "·");
   }
 }
 
@@ -421,7 +422,7 @@ function drawTable(rows) {
 function card(s, plan) {
   const use = fastest(s, counted());
   if (!use) return { use: "No policy", "use-how": "", speed: "–", "speed-how": "", sure: "Nothing", "sure-how": "" };
-  const other = plan && plan.option !== use && plan.option.policy === OURS ? ` With drafts of the device: ${plan.option.use}, ${speedOf(plan.option, s)}.` : "";
+  const other = plan && plan.option !== use && plan.option.policy === OURS ? ` With drafts of the device: ${plan.option.use} (${speedOf(plan.option, s)}).` : "";
   const slow = `${say(1 / seconds(use.test, s, s.slow))} or more in 95% of the time`;
   const gain = plan && plan.option === use ? `; ${plan.cells.gain[0].toFixed(2)} times the best model alone` : "";
   const [sure, how] = guarantee(use, s);

@@ -132,6 +132,12 @@ def options_of_records(
             "steps": int(sum(record.num_spec_steps for record in records)),
             "acceptance_by_depth": profile[:known].tolist(),
             "vocabulary": vocabulary,
+            "read_with": {
+                "only": only,
+                "draft_length": draft_length,
+                "drafts": drafts,
+                "verification": verification,
+            },
         },
         "notes": _notes(records, ids),
     }

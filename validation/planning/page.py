@@ -116,6 +116,8 @@ def _command(plan: Mapping[str, Any]) -> str:
     else:
         words += [word for name in evidence["files"] for word in ("--acceptance", str(name))]
         words += ["--vocabulary", str(asked["vocabulary"])]
+        for name, value in evidence["read_with"].items():
+            words += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
     if asked["down_bps"] is not None:
         words += ["--down-rate", f"{asked['down_bps']:.10g}bps"]
     if asked["latency"] is not None:

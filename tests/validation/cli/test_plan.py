@@ -316,6 +316,18 @@ def test_greedy_drafts_and_drafts_that_are_matched_need_their_token_ids_alone(an
     seconds = 2 * 0.005 + 0.030 + 0.020 + 50 / 1e6 + 24 / 1e9
     assert best["tokens_per_s_median"]["value"] == pytest.approx(tokens / seconds, rel=1e-9)
     assert "token ids alone are sent" in " ".join(found["notes"])
+    said = next(option for option in found["menu"] if option["option"] == best["option"])
+    assert said["use"] == "Draft 2, send token ids"
+    assert said["how"].startswith("The device drafts 2 tokens a round and sends each with its token id alone. ")
+
+
+def test_the_page_of_an_engine_repeats_how_its_counts_are_read(answers):
+    words = ("--acceptance", "answers.jsonl", "--drafts", "greedy", "--only", "vllm", "--draft-length", "2")
+    result = run("plan", *words, "--page", "counts.html", "--json")
+    assert result.exit_code == 0, result.output
+    page = (answers / "counts.html").read_text(encoding="utf-8")
+    command = json.loads(page.split('id="data">')[1].split("</script>")[0])["command"]
+    assert planned(run(*command.split()[1:], "--json"))["rows"] == planned(result)["rows"]
 
 
 def test_marks_that_the_records_state_are_read(answers):

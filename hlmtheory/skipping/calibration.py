@@ -3,6 +3,9 @@
 The rule is that of angelopoulos2022crc. The losses L_i(λ) must not decrease as the threshold λ rises, and must be at
 most B. The rule takes the largest λ of the grid with (Σ_i L_i(λ) + B)/(n + 1) ≤ ε. The held-out prompts and the next
 prompt must be exchangeable. The tokens of one prompt may depend on each other in any way, and no line is fitted.
+
+Texts of one prompt are not exchangeable with those of the next one, so n counts prompts: the loss of a prompt with
+several texts is the mean of their losses, which does not decrease as λ rises and is at most B.
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind, is_kind, take, widest
+import numpy as np
+
+from hlmtheory._array import Array, arrays, in_kind, is_kind, take, to_numpy, widest
 from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, leading_dimensions, number
 from hlmtheory._quantities import positive
 from hlmtheory.uncertainty.binomial import unnarrowed
@@ -22,6 +27,9 @@ LARGEST = positive("give the largest loss that a prompt can have: T for a sum ov
 _LOSSES = Domain("in [0, bound]", lambda xp, value: value >= 0, "give the losses that threshold_losses returns")
 _BLOCK = 2**20  # entries compared in one step
 _GRID = Domain("finite and rising", lambda xp, value: xp.isfinite(value), "sort the thresholds and drop repeats")
+_PROMPT = Domain(
+    "a whole number for each row", lambda xp, value: value == value, "number the prompts, such as 0, 0, 1", "integer"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +104,17 @@ def threshold_losses(uncertainty: Array, rejection_by_token: Array, thresholds: 
     return in_kind(xp, _sums(xp, u, in_kind(xp, beta, xp.float64), grid), widest(xp, u, beta))
 
 
-def calibrate_threshold(losses: Array, thresholds: Array, *, risk: float, bound: float) -> Calibration:
+def calibrate_threshold(
+    losses: Array, thresholds: Array, *, risk: float, bound: float, prompt: Array | None = None
+) -> Calibration:
     """Return the largest threshold for which the expected loss of the next prompt is at most ``risk``.
 
     Parameters
     ----------
     losses : array, shape (n, L)
         Loss of each held-out prompt at each threshold, in [0, B] and not decreasing along a row; see
-        :func:`threshold_losses`. If nothing is skipped, the loss is 0.
+        :func:`threshold_losses`. If nothing is skipped, the loss is 0. With ``prompt`` there may be several rows for
+        one prompt.
     thresholds : array, shape (L,)
         Finite and rising. Choose them without using the losses.
     risk : float
@@ -112,6 +123,9 @@ def calibrate_threshold(losses: Array, thresholds: Array, *, risk: float, bound:
         B, an upper bound on the loss of every prompt, the next one included. It follows from the definition of the
         loss, not from the observed losses: a sum over T tokens has B = T. Do not clip the sum to 1, because the mean
         of the clipped sum does not bound the total variation.
+    prompt : integer array, shape (n,), optional
+        The prompt of each row. Needed where a prompt has several texts: n is then the number of prompts, and the loss
+        of a prompt is the mean over its rows. Without it each row is a prompt of its own.
 
     Returns
     -------
@@ -122,8 +136,8 @@ def calibrate_threshold(losses: Array, thresholds: Array, *, risk: float, bound:
     ------
     ValueError
         If n + 1 < B/ε: then even losses of 0 do not suffice; the message gives the smallest sufficient n. Also if a
-        loss is outside [0, B], the losses decrease along a row, the thresholds do not rise, ε or B is not positive, or
-        the shapes do not match.
+        loss is outside [0, B], the losses decrease along a row, the thresholds do not rise, ε or B is not positive,
+        ``prompt`` is not whole numbers, or the shapes do not match.
 
     Examples
     --------
@@ -131,6 +145,8 @@ def calibrate_threshold(losses: Array, thresholds: Array, *, risk: float, bound:
     >>> found = calibrate_threshold(losses, [0.1, 0.2], risk=0.25, bound=1.0)
     >>> found.threshold, found.corrected_risk
     (0.1, 0.25)
+    >>> calibrate_threshold(losses, [0.1, 0.2], risk=0.5, bound=1.0, prompt=[7, 7, 8]).prompts
+    2
     """
     xp, table, grid = arrays(losses=losses, thresholds=thresholds)
     grid = unnarrowed(xp, thresholds, grid)
@@ -141,7 +157,7 @@ def calibrate_threshold(losses: Array, thresholds: Array, *, risk: float, bound:
             f"losses must have one row per prompt and one column per threshold; got {tuple(table.shape)} for "
             f"{grid.shape[0]} thresholds; one prompt is a table of one row"
         )
-    table = checked_losses(xp, table, xp.asarray(float(bound), dtype=xp.float64))
+    table = by_prompt(xp, checked_losses(xp, table, xp.asarray(float(bound), dtype=xp.float64)), prompt)
     prompts = table.shape[0]
     if bound / (prompts + 1) > risk:
         raise DomainError(
@@ -214,6 +230,24 @@ def checked_losses(xp: Any, losses: Array, bound: Array) -> Array:
             "threshold"
         )
     return in_kind(xp, losses, xp.float64)
+
+
+def by_prompt(xp: Any, losses: Array, prompt: Array | None) -> Array:
+    """Return the mean losses of each prompt, (prompts, L), from the losses of its texts (n, L) and their prompts."""
+    if prompt is None:
+        return losses
+    library, labels = arrays(prompt=prompt)
+    labels = to_numpy(_PROMPT.check(library, "prompt", labels))
+    if labels.shape != losses.shape[:1]:
+        raise DomainError(
+            f"prompt must have one entry for each row of losses; got shape {labels.shape} for {losses.shape[0]} rows; "
+            "repeat a prompt's number for each of its texts"
+        )
+    _, texts = np.unique(labels, return_counts=True)
+    rows = np.split(np.argsort(labels, kind="stable"), np.cumsum(texts)[:-1])
+    # every column adds its rows in the same order, so that rounding keeps the losses from falling along a row
+    means = [xp.mean(xp.take(losses, xp.asarray(own, device=losses.device), axis=0), axis=0) for own in rows]
+    return xp.stack(means)
 
 
 def _sums(xp: Any, u: Array, beta: Array, grid: Array) -> Array:

@@ -21,7 +21,7 @@ from hlmtheory._quantities import open_unit
 from hlmtheory._simplex import distributions
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.skipping.audit import BETS, DOMAINS, audit_wealth, fewest_tokens_to_certify
-from hlmtheory.skipping.calibration import checked_losses
+from hlmtheory.skipping.calibration import by_prompt, checked_losses
 from hlmtheory.uncertainty.binomial import unnarrowed
 
 _RISK = open_unit("give the largest allowed mean loss, such as 0.1")
@@ -62,7 +62,9 @@ class ConfidentThreshold:
     prompts_needed: float
 
 
-def confident_threshold(losses: Array, thresholds: Array, *, risk: float, error: float = 0.05) -> ConfidentThreshold:
+def confident_threshold(
+    losses: Array, thresholds: Array, *, risk: float, error: float = 0.05, prompt: Array | None = None
+) -> ConfidentThreshold:
     """Return the largest threshold whose mean loss is at most ``risk`` with confidence 1 - ``error``.
 
     Parameters
@@ -76,6 +78,9 @@ def confident_threshold(losses: Array, thresholds: Array, *, risk: float, error:
         ε in (0, 1).
     error : float
         δ in (0, 1).
+    prompt : integer array, shape (n,), optional
+        The prompt of each row, where a prompt has several texts; see :func:`calibrate_threshold`. Texts of one prompt
+        are not independent, so their mean counts once.
 
     Returns
     -------
@@ -85,8 +90,8 @@ def confident_threshold(losses: Array, thresholds: Array, *, risk: float, error:
     Raises
     ------
     ValueError
-        If a loss is outside [0, 1], the losses decrease along a row, the thresholds do not rise, there is no prompt, or
-        ε or δ is not in (0, 1).
+        If a loss is outside [0, 1], the losses decrease along a row, the thresholds do not rise, there is no prompt,
+        ``prompt`` is not a whole number for each row, or ε or δ is not in (0, 1).
 
     Examples
     --------
@@ -105,7 +110,7 @@ def confident_threshold(losses: Array, thresholds: Array, *, risk: float, error:
             f"losses must have one row per prompt and one column per threshold; got {tuple(table.shape)} for "
             f"{grid.shape[0]} thresholds; one prompt is a table of one row"
         )
-    table = checked_losses(xp, table, xp.asarray(1.0, dtype=xp.float64))
+    table = by_prompt(xp, checked_losses(xp, table, xp.asarray(1.0, dtype=xp.float64)), prompt)
     wealth = to_numpy(audit_wealth(table.T, 1.0, wanted, BETS)[..., -1])
     count = int(_certified(wealth, delta))
     prompts = int(table.shape[0])

@@ -99,3 +99,12 @@ def test_what_is_refused():
         confident_threshold([0.0], [0.5], risk=0.5)
     with pytest.raises(ValueError, match="losses must not fall"):
         confident_threshold([[0.5, 0.25]], [0.25, 0.5], risk=0.5)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_texts_of_one_prompt_count_once(library):
+    losses, own = np.repeat([[0.0, 0.25]] * 12, 3, axis=0), np.repeat(np.arange(12), 3)
+    found = confident_threshold(to(library, losses), [0.1, 0.2], risk=0.1, error=0.1, prompt=to(library, own))
+    assert found == confident_threshold(losses[::3], [0.1, 0.2], risk=0.1, error=0.1)
+    assert (found.prompts, found.threshold) == (12, -math.inf)
+    assert confident_threshold(losses, [0.1, 0.2], risk=0.1, error=0.1).threshold == 0.1  # as 36 prompts

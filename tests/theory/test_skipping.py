@@ -585,6 +585,52 @@ def test_the_guarantee_where_the_risk_is_known():
     assert np.mean(np.array(chosen) > wanted) > 0.2  # the guarantee is for the mean, not for every run
 
 
+@pytest.mark.parametrize("risk", [0.02, 0.05, 0.07, 0.12])
+def test_three_equal_texts_of_a_prompt_count_once(risk):
+    """The worst case for 20 prompts: a prompt loses 1 from its U ~ U(0, 1) on, so that the mean loss at λ is λ.
+
+    Taken as 60 prompts, the rule at 0.07 stops before the second smallest U, whose mean is 2/21.
+    """
+    rng = np.random.default_rng(15)
+    grid, prompts, runs = np.arange(1, 1000) / 1000, 20, 2000
+    if risk < 1 / (prompts + 1):
+        losses = np.repeat(rng.random((prompts, 1)) <= grid, 3, axis=0).astype(float)
+        with pytest.raises(ValueError, match=r"^losses must come from at least 49 prompts, .* got 20; "):
+            calibrate_threshold(losses, grid, risk=risk, bound=1.0, prompt=np.repeat(np.arange(prompts), 3))
+        return
+    chosen = []
+    for _ in range(runs):
+        losses = np.repeat(rng.random((prompts, 1)) <= grid, 3, axis=0).astype(float)
+        found = calibrate_threshold(losses, grid, risk=risk, bound=1.0, prompt=np.repeat(np.arange(prompts), 3))
+        assert found.prompts == prompts
+        chosen.append(max(found.threshold, 0.0))
+    assert np.mean(chosen) <= risk + 3 * np.std(chosen) / math.sqrt(runs)
+    assert np.mean(chosen) >= risk - 1 / (prompts + 1) - 0.005
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_prompt_loses_the_mean_of_its_texts(library):
+    losses, own = to(library, [[0.0, 0.5], [0.25, 0.25], [0.5, 1.0]]), to(library, [4, -1, 4])
+    found = calibrate_threshold(losses, [0.1, 0.2], risk=0.5, bound=1.0, prompt=own)
+    assert (found.threshold, found.empirical_risk, found.corrected_risk, found.prompts) == (0.1, 0.25, 0.5, 2)
+    means = to(library, [[0.25, 0.75], [0.25, 0.25]])
+    assert found == calibrate_threshold(means, [0.1, 0.2], risk=0.5, bound=1.0)
+    assert found == calibrate_threshold(means, [0.1, 0.2], risk=0.5, bound=1.0, prompt=[0, 1])
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ([0, 1], r"^prompt must have one entry for each row of losses; got shape \(2,\) for 3 rows"),
+        ([[0, 0, 1]], r"^prompt must have one entry for each row of losses; got shape \(1, 3\) for 3 rows"),
+        ([0, 0, 0.5], r"^prompt must be a whole number for each row; got 0.5"),
+    ],
+)
+def test_the_prompts_of_the_rows_are_checked(prompt, said):
+    with pytest.raises(ValueError, match=said):
+        calibrate_threshold(np.zeros((3, 1)), [0.5], risk=0.5, bound=1.0, prompt=prompt)
+
+
 def test_tokens_may_depend_on_each_other():
     """All tokens of a prompt are good or bad: taken as i.i.d. prompts they break the guarantee; prompts keep it."""
     rng = np.random.default_rng(13)

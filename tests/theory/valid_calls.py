@@ -144,6 +144,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "thresholds": [0.5, 1.5],
         "risk": 0.75,
         "error": 0.5,
+        "prompt": [3, 5],
     },
     "audit_wealth": {
         "audited_rejection": [0.0, 0.5, 0.25],
@@ -193,6 +194,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "thresholds": [0.125, 0.25],
         "risk": 0.375,
         "bound": 1.5,
+        "prompt": [3, 5, 4],
     },
     "held_out_risk": {"losses": [[0.0, 0.5], [0.0, 0.25]], "risk": 0.75, "bound": 1.5},
     # truncation

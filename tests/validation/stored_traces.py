@@ -24,8 +24,11 @@ def random_fields(count: int, seed: int = 0, vocabulary: int = VOCABULARY) -> di
     return found
 
 
-def stored(path: Path, *, seed: int = 1, noise: float = 1.0, flip: bool = False) -> Trace:
-    """Write a trace of random rows: where both rows are flat they differ more; with ``flip`` where they are peaked."""
+def stored(path: Path, *, seed: int = 1, noise: float = 1.0, flip: bool = False, repeat: int = 1) -> Trace:
+    """Write a trace of random rows: where both rows are flat they differ more; with ``flip`` where they are peaked.
+
+    Every prompt has ``repeat`` equal texts.
+    """
     rng = np.random.default_rng(seed)
     with TraceWriter(path, VOCABULARY) as writer:
         for text in range(TEXTS):
@@ -36,5 +39,6 @@ def stored(path: Path, *, seed: int = 1, noise: float = 1.0, flip: bool = False)
             index = np.full(LENGTH, text, dtype=np.int32)
             tokens = np.zeros(LENGTH, dtype=np.int32)
             rows = (draft.astype(np.float16), target.astype(np.float16))
-            writer.append(*rows, tokens, index, np.arange(LENGTH, dtype=np.int32))
+            for _ in range(repeat):
+                writer.append(*rows, tokens, index, np.arange(LENGTH, dtype=np.int32))
     return open_trace(path)

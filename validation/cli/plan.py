@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from validation.acceptance.record import DRAFTS, VERIFICATIONS
 from validation.cli.display import open_console, progress_bar
 from validation.cli.options import PLACE
-from validation.cli.run import print_json, run_folder
+from validation.cli.run import print_json, run_folder, trace_of
+from validation.cli.tables import print_table
 from validation.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from validation.planning.result import Result
+    from validation.planning.result import Result, Varied
     from validation.planning.rows import Number, Row
     from validation.trace.remote import Place
 
@@ -31,6 +33,14 @@ MILLISECONDS = click.FloatRange(min=0.0)
 )
 @click.option("--only", help="With --acceptance: only engines whose name contains this word, for example eagle.")
 @click.option("--draft-length", type=click.IntRange(min=1), help="With --acceptance: every step drafted this many.")
+@click.option(
+    "--drafts",
+    type=click.Choice(DRAFTS),
+    help="With --acceptance: how the engine chose its drafts; of greedy ones (and n-grams) token ids are sent.",
+)
+@click.option(
+    "--verification", type=click.Choice(list(VERIFICATIONS)), help="With --acceptance: how the engine accepted them."
+)
 @click.option(
     "--rate", default="10M", show_default=True, help="Uplink rate, at the mean SNR if it fades: 10M is bit/s."
 )
@@ -126,8 +136,6 @@ def plan(
     acceptance: tuple[Path, ...],
     policy: Path | None,
     page: Path | None,
-    only: str | None,
-    draft_length: int | None,
     **given: Any,
 ) -> None:
     """Say which policy to use for these models, this link and these limits, and what it gives.
@@ -139,16 +147,16 @@ def plan(
     from validation.planning.result import make
     from validation.planning.users import read_users
 
-    if trace is not None and acceptance:
-        raise UserError("Give --trace or --acceptance, not both.")
+    counts = {name: given.pop(name) for name in COUNTS_ONLY}
+    _refuse(trace, acceptance, given, counts, policy, page)
     request = _request(given)
     console = open_console(stderr=as_json)
     setting = request.setting()
     listed = read_users(Path(given["users"]), setting) if given["users"].endswith(".csv") else None
     if acceptance:
-        planner, about = planner_of_acceptance(acceptance, request.vocabulary, setting, only, draft_length)
+        planner, about = planner_of_acceptance(acceptance, request.vocabulary, setting, **counts)
     else:
-        path = trace if trace is not None else Path("runs/builtin/trace")
+        path = trace_of(trace if trace is not None else Path("runs/builtin/trace"))
         with progress_bar(console) as report:
             planner, about = planner_of_trace(path, setting, cache=run_folder(path) / "plan", report=report)
     defaulted = [
@@ -157,6 +165,7 @@ def plan(
         if ctx.get_parameter_source(name) in (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
     ]
     result = make(planner, request, defaulted)
+    result.notes[:0] = about["notes"]
     _show(console, result, planner.setting.link.name, planner.split.prompts)
     shared = None
     if request.users > 1 or listed is not None:
@@ -175,6 +184,35 @@ def plan(
         console.print(f"Page: {write_page(page, plain)}", soft_wrap=True, highlight=False)
     if as_json:
         print_json(plain)
+
+
+COUNTS_ONLY = ("only", "draft_length", "drafts", "verification")
+"""Options that say how an engine's counts are read."""
+
+
+def _refuse(
+    trace: Place | None,
+    acceptance: tuple[Path, ...],
+    given: dict[str, Any],
+    counts: dict[str, Any],
+    policy: Path | None,
+    page: Path | None,
+) -> None:
+    """Refuse options that contradict each other, before anything is loaded or measured."""
+    if trace is not None and acceptance:
+        raise UserError("Give --trace or --acceptance, not both.")
+    for name, value in counts.items():
+        if value is not None and not acceptance:
+            raise UserError(f"--{name.replace('_', '-')} reads an engine's counts; give --acceptance with it.")
+    if given["link_name"] is not None and given["link_csv"] is None:
+        raise UserError("--link names a trace of --link-csv; give that file too.")
+    if acceptance and policy is not None:
+        raise UserError("--policy needs a trace: counts of an engine do not name the models' vocabulary.")
+    if acceptance and given["users"] != "1":
+        raise UserError("--users needs a trace: counts of an engine have no distributions; plan for one user.")
+    for name, file in (("--policy", policy), ("--page", page)):
+        if file is not None and (file.is_dir() or any(one.is_file() for one in file.parents)):
+            raise UserError(f"{name} is {file}, which cannot be a file; name one, such as {file.stem or 'plan'}.out.")
 
 
 def _request(given: dict[str, Any]) -> Any:
@@ -219,8 +257,6 @@ def _write_policy(planner: Any, about: dict[str, Any], path: Path) -> None:
     from validation.decoding.policy_file import write_policy
     from validation.planning.deploy import policy_of
 
-    if planner.model is None and "trace" not in about["evidence"]:
-        raise UserError("--policy needs a trace: counts of an engine do not name the models' vocabulary.")
     option, _ = planner.ours(planner.setting)
     evidence = about["evidence"]
     write_policy(policy_of(option, planner, evidence["vocabulary"], evidence["models"]), path)
@@ -271,8 +307,10 @@ def _server_line(server: dict[str, Any], users: int) -> str:
 
 
 MARKS = {"proved": "p", "measured": "m"}
+NONE = "–"
 HEADS = (
     "policy",
+    "breaks",
     "threshold",
     "k mean",
     "k 95%",
@@ -283,28 +321,25 @@ HEADS = (
     "tok/s 95%",
     "gain",
     "text risk",
-    "breaks",
 )
+RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "K", "text risk", "gain")
+"""Columns that a narrow screen leaves out, the least important first."""
 
 
 def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) -> None:
     """Print the table, the verdict and the sensitivity."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(
-        title=f"Plan over {link}: predicted on {prompts['test']} held-out prompts", box=box.SIMPLE, padding=(0, 1, 0, 0)
+    print_table(
+        console,
+        f"Plan over {link}: predicted on {prompts['test']} held-out prompts",
+        {head: "left" if head in HEADS[:2] else "right" for head in HEADS},
+        ((_cells(row), "dim" if row.breaks else "") for row in result.rows),
+        RANKS,
     )
-    for head in HEADS:
-        table.add_column(head, justify="left" if head in ("policy", "breaks") else "right")
-    for row in result.rows:
-        table.add_row(*_cells(row))
-    console.print(table)
     console.print(
         "p: proved; c: calibrated on held-out prompts; m: measured. tok/s 50%, 95%: the speed that is reached "
         "during at least 50%, 95% of the time. gain: speed over that of the faster of the two models alone that keeps "
         "the limits, with its 95% interval over prompts. bits: uplink of an exchange. text risk: bound on the mean "
-        "total variation of a text.",
+        "total variation of a text. –: none, or nothing is sent.",
         soft_wrap=True,
     )
     for row in result.rows:
@@ -325,19 +360,14 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
             soft_wrap=True,
         )
     if result.sensitivity:
-        lines = Table(title="What the defaults change, one at a time", box=box.SIMPLE, padding=(0, 1, 0, 0))
-        for head in ("option", "at", "tokens/s", "change", "lost if this plan stays", "best plan then"):
-            lines.add_column(head, justify="left" if head in ("option", "best plan then") else "right")
-        for one in result.sensitivity:
-            lines.add_row(
-                one.option,
-                one.value,
-                f"{one.tokens_per_s:.3g}",
-                f"{round(one.change, 3) + 0.0:+.1%}",
-                f"{one.regret:.1%}",
-                one.plan,
-            )
-        console.print(lines)
+        heads = ("option", "at", "tokens/s", "change", "lost if this plan stays", "best plan then")
+        print_table(
+            console,
+            "What the defaults change, one at a time",
+            {head: "left" if head in ("option", "best plan then") else "right" for head in heads},
+            ((_varied(one), "") for one in result.sensitivity),
+            ("tokens/s", "best plan then"),
+        )
         console.print(
             "These speeds are on the prompts that the plan was chosen on, so they differ a little from the table "
             "above; changes are relative to this plan on the same prompts.",
@@ -348,25 +378,34 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
         console.print(note, soft_wrap=True, highlight=False)
 
 
+def _varied(one: Varied) -> list[str]:
+    """Return the cells of a line of the sensitivity."""
+    change = f"{round(one.change, 3) + 0.0:+.1%}"
+    return [one.option, one.value, f"{one.tokens_per_s:.3g}", change, f"{one.regret:.1%}", one.plan]
+
+
 def _mark(number: Number) -> str:
     return MARKS.get(number.basis, "c")
 
 
 def _cell(number: Number, form: str = ",.3g", *, interval: bool = False) -> str:
     if number.value is None:
-        return "·"
+        return NONE
     said = format(number.value, form)
-    if interval and number.low is not None and number.high is not None and number.low != number.high:
-        said += f" ({number.low:{form}}–{number.high:{form}})"
+    ends = [] if number.low is None or number.high is None else [format(x, form) for x in (number.low, number.high)]
+    if interval and number.prompts == 1:
+        said += " (one prompt)"
+    elif interval and ends and set(ends) != {said}:
+        said += f" ({'–'.join(ends)})"
     return f"{said} {_mark(number)}"
 
 
 def _cells(row: Row) -> list[str]:
     return [
         row.policy,
+        ", ".join(row.breaks) or NONE,
         _cell(row.threshold, ".3g"),
-        _cell(row.k_mean, ",.4g"),
-        _cell(row.k_p95, ",.4g"),
+        *(_cell(size, ",.0f" if (size.value or 0.0) >= 1000 else ".4g") for size in (row.k_mean, row.k_p95)),
         _cell(row.bits, ",.0f"),
         _cell(row.kilobytes_per_token),
         _cell(row.draft_length, ".2g"),
@@ -374,5 +413,4 @@ def _cells(row: Row) -> list[str]:
         _cell(row.tokens_per_s_p95),
         _cell(row.gain, ".3g", interval=True),
         _cell(row.text_risk, ".2g"),
-        ", ".join(row.breaks) or "·",
     ]

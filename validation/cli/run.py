@@ -15,6 +15,7 @@ import click
 from validation.cli.display import progress_bar, verdict_screen, waiting
 from validation.cli.exits import Verdict
 from validation.errors import naming
+from validation.trace.format import MANIFEST
 from validation.trace.journal import Lock, write_atomically
 
 if TYPE_CHECKING:
@@ -85,6 +86,13 @@ def run_folder(trace: Place) -> Path:
     if path.name == "trace" and path.parent.parent == Path("runs").resolve():
         return Path("runs") / str(path.parent.name)
     return Path("runs") / _marked([path.parent.name if path.name == "trace" else path.name], [str(path)])
+
+
+def trace_of(place: Place) -> Place:
+    """Return the trace at a place: the place itself, or ``trace`` in it if it is the folder of a run."""
+    if not isinstance(place, Path) or (place / MANIFEST).is_file() or not (place / "trace" / MANIFEST).is_file():
+        return place
+    return place / "trace"
 
 
 def run_name(pair: Pair) -> str:

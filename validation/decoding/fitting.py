@@ -51,13 +51,14 @@ def fit(trace: Trace, *, distortion_tolerance: float = 0.1, risk: float = 0.05, 
 
 
 def _calibrated(tokens: Tokens, risk: float) -> float:
-    """Return the largest threshold whose expected risk per token of the next text is within the allowed risk."""
-    if (tokens.texts + 1) * risk < 1.0:
+    """Return the largest threshold whose expected risk per token of the next prompt is within the allowed risk."""
+    prompts = len(np.unique(tokens.prompt))
+    if (prompts + 1) * risk < 1.0:
         raise UserError(
-            f"The trace has {tokens.texts} texts, and a risk of {risk:g} takes {int(np.ceil(1 / risk)) - 1}; collect "
+            f"The trace has {prompts} prompts, and a risk of {risk:g} takes {int(np.ceil(1 / risk)) - 1}; collect "
             "more, or allow a larger risk."
         )
     uncertainty, rejection = (tokens.along_texts(values, 0.0) for values in (tokens.uncertainty, tokens.rejection))
     grid = np.linspace(0.0, 1.0, 101)
     losses = np.asarray(threshold_losses(uncertainty, rejection, grid)) / uncertainty.shape[1]
-    return float(calibrate_threshold(losses, grid, risk=risk, bound=1.0).threshold)
+    return float(calibrate_threshold(losses, grid, risk=risk, bound=1.0, prompt=tokens.prompt_of_text).threshold)

@@ -52,7 +52,7 @@ def policy_of(option: Option, planner: Planner, vocabulary: int, mark: str | Non
         name = "mean total variation of a text" if setting.risk_kind == "text" else "mean one-step risk of a token"
         if setting.confidence is not None:
             name += f", at confidence {setting.confidence:g}"
-        promised = (Guarantee(name, setting.risk_limit, "calibrated", len(planner.split.calibrate)),)
+        promised = (Guarantee(name, setting.risk_limit, "calibrated", planner.split.prompts["calibrate"]),)
     line = UncertaintyLine(1.0, 0.0) if rule.skips else None
     return DevicePolicy(vocabulary, 1.0, rule, messages, line, planned_for=mark, guarantees=promised)
 

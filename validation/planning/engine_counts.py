@@ -1,4 +1,9 @@
-"""Options from an engine's counts of accepted drafts: no rows, so nothing is skipped, quantised or truncated."""
+"""Options from an engine's counts of accepted drafts: no rows, so nothing is skipped, quantised or truncated.
+
+A draft that is sampled from q needs q_d up, and after a rejection the target's distribution down. A greedy draft (also
+an n-gram's) has q_d = 1, and a rule that compares it with the target's own token reads no probability: there the token
+ids alone keep the target's law.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,15 @@ from numpy.typing import NDArray
 
 from hlmtheory.draft_length import acceptance_by_depth
 from validation.acceptance.engines import read_acceptance
-from validation.acceptance.record import Counts, add, refuse_mixture
+from validation.acceptance.record import (
+    VERIFICATIONS,
+    AcceptanceRecord,
+    Counts,
+    add,
+    marked,
+    refuse_mixture,
+    remarks,
+)
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
 from validation.planning.menu import DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM, Option
@@ -21,23 +34,36 @@ Array = NDArray[Any]
 
 
 def options_of_records(
-    files: Sequence[Path], vocabulary: int, only: str | None = None, draft_length: int | None = None
+    files: Sequence[Path],
+    vocabulary: int,
+    only: str | None = None,
+    draft_length: int | None = None,
+    drafts: str | None = None,
+    verification: str | None = None,
 ) -> tuple[list[Option], dict[str, Any]]:
     """Return the options that counts of accepted drafts allow, and what the plan says about them.
 
     A text is a record. A round of K drafts emits the mean number of accepted drafts among the first K, and one more.
 
+    Parameters
+    ----------
+    files : sequence of Path
+    vocabulary : int
+        V.
+    only : str, optional
+        Read only records whose engine name contains this word.
+    draft_length : int, optional
+        Drafts of every step, for records without it.
+    drafts, verification : str, optional
+        How the engine drafts and verifies, for records that do not state it.
+
     Raises
     ------
     UserError
-        The records must not be averaged, or do not determine the acceptance at each depth.
+        The records must not be averaged, do not determine the acceptance at each depth, or their rule loses the
+        target's law.
     """
-    read = read_acceptance(*files).records
-    records = [record for record in read if only is None or only in record.engine]
-    if not records:
-        engines = ", ".join(sorted({record.engine for record in read}))
-        raise UserError(f"No record has an engine name with {only!r}; the engines are: {engines}.")
-    refuse_mixture(records)
+    records = _records(files, only, drafts, verification)
     tables = [record.counts(draft_length) for record in records]
     deepest = max(max(table, default=0) for table in tables)
     if deepest < 1:
@@ -74,17 +100,23 @@ def options_of_records(
             (0, 0),
         ),
     ]
+    ids = records[0].draft_sampling == "greedy" or records[0].verification == "match"
+    reply = 8.0 * -(-(4 + width) // 8)
     for k in range(1, known + 1):
         rounds = 1.0 / tokens[:, k - 1]
         rejected = rounds * (1.0 - np.prod(rates[:, :k], axis=1))
         shared = {"drafts": k * rounds, "passes": rounds, "exchanges": rounds, "verified": (k + 1) * rounds}
+        if ids:
+            sent = _table(weight, **shared, up_bits=rounds * (16.0 + k * width), down_bits=rounds * reply)
+            found.append(Option(OURS, f"token ids, K = {k}", sent, k, -np.inf, none, none, (0, 0)))
+            continue
         row = width + 32.0 * vocabulary
-        full = _table(weight, **shared, up_bits=rounds * (16.0 + k * row), down_bits=rounds * 24.0)
+        full = _table(weight, **shared, up_bits=rounds * (16.0 + k * row), down_bits=rounds * reply)
         split = _table(
             weight,
             **shared,
             up_bits=rounds * (16.0 + k * (width + 32.0)),
-            down_bits=rounds * 24.0 + rejected * (16.0 + 32.0 * vocabulary),
+            down_bits=rounds * reply + rejected * (16.0 + 32.0 * vocabulary),
         )
         sized = (float(vocabulary), float(vocabulary))
         found.append(Option(FIXED, f"K = {k}", full, k, -np.inf, none, none, sized))
@@ -100,9 +132,52 @@ def options_of_records(
             "steps": int(sum(record.num_spec_steps for record in records)),
             "acceptance_by_depth": profile[:known].tolist(),
             "vocabulary": vocabulary,
-        }
+            "read_with": {
+                "only": only,
+                "draft_length": draft_length,
+                "drafts": drafts,
+                "verification": verification,
+            },
+        },
+        "notes": _notes(records, ids),
     }
     return found, about
+
+
+def _records(
+    files: Sequence[Path], only: str | None, drafts: str | None, verification: str | None
+) -> list[AcceptanceRecord]:
+    """Return the records that are planned with: of one engine, with one lossless rule."""
+    read = read_acceptance(*files).records
+    chosen = [record for record in read if only is None or only in record.engine]
+    if not chosen:
+        engines = ", ".join(sorted({record.engine for record in read}))
+        raise UserError(f"No record has an engine name with {only!r}; the engines are: {engines}.")
+    records = [marked(record, drafts=drafts, verification=verification) for record in chosen]
+    refuse_mixture(records)
+    rule = records[0].verification
+    if rule is not None and VERIFICATIONS.get(rule) is False:
+        raise UserError(
+            f"{records[0].source}: verification {rule} loses the target's law, so its acceptance is not that of a "
+            "lossless plan; give counts of the rule standard, block or match."
+        )
+    return records
+
+
+def _notes(records: Sequence[AcceptanceRecord], ids: bool) -> list[str]:
+    """Return what the plan assumes of the drafts and of their verification."""
+    if ids:
+        basis = (
+            "greedy, so q_d = 1" if records[0].draft_sampling == "greedy" else "compared with the target's own token"
+        )
+        return [f"Drafts are {basis}: their token ids alone are sent, and the target's law is kept."]
+    found = list(remarks(records))
+    if records[0].draft_sampling is None:
+        found.append(
+            "Planned as if drafts were drawn from q, so that each needs its probability; with --drafts greedy, or "
+            "--verification match, their token ids are enough."
+        )
+    return found
 
 
 def _square(table: Counts, deepest: int) -> Array:

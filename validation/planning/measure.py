@@ -10,17 +10,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.collection.import_lists import CORPUS
 from validation.decoding.policy_file import models_mark
 from validation.errors import UserError
 from validation.planning.bound import Model
 from validation.planning.menu import Line, fitted_line, options
-from validation.planning.plan import Planner, split_prompts
+from validation.planning.plan import Planner
 from validation.planning.profile import Profile, profile_of
 from validation.planning.setting import Setting
+from validation.planning.split import PARTS, split_prompts
 from validation.planning.truncated import messages
 from validation.trace.reader import open_trace
 from validation.trace.remote import Place
 from validation.trace.sealed import checksum, read_sealed, write_sealed
+
+CORPUS_NOTE = (
+    "The texts are a corpus's: the target model did not write them. Acceptance, speeds and losses are those of rounds "
+    "along these texts, not of the system's own, and no loss here bounds a total variation."
+)
 
 Report = Callable[[int, int, str], None]
 
@@ -53,11 +60,13 @@ def planner_of_trace(
             "positions": trace.positions,
             "vocabulary": trace.vocabulary,
             "texts": profile.texts,
+            "prompts": len(np.unique(profile.prompts)),
             "acceptance": float(np.average(profile.acceptance[:, 0], weights=profile.lengths)),
             "tokens_known": profile.known,
             "models": models_mark(trace.manifest.get("settings")),
         },
-        "split": {name: profile.prompts[getattr(split, name)].tolist() for name in ("train", "calibrate", "test")},
+        "split": {part: np.unique(profile.prompts[getattr(split, part)]).tolist() for part in PARTS},
+        "notes": [CORPUS_NOTE] if trace.manifest.get("texts") == CORPUS else [],
     }
     model = None if line is None else Model.of(profile, split.train, line)
     return Planner(options(profile, cut), setting, split, line, model), about
@@ -85,9 +94,11 @@ def planner_of_acceptance(
     setting: Setting,
     only: str | None = None,
     draft_length: int | None = None,
+    drafts: str | None = None,
+    verification: str | None = None,
 ) -> tuple[Planner, dict[str, Any]]:
     """Return the planner of an engine's counts; it knows no rows, so nothing is skipped or truncated."""
     from validation.planning.engine_counts import options_of_records
 
-    found, about = options_of_records(files, vocabulary, only, draft_length)
+    found, about = options_of_records(files, vocabulary, only, draft_length, drafts, verification)
     return Planner(found, setting, split_prompts(np.arange(len(found[0].counts)))), about

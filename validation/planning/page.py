@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory.channel import Rayleigh, Rician
-from validation.planning.setting import LEVELS
+from validation.planning.setting import SHARES
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 UNUSED = ("bias", "vocabulary", "k_factor", "users", "server_batch")
@@ -70,13 +70,15 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
     The counts that the choice is made with keep all digits, so that options with equal counts stay equal.
     """
     asked, link = plan["request"], plan["link"]
-    shares = (np.arange(LEVELS) + 0.5) / LEVELS
+    exceeded = 1.0 - np.array([0.5, 0.95, 0.95 if asked["latency"] is None else asked["latency"]["share"]])
     laws = {"rayleigh": Rayleigh(1.0), "rician": Rician(1.0, asked["k_factor"])}
+    at_bps = [link["median_bps"], link["p95_bps"], link["late_bps"]]
     return {
         "request": {name: value for name, value in asked.items() if name not in UNUSED},
         "prompts": plan["prompts"],
-        "recorded": {"name": link["name"], "rates_bps": link["rates_bps"]} if _recorded(plan) else None,
-        "snr_quantiles": {name: np.asarray(law.quantile(shares)).tolist() for name, law in laws.items()},
+        "recorded": {"rates_bps": link["rates_bps"], "at_bps": at_bps} if _recorded(plan) else None,
+        "snr_quantiles": {name: np.asarray(law.quantile(SHARES)).tolist() for name, law in laws.items()},
+        "snr_exceeded": {name: np.asarray(law.quantile(exceeded)).tolist() for name, law in laws.items()},
         "count_names": plan["count_names"],
         "menu": [
             one
@@ -114,6 +116,8 @@ def _command(plan: Mapping[str, Any]) -> str:
     else:
         words += [word for name in evidence["files"] for word in ("--acceptance", str(name))]
         words += ["--vocabulary", str(asked["vocabulary"])]
+        for name, value in evidence["read_with"].items():
+            words += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
     if asked["down_bps"] is not None:
         words += ["--down-rate", f"{asked['down_bps']:.10g}bps"]
     if asked["latency"] is not None:

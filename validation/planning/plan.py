@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +16,8 @@ from validation.planning.menu import (
     CU_HLM,
     DEVICE,
     FAMILIES,
-    FLEXSPEC,
     OURS,
     SERVER,
-    STREAM,
     U_HLM,
     Line,
     Option,
@@ -29,6 +27,8 @@ from validation.planning.positions import THRESHOLDS
 from validation.planning.rounds import COUNTS
 from validation.planning.rows import MEASURED, PROVED, Number, Row, measured_number, measured_speed
 from validation.planning.setting import Setting
+from validation.planning.split import Split
+from validation.planning.words import explanation, headline
 
 if TYPE_CHECKING:
     from validation.planning.bound import Model
@@ -36,37 +36,6 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 _HALVINGS = 30  # of a limit
 _BUDGET = 0.3  # of a page whose command has none
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Texts of a plan: to choose, to calibrate, to predict; all of them where there are too few prompts to split."""
-
-    train: Array
-    calibrate: Array
-    test: Array
-    enough: bool
-    names: Array | None = None
-    """The prompt of each text."""
-
-    @property
-    def prompts(self) -> dict[str, int]:
-        """Return the number of texts of each part."""
-        return {name: len(getattr(self, name)) for name in ("train", "calibrate", "test")}
-
-
-def split_prompts(prompts: Array, seed: int = 1) -> Split:
-    """Split texts by prompt into three parts; texts of one prompt stay together."""
-    names = np.unique(prompts)
-    order = np.random.default_rng(seed).permutation(len(names))
-    every = np.arange(len(prompts))
-    if len(names) < 3:
-        return Split(every, every[:0], every, enough=False, names=prompts)
-    part = np.empty(len(names), dtype=np.int64)
-    part[order] = np.arange(len(names)) % 3
-    own = part[np.searchsorted(names, prompts)]
-    train, calibrate, test = (every[own == number] for number in range(3))
-    return Split(train, calibrate, test, enough=True, names=prompts)
 
 
 class Planner:
@@ -114,15 +83,15 @@ class Planner:
         return self._held[key]
 
     def _calibrated(self, kind: str, limit: float, codec: int, confidence: float | None) -> float:
-        texts = self.split.calibrate
+        prompts = self.split.prompts["calibrate"]
         if limit >= 1:  # every text is within 1
             return np.inf
-        if limit <= 0 or not len(texts):
+        if limit <= 0 or not prompts:
             return -np.inf
         if confidence is not None:
             found = self.confident(kind, limit, codec, confidence)
             return -np.inf if found is None else found.threshold
-        if (len(texts) + 1) * limit < 1:
+        if (prompts + 1) * limit < 1:
             return -np.inf
         levels, losses = self._levels(codec, kind)
         if not len(levels):
@@ -134,14 +103,7 @@ class Planner:
         levels, losses = self._levels(codec, kind)
         if not len(levels) or not len(losses):
             return None
-        return confident_threshold(self._by_prompt(losses), levels, risk=limit, error=1.0 - confidence)
-
-    def _by_prompt(self, losses: Array) -> Array:
-        """Return the mean losses of each calibration prompt: its texts are not independent."""
-        if self.split.names is None:
-            return losses
-        _, own = np.unique(self.split.names[self.split.calibrate], return_inverse=True)
-        return np.stack([losses[own == one].mean(axis=0) for one in range(own.max() + 1)])
+        return confident_threshold(losses, levels, risk=limit, error=1.0 - confidence)
 
     def codec(self, setting: Setting) -> int | None:
         """Return the one codec that a limit with confidence is calibrated for; None if the training texts allow none.
@@ -151,26 +113,34 @@ class Planner:
         if id(setting) not in self._codecs:
             kind, limit = setting.risk_kind, setting.risk_limit
             pool = [one for one in self.options if one.family == OURS and one.threshold > -np.inf]
-            pool = [one for one in pool if self._loss(one, kind)[self.split.train].mean() <= limit]
+            pool = [one for one in pool if self._mean_loss(one, kind, self.split.train) <= limit]
             best = pool[int(np.argmax(setting.value(self.totals(pool))))].codec if pool else None
             self._codecs[id(setting)] = setting, best
         return self._codecs[id(setting)][1]
 
-    def _levels(self, codec: int, kind: str, texts: Array | None = None) -> tuple[Array, Array]:
-        """Return the thresholds of a codec, and the calibration texts' largest loss up to each, (texts, levels)."""
-        texts = self.split.calibrate if texts is None else texts
+    def _levels(self, codec: int, kind: str) -> tuple[Array, Array]:
+        """Return the thresholds of a codec, and the calibration prompts' losses up to each, (prompts, levels).
+
+        A text's loss is its largest up to the threshold, a prompt's the mean over its texts.
+        """
         own = {
             one.threshold: one
             for one in self.options
             if one.family == OURS and one.draft_length == 1 and one.codec == codec and one.threshold > -np.inf
         }
         levels = np.array(sorted(own))
-        losses = np.array([self._loss(own[level], kind)[texts] for level in levels.tolist()]).T
-        return levels, np.maximum.accumulate(np.clip(losses, 0.0, 1.0), axis=-1) if len(levels) else losses
+        if not len(levels):
+            return levels, np.zeros((self.split.prompts["calibrate"], 0))
+        losses = np.stack([self._loss(own[level], kind) for level in levels.tolist()], axis=-1)
+        return levels, self.split.means(np.maximum.accumulate(np.clip(losses, 0.0, 1.0), axis=-1), self.split.calibrate)
 
     @staticmethod
     def _loss(option: Option, kind: str) -> Array:
         return option.loss if kind == "text" else option.token_loss
+
+    def _mean_loss(self, option: Option, kind: str, texts: Array) -> float:
+        """Return the mean over the prompts of some texts."""
+        return float(self.split.means(self._loss(option, kind), texts).mean())
 
     def broken(self, option: Option, setting: Setting) -> tuple[str, ...]:
         """Return the limits that an option breaks."""
@@ -197,8 +167,7 @@ class Planner:
             if setting.confidence is not None and (option.codec or 0) != self.codec(setting):
                 return setting.risk_limit >= 1
             return level <= self.threshold(setting, option.codec or 0) + 1e-9
-        losses = self._loss(option, setting.risk_kind)[self._seen()]
-        return float(losses.mean()) <= setting.risk_limit
+        return self._mean_loss(option, setting.risk_kind, self.split.seen) <= setting.risk_limit
 
     def _joules(self, option: Option, setting: Setting) -> float:
         total = self._totals[id(option)]
@@ -267,9 +236,8 @@ class Planner:
         if option.lossless:
             return 0.0
         if option.family not in (OURS, DEVICE):
-            return float(self._loss(option, kind)[self._seen()].mean())
-        texts = self.split.calibrate
-        if not len(texts):
+            return self._mean_loss(option, kind, self.split.seen)
+        if not len(self.split.calibrate):
             return None
         level = 1.0 if option.family == DEVICE else option.threshold
         key = (option.codec or 0, kind)
@@ -284,18 +252,13 @@ class Planner:
         """Return the least limit that allows each threshold."""
         if self.setting.confidence is None:
             return np.asarray((losses.sum(axis=0) + 1.0) / (len(losses) + 1))
-        own = self._by_prompt(losses)
         goal = -np.log1p(-self.setting.confidence)
-        low, high = np.zeros(own.shape[1]), np.ones(own.shape[1])
+        low, high = np.zeros(losses.shape[1]), np.ones(losses.shape[1])
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
-            enough = audit_wealth(own.T, 1.0, middle)[:, -1] > goal
+            enough = audit_wealth(losses.T, 1.0, middle)[:, -1] > goal
             low, high = np.where(enough, low, middle), np.where(enough, middle, high)
         return np.maximum.accumulate(high)
-
-    def _seen(self) -> Array:
-        """Return the texts that a plan may look at."""
-        return np.union1d(self.split.train, self.split.calibrate)
 
     def menu(self) -> list[dict[str, Any]]:
         """Return every option as plain values, for a page that makes plans for other links and limits."""
@@ -308,12 +271,14 @@ class Planner:
                 {
                     "policy": one.family,
                     "option": one.label,
+                    "use": headline(one),
+                    "how": explanation(one),
                     "draft_length": float(one.draft_length),
                     "threshold": _finite(one.threshold),
                     "codec": one.codec,
                     "top_k": list(one.top_k),
                     "counts": {"train": (train / train[0]).tolist(), "test": (test / test[0]).tolist()},
-                    "loss": {kind: float(self._loss(one, kind)[self.split.test].mean()) for kind in ("text", "token")},
+                    "loss": {kind: self._mean_loss(one, kind, self.split.test) for kind in ("text", "token")},
                     "lossless": one.lossless,
                     "allowed": {
                         kind: self.least_limit(one, kind)
@@ -350,27 +315,31 @@ class Planner:
         return self._described(family, option, broken, setting)
 
     def _described(self, family: str, option: Option, broken: tuple[str, ...], setting: Setting) -> Row:
-        test, n = self.split.test, len(self.split.test)
-        counts = option.counts[test]
+        test, n = self.split.test, self.split.prompts["test"]
+        counts = self.split.sums(option.counts, test)
         total = counts.sum(axis=0)
         c = dict(zip(COUNTS, total.tolist(), strict=True))
         median, slow = setting.link.quantile(0.5), setting.link.quantile(0.95)
-        base = self.baseline(setting).counts[test]
-        sent = c["exchanges"] if c["exchanges"] > 1e-6 else 0.0
+        base = self.split.sums(self.baseline(setting).counts, test)
+        sends, every = c["exchanges"] > 0, len(np.unique(self.split.prompt))
 
         def measured(value: Any) -> Number:
             return Number(_finite(value), MEASURED, n)
+
+        def size(value: float) -> Number:
+            return Number(value if sends and value else None, PROVED if certified else MEASURED, every)
 
         def speed(rate: float) -> Number:
             return measured_speed(counts[:, 0], setting.seconds(counts, rate), n)
 
         loss, token = (
-            measured_number(ratio(x[test], np.ones(n)), MEASURED, n) for x in (option.loss, option.token_loss)
+            measured_number(ratio(self.split.means(x, test), np.ones(n)), MEASURED, n)
+            for x in (option.loss, option.token_loss)
         )
         if option.lossless:
             loss = token = Number(0.0, PROVED, None, 0.0, 0.0)
         elif family == OURS or (option.family == OURS and option.threshold > -np.inf):
-            bound = text_risk(np.clip(option.loss[test], 0.0, 1.0))
+            bound = text_risk(self.split.means(np.clip(option.loss, 0.0, 1.0), test))
             loss = Number(
                 float(bound.mean),
                 self._basis(setting),
@@ -384,18 +353,18 @@ class Planner:
             threshold = Number(
                 float(option.threshold),
                 self._basis(setting) if own else MEASURED,
-                len(self.split.calibrate) if own else len(self.split.train),
+                self.split.prompts["calibrate" if own else "train"],
             )
         certified = option.family == CU_HLM and option.label.startswith("certified")
         return Row(
             policy=family,
             option=option.label if option.family == family else f"{option.family} {option.label}".strip(),
             threshold=threshold,
-            k_mean=Number(option.top_k[0], PROVED if certified else MEASURED, n),
-            k_p95=Number(option.top_k[1], PROVED if certified else MEASURED, n),
+            k_mean=size(option.top_k[0]),
+            k_p95=size(option.top_k[1]),
             draft_length=Number(float(option.draft_length), MEASURED, n),
-            bits=measured(c["up_bits"] / sent if sent else 0.0),
-            kilobytes_per_token=measured((c["up_bits"] + c["down_bits"]) / 8e3 / c["tokens"]),
+            bits=measured(c["up_bits"] / c["exchanges"] if sends else None),
+            kilobytes_per_token=measured((c["up_bits"] + c["down_bits"]) / 8e3 / c["tokens"] or None),
             tokens_per_s_median=speed(median),
             tokens_per_s_p95=speed(slow),
             tokens_per_s_mean=measured(float(np.mean(setting.speeds(total)))),
@@ -411,7 +380,7 @@ class Planner:
     def _basis(self, setting: Setting) -> str:
         """Return what a calibrated number rests on."""
         sure = "" if setting.confidence is None else f", confidence {setting.confidence:g}"
-        return f"calibrated on {len(self.split.calibrate)} prompts{sure}"
+        return f"calibrated on {self.split.prompts['calibrate']} prompts{sure}"
 
     def table(self) -> list[Row]:
         """Return a row for every policy."""
@@ -499,6 +468,3 @@ def _up(value: float) -> str:
         return "0"
     step = 10.0 ** (np.floor(np.log10(value)) - 2)
     return f"{np.ceil(value / step) * step:g}"
-
-
-__all__ = ["FLEXSPEC", "STREAM", "Planner", "Split", "split_prompts"]

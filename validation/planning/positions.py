@@ -25,6 +25,7 @@ WIDEST = 1024
 """Largest support of a quantised row."""
 CENTRES = np.append((np.arange(BINS - 1) + 0.5) / BINS, 0.999)
 """Uncertainty that stands for each bin. Nearly all tokens of the last bin have an uncertainty close to 1."""
+_ROUNDING = 1e-9  # of a sum of probabilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,11 @@ def cumulative(mass: Array) -> Array:
 def sampled(mass: Array) -> Array:
     """Return the mass that a sampled uncertainty puts at or below each threshold; see ``skip_probability``."""
     return np.asarray(mass @ _weights())
+
+
+def without_residue(share: Array) -> Array:
+    """Return shares in [0, 1], where one that differs from 1 by rounding alone is 1: nothing is left to send."""
+    return np.asarray(np.where(share > 1.0 - _ROUNDING, 1.0, share))
 
 
 @cache

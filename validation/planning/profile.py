@@ -20,7 +20,16 @@ from numpy.typing import NDArray
 
 from validation.decoding.wire import index_bits
 from validation.planning.message_length import message_bits
-from validation.planning.positions import LATTICES, THRESHOLDS, Positions, cumulative, join, positions_of, sampled
+from validation.planning.positions import (
+    LATTICES,
+    THRESHOLDS,
+    Positions,
+    cumulative,
+    join,
+    positions_of,
+    sampled,
+    without_residue,
+)
 from validation.planning.rounds import Wire, expected_counts
 from validation.trace.journal import JOURNAL
 from validation.trace.reader import Trace, TraceChunk
@@ -28,7 +37,7 @@ from validation.trace.sealed import checksum
 
 Array = NDArray[Any]
 
-VERSION = 3
+VERSION = 5
 DRAFT_LENGTHS = tuple(range(1, 9))
 BUDGETS = (1000.0, 2500.0, 5000.0, 10000.0)
 """Bits of a round of c-sqs; 5,000 in the paper."""
@@ -209,16 +218,19 @@ def _measure(trace: Trace, report: Report | None) -> Profile:
                 tables.append(_counts(texts, trace.vocabulary))
     texts = [join(parts.pop(one)) for one in sorted(parts)]
     tables.append(_counts(texts, trace.vocabulary))
-    named = trace.manifest.get("prompts") or []
+    named = _names(trace.manifest.get("prompts") or [])
     index = np.asarray(trace.arrays["prompt_index"][:])
-    return _joined(tables, known, trace.vocabulary, [_name(named, int(index[text.start])) for text in rows])
+    prompts = [named.get(number, str(number)) for number in (int(index[text.start]) for text in rows)]
+    return _joined(tables, known, trace.vocabulary, prompts)
 
 
-def _name(prompts: list[Any], number: int) -> str:
-    """Return the id of a prompt, or its number."""
-    if 0 <= number < len(prompts) and isinstance(prompts[number], dict) and "id" in prompts[number]:
-        return str(prompts[number]["id"])
-    return str(number)
+def _names(prompts: list[Any]) -> dict[int, str]:
+    """Return the ids of the prompts by their number; a prompt that a file repeats has the id of its first line."""
+    known = {number: one for number, one in enumerate(prompts) if isinstance(one, dict) and "id" in one}
+    first: dict[Any, str] = {}
+    for one in known.values():
+        first.setdefault(one.get("text"), str(one["id"]))
+    return {n: str(one["id"]) if one.get("text") is None else first[one["text"]] for n, one in known.items()}
 
 
 def _in_order(pool: ThreadPoolExecutor, work: Callable[[Any], Any], jobs: Iterator[Any]) -> Iterator[Any]:
@@ -262,7 +274,7 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
         )
         left = np.maximum(1.0 - skip, 0.0)
         first = np.maximum(alpha[:, None] - kept, 0.0) / np.where(left > 1e-12, left, 1.0)
-        return np.minimum(skip, 1.0), np.minimum(np.where(left > 1e-12, first, 0.0), 1.0)
+        return without_residue(skip), np.minimum(np.where(left > 1e-12, first, 0.0), 1.0)
 
     skip, first = shares(cumulative)
     none = np.zeros_like(skip[:, :1])
@@ -296,7 +308,7 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
         )
     noisy = np.concatenate([none[:, :, 0], along([sampled(one.draft_mass[:, 0]) for one in texts])], axis=1)
     single = expected_counts(
-        zero[:, None], zero[:, None], length, 1, skip=np.minimum(noisy, 1.0), bonus=False, wire=plain
+        zero[:, None], zero[:, None], length, 1, skip=without_residue(noisy), bonus=False, wire=plain
     ).table()
     server = expected_counts(zero, zero, length, 0, wire=Wire(8.0, 8.0 * -(-width // 8))).table()
     exact, drawn = ([one.losses(at) for one in texts] for at in (cumulative, sampled))

@@ -13,7 +13,7 @@ from validation.planning.menu import DEVICE, OURS, SERVER, STREAM
 from validation.planning.plan import Planner
 from validation.planning.request import OTHERS, VARIED, Request, variants
 from validation.planning.rounds import COUNTS
-from validation.planning.rows import Number, Row
+from validation.planning.rows import Number, Row, interval_in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,7 @@ class Result:
                 "down_bps": link.down_bps,
                 "median_bps": link.quantile(0.5),
                 "p95_bps": link.quantile(0.95),
+                "late_bps": link.quantile(planner.setting.latency_share),
                 "rates_bps": link.rates.tolist(),
             },
             "rows": [row.plain() for row in self.rows],
@@ -119,7 +120,9 @@ def make(planner: Planner, request: Request, defaulted: Iterable[str]) -> Result
 def _gap(planner: Planner) -> Number | None:
     option, _ = planner.ours(planner.setting)
     found = gap(planner, option)
-    return None if found is None else Number(found, "dual bound in the model of mean rounds", len(planner.split.train))
+    if found is None:
+        return None
+    return Number(found, "dual bound in the model of mean rounds", planner.split.prompts["train"])
 
 
 def _sensitivity(planner: Planner, request: Request, names: list[str]) -> list[Varied]:
@@ -173,12 +176,7 @@ def _verdict(planner: Planner, rows: list[Row]) -> str:
     if option.family in (SERVER, DEVICE):
         first = f"Use the {'server' if option.family == SERVER else 'device'} alone: {_speed(ours)}; {binds}."
     else:
-        gain = ours.gain
-        share = (
-            f"{gain.value:.2f} times ({gain.low:.2f} to {gain.high:.2f})"
-            if gain.low is not None
-            else f"{gain.value:.2f} times"
-        )
+        share = f"{ours.gain.value:.2f} times{interval_in_words(ours.gain)}"
         first = f"Use {ours.option}: {_speed(ours)}, {share} the best of the two models alone; {binds}."
     if low == np.inf:
         second = f"Nothing beats the server alone ({_speed(alone)}), whatever the round trip."
@@ -213,9 +211,9 @@ def _notes(planner: Planner) -> list[str]:
     found = []
     if not planner.split.enough:
         found.append(
-            f"There are {len(planner.split.test)} text(s), too few to split: numbers are measured on the texts that "
-            "the plan was chosen on, and no threshold is calibrated. Still proved: lossless policies have the target "
-            "model's law, and a certified message keeps its Bias."
+            f"There are {planner.split.prompts['test']} prompt(s), too few to split: numbers are measured on the texts "
+            "that the plan was chosen on, and no threshold is calibrated. Still proved: lossless policies have the "
+            "target model's law, and a certified message keeps its Bias."
         )
     elif planner.setting.risk_limit > 0:
         found.append(_promise(planner))
@@ -224,19 +222,19 @@ def _notes(planner: Planner) -> list[str]:
 
 def _promise(planner: Planner) -> str:
     """Return what is promised of the risk, or why nothing may be skipped."""
-    setting, n = planner.setting, len(planner.split.calibrate)
+    setting, n = planner.setting, planner.split.prompts["calibrate"]
     kind, limit, sure = setting.risk_kind, setting.risk_limit, setting.confidence
     codec = 0 if sure is None else planner.codec(setting)
     if codec is not None and planner.threshold(setting, codec) > -np.inf:
         what = "a text's total variation" if kind == "text" else "a token's one-step risk"
         if sure is None:
             return (
-                f"Promised: {what} is at most {limit:g} in the mean over texts and over calibrations on {n} prompts. "
+                f"Promised: {what} is at most {limit:g} in the mean over prompts and over calibrations on {n} prompts. "
                 "A single text, or a single calibration, may be above it; --confidence .95 keeps it in 95% of them."
             )
         return (
-            f"Promised: {what} is at most {limit:g} in the mean over texts, for {sure:.4g} of all calibrations on {n} "
-            "prompts. A single text may be above it."
+            f"Promised: {what} is at most {limit:g} in the mean over prompts, for {sure:.4g} of all calibrations on "
+            f"{n} prompts. A single text may be above it."
         )
     if sure is not None and codec is not None and n:
         need = planner.confident(kind, limit, codec, sure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,8 +14,9 @@ from validation.errors import UserError
 from validation.planning.rounds import COUNTS
 
 Array = NDArray[Any]
-LEVELS = 200
-"""Equally likely rates that stand for a link."""
+SHARES = (np.arange(200) + 0.5) / 200
+"""Quantiles whose rates stand for a link in means over time; a percentile is exact, see ``PlanLink.quantile``."""
+_ROUNDING = 1e-12  # of a sum of times
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +27,36 @@ class PlanLink:
     ----------
     name : str
     rates : array, shape (n,)
-        Equally likely uplink rates in bit/s, ascending; 0 where the link is down.
+        Equally likely uplink rates in bit/s, ascending, for means over time; 0 where the link is down.
     round_trip_s : float
     down_bps : float
         Rate of the downlink, constant.
+    exceeded : callable, optional
+        The exact quantile of a rate that changes: see :meth:`quantile`. Without it the rates are the whole law.
     """
 
     name: str
     rates: Array
     round_trip_s: float
     down_bps: float
+    exceeded: Callable[[float], float] | None = None
 
     def quantile(self, share: float) -> float:
-        """Return the rate that the link has or exceeds in a share of the time."""
-        return float(np.quantile(self.rates, 1.0 - share, method="inverted_cdf"))
+        """Return the largest rate that the link has or exceeds in at least this share of the time.
+
+        So it is slower in at most 1 - share of the time. For a law of fading this is the closed form of its quantile;
+        for a recording, the largest recorded rate with enough time at it and above.
+        """
+        if self.exceeded is not None:
+            return self.exceeded(share)
+        return _held(self.rates, np.ones(len(self.rates)), share)
+
+
+def _held(rates: Array, spans: Array, share: float) -> float:
+    """Return the largest of ascending rates that is reached or exceeded in a share of the time."""
+    slower = np.cumsum(spans) - spans
+    allowed = (1.0 - share + _ROUNDING) * float(spans.sum())
+    return float(rates[int(np.count_nonzero(slower <= allowed)) - 1])
 
 
 def constant_link(rate_bps: float, round_trip_s: float, down_bps: float | None = None) -> PlanLink:
@@ -54,22 +72,28 @@ def fading_link(
     """Return a link whose rate at the mean SNR is ``rate_bps`` and whose SNR follows a law."""
     if rate_bps <= 0:
         raise UserError("--rate is 0: over a dead link only the device alone generates; give a rate above 0.")
-    shares = (np.arange(LEVELS) + 0.5) / LEVELS
-    efficiency = np.asarray(law.rate_quantile(shares))
-    rates = rate_bps * efficiency / np.log2(1.0 + mean_snr)
-    return PlanLink(name or "fading", rates, round_trip_s, down_bps or float(np.median(rates)))
+    scale = rate_bps / float(np.log2(1.0 + mean_snr))
+
+    def exceeded(share: float) -> float:
+        return scale * float(law.rate_quantile(1.0 - share))
+
+    rates = scale * np.asarray(law.rate_quantile(SHARES))
+    return PlanLink(name or "fading", rates, round_trip_s, down_bps or exceeded(0.5), exceeded)
 
 
 def recorded_link(source: TraceLink, round_trip_s: float, down_bps: float | None = None, name: str = "") -> PlanLink:
     """Return a link with the rates of a recording, each weighted by its time."""
-    times, rates = (np.asarray(x, dtype=np.float64) for x in (source.time_s, source.throughput_bps))
-    spans = np.diff(times, append=2.0 * times[-1] - times[-2])
-    order = np.argsort(rates, kind="stable")
-    ends = np.cumsum(spans[order]) / spans.sum()
-    shares = (np.arange(LEVELS) + 0.5) / LEVELS
-    levels = rates[order][np.minimum(np.searchsorted(ends, shares), len(rates) - 1)]
-    typical = down_bps or float(np.median(levels)) or float(rates[rates > 0].min())
-    return PlanLink(name or "recorded", levels, round_trip_s, typical)
+    times, recorded = (np.asarray(x, dtype=np.float64) for x in (source.time_s, source.throughput_bps))
+    order = np.argsort(recorded, kind="stable")
+    spans = np.diff(times, append=2.0 * times[-1] - times[-2])[order]
+    rates = recorded[order]
+    levels = rates[np.minimum(np.searchsorted(np.cumsum(spans) / spans.sum(), SHARES), len(rates) - 1)]
+
+    def exceeded(share: float) -> float:
+        return _held(rates, spans, share)
+
+    typical = down_bps or exceeded(0.5) or float(rates[rates > 0].min())
+    return PlanLink(name or "recorded", levels, round_trip_s, typical, exceeded)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from hlmtheory.truncation import certified_size, online_size, resampling_bias
 from validation.decoding.methods.single_draft import BITS, CERTIFIED_BITS
 from validation.decoding.trace_drafts import offline_k
 from validation.planning.menu import Line
-from validation.planning.positions import positions_of, sampled
+from validation.planning.positions import positions_of, sampled, without_residue
 from validation.planning.profile import Profile
 from validation.trace.reader import Trace, TraceChunk, probabilities
 
@@ -49,7 +49,7 @@ def messages(
     """
     key = repr(
         (
-            "whole",
+            "whole, without residues",
             SAMPLE,
             trace.positions,
             profile.prompts[0],
@@ -83,7 +83,7 @@ def _measure(trace: Trace, line: Line | None, bias: float) -> dict[str, dict[str
     for block in blocks:
         chunk = TraceChunk(**{name: np.array(array[block]) for name, array in trace.arrays.items()})
         at = positions_of(chunk, rng.random(len(block)))
-        skip = sampled(at.draft_mass[:, 0])
+        skip = without_residue(sampled(at.draft_mass[:, 0]))
         sent.append(1.0 - np.concatenate([np.zeros((len(block), 1)), skip], axis=1))
         q, p = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)
         token = np.argmax(np.cumsum(q, axis=-1) > rng.random((len(q), 1)), axis=-1)
@@ -127,14 +127,14 @@ def _certified(q: Array, bias: float) -> tuple[Array, Array]:
 
 
 def _weighted(weight: Array, k: Array, bits: Array, bias: Array) -> dict[str, Array]:
-    """Return means over the drafts that are sent, at "skip nothing" and at each threshold."""
+    """Return means over the drafts that are sent, at "skip nothing" and at each threshold; 0 where none is sent."""
     total = np.maximum(weight.sum(axis=0), 1e-12)
     order = np.argsort(k)
     share = np.cumsum(weight[order], axis=0) / total
     high = k[order][np.minimum((share < 0.95).sum(axis=0), len(k) - 1)]
     return {
         "mean": (k @ weight) / total,
-        "p95": high,
+        "p95": np.where(weight.any(axis=0), high, 0.0),
         "bits": (bits @ weight) / total,
         "bias": (bias @ weight) / total,
     }

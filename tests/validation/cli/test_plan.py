@@ -200,7 +200,7 @@ def test_users_wait_for_one_server(plan):
 
 def test_a_limit_with_confidence(plan):
     mean, sure = (plan("--risk", "text=.6", *words).output for words in ((), ("--confidence", ".8")))
-    assert "in the mean over texts and over calibrations on 13 prompts" in mean
+    assert "in the mean over prompts and over calibrations on 13 prompts" in mean
     assert "for 0.8 of all calibrations on 13 prompts" in sure or "No token may be skipped" in sure
     found = [planned(plan("--json", "--risk", "text=.6", *words)) for words in ((), ("--confidence", ".8"))]
     thresholds = [
@@ -273,7 +273,9 @@ def test_one_prompt_is_too_few_to_calibrate(tmp_path, monkeypatch):
     assert "Still proved" in " ".join(found["notes"])
 
 
-def test_counts_of_an_engine(tmp_path, monkeypatch):
+@pytest.fixture
+def answers(tmp_path, monkeypatch):
+    """A folder with six answers of an engine, half of whose first drafts are accepted, and 0.6 of the second."""
     monkeypatch.chdir(tmp_path)
     one = {
         "num_spec_steps": 10,
@@ -283,9 +285,173 @@ def test_counts_of_an_engine(tmp_path, monkeypatch):
     }
     lines = [json.dumps({"metrics": {"speculative_decoding": one}}) for _ in range(6)]
     (tmp_path / "answers.jsonl").write_text("\n".join(lines))
+    return tmp_path
+
+
+def test_counts_of_an_engine(answers):
     found = planned(run("plan", "--acceptance", "answers.jsonl", "--json", "--rate", "1G", "--rtt", "0ms"))
     row = next(row for row in found["rows"] if row["policy"] == "FlexSpec")
     assert row["draft_length"]["value"] in (1.0, 2.0)
     assert found["evidence"]["acceptance_by_depth"] == pytest.approx([0.5, 0.6])
     assert not {"HLM", "SQS", "CU-HLM"} & {row["policy"] for row in found["rows"]}
     one_sentence(run("plan", "--acceptance", "answers.jsonl", "--only", "eagle"), "the engines are: vllm")
+
+
+@pytest.mark.parametrize("words", [("--drafts", "greedy"), ("--verification", "match")])
+def test_greedy_drafts_and_drafts_that_are_matched_need_their_token_ids_alone(answers, words):
+    words = ("--acceptance", "answers.jsonl", *words, "--vocabulary", "100000", "--rate", "1M", "--rtt", "20ms")
+    result = run("plan", *words, "--draft-ms", "5", "--down-rate", "1G", "--json")
+    found = planned(result)
+    assert {row["policy"] for row in found["rows"]} == {
+        "server alone",
+        "server alone, streaming",
+        "device alone",
+        "ours",
+    }
+    best = next(row for row in found["rows"] if row["policy"] == "ours")
+    assert best["option"] == "token ids, K = 2"
+    assert best["bits"]["value"] == 16 + 2 * 17  # ⌈log₂ 100,000⌉ = 17
+    assert best["text_risk"]["basis"] == "proved"
+    tokens = 1 + 0.5 + 0.5 * 0.6
+    seconds = 2 * 0.005 + 0.030 + 0.020 + 50 / 1e6 + 24 / 1e9
+    assert best["tokens_per_s_median"]["value"] == pytest.approx(tokens / seconds, rel=1e-9)
+    assert "token ids alone are sent" in " ".join(found["notes"])
+    said = next(option for option in found["menu"] if option["option"] == best["option"])
+    assert said["use"] == "Draft 2, send token ids"
+    assert said["how"].startswith("The device drafts 2 tokens a round and sends each with its token id alone. ")
+
+
+def test_the_page_of_an_engine_repeats_how_its_counts_are_read(answers):
+    words = ("--acceptance", "answers.jsonl", "--drafts", "greedy", "--only", "vllm", "--draft-length", "2")
+    result = run("plan", *words, "--page", "counts.html", "--json")
+    assert result.exit_code == 0, result.output
+    page = (answers / "counts.html").read_text(encoding="utf-8")
+    command = json.loads(page.split('id="data">')[1].split("</script>")[0])["command"]
+    assert planned(run(*command.split()[1:], "--json"))["rows"] == planned(result)["rows"]
+
+
+def test_marks_that_the_records_state_are_read(answers):
+    """A file of records states its marks; nothing need be given, and a contradiction is refused."""
+    run("acceptance", "answers.jsonl", "--drafts", "greedy", "--records", "marked.jsonl")
+    found = planned(run("plan", "--acceptance", "marked.jsonl", "--json"))
+    assert "token ids" in next(row for row in found["rows"] if row["policy"] == "ours")["option"]
+    one_sentence(run("plan", "--acceptance", "marked.jsonl", "--drafts", "sampled"), "contradicts it")
+
+
+def test_drafts_that_are_not_stated_are_planned_with_their_probability(answers):
+    found = planned(run("plan", "--acceptance", "answers.jsonl", "--json"))
+    assert "--drafts greedy" in " ".join(found["notes"])
+    ours = [option["option"] for option in found["menu"] if option["policy"] == "ours"]
+    assert ours == ["q_d up, p down, K = 1", "q_d up, p down, K = 2"]
+
+
+@pytest.mark.parametrize("rule", ["relaxed", "threshold", "synthetic", "fly"])
+def test_a_rule_that_loses_the_law_is_not_planned(answers, rule):
+    said = f"verification {rule} loses the target's law"
+    one_sentence(run("plan", "--acceptance", "answers.jsonl", "--verification", rule), said)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--acceptance", "answers.jsonl", "--policy", "policy.json"), "--policy needs a trace"),
+        (("--acceptance", "answers.jsonl", "--users", "2"), "--users needs a trace"),
+        (("--trace", "trace", "--only", "eagle"), "--only reads an engine's counts"),
+        (("--trace", "trace", "--draft-length", "3"), "--draft-length reads an engine's counts"),
+        (("--trace", "trace", "--drafts", "greedy"), "--drafts reads an engine's counts"),
+        (("--trace", "trace", "--link", "a"), "--link names a trace of --link-csv"),
+        (("--trace", "trace", "--page", "."), "--page is ., which cannot be a file"),
+        (("--trace", "trace", "--policy", "answers.jsonl/policy.json"), "which cannot be a file"),
+        (("--trace", "trace", "--users", "none.csv"), "none.csv cannot be read"),
+        (("--trace", "trace", "--risk", "text=.1", "--confidence", "2"), "--confidence is 2"),
+    ],
+)
+def test_options_are_refused_before_anything_is_read(answers, monkeypatch, words, said):
+    from validation.planning import measure
+
+    def read(*_, **__):
+        raise AssertionError("read too early")
+
+    monkeypatch.setattr(measure, "planner_of_trace", read)
+    monkeypatch.setattr(measure, "planner_of_acceptance", read)
+    one_sentence(run("plan", *words), said)
+
+
+def test_the_folder_of_a_run_is_taken_for_its_trace(folder, plan):
+    found = planned(run("plan", "--trace", folder, "--json"))
+    assert found["evidence"]["trace"] == str(folder / "trace")
+    assert found["rows"] == planned(plan("--json"))["rows"]
+
+
+def test_nothing_sent_is_not_a_number(plan):
+    """Where every draft is kept no residue of rounding stands for a size; all other numbers are of a usable size."""
+    for words in ((), ("--risk", "text=1"), ("--rtt", "0ms", "--verify-ms", "1", "--draft-ms", "99")):
+        found = planned(plan("--json", *words))
+        for row in found["rows"]:
+            sizes = ("k_mean", "k_p95", "bits", "kilobytes_per_token")
+            values = [row[name]["value"] for name in sizes]
+            assert all(value is None or value > 1e-6 for value in values), row["policy"]
+            assert (row["bits"]["value"] is None) == (row["counts"]["exchanges"] == 0.0)
+            assert all(count == 0.0 or count > 1e-9 for count in row["counts"].values())
+        for option in found["menu"]:
+            assert min(option["top_k"]) >= 0.0
+    shown = plan().output
+    device = next(line for line in shown.splitlines() if line.startswith(" device alone"))
+    assert device.split()[3:7] == ["–", "–", "–", "–"]
+
+
+def test_what_a_policy_breaks_stands_beside_its_name(plan):
+    lines = plan().output.splitlines()
+    for policy in ("device alone", "U-HLM", "CU-HLM"):
+        line = next(line for line in lines if line.startswith(f" {policy} "))
+        assert line.removeprefix(f" {policy} ").split()[0] == "risk"
+
+
+def test_at_80_columns_the_least_important_columns_are_left_out_and_named(plan, monkeypatch):
+    from io import StringIO
+
+    from rich.console import Console
+
+    from validation.cli import plan as command
+
+    shown = {}
+    for width in (80, 110, 200):
+        screen = StringIO()
+        monkeypatch.setattr(
+            command, "open_console", lambda width=width, screen=screen, **_: Console(file=screen, width=width)
+        )
+        assert plan("--rate", "10M").exit_code == 0
+        shown[width] = screen.getvalue()
+        table = shown[width].split("Not shown" if width < 200 else "p: proved")[0]
+        assert max(map(len, table.splitlines())) <= width
+        assert "…" not in table
+        for policy in ("server alone, streaming", "ours"):
+            assert f" {policy} " in table
+    assert "Not shown at 80 columns: k 95%, k mean, tok/s 95%, kB/token, bits, threshold" in shown[80]
+    assert "Not shown at 200" not in shown[200]
+    heads = next(line for line in shown[80].splitlines() if line.startswith(" policy"))
+    assert {"breaks", "tok/s", "gain"} <= set(heads.split())
+
+
+def test_one_prompt_has_no_interval(tmp_path):
+    rng = np.random.default_rng(0)
+    with TraceWriter(tmp_path / "three", 20) as writer:
+        for text in range(3):
+            rows = [(4.0 * rng.normal(size=(8, 20))).astype(np.float16) for _ in range(2)]
+            tokens, index = np.zeros(8, np.int32), np.full(8, text, np.int32)
+            writer.append(rows[0], rows[0] + 0.3 * rows[1], tokens, index, np.arange(8, dtype=np.int32))
+    result = run("plan", "--trace", tmp_path / "three", "--rtt", "60ms", "--draft-ms", "1")
+    assert result.exit_code == 0, result.output
+    assert " to 1." not in result.output
+    assert "(one prompt)" in next(line for line in result.output.splitlines() if line.startswith(" ours "))
+    assert "times (one prompt)" in result.output
+
+
+@pytest.mark.parametrize("texts", ["corpus", "target"])
+def test_a_plan_from_a_corpus_says_that_the_target_did_not_write_the_text(tmp_path, texts):
+    rng = np.random.default_rng(0)
+    with TraceWriter(tmp_path / "trace", 20, {"texts": texts}) as writer:
+        rows = [rng.normal(size=(40, 20)).astype(np.float16) for _ in range(2)]
+        writer.append(*rows, np.zeros(40, np.int32), np.repeat(np.arange(5, dtype=np.int32), 8), np.arange(40) % 8)
+    found = planned(run("plan", "--trace", tmp_path / "trace", "--json"))
+    assert ("the target model did not write them" in " ".join(found["notes"])) == (texts == "corpus")

@@ -17,11 +17,13 @@ const MIXED = options(OURS, SERVER, DEVICE);
 // ------------------------------------------------------------------------------------------------ link and speed
 
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-const middle = (values) => (values[(values.length - 1) >> 1] + values[values.length >> 1]) / 2;
+const MEDIAN = 0, SLOW = 1, LATE = 2; // shares of the time: half, 95%, and that of the limit of latency
 
-/** The rate that the link has or exceeds in a share of the time, from ascending rates. */
-function exceeded(rates, share) {
-  return rates[Math.min(Math.max(Math.ceil(rates.length * (1 - share) - 1), 0), rates.length - 1)];
+/** The rate that the link has or exceeds in one of these shares of the time: the exact quantile of its law. */
+function exceeded(s, share) {
+  if (data.recorded) return (data.recorded.at_bps[share] * s.rate) / RECORDED;
+  if (s.fading === "none") return s.rate;
+  return (s.rate * Math.log1p(s.snr * data.snr_exceeded[s.fading][share])) / Math.log1p(s.snr);
 }
 
 function ratesOf(s) {
@@ -33,10 +35,9 @@ const RECORDED = data.recorded ? mean(data.recorded.rates_bps) : 0;
 
 /** A setting with the numbers of its link, which all options share. */
 function withLink(s) {
-  const rates = ratesOf(s);
-  const typical = middle(rates) || rates.find((rate) => rate > 0);
-  return { ...s, rates, mean: mean(rates), down: asked.down_bps ?? typical, median: exceeded(rates, 0.5),
-    slow: exceeded(rates, 0.95), late: s.latency && exceeded(rates, s.latency.share) };
+  const rates = ratesOf(s), median = exceeded(s, MEDIAN);
+  return { ...s, rates, mean: mean(rates), median, slow: exceeded(s, SLOW), late: exceeded(s, LATE),
+    down: asked.down_bps ?? (median || rates.find((rate) => rate > 0)) };
 }
 
 const fixed = (c, s) => c[DRAFTS] * s.draft + c[PASSES] * s.verify + c[EXCHANGES] * s.roundTrip +
@@ -91,6 +92,12 @@ function largest(pool, s, allowed) {
 const keeps = (s) => (option) => !broken(option, s).length;
 const ours = (s) => largest(MIXED, s, keeps(s));
 
+/** All options that the card and the map compare: lossless ones, and those whose loss is calibrated, not measured alone. */
+const counted = () => POLICIES.flatMap((policy) => (policy === STREAM && !byId("stream").checked ? [] : POOLS[policy]))
+  .filter((option) => option.lossless || MIXED.includes(option));
+/** The fastest option of all that keeps the limits; the first of equal ones, and `before` if it is one. */
+const fastest = (s, pool, before) => largest(before ? [before, ...pool] : pool, s, keeps(s));
+
 /** The best option of a policy that keeps the limits, else its best; a paper's own threshold if nothing may be lost. */
 function chosen(policy, s) {
   if (policy === OURS) return ours(s);
@@ -104,13 +111,13 @@ const alone = (s) => largest(MIXED, s, (option) => option.policy !== OURS && saf
 function rowOf(policy, s, base) {
   const option = chosen(policy, s);
   if (!option) return null;
-  const c = option.test, exchanges = c[EXCHANGES] > 1e-9 ? c[EXCHANGES] : 0;
+  const c = option.test, sent = (number) => (c[EXCHANGES] > 0 && number) || null;
   const basis = option.policy === OURS && !option.lossless || policy === OURS && !option.lossless ? "c" : "m";
   const risk = option.lossless ? "p" : basis;
   return { policy, option, label: option.policy === policy ? option.option : `${option.policy} ${option.option}`.trim(),
     breaks: broken(option, s), cells: {
-      threshold: [option.threshold, basis], k_mean: [option.top_k[0], "m"], k_p95: [option.top_k[1], "m"],
-      bits: [exchanges && c[UP] / exchanges, "m"], kilobytes: [(c[UP] + c[DOWN]) / 8e3, "m"],
+      threshold: [option.threshold, basis], k_mean: [sent(option.top_k[0]), "m"], k_p95: [sent(option.top_k[1]), "m"],
+      bits: [sent(c[UP] / c[EXCHANGES]), "m"], kilobytes: [(c[UP] + c[DOWN]) / 8e3 || null, "m"],
       draft_length: [option.draft_length, "m"], median: [1 / seconds(c, s, s.median), "m"],
       slow: [1 / seconds(c, s, s.slow), "m"], gain: [seconds(base.test, s, s.median) / seconds(c, s, s.median), "m"],
       risk: [option.lossless ? 0 : option.loss[s.kind], risk] } };
@@ -192,23 +199,6 @@ function unmet(s) {
   if (round > s.latency?.seconds) said.push(`The latency limit (${say(1e3 * s.latency.seconds)} ms) cannot be kept: the shortest round takes ${say(1e3 * round)} ms.`);
   if (s.energy !== null && energy > s.energy) said.push(`The energy limit (${say(1e3 * s.energy)} mJ) cannot be kept: the least is ${say(1e3 * energy)} mJ a token.`);
   return said.join(" ") || "No policy keeps the limits of latency and energy together.";
-}
-
-/** What the device and the server do, in words. */
-function explain(option) {
-  if (option.policy === SERVER) return "The server generates every token and waits a round trip for each.";
-  if (option.policy === DEVICE) return "The device generates every token. The server is not asked.";
-  const K = option.draft_length, drafts = K === 1 ? "1 token" : `${two.format(K)} tokens`;
-  const top = /K = (\d+), ℓ = (\d+)/.exec(option.option), above = /τ = ([\d.]+), ℓ = (\d+)/.exec(option.option);
-  const sent = top ? `with its ${top[1]} largest probabilities, in steps of 1/${top[2]}`
-    : above ? `with its probabilities of at least ${above[1]}, in steps of 1/${above[2]}` : "with its one probability";
-  const kept = option.threshold === null ? "" : ` A first draft of uncertainty at most ${option.threshold} is kept without verification.`;
-  return `The device drafts ${drafts} a round and sends each ${sent}. The server verifies them.${kept}`;
-}
-function headline(option) {
-  if (option.policy !== OURS) return option.policy[0].toUpperCase() + option.policy.slice(1);
-  const [, name, at] = /(K|τ) = ([\d.]+), ℓ/.exec(option.option) ?? [], kept = option.threshold === null ? "" : `, keep u ≤ ${option.threshold}`;
-  return `Draft ${two.format(option.draft_length)}, send ${!name ? "one probability" : name === "K" ? `the top ${at}` : `q ≥ ${at}`}${kept}`;
 }
 
 function guarantee(option, s) {
@@ -328,14 +318,14 @@ function drawMap(s) {
   const trips = logarithmic(1, Math.max(500, 1e3 * s.roundTrip));
   const { svg, x, y, axes, left, right, top, bottom } = canvas("map", rates, trips, ["rate, Mbit/s", "round trip, ms"]);
   const fine = asked.objective === "throughput" ? 36 : 12, wide = (right - left) / fine, high = (bottom - top) / fine;
-  const pool = POLICIES.flatMap((policy) => (policy === STREAM && !byId("stream").checked ? [] : POOLS[policy])).filter((option) => safe(option, s));
+  const pool = counted().filter((option) => safe(option, s));
   const columns = Array.from({ length: fine }, (_, i) => withLink({ ...s, rate: 1e6 * rates.at((i + 0.5) / fine) }));
   const cells = KINDS.map(() => []), named = KINDS.map(() => new Map());
   let last = null;
   for (let j = 0; j < fine; j++) {
     for (let i = 0; i < fine; i++) {
       const there = { ...columns[i], roundTrip: trips.at((j + 0.5) / fine) / 1e3 };
-      last = largest(last ? [last, ...pool] : pool, there, keeps(there));
+      last = fastest(there, pool, last);
       if (!last) continue;
       const kind = kindOf(last), run = cells[kind].at(-1);
       if (run && run.j === j && run.i + run.length === i) run.length++;
@@ -363,6 +353,7 @@ function drawMap(s) {
 
 // ------------------------------------------------------------------------------------------------- the page
 
+const NONE = "–";
 const HEADS = { threshold: "threshold", k_mean: "k mean", k_p95: "k 95%", bits: "bits", kilobytes: "kB/token",
   draft_length: "K", median: "tok/s 50%", slow: "tok/s 95%", gain: "gain", risk: "risk" };
 const start = { rate: data.recorded ? RECORDED : asked.rate_bps, fading: asked.fading, snr: asked.snr, roundTrip: asked.round_trip_s,
@@ -416,24 +407,32 @@ function drawTable(rows) {
     const line = put(body, "tr", { role: "row", class: [row.policy === OURS ? "ours" : "", row.breaks.length ? "breaks" : ""].join(" ").trim() });
     const name = put(line, "th", { scope: "row", role: "rowheader" }, row.policy);
     put(name, "span", { class: "option" }, row.label);
+    put(line, "td", { role: "cell", "data-label": "breaks", "data-key": "breaks" }, row.breaks.join(", ") || NONE);
     for (const [key, [number, basis]] of Object.entries(row.cells)) {
       const cell = put(line, "td", { role: "cell", "data-label": HEADS[key], "data-key": key });
-      if (number === null) { cell.textContent = "·"; continue; }
+      if (number === null) { cell.textContent = NONE; continue; }
       cell.textContent = key === "bits" ? whole.format(number) : (key[0] === "k" && key[1] === "_" ? four : key === "draft_length" || key === "risk" ? two : three).format(number);
       cell.dataset.value = number;
       put(cell, "span", { class: "basis" }, basis);
     }
-    put(line, "td", { role: "cell", "data-label": "breaks", "data-key": "breaks" }, row.breaks.join(", ") || "·");
   }
+}
+
+/** The first lines: the fastest of all that the map compares, and what drafts of the device give where it is another. */
+function card(s, plan) {
+  const use = fastest(s, counted());
+  if (!use) return { use: "No policy", "use-how": "", speed: "–", "speed-how": "", sure: "Nothing", "sure-how": "" };
+  const other = plan && plan.option !== use && plan.option.policy === OURS ? ` With drafts of the device: ${plan.option.use} (${speedOf(plan.option, s)}).` : "";
+  const slow = `${say(1 / seconds(use.test, s, s.slow))} or more in 95% of the time`;
+  const gain = plan && plan.option === use ? `; ${plan.cells.gain[0].toFixed(2)} times the best model alone` : "";
+  const [sure, how] = guarantee(use, s);
+  return { use: use.use, "use-how": `${use.how}${other}`, speed: speedOf(use, s), "speed-how": `${slow}${gain}; ${measured}.`, sure, "sure-how": how };
 }
 
 function render() {
   const s = withLink(state), base = alone(s);
   const rows = POLICIES.map((policy) => rowOf(policy, s, base)).filter(Boolean), plan = rows.find((row) => row.policy === OURS);
-  const lines = plan ? { use: headline(plan.option), "use-how": `${explain(plan.option)} Option: ${plan.label || plan.policy}.`, speed: speedOf(plan.option, s),
-    "speed-how": `${say(plan.cells.slow[0])} or more in 95% of the time; ${plan.cells.gain[0].toFixed(2)} times the best model alone; ${measured}.` }
-    : { use: "No policy", "use-how": "", speed: "–", "speed-how": "" };
-  [lines.sure, lines["sure-how"]] = plan ? guarantee(plan.option, s) : ["Nothing", ""];
+  const lines = card(s, plan);
   lines.verdict = verdict(plan, s);
   const least = Math.min(...POOLS[OURS].filter((option) => !option.lossless).map((option) => needs(option, s.kind)));
   const notes = [];

@@ -1,0 +1,79 @@
+"""The split of a plan's texts by prompt: to choose, to calibrate, to predict.
+
+Texts of one prompt are alike, so every promise, prediction and interval counts prompts: its loss is the mean over its
+texts, and its tokens and seconds are their sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+PARTS = ("train", "calibrate", "test")
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Texts of a plan: to choose, to calibrate, to predict; all of them where there are too few prompts to split.
+
+    Attributes
+    ----------
+    train, calibrate, test : int array
+        Numbers of the texts of each part.
+    enough : bool
+        Whether there were enough prompts to split.
+    prompt : int array, shape (texts,)
+        Number of each text's prompt.
+    """
+
+    train: Array
+    calibrate: Array
+    test: Array
+    enough: bool
+    prompt: Array
+
+    @property
+    def prompts(self) -> dict[str, int]:
+        """Return the number of prompts of each part."""
+        return {part: len(np.unique(self.prompt[getattr(self, part)])) for part in PARTS}
+
+    @property
+    def seen(self) -> Array:
+        """Return the texts that a plan may look at before it is tested."""
+        return np.union1d(self.train, self.calibrate)
+
+    def sums(self, values: Array, texts: Array) -> Array:
+        """Return the sums over the texts of each prompt, (prompts, ...), of values (texts, ...) of all texts."""
+        prompts, own = np.unique(self.prompt[texts], return_inverse=True)
+        found = np.zeros((len(prompts), *values.shape[1:]))
+        np.add.at(found, own, values[texts])
+        return found
+
+    def means(self, values: Array, texts: Array) -> Array:
+        """Return the means over the texts of each prompt, (prompts, ...), of values (texts, ...) of all texts."""
+        texts_of = self.sums(np.ones(len(values)), texts)
+        return np.asarray(self.sums(values, texts) / texts_of.reshape(-1, *(1,) * (values.ndim - 1)))
+
+
+def split_prompts(prompts: Array, seed: int = 1) -> Split:
+    """Return the texts split by prompt into three parts; texts of one prompt stay together.
+
+    Parameters
+    ----------
+    prompts : array, shape (texts,)
+        The prompt of each text.
+    seed : int
+        Of the order in which prompts are dealt to the parts.
+    """
+    names, own = np.unique(prompts, return_inverse=True)
+    every = np.arange(len(own))
+    if len(names) < len(PARTS):
+        return Split(every, every[:0], every, enough=False, prompt=own)
+    part = np.empty(len(names), dtype=np.int64)
+    part[np.random.default_rng(seed).permutation(len(names))] = np.arange(len(names)) % len(PARTS)
+    train, calibrate, test = (every[part[own] == number] for number in range(len(PARTS)))
+    return Split(train, calibrate, test, enough=True, prompt=own)

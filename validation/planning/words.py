@@ -1,0 +1,105 @@
+"""What an option does, in words, from its fields: the device and the server, the messages, what is kept unverified."""
+
+from __future__ import annotations
+
+from validation.planning.menu import (
+    CU_HLM,
+    DEVICE,
+    FIXED,
+    FLEXSPEC,
+    HLM,
+    OURS,
+    SERVER,
+    SQS,
+    STREAM,
+    U_HLM,
+    Option,
+)
+from validation.planning.positions import LATTICES
+
+_ALONE = {
+    SERVER: "The server generates every token and waits a round trip for each.",
+    STREAM: "The server generates every token and sends it at once, without waiting for the device.",
+    DEVICE: "The device generates every token. The server is not asked.",
+}
+_SENT = {
+    FIXED: "its whole distribution",
+    HLM: "its whole distribution",
+    U_HLM: "its whole distribution",
+    CU_HLM: "a truncated distribution ({label})",
+    SQS: "a quantised distribution ({label})",
+    FLEXSPEC: "its probability alone",
+}
+"""What each draft of a paper's policy is sent with."""
+
+
+def headline(option: Option) -> str:
+    """Return an option in a few words.
+
+    Parameters
+    ----------
+    option : Option
+
+    Returns
+    -------
+    str
+        Such as "Draft 2, send the top 64, keep u ≤ 0.3".
+    """
+    if option.family != OURS:
+        return _capital(f"{option.family}: {option.label}" if option.label else option.family)
+    if option.threshold >= 1.0:
+        return "Keep every draft"
+    kept = f", keep u ≤ {option.threshold:g}" if _skips(option) else ""
+    if option.codec is None:
+        return f"Draft {option.draft_length:g}, send token ids"
+    if option.codec == 0:
+        return f"Draft {option.draft_length:g}, send one probability{kept}"
+    lattice = LATTICES[option.codec - 1]
+    sent = f"the top {lattice.k}" if lattice.k is not None else f"q ≥ {lattice.threshold:g}"
+    return f"Draft {option.draft_length:g}, send {sent}{kept}"
+
+
+def explanation(option: Option) -> str:
+    """Return what the device and the server do under an option, in sentences.
+
+    Parameters
+    ----------
+    option : Option
+
+    Returns
+    -------
+    str
+    """
+    if option.family in _ALONE:
+        return _ALONE[option.family]
+    if option.family not in (OURS, *_SENT):
+        return f"{headline(option)}."
+    if option.threshold >= 1.0:
+        return "The device keeps every token of the draft model. The server is not asked."
+    drafts = "1 token" if option.draft_length == 1 else f"{option.draft_length:.3g} tokens"
+    kept = ""
+    if _skips(option):
+        kept = f" A first draft of uncertainty at most {option.threshold:g} is kept without verification."
+    return f"The device drafts {drafts} a round and sends each with {_message(option)}. The server verifies them.{kept}"
+
+
+def _message(option: Option) -> str:
+    """Return what a draft is sent with."""
+    if option.family != OURS:
+        return _SENT[option.family].format(label=option.label)
+    if option.codec is None:
+        return "its token id alone"
+    if option.codec == 0:
+        return "its probability alone"
+    lattice = LATTICES[option.codec - 1]
+    if lattice.k is not None:
+        return f"the {lattice.k} largest probabilities, in steps of 1/{lattice.resolution}"
+    return f"the probabilities of at least {lattice.threshold:g}, in steps of 1/{lattice.resolution}"
+
+
+def _skips(option: Option) -> bool:
+    return bool(0.0 <= option.threshold < 1.0)
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]

@@ -49,6 +49,11 @@ MILLISECONDS = click.FloatRange(min=0.0)
 @click.option("--draft-ms", type=MILLISECONDS, default=12.0, show_default=True, help="One pass of the draft model.")
 @click.option("--verify-ms", type=MILLISECONDS, default=30.0, show_default=True, help="One pass of the target model.")
 @click.option(
+    "--server-draft-ms",
+    type=MILLISECONDS,
+    help="One pass of the draft model on the server.  [default: the target's, divided by the ratio of parameters]",
+)
+@click.option(
     "--verify-us-per-token",
     type=MILLISECONDS,
     default=0.0,
@@ -151,6 +156,8 @@ def plan(
         path = trace if trace is not None else Path("runs/builtin/trace")
         with progress_bar(console) as report:
             planner, about = planner_of_trace(path, setting, cache=run_folder(path) / "plan", report=report)
+    request = request.with_server_draft(about["evidence"].get("parameter_ratio"))
+    setting = planner.setting = request.setting()
     defaulted = [
         f"--{name.replace('_', '-')}"
         for name in given
@@ -197,6 +204,7 @@ def _request(given: dict[str, Any]) -> Any:
         draft_s=given["draft_ms"] / 1e3,
         verify_s=given["verify_ms"] / 1e3,
         verify_token_s=given["verify_us_per_token"] / 1e6,
+        server_draft_s=None if given["server_draft_ms"] is None else given["server_draft_ms"] / 1e3,
         bias=given["bias"],
         risk=read.read_risk(given["risk"]),
         confidence=given["confidence"],
@@ -302,9 +310,9 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
     console.print(table)
     console.print(
         "p: proved; c: calibrated on held-out prompts; m: measured. tok/s 50%, 95%: the speed that is reached "
-        "during at least 50%, 95% of the time. gain: speed over that of the faster of the two models alone that keeps "
-        "the limits, with its 95% interval over prompts. bits: uplink of an exchange. text risk: bound on the mean "
-        "total variation of a text.",
+        "during at least 50%, 95% of the time. gain: speed over that of the strongest rival, the first row, with its "
+        "95% interval over prompts. bits: uplink of an exchange. text risk: bound on the mean total variation of a "
+        "text.",
         soft_wrap=True,
     )
     for row in result.rows:
@@ -326,8 +334,16 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
         )
     if result.sensitivity:
         lines = Table(title="What the defaults change, one at a time", box=box.SIMPLE, padding=(0, 1, 0, 0))
-        for head in ("option", "at", "tokens/s", "change", "lost if this plan stays", "best plan then"):
-            lines.add_column(head, justify="left" if head in ("option", "best plan then") else "right")
+        for head in (
+            "option",
+            "at",
+            "tokens/s",
+            "change",
+            "lost if this plan stays",
+            "best plan then",
+            "strongest rival then",
+        ):
+            lines.add_column(head, justify="left" if head == "option" or head.endswith("then") else "right")
         for one in result.sensitivity:
             lines.add_row(
                 one.option,
@@ -336,6 +352,7 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
                 f"{round(one.change, 3) + 0.0:+.1%}",
                 f"{one.regret:.1%}",
                 one.plan,
+                f"{one.rival}: {one.rival_tokens_per_s:.3g}",
             )
         console.print(lines)
         console.print(

@@ -14,7 +14,7 @@ from validation.acceptance.engines import read_acceptance
 from validation.acceptance.record import Counts, add, refuse_mixture
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
-from validation.planning.menu import DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM, Option
+from validation.planning.menu import COLOCATED, DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM, Option
 from validation.planning.rounds import COUNTS
 
 Array = NDArray[Any]
@@ -86,6 +86,8 @@ def options_of_records(
             up_bits=rounds * (16.0 + k * (width + 32.0)),
             down_bits=rounds * 24.0 + rejected * (16.0 + 32.0 * vocabulary),
         )
+        own = {"server_drafts": k * rounds, "passes": rounds, "verified": (k + 1) * rounds, "down_bits": width}
+        found.append(Option(COLOCATED, f"K = {k}", _table(weight, **own), k, -np.inf, none, none, (0, 0)))
         sized = (float(vocabulary), float(vocabulary))
         found.append(Option(FIXED, f"K = {k}", full, k, -np.inf, none, none, sized))
         found.append(Option(FLEXSPEC, f"K = {k}", split, k, -np.inf, none, none, (1, 1), 0))

@@ -56,11 +56,21 @@ def planner_of_trace(
             "acceptance": float(np.average(profile.acceptance[:, 0], weights=profile.lengths)),
             "tokens_known": profile.known,
             "models": models_mark(trace.manifest.get("settings")),
+            "parameter_ratio": _parameter_ratio(trace.manifest.get("pair")),
         },
         "split": {name: profile.prompts[getattr(split, name)].tolist() for name in ("train", "calibrate", "test")},
     }
     model = None if line is None else Model.of(profile, split.train, line)
     return Planner(options(profile, cut), setting, split, line, model), about
+
+
+def _parameter_ratio(pair: Any) -> float | None:
+    """Return the target model's parameters over the draft model's; None where a trace does not know them."""
+    if not isinstance(pair, dict):
+        return None
+    small, large = (pair.get(f"{size}_parameters") for size in ("small", "large"))
+    numbers = all(isinstance(count, (int, float)) and count > 0 for count in (small, large))
+    return float(large) / float(small) if numbers else None
 
 
 def _line(profile: Profile, texts: NDArray[Any], file: Path | None) -> Line | None:

@@ -320,6 +320,7 @@ def test_the_pictures_follow(opened):
     page.uncheck("#stream")
     before = pictures()
     page.fill("#verify", "120")
+    page.fill("#roundTrip", "300")
     after = pictures()
     assert before[0] != after[0]
     assert before[1] != after[1]

@@ -53,9 +53,10 @@ def policy_of(option: Option, planner: Planner, vocabulary: int, mark: str | Non
         if setting.confidence is not None:
             name += f", at confidence {setting.confidence:g}"
         promised = (Guarantee(name, setting.risk_limit, "calibrated", len(planner.split.calibrate)),)
-    promised = (*promised, _speed(option, planner))
     line = UncertaintyLine(1.0, 0.0) if rule.skips else None
-    return DevicePolicy(vocabulary, 1.0, rule, messages, line, planned_for=mark, guarantees=promised)
+    return DevicePolicy(
+        vocabulary, 1.0, rule, messages, line, planned_for=mark, guarantees=(*promised, _speed(option, planner))
+    )
 
 
 def _speed(option: Option, planner: Planner) -> Guarantee:

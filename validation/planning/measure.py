@@ -68,9 +68,9 @@ def _parameter_ratio(pair: Any) -> float | None:
     """Return the target model's parameters over the draft model's; None where a trace does not know them."""
     if not isinstance(pair, dict):
         return None
-    small, large = (pair.get(f"{size}_parameters") for size in ("small", "large"))
-    numbers = all(isinstance(count, (int, float)) and count > 0 for count in (small, large))
-    return float(large) / float(small) if numbers else None
+    counts = [pair.get(f"{size}_parameters") for size in ("large", "small")]
+    large, small = (float(count) if isinstance(count, int | float) else 0.0 for count in counts)
+    return large / small if large > 0 and small > 0 else None
 
 
 def _line(profile: Profile, texts: NDArray[Any], file: Path | None) -> Line | None:

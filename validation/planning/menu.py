@@ -172,7 +172,7 @@ def _colocated(profile: Profile) -> list[Option]:
     long as those of a device. So with the same times no lossless plan of a device is faster.
     """
     none = np.zeros(profile.texts)
-    tables = [
+    tables: list[tuple[str, float, Array]] = [
         (f"K = {k}" + (f", drafts from {name.removeprefix('lattice ')}" if codec else ""), k, table)
         for codec, name in enumerate(CODECS)
         for k, table in zip(DRAFT_LENGTHS, profile.planned[:, 0, codec], strict=True)

@@ -110,7 +110,7 @@ def option(family, label="", *, k=2, threshold=-np.inf, codec=None):
         option(CU_HLM, "online, u ≤ 0.5", k=1, threshold=0.5),
         option(CU_HLM, "certified, Bias ≤ 0.5, u ≤ 0.5", k=1, threshold=0.5),
         option(SQS, f"{LATTICES[6].name}, B = 1000"),
-        option(SQS, f"{LATTICES[3].name}, K = 2"),
+        option(SQS, f"{LATTICES[6].name}, K = 2"),
         option(FLEXSPEC, "K = 3", k=3, codec=0),
         option(OURS, "a", codec=0, threshold=0.5),
         option(OURS, "b", codec=7),

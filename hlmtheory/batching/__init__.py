@@ -21,8 +21,8 @@ method                       what it does
 ``dp-printed``               Algorithm 1 exactly as printed: its batches overlap, see :class:`Plan`
 ``pareto``                   all undominated states per prefix: exact among runs of the sorted tasks, in order
 ``pareto+johnson``           the batches of ``pareto``, ordered by Johnson's rule anew at every step
-``improved``                 the one to use: the better of ``dp`` by prompt and by output length, in Johnson's order, after
-                             moves of tasks between batches; its gap is to a closer bound
+``improved``                 the one to use: the better of ``dp`` by prompt and by output length, in Johnson's order,
+                             after moves of tasks between batches; its gap is to a closer bound
 ``exact``                    all partitions and all orders, at most 12 tasks; where waves are needed, all divisions
                              into waves, at most 8 tasks; free, all schedules too, of at most 20,000 states, as far as
                              its limit on labels allows
@@ -46,9 +46,9 @@ A plan also has a *memory rule*. "together": the largest caches of all batches t
 Γ_p + Σ_m Γ_kv,m ≤ Γ_s. Batches that do not fit run in waves, one wave after another. Swapping caches out is not
 modelled. "each": the paper's (24b) with (10) as printed, a limit for each batch alone.
 
-``dp`` and ``pareto`` are the paper's program and its repair; the figures of edge-sd draw them. With few tasks and answers
-of different lengths their plans took up to 1.6 times as long as the fastest; those of ``improved`` were within 5% of it
-in 300 cases.
+``dp`` and ``pareto`` are the paper's program and its repair; the figures of edge-sd draw them. With few tasks and
+answers of different lengths their plans took up to 1.6 times as long as the fastest; those of ``improved`` were within
+5% of it in 300 cases.
 
 Tasks hold their output lengths. The paper plans with O_max for all tasks: give such tasks to :func:`plan`, and the real
 tasks with the plan to :func:`plan_latency`. A latency is the inference latency (22). Uploading the prompts, (15), adds

@@ -33,6 +33,7 @@ from hlmtheory.policy.capacity import SharedServer, server_rates
 from hlmtheory.policy.claims import CLAIMS
 from hlmtheory.policy.codec_hulls import codec_hulls
 from hlmtheory.policy.coherence import CoherentCosts, coherent_costs
+from hlmtheory.policy.colocated import CapacityGain, ColocatedPlan, capacity_gain, colocated_plan
 from hlmtheory.policy.costs import DeviceRule, StageCosts, UserPlan
 from hlmtheory.policy.device import DevicePolicy
 from hlmtheory.policy.device_parts import (
@@ -59,8 +60,10 @@ __all__ = [
     "CLAIMS",
     "BandUser",
     "BatchedPlan",
+    "CapacityGain",
     "CertifiedRows",
     "CoherentCosts",
+    "ColocatedPlan",
     "CostPlan",
     "DeviceDraft",
     "DevicePolicy",
@@ -80,8 +83,10 @@ __all__ = [
     "StageCosts",
     "UncertaintyLine",
     "UserPlan",
+    "capacity_gain",
     "codec_hulls",
     "coherent_costs",
+    "colocated_plan",
     "fading_skip",
     "join_hulls",
     "lower_hulls",

@@ -15,6 +15,7 @@ from scipy import integrate
 
 from hlmtheory import channel, codec, draft_length, ofdma, policy
 from hlmtheory.policy import band, band_claims, band_shares
+from hlmtheory.policy.colocated_claims import COLOCATED_CLAIMS
 from hlmtheory.policy.hulls import Priced
 from hlmtheory.policy.objective_claims import OBJECTIVE_CLAIMS
 from hlmtheory.policy.rounds import Decisions, Limits, Prices, Rounds
@@ -166,7 +167,7 @@ def strays(claim):
 
 
 CLAIM_TABLE = ClaimTable(
-    tuple(one for one in policy.CLAIMS if one not in (*OBJECTIVE_CLAIMS, *SERVED_CLAIMS)),
+    tuple(one for one in policy.CLAIMS if one not in (*OBJECTIVE_CLAIMS, *SERVED_CLAIMS, *COLOCATED_CLAIMS)),
     STRATEGIES,
     strays,
     outside=OUTSIDE,

@@ -561,6 +561,8 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "SharedServer": {"pass_s": 0.25, "token_s": 0.125, "batch": 2},
     "SharedServer.alone_s": {"draft_length": 2},
     "SharedServer.load_s": {"draft_length": 2},
+    "colocated_plan": {"acceptances": [0.75, 0.5], "server_draft_s": 0.125, "server": SERVER},
+    "capacity_gain": {"acceptances": [0.75, 0.5], "server_draft_s": 0.125, "server": SERVER},
     "server_rates": {"most": [2.5, 3.5], "load_s": [0.5, 0.25], "weights": [1.5, 2.5], "utility": "log"},
     "queue_rates": {
         "away_s": [0.5, 0.25],
@@ -701,6 +703,8 @@ RECORDS = {
     "SharedPlan",
     "ServedPlan",
     "QueueRates",
+    "ColocatedPlan",
+    "CapacityGain",
     "DeviceDraft",
     "ServerAnswer",
     "FadingSkip",

@@ -59,6 +59,11 @@ MILLISECONDS = click.FloatRange(min=0.0)
 @click.option("--draft-ms", type=MILLISECONDS, default=12.0, show_default=True, help="One pass of the draft model.")
 @click.option("--verify-ms", type=MILLISECONDS, default=30.0, show_default=True, help="One pass of the target model.")
 @click.option(
+    "--server-draft-ms",
+    type=MILLISECONDS,
+    help="One pass of the draft model on the server.  [default: the target's, divided by the ratio of parameters]",
+)
+@click.option(
     "--verify-us-per-token",
     type=MILLISECONDS,
     default=0.0,
@@ -159,6 +164,8 @@ def plan(
         path = trace_of(trace if trace is not None else Path("runs/builtin/trace"))
         with progress_bar(console) as report:
             planner, about = planner_of_trace(path, setting, cache=run_folder(path) / "plan", report=report)
+    request = request.with_server_draft(about["evidence"].get("parameter_ratio"))
+    setting = planner.setting = request.setting()
     defaulted = [
         f"--{name.replace('_', '-')}"
         for name in given
@@ -235,6 +242,7 @@ def _request(given: dict[str, Any]) -> Any:
         draft_s=given["draft_ms"] / 1e3,
         verify_s=given["verify_ms"] / 1e3,
         verify_token_s=given["verify_us_per_token"] / 1e6,
+        server_draft_s=None if given["server_draft_ms"] is None else given["server_draft_ms"] / 1e3,
         bias=given["bias"],
         risk=read.read_risk(given["risk"]),
         confidence=given["confidence"],
@@ -337,9 +345,9 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
     )
     console.print(
         "p: proved; c: calibrated on held-out prompts; m: measured. tok/s 50%, 95%: the speed that is reached "
-        "during at least 50%, 95% of the time. gain: speed over that of the faster of the two models alone that keeps "
-        "the limits, with its 95% interval over prompts. bits: uplink of an exchange. text risk: bound on the mean "
-        "total variation of a text. –: none, or nothing is sent.",
+        "during at least 50%, 95% of the time. gain: speed over that of the strongest rival, the first row, with its "
+        "95% interval over prompts. bits: uplink of an exchange. text risk: bound on the mean total variation of a "
+        "text. –: none, or nothing is sent.",
         soft_wrap=True,
     )
     for row in result.rows:
@@ -360,13 +368,14 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
             soft_wrap=True,
         )
     if result.sensitivity:
-        heads = ("option", "at", "tokens/s", "change", "lost if this plan stays", "best plan then")
+        heads = ("option", "at", "tokens/s", "change", "lost if this plan stays")
+        heads += ("best plan then", "strongest rival then")
         print_table(
             console,
             "What the defaults change, one at a time",
-            {head: "left" if head in ("option", "best plan then") else "right" for head in heads},
+            {head: "left" if head == "option" or head.endswith("then") else "right" for head in heads},
             ((_varied(one), "") for one in result.sensitivity),
-            ("tokens/s", "best plan then"),
+            ("tokens/s", "strongest rival then", "best plan then"),
         )
         console.print(
             "These speeds are on the prompts that the plan was chosen on, so they differ a little from the table "
@@ -381,7 +390,8 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
 def _varied(one: Varied) -> list[str]:
     """Return the cells of a line of the sensitivity."""
     change = f"{round(one.change, 3) + 0.0:+.1%}"
-    return [one.option, one.value, f"{one.tokens_per_s:.3g}", change, f"{one.regret:.1%}", one.plan]
+    rival = f"{one.rival}: {one.rival_tokens_per_s:.3g}"
+    return [one.option, one.value, f"{one.tokens_per_s:.3g}", change, f"{one.regret:.1%}", one.plan, rival]
 
 
 def _mark(number: Number) -> str:

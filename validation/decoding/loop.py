@@ -256,6 +256,7 @@ class _Loop(BatchState):
         if len(sent):
             self.add_drafts(slots[sent], tokens[sent], [drafts[i] for i in sent.tolist()])
         complete = self.is_end(tokens) | (ahead + 1 >= self.draft_length[slots])
+        complete |= np.False_ if made.last_of_round is None else np.asarray(made.last_of_round)
         self.waiting[slots] = full | (~skip & complete)
 
     # ----------------------------------------------------------------------- send, verify, replace, roll back

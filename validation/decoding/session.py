@@ -65,6 +65,7 @@ class Proposal:
     distributions: torch.Tensor  # (n, V), the distributions that drafts are drawn from
     server_distributions: torch.Tensor | None = None  # (n, V), known to the server; ``distributions`` if None
     ends_round: Array | None = None  # (n,) bool, whether the round ends before this draft
+    last_of_round: Array | None = None  # (n,) bool, whether it ends with this draft
     notes: Sequence[Any] | None = None
 
 

@@ -54,7 +54,19 @@ def policy_of(option: Option, planner: Planner, vocabulary: int, mark: str | Non
             name += f", at confidence {setting.confidence:g}"
         promised = (Guarantee(name, setting.risk_limit, "calibrated", planner.split.prompts["calibrate"]),)
     line = UncertaintyLine(1.0, 0.0) if rule.skips else None
-    return DevicePolicy(vocabulary, 1.0, rule, messages, line, planned_for=mark, guarantees=promised)
+    return DevicePolicy(
+        vocabulary, 1.0, rule, messages, line, planned_for=mark, guarantees=(*promised, _speed(option, planner))
+    )
+
+
+def _speed(option: Option, planner: Planner) -> Guarantee:
+    """Return the plan's speed over that of the strongest rival, at the link's median rate."""
+    setting, test = planner.setting, planner.split.test
+    rival, rate = planner.rival(setting), planner.setting.link.quantile(0.5)
+    seconds = [setting.seconds(one.counts[test].sum(axis=0), rate) for one in (rival, option)]
+    share = float(seconds[0] / seconds[1])
+    name = f"speed over that of the strongest rival: {rival.family} {rival.label}".rstrip()
+    return Guarantee(name, share if np.isfinite(share) else 0.0, "measured", planner.split.prompts["test"])
 
 
 def _support(lattice: Lattice, vocabulary: int) -> dict[str, Any]:

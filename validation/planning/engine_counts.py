@@ -27,7 +27,7 @@ from validation.acceptance.record import (
 )
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
-from validation.planning.menu import DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM, Option
+from validation.planning.menu import COLOCATED, DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM, Option
 from validation.planning.rounds import COUNTS
 
 Array = NDArray[Any]
@@ -105,6 +105,8 @@ def options_of_records(
     for k in range(1, known + 1):
         rounds = 1.0 / tokens[:, k - 1]
         rejected = rounds * (1.0 - np.prod(rates[:, :k], axis=1))
+        own = {"server_drafts": k * rounds, "passes": rounds, "verified": (k + 1) * rounds, "down_bits": width}
+        found.append(Option(COLOCATED, f"K = {k}", _table(weight, **own), k, -np.inf, none, none, (0, 0)))
         shared = {"drafts": k * rounds, "passes": rounds, "exchanges": rounds, "verified": (k + 1) * rounds}
         if ids:
             sent = _table(weight, **shared, up_bits=rounds * (16.0 + k * width), down_bits=rounds * reply)

@@ -64,12 +64,22 @@ def planner_of_trace(
             "acceptance": float(np.average(profile.acceptance[:, 0], weights=profile.lengths)),
             "tokens_known": profile.known,
             "models": models_mark(trace.manifest.get("settings")),
+            "parameter_ratio": _parameter_ratio(trace.manifest.get("pair")),
         },
         "split": {part: np.unique(profile.prompts[getattr(split, part)]).tolist() for part in PARTS},
         "notes": [CORPUS_NOTE] if trace.manifest.get("texts") == CORPUS else [],
     }
     model = None if line is None else Model.of(profile, split.train, line)
     return Planner(options(profile, cut), setting, split, line, model), about
+
+
+def _parameter_ratio(pair: Any) -> float | None:
+    """Return the target model's parameters over the draft model's; None where a trace does not know them."""
+    if not isinstance(pair, dict):
+        return None
+    counts = [pair.get(f"{size}_parameters") for size in ("large", "small")]
+    large, small = (float(count) if isinstance(count, int | float) else 0.0 for count in counts)
+    return large / small if large > 0 and small > 0 else None
 
 
 def _line(profile: Profile, texts: NDArray[Any], file: Path | None) -> Line | None:

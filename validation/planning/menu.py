@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 from hlmtheory.skipping import skip_thresholds
 from hlmtheory.uncertainty import fit_linear
 from validation.planning.positions import LATTICES, THRESHOLDS
-from validation.planning.profile import BUDGETS, CODECS, DRAFT_LENGTHS, Profile
+from validation.planning.profile import ADAPTIVE, BUDGETS, CODECS, DRAFT_LENGTHS, Profile
 from validation.planning.rounds import COUNTS
 
 Array = NDArray[Any]
-SERVER, DEVICE, STREAM, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, OURS = (
+SERVER, DEVICE, STREAM, COLOCATED, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, OURS = (
     "server alone",
     "device alone",
     "server alone, streaming",
+    "server with its own draft",
     "fixed K, full rows",
     "HLM",
     "U-HLM",
@@ -28,7 +29,9 @@ SERVER, DEVICE, STREAM, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, OURS = (
     "FlexSpec",
     "ours",
 )
-FAMILIES = (SERVER, STREAM, DEVICE, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, OURS)
+WITHOUT_DEVICE = (SERVER, STREAM, COLOCATED)
+"""Policies that need no device."""
+FAMILIES = (*WITHOUT_DEVICE, DEVICE, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, OURS)
 
 
 @dataclass(frozen=True)
@@ -115,11 +118,7 @@ def options(profile: Profile, cut: dict[str, dict[str, Array]]) -> list[Option]:
     ]
     for k, counts in zip(DRAFT_LENGTHS, profile.full, strict=True):
         found.append(Option(FIXED, f"K = {k}", counts, k, -np.inf, none, none, (vocabulary, vocabulary)))
-    for number, lattice in enumerate(LATTICES):
-        for budget, counts in zip(BUDGETS, profile.quantised[number], strict=True):
-            mean = _mean_length(counts)
-            size = _pair(profile.kept[number + 1])
-            found.append(Option(SQS, f"{lattice.name}, B = {budget:g}", counts, mean, -np.inf, none, none, size))
+    found += _sqs(profile)
     row_bits = 32.0 * profile.vocabulary + (profile.vocabulary - 1).bit_length()
     found.append(Option(HLM, "", _with_bits(profile.single[0], row_bits), 1, -np.inf, none, none, (vocabulary,) * 2))
     for column, threshold in enumerate(THRESHOLDS, 1):
@@ -136,6 +135,7 @@ def options(profile: Profile, cut: dict[str, dict[str, Array]]) -> list[Option]:
             )
             label = f"{kind}, u ≤ {threshold:g}"
             found.append(Option(CU_HLM, label, counts, 1, threshold, *own_cut, _sizes(message, column)))
+    found += _colocated(profile)
     for codec, name in enumerate(CODECS):
         kept = _pair(profile.kept[codec])
         for k, table in zip(DRAFT_LENGTHS, profile.planned[:, :, codec], strict=True):
@@ -148,6 +148,57 @@ def options(profile: Profile, cut: dict[str, dict[str, Array]]) -> list[Option]:
                 label = f"{name}, K = {k}, u ≤ {threshold:g}"
                 found.append(Option(OURS, label, table[column], k, threshold, *loss, kept, codec))
     return found
+
+
+def _sqs(profile: Profile) -> list[Option]:
+    """Return c-sqs's options: K drafts a round, or as many as a budget of bits ends."""
+    none, found = np.zeros(profile.texts), []
+    for number, lattice in enumerate(LATTICES):
+        size = _pair(profile.kept[number + 1])
+        for k, counts in zip(DRAFT_LENGTHS, profile.quantised[:, number], strict=True):
+            found.append(Option(SQS, f"{lattice.name}, K = {k}", counts, k, -np.inf, none, none, size))
+    for number, counts_of in zip(ADAPTIVE, profile.budgeted, strict=True):
+        name, size = LATTICES[number].name, _pair(profile.kept[number + 1])
+        for budget, counts in zip(BUDGETS, counts_of, strict=True):
+            mean = _mean_length(counts)
+            found.append(Option(SQS, f"{name}, B = {budget:g}", counts, mean, -np.inf, none, none, size))
+    return found
+
+
+def _colocated(profile: Profile) -> list[Option]:
+    """Return a server that runs the draft model itself and streams: no bits up and no round trips.
+
+    Its drafts are drawn from q, or from any quantised distribution that a device could draw from, and its rounds are as
+    long as those of a device. So with the same times no lossless plan of a device is faster.
+    """
+    none = np.zeros(profile.texts)
+    tables: list[tuple[str, float, Array]] = [
+        (f"K = {k}" + (f", drafts from {name.removeprefix('lattice ')}" if codec else ""), k, table)
+        for codec, name in enumerate(CODECS)
+        for k, table in zip(DRAFT_LENGTHS, profile.planned[:, 0, codec], strict=True)
+    ]
+    tables += [
+        (f"drafts from {LATTICES[number].name}, B = {budget:g}", _mean_length(table), table)
+        for number, each in zip(ADAPTIVE, profile.budgeted, strict=True)
+        for budget, table in zip(BUDGETS, each, strict=True)
+    ]
+    down = COUNTS.index("down_bits")
+    return [
+        Option(COLOCATED, label, _at_server(table, profile.server[:, down]), k, -np.inf, none, none, (0, 0))
+        for label, k, table in tables
+    ]
+
+
+def _at_server(table: Array, down_bits: Array) -> Array:
+    """Return the counts of the same rounds if the server drafts, and streams tokens of so many bits."""
+    counts = table.copy()
+    drafts, own, up, down, exchanges = map(
+        COUNTS.index, ("drafts", "server_drafts", "up_bits", "down_bits", "exchanges")
+    )
+    counts[:, own] = counts[:, drafts]
+    counts[:, [drafts, up, exchanges]] = 0.0
+    counts[:, down] = down_bits
+    return np.asarray(counts)
 
 
 def _pair(values: Array) -> tuple[float, float]:

@@ -130,6 +130,8 @@ def _command(plan: Mapping[str, Any]) -> str:
     for name, default in plain.items():
         if asked[name] != default:
             words += [f"--{name.replace('_', '-')}", str(asked[name])]
+    if asked["server_draft_basis"] == "given" and asked["server_draft_s"] is not None:
+        words += ["--server-draft-ms", f"{1e3 * asked['server_draft_s']:.10g}"]
     if asked["confidence"] is not None:
         words += ["--confidence", f"{asked['confidence']:.10g}"]
     if asked["verify_token_s"]:

@@ -19,6 +19,7 @@ from validation.planning.menu import (
     OURS,
     SERVER,
     U_HLM,
+    WITHOUT_DEVICE,
     Line,
     Option,
     column_of,
@@ -64,6 +65,7 @@ class Planner:
         self._totals = {id(one): one.counts[split.train].sum(axis=0) for one in options}
         self._held: dict[tuple[str, float, int, float | None], float] = {}
         self._codecs: dict[int, tuple[Setting, int | None]] = {}
+        self._rivals: dict[int, tuple[Setting, Option]] = {}
         self._allowed: dict[tuple[int, str], tuple[Array, Array]] = {}
 
     def totals(self, options: Sequence[Option]) -> Array:
@@ -297,10 +299,16 @@ class Planner:
 
     # ------------------------------------------------------------------------------------------------- rows
 
-    def baseline(self, setting: Setting) -> Option:
-        """Return the faster of the two models alone that keeps the risk limit, one exchange a token for the server."""
-        pair = [one for one in self.options if one.family in (SERVER, DEVICE) and self.safe(one, setting)]
-        return max(pair, key=lambda one: self.value_of(one, setting))
+    def rival(self, setting: Setting) -> Option:
+        """Return the strongest option of all other policies that keeps the limits; of a server alone if none does."""
+        if id(setting) not in self._rivals:
+            best = [one for family in FAMILIES if family != OURS and (one := self.best(family, setting)) is not None]
+            kept = [option for option, broken in best if not broken]
+            pool = kept or [option for option, _ in best if option.family in WITHOUT_DEVICE]
+            values = setting.value(self.totals(pool))
+            first = int(np.argmax(values >= values.max() * (1 - 1e-12)))  # of equal ones the first
+            self._rivals[id(setting)] = setting, pool[first]
+        return self._rivals[id(setting)][1]
 
     def row(self, family: str, setting: Setting | None = None) -> Row | None:
         """Return the row of a policy, predicted on the test prompts."""
@@ -320,7 +328,7 @@ class Planner:
         total = counts.sum(axis=0)
         c = dict(zip(COUNTS, total.tolist(), strict=True))
         median, slow = setting.link.quantile(0.5), setting.link.quantile(0.95)
-        base = self.split.sums(self.baseline(setting).counts, test)
+        base = self.split.sums(self.rival(setting).counts, test)
         sends, every = c["exchanges"] > 0, len(np.unique(self.split.prompt))
 
         def measured(value: Any) -> Number:
@@ -383,8 +391,10 @@ class Planner:
         return f"calibrated on {self.split.prompts['calibrate']} prompts{sure}"
 
     def table(self) -> list[Row]:
-        """Return a row for every policy."""
-        return [row for family in FAMILIES if (row := self.row(family)) is not None]
+        """Return a row for every policy, the strongest rival's first."""
+        first = self.rival(self.setting).family
+        order = (first, *(family for family in FAMILIES if family != first))
+        return [row for family in order if (row := self.row(family)) is not None]
 
     def value_of(self, option: Option, setting: Setting) -> float:
         """Return what an option makes of the objective on the training texts."""
@@ -393,17 +403,17 @@ class Planner:
     # --------------------------------------------------------------------------------------------- verdict
 
     def crossings(self, family: str = SERVER) -> tuple[float | None, float | None]:
-        """Return the round trips in seconds between which the plan beats a model alone; None: no end there.
+        """Return the round trips in seconds between which the plan beats a policy without a device; None: no end there.
 
-        Below the first and above the second no policy with drafts is better than the model alone.
+        Below the first and above the second no plan of ours is better than that policy.
         """
         setting = replace(self.setting, latency_s=None, energy_j=None)
-        alone = next(one for one in self.options if one.family == family)
-        totals = self.totals([alone, *(one for one in self.options if one.family == OURS and self.safe(one, setting))])
+        alone = [one for one in self.options if one.family == family]
+        totals = self.totals([*alone, *(one for one in self.options if one.family == OURS and self.safe(one, setting))])
 
         def beats(round_trip_s: float) -> bool:
             values = setting.with_link(round_trip_s=round_trip_s).value(totals)
-            return bool(values[1:].max() > values[0] * (1 + 1e-9))
+            return bool(values[len(alone) :].max() > values[: len(alone)].max() * (1 + 1e-9))
 
         def edge(worse: float, better: float) -> float:
             for _ in range(12):

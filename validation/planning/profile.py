@@ -39,8 +39,10 @@ Array = NDArray[Any]
 
 VERSION = 5
 DRAFT_LENGTHS = tuple(range(1, 9))
-BUDGETS = (1000.0, 2500.0, 5000.0, 10000.0)
-"""Bits of a round of c-sqs; 5,000 in the paper."""
+BUDGETS = (100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0)
+"""Bits that end a round of c-sqs; 5,000 in the paper."""
+ADAPTIVE = tuple(number for number, one in enumerate(LATTICES) if one.k is None)
+"""Lattices whose support, and so the bits of a draft, the device knows only after the draft model's pass."""
 MOST_TEXTS = 320
 """Texts of a profile; of a longer trace, evenly spaced prompts are taken."""
 BLOCK = 2**21
@@ -68,8 +70,10 @@ class Profile:
         FlexSpec's rounds of K drafts, with q_d in 32 bits and a header of 16.
     full : array, shape (K, texts, counts)
         Rounds of K drafts with whole distributions.
-    quantised : array, shape (lattices, budgets, texts, counts)
-        Rounds of c-sqs.
+    quantised : array, shape (K, lattices, texts, counts)
+        Rounds of K drafts of c-sqs, with the paper's bits; Algorithm 1 is given the drafts of a round.
+    budgeted : array, shape (adaptive lattices, budgets, texts, counts)
+        Rounds of c-sqs that end with the draft whose bits use up the budget.
     single : array, shape (1 + thresholds, texts, counts)
         One draft a round and no bonus token, skipped by the sampled uncertainty, without the drafts' bits.
     server : array, shape (texts, counts)
@@ -97,6 +101,7 @@ class Profile:
     split: Array
     full: Array
     quantised: Array
+    budgeted: Array
     single: Array
     server: Array
     overlap: Array
@@ -299,13 +304,12 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
     whole = np.full_like(own, width + 32.0 * vocabulary)
     split = [expected_counts(own, bits[:, 0], length, k, wire=dssd).table() for k in DRAFT_LENGTHS]
     full = [expected_counts(own, whole, length, k, wire=plain).table() for k in DRAFT_LENGTHS]
-    total = np.concatenate([np.zeros_like(bits[:1, 1:]), np.cumsum(bits[:, 1:], axis=0)])
-    quantised = []
-    for budget in BUDGETS:
-        fits = np.stack([_fitting(total, t, budget) for t in range(steps)])
-        quantised.append(
-            expected_counts(accepted[:, 1:], bits[:, 1:], length, fits, overdraft=True, wire=plain).table()
-        )
+    quantised = [expected_counts(accepted[:, 1:], bits[:, 1:], length, k, wire=plain).table() for k in DRAFT_LENGTHS]
+    own_bits, own_accepted = (table[:, [number + 1 for number in ADAPTIVE]] for table in (bits, accepted))
+    budgeted = [
+        expected_counts(own_accepted, own_bits, length, until_spent(own_bits, budget), wire=plain).table()
+        for budget in BUDGETS
+    ]
     noisy = np.concatenate([none[:, :, 0], along([sampled(one.draft_mass[:, 0]) for one in texts])], axis=1)
     single = expected_counts(
         zero[:, None], zero[:, None], length, 1, skip=without_residue(noisy), bonus=False, wire=plain
@@ -317,7 +321,8 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
         "planned": np.stack(planned),
         "split": np.stack(split),
         "full": np.stack(full),
-        "quantised": np.stack(quantised, axis=1),
+        "quantised": np.stack(quantised),
+        "budgeted": np.stack(budgeted, axis=1),
         "single": single,
         "server": server,
         "overlap": np.stack([1.0 - np.prod(factors, axis=0) for factors, _ in exact]),
@@ -333,9 +338,14 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
     }
 
 
-def _fitting(total: Array, start: int, budget: float) -> Array:
-    """Return how many drafts from a position on fit a round's bits, (lattices, texts)."""
-    return np.asarray((total[start + 1 :] - total[start] <= budget).sum(axis=0))
+def until_spent(bits: Array, budget: float) -> Array:
+    """Return the drafts of a round from each position on that ends once its bits exceed a budget, (T, ..., texts).
+
+    The size of an adaptive support is known only after the draft model's pass. c-sqs drops a draft that does not fit,
+    and its pass is lost. Here it is sent and ends the round: the same passes, and one more draft for its bits alone.
+    """
+    total = np.concatenate([np.zeros_like(bits[:1]), np.cumsum(bits, axis=0)])
+    return np.stack([(total[t + 1 :] - total[t] <= budget).sum(axis=0) + 1 for t in range(len(bits))])
 
 
 def _joined(tables: list[dict[str, Array]], known: bool, vocabulary: int, prompts: list[str]) -> Profile:
@@ -346,7 +356,7 @@ def _joined(tables: list[dict[str, Array]], known: bool, vocabulary: int, prompt
         table["accepted"] = np.pad(table["accepted"], ((0, 0), (0, longest - table["accepted"].shape[1])))
         table["owner"] = table["owner"] + offset
         offset += len(table["lengths"])
-    axis = {"planned": 3, "split": 1, "full": 1, "quantised": 2, "single": 1}
+    axis = {"planned": 3, "split": 1, "full": 1, "quantised": 2, "budgeted": 2, "single": 1}
     found = {name: np.concatenate([table[name] for table in tables], axis=axis.get(name, 0)) for name in tables[0]}
     kept = found.pop("kept")
     sizes = np.stack([kept.mean(axis=0), np.quantile(kept, 0.95, axis=0)], axis=-1)

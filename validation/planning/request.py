@@ -40,8 +40,26 @@ class Request:
     objective: str = "throughput"
     users: int = 1
     server_batch: int = 1
+    server_draft_s: float | None = None
+    server_draft_basis: str = "given"
     vocabulary: int = 32_000
     recorded: tuple[str, TraceLink] | None = None
+
+    def with_server_draft(self, ratio: float | None) -> Request:
+        """Return the request with a pass of the draft model on the server; what is not given is assumed.
+
+        It is the target model's pass divided by the ratio of the parameters, and at most that of the device.
+        """
+        if self.server_draft_s is not None:
+            return self
+        if ratio is None:
+            seconds, basis = self.draft_s, "that of the device, because the ratio of parameters is not known"
+        else:
+            seconds = min(self.verify_s / ratio, self.draft_s)
+            basis = f"the target model's divided by the ratio of parameters, {ratio:.3g}"
+            if seconds == self.draft_s:
+                basis = "that of the device: the ratio of parameters would make the server slower"
+        return replace(self, server_draft_s=float(f"{1e3 * seconds:.3g}") / 1e3, server_draft_basis=basis)
 
     def link(self) -> PlanLink:
         """Return the link."""
@@ -63,7 +81,8 @@ class Request:
                 raise UserError(
                     f"{option} is {value:g} in SI units; give a number from {SMALLEST:g} to {LARGEST:g}, or 0."
                 )
-        for name, value in (("--draft-ms", self.draft_s), ("--verify-ms", self.verify_s)):
+        times = {"--draft-ms": self.draft_s, "--verify-ms": self.verify_s, "--server-draft-ms": self.server_draft_s}
+        for name, value in times.items():
             if value == 0:
                 raise UserError(f"{name} is 0: a model that takes no time needs no plan; give the time of a pass.")
         if self.objective == "goodput" and self.latency is None:
@@ -89,6 +108,7 @@ class Request:
             energy_j=self.energy_j,
             objective=self.objective,
             confidence=self.confidence,
+            server_draft_s=self.server_draft_s,
         )
 
 
@@ -109,6 +129,7 @@ VARIED: dict[str, tuple[str, tuple[Any, ...]]] = {
     "--rtt": ("round_trip_s", (0.5, 2.0)),
     "--draft-ms": ("draft_s", (0.5, 2.0)),
     "--verify-ms": ("verify_s", (0.5, 2.0)),
+    "--server-draft-ms": ("server_draft_s", (0.5, 2.0)),
     "--device-w": ("device_w", (0.5, 2.0)),
     "--transmit-w": ("transmit_w", (0.5, 2.0)),
     "--server-price": ("server_price", (0.5, 2.0)),
@@ -146,7 +167,7 @@ def _shown(name: str, value: Any) -> str:
         return f"{10 * np.log10(value):.3g}dB"
     if name == "round_trip_s":
         return f"{1e3 * value:g}ms"
-    if name in ("draft_s", "verify_s"):
+    if name in ("draft_s", "verify_s", "server_draft_s"):
         return f"{1e3 * value:g}"
     if name == "verify_token_s":
         return f"{1e6 * value:g}"

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from validation.planning.bound import gap
-from validation.planning.menu import DEVICE, OURS, SERVER, STREAM
+from validation.planning.menu import OURS
 from validation.planning.plan import Planner
 from validation.planning.request import OTHERS, VARIED, Request, variants
 from validation.planning.rounds import COUNTS
-from validation.planning.rows import Number, Row, interval_in_words
+from validation.planning.rows import Number, Row
+from validation.planning.verdict import Standing, standing_of, verdict_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Varied:
     change: float
     regret: float
     plan: str
+    rival: str
+    rival_tokens_per_s: float
 
     def plain(self) -> dict[str, Any]:
         """Return the line as plain values."""
@@ -39,6 +42,8 @@ class Result:
     Attributes
     ----------
     rows : list of Row
+    standing : Standing
+        What the device gains, against the strongest rival.
     verdict : str
     sensitivity : list of Varied
     mattered : str
@@ -49,6 +54,7 @@ class Result:
     """
 
     rows: list[Row]
+    standing: Standing
     verdict: str
     sensitivity: list[Varied]
     mattered: str
@@ -86,6 +92,7 @@ class Result:
             "rows": [row.plain() for row in self.rows],
             "count_names": list(COUNTS),
             "menu": planner.menu(),
+            "standing": self.standing.plain(),
             "verdict": self.verdict,
             "gap": None if self.gap is None else self.gap.plain(),
             "sensitivity": [one.plain() for one in self.sensitivity],
@@ -107,13 +114,15 @@ def make(planner: Planner, request: Request, defaulted: Iterable[str]) -> Result
     """
     rows = planner.table()
     sensitivity = _sensitivity(planner, request, [name for name in defaulted if name in VARIED or name in OTHERS])
+    standing = standing_of(planner)
     return Result(
         rows,
-        _verdict(planner, rows),
+        standing,
+        verdict_of(planner, rows, standing),
         sensitivity,
         _mattered(sensitivity),
         _gap(planner),
-        _notes(planner),
+        [_server_draft(planner, request), *_notes(planner)],
     )
 
 
@@ -148,7 +157,10 @@ def _sensitivity(planner: Planner, request: Request, names: list[str]) -> list[V
             speed = float(np.mean(setting.speeds(planner.totals([option])[0])))
             label = f"{option.family} {option.label}" if option.family != OURS else option.label
             regret = 1.0 - kept / best if allowed and best > 0 else 1.0
-            found.append(Varied(name, shown, speed, best / now - 1.0, regret, label))
+            rival = planner.rival(setting)
+            fastest = float(np.mean(setting.speeds(planner.totals([rival])[0])))
+            named = f"{rival.family} {rival.label}".rstrip()
+            found.append(Varied(name, shown, speed, best / now - 1.0, regret, label, named, fastest))
     return found
 
 
@@ -166,45 +178,19 @@ def _mattered(lines: list[Varied]) -> str:
     return said
 
 
-def _verdict(planner: Planner, rows: list[Row]) -> str:
-    ours = next(row for row in rows if row.policy == OURS)
-    option, _ = planner.ours(planner.setting)
-    alone = next(row for row in rows if row.policy == SERVER)
-    binds = planner.binding(option)
-    low, high = planner.crossings(SERVER)
-    now = 1e3 * planner.setting.link.round_trip_s
-    if option.family in (SERVER, DEVICE):
-        first = f"Use the {'server' if option.family == SERVER else 'device'} alone: {_speed(ours)}; {binds}."
-    else:
-        share = f"{ours.gain.value:.2f} times{interval_in_words(ours.gain)}"
-        first = f"Use {ours.option}: {_speed(ours)}, {share} the best of the two models alone; {binds}."
-    if low == np.inf:
-        second = f"Nothing beats the server alone ({_speed(alone)}), whatever the round trip."
-    elif low is not None:
-        second = f"Nothing beats the server alone below {1e3 * low:.3g} ms of round trip (now {now:g} ms)."
-    elif high is not None:
-        second = f"Nothing beats the server alone above {1e3 * high:.3g} ms of round trip (now {now:g} ms)."
-    else:
-        second = f"The plan beats a server that waits for each token's round trip at every round trip (now {now:g} ms)."
-    _, stream = planner.crossings(STREAM)
-    streaming = next((row for row in rows if row.policy == STREAM), None)
-    if streaming is None:
-        return f"{first} {second}"
-    if stream == -np.inf:
-        where = "at no round trip"
-    elif stream is not None:
-        where = f"only below {1e3 * stream:.3g} ms of round trip"
-    else:
-        where = "at every round trip"
-    if (streaming.tokens_per_s_median.value or 0.0) > (ours.tokens_per_s_median.value or 0.0):
-        lead = f"A server that may stream its tokens is faster here ({_speed(streaming)}); a plan beats it {where}."
-        return f"{lead} Where each token needs an exchange: {first[0].lower()}{first[1:]} {second}"
-    return f"{first} {second} A server that streams its tokens ({_speed(streaming)}) is beaten {where}."
-
-
-def _speed(row: Row) -> str:
-    value = row.tokens_per_s_median.value
-    return f"{value:.3g} tokens/s" if value is not None else "no tokens"
+def _server_draft(planner: Planner, request: Request) -> str:
+    """Return what is assumed of the server's own draft model."""
+    said = f"A pass of the draft model on the server: {1e3 * planner.setting.own_draft_s:.3g} ms (--server-draft-ms)"
+    if request.server_draft_s is None or request.server_draft_basis != "given":
+        basis = request.server_draft_basis if request.server_draft_s is not None else "that of the device"
+        said += f", assumed: {basis}"
+    if planner.setting.own_draft_s <= planner.setting.draft_s:
+        said += (
+            ". The server is no slower at it than the device, so for one user no plan that loses nothing, drafts and "
+            "waits in turn, is faster than the server with its own draft, if both draw from the same distributions and "
+            "the downlink carries the tokens (proved: policy.colocated_speed)"
+        )
+    return said + "."
 
 
 def _notes(planner: Planner) -> list[str]:

@@ -38,6 +38,8 @@ class Counts:
     up_bits, down_bits : array
     skipped : array
         Tokens that are kept without verification.
+    server_drafts : array
+        Passes of a copy of the draft model on the server.
     """
 
     tokens: Array
@@ -48,6 +50,7 @@ class Counts:
     up_bits: Array
     down_bits: Array
     skipped: Array
+    server_drafts: Array
 
     def table(self) -> Array:
         """Return all counts, (..., texts, counts)."""
@@ -79,7 +82,6 @@ def expected_counts(
     first: Array | None = None,
     skip: Array | None = None,
     bonus: bool = True,
-    overdraft: bool = False,
     wire: Wire | None = None,
 ) -> Counts:
     """Return the expected counts of texts under rounds of at most ``most`` drafts.
@@ -100,8 +102,6 @@ def expected_counts(
         Probability that the first draft of a round is kept without verification; 0 if not given.
     bonus : bool
         Whether a round whose drafts are all accepted gives one more token.
-    overdraft : bool
-        Whether a round ends with the first draft that its budget does not allow, which costs a pass of the draft model.
     wire : Wire, optional
 
     Returns
@@ -129,7 +129,7 @@ def expected_counts(
         wanted = most if isinstance(most, int) else most[t]
         drafts = np.broadcast_to(np.minimum(wanted, left), shape)
         found["exchanges"] += now
-        found["drafts"] += now * (drafts + (overdraft & (wanted < left)))
+        found["drafts"] += now * drafts
         found["verified"] += now * (drafts + 1)
         ends = np.minimum(t + drafts, steps)
         if isinstance(most, int) and (drafts == drafts.flat[0]).all():

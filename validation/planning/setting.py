@@ -104,7 +104,7 @@ class Setting:
     ----------
     link : PlanLink
     draft_s, verify_s : float
-        Seconds of a pass of each model.
+        Seconds of a pass of each model: of the draft model on the device, of the target model on the server.
     verify_token_s : float
         Seconds that each token adds to a pass of the target model.
     device_w, transmit_w : float
@@ -123,6 +123,8 @@ class Setting:
         "throughput", "goodput", "fair" or "cost".
     confidence : float, optional
         The share of calibrations that keep the limit of the risk; without it their mean keeps it.
+    server_draft_s : float, optional
+        Seconds of a pass of the draft model on the server; those of the device if left out.
     """
 
     link: PlanLink
@@ -141,7 +143,13 @@ class Setting:
     energy_j: float | None = None
     objective: str = "throughput"
     confidence: float | None = None
+    server_draft_s: float | None = None
     defaults: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def own_draft_s(self) -> float:
+        """Return the seconds of a pass of the draft model on the server."""
+        return self.draft_s if self.server_draft_s is None else self.server_draft_s
 
     def with_link(self, **changed: Any) -> Setting:
         """Return the same setting with another link."""
@@ -155,6 +163,7 @@ class Setting:
         up = np.where((rate > 0) | (c["up_bits"] <= 1e-9), up, np.inf)
         return np.asarray(
             c["drafts"] * self.draft_s
+            + c["server_drafts"] * self.own_draft_s
             + c["passes"] * self.verify_s
             + c["exchanges"] * self.link.round_trip_s
             + c["verified"] * self.verify_token_s
@@ -163,9 +172,10 @@ class Setting:
         )
 
     def server_seconds(self, counts: Array) -> Array:
-        """Return the seconds of the target model."""
+        """Return the seconds of the server, for the target model and for a draft model of its own."""
         return np.asarray(
             counts[..., COUNTS.index("passes")] * self.verify_s
+            + counts[..., COUNTS.index("server_drafts")] * self.own_draft_s
             + counts[..., COUNTS.index("verified")] * self.verify_token_s
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from validation.planning.menu import (
+    COLOCATED,
     CU_HLM,
     DEVICE,
     FIXED,
@@ -20,6 +21,7 @@ from validation.planning.positions import LATTICES
 _ALONE = {
     SERVER: "The server generates every token and waits a round trip for each.",
     STREAM: "The server generates every token and sends it at once, without waiting for the device.",
+    COLOCATED: "The server drafts for itself and streams its tokens.",
     DEVICE: "The device generates every token. The server is not asked.",
 }
 _SENT = {

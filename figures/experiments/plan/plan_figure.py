@@ -13,8 +13,18 @@ from validation.plots.common.style import DARK, MIDDLE, PAGE, axis, canvas, hous
 
 DOWN = "downlink as the uplink's median"
 LIMITS = {"lossless": (DARK, "o"), "text .3": (MIDDLE, "^"), "token .05": ("0.6", "s")}
-TICKS = (1, 1.5, 2, 3, 5, 8)
-BASELINES = ("server alone", "fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec")
+TICKS = (0.5, 0.7, 1, 1.5, 2, 3, 5, 8)
+BASELINES = (
+    "server with its own draft",
+    "server alone, streaming",
+    "server alone",
+    "fixed K, full rows",
+    "HLM",
+    "U-HLM",
+    "CU-HLM",
+    "SQS",
+    "FlexSpec",
+)
 
 
 def paint(found: dict[str, Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ def method_of(option: Option, line: Line | None) -> Method:
     if option.family == OURS:
         return PlannedSplit(option) if option.codec == 0 else _lattice(option)
     if option.family == SQS:
-        return _budgeted(option)
+        return _sqs(option)
     raise ValueError(f"{option.family} has no drafts")
 
 
@@ -107,14 +108,26 @@ def _truncated(option: Option, line: Line | None) -> Method:
     return made
 
 
-def _budgeted(option: Option) -> Method:
-    name, budget = option.label.rsplit(", B = ", 1)
+def _sqs(option: Option) -> Method:
+    """K drafts, or as many until their bits exceed a budget; the last of them is sent."""
+    name, rule, number = re.fullmatch(r"(.+), ([KB]) = (\d+)", option.label).groups()  # type: ignore[union-attr]
     lattice = next(one for one in LATTICES if one.name == name)
-    shared = {"resolution": lattice.resolution, "budget_bits": float(budget)}
+    budget = float(number) if rule == "B" else 1e12
+    shared = {"resolution": lattice.resolution, "budget_bits": budget, "sends_last": True}
     made = (
         KSqs(lattice.k, **shared)
         if lattice.k is not None
         else CSqs(lattice.threshold or 0.0, learning_rate=0.0, **shared)
     )
+    if rule == "K":
+        made.lengths = lambda sequences, rates: np.full(len(sequences), int(number))  # type: ignore[method-assign]
     made.name = f"SQS {option.label}"
     return made
+
+
+def twin_of(option: Option, options: Sequence[Option]) -> int:
+    """Return the place of the device's option with the same rounds as a server with its own draft."""
+    rule = re.fullmatch(r"(?:(K = \d+)(?:, )?)?(?:drafts from (.+))?", option.label)
+    length, source = rule.groups()  # type: ignore[union-attr]
+    wanted = (FLEXSPEC, length) if source is None else (SQS, f"{source}, {length}" if length else source)
+    return next(place for place, one in enumerate(options) if (one.family, one.label) == wanted)

@@ -7,7 +7,7 @@ advance together, round by round, so that a session over 518 links takes about a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,14 @@ class Rounds:
     down_bits: Array
     text: Array
     tokens: Array  # (texts,)
+    streams: bool = False
+    """Whether the server sends its tokens as they come, without a round trip a round."""
+
+    def streamed(self, draft_share: float, width: int) -> Rounds:
+        """Return the same rounds on a server that drafts itself, its pass a share of the device's, and streams."""
+        down = 8.0 * -(-width // 8) * self.tokens / np.bincount(self.text, minlength=len(self.tokens))
+        drafts = self.drafts * draft_share
+        return replace(self, drafts=drafts, up_bits=0 * self.up_bits, down_bits=down[self.text], streams=True)
 
     @classmethod
     def of(cls, records: Sequence[GenerationRecord], *, real_bytes: bool) -> Rounds:
@@ -111,7 +119,7 @@ def session_seconds(
         if rounds.up_bits[number] > 0:
             spent = spent + links.transfer(rounds.up_bits[number], clock + before[number])
         if rounds.up_bits[number] > 0 or rounds.down_bits[number] > 0:
-            spent = spent + round_trip_s + rounds.down_bits[number] / down_bps
+            spent = spent + (0.0 if rounds.streams else round_trip_s) + rounds.down_bits[number] / down_bps
         each[:, number] = spent
         clock = clock + spent
     texts = np.zeros((len(links), len(rounds.tokens)))

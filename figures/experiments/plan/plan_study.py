@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from plan_options import method_of
+from plan_options import method_of, twin_of
 from plan_sessions import Links, Rounds, session_seconds
 
 from hlmtheory.channel import Rayleigh, TraceLink
@@ -26,8 +26,9 @@ from validation.decoding.wire import index_bits
 from validation.models.pair import load_pair
 from validation.planning import profile
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import DEVICE, FAMILIES, OURS, SERVER, STREAM, Option
+from validation.planning.menu import COLOCATED, DEVICE, FAMILIES, OURS, SERVER, STREAM, WITHOUT_DEVICE, Option
 from validation.planning.plan import Planner
+from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link, recorded_link
 from validation.trace.reader import open_trace
@@ -38,7 +39,6 @@ LIMITS = {"lossless": ("text", 0.0), "text .3": ("text", 0.3), "token .05": ("to
 SPLITS, CLASS_LINKS = 200, 20
 SNR_DB, BANDWIDTH_HZ, COHERENCE_S, SECONDS = (-5, 0, 5, 10, 15, 20), 1e6, 0.1, 300
 DOWN_BPS = {"downlink as the uplink's median": None, "downlink 1 Gbit/s": 1e9}
-FAMILY_ORDER = tuple(name for name in FAMILIES if name != STREAM)
 
 
 def links_of(folder: Path) -> dict[str, TraceLink]:
@@ -74,7 +74,7 @@ def plans(
             risk_limit=limit[1],
         )
         option, predicted = {}, {}
-        for family in FAMILY_ORDER:
+        for family in FAMILIES:
             chosen, broken = planner.ours(setting) if family == OURS else planner.best(family, setting)  # type: ignore[misc]
             if broken:
                 continue
@@ -175,6 +175,8 @@ def main() -> None:
     profile.MOST_TEXTS = asked.texts
     setting = Setting(constant_link(1e7, ROUND_TRIP_S), *TIMES)
     planner, about = planner_of_trace(asked.trace, setting, cache=asked.work)
+    times = Request(draft_s=TIMES[0], verify_s=TIMES[1]).with_server_draft(about["evidence"]["parameter_ratio"])
+    planner.setting = replace(setting, server_draft_s=times.server_draft_s)
     links = links_of(asked.links)
     chosen = {
         (name, down): plans(planner, links, limit, bps)
@@ -185,7 +187,9 @@ def main() -> None:
     for per_link in chosen.values():
         for one in per_link:
             for family, number in one.option.items():
-                if family not in (SERVER, DEVICE):
+                if family == COLOCATED:
+                    number = twin_of(planner.options[number], planner.options)
+                if family not in (SERVER, STREAM, DEVICE):
                     counted[number] = counted.get(number, 0) + 1
     ordered = sorted(counted, key=lambda number: -counted[number])
     for number in ordered:
@@ -220,6 +224,7 @@ def main() -> None:
         "evidence": {**about["evidence"], "trace": asked.trace.name},
         "prompts": planner.split.prompts,
         "times_s": TIMES,
+        "server_draft_s": times.server_draft_s,
         "round_trip_s": ROUND_TRIP_S,
         "new_tokens": NEW_TOKENS,
         "links": {"recorded": len(links) - len(SNR_DB), "fading": len(SNR_DB)},
@@ -247,11 +252,18 @@ def score(
     tokens = np.array([float(len(one.tokens)) for one in next(iter(records.values()))])
     width = index_bits(int(planner_vocabulary(planner)))
     every: dict[int, Rounds] = {}
-    for family in (SERVER, DEVICE):
+    for family in (SERVER, STREAM, DEVICE):
         place = next(number[id(one)] for one in planner.options if one.family == family)
-        every[place] = Rounds.alone(tokens, server=family == SERVER, width=width)
+        alone = Rounds.alone(tokens, server=family != DEVICE, width=width)
+        every[place] = alone.streamed(1.0, width) if family == STREAM else alone
     for place, own in records.items():
         every[place] = Rounds.of(own, real_bytes=method_of(planner.options[place], planner.line).real_bytes)
+    share = planner.setting.own_draft_s / TIMES[0]
+    for place in {one.option[COLOCATED] for per_link in chosen.values() for one in per_link}:
+        twin = twin_of(planner.options[place], planner.options)
+        if twin in every:
+            every[place] = every[twin].streamed(share, width)
+    busy = {place: _server_seconds(rounds) for place, rounds in every.items()}
     found: dict[str, Any] = {}
     for word, bps in DOWN_BPS.items():
         down = np.array([recorded_link(one, ROUND_TRIP_S, bps).down_bps for one in links.values()])
@@ -262,7 +274,19 @@ def score(
         found[word] = {
             name: _limit(planner, links, chosen[name, word], speeds, records, LIMITS[name], bps) for name in LIMITS
         }
+        for name, part in found[word].items():
+            part["server_ms_per_token"] = {
+                family: _spread(np.array([1e3 * busy[place] for place in places]))
+                for family in FAMILIES
+                if (places := [one.option[family] for one in chosen[name, word] if one.option.get(family) in busy])
+            }
     return found
+
+
+def _server_seconds(rounds: Rounds) -> float:
+    """Return the seconds of the server for each token; drafts of its own are scaled to the device's pass."""
+    drafts = rounds.drafts.sum() * TIMES[0] if rounds.streams else 0.0
+    return float((rounds.passes.sum() * TIMES[1] + drafts) / rounds.tokens.sum())
 
 
 def planner_vocabulary(planner: Planner) -> float:
@@ -283,10 +307,11 @@ def _limit(
     names = list(links)
     setting = replace(planner.setting, risk_kind=limit[0], risk_limit=limit[1])
     allowed = [place for place in speeds if planner.safe(planner.options[place], setting)]
+    allowed = [place for place in allowed if planner.options[place].family not in (STREAM, COLOCATED)]
     hindsight = np.max([speeds[place] for place in allowed], axis=0)
     rows: dict[str, Any] = {}
     ours = np.array([speeds.get(one.option[OURS], np.full(len(names), np.nan))[i] for i, one in enumerate(chosen)])
-    for family in FAMILY_ORDER:
+    for family in FAMILIES:
         own = np.full(len(names), np.nan)
         said = np.full(len(names), np.nan)
         for i, one in enumerate(chosen):
@@ -331,6 +356,7 @@ def _limit(
     found = {
         "limit": {"kind": limit[0], "value": limit[1]},
         "policies": rows,
+        "strongest_rival": _rivals(chosen, speeds, ours),
         "regret_to_best_in_hindsight": _spread(regret[np.isfinite(regret)]),
         "error": {
             "model: predicted on the test texts over decoded, minus 1": _spread(np.array(model)),
@@ -348,6 +374,23 @@ def _limit(
             "best_in_hindsight": [round(float(value), 4) for value in hindsight],
         },
     }
+    return found
+
+
+def _rivals(chosen: list[Choice], speeds: dict[int, Array], ours: Array) -> dict[str, Any]:
+    """Return which other policy was predicted to be the fastest on each link, with and without those of a server."""
+    found = {}
+    for name, without in {"of all": (OURS,), "with a device": (OURS, *WITHOUT_DEVICE)}.items():
+        ratio, used = np.full(len(chosen), np.nan), {}
+        for i, one in enumerate(chosen):
+            others = {family: speed for family, speed in one.predicted.items() if family not in without}
+            best = max(others, key=lambda family: others[family])
+            used[best] = used.get(best, 0) + 1
+            if one.option[best] in speeds:
+                ratio[i] = ours[i] / speeds[one.option[best]][i]
+        known = ratio[np.isfinite(ratio)]
+        wins = float(np.mean(known > 1 + 1e-9)) if len(known) else None
+        found[name] = {"policies": used, "links": len(known), "ours_over_it": _spread(known), "ours_wins": wins}
     return found
 
 

@@ -305,6 +305,7 @@ def test_greedy_drafts_and_drafts_that_are_matched_need_their_token_ids_alone(an
     assert {row["policy"] for row in found["rows"]} == {
         "server alone",
         "server alone, streaming",
+        "server with its own draft",
         "device alone",
         "ours",
     }

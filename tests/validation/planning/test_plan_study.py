@@ -20,7 +20,7 @@ from validation.decoding.methods.multi_draft import Dssd
 from validation.decoding.methods.single_draft import CloudOnly
 from validation.decoding.retiming import retime
 from validation.models.tables import table_pair
-from validation.planning.menu import CU_HLM, FIXED, FLEXSPEC, HLM, OURS, SQS, U_HLM, Line, Option
+from validation.planning.menu import COLOCATED, CU_HLM, FIXED, FLEXSPEC, HLM, OURS, SQS, U_HLM, Line, Option
 from validation.planning.positions import LATTICES
 from validation.planning.rounds import Wire, expected_counts
 
@@ -110,6 +110,7 @@ def option(family, label="", *, k=2, threshold=-np.inf, codec=None):
         option(CU_HLM, "online, u ≤ 0.5", k=1, threshold=0.5),
         option(CU_HLM, "certified, Bias ≤ 0.5, u ≤ 0.5", k=1, threshold=0.5),
         option(SQS, f"{LATTICES[6].name}, B = 1000"),
+        option(SQS, f"{LATTICES[6].name}, K = 2"),
         option(FLEXSPEC, "K = 3", k=3, codec=0),
         option(OURS, "a", codec=0, threshold=0.5),
         option(OURS, "b", codec=7),
@@ -130,12 +131,40 @@ def test_every_option_is_played(one):
         assert method.name
 
 
+def test_a_server_with_its_own_draft_plays_the_rounds_of_a_device():
+    lattice = LATTICES[6].name
+    device = [option(FLEXSPEC, "K = 3"), option(SQS, f"{lattice}, K = 3"), option(SQS, f"{lattice}, B = 250")]
+    labels = ("K = 3", f"K = 3, drafts from {lattice}", f"drafts from {lattice}, B = 250")
+    assert [methods.twin_of(option(COLOCATED, label), device) for label in labels] == [0, 1, 2]
+
+
+def test_a_server_that_streams_takes_no_round_trips():
+    own = links()
+    rounds = sessions.Rounds(
+        *(np.array(x) for x in ([2.0, 1.0, 2.0], [1.0] * 3, [80.0] * 3, [16.0] * 3, [0, 0, 1], [4.0, 3.0]))
+    )
+    down = np.full(len(own), DOWN_BPS)
+    found, _ = sessions.session_seconds(rounds.streamed(0.5, 12), sessions.Links(own), TIMES, ROUND_TRIP_S, down)
+    expected = [2 * TIMES[1] + 3 * TIMES[0] / 2 + 4 * 16 / DOWN_BPS, TIMES[1] + TIMES[0] + 3 * 16 / DOWN_BPS]
+    np.testing.assert_allclose(found, np.tile(expected, (len(own), 1)), rtol=1e-12)
+
+
 def test_the_readme_says_what_the_study_stored():
     """Every number of the README's table, to the two digits that it prints."""
     found = json.loads((EXPERIMENT / "builtin.json").read_text(encoding="utf-8"))
     rows = re.findall(r"^\| (lossless|text \.3|token \.05)(, free downlink)? \|(.+)\|$", README, flags=re.M)
     assert len(rows) == 6
-    baselines = ("server alone", "fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec")
+    baselines = (
+        "server with its own draft",
+        "server alone, streaming",
+        "server alone",
+        "fixed K, full rows",
+        "HLM",
+        "U-HLM",
+        "CU-HLM",
+        "SQS",
+        "FlexSpec",
+    )
     for limit, free, cells in rows:
         part = found["downlink 1 Gbit/s" if free else "downlink as the uplink's median"][limit]
         speed, *shown = (cell.strip(" *") for cell in cells.split("|"))

@@ -12,7 +12,7 @@ from validation.planning.rounds import COUNTS, Wire, expected_counts
 WIRE = Wire(header=16.0, reply=8.0, rejection=100.0)
 
 
-def played(accepted, bits, length, most, coins, *, first=None, skip=None, skips=None, bonus=True, overdraft=False):
+def played(accepted, bits, length, most, coins, *, first=None, skip=None, skips=None, bonus=True):
     """The counts of one text, with a fixed outcome for each position: the independent computation."""
     found = dict.fromkeys(COUNTS, 0.0)
     found["tokens"], place = length, 0
@@ -27,7 +27,7 @@ def played(accepted, bits, length, most, coins, *, first=None, skip=None, skips=
         found["exchanges"] += 1
         found["passes"] += 1
         found["verified"] += drafts + 1
-        found["drafts"] += drafts + (overdraft and wanted < length - place)
+        found["drafts"] += drafts
         found["up_bits"] += WIRE.header + sum(bits[place : place + drafts])
         found["down_bits"] += WIRE.reply
         good = 0
@@ -43,18 +43,17 @@ def played(accepted, bits, length, most, coins, *, first=None, skip=None, skips=
 
 @pytest.mark.parametrize("most", [0, 1, 2, 4, (1, 3, 2, 1, 2)])
 @pytest.mark.parametrize("bonus", [True, False])
-@pytest.mark.parametrize("overdraft", [True, False])
-def test_all_outcomes_of_a_text(most, bonus, overdraft):
+def test_all_outcomes_of_a_text(most, bonus):
     accepted, bits, length = np.array([0.5, 0.25, 1.0, 0.75, 0.0]), np.array([3.0, 1.0, 4.0, 1.0, 5.0]), 5
     steps = most if isinstance(most, int) else np.array(most)[:, None]
     found = expected_counts(
-        accepted[:, None], bits[:, None], np.array([length]), steps, bonus=bonus, overdraft=overdraft, wire=WIRE
+        accepted[:, None], bits[:, None], np.array([length]), steps, bonus=bonus, wire=WIRE
     ).table()[0]
     expected = np.zeros(len(COUNTS))
     for coins in product((False, True), repeat=length):
         weight = np.prod([a if coin else 1 - a for a, coin in zip(accepted, coins, strict=True)])
         if weight:
-            expected += weight * played(accepted, bits, length, most, coins, bonus=bonus, overdraft=overdraft)
+            expected += weight * played(accepted, bits, length, most, coins, bonus=bonus)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 

@@ -261,7 +261,7 @@ def changed(number: str) -> Iterator[str]:
 
 
 def test_a_changed_digit_is_noticed():
-    """Values lie close together in some files, so not every change shows; two thirds do, over all sections with places."""
+    """Values lie close together in some files, so not every change shows; two thirds do, over all sections."""
     found = [
         backed(other, heading)
         for heading in PLACES

@@ -137,6 +137,34 @@ def _queue(rng: Rng) -> Instance:
     }
 
 
+def _own_draft(rng: Rng) -> dict[str, Row]:
+    """Return servers with passes of 10 to 100 ms, and draft tokens of 1 to 30 ms there."""
+    return {
+        "acceptances": rng.uniform(0.2, 1.0, (COUNT, LONGEST)),
+        "server_draft_s": _between(rng, 0.001, 0.03),
+        "pass_s": _between(rng, 0.01, 0.1),
+        "token_s": np.where(rng.random(COUNT) < 0.5, 0.0, _between(rng, 1e-4, 1e-2)),
+    }
+
+
+def _slower_device(rng: Rng) -> Instance:
+    own, shape = _own_draft(rng), (COUNT, ROWS)
+    rounds = {"draft_lengths": rng.integers(0, LONGEST + 1, shape), "parts": _between(rng, 0.01, 1.0, shape)}
+    other = np.where(rng.random(shape) < 0.3, 0.0, _between(rng, 1e-4, 0.1, shape))
+    return {**own, **rounds, "other_s": other, "draft_s": own["server_draft_s"] * rng.uniform(1.0, 4.0, COUNT)}
+
+
+def _full_server(rng: Rng) -> Instance:
+    own, users, length = _own_draft(rng), rng.integers(1, USERS + 1, COUNT), rng.integers(0, 8, COUNT)
+    del own["acceptances"]
+    most = (users - 1) * (own["pass_s"] + own["token_s"] * (length + 1))
+    return {**own, "users": users, "draft_length": length, "away_s": most * rng.uniform(0.0, 0.99, COUNT)}
+
+
+def _batched_server(rng: Rng) -> Instance:
+    return {**_own_draft(rng), "batch": rng.integers(1, 9, COUNT)}
+
+
 def _fading(rng: Rng) -> Instance:
     return {
         "mean_snr": _between(rng, 0.1, 1e3),
@@ -247,6 +275,9 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
         ("policy.server_linear_dual", "policy.server_log_dual", "policy.server_even_dual"), _without(_at_server, "use")
     ),
     **dict.fromkeys(("policy.server_capacity", "policy.server_response"), _queue),
+    "policy.colocated_speed": _slower_device,
+    "policy.colocated_capacity": _full_server,
+    **dict.fromkeys(("policy.colocated_gain", "policy.colocated_gain_floor"), _batched_server),
     "policy.goodput_bound": _few(_late_rival),
     "policy.goodput_residual": _few(_late),
     "policy.cost_optimum": _money_rival,

@@ -79,6 +79,9 @@ class Sqs(Method):
         ℓ.
     by_bytes : bool
         Whether the budget and the link count the encoded bytes, or the formula's bits.
+    sends_last : bool
+        Whether the draft that exceeds the budget is sent and ends the round. Otherwise it is dropped, as in c-sqs, and
+        its pass is lost.
 
     The name holds the main parameter and every setting that differs from the paper's, so that names are distinct.
 
@@ -95,11 +98,13 @@ class Sqs(Method):
         budget_bits: float = BUDGET_BITS,
         resolution: int = RESOLUTION,
         by_bytes: bool = False,
+        sends_last: bool = False,
     ) -> None:
         shared = [*_unusual("B", budget_bits, BUDGET_BITS), *_unusual("ℓ", resolution, RESOLUTION)]
-        settings = (*settings, *shared, *(["bytes"] if by_bytes else []))
+        settings = (*settings, *shared, *(["bytes"] if by_bytes else []), *(["sends last"] if sends_last else []))
         self.name = f"{family} ({', '.join(settings)})" if settings else family
         self.budget, self.resolution, self.real_bytes = budget_bits, resolution, by_bytes
+        self.sends_last = sends_last
 
     def begin(self, session: Session) -> None:
         """Start with an unused budget."""
@@ -139,8 +144,9 @@ class Sqs(Method):
         full = np.array(
             [self._spend(*one) for one in zip(step.sequences.tolist(), step.first_of_round, notes, strict=True)]
         )
-        self.taken(step, full)
-        return Proposal(counts / counts.sum(dim=-1, keepdim=True), ends_round=full, notes=notes)
+        self.taken(step, full & (not self.sends_last))
+        ends = {"last_of_round" if self.sends_last else "ends_round": full}
+        return Proposal(counts / counts.sum(dim=-1, keepdim=True), notes=notes, **ends)
 
     def _spend(self, sequence: int, fresh: bool, draft: Lattice) -> bool:
         """Count a draft, and return whether it no longer fits the round."""

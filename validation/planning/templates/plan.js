@@ -4,11 +4,12 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const asked = data.request;
 const byId = (id) => document.getElementById(id);
-const [DRAFTS, PASSES, EXCHANGES, VERIFIED, UP, DOWN, SKIPPED] =
-  "drafts passes exchanges verified up_bits down_bits skipped".split(" ").map((name) => data.count_names.indexOf(name));
-const OURS = "ours", SERVER = "server alone", STREAM = "server alone, streaming", DEVICE = "device alone";
+const [DRAFTS, PASSES, EXCHANGES, VERIFIED, UP, DOWN, SKIPPED, SERVER_DRAFTS] =
+  "drafts passes exchanges verified up_bits down_bits skipped server_drafts".split(" ").map((name) => data.count_names.indexOf(name));
+const OURS = "ours", SERVER = "server alone", STREAM = "server alone, streaming", COLOCATED = "server with its own draft", DEVICE = "device alone";
 const PAPERS = ["fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec"];
-const POLICIES = [SERVER, STREAM, DEVICE, ...PAPERS, OURS];
+const WITHOUT_DEVICE = [SERVER, STREAM, COLOCATED];
+const POLICIES = [...WITHOUT_DEVICE, DEVICE, ...PAPERS, OURS];
 const MENU = data.menu.map((one) => ({ ...one, train: one.counts.train, test: one.counts.test }));
 const options = (...policies) => MENU.filter((one) => policies.includes(one.policy));
 const POOLS = Object.fromEntries(POLICIES.map((policy) => [policy, options(policy)]));
@@ -40,8 +41,9 @@ function withLink(s) {
     down: asked.down_bps ?? (median || rates.find((rate) => rate > 0)) };
 }
 
-const fixed = (c, s) => c[DRAFTS] * s.draft + c[PASSES] * s.verify + c[EXCHANGES] * s.roundTrip +
-  c[VERIFIED] * asked.verify_token_s + c[DOWN] / s.down;
+/** The time of the server, also for drafts of its own. */
+const served = (c, s) => c[PASSES] * s.verify + c[SERVER_DRAFTS] * (asked.server_draft_s ?? s.draft) + c[VERIFIED] * asked.verify_token_s;
+const fixed = (c, s) => c[DRAFTS] * s.draft + served(c, s) + c[EXCHANGES] * s.roundTrip + c[DOWN] / s.down;
 const air = (bits, rate) => (rate > 0 ? bits / rate : bits > 1e-9 ? Infinity : 0);
 const seconds = (c, s, rate) => fixed(c, s) + air(c[UP], rate);
 const roundSeconds = (c, s, rate) => c[PASSES] > 1e-9 ? (seconds(c, s, rate) - c[SKIPPED] * s.draft) / c[PASSES] : s.draft;
@@ -51,9 +53,8 @@ const meanSpeed = (c, s) => { const base = fixed(c, s); return mean(s.rates.map(
 /** What the objective maximises. */
 function value(c, s) {
   if (asked.objective === "cost") {
-    const server = c[PASSES] * s.verify + c[VERIFIED] * asked.verify_token_s;
     const wait = mean(s.rates.map((rate) => Math.min(seconds(c, s, rate), 1e12)));
-    return 1 / (asked.server_price * server + asked.time_price * wait);
+    return 1 / (asked.server_price * served(c, s) + asked.time_price * wait);
   }
   if (asked.objective === "goodput" && s.latency) {
     return mean(s.rates.map((rate) => roundSeconds(c, s, rate) <= s.latency.seconds ? 1 / seconds(c, s, rate) : 0));
@@ -93,7 +94,7 @@ const keeps = (s) => (option) => !broken(option, s).length;
 const ours = (s) => largest(MIXED, s, keeps(s));
 
 /** All options that the card and the map compare: lossless ones, and those whose loss is calibrated, not measured alone. */
-const counted = () => POLICIES.flatMap((policy) => (policy === STREAM && !byId("stream").checked ? [] : POOLS[policy]))
+const counted = () => POLICIES.flatMap((policy) => (STREAMING.includes(policy) && !byId("stream").checked ? [] : POOLS[policy]))
   .filter((option) => option.lossless || MIXED.includes(option));
 /** The fastest option of all that keeps the limits; the first of equal ones, and `before` if it is one. */
 const fastest = (s, pool, before) => largest(before ? [before, ...pool] : pool, s, keeps(s));
@@ -105,8 +106,11 @@ function chosen(policy, s) {
   return largest(own, s, keeps(s)) ?? largest(own, s, () => true);
 }
 
-/** The faster of the two models alone that keeps the limit of the risk. */
-const alone = (s) => largest(MIXED, s, (option) => option.policy !== OURS && safe(option, s));
+/** The strongest option of all other policies that keeps the limits; of a server alone if none does. */
+function rival(s) {
+  const best = POLICIES.filter((policy) => policy !== OURS).map((policy) => chosen(policy, s)).filter(Boolean);
+  return largest(best, s, keeps(s)) ?? largest(best.filter((option) => WITHOUT_DEVICE.includes(option.policy)), s, () => true);
+}
 
 function rowOf(policy, s, base) {
   const option = chosen(policy, s);
@@ -142,7 +146,7 @@ const measured = `measured on ${data.prompts.test} held-out prompts`;
 function binding(option, s) {
   const c = option.test;
   const parts = { "passes of the draft model": c[DRAFTS] * s.draft,
-    "passes of the target model": c[PASSES] * s.verify + c[VERIFIED] * asked.verify_token_s,
+    "passes of the target model": served(c, s),
     "round trips": c[EXCHANGES] * s.roundTrip, "the uplink": s.median > 0 ? c[UP] / s.median : 0,
     "the downlink": c[DOWN] / s.down };
   const [name, most] = Object.entries(parts).reduce((a, b) => (b[1] > a[1] ? b : a));
@@ -154,11 +158,12 @@ function binding(option, s) {
   return binds.length ? `${binds.map((limit) => `--${limit}`).join(", ")} binds; ${said}` : said;
 }
 
-/** The round trips between which an option of ours is faster than the server; null: no end there. */
+/** The round trips between which an option of ours is faster than a policy without a device; null: no end there. */
 function crossings(policy, s) {
-  const server = POOLS[policy][0], pool = POOLS[OURS].filter((option) => safe(option, s));
+  const pool = POOLS[OURS].filter((option) => safe(option, s));
   const beats = (roundTrip) => {
-    const there = { ...s, roundTrip, latency: null, energy: null }, best = largest(pool, there, () => true);
+    const there = { ...s, roundTrip, latency: null, energy: null };
+    const [best, server] = [pool, POOLS[policy]].map((own) => largest(own, there, () => true));
     return value(best.train, there) > value(server.train, there) * (1 + 1e-9);
   };
   const grid = [0, ...Array.from({ length: 60 }, (_, i) => 1e-4 * 4e4 ** (i / 59))], better = grid.map(beats);
@@ -171,25 +176,53 @@ function crossings(policy, s) {
   return [first ? edge(grid[first - 1], grid[first]) : null, last < grid.length - 1 ? edge(grid[last + 1], grid[last]) : null];
 }
 
-function verdict(plan, s) {
+/** What a device gains, on the test prompts at the median rate; the same rules as in validation/planning/verdict.py. */
+function standing(s) {
+  const all = () => true, light = (pool) => pool.reduce((a, b) => (served(b.train, s) < served(a.train, s) ? b : a));
+  const servers = options(...WITHOUT_DEVICE), own = options(OURS, DEVICE).filter(keeps(s)), mine = own.filter(({ policy }) => policy === OURS);
+  const speed = (option) => (option ? 1 / seconds(option.test, s, s.median) : null);
+  const most = speed(largest(servers, s, keeps(s)) ?? largest(servers, s, all));
+  const exact = speed(largest(own.filter(({ lossless }) => lossless), s, all)), best = speed(largest(own, s, all));
+  const device = mine.length ? light(mine) : null;
+  const capacity = device && served(light(servers).test, s) / served(device.test, s);
+  const gains = exact > most ? "speed" : best > most ? "skipping" : Number.isFinite(capacity) && capacity >= 1.05 ? "capacity" : "nothing";
+  return { gains, most, exact, capacity, option: device?.option };
+}
+
+function lead(base, use, s) {
+  const { gains, most, exact, capacity, option } = standing(s), named = base.option ? `${base.policy}, ${base.option}` : base.policy;
+  if (gains === "speed") return `The device gains speed: ${use}`;
+  if (gains === "skipping") {
+    const least = exact === null ? "no lossless plan keeps the limits" : `without loss it is ${say(exact)} tokens/s`;
+    return `The device gains by skipping only (${least}, against ${say(most)} of a server without a device): ${use}`;
+  }
+  const fastest = `for one user the fastest is ${named}: ${speedOf(base, s)}`;
+  if (gains === "nothing") return `The device gains nothing: ${fastest}. With drafts of the device ${use}`;
+  return `The device gains server capacity, not speed: ${fastest}; but a full server carries ${capacity.toFixed(2)} times as many ` +
+    `users if devices draft (${option}). With drafts of the device ${use}`;
+}
+
+function verdict(plan, rows, base, s) {
   if (!plan) return unmet(s);
   const { option, label } = plan, binds = binding(option, s), speed = speedOf(option, s), ms = (x) => `${say(1e3 * x)} ms`;
-  const first = option.policy === OURS
-    ? `Use ${label}: ${speed}, ${plan.cells.gain[0].toFixed(2)} times the best of the two models alone; ${binds}.`
-    : `Use the ${option.policy}: ${speed}; ${binds}.`;
+  const use = option.policy === OURS
+    ? `use ${label}: ${speed}, ${plan.cells.gain[0].toFixed(2)} times that of the strongest rival, ${base.policy}; ${binds}.`
+    : `use the ${option.policy}: ${speed}; ${binds}.`;
+  const said = [lead(base, use, s)];
+  const fast = (row) => row.cells.median[0], others = rows.filter((row) => PAPERS.includes(row.policy) && !row.breaks.length);
+  const best = others.length && others.reduce((a, b) => (fast(b) > fast(a) ? b : a));
+  if (best && fast(best) > fast(plan)) said.push(`Of the methods with a device ${best.policy} is faster (${best.label}: ${speedOf(best.option, s)}).`);
   const server = POOLS[SERVER][0], span = crossings(SERVER, s), now = `now ${say(1e3 * s.roundTrip)} ms`;
-  let second = `The plan beats a server that waits for each token's round trip at every round trip (${now}).`;
-  if (!span) second = `Nothing beats the server alone (${speedOf(server, s)}), whatever the round trip.`;
-  else if (span[0] !== null) second = `Nothing beats the server alone below ${ms(span[0])} of round trip (${now}).`;
-  else if (span[1] !== null) second = `Nothing beats the server alone above ${ms(span[1])} of round trip (${now}).`;
-  const stream = POOLS[STREAM][0];
-  if (!stream) return `${first} ${second}`;
-  const end = crossings(STREAM, s), where = !end ? "at no round trip" : end[1] === null ? "at every round trip" : `only below ${ms(end[1])} of round trip`;
-  if (seconds(stream.test, s, s.median) < seconds(option.test, s, s.median)) {
-    const lead = `A server that may stream its tokens is faster here (${speedOf(stream, s)}); a plan beats it ${where}.`;
-    return `${lead} Where each token needs an exchange: ${first[0].toLowerCase()}${first.slice(1)} ${second}`;
-  }
-  return `${first} ${second} A server that streams its tokens (${speedOf(stream, s)}) is beaten ${where}.`;
+  if (!span) said.push(`Nothing beats the server alone (${speedOf(server, s)}), whatever the round trip.`);
+  else if (span[0] !== null) said.push(`Nothing beats the server alone below ${ms(span[0])} of round trip (${now}).`);
+  else if (span[1] !== null) said.push(`Nothing beats the server alone above ${ms(span[1])} of round trip (${now}).`);
+  else said.push(`The plan beats a server that waits for each token's round trip at every round trip (${now}).`);
+  const streams = [[STREAM, "A server that streams its tokens"], [COLOCATED, "one that also drafts for itself"]].flatMap(([policy, name]) => {
+    const row = rows.find((one) => one.policy === policy), end = row && crossings(policy, s);
+    const where = !end ? "at no round trip" : end[1] === null ? "at every round trip" : `only below ${ms(end[1])} of round trip`;
+    return row ? [`${name} (${speedOf(row.option, s)}) is beaten ${where}`] : [];
+  });
+  return [...said, streams.length ? `${streams.join(", ")}.` : ""].join(" ").trim();
 }
 
 function unmet(s) {
@@ -310,7 +343,8 @@ function drawQuality(s, plan) {
 }
 
 const KINDS = [OURS, STREAM, SERVER, DEVICE, "a paper's"];
-const kindOf = (option) => (KINDS.includes(option.policy) ? KINDS.indexOf(option.policy) : 4);
+const STREAMING = [STREAM, COLOCATED]; // one kind
+const kindOf = ({ policy }) => (STREAMING.includes(policy) ? 1 : KINDS.includes(policy) ? KINDS.indexOf(policy) : 4);
 
 /** Where each policy wins: the fastest that keeps the limits, over the rate and the round trip. */
 function drawMap(s) {
@@ -419,21 +453,21 @@ function drawTable(rows) {
 }
 
 /** The first lines: the fastest of all that the map compares, and what drafts of the device give where it is another. */
-function card(s, plan) {
+function card(s, plan, base) {
   const use = fastest(s, counted());
   if (!use) return { use: "No policy", "use-how": "", speed: "–", "speed-how": "", sure: "Nothing", "sure-how": "" };
   const other = plan && plan.option !== use && plan.option.policy === OURS ? ` With drafts of the device: ${plan.option.use} (${speedOf(plan.option, s)}).` : "";
   const slow = `${say(1 / seconds(use.test, s, s.slow))} or more in 95% of the time`;
-  const gain = plan && plan.option === use ? `; ${plan.cells.gain[0].toFixed(2)} times the best model alone` : "";
+  const gain = plan && plan.option === use ? `; ${plan.cells.gain[0].toFixed(2)} times that of the strongest rival, ${base.policy}` : "";
   const [sure, how] = guarantee(use, s);
   return { use: use.use, "use-how": `${use.how}${other}`, speed: speedOf(use, s), "speed-how": `${slow}${gain}; ${measured}.`, sure, "sure-how": how };
 }
 
 function render() {
-  const s = withLink(state), base = alone(s);
-  const rows = POLICIES.map((policy) => rowOf(policy, s, base)).filter(Boolean), plan = rows.find((row) => row.policy === OURS);
-  const lines = card(s, plan);
-  lines.verdict = verdict(plan, s);
+  const s = withLink(state), base = rival(s), order = [base.policy, ...POLICIES.filter((policy) => policy !== base.policy)];
+  const rows = order.map((policy) => rowOf(policy, s, base)).filter(Boolean), plan = rows.find((row) => row.policy === OURS);
+  const lines = card(s, plan, base);
+  lines.verdict = verdict(plan, rows, base, s);
   const least = Math.min(...POOLS[OURS].filter((option) => !option.lossless).map((option) => needs(option, s.kind)));
   const notes = [];
   if (s.limit > 0 && least > s.limit && least < 1) notes.push(`No token may be skipped at a budget of ${say(s.limit)}: the smallest that allows it is ${say(least)}.`);

@@ -1,0 +1,152 @@
+"""A server with a draft model of its own: what a device must beat, and how many more users it lets a server carry.
+
+The server may run a copy of the draft model itself. A round of K drafts then takes K t_s + V(K) seconds, and its tokens
+are streamed, so that no message and no round trip is part of it. A device needs K t_d + R + b/C + V(K), with round trip
+R and b bits at C bit/s.
+
+========= =================================================================== ============ ===========
+symbol    name                                                                unit         shape
+========= =================================================================== ============ ===========
+α_i       ``acceptances``, of draft i given that drafts 1..i-1 were accepted  1            (K_max,)
+t_s       ``server_draft_s``, time of a draft token on the server             s
+V(K)      time of a pass with one round: ``SharedServer.alone_s``             s
+σ(K)      time of the server for a round: ``SharedServer.load_s``             s
+E(K)      1 + α_1 + α_1 α_2 + ..., mean tokens of a round of K drafts         tokens
+========= =================================================================== ============ ===========
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hlmtheory._array import Array
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, instance, number, numbers
+from hlmtheory._quantities import positive
+from hlmtheory.policy.capacity import SharedServer
+from hlmtheory.policy.costs import Numbers
+
+SERVER_DRAFT = positive("give the time of a draft token on the server in seconds")
+_ROUND_UP = 1.0 + 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class ColocatedPlan:
+    """The fastest rounds of a server that drafts for itself.
+
+    Attributes
+    ----------
+    draft_length : int
+        K; 0 if drafts do not pay.
+    rate : float
+        E(K)/(K t_s + V(K)), in tokens a second; rounded up.
+    """
+
+    draft_length: int
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityGain:
+    """What a full server gains if its users' devices draft.
+
+    Attributes
+    ----------
+    gain : float
+        Tokens a second of a full server that only verifies, over those of one that also drafts. Each has its own best
+        draft length. With the same speed for each user it is the ratio of the users.
+    device_length, server_length : int
+        The best K if devices draft, and if the server does.
+    """
+
+    gain: float
+    device_length: int
+    server_length: int
+
+
+def colocated_plan(acceptances: Array, server_draft_s: float, server: SharedServer) -> ColocatedPlan:
+    """Return the fastest rounds for one user of a server that runs the draft model itself and streams.
+
+    With t_s ≤ t_d no device that drafts, sends and waits in turn is faster, if it loses nothing and its drafts are
+    accepted as often (claim ``policy.colocated_speed``). That also holds if K changes from round to round. It does not
+    hold for a device that skips verification, or that goes on drafting while a round is verified. The downlink must
+    carry the tokens as they come. If the acceptance changes along a text, repeat the device's own rounds on the server.
+
+    Parameters
+    ----------
+    acceptances : array, shape (K_max,)
+        α_i, each in [0, 1].
+    server_draft_s : float
+        t_s in seconds, positive.
+    server : SharedServer
+        Its ``batch`` does not matter for one user.
+
+    Returns
+    -------
+    ColocatedPlan
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range.
+
+    Examples
+    --------
+    >>> colocated_plan([0.75, 0.75, 0.75], 0.125, SharedServer(0.5))
+    ColocatedPlan(draft_length=2, rate=3.0833333333364167)
+    """
+    tokens, drafting, server = _checked(acceptances, server_draft_s, server)
+    seconds = drafting + [server.alone_s(k) for k in range(len(tokens))]
+    rates = tokens / seconds
+    best = int(np.argmax(rates))
+    return ColocatedPlan(best, float(rates[best]) * _ROUND_UP)
+
+
+def capacity_gain(acceptances: Array, server_draft_s: float, server: SharedServer) -> CapacityGain:
+    """Return how many times as many users a full server carries if devices draft for it.
+
+    At the same K the gain is 1 + K t_s/(B σ(K)), which is 1 + K t_s/V(K) for one round a pass
+    (``policy.colocated_capacity``). Each side prefers its own K. So the gain is at least that at the server's K, and at
+    most that at the devices' (``policy.colocated_gain_floor``, ``policy.colocated_gain``). Passes of the draft model
+    have the same batch as those of the target model.
+
+    Parameters
+    ----------
+    acceptances : array, shape (K_max,)
+        α_i, each in [0, 1].
+    server_draft_s : float
+        t_s in seconds, positive: of a pass of the draft model for up to B users.
+    server : SharedServer
+
+    Returns
+    -------
+    CapacityGain
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range.
+
+    Examples
+    --------
+    >>> capacity_gain([0.5], 0.25, SharedServer(0.5))
+    CapacityGain(gain=1.5, device_length=1, server_length=0)
+    """
+    tokens, drafting, server = _checked(acceptances, server_draft_s, server)
+    verifying = np.array([server.load_s(k) for k in range(len(tokens))])
+    loads = [verifying / tokens, (verifying + drafting / server.batch) / tokens]
+    device, own = (int(np.argmin(load)) for load in loads)
+    return CapacityGain(float(loads[1][own] / loads[0][device]), device, own)
+
+
+def _checked(acceptances: Array, server_draft_s: float, server: SharedServer) -> tuple[Numbers, Numbers, SharedServer]:
+    """E(K) and K t_s for K = 0 to K_max."""
+    alpha = numbers(UNIT_INTERVAL, "acceptances", acceptances)
+    if alpha.ndim != 1 or not len(alpha):
+        raise DomainError(
+            f"acceptances must have shape (K_max,), one for each draft; got {alpha.shape}; give one or more"
+        )
+    draft = number(SERVER_DRAFT, "server_draft_s", server_draft_s)
+    tokens = 1.0 + np.concatenate([[0.0], np.cumsum(np.cumprod(alpha))])
+    return tokens, draft * np.arange(len(tokens)), instance("server", server, SharedServer)

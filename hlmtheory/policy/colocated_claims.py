@@ -1,0 +1,188 @@
+"""Claims on a server with a draft model of its own, each with its proof above its record."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hlmtheory._array import Array, arrays
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.policy.capacity import SharedServer
+from hlmtheory.policy.colocated import capacity_gain, colocated_plan
+from hlmtheory.policy.queueing import passes
+from hlmtheory.policy.user_claims import host_side
+
+# Proofs, by the last part of the id.
+#
+# colocated_speed. The server repeats the device's rounds: the same drafts, drawn from the same distributions, and the
+#   same verification. So it emits the same tokens, round by round, in K t_s + V(K) ≤ K t_d + a + V(K) seconds, where a
+#   ≥ 0 is the time of messages, round trip and queue. With the shares w of rounds of each K, the rate Σ w E/Σ w (K t_s
+#   + V) of these rounds is a mean of E/(K t_s + V), so it is at most the largest of them. Three conditions are needed.
+#   With t_s > t_d a device may be faster. A round that keeps its draft unverified has one token in t_d, without V. A
+#   device that drafts while a round is verified does not add these times.
+# colocated_capacity. A server that is never idle completes a round in V(K) seconds if devices draft, and in K t_s +
+#   V(K) if it drafts; both give E(K) tokens in the mean. It is not idle if N users return from their devices within
+#   (N - 1) V(K), the time in which it verifies the other users' rounds.
+# colocated_gain, colocated_gain_floor. Let d(K) = σ/E be the time of the server for a token if devices draft, and e(K)
+#   = (σ + K t_s/B)/E if it drafts, least at K' and K''. The gain is e(K'')/d(K'). It is at most e(K')/d(K'), since
+#   e(K'') is the least e, and at least e(K'')/d(K''), since d(K') is the least d. Both are 1 + K t_s/(B σ(K)).
+
+_LAPS = 3
+"""Rounds of each user that are simulated."""
+Values = dict[str, Any]
+
+
+def _tokens(acceptances: Any, length: int) -> float:
+    """The mean tokens of a round, over its outcomes: the number of accepted drafts before the first rejection."""
+    total, reached = 0.0, 1.0
+    for accepted, alpha in enumerate(acceptances[:length].tolist()):
+        total += reached * (1.0 - alpha) * (accepted + 1)
+        reached *= alpha
+    return total + reached * (len(acceptances[:length]) + 1)
+
+
+def _server(one: Values) -> SharedServer:
+    return SharedServer(float(one["pass_s"]), float(one["token_s"]), int(one.get("batch", 1)))
+
+
+def _device_rate(one: Values) -> float:
+    """The rate of a device that drafts, sends and waits in turn, with rounds of several draft lengths."""
+    tokens = seconds = 0.0
+    for length, share, away in zip(one["draft_lengths"].tolist(), one["parts"], one["other_s"], strict=True):
+        k = min(length, len(one["acceptances"]))
+        tokens += share * _tokens(one["acceptances"], k)
+        seconds += share * (k * one["draft_s"] + away + one["pass_s"] + one["token_s"] * (k + 1))
+    return float(tokens / seconds)
+
+
+def _server_rate(one: Values) -> float:
+    return colocated_plan(one["acceptances"], float(one["server_draft_s"]), _server(one)).rate
+
+
+def _busy_s(one: Values, pass_s: float, away_s: float) -> float:
+    """The time from the first pass to the end of the last one, for some rounds of each user."""
+    users, k = int(one["users"]), int(one["draft_length"])
+    made = passes(np.full((users, 1), away_s), np.full(users, k), SharedServer(pass_s, float(one["token_s"])))
+    seen = list(itertools.islice(made, _LAPS * users))
+    return float(seen[-1].end - seen[0].start)
+
+
+def _simulated(one: Values) -> float:
+    """The time that a server needs for rounds that it drafts, over that for rounds that devices draft."""
+    pass_s, drafting = float(one["pass_s"]), float(one["draft_length"] * one["server_draft_s"])
+    return _busy_s(one, pass_s + drafting, 0.0) / _busy_s(one, pass_s, float(one["away_s"]))
+
+
+def _at_length(one: Values, length: int) -> float:
+    """1 + K t_s/(B σ(K))."""
+    load = one["pass_s"] / one.get("batch", 1) + one["token_s"] * (length + 1)
+    return float(1.0 + length * one["server_draft_s"] / one.get("batch", 1) / load)
+
+
+def _best_length(one: Values, *, drafting: bool) -> int:
+    """The K with the least time of the server for a token, by trying all."""
+    batch = float(one["batch"])
+
+    def load(k: int) -> float:
+        own = k * float(one["server_draft_s"]) if drafting else 0.0
+        return ((float(one["pass_s"]) + own) / batch + float(one["token_s"]) * (k + 1)) / _tokens(one["acceptances"], k)
+
+    return min(range(len(one["acceptances"]) + 1), key=load)
+
+
+def _gain(one: Values) -> float:
+    return capacity_gain(one["acceptances"], float(one["server_draft_s"]), _server(one)).gain
+
+
+def _no_slower(*, server_draft_s: Array, draft_s: Array) -> Array:
+    _, own, device = arrays(server_draft_s=server_draft_s, draft_s=draft_s)
+    return own <= device
+
+
+def _never_idle(one: Values) -> bool:
+    verifying = one["pass_s"] + one["token_s"] * (one["draft_length"] + 1)
+    return bool(one["away_s"] <= (one["users"] - 1) * verifying * (1.0 - 1e-12))
+
+
+_RANK = {"acceptances": 1, "draft_lengths": 1, "parts": 1, "other_s": 1}
+_side = partial(host_side, rank=_RANK)
+_SOURCE = Source("leviathan2023fast", "Theorem 3.8, with the draft model on the device or on the server")
+_OWN = ("server_draft_s", "pass_s", "token_s")
+_QUEUE = (*_OWN, "draft_length", "away_s", "users")
+_LOADS = (*_OWN, "acceptances", "batch")
+
+COLOCATED_CLAIMS = (
+    Claim(
+        id="policy.colocated_speed",
+        source=_SOURCE,
+        origin=Origin.NEW,
+        statement=(
+            "tokens a second of a device that drafts, sends and waits in turn and loses nothing ≤ max over K of "
+            "E(K)/(K t_s + V(K)), those of a server that drafts itself and streams"
+        ),
+        relation=Relation.LE,
+        lhs=_side(_device_rate, "acceptances", "draft_lengths", "parts", "other_s", "draft_s", "pass_s", "token_s"),
+        rhs=_side(_server_rate, "acceptances", *_OWN),
+        assumptions=(Assumption("t_s ≤ t_d: the server drafts at least as fast as the device", _no_slower),),
+        attained=Attained(
+            {
+                "acceptances": [0.75],
+                "draft_lengths": [1],
+                "parts": [1.0],
+                "other_s": [0.0],
+                "draft_s": 0.25,
+                "server_draft_s": 0.25,
+                "pass_s": 0.5,
+                "token_s": 0.0,
+            }
+        ),
+    ),
+    Claim(
+        id="policy.colocated_capacity",
+        source=_SOURCE,
+        origin=Origin.NEW,
+        statement="a full server verifies 1 + K t_s/V(K) times as many rounds of K drafts if devices draft them",
+        relation=Relation.EQ,
+        lhs=_side(_simulated, *_QUEUE),
+        rhs=_side(lambda one: _at_length(one, int(one["draft_length"])), *_OWN, "draft_length"),
+        assumptions=(
+            Assumption(
+                "the server is never idle: users return within (N − 1) V(K)",
+                _side(_never_idle, "draft_length", "away_s", "users", "pass_s", "token_s", test=True),
+            ),
+        ),
+        attained=Attained(
+            {
+                "server_draft_s": 0.125,
+                "pass_s": 0.5,
+                "token_s": 0.0,
+                "draft_length": 2,
+                "away_s": 0.25,
+                "users": 2,
+            }
+        ),
+    ),
+    Claim(
+        id="policy.colocated_gain",
+        source=_SOURCE,
+        origin=Origin.NEW,
+        statement="users of a full server if devices draft, over without ≤ 1 + K t_s/(B σ(K)), K the devices' best",
+        relation=Relation.LE,
+        lhs=_side(_gain, *_LOADS),
+        rhs=_side(lambda one: _at_length(one, _best_length(one, drafting=False)), *_LOADS),
+        attained=Attained({"server_draft_s": 0.125, "pass_s": 0.5, "token_s": 0.0, "acceptances": [1.0], "batch": 1}),
+    ),
+    Claim(
+        id="policy.colocated_gain_floor",
+        source=_SOURCE,
+        origin=Origin.NEW,
+        statement="1 + K t_s/(B σ(K)), K the server's best, ≤ users of a full server if devices draft, over without",
+        relation=Relation.LE,
+        lhs=_side(lambda one: _at_length(one, _best_length(one, drafting=True)), *_LOADS),
+        rhs=_side(_gain, *_LOADS),
+        attained=Attained({"server_draft_s": 0.125, "pass_s": 0.5, "token_s": 0.0, "acceptances": [1.0], "batch": 1}),
+    ),
+)

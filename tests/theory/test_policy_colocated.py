@@ -1,0 +1,168 @@
+"""A server with its own draft model: the claims on draws, a queue in steps of time, and where a device does win."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from hlmtheory import all_claims, policy
+from hlmtheory.policy.colocated_claims import COLOCATED_CLAIMS
+
+from .module_claims import ClaimTable, quantity
+from .test_policy import PART, UNIT, arrays_of
+
+SIZES = {"k": (1, 4), "r": (1, 3)}
+OWN = {
+    "server_draft_s": ("", quantity(1e-3, 0.5)),
+    "pass_s": ("", quantity(1e-2, 1.0)),
+    "token_s": ("", st.one_of(st.just(0.0), quantity(1e-3, 0.1))),
+}
+DEVICE = {
+    **OWN,
+    "acceptances": ("k", UNIT),
+    "draft_lengths": ("r", st.integers(0, 4)),
+    "parts": ("r", PART),
+    "other_s": ("r", st.one_of(st.just(0.0), quantity(1e-3, 1.0))),
+    "draft_s": ("", quantity(0.5, 1.0)),
+}
+QUEUE = {**OWN, "draft_length": ("", st.integers(0, 4)), "users": ("", st.integers(3, 5))}
+STRATEGIES = {
+    "policy.colocated_speed": arrays_of(SIZES, **DEVICE),
+    "policy.colocated_capacity": arrays_of(SIZES, **QUEUE, away_s=("", st.one_of(st.just(0.0), quantity(1e-3, 0.019)))),
+    **{
+        f"policy.{name}": arrays_of(SIZES, **OWN, acceptances=("k", UNIT), batch=("", st.integers(1, 4)))
+        for name in ("colocated_gain", "colocated_gain_floor")
+    },
+}
+STRAYS = {
+    "acceptances": [1.5],
+    "draft_lengths": [-1],
+    "draft_length": -1,
+    "parts": [0.0],
+    "other_s": [-1.0],
+    "away_s": -1.0,
+    "draft_s": 0.0,
+    "server_draft_s": 0.0,
+    "pass_s": 0.0,
+    "token_s": -1.0,
+    "users": 0,
+    "batch": 0,
+}
+SLOW = {
+    "acceptances": [1.0],
+    "draft_lengths": [1],
+    "parts": [1.0],
+    "other_s": [0.0],
+    "draft_s": 0.125,
+    "server_draft_s": 0.5,
+    "pass_s": 0.5,
+    "token_s": 0.0,
+}
+IDLE = {"server_draft_s": 0.125, "pass_s": 0.5, "token_s": 0.0, "draft_length": 2, "away_s": 0.5, "users": 1}
+OUTSIDE = {
+    "t_s ≤ t_d: the server drafts at least as fast as the device": SLOW,
+    "the server is never idle: users return within (N − 1) V(K)": IDLE,
+}
+CLAIM_TABLE = ClaimTable(COLOCATED_CLAIMS, STRATEGIES, STRAYS, outside=OUTSIDE)
+
+
+def test_with_a_slower_server_a_device_is_faster():
+    """The false neighbour of the claim: without the assumption it does not hold."""
+    claim = all_claims()["policy.colocated_speed"]
+    device, server = (
+        float(side(**{name: SLOW[name] for name in names}))
+        for side, names in (
+            (claim.lhs, ("acceptances", "draft_lengths", "parts", "other_s", "draft_s", "pass_s", "token_s")),
+            (claim.rhs, ("acceptances", "server_draft_s", "pass_s", "token_s")),
+        )
+    )
+    assert device == pytest.approx(2 / 0.625)
+    assert server == pytest.approx(2.0)
+    assert device > server
+
+
+def test_a_device_that_skips_is_faster():
+    hulls = policy.lower_hulls([[1000.0]], [[0.0]])
+    costs = policy.StageCosts(0.0125, 0.03125, 1e-6, round_trip_s=0.02)
+    device = policy.plan_user(hulls, costs, [0.75] * 4, rejection=[0.25], risk_limit=1.0)
+    server = policy.colocated_plan([0.75] * 4, costs.draft_s, policy.SharedServer(costs.verify_s))
+    assert device.rate > server.rate
+    exact = policy.plan_user(hulls, costs, [0.75] * 4, skipping=False)
+    assert exact.rate < server.rate
+
+
+def ahead(alpha: float, draft_s: float, pass_s: float, tokens: int, rng: np.random.Generator) -> float:
+    """Return the rate of a device that never stops drafting, without a link: a pass reads what is drafted by then.
+
+    A mismatch throws away what was drafted after it. The device guesses no bonus token.
+    """
+    clock, made, emitted = 0.0, 0.0, 0
+    while emitted < tokens:
+        begin = max(clock, made + draft_s)  # a pass waits for one draft at least
+        ready = int((begin - made + 1e-12) / draft_s)
+        end = begin + pass_s
+        good = int(rng.geometric(1.0 - alpha)) - 1
+        clock = end
+        if good >= ready:  # all accepted; the device has gone on from there
+            emitted += ready
+            made += ready * draft_s
+        else:
+            emitted += good + 1
+            made = end
+    return emitted / clock
+
+
+def test_a_device_that_never_stops_drafting_is_faster():
+    rate = ahead(0.96875, 0.0625, 0.5, 20_000, np.random.default_rng(4))
+    server = policy.colocated_plan([0.96875] * 200, 0.0625, policy.SharedServer(0.5))
+    assert rate > 1.1 * server.rate
+
+
+def in_steps(users: int, away: int, busy: int, until: int) -> int:
+    """Return the rounds that a server completes, from a simulation that looks at each whole moment."""
+    back, free, running, done = [0] * users, 0, None, 0
+    for now in range(until + 1):
+        if running is not None and now == free:
+            back[running], running, done = now + away, None, done + 1
+        if running is None:
+            ready = [user for user in range(users) if back[user] <= now]
+            if ready:
+                running = min(ready, key=lambda user: back[user])
+                back[running], free = math.inf, now + busy
+    return done
+
+
+@pytest.mark.parametrize(
+    ("users", "length", "draft", "verify"), [(2, 1, 1, 4), (3, 2, 3, 5), (5, 8, 1, 8), (1, 4, 2, 3)]
+)
+def test_a_queue_in_steps_of_time_completes_as_many_more_rounds(users, length, draft, verify):
+    span = 60 * verify * (verify + length * draft)
+    device, own = (
+        in_steps(users, *times, span) for times in ((((users - 1) * verify), verify), (0, verify + length * draft))
+    )
+    assert device / own == pytest.approx(1 + length * draft / verify, rel=1e-12)
+
+
+def test_each_side_at_its_own_best_length():
+    """A server that drafts for itself prefers shorter rounds, so the gain is between those at both lengths."""
+    server = policy.SharedServer(0.5, 0.0, 1)
+    found = policy.capacity_gain([0.75] * 8, 0.125, server)
+    assert found.server_length < found.device_length == 8
+    low, high = (1 + k * 0.125 / 0.5 for k in (found.server_length, found.device_length))
+    assert low < found.gain < high
+
+
+def test_tokens_that_cost_the_server_as_much_as_a_pass_leave_nothing_to_gain():
+    found = policy.capacity_gain([0.5] * 4, 0.001, policy.SharedServer(1e-6, 0.25))
+    assert (found.device_length, found.server_length) == (0, 0)
+    assert found.gain == 1.0
+
+
+@pytest.mark.parametrize("wrong", [[], [[0.5]]])
+def test_acceptances_of_another_shape_are_refused(wrong):
+    for function in (policy.colocated_plan, policy.capacity_gain):
+        with pytest.raises(ValueError, match="acceptances must have shape"):
+            function(wrong, 0.1, policy.SharedServer(0.5))

@@ -1,0 +1,218 @@
+"""What the plan is compared with: servers without a device, and c-sqs without drafts that it never sends."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.validation.command_line import one_sentence, run
+from tests.validation.planning.test_rounds import WIRE, played
+from tests.validation.stored_traces import stored
+from tests.validation.tiny_texts import quarters
+from validation.collection.prompts import Prompt
+from validation.decoding.loop import decode
+from validation.decoding.methods.quantized import CSqs
+from validation.decoding.policy_file import read_policy
+from validation.models.tables import table_pair
+from validation.planning.measure import planner_of_trace
+from validation.planning.menu import COLOCATED, OURS, SERVER, SQS, STREAM, WITHOUT_DEVICE
+from validation.planning.plan import Planner
+from validation.planning.profile import until_spent
+from validation.planning.request import Request
+from validation.planning.rounds import COUNTS, expected_counts
+from validation.planning.setting import Setting, constant_link
+from validation.planning.verdict import standing_of, verdict_of
+
+COLUMN = {name: column for column, name in enumerate(COUNTS)}
+SETTING = Setting(constant_link(1e7, 0.02), 0.012, 0.030)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("rivals")
+    stored(path / "trace", noise=0.5)
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(folder):
+    return planner_of_trace(folder / "trace", SETTING, cache=folder / "cache")[0]
+
+
+def under(made: Planner, **changed) -> Planner:
+    """Return the planner of the same options in another setting."""
+    return Planner(made.options, replace(SETTING, **changed), made.split, made.line, made.model)
+
+
+# -------------------------------------------------------------------------------------------------- c-sqs's drafts
+
+
+def test_c_sqs_is_charged_the_drafts_that_it_sends_and_no_other(made):
+    own = [option for option in made.options if option.family == SQS]
+    assert {option.label.rsplit(", ", 1)[1][0] for option in own} == {"K", "B"}
+    for option in own:
+        sent = option.counts[:, COLUMN["verified"]] - option.counts[:, COLUMN["exchanges"]]
+        np.testing.assert_allclose(option.counts[:, COLUMN["drafts"]], sent, rtol=1e-12, err_msg=option.label)
+
+
+@pytest.mark.parametrize("budget", [0.0, 3.5, 8.0, 100.0])
+def test_a_round_ends_with_the_draft_that_exceeds_its_bits(budget):
+    bits, accepted = np.array([3.0, 1.0, 4.0, 1.0, 5.0]), np.array([0.5, 0.25, 1.0, 0.75, 0.5])
+    expected = []
+    for start in range(len(bits)):
+        spent, drafts = 0.0, 0
+        while start + drafts < len(bits) and (not drafts or spent <= budget):
+            spent, drafts = spent + bits[start + drafts], drafts + 1
+        expected.append(drafts)
+    found = until_spent(bits[:, None], budget)[:, 0]
+    assert np.minimum(found, 5 - np.arange(5)).tolist() == expected
+    counts = expected_counts(accepted[:, None], bits[:, None], np.array([5]), found[:, None], wire=WIRE).table()[0]
+    total = np.zeros(len(COUNTS))
+    for number in range(2**5):
+        coins = [bool(number >> place & 1) for place in range(5)]
+        weight = np.prod([a if coin else 1 - a for a, coin in zip(accepted, coins, strict=True)])
+        total += weight * played(accepted, bits, 5, expected, coins)
+    np.testing.assert_allclose(counts, total, rtol=1e-12)
+
+
+@pytest.mark.parametrize("sends_last", [False, True])
+def test_the_pass_of_the_draft_that_does_not_fit(sends_last):
+    """It is lost if the draft is dropped, and not if it is sent."""
+    rng = np.random.default_rng(2)
+    pair, prompts = table_pair(quarters(rng, 40), quarters(rng, 40)), [Prompt(name, "0", "test") for name in "abcd"]
+    method = CSqs(0.001, learning_rate=0.0, resolution=4, budget_bits=15.0, sends_last=sends_last)
+    records = decode(pair, prompts, method, new_tokens=8)
+    rounds = [one for record in records for one in record.rounds]
+    lost = sum(one.draft_passes - one.drafted for one in rounds)
+    assert (lost == 0) is sends_last
+    assert max(one.drafted for one in rounds) >= 1
+    assert ("sends last" in method.name) is sends_last
+
+
+# ------------------------------------------------------------------------------------- a server with its own draft
+
+
+def test_the_counts_of_a_server_with_its_own_draft(made):
+    same = {option.label: option for option in made.options if option.family == COLOCATED}
+    device = {option.label: option for option in made.options if option.family == OURS}
+    for label, codec in (("K = 3", "q_d up, p down"), ("K = 2, drafts from k = 8, ℓ = 50", "lattice k = 8, ℓ = 50")):
+        here, there = same[label].counts, device[f"{codec}, {label[:5]}"].counts
+        for name in ("tokens", "passes", "verified"):
+            np.testing.assert_array_equal(here[:, COLUMN[name]], there[:, COLUMN[name]])
+        np.testing.assert_array_equal(here[:, COLUMN["server_drafts"]], there[:, COLUMN["drafts"]])
+        assert not here[:, [COLUMN[name] for name in ("drafts", "exchanges", "up_bits", "skipped")]].any()
+        assert same[label].lossless
+    total = same["K = 3"].counts.sum(axis=0)
+    setting = replace(SETTING, server_draft_s=0.004)
+    expected = total[COLUMN["server_drafts"]] * 0.004 + total[COLUMN["passes"]] * 0.030 + total[COLUMN["tokens"]] * 8e-7
+    assert float(setting.seconds(total, 1e3)) == pytest.approx(expected, rel=1e-12)
+    assert float(setting.server_seconds(total)) == pytest.approx(expected - total[COLUMN["tokens"]] * 8e-7, rel=1e-12)
+
+
+def test_no_lossless_plan_is_faster_than_a_server_that_drafts_as_fast(made):
+    rng = np.random.default_rng(6)
+    for _ in range(30):
+        link = constant_link(10 ** rng.uniform(5, 9), 10 ** rng.uniform(-3, -0.5), 1e7)
+        draft, verify = 10 ** rng.uniform(-3, -1, 2)
+        planner = under(made, link=link, draft_s=draft, verify_s=verify, server_draft_s=draft * rng.uniform(0.1, 1.0))
+        values = planner.setting.value(planner.totals(made.options))
+        server = max(v for v, option in zip(values, made.options, strict=True) if option.family == COLOCATED)
+        device = [option.lossless and option.family not in WITHOUT_DEVICE for option in made.options]
+        assert values[device].max() <= max(server, 1 / verify)
+
+
+CASES = {
+    "speed": {"server_draft_s": 1.0, "link": constant_link(1e8, 0.001), "draft_s": 0.002},
+    "skipping": {"server_draft_s": 0.012, "risk_limit": 1.0},
+    "capacity": {"server_draft_s": 0.005},
+    "nothing": {"server_draft_s": 0.001, "verify_s": 1e-4, "verify_token_s": 0.01},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_verdict_says_which_of_four_a_user_is(made, case):
+    planner = under(made, **CASES[case])
+    standing = standing_of(planner)
+    rows = planner.table()
+    said = verdict_of(planner, rows, standing)
+    words = {"speed": "speed: use", "skipping": "by skipping only", "capacity": "server capacity, not speed"}
+    assert said.startswith(f"The device gains {words.get(case, case)}")
+    assert standing.gains == case
+    assert rows[0].policy == standing.rival
+    assert rows[0].gain.value == 1.0
+    assert standing.rival in said
+    kept = [row for row in rows if not row.breaks and row.policy != OURS]
+    chosen = max(kept, key=lambda row: row.tokens_per_s_median.value)
+    assert standing.rival_tokens_per_s == pytest.approx(rows[0].tokens_per_s_median.value, rel=1e-12)
+    assert standing.rival_tokens_per_s >= 0.97 * chosen.tokens_per_s_median.value  # chosen on other prompts
+    if case == "capacity":
+        assert f"{standing.capacity:.2f} times as many users" in said
+
+
+def test_the_capacity_is_that_of_the_best_options_of_both_sides(made):
+    planner = under(made, server_draft_s=0.005)
+    standing = standing_of(planner)
+    test, found = made.split.test, {}
+    for option in made.options:
+        c = option.counts[test].sum(axis=0)
+        load = (c[COLUMN["passes"]] * 0.030 + c[COLUMN["server_drafts"]] * 0.005) / c[COLUMN["tokens"]]
+        if option.family in WITHOUT_DEVICE or (option.family == OURS and option.lossless):
+            found[f"{option.family} {option.label}"] = load
+    expected = found[standing.capacity_server] / found[f"{OURS} {standing.capacity_option}"]
+    assert standing.capacity == pytest.approx(expected, rel=1e-12)
+    server = min(load for name, load in found.items() if not name.startswith(OURS + " "))
+    device = min(load for name, load in found.items() if name.startswith(OURS + " "))
+    assert standing.capacity == pytest.approx(server / device, rel=0.1)  # chosen on other prompts
+
+
+def test_the_pass_of_the_draft_on_the_server_is_assumed_and_said(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    result = run("plan", "--trace", "trace", "--json", "--policy", "policy.json")
+    found = json.loads(result.stdout)
+    assert found["request"]["server_draft_s"] == 0.012  # of the device: this trace knows no parameters
+    assert "assumed: that of the device, because the ratio of parameters is not known" in found["notes"][0]
+    assert found["standing"]["rival"] == COLOCATED == found["rows"][0]["policy"]
+    lines = [line for line in found["sensitivity"] if line["option"] == "--server-draft-ms"]
+    assert [line["value"] for line in lines] == ["6", "24"]
+    assert lines[0]["rival_tokens_per_s"] > lines[1]["rival_tokens_per_s"]
+    assert {line["change"] for line in lines} == {0.0}  # of the plan, which does not use it
+    told = read_policy("policy.json").guarantees[-1]
+    assert told.basis == "measured"
+    assert COLOCATED in told.quantity
+    ours = found["rows"][-1]
+    assert told.value == pytest.approx(ours["gain"]["value"], rel=1e-12)
+    given = json.loads(run("plan", "--trace", "trace", "--json", "--server-draft-ms", "4").stdout)
+    assert given["notes"][0].startswith("A pass of the draft model on the server: 4 ms (--server-draft-ms). The server")
+    one_sentence(run("plan", "--trace", "trace", "--server-draft-ms", "0"), "--server-draft-ms is 0: a model")
+
+
+def test_the_default_pass_of_the_draft_on_the_server():
+    request = Request(draft_s=0.012, verify_s=0.030)
+    assert request.with_server_draft(6.28).server_draft_s == 0.00478
+    assert "ratio of parameters, 6.28" in request.with_server_draft(6.28).server_draft_basis
+    assert request.with_server_draft(2.0).server_draft_s == 0.012  # a server is not assumed to be slower
+    assert request.with_server_draft(None).server_draft_s == 0.012
+    given = replace(request, server_draft_s=0.001)
+    assert given.with_server_draft(6.28) is given
+
+
+def test_servers_of_an_engines_counts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    one = {
+        "num_spec_steps": 10,
+        "num_accepted_draft_tokens": 8,
+        "num_draft_tokens": 20,
+        "acceptance_histogram_by_draft_length": {"2": [5, 2, 3]},
+    }
+    lines = [json.dumps({"metrics": {"speculative_decoding": one}}) for _ in range(6)]
+    (tmp_path / "answers.jsonl").write_text("\n".join(lines))
+    found = json.loads(run("plan", "--acceptance", "answers.jsonl", "--json", "--server-draft-ms", "5").stdout)
+    rows = {row["policy"]: row for row in found["rows"]}
+    assert {SERVER, STREAM, COLOCATED} <= rows.keys()
+    tokens = {1: 1.5, 2: 1.8}
+    seconds = {k: 0.030 + k * 0.005 for k in tokens}
+    best = max(tokens[k] / seconds[k] for k in tokens)
+    assert rows[COLOCATED]["tokens_per_s_median"]["value"] == pytest.approx(best, rel=1e-4)

@@ -30,6 +30,7 @@ from hlmtheory.codec.frame import (
     MessageError,
     MissingCoderError,
     TruncatedError,
+    UnexpectedError,
     VersionError,
 )
 from hlmtheory.codec.menu import CodecMenu
@@ -66,6 +67,7 @@ __all__ = [
     "TruncatedDraft",
     "TruncatedError",
     "TruncatedMessage",
+    "UnexpectedError",
     "VersionError",
     "cheapest_codec",
     "coded_message",

@@ -23,6 +23,9 @@ Row = NDArray[np.float64]
 _SEARCHES = 80
 """Steps of a golden-section search on an interval of length 1: its end is 2e-17 long."""
 
+_CLEAR = 0.01
+"""Units that are more than any rounding of a sum; a row that misses by more is refused."""
+
 
 def written(draft: MixedDraft, vocabulary: int) -> bool:
     """Whether some q with this q_d > 0 is written as this row of top-k, lattice or mixture, q_d included."""
@@ -72,35 +75,36 @@ def _spread_out(
 
     In units, x = ℓ q. With d = x - counts, entries that were rounded up have d in [-1, 0), others in [0, 1), and the
     former have the larger remainders: d is in [a, a + 1] for one a in [-1, 0]. For a fixed a the smallest m that the
-    rest may need on one token leaves the most room. What is missing is convex in a.
+    rest may need on one token leaves the most room. What is missing is convex in a, with this slope at most.
     """
-    alone = own if place is None else 0.0
-    least, most = max(rest[0], alone), rest[1]
+    start, end, free, inside, alone = -1.0, 0.0, counts, 0.0, own
+    if place is not None:
+        start, end = max(start, own - counts[place] - 1.0), min(end, own - counts[place])
+        free, inside, alone = np.delete(counts, place), own, 0.0
+    if start > end:
+        return start - end
+    least, most, smallest = max(rest[0], alone), rest[1], float(free.min(initial=math.inf))
+    largest_sum = float(free.sum()) + inside  # at a = -1
 
     def missing(a: float) -> float:
-        low, high = np.maximum(counts + a, 0.0), counts + a + 1.0
-        wrong = 0.0
-        if place is not None:
-            wrong = max(low[place] - own, own - high[place])
-            low[place] = high[place] = own
-        needed = max(least, units - float(high.sum())) - alone  # on the other tokens of the rest
+        needed = max(least, units - largest_sum - free.size * (a + 1.0)) - alone  # on the other tokens of the rest
         m = max(alone, needed / others) if others else alone
-        wrong = max(wrong, m - float(high.min()), needed if not others else 0.0, needed + alone - most)
-        low = np.maximum(low, m) if place is None else np.where(np.arange(low.size) == place, own, np.maximum(low, m))
-        return max(wrong, float(low.sum()) + least - units)
+        cap = smallest + a + 1.0 if place is None else min(smallest + a + 1.0, own)
+        wrong = max(m - cap, needed + alone - most, needed if not others else -math.inf)
+        return max(wrong, float(np.maximum(free + a, m).sum()) + inside + least - units)
 
-    return _least(missing)
+    slope = 2.0 + free.size + free.size**2 / max(others, 1)
+    return _least(missing, start, end, slope)
 
 
-def _least(value: Callable[[float], float]) -> float:
-    """The least value of a convex function on [-1, 0], or the first that is 0 or less."""
+def _least(value: Callable[[float], float], low: float, high: float, slope: float) -> float:
+    """The least value of a convex function of at most this slope, or any other of the same sign."""
     step = (math.sqrt(5.0) - 1.0) / 2.0
-    low, high = -1.0, 0.0
     at = [high - step * (high - low), low + step * (high - low)]
     found = [value(at[0]), value(at[1])]
     best = min(value(low), value(high), *found)
     for _ in range(_SEARCHES):
-        if best <= 0.0:
+        if best <= 0.0 or best > slope * (high - low) + _CLEAR:
             break
         if found[0] <= found[1]:
             high = at[1]

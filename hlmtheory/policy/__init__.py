@@ -52,6 +52,7 @@ from hlmtheory.policy.money import CostPlan, plan_cost
 from hlmtheory.policy.queueing import QueueRates, queue_rates
 from hlmtheory.policy.served import ServedPlan, plan_served
 from hlmtheory.policy.server import ServerPolicy
+from hlmtheory.policy.session import DeviceSession, ServerSession, envelope_bits
 from hlmtheory.policy.shares import share_rates, share_residual, throughput_shares
 from hlmtheory.policy.user import plan_user
 
@@ -65,6 +66,7 @@ __all__ = [
     "DeviceDraft",
     "DevicePolicy",
     "DeviceRule",
+    "DeviceSession",
     "DraftProbabilities",
     "FadingSkip",
     "GoodputPlan",
@@ -75,6 +77,7 @@ __all__ = [
     "ServedPlan",
     "ServerAnswer",
     "ServerPolicy",
+    "ServerSession",
     "SharedPlan",
     "SharedServer",
     "StageCosts",
@@ -82,6 +85,7 @@ __all__ = [
     "UserPlan",
     "codec_hulls",
     "coherent_costs",
+    "envelope_bits",
     "fading_skip",
     "join_hulls",
     "lower_hulls",

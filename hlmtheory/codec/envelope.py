@@ -77,31 +77,34 @@ class Envelope:
 
     def unseal(self, data: bytes, *, direction: bytes, place: int, longest: int) -> bytes:
         """Return the body, of ``longest`` bytes at most, if the bytes are those of round ``place``."""
-        size = CHECK if self.key is None else HMAC
-        most = longest + len(varint(MOST_ROUNDS)) + MARK + size
-        if len(data) > most:
-            raise ExtendedError(f"{len(data):,} bytes, and at most {most:,} are expected; something was appended")
-        reader = Reader(data[: len(data) - size])
-        found = reader.varint("the round", 0, MOST_ROUNDS)
-        bare = reader.rest()
-        if len(bare) < MARK:
+        # Step 1: the first bytes say whether the message is meant for this side
+        found = Reader(data[: len(varint(MOST_ROUNDS))]).varint("the round", 0, MOST_ROUNDS)
+        head = len(varint(found)) + MARK
+        if len(data) < head:
             raise TruncatedError(f"{len(data)} bytes are fewer than an envelope has; the message was cut")
-        if not hmac.compare_digest(bare[:MARK], self._mark(direction)):
+        if not hmac.compare_digest(data[head - MARK : head], self._mark(direction)):
             raise ForeignError(
                 "the message is of another policy, session or direction; give both sides one policy.json, session and "
                 "key, and answer messages alone"
             )
-        if not hmac.compare_digest(data[len(data) - size :], self._seal(direction, data[: len(data) - size])):
+        # Step 2: the length, then the seal
+        size = CHECK if self.key is None else HMAC
+        if len(data) > (most := head + longest + size):
+            raise ExtendedError(f"{len(data):,} bytes, and at most {most:,} are expected; something was appended")
+        if len(data) < head + size:
+            raise TruncatedError(f"{len(data)} bytes are fewer than an envelope has; the message was cut")
+        if not hmac.compare_digest(data[-size:], self._seal(direction, data[:-size])):
             if self.key is None:
                 raise ChecksumError("the checksum does not fit; ask for the message again")
             raise AuthenticationError("the HMAC does not fit; the message was changed, or its sender has another key")
+        # Step 3: the round
         if found < place:
             raise ReplayedError(f"the message is of round {found}, and round {place} is expected; leave it out")
         if found > place:
             raise OutOfOrderError(
                 f"the message is of round {found}, and round {place} is expected; deliver messages in order"
             )
-        return bare[MARK:]
+        return data[head:-size]
 
     def _mark(self, direction: bytes) -> bytes:
         return hashlib.sha256(direction + self.context).digest()[:MARK]

@@ -114,6 +114,13 @@ MILLISECONDS = click.FloatRange(min=0.0)
 @click.option(
     "--vocabulary", type=click.IntRange(min=2), default=32_000, show_default=True, help="V, with --acceptance."
 )
+@click.option(
+    "--seal",
+    type=click.Choice(["none", "checksum", "hmac"]),
+    default="none",
+    show_default=True,
+    help="Envelope of each message and answer: docs/deploy.md.",
+)
 @click.option("--policy", "policy", type=PATH, help="Write the plan here as a device's policy.json.")
 @click.option("--page", type=PATH, help="Also write the plan as a page with sliders, such as plan.html.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
@@ -126,6 +133,7 @@ def plan(
     acceptance: tuple[Path, ...],
     policy: Path | None,
     page: Path | None,
+    seal: str,
     only: str | None,
     draft_length: int | None,
     **given: Any,
@@ -146,11 +154,11 @@ def plan(
     setting = request.setting()
     listed = read_users(Path(given["users"]), setting) if given["users"].endswith(".csv") else None
     if acceptance:
-        planner, about = planner_of_acceptance(acceptance, request.vocabulary, setting, only, draft_length)
+        planner, about = planner_of_acceptance(acceptance, request.vocabulary, setting, only, draft_length, seal)
     else:
         path = trace if trace is not None else Path("runs/builtin/trace")
         with progress_bar(console) as report:
-            planner, about = planner_of_trace(path, setting, cache=run_folder(path) / "plan", report=report)
+            planner, about = planner_of_trace(path, setting, cache=run_folder(path) / "plan", report=report, seal=seal)
     defaulted = [
         f"--{name.replace('_', '-')}"
         for name in given

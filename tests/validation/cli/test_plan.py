@@ -289,3 +289,13 @@ def test_counts_of_an_engine(tmp_path, monkeypatch):
     assert found["evidence"]["acceptance_by_depth"] == pytest.approx([0.5, 0.6])
     assert not {"HLM", "SQS", "CU-HLM"} & {row["policy"] for row in found["rows"]}
     one_sentence(run("plan", "--acceptance", "answers.jsonl", "--only", "eagle"), "the engines are: vllm")
+
+
+def test_a_seal_makes_every_exchange_longer(plan):
+    """Over a slow link its bits are charged up and down; without an exchange nothing is."""
+    words = ("--json", "--rate", "100k", "--rtt", "20ms")
+    bare, tight = ({row["policy"]: row for row in planned(plan(*words, "--seal", s))["rows"]} for s in ("none", "hmac"))
+    alone = [rows["server alone"]["tokens_per_s_mean"]["value"] for rows in (bare, tight)]
+    assert 1 / alone[1] - 1 / alone[0] == pytest.approx(2 * 168 / 100e3, rel=1e-6)
+    assert tight["device alone"] == bare["device alone"]
+    assert tight["ours"]["tokens_per_s_mean"]["value"] <= bare["ours"]["tokens_per_s_mean"]["value"]

@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from hlmtheory._array import Array
 
 SERIES_FROM = 16
@@ -41,7 +39,23 @@ def log2_binomial(xp: Any, n: Array, k: Array) -> Array:
 def about_log2(n: int, k: int) -> float:
     """log₂ C(n, k) in float64, without computing C(n, k) itself."""
     fewer = min(k, n - k)  # subtract whole numbers: n and k may round to the same float64
-    return float(log2_binomial(np, np.asarray(float(n)), np.asarray(float(fewer))))
+    if fewer == 0:
+        return 0.0
+    rest = n - fewer
+    leading = fewer * math.log(n / fewer) - rest * math.log1p(-fewer / n)
+    middle = 0.5 * math.log(n / fewer / rest) - _HALF_LOG_2PI
+    return (leading + middle + _mu(n) - _mu(fewer) - _mu(rest)) / math.log(2.0)
+
+
+def _mu(n: int) -> float:
+    """μ(n) of one n ≥ 1."""
+    return _SMALL[n] if n < SERIES_FROM else _series(1.0 / n)
+
+
+def _series(inverse: Any) -> Any:
+    """μ(n) by the terms of Stirling's series, from 1/n."""
+    square = inverse * inverse
+    return inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680)))
 
 
 def _remainder(xp: Any, n: Array) -> Array:
@@ -51,9 +65,7 @@ def _remainder(xp: Any, n: Array) -> Array:
     index = xp.astype(xp.where(small, n, 0.0), xp.int64)
     tabulated = xp.reshape(xp.take(table, xp.reshape(index, (-1,))), n.shape)
     inverse = 1.0 / xp.where(small, float(SERIES_FROM), n)
-    square = inverse * inverse
-    series = inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680)))
-    return xp.where(small, tabulated, series)
+    return xp.where(small, tabulated, _series(inverse))
 
 
 def ceil_log2(xp: Any, value: Array) -> Array:

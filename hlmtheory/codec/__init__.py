@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from hlmtheory.codec.claims import CLAIMS
 from hlmtheory.codec.coding import Message, decode, encode
+from hlmtheory.codec.envelope import AuthenticationError, ForeignError, OutOfOrderError, ReplayedError
 from hlmtheory.codec.frame import (
     ChecksumError,
     CodecError,
@@ -30,6 +31,7 @@ from hlmtheory.codec.frame import (
     MessageError,
     MissingCoderError,
     TruncatedError,
+    UnexpectedError,
     VersionError,
 )
 from hlmtheory.codec.menu import CodecMenu
@@ -49,12 +51,14 @@ from hlmtheory.codec.truncated import decoded_rows
 __all__ = [
     "CLAIMS",
     "CODEC_KINDS",
+    "AuthenticationError",
     "ChecksumError",
     "CodecAllocation",
     "CodecChoice",
     "CodecError",
     "CodecMenu",
     "ExtendedError",
+    "ForeignError",
     "LatticeDraft",
     "LatticeMessage",
     "MalformedError",
@@ -63,9 +67,12 @@ __all__ = [
     "MissingCoderError",
     "MixedDraft",
     "MixedMessage",
+    "OutOfOrderError",
+    "ReplayedError",
     "TruncatedDraft",
     "TruncatedError",
     "TruncatedMessage",
+    "UnexpectedError",
     "VersionError",
     "cheapest_codec",
     "coded_message",

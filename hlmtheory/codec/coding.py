@@ -9,7 +9,18 @@ from hlmtheory._array import brief
 from hlmtheory._domains import DomainError, instance
 from hlmtheory.codec.entropy import decode_entropy, encode_entropy
 from hlmtheory.codec.enumerative import decode_lattice, encode_lattice
-from hlmtheory.codec.frame import MalformedError, MessageError, TruncatedError, framed, unframed
+from hlmtheory.codec.frame import (
+    ENTROPY_ROWS,
+    LATTICE_ROWS,
+    MIXED_ROWS,
+    TRUNCATED_ROWS,
+    MalformedError,
+    MessageError,
+    TruncatedError,
+    framed,
+    unframed,
+)
+from hlmtheory.codec.limits import Limits
 from hlmtheory.codec.messages import LatticeMessage, TruncatedMessage
 from hlmtheory.codec.mixed import MixedMessage
 from hlmtheory.codec.mixed_coding import decode_mixed, encode_mixed
@@ -17,16 +28,12 @@ from hlmtheory.codec.truncated import decode_truncated, encode_truncated
 
 Message: TypeAlias = LatticeMessage | TruncatedMessage | MixedMessage
 
-_LATTICE, _ENTROPY, _TRUNCATED, _MIXED = range(4)
-_CODERS = {"enumerative": (_LATTICE, encode_lattice), "entropy": (_ENTROPY, encode_entropy)}
-_DECODERS: dict[int, Callable[[bytes], Message]] = {
-    _LATTICE: decode_lattice,
-    _ENTROPY: decode_entropy,
-    _TRUNCATED: decode_truncated,
-    _MIXED: decode_mixed,
+_CODERS = {"enumerative": (LATTICE_ROWS, encode_lattice), "entropy": (ENTROPY_ROWS, encode_entropy)}
+_LIMITED: dict[int, Callable[[bytes, Limits | None], Message]] = {
+    LATTICE_ROWS: decode_lattice,
+    MIXED_ROWS: decode_mixed,
 }
-_NAMES = {_LATTICE: "enumerative", _ENTROPY: "entropy", _TRUNCATED: "enumerative", _MIXED: "enumerative"}
-"""A truncated or mixed message has one form, whatever the coder."""
+_UNLIMITED: dict[int, Callable[[bytes], Message]] = {ENTROPY_ROWS: decode_entropy, TRUNCATED_ROWS: decode_truncated}
 
 
 def encode(message: Message, *, coder: str = "enumerative") -> bytes:
@@ -61,9 +68,9 @@ def encode(message: Message, *, coder: str = "enumerative") -> bytes:
     True
     """
     if isinstance(message, TruncatedMessage):
-        return framed(_TRUNCATED, encode_truncated(message))
+        return framed(TRUNCATED_ROWS, encode_truncated(message))
     if isinstance(message, MixedMessage):
-        return framed(_MIXED, encode_mixed(message))
+        return framed(MIXED_ROWS, encode_mixed(message))
     if coder not in tuple(_CODERS):
         raise MessageError(f"coder must be one of {', '.join(_CODERS)}; got {brief(coder)}; choose one")
     instance("message", message, LatticeMessage)
@@ -101,13 +108,21 @@ def decode(data: bytes) -> Message:
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"data must be bytes; got {brief(data)}; give what encode returned")
-    data = bytes(data)
+    return decoded(bytes(data), None)
+
+
+def decoded(data: bytes, limits: Limits | None) -> Message:
+    """The message in these bytes, if it is within the limits; they exclude entropy-coded and truncated rows."""
+    if limits is not None:
+        limits.check_length(len(data))
     kind, body = unframed(data)
-    if kind not in _DECODERS:
+    if limits is not None:
+        limits.check_kind(kind)
+    if kind not in _LIMITED and kind not in _UNLIMITED:
         raise MalformedError(f"there is no kind {kind} of message; no encoder writes that")
     try:
-        message = _DECODERS[kind](body)
-        again = encode(message, coder=_NAMES[kind])
+        message = _LIMITED[kind](body, limits) if kind in _LIMITED else _UNLIMITED[kind](body)
+        again = encode(message, coder="entropy" if kind == ENTROPY_ROWS else "enumerative")
     except (DomainError, MessageError, TruncatedError) as error:  # the check is right, but the body is not a message
         raise MalformedError(f"{error}; no encoder writes that") from error
     if again != data:

@@ -13,6 +13,7 @@ import numpy as np
 
 from hlmtheory._combinatorics import about_log2, lattice_points
 from hlmtheory.codec.frame import MalformedError, MessageError, Reader, varint
+from hlmtheory.codec.limits import Limits
 from hlmtheory.codec.messages import (
     LARGEST_VOCABULARY,
     LONGEST_BATCH,
@@ -106,11 +107,13 @@ def index_of(message: LatticeMessage) -> tuple[int, int]:
     return index, states
 
 
-def decode_lattice(body: bytes) -> LatticeMessage:
+def decode_lattice(body: bytes, limits: Limits | None = None) -> LatticeMessage:
     """Return the batch of a body that :func:`encode_lattice` made."""
     reader = Reader(body)
     vocabulary = reader.varint("the vocabulary", 2, LARGEST_VOCABULARY)
     count = reader.varint("the number of drafts", 1, LONGEST_BATCH)
+    if limits is not None:
+        limits.check_head(vocabulary, count)
     flags = reader.varint("the flags", 0, 3)
     size = reader.varint("the support size", 1, vocabulary) if flags & 1 else None
     units = [reader.varint("a resolution", 1, LARGEST_RESOLUTION) for _ in range(1 if flags & 2 else count)]
@@ -123,6 +126,8 @@ def decode_lattice(body: bytes) -> LatticeMessage:
         if k is None:
             index, digit = divmod(index, vocabulary)
             k, states = digit + 1, states * vocabulary
+        if limits is not None:
+            limits.row(n, "lattice", k, resolution)
         entries += k
         refuse_too_many(entries, len(body), MalformedError)
         # refuse before making a number longer than the bytes

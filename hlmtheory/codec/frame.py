@@ -19,6 +19,9 @@ from __future__ import annotations
 import zlib
 
 VERSION = 1
+LATTICE_ROWS, ENTROPY_ROWS, TRUNCATED_ROWS, MIXED_ROWS = range(4)
+"""The kinds of a message."""
+
 LONGEST_MESSAGE = 2**24
 """In bytes; a batch of drafts takes a few hundred bytes."""
 
@@ -47,6 +50,10 @@ class ChecksumError(CodecError):
 
 class MalformedError(CodecError):
     """The frame is intact, but no encoder writes such a body."""
+
+
+class UnexpectedError(CodecError):
+    """The frame is intact, but the receiver expects another kind, vocabulary, length or resolution."""
 
 
 class MessageError(CodecError):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from hlmtheory.codec.bitfields import BitReader, Bits, columns, fixed, gamma
 from hlmtheory.codec.entropy_rows import entropy_fields, entropy_row
 from hlmtheory.codec.enumerative import MOST_STEPS, rank_counts, refuse_too_many, unrank_counts
 from hlmtheory.codec.frame import MalformedError, MessageError, Reader, varint
+from hlmtheory.codec.limits import Limits
 from hlmtheory.codec.menu import (
     ENTROPY,
     KIND_BITS,
@@ -75,20 +78,23 @@ def _number(draft: MixedDraft, vocabulary: int) -> Bits:
     return fixed(rank(draft.support) + supports * rank_counts(counts, draft.resolution), length)
 
 
-def decode_mixed(body: bytes) -> MixedMessage:
+def decode_mixed(body: bytes, limits: Limits | None = None) -> MixedMessage:
     """The batch of a body that :func:`encode_mixed` made."""
     reader = Reader(body)
     vocabulary = reader.varint("the vocabulary", 2, LARGEST_VOCABULARY)
     count = reader.varint("the number of drafts", 1, LONGEST_BATCH)
+    if limits is not None:
+        limits.check_head(vocabulary, count)
     known = bool(reader.varint("the flag", 0, 1))
     bits = BitReader(reader.rest())
     entries, effort, drafts = 0, 0, []
-    for _ in range(count):
+    for place in range(count):
         kind = KINDS[bits.fixed(KIND_BITS)]
         size = bits.gamma("a size", vocabulary + 1) - int(kind == TOP_K)
         entries += size
         refuse_too_many(entries, len(body), MalformedError)
-        support, values, rest, width, more = _row(bits, kind, size, vocabulary, effort)
+        expect = None if limits is None else partial(limits.row, place, kind, size)
+        support, values, rest, width, more = _row(bits, kind, size, vocabulary, effort, expect)
         effort += more
         token = bits.fixed((vocabulary - 1).bit_length())
         own = bits.fixed(PROBABILITY_BITS).to_bytes(8, "big") if known else None
@@ -100,18 +106,24 @@ def decode_mixed(body: bytes) -> MixedMessage:
 
 
 def _row(
-    bits: BitReader, kind: str, size: int, vocabulary: int, effort: int
+    bits: BitReader, kind: str, size: int, vocabulary: int, effort: int, expect: Callable[[int], None] | None
 ) -> tuple[Integers, Integers, int | None, int, int]:
-    """Support, values, rest, b and effort of one row."""
+    """Support, values, rest, b and effort of one row; ``expect`` refuses a b or ℓ before the rest is read."""
     if kind == TOP_K:
         width = bits.gamma("the bits of a level", MOST_BITS)
+        if expect is not None:
+            expect(width)
         support = bits.columns(size, (vocabulary - 1).bit_length())
         return support, bits.columns(size, width), None, width, 0
     if size > vocabulary or (kind == MIXTURE and size == vocabulary):
         raise MalformedError(f"a support has {size} tokens of {vocabulary}; no encoder writes that")
     if kind == ENTROPY:
+        if expect is not None:
+            expect(0)
         return *entropy_row(bits, size, vocabulary), 0, 0
     resolution, cells = bits.gamma("a resolution", LARGEST_RESOLUTION), size + int(kind == MIXTURE)
+    if expect is not None:
+        expect(resolution)
     # refuse before making a number longer than the bits
     about = about_log2(vocabulary, size) + about_log2(resolution + cells - 1, cells - 1)
     if about > min(bits.left, LONGEST_NUMBER) + 1:

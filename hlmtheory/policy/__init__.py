@@ -53,6 +53,7 @@ from hlmtheory.policy.money import CostPlan, plan_cost
 from hlmtheory.policy.queueing import QueueRates, queue_rates
 from hlmtheory.policy.served import ServedPlan, plan_served
 from hlmtheory.policy.server import ServerPolicy
+from hlmtheory.policy.session import DeviceSession, ServerSession, envelope_bits
 from hlmtheory.policy.shares import share_rates, share_residual, throughput_shares
 from hlmtheory.policy.user import plan_user
 
@@ -68,6 +69,7 @@ __all__ = [
     "DeviceDraft",
     "DevicePolicy",
     "DeviceRule",
+    "DeviceSession",
     "DraftProbabilities",
     "FadingSkip",
     "GoodputPlan",
@@ -78,6 +80,7 @@ __all__ = [
     "ServedPlan",
     "ServerAnswer",
     "ServerPolicy",
+    "ServerSession",
     "SharedPlan",
     "SharedServer",
     "StageCosts",
@@ -87,6 +90,7 @@ __all__ = [
     "codec_hulls",
     "coherent_costs",
     "colocated_plan",
+    "envelope_bits",
     "fading_skip",
     "join_hulls",
     "lower_hulls",

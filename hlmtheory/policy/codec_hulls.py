@@ -27,7 +27,7 @@ _DENSE = 16  # K up to which all resolutions, and lattices, are tried
 _NEAR, _FAR = 0.7, 200.0  # ℓ/K of the menu: others are hardly ever corners
 
 
-class _Menu(NamedTuple):
+class Entries(NamedTuple):
     """The entries of a menu by ascending bits; the columns of the tables below."""
 
     kind: Integers
@@ -68,7 +68,7 @@ def codec_hulls(draft: Array, *, menu: CodecMenu | None = None) -> Hulls:
     rows = canonical("draft", draft)
     if rows.ndim != 2 or not len(rows):
         raise DomainError(f"draft must have shape (N, V); got {rows.shape}; give one row for each position")
-    known = _entries(rows.shape[-1], None if menu is None else instance("menu", menu, CodecMenu))
+    known = entries(rows.shape[-1], None if menu is None else instance("menu", menu, CodecMenu))
     parts = [_hulls(_distances(rows[n : n + _BLOCK], known), known.bits) for n in range(0, len(rows), _BLOCK)]
     count, entry, risk = (np.concatenate([part[n] for part in parts]) for n in range(3))
     start = np.concatenate(([0], np.cumsum(count)))
@@ -79,7 +79,7 @@ def codec_hulls(draft: Array, *, menu: CodecMenu | None = None) -> Hulls:
 
 
 @lru_cache(maxsize=16)
-def _entries(vocabulary: int, menu: CodecMenu | None) -> _Menu:
+def entries(vocabulary: int, menu: CodecMenu | None) -> Entries:
     """All entries of a menu for a vocabulary."""
     made = _default(vocabulary) if menu is None else menu
     if not set(made.kinds) <= {TOP_K, LATTICE, MIXTURE}:
@@ -108,7 +108,7 @@ def _entries(vocabulary: int, menu: CodecMenu | None) -> _Menu:
     if not table.size:
         raise DomainError("menu must hold a message; got none that can be written; give smaller sizes or resolutions")
     kind, k, parameter, mixture, bits = table[:, np.argsort(table[-1], kind="stable")]
-    return _Menu(kind, k, parameter, mixture.astype(bool), bits)
+    return Entries(kind, k, parameter, mixture.astype(bool), bits)
 
 
 def _default(vocabulary: int) -> CodecMenu:
@@ -121,7 +121,7 @@ def _default(vocabulary: int) -> CodecMenu:
     )
 
 
-def _distances(rows: Numbers, known: _Menu) -> Numbers:
+def _distances(rows: Numbers, known: Entries) -> Numbers:
     """Half of the certified bias of each entry for each row, shape (n, J)."""
     ordered = -np.sort(-rows, axis=1)
     tails = tail_sums(NUMPY, ordered)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from hlmtheory._array import Array, brief
 from hlmtheory._domains import DomainError, generator, instance
 from hlmtheory._simplex import canonical
-from hlmtheory.codec import LatticeDraft, MixedDraft, TruncatedMessage, decode
-from hlmtheory.codec.menu import TOP_K
+from hlmtheory.codec import LatticeDraft, MixedDraft, TruncatedMessage, UnexpectedError
+from hlmtheory.codec.coding import decoded
 from hlmtheory.policy.costs import Numbers
 from hlmtheory.policy.device import REQUEST, DevicePolicy, row_of
-from hlmtheory.policy.device_parts import CertifiedRows, DraftProbabilities, LatticeRows, ServerAnswer
+from hlmtheory.policy.device_parts import DraftProbabilities, ServerAnswer
+from hlmtheory.policy.sendable import Sendable
 from hlmtheory.policy.tokens import drawn, replacement
 
 
@@ -37,9 +38,15 @@ class ServerPolicy:
     """
 
     policy: DevicePolicy
+    _sendable: Sendable = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        instance("policy", self.policy, DevicePolicy)
+        object.__setattr__(self, "_sendable", Sendable.of(instance("policy", self.policy, DevicePolicy)))
+
+    @property
+    def longest(self) -> int:
+        """The most bytes of a message."""
+        return self._sendable.longest
 
     def received(self, message: bytes) -> tuple[MixedDraft | LatticeDraft, ...]:
         """Return the drafts of a round.
@@ -57,35 +64,27 @@ class ServerPolicy:
         Raises
         ------
         ValueError
-            If the bytes are damaged, or not a message that the policy allows.
+            If the bytes are damaged, or not a message that the policy's device sends for some distribution of the
+            draft model. Kind, length, V, K and the size of each row are checked before the row is decoded.
         """
         if not isinstance(message, (bytes, bytearray, memoryview)):
             raise TypeError(f"message must be bytes; got {brief(message)}; give what the device sent")
-        if bytes(message) == REQUEST:
-            return ()
-        found = decode(bytes(message))
-        policy = self.policy
-        if not isinstance(found, TruncatedMessage):
-            drafts: tuple[MixedDraft | LatticeDraft, ...] = found.drafts
-            fits = found.vocabulary == policy.vocabulary and len(drafts) <= policy.rule.draft_length
-            if fits and all(self._allows(draft) for draft in drafts):
-                return drafts
-        raise DomainError(
-            f"message must be of at most {policy.rule.draft_length} drafts over V = {policy.vocabulary}, coded as "
-            f"{type(policy.messages).__name__} of the policy; got {brief(found)}; use one policy on both sides"
-        )
-
-    def _allows(self, draft: MixedDraft | LatticeDraft) -> bool:
-        """Whether the policy's device could send such a draft."""
-        messages = self.policy.messages
-        if isinstance(messages, LatticeRows):
-            size = messages.top_k or self.policy.vocabulary
-            return isinstance(draft, LatticeDraft) and draft.size <= size and draft.resolution == messages.resolution
-        if not isinstance(draft, MixedDraft) or draft.probability is None:
-            return False
-        if isinstance(messages, CertifiedRows):
-            return draft.kind in messages.kinds
-        return draft.kind == TOP_K and not draft.support.size
+        expected = self._sendable
+        try:
+            expected.limits().check_length(memoryview(message).nbytes)  # before it is copied
+            if bytes(message) == REQUEST:
+                return ()
+            batch = decoded(bytes(message), expected.limits())
+            drafts: tuple[MixedDraft | LatticeDraft, ...] = () if isinstance(batch, TruncatedMessage) else batch.drafts
+            for place, draft in enumerate(drafts):
+                expected.check_draft(place, draft)
+        except UnexpectedError as error:
+            policy = self.policy
+            raise DomainError(
+                f"message must be of at most {policy.rule.draft_length} drafts over V = {policy.vocabulary}, coded as "
+                f"{type(policy.messages).__name__} of the policy; got {error}; use one policy on both sides"
+            ) from error
+        return drafts
 
     def verify(self, message: bytes, target: Array, *, rng: np.random.Generator) -> ServerAnswer:
         """Return how many drafts are accepted, and the token that follows.
@@ -111,7 +110,13 @@ class ServerPolicy:
         ValueError
             As :meth:`received`; or if the target's rows are not n + 1 distributions over the vocabulary.
         """
-        rng, drafts = generator("rng", rng), self.received(message)
+        rng = generator("rng", rng)
+        return self._answer(self.received(message), target, rng)
+
+    def _answer(
+        self, drafts: tuple[MixedDraft | LatticeDraft, ...], target: Array, rng: np.random.Generator
+    ) -> ServerAnswer:
+        """Verify drafts that were received."""
         p: Numbers = canonical("target", target)
         wanted = (len(drafts) + 1, self.policy.vocabulary)
         if p.shape != wanted:

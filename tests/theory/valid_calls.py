@@ -33,6 +33,26 @@ SERVER = policy.SharedServer(0.25, 0.125, 2)
 TRUNCATED = codec.truncated_message([0.5, 0.25, 0.125, 0.125], k=2, token=2, bits=3)
 
 
+def sides() -> tuple[policy.DeviceSession, policy.ServerSession]:
+    """Return the two sides of a new session, because calls change them."""
+    both = (policy.DeviceSession, policy.ServerSession)
+    device, server = (side(POLICY, session=b"text 0001", key=b"k" * 16) for side in both)
+    return device, server
+
+
+def waiting() -> policy.DeviceSession:
+    """Return a device whose first message has no answer yet."""
+    device, _ = sides()
+    device.message([DRAFTED])
+    return device
+
+
+def answered() -> bytes:
+    """Return the answer to that message."""
+    device, server = sides()
+    return server.verify(device.message([DRAFTED]), [R] * 2, rng=np.random.default_rng(1))
+
+
 def controller(steps: int = 0) -> conformal.ThresholdController:
     """Return a new controller, because calls change it."""
     made = conformal.ThresholdController(0.25, 0.5, 0.25)
@@ -650,6 +670,17 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "target": [R, R],
         "rng": np.random.default_rng(1),
     },
+    "envelope_bits": {"rounds": 100, "authenticated": True},
+    "DeviceSession": {"policy": POLICY, "session": b"text 0001", "key": b"k" * 16},
+    "DeviceSession.message": {"drafts": [DRAFTED]},
+    "DeviceSession.tokens": {"answer": answered(), "rng": np.random.default_rng(1)},
+    "ServerSession": {"policy": POLICY, "session": b"text 0001", "key": b"k" * 16},
+    "ServerSession.received": {"message": sides()[0].message([DRAFTED])},
+    "ServerSession.verify": {
+        "message": sides()[0].message([DRAFTED]),
+        "target": [R, R],
+        "rng": np.random.default_rng(1),
+    },
 }
 
 RECEIVERS: dict[str, Any] = {
@@ -669,6 +700,9 @@ RECEIVERS: dict[str, Any] = {
     "UncertaintyLine": policy.UncertaintyLine(0.75, 0.125),
     "DevicePolicy": POLICY,
     "ServerPolicy": policy.ServerPolicy(POLICY),
+    "DeviceSession.message": lambda: sides()[0],
+    "DeviceSession.tokens": waiting,
+    "ServerSession": lambda: sides()[1],
 }
 """What a method is called on: an object, or for one that changes what makes it."""
 

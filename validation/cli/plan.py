@@ -129,6 +129,13 @@ MILLISECONDS = click.FloatRange(min=0.0)
 @click.option(
     "--vocabulary", type=click.IntRange(min=2), default=32_000, show_default=True, help="V, with --acceptance."
 )
+@click.option(
+    "--seal",
+    type=click.Choice(["none", "checksum", "hmac"]),
+    default="none",
+    show_default=True,
+    help="Envelope of each message and answer: docs/deploy.md.",
+)
 @click.option("--policy", "policy", type=PATH, help="Write the plan here as a device's policy.json.")
 @click.option("--page", type=PATH, help="Also write the plan as a page with sliders, such as plan.html.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
@@ -141,6 +148,7 @@ def plan(
     acceptance: tuple[Path, ...],
     policy: Path | None,
     page: Path | None,
+    seal: str,
     **given: Any,
 ) -> None:
     """Say which policy to use for these models, this link and these limits, and what it gives.
@@ -159,11 +167,11 @@ def plan(
     setting = request.setting()
     listed = read_users(Path(given["users"]), setting) if given["users"].endswith(".csv") else None
     if acceptance:
-        planner, about = planner_of_acceptance(acceptance, request.vocabulary, setting, **counts)
+        planner, about = planner_of_acceptance(acceptance, request.vocabulary, setting, **counts, seal=seal)
     else:
         path = trace_of(trace if trace is not None else Path("runs/builtin/trace"))
         with progress_bar(console) as report:
-            planner, about = planner_of_trace(path, setting, cache=run_folder(path) / "plan", report=report)
+            planner, about = planner_of_trace(path, setting, cache=run_folder(path) / "plan", report=report, seal=seal)
     request = request.with_server_draft(about["evidence"].get("parameter_ratio"))
     setting = planner.setting = request.setting()
     defaulted = [
@@ -368,12 +376,12 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
             soft_wrap=True,
         )
     if result.sensitivity:
-        heads = ("option", "at", "tokens/s", "change", "lost if this plan stays")
-        heads += ("best plan then", "strongest rival then")
+        ends = ("best plan then", "strongest rival then")
+        heads = ("option", "at", "tokens/s", "change", "lost if this plan stays", *ends)
         print_table(
             console,
             "What the defaults change, one at a time",
-            {head: "left" if head == "option" or head.endswith("then") else "right" for head in heads},
+            {head: "left" if head == "option" or head in ends else "right" for head in heads},
             ((_varied(one), "") for one in result.sensitivity),
             ("tokens/s", "strongest rival then", "best plan then"),
         )

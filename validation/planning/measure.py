@@ -14,6 +14,7 @@ from validation.collection.import_lists import CORPUS
 from validation.decoding.policy_file import models_mark
 from validation.errors import UserError
 from validation.planning.bound import Model
+from validation.planning.envelopes import sealed
 from validation.planning.menu import Line, fitted_line, options
 from validation.planning.plan import Planner
 from validation.planning.profile import Profile, profile_of
@@ -33,7 +34,13 @@ Report = Callable[[int, int, str], None]
 
 
 def planner_of_trace(
-    path: Place, setting: Setting, *, cache: Path | None = None, seed: int = 1, report: Report | None = None
+    path: Place,
+    setting: Setting,
+    *,
+    cache: Path | None = None,
+    seed: int = 1,
+    report: Report | None = None,
+    seal: str = "none",
 ) -> tuple[Planner, dict[str, Any]]:
     """Return the planner of a trace, and what the plan says about its evidence.
 
@@ -46,6 +53,8 @@ def planner_of_trace(
     seed : int
         Seed of the split of the prompts.
     report : callable, optional
+    seal : str
+        Envelope of messages and answers, of :data:`validation.planning.envelopes.SEALS`.
     """
     trace = open_trace(path)
     if cache is not None:
@@ -70,7 +79,7 @@ def planner_of_trace(
         "notes": [CORPUS_NOTE] if trace.manifest.get("texts") == CORPUS else [],
     }
     model = None if line is None else Model.of(profile, split.train, line)
-    return Planner(options(profile, cut), setting, split, line, model), about
+    return Planner(sealed(options(profile, cut), seal), setting, split, line, model), about
 
 
 def _parameter_ratio(pair: Any) -> float | None:
@@ -106,9 +115,10 @@ def planner_of_acceptance(
     draft_length: int | None = None,
     drafts: str | None = None,
     verification: str | None = None,
+    seal: str = "none",
 ) -> tuple[Planner, dict[str, Any]]:
     """Return the planner of an engine's counts; it knows no rows, so nothing is skipped or truncated."""
     from validation.planning.engine_counts import options_of_records
 
     found, about = options_of_records(files, vocabulary, only, draft_length, drafts, verification)
-    return Planner(found, setting, split_prompts(np.arange(len(found[0].counts)))), about
+    return Planner(sealed(found, seal), setting, split_prompts(np.arange(len(found[0].counts)))), about

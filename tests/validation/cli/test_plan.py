@@ -456,3 +456,13 @@ def test_a_plan_from_a_corpus_says_that_the_target_did_not_write_the_text(tmp_pa
         writer.append(*rows, np.zeros(40, np.int32), np.repeat(np.arange(5, dtype=np.int32), 8), np.arange(40) % 8)
     found = planned(run("plan", "--trace", tmp_path / "trace", "--json"))
     assert ("the target model did not write them" in " ".join(found["notes"])) == (texts == "corpus")
+
+
+def test_a_seal_makes_every_exchange_longer(plan):
+    """Over a slow link its bits are charged up and down; without an exchange nothing is."""
+    words = ("--json", "--rate", "100k", "--rtt", "20ms")
+    bare, tight = ({row["policy"]: row for row in planned(plan(*words, "--seal", s))["rows"]} for s in ("none", "hmac"))
+    alone = [rows["server alone"]["tokens_per_s_mean"]["value"] for rows in (bare, tight)]
+    assert 1 / alone[1] - 1 / alone[0] == pytest.approx(2 * 168 / 100e3, rel=1e-6)
+    assert tight["device alone"] == bare["device alone"]
+    assert tight["ours"]["tokens_per_s_mean"]["value"] <= bare["ours"]["tokens_per_s_mean"]["value"]

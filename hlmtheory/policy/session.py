@@ -1,0 +1,243 @@
+"""A device and its server over one text: every message and answer carries its round, the policy, and proof of both.
+
+The two sides share a policy, a session's name, and a key if messages must come from them alone. Each round is one
+message and its answer. A refused message changes nothing, so that the right one may still come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hlmtheory._array import Array, brief
+from hlmtheory._domains import COUNT, DomainError, flag, generator, instance, number
+from hlmtheory.codec import LatticeDraft, MixedDraft
+from hlmtheory.codec.envelope import CHECK, DOWN, HMAC, MARK, MOST_ROUNDS, UP, Envelope
+from hlmtheory.codec.frame import varint
+from hlmtheory.policy.answers import answer_bytes, answer_length, answer_of
+from hlmtheory.policy.device import DevicePolicy
+from hlmtheory.policy.device_parts import DeviceDraft
+from hlmtheory.policy.server import ServerPolicy
+
+_LEAST, _MOST = {"session": 8, "key": 16}, 64  # bytes
+
+
+def envelope_bits(rounds: int, *, authenticated: bool) -> int:
+    """Return the bits that the envelope adds to a message, and to its answer.
+
+    Parameters
+    ----------
+    rounds : int
+        Rounds of a text, 1 or more; the number of the last one is counted.
+    authenticated : bool
+        Whether there is a key.
+
+    Returns
+    -------
+    int
+        For ``header_bits`` of :class:`StageCosts`; the answer's take ``fixed_s``.
+
+    Raises
+    ------
+    ValueError
+        If there are no rounds, or more than 2^32.
+
+    Examples
+    --------
+    >>> envelope_bits(128, authenticated=False), envelope_bits(128, authenticated=True)
+    (72, 168)
+    """
+    last = number(COUNT, "rounds", rounds) - 1
+    if not 0 <= last < MOST_ROUNDS:
+        raise DomainError(f"rounds must be in 1..{MOST_ROUNDS}; got {rounds}; give those of one text")
+    return 8 * (len(varint(last)) + MARK + (HMAC if flag("authenticated", authenticated) else CHECK))
+
+
+class DeviceSession:
+    """The device's side of a session.
+
+    Parameters
+    ----------
+    policy : DevicePolicy
+    session : bytes
+        The session's name, 8 to 64 bytes, such as 16 random ones that the server drew: one for each text.
+    key : bytes, optional
+        16 to 64 secret bytes that the two sides share. None: messages are checked for damage alone.
+
+    Raises
+    ------
+    ValueError
+        If the session or the key has another length.
+
+    Examples
+    --------
+    >>> from hlmtheory.policy import LatticeRows, threshold_rule
+    >>> policy = DevicePolicy(4, 1.0, threshold_rule(1), LatticeRows(100, top_k=2))
+    >>> device, server = (side(policy, session=b"text 0001", key=b"k" * 16) for side in (DeviceSession, ServerSession))
+    >>> rng = np.random.default_rng(0)
+    >>> message = device.message([policy.draft([9.0, 0.0, 9.0, 0.0], rng=rng)])
+    >>> answer = server.verify(message, [[0.0, 0.0, 0.0, 1.0]] * 2, rng=rng)
+    >>> device.tokens(answer, rng=rng), len(message), len(answer)
+    ([3], 35, 22)
+    """
+
+    def __init__(self, policy: DevicePolicy, *, session: bytes, key: bytes | None = None) -> None:
+        self._policy = instance("policy", policy, DevicePolicy)
+        self._envelope = _envelope(self._policy, session, key)
+        self._round = 0
+        self._sent: tuple[DeviceDraft, ...] | None = None  # drafts that wait for their answer
+
+    def message(self, drafts: Sequence[DeviceDraft]) -> bytes:
+        """Return the bytes of the next round.
+
+        Parameters
+        ----------
+        drafts : sequence of DeviceDraft
+            As for :meth:`DevicePolicy.message`.
+
+        Returns
+        -------
+        bytes
+
+        Raises
+        ------
+        ValueError
+            As :meth:`DevicePolicy.message`; or if the last message has no answer yet, or the rounds are used up.
+        """
+        if self._sent is not None:
+            raise DomainError(f"drafts must follow the answer to round {self._round}; got others; wait for the answer")
+        body, given = self._policy.message(drafts), tuple(drafts)
+        if self._round >= MOST_ROUNDS:
+            raise DomainError(f"drafts must be of the first {MOST_ROUNDS} rounds; got one more; begin another session")
+        self._sent = given
+        return self._envelope.seal(body, direction=UP, place=self._round)
+
+    def tokens(self, answer: bytes, *, rng: np.random.Generator) -> list[int]:
+        """Return the tokens of the round that is answered.
+
+        Parameters
+        ----------
+        answer : bytes
+            As :meth:`ServerSession.verify` makes it.
+        rng : numpy Generator
+            As for :meth:`DevicePolicy.tokens`.
+
+        Returns
+        -------
+        list of int
+
+        Raises
+        ------
+        ForeignError, AuthenticationError, ReplayedError, OutOfOrderError
+            If the answer is of another policy, session, sender or round. All are ValueErrors.
+        ValueError
+            If it is damaged, too long, not one to the drafts, or no message is waiting for one.
+        """
+        rng, data, sent = generator("rng", rng), _bytes("answer", answer), self._sent
+        if sent is None:
+            raise DomainError("answer must follow a message; got one before it; send the round first")
+        longest = answer_length(self._policy, len(sent))
+        body = self._envelope.unseal(data, direction=DOWN, place=self._round, longest=longest)
+        found = self._policy.tokens(sent, answer_of(self._policy, body, len(sent)), rng=rng)
+        self._round, self._sent = self._round + 1, None
+        return found
+
+
+class ServerSession:
+    """The server's side of a session.
+
+    Parameters
+    ----------
+    policy, session, key
+        As for :class:`DeviceSession`, the same on both sides.
+
+    Raises
+    ------
+    ValueError
+        If the session or the key has another length.
+
+    Examples
+    --------
+    >>> from hlmtheory.policy import LatticeRows, threshold_rule
+    >>> policy = DevicePolicy(4, 1.0, threshold_rule(1), LatticeRows(100, top_k=2))
+    >>> message = DeviceSession(policy, session=b"text 0001").message([])
+    >>> ServerSession(policy, session=b"text 0001").received(message)
+    ()
+    >>> try:
+    ...     ServerSession(policy, session=b"text 0002").received(message)
+    ... except ValueError as error:
+    ...     print(type(error).__name__)
+    ForeignError
+    """
+
+    def __init__(self, policy: DevicePolicy, *, session: bytes, key: bytes | None = None) -> None:
+        self._server = ServerPolicy(policy)
+        self._envelope = _envelope(policy, session, key)
+        self._round = 0
+
+    def received(self, message: bytes) -> tuple[MixedDraft | LatticeDraft, ...]:
+        """Return the drafts of the next round; the round stays open.
+
+        Parameters
+        ----------
+        message : bytes
+            As :meth:`DeviceSession.message` makes it.
+
+        Returns
+        -------
+        tuple of MixedDraft or LatticeDraft
+
+        Raises
+        ------
+        ForeignError, AuthenticationError, ReplayedError, OutOfOrderError
+            If the message is of another policy, session, sender or round. All are ValueErrors.
+        ValueError
+            If it is damaged, too long, or as :meth:`ServerPolicy.received`.
+        """
+        data, longest = _bytes("message", message), self._server.longest
+        body = self._envelope.unseal(data, direction=UP, place=self._round, longest=longest)
+        return self._server.received(body)
+
+    def verify(self, message: bytes, target: Array, *, rng: np.random.Generator) -> bytes:
+        """Return the answer to the next round, and close the round.
+
+        Parameters
+        ----------
+        message : bytes
+        target, rng
+            As for :meth:`ServerPolicy.verify`.
+
+        Returns
+        -------
+        bytes
+
+        Raises
+        ------
+        ValueError
+            As :meth:`received` and :meth:`ServerPolicy.verify`.
+        """
+        drafts = self.received(message)
+        answer = self._server._answer(drafts, target, generator("rng", rng))
+        sent = answer_bytes(self._server.policy, answer, len(drafts))
+        sealed = self._envelope.seal(sent, direction=DOWN, place=self._round)
+        self._round += 1
+        return sealed
+
+
+def _envelope(policy: DevicePolicy, session: Any, key: Any) -> Envelope:
+    given = {"session": session} if key is None else {"session": session, "key": key}
+    for name, value in given.items():
+        if not _LEAST[name] <= len(_bytes(name, value)) <= _MOST:
+            raise DomainError(
+                f"{name} must have {_LEAST[name]} to {_MOST} bytes; got {len(value)}; draw it with secrets.token_bytes"
+            )
+    return Envelope.of(policy.to_json(), bytes(session), None if key is None else bytes(key))
+
+
+def _bytes(name: str, value: Any) -> bytes:
+    """The value itself: it is as long as its sender wants, so it is not copied."""
+    if not isinstance(value, bytes):
+        raise TypeError(f"{name} must be bytes; got {brief(value)}; give bytes(...) of it")
+    return value

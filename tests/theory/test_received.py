@@ -1,0 +1,219 @@
+"""What a server accepts: every message that the policy's device sends, and of all others none, at a bounded cost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hlmtheory import codec
+from hlmtheory.codec.frame import framed, varint
+from hlmtheory.policy import (
+    CertifiedRows,
+    DevicePolicy,
+    DeviceRule,
+    DraftProbabilities,
+    LatticeRows,
+    ServerPolicy,
+    UncertaintyLine,
+    threshold_rule,
+)
+
+from .mutated_messages import BYTES, POLICIES, SECONDS, SMALL, honest, is_sent, logits_of, tried
+
+NONE = np.empty(0, dtype=np.int64)
+ENTROPY_CODED = bytes.fromhex("0101153c010103e02505edbc995e020000856d9567")
+
+
+def message_of(*drafts, vocabulary=60):
+    """Return the bytes of drafts that no device checked."""
+    kind = codec.LatticeMessage if isinstance(drafts[0], codec.LatticeDraft) else codec.MixedMessage
+    return codec.encode(kind(vocabulary, drafts))
+
+
+def refused(policy, message, words="message must be of at most"):
+    with pytest.raises(ValueError, match=words):
+        ServerPolicy(policy).received(message)
+
+
+# --------------------------------------------------------------------------------------------- before it is decoded
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("kind", range(4))
+def test_a_long_or_foreign_message_is_refused_before_it_is_decoded(name, kind, monkeypatch):
+    """13 MB took 3.8 GB and 13 s, 1.7 kB took 0.4 s: the decoder is not reached."""
+    for module in ("enumerative.unrank", "mixed_coding.unrank", "entropy.library", "entropy_rows.library"):
+        monkeypatch.setattr(f"hlmtheory.codec.{module}", lambda *_: pytest.fail("it is decoded"))
+    head = varint(2**18) + varint(1)
+    for length in (300, 1700, 273_000, 13_000_000):
+        refused(POLICIES[name], framed(kind, head + b"\1" + bytes(length)))
+    refused(POLICIES[name], framed(kind, head + b"\1" + bytes(3)))
+
+
+def test_mutated_messages_are_cheap_and_accepted_only_if_a_device_sends_them():
+    """A million of them: ``python -m tests.theory.mutated_messages 1000000``."""
+    found = tried(3000)
+    assert found["unsendable"] == []
+    assert found["bytes"] < BYTES
+    assert found["seconds"] < 5 * SECONDS, found["slowest"]  # a machine that is busy with other tests
+    assert found["witnessed"] > 150
+    assert found["refused"] > 1500
+
+
+def test_a_server_never_needs_the_entropy_coder():
+    """Bytes of the entropy coder are refused as others are, where its library is missing too."""
+    server = "ServerPolicy(DevicePolicy(60, 1.0, threshold_rule(4), {}))"
+    program = f"""
+import sys
+sys.modules["constriction"] = None
+from hlmtheory import codec
+from hlmtheory.policy import *
+for messages in (LatticeRows(100, top_k=16), CertifiedRows(), DraftProbabilities()):
+    try:
+        {server.format("messages")}.received(bytes.fromhex({ENTROPY_CODED.hex()!r}))
+    except ValueError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("got kind 1 of message, and kind") == 3
+
+
+# ------------------------------------------------------------------------------------------------- what is accepted
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_no_message_of_a_device_is_refused(seed):
+    rng = np.random.default_rng(seed)
+    for policy in POLICIES.values():
+        if policy.vocabulary == 60:
+            message = honest(policy, rng)
+            if message is not None:
+                drafts = ServerPolicy(policy).received(message)
+                assert is_sent(policy, drafts)
+
+
+widths = st.lists(st.integers(1, 24), min_size=1, max_size=3).map(tuple)
+sizes = st.none() | st.lists(st.integers(1, 12), min_size=1, max_size=4).map(tuple)
+menus = st.builds(
+    codec.CodecMenu,
+    kinds=st.lists(st.sampled_from(("top-k", "lattice", "mixture")), min_size=1, unique=True).map(tuple),
+    widths=widths,
+    sizes=st.lists(st.integers(1, 2), min_size=1, max_size=3).map(tuple),
+    resolutions=st.lists(st.sampled_from((1, 2, 7, 100, 2**20)), min_size=1, max_size=3).map(tuple),
+)
+prices = st.sampled_from((0.0, 2.0**-12, 2.0**-6, 1.0, 8.0))
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from((2, 3, 7, 12)),
+    st.sampled_from((0.0, 0.05, 1.0, 3.0)),
+    st.builds(CertifiedRows, menus)
+    | st.builds(LatticeRows, st.integers(1, 40), st.sampled_from((None, 1, 2)), st.floats(0.0, 1.0))
+    | st.just(DraftProbabilities()),
+    st.builds(DeviceRule, st.integers(1, 3), st.booleans(), prices, prices, prices, prices, st.floats(-1.0, 1.0)),
+    st.none() | st.integers(1, 60),
+)
+def test_no_message_of_any_policy_s_device_is_refused(seed, vocabulary, temperature, messages, rule, limit):
+    """Rows with ties, zeros and a single 1, at prices of 0, with limits that nothing keeps."""
+    policy = DevicePolicy(vocabulary, temperature, rule, messages, UncertaintyLine(0.7, 0.1), bits_limit=limit)
+    server, rng = ServerPolicy(policy), np.random.default_rng(seed)
+    for _ in range(10):
+        drafts = [policy.draft(logits_of(rng, vocabulary), rng=rng)]
+        while len(drafts) < rule.draft_length:
+            drafts.append(policy.draft(logits_of(rng, vocabulary), first=False, rng=rng))
+        if not drafts[0].skip:
+            assert list(server.received(policy.message(drafts))) == [draft.coded for draft in drafts]
+
+
+# --------------------------------------------------------------------------------------------------- what is refused
+
+
+def probability(own, width=1):
+    return codec.MixedDraft("top-k", NONE, NONE, None, width, 7, own)
+
+
+def top_k(levels, own, token=7, width=9, support=None):
+    support = np.arange(len(levels)) if support is None else support
+    return codec.MixedDraft("top-k", np.asarray(support), np.asarray(levels), None, width, token, own)
+
+
+def lattice(counts, own, token=7, kind="lattice", rest=None):
+    return codec.MixedDraft(kind, np.arange(len(counts)), np.asarray(counts), rest, 0, token, own)
+
+
+def counts(*values, token=0):
+    return codec.LatticeDraft(np.arange(len(values)), np.asarray(values), token)
+
+
+@pytest.mark.parametrize(
+    ("name", "draft"),
+    [
+        ("probabilities", probability(0.0)),  # a token of probability 0 is never drawn
+        ("probabilities", probability(None)),
+        ("probabilities", probability(0.5, width=2)),
+        ("cold probabilities", probability(0.5)),  # the likeliest token has probability 1
+        ("cold lattice", counts(60, 40)),
+        ("cold menu", top_k([511], 1.0, token=0)),  # dearer than a lattice of one token
+        ("top-k on a lattice", counts(60, 39)),  # ℓ
+        ("top-k on a lattice", counts(60, 40, 0)),  # a token without a count
+        ("top-k on a lattice", counts(*[6] * 15, 5, 5)),  # 17 tokens
+        ("threshold on a lattice", counts(98, 1, 1)),  # far below the threshold
+        ("threshold on a lattice", counts(94, 3, 3)),  # 3.4 units each take 0.8 from the first, which gives 0.6
+        ("coarse lattice", counts(*[1] * 7)),
+        ("menu", probability(0.5, width=8)),  # b
+        ("menu", top_k([3, 2, 1, 0], 0.1)),  # k
+        ("menu", top_k([100, 50], 0.25)),  # the token that is not written is more likely than those that are
+        ("menu", top_k([100, 50], 0.25, token=1)),  # its level is another
+        ("menu", top_k([511, 0], 0.5)),  # more than 1
+        ("menu", lattice([99, 1], 0.5, token=1)),  # q_d = 0.5 has 50 of 100 units or more
+        ("menu", lattice([2, 2], 0.9, token=1)),
+        ("menu", lattice([1, 1, 1, 1, 0], 0.6)),
+        ("menu", lattice([50, 2], 0.9, kind="mixture", rest=48)),  # q_d is more than the rest
+        ("menu", lattice([99], 0.5, token=0)),  # ℓ is not on the menu
+        ("menu with a limit", lattice([30, 25, 20, 10, 5, 5, 3, 2], 0.3, token=0)),  # more bits than the limit
+    ],
+)
+def test_a_message_that_no_device_sends_is_refused(name, draft):
+    refused(POLICIES[name], message_of(draft))
+
+
+def test_a_quantised_row_may_be_rounded_to_below_its_threshold():
+    """Tokens of 3.4 units are kept and rounded to 3: the device sends that, so the server takes it."""
+    server = ServerPolicy(POLICIES["threshold on a lattice"])
+    (draft,) = server.received(message_of(counts(97, 3)))
+    assert is_sent(server.policy, (draft,))
+
+
+def test_prices_of_zero_leave_the_shortest_row():
+    """At a risk price of 0 the device sends the fewest bits: no probability but q_d."""
+    free = replace(POLICIES["menu"], rule=DeviceRule(4, False, 2.0**-8, 4.0, 0.0, 1.0, 0.0))
+    dear, cheap = lattice([60, 40], 0.6, token=0), probability(0.6, width=4)
+    ServerPolicy(free).received(message_of(dear, cheap))
+    refused(free, message_of(dear, dear), "draft 1 as lattice of 2 tokens at 100")
+    refused(replace(free, rule=replace(free.rule, first_risk_price=0.0)), message_of(dear, cheap), "draft 0")
+
+
+def test_a_first_draft_that_is_always_skipped_is_refused():
+    every = DevicePolicy(60, 1.0, threshold_rule(4, 1.0), DraftProbabilities(), UncertaintyLine(1.0, 0.0))
+    refused(every, message_of(probability(0.5)))
+    assert ServerPolicy(every).received(every.message([])) == ()
+    ServerPolicy(replace(every, rule=threshold_rule(4, 0.99))).received(message_of(probability(0.5)))
+    limit = replace(POLICIES["menu that skips"], bits_limit=1)
+    refused(limit, message_of(probability(0.6, width=4)))  # no row is within the limit: it is skipped
+
+
+def test_rows_within_the_limit_are_those_of_the_menu():
+    policy = POLICIES["menu with a limit"]
+    server = ServerPolicy(policy)
+    for k, units in ((1, 1), (2, 4), (3, 32)):
+        row = lattice([units - k + 1, *[1] * (k - 1)], (units - k + 1) / units, token=0)
+        server.received(message_of(row))
+    assert {entry[0] for entry in server._sendable.first} == set(SMALL.kinds)

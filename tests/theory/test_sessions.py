@@ -1,0 +1,307 @@
+"""Sealed rounds: what a session sends is what the policy sends, and all that is not of its round is refused by name."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import tracemalloc
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hlmtheory import codec
+from hlmtheory.codec.frame import framed, unframed
+from hlmtheory.policy import (
+    CertifiedRows,
+    DevicePolicy,
+    DeviceSession,
+    DraftProbabilities,
+    LatticeRows,
+    ServerAnswer,
+    ServerPolicy,
+    ServerSession,
+    envelope_bits,
+    threshold_rule,
+)
+from hlmtheory.policy.answers import answer_bytes, answer_length, answer_of
+
+KEY, NAME = b"0123456789abcdef", b"text 0001"
+V = 8
+POLICIES = [
+    DevicePolicy(V, 1.0, threshold_rule(3), messages, bonus=bonus)
+    for messages in (LatticeRows(16, top_k=4), DraftProbabilities(), CertifiedRows())
+    for bonus in (True, False)
+]
+PLAIN = POLICIES[0]
+KEYS = pytest.mark.parametrize("key", [None, KEY], ids=["without a key", "with a key"])
+
+
+def sides(policy=PLAIN, key=KEY, session=NAME):
+    return (side(policy, session=session, key=key) for side in (DeviceSession, ServerSession))
+
+
+def drafts_of(policy, rng, count=3):
+    return [policy.draft(rng.normal(size=V), first=n == 0, rng=rng) for n in range(count)]
+
+
+def target_of(rng, count):
+    return rng.dirichlet([0.3] * V, size=count + 1)
+
+
+def opened(kind, call, *arguments, **options):
+    """Return the words of a refusal of this kind."""
+    with pytest.raises(kind) as refused:
+        call(*arguments, **options)
+    assert type(refused.value) is kind
+    return str(refused.value)
+
+
+# ------------------------------------------------------------------------------------------------- what is exchanged
+
+
+@KEYS
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda one: f"{type(one.messages).__name__}-{one.bonus}")
+def test_a_session_gives_the_tokens_of_its_policy(policy, key):
+    """The same numbers give the same tokens, round after round, as without a session."""
+    device, server = sides(policy, key)
+    bare, rng = ServerPolicy(policy), np.random.default_rng(0)
+    for n in range(150):
+        drafts = drafts_of(policy, rng, n % 4)
+        target, seed = target_of(rng, len(drafts)), int(rng.integers(2**32))
+        message = device.message(drafts)
+        assert list(server.received(message)) == [draft.coded for draft in drafts]
+        answer = server.verify(message, target, rng=np.random.default_rng(seed))
+        plain = bare.verify(policy.message(drafts), target, rng=np.random.default_rng(seed))
+        wanted = policy.tokens(drafts, plain, rng=np.random.default_rng(seed + 1))
+        assert device.tokens(answer, rng=np.random.default_rng(seed + 1)) == wanted
+        extra = envelope_bits(n + 1, authenticated=key is not None) // 8
+        assert len(message) == len(policy.message(drafts)) + extra == len(policy.message(drafts)) + len(message[:extra])
+        assert len(answer) <= answer_length(policy, len(drafts)) + extra
+
+
+def test_the_bytes_are_those_of_the_format():
+    """Computed anew: the round, four bytes of a digest, the message, and 16 bytes of an HMAC or a CRC-32."""
+    rng = np.random.default_rng(1)
+    drafts = drafts_of(PLAIN, rng)
+    for key, kind in ((KEY, b"mac"), (None, b"crc")):
+        device, _ = sides(key=key)
+        text = PLAIN.to_json().encode()
+        context = hashlib.sha256(b"hlm-envelope-1" + kind + bytes([len(NAME)]) + NAME + text).digest()
+        data = b"\0" + hashlib.sha256(b"up" + context).digest()[:4] + PLAIN.message(drafts)
+        whole = b"up" + context + data
+        seal = zlib.crc32(whole).to_bytes(4, "big") if key is None else hmac.digest(key, whole, "sha256")[:16]
+        assert device.message(drafts) == data + seal
+
+
+@pytest.mark.parametrize(
+    ("rounds", "plain"), [(1, 9), (128, 9), (129, 10), (2**14, 10), (2**14 + 1, 11), (2**21 + 1, 12), (2**28 + 1, 13)]
+)
+def test_the_bits_of_an_envelope(rounds, plain):
+    assert envelope_bits(rounds, authenticated=False) == 8 * plain
+    assert envelope_bits(rounds, authenticated=True) == 8 * (plain + 12)
+
+
+# ------------------------------------------------------------------------------------------------ what is refused
+
+
+@KEYS
+def test_replays_and_reordered_messages_are_refused_by_name(key):
+    device, server = sides(key=key)
+    rng, sent, answers = np.random.default_rng(2), [], []
+    for _ in range(3):
+        drafts = drafts_of(PLAIN, rng)
+        sent.append(device.message(drafts))
+        if answers:
+            assert "round 0, and round" in opened(codec.ReplayedError, device.tokens, answers[0], rng=rng)
+            assert "round 0, and round" in opened(codec.ReplayedError, server.received, sent[0])
+        answers.append(server.verify(sent[-1], target_of(rng, 3), rng=rng))
+        assert "is of round" in opened(codec.ReplayedError, server.verify, sent[-1], target_of(rng, 3), rng=rng)
+        device.tokens(answers[-1], rng=rng)
+    late, _ = sides(key=key)
+    late.message(drafts)
+    assert "of round 2, and round 0" in opened(codec.OutOfOrderError, late.tokens, answers[2], rng=rng)
+    _, fresh = sides(key=key)
+    assert "of round 1, and round 0" in opened(codec.OutOfOrderError, fresh.received, sent[1])
+    assert len(fresh.received(sent[0])) == 3  # nothing has changed
+
+
+@KEYS
+def test_foreign_messages_are_refused_by_name(key):
+    """Another temperature, another policy, another session, another key or none, and a message sent back."""
+    rng = np.random.default_rng(3)
+    drafts, target = drafts_of(PLAIN, rng), target_of(rng, 3)
+    device, server = sides(key=key)
+    message = device.message(drafts)
+    answer = server.verify(message, target, rng=rng)
+    others = [
+        {"policy": replace(PLAIN, temperature=1.5)},
+        {"policy": replace(PLAIN, bonus=False)},
+        {"policy": replace(PLAIN, planned_for="other models")},
+        {"session": b"text 0002"},
+        {"key": None if key else KEY},
+    ]
+    for changed in others:
+        other_device, other_server = sides(**{"key": key} | changed)
+        opened(codec.ForeignError, other_server.received, message)
+        other_device.message(drafts)
+        opened(codec.ForeignError, other_device.tokens, answer, rng=rng)
+    mirror, _ = sides(key=key)
+    mirror.message(drafts)
+    opened(codec.ForeignError, mirror.tokens, message, rng=rng)
+    _, waiting = sides(key=key)
+    opened(codec.ForeignError, waiting.received, answer)
+
+
+def test_a_message_with_its_checksum_recomputed_is_refused_with_a_key():
+    """A token was changed and the CRC-32 fitted: only the HMAC tells."""
+    rng = np.random.default_rng(4)
+    policy = POLICIES[2]
+    device, server = sides(policy)
+    message = device.message(drafts_of(policy, rng))
+    kind, body = unframed(message[5:-16])
+    token = bytearray(body)
+    token[4] ^= 1
+    other = message[:5] + framed(kind, bytes(token)) + message[-16:]
+    assert "another key" in opened(codec.AuthenticationError, server.received, other)
+    answer = server.verify(message, target_of(rng, 3), rng=rng)
+    for place in range(5, len(answer)):
+        changed = bytearray(answer)
+        changed[place] ^= 1
+        opened(codec.AuthenticationError, device.tokens, bytes(changed), rng=rng)
+    assert device.tokens(answer, rng=rng)
+
+
+def test_a_key_that_differs_in_one_bit_is_another_key():
+    rng = np.random.default_rng(5)
+    device, _ = sides()
+    _, server = sides(key=KEY[:-1] + b"g")
+    opened(codec.AuthenticationError, server.received, device.message(drafts_of(PLAIN, rng)))
+
+
+@KEYS
+def test_damaged_cut_and_extended_messages_are_refused(key):
+    rng = np.random.default_rng(6)
+    device, server = sides(key=key)
+    message = device.message(drafts_of(PLAIN, rng))
+    answer = server.verify(message, target_of(rng, 3), rng=rng)
+    _, server = sides(key=key)
+    for call, data in ((server.received, message), (lambda one: device.tokens(one, rng=rng), answer)):
+        for place in range(8 * len(data)):
+            changed = bytearray(data)
+            changed[place // 8] ^= 1 << place % 8
+            with pytest.raises(codec.CodecError):
+                call(bytes(changed))
+        for end in range(len(data)):
+            with pytest.raises(codec.CodecError):
+                call(data[:end])
+        for more in (b"\0", bytes(40)):
+            with pytest.raises(codec.CodecError):
+                call(data + more)
+    assert len(server.received(message)) == 3
+    assert device.tokens(answer, rng=rng)
+
+
+@KEYS
+def test_a_long_message_is_refused_before_it_is_read(key):
+    rng = np.random.default_rng(7)
+    device, server = sides(key=key)
+    message = device.message(drafts_of(PLAIN, rng))
+    answer = server.verify(message, target_of(rng, 3), rng=rng)
+    _, server = sides(key=key)
+    calls = [(server.received, message), (lambda one: device.tokens(one, rng=rng), answer)]
+    longer = [(call, data + bytes(13_000_000 - len(data))) for call, data in calls]
+    tracemalloc.start()
+    for call, data in longer:
+        assert "13,000,000 bytes, and at most" in opened(codec.ExtendedError, call, data)
+    assert tracemalloc.get_traced_memory()[1] < 1e5
+    tracemalloc.stop()
+
+
+@KEYS
+def test_a_sealed_message_that_the_device_could_not_send_is_refused(key):
+    """The policy's own checks apply to what comes with the right seal."""
+    device, server = sides(key=key)
+    wide = replace(PLAIN, messages=LatticeRows(16, top_k=6))
+    body = wide.message([wide.draft([0.0] * V, rng=np.random.default_rng(0))])
+    sealed = device._envelope.seal(body, direction=b"up", place=0)
+    with pytest.raises(ValueError, match="got draft 0 as lattice of 6 tokens"):
+        server.received(sealed)
+
+
+def test_a_device_waits_for_its_answer():
+    rng = np.random.default_rng(8)
+    device, server = sides()
+    with pytest.raises(ValueError, match="answer must follow a message"):
+        device.tokens(b"x" * 30, rng=rng)
+    with pytest.raises(ValueError, match="at most K = 3"):
+        device.message(drafts_of(PLAIN, rng, 4))
+    message = device.message([])
+    with pytest.raises(ValueError, match="wait for the answer"):
+        device.message([])
+    assert len(device.tokens(server.verify(message, target_of(rng, 0), rng=rng), rng=rng)) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"session": b"short"}, "session must have 8 to 64 bytes; got 5"),
+        ({"session": b"s" * 65}, "session must have 8 to 64 bytes; got 65"),
+        ({"key": b"k" * 15}, "key must have 16 to 64 bytes; got 15"),
+        ({"key": b"k" * 65}, "key must have 16 to 64 bytes; got 65"),
+    ],
+)
+def test_names_and_keys_have_a_length(options, words):
+    for side in (DeviceSession, ServerSession):
+        with pytest.raises(ValueError, match=words):
+            side(PLAIN, **{"session": NAME} | options)
+
+
+# ---------------------------------------------------------------------------------------------------- the answer
+
+
+@given(st.sampled_from(POLICIES), st.integers(0, 3), st.data())
+def test_an_answer_comes_back_from_its_bytes(policy, drafts, data):
+    accepted = data.draw(st.integers(0, drafts))
+    token, target = data.draw(st.integers(0, V - 1)), None
+    if accepted < drafts and isinstance(policy.messages, DraftProbabilities):
+        rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+        token, target = None, rng.dirichlet([0.2] * V)
+    elif accepted == drafts > 0 and not policy.bonus:
+        token = None
+    sent = answer_bytes(policy, ServerAnswer(accepted, token, target), drafts)
+    found = answer_of(policy, sent, drafts)
+    assert (found.accepted, found.token) == (accepted, token)
+    assert len(sent) <= answer_length(policy, drafts)
+    if target is not None:
+        np.testing.assert_allclose(found.target, target, rtol=2.0**-24, atol=1e-45)
+        assert len(sent) == 1 + 4 * V
+
+
+@given(st.sampled_from(POLICIES), st.integers(0, 3), st.binary(max_size=40))
+def test_any_bytes_are_an_answer_with_these_bytes_or_refused(policy, drafts, data):
+    try:
+        found = answer_of(policy, data, drafts)
+    except codec.CodecError:
+        return
+    assert answer_bytes(policy, found, drafts) == data
+    assert found.accepted <= drafts
+    assert found.token is None or found.token < V
+
+
+def test_wrong_answers_are_refused():
+    other = POLICIES[2]
+    for data in (b"", b"\0", np.zeros(V, dtype=">f4").tobytes(), b"\0" + np.full(V, np.nan, dtype=">f4").tobytes()):
+        with pytest.raises(codec.MalformedError):
+            answer_of(other, data, 3)
+    good = b"\0" + np.full(V, 0.125, dtype=">f4").tobytes()
+    assert answer_of(other, good, 3).target.tolist() == [0.125] * V
+    for data in (good + b"\0", b"\1" + good[1:], b"\0" + np.full(V, 0.2, dtype=">f4").tobytes()):
+        with pytest.raises(codec.MalformedError):
+            answer_of(other, data, 3)
+    six = replace(PLAIN, vocabulary=6)
+    with pytest.raises(codec.MalformedError, match="not one to these drafts"):
+        answer_of(six, bytes([0b11100000]), 0)

@@ -1,0 +1,57 @@
+"""The bits of envelopes in a plan: those of real sealed messages and answers, for each exchange."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hlmtheory import policy
+from validation.planning.envelopes import SEALS, sealed
+from validation.planning.menu import OURS, Option
+from validation.planning.rounds import COUNTS
+
+
+def option():
+    """Return an option of two texts, with other counts in each column."""
+    counts = np.arange(1.0, 2 * len(COUNTS) + 1).reshape(2, -1)
+    none = np.zeros(2)
+    return Option(OURS, "K = 3", counts, 3, -np.inf, none, none, (1.0, 1.0), 0)
+
+
+@pytest.mark.parametrize(("seal", "key"), [("checksum", None), ("hmac", b"k" * 16)])
+def test_a_plan_charges_what_a_session_adds(seal, key):
+    """At the first and the 128th round, up and down."""
+    rng = np.random.default_rng(0)
+    bare = policy.DevicePolicy(8, 1.0, policy.threshold_rule(2), policy.LatticeRows(16, top_k=4))
+    sides = policy.DeviceSession, policy.ServerSession
+    device, server = (side(bare, session=b"text 0001", key=key) for side in sides)
+    for n in range(128):
+        drafts = [bare.draft(rng.normal(size=8), rng=rng)]
+        message = device.message(drafts)
+        answer = server.verify(message, np.full((2, 8), 0.125), rng=rng)
+        device.tokens(answer, rng=rng)
+        if n in (0, 127):
+            assert 8 * (len(message) - len(bare.message(drafts))) == SEALS[seal]
+            assert 8 * (len(answer) - 1) == SEALS[seal]  # 4 bits: how many of one draft, and a token of 8
+    before, (after,) = option(), sealed([option()], seal)
+    grown = after.counts - before.counts
+    for column, name in enumerate(COUNTS):
+        many = before.counts[:, COUNTS.index("exchanges")] if name in ("up_bits", "down_bits") else 0.0
+        np.testing.assert_array_equal(grown[:, column], SEALS[seal] * many + np.zeros(2))
+
+
+def test_without_a_seal_nothing_changes():
+    one = option()
+    (same,) = sealed([one], "none")
+    assert same is one
+
+
+def test_the_costs_of_the_theory_take_the_same_bits():
+    """A header in ``StageCosts`` lengthens a round by its air time."""
+    hulls, bits = policy.lower_hulls([[400.0]], [[0.0]]), policy.envelope_bits(128, authenticated=True)
+    rates = []
+    for header in (0.0, float(bits)):
+        costs = policy.StageCosts(0.01, 0.03, 1e-4, round_trip_s=0.02, header_bits=header)
+        plan = policy.plan_user(hulls, costs, [0.5], draft_lengths=[1], skipping=False)
+        rates.append(1.0 / plan.rate)
+    assert rates[1] - rates[0] == pytest.approx(bits * 1e-4 / 1.5, rel=1e-9)  # 1.5 tokens a round

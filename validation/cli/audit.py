@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,8 @@ Examples:
 \b
 mine.py:sample is a function sample(prompts, n, seed): for each prompt, a list
 of token ids, it returns n lists of new token ids. It uses its own random
-numbers; different seeds give independent draws.
+numbers; different seeds give independent draws. It runs in a process of its
+own, whose models are loaded once.
 
 \b
 draws.jsonl has one line for each draw:
@@ -115,6 +116,13 @@ def _processors(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--pad-token", type=int, help="The token that fills up a text behind its end.")
 @click.option("--all-draws", is_flag=True, help="Go on after the verdict is known, for a sharper bound.")
 @click.option("--seed", type=int, default=1, show_default=True)
+@click.option(
+    "--call-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=3600,
+    show_default=True,
+    help="Longest time of one call of --sampler.",
+)
 @click.option("--device", default="cpu", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors; see the exit code.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
@@ -157,12 +165,13 @@ def _one_of(options: dict[str, Any], named: str, *names: str) -> None:
         raise UserError(f"Give exactly one of {named}; `hlm audit --help` shows examples.")
 
 
-def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Iterator[Batch]]:
+def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Generator[Batch, None, None]]:
     """Return the target's law, the draft's law if it is known, and the source of draws."""
     from validation.audit.driver import batches
     from validation.audit.laws import Processors
     from validation.audit.models import FLOAT32
-    from validation.audit.samplers import file_batches, file_prompts, function_sampler
+    from validation.audit.remote import RemoteSampler
+    from validation.audit.samplers import file_batches, file_prompts
 
     names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
     order = tuple(part.strip() for part in options["order"].split(","))
@@ -185,7 +194,7 @@ def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Iterator[Batch]]
     if drawn is not None:
         return law, draft, file_batches(path, law, drawn, options["depth"], options["pad_token"])
     if options["sampler"]:
-        sample = function_sampler(options["sampler"])
+        sample = RemoteSampler(options["sampler"], options["call_seconds"])
     if sample is None:
         raise UserError("--generate and --method need a model: give --target.")
     settings = {name: options[name] for name in ("draws", "depth", "seed")}

@@ -106,7 +106,7 @@ def test_draws_from_a_file(folder):
         (("--sampler", "toy.py:none"), "has no function 'none'"),
         (("--sampler", "none.py:good"), "There is no file 'none.py'"),
         (("--sampler", "no_such_module:good"), "There is no module 'no_such_module'"),
-        (("--sampler", "toy.py:short"), "A continuation has 1 tokens and no end-of-text token"),
+        (("--sampler", "toy.py:short"), "toy.py:short: a continuation has 1 tokens and no end-of-text token"),
         (("--sampler", "toy.py:good", "--depth", "3"), "The table has rows to depth 2"),
         (("--sampler", "toy.py:good", "--top-p", "0"), "top_p is 0.0; it must be in (0, 1]"),
         (("--sampler", "toy.py:good", "--order", "top_p"), "name each of"),

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.audit.laws import Law
-from validation.audit.session import KEPT, NOT_KEPT, UNDECIDED, Audit, AuditReport
+from validation.audit.report import AuditReport
+from validation.audit.session import Audit
 from validation.audit.worker import raised
 from validation.errors import UserError
 
@@ -169,6 +170,3 @@ def _ids(text: Any, vocabulary: int, name: str) -> list[int]:
     if any(token > vocabulary for token in found):
         raise UserError(f"{name} returned a token outside 0..{vocabulary - 1}; use the target's tokenizer.")
     return found
-
-
-__all__ = ["KEPT", "NOT_KEPT", "UNDECIDED", "audit_sampler", "batches", "feed", "padded"]

@@ -6,7 +6,7 @@ tokens and jointly, and at all times at once. Memory does not grow with the numb
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,11 @@ from hlmtheory.lossless import LawTest, distance_ceiling, draws_to_find, smalles
 from validation.audit.laws import Law, extended_rows
 from validation.audit.mechanisms import MOST_SCORED, Scores
 from validation.audit.partition import Partition
+from validation.audit.report import KEPT, NOT_KEPT, ON_CELLS, UNDECIDED, AuditReport, DepthBound, Witness
 from validation.audit.tests_of_law import JointTests, TokenTests
 from validation.errors import UserError
 
 Array = NDArray[Any]
-KEPT, NOT_KEPT, UNDECIDED = "kept", "not kept", "not enough draws"
 FIRST_CHUNK, LARGEST_CHUNK, GROWTH = 64, 4096, 4
 FINE = 20_000
 """Leaves of the partitions of all prompts on which sets of continuations are learned."""
@@ -35,86 +35,6 @@ HELD = 4096
 LEAD = 9.2
 """Log-likelihood by which the best mechanism must lead before an audit stops early."""
 VALUES = 2**23  # probabilities in memory at a time
-
-
-@dataclass(frozen=True)
-class DepthBound:
-    """What is known of one depth: at least this far apart, with simultaneous confidence over depths, kinds and time."""
-
-    depth: int
-    kind: str  # "token": given the sampler's own prefixes; "joint": the first ``depth`` tokens together
-    at_least: float
-    log_wealth: float
-
-
-@dataclass(frozen=True)
-class Witness:
-    """A prefix and a token whose share in the draws is far from the target's probability."""
-
-    prompt: int
-    prefix: tuple[int, ...]
-    token: int
-    seen: int
-    draws: int
-    expected: float  # the target's probability
-    z: float
-
-
-@dataclass(frozen=True)
-class AuditReport:
-    """What an audit knows."""
-
-    verdict: str
-    draws: int
-    depth: int
-    level: float
-    epsilon: float
-    bounds: tuple[DepthBound, ...]
-    at_least: float
-    at_most: float
-    complete: bool
-    cells: int
-    smallest_found: float
-    draws_to_find: int
-    draws_to_keep: int
-    found_after: int | None
-    witnesses: tuple[Witness, ...] = ()
-    mechanisms: tuple[tuple[str, float], ...] = ()
-    notes: tuple[str, ...] = ()
-
-    def sentences(self) -> list[str]:
-        """Return the answer in words; the first sentence is the verdict."""
-        where = "" if self.complete else f" on a partition of the continuations into {self.cells:,} cells"
-        said = f"the law of the next {self.depth} tokens" if self.depth > 1 else "the law of the next token"
-        risk = f"This is wrong with probability {self.level:g} at most, whenever one looks."
-        if self.verdict == NOT_KEPT:
-            lines = [
-                f"Not kept: {said} is at least {self.at_least:.2g} (total variation) from the target's.",
-                f"Shown after {self.found_after:,} of {self.draws:,} draws. {risk}",
-            ]
-            if self.at_most <= self.epsilon:
-                lines.append(f"Yet it is at most {self.at_most:.4f} from it{where}, which is within {self.epsilon:g}.")
-            return lines
-        found = (
-            f"With {self.draws:,} draws, a distance of {self.smallest_found:.4f} that a single tested event shows is "
-            "found with probability 0.9."
-        )
-        if self.verdict == KEPT:
-            lines = [f"Kept: {said} is at most {self.at_most:.4f} (total variation) from the target's{where}."]
-            if not self.complete:
-                lines.append("Nothing is claimed of differences inside a cell, but none was found there either.")
-            return [*lines, f"No difference was found. {found}", f"{risk} It assumes independent draws of one law."]
-        keep = f"about {self.draws_to_keep:,}" if self.draws_to_keep else "more than a billion"
-        return [
-            f"Not enough draws: no difference was found, and {said} may be up to {self.at_most:.4f} away{where}.",
-            found,
-            f"A distance of {self.epsilon:g} would be found with {self.draws_to_find:,} draws; to show that the law is "
-            f"kept to within {self.epsilon:g} takes {keep} in all.",
-        ]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
 
 
 @dataclass
@@ -266,8 +186,8 @@ class Audit:
             self._bound_above(0.5 * self.level)
 
     @property
-    def at_most(self) -> float:
-        """Return the upper bound on the mean distance over the prompts of the draws so far.
+    def at_most_on_cells(self) -> float:
+        """Return the upper bound for the cells, on the mean distance over the prompts of the draws so far.
 
         An earlier look had other shares of the prompts; the largest ratio of the shares covers the difference.
         """
@@ -277,16 +197,38 @@ class Audit:
                 least = min(least, bound * float((now[now > 0] / given[now > 0]).max()) * float(given.sum()))
         return least
 
+    @property
+    def at_most(self) -> float:
+        """Return the upper bound for the whole law: a cell of several continuations may hide all of its probability.
+
+        Rounding moves the law of the cells, which the first bound covers, and the probability of those cells.
+        """
+        rest = self._shared(self.depth)
+        return min(1.0, self.at_most_on_cells + rest + (self._moved() if rest else 0.0))
+
+    def _shared(self, depth: int) -> float:
+        """Return the target's probability of cells of several continuations, over the prompts of the draws so far."""
+        given = self._given if self.draws else np.ones(len(self._given))
+        return float(given @ [part.shared(depth) for part in self._coarse]) / float(given.sum())
+
+    def _moved(self) -> float:
+        return max(float(part.slack[-1]) for part in self._coarse)
+
     def _bound_above(self, error: float) -> None:
         width = max(map(len, self._cells))
         halves, masses = np.zeros((2, len(self._cells), width), dtype=np.int64), np.zeros((len(self._cells), width))
         for c, own in enumerate(self._cells):
             halves[:, c, : len(own)], masses[c, : len(own)] = self._halves[c][:, own], self._coarse[c].mass[own]
-        moved = max(float(part.slack[-1]) for part in self._coarse)
-        self._seen.append((distance_ceiling(halves[0], halves[1], masses, error) + moved, self._given.copy()))
+        found = distance_ceiling(halves[0], halves[1], masses, error) + self._moved()
+        self._seen.append((found, self._given.copy()))
 
     def _draws_to_keep(self) -> int:
-        """Return about how many draws bring the upper bound to ε if the law is kept; 0 if more than 10⁹."""
+        """Return about how many draws bring the upper bound to ε if the law is kept; 0 if more than 10⁹.
+
+        Where ε is less than the probability of shared cells, no number does, and the bound of the cells is meant.
+        """
+        rest = self._shared(self.depth)
+        most = self.epsilon - rest if rest < self.epsilon else self.epsilon
         width, count = max(map(len, self._cells)), len(self._cells)
         masses = np.zeros((count, width))
         for c, own in enumerate(self._cells):
@@ -295,7 +237,7 @@ class Audit:
         rng, draws = np.random.default_rng(0), FIRST_LOOK
         while draws <= 10**9:
             half = [rng.multinomial(max(1, draws // (2 * count)), masses) for _ in range(2)]
-            if distance_ceiling(half[0], half[1], masses, 0.5 * self.level) <= self.epsilon:
+            if distance_ceiling(half[0], half[1], masses, 0.5 * self.level) <= most:
                 return draws
             draws = int(draws * 1.25)
         return 0
@@ -307,11 +249,18 @@ class Audit:
 
     def verdict(self) -> str:
         """Return the verdict now."""
-        return NOT_KEPT if self.found else KEPT if self.at_most <= self.epsilon else UNDECIDED
+        if self.found:
+            return NOT_KEPT
+        if self.at_most <= self.epsilon:
+            return KEPT
+        return ON_CELLS if self.at_most_on_cells <= self.epsilon else UNDECIDED
 
     def settled(self) -> bool:
-        """Return whether the verdict is known, and so is the mechanism, or too many draws were scored for it."""
-        if self.verdict() == UNDECIDED:
+        """Return whether the verdict is known, and so is the mechanism, or too many draws were scored for it.
+
+        On cells alone nothing is known for good: further draws may still find a difference.
+        """
+        if self.verdict() in (UNDECIDED, ON_CELLS):
             return False
         if not self.found or self._scores is None or self._scores.scored >= MOST_SCORED:
             return True
@@ -320,7 +269,7 @@ class Audit:
 
     def report(self) -> AuditReport:
         """Return what is known now."""
-        at_most, at_least, found, verdict = self.at_most, self.at_least, self.found, self.verdict()
+        at_least, found, verdict = self.at_least, self.found, self.verdict()
         share, tests = self.level / (2 * self.depth), TokenTests.count
         bounds = []
         for t in range(self.depth):
@@ -336,9 +285,11 @@ class Audit:
             epsilon=self.epsilon,
             bounds=tuple(bounds),
             at_least=at_least,
-            at_most=at_most,
-            complete=all(part.complete for part in self._coarse),
+            at_most=self.at_most,
+            at_most_on_cells=self.at_most_on_cells,
+            shared=tuple(self._shared(t + 1) for t in range(self.depth)),
             cells=sum(map(len, self._cells)),
+            prompts=len(self._cells),
             smallest_found=smallest_found(max(1, self.draws), share, tests),
             draws_to_find=draws_to_find(self.epsilon, share, tests),
             draws_to_keep=self._draws_to_keep(),

@@ -7,7 +7,7 @@ from typing import Any
 
 KEPT, NOT_KEPT, UNDECIDED = "kept", "not kept", "not enough draws"
 ON_CELLS = "no difference found in the cells"
-INDEPENDENT = "It assumes independent draws of one law."
+INDEPENDENT = "It assumes independent draws of one law; no repeats were found."
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class AuditReport:
         Upper bounds on the distance of the whole laws, and of those of the cells.
     shared : tuple of float, shape (D,)
         The target's probability of the cells of each depth that hold several continuations.
+    repeats : float
+        A lower bound on the distance, given the draws before, that repeats of earlier draws alone show.
     """
 
     verdict: str
@@ -61,6 +63,7 @@ class AuditReport:
     draws_to_find: int
     draws_to_keep: int
     found_after: int | None
+    repeats: float
     witnesses: tuple[Witness, ...] = ()
     mechanisms: tuple[tuple[str, float], ...] = ()
     notes: tuple[str, ...] = ()
@@ -89,11 +92,14 @@ class AuditReport:
         return f" on {self.cells:,} cells of continuations"
 
     def _not_kept(self, said: str) -> list[str]:
+        given, least = ("", self.at_least) if self.at_least else ("given the draws before, ", self.repeats)
         lines = [
-            f"Not kept: {said} is at least {self.at_least:.2g} (total variation) from the target's.",
+            f"Not kept: {given}{said} is at least {least:.2g} (total variation) from the target's.",
             f"Shown after {self.found_after:,} of {self.draws:,} draws. {self._risk}",
         ]
-        if self.at_most <= self.epsilon:
+        if self.repeats:
+            lines.append("Draws repeat earlier ones more often than independent draws of the target's law would.")
+        if self.at_most <= self.epsilon and not self.repeats:
             lines.append(f"Yet it is at most {self.at_most:.4f} from it, which is within {self.epsilon:g}.")
         return lines
 

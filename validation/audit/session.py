@@ -1,7 +1,8 @@
 """The audit itself: it takes draws chunk by chunk, and says at any time what is known.
 
 Lower bounds on the distance are those of :class:`hlmtheory.lossless.LawTest`: they hold for all depths, for single
-tokens and jointly, and at all times at once. Memory does not grow with the number of draws.
+tokens and jointly, for repeats of earlier draws, and at all times at once. Memory does not grow with the number of
+draws.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from hlmtheory.lossless import LawTest, distance_ceiling, draws_to_find, smalles
 from validation.audit.laws import Law, extended_rows
 from validation.audit.mechanisms import MOST_SCORED, Scores
 from validation.audit.partition import Partition
+from validation.audit.repeats import RepeatTests
 from validation.audit.report import KEPT, NOT_KEPT, ON_CELLS, UNDECIDED, AuditReport, DepthBound, Witness
 from validation.audit.tests_of_law import JointTests, TokenTests
 from validation.errors import UserError
@@ -84,11 +86,12 @@ class Audit:
         self._cells = [one.cells(self.depth) for one in self._coarse]
         self._halves = [np.zeros((2, len(one.mass)), dtype=np.int64) for one in self._coarse]
         self._given = np.zeros(count, dtype=np.int64)
-        share = self.level / (2 * self.depth)
+        share = self._share = self.level / (2 * self.depth + 1)
         self._token = [TokenTests(self.law, t) for t in range(self.depth)]
         self._joint = [JointTests(self._partitions, t) for t in range(self.depth)]
         self._token_laws = [LawTest(TokenTests.count, share) for _ in range(self.depth)]
         self._joint_laws = [LawTest(JointTests.count, share) for _ in range(self.depth)]
+        self._repeats, self._repeat_law = RepeatTests(self._partitions, self.depth), LawTest(RepeatTests.count, share)
         self._scores = None if self.draft is None else Scores(self.law, self.draft, self.depth)
         self._held: list[tuple[int, Array]] = []
         self.draws = 0
@@ -111,14 +114,16 @@ class Audit:
             raise UserError(f"The draws have the shape {given.shape}; it must be (n, {self.depth}).")
         if given.size and (given.min() < 0 or given.max() > self.law.vocabulary):
             raise UserError(f"A token is outside 0..{self.law.vocabulary - 1}.")
+        call = self._repeats.within(prompt, self._partitions[prompt].walk(given)[:, -1])
         start = 0
         limit = max(1, VALUES // (self.depth * (self.law.vocabulary + 1)))
         while start < len(given):
             size = min(max(FIRST_CHUNK, self.draws // GROWTH), LARGEST_CHUNK, limit)
-            self._chunk(prompt, given[start : start + size])
+            here = slice(start, start + size)
+            self._chunk(prompt, given[here], (call[0][:, here], call[1][:, here]))
             start += size
 
-    def _chunk(self, prompt: int, tokens: Array) -> None:
+    def _chunk(self, prompt: int, tokens: Array, call: tuple[Array, Array]) -> None:
         rows, slack = extended_rows(self.law, prompt, tokens)
         probabilities = np.take_along_axis(rows, tokens[..., None], axis=-1)[..., 0]
         along = np.minimum(np.cumprod(probabilities / np.maximum(1.0 - slack, 1e-300), axis=1), 1.0)
@@ -133,13 +138,18 @@ class Audit:
             outcome, expected = self._token[t].measure(prompt, tokens, rows[:, t])
             self._token_laws[t].update(outcome, np.minimum(expected + slack[:, t], 1.0))
             self._joint_laws[t].update(*self._joint[t].measure(prompt, tokens, cells, along[:, t]))
-            for kind, test in (("token", self._token_laws[t]), ("joint", self._joint_laws[t])):
-                bound = test.bound
-                self._sums[kind, t] = max(self._sums.get((kind, t), 0.0), bound * self.draws)
-                if bound > self.tolerance and self.found_after is None:
-                    self.found_after = self.draws
+            self._take("token", t, self._token_laws[t].bound)
+            self._take("joint", t, self._joint_laws[t].bound)
+        self._repeat_law.update(*self._repeats.measure(prompt, tokens, along[:, -1], call))
+        self._take("repeat", self.depth - 1, self._repeat_law.bound)
         self._keep(prompt, tokens)
         self._look()
+
+    def _take(self, kind: str, t: int, bound: float) -> None:
+        """Keep a lower bound on the mean distance of the draws so far."""
+        self._sums[kind, t] = max(self._sums.get((kind, t), 0.0), bound * self.draws)
+        if bound > self.tolerance and self.found_after is None:
+            self.found_after = self.draws
 
     def _keep(self, prompt: int, tokens: Array) -> None:
         """Score the draws by the mechanisms once a difference is shown; until then hold the last ones."""
@@ -156,8 +166,8 @@ class Audit:
 
     @property
     def at_least(self) -> float:
-        """Return the largest lower bound on the distance of the joint laws."""
-        return max(self._joint_at_least(t) for t in range(self.depth))
+        """Return the largest lower bound on the distance of the joint laws, repeats of earlier draws left out."""
+        return self._joint_at_least(self.depth - 1)
 
     def _mean(self, kind: str, t: int) -> float:
         """Return a lower bound on the mean distance of the draws so far, whatever their prompts were."""
@@ -270,7 +280,7 @@ class Audit:
     def report(self) -> AuditReport:
         """Return what is known now."""
         at_least, found, verdict = self.at_least, self.found, self.verdict()
-        share, tests = self.level / (2 * self.depth), TokenTests.count
+        share, tests = self._share, TokenTests.count
         bounds = []
         for t in range(self.depth):
             bounds.append(DepthBound(t + 1, "token", self._mean("token", t), self._token_laws[t].log_wealth))
@@ -294,6 +304,7 @@ class Audit:
             draws_to_find=draws_to_find(self.epsilon, share, tests),
             draws_to_keep=self._draws_to_keep(),
             found_after=self.found_after,
+            repeats=self._mean("repeat", self.depth - 1),
             witnesses=witnesses if found else (),
             mechanisms=self._scores.ranking() if found and self._scores is not None else (),
             notes=tuple(self.notes),

@@ -24,6 +24,8 @@ WORTH = 0.25
 class Partition:
     """Cells of the continuations of one prompt, of depths 1 to D.
 
+    With ``likely``, tokens of no or little probability share a leaf also where all could have their own.
+
     Attributes
     ----------
     mass : array, shape (nodes,)
@@ -35,7 +37,7 @@ class Partition:
         The number of tokens of each node, and whether it is one prefix and no leaf that several tokens share.
     """
 
-    def __init__(self, law: Law, prompt: int, depth: int, most: int) -> None:
+    def __init__(self, law: Law, prompt: int, depth: int, most: int, *, likely: bool = False) -> None:
         symbols = law.vocabulary + 1
         self.depth = depth
         mass, level = [1.0], [0]
@@ -43,7 +45,7 @@ class Partition:
         self._children: list[Array] = []
         self._slot = [-1]
         waiting, leaves, uncertain = [(-1.0, 0)], 1, np.zeros(depth)
-        every = sum(symbols**t for t in range(1, depth + 1)) <= 2 * most
+        every = not likely and sum(symbols**t for t in range(1, depth + 1)) <= 2 * most
         while waiting and (every or leaves < most):
             nodes = [heapq.heappop(waiting)[1] for _ in range(min(TOGETHER, len(waiting)))]
             tokens = np.zeros((len(nodes), depth), dtype=np.int64)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from validation.audit.naming import Fit
+
 KEPT, NOT_KEPT, UNDECIDED = "kept", "not kept", "not enough draws"
 ON_CELLS = "no difference found in the cells"
 INDEPENDENT = "It assumes independent draws of one law; no repeats were found."
@@ -45,6 +47,9 @@ class AuditReport:
         The target's probability of the cells of each depth that hold several continuations.
     repeats : float
         A lower bound on the distance, given the draws before, that repeats of earlier draws alone show.
+    mechanisms : tuple of Fit, optional
+        Those that the draws do not exclude, likeliest first; empty if it is none of the known ones, None if no
+        difference was found or the draft's law is not known.
     """
 
     verdict: str
@@ -65,7 +70,7 @@ class AuditReport:
     found_after: int | None
     repeats: float
     witnesses: tuple[Witness, ...] = ()
-    mechanisms: tuple[tuple[str, float], ...] = ()
+    mechanisms: tuple[Fit, ...] | None = None
     notes: tuple[str, ...] = ()
 
     def sentences(self) -> list[str]:
@@ -99,6 +104,8 @@ class AuditReport:
         ]
         if self.repeats:
             lines.append("Draws repeat earlier ones more often than independent draws of the target's law would.")
+        if self.mechanisms is not None and not self.mechanisms:
+            lines.append("None of the known mechanisms explains the draws.")
         if self.at_most <= self.epsilon and not self.repeats:
             lines.append(f"Yet it is at most {self.at_most:.4f} from it, which is within {self.epsilon:g}.")
         return lines

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hlmtheory.lossless import LawTest, distance_ceiling, draws_to_find, smallest_found
 from validation.audit.laws import Law, extended_rows
-from validation.audit.mechanisms import MOST_SCORED, Scores
+from validation.audit.naming import MOST_SCORED, Naming
 from validation.audit.partition import Partition
 from validation.audit.repeats import RepeatTests
 from validation.audit.report import KEPT, NOT_KEPT, ON_CELLS, UNDECIDED, AuditReport, DepthBound, Witness
@@ -34,8 +34,8 @@ BALANCE = 1.05
 """Draws of the prompt with the most over those of the one with the fewest, up to which an upper bound is computed."""
 HELD = 4096
 """Draws that wait for a difference to be shown, so that its mechanism can be named from them."""
-LEAD = 9.2
-"""Log-likelihood by which the best mechanism must lead before an audit stops early."""
+PATIENCE = 8
+"""Draws that name a mechanism over those that showed the difference: then a law a third as far off is excluded."""
 VALUES = 2**23  # probabilities in memory at a time
 
 
@@ -92,7 +92,7 @@ class Audit:
         self._token_laws = [LawTest(TokenTests.count, share) for _ in range(self.depth)]
         self._joint_laws = [LawTest(JointTests.count, share) for _ in range(self.depth)]
         self._repeats, self._repeat_law = RepeatTests(self._partitions, self.depth), LawTest(RepeatTests.count, share)
-        self._scores = None if self.draft is None else Scores(self.law, self.draft, self.depth)
+        self._naming = None if self.draft is None else Naming(self.law, self.draft, self.depth)
         self._held: list[tuple[int, Array]] = []
         self.draws = 0
         self.found_after: int | None = None
@@ -153,15 +153,16 @@ class Audit:
 
     def _keep(self, prompt: int, tokens: Array) -> None:
         """Score the draws by the mechanisms once a difference is shown; until then hold the last ones."""
-        if self._scores is None:
+        if self._naming is None:
             return
+        self._naming.count(prompt, tokens)
         self._held.append((prompt, tokens))
         if not self.found:
             while sum(len(one) for _, one in self._held) > HELD:
                 self._held.pop(0)
             return
         for place, one in self._held:
-            self._scores.take(place, one)
+            self._naming.score(place, one)
         self._held.clear()
 
     @property
@@ -272,10 +273,9 @@ class Audit:
         """
         if self.verdict() in (UNDECIDED, ON_CELLS):
             return False
-        if not self.found or self._scores is None or self._scores.scored >= MOST_SCORED:
+        if self.found_after is None or self._naming is None or self._naming.scored >= MOST_SCORED:
             return True
-        gains = [gain for _, gain in self._scores.ranking()]
-        return len(gains) < 2 or gains[0] - gains[1] > LEAD
+        return self.draws >= PATIENCE * self.found_after and len(self._naming.fits()) <= 1
 
     def report(self) -> AuditReport:
         """Return what is known now."""
@@ -306,6 +306,6 @@ class Audit:
             found_after=self.found_after,
             repeats=self._mean("repeat", self.depth - 1),
             witnesses=witnesses if found else (),
-            mechanisms=self._scores.ranking() if found and self._scores is not None else (),
+            mechanisms=None if self._naming is None or not found else self._naming.fits(),
             notes=tuple(self.notes),
         )

@@ -339,12 +339,13 @@ def show(console: Console, report: AuditReport, stopped: bool = False) -> None:
             table.add_row(*cells, f"{one.seen / max(1, one.draws):.5f}", f"{one.expected:.5f}")
         console.print(table)
     if report.mechanisms:
-        table = Table(title="Mechanisms that would explain the draws, best first", box=box.SIMPLE)
-        table.add_column("mechanism")
-        table.add_column("log-likelihood above the target's law", justify="right")
-        table.add_column("what it does")
-        for name, gain in report.mechanisms[:3]:
-            from validation.audit.mechanisms import MECHANISMS
+        from validation.audit.mechanisms import MECHANISMS
 
-            table.add_row(name, f"{gain:,.1f}", MECHANISMS[name])
+        table = Table(title="Mechanisms that the draws do not exclude, likeliest first", box=box.SIMPLE)
+        table.add_column("mechanism")
+        for head in ("p-value", "log-likelihood above the target's law"):
+            table.add_column(head, justify="right")
+        table.add_column("what it does")
+        for fit in report.mechanisms[:3]:
+            table.add_row(fit.name, f"{fit.p_value:.2g}", f"{fit.gain:,.1f}", MECHANISMS[fit.name])
         console.print(table)

@@ -50,8 +50,8 @@ def function_named(name: str) -> Callable[..., Any]:
             if error.name is None or not place.startswith(error.name):
                 raise
             raise UserError(f"There is no module {place!r} here; check the name, or give FILE.py:function.") from error
-    found = getattr(module, function, None)
-    if not callable(found):
+    found: Callable[..., Any] | None = getattr(module, function, None)
+    if found is None or not callable(found):
         raise UserError(f"{place!r} has no function {function!r}; check the name.")
     return found
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from validation.audit.driver import Batch
     from validation.audit.laws import Law, Processors
-    from validation.audit.session import Audit, AuditReport
+    from validation.audit.report import AuditReport
+    from validation.audit.session import Audit
 
 SAMPLERS = "--sampler, --draws-from, --generate or --method"
 LAWS = "--target, --table or --trace"

@@ -7,14 +7,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from validation.printable import printable
+
 NEAREST = 3
 
 
 class UserError(Exception):
     """Error that the user can fix; the command line prints only its message, without a traceback.
 
-    The message is one clear sentence: what was wrong, the value, and the remedy.
+    The message is one clear sentence: what was wrong, the value, and the remedy. The value may come from a file.
     """
+
+    def __str__(self) -> str:
+        """Return the message; control characters of a value in it are escaped."""
+        return printable(super().__str__())
 
 
 @contextmanager

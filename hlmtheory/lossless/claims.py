@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array, arrays, in_kind, to_numpy
-from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions
+from hlmtheory._domains import (
+    UNIT_INTERVAL,
+    DomainError,
+    entry_for_each,
+    leading_dimensions,
+    same_vocabulary,
+    token_of,
+)
 from hlmtheory._simplex import distributions
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.lossless.ceiling import distance_ceiling
@@ -49,6 +56,9 @@ HALF = 4  # draws in each half of those of a ceiling
 #   less P·δ/w, with the mean ‖δ‖²; since δ/w ≥ -P/w ≥ -2 and E (δ/w)² ≤ ‖δ‖² max Q/w, Bernstein's one-sided bound
 #   gives δ·h ≥ ‖δ‖² - a ‖δ‖ - c. Chernoff bounds every Q_v. Solve for ‖δ‖; three events share δ/2. Half B has
 #   the shares s'_c of the prompts, and all draws have s_c: Σ s_c TV_c ≤ max_c (s_c/s'_c) Σ s'_c TV_c.
+# grouped. TV(Q, P) = Σ_x (P(x) - Q(x))⁺. An outcome alone in its group gives what the group gives to the TV of the
+#   groups. The outcomes of any other group give at most its P. So the groups of one outcome sum to at most the TV of
+#   the groups, and the others to at most P of them together.
 
 
 def _run_outcomes(xp: Any, chance: Array) -> tuple[Array, Array, Array]:
@@ -181,6 +191,31 @@ def _uniform(target_chain: Array, law_chain: Array) -> Array:
     """Return 1 - (1 - τ)^T with the largest distance τ of a step."""
     xp, p, q = _chains(target_chain, law_chain)
     return text_distance(xp.max(0.5 * xp.sum(xp.abs(p - q), axis=-1), axis=-1), HORIZON)
+
+
+def _grouped(target_law: Array, sampler_law: Array, groups: Array) -> tuple[Any, Array, Array, Array]:
+    """Return the namespace, the two laws (..., V), and whether outcome x is in group g (..., V, V)."""
+    xp, _, p, q = distributions(target_law=target_law, sampler_law=sampler_law)
+    own = arrays(target_law=target_law, groups=groups)[2]
+    own = token_of(p.shape[-1]).check(xp, "groups", own)
+    entry_for_each("outcome", groups=tuple(own.shape))
+    same_vocabulary(target_law=p, groups=own)
+    leading_dimensions(target_law=tuple(p.shape[:-1]), sampler_law=tuple(q.shape[:-1]), groups=tuple(own.shape[:-1]))
+    return xp, p, q, own[..., None] == xp.arange(p.shape[-1], device=p.device)
+
+
+def _outcomes_apart(target_law: Array, sampler_law: Array, groups: Array) -> Array:
+    """Return TV of the outcomes, one by one."""
+    xp, p, q, member = _grouped(target_law, sampler_law, groups)
+    return 0.5 * xp.sum(xp.sum(xp.where(member, xp.abs(p - q)[..., None], 0.0), axis=-1), axis=-1)
+
+
+def _groups_apart(target_law: Array, sampler_law: Array, groups: Array) -> Array:
+    """Return TV of the groups plus the target's probability of the groups with several outcomes."""
+    xp, p, q, member = _grouped(target_law, sampler_law, groups)
+    of_target, of_sampler = (xp.sum(xp.where(member, law[..., :, None], 0.0), axis=-2) for law in (p, q))
+    several = xp.sum(xp.astype(member, xp.int64), axis=-2) > 1
+    return 0.5 * xp.sum(xp.abs(of_target - of_sampler), axis=-1) + xp.sum(xp.where(several, of_target, 0.0), axis=-1)
 
 
 def _each(function: Callable[..., float], **values: Array) -> Array:
@@ -380,6 +415,19 @@ CLAIMS = (
         lhs=_below_distance,
         rhs=_given_error,
         attained=Attained({"law": 0.40625, "event": 2.0**-20, "error": 0.875}, ratio=0.59375**8 / 0.875),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="lossless.grouped",
+        source=Source("leviathan2023fast", "Theorem 1, for laws that are known on groups of outcomes"),
+        origin=Origin.NEW,
+        statement="TV of two laws ≤ TV of their groups + the target's probability of groups with several outcomes",
+        relation=Relation.LE,
+        lhs=_outcomes_apart,
+        rhs=_groups_apart,
+        attained=Attained(
+            {"target_law": [0.5, 0.5, 0.0], "sampler_law": [0.25, 0.0, 0.75], "groups": [0, 1, 1]}, ratio=1.0
+        ),
         ceiling=1.0,
     ),
 )

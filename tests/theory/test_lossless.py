@@ -82,6 +82,21 @@ def halves(draw):
     return {"law": draw(UNIT), "event": draw(INNER), "error": draw(INNER)}
 
 
+@st.composite
+def grouped(draw):
+    """Two laws, often equal, and the group of each outcome; one group of all and groups of one occur."""
+    size = draw(st.integers(1, 5))
+    shape = draw(shapes())
+
+    def law():
+        weights = draw(hnp.arrays(np.float64, (*shape, size), elements=st.integers(0, 4).map(float)))
+        weights[..., 0] += weights.sum(axis=-1) == 0
+        return weights / weights.sum(axis=-1, keepdims=True)
+
+    groups = draw(hnp.arrays(np.int64, (*shape, size), elements=st.integers(0, size - 1)))
+    return {"target_law": law(), "sampler_law": law(), "groups": groups}
+
+
 CHAIN = chains()
 STRATEGIES = {
     "lossless.level": runs("expected_by_past", "error", "bet"),
@@ -93,6 +108,7 @@ STRATEGIES = {
     "lossless.text_uniform": CHAIN,
     "lossless.power": events(),
     "lossless.ceiling": halves(),
+    "lossless.grouped": grouped(),
 }
 SAME = [[0.5, 0.5], [0.25, 0.75]]
 CLAIM_TABLE = ClaimTable(
@@ -108,6 +124,9 @@ CLAIM_TABLE = ClaimTable(
         "distance": 0.0,
         "event": 1.0,
         "law": 1.5,
+        "target_law": [0.5, 0.4, 0.0],
+        "sampler_law": [0.5, math.nan, 0.5],
+        "groups": [0, 3, 1],
     },
     agrees={"lossless.conditional_once": {"target_chain": SAME, "law_chain": SAME}},
     outside={"a + TV < 1": {"distance": 0.5, "event": 0.5, "error": 0.1, "bet": 1.0}},

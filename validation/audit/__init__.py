@@ -16,13 +16,15 @@ from validation.audit.driver import audit_sampler
 from validation.audit.laws import Processors, TableLaw
 from validation.audit.mechanisms import MECHANISMS
 from validation.audit.models import ModelLaw, TraceLaw
+from validation.audit.report import KEPT, NOT_KEPT, ON_CELLS, UNDECIDED, AuditReport
 from validation.audit.samplers import transformers_sampler
-from validation.audit.session import KEPT, NOT_KEPT, UNDECIDED, Audit, AuditReport
+from validation.audit.session import Audit
 
 __all__ = [
     "KEPT",
     "MECHANISMS",
     "NOT_KEPT",
+    "ON_CELLS",
     "UNDECIDED",
     "Audit",
     "AuditReport",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from validation.audit.laws import Law
-from validation.audit.session import KEPT, NOT_KEPT, UNDECIDED, Audit, AuditReport
+from validation.audit.report import AuditReport
+from validation.audit.session import Audit
+from validation.audit.worker import raised
 from validation.errors import UserError
 
 Array = NDArray[Any]
@@ -71,41 +74,63 @@ def audit_sampler(
 
 
 def feed(
-    audit: Audit, source: Iterator[Batch], stop_early: bool, progress: Callable[[Audit], None] | None = None
+    audit: Audit,
+    source: Generator[Batch, None, None],
+    stop_early: bool,
+    progress: Callable[[Audit], None] | None = None,
 ) -> None:
-    """Give an audit the draws of a source, until they end or the verdict is known."""
-    for prompt, tokens in source:
-        audit.update(prompt, tokens)
-        if prompt == len(audit.law.prompts) - 1:
-            if progress is not None:
-                progress(audit)
-            if stop_early and audit.settled():
-                return
-    audit.close()
+    """Give an audit the draws of a source, until they end or the verdict is known; then close the source."""
+    with closing(source):
+        for prompt, tokens in source:
+            audit.update(prompt, tokens)
+            if prompt == len(audit.law.prompts) - 1:
+                if progress is not None:
+                    progress(audit)
+                if stop_early and audit.settled():
+                    return
+        audit.close()
 
 
-def batches(law: Law, sample: Sampler, *, draws: int, depth: int, seed: int, pad: int | None) -> Iterator[Batch]:
-    """Yield draws (n, D) of each prompt in turn, from calls with seeds of their own."""
+def batches(
+    law: Law, sample: Sampler, *, draws: int, depth: int, seed: int, pad: int | None
+) -> Generator[Batch, None, None]:
+    """Yield draws (n, D) of each prompt in turn, from calls with seeds of their own; at the end, close the sampler."""
     given = inspect.signature(sample).parameters
     extra = {"depth": depth} if "depth" in given else {}
     count, done, size = len(law.prompts), 0, FIRST_CALL
-    seeds = np.random.default_rng(seed)
-    while done < draws:
-        each = max(1, min(size, draws - done) // count)
-        found = sample([list(one) for one in law.prompts], each, int(seeds.integers(2**31)), **extra)
-        if not hasattr(found, "__len__") or not all(hasattr(texts, "__len__") for texts in found):
-            raise UserError(f"The sampler returned {type(found).__name__}; for each prompt, return a list of n lists.")
-        if len(found) != count:
-            raise UserError(f"The sampler returned continuations for {len(found)} prompts; {count} were given.")
-        for prompt, texts in enumerate(found):
-            if len(texts) != each:
-                raise UserError(f"The sampler returned {len(texts)} continuations of prompt {prompt}; n was {each}.")
-            yield prompt, padded(law, texts, depth, pad)
-        done += each * count
-        size = min(2 * size, max(LARGEST_CALL, count))
+    seeds, name = np.random.default_rng(seed), getattr(sample, "__name__", "The sampler")
+    try:
+        while done < draws:
+            each = max(1, min(size, draws - done) // count)
+            try:
+                found = sample([list(one) for one in law.prompts], each, int(seeds.integers(2**31)), **extra)
+            except BaseException as error:
+                if isinstance(error, (Exception, KeyboardInterrupt)):
+                    raise
+                raise UserError(raised(name, error)) from error  # SystemExit would end the audit as if all were well
+            for prompt, texts in enumerate(_returned(found, count, each, name)):
+                yield prompt, padded(law, texts, depth, pad, name)
+            done += each * count
+            size = min(2 * size, max(LARGEST_CALL, count))
+    finally:
+        getattr(sample, "close", lambda: None)()
 
 
-def padded(law: Law, texts: Sequence[Sequence[int]], depth: int, pad: int | None = None) -> Array:
+def _returned(found: Any, count: int, each: int, name: str) -> Any:
+    """Return what a sampler returned, if it is n continuations of each prompt."""
+    if not hasattr(found, "__len__") or not all(hasattr(texts, "__len__") for texts in found):
+        raise UserError(f"{name} returned {type(found).__name__}; for each prompt, return a list of n lists.")
+    if len(found) != count:
+        raise UserError(f"{name} returned continuations for {len(found)} prompts; {count} were given.")
+    for prompt, texts in enumerate(found):
+        if len(texts) != each:
+            raise UserError(f"{name} returned {len(texts)} continuations of prompt {prompt}; n was {each}.")
+    return found
+
+
+def padded(
+    law: Law, texts: Sequence[Sequence[int]], depth: int, pad: int | None = None, name: str = "The sampler"
+) -> Array:
     """Return continuations (n, D), with V ("nothing") behind the end of a text.
 
     Behind an end-of-text token, fill tokens (``pad``, the end-of-text tokens, or negative ids) up to the end of the
@@ -115,14 +140,7 @@ def padded(law: Law, texts: Sequence[Sequence[int]], depth: int, pad: int | None
     ends = frozenset(law.end_tokens)
     fill = ends if pad is None else ends | {pad}
     for i, text in enumerate(texts):
-        try:
-            tokens = np.asarray(text, dtype=np.int64).tolist()
-        except (TypeError, ValueError) as error:
-            raise UserError(
-                f"The sampler returned the continuation {text!r:.60}; return a list of token ids."
-            ) from error
-        if not isinstance(tokens, list):
-            raise UserError(f"The sampler returned the continuation {text!r:.60}; return a list of token ids.")
+        tokens = _ids(text, law.vocabulary, name)
         while tokens and tokens[-1] < 0:
             tokens.pop()
         end = next((t for t, token in enumerate(tokens) if token in ends), None)
@@ -130,11 +148,25 @@ def padded(law: Law, texts: Sequence[Sequence[int]], depth: int, pad: int | None
             tokens = tokens[: end + 1]
         elif len(tokens) < depth and not (tokens and tokens[-1] in ends):
             raise UserError(
-                f"A continuation has {len(tokens)} tokens and no end-of-text token; {depth} are needed: draw longer "
-                "ones, or ask for a smaller --depth."
+                f"{name}: a continuation has {len(tokens)} tokens and no end-of-text token; {depth} are needed: draw "
+                "longer ones, or ask for a smaller --depth."
             )
         found[i, : min(depth, len(tokens))] = tokens[:depth]
     return found
 
 
-__all__ = ["KEPT", "NOT_KEPT", "UNDECIDED", "audit_sampler", "batches", "feed", "padded"]
+def _ids(text: Any, vocabulary: int, name: str) -> list[int]:
+    """Return the token ids of a continuation; 1.0, True and "1" are none."""
+    wrong = f"{name} returned the continuation {text!r:.60}; return a list of token ids."
+    try:
+        tokens = np.asarray(text)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UserError(wrong) from error
+    if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iuO"):
+        raise UserError(wrong)
+    found: list[Any] = tokens.tolist()
+    if any(type(token) is not int for token in found):
+        raise UserError(wrong)
+    if any(token > vocabulary for token in found):
+        raise UserError(f"{name} returned a token outside 0..{vocabulary - 1}; use the target's tokenizer.")
+    return found

@@ -76,6 +76,10 @@ class TableLaw:
 
     def __post_init__(self) -> None:
         """Check the table."""
+        if not _are_ids(self.prompts, np.inf) or not self.prompts:
+            raise UserError(
+                f"The prompts are {self.prompts!r:.60}; they must be lists of token ids, such as [[5, 17]]."
+            )
         table = np.asarray(self.table, dtype=np.float64)
         self.table = table[None] if table.ndim == 2 else table
         if self.table.ndim != 3 or self.table.shape[0] not in (1, len(self.prompts)):
@@ -83,6 +87,8 @@ class TableLaw:
         sums = self.table.sum(axis=-1)
         if not (np.isfinite(self.table).all() and (self.table >= 0).all() and np.allclose(sums, 1, rtol=0, atol=1e-6)):
             raise UserError("A row of the table is no distribution; each must sum to 1.")
+        if not _are_ids([list(self.end_tokens)], self.table.shape[-1]):
+            raise UserError(f"An end-of-text token is outside 0..{self.table.shape[-1] - 1}: {self.end_tokens!r:.60}.")
         self.raw = self.table / sums[..., None]
         self.table = self._processed(self.processors or Processors())
         self.vocabulary = self.table.shape[-1]
@@ -128,6 +134,13 @@ class TableLaw:
         return found
 
 
+def _are_ids(lists: Any, below: float) -> bool:
+    """Return whether these are lists of token ids."""
+    return isinstance(lists, list) and all(
+        isinstance(ids, list) and all(type(one) is int and 0 <= one < min(below, 2**31) for one in ids) for ids in lists
+    )
+
+
 def read_tables(path: Path) -> dict[str, Any]:
     """Return ``target``, and if given ``draft``, ``prompts`` and ``end_tokens``, of a .npz or .json file.
 
@@ -144,7 +157,7 @@ def read_tables(path: Path) -> dict[str, Any]:
                 found = {name: stored[name] for name in stored.files}
         tables = {name: np.asarray(found[name], dtype=np.float64) for name in ("target", "draft") if name in found}
         rest = {name: np.asarray(found[name]).tolist() for name in ("prompts", "end_tokens") if name in found}
-    except (ValueError, TypeError, KeyError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, EOFError, RecursionError, zipfile.BadZipFile) as error:
         raise UserError(f"{path} is no table: it must hold `target`, an array of rows; {error}.") from error
     if "target" not in tables:
         raise UserError(f"{path} has no `target`; store the rows under that name.")

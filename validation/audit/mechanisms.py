@@ -1,21 +1,19 @@
-"""Mechanisms by which speculative decoding loses the target's law, and which of them fits the draws best.
+"""Mechanisms by which speculative decoding loses the target's law.
 
-Each mechanism predicts a law of the text from the target's rows p and the draft's rows q. A mechanism that acts on one
-token at a time is scored by a recursion over the place in the round (:func:`local_likelihoods`), for any vocabulary.
-The others need all continuations, and are scored only where both laws are tables
-(:func:`validation.decoding.defect_laws.defective_law`).
+Each mechanism predicts a law of the text from the target's rows p and the draft's rows q. The law of a mechanism that
+acts on one token at a time is a recursion over the place in the round (:func:`local_likelihoods`), for any vocabulary.
+The others need all continuations (:mod:`validation.audit.naming`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.audit.laws import Law, Processors, TableLaw, extended_rows
+from validation.audit.laws import Law, extended_rows
 
 Array = NDArray[Any]
 
@@ -35,131 +33,30 @@ MECHANISMS = {
 }
 """What each mechanism does, by its name."""
 
-LENGTHS = (1, 2, 3, 4, 5, 8)
+LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8)
 """Draft lengths that are tried."""
 TEMPERATURES = (0.5, 0.7, 1.4, 2.0)
 """Draft temperatures that are tried, relative to the q of the server."""
 COIN = 1.0 / 256
 """Probability that a random number is exactly 0, if it has 8 bits."""
-MOST_SCORED = 20_000
-"""Draws from which a mechanism is named."""
-MOST_TEXTS = 5_000
-"""Continuations of a table that are enumerated."""
-_SMOOTH = 1e-6  # share of a uniform law, so that no draw is impossible
+NONE = ("", "")
+"""The key of the target's own law."""
 
 
-@dataclass
-class Scores:
-    """Log-likelihoods of the draws under each variant of each mechanism, and under the target's law.
-
-    Parameters
-    ----------
-    law, draft : Law
-    depth : int
-    """
-
-    law: Law
-    draft: Law
-    depth: int
-    scored: int = 0
-    _gains: dict[tuple[str, str], float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Begin without draws."""
-        self._enumerated: list[dict[tuple[str, str], Array]] = []
-
-    def _enumerate(self) -> None:
-        """Enumerate the laws of tables, at the first draws."""
-        if self.scored or not isinstance(self.law, TableLaw) or not isinstance(self.draft, TableLaw):
-            return
-        if self.law.vocabulary**self.depth <= MOST_TEXTS and min(self.law.depth, self.draft.depth) >= self.depth:
-            self._enumerated = [self._laws(c) for c in range(len(self.law.prompts))]
-
-    def take(self, prompt: int, tokens: Array) -> None:
-        """Score draws (n, D)."""
-        tokens = tokens[: MOST_SCORED - self.scored]
-        if not len(tokens):
-            return
-        self._enumerate()
-        self.scored += len(tokens)
-        symbols = self.law.vocabulary + 1
-        if self._enumerated:
-            places = tokens @ symbols ** np.arange(self.depth - 1, -1, -1)
-            found = {key: law[places] for key, law in self._enumerated[prompt].items()}
-        else:
-            found = dict(local_likelihoods(self.law, self.draft, prompt, tokens))
-        uniform = _SMOOTH * float(symbols) ** -self.depth
-        base = np.log((1 - _SMOOTH) * found[_NONE] + uniform)
-        for key, likelihood in found.items():
-            gain = float((np.log((1 - _SMOOTH) * likelihood + uniform) - base).sum())
-            self._gains[key] = self._gains.get(key, 0.0) + gain
-
-    def ranking(self) -> tuple[tuple[str, float], ...]:
-        """Return the mechanisms with their log-likelihood above the target's law, best variant, best first."""
-        best: dict[str, float] = {}
-        for (name, _), gain in self._gains.items():
-            if name:
-                best[name] = max(best.get(name, -np.inf), gain)
-        return tuple(sorted(best.items(), key=lambda one: -one[1]))
-
-    def _laws(self, prompt: int) -> dict[tuple[str, str], Array]:
-        """Return the probability of every text (symbols^D,) of a prompt under each variant."""
-        from validation.decoding.defect_laws import defective_law
-
-        assert isinstance(self.law, TableLaw)
-        assert isinstance(self.draft, TableLaw)
-        law, draft, ends = self.law, self.draft, frozenset(self.law.end_tokens)
-        p, q = (one.table[prompt if len(one.table) > 1 else 0] for one in (law, draft))
-        raw_p, raw_q = (one.raw[prompt if len(one.raw) > 1 else 0] for one in (law, draft))
-        made = law.processors or Processors()
-        simple = made.temperature > 0 and not made.top_k and not made.min_p
-        run = {"temperature": made.temperature, "top_p": made.top_p}
-        found = {}
-        for most in LENGTHS[:4]:
-            variants: list[tuple[str, str, Array, Array, dict[str, Any]]] = [
-                (name, "", q, p, {}) for name in MECHANISMS if not name.startswith("draft_")
-            ]
-            variants += [
-                ("draft_temperature", f"{t:g}", q, _power(p, t), {"temperature": t})  # p^t at temperature t is p
-                for t in TEMPERATURES
-            ]
-            if simple and made.temperature != 1:
-                variants.append(("draft_temperature", "run", raw_q, raw_p, run))
-            if simple and made.top_p < 1:
-                variants.append(("draft_before_top_p", "run", raw_q, raw_p, run))
-            for name, label, first, second, options in variants:
-                try:
-                    texts = defective_law(name, first, second, self.depth, ends, max_draft_length=most, **options)
-                except IndexError:  # it needs rows behind the end of the table
-                    continue
-                found[name, f"K = {most} {label}"] = self._array(texts)
-        none = defective_law(None, q, p, self.depth, ends, max_draft_length=1)
-        return found | {_NONE: self._array(none)}
-
-    def _array(self, texts: dict[tuple[int, ...], float]) -> Array:
-        symbols = self.law.vocabulary + 1
-        found = np.zeros(symbols**self.depth)
-        for text, mass in texts.items():
-            place = 0
-            for t in range(self.depth):
-                place = place * symbols + (text[t] if t < len(text) else symbols - 1)
-            found[place] += mass
-        return found
-
-
-_NONE = ("", "")
-
-
-def _power(rows: Array, exponent: float) -> Array:
+def tempered(rows: Array, exponent: float) -> Array:
+    """Return the rows to a power, normalised."""
     found: Array = rows**exponent
     total: Array = found.sum(axis=-1, keepdims=True)
     return np.asarray(found / total)
 
 
-def local_likelihoods(law: Law, draft: Law, prompt: int, tokens: Array) -> Iterator[tuple[tuple[str, str], Array]]:
-    """Yield each variant of each local mechanism with the probabilities (n,) of the draws (n, D).
+def local_likelihoods(
+    law: Law, draft: Law, prompt: int, tokens: Array, depth: int
+) -> Iterator[tuple[tuple[str, str], Array]]:
+    """Yield each variant of each local mechanism with the probabilities (n,) of texts that begin with tokens (n, T).
 
-    The recursion runs over the place j of the next token in its round: 0..K - 1 are drafts, K is the bonus token.
+    Variants that are the target's law on D tokens are left out. The recursion runs over the place j of the next token
+    in its round: 0..K - 1 are drafts, K is the bonus token.
     """
     known = np.minimum(tokens, law.vocabulary - 1)
     p, q = law.next_rows(prompt, known), draft.next_rows(prompt, known)
@@ -168,14 +65,40 @@ def local_likelihoods(law: Law, draft: Law, prompt: int, tokens: Array) -> Itera
     x = known[..., None]
     ended = ~alive & ~inside
     at_p = np.take_along_axis(p, x, axis=-1)[..., 0] * inside
-    yield _NONE, np.where(alive, at_p, ended).prod(axis=1)
-    yield ("end_passed_over", ""), np.where(ended, 1.0, at_p).prod(axis=1)
+    yield NONE, np.where(alive, at_p, ended).prod(axis=1)
+    if law.end_tokens:
+        yield from _passed_over(law, draft, prompt, tokens)
     for name, label, drawn, told in _drafts(q, _raw_rows(draft, prompt, known)):
         parts = _Parts(name, p, drawn, told, x)
         for most in LENGTHS:
-            if name == "bonus_from_draft" and most >= tokens.shape[1]:
+            if name == "bonus_from_draft" and most >= depth:
                 continue
             yield (name, f"K = {most} {label}"), parts.likelihood(most, alive & inside, ended)
+
+
+def _passed_over(law: Law, draft: Law, prompt: int, tokens: Array) -> Iterator[tuple[tuple[str, str], Array]]:
+    """Yield the law of texts that stop at an end-of-text token only if it is the last token of its round.
+
+    Where only such tokens follow the first one, they are read as "nothing".
+    """
+    inside = tokens < law.vocabulary
+    known = np.where(inside, tokens, law.end_tokens[0])
+    p, q = law.next_rows(prompt, known), draft.next_rows(prompt, known)
+    parts, end = _Parts("end_passed_over", p, q, q, known[..., None]), np.isin(known, law.end_tokens)
+    first = np.where(end & inside, np.arange(tokens.shape[1]), tokens.shape[1]).min(axis=1)
+    merged = inside.sum(axis=1) == first + 1
+    for most in LENGTHS[1:]:
+        state, stopped = np.zeros((len(tokens), most + 1)), np.zeros(len(tokens))
+        state[:, 0] = 1.0
+        for t in range(tokens.shape[1]):
+            drawn = inside[:, t] | merged
+            after, last = parts.step(t, np.where(drawn[:, None], state, 0.0))
+            over = np.where(end[:, t], last + after[:, most], 0.0)  # no bonus token follows such a draft
+            stopped = np.where(inside[:, t], 0.0, stopped) + over
+            after[:, 0] = last
+            after[end[:, t, None] & np.isin(np.arange(most + 1), (0, most))] = 0.0
+            state = after
+        yield ("end_passed_over", f"K = {most} "), state.sum(axis=1) + stopped
 
 
 def _raw_rows(draft: Law, prompt: int, tokens: Array) -> dict[str, Array]:
@@ -193,7 +116,7 @@ def _drafts(q: Array, before: dict[str, Array]) -> Iterator[tuple[str, str, Arra
     np.put_along_axis(greedy, q.argmax(axis=-1)[..., None], 1.0, axis=-1)
     yield "greedy_draft_ratio", "", greedy, q
     for temperature in TEMPERATURES:
-        yield "draft_temperature", f"{temperature:g}", _power(q, 1.0 / temperature), q
+        yield "draft_temperature", f"{temperature:g}", tempered(q, 1.0 / temperature), q
     for name, told in before.items():
         yield name, "run", q, told
 
@@ -212,16 +135,22 @@ class _Parts:
         state = np.zeros((n, most + 1))
         state[:, 0] = 1.0
         for t in range(depth):
-            after = np.zeros_like(state)
-            for j in range(min(most, t + 1)):
-                accepted, replaced = self._at(t, j if self._name == "stale_draft" else 0)
-                after[:, j + 1] += state[:, j] * accepted
-                after[:, 0] += state[:, j] * replaced
-            after[:, 0] += state[:, most] * self._bonus[:, t]
+            after, last = self.step(t, state)
+            after[:, 0] = last
             quiet = np.where(ended[:, t, None], state, 0.0)
             state = np.where(alive[:, t, None], after, quiet)  # 0 for a token behind the end, or for no token before it
         total: Array = state.sum(axis=1)
         return total
+
+    def step(self, t: int, state: Array) -> tuple[Array, Array]:
+        """Return the probabilities of the next places (n, K + 1) but 0, and that token t is the last of its round."""
+        most = state.shape[1] - 1
+        after, last = np.zeros_like(state), state[:, most] * self._bonus[:, t]
+        for j in range(min(most, t + 1)):
+            accepted, replaced = self._at(t, j if self._name == "stale_draft" else 0)
+            after[:, j + 1] = state[:, j] * accepted
+            last = last + state[:, j] * replaced
+        return after, last
 
     def _at(self, t: int, back: int) -> tuple[Array, Array]:
         """Return the probabilities of token t, (n,) each, judged by the row that is ``back`` positions old."""

@@ -152,16 +152,16 @@ class TraceLaw:
         processors: Processors | None = None,
         prompts: list[list[int]] | None = None,
     ) -> None:
-        chosen = np.asarray(positions, dtype=np.int64)
-        if not len(chosen) or chosen.min() < 0 or chosen.max() >= trace.positions:
+        if not len(positions) or not 0 <= min(positions) <= max(positions) < trace.positions:
             raise UserError(f"Positions must lie in 0..{trace.positions - 1} of the trace.")
+        chosen = [int(one) for one in positions]
         self.prompts = [[] for _ in chosen] if prompts is None else prompts
         made = processors or Processors(rounding=FLOAT32)
         if made.repetition_penalty != 1 and prompts is None:
             raise UserError("A repetition penalty needs the tokens before each position; leave it out.")
         self.vocabulary = trace.vocabulary
         self.end_tokens: tuple[int, ...] = ()
-        logits = np.stack([np.asarray(trace.arrays["target_logits"][int(one)], dtype=np.float64) for one in chosen])
+        logits = np.stack([np.asarray(trace.arrays["target_logits"][one], dtype=np.float64) for one in chosen])
         self._rows, self._slack = made.uncertain_rows(logits, self.prompts)
 
     def next_rows(self, prompt: int, tokens: Array) -> Array:

@@ -1,7 +1,7 @@
 """A partition of all continuations into cells of known probability: the leaves of a tree of likely prefixes.
 
 The tree grows at its likeliest leaf until it has ``most`` leaves. Tokens that are not worth a leaf of their own share
-one. For a small vocabulary every continuation has its own cell: the partition is then complete.
+one. For a small vocabulary, or a law of few continuations, every continuation has a cell of its own: no mass is shared.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ WORTH = 0.25
 class Partition:
     """Cells of the continuations of one prompt, of depths 1 to D.
 
+    With ``likely``, tokens of no or little probability share a leaf also where all could have their own.
+
     Attributes
     ----------
     mass : array, shape (nodes,)
@@ -31,19 +33,19 @@ class Partition:
     slack : array, shape (D,)
         The total variation by which rounding may move the law of the cells of each depth: the sum, over the divided
         nodes, of mass times the slack of the row.
-    complete : bool
-        Whether every continuation of positive or zero probability has a cell of its own.
+    level, single : array, shape (nodes,)
+        The number of tokens of each node, and whether it is one prefix and no leaf that several tokens share.
     """
 
-    def __init__(self, law: Law, prompt: int, depth: int, most: int) -> None:
+    def __init__(self, law: Law, prompt: int, depth: int, most: int, *, likely: bool = False) -> None:
         symbols = law.vocabulary + 1
-        self.depth, self.complete = depth, True
+        self.depth = depth
         mass, level = [1.0], [0]
         prefixes: list[tuple[int, ...]] = [()]
         self._children: list[Array] = []
         self._slot = [-1]
         waiting, leaves, uncertain = [(-1.0, 0)], 1, np.zeros(depth)
-        every = sum(symbols**t for t in range(1, depth + 1)) <= 2 * most
+        every = not likely and sum(symbols**t for t in range(1, depth + 1)) <= 2 * most
         while waiting and (every or leaves < most):
             nodes = [heapq.heappop(waiting)[1] for _ in range(min(TOGETHER, len(waiting)))]
             tokens = np.zeros((len(nodes), depth), dtype=np.int64)
@@ -57,8 +59,6 @@ class Partition:
                 chosen: list[int] = np.flatnonzero(worth).tolist()
                 children = np.full(symbols, len(mass) + len(chosen), dtype=np.int64)  # the leaf that others share
                 children[chosen] = len(mass) + np.arange(len(chosen))
-                if not worth.all():
-                    self.complete = False
                 for token in [*chosen, -1] if not worth.all() else chosen:
                     if token >= 0 and level[node] + 1 < depth:
                         heapq.heappush(waiting, (-mass[node] * float(row[token]), len(mass)))
@@ -69,10 +69,10 @@ class Partition:
                 leaves += len(chosen)
                 self._slot[node] = len(self._children)
                 self._children.append(children)
-        self.complete &= not waiting
         self.slack = np.minimum(np.cumsum(uncertain), 1.0)
         self.mass, self.prefixes = np.array(mass), prefixes
-        self._level, self._slots = np.array(level), np.array(self._slot)
+        self.single = np.array([-1 not in prefix for prefix in prefixes])
+        self.level, self._slots = np.array(level), np.array(self._slot)
         self._table = np.stack(self._children)
 
     def walk(self, tokens: Array) -> Array:
@@ -87,4 +87,9 @@ class Partition:
 
     def cells(self, depth: int) -> Array:
         """Return the nodes that are cells at a depth: those of the depth, and earlier ones that are not divided."""
-        return np.flatnonzero((self._level == depth) | ((self._level < depth) & (self._slots < 0)))
+        return np.flatnonzero((self.level == depth) | ((self.level < depth) & (self._slots < 0)))
+
+    def shared(self, depth: int) -> float:
+        """Return the target's probability of the cells of a depth that hold several continuations."""
+        own = self.cells(depth)
+        return float(self.mass[own][~self.single[own] | (self.level[own] < depth)].sum())

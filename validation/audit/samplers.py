@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import importlib
-import importlib.util
 import json
-import sys
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory._array import brief
@@ -30,56 +23,6 @@ Sampler = Callable[..., Any]
 MOST_PROMPTS = 10_000
 HELD = 1024
 """Draws of one prompt that wait while a file is read."""
-
-
-def function_sampler(name: str) -> Sampler:
-    """Return the function ``module:function`` or ``FILE.py:function``.
-
-    Raises
-    ------
-    UserError
-        If there is no such file, module or function.
-    """
-    place, _, function = name.rpartition(":")
-    if not place:
-        raise UserError(f"{name!r} names no function; write module:function or FILE.py:function.")
-    if place.endswith(".py"):
-        path = Path(place)
-        spec = importlib.util.spec_from_file_location(path.stem, path) if path.is_file() else None
-        if spec is None or spec.loader is None:
-            raise UserError(f"There is no file {place!r}; check the path.")
-        module = importlib.util.module_from_spec(spec)
-        sys.path.insert(0, str(path.parent))
-        sys.modules[path.stem] = module
-        spec.loader.exec_module(module)
-    else:
-        sys.path.insert(0, "")
-        try:
-            module = importlib.import_module(place)
-        except ModuleNotFoundError as error:
-            if error.name is None or not place.startswith(error.name):
-                raise
-            raise UserError(f"There is no module {place!r} here; check the name, or give FILE.py:function.") from error
-    found = getattr(module, function, None)
-    if not callable(found):
-        raise UserError(f"{place!r} has no function {function!r}; check the name.")
-    return _guarded(found, name)
-
-
-def _guarded(function: Sampler, name: str) -> Sampler:
-    """Return the function; what it prints goes to the error output, and what it raises is a UserError."""
-
-    @functools.wraps(function)
-    def sample(*args: Any, **extra: Any) -> Any:
-        try:
-            with contextlib.redirect_stdout(sys.stderr):
-                return function(*args, **extra)
-        except Exception as error:
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{last.filename}, line {last.lineno}"
-            raise UserError(f"{name} raised {type(error).__name__} ({error}) in {where}; correct it.") from error
-
-    return sample
 
 
 def transformers_sampler(model: Any, *, new_tokens: int, **options: Any) -> Sampler:
@@ -165,7 +108,9 @@ def file_prompts(path: Path) -> list[Any]:
     return [list(key) if isinstance(key, tuple) else key for key in found]
 
 
-def file_batches(path: Path, law: Law, prompts: Sequence[Any], depth: int, pad: int | None) -> Iterator[Batch]:
+def file_batches(
+    path: Path, law: Law, prompts: Sequence[Any], depth: int, pad: int | None
+) -> Generator[Batch, None, None]:
     """Yield the draws of a file; memory holds at most ``HELD`` of each prompt."""
     places = {tuple(one) if isinstance(one, list) else one: i for i, one in enumerate(prompts)}
     held: list[list[list[int]]] = [[] for _ in places]
@@ -182,7 +127,7 @@ def file_batches(path: Path, law: Law, prompts: Sequence[Any], depth: int, pad: 
 
 def _lines(path: Path) -> Iterator[tuple[Any, list[list[int]]]]:
     """Yield the prompt and the continuations of each line."""
-    with path.open(encoding="utf-8") as lines:
+    with path.open(encoding="utf-8", errors="surrogateescape") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
@@ -210,13 +155,6 @@ def _ids(value: Any) -> list[int]:
         if type(one) is not int or abs(one) >= 2**63:
             raise TypeError(f"{brief(one)} where a whole number is needed")
     return value
-
-
-def seeds_of(seed: int) -> Iterator[int]:
-    """Yield seeds for calls, all from one."""
-    rng = np.random.default_rng(seed)
-    while True:
-        yield int(rng.integers(2**31))
 
 
 def method_named(name: str) -> Method:

@@ -1,12 +1,13 @@
 """The audit itself: it takes draws chunk by chunk, and says at any time what is known.
 
 Lower bounds on the distance are those of :class:`hlmtheory.lossless.LawTest`: they hold for all depths, for single
-tokens and jointly, and at all times at once. Memory does not grow with the number of draws.
+tokens and jointly, for repeats of earlier draws, and at all times at once. Memory does not grow with the number of
+draws.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from hlmtheory.lossless import LawTest, distance_ceiling, draws_to_find, smallest_found
 from validation.audit.laws import Law, extended_rows
-from validation.audit.mechanisms import MOST_SCORED, Scores
+from validation.audit.naming import MOST_SCORED, Naming
 from validation.audit.partition import Partition
+from validation.audit.repeats import RepeatTests
+from validation.audit.report import KEPT, NOT_KEPT, ON_CELLS, UNDECIDED, AuditReport, DepthBound, Witness
 from validation.audit.tests_of_law import JointTests, TokenTests
 from validation.errors import UserError
 
 Array = NDArray[Any]
-KEPT, NOT_KEPT, UNDECIDED = "kept", "not kept", "not enough draws"
 FIRST_CHUNK, LARGEST_CHUNK, GROWTH = 64, 4096, 4
 FINE = 20_000
 """Leaves of the partitions of all prompts on which sets of continuations are learned."""
@@ -32,89 +34,9 @@ BALANCE = 1.05
 """Draws of the prompt with the most over those of the one with the fewest, up to which an upper bound is computed."""
 HELD = 4096
 """Draws that wait for a difference to be shown, so that its mechanism can be named from them."""
-LEAD = 9.2
-"""Log-likelihood by which the best mechanism must lead before an audit stops early."""
+PATIENCE = 8
+"""Draws that name a mechanism over those that showed the difference: then a law a third as far off is excluded."""
 VALUES = 2**23  # probabilities in memory at a time
-
-
-@dataclass(frozen=True)
-class DepthBound:
-    """What is known of one depth: at least this far apart, with simultaneous confidence over depths, kinds and time."""
-
-    depth: int
-    kind: str  # "token": given the sampler's own prefixes; "joint": the first ``depth`` tokens together
-    at_least: float
-    log_wealth: float
-
-
-@dataclass(frozen=True)
-class Witness:
-    """A prefix and a token whose share in the draws is far from the target's probability."""
-
-    prompt: int
-    prefix: tuple[int, ...]
-    token: int
-    seen: int
-    draws: int
-    expected: float  # the target's probability
-    z: float
-
-
-@dataclass(frozen=True)
-class AuditReport:
-    """What an audit knows."""
-
-    verdict: str
-    draws: int
-    depth: int
-    level: float
-    epsilon: float
-    bounds: tuple[DepthBound, ...]
-    at_least: float
-    at_most: float
-    complete: bool
-    cells: int
-    smallest_found: float
-    draws_to_find: int
-    draws_to_keep: int
-    found_after: int | None
-    witnesses: tuple[Witness, ...] = ()
-    mechanisms: tuple[tuple[str, float], ...] = ()
-    notes: tuple[str, ...] = ()
-
-    def sentences(self) -> list[str]:
-        """Return the answer in words; the first sentence is the verdict."""
-        where = "" if self.complete else f" on a partition of the continuations into {self.cells:,} cells"
-        said = f"the law of the next {self.depth} tokens" if self.depth > 1 else "the law of the next token"
-        risk = f"This is wrong with probability {self.level:g} at most, whenever one looks."
-        if self.verdict == NOT_KEPT:
-            lines = [
-                f"Not kept: {said} is at least {self.at_least:.2g} (total variation) from the target's.",
-                f"Shown after {self.found_after:,} of {self.draws:,} draws. {risk}",
-            ]
-            if self.at_most <= self.epsilon:
-                lines.append(f"Yet it is at most {self.at_most:.4f} from it{where}, which is within {self.epsilon:g}.")
-            return lines
-        found = (
-            f"With {self.draws:,} draws, a distance of {self.smallest_found:.4f} that a single tested event shows is "
-            "found with probability 0.9."
-        )
-        if self.verdict == KEPT:
-            lines = [f"Kept: {said} is at most {self.at_most:.4f} (total variation) from the target's{where}."]
-            if not self.complete:
-                lines.append("Nothing is claimed of differences inside a cell, but none was found there either.")
-            return [*lines, f"No difference was found. {found}", f"{risk} It assumes independent draws of one law."]
-        keep = f"about {self.draws_to_keep:,}" if self.draws_to_keep else "more than a billion"
-        return [
-            f"Not enough draws: no difference was found, and {said} may be up to {self.at_most:.4f} away{where}.",
-            found,
-            f"A distance of {self.epsilon:g} would be found with {self.draws_to_find:,} draws; to show that the law is "
-            f"kept to within {self.epsilon:g} takes {keep} in all.",
-        ]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
 
 
 @dataclass
@@ -164,12 +86,13 @@ class Audit:
         self._cells = [one.cells(self.depth) for one in self._coarse]
         self._halves = [np.zeros((2, len(one.mass)), dtype=np.int64) for one in self._coarse]
         self._given = np.zeros(count, dtype=np.int64)
-        share = self.level / (2 * self.depth)
+        share = self._share = self.level / (2 * self.depth + 1)
         self._token = [TokenTests(self.law, t) for t in range(self.depth)]
         self._joint = [JointTests(self._partitions, t) for t in range(self.depth)]
         self._token_laws = [LawTest(TokenTests.count, share) for _ in range(self.depth)]
         self._joint_laws = [LawTest(JointTests.count, share) for _ in range(self.depth)]
-        self._scores = None if self.draft is None else Scores(self.law, self.draft, self.depth)
+        self._repeats, self._repeat_law = RepeatTests(self._partitions, self.depth), LawTest(RepeatTests.count, share)
+        self._naming = None if self.draft is None else Naming(self.law, self.draft, self.depth)
         self._held: list[tuple[int, Array]] = []
         self.draws = 0
         self.found_after: int | None = None
@@ -191,14 +114,16 @@ class Audit:
             raise UserError(f"The draws have the shape {given.shape}; it must be (n, {self.depth}).")
         if given.size and (given.min() < 0 or given.max() > self.law.vocabulary):
             raise UserError(f"A token is outside 0..{self.law.vocabulary - 1}.")
+        call = self._repeats.within(prompt, self._partitions[prompt].walk(given)[:, -1])
         start = 0
         limit = max(1, VALUES // (self.depth * (self.law.vocabulary + 1)))
         while start < len(given):
             size = min(max(FIRST_CHUNK, self.draws // GROWTH), LARGEST_CHUNK, limit)
-            self._chunk(prompt, given[start : start + size])
+            here = slice(start, start + size)
+            self._chunk(prompt, given[here], (call[0][:, here], call[1][:, here]))
             start += size
 
-    def _chunk(self, prompt: int, tokens: Array) -> None:
+    def _chunk(self, prompt: int, tokens: Array, call: tuple[Array, Array]) -> None:
         rows, slack = extended_rows(self.law, prompt, tokens)
         probabilities = np.take_along_axis(rows, tokens[..., None], axis=-1)[..., 0]
         along = np.minimum(np.cumprod(probabilities / np.maximum(1.0 - slack, 1e-300), axis=1), 1.0)
@@ -213,31 +138,37 @@ class Audit:
             outcome, expected = self._token[t].measure(prompt, tokens, rows[:, t])
             self._token_laws[t].update(outcome, np.minimum(expected + slack[:, t], 1.0))
             self._joint_laws[t].update(*self._joint[t].measure(prompt, tokens, cells, along[:, t]))
-            for kind, test in (("token", self._token_laws[t]), ("joint", self._joint_laws[t])):
-                bound = test.bound
-                self._sums[kind, t] = max(self._sums.get((kind, t), 0.0), bound * self.draws)
-                if bound > self.tolerance and self.found_after is None:
-                    self.found_after = self.draws
+            self._take("token", t, self._token_laws[t].bound)
+            self._take("joint", t, self._joint_laws[t].bound)
+        self._repeat_law.update(*self._repeats.measure(prompt, tokens, along[:, -1], call))
+        self._take("repeat", self.depth - 1, self._repeat_law.bound)
         self._keep(prompt, tokens)
         self._look()
 
+    def _take(self, kind: str, t: int, bound: float) -> None:
+        """Keep a lower bound on the mean distance of the draws so far."""
+        self._sums[kind, t] = max(self._sums.get((kind, t), 0.0), bound * self.draws)
+        if bound > self.tolerance and self.found_after is None:
+            self.found_after = self.draws
+
     def _keep(self, prompt: int, tokens: Array) -> None:
         """Score the draws by the mechanisms once a difference is shown; until then hold the last ones."""
-        if self._scores is None:
+        if self._naming is None:
             return
+        self._naming.count(prompt, tokens)
         self._held.append((prompt, tokens))
         if not self.found:
             while sum(len(one) for _, one in self._held) > HELD:
                 self._held.pop(0)
             return
         for place, one in self._held:
-            self._scores.take(place, one)
+            self._naming.score(place, one)
         self._held.clear()
 
     @property
     def at_least(self) -> float:
-        """Return the largest lower bound on the distance of the joint laws."""
-        return max(self._joint_at_least(t) for t in range(self.depth))
+        """Return the largest lower bound on the distance of the joint laws, repeats of earlier draws left out."""
+        return self._joint_at_least(self.depth - 1)
 
     def _mean(self, kind: str, t: int) -> float:
         """Return a lower bound on the mean distance of the draws so far, whatever their prompts were."""
@@ -266,8 +197,8 @@ class Audit:
             self._bound_above(0.5 * self.level)
 
     @property
-    def at_most(self) -> float:
-        """Return the upper bound on the mean distance over the prompts of the draws so far.
+    def at_most_on_cells(self) -> float:
+        """Return the upper bound for the cells, on the mean distance over the prompts of the draws so far.
 
         An earlier look had other shares of the prompts; the largest ratio of the shares covers the difference.
         """
@@ -277,16 +208,38 @@ class Audit:
                 least = min(least, bound * float((now[now > 0] / given[now > 0]).max()) * float(given.sum()))
         return least
 
+    @property
+    def at_most(self) -> float:
+        """Return the upper bound for the whole law: a cell of several continuations may hide all of its probability.
+
+        Rounding moves the law of the cells, which the first bound covers, and the probability of those cells.
+        """
+        rest = self._shared(self.depth)
+        return min(1.0, self.at_most_on_cells + rest + (self._moved() if rest else 0.0))
+
+    def _shared(self, depth: int) -> float:
+        """Return the target's probability of cells of several continuations, over the prompts of the draws so far."""
+        given = self._given if self.draws else np.ones(len(self._given))
+        return float(given @ [part.shared(depth) for part in self._coarse]) / float(given.sum())
+
+    def _moved(self) -> float:
+        return max(float(part.slack[-1]) for part in self._coarse)
+
     def _bound_above(self, error: float) -> None:
         width = max(map(len, self._cells))
         halves, masses = np.zeros((2, len(self._cells), width), dtype=np.int64), np.zeros((len(self._cells), width))
         for c, own in enumerate(self._cells):
             halves[:, c, : len(own)], masses[c, : len(own)] = self._halves[c][:, own], self._coarse[c].mass[own]
-        moved = max(float(part.slack[-1]) for part in self._coarse)
-        self._seen.append((distance_ceiling(halves[0], halves[1], masses, error) + moved, self._given.copy()))
+        found = distance_ceiling(halves[0], halves[1], masses, error) + self._moved()
+        self._seen.append((found, self._given.copy()))
 
     def _draws_to_keep(self) -> int:
-        """Return about how many draws bring the upper bound to ε if the law is kept; 0 if more than 10⁹."""
+        """Return about how many draws bring the upper bound to ε if the law is kept; 0 if more than 10⁹.
+
+        Where ε is less than the probability of shared cells, no number does, and the bound of the cells is meant.
+        """
+        rest = self._shared(self.depth)
+        most = self.epsilon - rest if rest < self.epsilon else self.epsilon
         width, count = max(map(len, self._cells)), len(self._cells)
         masses = np.zeros((count, width))
         for c, own in enumerate(self._cells):
@@ -295,7 +248,7 @@ class Audit:
         rng, draws = np.random.default_rng(0), FIRST_LOOK
         while draws <= 10**9:
             half = [rng.multinomial(max(1, draws // (2 * count)), masses) for _ in range(2)]
-            if distance_ceiling(half[0], half[1], masses, 0.5 * self.level) <= self.epsilon:
+            if distance_ceiling(half[0], half[1], masses, 0.5 * self.level) <= most:
                 return draws
             draws = int(draws * 1.25)
         return 0
@@ -307,21 +260,27 @@ class Audit:
 
     def verdict(self) -> str:
         """Return the verdict now."""
-        return NOT_KEPT if self.found else KEPT if self.at_most <= self.epsilon else UNDECIDED
+        if self.found:
+            return NOT_KEPT
+        if self.at_most <= self.epsilon:
+            return KEPT
+        return ON_CELLS if self.at_most_on_cells <= self.epsilon else UNDECIDED
 
     def settled(self) -> bool:
-        """Return whether the verdict is known, and so is the mechanism, or too many draws were scored for it."""
-        if self.verdict() == UNDECIDED:
+        """Return whether the verdict is known, and so is the mechanism, or too many draws were scored for it.
+
+        On cells alone nothing is known for good: further draws may still find a difference.
+        """
+        if self.verdict() in (UNDECIDED, ON_CELLS):
             return False
-        if not self.found or self._scores is None or self._scores.scored >= MOST_SCORED:
+        if self.found_after is None or self._naming is None or self._naming.scored >= MOST_SCORED:
             return True
-        gains = [gain for _, gain in self._scores.ranking()]
-        return len(gains) < 2 or gains[0] - gains[1] > LEAD
+        return self.draws >= PATIENCE * self.found_after and len(self._naming.fits()) <= 1
 
     def report(self) -> AuditReport:
         """Return what is known now."""
-        at_most, at_least, found, verdict = self.at_most, self.at_least, self.found, self.verdict()
-        share, tests = self.level / (2 * self.depth), TokenTests.count
+        at_least, found, verdict = self.at_least, self.found, self.verdict()
+        share, tests = self._share, TokenTests.count
         bounds = []
         for t in range(self.depth):
             bounds.append(DepthBound(t + 1, "token", self._mean("token", t), self._token_laws[t].log_wealth))
@@ -336,14 +295,17 @@ class Audit:
             epsilon=self.epsilon,
             bounds=tuple(bounds),
             at_least=at_least,
-            at_most=at_most,
-            complete=all(part.complete for part in self._coarse),
+            at_most=self.at_most,
+            at_most_on_cells=self.at_most_on_cells,
+            shared=tuple(self._shared(t + 1) for t in range(self.depth)),
             cells=sum(map(len, self._cells)),
+            prompts=len(self._cells),
             smallest_found=smallest_found(max(1, self.draws), share, tests),
             draws_to_find=draws_to_find(self.epsilon, share, tests),
             draws_to_keep=self._draws_to_keep(),
             found_after=self.found_after,
+            repeats=self._mean("repeat", self.depth - 1),
             witnesses=witnesses if found else (),
-            mechanisms=self._scores.ranking() if found and self._scores is not None else (),
+            mechanisms=None if self._naming is None or not found else self._naming.fits(),
             notes=tuple(self.notes),
         )

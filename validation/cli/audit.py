@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from validation.audit.driver import Batch
     from validation.audit.laws import Law, Processors
-    from validation.audit.session import Audit, AuditReport
+    from validation.audit.report import AuditReport
+    from validation.audit.session import Audit
 
 SAMPLERS = "--sampler, --draws-from, --generate or --method"
 LAWS = "--target, --table or --trace"
@@ -35,7 +36,8 @@ Examples:
 \b
 mine.py:sample is a function sample(prompts, n, seed): for each prompt, a list
 of token ids, it returns n lists of new token ids. It uses its own random
-numbers; different seeds give independent draws.
+numbers; different seeds give independent draws. It runs in a process of its
+own, whose models are loaded once.
 
 \b
 draws.jsonl has one line for each draw:
@@ -44,8 +46,11 @@ draws.jsonl has one line for each draw:
 \b
 What the answer means:
   kept               the laws of DEPTH tokens are at most EPSILON apart (total
-                     variation), on the cells that the answer names
+                     variation): this is proved for all continuations
   not kept           they are apart by at least the printed number
+  no difference found in the cells
+                     on groups of continuations, the laws are at most EPSILON
+                     apart; within a group they may differ
   not enough draws   neither is shown; the answer says how many are needed
 Each is wrong with a probability of at most LEVEL, also if you stop early."""
 
@@ -114,7 +119,17 @@ def _processors(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--end-token", "ends", type=int, multiple=True, help="An end-of-text token; by default the model's.")
 @click.option("--pad-token", type=int, help="The token that fills up a text behind its end.")
 @click.option("--all-draws", is_flag=True, help="Go on after the verdict is known, for a sharper bound.")
+@click.option(
+    "--accept-cells", is_flag=True, help="Exit with 0 also if no difference is found in the cells, which is no proof."
+)
 @click.option("--seed", type=int, default=1, show_default=True)
+@click.option(
+    "--call-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=3600,
+    show_default=True,
+    help="Longest time of one call of --sampler.",
+)
 @click.option("--device", default="cpu", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors; see the exit code.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
@@ -125,13 +140,14 @@ def audit(**options: Any) -> None:
     own random numbers, and compares the draws with the target's probabilities: token by token, and several tokens
     together. Name one sampler and one law.
 
-    Exit codes: 0 the law is kept; 1 it is not; 3 not enough draws; 130 interrupted, with what is known so far.
+    Exit codes: 0 the law is kept; 1 it is not; 3 it is not shown (not enough draws, or on the cells alone); 130
+    interrupted, with what is known so far.
     """
     _one_of(options, SAMPLERS, "sampler", "draws_from", "generate", "method")
     console = open_console(quiet=options["quiet"], stderr=options["as_json"])
     with waiting(console, "loading the models"):
         law, draft, source = _prepare(options)
-    from validation.audit import NOT_KEPT, UNDECIDED, Audit
+    from validation.audit import KEPT, NOT_KEPT, ON_CELLS, Audit
     from validation.audit.driver import feed
 
     one = Audit(law, options["depth"], options["level"], options["epsilon"], planned=options["draws"], draft=draft)
@@ -149,7 +165,7 @@ def audit(**options: Any) -> None:
         sys.exit(INTERRUPTED)
     if report.verdict == NOT_KEPT:
         raise Verdict
-    if report.verdict == UNDECIDED:
+    if report.verdict != KEPT and not (report.verdict == ON_CELLS and options["accept_cells"]):
         sys.exit(PARTLY)
 
 
@@ -159,12 +175,13 @@ def _one_of(options: dict[str, Any], named: str, *names: str) -> None:
         raise UserError(f"Give exactly one of {named}; `hlm audit --help` shows examples.")
 
 
-def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Iterator[Batch]]:
+def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Generator[Batch, None, None]]:
     """Return the target's law, the draft's law if it is known, and the source of draws."""
     from validation.audit.driver import batches
     from validation.audit.laws import Processors
     from validation.audit.models import FLOAT32
-    from validation.audit.samplers import file_batches, file_prompts, function_sampler
+    from validation.audit.remote import RemoteSampler
+    from validation.audit.samplers import file_batches, file_prompts
 
     names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
     order = tuple(part.strip() for part in options["order"].split(","))
@@ -187,7 +204,7 @@ def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Iterator[Batch]]
     if drawn is not None:
         return law, draft, file_batches(path, law, drawn, options["depth"], options["pad_token"])
     if options["sampler"]:
-        sample = function_sampler(options["sampler"])
+        sample = RemoteSampler(options["sampler"], options["call_seconds"])
     if sample is None:
         raise UserError("--generate and --method need a model: give --target.")
     settings = {name: options[name] for name in ("draws", "depth", "seed")}
@@ -323,12 +340,13 @@ def show(console: Console, report: AuditReport, stopped: bool = False) -> None:
             table.add_row(*cells, f"{one.seen / max(1, one.draws):.5f}", f"{one.expected:.5f}")
         console.print(table)
     if report.mechanisms:
-        table = Table(title="Mechanisms that would explain the draws, best first", box=box.SIMPLE)
-        table.add_column("mechanism")
-        table.add_column("log-likelihood above the target's law", justify="right")
-        table.add_column("what it does")
-        for name, gain in report.mechanisms[:3]:
-            from validation.audit.mechanisms import MECHANISMS
+        from validation.audit.mechanisms import MECHANISMS
 
-            table.add_row(name, f"{gain:,.1f}", MECHANISMS[name])
+        table = Table(title="Mechanisms that the draws do not exclude, likeliest first", box=box.SIMPLE)
+        table.add_column("mechanism")
+        for head in ("p-value", "log-likelihood above the target's law"):
+            table.add_column(head, justify="right")
+        table.add_column("what it does")
+        for fit in report.mechanisms[:3]:
+            table.add_row(fit.name, f"{fit.p_value:.2g}", f"{fit.gain:,.1f}", MECHANISMS[fit.name])
         console.print(table)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validation.cli.exits import CLOSED
+from validation.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -147,12 +148,18 @@ def waiting(console: Console, text: str) -> Iterator[Callable[[str], None]]:
 def open_console(*, quiet: bool = False, stderr: bool = False) -> Console:
     """Return the console of the commands; if the output is not a terminal, lines are not wrapped.
 
-    Printed text is never parsed as markup, because a path may contain brackets.
+    Printed text is never parsed as markup, because a path may contain brackets. Nor does a terminal obey the control
+    characters in it, because it may come from a file.
     """
     from rich.console import Console as Screen
+    from rich.segment import Segment
 
     class Console(Screen):
-        """A console that exits with its own code if the reader closes the pipe."""
+        """A console that escapes control characters of texts, and exits with its own code if the reader has left."""
+
+        def render(self, *given: Any, **options: Any) -> Iterator[Segment]:
+            for part in super().render(*given, **options):
+                yield part if part.control else Segment(printable(part.text), part.style)
 
         def on_broken_pipe(self) -> None:
             with suppress(SystemExit):

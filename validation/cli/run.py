@@ -15,6 +15,7 @@ import click
 from validation.cli.display import progress_bar, verdict_screen, waiting
 from validation.cli.exits import Verdict
 from validation.errors import naming
+from validation.printable import printable
 from validation.trace.format import MANIFEST
 from validation.trace.journal import Lock, write_atomically
 
@@ -231,8 +232,9 @@ def _slug(name: str) -> str:
 
 
 def print_json(value: object) -> None:
-    """Print one JSON object."""
-    click.echo(json.dumps(value, indent=1, ensure_ascii=False))
+    """Print one JSON object; in ASCII if a character of it is one that a terminal obeys."""
+    text = json.dumps(value, indent=1, ensure_ascii=False)
+    click.echo(text if printable(text) == text else json.dumps(value, indent=1))
 
 
 def typed_command() -> str:

@@ -18,6 +18,7 @@ import numpy as np
 
 from hlmtheory.channel import Rayleigh, Rician
 from validation.planning.setting import SHARES
+from validation.printable import printable_value
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 UNUSED = ("bias", "vocabulary", "k_factor", "users", "server_batch")
@@ -45,7 +46,11 @@ def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
 
     style, script = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("plan.css", "plan.js"))
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        finalize=printable_value,
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
     text = environment.get_template("plan.html.j2").render(
         plan=plan,

@@ -33,6 +33,7 @@ from validation.planning.plan import Planner
 from validation.planning.profile import CODECS, DRAFT_LENGTHS
 from validation.planning.quantities import read_rate
 from validation.planning.setting import PlanLink, Setting
+from validation.printable import printable
 
 Array = NDArray[Any]
 COLUMNS = ("name", "rate")
@@ -97,7 +98,15 @@ def read_users(file: Path, setting: Setting) -> list[User]:
                 raise UserError(f"{where}: {name} is {text}; it must be above 0.")
         if rate == 0:
             raise UserError(f"{where}: the rate is 0; leave out a user without a link.")
-        found.append(User(row["name"] or str(number), rate, values["rtt_ms"], values["draft_ms"], values["weight"]))
+        found.append(
+            User(
+                printable(row["name"], keep="") or str(number),
+                rate,
+                values["rtt_ms"],
+                values["draft_ms"],
+                values["weight"],
+            )
+        )
     return found
 
 

@@ -37,9 +37,10 @@ def _defects(audits: list[dict[str, Any]]) -> str:
 
 
 def _named(name: str, audits: list[dict[str, Any]]) -> str:
-    """Return how often the mechanism that fitted best was the defect."""
-    first = [one["mechanisms"][0][0] for one in audits if one["mechanisms"]]
-    return f"{first.count(name)} of {len(audits)}"
+    """Return how often the likeliest mechanism was the defect, and how often none of the known ones was named."""
+    first = [one["mechanisms"][0][0] if one["mechanisms"] else "none" for one in audits]
+    none = first.count("none")
+    return f"{first.count(name)} of {len(audits)}" + (f", none named in {none}" if none else "")
 
 
 def _span(values: list[float]) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import hlmtheory
 from hlmtheory.claims import Claim
 from validation.plots.common.record import whole_caption
+from validation.printable import printable_value
 from validation.report.citations import bibliography
 from validation.report.first_screen import partition, partition_table, printed_false, what_to_send
 from validation.report.symbols import SYMBOLS, topic
@@ -112,11 +113,13 @@ def write_report(
 
 
 def _template() -> Template:
-    """Return the page's template, which escapes every value."""
+    """Return the page's template, which escapes every value, control characters too."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     loader = FileSystemLoader(TEMPLATES)
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment = Environment(
+        loader=loader, autoescape=True, finalize=printable_value, undefined=StrictUndefined, trim_blocks=True
+    )
     environment.filters["pieces"] = pieces
     return environment.get_template("report.html.j2")
 

@@ -153,7 +153,7 @@ def audit_defect(defect: str, seed: int, draws: int = DRAWS, *, as_table: bool =
         "found_after": report.found_after,
         "draws": report.draws,
         "at_least": report.at_least,
-        "mechanisms": [[name, score] for name, score in report.mechanisms[:3]],
+        "mechanisms": [[fit.name, fit.p_value, fit.gain] for fit in report.mechanisms or ()],
         "seconds": time.process_time() - began,
     }
 

@@ -14,7 +14,8 @@ def row(first: dict[str, Any], again: dict[str, Any] | None) -> dict[str, Any]:
     for name, answer in (("audit", first), ("again", again)):
         if answer is not None:
             report = answer["report"]
-            keys = ("verdict", "draws", "found_after", "at_least", "at_most", "cells", "smallest_found", "level")
+            keys = ("verdict", "draws", "found_after", "at_least", "at_most_on_cells", "cells")
+            keys += ("smallest_found", "level")
             found[name] = {key: report[key] for key in keys} | {"seed": answer["seed"], "cpu_s": answer["cpu_s"]}
     return found
 
@@ -26,7 +27,7 @@ def line(one: dict[str, Any]) -> str:
         said = f"**not kept**, at least {audit['at_least']:.2g}"
         said += f"; other seed {again['at_least']:.2g}" if again else ""
     else:
-        said = f"no difference; on {audit['cells']} cells at most {audit['at_most']:.2f}"
+        said = f"no difference; on {audit['cells']} cells at most {audit['at_most_on_cells']:.2f}"
     call = one["call"].replace("|", "/")
     cells = (
         f"{one['package']} {one['version']}",

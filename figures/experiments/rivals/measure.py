@@ -157,7 +157,7 @@ def audits(models: Path) -> None:
             report = audit_sampler(
                 law, sampler, draws=AUDIT_DRAWS, depth=DEPTH, level=LEVEL, epsilon=EPSILON, seed=SEED
             )
-        told = ("verdict", "found_after", "draws", "at_least", "at_most", "cells", "complete", "smallest_found")
+        told = ("verdict", "found_after", "draws", "at_least", "at_most_on_cells", "cells", "smallest_found")
         found = {name: getattr(report, name) for name in told}
         rows.append(
             {

@@ -183,8 +183,12 @@ def test_the_cells_of_a_partition_have_their_probability(most):
         assert set(cells[:, t]) <= set(own.tolist())
         mass = np.bincount(cells[:, t], weights=chances, minlength=len(part.mass))
         np.testing.assert_allclose(mass[own], part.mass[own], atol=1e-12)
-    assert part.complete == (most == 1000)
-    assert len(part.cells(depth)) <= 2 * most + 5 * size or part.complete
+        prefixes = {cell: {tuple(text[: t + 1]) for text in texts[cells[:, t] == cell]} for cell in own.tolist()}
+        several = sum(part.mass[cell] for cell, known in prefixes.items() if len(known) > 1)
+        assert several <= part.shared(t + 1) + 1e-12
+        assert part.shared(t + 1) == pytest.approx(several if most == 1000 else part.shared(t + 1))
+    assert (part.shared(depth) == 0) == (most == 1000)
+    assert len(part.cells(depth)) <= 2 * most + 5 * size or most == 1000
 
 
 def test_tables_are_read_from_both_kinds_of_files(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from validation.audit import KEPT, NOT_KEPT, Audit, TableLaw, audit_sampler
+from validation.audit import KEPT, NOT_KEPT, ON_CELLS, Audit, Processors, TableLaw, audit_sampler
 from validation.errors import UserError
 
 V, D = 3, 3
@@ -190,3 +190,71 @@ def test_an_upper_bound_of_other_shares_of_the_prompts_is_widened():
     before = audit.at_most
     audit.update(1, (rng.random((60_000, 1)) >= 0.5).astype(int))  # now 1/5 and 4/5 of the draws
     assert audit.at_most == pytest.approx(1.6 * before)
+
+
+class OneRow:
+    """A law whose tokens are independent, each from the same row."""
+
+    def __init__(self, row):
+        self.row, self.vocabulary, self.prompts, self.end_tokens = row, len(row), [[0]], ()
+
+    def next_rows(self, prompt, tokens):
+        return np.broadcast_to(self.row, (*tokens.shape, self.vocabulary))
+
+
+def test_half_of_the_law_hidden_in_pairs_of_tokens_is_not_called_kept():
+    """The third token depends on the first two: TV 1/2, but every cell of the draws has the target's share."""
+    size, depth = 2000, 3
+    allowed = np.random.default_rng(0).random((1009, size)).argsort(1)[:, : size // 2]
+
+    def sample(prompts, n, seed):
+        rng = np.random.default_rng(seed)
+        x, y = rng.integers(size, size=(2, n))
+        z = allowed[(x * 7919 + y * 104729) % 1009, rng.integers(size // 2, size=n)]
+        return [np.stack([x, y, z], axis=1)]
+
+    report = audit_sampler(OneRow(np.full(size, 1 / size)), sample, depth=depth, draws=4_000, epsilon=0.4)
+    assert report.verdict == ON_CELLS
+    assert report.at_most_on_cells <= 0.4 < 0.5 <= report.at_most
+    said = report.sentences()
+    assert said[0].startswith("No difference found in the cells: the law of the next 3 tokens is at most 0.")
+    assert "no proof for the whole law" in said[1]
+    assert "--depth 1 leaves 0.0000" in said[2]
+
+
+def test_a_large_vocabulary_of_few_likely_tokens_is_proved_kept():
+    """The cells hold all but a little of the target's probability; the rest is added to the bound."""
+    row = np.full(5000, 1e-6)
+    row[:20] = 1.0
+    row /= row.sum()
+    law = OneRow(row)
+
+    def sample(prompts, n, seed):
+        return [np.random.default_rng(seed).choice(len(row), size=(n, 1), p=row)]
+
+    report = audit_sampler(law, sample, depth=1, draws=8_000, epsilon=0.1)
+    assert report.verdict == KEPT
+    assert 0 < report.shared[0] == pytest.approx(row[20:].sum())
+    assert report.at_most_on_cells + report.shared[0] <= report.at_most <= 0.1
+    assert "holds for all continuations" in report.sentences()[1]
+
+
+def test_zeros_of_the_law_are_proved_kept_and_a_smaller_depth_is_advised():
+    """Top-k leaves 3 of 400 tokens: every continuation of two tokens has a cell, or no probability."""
+    rows = np.random.default_rng(1).dirichlet(np.ones(400), 401)
+    law = TableLaw(rows, processors=Processors(top_k=3))
+
+    def sample(prompts, n, seed):
+        rng, node = np.random.default_rng(seed), np.zeros(n, dtype=int)
+        found = np.empty((n, 2), dtype=int)
+        for t in range(2):
+            found[:, t] = (law.table[0][node].cumsum(-1) < rng.random((n, 1))).sum(-1)
+            node = found[:, t] + 1
+        return [found]
+
+    report = audit_sampler(law, sample, depth=2, draws=20_000, epsilon=0.1)
+    assert (report.verdict, report.shared) == (KEPT, (0.0, 0.0))
+    few = Audit(OneRow(np.array([0.96, 0.04])), depth=30, epsilon=0.1, planned=3000)
+    report = few.report()
+    depth = max(t for t in range(30) if report.shared[t] <= 0.05) + 1
+    assert f"--depth {depth} leaves" in report._more()

@@ -92,11 +92,27 @@ def test_the_exit_code_is_the_verdict(folder, sampler, draws, code, said):
     assert (found.exit_code, said in found.stdout) == (code, True), found.output
 
 
+def test_no_difference_in_the_cells_is_no_success_unless_it_is_accepted(folder):
+    """Of 20,000 tokens, each as likely as the others, an audit forms a few groups."""
+    np.savez("toy.npz", target=np.full((1, 20_000), 1 / 20_000))
+    Path("flat.py").write_text(
+        "import numpy as np\n\ndef sample(prompts, n, seed):\n"
+        "    return [np.random.default_rng(seed).integers(20_000, size=(n, 1)) for _ in prompts]\n"
+    )
+    call = ("audit", "--table", "toy.npz", "--depth", "1", "--sampler", "flat.py:sample", "--draws", "1000")
+    found = run(*call, "--epsilon", "0.4")
+    assert (found.exit_code, "No difference found in the cells: " in found.stdout) == (3, True), found.output
+    assert "no proof for the whole law" in found.stdout
+    accepted = run(*call, "--epsilon", "0.4", "--accept-cells", "--json")
+    assert (accepted.exit_code, json.loads(accepted.stdout)["verdict"]) == (0, "no difference found in the cells")
+    assert run(*call, "--epsilon", "0.001", "--accept-cells").exit_code == 3
+
+
 def test_json_says_the_same(folder):
     found = audit("--sampler", "toy.py:bad", "--json")
     answer = json.loads(found.stdout)
     assert (found.exit_code, answer["verdict"], answer["interrupted"]) == (1, "not kept", False)
-    assert 0 < answer["at_least"] <= answer["at_most"]
+    assert 0 < answer["at_least"] <= answer["at_most_on_cells"] <= answer["at_most"]
     assert answer["mechanisms"]
     assert "TV at least" in found.stderr  # the progress
 
@@ -120,7 +136,7 @@ def test_draws_from_a_file(folder):
         (("--sampler", "toy.py:none"), "has no function 'none'"),
         (("--sampler", "none.py:good"), "There is no file 'none.py'"),
         (("--sampler", "no_such_module:good"), "There is no module 'no_such_module'"),
-        (("--sampler", "toy.py:short"), "A continuation has 1 tokens and no end-of-text token"),
+        (("--sampler", "toy.py:short"), "toy.py:short: a continuation has 1 tokens and no end-of-text token"),
         (("--sampler", "toy.py:good", "--depth", "3"), "The table has rows to depth 2"),
         (("--sampler", "toy.py:good", "--top-p", "0"), "top_p is 0.0; it must be in (0, 1]"),
         (("--sampler", "toy.py:good", "--order", "top_p"), "name each of"),

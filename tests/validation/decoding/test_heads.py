@@ -15,8 +15,7 @@ import torch
 
 from tests.validation.every_decision import Script, Scripted, every_outcome, tree_law
 from tests.validation.tiny_texts import PROMPTS, distance, table_pair
-from validation.audit import ModelLaw, Processors, audit_sampler
-from validation.audit.driver import NOT_KEPT, UNDECIDED
+from validation.audit import NOT_KEPT, UNDECIDED, ModelLaw, Processors, audit_sampler
 from validation.audit.samplers import method_sampler
 from validation.collection.collect import encode_prompts
 from validation.decoding.loop import decode

@@ -10,8 +10,7 @@ import pytest
 
 from tests.validation.every_decision import Law, tree_law
 from tests.validation.tiny_texts import distance, exact_law, nodes, table_pair
-from validation.audit import NOT_KEPT, TableLaw, audit_sampler
-from validation.audit.driver import UNDECIDED
+from validation.audit import NOT_KEPT, UNDECIDED, TableLaw, audit_sampler
 from validation.audit.samplers import method_sampler
 from validation.decoding import loop, trees
 from validation.decoding.defects import DEFECTS

@@ -32,6 +32,7 @@ from validation.report.tables import COLUMNS, plain_cells, table_row
 from validation.trace.reader import Trace, TraceWriter, open_trace
 
 EVIL = "<script>alert(1)</script>"
+OBEYED = "\x00\x1b[31m\u202e"
 CLAIMS = hlmtheory.all_claims()
 TABLE = {
     "title": "numbers",
@@ -46,9 +47,9 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
     rng = np.random.default_rng(0)
     draft = rng.normal(0, 2, (120, 40))
     manifest = {
-        "pair": {"name": f"pair {EVIL}", "small_name": "s", "large_name": "l", "small_parameters": 1500},
+        "pair": {"name": f"pair {EVIL}{OBEYED}", "small_name": "s", "large_name": "l", "small_parameters": 1500},
         "prompts": [
-            {"id": EVIL, "text": f'one {EVIL} & "two" \'', "source": EVIL},
+            {"id": EVIL, "text": f'one {EVIL} & "two" \'{OBEYED}', "source": EVIL + OBEYED},
             {"id": "long", "text": "word " * 300, "source": "a book"},
         ],
         "seed": 7,
@@ -132,6 +133,8 @@ def test_every_tag_is_closed_and_ids_are_unique(page: str):
 
 def test_text_from_outside_is_escaped(page: str):
     assert EVIL not in page
+    assert not set(page) & set("\x00\x1b\u202e")
+    assert r"\x00\x1b[31m\u202e" in page
     assert "script" not in {tag for tag, _ in Elements(page).found}
     text = Elements(page).text
     assert f'one {EVIL} & "two" \'' in text

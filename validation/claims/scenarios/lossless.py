@@ -52,6 +52,18 @@ def _ceiling(rng: Rng) -> Instance:
     return {"law": rng.random(FEW), "event": rng.uniform(0.01, 0.99, FEW), "error": rng.uniform(0.05, 0.95, FEW)}
 
 
+def _grouped(rng: Rng) -> Instance:
+    """Return two laws, near each other or not, and a group for each outcome."""
+    target = rng.dirichlet(np.full(VOCABULARY**2, 0.3), COUNT)
+    share = rng.random((COUNT, 1)) ** 2
+    other = rng.dirichlet(np.full(VOCABULARY**2, 0.3), COUNT)
+    return {
+        "target_law": target,
+        "sampler_law": (1.0 - share) * target + share * other,
+        "groups": rng.integers(VOCABULARY**2, size=target.shape),
+    }
+
+
 INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "lossless.level": _run("expected_by_past", "error", "bet"),
     "lossless.bound": _run("expected_by_past", "law_by_past", "error", "bet"),
@@ -62,5 +74,6 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "lossless.text_uniform": _chain,
     "lossless.power": _power,
     "lossless.ceiling": _ceiling,
+    "lossless.grouped": _grouped,
 }
 """Generator of a batch of instances, by claim id."""

@@ -1,0 +1,158 @@
+"""What an audit says: its verdict, the bounds behind it, and the same in words."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from validation.audit.naming import Fit
+
+KEPT, NOT_KEPT, UNDECIDED = "kept", "not kept", "not enough draws"
+ON_CELLS = "no difference found in the cells"
+INDEPENDENT = "It assumes independent draws of one law; no repeats were found."
+
+
+@dataclass(frozen=True)
+class DepthBound:
+    """What is known of one depth: at least this far apart, with simultaneous confidence over depths, kinds and time."""
+
+    depth: int
+    kind: str  # "token": given the sampler's own prefixes; "joint": the first ``depth`` tokens together
+    at_least: float
+    log_wealth: float
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A prefix and a token whose share in the draws is far from the target's probability."""
+
+    prompt: int
+    prefix: tuple[int, ...]
+    token: int
+    seen: int
+    draws: int
+    expected: float  # the target's probability
+    z: float
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What an audit knows.
+
+    Attributes
+    ----------
+    at_most, at_most_on_cells : float
+        Upper bounds on the distance of the whole laws, and of those of the cells.
+    shared : tuple of float, shape (D,)
+        The target's probability of the cells of each depth that hold several continuations.
+    repeats : float
+        A lower bound on the distance, given the draws before, that repeats of earlier draws alone show.
+    mechanisms : tuple of Fit, optional
+        Those that the draws do not exclude, likeliest first; empty if it is none of the known ones, None if no
+        difference was found or the draft's law is not known.
+    """
+
+    verdict: str
+    draws: int
+    depth: int
+    level: float
+    epsilon: float
+    bounds: tuple[DepthBound, ...]
+    at_least: float
+    at_most: float
+    at_most_on_cells: float
+    shared: tuple[float, ...]
+    cells: int
+    prompts: int
+    smallest_found: float
+    draws_to_find: int
+    draws_to_keep: int
+    found_after: int | None
+    repeats: float
+    witnesses: tuple[Witness, ...] = ()
+    mechanisms: tuple[Fit, ...] | None = None
+    notes: tuple[str, ...] = ()
+
+    def sentences(self) -> list[str]:
+        """Return the answer in words; the first sentence is the verdict."""
+        said = f"the law of the next {self.depth} tokens" if self.depth > 1 else "the law of the next token"
+        if self.prompts > 1:
+            said += f", in the mean over {self.prompts} prompts,"
+        words = {NOT_KEPT: self._not_kept, KEPT: self._kept, ON_CELLS: self._on_cells, UNDECIDED: self._undecided}
+        return words[self.verdict](said)
+
+    @property
+    def _risk(self) -> str:
+        return f"This is wrong with probability {self.level:g} at most, whenever one looks."
+
+    @property
+    def _power(self) -> str:
+        return (
+            f"With {self.draws:,} draws, a distance of {self.smallest_found:.4f} that a single tested event shows is "
+            "found with probability 0.9."
+        )
+
+    @property
+    def _where(self) -> str:
+        return f" on {self.cells:,} cells of continuations"
+
+    def _not_kept(self, said: str) -> list[str]:
+        given, least = ("", self.at_least) if self.at_least else ("given the draws before, ", self.repeats)
+        lines = [
+            f"Not kept: {given}{said} is at least {least:.2g} (total variation) from the target's.",
+            f"Shown after {self.found_after:,} of {self.draws:,} draws. {self._risk}",
+        ]
+        if self.repeats:
+            lines.append("Draws repeat earlier ones more often than independent draws of the target's law would.")
+        if self.mechanisms is not None and not self.mechanisms:
+            lines.append("None of the known mechanisms explains the draws.")
+        if self.at_most <= self.epsilon and not self.repeats:
+            lines.append(f"Yet it is at most {self.at_most:.4f} from it, which is within {self.epsilon:g}.")
+        return lines
+
+    def _kept(self, said: str) -> list[str]:
+        lines = [f"Kept: {said} is at most {self.at_most:.4f} (total variation) from the target's."]
+        if self.shared[-1]:
+            lines.append(
+                f"This holds for all continuations: it is at most {self.at_most_on_cells:.4f}{self._where}, and those "
+                f"with several continuations have {self.shared[-1]:.4f} of the target's probability."
+            )
+        return [*lines, f"No difference was found. {self._power}", f"{self._risk} {INDEPENDENT}"]
+
+    def _on_cells(self, said: str) -> list[str]:
+        return [
+            f"No difference found in the cells: {said} is at most {self.at_most_on_cells:.4f} (total variation) from "
+            f"the target's{self._where}.",
+            f"This is no proof for the whole law, which may be up to {self.at_most:.4f} away: {self.shared[-1]:.4f} of "
+            "the target's probability lies in cells of several continuations, whose shares may differ.",
+            self._more(),
+            f"{self._power} {self._risk} {INDEPENDENT}",
+        ]
+
+    def _more(self) -> str:
+        """Say what would prove more."""
+        if provable := [t for t, shared in enumerate(self.shared, 1) if shared <= 0.5 * self.epsilon]:
+            return (
+                f"To prove more, ask for less: --depth {provable[-1]} leaves {self.shared[provable[-1] - 1]:.4f} in "
+                "such cells."
+            )
+        return (
+            "To prove more, let the engine draw from fewer tokens, by a lower --top-k, --top-p or --temperature, or "
+            "plan more --draws: the cells become finer."
+        )
+
+    def _undecided(self, said: str) -> list[str]:
+        keep = f"about {self.draws_to_keep:,}" if self.draws_to_keep else "more than a billion"
+        whole = self.shared[-1] < self.epsilon
+        where, what = ("", "") if whole else (self._where, " on the cells")
+        most = self.at_most if whole else self.at_most_on_cells
+        return [
+            f"Not enough draws: no difference was found, and {said} may be up to {most:.4f} away{where}.",
+            self._power,
+            f"A distance of {self.epsilon:g} would be found with {self.draws_to_find:,} draws; to show that the law is "
+            f"kept to within {self.epsilon:g}{what} takes {keep} in all.",
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)

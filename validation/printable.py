@@ -1,0 +1,45 @@
+"""Text of files that others wrote, made safe to show: control and direction characters become visible escapes."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any, TypeVar
+
+Text = TypeVar("Text", bound=str)
+JOINERS = "\u200c\u200d"
+"""Characters of format that words of some scripts, and emoji, need."""
+
+
+def printable(text: Text, keep: str = "\n\t") -> Text:
+    r"""Return the text with an escape for each character that a terminal or a page obeys instead of showing it.
+
+    These are control characters, such as ESC and NUL; characters that change the direction of text or are invisible;
+    separators of lines and paragraphs; and halves of surrogate pairs, which cannot be written.
+
+    Parameters
+    ----------
+    text : str
+        A subclass, such as Markup, stays what it is.
+    keep : str
+        Control characters that stay.
+
+    >>> printable("a\x1b[31mb\u202ec")
+    'a\\x1b[31mb\\u202ec'
+    """
+    if text.isprintable():
+        return text
+    wrong = {ord(one): _escape(one) for one in set(text) if _obeyed(one) and one not in keep}
+    return type(text)(str(text).translate(wrong)) if wrong else text
+
+
+def _obeyed(one: str) -> bool:
+    return unicodedata.category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp") and one not in JOINERS
+
+
+def _escape(one: str) -> str:
+    return one.encode("ascii", errors="backslashreplace").decode() if ord(one) > 127 else f"\\x{ord(one):02x}"
+
+
+def printable_value(value: Any) -> Any:
+    """Return a value for a page's template, printable if it is text."""
+    return printable(value) if isinstance(value, str) else value

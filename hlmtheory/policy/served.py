@@ -203,6 +203,12 @@ def _search(
     value = float(weights @ np.asarray([one.rate for one in start.users]))
     low, high = _Try(0.0, value, 1.0 - start.wanted, start.users, start.shares), None
     found, bound, at = [start], math.inf, 0.0
+    if low.slope >= 0.0:  # these plans leave the server idle, so that their tangent is lowest at the price 0
+        low = _at_price(users, server, weights, 0.0)
+        found.append(_served(low.users, low.shares, server, weights, "linear"))
+        bound = low.bound
+        if low.slope >= 0.0:
+            return found, bound, 0.0
     for _ in range(_PRICES):
         # where the tangents meet, from the left and from the right; the right one is η if there is none yet
         other, slope = (0.0, 1.0) if high is None else (high.bound - high.slope * high.price, high.slope)

@@ -166,6 +166,17 @@ def test_a_busy_server_makes_drafts_longer():
     assert prices[0] == 0.0 < prices[1] <= prices[2]
 
 
+def test_users_who_may_keep_every_draft_leave_the_server_idle():
+    """At the second tangent of the logarithm the plans so far want nothing of the server."""
+    hulls, costs = policy.lower_hulls([[100.0]], [[0.0]]), policy.StageCosts(0.35, 0.3, 1e-5)
+    found = policy.plan_served(
+        [policy.BandUser(hulls, costs, [0.5], rejection=[0.5])] * 2, policy.SharedServer(0.3), utility="log"
+    )
+    # alone 1/.35 tokens/s, by the server 1/.3: one of the two decodes alone, or both share the server by halves
+    assert found.value == pytest.approx(-math.log(0.35 * 0.3))
+    assert found.value <= found.upper_bound <= found.value + 0.03
+
+
 def test_a_free_server_changes_nothing():
     users = [a_user(np.random.default_rng(seed)) for seed in range(3)]
     free = policy.plan_users(users)

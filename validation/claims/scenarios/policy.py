@@ -137,6 +137,10 @@ def _queue(rng: Rng) -> Instance:
     }
 
 
+def _patient(rng: Rng) -> Instance:
+    return {**_queue(rng), "company": rng.integers(1, USERS + 2, COUNT), "patience_s": _between(rng, 1e-3, 0.5)}
+
+
 def _fading(rng: Rng) -> Instance:
     return {
         "mean_snr": _between(rng, 0.1, 1e3),
@@ -247,6 +251,7 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
         ("policy.server_linear_dual", "policy.server_log_dual", "policy.server_even_dual"), _without(_at_server, "use")
     ),
     **dict.fromkeys(("policy.server_capacity", "policy.server_response"), _queue),
+    "policy.server_patience": _patient,
     "policy.goodput_bound": _few(_late_rival),
     "policy.goodput_residual": _few(_late),
     "policy.cost_optimum": _money_rival,

@@ -132,11 +132,9 @@ def _even_dual(one: Values) -> float:
 
 def _passes(one: Values) -> tuple[SharedServer, list[Pass]]:
     server = SharedServer(float(one["pass_s"]), float(one["token_s"]), int(one["batch"]))
-    rule = {}
-    if "company" in one:
-        company = min(int(one["company"]), server.batch, len(one["away_s"]))
-        rule = {"company": company, "patience_s": float(one["patience_s"])}
-    found = passes(one["away_s"], one["draft_lengths"], server, **rule)
+    company = min(int(one.get("company", 1)), server.batch, len(one["away_s"]))
+    patience = float(one.get("patience_s", 0.0))
+    found = passes(one["away_s"], one["draft_lengths"], server, company=company, patience_s=patience)
     return server, list(itertools.islice(found, one["away_s"].size))
 
 

@@ -452,8 +452,24 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
     ),
     "bound": (
         NEW,
-        "the plan loses at most {:.1%}",
-        lambda: [stored("experiments/policy_bound/policy_bound")["loss_largest"]],
+        "the plan loses {:.2%} at the 95th percentile and {:.1%} at most",
+        lambda: [stored("experiments/policy_bound/policy_bound")[f"loss_{what}"] for what in ("p95", "largest")],
+    ),
+    "bound, gap": (
+        NEW,
+        "the certified gap is {:.1%} in the median, {:.0%} at the 95th percentile and {:.0%} at most",
+        lambda: [
+            stored("experiments/policy_bound/policy_bound")[f"gap_{what}"] for what in ("median", "p95", "largest")
+        ],
+    ),
+    "users, wait": (
+        NEW,
+        "for eight users this gives {:.0%} more",
+        lambda: [
+            row["simulated"] / row["started_at_once"] - 1.0
+            for row in stored("experiments/plan/users")["rows"]
+            if (row["batch"], row["users"]) == (4, 8)
+        ],
     ),
     "flexspec, speeds": (
         NEW,
@@ -886,7 +902,7 @@ PHRASES: dict[str, tuple[str, str, Callable[[], Sequence[Any]]]] = {
     ),
     "bound, median": (
         NEW,
-        "and {} in the median",
+        "and {} is lost in the median",
         lambda: ["nothing" if stored("experiments/policy_bound/policy_bound")["loss_median"] == 0 else "?"],
     ),
     "users, lengths": (

@@ -8,6 +8,8 @@ drafts, which need fewer passes for a token, become better. For any prices ν of
     Σ_u ω_u X_u ≤ g(ν, η) = ν + η + Σ_u max_w [ω_u Y_u(w) - ν w],  Y = max (E - η (1 - skipped) σ_K/ω)⁺/(A + c/w).
 
 For a concave utility U the tangent at any rates a gives Σ ω U(X) ≤ Σ ω (U(a) - U'(a) a) + g with the weights ω U'(a).
+This is least at the best mixture of rates, and there it is the best bound by prices: what remains above a plan is what
+users could gain who change their plans from time to time.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from hlmtheory._simplex import canonical
 from hlmtheory.codec.frame import LONGEST_MESSAGE, varint
 from hlmtheory.codec.menu import ENTROPY, KINDS, LATTICE, PROBABILITY_BITS, TOP_K
 from hlmtheory.codec.messages import (
-    LARGEST_VOCABULARY,
     MOST_BITS,
     ROUNDING,
     WHOLE,
@@ -28,7 +27,7 @@ from hlmtheory.codec.messages import (
     refuse,
 )
 from hlmtheory.codec.rounding import SortedRow, rounding, units_of
-from hlmtheory.codec.selection import CodecChoice
+from hlmtheory.codec.selection import VOCABULARY, CodecChoice
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 from hlmtheory.truncation.levels import completed, levels_of, values_of
 
@@ -140,12 +139,6 @@ class MixedMessage:
         refuse(len(known) > 1, "drafts must all have a probability, or none")
 
 
-VOCABULARY = Domain(
-    f"a whole number in 2..{LARGEST_VOCABULARY}",
-    lambda xp, value: (value >= 2) & (value <= LARGEST_VOCABULARY),
-    "V counts the tokens",
-    kind="integer",
-)
 WHOLE_BITS = Domain(
     f"whole numbers in 1..{8 * LONGEST_MESSAGE:,}",
     lambda xp, value: (value >= 1) & (value <= 8 * LONGEST_MESSAGE),

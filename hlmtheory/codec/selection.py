@@ -17,7 +17,7 @@ from array_api_compat import device
 from numpy.typing import NDArray
 
 from hlmtheory._array import Array, arrays, in_kind, to_numpy, upward, widest
-from hlmtheory._domains import DomainError, instance, leading_dimensions
+from hlmtheory._domains import Domain, DomainError, instance, leading_dimensions, number
 from hlmtheory._quantities import not_negative
 from hlmtheory._simplex import canonical
 from hlmtheory.codec.entropy_rows import least_entropy
@@ -33,6 +33,7 @@ from hlmtheory.codec.menu import (
     candidates,
     top_k_bits,
 )
+from hlmtheory.codec.messages import LARGEST_VOCABULARY
 from hlmtheory.codec.rounding import (
     Bounds,
     SortedRow,
@@ -43,6 +44,12 @@ from hlmtheory.codec.rounding import (
     top_k_losses,
 )
 
+VOCABULARY = Domain(
+    f"a whole number in 2..{LARGEST_VOCABULARY}",
+    lambda xp, value: (value >= 2) & (value <= LARGEST_VOCABULARY),
+    "V counts the tokens; the only token of a vocabulary of 1 needs no message",
+    kind="integer",
+)
 TOLERANCE = not_negative("the certified bias is a distance from 0 to 2, such as 0.05")
 CODEC_KINDS = KINDS
 """The kinds of a row; :class:`CodecChoice` holds places in it."""
@@ -99,7 +106,7 @@ def cheapest_codec(draft: Array, bias_tolerance: Array, *, menu: CodecMenu | Non
     Raises
     ------
     ValueError
-        If a row is not a distribution, ε is negative or not finite, or nothing on the menu meets it.
+        If a row is not a distribution, V is out of range, ε is negative or not finite, or nothing on the menu meets it.
 
     Notes
     -----
@@ -117,6 +124,7 @@ def cheapest_codec(draft: Array, bias_tolerance: Array, *, menu: CodecMenu | Non
     epsilon = TOLERANCE.check(xp, "bias_tolerance", epsilon)
     menu = CodecMenu() if menu is None else instance("menu", menu, CodecMenu)
     rows = canonical("draft", given)
+    number(VOCABULARY, "the vocabulary of draft", rows.shape[-1])
     limits = to_numpy(in_kind(xp, epsilon, xp.float64))
     batch = leading_dimensions(draft=rows.shape[:-1], bias_tolerance=limits.shape)
     found = {place: _cheapest(row, limit, place, menu) for place, row, limit in _by_row(rows, limits, batch)}
@@ -130,9 +138,9 @@ def _by_row(
     flat = rows.reshape(-1, rows.shape[-1])
     row_of = np.broadcast_to(np.arange(len(flat)).reshape(rows.shape[:-1]), batch).reshape(-1)
     wanted = np.broadcast_to(limits, batch).reshape(-1)
-    for number in range(len(flat)):
-        row = SortedRow.of(flat[number])
-        for place in np.flatnonzero(row_of == number).tolist():
+    for index in range(len(flat)):
+        row = SortedRow.of(flat[index])
+        for place in np.flatnonzero(row_of == index).tolist():
             yield place, row, float(wanted[place])
 
 

@@ -9,6 +9,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from hlmtheory.policy.columns import ROUNDING
 from hlmtheory.policy.costs import Numbers, UserPlan
@@ -127,12 +128,12 @@ def _knapsack(values: list[Numbers], first: int) -> tuple[Numbers, float]:
     """The cells of each user with the largest sum; cell i costs i + first of all cells."""
     size = len(values[0])
     best = np.zeros(size + 1)  # by the cells that may be used
-    before = np.arange(size + 1)[:, None] - np.arange(size) - first
     choices = []
     for value in values:
-        table = np.where(before >= 0, best[np.maximum(before, 0)] + value, -math.inf)
+        below = np.concatenate([np.full(size + first, -math.inf), best])
+        table = sliding_window_view(below, size)[1 : size + 2, ::-1] + value  # row c, cell i: best[c - i - first]
         choices.append(np.argmax(table, axis=1))
-        best = table.max(axis=1)
+        best = table[np.arange(size + 1), choices[-1]]
     left, cells = size, []
     for choice in reversed(choices):
         cells.append(int(choice[left]) + first)

@@ -30,7 +30,7 @@ from hlmtheory.codec import (
 )
 from hlmtheory.codec.menu import TOP_K
 from hlmtheory.codec.messages import LONGEST_BATCH
-from hlmtheory.codec.mixed import VOCABULARY
+from hlmtheory.codec.selection import VOCABULARY
 from hlmtheory.lattice import quantize, top_support
 from hlmtheory.policy.codec_hulls import codec_hulls
 from hlmtheory.policy.costs import DeviceRule, Numbers, StageCosts, UserPlan

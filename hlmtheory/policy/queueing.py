@@ -1,8 +1,9 @@
 """Users who wait for one server: simulated mean waits, and bounds that hold whatever the times are.
 
 A user is away from the server while it drafts, sends and receives; then its round waits its turn, in the order of
-arrival. When the server is free it starts a pass with the rounds that wait, at most B. The number of users is fixed, so
-that the queue never has more than N rounds: a closed network with one station.
+arrival. When the server is free it starts a pass with the rounds that wait, at most B. It may first wait for company:
+until m rounds are there, or the first of them has waited for τ seconds. The number of users is fixed, so that the queue
+never has more than N rounds: a closed network with one station.
 
 ========= =================================================================== ============ ===========
 symbol    name                                                                unit         shape
@@ -11,6 +12,8 @@ Z         ``away_s``, from the reply to the next round's arrival              s 
 K         ``draft_lengths`` of the rounds                                     tokens       (U,)
 R         response: from the arrival of a round to the end of its pass        s
 y         rounds a second of a user, 1/(Z + R) in the mean                    1/s          (U,)
+m         ``company``, rounds that a pass waits for
+τ         ``patience_s``, the longest that a round waits for them             s
 ========= =================================================================== ============ ===========
 """
 
@@ -36,7 +39,7 @@ from hlmtheory._domains import (
     number,
     numbers,
 )
-from hlmtheory._quantities import not_negative
+from hlmtheory._quantities import not_negative, whole_from_one
 from hlmtheory.policy.capacity import SharedServer
 from hlmtheory.policy.costs import Integers, Numbers
 
@@ -49,6 +52,7 @@ _ROUNDS = Domain(
     "simulate fewer rounds of each user",
     kind="integer",
 )
+_COMPANY = whole_from_one("give how many rounds a pass waits for; 1: it starts at once")
 _WARM = 4  # a share 1/4 of the rounds is left out at the beginning
 
 
@@ -68,8 +72,8 @@ class QueueRates:
         Mean rounds of a pass, simulated.
     least, most : float64 arrays, shape (U,)
         No times away with these means, and no order of the users, give fewer or more rounds a second in the long run,
-        if rounds are served in the order of arrival. The sum of ``most`` may exceed what the server can do:
-        :func:`server_rates` has the bound on all users together.
+        if rounds are served in the order of arrival. ``least`` is 0 if the server waits without a limit. The sum of
+        ``most`` may exceed what the server can do: :func:`server_rates` has the bound on all users together.
     """
 
     rates: Numbers
@@ -90,6 +94,8 @@ def queue_rates(
     keep_share: Array = 0.0,
     spread: float = 0.0,
     rounds: int = 400,
+    company: int = 1,
+    patience_s: float | None = None,
     rng: np.random.Generator,
 ) -> QueueRates:
     """Return how often one server verifies the rounds of each user, simulated, with bounds for any times away.
@@ -109,6 +115,10 @@ def queue_rates(
         which users began, so that users may meet in a pass for ever, or never; a small spread ends that.
     rounds : int
         Rounds of each user that are simulated, in the mean; the first quarter is left out.
+    company : int
+        m, 1 to the smaller of the batch and U: a pass starts when this many rounds wait. 1: when one does.
+    patience_s : float, optional
+        τ: it also starts when a round has waited this long for the others. None: no limit.
     rng : numpy Generator
         Draws the kept drafts, and the moments at which users begin.
 
@@ -137,26 +147,28 @@ def queue_rates(
     count = number(_ROUNDS, "rounds", rounds)
     if count * len(away) > _MOST:
         raise DomainError(f"rounds must be {_ROUNDS.description}; got {count} for {len(away)} users; simulate fewer")
+    least, patience = _waiting(company, patience_s, min(server.batch, len(away)))
     wide = number(UNIT_INTERVAL, "spread", spread)
     factor = 1.0 + wide * (2.0 * rng.random((len(away), count)) - 1.0)
     drawn = away[:, None] * factor + kept_s[:, None] * (rng.geometric(1.0 - kept[:, None], (len(away), count)) - 1)
     mean = away + kept_s * kept / (1.0 - kept)
     found = _Seen(len(away))
     first, last = count * len(away) // _WARM, count * len(away)
-    for one in passes(drawn, lengths, server, rng.random(len(away)) * (mean + server.alone_s(0))):
+    begin = rng.random(len(away)) * (mean + server.alone_s(0))
+    for one in passes(drawn, lengths, server, begin, company=least, patience_s=patience):
         found.add(one, warm=found.total < first)
         if found.total >= last:
             break
     alone = np.asarray([server.alone_s(int(k)) for k in lengths])
     return QueueRates(
         *found.means(),
-        least=1.0 / (mean + longest_response(lengths, server)),
+        least=1.0 / (mean + longest_response(lengths, server, patience if least > 1 else 0.0)),
         most=1.0 / np.maximum(mean + alone, 1e-300),
     )
 
 
 class Pass(NamedTuple):
-    """A pass of the server: its start and its end, the users whose rounds it verifies, and when these arrived."""
+    """A pass: its start and end, the users whose rounds it verifies, and when these arrived."""
 
     start: float
     end: float
@@ -164,8 +176,19 @@ class Pass(NamedTuple):
     arrived: list[float]
 
 
-def passes(away: Numbers, lengths: Integers, server: SharedServer, begin: Array = 0.0) -> Iterator[Pass]:
-    """Yield the passes of the server, without end; the times away of each user, (U, n), are repeated."""
+def passes(
+    away: Numbers,
+    lengths: Integers,
+    server: SharedServer,
+    begin: Array = 0.0,
+    *,
+    company: int = 1,
+    patience_s: float = math.inf,
+) -> Iterator[Pass]:
+    """Yield the passes of the server, without end; the times away of each user, (U, n), are repeated.
+
+    A pass waits for ``company`` rounds, at most the users and the batch, but not after a round waited ``patience_s``.
+    """
     many = away.shape[1]
     count = [0] * len(away)
     table, tokens = away.tolist(), (lengths + 1).tolist()
@@ -174,13 +197,13 @@ def passes(away: Numbers, lengths: Integers, server: SharedServer, begin: Array 
     heapq.heapify(waiting)
     free = 0.0
     while True:
-        arrived, user = heapq.heappop(waiting)
-        start = max(free, arrived)
-        users, at = [user], [arrived]
-        while len(users) < server.batch and waiting and waiting[0][0] <= start:
-            arrived, user = heapq.heappop(waiting)
-            users.append(user)
-            at.append(arrived)
+        ahead = [heapq.heappop(waiting) for _ in range(company)]
+        start = max(free, min(ahead[-1][0], ahead[0][0] + patience_s))
+        while ahead[-1][0] > start:  # patience ended before these came
+            heapq.heappush(waiting, ahead.pop())
+        while len(ahead) < server.batch and waiting and waiting[0][0] <= start:
+            ahead.append(heapq.heappop(waiting))
+        at, users = [one[0] for one in ahead], [one[1] for one in ahead]
         free = start + server.pass_s + server.token_s * sum(tokens[user] for user in users)
         yield Pass(start, free, users, at)
         for user in users:
@@ -188,17 +211,19 @@ def passes(away: Numbers, lengths: Integers, server: SharedServer, begin: Array 
             heapq.heappush(waiting, (free + table[user][count[user] % many], user))
 
 
-def longest_response(lengths: Integers, server: SharedServer) -> float:
+def longest_response(lengths: Integers, server: SharedServer, patience_s: float = 0.0) -> float:
     """An upper bound on the time from the arrival of a round to the end of its pass, rounded up.
 
     When a round arrives, a pass may run, and at most N - 2 other rounds wait before it. So at most 1 + ⌊(N - 2)/B⌋
     passes end before its own starts. They and its own read each user's round once, but users of the first pass may come
-    again in the last.
+    again in the last. If its own waits for company, it starts when the round has waited for ``patience_s`` at most.
     """
     tokens = np.sort(lengths + 1)[::-1]
     again = int(tokens[: server.batch - 1].sum()) if len(tokens) > 1 else 0
     runs = 2 + (len(tokens) - 2) // server.batch
-    return (runs * server.pass_s + (int(tokens.sum()) + again) * server.token_s) * (1.0 + 1e-12)
+    queued = runs * server.pass_s + (int(tokens.sum()) + again) * server.token_s
+    alone = patience_s + server.pass_s + int(tokens[: server.batch].sum()) * server.token_s
+    return max(queued, alone) * (1.0 + 1e-12)
 
 
 class _Seen:
@@ -232,6 +257,16 @@ class _Seen:
         rates = np.where(long, (self.rounds - 1) / np.where(long, between, 1.0), self.rounds / span)
         busy, batch = min(self.busy / span, 1.0), float(self.rounds.sum()) / self.passes
         return rates, self.wait / np.maximum(self.rounds, 1.0), busy, batch
+
+
+def _waiting(company: int, patience_s: float | None, most: int) -> tuple[int, float]:
+    """The checked rule by which a free server waits for rounds."""
+    least = int(number(_COMPANY, "company", company))
+    if least > most:
+        raise DomainError(
+            f"company must be at most {most}, the smaller of the users and the batch; got {least}; wait for fewer"
+        )
+    return least, math.inf if patience_s is None else float(number(_TIME, "patience_s", patience_s))
 
 
 def _each(name: str, domain: Domain, value: Array, users: int) -> Numbers:

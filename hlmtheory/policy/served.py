@@ -8,6 +8,8 @@ drafts, which need fewer passes for a token, become better. For any prices ν of
     Σ_u ω_u X_u ≤ g(ν, η) = ν + η + Σ_u max_w [ω_u Y_u(w) - ν w],  Y = max (E - η (1 - skipped) σ_K/ω)⁺/(A + c/w).
 
 For a concave utility U the tangent at any rates a gives Σ ω U(X) ≤ Σ ω (U(a) - U'(a) a) + g with the weights ω U'(a).
+This is least at the best mixture of rates, and there it is the best bound by prices: what remains above a plan is what
+users could gain who change their plans from time to time.
 """
 
 from __future__ import annotations
@@ -28,9 +30,10 @@ from hlmtheory.policy.costs import Numbers, UserPlan
 
 UTILITIES = ("linear", "log")
 _FEW = 8  # users whose plans are found at their own shares
-_PRICES, _TANGENTS = 12, 3  # of the server that are tried at most, and weights of a logarithm
+_PRICES, _TANGENTS = 12, 8  # of the server that are tried at most, and weights of a logarithm
 _CLOSE = 1e-3  # relative: no further price is tried if none can lower the bound by more
 _MIXTURES = 64
+_UPDATES = 400  # of the parts of mixed rates
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +120,22 @@ def plan_served(users: Sequence[BandUser], server: SharedServer, *, utility: str
     best = _served(free.users, free.shares, server, weights, utility)
     if best.wanted <= 1.0:
         return best.plan(0.0, max(free.upper_bound, best.value), utility)
-    bound, price = free.upper_bound, 0.0
+    bound, price, anchor = free.upper_bound, 0.0, best.rates
+    tried = [_tried(0.0, math.inf, best.users, best.shares, server)]
+    corners: list[Numbers] = []
     for _ in range(_TANGENTS if utility == "log" else 1):
-        slope, level = tangent(best.rates, weights, utility)
-        plain = best if utility == "linear" else _served(best.users, best.shares, server, slope, "linear")
-        found, above, at = _search(given, server, slope, plain)
-        improved = max((_served(one.users, one.shares, server, weights, utility) for one in found), key=_value_of)
+        slope, level = tangent(anchor, weights, utility)
+        found, above, at, mixed = _search(given, server, slope, tried)
+        best = max([best, *(_served(one.users, one.shares, server, weights, utility) for one in found)], key=_value_of)
         if level + above < bound:
             bound, price = level + above, at
-        small = _CLOSE * (float(weights.sum()) if utility == "log" else best.value)
-        if improved.value <= best.value + small:
-            best = max(best, improved, key=_value_of)
+        if utility == "linear":
             break
-        best = improved
+        # The bound is least at the best mixture of rates, which may be of other plans at other times
+        corners.append(mixed)
+        anchor = _mixture(np.asarray([*corners, best.rates]), weights)
+        if bound - float(weights @ np.log(anchor)) <= _CLOSE * float(weights.sum()):
+            break
     bounds = (float(one.bound(np.asarray(w))) for one, w in zip(curves, best.shares.tolist(), strict=True))
     plans = tuple(
         replace(one, rate=one.tokens / (one.fixed_s + one.band_s), upper_bound=max(one.rate, bound))
@@ -185,43 +191,80 @@ def toll_of(price: float, weight: float, server: SharedServer) -> Toll:
     return price / weight * server.load_s(0), price / weight * server.token_s
 
 
+def _mixture(corners: Numbers, weights: Numbers) -> Numbers:
+    """The mixture of rates, (n, U), with the most Σ ω log X: each part is multiplied by what it gains at the margin."""
+    parts = np.full(len(corners), 1.0 / len(corners))
+    for _ in range(_UPDATES):
+        parts *= corners @ (weights / (parts @ corners)) / weights.sum()
+    return np.asarray(parts @ corners)
+
+
 class _Try(NamedTuple):
     price: float
     bound: float
     slope: float  # of the bound in the price: 1 less what the plans want of the server
+    rates: Numbers  # with a free server, of the users who are worth the price
     users: tuple[UserPlan, ...]
     shares: Numbers
 
 
-def _search(
-    users: tuple[BandUser, ...], server: SharedServer, weights: Numbers, start: Served
-) -> tuple[list[Served], float, float]:
-    """Minimise g over the price of the server; g is convex, and its slope is 1 - Σ X d of the plans found there.
+class _Lowest(NamedTuple):
+    """Where the highest line over the price is lowest, its value, and the plans of the lines left and right of it."""
 
-    Cutting planes: g is above its tangents, and above η. The next price is where the highest of them is lowest.
+    price: float
+    value: float
+    left: _Try
+    right: _Try | None  # None: the line η itself, of users who get nothing
+    part: float  # of the left plans, so that both together fill the server
+
+    @classmethod
+    def of(cls, tried: list[_Try], weights: Numbers) -> _Lowest:
+        """Each plan gives a line Σ ω X + η (1 - Σ X d), and g is nowhere below it."""
+        level = np.asarray([*(float(weights @ one.rates) for one in tried), 0.0])
+        slope = np.asarray([*(one.slope for one in tried), 1.0])
+        falling, rising = np.flatnonzero(slope < 0.0), np.flatnonzero(slope >= 0.0)
+        first, second = (part.ravel() for part in np.meshgrid(falling, rising))
+        price = np.maximum((level[first] - level[second]) / (slope[second] - slope[first]), 0.0)
+        price = np.append(price, 0.0)
+        height = (level + price[:, None] * slope).max(axis=1)
+        best = int(np.argmin(height[::-1])) if not len(first) else int(np.argmin(height))
+        top = int(np.argmax(level[:-1]))
+        if best == len(first):
+            return cls(0.0, float(height[best]), tried[top], tried[top], 1.0)
+        a, b = int(first[best]), int(second[best])
+        part = float(slope[b] / (slope[b] - slope[a]))
+        return cls(float(price[best]), float(height[best]), tried[a], tried[b] if b < len(tried) else None, part)
+
+    def rates(self) -> Numbers:
+        """The rates of both plans, mixed."""
+        return np.asarray(
+            self.part * self.left.rates + (0.0 if self.right is None else (1.0 - self.part) * self.right.rates)
+        )
+
+
+def _search(
+    users: tuple[BandUser, ...], server: SharedServer, weights: Numbers, tried: list[_Try]
+) -> tuple[list[Served], float, float, Numbers]:
+    """Minimise g over the price of the server by cutting planes: the next price is where all lines so far are lowest.
+
+    The plans found at each price join those that were tried. The last answer are mixed rates that fill the server.
     """
-    value = float(weights @ np.asarray([one.rate for one in start.users]))
-    low, high = _Try(0.0, value, 1.0 - start.wanted, start.users, start.shares), None
-    found, bound, at = [start], math.inf, 0.0
+    found, bound, at, seen = [], math.inf, 0.0, set()
     for _ in range(_PRICES):
-        # where the tangents meet, from the left and from the right; the right one is η if there is none yet
-        other, slope = (0.0, 1.0) if high is None else (high.bound - high.slope * high.price, high.slope)
-        price = (low.bound - low.slope * low.price - other) / (slope - low.slope)
-        price = max(price, low.price) if high is None else min(max(price, low.price), high.price)
-        if bound <= (other + slope * price) * (1.0 + _CLOSE):
+        lowest = _Lowest.of(tried, weights)
+        if bound <= lowest.value * (1.0 + _CLOSE) or lowest.price in seen:
             break
-        one = _at_price(users, server, weights, price)
+        seen.add(lowest.price)
+        one = _at_price(users, server, weights, lowest.price)
+        tried.append(one)
         found.append(_served(one.users, one.shares, server, weights, "linear"))
-        bound, at = min((bound, at), (one.bound, price))
-        if one.slope < 0:
-            low = one
-        else:
-            high = one
-    last = high or low
+        bound, at = min((bound, at), (one.bound, lowest.price))
+    lowest = _Lowest.of(tried, weights)
+    low, last = lowest.left, lowest.right or lowest.left
     for count in np.unique(np.linspace(0, len(users), _MIXTURES).astype(int)).tolist():
         mixed, shares = (*last.users[:count], *low.users[count:]), np.r_[last.shares[:count], low.shares[count:]]
         found.append(_served(*_rescaled(mixed, shares), server, weights, "linear"))
-    return found, bound, at
+    return found, bound, at, lowest.rates()
 
 
 def _rescaled(users: tuple[UserPlan, ...], shares: Numbers) -> tuple[tuple[UserPlan, ...], Numbers]:
@@ -243,12 +286,26 @@ def _at_price(users: tuple[BandUser, ...], server: SharedServer, weights: Number
         _free(plan_at(user, curve, float(share), exact=exact, toll=toll))
         for user, curve, share, toll in zip(users, curves, shares, tolls, strict=True)
     )
-    wanted = sum(
-        (1.0 - one.skip_share) * server.load_s(one.draft_length) / (one.fixed_s + one.band_s)
-        for one, toll in zip(plans, tolls, strict=True)
-        if one.tokens > (1.0 - one.skip_share) * (toll[0] + one.draft_length * toll[1])
-    )
-    return _Try(price, (above + price) * (1.0 + ROUNDING), 1.0 - wanted, plans, shares)
+    return _tried(price, (above + price) * (1.0 + ROUNDING), plans, shares, server, tolls)
+
+
+def _tried(
+    price: float,
+    bound: float,
+    plans: tuple[UserPlan, ...],
+    shares: Numbers,
+    server: SharedServer,
+    tolls: Sequence[Toll] | None = None,
+) -> _Try:
+    """The rates of plans, and what they want of the server; a user whose round costs all its tokens gets nothing."""
+    given = tolls if tolls is not None else [(0.0, 0.0)] * len(plans)
+    worth = [
+        one.tokens > (1.0 - one.skip_share) * (toll[0] + one.draft_length * toll[1])
+        for one, toll in zip(plans, given, strict=True)
+    ]
+    rates = np.where(worth, [one.tokens / (one.fixed_s + one.band_s) for one in plans], 0.0)
+    load = [(1.0 - one.skip_share) * server.load_s(one.draft_length) / one.tokens for one in plans]
+    return _Try(price, bound, 1.0 - float(rates @ load), rates, plans, shares)
 
 
 def _free(plan: UserPlan) -> UserPlan:

@@ -38,6 +38,9 @@ from hlmtheory.policy.user_claims import host_side
 #   at most one round before it in the queue. So at most ⌊(N - 2)/B⌋ full passes follow before its own. Without a
 #   running pass at most N - 1 rounds arrived at the same time, and ⌊(N - 1)/B⌋ ≤ 1 + ⌊(N - 2)/B⌋. In the running pass
 #   and the full ones each user occurs once, and in its own B - 1 others.
+# server_patience. While B rounds wait before a round, passes start at once, since m ≤ B. So a free server holds a pass
+#   with this round waiting only if the round is in it. The first round that waits came no later, so that the hold ends
+#   τ after the round's arrival at the latest. Its pass starts then, or when the passes before it are over.
 
 _POINTS = 9
 _LOW, _HIGH = 1.0, 256.0  # z over s: shares from 1 to 1/256
@@ -129,7 +132,9 @@ def _even_dual(one: Values) -> float:
 
 def _passes(one: Values) -> tuple[SharedServer, list[Pass]]:
     server = SharedServer(float(one["pass_s"]), float(one["token_s"]), int(one["batch"]))
-    found = passes(one["away_s"], one["draft_lengths"], server)
+    company = min(int(one.get("company", 1)), server.batch, len(one["away_s"]))
+    patience = float(one.get("patience_s", 0.0))
+    found = passes(one["away_s"], one["draft_lengths"], server, company=company, patience_s=patience)
     return server, list(itertools.islice(found, one["away_s"].size))
 
 
@@ -143,7 +148,7 @@ def _response(one: Values) -> float:
 
 
 def _longest(one: Values) -> float:
-    return longest_response(one["draft_lengths"], _passes(one)[0])
+    return longest_response(one["draft_lengths"], _passes(one)[0], float(one.get("patience_s", 0.0)))
 
 
 _RANK = {
@@ -158,6 +163,7 @@ _SHARED = (*_TABLE, "parts", "choice", "use")
 _PRICED = (*_TABLE, "weights", "band_price", "server_price")
 _RATES = ("most", "load_s", "weights")
 _QUEUE = ("away_s", "draft_lengths", "pass_s", "token_s", "batch")
+_WAITING = (*_QUEUE, "company", "patience_s")
 _ALONE: Values = {
     "tokens": [[2.0]],
     "fixed_s": [[0.5]],
@@ -242,5 +248,16 @@ SERVED_CLAIMS = (
         lhs=_side(_response, *_QUEUE),
         rhs=_side(_longest, *_QUEUE),
         attained=Attained({**_WAIT, "away_s": [[0.0, 0.0], [0.0, 0.0]]}),
+    ),
+    Claim(
+        id="policy.server_patience",
+        source=_QUEUE_SOURCE,
+        origin=Origin.NEW,
+        statement="if a pass waits for m rounds, for τ at most: a round's wait and pass ≤ the larger of the bound "
+        "without waiting (policy.server_response) and τ + s + s′ (the sum of the B largest K + 1)",
+        relation=Relation.LE,
+        lhs=_side(_response, *_WAITING),
+        rhs=_side(_longest, *_WAITING),
+        attained=Attained({**_WAIT, "away_s": [[0.0], [8.0]], "batch": 2, "company": 2, "patience_s": 2.0}),
     ),
 )

@@ -71,6 +71,8 @@ _DOMAINS = {
     "pass_s": positive("give a time in seconds"),
     "token_s": not_negative("give a time in seconds"),
     "batch": POSITIVE_COUNT,
+    "company": POSITIVE_COUNT,
+    "patience_s": not_negative("give a time in seconds"),
     "z": positive("give the seconds that a bit takes"),
     "stretch": at_least_one("give the larger z over the smaller one"),
     "mix": UNIT_INTERVAL,

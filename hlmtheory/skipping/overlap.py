@@ -11,7 +11,7 @@ from typing import Any
 
 from hlmtheory._array import Array, arrays, take, upward
 from hlmtheory._domains import Domain, DomainError, leading_dimensions, token_of
-from hlmtheory._simplex import distance, distributions, rejection_by_token, skip_probabilities
+from hlmtheory._simplex import distance, distributions, excess, skip_probabilities
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.skipping.chains import HORIZON, _chains, from_target, text_distance
 from hlmtheory.verification import output_distribution
@@ -48,7 +48,7 @@ def overlap_risk(target: Array, draft: Array, skip: Array, token: Array) -> Arra
     Returns
     -------
     array, shape (...)
-        In [0, 1], rounded up to the caller's type; 0 where nothing is skipped.
+        In [0, 1], rounded up: never below the exact loss of the rows over their sums. 0 where nothing is skipped.
 
     Raises
     ------
@@ -59,12 +59,11 @@ def overlap_risk(target: Array, draft: Array, skip: Array, token: Array) -> Arra
     Examples
     --------
     >>> rows = [[0.5, 0.5], [0.5, 0.5]], [[0.75, 0.25], [0.75, 0.25]]
-    >>> float(overlap_risk(*rows, skip=[[True, True], [False, False]], token=[1, 1]))
+    >>> round(float(overlap_risk(*rows, skip=[[True, True], [False, False]], token=[1, 1])), 12)
     0.5
     """
     xp, kind, p, q = distributions(target=target, draft=draft)
-    factors = _factors(xp, p, q, skip_probabilities(xp, skip, q), token)
-    return upward(xp, 1.0 - xp.prod(factors, axis=-1), kind)
+    return upward(xp, _text_loss(xp, p, q, skip_probabilities(xp, skip, q), token), kind)
 
 
 def overlap_losses(target: Array, draft: Array, uncertainty: Array, token: Array, thresholds: Array) -> Array:
@@ -84,7 +83,7 @@ def overlap_losses(target: Array, draft: Array, uncertainty: Array, token: Array
     Returns
     -------
     array, shape (..., L)
-        In [0, 1], rounded up to the caller's type, not decreasing in the threshold. Each text gives one row of
+        In [0, 1], rounded up, not decreasing in the threshold. Each text gives one row of
         ``losses`` for :func:`calibrate_threshold`, with ``bound=1``.
 
     Raises
@@ -96,7 +95,7 @@ def overlap_losses(target: Array, draft: Array, uncertainty: Array, token: Array
     Examples
     --------
     >>> rows = [[0.5, 0.5], [0.5, 0.5]], [[0.75, 0.25], [0.75, 0.25]]
-    >>> overlap_losses(*rows, uncertainty=[[0.1], [0.3]], token=[1, 1], thresholds=[0.0, 0.2, 0.4]).tolist()
+    >>> overlap_losses(*rows, uncertainty=[[0.1], [0.3]], token=[1, 1], thresholds=[0.0, 0.2, 0.4]).round(12).tolist()
     [0.0, 0.5, 0.75]
     """
     xp, kind, p, q = distributions(target=target, draft=draft)
@@ -110,25 +109,41 @@ def overlap_losses(target: Array, draft: Array, uncertainty: Array, token: Array
     losses = []
     for i in range(grid.shape[0]):
         skipped = skip_probabilities(xp, u <= grid[i], q, "uncertainty")
-        losses.append(1.0 - xp.prod(_factors(xp, p, q, skipped, token), axis=-1))
+        losses.append(_text_loss(xp, p, q, skipped, token))
     empty = xp.zeros((*p.shape[:-2], 0), dtype=p.dtype, device=p.device)
     return upward(xp, xp.stack(losses, axis=-1) if losses else empty, kind)
 
 
-def _factors(xp: Any, p: Array, q: Array, skip: Array, token: Array) -> Array:
-    """Return min(1, S_x/p_x) at each position, shape (..., T)."""
+def _text_loss(xp: Any, p: Array, q: Array, skip: Array, token: Array) -> Array:
+    """Return 1 - Π_t (1 - loss_t), rounded up; as 1 - exp(Σ log(1 - loss_t)), which keeps small losses."""
+    losses = _token_losses(xp, p, q, skip, token)
+    sure = xp.any(losses >= 1.0, axis=-1)
+    found = 0.0 - xp.expm1(xp.sum(xp.log1p(-xp.where(losses < 1.0, losses, 0.0)), axis=-1))
+    found = found * (1.0 + (losses.shape[-1] + 8) * 2.0**-52)
+    return xp.where(sure, 1.0, xp.clip(found, max=1.0))
+
+
+def _token_losses(xp: Any, p: Array, q: Array, skip: Array, token: Array) -> Array:
+    """Return 1 - min(1, S_x/p_x) at each position, rounded up, shape (..., T).
+
+    The entries of a row and of a sum have a relative error of e at most. Where q is near p this is much of q - p, so
+    that σ is the quotient of an upper bound on Σ s (q - p)⁺ and a lower bound on TV.
+    """
     if p.ndim < 2:
         raise DomainError(f"target must have a row for each position, shape (..., T, V); got shape {tuple(p.shape)}")
     _, _, x = arrays(target=p, token=token)
     x = token_of(p.shape[-1]).check(xp, "token", x)
     common = leading_dimensions(target=tuple(p.shape[:-1]), draft=tuple(q.shape[:-1]), token=tuple(x.shape))
     x = xp.broadcast_to(x, common)[..., None]
+    e = (p.shape[-1] + 10) * 2.0**-53
     tv = distance(xp, p, q)
-    lost = xp.sum(q * skip * rejection_by_token(xp, p, q), axis=-1)
-    share = xp.minimum(lost / xp.where(tv > 0, tv, 1.0), xp.asarray(1.0, dtype=p.dtype, device=p.device))
+    lost = xp.sum(skip * (excess(xp, q, p) + e * (p + q)), axis=-1) * (1.0 + e)
+    least = tv - 2.0 * e
+    share = xp.where(lost < least, lost / xp.where(least > 0, least, 1.0), 1.0)
+    share = xp.where((tv > 0) & (lost > 0), share, 0.0)
     p_x, q_x = (take(xp, xp.broadcast_to(rows, (*common, rows.shape[-1])), x)[..., 0] for rows in (p, q))
-    fell = xp.clip(p_x - q_x, min=0.0) / xp.where(p_x > 0, p_x, 1.0)
-    return 1.0 - share * fell
+    fell = xp.clip(p_x - q_x * (1.0 - 2.0 * e), min=0.0) / xp.where(p_x > 0, p_x, 1.0)
+    return xp.clip(share * fell * (1.0 + 2.0**-51), max=1.0)
 
 
 def _overlap_bound(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:

@@ -427,6 +427,14 @@ def test_a_choice_that_no_search_made_is_refused(field):
         codec.coded_message([0.5, 0.5], choice, token=0)
 
 
+@pytest.mark.parametrize("vocabulary", [1, 2**18 + 1])
+def test_no_codec_is_chosen_for_a_vocabulary_that_no_message_can_have(vocabulary):
+    row = np.full(vocabulary, 1.0 / vocabulary)
+    for call in (lambda: codec.cheapest_codec(row, 0.1), lambda: codec.message_bytes(vocabulary, [4])):
+        with pytest.raises(ValueError, match=r"whole number in 2\.\.262144.*vocabulary of 1 needs no message"):
+            call()
+
+
 def test_a_message_that_the_format_cannot_hold_is_refused():
     (draft,) = a_small_message().drafts
     bare = codec.MixedDraft("mixture", [0, 1], [1, 1], 1, 0, 0, None)

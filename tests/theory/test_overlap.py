@@ -43,6 +43,23 @@ def test_the_loss_is_that_of_its_definition(seed):
     assert found == pytest.approx(loss_in_fractions(target, draft, uncertainty, token), rel=1e-12, abs=1e-15)
 
 
+@pytest.mark.parametrize("apart", [1e-3, 1e-9, 1e-12, 1e-13, 1e-15])
+def test_the_loss_is_never_below_that_of_its_definition(apart):
+    """Where the rows nearly agree, a rounding of them is much of their distance."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        size = int(rng.integers(2, 8))
+        target = rng.dirichlet(np.ones(size), 3)
+        change = rng.normal(size=(3, size))
+        change -= change.mean(axis=1, keepdims=True)
+        draft = np.maximum(target + apart * change / np.abs(change).sum(axis=1, keepdims=True), 0.0)
+        skip, token = rng.random((3, size)), rng.integers(0, size, 3)
+        exact = loss_in_fractions(target, draft, skip, token)
+        found = float(overlap_risk(target, draft, skip, token))
+        assert exact <= found <= exact + 1e-13 / target[np.arange(3), token].min()
+        assert float(overlap_risk(target, target, skip, token)) == 0.0
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_losses_rise_with_the_threshold_and_lie_in_the_unit_interval(seed):
     target, draft, uncertainty, token = text(seed, texts=(7,))

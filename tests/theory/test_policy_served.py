@@ -36,6 +36,7 @@ QUEUE = {
     "token_s": ("", st.one_of(st.just(0.0), quantity(1e-3, 0.1))),
     "batch": ("", st.integers(1, 5)),
 }
+RULE = {"company": ("", st.integers(1, 4)), "patience_s": ("", st.one_of(st.just(0.0), quantity(1e-3, 2.0)))}
 SIZES_OF_QUEUE = {"u": (1, 4), "r": (1, 4)}
 STRATEGIES = {
     "policy.served_price": arrays_of(SIZES_OF_BAND, **SERVED),
@@ -44,6 +45,7 @@ STRATEGIES = {
     **{f"policy.server_{name}_dual": arrays_of(SIZES_OF_BAND, **RATES) for name in ("linear", "log", "even")},
     "policy.server_capacity": arrays_of(SIZES_OF_QUEUE, **QUEUE),
     "policy.server_response": arrays_of(SIZES_OF_QUEUE, **QUEUE),
+    "policy.server_patience": arrays_of(SIZES_OF_QUEUE, **QUEUE, **RULE),
 }
 """For each claim, what its instances are drawn from."""
 STRAYS = {
@@ -65,6 +67,8 @@ STRAYS = {
     "pass_s": 0.0,
     "token_s": -1.0,
     "batch": 0,
+    "company": 0,
+    "patience_s": -1.0,
 }
 CLAIM_TABLE = ClaimTable(SERVED_CLAIMS, STRATEGIES, STRAYS)
 """For each argument a value outside its domain."""
@@ -166,6 +170,17 @@ def test_a_busy_server_makes_drafts_longer():
     assert prices[0] == 0.0 < prices[1] <= prices[2]
 
 
+def test_users_who_may_keep_every_draft_leave_the_server_idle():
+    """At the second tangent of the logarithm the plans so far want nothing of the server."""
+    hulls, costs = policy.lower_hulls([[100.0]], [[0.0]]), policy.StageCosts(0.35, 0.3, 1e-5)
+    found = policy.plan_served(
+        [policy.BandUser(hulls, costs, [0.5], rejection=[0.5])] * 2, policy.SharedServer(0.3), utility="log"
+    )
+    # alone 1/.35 tokens/s, by the server 1/.3: one of the two decodes alone, or both share the server by halves
+    assert found.value == pytest.approx(-math.log(0.35 * 0.3))
+    assert found.value <= found.upper_bound <= found.value + 0.03
+
+
 def test_a_free_server_changes_nothing():
     users = [a_user(np.random.default_rng(seed)) for seed in range(3)]
     free = policy.plan_users(users)
@@ -175,7 +190,9 @@ def test_a_free_server_changes_nothing():
     assert served.upper_bound == free.upper_bound
 
 
-def by_steps(away: np.ndarray, lengths: np.ndarray, server: policy.SharedServer, many: int) -> list[tuple[int, int]]:
+def by_steps(
+    away: np.ndarray, lengths: np.ndarray, server: policy.SharedServer, many: int, company: int, patience: float
+) -> list[tuple[int, int]]:
     """Return the end of the first rounds and their users, from a simulation that looks at each whole moment."""
     arrival = {user: int(away[user, 0]) for user in range(len(away))}
     count, ends, free, now = dict.fromkeys(arrival, 0), [], 0, 0
@@ -188,28 +205,31 @@ def by_steps(away: np.ndarray, lengths: np.ndarray, server: policy.SharedServer,
                 arrival[user] = now + int(away[user, count[user] % away.shape[1]])
             running = []
         if not running:
-            ready = sorted((at, user) for user, at in arrival.items() if at <= now)[: server.batch]
-            running = [user for _, user in ready]
-            if running:
+            ready = sorted((at, user) for user, at in arrival.items() if at <= now)
+            if len(ready) >= company or (ready and now >= ready[0][0] + patience):
+                running = [user for _, user in ready[: server.batch]]
                 free = now + int(server.pass_s + server.token_s * sum(int(lengths[user]) + 1 for user in running))
         now += 1
     return ends
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(24))
 def test_passes_are_those_of_a_simulation_in_steps_of_time(seed):
+    """The first seeds have a server that starts at once, the others one that waits for company."""
     rng = np.random.default_rng(seed)
     users = int(rng.integers(1, 6))
     away, lengths = rng.integers(1, 20, (users, 7)), rng.integers(0, 5, users)
     server = policy.SharedServer(int(rng.integers(1, 9)), int(rng.integers(0, 3)), int(rng.integers(1, 5)))
+    company = 1 if seed < 12 else int(rng.integers(1, min(server.batch, users) + 1))
+    patience = math.inf if seed < 12 or seed % 2 else float(rng.integers(0, 12))
     found, longest = [], 0.0
-    for one in passes(away.astype(np.float64), lengths, server):
+    for one in passes(away.astype(np.float64), lengths, server, company=company, patience_s=patience):
         found += [(int(one.end), user) for user in one.users]
         longest = max(longest, *(one.end - at for at in one.arrived))
         if len(found) >= 60:
             break
-    assert found == by_steps(away, lengths, server, len(found))[: len(found)]
-    assert longest <= longest_response(lengths, server)
+    assert found == by_steps(away, lengths, server, len(found), company, patience)[: len(found)]
+    assert longest <= longest_response(lengths, server, patience if company > 1 else 0.0)
 
 
 @pytest.mark.parametrize("users", [1, 2, 3, 5, 20])
@@ -219,6 +239,32 @@ def test_equal_times_reach_the_bound_of_the_server(users):
     assert found.rates.sum() == pytest.approx(min(users / 0.75, 4.0), rel=1e-9)
     assert (found.least <= found.rates * (1.0 + 1e-9)).all()
     assert (found.rates <= found.most * (1.0 + 1e-9)).all()
+
+
+@pytest.mark.parametrize(("users", "batch", "away"), [(8, 4, 0.5), (8, 4, 0.125), (6, 3, 0.75), (4, 4, 0.25)])
+def test_a_server_that_waits_for_full_passes_runs_groups_in_turn(users, batch, away):
+    """Equal users form groups of a full pass. A group's cycle is its own round, or the passes of all groups."""
+    server = policy.SharedServer(0.25, 0.0, batch)
+    rates = {}
+    for company in (1, batch):
+        found = policy.queue_rates(
+            [away] * users, [3] * users, server, company=company, rng=np.random.default_rng(users)
+        )
+        rates[company] = found.rates.sum()
+    assert found.batch == pytest.approx(batch)
+    assert rates[batch] == pytest.approx(users / max(away + 0.25, users / batch * 0.25), rel=1e-6)
+    assert rates[batch] >= rates[1] * (1.0 - 1e-9)
+    assert found.least.tolist() == [0.0] * users
+
+
+def test_a_patient_server_starts_in_time():
+    server = policy.SharedServer(0.25, 0.0, 2)
+    plain = {"away_s": [0.5, 8.0], "draft_lengths": [1, 1], "server": server}
+    limited = policy.queue_rates(**plain, company=2, patience_s=0.125, rng=np.random.default_rng(1))
+    assert limited.waits_s[0] <= 0.125 + 0.25
+    assert (limited.least <= limited.rates * (1.0 + 1e-9)).all()
+    endless = policy.queue_rates(**plain, company=2, rng=np.random.default_rng(1))
+    assert endless.rates[0] == pytest.approx(endless.rates[1], rel=0.02)
 
 
 def test_kept_drafts_lengthen_the_time_away():
@@ -239,6 +285,8 @@ def test_what_is_refused():
         policy.plan_served([], server)
     with pytest.raises(ValueError, match="keep_share must be in"):
         policy.queue_rates([0.5], [1], server, keep_share=1.0, rng=rng)
+    with pytest.raises(ValueError, match="company must be at most 1, the smaller of the users and the batch"):
+        policy.queue_rates([0.5, 0.5], [1, 1], server, company=2, rng=rng)
     with pytest.raises(ValueError, match="utility must be one of linear, log"):
         policy.plan_served([a_user(rng)], server, utility="maxmin")
     with pytest.raises(ValueError, match=r"draft_lengths must have shape \(1,\)"):

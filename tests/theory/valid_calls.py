@@ -592,6 +592,8 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "keep_share": [0.5, 0.25],
         "spread": 0.125,
         "rounds": 20,
+        "company": 1,
+        "patience_s": 0.25,
         "rng": np.random.default_rng(1),
     },
     "plan_goodput": {

@@ -16,16 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.policy import (
-    BandUser,
-    QueueRates,
-    ServedPlan,
-    SharedServer,
-    lower_hulls,
-    plan_served,
-    plan_user,
-    queue_rates,
-)
+from hlmtheory.policy import BandUser, SharedServer, lower_hulls, plan_served, plan_user
 from validation.errors import UserError
 from validation.planning.bound import Model
 from validation.planning.menu import OURS
@@ -33,6 +24,7 @@ from validation.planning.plan import Planner
 from validation.planning.profile import CODECS, DRAFT_LENGTHS
 from validation.planning.quantities import read_rate
 from validation.planning.setting import PlanLink, Setting
+from validation.planning.waits import SENDS, Band, bottleneck, predicted, round_parts
 from validation.printable import printable
 
 Array = NDArray[Any]
@@ -41,11 +33,7 @@ OPTIONAL = {"rtt_ms": 1e-3, "draft_ms": 1e-3, "weight": 1.0}
 MOST_USERS = 1000
 ROWS = 64
 """Positions that stand for those of the training texts."""
-MOST_ROUNDS, EACH = 40_000, (60, 400)
-"""Rounds that are simulated for a prediction: of all users, and of each one."""
 MOST_COUNT = 1 << 20
-SPREAD = 0.02
-"""Of the times away from the server: without any, users who meet in a pass would meet for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,28 +98,6 @@ def read_users(file: Path, setting: Setting) -> list[User]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Band:
-    """Users of one band and one server, planned.
-
-    Attributes
-    ----------
-    plan : ServedPlan
-        Plans and shares, and the bound on all others.
-    queue : QueueRates or None
-        Waits at the server; None if nobody sends a round.
-    rates : array, shape (users,)
-        Predicted tokens a second.
-    value : float
-        The objective at these rates.
-    """
-
-    plan: ServedPlan
-    queue: QueueRates | None
-    rates: Array
-    value: float
-
-
 def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tuple[Band, dict[str, Any]]:
     """Return the plans and shares of users of one band and one server, and the same as plain values.
 
@@ -148,16 +114,16 @@ def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tup
     members, codecs = members_of(planner, users)
     utility = "log" if setting.objective == "fair" else "linear"
     server = SharedServer(setting.verify_s, setting.verify_token_s, server_batch)
-    bound, tried = np.inf, []
+    bound, tried, full = np.inf, [], False
     # A pass has fewer rounds than it could while few users wait, so that plans for smaller batches may be better
     for batch in sorted({server_batch, *(1 << n for n in range(server_batch.bit_length()))}):
         found = plan_served(members, replace(server, batch=batch), utility=utility)
-        bound = found.upper_bound
-        tried.append(_predicted(found, members, server, utility))
-        if found.server_price == 0:
+        bound, full = found.upper_bound, found.server_price > 0
+        tried.append(predicted(found, members, server, utility))
+        if not full:
             break  # larger batches do not bind either
     best = max(tried, key=lambda one: one.value)
-    return best, _plain(best, users, members, codecs, server, utility, max(bound, best.value))
+    return best, _plain(best, users, members, codecs, server, utility, max(bound, best.value), full=full)
 
 
 def members_of(planner: Planner, users: list[User]) -> tuple[list[BandUser], list[int]]:
@@ -194,35 +160,6 @@ def members_of(planner: Planner, users: list[User]) -> tuple[list[BandUser], lis
     return [made for made, _ in found], [codec for _, codec in found]
 
 
-def _predicted(plan: ServedPlan, members: list[BandUser], server: SharedServer, utility: str) -> Band:
-    """Return the plan with the waits at the server, simulated with its mean rounds."""
-    kept = np.array([one.skip_share for one in plan.users])
-    sends = kept < 1.0 - 1e-9
-    rates = np.array([one.rate for one in plan.users])
-    queue = None
-    if sends.any():
-        own = [(one, member) for one, member, some in zip(plan.users, members, sends, strict=True) if some]
-        lengths = np.array([one.draft_length for one, _ in own])
-        share = kept[sends]
-        drafts = np.array([member.costs.draft_s for _, member in own])
-        seconds = np.array([one.fixed_s + one.band_s for one, _ in own]) / (1.0 - share)
-        alone = np.array([server.alone_s(int(k)) for k in lengths])
-        queue = queue_rates(
-            np.maximum(seconds - alone - drafts * share / (1.0 - share), 0.0),
-            lengths,
-            server,
-            keep_s=drafts,
-            keep_share=share,
-            spread=SPREAD,
-            rounds=int(np.clip(MOST_ROUNDS // len(own), *EACH)),
-            rng=np.random.default_rng(1),
-        )
-        rates[sends] = queue.rates * np.array([one.tokens for one, _ in own]) / (1.0 - share)
-    weights = np.array([one.utility_weight for one in members])
-    value = float(weights @ (np.log(rates) if utility == "log" else rates))
-    return Band(plan, queue, rates, value)
-
-
 def _plain(
     band: Band,
     users: list[User],
@@ -231,17 +168,19 @@ def _plain(
     server: SharedServer,
     utility: str,
     bound: float,
+    *,
+    full: bool,
 ) -> dict[str, Any]:
-    """Return the plan of a band as plain values."""
+    """Return the plan of a band as plain values; ``full``: the server has too little time, even in full passes."""
     plan, queue, rates = band.plan, band.queue, band.rates
     waits = np.zeros(len(users))
     if queue is not None:
-        waits[np.array([one.skip_share for one in plan.users]) < 1.0 - 1e-9] = queue.waits_s
+        waits[np.array([one.skip_share for one in plan.users]) < SENDS] = queue.waits_s
     busy = queue.busy if queue is not None else 0.0
     sent = np.array([(1.0 - one.skip_share) / one.tokens for one in plan.users])  # rounds of the server for a token
     load = np.array([server.load_s(one.draft_length) for one in plan.users])
     need = float((sent * load) @ rates) / float(rates.sum())
-    binds = float((sent * load) @ np.array([one.rate for one in plan.users])) > 1.0 or plan.server_price > 0
+    parts = round_parts(band, members, server)
     return {
         "utility": utility,
         "server": {
@@ -250,9 +189,14 @@ def _plain(
             "token_s": server.token_s,
             "utilisation": float(busy),
             "rounds_of_a_pass": float(queue.batch) if queue is not None else 0.0,
+            "waits_for_rounds": band.company,
+            "waits_at_most_s": band.patience_s if band.company > 1 else 0.0,
+            "total_tokens_per_s": float(rates.sum()),
+            "at_once_tokens_per_s": band.at_once,
             "price": float(plan.server_price),
             "most_tokens_per_s": float(1.0 / need) if need > 0 else None,
-            "binds": "server" if binds else "band",
+            "binds": bottleneck(band, parts, full=full),
+            "round_parts": parts,
             "binds_from_users": _full_from(members[0], server) if len({id(one) for one in members}) == 1 else None,
         },
         "users": [

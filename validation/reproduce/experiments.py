@@ -120,6 +120,7 @@ EXPERIMENTS = (
         packages=("simpy",),
     ),
     Experiment("policy_bound", "ours", _script("policy_bound", "brute_force.py")),
+    Experiment("served_gaps", "ours", _script("policy_bound", "served_gaps.py")),
     Experiment(
         "rivals",
         "flexspec",

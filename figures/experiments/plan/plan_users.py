@@ -1,8 +1,9 @@
 """Several users on one band and one server: rounds that were decoded are replayed by events, against the plan's speed.
 
 A user drafts, sends its message over its share of the band, waits for the server, and gets the reply. The server runs
-one pass at a time, with at most B of the rounds that wait. The plan of ``hlm plan --users`` knows this queue. Its draft
-lengths are compared with those for a server that is free at once for everybody. Needs simpy.
+one pass at a time, with at most B of the rounds that wait. The plan of ``hlm plan --users`` knows this queue, and says
+how many rounds a pass waits for. It is compared with the same plan if passes start at once, and with the draft lengths
+for a server that is free at once for everybody. Needs simpy.
 """
 
 from __future__ import annotations
@@ -31,7 +32,15 @@ from validation.planning.users import equal_users, members_of, plan_band
 BAND_BPS, DOWN_BPS, USERS, BATCHES, SECONDS = 10e6, 1e9, (1, 2, 3, 4, 6, 8, 16, 32), (1, 4), 600.0
 
 
-def simulate(played: list[Rounds], shares_bps: list[float], batch: int, *, seconds: float = SECONDS) -> float:
+def simulate(
+    played: list[Rounds],
+    shares_bps: list[float],
+    batch: int,
+    *,
+    company: int = 1,
+    patience_s: float = 0.0,
+    seconds: float = SECONDS,
+) -> float:
     """Return the tokens per second of all users together.
 
     Parameters
@@ -42,22 +51,30 @@ def simulate(played: list[Rounds], shares_bps: list[float], batch: int, *, secon
         Rate of each user's share of the band.
     batch : int
         The most rounds of a pass; 0: every round is verified at once. Others wait in the order of their arrival.
+    company, patience_s : int, float
+        A pass starts when so many rounds wait, or when one of them has waited so long.
     seconds : float
         Simulated time.
     """
     world = simpy.Environment()
-    queue: list[simpy.Event] = []
+    queue: list[tuple[float, simpy.Event]] = []
     arrived = [world.event()]
     done = np.zeros(len(played))
 
     def server() -> Generator[Any, Any, None]:
         while True:
-            if not queue:
+            while len(queue) < company:
                 arrived[0] = world.event()
-                yield arrived[0]
+                if not queue:
+                    yield arrived[0]
+                    continue
+                left = queue[0][0] + patience_s - world.now
+                if left <= 0:
+                    break
+                yield arrived[0] | world.timeout(left)
             turn, queue[:] = queue[:batch], queue[batch:]
             yield world.timeout(TIMES[1])
-            for one in turn:
+            for _, one in turn:
                 one.succeed()
 
     def user(number: int) -> Generator[Any, Any, None]:
@@ -69,8 +86,8 @@ def simulate(played: list[Rounds], shares_bps: list[float], batch: int, *, secon
             if rounds.passes[place]:
                 yield world.timeout(ROUND_TRIP_S / 2)
                 if batch:
-                    queue.append(world.event())
-                    own = queue[-1]
+                    own = world.event()
+                    queue.append((world.now, own))
                     if not arrived[0].triggered:
                         arrived[0].succeed()
                     yield own
@@ -129,7 +146,9 @@ def main() -> None:
             shares = [BAND_BPS * one["share"] for one in plain["users"]]
             own = played(planner, options_of(planner, codecs, lengths), source)
             other = played(planner, options_of(planner, codecs, [one.draft_length for one in free.users]), source)
-            here = simulate(own, shares, batch)
+            rule = plain["server"]
+            company, patience = rule["waits_for_rounds"], rule["waits_at_most_s"]
+            here = simulate(own, shares, batch, company=company, patience_s=patience)
             alone = simulate(own, shares, 0)
             queued = simulate(other, (BAND_BPS * free.shares).tolist(), batch)
             blind = float(free.rates.sum())
@@ -141,6 +160,8 @@ def main() -> None:
                 "simulated": round(here, 3),
                 "predicted_over_simulated_minus_1": round(plain["total_tokens_per_s"] / here - 1.0, 5),
                 "upper_bound": round(plain["upper_bound"], 3),
+                "waits_for_rounds": company,
+                "started_at_once": round(simulate(own, shares, batch), 3),
                 "utilisation": round(plain["server"]["utilisation"], 4),
                 "binds": plain["server"]["binds"],
                 "free_server_simulated": round(alone, 3),

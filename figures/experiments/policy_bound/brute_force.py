@@ -213,17 +213,23 @@ def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
     loss = np.asarray([1.0 - one["plan"] / one["best"] for one in found])
     beside = np.asarray([1.0 - one["plan"] / one["best_on_grid"] for one in found])
     above = np.asarray([one["upper_bound"] / one["best"] - 1.0 for one in found])
+    gap = np.asarray([one["upper_bound"] / one["plan"] - 1.0 for one in found])
     return {
         "instances": len(found),
         "limits_kept": sum(one["limits_kept"] for one in found),
         "bound_below_best": int(np.count_nonzero(above < -1e-9)),
         "plan_above_best": int(np.count_nonzero(loss < -1e-9)),
         "loss_median": float(np.median(loss)),
+        "loss_p95": float(np.quantile(loss, 0.95)),
         "loss_largest": float(loss.max()),
         "loss_on_grid_median": float(np.median(beside)),
         "loss_on_grid_largest": float(beside.max()),
         "bound_above_best_median": float(np.median(above)),
+        "bound_above_best_p95": float(np.quantile(above, 0.95)),
         "bound_above_best_largest": float(above.max()),
+        "gap_median": float(np.median(gap)),
+        "gap_p95": float(np.quantile(gap, 0.95)),
+        "gap_largest": float(gap.max()),
     }
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import stored
+from validation.cli.plan import BINDS
 from validation.decoding.policy_file import read_policy
 from validation.trace.reader import TraceWriter
 
@@ -178,7 +179,7 @@ def test_users_share_a_band(plan, folder):
 def test_users_wait_for_one_server(plan):
     words = ("--down-rate", "1G", "--rate", "100M", "--rtt", "5ms")
     few, many = (planned(plan("--json", "--users", count, *words))["users"] for count in ("2", "24"))
-    assert few["server"]["binds"] == "band" or few["server"]["binds_from_users"] <= 2
+    assert few["server"]["binds"] != "server" or few["server"]["binds_from_users"] <= 2
     server = many["server"]
     assert server["binds"] == "server"
     assert server["binds_from_users"] <= 24
@@ -196,6 +197,29 @@ def test_users_wait_for_one_server(plan):
     shown = plan("--users", "24", *words).output
     assert "it binds, with at most" in shown
     assert f"The server binds from {server['binds_from_users']} such users on (now 24)." in shown
+
+
+def test_what_binds_is_named_with_the_number_that_says_so(plan):
+    """At 500 Mbit/s the air takes nothing, and a server with time left does not bind."""
+    words = ("--down-rate", "1G", "--rtt", "20ms", "--users", "4", "--server-batch", "4")
+    fast = planned(plan("--json", "--rate", "500M", *words))["users"]["server"]
+    assert fast["round_parts"]["air"] < 0.01
+    assert fast["binds"] in ("drafts", "round trip", "pass")
+    shown = plan("--rate", "500M", *words).output
+    assert "the band" not in shown.splitlines()[-1]
+    assert f"What takes longest is {BINDS[fast['binds']]}" in shown
+    assert f"Full passes are enough for {fast['binds_from_users'] - 1} such users (now 4)." in shown
+    assert "The server binds from" not in shown
+
+
+def test_a_pass_that_should_wait_for_rounds_says_so(plan):
+    words = ("--down-rate", "1G", "--rate", "100M", "--rtt", "20ms", "--users", "8", "--server-batch", "4")
+    found = planned(plan("--json", *words))["users"]
+    server = found["server"]
+    assert 1 < server["waits_for_rounds"] <= 4
+    assert server["rounds_of_a_pass"] >= server["waits_for_rounds"] - 0.1
+    assert server["at_once_tokens_per_s"] < found["total_tokens_per_s"] <= found["upper_bound"]
+    assert f"Let it wait for {server['waits_for_rounds']} of them, but for " in plan(*words).output
 
 
 def test_a_limit_with_confidence(plan):

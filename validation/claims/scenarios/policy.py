@@ -165,6 +165,10 @@ def _batched_server(rng: Rng) -> Instance:
     return {**_own_draft(rng), "batch": rng.integers(1, 9, COUNT)}
 
 
+def _patient(rng: Rng) -> Instance:
+    return {**_queue(rng), "company": rng.integers(1, USERS + 2, COUNT), "patience_s": _between(rng, 1e-3, 0.5)}
+
+
 def _fading(rng: Rng) -> Instance:
     return {
         "mean_snr": _between(rng, 0.1, 1e3),
@@ -278,6 +282,7 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "policy.colocated_speed": _slower_device,
     "policy.colocated_capacity": _full_server,
     **dict.fromkeys(("policy.colocated_gain", "policy.colocated_gain_floor"), _batched_server),
+    "policy.server_patience": _patient,
     "policy.goodput_bound": _few(_late_rival),
     "policy.goodput_residual": _few(_late),
     "policy.cost_optimum": _money_rival,

@@ -1,0 +1,177 @@
+"""The server that users share: how fast it verifies their rounds, what a pass waits for, and what binds.
+
+A pass has the rounds that wait when it starts. If it starts at once, it may have few, and the others wait a whole pass.
+So a server may be faster if a pass waits for some rounds, though never longer than a user's round takes: then a user
+has left. Which number is best depends on the times of the rounds; all are simulated, with the mean rounds of the plan.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.policy import BandUser, QueueRates, ServedPlan, SharedServer, queue_rates
+
+Array = NDArray[Any]
+MOST_ROUNDS, EACH = 40_000, (60, 400)
+"""Rounds that are simulated for a prediction: of all users, and of each one."""
+SCREENED = 8_000
+"""The same for each rule that is tried, at most ``EACH[0]`` of each user."""
+SPREAD = 0.02
+"""Of the times away from the server: without any, users who meet in a pass would meet for ever."""
+WORTH = 1.01
+"""A server waits for company only if this makes the users faster by more than the simulation's noise."""
+BUSY = 0.95
+"""Share of the time from which a server counts as busy."""
+SENDS = 1.0 - 1e-9
+"""A user with a larger share of kept rounds sends none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Users of one band and one server, planned.
+
+    Attributes
+    ----------
+    plan : ServedPlan
+        Plans and shares, and the bound on all others.
+    queue : QueueRates or None
+        Waits at the server; None if nobody sends a round.
+    rates : array, shape (users,)
+        Predicted tokens a second.
+    value : float
+        The objective at these rates.
+    company : int
+        How many rounds a pass waits for.
+    patience_s : float
+        The longest that it waits for them: the longest mean round of a user, if passes start at once.
+    at_once : float
+        The tokens a second of all users together if each pass starts at once.
+    """
+
+    plan: ServedPlan
+    queue: QueueRates | None
+    rates: Array
+    value: float
+    company: int
+    patience_s: float
+    at_once: float
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The users who send rounds: what :func:`queue_rates` takes of them, and the tokens of a round that is sent."""
+
+    sends: Array
+    away_s: Array
+    lengths: Array
+    keep_s: Array
+    keep_share: Array
+    tokens: Array
+
+    @classmethod
+    def of(cls, plan: ServedPlan, members: list[BandUser], server: SharedServer) -> Flow:
+        """Return the mean rounds of a plan."""
+        kept = np.array([one.skip_share for one in plan.users])
+        sends = kept < SENDS
+        own = [(one, member) for one, member, some in zip(plan.users, members, sends, strict=True) if some]
+        share = kept[sends]
+        lengths = np.array([one.draft_length for one, _ in own], dtype=np.int64)
+        drafts = np.array([member.costs.draft_s for _, member in own])
+        seconds = np.array([one.fixed_s + one.band_s for one, _ in own]) / (1.0 - share)
+        alone = np.array([server.alone_s(int(k)) for k in lengths])
+        away = np.maximum(seconds - alone - drafts * share / (1.0 - share), 0.0)
+        return cls(sends, away, lengths, drafts, share, np.array([one.tokens for one, _ in own]) / (1.0 - share))
+
+    def queue(self, server: SharedServer, each: int, company: int = 1, patience_s: float | None = None) -> QueueRates:
+        """Return the simulated waits if a pass waits for so many rounds, and no longer than that."""
+        return queue_rates(
+            self.away_s,
+            self.lengths,
+            server,
+            keep_s=self.keep_s,
+            keep_share=self.keep_share,
+            spread=SPREAD,
+            rounds=each,
+            company=company,
+            patience_s=patience_s,
+            rng=np.random.default_rng(1),
+        )
+
+
+def predicted(plan: ServedPlan, members: list[BandUser], server: SharedServer, utility: str) -> Band:
+    """Return the plan with the waits at the server, and the number of rounds that a pass should wait for."""
+    flow = Flow.of(plan, members, server)
+    weights = np.array([one.utility_weight for one in members])
+
+    def with_queue(queue: QueueRates | None) -> tuple[Array, float]:
+        rates = np.array([one.rate for one in plan.users])
+        if queue is not None:
+            rates[flow.sends] = queue.rates * flow.tokens
+        return rates, float(weights @ (np.log(rates) if utility == "log" else rates))
+
+    count = len(flow.lengths)
+    if not count:
+        rates, value = with_queue(None)
+        return Band(plan, None, rates, value, 1, 0.0, float(rates.sum()))
+    most, screened = int(np.clip(MOST_ROUNDS // count, *EACH)), max(min(SCREENED // count, EACH[0]), 1)
+    queue = flow.queue(server, most)
+    rates, value = with_queue(queue)
+    patience = float(1.0 / queue.rates.min())
+    at_once = Band(plan, queue, rates, value, 1, patience, float(rates.sum()))
+
+    def of(company: int) -> float:
+        return with_queue(flow.queue(server, screened, company, patience))[1]
+
+    best = max(companies(min(server.batch, count)), key=of)
+    if best == 1:
+        return at_once
+    queue = flow.queue(server, most, best, patience)
+    rates, value = with_queue(queue)
+    scale = float(weights.sum())
+    gain = (value - at_once.value) / scale if utility == "log" else math.log(value / at_once.value)
+    return Band(plan, queue, rates, value, best, patience, at_once.at_once) if gain > math.log(WORTH) else at_once
+
+
+def companies(most: int) -> list[int]:
+    """Return the numbers of rounds that are tried: all up to 8, then each a quarter larger than the one before."""
+    found = list(range(1, min(most, 8) + 1))
+    while found[-1] < most:
+        found.append(min(math.ceil(found[-1] * 1.25), most))
+    return found
+
+
+def round_parts(band: Band, members: list[BandUser], server: SharedServer) -> dict[str, float]:
+    """Return the shares of a round's time, in the mean over the users who send: they add up to 1."""
+    if band.queue is None:
+        return {"drafts": 1.0, "air": 0.0, "round trip": 0.0, "pass": 0.0, "wait": 0.0}
+    flow = Flow.of(band.plan, members, server)
+    costs = [member.costs for member, sends in zip(members, flow.sends, strict=True) if sends]
+    plans = [one for one, sends in zip(band.plan.users, flow.sends, strict=True) if sends]
+    whole = 1.0 / band.queue.rates
+    kept = flow.keep_share / (1.0 - flow.keep_share)
+    parts = {
+        "drafts": (flow.lengths + kept) * flow.keep_s,
+        "air": np.array([one.band_s for one in plans]) / (1.0 - flow.keep_share),
+        "round trip": np.array([one.round_trip_s + one.fixed_s for one in costs]),
+        "pass": np.array([server.alone_s(int(k)) for k in flow.lengths]),
+    }
+    found = {name: float(np.mean(part / whole)) for name, part in parts.items()}
+    return found | {"wait": max(1.0 - sum(found.values()), 0.0)}
+
+
+def bottleneck(band: Band, parts: dict[str, float], *, full: bool) -> str:
+    """Return what limits the users: "server", "passes", or the longest part of a round.
+
+    "server": its full passes have no time left. "passes": it is busy or rounds wait, but its passes are not full.
+    """
+    if full:
+        return "server"
+    longest = max(parts, key=parts.__getitem__)
+    if longest == "wait" or (band.queue is not None and band.queue.busy > BUSY):
+        return "passes"
+    return {"air": "band"}.get(longest, longest)

@@ -161,16 +161,18 @@ def _served(
     users: tuple[UserPlan, ...], shares: Numbers, server: SharedServer, weights: Numbers, utility: str
 ) -> Served:
     """The best rates of these plans at these shares."""
-    tokens, fixed, air, skipped = (
-        np.asarray([getattr(one, name) for one in users]) for name in ("tokens", "fixed_s", "band_s", "skip_share")
-    )
-    sigma = np.asarray([server.load_s(one.draft_length) for one in users])
-    load = (1.0 - skipped) * sigma / tokens
+    tokens, fixed, air = (np.asarray([getattr(one, name) for one in users]) for name in ("tokens", "fixed_s", "band_s"))
+    load = np.asarray([server_seconds(one, server) for one in users]) / tokens
     most = tokens / (fixed + air)
     rates = np.asarray(server_rates(most, load, weights, utility=utility))
     with np.errstate(divide="ignore"):
         value = float(weights @ (np.log(rates) if utility == "log" else rates))
     return Served(users, shares, rates, float(rates @ load), float(most @ load), value)
+
+
+def server_seconds(plan: UserPlan, server: SharedServer) -> float:
+    """Mean seconds of the server for a round: its time for a round is linear in K, so the mean drafts are enough."""
+    return (1.0 - plan.skip_share) * server.load_s(0) + plan.sent_drafts * server.token_s
 
 
 def tangent(rates: Numbers, weights: Numbers, utility: str) -> tuple[Numbers, float]:
@@ -244,9 +246,9 @@ def _at_price(users: tuple[BandUser, ...], server: SharedServer, weights: Number
         for user, curve, share, toll in zip(users, curves, shares, tolls, strict=True)
     )
     wanted = sum(
-        (1.0 - one.skip_share) * server.load_s(one.draft_length) / (one.fixed_s + one.band_s)
+        server_seconds(one, server) / (one.fixed_s + one.band_s)
         for one, toll in zip(plans, tolls, strict=True)
-        if one.tokens > (1.0 - one.skip_share) * (toll[0] + one.draft_length * toll[1])
+        if one.tokens > (1.0 - one.skip_share) * toll[0] + one.sent_drafts * toll[1]
     )
     return _Try(price, (above + price) * (1.0 + ROUNDING), 1.0 - wanted, plans, shares)
 

@@ -460,17 +460,17 @@ def test_a_device_that_knows_the_rule_alone_makes_the_decisions_of_the_plan():
     hulls = policy.codec_hulls(rows(rng, 40, 400))
     rejection = rng.beta(0.5, 2.0, hulls.positions)
     costs = policy.StageCosts(0.006, 0.03, 1e-5, round_trip_s=0.01)
-    found = policy.plan_user(hulls, costs, [0.9] * 6, rejection=rejection, risk_limit=0.03, draft_lengths=range(1, 7))
+    options = {"rejection": rejection, "risk_limit": 0.03, "draft_lengths": range(1, 7), "mixing": False}
+    found = policy.plan_user(hulls, costs, [0.9] * 6, **options)
     assert found.skip.any()
     assert not found.skip.all()
     rule = found.rule
     for n in range(hulls.positions):
         own = slice(int(hulls.start[n]), int(hulls.start[n + 1]))
-        cost = rule.bit_price * hulls.bits[own] + rule.first_risk_price * hulls.risk[own]
-        later = rule.bit_price * hulls.bits[own] + rule.later_risk_price * hulls.risk[own]
-        assert cost[found.first[n] - own.start] <= cost.min() * (1.0 + 1e-9)
-        assert later[found.later[n] - own.start] <= later.min() * (1.0 + 1e-9)
-        level = rule.skip_slope * rejection[n] - cost.min() - rule.skip_level
+        for place, corners in enumerate((found.first, *found.later), 1):
+            cost = rule.bit_price * hulls.bits[own] + rule.risk_price(place) * hulls.risk[own]
+            assert cost[corners[n] - own.start] <= cost.min() * (1.0 + 1e-9)
+        level = rule.skip_slope * rejection[n] - rule.bit_price * hulls.bits[found.first[n]] - rule.skip_level
         assert abs(level) < 1e-9 or found.skip[n] == (rule.skips and level <= 0)
 
 

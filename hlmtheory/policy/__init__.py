@@ -21,9 +21,9 @@ z         seconds a bit takes: s/w with s of the whole band                   s
 ========= =================================================================== ============ ===========
 
 The risk of a decision bounds what it adds to the total variation between a token's law and the target model's: half of
-the certified bias of the message at this position, and β̂ besides if the draft is skipped (``skipping.bill_joint``). So
-a limit for each token, times the number of tokens, bounds the whole text (``skipping.bill_text``). It is a bound if β̂ is
-right in the mean over the drafts that are sent, and right or too large in the mean over those that are skipped.
+the certified bias of the message at this position, and β̂ besides if the draft is skipped (``skipping.bill_joint``).
+So a limit for each token, times the number of tokens, bounds the whole text (``skipping.bill_text``). It is a bound if
+β̂ is right in the mean over the drafts that are sent, and right or too large in the mean over those that are skipped.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import numpy as np
 
 from hlmtheory._array import Array
 from hlmtheory.policy.columns import FINE, ROUNDING, Column, keeps, over_limits, rate_of
-from hlmtheory.policy.costs import Integers, Numbers
+from hlmtheory.policy.costs import Numbers
 from hlmtheory.policy.rounds import Choice, Decisions, Limits, Rounds
 
 SMALL = 16
@@ -66,7 +66,8 @@ class _Messages:
 
     def __init__(self, model: Rounds) -> None:
         self.model = model
-        hulls, groups = model.hulls, {}
+        hulls = model.hulls
+        groups: dict[bytes, list[int]] = {}
         for n in range(hulls.positions):
             own = slice(int(hulls.start[n]), int(hulls.start[n + 1]))
             groups.setdefault(hulls.bits[own].tobytes() + hulls.risk[own].tobytes(), []).append(n)
@@ -115,10 +116,10 @@ class _Messages:
         """The fastest decisions within the limits with one other message; None if no other keeps them."""
         model, (made, rule), totals = self.model, found.choice, found.totals
         bits, risk = self._differences(made)
-        more = totals._replace(
-            band_s=totals.band_s + model.costs.seconds_per_bit * bits,
-            risk=totals.risk + risk,
-            joules=totals.joules + model.costs.joules_per_bit * bits,
+        more = totals._replace(  # arrays in place of numbers
+            band_s=totals.band_s + model.costs.seconds_per_bit * bits,  # type: ignore[arg-type]
+            risk=totals.risk + risk,  # type: ignore[arg-type]
+            joules=totals.joules + model.costs.joules_per_bit * bits,  # type: ignore[arg-type]
         )
         over = np.maximum(*(np.broadcast_to(one, bits.shape) for one in over_limits(more, limits)))
         rates = np.where(over <= 0.0, (totals.tokens - totals.toll) / more.seconds, -np.inf)

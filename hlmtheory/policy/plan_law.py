@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hlmtheory.codec import CodecChoice, coded_message, decode, decoded_rows, encode
-from hlmtheory.policy.costs import Numbers, PlanPart, StageCosts, UserPlan
+from hlmtheory.policy.costs import Integers, Numbers, PlanPart, StageCosts, UserPlan
 from hlmtheory.policy.hulls import Hulls
 
 
@@ -31,8 +31,8 @@ class World(NamedTuple):
 
     target: Numbers
     draft: Numbers
-    position: Numbers
-    token: Numbers
+    position: Integers
+    token: Integers
     hulls: Hulls
 
     @property
@@ -71,7 +71,7 @@ def _round(world: World, part: PlanPart, costs: StageCosts, *, bonus: bool) -> L
     return Law(tokens, seconds, distance)
 
 
-def _place(world: World, corners: Numbers, skips: Callable[[int], bool]) -> _Place:
+def _place(world: World, corners: Integers, skips: Callable[[int], bool]) -> _Place:
     law = np.zeros_like(world.target)
     sent = kept = bits = 0.0
     for row, (x, d, chance) in enumerate(zip(world.position, world.token, world.likely, strict=True)):

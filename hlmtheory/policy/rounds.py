@@ -1,6 +1,6 @@
 """The rounds of one user at one draft length: means of any decisions, and the best decisions at given prices.
 
-The charge of a round, which bounds the total variation of its tokens (``skipping.bill_joint``, ``skipping.bill_round``):
+The charge of a round bounds the total variation of its tokens (``skipping.bill_joint``, ``skipping.bill_round``):
 
 - first place: β̂ of a draft that is skipped, and Δ of the row's message whether the draft is skipped or sent. A device
   that skips safe drafts sends the doubtful ones, so a message costs more there than the share of drafts that is sent;
@@ -158,10 +158,10 @@ class Rounds:
     def value(self, prices: Prices, limits: Limits) -> float:
         """An upper bound on V, the value of all decisions, even if skipped rows are not charged for their messages.
 
-        The corners of later places follow from one number, the mean acceptance κ of the rows that are sent. Its range
-        is cut into cells. Within a cell a later place costs a row with the acceptance k at least what it costs with
-        the corners of the price that is nearest to k; this cost is concave in k, so above its chord. Without skips κ
-        is known, and the bound is V.
+        The corners of later places follow from one number, the mean acceptance of the rows that are sent. Its range is
+        cut into cells. Within a cell a later place costs a row with the acceptance k at least what it costs with the
+        corners of the price that is nearest to k; the least cost is concave in k, so above its chord. Without skips
+        the number is known, and the bound is V.
         """
         x, worth, costs, k = self._bit_price(prices), self._worth(prices, limits), self.costs, self.length
         paid = prices.rate * self.fixed + x * self.plain_bits + prices.joules * (k * costs.draft_j + costs.round_j)
@@ -205,9 +205,7 @@ class Rounds:
         rest += prices.rate * (self.fixed - costs.draft_s) + prices.joules * ((k - 1) * costs.draft_j + costs.round_j)
         # send: (1 - β̂) (worth · more - risk of later places) - bits of the first message - rest; skip: - μ β̂
         accepted = worth * self.more - prices.risk * float(risk[0])
-        return DeviceRule(
-            k, self.may_skip, x, first, tuple(later.tolist()), prices.risk - accepted, rest - accepted
-        )
+        return DeviceRule(k, self.may_skip, x, first, tuple(later.tolist()), prices.risk - accepted, rest - accepted)
 
     @cached_property
     def least_seconds(self) -> float:

@@ -32,8 +32,8 @@ from hlmtheory.verification import total_variation
 # bill_device. Let Δ be the largest Δ⁽ᵈ⁾ of the drafts that may be sent, m = min(1, Δ/T), x = Σ q s β ≤ min(A, T).
 #   As x + S = T, the bill is at most x + (T - x) m. If T ≤ A this is at most T ≤ A. Otherwise it is at most
 #   A + (T - A) m. For T ≥ Δ, (T - A) m = Δ (1 - A/T) ≤ Δ (1 - A). For T < Δ, (T - A) m = T - A ≤ Δ - A ≤ Δ (1 - A).
-# bill_joint. By bill and bill_largest TV(law, p) is at most Σ q s β + min(S, (S/T) max Δ). S = Σ q (1 - s) β is at most T,
-#   so the quotient is at most 1; and at most Σ q (1 - s) = 1 - A.
+# bill_joint. By bill, bill_deviation and bill_largest TV(law, p) is at most Σ q s β + min(S, (S/T) max Δ). S is at most
+#   T, so that the quotient is at most 1; and at most Σ q (1 - s) = 1 - A, since no β exceeds 1.
 # bill_mean. No proof: the counterexample. All of the loss may be at one draft, with the largest Δ.
 # bill_plain. No proof: the counterexample. The residual is normalised by T, and so is its distortion.
 # bill_round. Place i is reached if the i drafts before it are kept, with probability Π_{j<i} kept_j; sum over i.

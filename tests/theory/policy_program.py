@@ -56,7 +56,9 @@ class Case:
 def draw(rng: np.random.Generator) -> Case:
     """Return a case with one to three rows, one to three messages, and lengths up to 4."""
     rows, messages, most = (int(n) for n in rng.integers(1, (4, 4, 5)))
-    risk = rng.choice([0.0, 0.0625, 0.25], (rows, messages)) if rng.random() < 0.5 else rng.beta(0.5, 2, (rows, messages))
+    risk = (
+        rng.choice([0.0, 0.0625, 0.25], (rows, messages)) if rng.random() < 0.5 else rng.beta(0.5, 2, (rows, messages))
+    )
     costs = StageCosts(
         *np.exp(rng.uniform(-7.0, -1.0, 2)),
         np.exp(rng.uniform(-15.0, -7.0)),
@@ -89,7 +91,7 @@ def fastest(case: Case, *, charged: bool) -> float | None:
     With ``charged`` a skipped row pays for its message as well as for its β̂; a mode without sent rows never does.
     """
     w, c, s = case.weight / case.weight.sum(), case.costs, case.costs.seconds_per_bit
-    rows, messages = case.bits.shape
+    rows = len(case.bits)
     tokens, seconds, joules, risk, equal = [], [], [], [], []  # of each variable; rows of A x = 0
 
     def variable(token, second, joule, lost):
@@ -154,7 +156,9 @@ if __name__ == "__main__":
     seen = [row for row in rows if row is not None and "bound" in row]
     gaps = np.asarray([row["bound"] / row["rate"] - 1.0 for row in seen])
     loss = np.asarray([1.0 - row["rate"] / row["best"] for row in seen])
-    print(len(rows), "drawn;", len(seen), "planned;", sum(row is not None and "refused" in row for row in rows), "refused")
+    print(
+        len(rows), "drawn;", len(seen), "planned;", sum(row is not None and "refused" in row for row in rows), "refused"
+    )
     print(sum(row["bound"] < row["most"] * (1 - 1e-7) for row in seen), "bounds below the best mixture")
     print(sum(row["rate"] > row["best"] * (1 + 1e-6) for row in seen), "plans above the best mixture")
     for name, values in (("gap", gaps), ("loss", loss)):

@@ -43,7 +43,7 @@ def arrays_of(draw: st.DrawFn, sizes: dict[str, tuple[int, int]], **shaped: tupl
     return found
 
 
-SIZES_OF_USER = {"n": (1, 3), "j": (1, 3), "k": (1, 3)}
+SIZES_OF_USER = {"n": (1, 3), "j": (1, 3), "k": (1, 3), "p": (1, 2)}
 MESSAGES = {"bits": ("nj", quantity(1.0, 1e4)), "risk": ("nj", UNIT)}
 USER = {
     **MESSAGES,
@@ -55,12 +55,40 @@ USER = {
 }
 OTHER = {
     **USER,
-    "draft_length": ("", st.integers(0, 3)),
+    "draft_length": ("p", st.integers(0, 3)),
     "skips": ("n", st.integers(0, 1)),
     "first": ("n", st.integers(0, 2)),
-    "later": ("n", st.integers(0, 2)),
+    "later": ("pn", st.integers(0, 2)),
+    "mix": ("", UNIT),
 }
 LIMIT = {"limit": ("", st.one_of(st.sampled_from((0.125, 0.5, 1.0)), st.floats(0.0, 1.0)))}
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> dict[str, Any]:
+    """Positions of both models, a code, and costs: positions where safe drafts are likely, alike, and disjoint."""
+    batch = draw(st.sampled_from(((), (1,), (2,))))
+    shape = (*batch, draw(st.integers(1, 2)), draw(st.integers(2, 4)))
+    target, draft = draw(rows_of(shape)), draw(rows_of(shape))
+    safe = draw(st.sampled_from((0.0, 0.5, 0.875, 1.0)))
+    first = np.eye(1, shape[-1])[0]
+    found = {"target_rows": safe * first + (1.0 - safe) * target, "draft_rows": safe * first + (1.0 - safe) * draft}
+    for name, element in (*((name, USER[name][1]) for name in ("draft_s", "verify_s", "seconds_per_bit")), LIMIT_OF):
+        found[name] = draw(hnp.arrays(np.float64, batch, elements=element))
+    return found | {name: draw(hnp.arrays(np.int64, batch, elements=st.integers(0, 3))) for name in WHOLE}
+
+
+WHOLE = ("kind", "draft_length")
+LIMIT_OF = ("limit", LIMIT["limit"][1])
+
+
+def rows_of(shape: tuple[int, ...]) -> Strategy:
+    """Distributions of eighths, so that ties and zeros occur."""
+    counts = hnp.arrays(np.int64, shape, elements=st.integers(0, 8))
+    filled = counts.map(lambda one: one + (one.sum(axis=-1, keepdims=True) == 0))
+    return filled.map(lambda one: one / one.sum(axis=-1, keepdims=True))
+
+
 PLANS = {"tokens": quantity(1.0, 8.0), "fixed_s": quantity(1e-3, 1.0), "plan_bits": quantity(1e-3, 1e3)}
 LINE = {
     **{name: ("p", element) for name, element in PLANS.items()},
@@ -86,9 +114,7 @@ STRATEGIES = {
     "policy.user_bound": arrays_of(SIZES_OF_USER, **OTHER, **LIMIT),
     "policy.user_optimum": arrays_of(SIZES_OF_USER, **OTHER),
     "policy.user_residual": arrays_of(SIZES_OF_USER, **USER),
-    "policy.user_rate": arrays_of(SIZES_OF_USER, **USER, **LIMIT),
-    "policy.user_risk": arrays_of(SIZES_OF_USER, **USER, **LIMIT),
-    "policy.user_limit": arrays_of(SIZES_OF_USER, **USER, **LIMIT),
+    **dict.fromkeys(("policy.user_rate", "policy.user_risk", "policy.user_limit"), worlds()),
     "policy.rate_chord": arrays_of(SIZES_OF_BAND, **LINE),
     "policy.log_rate_chord": arrays_of(SIZES_OF_BAND, **LINE),
     "policy.band_price": arrays_of(SIZES_OF_BAND, **PRICED),
@@ -116,10 +142,11 @@ _ROW = {
     "verify_s": 0.5,
     "seconds_per_bit": 1.0,
     "limit": 0.0,
-    "draft_length": 1,
+    "draft_length": [1],
     "skips": [0],
     "first": [0],
-    "later": [0],
+    "later": [[0]],
+    "mix": 1.0,
 }
 OUTSIDE = {"the competing plan keeps the limit": _ROW}
 """For each assumption an instance that breaks it."""
@@ -138,10 +165,13 @@ STRAYS = {
     "verify_s": -1.0,
     "seconds_per_bit": math.inf,
     "limit": -0.5,
-    "draft_length": -1,
+    "draft_length": [-1],
     "skips": [2],
     "first": [-1],
-    "later": [-1],
+    "later": [[-1]],
+    "target_rows": [[0.5, 0.25]],
+    "draft_rows": [[-0.5, 1.5]],
+    "kind": -1,
     "bit_price": 0.0,
     "risk_price": -1.0,
     "plan_bits": [[-1.0], [0.5]],

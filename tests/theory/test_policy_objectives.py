@@ -21,7 +21,7 @@ LINK = {
     "bandwidth_hz": ("", quantity(1e5, 1e7)),
 }
 ON_LINK = {**{name: one for name, one in USER.items() if name != "seconds_per_bit"}, **LINK}
-RIVAL = {name: OTHER[name] for name in ("draft_length", "skips", "first", "later")}
+RIVAL = {name: OTHER[name] for name in ("draft_length", "skips", "first", "later", "mix")}
 LATE = {"round_limit_s": ("", quantity(0.01, 3.0))}
 BLOCKS = {"coherence_s": ("", quantity(1e-3, 0.1))}
 PRICES = {name: ("", quantity(1e-2, 10.0)) for name in ("round_j", "server_price", "joule_price")}
@@ -33,16 +33,21 @@ BATCHES = {
     "output_tokens": ("t", st.integers(1, 20)),
 }
 SIZES_OF_BATCH = {"n": (1, 2), "j": (1, 2), "t": (1, 3)}
-SENT = {name: RIVAL[name] for name in ("draft_length", "first", "later")}
+SENT = {name: RIVAL[name] for name in ("draft_length", "first", "later", "mix")}
+ALL_STEPS = {
+    "draft_length": ("", st.integers(0, 3)),
+    "first": ("n", st.integers(0, 2)),
+    "later": ("n", st.integers(0, 2)),
+}
 
 STRATEGIES = {
     "policy.goodput_bound": arrays_of(SIZES_OF_USER, **ON_LINK, **LATE, **RIVAL, **LIMIT),
-    "policy.goodput_residual": arrays_of(SIZES_OF_USER, **ON_LINK, **LATE),
+    "policy.goodput_residual": arrays_of(SIZES_OF_USER, **ON_LINK, **LATE, **LIMIT),
     "policy.cost_optimum": arrays_of(SIZES_OF_USER, **USER, **PRICES, **SENT),
     "policy.cost_residual": arrays_of(SIZES_OF_USER, **USER, **PRICES),
     "policy.coherence_floor": arrays_of(SIZES_OF_USER, **ON_LINK, **BLOCKS, **RIVAL, **LIMIT),
     "policy.coherence_ceiling": arrays_of(SIZES_OF_USER, **ON_LINK, **BLOCKS, **LIMIT),
-    "policy.batched_bound": arrays_of(SIZES_OF_BATCH, **BATCHES, **SENT, **LIMIT, labels=("t", st.integers(0, 2))),
+    "policy.batched_bound": arrays_of(SIZES_OF_BATCH, **BATCHES, **ALL_STEPS, **LIMIT, labels=("t", st.integers(0, 2))),
     "policy.batched_residual": arrays_of(SIZES_OF_BATCH, **BATCHES),
 }
 """For each claim, what its instances are drawn from."""
@@ -60,10 +65,11 @@ _ONE = {
     "coherence_s": 0.125,
     "round_limit_s": 1.0,
     "limit": 0.0,
-    "draft_length": 1,
+    "draft_length": [1],
     "skips": [0],
     "first": [0],
-    "later": [0],
+    "later": [[0]],
+    "mix": 1.0,
     "acceptance": 0.5,
     "seconds_per_bit": 1e-6,
     "input_tokens": [4],
@@ -72,7 +78,7 @@ _ONE = {
 }
 OUTSIDE = {
     "the competing plan keeps the limit on risk": _ONE,
-    "the competing messages keep the limit": _ONE,
+    "the competing messages keep the limit": {**_ONE, "draft_length": 1, "later": [0]},
     "the competing plan is in time in 0.1% of the blocks": {**_ONE, "limit": 1.0, "round_limit_s": 0.5},
 }
 CLAIM_TABLE = ClaimTable(

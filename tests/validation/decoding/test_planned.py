@@ -57,7 +57,10 @@ V = 300
 
 def policies(vocabulary: int = V) -> list[DevicePolicy]:
     """Every kind of message with rules that skip some drafts, none, or all."""
-    priced, sharp = DeviceRule(3, True, 2.0**-9, 8.0, (4.0, 2.0), 10.0, 8.0), 0.3  # at 1 the tiny models are nearly even
+    priced, sharp = (
+        DeviceRule(3, True, 2.0**-9, 8.0, (4.0, 2.0), 10.0, 8.0),
+        0.3,
+    )  # at 1 the tiny models are nearly even
     kinds = (CertifiedRows(MENU), LatticeRows(50, top_k=16), LatticeRows(64, threshold=0.02), DraftProbabilities())
     found = [DevicePolicy(vocabulary, sharp, threshold_rule(2, 0.93), kind, U) for kind in kinds]
     found += [DevicePolicy(vocabulary, sharp, replace(priced, draft_length=k), kinds[0], U) for k in (1, 3)]

@@ -215,8 +215,8 @@ def over_limits(totals: Totals, limits: Limits) -> tuple[float, float]:
 
 
 def keeps(totals: Totals, limits: Limits) -> bool:
-    """Whether the means keep both limits."""
-    return max(over_limits(totals, limits)) <= 0.0
+    """Whether the means for each token keep both limits."""
+    return totals.risk / totals.tokens <= limits.risk and totals.joules / totals.tokens <= limits.joules
 
 
 def rate_of(totals: Totals) -> float:

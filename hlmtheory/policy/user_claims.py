@@ -293,17 +293,17 @@ _ONE_ROW = {
     "verify_s": 0.5,
     "seconds_per_bit": 0.0078125,
 }
-_TWO_ROWS = {
-    "bits": [[8.0, 64.0], [8.0, 64.0]],
-    "risk": [[0.25, 0.0], [0.25, 0.0]],
-    "rejection": [0.75, 0.75],
-    "acceptances": [0.25],
-    "draft_s": 0.25,
-    "verify_s": 64.0,
-    "seconds_per_bit": 1.0,
-    "limit": 0.2,
+_BY_PLACE = {
+    "bits": [[1024.0, 8192.0]],
+    "risk": [[0.0625, 0.0]],
+    "rejection": [0.5],
+    "acceptances": [0.5, 0.5, 0.5],
+    "draft_s": 2.0**-10,
+    "verify_s": 2.0**-4,
+    "seconds_per_bit": 2.0**-20,
+    "limit": 0.015625 / 1.875,
 }
-"""The best plan spends the whole limit on messages of few bits: they save more time for it than skips do."""
+"""The best plan spends the whole limit on the third place, which a quarter of the rounds reach."""
 
 _ONE_POSITION = {
     "target_rows": [[0.75, 0.25]],
@@ -344,7 +344,7 @@ USER_CLAIMS = (
         rhs=host_side(lambda one: _bound(_plan(one, float(one["limit"]))), *_USER, "limit"),
         assumptions=(_KEEPS,),
         attained=Attained(
-            _TWO_ROWS | {"draft_length": [1], "skips": [0, 0], "first": [0, 0], "later": [[0, 0]], "mix": 1.0}
+            _BY_PLACE | {"draft_length": [3], "skips": [0], "first": [1], "later": [[1], [0]], "mix": 1.0}
         ),
     ),
     Claim(

@@ -9,7 +9,7 @@ often each row is sent with each message at each place. All candidates are given
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -33,6 +33,11 @@ class Case:
     lengths: tuple[int, ...]
     skipping: bool
     bonus: bool
+
+    def over(self, share: float) -> Case:
+        """Return the same user with a share of the band."""
+        slow = self.costs.seconds_per_bit / share
+        return replace(self, costs=replace(self.costs, seconds_per_bit=slow))
 
     def planned(self):
         """Return the plan, or the error."""

@@ -479,7 +479,7 @@ def test_no_round_is_longer_than_its_limit(limit):
     )
     bits = 32.0 + found.draft_length * 6.0
     for row in np.flatnonzero(~found.skip):
-        later = (found.draft_length - 1) * hulls.bits[found.later].max()
+        later = hulls.bits[found.later].max(axis=1).sum()
         longest = costs.fixed_time(found.draft_length) + slow * (bits + hulls.bits[found.first[row]] + later)
         assert longest <= limit * (1.0 + 1e-12)
     assert found.risk <= 0.02
@@ -505,25 +505,37 @@ def test_a_device_that_knows_the_rule_alone_makes_the_decisions_of_the_plan():
 
 
 @pytest.mark.parametrize("length", [0, 1, 3])
-def test_the_value_at_prices_is_the_largest_of_all_decisions(length):
+@pytest.mark.parametrize("skipping", [False, True])
+def test_the_value_at_prices_is_the_largest_of_all_decisions(length, skipping):
+    """Without skips it is attained; with skips the bound on it is close, and above both charges."""
     rng = np.random.default_rng(length)
     hulls = policy.lower_hulls([[40.0, 90.0], [30.0, 60.0]], [[0.25, 0.0], [0.5, 0.125]])
     costs = policy.StageCosts(0.01, 0.03, 1e-4, draft_j=0.5, joules_per_bit=1e-3)
     weight, rejection, alpha = np.asarray([0.25, 0.75]), np.asarray([0.25, 0.5]), np.asarray([0.75, 0.5, 0.5])
     priced = Priced(hulls, weight)
-    model = Rounds(hulls, priced, costs, alpha, rejection, length, skipping=True, bonus=True)
+    model = Rounds(hulls, priced, costs, alpha, rejection, length, skipping=skipping, bonus=True)
     limits = Limits(risk=0.125, joules=1.0)
+    places = [list(itertools.product([0, 1], [2, 3]))] * max(length - 1, 0)
     for _ in range(20):
         prices = Prices(*rng.uniform(0.0, (40.0, 5.0, 0.5)).tolist())
-        values = []
-        for skip in itertools.product([False, True], repeat=2) if length else [(False, False)]:
-            for first, later in itertools.product(itertools.product([0, 1], [2, 3]), repeat=2):
-                made = Decisions(np.asarray(skip), np.asarray(first), np.asarray(later))
-                one = model.totals(made)
-                over = prices.risk * (one.risk - 0.125 * one.tokens) + prices.joules * (one.joules - one.tokens)
-                values.append(one.tokens - prices.rate * one.seconds - over)
-        made, value = model.best(prices, limits)
-        assert value == pytest.approx(max(values), rel=1e-12, abs=1e-12)
+        values = {True: [], False: []}
+        for skip in itertools.product([False, True], repeat=2) if length and skipping else [(False, False)]:
+            for first, *later in itertools.product(itertools.product([0, 1], [2, 3]), *places):
+                made = Decisions(np.asarray(skip), np.asarray(first), np.asarray(later, dtype=int).reshape(-1, 2))
+                for charged, found in values.items():
+                    one = model.totals(made, charged=charged)
+                    over = prices.risk * (one.risk - 0.125 * one.tokens) + prices.joules * (one.joules - one.tokens)
+                    found.append(one.tokens - prices.rate * one.seconds - over)
+        value = model.value(prices, limits)
+        assert value >= max(values[False]) - 1e-12
+        assert max(values[False]) >= max(values[True]) - 1e-12
+        assert value == pytest.approx(max(values[False]), rel=1e-12, abs=0.01 if skipping else 1e-12)
+        if not skipping:
+            choice, totals = model.best(prices, limits, charged=True)
+            assert totals == model.totals(choice.made)
+            spent = prices.rate * totals.seconds + prices.risk * (totals.risk - 0.125 * totals.tokens)
+            spent += prices.joules * (totals.joules - totals.tokens)
+            assert totals.tokens - spent == pytest.approx(value, rel=1e-12, abs=1e-12)
 
 
 def test_an_upper_bound_without_decisions_is_rounded_up():

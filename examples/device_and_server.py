@@ -26,7 +26,7 @@ tokens, kept, rounds, sent = [0], 0, 0, 0
 while len(tokens) < 300:
     drafts, ahead = [], tokens[-1:]
     while len(drafts) < device.rule.draft_length:
-        drafts.append(device.draft(draft_logits[ahead[-1] % CONTEXTS], first=not drafts, rng=rng))
+        drafts.append(device.draft(draft_logits[ahead[-1] % CONTEXTS], place=len(drafts) + 1, rng=rng))
         ahead.append(drafts[-1].token)
         if drafts[-1].skip:
             tokens, kept = [*tokens, ahead[-1]], kept + 1

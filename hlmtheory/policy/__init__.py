@@ -20,9 +20,10 @@ z         seconds a bit takes: s/w with s of the whole band                   s
 η, σ      price of the server's time, and the time of it that a round needs   1, s
 ========= =================================================================== ============ ===========
 
-The risk of a decision bounds what it adds to the total variation between a token's law and the target model's: β̂ if the
-draft is skipped, half of the certified bias of the message otherwise. So a limit for each token, times the number of
-tokens, bounds the whole text (``skipping.bill_text``).
+The risk of a decision bounds what it adds to the total variation between a token's law and the target model's: half of
+the certified bias of the message at this position, and β̂ besides if the draft is skipped (``skipping.bill_joint``).
+So a limit for each token, times the number of tokens, bounds the whole text (``skipping.bill_text``). It is a bound if
+β̂ is right in the mean over the drafts that are sent, and right or too large in the mean over those that are skipped.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from hlmtheory.policy.claims import CLAIMS
 from hlmtheory.policy.codec_hulls import codec_hulls
 from hlmtheory.policy.coherence import CoherentCosts, coherent_costs
 from hlmtheory.policy.colocated import CapacityGain, ColocatedPlan, capacity_gain, colocated_plan
-from hlmtheory.policy.costs import DeviceRule, StageCosts, UserPlan
+from hlmtheory.policy.costs import DeviceRule, PlanPart, StageCosts, UserPlan
 from hlmtheory.policy.device import DevicePolicy
 from hlmtheory.policy.device_parts import (
     CertifiedRows,
@@ -76,6 +77,7 @@ __all__ = [
     "Guarantee",
     "Hulls",
     "LatticeRows",
+    "PlanPart",
     "QueueRates",
     "ServedPlan",
     "ServerAnswer",

@@ -134,9 +134,8 @@ def plan_batched(
         unit = StageCosts(1.0, 1.0, 1.0, header_bits=header, token_bits=token)  # a bit counts as a second
         alpha = np.full(length, service.acceptance)
         try:
-            made = plan_user(
-                hulls, unit, alpha, weight=weight, risk_limit=risk_limit, draft_lengths=[length], skipping=False
-            )
+            options = {"draft_lengths": [length], "skipping": False, "mixing": False}
+            made = plan_user(hulls, unit, alpha, weight=weight, risk_limit=risk_limit, **options)  # type: ignore[arg-type]
         except DomainError as error:
             if not str(error).startswith("risk_limit"):
                 raise

@@ -14,6 +14,8 @@ from hlmtheory._quantities import not_negative, positive
 Numbers = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_GOLDEN = (5.0**0.5 - 1.0) / 2.0
+
 _TIME = not_negative("give a time in seconds")
 _AMOUNT = not_negative("give bits, or joules")
 _DOMAINS = {
@@ -99,9 +101,10 @@ class DeviceRule:
     """What a device must know of a plan: prices, and from when on the first draft of a round is skipped.
 
     The message of a row is the corner of its hull with the least ``bit_price`` · bits + y · risk, with y
-    ``first_risk_price`` for the first draft of a round and ``later_risk_price`` for the others; of equal ones that with
-    the fewest bits. Let m be this least cost of the first draft, and β̂ its estimated rejection probability. The device
-    keeps the first draft without verification if ``skips`` and ``skip_slope`` · β̂ - m ≤ ``skip_level``.
+    ``first_risk_price`` for the first draft of a round and the entry of ``later_risk_prices`` for the others; of equal
+    ones that with the fewest bits. It does not depend on the drafted token. Let m be ``bit_price`` times the bits of
+    the first draft's message, and β̂ its estimated rejection probability. The device keeps the first draft without
+    verification if ``skips`` and ``skip_slope`` · β̂ - m ≤ ``skip_level``.
 
     Attributes
     ----------
@@ -109,17 +112,59 @@ class DeviceRule:
         K; 0 if the server decodes alone.
     skips : bool
         Whether any draft may be skipped.
-    bit_price, first_risk_price, later_risk_price, skip_slope, skip_level : float
+    bit_price, first_risk_price : float
         In tokens, for each bit or unit of risk.
+    later_risk_prices : tuple of float
+        Of places 2 to K, in tokens for each unit of risk: later places are reached less often. Places without an entry
+        have the price of the one before.
+    skip_slope, skip_level : float
+        In tokens.
     """
 
     draft_length: int
     skips: bool
     bit_price: float
     first_risk_price: float
-    later_risk_price: float
+    later_risk_prices: tuple[float, ...]
     skip_slope: float
     skip_level: float
+
+    def risk_price(self, place: int) -> float:
+        """Return y of a place of a round.
+
+        Parameters
+        ----------
+        place : int
+            From 1.
+
+        Returns
+        -------
+        float
+        """
+        prices = (self.first_risk_price, *self.later_risk_prices)
+        return prices[min(place, len(prices)) - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPart:
+    """Decisions that a mixture takes in some of the rounds.
+
+    Attributes
+    ----------
+    share : float
+        Of the rounds.
+    draft_length, rule, skip, first, later, tokens, skip_share
+        See :class:`UserPlan`.
+    """
+
+    share: float
+    draft_length: int
+    rule: DeviceRule
+    skip: NDArray[np.bool_]
+    first: Integers
+    later: Integers
+    tokens: float
+    skip_share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +179,11 @@ class UserPlan:
         The decisions by prices, for rows that the plan has not seen.
     skip : bool array, shape (N,)
         Where the first draft of a round is kept without verification.
-    first, later : int64 arrays, shape (N,)
-        The corner of the hulls that a row is sent with if it is the first draft of a round, or a later one.
+    first : int64 array, shape (N,)
+        The corner of the hulls that a row is sent with if it is the first draft of a round. A skipped row has one, too:
+        that of the other drafts of its position.
+    later : int64 array, shape (max(K - 1, 0), N)
+        The same for places 2 to K of a round.
     tokens : float
         E, the mean tokens of a round.
     fixed_s, band_s : float
@@ -147,7 +195,11 @@ class UserPlan:
     rate : float
         E/(A + c), in tokens a second.
     upper_bound : float
-        No plan within the limits has a higher rate; rounded up. With ``round_limit_s`` see :func:`plan_user`.
+        No plan within the limits has a higher rate; rounded up. See :func:`plan_user` for which plans.
+    mixture : tuple of PlanPart
+        Empty if all rounds have the decisions above. Otherwise each part has its share of the rounds, whatever their
+        rows are; the numbers above are means over all rounds, and ``draft_length``, ``rule``, ``skip``, ``first`` and
+        ``later`` are those of the largest part, which alone may break the limits.
     """
 
     draft_length: int
@@ -164,11 +216,42 @@ class UserPlan:
     skip_share: float
     rate: float
     upper_bound: float
+    mixture: tuple[PlanPart, ...] = ()
 
     @property
     def gap(self) -> float:
         """How much faster than this plan another could be, relative to it."""
         return max(self.upper_bound / self.rate - 1.0, 0.0)
+
+    @property
+    def parts(self) -> tuple[PlanPart, ...]:
+        """The mixture; without one, all rounds as one part."""
+        own = (self.draft_length, self.rule, self.skip, self.first, self.later, self.tokens, self.skip_share)
+        return self.mixture or (PlanPart(1.0, *own),)
+
+    @property
+    def sent_drafts(self) -> float:
+        """Mean drafts that a round sends."""
+        return sum(part.share * (1.0 - part.skip_share) * part.draft_length for part in self.parts)
+
+    def part_of(self, number: int) -> PlanPart:
+        """Return the part of a round: in any stretch of rounds each part occurs about as often as its share says.
+
+        The multiples of the golden section, without their whole parts, are spread evenly over [0, 1). Both sides know
+        the part from the number of the round alone, so that it tells nothing of the text.
+
+        Parameters
+        ----------
+        number : int
+            Of the round, from 0.
+
+        Returns
+        -------
+        PlanPart
+        """
+        at = (number * _GOLDEN) % 1.0
+        ends = np.cumsum([part.share for part in self.parts])
+        return self.parts[min(int(np.searchsorted(ends, at, side="right")), len(ends) - 1)]
 
 
 class Totals(NamedTuple):

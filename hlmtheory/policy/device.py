@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory._array import NUMPY, Array, softmax
+from hlmtheory._array import NUMPY, Array, brief, softmax
 from hlmtheory._domains import COUNT, Domain, DomainError, flag, generator, instance, instances, number, token_of
 from hlmtheory._quantities import not_negative, positive, whole_from_one
 from hlmtheory._simplex import over_exact_sums
@@ -33,7 +33,7 @@ from hlmtheory.codec.messages import LONGEST_BATCH
 from hlmtheory.codec.selection import VOCABULARY
 from hlmtheory.lattice import quantize, top_support
 from hlmtheory.policy.codec_hulls import codec_hulls
-from hlmtheory.policy.costs import DeviceRule, Numbers, StageCosts, UserPlan
+from hlmtheory.policy.costs import DeviceRule, Numbers, PlanPart, StageCosts, UserPlan
 from hlmtheory.policy.device_parts import (
     FINITE,
     CertifiedRows,
@@ -63,10 +63,10 @@ _RULE = {
     ),
     "bit_price": _PRICE,
     "first_risk_price": _PRICE,
-    "later_risk_price": _PRICE,
     "skip_slope": FINITE,
     "skip_level": FINITE,
 }
+_PLACE = whole_from_one("give the place of the draft in its round, from 1")
 _SECONDS = positive("give a time in seconds")
 _TEMPERATURE = not_negative("give the temperature of both models; 0 takes the likeliest token")
 _BITS = whole_from_one("give the most bits of a distribution in a message, or None")
@@ -129,6 +129,7 @@ class DevicePolicy:
         rule = instance("rule", self.rule, DeviceRule)
         found = {field.name: getattr(rule, field.name) for field in fields(rule)}
         found |= {name: number(domain, name, found[name]) for name, domain in _RULE.items()}
+        found["later_risk_prices"] = _later_prices(rule.later_risk_prices, found["draft_length"])
         found["skips"] = flag("skips", rule.skips)
         if not isinstance(self.messages, (CertifiedRows, LatticeRows, DraftProbabilities)):
             raise TypeError("messages must be CertifiedRows, LatticeRows or DraftProbabilities; got another; make one")
@@ -154,7 +155,7 @@ class DevicePolicy:
     @classmethod
     def from_plan(
         cls,
-        plan: UserPlan,
+        plan: UserPlan | PlanPart,
         *,
         costs: StageCosts | None = None,
         round_limit_s: float | None = None,
@@ -165,8 +166,9 @@ class DevicePolicy:
 
         Parameters
         ----------
-        plan : UserPlan
-            From :func:`plan_user` or :func:`plan_users`.
+        plan : UserPlan or PlanPart
+            From :func:`plan_user` or :func:`plan_users`; of a plan with a mixture, a part of it. A policy of each part
+            and :meth:`UserPlan.part_of` make up the mixture.
         costs, round_limit_s, limit_seconds_per_bit
             What the plan was given, if it has a limit on the time of a round: the policy's ``bits_limit`` follows.
         **others
@@ -179,9 +181,13 @@ class DevicePolicy:
         Raises
         ------
         ValueError
-            As the class; or if there is a limit without costs.
+            As the class; if there is a limit without costs, or the plan has a mixture.
         """
-        rule = instance("plan", plan, UserPlan).rule
+        if isinstance(plan, UserPlan) and plan.mixture:
+            raise DomainError(
+                f"plan must have one part; got a mixture of {len(plan.mixture)}; make a policy of each of plan.mixture"
+            )
+        rule = plan.rule if isinstance(plan, PlanPart) else instance("plan", plan, UserPlan).rule
         if round_limit_s is not None:
             if costs is None:
                 raise DomainError("costs must be those of the plan; got None with a limit on a round; give them")
@@ -249,15 +255,15 @@ class DevicePolicy:
             q = _quantised(q, self.messages) / self.messages.resolution
         return q
 
-    def draft(self, logits: Array, *, first: bool = True, rng: np.random.Generator) -> DeviceDraft:
+    def draft(self, logits: Array, *, place: int = 1, rng: np.random.Generator) -> DeviceDraft:
         """Return a drawn token, and whether it is skipped or how it is sent.
 
         Parameters
         ----------
         logits : array, shape (V,)
             Of the draft model at this position.
-        first : bool
-            Whether it is the first draft of a round; no other is skipped.
+        place : int
+            Of the draft in its round, from 1; none after the first is skipped.
         rng : numpy Generator
             Draws the token, then the samples of the uncertainty, if any.
 
@@ -270,15 +276,15 @@ class DevicePolicy:
         ValueError
             As :meth:`distribution`; or if the rule drafts nothing (K = 0).
         """
-        rng, first, row = generator("rng", rng), flag("first", first), self.distribution(logits)
-        return self._decide(row, logits, drawn(row, rng), first, rng)
+        rng, place, row = generator("rng", rng), number(_PLACE, "place", place), self.distribution(logits)
+        return self._decide(row, logits, drawn(row, rng), place, rng)
 
-    def decide(self, logits: Array, token: int, *, first: bool = True, rng: np.random.Generator) -> DeviceDraft:
+    def decide(self, logits: Array, token: int, *, place: int = 1, rng: np.random.Generator) -> DeviceDraft:
         """Return whether a token that was drawn from :meth:`distribution` is skipped, or how it is sent.
 
         Parameters
         ----------
-        logits, first, rng
+        logits, place, rng
             As for :meth:`draft`.
         token : int
             The token.
@@ -292,11 +298,11 @@ class DevicePolicy:
         ValueError
             As :meth:`draft`; or if the token is not one of the vocabulary, or has probability 0.
         """
-        rng, first, row = generator("rng", rng), flag("first", first), self.distribution(logits)
+        rng, place, row = generator("rng", rng), number(_PLACE, "place", place), self.distribution(logits)
         token = number(token_of(self.vocabulary), "token", token)
         if not row[token] > 0:
             raise DomainError(f"token must have a positive probability; got {token}; draw it from distribution(logits)")
-        return self._decide(row, logits, token, first, rng)
+        return self._decide(row, logits, token, place, rng)
 
     def message(self, drafts: Sequence[DeviceDraft]) -> bytes:
         """Return the bytes of a round.
@@ -370,7 +376,7 @@ class DevicePolicy:
             return [*found, replacement(answer.target, given[accepted].distribution, rng)]
         return found if answer.token is None else [*found, number(token_of(self.vocabulary), "answer", answer.token)]
 
-    def _decide(self, row: Numbers, logits: Array, token: int, first: bool, rng: np.random.Generator) -> DeviceDraft:
+    def _decide(self, row: Numbers, logits: Array, token: int, place: int, rng: np.random.Generator) -> DeviceDraft:
         """Decide a token that was drawn from this row."""
         rule = self.rule
         if rule.draft_length == 0:
@@ -379,14 +385,13 @@ class DevicePolicy:
         cost, fits, choice, bias = 0.0, True, None, 0.0
         if isinstance(self.messages, CertifiedRows):
             hulls = codec_hulls(row[None], menu=self.messages.menu)
-            price = rule.first_risk_price if first else rule.later_risk_price
-            corner, fits = cheapest_corner(hulls, rule.bit_price, price, self.bits_limit)
-            cost = rule.bit_price * float(hulls.bits[corner]) + price * float(hulls.risk[corner])
+            corner, fits = cheapest_corner(hulls, rule.bit_price, rule.risk_price(place), self.bits_limit)
+            cost = rule.bit_price * float(hulls.bits[corner])
             choice = _choice(hulls, corner)
             bias = float(choice.bias)
-        # 2. skip, if sending costs more than the risk
+        # 2. skip, if the message costs more than the risk
         beta: float | None = None
-        if first and rule.skips:
+        if place == 1 and rule.skips:
             beta = instance("line", self.line, UncertaintyLine).rejection(logits, token, rng=rng)
             if not fits or cost - rule.skip_slope * beta + rule.skip_level >= 0:
                 return DeviceDraft(token, True, None, None, beta, row)
@@ -407,6 +412,16 @@ class DevicePolicy:
             nothing = np.empty(0, dtype=np.int64)
             return MixedDraft(TOP_K, nothing, nothing, None, 1, token, float(row[token]))
         return coded_message(row, choice, token=token).drafts[0]
+
+
+def _later_prices(prices: Any, length: int) -> tuple[float, ...]:
+    """The prices of risk of places 2 to K."""
+    if not isinstance(prices, (tuple, list)) or len(prices) > max(length - 1, 0):
+        raise DomainError(
+            f"later_risk_prices must be at most {max(length - 1, 0)} prices, of places 2 to K; got {brief(prices)}; "
+            "leave out the others"
+        )
+    return tuple(float(number(_PRICE, "later_risk_prices", price)) for price in prices)
 
 
 def row_of(coded: MixedDraft | LatticeDraft, vocabulary: int) -> Numbers:

@@ -22,7 +22,7 @@ from hlmtheory.policy.device_parts import (
     UncertaintyLine,
 )
 
-FORMAT, VERSION = "hlm-policy", 1
+FORMAT, VERSION = "hlm-policy", 2
 CERTIFIED, LATTICE, PROBABILITIES = "certified rows", "lattice rows", "draft probabilities"
 LONGEST = 2**20
 """Most characters of the text."""
@@ -30,7 +30,7 @@ LONGEST = 2**20
 _POLICY = "format version vocabulary temperature planned_for bonus bits_limit rule uncertainty messages guarantees"
 _FIELDS = {
     "": tuple(_POLICY.split()),
-    "rule": ("draft_length", "skips", "bit_price", "first_risk_price", "later_risk_price", "skip_slope", "skip_level"),
+    "rule": ("draft_length", "skips", "bit_price", "first_risk_price", "later_risk_prices", "skip_slope", "skip_level"),
     "uncertainty": ("slope", "intercept", "max_temperature", "draws"),
     CERTIFIED: ("kind", "menu"),
     "menu": ("kinds", "widths", "sizes", "resolutions"),

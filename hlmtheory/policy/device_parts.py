@@ -313,7 +313,7 @@ def threshold_rule(draft_length: int, threshold: float | None = None) -> DeviceR
     """
     level = 0.0 if threshold is None else float(number(FINITE, "threshold", threshold))
     k = number(COUNT, "draft_length", draft_length)
-    return DeviceRule(k, threshold is not None, 0.0, 0.0, 0.0, 1.0, level)
+    return DeviceRule(k, threshold is not None, 0.0, 0.0, (), 1.0, level)
 
 
 def one_row(logits: Array) -> Numbers:

@@ -72,15 +72,16 @@ def plan_goodput(
     round_limit_s : float
         D: a round is in time if it ends within D seconds. In the blocks that are not given up every round does.
     tolerance : float
-        The relative gap at which the search ends, in (0, 1). The gap stays larger if the limits on risk and energy
-        leave one at a given outage, see :func:`plan_user`.
+        The relative gap at which the search ends, in (0, 1). The gap stays larger if skipped drafts under a limit on
+        risk leave one at a given outage, see :func:`plan_user`.
 
     Returns
     -------
     GoodputPlan
         The rate is E/(A + bits E[1/R given R ≥ R_ε]) with R = W log₂(1 + S) and R_ε its ε-quantile. Each draft of a
         round may have the same number of bits at most, so that the longest round takes D at R_ε. The bound holds for
-        every ε, not for a grid alone. Shorter rounds that would be in time in a block below R_ε do not count.
+        every ε, not for a grid alone, and for mixtures of lengths and messages. Shorter rounds that would be in time in
+        a block below R_ε do not count.
 
     Raises
     ------

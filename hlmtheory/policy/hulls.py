@@ -211,10 +211,12 @@ class Priced:
         real = np.arange(place.shape[1]) < count[:, None]
         self._steps = np.ascontiguousarray(np.where(real, slope[place], -np.inf)[:, 1:].T)  # (J - 1, N), falling
 
-    def mean(self, x: float, y: float) -> tuple[float, float]:
-        """Mean bits and risk of the corners with the least x bits + y risk."""
-        n = int(np.searchsorted(-self._slope, -x / y, side="left")) if y > 0 else 0
-        return float(self._bits[n]), max(float(self._risk[n]), 0.0)
+    def mean(self, x: float, y: Numbers) -> tuple[Numbers, Numbers]:
+        """Mean bits and risk of the corners with the least x bits + y risk, for each price y."""
+        with np.errstate(over="ignore"):
+            slope = np.where(y > 0, x / np.where(y > 0, y, 1.0), np.inf)
+        n = np.where(y > 0, np.searchsorted(-self._slope, -slope, side="left"), 0)
+        return self._bits[n], np.maximum(self._risk[n], 0.0)
 
     def prices(self) -> Numbers:
         """The prices of risk at which the cheapest corner of some position changes; a bit costs 1."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from hlmtheory._domains import instance, number
 from hlmtheory._quantities import not_negative, positive
 from hlmtheory.policy.band import BandUser
-from hlmtheory.policy.costs import StageCosts, UserPlan
+from hlmtheory.policy.costs import StageCosts, Totals, UserPlan
 from hlmtheory.policy.hulls import Priced
 from hlmtheory.policy.rounds import Decisions
-from hlmtheory.policy.user import best_plan
+from hlmtheory.policy.user import Given, best_plan
 
 _SECOND = positive("give the price of a second of waiting; without one only energy or the server would count")
 _PRICE = not_negative("give a price")
@@ -27,7 +29,7 @@ class CostPlan:
     cost : float
         Money for each emitted token.
     lower_bound : float
-        No plan within the limits costs less for each token; rounded down.
+        No plan within the limits costs less for each token, mixtures of draft lengths included; rounded down.
     """
 
     plan: UserPlan
@@ -79,8 +81,7 @@ def plan_cost(user: BandUser, second_price: float, *, server_price: float = 0.0,
     money = replace(given, costs=_priced(given.costs, second, server, joule))
     found, _ = best_plan(money, lengths, limits, None)
     fastest, _ = best_plan(given, lengths, limits, None)
-    model = given.rounds(found.draft_length, Priced(given.hulls, given.weight), given.hulls, skipping=given.skipping)
-    totals = model.totals(Decisions(found.skip, found.first, found.later))
+    totals = _means(given, found)
     rate = totals.tokens / totals.seconds
     plan = replace(
         found,
@@ -90,6 +91,16 @@ def plan_cost(user: BandUser, second_price: float, *, server_price: float = 0.0,
         upper_bound=max(fastest.upper_bound, rate),
     )
     return CostPlan(plan, 1.0 / found.rate, 1.0 / found.upper_bound)
+
+
+def _means(given: Given, plan: UserPlan) -> Totals:
+    """The means over rounds in seconds."""
+    priced = Priced(given.hulls, given.weight)
+    means = []
+    for part in plan.parts:
+        model = given.rounds(part.draft_length, priced, given.hulls, skipping=given.skipping)
+        means.append(np.asarray(model.totals(Decisions(part.skip, part.first, part.later))) * part.share)
+    return Totals(*np.sum(means, axis=0).tolist())
 
 
 def _priced(costs: StageCosts, second: float, server: float, joule: float) -> StageCosts:

@@ -1,4 +1,14 @@
-"""The rounds of one user at one draft length: means of any decisions, and the best decisions at given prices."""
+"""The rounds of one user at one draft length: means of any decisions, and the best decisions at given prices.
+
+The charge of a round bounds the total variation of its tokens (``skipping.bill_joint``, ``skipping.bill_round``):
+
+- first place: β̂ of a draft that is skipped, and Δ of the row's message whether the draft is skipped or sent. A device
+  that skips safe drafts sends the doubtful ones, so a message costs more there than the share of drafts that is sent;
+- place i after it: Δ of its message times the probability Σ (1 - β̂) α_2 ... α_{i-1} that the round gets there.
+
+A message is a function of the row's hull and its place, not of the drafted token: rows with equal hulls may be drafts
+of one position, and share their corners. Nothing is charged for messages if every draft is skipped.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +23,9 @@ from hlmtheory.policy.costs import DeviceRule, Integers, Numbers, StageCosts, To
 from hlmtheory.policy.hulls import Hulls, Priced
 
 Mask = NDArray[np.bool_]
+
+_CELLS = 8  # of the probability that a first draft is accepted, for the bound
+_ALTERNATIONS = 6  # between the skipped rows and the prices of the messages
 
 
 class Prices(NamedTuple):
@@ -32,19 +45,26 @@ class Limits(NamedTuple):
 
 
 class Decisions(NamedTuple):
-    """Which rows are skipped as first drafts, and the corners that rows send as first and as later drafts."""
+    """The rows that are skipped as first drafts, and each row's corner as a first draft and at each later place."""
 
-    skip: Mask
-    first: Integers
-    later: Integers
+    skip: Mask  # (N,)
+    first: Integers  # (N,), also of rows that are skipped
+    later: Integers  # (max(K - 1, 0), N)
+
+
+class Choice(NamedTuple):
+    """Decisions, and the rule that makes them on new rows."""
+
+    made: Decisions
+    rule: DeviceRule
 
 
 class Rounds:
     """Rounds of K drafts that begin at N rows with given weights.
 
-    If the first draft is skipped, the round is over: 1 token, no bits, the risk β̂ of the row. Otherwise K drafts are
-    sent. The others of them are rows as likely as any. Place i is reached with the probability Π_{j<i} α_j. With K = 0
-    the server decodes one token alone. A round that is sent is worth ``toll`` tokens less than those it gives.
+    If the first draft is skipped, the round is over: 1 token, no bits. Otherwise K drafts are sent. The others of them
+    are rows as likely as any. Place 2 is reached with 1 - β̂ of the row, place i with Π_{1<j<i} α_j times as much. With
+    K = 0 the server decodes one token alone. A round that is sent is worth ``toll`` tokens less than those it gives.
     """
 
     def __init__(
@@ -63,18 +83,18 @@ class Rounds:
     ) -> None:
         k = draft_length
         self.hulls, self.priced, self.costs, self.length = hulls, priced, costs, k
-        self.rejection, self.weight = rejection, priced.weight
+        self.rejection, self.kept, self.weight = rejection, 1.0 - rejection, priced.weight
         self.may_skip, self.capped = skipping and k > 0, blocked is not None
         self.blocked = np.zeros(len(rejection), dtype=bool) if blocked is None else blocked  # rows that cannot be sent
         after = np.concatenate(([1.0], np.cumprod(acceptances[1:k])))[:k]  # given that the first is accepted
         self.more = float(after[: k if bonus else k - 1].sum()) if k else 0.0
-        self.reached = float(np.cumprod(acceptances[: k - 1]).sum()) if k > 1 else 0.0
+        self.reached = after[: max(k - 1, 0)]  # of the later places
         self.fixed = costs.fixed_time(k)
         self.toll = toll  # tokens that a round which is sent must pay to the server
         self.plain_bits = costs.header_bits + k * costs.token_bits
 
-    def totals(self, made: Decisions) -> Totals:
-        """Means over rounds for any decisions."""
+    def totals(self, made: Decisions, *, charged: bool = True) -> Totals:
+        """Means over rounds for any decisions; without ``charged`` a skipped row is not charged for its message."""
         w, skip, k, costs = self.weight, made.skip, self.length, self.costs
         skipped = float(w @ skip)
         sent = w * ~skip
@@ -82,47 +102,110 @@ class Rounds:
         bits, risk, tokens = share * self.plain_bits, 0.0, share
         if k:
             bits += float(sent @ self.hulls.bits[made.first])
-            risk += float(sent @ self.hulls.risk[made.first]) + float(w @ (skip * self.rejection))
-            tokens += self.more * float(sent @ (1.0 - self.rejection))
+            risk += float(w @ (skip * self.rejection))
+            risk += float((w if charged and share > 0 else sent) @ self.hulls.risk[made.first])
+            tokens += self.more * float(sent @ self.kept)
         if k > 1:
-            bits += share * (k - 1) * float(w @ self.hulls.bits[made.later])
-            risk += share * self.reached * float(w @ self.hulls.risk[made.later])
+            bits += share * float((self.hulls.bits[made.later] @ w).sum())
+            risk += float(sent @ self.kept) * float(self.reached @ (self.hulls.risk[made.later] @ w))
         joules = skipped * costs.draft_j + share * (k * costs.draft_j + costs.round_j) + costs.joules_per_bit * bits
         fixed = skipped * costs.draft_s + share * self.fixed
         return Totals(
             tokens + skipped, fixed, costs.seconds_per_bit * bits, risk, joules, bits, skipped, share * self.toll
         )
 
-    def rule(self, prices: Prices, limits: Limits) -> DeviceRule:
-        """The decisions at given prices, as numbers that a device can apply to a new row."""
-        k, costs, x = self.length, self.costs, self._bit_price(prices)
-        worth = self._worth(prices, limits)
-        later = prices.risk * self.reached / (k - 1) if k > 1 else 0.0
-        bits, risk = self.priced.mean(x, later) if k > 1 else (0.0, 0.0)
-        rest = (k - 1) * (x * bits + later * risk) + x * self.plain_bits
-        rest += prices.rate * (self.fixed - costs.draft_s) + prices.joules * ((k - 1) * costs.draft_j + costs.round_j)
-        rest += prices.token * self.toll
-        # skip: worth - μ β̂ ≥ worth (1 + (1 - β̂) S) - m - rest
-        slope = prices.risk - worth * self.more
-        return DeviceRule(k, self.may_skip, x, prices.risk, later, slope, rest - worth * self.more)
+    def choices(self, prices: Prices, limits: Limits, *, charged: bool) -> list[Choice]:
+        """Good decisions at given prices: the best ones, if no draft may be skipped or risk has no price.
 
-    def best(self, prices: Prices, limits: Limits) -> tuple[Decisions, float]:
-        """The decisions with the most value at given prices, and this value V."""
-        rule, costs = self.rule(prices, limits), self.costs
-        worth, rows = self._worth(prices, limits), len(self.weight)
-        if self.length == 0:
-            paid = prices.rate * self.fixed + rule.bit_price * self.plain_bits + prices.joules * costs.round_j
-            value = worth - paid - prices.token * self.toll
+        What is skipped and the prices of messages depend on each other: a message of a rare first draft is worth more
+        bits if skipped rows are charged for it. They are found in turn.
+        """
+        x, k = self._bit_price(prices), self.length
+        if k == 0:
             unused = self.hulls.start[:-1]  # no message is sent
-            return Decisions(np.zeros(rows, dtype=bool), unused, unused), value
-        first = self.priced.corners(rule.bit_price, rule.first_risk_price)
-        cost = rule.bit_price * self.hulls.bits[first] + prices.risk * self.hulls.risk[first]
+            none = Decisions(np.zeros(len(self.weight), dtype=bool), unused, np.zeros((0, len(unused)), dtype=np.int64))
+            return [Choice(none, self._rule(prices, limits, 0.0, 0.0))]
+        open_rows = self.weight * ~self.blocked
+        sent = open_rows if open_rows.sum() > 0 else self.weight
+        found: list[Choice] = []
+        for _ in range(_ALTERNATIONS if self.may_skip else 1):
+            first_price = prices.risk / max(float(sent.sum()), 1e-9) if charged else prices.risk
+            rule = self._rule(prices, limits, first_price, float(sent @ self.kept) / float(sent.sum()))
+            first = self.priced.corners(x, rule.first_risk_price)
+            cost = x * self.hulls.bits[first] + (0.0 if charged else prices.risk) * self.hulls.risk[first]
+            gain = cost - rule.skip_slope * self.rejection + rule.skip_level  # of skipping
+            skip = (gain >= 0) | self.blocked if self.may_skip else np.zeros(len(gain), dtype=bool)
+            places = [self.priced.corners(x, price) for price in rule.later_risk_prices]
+            later = np.stack(places) if places else np.zeros((0, len(first)), dtype=np.int64)
+            known = any((skip == other.made.skip).all() for other in found)
+            found.append(Choice(Decisions(skip, first, later), rule))
+            sent = self.weight * ~skip
+            if known or not sent.any():
+                break
+        return found
+
+    def best(self, prices: Prices, limits: Limits, *, charged: bool) -> tuple[Choice, Totals]:
+        """The best of the choices at given prices, of all drafts skipped and of none, and its means."""
+        found = self.choices(prices, limits, charged=charged)
+        if self.may_skip:
+            made, rule = found[-1]
+            every = np.ones(len(self.weight), dtype=bool)
+            found += [Choice(made._replace(skip=skip), rule) for skip in (every, self.blocked)]
+        means = [self.totals(choice.made, charged=charged) for choice in found]
+        place = int(np.argmax([self._worth_of(totals, prices, limits) for totals in means]))
+        return found[place], means[place]
+
+    def value(self, prices: Prices, limits: Limits) -> float:
+        """An upper bound on V, the value of all decisions, even if skipped rows are not charged for their messages.
+
+        The corners of later places follow from one number, the mean acceptance of the rows that are sent. Its range is
+        cut into cells. Within a cell a later place costs a row with the acceptance k at least what it costs with the
+        corners of the price that is nearest to k; the least cost is concave in k, so above its chord. Without skips
+        the number is known, and the bound is V.
+        """
+        x, worth, costs, k = self._bit_price(prices), self._worth(prices, limits), self.costs, self.length
+        paid = prices.rate * self.fixed + x * self.plain_bits + prices.joules * (k * costs.draft_j + costs.round_j)
+        send = worth - paid - prices.token * self.toll + 0.0 * self.weight
+        if k == 0:
+            return float(self.weight @ send)
+        first = self.priced.corners(x, prices.risk)
+        send += worth * self.more * self.kept - x * self.hulls.bits[first] - prices.risk * self.hulls.risk[first]
+        if not self.may_skip:
+            bits, risk = self._later(x, prices.risk * np.atleast_1d(self.weight @ self.kept))
+            return float(self.weight @ send - x * bits[0] - prices.risk * risk[0] * (self.weight @ self.kept))
         alone = worth - prices.risk * self.rejection - prices.rate * costs.draft_s - prices.joules * costs.draft_j
-        gain = cost - rule.skip_slope * self.rejection + rule.skip_level  # of skipping
-        skip = (gain >= 0) | self.blocked if self.may_skip else np.zeros(rows, dtype=bool)
-        value = float(self.weight @ np.where(skip, alone, alone - gain))
-        later = self.priced.corners(rule.bit_price, rule.later_risk_price)
-        return Decisions(skip, first, later), value
+        if self.blocked.all():
+            return float(self.weight @ alone)
+        later = self._later_costs(x, prices.risk) if k > 1 else np.zeros((1, len(send)))
+        return float((np.where(self.blocked, alone, np.maximum(alone, send - later)) @ self.weight).max())
+
+    def _later_costs(self, x: float, risk: float) -> Numbers:
+        """Lower bounds on the cost of the later places, by cell and row."""
+        own = self.kept[~self.blocked]
+        edges = np.linspace(own.min(), own.max(), _CELLS + 1 if own.max() > own.min() else 2)
+        bits, lost = self._later(x, risk * edges)
+        cost = x * bits + risk * edges * lost
+        below = x * bits[:-1, None] + risk * lost[:-1, None] * self.kept
+        above = x * bits[1:, None] + risk * lost[1:, None] * self.kept
+        within = np.interp(self.kept, edges, cost)
+        low, high = edges[:-1, None], edges[1:, None]
+        return np.where(self.kept <= low, below, np.where(self.kept >= high, above, within))
+
+    def _later(self, x: float, price: Numbers) -> tuple[Numbers, Numbers]:
+        """Mean bits of the later places, and their risk if place 2 is reached, at prices of risk in place 2."""
+        bits, risk = self.priced.mean(x, price[:, None] * self.reached)
+        return bits.sum(axis=-1), risk @ self.reached
+
+    def _rule(self, prices: Prices, limits: Limits, first: float, kept: float) -> DeviceRule:
+        """The rule of given prices, with the price of risk in first messages and the mean acceptance of sent rows."""
+        k, costs, x = self.length, self.costs, self._bit_price(prices)
+        worth, later = self._worth(prices, limits), prices.risk * kept * self.reached
+        bits, risk = self._later(x, np.atleast_1d(prices.risk * kept))
+        rest = x * (float(bits[0]) + self.plain_bits) + prices.token * self.toll
+        rest += prices.rate * (self.fixed - costs.draft_s) + prices.joules * ((k - 1) * costs.draft_j + costs.round_j)
+        # send: (1 - β̂) (worth · more - risk of later places) - bits of the first message - rest; skip: - μ β̂
+        accepted = worth * self.more - prices.risk * float(risk[0])
+        return DeviceRule(k, self.may_skip, x, first, tuple(later.tolist()), prices.risk - accepted, rest - accepted)
 
     @cached_property
     def least_seconds(self) -> float:
@@ -137,6 +220,11 @@ class Rounds:
         """A token's value: its own, and what the limits allow for each token, at their prices."""
         risk = prices.risk * limits.risk if prices.risk else 0.0
         return prices.token + risk + (prices.joules * limits.joules if prices.joules else 0.0)
+
+    def _worth_of(self, totals: Totals, prices: Prices, limits: Limits) -> float:
+        """The value of a round with these means."""
+        spent = prices.rate * totals.seconds + prices.risk * totals.risk + prices.joules * totals.joules
+        return self._worth(prices, limits) * totals.tokens - prices.token * totals.toll - spent
 
     def _bit_price(self, prices: Prices) -> float:
         return prices.rate * self.costs.seconds_per_bit + prices.joules * self.costs.joules_per_bit

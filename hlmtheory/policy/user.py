@@ -1,15 +1,15 @@
-"""The best decisions of one user: skip or send, which message, and how many drafts.
+"""The best decisions of one user: skip or send, which message at which place, and how many drafts.
 
-By the prices θ, μ and κ of a second, of risk and of a joule, the best decision of each row is found alone. V(θ, μ, κ)
-is the mean value of these decisions. Every plan within the limits has a rate of at most θ + V⁺/T_min, if no plan has
-rounds shorter than T_min in the mean. The prices come from a linear program over the decisions seen so far (column
-generation). Without limits this is Dinkelbach's method.
+At prices θ, μ and κ of a second, of risk and of a joule, V_K(θ, μ, κ) bounds the value of all decisions of rounds of K
+drafts. Every plan within the limits, and every mixture of plans, has a rate of at most θ + max_K V_K⁺/T_K, if rounds of
+K drafts take T_K or more in the mean. The prices come from a linear program over the decisions seen so far, of all
+lengths (column generation). Without limits this is Dinkelbach's method.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -18,15 +18,30 @@ import numpy as np
 from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, DomainError, flag, instance, number, numbers
 from hlmtheory._quantities import not_negative, positive
-from hlmtheory.policy.columns import FINE, ROUNDS, Column, certificate, rate_of, solve
-from hlmtheory.policy.costs import Numbers, StageCosts, UserPlan
-from hlmtheory.policy.exchange import exchange
+from hlmtheory.policy.columns import (
+    FINE,
+    ROUNDS,
+    Column,
+    Mixture,
+    best_mixture,
+    certificate,
+    feasible,
+    keeps,
+    rate_of,
+    solve,
+)
+from hlmtheory.policy.costs import Integers, Numbers, PlanPart, StageCosts, UserPlan
+from hlmtheory.policy.exchange import SMALL, exchanged
 from hlmtheory.policy.hulls import Hulls, Priced
 from hlmtheory.policy.rounds import Limits, Prices, Rounds
 
 _WEIGHT = positive("leave out rows without a weight")
 _LIMIT = not_negative("give a limit for each emitted token, or None")
 _SECONDS = positive("give a time in seconds")
+
+_NEAR = 1e-5  # relative: how well the nearest limits are found
+_WORTH_MIXING = 1e-3
+"""How much faster a mixture must be than the best plan of one part."""
 
 
 def plan_user(
@@ -43,8 +58,14 @@ def plan_user(
     bonus: bool = True,
     round_limit_s: float | None = None,
     limit_seconds_per_bit: float | None = None,
+    mixing: bool = True,
 ) -> UserPlan:
     """Return the decisions of one user with the most tokens per second, and a bound that no others exceed.
+
+    A plan keeps its limits in the mean over rounds. The risk of a round bounds the total variation of its tokens: Δ of
+    the row's message at each place that is reached, and at the first place, whether the draft is sent or skipped, with
+    β̂ besides if it is skipped. It is such a bound if rows with equal hulls are the drafts of one position, and if β̂ is
+    right in the mean over the drafts that are sent, and right or too large in the mean over those that are skipped.
 
     Parameters
     ----------
@@ -54,7 +75,8 @@ def plan_user(
     acceptances : array, shape (K_max,)
         α_i in [0, 1]: P(draft i of a round is accepted given that drafts 1..i-1 were).
     rejection : array, shape (N,), optional
-        β̂ in [0, 1]: the estimated probability that the row's own draft is rejected. None: 1 - α_1 for all.
+        β̂ in [0, 1]: the estimated probability that the row's own draft is rejected. It takes the place of 1 - α_1,
+        also for the places after the first. None: 1 - α_1 for all.
     weight : array, shape (N,), optional
         How often each row begins a round, in any unit. None: all alike.
     risk_limit, joule_limit : float, optional
@@ -71,12 +93,16 @@ def plan_user(
         has at most an equal part of the bits that D leaves, since later rows are not known when the first is sent.
     limit_seconds_per_bit : float, optional
         None: that of the costs.
+    mixing : bool
+        Whether the rounds may take turns with two parts, or three under two limits, of other messages or lengths. Such
+        a plan is returned if it is faster by 0.1% or more, or if no plan of one part is found within the limits.
 
     Returns
     -------
     UserPlan
-        The bound holds for all decisions of each row, for a mixture of them at random, and for all K that are tried;
-        with ``round_limit_s``, for all whose messages have at most the equal part.
+        The bound holds for every skip of each row, every message of each row at each place, all K that are tried, and
+        all mixtures of these that do not depend on the rows; also if a skipped draft is charged β̂ alone. With
+        ``round_limit_s`` it holds for plans whose messages have at most the equal part.
 
     Raises
     ------
@@ -105,7 +131,8 @@ def plan_user(
         skipping=skipping,
         bonus=bonus,
     )
-    return best_plan(made, lengths, limits, _deadline(costs, round_limit_s, limit_seconds_per_bit))[0]
+    deadline = _deadline(costs, round_limit_s, limit_seconds_per_bit)
+    return best_plan(made, lengths, limits, deadline, mixing=flag("mixing", mixing))[0]
 
 
 def checked_user(
@@ -167,43 +194,50 @@ class Deadline(NamedTuple):
 
 
 class Start(NamedTuple):
-    """The draft length and the prices of a plan."""
+    """The prices of a plan."""
 
-    length: int
     prices: Prices
 
 
 def best_plan(
-    given: Given, lengths: list[int], limits: Limits, deadline: Deadline | None, *, start: Start | None = None
+    given: Given,
+    lengths: list[int],
+    limits: Limits,
+    deadline: Deadline | None,
+    *,
+    start: Start | None = None,
+    mixing: bool = True,
 ) -> tuple[UserPlan, Start]:
-    """Solve one length after the other; a length whose value at the prices of the best so far is 0 cannot be better.
+    """Return the fastest plan found, or without ``mixing`` the fastest of one part, and the prices of the limits.
 
-    ``start`` holds the length and the prices of a plan for another link. Those of the plan are returned, too.
+    ``start`` holds the prices of a plan for another link.
     """
     models = _models(given, lengths, deadline)
-    best: tuple[Column, Rounds] | None = None
-    bound, prices, waiting = 0.0, Prices(0.0), list(models)
-    if start is not None:
-        waiting.sort(key=lambda model: model.length == start.length)
-    while waiting:
-        if best is not None:
-            above = {model: certificate(prices.rate, model.best(prices, limits)[1], model) for model in waiting}
-            beaten = [model for model in waiting if above[model] <= prices.rate * (1.0 + FINE)]
-            bound = max([bound, *(above[one] for one in beaten)])
-            waiting = sorted((one for one in waiting if one not in beaten), key=above.__getitem__)
-            if not waiting:
-                break
-        model = waiting.pop()
-        found = solve(model, limits, start.prices if best is None and start else prices)
-        bound = max(bound, found.bound)
-        if found.column is None:
-            continue
-        column = exchange(model, found.column, limits)
-        if best is None or rate_of(column.totals) > rate_of(best[0].totals):
-            best, prices = (column, model), found.prices._replace(rate=max(rate_of(column.totals), 0.0))
-    if best is None:
+    found = solve(models, limits, start.prices if start else Prices(0.0), charged=False)
+    bound, mixture = found.bound, best_mixture(found.columns, limits) if found.columns else None
+    if mixture is not None and not all(_fully_charged(column) for _, column in mixture.parts):
+        found = solve(models, limits, found.prices, charged=True)
+    # Columns whose skipped rows were not charged for their messages are none of the plan
+    columns = [column for column in found.columns if _fully_charged(column)]
+    columns += _exchanged(models, columns, found.prices, limits)
+    good = [column for column in columns if keeps(column.totals, limits)]
+    single = max(reversed(good), key=lambda column: rate_of(column.totals)) if good else None
+    mixture = best_mixture(columns, limits) if columns and (mixing or single is None) else None
+    if single is not None and (mixture is None or not _worth_mixing(mixture, single)):
+        mixture = Mixture(((1.0, single),), single.totals)
+    if mixture is None or not (mixing or len(mixture.parts) == 1):
         raise _unattainable(models, limits)
-    return _user_plan(best[0], best[1], limits, bound), Start(best[1].length, prices)
+    return _user_plan(mixture, bound), Start(found.prices)
+
+
+def _fully_charged(column: Column) -> bool:
+    """Whether the skipped rows are charged for their messages, or these cost nothing."""
+    return column.model.totals(column.choice.made) == column.totals
+
+
+def _worth_mixing(mixture: Mixture, single: Column) -> bool:
+    rate = rate_of(single.totals)
+    return rate_of(mixture.totals) > rate + _WORTH_MIXING * abs(rate)
 
 
 def _models(given: Given, lengths: list[int], deadline: Deadline | None) -> list[Rounds]:
@@ -244,17 +278,30 @@ def _capped(hulls: Hulls, cap: float) -> Hulls:
     return replace(hulls, start=start, bits=hulls.bits[keep], risk=hulls.risk[keep], entry=entry, codec=None)
 
 
-def _user_plan(found: Column, model: Rounds, limits: Limits, bound: float) -> UserPlan:
-    made, totals, rate = found.made, found.totals, rate_of(found.totals)
-    first, later = made.first, made.later
-    if model.length and model.capped:  # corners of the hulls that were given
-        first, later = model.hulls.entry[first], model.hulls.entry[later]
+def _exchanged(models: Sequence[Rounds], columns: Sequence[Column], prices: Prices, limits: Limits) -> list[Column]:
+    """The best columns of few rows after exchanges, one for each length that can be better than the best."""
+    good = [column for column in columns if keeps(column.totals, limits)]
+    best = max((rate_of(column.totals) for column in good), default=-math.inf)
+    found = []
+    for model in models:
+        own = [column for column in good if column.model is model]
+        if not own or not model.length or len(model.weight) > SMALL:
+            continue
+        if certificate(prices.rate, model.value(prices, limits), model) > best + FINE * abs(best):
+            found.append(exchanged(max(reversed(own), key=lambda column: rate_of(column.totals)), limits))
+    return found
+
+
+def _user_plan(found: Mixture, bound: float) -> UserPlan:
+    totals, rate = found.totals, rate_of(found.totals)
+    parts = tuple(_part(share, column) for share, column in found.parts)
+    main = max(parts, key=lambda part: part.share)
     return UserPlan(
-        draft_length=model.length,
-        rule=model.rule(found.prices, limits),
-        skip=made.skip,
-        first=first,
-        later=later,
+        draft_length=main.draft_length,
+        rule=main.rule,
+        skip=main.skip,
+        first=main.first,
+        later=main.later,
         tokens=totals.tokens,
         fixed_s=totals.fixed_s,
         band_s=totals.band_s,
@@ -264,23 +311,47 @@ def _user_plan(found: Column, model: Rounds, limits: Limits, bound: float) -> Us
         skip_share=totals.skipped,
         rate=rate,
         upper_bound=max(bound, rate),
+        mixture=parts if len(parts) > 1 else (),
+    )
+
+
+def _part(share: float, column: Column) -> PlanPart:
+    model, (made, rule) = column.model, column.choice
+
+    def given(corners: Integers) -> Integers:
+        """Corners of the hulls that were given."""
+        return model.hulls.entry[corners] if model.length and model.capped else corners
+
+    return PlanPart(
+        share=share,
+        draft_length=model.length,
+        rule=rule,
+        skip=made.skip,
+        first=given(made.first),
+        later=given(made.later),
+        tokens=column.totals.tokens,
+        skip_share=column.totals.skipped,
     )
 
 
 def _unattainable(models: list[Rounds], limits: Limits) -> DomainError:
-    """Name the nearest limits that can be met, each without the other."""
-    told = []
+    """Name the nearest limits that can be met: the one that no plan keeps, or both if each can be kept alone."""
+    advice = "allow more, or other messages or draft lengths"
     for name, n in (("risk_limit", 0), ("joule_limit", 1)):
-        if limits[n] < math.inf:
-            least = min(_least(model, n) for model in models)
-            told.append((name, limits[n], least))
-    name, given, least = next((one for one in told if one[1] < one[2]), told[0])
-    alone = "" if given < least else " alone, but not together with joule_limit"
-    if all(model.length and model.blocked.all() for model in models):
-        alone += " (no round keeps round_limit_s, so the device decodes alone)"
+        least = min(_least(model, n) for model in models) if limits[n] < math.inf else 0.0
+        if limits[n] < least:
+            alone = ""
+            if all(model.length and model.blocked.all() for model in models):
+                alone = " (no round keeps round_limit_s, so the device decodes alone)"
+            return DomainError(
+                f"{name} must be at least {least * 1.0005:.4g} a token, the least that any plan keeps{alone}; got "
+                f"{limits[n]:g}; {advice}"
+            )
+    risk, joules = (_least_beside(models, limits, n) * 1.0005 for n in range(2))
     return DomainError(
-        f"{name} must be at least {least * 1.0005:.4g} a token, the least that any plan keeps{alone}; got {given:g}; "
-        "allow more, or other messages or draft lengths"
+        f"risk_limit must be at least {risk:.4g} a token with joule_limit = {limits.joules:g}, or joule_limit at least "
+        f"{joules:.4g} with risk_limit = {limits.risk:g}: each can be kept, but not both; got {limits.risk:g} and "
+        f"{limits.joules:g}; {advice}"
     )
 
 
@@ -291,12 +362,28 @@ def _least(model: Rounds, which: int) -> float:
         limit = ratio if ratio < math.inf else 0.0
         limits = Limits(joules=limit) if which else Limits(risk=limit)
         prices = Prices(0.0, 1.0 - which, float(which), 0.0)
-        totals = model.totals(model.best(prices, limits)[0])
+        _, totals = model.best(prices, limits, charged=True)
         found = (totals.risk, totals.joules)[which] / totals.tokens
         if found >= ratio:
             break
         ratio = found
     return ratio
+
+
+def _least_beside(models: list[Rounds], limits: Limits, which: int) -> float:
+    """The least limit on risk, or joules, that mixtures keep beside the other limit, by halving."""
+
+    def kept(value: float) -> bool:
+        tried = limits._replace(joules=value) if which else limits._replace(risk=value)
+        return feasible(models, tried, charged=True) is not None
+
+    low = high = max(limits[which], 1e-9)
+    while not kept(high):
+        low, high = high, 2.0 * high
+    while high - low > _NEAR * high:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if kept(middle) else (middle, high)
+    return high
 
 
 def _each_row(name: str, domain: object, value: Array, rows: int) -> Numbers:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import device
@@ -13,31 +13,44 @@ from array_api_compat import device
 from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, DomainError
 from hlmtheory._quantities import at_least_one, not_negative, positive
+from hlmtheory._simplex import canonical
 from hlmtheory.channel.fading import LAW
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.codec import CodecMenu
+from hlmtheory.codec.menu import LATTICE, MIXTURE, TOP_K
+from hlmtheory.policy.codec_hulls import codec_hulls
 from hlmtheory.policy.costs import Numbers, StageCosts, UserPlan
 from hlmtheory.policy.hulls import BITS, RISK, Priced, lower_hulls
+from hlmtheory.policy.plan_law import Law, World, law_of
 from hlmtheory.policy.user import plan_user
 from hlmtheory.serving.shapes import POSITIVE_COUNT
 
-# A plan decides for each of N rows: whether it is skipped as the first draft of a round, and its message as a first and
-# as a later draft; and K. A competitor is any such plan, with any of the J messages of a row.
+# A plan decides for each of N rows: whether it is skipped as the first draft of a round, and its message at each place
+# of a round; and K. A competitor is a mixture of two such plans of other K, with any of the J messages of a row.
 #
 # Proofs, by the last part of the id.
 #
 # hull. The corners have the least value of every linear function of (bits, risk) with weights 0 or more. The mean over
 #   rows is least if each row's is. The steps of all hulls in the order of risk saved for each bit pass all these
 #   minima.
-# user_bound. Let n, t, r be the mean tokens, time and risk of a round. If r ≤ ρ n, then n - θ t ≤ n - θ t - μ (r - ρ n)
-#   for every μ ≥ 0. Given K, the right side is a sum over rows: the value of a skip, or that of the first draft and,
-#   the same for all rows, that of the later ones. V is its maximum. So n ≤ θ t + V, and n/t ≤ θ + V⁺/t, where t is at
-#   least the mean of each row's shortest round. The largest of these over K is the bound. It is linear in the
-#   probabilities of decisions at random, so that it holds for them, too.
+# user_bound. Let n, t, r be the mean tokens, time and risk of a mixture of plans. If r ≤ ρ n, then n - θ t ≤ n - θ t -
+#   μ (r - ρ n) for every μ ≥ 0. The right side is linear in the shares of the parts, so at most Σ λ_K V_K with V_K the
+#   largest value at one K; and t is at least Σ λ_K T_K, with T_K the mean of each row's shortest round. So n/t is at
+#   most θ + max V_K⁺/T_K. Given K, the value is a sum over rows: a skip, or the first draft and the later ones. A later
+#   place i costs bits, and μ times its risk where it is reached, with R_i = Π_{1<j<i} α_j times the acceptances 1 - β̂
+#   of the rows that are sent. For a given set of sent rows, of mean acceptance m, the best corners of place i are those
+#   of the price μ R_i m. So V_K is the largest, over m, of Σ w max(skip, send) with these corners. A row of acceptance
+#   k pays with the corners of m at least what it pays with those of the point of any interval around m that is nearest
+#   to k: the least cost is concave in k, and its tangents fall towards k. Between the ends it is above its chord. The
+#   largest over intervals is above V_K. A skip that is charged more than β̂ has less value.
 # user_optimum, user_residual. Without a limit μ = 0. Dinkelbach: the decisions of V(θ) have n'/t' = θ + V/t' ≥ θ. When
 #   θ no longer grows, V = 0, and the bound is θ, their rate.
-# user_rate, user_risk. Place i of a round is reached if the drafts before it are accepted: the first with 1 - β̂ of its
-#   row, the others with α_2, α_3 and so on. Each place that is reached emits a token, and the bonus one more. In the
-#   risk, a place counts with Π_{j<i} α_j.
+# user_rate. Each place that is reached emits a token, and the bonus one more. Place 2 is reached with 1 - β of the rows
+#   that are sent, place i with Π_{1<j<i} α_j times as much. If β̂ = β and α_j is the mean acceptance, this is the law.
+# user_risk. The rows of a position have equal hulls, so one message at each place. With A the share of its skipped
+#   drafts, the token's law is at most Σ q s β + min(1 - A, Δ) from p (``skipping.bill_joint``); each row is charged Δ,
+#   and β̂ if it is skipped. Without a row that is sent 1 - A is 0. Later places have A = 0. The places that are reached
+#   add up as in ``skipping.bill_round``, and a mixture is charged the mean of its parts.
 # user_limit. Of the decisions that are seen, those that break the limit are never returned. K = 0 keeps every limit.
 
 _DOMAINS = {
@@ -92,8 +105,17 @@ _DOMAINS = {
     "input_tokens": POSITIVE_COUNT,
     "output_tokens": POSITIVE_COUNT,
     "labels": COUNT,
+    "target_rows": UNIT_INTERVAL,
+    "draft_rows": UNIT_INTERVAL,
+    "kind": COUNT,
 }
-_RANK = {"bits": 2, "risk": 2, "rejection": 1, "acceptances": 1, "skips": 1, "first": 1, "later": 1}
+_RANK = {
+    **{"bits": 2, "risk": 2, "rejection": 1, "acceptances": 1},
+    **{"draft_length": 1, "skips": 1, "first": 1, "later": 2},
+}
+_LAW_RANK = {"target_rows": 2, "draft_rows": 2}
+_LEAST = 2.0**-1000
+"""A draft that is less likely has no row: its weight may be no normal number."""
 
 
 def host_side(
@@ -134,52 +156,109 @@ def _plan(values: dict[str, Any], limit: float | None) -> UserPlan | None:
         raise
 
 
+class Rival(NamedTuple):
+    """A part of a mixture: its share of the rounds, K, skipped rows, and bits and risk of all rows at each place."""
+
+    share: float
+    length: int
+    skips: Array
+    bits: Sequence[Numbers]
+    risk: Sequence[Numbers]
+
+
 def played(
-    values: dict[str, Any], length: int, skips: Array, bits: tuple[Numbers, Numbers], risk: tuple[Numbers, Numbers]
-) -> tuple[float, float]:
-    """Rate, and risk for each token, summed place by place; ``bits`` and ``risk`` as a first and as a later draft."""
-    costs, alpha = _costs(values), values["acceptances"]
+    values: dict[str, Any], length: int, skips: Array, bits: Sequence[Numbers], risk: Sequence[Numbers]
+) -> tuple[float, float, float]:
+    """Mean tokens, seconds and risk of a round, summed row by row and place by place.
+
+    ``bits`` and ``risk`` have the messages of all rows at each place. A skipped row is charged β̂ alone, the least that
+    any account charges.
+    """
+    costs, alpha, rows = _costs(values), values["acceptances"], len(skips)
     tokens = seconds = lost = 0.0
     for n, skip in enumerate(skips):
         if skip and length:
             tokens, seconds, lost = tokens + 1.0, seconds + costs.draft_s, lost + values["rejection"][n]
             continue
-        tokens, seconds = tokens + 1.0, seconds + costs.fixed_time(length)
-        alive, reached = 1.0, 1.0
+        tokens, seconds, alive = tokens + 1.0, seconds + costs.fixed_time(length), 1.0
         for place in range(length):
-            sent = bits[0][n] if place == 0 else float(np.mean(bits[1]))
-            seconds += costs.seconds_per_bit * sent
-            lost += reached * (risk[0][n] if place == 0 else float(np.mean(risk[1])))
+            seconds += costs.seconds_per_bit * (bits[0][n] if place == 0 else float(np.mean(bits[place])))
+            lost += alive * (risk[0][n] if place == 0 else float(np.mean(risk[place])))
             alive *= 1.0 - values["rejection"][n] if place == 0 else alpha[place]
-            reached *= alpha[place]
             tokens += alive
+    return tokens / rows, seconds / rows, lost / rows
+
+
+def messages_of(values: dict[str, Any], length: int) -> dict[str, list[Numbers]]:
+    """Bits and risk of the competitor's messages at each place, an array over the rows each."""
+    rows, last = np.arange(len(values["bits"])), values["bits"].shape[1] - 1
+    later = values["later"]
+    chosen = [values["first"], *(later[place % len(later)] for place in range(length - 1))]
+    return {name: [values[name][rows, np.minimum(corners, last)] for corners in chosen] for name in ("bits", "risk")}
+
+
+def rivals(values: dict[str, Any]) -> list[Rival]:
+    """The parts of the competing mixture: two lengths."""
+    lengths = [min(int(given), len(values["acceptances"])) for given in values["draft_length"]]
+    skips = values["skips"] >= 0.5 if "skips" in values else np.zeros(len(values["bits"]), dtype=bool)
+    mix = float(values["mix"])
+    parts = zip((mix, 1.0 - mix), (lengths[0], lengths[-1]), strict=True)
+    return [Rival(share, k, skips & (k > 0), **messages_of(values, k)) for share, k in parts if share > 0]
+
+
+def mixed_rounds(values: dict[str, Any], parts: Sequence[Rival]) -> tuple[float, float]:
+    """Rate and risk for each token of a mixture."""
+    means = [np.asarray(played(values, *part[1:])) * part.share for part in parts]
+    tokens, seconds, lost = np.sum(means, axis=0).tolist()
     return tokens / seconds, lost / tokens
 
 
 def _competitor(values: dict[str, Any]) -> tuple[float, float]:
-    """Rate and risk of the competing plan."""
-    rows, length = np.arange(len(values["bits"])), min(int(values["draft_length"]), len(values["acceptances"]))
-    first, later = (np.minimum(values[name], values["bits"].shape[1] - 1) for name in ("first", "later"))
-    bits, risk = ((values[name][rows, first], values[name][rows, later]) for name in ("bits", "risk"))
-    return played(values, length, values["skips"] >= 0.5, bits, risk)
+    return mixed_rounds(values, rivals(values))
 
 
-def _replayed(values: dict[str, Any], limit: float | None) -> tuple[float, float]:
-    """Rate and risk of the public plan, summed place by place."""
-    plan = _plan(values, limit)
-    if plan is None:
-        return math.inf, math.inf
-    hulls = lower_hulls(values["bits"], values["risk"])
-    bits, risk = ((column[plan.first], column[plan.later]) for column in (hulls.bits, hulls.risk))
-    return played(values, plan.draft_length, plan.skip, bits, risk)
+def _world(values: dict[str, Any]) -> World:
+    """Positions that are all as likely, a row for each token that may be drafted, and messages of one kind of code."""
+    q, p = canonical("draft_rows", values["draft_rows"]), canonical("target_rows", values["target_rows"])
+    position, token = np.nonzero(q > _LEAST)
+    kinds = ((TOP_K,), (LATTICE,), (MIXTURE,), (TOP_K, LATTICE, MIXTURE))[int(values["kind"]) % 4]
+    menu = CodecMenu(kinds, widths=(1, 2, 4, 8), sizes=(1, 2, 3), resolutions=(1, 2, 4, 9, 16))
+    return World(p, q, position, token, codec_hulls(q[position], menu=menu))
+
+
+def _lawful_plan(values: dict[str, Any]) -> tuple[UserPlan, World]:
+    """The public plan of a world with its true acceptances, under a limit on the risk."""
+    world = _world(values)
+    own = (world.position, world.token)
+    plan = plan_user(
+        world.hulls,
+        _costs(values),
+        np.full(1 + int(values["draft_length"]) % 3, np.minimum(world.target, world.draft).sum(axis=1).mean()),
+        rejection=np.maximum(1.0 - world.target[own] / world.draft[own], 0.0),
+        weight=world.likely,
+        risk_limit=float(values["limit"]),
+    )
+    return plan, world
+
+
+def _law(values: dict[str, Any]) -> Law:
+    """The exact law of the public plan."""
+    plan, world = _lawful_plan(values)
+    return law_of(world, plan, _costs(values))
+
+
+def _lawful_distance(values: dict[str, Any]) -> float:
+    law = _law(values)
+    return law.distance / law.tokens
+
+
+def _lawful_rate(values: dict[str, Any]) -> float:
+    law = _law(values)
+    return law.tokens / law.seconds
 
 
 def _rate(plan: UserPlan | None) -> float:
     return math.inf if plan is None else plan.rate
-
-
-def _risk(plan: UserPlan | None) -> float:
-    return math.inf if plan is None else plan.risk
 
 
 def _bound(plan: UserPlan | None) -> float:
@@ -196,12 +275,13 @@ def _cheapest_corner(values: dict[str, Any]) -> float:
     """The same, by the corners of the average hull."""
     weight = np.full(len(values["bits"]), 1.0 / len(values["bits"]))
     x, y = float(values["bit_price"]), float(values["risk_price"])
-    bits, risk = Priced(lower_hulls(values["bits"], values["risk"]), weight).mean(x, y)
-    return x * bits + y * risk
+    bits, risk = Priced(lower_hulls(values["bits"], values["risk"]), weight).mean(x, np.asarray(y))
+    return float(x * bits + y * risk)
 
 
 _USER = ("bits", "risk", "rejection", "acceptances", "draft_s", "verify_s", "seconds_per_bit")
-_OTHER = (*_USER, "draft_length", "skips", "first", "later")
+_OTHER = (*_USER, "draft_length", "skips", "first", "later", "mix")
+_LAW = ("target_rows", "draft_rows", "kind", "draft_length", "draft_s", "verify_s", "seconds_per_bit", "limit")
 _PRICED = ("bits", "risk", "bit_price", "risk_price")
 
 _SOURCE = Source("li2025flexspec", "(11), with skips and messages of few bits")
@@ -218,27 +298,29 @@ _ONE_ROW = {
     "verify_s": 0.5,
     "seconds_per_bit": 0.0078125,
 }
-_TWO_ROWS = {
-    "bits": [[8.0, 64.0], [8.0, 64.0]],
-    "risk": [[0.25, 0.0], [0.25, 0.0]],
-    "rejection": [0.75, 0.75],
-    "acceptances": [0.25],
-    "draft_s": 0.25,
-    "verify_s": 64.0,
-    "seconds_per_bit": 1.0,
-    "limit": 0.2,
-}
-"""The best plan spends the whole limit on messages of few bits: they save more time for it than skips do."""
-
-_THREE_PLACES = _ONE_ROW | {
-    "risk": [[0.125]],
-    "rejection": [0.25],
-    "acceptances": [0.75] * 3,
-    "draft_s": 0.03125,
+_BY_PLACE = {
+    "bits": [[1024.0, 8192.0]],
+    "risk": [[0.0625, 0.0]],
+    "rejection": [0.5],
+    "acceptances": [0.5, 0.5, 0.5],
+    "draft_s": 2.0**-10,
+    "verify_s": 2.0**-4,
     "seconds_per_bit": 2.0**-20,
+    "limit": 0.015625 / 1.875,
+}
+"""The best plan spends the whole limit on the third place, which a quarter of the rounds reach."""
+
+_ONE_POSITION = {
+    "target_rows": [[0.75, 0.25]],
+    "draft_rows": [[0.375, 0.625]],
+    "kind": 2,
+    "draft_length": 1,
+    "draft_s": 2.0**-6,
+    "verify_s": 2.0**-3,
+    "seconds_per_bit": 2.0**-13,
     "limit": 0.125,
 }
-"""Three drafts are sent, and the third place is reached in 9 of 16 rounds."""
+"""Some rounds are a skipped draft; the others skip token 0 and send two drafts, by lattices. All charges are tight."""
 
 USER_CLAIMS = (
     Claim(
@@ -259,13 +341,16 @@ USER_CLAIMS = (
         source=_SOURCE,
         origin=Origin.NEW,
         statement=(
-            "tokens per second of every plan whose risk is at most ρ a token ≤ max over K of θ + V⁺(θ, μ)/T_min"
+            "tokens per second of every mixture of plans, of any skips, lengths and messages by row and place, whose "
+            "risk is at most ρ a token ≤ θ + max over K of V_K⁺(θ, μ)/T_K, also if a skip is charged β̂ alone"
         ),
         relation=Relation.LE,
         lhs=host_side(lambda one: _competitor(one)[0], *_OTHER),
         rhs=host_side(lambda one: _bound(_plan(one, float(one["limit"]))), *_USER, "limit"),
         assumptions=(_KEEPS,),
-        attained=Attained(_TWO_ROWS | {"draft_length": 1, "skips": [0, 0], "first": [0, 0], "later": [0, 0]}),
+        attained=Attained(
+            _BY_PLACE | {"draft_length": [3], "skips": [0], "first": [1], "later": [[1], [0]], "mix": 1.0}
+        ),
     ),
     Claim(
         id="policy.user_optimum",
@@ -275,7 +360,7 @@ USER_CLAIMS = (
         relation=Relation.LE,
         lhs=host_side(lambda one: _competitor(one)[0], *_OTHER),
         rhs=host_side(lambda one: _rate(_plan(one, None)), *_USER),
-        attained=Attained(_ONE_ROW | {"draft_length": 1, "skips": [1], "first": [0], "later": [0]}),
+        attained=Attained(_ONE_ROW | {"draft_length": [1], "skips": [1], "first": [0], "later": [[0]], "mix": 1.0}),
     ),
     Claim(
         id="policy.user_residual",
@@ -292,30 +377,37 @@ USER_CLAIMS = (
         id="policy.user_rate",
         source=_SOURCE,
         origin=Origin.NEW,
-        statement="the rate of the plan found, summed over the positions = the rate that the plan states",
+        statement="tokens per second of the plan found, by enumeration of its rounds = the rate that the plan states",
         relation=Relation.EQ,
-        lhs=host_side(lambda one: _replayed(one, float(one["limit"]))[0], *_USER, "limit"),
-        rhs=host_side(lambda one: _rate(_plan(one, float(one["limit"]))), *_USER, "limit"),
-        attained=Attained(_TWO_ROWS),
+        lhs=host_side(_lawful_rate, *_LAW, rank=_LAW_RANK),
+        rhs=host_side(lambda one: _lawful_plan(one)[0].rate, *_LAW, rank=_LAW_RANK),
+        attained=Attained(_ONE_POSITION),
     ),
     Claim(
         id="policy.user_risk",
         source=_SOURCE,
         origin=Origin.NEW,
-        statement="the risk a token of the plan found, summed over the positions = the risk that the plan states",
-        relation=Relation.EQ,
-        lhs=host_side(lambda one: _replayed(one, float(one["limit"]))[1], *_USER, "limit"),
-        rhs=host_side(lambda one: _risk(_plan(one, float(one["limit"]))), *_USER, "limit"),
-        attained=Attained(_THREE_PLACES),
+        statement=(
+            "TV(law of a token, p), the mean over the tokens of the plan found, by enumeration of its rounds ≤ the "
+            "risk that the plan states, if β̂ = β"
+        ),
+        relation=Relation.LE,
+        lhs=host_side(_lawful_distance, *_LAW, rank=_LAW_RANK),
+        rhs=host_side(lambda one: _lawful_plan(one)[0].risk, *_LAW, rank=_LAW_RANK),
+        attained=Attained(_ONE_POSITION),
+        ceiling=1.0,
     ),
     Claim(
         id="policy.user_limit",
         source=_SOURCE,
         origin=Origin.NEW,
-        statement="the risk a token of the plan found, summed over the positions ≤ the limit",
+        statement=(
+            "TV(law of a token, p), the mean over the tokens of the plan found, by enumeration of its rounds ≤ the "
+            "limit, if β̂ = β"
+        ),
         relation=Relation.LE,
-        lhs=host_side(lambda one: _replayed(one, float(one["limit"]))[1], *_USER, "limit"),
-        rhs=host_side(lambda one: float(one["limit"]), *_USER, "limit"),
-        attained=Attained(_TWO_ROWS),
+        lhs=host_side(_lawful_distance, *_LAW, rank=_LAW_RANK),
+        rhs=host_side(lambda one: float(one["limit"]), *_LAW, rank=_LAW_RANK),
+        attained=Attained(_ONE_POSITION),
     ),
 )

@@ -32,6 +32,8 @@ from hlmtheory.verification import total_variation
 # bill_device. Let Δ be the largest Δ⁽ᵈ⁾ of the drafts that may be sent, m = min(1, Δ/T), x = Σ q s β ≤ min(A, T).
 #   As x + S = T, the bill is at most x + (T - x) m. If T ≤ A this is at most T ≤ A. Otherwise it is at most
 #   A + (T - A) m. For T ≥ Δ, (T - A) m = Δ (1 - A/T) ≤ Δ (1 - A). For T < Δ, (T - A) m = T - A ≤ Δ - A ≤ Δ (1 - A).
+# bill_joint. By bill, bill_deviation and bill_largest TV(law, p) is at most Σ q s β + min(S, (S/T) max Δ). S is at most
+#   T, so that the quotient is at most 1; and at most Σ q (1 - s) = 1 - A, since no β exceeds 1.
 # bill_mean. No proof: the counterexample. All of the loss may be at one draft, with the largest Δ.
 # bill_plain. No proof: the counterexample. The residual is normalised by T, and so is its distortion.
 # bill_round. Place i is reached if the i drafts before it are kept, with probability Π_{j<i} kept_j; sum over i.
@@ -86,6 +88,13 @@ def _by_largest(target: Array, draft: Array, skip: Array, deviation: Array) -> A
     xp, q, s, skipped, sent, tv = _parts(target, draft, skip)
     delta = xp.max(xp.where(q * (1.0 - s) > 0, arrays(q=q, deviation=deviation)[2], 0.0), axis=-1)
     return skipped + xp.minimum(sent, sent / xp.where(tv > 0, tv, 1.0) * delta)
+
+
+def _joint(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
+    """Return Σ q s β + min(1 - A, max Δ)."""
+    xp, q, s, skipped, _, _ = _parts(target, draft, skip)
+    delta = xp.max(xp.where(q * (1.0 - s) > 0, _deviations(target, draft, skip, decoded), 0.0), axis=-1)
+    return skipped + xp.minimum(xp.sum(q * (1.0 - s), axis=-1), delta)
 
 
 def _by_mean(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
@@ -209,6 +218,13 @@ _ONE_DRAFT = {
     ],
 }
 """Only draft 0 is ever rejected, and only its q̂ is distorted, by 1/8 = T/2."""
+_SAFE_SKIPPED = {
+    "target": [0.5, 0.0, 0.25, 0.25],
+    "draft": [0.5, 0.5, 0.0, 0.0],
+    "skip": [1.0, 0.0, 0.0, 0.0],
+    "decoded": [[0.5, 0.25, 0.0, 0.25]],
+}
+"""The safe draft is skipped, so that the other one, half of the drafts, carries the whole deviation 1/4."""
 _CHAIN = {
     "target_chain": [[0.0, 0.25, 0.25, 0.5], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.25, 0.25, 0.5]],
     "draft_chain": [[0.0, 0.5, 0.0, 0.5], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.5, 0.0, 0.5]],
@@ -308,6 +324,21 @@ CLAIMS = (
         lhs=position_bill,
         rhs=_on_device,
         attained=Attained(_BOTH),
+        ceiling=1.0,
+        condition=_device_noise,
+    ),
+    Claim(
+        id="skipping.bill_joint",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement=(
+            "TV(law of the token, p) ≤ Σ q s β + min(1 − A, max_d Δ⁽ᵈ⁾), A = Σ q s: a message costs Δ at a position, "
+            "however few of its drafts are sent"
+        ),
+        relation=Relation.LE,
+        lhs=_distance,
+        rhs=_joint,
+        attained=Attained(_SAFE_SKIPPED),
         ceiling=1.0,
         condition=_device_noise,
     ),

@@ -259,7 +259,7 @@ def _round(to: Move) -> tuple[Any, ...]:
         plan, vocabulary=16, temperature=1.0, messages=CertifiedRows(menu), line=UncertaintyLine(1.0, 0.0)
     )
     draws = np.random.default_rng(4)
-    drafts = [policy.draft(to(np.log(rows[t])), first=t == 0, rng=draws) for t in range(2)]
+    drafts = [policy.draft(to(np.log(rows[t])), place=t + 1, rng=draws) for t in range(2)]
     sent = [draft for draft in drafts if not draft.skip][: policy.rule.draft_length]
     assert sent
     message = policy.message(sent)

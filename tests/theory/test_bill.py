@@ -114,6 +114,7 @@ STRATEGIES = {
     "skipping.bill_deviation": POSITIONS,
     "skipping.bill_largest": with_deviation(),
     "skipping.bill_device": POSITIONS,
+    "skipping.bill_joint": POSITIONS,
     "skipping.bill_mean": POSITIONS,
     "skipping.bill_plain": POSITIONS,
     "skipping.bill_round": some_rounds(),

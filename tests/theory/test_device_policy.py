@@ -33,7 +33,7 @@ from hlmtheory.policy.tokens import drawn, numbers_for
 MENU = codec.CodecMenu(kinds=("top-k", "lattice"), widths=(4, 8, 16), sizes=(1, 2, 3, 4, 8), resolutions=(1, 10, 100))
 CERTIFIED, LATTICE, PROBABILITIES = CertifiedRows(MENU), LatticeRows(16, top_k=4), DraftProbabilities()
 KINDS = (CERTIFIED, LATTICE, LatticeRows(50, threshold=0.125), PROBABILITIES)
-RULE = DeviceRule(3, True, 2.0**-8, 4.0, 2.0, 3.0, 0.25)
+RULE = DeviceRule(3, True, 2.0**-8, 4.0, (2.0, 1.0), 3.0, 0.25)
 LINE = UncertaintyLine(0.9, 0.01)
 PROMISES = (Guarantee("total variation of a token", 0.05, "proved", None), Guarantee("speed", 31.5, "measured", 53))
 FULL = DevicePolicy(8, 0.7, RULE, CERTIFIED, LINE, "8 ab cd", False, 400, PROMISES)
@@ -72,7 +72,10 @@ policies = st.builds(
     DevicePolicy,
     vocabulary=st.integers(512, 2**18),
     temperature=st.floats(0.0, 10.0),
-    rule=st.builds(DeviceRule, st.integers(0, 64), st.booleans(), prices, prices, prices, finite, finite),
+    rule=st.builds(
+        lambda k, skips, later, *others: DeviceRule(k, skips, *others[:2], tuple(later[: max(k - 1, 0)]), *others[2:]),
+        *(st.integers(0, 64), st.booleans(), st.lists(prices, max_size=4), prices, prices, finite, finite),
+    ),
     messages=st.builds(CertifiedRows, st.none() | menus)
     | st.builds(LatticeRows, some, top_k=st.none() | some, threshold=st.floats(0.0, 1.0))
     | st.just(PROBABILITIES),
@@ -188,9 +191,9 @@ def lattice_rows(top_k, threshold):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda plain: plain | {"version": 2}, "version must be 1; got 2"),
-        (lambda plain: plain | {"version": True}, "version must be 1; got True"),
-        (lambda plain: plain | {"version": 1.0}, "version must be 1; got 1.0"),
+        (lambda plain: plain | {"version": 1}, "version must be 2; got 1"),
+        (lambda plain: plain | {"version": True}, "version must be 2; got True"),
+        (lambda plain: plain | {"version": 2.0}, "version must be 2; got 2.0"),
         (lambda plain: plain | {"format": "hlm-trace"}, "format must be 'hlm-policy'"),
         (lambda plain: [plain], "the policy must be an object"),
         (lambda plain: plain | {"uncertainty": None}, "line must be given for a rule that skips"),
@@ -302,29 +305,32 @@ def bits_of(draft):
 
 
 @pytest.mark.parametrize("limit", [None, 12, 30])
-@pytest.mark.parametrize("first", [True, False])
-def test_the_message_has_the_least_price_and_the_skip_is_the_rule(first, limit):
+@pytest.mark.parametrize("place", [1, 2, 3])
+def test_the_message_has_the_least_price_and_the_skip_is_the_rule(place, limit):
     rng = np.random.default_rng(5)
     kept = 0
     for _ in range(40):
         logits = logits_of(rng)
-        rule = DeviceRule(2, True, *rng.choice([0.001, 0.01, 0.1, 1.0, 10.0], 3), *rng.normal(size=2))
+        x, *y = rng.choice([0.001, 0.01, 0.1, 1.0, 10.0], 3)
+        y.append(y[1] / 4)
+        rule = DeviceRule(3, True, x, y[0], tuple(y[1:]), *rng.normal(size=2))
         one = make(rule=rule, bits_limit=limit)
-        found = one.draft(logits, first=first, rng=rng)
+        found = one.draft(logits, place=place, rng=rng)
         bits, risk = every_message(one.distribution(logits))
-        y = rule.first_risk_price if first else rule.later_risk_price
         allowed = bits <= (limit or np.inf)
-        least = (rule.bit_price * bits + y * risk)[allowed].min() if allowed.any() else np.inf
+        prices = np.where(allowed, x * bits + y[place - 1] * risk, np.inf)
+        least = prices.min()
+        cost = x * bits[np.flatnonzero(prices <= least * (1 + 1e-12))].min() if allowed.any() else np.inf
         u = float(uncertainty.expected_uncertainty(logits, found.token))
         beta = min(max(LINE.slope * u + LINE.intercept, 0.0), 1.0)
-        assert found.skip == (first and rule.skip_slope * beta - least <= rule.skip_level)
-        assert found.rejection == (beta if first else None)
+        assert found.skip == (place == 1 and rule.skip_slope * beta - cost <= rule.skip_level)
+        assert found.rejection == (beta if place == 1 else None)
         kept += found.skip
         if not found.skip and allowed.any():
             sent = bits_of(found.coded)
-            assert rule.bit_price * sent + y * found.bias / 2 == pytest.approx(least, rel=1e-9)
+            assert x * sent + y[place - 1] * found.bias / 2 == pytest.approx(least, rel=1e-9)
             assert sent <= (limit or np.inf)
-    assert first == (kept > 0)
+    assert (place == 1) == (kept > 0)
 
 
 def test_a_first_draft_without_a_message_within_the_limit_is_skipped():
@@ -333,7 +339,7 @@ def test_a_first_draft_without_a_message_within_the_limit_is_skipped():
     for logits in rng.normal(scale=3.0, size=(5, 8)):
         skips, sends = (make(rule=rule, bits_limit=1) for rule in (dear, replace(dear, skips=False)))
         assert skips.draft(logits, rng=rng).skip
-        found = [sends.draft(logits, rng=rng), skips.draft(logits, first=False, rng=rng)]
+        found = [sends.draft(logits, rng=rng), skips.draft(logits, place=2, rng=rng)]
         assert [bits_of(draft.coded) for draft in found] == [every_message(sends.distribution(logits))[0].min()] * 2
         assert not make(rule=dear).draft(logits, rng=rng).skip
 
@@ -362,7 +368,7 @@ def test_an_estimated_rejection_is_a_probability():
 @pytest.mark.parametrize("messages", [*KINDS, CertifiedRows(codec.CodecMenu(kinds=("lattice",), sizes=(8,)))])
 def test_a_draft_is_accepted_by_its_own_probability(messages):
     """Below p/q, and not at it, with the exact q_d of a certified row and the q̂_d of a lattice."""
-    one = make(messages, DeviceRule(1, False, 1.0, 0.0, 0.0, 0.0, 0.0), line=None)
+    one = make(messages, DeviceRule(1, False, 1.0, 0.0, (), 0.0, 0.0), line=None)
     logits = np.linspace(0.0, 1.0, 8)
     draft = one.decide(logits, 7, rng=np.random.default_rng(0))
     target = np.full(8, (1 - 0.0625) / 7)
@@ -397,7 +403,7 @@ def test_a_sampled_uncertainty_uses_the_generator_after_the_token():
     assert one.draft(logits, rng=np.random.default_rng(4)).rejection == u
 
 
-@pytest.mark.parametrize(("length", "limit", "risk"), [(1, None, 0.02), (3, None, 0.02), (1, 0.0675, 0.2)])
+@pytest.mark.parametrize(("length", "limit", "risk"), [(1, None, 0.02), (3, None, 0.02), (1, 0.09, 0.05)])
 def test_a_device_decides_as_its_plan_on_the_plan_s_own_rows(length, limit, risk):
     rng = np.random.default_rng(3)
     rows = rng.normal(scale=4.0, size=(80, 8))
@@ -410,18 +416,18 @@ def test_a_device_decides_as_its_plan_on_the_plan_s_own_rows(length, limit, risk
         draft_s=0.01, verify_s=0.03, seconds_per_bit=1e-4, round_trip_s=0.02, header_bits=2, token_bits=1
     )
     given = {"round_limit_s": limit, "limit_seconds_per_bit": None if limit is None else 5e-4}
-    options = {"rejection": beta, "risk_limit": risk, "draft_lengths": [length]}
+    options = {"rejection": beta, "risk_limit": risk, "draft_lengths": [length], "mixing": False}
     plan = policy.plan_user(hulls, costs, [0.7] * 3, **options, **given)
     more = {"vocabulary": 8, "temperature": 1.0, "messages": CERTIFIED, "line": LINE}
     one = DevicePolicy.from_plan(plan, costs=costs, **given, **more)
-    assert one.bits_limit == (None if limit is None else 12)  # (67.5 ms - 60 ms)/.5 ms - 2 - 1
+    assert one.bits_limit == (None if limit is None else 57)  # (90 ms - 60 ms)/.5 ms - 2 - 1
     for n, row in enumerate(rows):
-        first, later = (one.decide(row, token[n], first=kind, rng=rng) for kind in (True, False))
+        first, *later = (one.decide(row, token[n], place=place, rng=rng) for place in range(1, length + 1))
         assert first.skip == plan.skip[n]
         if not first.skip:
             assert first.bias == pytest.approx(2 * hulls.risk[plan.first[n]], rel=1e-12)
-        if length > 1:
-            assert later.bias == pytest.approx(2 * hulls.risk[plan.later[n]], rel=1e-12)
+        for draft, corners in zip(later, plan.later, strict=True):
+            assert draft.bias == pytest.approx(2 * hulls.risk[corners[n]], rel=1e-12)
     assert 0 < plan.skip.sum() < len(rows)
     with pytest.raises(ValueError, match="costs must be those of the plan"):
         DevicePolicy.from_plan(plan, round_limit_s=1.0, **more)
@@ -436,7 +442,7 @@ def test_the_server_decodes_what_the_device_used(messages, seed):
     rng = np.random.default_rng(seed)
     one = make(messages, replace(RULE, skips=False))
     target = rng.dirichlet([0.3] * 8)
-    drafts = [one.draft(logits_of(rng), first=n == 0, rng=rng) for n in range(3)]
+    drafts = [one.draft(logits_of(rng), place=n + 1, rng=rng) for n in range(3)]
     received = ServerPolicy(one).received(one.message(drafts))
     assert list(received) == [draft.coded for draft in drafts]
     for draft, sent in zip(drafts, received, strict=True):
@@ -494,7 +500,7 @@ def test_a_skipped_token_has_the_draft_s_law_and_others_that_of_verification():
 
 def test_a_coarse_certified_row_biases_a_round_by_its_certificate_at_most():
     target = np.array([0.0, 0.75, 0.25])
-    rule = DeviceRule(1, False, 1.0, 0.0, 0.0, 0.0, 0.0)  # the fewest bits
+    rule = DeviceRule(1, False, 1.0, 0.0, (), 0.0, 0.0)  # the fewest bits
     one = make(CERTIFIED, rule, vocabulary=3, line=None)
     found = law_of_a_round(one, np.log(Q), target, 8)
     draft = one.decide(np.log(Q), 0, rng=np.random.default_rng(0))
@@ -503,7 +509,7 @@ def test_a_coarse_certified_row_biases_a_round_by_its_certificate_at_most():
 
 def test_the_server_answers_the_first_rejection_and_the_bonus():
     one = make(LatticeRows(4, top_k=3), threshold_rule(3, None), vocabulary=3, line=None)
-    drafts = [one.decide(np.log(Q), token, first=False, rng=np.random.default_rng(0)) for token in (0, 1, 2)]
+    drafts = [one.decide(np.log(Q), token, place=2, rng=np.random.default_rng(0)) for token in (0, 1, 2)]
     rows, message = np.stack([P] * 4), one.message(drafts)
     server = ServerPolicy(one)
     every = server.verify(message, rows, rng=Replay([0.4, 0.9, 0.9, 0.8]))  # p_0/q_0 = 1/2
@@ -590,7 +596,7 @@ rng = np.random.default_rng(0)
 for text in {texts!r}:
     policy = DevicePolicy.from_json(text)
     policy.draft(rng.normal(size=8), rng=rng)
-    draft = policy.draft(rng.normal(size=8), first=False, rng=rng)
+    draft = policy.draft(rng.normal(size=8), place=2, rng=rng)
     ServerPolicy(policy).verify(policy.message([draft]), [[0.125] * 8] * 2, rng=rng)
 heavy = {{"torch", "scipy", "validation", "cvxpy", "sympy", "statsmodels", "pandas", "zarr", "constriction"}}
 print(sorted(heavy & {{name.split(".")[0] for name in sys.modules}}))

@@ -44,7 +44,7 @@ def arrays_of(draw: st.DrawFn, sizes: dict[str, tuple[int, int]], **shaped: tupl
     return found
 
 
-SIZES_OF_USER = {"n": (1, 3), "j": (1, 3), "k": (1, 3)}
+SIZES_OF_USER = {"n": (1, 3), "j": (1, 3), "k": (1, 3), "p": (1, 2)}
 MESSAGES = {"bits": ("nj", quantity(1.0, 1e4)), "risk": ("nj", UNIT)}
 USER = {
     **MESSAGES,
@@ -56,12 +56,40 @@ USER = {
 }
 OTHER = {
     **USER,
-    "draft_length": ("", st.integers(0, 3)),
+    "draft_length": ("p", st.integers(0, 3)),
     "skips": ("n", st.integers(0, 1)),
     "first": ("n", st.integers(0, 2)),
-    "later": ("n", st.integers(0, 2)),
+    "later": ("pn", st.integers(0, 2)),
+    "mix": ("", UNIT),
 }
 LIMIT = {"limit": ("", st.one_of(st.sampled_from((0.125, 0.5, 1.0)), st.floats(0.0, 1.0)))}
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> dict[str, Any]:
+    """Positions of both models, a code, and costs: positions where safe drafts are likely, alike, and disjoint."""
+    batch = draw(st.sampled_from(((), (1,), (2,))))
+    shape = (*batch, draw(st.integers(1, 2)), draw(st.integers(2, 4)))
+    target, draft = draw(rows_of(shape)), draw(rows_of(shape))
+    safe = draw(st.sampled_from((0.0, 0.5, 0.875, 1.0)))
+    first = np.eye(1, shape[-1])[0]
+    found = {"target_rows": safe * first + (1.0 - safe) * target, "draft_rows": safe * first + (1.0 - safe) * draft}
+    for name, element in (*((name, USER[name][1]) for name in ("draft_s", "verify_s", "seconds_per_bit")), LIMIT_OF):
+        found[name] = draw(hnp.arrays(np.float64, batch, elements=element))
+    return found | {name: draw(hnp.arrays(np.int64, batch, elements=st.integers(0, 3))) for name in WHOLE}
+
+
+WHOLE = ("kind", "draft_length")
+LIMIT_OF = ("limit", LIMIT["limit"][1])
+
+
+def rows_of(shape: tuple[int, ...]) -> Strategy:
+    """Distributions of eighths, so that ties and zeros occur."""
+    counts = hnp.arrays(np.int64, shape, elements=st.integers(0, 8))
+    filled = counts.map(lambda one: one + (one.sum(axis=-1, keepdims=True) == 0))
+    return filled.map(lambda one: one / one.sum(axis=-1, keepdims=True))
+
+
 PLANS = {"tokens": quantity(1.0, 8.0), "fixed_s": quantity(1e-3, 1.0), "plan_bits": quantity(1e-3, 1e3)}
 LINE = {
     **{name: ("p", element) for name, element in PLANS.items()},
@@ -87,9 +115,7 @@ STRATEGIES = {
     "policy.user_bound": arrays_of(SIZES_OF_USER, **OTHER, **LIMIT),
     "policy.user_optimum": arrays_of(SIZES_OF_USER, **OTHER),
     "policy.user_residual": arrays_of(SIZES_OF_USER, **USER),
-    "policy.user_rate": arrays_of(SIZES_OF_USER, **USER, **LIMIT),
-    "policy.user_risk": arrays_of(SIZES_OF_USER, **USER, **LIMIT),
-    "policy.user_limit": arrays_of(SIZES_OF_USER, **USER, **LIMIT),
+    **dict.fromkeys(("policy.user_rate", "policy.user_risk", "policy.user_limit"), worlds()),
     "policy.rate_chord": arrays_of(SIZES_OF_BAND, **LINE),
     "policy.log_rate_chord": arrays_of(SIZES_OF_BAND, **LINE),
     "policy.band_price": arrays_of(SIZES_OF_BAND, **PRICED),
@@ -117,10 +143,11 @@ _ROW = {
     "verify_s": 0.5,
     "seconds_per_bit": 1.0,
     "limit": 0.0,
-    "draft_length": 1,
+    "draft_length": [1],
     "skips": [0],
     "first": [0],
-    "later": [0],
+    "later": [[0]],
+    "mix": 1.0,
 }
 OUTSIDE = {"the competing plan keeps the limit": _ROW}
 """For each assumption an instance that breaks it."""
@@ -139,10 +166,13 @@ STRAYS = {
     "verify_s": -1.0,
     "seconds_per_bit": math.inf,
     "limit": -0.5,
-    "draft_length": -1,
+    "draft_length": [-1],
     "skips": [2],
     "first": [-1],
-    "later": [-1],
+    "later": [[-1]],
+    "target_rows": [[0.5, 0.25]],
+    "draft_rows": [[-0.5, 1.5]],
+    "kind": -1,
     "bit_price": 0.0,
     "risk_price": -1.0,
     "plan_bits": [[-1.0], [0.5]],
@@ -450,7 +480,7 @@ def test_no_round_is_longer_than_its_limit(limit):
     )
     bits = 32.0 + found.draft_length * 6.0
     for row in np.flatnonzero(~found.skip):
-        later = (found.draft_length - 1) * hulls.bits[found.later].max()
+        later = hulls.bits[found.later].max(axis=1).sum()
         longest = costs.fixed_time(found.draft_length) + slow * (bits + hulls.bits[found.first[row]] + later)
         assert longest <= limit * (1.0 + 1e-12)
     assert found.risk <= 0.02
@@ -461,40 +491,52 @@ def test_a_device_that_knows_the_rule_alone_makes_the_decisions_of_the_plan():
     hulls = policy.codec_hulls(rows(rng, 40, 400))
     rejection = rng.beta(0.5, 2.0, hulls.positions)
     costs = policy.StageCosts(0.006, 0.03, 1e-5, round_trip_s=0.01)
-    found = policy.plan_user(hulls, costs, [0.9] * 6, rejection=rejection, risk_limit=0.03, draft_lengths=range(1, 7))
+    options = {"rejection": rejection, "risk_limit": 0.03, "draft_lengths": range(1, 7), "mixing": False}
+    found = policy.plan_user(hulls, costs, [0.9] * 6, **options)
     assert found.skip.any()
     assert not found.skip.all()
     rule = found.rule
     for n in range(hulls.positions):
         own = slice(int(hulls.start[n]), int(hulls.start[n + 1]))
-        cost = rule.bit_price * hulls.bits[own] + rule.first_risk_price * hulls.risk[own]
-        later = rule.bit_price * hulls.bits[own] + rule.later_risk_price * hulls.risk[own]
-        assert cost[found.first[n] - own.start] <= cost.min() * (1.0 + 1e-9)
-        assert later[found.later[n] - own.start] <= later.min() * (1.0 + 1e-9)
-        level = rule.skip_slope * rejection[n] - cost.min() - rule.skip_level
+        for place, corners in enumerate((found.first, *found.later), 1):
+            cost = rule.bit_price * hulls.bits[own] + rule.risk_price(place) * hulls.risk[own]
+            assert cost[corners[n] - own.start] <= cost.min() * (1.0 + 1e-9)
+        level = rule.skip_slope * rejection[n] - rule.bit_price * hulls.bits[found.first[n]] - rule.skip_level
         assert abs(level) < 1e-9 or found.skip[n] == (rule.skips and level <= 0)
 
 
 @pytest.mark.parametrize("length", [0, 1, 3])
-def test_the_value_at_prices_is_the_largest_of_all_decisions(length):
+@pytest.mark.parametrize("skipping", [False, True])
+def test_the_value_at_prices_is_the_largest_of_all_decisions(length, skipping):
+    """Without skips it is attained; with skips the bound on it is close, and above both charges."""
     rng = np.random.default_rng(length)
     hulls = policy.lower_hulls([[40.0, 90.0], [30.0, 60.0]], [[0.25, 0.0], [0.5, 0.125]])
     costs = policy.StageCosts(0.01, 0.03, 1e-4, draft_j=0.5, joules_per_bit=1e-3)
     weight, rejection, alpha = np.asarray([0.25, 0.75]), np.asarray([0.25, 0.5]), np.asarray([0.75, 0.5, 0.5])
     priced = Priced(hulls, weight)
-    model = Rounds(hulls, priced, costs, alpha, rejection, length, skipping=True, bonus=True)
+    model = Rounds(hulls, priced, costs, alpha, rejection, length, skipping=skipping, bonus=True)
     limits = Limits(risk=0.125, joules=1.0)
+    places = [list(itertools.product([0, 1], [2, 3]))] * max(length - 1, 0)
     for _ in range(20):
         prices = Prices(*rng.uniform(0.0, (40.0, 5.0, 0.5)).tolist())
-        values = []
-        for skip in itertools.product([False, True], repeat=2) if length else [(False, False)]:
-            for first, later in itertools.product(itertools.product([0, 1], [2, 3]), repeat=2):
-                made = Decisions(np.asarray(skip), np.asarray(first), np.asarray(later))
-                one = model.totals(made)
-                over = prices.risk * (one.risk - 0.125 * one.tokens) + prices.joules * (one.joules - one.tokens)
-                values.append(one.tokens - prices.rate * one.seconds - over)
-        made, value = model.best(prices, limits)
-        assert value == pytest.approx(max(values), rel=1e-12, abs=1e-12)
+        values = {True: [], False: []}
+        for skip in itertools.product([False, True], repeat=2) if length and skipping else [(False, False)]:
+            for first, *later in itertools.product(itertools.product([0, 1], [2, 3]), *places):
+                made = Decisions(np.asarray(skip), np.asarray(first), np.asarray(later, dtype=int).reshape(-1, 2))
+                for charged, found in values.items():
+                    one = model.totals(made, charged=charged)
+                    over = prices.risk * (one.risk - 0.125 * one.tokens) + prices.joules * (one.joules - one.tokens)
+                    found.append(one.tokens - prices.rate * one.seconds - over)
+        value = model.value(prices, limits)
+        assert value >= max(values[False]) - 1e-12
+        assert max(values[False]) >= max(values[True]) - 1e-12
+        assert value == pytest.approx(max(values[False]), rel=1e-12, abs=0.01 if skipping else 1e-12)
+        if not skipping:
+            choice, totals = model.best(prices, limits, charged=True)
+            assert totals == model.totals(choice.made)
+            spent = prices.rate * totals.seconds + prices.risk * (totals.risk - 0.125 * totals.tokens)
+            spent += prices.joules * (totals.joules - totals.tokens)
+            assert totals.tokens - spent == pytest.approx(value, rel=1e-12, abs=1e-12)
 
 
 def test_an_upper_bound_without_decisions_is_rounded_up():

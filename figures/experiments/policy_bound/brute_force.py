@@ -1,8 +1,9 @@
-"""The plan of users of one band beside all plans, on small instances: upper bound ≥ best ≥ plan.
+"""The plan of users of one band beside all plans of one part, on small instances: upper bound ≥ best.
 
 An instance has 1 to 3 users. Each has 6 rows, 6 messages of a row (three sizes, two widths), and draft lengths up to 6.
-Every assignment of skips and messages to the rows is tried, for the first and for the later drafts of a round. The
-model of a round is written anew here: only the shares of given plans come from the theory.
+Every assignment of skips and messages to the rows is tried, for the first and for the later drafts of a round. A plan
+may be faster than all of these: it may mix lengths, and give each later place other messages. The model of a round is
+written anew here: only the shares of given plans come from the theory.
 """
 
 from __future__ import annotations
@@ -116,13 +117,14 @@ def options(user: User) -> Row:
         skips = np.asarray(skip)
         sent = np.mean(~skips)
         first_bits, first_risk = (part / ROWS for part in sums(user.bits[~skips], user.risk[~skips]))
-        lost = float(np.where(skips, user.rejection, 0.0).mean())
+        charged = user.risk.min(axis=1) * (sent > 0)  # of a skipped row's message, where others are sent
+        lost = float(np.where(skips, user.rejection + charged, 0.0).mean())
         kept = float(np.where(skips, 0.0, 1.0 - user.rejection).mean())
         for k in range(1, LONGEST + 1):
             # tokens: a skipped one; or the first place, and each further one that is reached, and the bonus
             chain = sum(float(np.prod(user.acceptances[1:place])) for place in range(1, k + 1))
             tokens = 1.0 + kept * chain
-            reached = sum(float(np.prod(user.acceptances[:place])) for place in range(1, k))
+            reached = kept * sum(float(np.prod(user.acceptances[1:place])) for place in range(1, k))
             fixed = np.mean(skips) * costs.draft_s + sent * (
                 k * costs.draft_s + costs.verify_s + k * costs.verify_token_s + costs.round_trip_s
             )
@@ -131,7 +133,7 @@ def options(user: User) -> Row:
                 good, spent = room >= 0, first_bits
             else:
                 # the fewest bits of later drafts whose risk fits into what is left
-                place = np.searchsorted(-later_risk, -room / (sent * reached), side="left")
+                place = np.searchsorted(-later_risk, -room / reached, side="left")
                 good = place < len(later_bits)
                 spent = first_bits + sent * (k - 1) * later_bits[np.minimum(place, len(later_bits) - 1)]
             if good.any():

@@ -57,7 +57,10 @@ V = 300
 
 def policies(vocabulary: int = V) -> list[DevicePolicy]:
     """Every kind of message with rules that skip some drafts, none, or all."""
-    priced, sharp = DeviceRule(3, True, 2.0**-9, 8.0, 4.0, 10.0, 8.0), 0.3  # at 1 the tiny models are nearly even
+    priced, sharp = (
+        DeviceRule(3, True, 2.0**-9, 8.0, (4.0, 2.0), 10.0, 8.0),
+        0.3,
+    )  # at 1 the tiny models are nearly even
     kinds = (CertifiedRows(MENU), LatticeRows(50, top_k=16), LatticeRows(64, threshold=0.02), DraftProbabilities())
     found = [DevicePolicy(vocabulary, sharp, threshold_rule(2, 0.93), kind, U) for kind in kinds]
     found += [DevicePolicy(vocabulary, sharp, replace(priced, draft_length=k), kinds[0], U) for k in (1, 3)]
@@ -117,7 +120,7 @@ class ByHand:
         while len(found) < most and not (found and found[-1].token in self.pair.end_tokens):
             ahead = [draft.token for draft in found]
             logits = self.logits(self.pair.draft, ahead, 1)[0]
-            draft = self.device.draft(logits, first=not found, rng=self.numbers(len(found)))
+            draft = self.device.draft(logits, place=len(found) + 1, rng=self.numbers(len(found)))
             if draft.skip:
                 self.tokens.append(draft.token)
                 self.skipped += 1
@@ -269,8 +272,8 @@ def test_a_policy_s_file(tmp_path: Path, pair: Pair) -> None:
     file.write_bytes(b"\xff{")
     with pytest.raises(UserError, match="holds no policy"):
         read_policy(file)
-    file.write_text(policy.to_json().replace('"version": 1', '"version": 2'))
-    with pytest.raises(UserError, match=r"policy\.json holds no policy: version must be 1; got 2"):
+    file.write_text(policy.to_json().replace('"version": 2', '"version": 3'))
+    with pytest.raises(UserError, match=r"policy\.json holds no policy: version must be 2; got 3"):
         read_policy(file)
     assert models_mark(None) is None
     assert models_mark({"vocabulary": 3}) is None

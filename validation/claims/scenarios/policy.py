@@ -17,7 +17,7 @@ COUNT = 60
 FEW = 20
 """Instances in a batch of claims whose sides solve many plans."""
 
-USERS, ROWS, MESSAGES, LONGEST, PLANS, TASKS = 5, 4, 5, 4, 6, 4
+USERS, ROWS, MESSAGES, LONGEST, PLANS, TASKS, TOKENS = 5, 4, 5, 4, 6, 4, 5
 
 
 def _between(rng: Rng, low: float, high: float, shape: Any = COUNT) -> Row:
@@ -61,10 +61,28 @@ def _user(rng: Rng) -> dict[str, Row]:
 def _competing_plan(rng: Rng) -> dict[str, Row]:
     return {
         **_user(rng),
-        "draft_length": rng.integers(0, LONGEST + 1, COUNT),
+        "draft_length": rng.integers(0, LONGEST + 1, (COUNT, 2)),
         "skips": rng.integers(0, 2, (COUNT, ROWS)),
         "first": rng.integers(0, MESSAGES, (COUNT, ROWS)),
-        "later": rng.integers(0, MESSAGES, (COUNT, ROWS)),
+        "later": rng.integers(0, MESSAGES, (COUNT, LONGEST - 1, ROWS)),
+        "mix": np.where(rng.random(COUNT) < 0.5, 1.0, rng.random(COUNT)),
+    }
+
+
+def _world(rng: Rng) -> Instance:
+    """Return two positions of both models; at half of them the draft model is sure of a safe token."""
+    shape = (COUNT, 2, TOKENS)
+    safe = np.where(rng.random((COUNT, 2, 1)) < 0.5, 0.0, rng.uniform(0.5, 1.0, (COUNT, 2, 1)))
+    rows = [safe * np.eye(1, TOKENS) + (1.0 - safe) * rng.dirichlet(np.full(TOKENS, 0.5), shape[:2]) for _ in range(2)]
+    user = _user(rng)
+    return {
+        "target_rows": rows[0],
+        "draft_rows": rows[1],
+        "kind": rng.integers(0, 4, COUNT),
+        "draft_length": rng.integers(0, 3, COUNT),
+        **{name: user[name] for name in ("draft_s", "verify_s")},
+        "seconds_per_bit": _between(rng, 1e-6, 1e-3),
+        "limit": _between(rng, 0.003, 0.3),
     }
 
 
@@ -197,17 +215,18 @@ def _without(of: Callable[[Rng], dict[str, Row]], *names: str) -> Callable[[Rng]
     return lambda rng: {name: value for name, value in of(rng).items() if name not in names}
 
 
-def _with_limit(of: Callable[[Rng], dict[str, Row]]) -> Callable[[Rng], dict[str, Row]]:
-    return lambda rng: {**of(rng), "limit": _between(rng, 0.01, 1.0)}
+def _with_limit(of: Callable[[Rng], dict[str, Row]], least: float = 0.01) -> Callable[[Rng], dict[str, Row]]:
+    return lambda rng: {**of(rng), "limit": _between(rng, least, 1.0)}
 
 
 def _late(rng: Rng) -> Instance:
-    return {**_without(_user, "seconds_per_bit")(rng), **_block_fading(rng), "round_limit_s": _between(rng, 0.03, 1.0)}
+    user = _without(_with_limit(_user), "seconds_per_bit")(rng)
+    return {**user, **_block_fading(rng), "round_limit_s": _between(rng, 0.03, 1.0)}
 
 
 def _late_rival(rng: Rng) -> Instance:
-    rival = _without(_with_limit(_competing_plan), "seconds_per_bit")(rng)
-    return {**rival, **_block_fading(rng), "round_limit_s": _between(rng, 0.03, 1.0)}
+    rival = _without(_with_limit(_competing_plan, 0.1), "seconds_per_bit")(rng)
+    return {**rival, **_block_fading(rng), "round_limit_s": _between(rng, 0.1, 1.0)}
 
 
 def _money(rng: Rng) -> dict[str, Row]:
@@ -225,7 +244,7 @@ def _blocks(rng: Rng) -> Instance:
 
 
 def _blocks_rival(rng: Rng) -> Instance:
-    user = _without(_with_limit(_competing_plan), "seconds_per_bit")(rng)
+    user = _without(_with_limit(_competing_plan, 0.1), "seconds_per_bit")(rng)
     return {**user, **_block_fading(rng), "coherence_s": _between(rng, 1e-3, 0.1)}
 
 
@@ -262,9 +281,7 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "policy.user_bound": _limited(_competing_plan),
     "policy.user_optimum": _competing_plan,
     "policy.user_residual": _user,
-    "policy.user_rate": _limited(_user),
-    "policy.user_risk": _limited(_user),
-    "policy.user_limit": _limited(_user),
+    **dict.fromkeys(("policy.user_rate", "policy.user_risk", "policy.user_limit"), lambda rng: _few(_world)(rng)),
     "policy.rate_chord": _line,
     "policy.log_rate_chord": _line,
     "policy.band_price": _at_price,

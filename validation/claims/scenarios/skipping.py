@@ -294,6 +294,7 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "skipping.bill_deviation": _bill(),
     "skipping.bill_largest": _bill_by_deviation,
     "skipping.bill_device": _bill(),
+    "skipping.bill_joint": _bill(),
     "skipping.bill_mean": _bill(),
     "skipping.bill_plain": _bill(),
     "skipping.bill_round": _bill_of_rounds,

@@ -47,6 +47,7 @@ class Planned(Method):
                 "these models."
             )
         refuse_other_sampling(policy, session.temperature, session.top_p)
+        self.places: dict[int, int] = {}
         super().begin(session)
 
     def propose(self, step: Step) -> Proposal:
@@ -59,10 +60,12 @@ class Planned(Method):
 
     def skip(self, step: Step, tokens: Array) -> Array:
         """Decide each draft, and return which skip verification."""
-        rows = zip(self.logits, tokens.tolist(), step.first_of_round.tolist(), strict=True)
+        for sequence, first in zip(step.sequences.tolist(), step.first_of_round.tolist(), strict=True):
+            self.places[sequence] = 1 if first else self.places[sequence] + 1
+        rows = zip(self.logits, tokens.tolist(), step.sequences.tolist(), strict=True)
         self.decided = [
-            self.policy.decide(row, token, first=first, rng=self._numbers(step, place))
-            for place, (row, token, first) in enumerate(rows)
+            self.policy.decide(row, token, place=self.places[sequence], rng=self._numbers(step, n))
+            for n, (row, token, sequence) in enumerate(rows)
         ]
         return np.array([one.skip for one in self.decided], dtype=bool)
 

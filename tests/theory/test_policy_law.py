@@ -1,0 +1,240 @@
+"""What plans promise, against the exact law of what they do and against a linear program over all plans."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from hlmtheory import batching, codec, policy, serving, skipping
+from hlmtheory.policy import StageCosts, lower_hulls, plan_user
+
+from . import policy_program, policy_worlds
+
+# ------------------------------------------------------------------------------------------------------ total variation
+
+
+def safe_and_doubtful():
+    """A position whose likely draft is safe; the others lose a quarter of their mass."""
+    q = np.r_[0.9, np.full(24, 0.003), np.full(28, 0.001)]
+    q /= q.sum()
+    p, mean = q.copy(), q[1:].mean()
+    p[25:] = mean
+    need = (mean - q[25]) * 28
+    whole = int(need // q[1])
+    p[1 : 1 + whole] = 0.0
+    p[1 + whole] -= need - whole * q[1]
+    return p, q
+
+
+def test_skipping_safe_drafts_does_not_hide_the_deviation_of_a_message():
+    """A rejected draft is replaced from the residual of the coarse message, and all rejected drafts are sent."""
+    p, q = safe_and_doubtful()
+    menu = codec.CodecMenu(kinds=("top-k",), widths=(16,), sizes=(1,))
+    world = policy_worlds.world_of(p[None], q[None], menu)
+    costs = StageCosts(0.01, 0.03, 1e-4, round_trip_s=0.02)
+    with pytest.raises(ValueError, match="risk_limit must be at least"):
+        policy_worlds.planned(world, costs, 1, 0.0018, draft_lengths=[1])
+    for limit in (0.02, 0.03):
+        case = policy_worlds.planned(world, costs, 1, limit, draft_lengths=[1])
+        assert 0.5 * limit < case.distance <= case.plan.risk <= limit
+    rows = np.maximum(0.0, 1.0 - p / q) == 0.0  # 0.0258 by the law, if these are skipped and the others sent
+    hulls, every = world.hulls, world.hulls.start[1:] - 1
+    part = policy.PlanPart(1.0, 1, policy.threshold_rule(1), rows, every, np.zeros((0, len(q)), dtype=int), 1.0, 0.0)
+    place = policy.plan_law._round(world, part, costs, bonus=True)
+    assert place.distance > 0.02 > 25 * float(q[~rows].sum()) * hulls.risk[every[0]]
+
+
+def test_the_exact_law_of_random_plans_is_within_what_they_state():
+    cases = [policy_worlds.draw(np.random.default_rng((1, n))) for n in range(60)]
+    cases = [case for case in cases if case is not None]
+    assert sum(case.skips_some for case in cases) >= 5
+    assert sum(bool(case.plan.mixture) for case in cases) >= 10
+    for case in cases:
+        assert case.distance <= case.plan.risk * (1.0 + 1e-9) + 1e-12
+        assert case.plan.risk <= case.limit
+        assert case.law.tokens / case.law.seconds == pytest.approx(case.plan.rate, rel=1e-9)
+
+
+def test_a_later_place_is_reached_as_often_as_its_row_is_accepted():
+    """Not with α_1: a row that is always accepted leads to all places."""
+    hulls = lower_hulls([[1e5, 1e6]] * 2, [[0.2, 0.0]] * 2)
+    costs, alpha, beta = StageCosts(0.01, 0.05, 1e-6, round_trip_s=0.05), [0.5, 0.9, 0.9, 0.9], np.asarray([1.0, 0.0])
+    options = {"rejection": beta, "risk_limit": 0.3, "draft_lengths": [4], "skipping": False, "mixing": False}
+    plan = plan_user(hulls, costs, alpha, **options)
+    bills = [[hulls.risk[plan.first[n]], *hulls.risk[plan.later].mean(axis=1)] for n in range(2)]
+    kept = [[1.0 - beta[n], *alpha[1:]] for n in range(2)]
+    tokens = np.mean([1.0 + np.cumprod(one).sum() for one in kept])
+    risk = float(np.mean(skipping.round_bill(bills, kept))) / tokens
+    assert plan.risk == pytest.approx(risk, rel=1e-12)
+    assert 0.1 < plan.risk <= 0.3
+
+
+def test_rows_with_equal_hulls_share_their_messages():
+    """They may be the drafts of one position, for which one message must stand whether they are skipped or sent."""
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        bits, risk = np.exp(rng.uniform(3.0, 9.0, (2, 3))), rng.beta(0.5, 2.0, (2, 3))
+        hulls = lower_hulls(np.repeat(bits, 3, axis=0), np.repeat(risk, 3, axis=0))
+        costs = StageCosts(0.01, 0.05, 1e-5)
+        options = {"rejection": rng.beta(0.5, 1.0, 6), "weight": rng.dirichlet(np.ones(6)), "risk_limit": 0.1}
+        for part in plan_user(hulls, costs, [0.8] * 3, **options).parts:
+            for corners in [part.first, *part.later][: part.draft_length]:
+                assert (np.ptp(hulls.risk[corners].reshape(2, 3), axis=1) == 0.0).all()
+
+
+# ------------------------------------------------------------------------------------------------------------- bounds
+
+
+def test_no_mixture_of_messages_by_place_and_of_lengths_beats_the_bound():
+    found = [policy_program.compare(policy_program.draw(np.random.default_rng((5, n)))) for n in range(40)]
+    planned = [row for row in found if row is not None]
+    assert len(planned) >= 20
+    for row in planned:
+        assert "refused" not in row
+        assert row["bound"] >= row["most"] * (1.0 - 1e-7)
+        assert row["best"] * 0.96 <= row["rate"] <= row["best"] * (1.0 + 1e-6)
+
+
+def test_later_places_get_cheaper_messages():
+    hulls, costs = lower_hulls([[1000.0, 8000.0]], [[0.0625, 0.0]]), StageCosts(0.001, 0.001, seconds_per_bit=1e-6)
+    plan = plan_user(hulls, costs, [0.5] * 3, risk_limit=0.00834, draft_lengths=[3], skipping=False)
+    assert (plan.first.tolist(), plan.later.tolist()) == ([1], [[1], [0]])
+    assert (plan.rate, plan.risk) == (pytest.approx(89.2857, rel=1e-6), pytest.approx(0.25 * 0.0625 / 1.875))
+    assert plan.gap < 2e-4
+    assert plan.rule.risk_price(3) < plan.rule.risk_price(2) < plan.rule.risk_price(1)
+
+
+def test_lengths_are_mixed_where_that_is_faster():
+    hulls, costs = lower_hulls([[1000.0]], [[0.0625]]), StageCosts(0.001, 0.1, seconds_per_bit=1e-6)
+    options = {"risk_limit": 0.03, "draft_lengths": [0, 4], "skipping": False}
+    plan, alone = (plan_user(hulls, costs, [0.75] * 4, **options, mixing=mixing) for mixing in (True, False))
+    assert alone.rate == pytest.approx(10.0)
+    assert alone.upper_bound == pytest.approx(plan.upper_bound)
+    assert sorted(part.draft_length for part in plan.mixture) == [0, 4]
+    assert sum(part.share for part in plan.mixture) == pytest.approx(1.0, abs=1e-12)
+    tokens, lost = 3.05078125, 0.0625 * 2.734375  # of a round of four drafts
+    share = 0.03 / (lost - 0.03 * (tokens - 1.0))  # share · lost = 0.03 (1 + share (tokens - 1))
+    rate = (1.0 + share * (tokens - 1.0)) / ((1.0 - share) * 0.1 + share * 0.108)
+    assert (plan.rate, plan.upper_bound) == (pytest.approx(rate), pytest.approx(rate))
+    counts = [plan.part_of(n).draft_length for n in range(1000)]
+    assert np.mean(np.asarray(counts) == 4) == pytest.approx(share, abs=2e-3)
+    assert all(np.mean(np.asarray(counts[n : n + 50]) == 4) == pytest.approx(share, abs=0.05) for n in range(900))
+    with pytest.raises(ValueError, match="plan must have one part; got a mixture of 2"):
+        policy.DevicePolicy.from_plan(plan, vocabulary=8, temperature=1.0, messages=policy.CertifiedRows())
+    made = [
+        policy.DevicePolicy.from_plan(part, vocabulary=8, temperature=1.0, messages=policy.CertifiedRows())
+        for part in plan.mixture
+    ]
+    assert sorted(one.rule.draft_length for one in made) == [0, 4]
+
+
+TWO_LIMITS = {
+    "rejection": [0.182675, 0.570673, 0.791448],
+    "weight": [0.446767, 0.414175, 0.139057],
+    "draft_lengths": [2],
+}
+
+
+def test_under_two_limits_a_plan_that_keeps_both_is_found():
+    hulls = lower_hulls(
+        [[296, 14080], [241, 46354], [95927, 75.34]], [[0.16298, 0], [0, 0.20695], [0.17749, 0.0026134]]
+    )
+    times = {"round_trip_s": 0.05, "fixed_s": 0.01, "draft_j": 0.05, "round_j": 0.2}
+    costs, alpha = StageCosts(0.0194, 0.14574, 3.07393e-8, **times), [0.485068, 0.977941]
+
+    def plan(joules, risk=0.142764):
+        return plan_user(hulls, costs, alpha, risk_limit=risk, joule_limit=joules, **TWO_LIMITS)
+
+    for joules in (0.128, 0.1163235, 0.109):
+        found = plan(joules)
+        assert found.joules <= joules
+        assert found.risk <= 0.142764
+    with pytest.raises(ValueError, match=r"each can be kept, but not both; got 0\.142764 and 0\.05;") as refused:
+        plan(0.05)
+    risk, joules = (float(words) for words in re.findall(r"_limit (?:must be )?at least (\S+)", str(refused.value)))
+    assert plan(joules).joules <= joules
+    assert plan(0.05, risk).risk <= risk
+    for other in ({"joules": joules * 0.998}, {"joules": 0.05, "risk": risk * 0.998}):
+        with pytest.raises(ValueError, match="each can be kept, but not both"):
+            plan(**other)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_shares_and_mixtures_of_two_users_beat_the_bound(seed):
+    rng = np.random.default_rng((9, seed))
+    cases = []
+    while len(cases) < 2:
+        case = policy_program.draw(rng)
+        if case.joule_limit is None and policy_program.fastest(case, charged=False):
+            cases.append(case)
+    users = [
+        policy.BandUser(
+            lower_hulls(case.bits, case.risk),
+            case.costs,
+            case.acceptances,
+            rejection=case.rejection,
+            weight=case.weight,
+            risk_limit=case.risk_limit,
+            draft_lengths=case.lengths,
+            skipping=case.skipping,
+            bonus=case.bonus,
+        )
+        for case in cases
+    ]
+    found = policy.plan_users(users)
+    for share in (0.1, 0.3, float(found.shares[0]), 0.6, 0.9):
+        rates = [
+            policy_program.fastest(case.over(w), charged=False)
+            for case, w in zip(cases, (share, 1.0 - share), strict=True)
+        ]
+        assert sum(rates) <= found.upper_bound * (1.0 + 1e-7)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_messages_by_place_beat_the_bound_of_batches(seed):
+    """The fewest bits of a draft at each length, by the program: a unit of time for a bit, and none for all else."""
+    rng = np.random.default_rng((4, seed))
+    bits, risk = np.sort(np.exp(rng.uniform(7.0, 10.0, (2, 2))), axis=1), [[0.25, 0.0], [0.125, 0.0]]
+    model, edge = serving.ModelShape(1, 4, 8), serving.Device(2.0**-16, 2.0**-7)
+    service = serving.Service(model, model, edge, serving.Device(2.0**-16, 2.0**-5), 0.7)
+    tasks = [serving.Task(int(i), int(o)) for i, o in rng.integers(1, 20, (3, 2))]
+    found = policy.plan_batched(
+        lower_hulls(bits, risk), tasks, service, 1e-6, risk_limit=0.03, draft_lengths=[1, 2, 3], method="exact"
+    )
+    least = np.inf
+    for length in (1, 2, 3):
+        base = 1e-9  # of all that is no air time
+        case = policy_program.Case(
+            bits, np.asarray(risk), np.full(2, 0.3), np.ones(2), np.full(length, 0.7), StageCosts(base, base, 1.0),
+            0.03, None, (length,), False, True,
+        )  # fmt: skip
+        tokens = sum(0.7**n for n in range(length + 1))
+        air = tokens / policy_program.fastest(case, charged=True) / length * 1e-6
+        own = serving.Service(model, model, serving.Device(edge.c1, edge.c2 + air), service.verify_device, 0.7)
+        least = min(least, batching.plan(tasks, own, "exact", draft_lengths=[length]).latency)
+    assert found.lower_bound <= least * (1.0 + 1e-6)
+    assert found.lower_bound == pytest.approx(least, rel=1e-4)
+
+
+# ------------------------------------------------------------------------------------------------- switches and limits
+
+
+def test_without_a_bonus_a_round_has_no_token_after_its_drafts():
+    hulls, costs = lower_hulls([[100.0]], [[0.0]]), StageCosts(0.01, 0.05, 1e-6)
+    plans = [plan_user(hulls, costs, [0.9] * 2, draft_lengths=[k], skipping=False, bonus=False) for k in (1, 2)]
+    assert [plan.tokens for plan in plans] == [1.0, pytest.approx(1.9)]
+
+
+@pytest.mark.parametrize("factor", [1.0 - 1e-9, 1.005])
+def test_a_message_that_is_half_a_percent_too_long_for_the_deadline_is_not_sent(factor):
+    costs = StageCosts(0.01, 0.05, 1e-5, header_bits=10.0, token_bits=2.0)
+    most = 100.0
+    limit = costs.fixed_time(1) + 1e-5 * (10.0 + 2.0 + most)
+    hulls = lower_hulls([[10.0, most * factor]], [[0.25, 0.0]])
+    plan = plan_user(hulls, costs, [0.9], risk_limit=0.05, round_limit_s=limit, draft_lengths=[0, 1], skipping=False)
+    lengths = {part.draft_length for part in plan.parts}
+    assert lengths == ({1} if factor < 1 else {0, 1})
+    used = [hulls.bits[part.first[0]] for part in plan.parts if part.draft_length]
+    assert max(used) == (most * factor if factor < 1 else 10.0)

@@ -42,8 +42,8 @@ class Sendable:
     Attributes
     ----------
     policy : DevicePolicy
-    first, later : frozenset of Entry
-        The coded rows of a message, of its first draft and of the others.
+    places : tuple of frozenset of Entry
+        The coded rows of each place of a message; the last one also of all places after it.
     tokens : int
         The most tokens of a quantised row; 0 if there are none.
     drafts : int
@@ -53,8 +53,7 @@ class Sendable:
     """
 
     policy: DevicePolicy
-    first: frozenset[Entry]
-    later: frozenset[Entry]
+    places: tuple[frozenset[Entry], ...]
     tokens: int
     drafts: int
     longest: int
@@ -63,19 +62,19 @@ class Sendable:
     def of(cls, policy: DevicePolicy) -> Sendable:
         """Return what the device of a policy can send."""
         messages, vocabulary, tokens = policy.messages, policy.vocabulary, 0
-        first = later = frozenset({(TOP_K, 0, 1)})
+        places: tuple[frozenset[Entry], ...] = (frozenset({(TOP_K, 0, 1)}),)
         bits = float(NO_ROW_BITS)
         if isinstance(messages, CertifiedRows):
-            first, later, bits = _certified(policy, messages)
+            places, bits = _certified(policy, messages)
         elif isinstance(messages, LatticeRows):
-            first = later = frozenset()
+            places = (frozenset(),)
             tokens, bits = _quantised(policy, messages)
-        sends = (tokens or first) and not _always_skips(policy, 0.0)
+        sends = (tokens or places[0]) and not _always_skips(policy, 0.0)
         drafts = policy.rule.draft_length if sends else 0
         own = PROBABILITY_BITS if not tokens else 0
         body = -(-drafts * (int(bits) + own + (vocabulary - 1).bit_length()) // 8)
         longest = _HEAD + (min(body, LONGEST_INDEX) if tokens else body)
-        return cls(policy, first, later, tokens, drafts, min(longest, LONGEST_MESSAGE))
+        return cls(policy, places, tokens, drafts, min(longest, LONGEST_MESSAGE))
 
     def limits(self) -> Limits:
         """Return what is checked before a message is decoded."""
@@ -88,7 +87,7 @@ class Sendable:
         if isinstance(messages, LatticeRows):
             good = size <= self.tokens and parameter == messages.resolution
         else:
-            good = (kind, size, parameter) in (self.later if place else self.first)
+            good = (kind, size, parameter) in self.places[min(place, len(self.places) - 1)]
         if not good:
             raise UnexpectedError(f"draft {place} as {kind} of {size} tokens at {parameter} units or bits")
 
@@ -117,26 +116,26 @@ def _quantised(policy: DevicePolicy, messages: LatticeRows) -> tuple[int, float]
     return most, sets + about_log2(units + most - 1, most - 1) + math.log2(most) + math.log2(vocabulary) + 2.0
 
 
-def _certified(policy: DevicePolicy, messages: CertifiedRows) -> tuple[frozenset[Entry], frozenset[Entry], float]:
-    """The menu's entries that the prices allow for a first and a later draft, and the most bits of one."""
+def _certified(policy: DevicePolicy, messages: CertifiedRows) -> tuple[tuple[frozenset[Entry], ...], float]:
+    """The menu's entries that the prices allow at each place of a round, and the most bits of one."""
     menu, rule = entries(policy.vocabulary, messages.menu), policy.rule
     least = menu.bits.min()
     fits = policy.bits_limit is None or bool(least <= policy.bits_limit)
     near = menu.bits <= (max(policy.bits_limit, int(least)) if policy.bits_limit is not None else menu.bits.max())
     allowed = []
-    for price in (rule.first_risk_price, rule.later_risk_price):
+    for price in (rule.first_risk_price, *rule.later_risk_prices):
         good = near & (menu.bits == least) if price <= 0 else near
         if policy.temperature == 0:  # q is known up to the order of its tokens
             good &= _certain(policy, messages, menu, price)
         allowed.append(good)
-    first, later = allowed
     if rule.skips:
         sent = [fits and not _always_skips(policy, rule.bit_price * float(bits)) for bits in menu.bits.tolist()]
-        first = first & np.asarray(sent)
+        # without prices of their own, later places have the first one's, and are not skipped
+        allowed = [allowed[0] & np.asarray(sent), *(allowed[1:] or allowed)]
     names = [KINDS[kind] for kind in menu.kind.tolist()]
     every = list(zip(names, menu.k.tolist(), menu.parameter.tolist(), strict=True))
-    chosen = (frozenset(every[n] for n in np.flatnonzero(good).tolist()) for good in (first, later))
-    return *chosen, float(menu.bits[first | later].max(initial=0))  # type: ignore[return-value]
+    places = tuple(frozenset(every[n] for n in np.flatnonzero(good).tolist()) for good in allowed)
+    return places, float(menu.bits[np.logical_or.reduce(allowed)].max(initial=0))
 
 
 def _certain(policy: DevicePolicy, messages: CertifiedRows, menu: Entries, price: float) -> NDArray[np.bool_]:

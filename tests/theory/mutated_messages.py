@@ -33,8 +33,8 @@ V = 60
 SMALL = codec.CodecMenu(
     kinds=("top-k", "lattice", "mixture"), widths=(4, 9), sizes=(1, 2, 3, 5, 8), resolutions=(1, 4, 32, 100)
 )
-PRICED = DeviceRule(4, False, 2.0**-8, 4.0, 2.0, 1.0, 0.0)
-SKIPS = DeviceRule(4, True, 2.0**-8, 4.0, 0.0, 3.0, 0.25)
+PRICED = DeviceRule(4, False, 2.0**-8, 4.0, (2.0,), 1.0, 0.0)
+SKIPS = DeviceRule(4, True, 2.0**-8, 4.0, (0.0,), 3.0, 0.25)
 POLICIES = {
     "probabilities": DevicePolicy(V, 1.0, threshold_rule(4), DraftProbabilities()),
     "top-k on a lattice": DevicePolicy(V, 1.0, threshold_rule(4), LatticeRows(100, top_k=16)),
@@ -71,7 +71,7 @@ def honest(policy: DevicePolicy, rng: np.random.Generator) -> bytes | None:
     """Return the message of a round, or None if its first draft is skipped."""
     drafts = []
     for _ in range(int(rng.integers(1, policy.rule.draft_length + 1))):
-        drafts.append(policy.draft(logits_of(rng, policy.vocabulary), first=not drafts, rng=rng))
+        drafts.append(policy.draft(logits_of(rng, policy.vocabulary), place=len(drafts) + 1, rng=rng))
         if drafts[-1].skip:
             return None
     return policy.message(drafts)
@@ -152,7 +152,7 @@ def _draft_is_sent(policy: DevicePolicy, draft: Any) -> bool:
         cold = np.full(policy.vocabulary, -1.0)
         cold[draft.token] = 0.0
         rng = np.random.default_rng(0)
-        return any(policy.decide(cold, draft.token, first=first, rng=rng).coded == draft for first in (True, False))
+        return any(policy.decide(cold, draft.token, place=place, rng=rng).coded == draft for place in (1, 2))
     if isinstance(policy.messages, DraftProbabilities):
         row = np.zeros(policy.vocabulary)
         row[draft.token] = draft.probability

@@ -109,6 +109,18 @@ menus = st.builds(
     resolutions=st.lists(st.sampled_from((1, 2, 7, 100, 2**20)), min_size=1, max_size=3).map(tuple),
 )
 prices = st.sampled_from((0.0, 2.0**-12, 2.0**-6, 1.0, 8.0))
+rules = st.lists(prices, max_size=2).flatmap(
+    lambda later: st.builds(
+        DeviceRule,
+        st.integers(len(later) + 1, 3),
+        st.booleans(),
+        prices,
+        prices,
+        st.just(tuple(later)),
+        prices,
+        st.floats(-1.0, 1.0),
+    )
+)
 
 
 @given(
@@ -118,7 +130,7 @@ prices = st.sampled_from((0.0, 2.0**-12, 2.0**-6, 1.0, 8.0))
     st.builds(CertifiedRows, menus)
     | st.builds(LatticeRows, st.integers(1, 40), st.sampled_from((None, 1, 2)), st.floats(0.0, 1.0))
     | st.just(DraftProbabilities()),
-    st.builds(DeviceRule, st.integers(1, 3), st.booleans(), prices, prices, prices, prices, st.floats(-1.0, 1.0)),
+    rules,
     st.none() | st.integers(1, 60),
 )
 def test_no_message_of_any_policy_s_device_is_refused(seed, vocabulary, temperature, messages, rule, limit):
@@ -128,7 +140,7 @@ def test_no_message_of_any_policy_s_device_is_refused(seed, vocabulary, temperat
     for _ in range(10):
         drafts = [policy.draft(logits_of(rng, vocabulary), rng=rng)]
         while len(drafts) < rule.draft_length:
-            drafts.append(policy.draft(logits_of(rng, vocabulary), first=False, rng=rng))
+            drafts.append(policy.draft(logits_of(rng, vocabulary), place=len(drafts) + 1, rng=rng))
         if not drafts[0].skip:
             assert list(server.received(policy.message(drafts))) == [draft.coded for draft in drafts]
 
@@ -194,7 +206,7 @@ def test_a_quantised_row_may_be_rounded_to_below_its_threshold():
 
 def test_prices_of_zero_leave_the_shortest_row():
     """At a risk price of 0 the device sends the fewest bits: no probability but q_d."""
-    free = replace(POLICIES["menu"], rule=DeviceRule(4, False, 2.0**-8, 4.0, 0.0, 1.0, 0.0))
+    free = replace(POLICIES["menu"], rule=DeviceRule(4, False, 2.0**-8, 4.0, (0.0,), 1.0, 0.0))
     dear, cheap = lattice([60, 40], 0.6, token=0), probability(0.6, width=4)
     ServerPolicy(free).received(message_of(dear, cheap))
     refused(free, message_of(dear, dear), "draft 1 as lattice of 2 tokens at 100")

@@ -45,7 +45,7 @@ def sides(policy=PLAIN, key=KEY, session=NAME):
 
 
 def drafts_of(policy, rng, count=3):
-    return [policy.draft(rng.normal(size=V), first=n == 0, rng=rng) for n in range(count)]
+    return [policy.draft(rng.normal(size=V), place=n + 1, rng=rng) for n in range(count)]
 
 
 def target_of(rng, count):

@@ -40,14 +40,15 @@ class BatchedPlan:
     ----------
     batches : batching.Plan
         The batches and the draft length; the air time is in its draft stage. Its bound holds for these messages.
-    first, later : int64 arrays, shape (N,)
-        The corner of the hulls that each row is sent with, as the first draft of a step or a later one.
+    first, later : int64 arrays, shapes (N,) and (l - 1, N)
+        The corner of the hulls that each row is sent with, as the first draft of a step and at each later place.
     bits, risk : float
         Mean bits of a draft, and the risk for each emitted token.
     latency : float
         T_inf in seconds.
     lower_bound : float
-        No messages within the limit on risk, draft length, batches and order have a lower latency; rounded down.
+        No messages by row and place within the limit on risk, or mixtures of them, and no draft length that all steps
+        have, batches and order have a lower latency; rounded down.
     """
 
     batches: batching.Plan

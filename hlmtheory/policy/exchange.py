@@ -75,6 +75,12 @@ class _Messages:
         self.groups = list(groups.values())
         count = np.diff(hulls.start)
         self.options = [(g, c) for g, rows in enumerate(self.groups) for c in range(int(count[rows[0]]))]
+        self._mask = np.zeros((len(self.options), hulls.positions))
+        self._bits, self._risk = self._mask.copy(), self._mask.copy()
+        for n, (group, number) in enumerate(self.options):
+            rows = self.groups[group]
+            new = hulls.start[rows] + number
+            self._mask[n, rows], self._bits[n, rows], self._risk[n, rows] = 1.0, hulls.bits[new], hulls.risk[new]
 
     @cached_property
     def _steps(self) -> Numbers:
@@ -145,11 +151,6 @@ class _Messages:
             (share * model.weight, kept * part * model.weight, corners)
             for part, corners in zip(model.reached.tolist(), made.later, strict=True)
         ]
-        bits, risk = np.zeros((len(each), len(self.options))), np.zeros((len(each), len(self.options)))
-        for n, (group, number) in enumerate(self.options):
-            rows = self.groups[group]
-            new = hulls.start[rows] + number
-            for place, (bit_weight, risk_weight, corners) in enumerate(each):
-                bits[place, n] = bit_weight[rows] @ (hulls.bits[new] - hulls.bits[corners[rows]])
-                risk[place, n] = risk_weight[rows] @ (hulls.risk[new] - hulls.risk[corners[rows]])
-        return bits, risk
+        bits = [self._bits @ use - self._mask @ (use * hulls.bits[corners]) for use, _, corners in each]
+        risk = [self._risk @ use - self._mask @ (use * hulls.risk[corners]) for _, use, corners in each]
+        return np.asarray(bits), np.asarray(risk)

@@ -39,6 +39,7 @@ _WEIGHT = positive("leave out rows without a weight")
 _LIMIT = not_negative("give a limit for each emitted token, or None")
 _SECONDS = positive("give a time in seconds")
 
+_EXCHANGED = 2  # lengths whose decisions are exchanged
 _NEAR = 1e-5  # relative: how well the nearest limits are found
 _WORTH_MIXING = 1e-3
 """How much faster a mixture must be than the best plan of one part."""
@@ -279,16 +280,20 @@ def _capped(hulls: Hulls, cap: float) -> Hulls:
 
 
 def _exchanged(models: Sequence[Rounds], columns: Sequence[Column], prices: Prices, limits: Limits) -> list[Column]:
-    """The best columns of few rows after exchanges, one for each length that can be better than the best."""
+    """The best columns of few rows after exchanges, of the lengths that can be much better than the best."""
     good = [column for column in columns if keeps(column.totals, limits)]
     best = max((rate_of(column.totals) for column in good), default=-math.inf)
+    most = {
+        model: certificate(prices.rate, model.value(prices, limits), model)
+        for model in models
+        if model.length and len(model.weight) <= SMALL and any(column.model is model for column in good)
+    }
     found = []
-    for model in models:
-        own = [column for column in good if column.model is model]
-        if not own or not model.length or len(model.weight) > SMALL:
-            continue
-        if certificate(prices.rate, model.value(prices, limits), model) > best + FINE * abs(best):
+    for model in sorted(most, key=most.__getitem__, reverse=True)[:_EXCHANGED]:
+        if most[model] > best + FINE * abs(best):
+            own = [column for column in good if column.model is model]
             found.append(exchanged(max(reversed(own), key=lambda column: rate_of(column.totals)), limits))
+            best = max(best, rate_of(found[-1].totals))
     return found
 
 

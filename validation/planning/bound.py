@@ -1,8 +1,10 @@
-"""How far a plan can be from the best: an upper bound over all drafts' lengths, messages and choices of what to skip.
+"""How far a plan can be from the best: an upper bound over draft lengths, codecs and choices of what to skip.
 
 In the model of mean rounds (:mod:`hlmtheory.policy`) each position that begins a round may be skipped or sent as its
-own estimate β̂ says. ``plan_user`` bounds every such choice by its dual. The bound is taken for each codec and draft
-length, because their acceptance and their replies differ, with the risk that the plan itself spends there.
+own estimate β̂ says. Its dual bounds every such choice, with the risk that the plan itself spends. Each codec and draft
+length has rounds of its own, because their acceptance and their replies differ; the bound is taken at prices that are
+common to all, and to the server alone. So it also holds for plans that take turns with several of them. All messages
+of a round have one codec, as in a plan.
 """
 
 from __future__ import annotations
@@ -13,7 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.policy import StageCosts, lower_hulls, plan_user
+from hlmtheory.policy import StageCosts, lower_hulls
+from hlmtheory.policy.columns import solve
+from hlmtheory.policy.hulls import Priced
+from hlmtheory.policy.rounds import Limits, Prices, Rounds
+from hlmtheory.policy.user import Given
 from validation.planning.menu import OURS, SERVER, Line, Option
 from validation.planning.profile import CODECS, DRAFT_LENGTHS, Profile
 from validation.planning.rounds import COUNTS
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
     from validation.planning.plan import Planner
 
 Array = NDArray[Any]
+_NO_TIME = 1e-300  # seconds a bit: what the server alone sends is in its speed
 ROWS = 256
 """Positions that stand for those of the training texts."""
 
@@ -91,25 +98,30 @@ class Model:
         mean = float(self.rejection.mean())
         return np.clip(self.rejection * (1.0 - first) / mean, 0.0, 1.0) if mean > 0 else self.rejection
 
-    def upper_bound(self, setting: Setting, risk: float) -> float:
-        """Return a rate that no plan with this risk per token exceeds, over all codecs and draft lengths."""
-        found = 0.0
-        for codec in range(len(CODECS)):
-            for k in DRAFT_LENGTHS:
-                costs, alpha, bits = self.costs(k, codec, setting)
-                rows = (len(self.uncertainty), 1)
-                hulls = lower_hulls(np.full(rows, bits), np.zeros(rows))
-                plan = plan_user(
-                    hulls,
-                    costs,
-                    alpha,
-                    rejection=self.scaled(alpha[0]),
-                    risk_limit=risk,
-                    draft_lengths=[k],
-                    skipping=risk > 0,
-                )
-                found = max(found, plan.upper_bound)
-        return found
+    def upper_bound(self, setting: Setting, risk: float, alone: float) -> float:
+        """Return a rate that no plan with this risk per token exceeds, nor a mixture of plans and the server alone.
+
+        Parameters
+        ----------
+        setting : Setting
+        risk : float
+        alone : float
+            Tokens per second of the server alone.
+        """
+        pairs = [(k, codec) for codec in range(len(CODECS)) for k in DRAFT_LENGTHS]
+        models = [self._rounds(k, *self.costs(k, codec, setting), skipping=risk > 0) for k, codec in pairs]
+        if alone > 0:
+            server = StageCosts(setting.draft_s, 1.0 / alone, _NO_TIME)
+            models.append(self._rounds(0, server, np.ones(1), 0.0, skipping=False))
+        return solve(models, Limits(risk=risk), Prices(0.0), charged=False).bound
+
+    def _rounds(self, k: int, costs: StageCosts, alpha: Array, bits: float, *, skipping: bool) -> Rounds:
+        """Return the rounds of K drafts whose messages all have the same bits."""
+        rows = len(self.uncertainty)
+        hulls = lower_hulls(np.full((rows, 1), bits), np.zeros((rows, 1)))
+        weight = np.full(rows, 1.0 / rows)
+        given = Given(hulls, costs, alpha, self.scaled(alpha[0]), weight, skipping, bonus=True)
+        return given.rounds(k, Priced(hulls, weight), hulls, skipping=skipping)
 
 
 def gap(planner: Planner, option: Option) -> float | None:
@@ -120,4 +132,4 @@ def gap(planner: Planner, option: Option) -> float | None:
     rate, risk = model.rate(option, setting)
     alone = next(one for one in planner.options if one.family == SERVER)
     speed = float(setting.speeds(planner.totals([alone])[0], np.array([setting.link.quantile(0.5)]))[0])
-    return max(model.upper_bound(setting, risk), speed) / rate - 1.0
+    return max(model.upper_bound(setting, risk, speed), speed) / rate - 1.0

@@ -63,7 +63,8 @@ def policies(vocabulary: int = V) -> list[DevicePolicy]:
     )  # at 1 the tiny models are nearly even
     kinds = (CertifiedRows(MENU), LatticeRows(50, top_k=16), LatticeRows(64, threshold=0.02), DraftProbabilities())
     found = [DevicePolicy(vocabulary, sharp, threshold_rule(2, 0.93), kind, U) for kind in kinds]
-    found += [DevicePolicy(vocabulary, sharp, replace(priced, draft_length=k), kinds[0], U) for k in (1, 3)]
+    one = replace(priced, draft_length=1, later_risk_prices=())
+    found += [DevicePolicy(vocabulary, sharp, rule, kinds[0], U) for rule in (one, priced)]
     found += [
         DevicePolicy(vocabulary, sharp, priced, kinds[0], UncertaintyLine(0.8, 0.2, draws=4), bits_limit=60),
         DevicePolicy(vocabulary, sharp, threshold_rule(4, None), kinds[1], bonus=False),

@@ -167,16 +167,18 @@ def _served(
     users: tuple[UserPlan, ...], shares: Numbers, server: SharedServer, weights: Numbers, utility: str
 ) -> Served:
     """The best rates of these plans at these shares."""
-    tokens, fixed, air, skipped = (
-        np.asarray([getattr(one, name) for one in users]) for name in ("tokens", "fixed_s", "band_s", "skip_share")
-    )
-    sigma = np.asarray([server.load_s(one.draft_length) for one in users])
-    load = (1.0 - skipped) * sigma / tokens
+    tokens, fixed, air = (np.asarray([getattr(one, name) for one in users]) for name in ("tokens", "fixed_s", "band_s"))
+    load = np.asarray([_sent(one) * server.load_s(one.draft_length) for one in users]) / tokens
     most = tokens / (fixed + air)
     rates = np.asarray(server_rates(most, load, weights, utility=utility))
     with np.errstate(divide="ignore"):
         value = float(weights @ (np.log(rates) if utility == "log" else rates))
     return Served(users, shares, rates, float(rates @ load), float(most @ load), value)
+
+
+def _sent(plan: UserPlan) -> float:
+    """The share of the rounds that are sent; that of the others, a sum of weights, may exceed 1 by a rounding."""
+    return max(1.0 - plan.skip_share, 0.0)
 
 
 def tangent(rates: Numbers, weights: Numbers, utility: str) -> tuple[Numbers, float]:
@@ -300,11 +302,10 @@ def _tried(
     """The rates of plans, and what they want of the server; a user whose round costs all its tokens gets nothing."""
     given = tolls if tolls is not None else [(0.0, 0.0)] * len(plans)
     worth = [
-        one.tokens > (1.0 - one.skip_share) * (toll[0] + one.draft_length * toll[1])
-        for one, toll in zip(plans, given, strict=True)
+        one.tokens > _sent(one) * (toll[0] + one.draft_length * toll[1]) for one, toll in zip(plans, given, strict=True)
     ]
     rates = np.where(worth, [one.tokens / (one.fixed_s + one.band_s) for one in plans], 0.0)
-    load = [(1.0 - one.skip_share) * server.load_s(one.draft_length) / one.tokens for one in plans]
+    load = [_sent(one) * server.load_s(one.draft_length) / one.tokens for one in plans]
     return _Try(price, bound, 1.0 - float(rates @ load), rates, plans, shares)
 
 

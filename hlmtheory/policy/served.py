@@ -178,7 +178,12 @@ def _served(
 
 def server_seconds(plan: UserPlan, server: SharedServer) -> float:
     """Mean seconds of the server for a round: its time for a round is linear in K, so the mean drafts are enough."""
-    return (1.0 - plan.skip_share) * server.load_s(0) + plan.sent_drafts * server.token_s
+    return _sent(plan) * server.load_s(0) + plan.sent_drafts * server.token_s
+
+
+def _sent(plan: UserPlan) -> float:
+    """The share of the rounds that are sent; that of the others, a sum of weights, may exceed 1 by a rounding."""
+    return max(1.0 - plan.skip_share, 0.0)
 
 
 def tangent(rates: Numbers, weights: Numbers, utility: str) -> tuple[Numbers, float]:
@@ -302,8 +307,7 @@ def _tried(
     """The rates of plans, and what they want of the server; a user whose round costs all its tokens gets nothing."""
     given = tolls if tolls is not None else [(0.0, 0.0)] * len(plans)
     worth = [
-        one.tokens > (1.0 - one.skip_share) * toll[0] + one.sent_drafts * toll[1]
-        for one, toll in zip(plans, given, strict=True)
+        one.tokens > _sent(one) * toll[0] + one.sent_drafts * toll[1] for one, toll in zip(plans, given, strict=True)
     ]
     rates = np.where(worth, [one.tokens / (one.fixed_s + one.band_s) for one in plans], 0.0)
     load = [server_seconds(one, server) / one.tokens for one in plans]

@@ -181,6 +181,22 @@ def test_users_who_may_keep_every_draft_leave_the_server_idle():
     assert found.value <= found.upper_bound <= found.value + 0.03
 
 
+def test_a_user_who_sends_nothing_loads_no_server_by_a_rounding():
+    """Three weights of a third may sum to more than 1."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        weight = rng.uniform(0.1, 1.0, 3)
+        if (weight / weight.sum()).sum() > 1.0 or (weight / weight.sum()) @ np.ones(3) > 1.0:
+            break
+    hulls = policy.lower_hulls(np.full((3, 1), 1e4), np.zeros((3, 1)))
+    costs = policy.StageCosts(0.01, 0.3, 1e-5)
+    user = policy.BandUser(hulls, costs, [0.5], rejection=[0.5] * 3, weight=weight)
+    found = policy.plan_served([user] * 2, policy.SharedServer(0.3))
+    assert found.users[0].skip_share == pytest.approx(1.0)
+    assert found.rates.sum() == pytest.approx(200.0)
+    assert found.busy == 0.0
+
+
 def test_a_free_server_changes_nothing():
     users = [a_user(np.random.default_rng(seed)) for seed in range(3)]
     free = policy.plan_users(users)

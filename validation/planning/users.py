@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.policy import BandUser, SharedServer, lower_hulls, plan_served, plan_user
+from hlmtheory.policy.served import server_seconds
 from validation.errors import UserError
 from validation.planning.bound import Model
 from validation.planning.menu import OURS
@@ -177,9 +178,8 @@ def _plain(
     if queue is not None:
         waits[np.array([one.skip_share for one in plan.users]) < SENDS] = queue.waits_s
     busy = queue.busy if queue is not None else 0.0
-    sent = np.array([(1.0 - one.skip_share) / one.tokens for one in plan.users])  # rounds of the server for a token
-    load = np.array([server.load_s(one.draft_length) for one in plan.users])
-    need = float((sent * load) @ rates) / float(rates.sum())
+    load = np.array([server_seconds(one, server) / one.tokens for one in plan.users])
+    need = float(load @ rates) / float(rates.sum())
     parts = round_parts(band, members, server)
     return {
         "utility": utility,
@@ -237,7 +237,7 @@ def _full_from(user: BandUser, server: SharedServer) -> int | None:
             risk_limit=user.risk_limit,
             skipping=user.skipping,
         )
-        return count * (1.0 - one.skip_share) * server.load_s(one.draft_length) * one.rate / one.tokens >= 1.0
+        return count * server_seconds(one, server) * one.rate / one.tokens >= 1.0
 
     high = 1
     while not full(high):

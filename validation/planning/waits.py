@@ -80,7 +80,8 @@ class Flow:
         sends = kept < SENDS
         own = [(one, member) for one, member, some in zip(plan.users, members, sends, strict=True) if some]
         share = kept[sends]
-        lengths = np.array([one.draft_length for one, _ in own], dtype=np.int64)
+        mean = [one.sent_drafts / (1.0 - one.skip_share) for one, _ in own]
+        lengths = np.rint(mean).astype(np.int64)  # of a mixture the nearest length
         drafts = np.array([member.costs.draft_s for _, member in own])
         seconds = np.array([one.fixed_s + one.band_s for one, _ in own]) / (1.0 - share)
         alone = np.array([server.alone_s(int(k)) for k in lengths])

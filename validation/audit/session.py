@@ -35,7 +35,7 @@ BALANCE = 1.05
 HELD = 4096
 """Draws that wait for a difference to be shown, so that its mechanism can be named from them."""
 PATIENCE = 8
-"""Draws that name a mechanism over those that showed the difference: then a law a third as far off is excluded."""
+"""Draws that explain a difference over those that showed it: then a law a third as far off is excluded."""
 VALUES = 2**23  # probabilities in memory at a time
 
 
@@ -267,15 +267,18 @@ class Audit:
         return ON_CELLS if self.at_most_on_cells <= self.epsilon else UNDECIDED
 
     def settled(self) -> bool:
-        """Return whether the verdict is known, and so is the mechanism, or too many draws were scored for it.
+        """Return whether further draws would tell nothing new of importance.
 
-        On cells alone nothing is known for good: further draws may still find a difference.
+        On cells alone nothing is known for good: further draws may still find a difference. Where repeats alone are
+        shown, further draws tell whether the law is another one too. A mechanism takes further draws to be named.
         """
-        if self.verdict() in (UNDECIDED, ON_CELLS):
-            return False
-        if self.found_after is None or self._naming is None or self._naming.scored >= MOST_SCORED:
+        if self.found_after is None:
+            return self.verdict() == KEPT
+        if self._naming is not None and self._naming.scored >= MOST_SCORED:
             return True
-        return self.draws >= PATIENCE * self.found_after and len(self._naming.fits()) <= 1
+        if self.draws < PATIENCE * self.found_after:
+            return self._naming is None and self.at_least > 0
+        return self._naming is None or len(self._naming.fits()) <= 1
 
     def report(self) -> AuditReport:
         """Return what is known now."""

@@ -61,9 +61,11 @@ def answer(function: Callable[..., Any], name: str, asked: Mapping[str, Any]) ->
     depth = {"depth": asked["depth"]} if "depth" in inspect.signature(function).parameters else {}
     try:
         returned = function(asked["prompts"], asked["n"], asked["seed"], **depth)
-        if len(json.dumps(returned, default=_plain)) > LARGEST_REPLY:
+        said = json.dumps({"returned": returned}, default=_plain)
+        if len(said) > LARGEST_REPLY:
             return {"error": f"{name} returned lists that are too long; return the new tokens of n texts alone."}
-        return {"returned": json.loads(json.dumps(returned, default=_plain))}
+        plain: dict[str, Any] = json.loads(said)
+        return plain
     except _NoListError as error:
         return {"error": f"{name} returned {error}; for each prompt, return a list of n lists of token ids."}
     except BaseException as error:  # SystemExit and the like must not end the audit as if all were well

@@ -14,8 +14,16 @@ def row(first: dict[str, Any], again: dict[str, Any] | None) -> dict[str, Any]:
     for name, answer in (("audit", first), ("again", again)):
         if answer is not None:
             report = answer["report"]
-            keys = ("verdict", "draws", "found_after", "at_least", "at_most_on_cells", "cells")
-            keys += ("smallest_found", "level")
+            keys = (
+                "verdict",
+                "draws",
+                "found_after",
+                "at_least",
+                "at_most_on_cells",
+                "cells",
+                "smallest_found",
+                "level",
+            )
             found[name] = {key: report[key] for key in keys} | {"seed": answer["seed"], "cpu_s": answer["cpu_s"]}
     return found
 

@@ -113,7 +113,7 @@ def test_json_says_the_same(folder):
     answer = json.loads(found.stdout)
     assert (found.exit_code, answer["verdict"], answer["interrupted"]) == (1, "not kept", False)
     assert 0 < answer["at_least"] <= answer["at_most_on_cells"] <= answer["at_most"]
-    assert answer["mechanisms"]
+    assert answer["mechanisms"] == []  # it draws from the draft, which none of the known mechanisms does
     assert "TV at least" in found.stderr  # the progress
 
 

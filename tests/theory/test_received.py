@@ -228,4 +228,4 @@ def test_rows_within_the_limit_are_those_of_the_menu():
     for k, units in ((1, 1), (2, 4), (3, 32)):
         row = lattice([units - k + 1, *[1] * (k - 1)], (units - k + 1) / units, token=0)
         server.received(message_of(row))
-    assert {entry[0] for entry in server._sendable.first} == set(SMALL.kinds)
+    assert {entry[0] for entry in server._sendable.places[0]} == set(SMALL.kinds)

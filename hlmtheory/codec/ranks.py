@@ -50,21 +50,24 @@ def unrank(place: int, size: int, vocabulary: int) -> Integers:
 def _largest(place: int, k: int, below: int) -> int:
     """The largest c < below with C(c, k) ≤ place.
 
-    Bisection on logarithms, rounded up, gives a first guess. A step of c changes log₂ C(c, k) by k/c or more, so at
-    most one step back is needed.
+    The logarithm of c (c - 1) … (c - k + 1), rounded up, gives a first guess. A step of c changes it by k/c or more, so
+    at most one step back is needed. The product is at most (c - (k - 1)/2)^k, and near to it for a large c: most steps
+    of the bisection are left out.
     """
     if place == 0:
         return k - 1
-    wanted = math.log2(place)
+    wanted = math.log(place) + math.lgamma(k + 1) + 1e-6
     low, high = k - 1, below - 1
+    middle_term = math.exp(wanted / k)
+    start = int(middle_term + (k - 1) / 2)
+    for near in (start - 1, start + 2 + int(k * k / (24.0 * middle_term))):
+        if low < near <= high:
+            fits = math.lgamma(near + 1) - math.lgamma(near - k + 1) <= wanted
+            low, high = (near, high) if fits else (low, near - 1)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if _log2_binomial(middle, k) <= wanted + 1e-6 else (low, middle - 1)
+        fits = math.lgamma(middle + 1) - math.lgamma(middle - k + 1) <= wanted
+        low, high = (middle, high) if fits else (low, middle - 1)
     while math.comb(low, k) > place:
         low -= 1
     return low
-
-
-def _log2_binomial(n: int, k: int) -> float:
-    """By log-gamma, to 1e-8: enough for a first guess."""
-    return (math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)) / math.log(2.0)

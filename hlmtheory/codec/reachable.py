@@ -20,6 +20,9 @@ from hlmtheory.codec.mixed import MixedDraft
 from hlmtheory.truncation.levels import levels_of, slack, values_of
 
 Row = NDArray[np.float64]
+_ROUNDINGS = 4.0
+"""Times the slack of a sum of V probabilities that a boundary may be missed by: at V = 60 about 5e-13."""
+
 _SEARCHES = 80
 """Steps of a golden-section search on an interval of length 1: its end is 2e-17 long."""
 
@@ -51,7 +54,7 @@ def _levels(draft: MixedDraft, own: float, place: int | None, vocabulary: int) -
         low[place] = high[place] = own
     smallest = float(high.min(initial=1.0))  # the most that an unwritten token may have
     alone = own if place is None else 0.0
-    margin = slack(vocabulary)
+    margin = _ROUNDINGS * slack(vocabulary)
     fits = alone <= smallest and low.sum() + alone <= 1.0 + margin
     return bool(fits and high.sum() + alone + others * smallest >= 1.0 - margin)
 
@@ -61,7 +64,12 @@ def _counts(draft: MixedDraft, own: float, place: int | None, vocabulary: int) -
     units, counts = draft.resolution, draft.values.astype(np.float64)
     rest = (0.0, float(units)) if draft.rest is None else (float(draft.rest), draft.rest + 1.0)
     others = vocabulary - counts.size - (place is None)
-    margin = units * slack(vocabulary) + 1e-9
+    margin = _ROUNDINGS * units * slack(vocabulary)
+    if place is not None:  # the device rounds this product itself, so that its border needs no margin
+        whole = math.floor(own * units) if own >= 1.0 / units else 0
+        more = counts[place] - whole
+        if not (0 <= more <= 1 or (more > 1 and draft.kind != MIXTURE)):
+            return False
     own *= units
     if _spread_out(counts, own, place, others, rest, units) <= margin:
         return True
@@ -147,7 +155,7 @@ def quantised(draft: LatticeDraft, threshold: float, vocabulary: int) -> bool:
         return True
     if not np.all(draft.counts > 0):
         return False
-    margin = draft.resolution * slack(vocabulary) + 1e-9
+    margin = _ROUNDINGS * draft.resolution * slack(vocabulary)
     above = draft.counts - draft.resolution * threshold
     needed = np.maximum(-above, 0.0)
     most = float(needed.max())

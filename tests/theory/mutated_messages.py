@@ -51,6 +51,8 @@ POLICIES = {
 }
 LONGEST = 13_000_000
 SECONDS, BYTES = 0.010, 50e6
+ROUNDING = 1e-12
+"""By how much a q_d may miss the border of what a device sends: q sums to 1 but for rounding."""
 
 
 # --------------------------------------------------------------------------------------------------- the mutations
@@ -267,7 +269,7 @@ def _solved(
         below({**tail, margin: 1.0}, rest[1])
         below({**dict.fromkeys(tail, -1.0), margin: 1.0}, -rest[0])
     bounds: list[tuple[float, float | None]] = [(0.0, 1.0)] * vocabulary + [(0.0, 1.0), (-1.0, 0.0), (0.0, 1.0)]
-    bounds[draft.token] = (float(draft.probability), float(draft.probability))
+    bounds[draft.token] = (draft.probability - ROUNDING, min(draft.probability + ROUNDING, 1.0))
     cost = np.zeros(size)
     cost[margin] = -1.0
     for give_up in (False, True):  # without a margin, q is at a border: entries of the tail may all have to be equal

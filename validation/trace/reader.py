@@ -286,7 +286,7 @@ def open_trace(
     if committed.finished:
         manifest = _manifest(path, committed)
     prompts = manifest.get("prompts")
-    arrays = open_arrays(path, committed, len(prompts) if isinstance(prompts, list) else None)
+    arrays = open_arrays(path, committed, len(prompts) if isinstance(prompts, list) and prompts else None)
     return Trace(path, manifest, arrays, committed.finished)
 
 

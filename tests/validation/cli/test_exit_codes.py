@@ -151,7 +151,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = np.random.default_rng(0).normal(size=(2, 20, 8)).astype(np.float32)
     np.savez(folder / "logits.npz", draft=rows[0], target=rows[1])
     (folder / "table.json").write_text('{"target": [[0.5, 0.5]], "draft": [[0.25, 0.75]]}')
-    lines = [json.dumps({"prompt": [0], "continuation": [n % 2]}) for n in range(200)]
+    drawn = np.random.default_rng(1).integers(2, size=200).tolist()  # in turn they would be no independent draws
+    lines = [json.dumps({"prompt": [0], "continuation": [token]}) for token in drawn]
     (folder / "draws.jsonl").write_text("\n".join(lines))
     (folder / "counts.json").write_text(json.dumps({"acceptance_histogram": {"0": 30, "1": 70}, "num_spec_tokens": 1}))
     (folder / "users.csv").write_text("name,rate\na,10M\nb,20M\n")

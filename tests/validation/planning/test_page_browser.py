@@ -19,7 +19,7 @@ from hlmtheory.channel import TraceLink
 from tests.validation.stored_traces import stored
 from validation.errors import UserError
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import DEVICE, OURS, SERVER, STREAM, Line
+from validation.planning.menu import COLOCATED, DEVICE, OURS, SERVER, STREAM, Line
 from validation.planning.page import write_page
 from validation.planning.plan import Planner
 from validation.planning.request import Request

@@ -321,7 +321,7 @@ def test_the_card_is_the_fastest_policy_of_the_map_in_the_words_of_its_fields(op
             pool = [
                 one
                 for one in planner.options
-                if (stream or one.family != STREAM)
+                if (stream or one.family not in (STREAM, COLOCATED))
                 and (one.lossless or one.family in (OURS, DEVICE))
                 and not planner.broken(one, setting)
             ]
@@ -336,7 +336,7 @@ def test_the_card_is_the_fastest_policy_of_the_map_in_the_words_of_its_fields(op
             if number < 4:
                 page.wait_for_timeout(400)  # the map waits until the sliders rest
                 assert map_at_the_ring(page) == kind_of(chosen.family), (use, request)
-    assert {STREAM, OURS, DEVICE} <= used
+    assert {COLOCATED, OURS, DEVICE} <= used  # a server that also drafts is faster than one that only streams
 
 
 def map_at_the_ring(page) -> int:

@@ -94,7 +94,7 @@ def colocated_plan(acceptances: Array, server_draft_s: float, server: SharedServ
     Examples
     --------
     >>> colocated_plan([0.75, 0.75, 0.75], 0.125, SharedServer(0.5))
-    ColocatedPlan(draft_length=2, rate=3.0833333333364167)
+    ColocatedPlan(draft_length=3, rate=3.1250000000031255)
     """
     tokens, drafting, server = _checked(acceptances, server_draft_s, server)
     seconds = drafting + [server.alone_s(k) for k in range(len(tokens))]

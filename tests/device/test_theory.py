@@ -256,7 +256,11 @@ def _round(to: Move) -> tuple[Any, ...]:
     accepted, rejection = to([0.8, 0.7, 0.6]), to(rng.random(8))
     plan = plan_user(hulls, costs, accepted, rejection=rejection, risk_limit=0.1, draft_lengths=(1, 2, 3))
     policy = DevicePolicy.from_plan(
-        plan, vocabulary=16, temperature=1.0, messages=CertifiedRows(menu), line=UncertaintyLine(1.0, 0.0)
+        plan.mixture[0] if plan.mixture else plan,
+        vocabulary=16,
+        temperature=1.0,
+        messages=CertifiedRows(menu),
+        line=UncertaintyLine(1.0, 0.0),
     )
     draws = np.random.default_rng(4)
     drafts = [policy.draft(to(np.log(rows[t])), place=t + 1, rng=draws) for t in range(2)]

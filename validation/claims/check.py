@@ -70,13 +70,13 @@ DEAR: Mapping[str, int] = {
         "channel.rician_capacity", "channel.rician_mean", "channel.rician_outage", "channel.transfer_ceiling",
         "channel.transfer_floor", "channel.transfer_low_snr", "channel.transfer_one_block",
         "draft_length.adaptive_depths", "draft_length.censored_band", "ofdma.spread_kkt", "ofdma.spread_loss",
-        "ofdma.spread_minmax", "policy.cost_residual", "policy.server_log_dual", "policy.user_limit",
-        "policy.user_optimum", "policy.user_rate", "policy.user_residual", "policy.user_risk",
+        "ofdma.spread_minmax", "policy.cost_residual", "policy.server_log_dual",
+        "policy.user_optimum", "policy.user_residual",
         "verification.interval_constant",
     ), 2),
     **dict.fromkeys((
         "policy.band_even", "policy.batched_residual", "policy.coherence_ceiling", "policy.cost_optimum",
-        "policy.goodput_residual", "policy.user_bound",
+        "policy.goodput_residual", "policy.user_bound", "policy.user_limit", "policy.user_rate", "policy.user_risk",
     ), 3),
     "policy.coherence_floor": 6, "policy.batched_bound": 8, "policy.goodput_bound": 8,
 }

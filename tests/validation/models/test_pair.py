@@ -377,7 +377,7 @@ def test_a_revision_reaches_every_part(pair: Any, hub: Callable[[str], None], mo
     monkeypatch.setattr(ModelSource, "_part", lambda source, name: asked.append(f"{source.name}@{source.revision}"))
     loaded = load_pair(draft="owner/one@v1", target="owner/two")
     assert set(asked) == {"owner/one@v1", "owner/two@main"}
-    assert len(asked) == 12  # configuration, tokenizer, weights, the two files that name the weights, and an adapter's
+    assert len(asked) == 14  # configuration twice, tokenizer, weights, the two files that name these, and an adapter's
     assert loaded.describe()["small_name"] == "owner/one@v1"
     assert loaded.describe()["large_commit"] == "abc"
 

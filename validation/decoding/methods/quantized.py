@@ -90,6 +90,7 @@ class Sqs(Method):
     """
 
     adaptive = False
+    sends_last = False  # an attribute of the object only where it is true: older journals do not name it
 
     def __init__(
         self,
@@ -104,7 +105,8 @@ class Sqs(Method):
         settings = (*settings, *shared, *(["bytes"] if by_bytes else []), *(["sends last"] if sends_last else []))
         self.name = f"{family} ({', '.join(settings)})" if settings else family
         self.budget, self.resolution, self.real_bytes = budget_bits, resolution, by_bytes
-        self.sends_last = sends_last
+        if sends_last:
+            self.sends_last = True
 
     def begin(self, session: Session) -> None:
         """Start with an unused budget."""

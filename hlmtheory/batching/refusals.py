@@ -39,7 +39,7 @@ def _rows(name: str, value: Any, of: str) -> list[Any]:
     """The items of an iterable as a list; raise, with the name, if it is not iterable."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
         raise TypeError(f"{name} must be a sequence of {of}; got {brief(value)}; put them in a list")
-    return list(plain(name, value) if isinstance(value, np.ndarray) else value)
+    return list(plain(name, value) if hasattr(value, "ndim") else value)
 
 
 def fitting_lengths(tasks: Sequence[Task], service: Service, lengths: Sequence[int], rule: str) -> list[int]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -456,6 +457,7 @@ ONE = [Task(1, 1)]
         (lambda: plan_latency(ONE, PAPER, [[]], 1), "batches must hold at least one task each"),
         (lambda: plan_latency(ONE, PAPER, [[1]], 1), r"batches must name tasks 0\.\.0; got 1"),
         (lambda: plan_latency(ONE, PAPER, [[-1]], 1), "batches must be a whole number, 0 or more; got -1"),
+        (lambda: plan_latency(ONE, PAPER, torch.tensor([[0]]).to_sparse(), 1), "batches must be numbers in lists"),
         (
             lambda: plan_latency(ONE, PAPER, [[0]], 1, "fast"),
             "order must be one of given, johnson, seq",

@@ -1,4 +1,4 @@
-"""Plan over many links on some prompts of a trace, and count the planned rounds on its other prompts; nothing is decoded."""
+"""Plan over many links on some prompts of a trace, and count the planned rounds on the others; nothing is decoded."""
 
 from __future__ import annotations
 

@@ -48,9 +48,6 @@ MOST, MOST_OF_OTHERS = 2, 1
 LONG = 240
 """Characters from which an enumeration in a sentence is a list."""
 
-CAPTION_WORDS = 60
-"""Largest number of words of a caption."""
-
 SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-ZΣΔTVŪ(\"'“0-9])(?<!e\.g\. )(?<!i\.e\. )(?<!Fig\. )(?<!Figs\. )(?<!Eq\. )")
 
 

@@ -1,7 +1,8 @@
 """Write the pages of results: ``docs/results/*.md`` and the generated parts of ``paper_repro.md``.
 
-A page is written by hand, except between its markers. Each paper has a page with its figures and tables; ``claims.md``
-has one section for each claim, whose heading is its anchor. Tables with more than LONGEST rows are CSV files next to
+A page is written by hand, except between its markers. Each paper has a page with its figures and tables; the page of
+our own ones is made when the site is built. Nothing stands twice on a page: of another pair of models it has the
+message, what that pair alone shows, and a link to its numbers. Tables with more than LONGEST rows are CSV files next to
 the figure, and the page has their main rows. Of an exhibit with many tables the page has the first ones and links to
 the others.
 """
@@ -27,11 +28,21 @@ from validation.report.verdicts import BEST, COVERAGE, MAIN_RESULTS
 
 FOLDER = Path("docs") / "results"
 PAGE = Path("paper_repro.md")
-PAPERS = ("cu-hlm", "u-hlm", "c-sqs", "flexspec", "edge-sd", "ours")
+PAPERS = ("cu-hlm", "u-hlm", "c-sqs", "flexspec", "edge-sd")
+SITE_PAGE = "results/ours.md"
+"""Page of the site that no file of the repository holds."""
+
+OURS = """\
+# Figures and tables of ours
+
+Exhibits that are in no paper: what the bounds, rules and certificates of this project do on the same models. What they
+mean is on [another page](new.md).
+
+"""
 LONGEST = 12
 """Largest number of rows of a table on a page."""
 
-MOST, MOST_OF_OTHERS = 5, 2
+MOST, MOST_OF_OTHERS = 2, 1
 """Largest numbers of tables of an exhibit on a page: of the built-in pair, and of each other pair and earlier study."""
 
 LONG = 240
@@ -76,7 +87,6 @@ def generated(root: Path, results: Results) -> dict[Path, dict[str, str]]:
     pages = {PAGE: {"verdicts": _verdicts(results), "best": _best(figures), "coverage": _coverage()}}
     for paper in PAPERS:
         pages[FOLDER / f"{paper}.md"] = {"exhibits": _exhibits(figures, paper)}
-    pages[FOLDER / "claims.md"] = {"claims": _claims(hlmtheory.all_claims(), results)}
     return pages
 
 
@@ -140,35 +150,64 @@ def _sidecars(figures: Path, one: Exhibit) -> list[Path]:
 # ------------------------------------------------------------------------------------------- a page for each paper
 
 
+def ours(figures: Path) -> str:
+    """Return the page of our own exhibits, which the site alone has."""
+    return OURS + _exhibits(figures, "ours") + "\n"
+
+
+def sections() -> dict[str, str]:
+    """Return the section on the site of each file of our exhibits; elsewhere a link leads to the file."""
+    ones = [one for one in EXHIBITS.values() if one.paper == "ours"]
+    places = {f"figures/{one.stem}": f"{SITE_PAGE}#{slug(heading(one))}" for one in ones}
+    return {f"{stem}.{ending}": place for stem, place in places.items() for ending in ("svg", "json")}
+
+
+def _where(one: Exhibit) -> str:
+    """Return where an exhibit stands: its section, or for ours its picture or its numbers."""
+    if one.paper in PAPERS:
+        return f"{FOLDER.as_posix()}/{one.paper}.md#{slug(heading(one))}"
+    return f"figures/{one.stem}.{'svg' if one.paint else 'json'}"
+
+
 def _exhibits(figures: Path, paper: str) -> str:
     """Return the list of a paper's exhibits, then each with its picture, caption, findings and tables."""
     ones = [one for one in EXHIBITS.values() if one.paper == paper and _sidecars(figures, one)]
     contents = [f"- [{heading(one)}](#{slug(heading(one))}): {_lower(one.title)}" for one in ones]
-    return "\n\n".join(["\n".join(contents), *(_exhibit(figures, one) for one in ones)])
+    said: dict[str, str] = {}
+    return "\n\n".join(["\n".join(contents), *(_exhibit(figures, one, said) for one in ones)])
 
 
 def _lower(title: str) -> str:
     return title[0].lower() + title[1:] if not title[:2].isupper() and title[1:2] != "-" else title
 
 
-def _exhibit(figures: Path, one: Exhibit) -> str:
+def _exhibit(figures: Path, one: Exhibit, said: dict[str, str]) -> str:
+    """Return the section of an exhibit.
+
+    ``said`` holds each text that the page has, with the heading under which it stands, so that none stands twice.
+    """
     first, *others = _sidecars(figures, one)
     about = _read(first)
     shown = [f"## {heading(one)}"]
     if first.with_suffix(".svg").exists():
         shown.append(f"![{about['figure']}](../../figures/{first.stem}.svg)")
     shown.append(about["caption"].partition(": ")[2])
-    shown.append(_findings(about, one))
-    shown.append(f"Method: {about['method']} Numbers: [`{first.name}`](../../figures/{first.name}).")
-    shown += _tables(first, figures)
+    findings = _findings(about, one)
+    said[_message(about, one)] = heading(one)
+    shown.append(_items(_new(findings, said, heading(one))))
+    numbers = f"Numbers: [`{first.name}`](../../figures/{first.name})."
+    shown.append(f"{_method(about, one, said)} {numbers}")
+    shown += _tables(first, figures, said)
+    like = {_masked(sentence) for sentence in findings}
     for other in others:
         shelf = f"../../figures/{other.parent.name}/{other.stem}"
         picture = f"[picture]({shelf}.svg), " if other.with_suffix(".svg").exists() else ""
         again = _read(other)
-        shown.append(f"**{heading(one)} on the pair {other.parent.name}** ({picture}[numbers]({shelf}.json)):")
-        shown.append(_findings(again, one, message=True))
-        shown.append(f"Method: {again['method']}")
-        shown += _tables(other, figures)
+        name = f"**{heading(one)} on the pair {other.parent.name}** ({picture}[numbers and findings]({shelf}.json)):"
+        shown.append(f"{name} {_message(again, one)} {again['basis']}")
+        unlike = [sentence for sentence in _findings(again, one) if _masked(sentence) not in like]
+        shown.append(_items(_new(unlike, said, heading(one))))
+        shown += _tables(other, figures, said)
     return "\n\n".join(part for part in shown if part)
 
 
@@ -181,11 +220,55 @@ def sentences(text: str) -> list[str]:
     return [part for part in SENTENCE.split(text) if part]
 
 
-def _findings(about: Mapping[str, Any], one: Exhibit, *, message: bool = False) -> str:
-    """Return the findings of a sidecar as a list, without the message, which the caption has."""
-    said = one.message if isinstance(one.message, str) else one.message(dict(about))
-    text = about["findings"] if message else about["findings"].removeprefix(said).strip()
-    return "\n".join(_item(part) for part in sentences(text) if message or part != said)
+def _message(about: Mapping[str, Any], one: Exhibit) -> str:
+    """Return the first sentence of a sidecar's caption."""
+    return one.message if isinstance(one.message, str) else one.message(dict(about))
+
+
+def _findings(about: Mapping[str, Any], one: Exhibit) -> list[str]:
+    """Return the findings of a sidecar as sentences, without the message, which the caption has."""
+    return sentences(about["findings"].removeprefix(_message(about, one)).strip())
+
+
+def _new(texts: Sequence[str], said: dict[str, str], where: str) -> list[str]:
+    """Return the sentences that the page does not have yet, and note them.
+
+    A sentence without a number stays: "The printed saving lies outside the interval" speaks of its own exhibit.
+    """
+    fresh = [text for text in texts if text not in said or not re.search(r"\d", text)]
+    said.update(dict.fromkeys(fresh, where))
+    return fresh
+
+
+def _unexplained(heads: Sequence[str], said: dict[str, str]) -> list[str]:
+    """Return the columns that the page has not explained yet, and note them."""
+    fresh = [head for head in heads if f"column {head}" not in said]
+    said.update(dict.fromkeys((f"column {head}" for head in fresh), "columns"))
+    return fresh
+
+
+def _masked(sentence: str) -> str:
+    """Return a sentence without its numbers: of two pairs, sentences that differ in numbers alone are the same.
+
+    >>> _masked("At −20 dB it is 3.1 [2, 4] times as fast.")
+    'At # dB it is # times as fast.'
+    """
+    found = re.sub(r"[−-]?\d[\d,.]*\d|[−-]?\d", "#", sentence)
+    return re.sub(r"#(?:,? ?(?:\[#, #\]|#))+", "#", found)
+
+
+def _method(about: Mapping[str, Any], one: Exhibit, said: dict[str, str]) -> str:
+    """Return the method of a sidecar; what the page has already is named by its place."""
+    parts = []
+    for text in filter(None, [about["method"]] if about["method"] in said else [one.method, about["basis"]]):
+        known = said.setdefault(text, heading(one))
+        parts.append(f"as for {known}." if known != heading(one) else text)
+    said.setdefault(about["method"], heading(one))
+    return f"Method: {' '.join(parts)}"
+
+
+def _items(texts: Sequence[str]) -> str:
+    return "\n".join(map(_item, texts))
 
 
 def _item(sentence: str) -> str:
@@ -211,11 +294,11 @@ def _most(sidecar: Path, figures: Path) -> int:
     return MOST_OF_OTHERS if earlier or sidecar.parent != figures else MOST
 
 
-def _tables(sidecar: Path, figures: Path) -> Iterator[str]:
-    """Yield the first tables of a sidecar with their legends, then the links to the others."""
+def _tables(sidecar: Path, figures: Path, said: dict[str, str]) -> Iterator[str]:
+    """Yield the first tables of a sidecar with the legend of their new columns, then the links to the others."""
     tables, most = _read(sidecar).get("tables", []), _most(sidecar, figures)
     for number, table in enumerate(tables[:most], start=1):
-        rows, note = table["rows"], _escape_stars(legend(table["heads"]))
+        rows, note = table["rows"], _escape_stars(legend(_unexplained(table["heads"], said)))
         if len(rows) > LONGEST:
             path = _csv_path(sidecar, number).relative_to(figures)
             rows = main_rows(sidecar.stem, number, table, LONGEST)
@@ -232,41 +315,15 @@ def _tables(sidecar: Path, figures: Path) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------------- the claims
 
 
-def _claims(claims: Mapping[str, Claim], results: Results) -> str:
-    """Return one section for each module, with one section for each of its claims, true statements first."""
-    shown, module = [], None
-    for name, claim in _in_order(claims):
-        if name.partition(".")[0] != module:
-            module = name.partition(".")[0]
-            shown.append(f"## {module}")
-        shown.append(_claim(claim, results))
-    return "\n\n".join(shown)
-
-
-def _in_order(claims: Mapping[str, Claim]) -> list[tuple[str, Claim]]:
-    """Return the claims by module, in the order of the registry, true statements first."""
+def _claims_csv(claims: Mapping[str, Claim], results: Results) -> str:
+    """Return the claims by module, in the order of the registry, true statements first, with their verdicts."""
     modules = list(dict.fromkeys(name.partition(".")[0] for name in claims))
-    return sorted(
+    ordered = sorted(
         claims.items(), key=lambda item: (modules.index(item[0].partition(".")[0]), STANDINGS.index(item[1].standing))
     )
-
-
-def _claim(claim: Claim, results: Results) -> str:
-    row = plain_cells(table_row(claim, results.tallies.get(claim.id), UNPUBLISHED, counterexample=False), escape=True)
-    outcome, _, statement, source, origin, scope, slack, ratio, vacuous = row
-    facts = [outcome, origin, source]
-    if claim.id in results.tallies:
-        facts.append(scope)
-        facts += [f"worst slack {slack}"] if slack != "–" else []
-        facts += [f"lhs/rhs {ratio}"] if ratio not in ("identity", "–") else []
-        facts += [f"vacuous {vacuous}"] if vacuous != "–" else []
-    return f"### `{claim.id}`\n\n{' · '.join(facts)}\n\n{statement}"
-
-
-def _claims_csv(claims: Mapping[str, Claim], results: Results) -> str:
     rows = [
         plain_cells(table_row(claim, results.tallies.get(name), UNPUBLISHED, counterexample=False))
-        for name, claim in _in_order(claims)
+        for name, claim in ordered
     ]
     return _csv([COLUMNS, *rows])
 
@@ -284,11 +341,11 @@ def _verdicts(results: Results) -> str:
                 hlmtheory.all_claims()[claim], results.tallies.get(claim), UNPUBLISHED, counterexample=False
             )
             verdict = verdict or f"{row['symbol']} {row['outcome']}"
-            where.append(f"[claim]({FOLDER.as_posix()}/claims.md#{slug(claim)})")
+            where.append(f"`{claim}`")
         if exhibit:
             one = EXHIBITS[exhibit]
             said = heading(one) if one.paper == paper else f"{heading(one)} of {one.paper}"
-            where.append(f"[{said}]({FOLDER.as_posix()}/{one.paper}.md#{slug(heading(one))})")
+            where.append(f"[{said}]({_where(one)})")
         page = f"[{paper}]({FOLDER.as_posix()}/{paper}.md)"
         rows.append(f"| {page} | {place} | {printed} | {verdict} | {found} | {', '.join(where)} |")
     heads = "| paper | place | printed | verdict | what we found | proof, numbers |\n|---|---|---|---|---|---|"
@@ -301,9 +358,8 @@ def _best(figures: Path) -> str:
     for key in BEST:
         one = EXHIBITS[key]
         about = _read(figures / f"{one.stem}.json")
-        where = f"{FOLDER.as_posix()}/{one.paper}.md#{slug(heading(one))}"
         shown.append(f"![{about['figure']}](figures/{one.stem}.svg)")
-        shown.append(f"**[{one.paper}, {heading(one)}]({where}).** {about['caption'].partition(': ')[2]}")
+        shown.append(f"**[{one.paper}, {heading(one)}]({_where(one)}).** {about['caption'].partition(': ')[2]}")
     return "\n\n".join(shown)
 
 
@@ -312,6 +368,6 @@ def _coverage() -> str:
     rows = []
     for paper, printed, numbers, weaker in COVERAGE:
         ones = [EXHIBITS[paper, number] for number in numbers]
-        where = [f"[{heading(one)}]({FOLDER.as_posix()}/{paper}.md#{slug(heading(one))})" for one in ones]
+        where = [f"[{heading(one)}]({_where(one)})" for one in ones]
         rows.append(f"| {paper} | {printed} | {', '.join(where) or 'absent'} | {weaker} |")
     return "\n".join(["| paper | printed | here | weaker than in the paper, and why |", "|---|---|---|---|", *rows])

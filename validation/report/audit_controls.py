@@ -1,4 +1,4 @@
-"""The tables of the audit's controls, from what ``figures/experiments/audit_controls`` stored."""
+"""The tables of the audit's controls, from what ``figures/studies/audit_controls`` stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from validation.report.tables import markdown_table
 
-STORED = Path("figures", "experiments", "audit_controls", "controls.json")
+STORED = Path("figures", "studies", "audit_controls", "controls.json")
 
 
 def audit_controls(root: Path) -> str | None:

@@ -43,8 +43,8 @@ mean is on [another page](new.md).
 LONGEST = 12
 """Largest number of rows of a table on a page."""
 
-MOST, MOST_OF_OTHERS = 2, 1
-"""Largest numbers of tables of an exhibit on a page: of the built-in pair, and of each other pair and earlier study."""
+MOST = 2
+"""Largest number of tables of a table of a paper on a page. A figure, another pair and an earlier study have one."""
 
 LONG = 240
 """Characters from which an enumeration in a sentence is a list."""
@@ -288,9 +288,9 @@ def _escape_stars(text: str) -> str:
 
 
 def _most(sidecar: Path, figures: Path) -> int:
-    """Return how many tables of a sidecar the page shows."""
-    earlier = sidecar.stem.endswith("-length-rule")
-    return MOST_OF_OTHERS if earlier or sidecar.parent != figures else MOST
+    """Return how many tables of a sidecar the page shows; the picture of a figure shows what the others hold."""
+    drawn, earlier = sidecar.with_suffix(".svg").exists(), sidecar.stem.endswith("-length-rule")
+    return 1 if drawn or earlier or sidecar.parent != figures else MOST
 
 
 def _tables(sidecar: Path, figures: Path, said: dict[str, str]) -> Iterator[str]:

@@ -13,6 +13,7 @@ import csv
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,9 +48,6 @@ MOST, MOST_OF_OTHERS = 2, 1
 
 LONG = 240
 """Characters from which an enumeration in a sentence is a list."""
-
-CAPTION_WORDS = 60
-"""Largest number of words of a caption."""
 
 SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-ZΣΔTVŪ(\"'“0-9])(?<!e\.g\. )(?<!i\.e\. )(?<!Fig\. )(?<!Figs\. )(?<!Eq\. )")
 
@@ -204,7 +202,7 @@ def _exhibit(figures: Path, one: Exhibit, said: dict[str, str]) -> str:
         picture = f"[picture]({shelf}.svg), " if other.with_suffix(".svg").exists() else ""
         again = _read(other)
         name = f"**{heading(one)} on the pair {other.parent.name}** ({picture}[numbers and findings]({shelf}.json)):"
-        shown.append(f"{name} {_message(again, one)} {again['basis']}")
+        shown.append(" ".join([name, _message(again, one), *_new([again["basis"]], said, heading(one))]))
         unlike = [sentence for sentence in _findings(again, one) if _masked(sentence) not in like]
         shown.append(_items(_new(unlike, said, heading(one))))
         shown += _tables(other, figures, said)
@@ -259,12 +257,13 @@ def _masked(sentence: str) -> str:
 
 def _method(about: Mapping[str, Any], one: Exhibit, said: dict[str, str]) -> str:
     """Return the method of a sidecar; what the page has already is named by its place."""
-    parts = []
-    for text in filter(None, [about["method"]] if about["method"] in said else [one.method, about["basis"]]):
-        known = said.setdefault(text, heading(one))
-        parts.append(f"as for {known}." if known != heading(one) else text)
-    said.setdefault(about["method"], heading(one))
-    return f"Method: {' '.join(parts)}"
+    if about["method"] in said:
+        return f"Method: as for {said[about['method']]}."
+    said[about["method"]] = heading(one)
+    settings = f"As for {said[one.method]}." if one.method in said else one.method
+    if one.method:
+        said.setdefault(one.method, heading(one))
+    return " ".join(part for part in ("Method:", settings, about["basis"]) if part)
 
 
 def _items(texts: Sequence[str]) -> str:
@@ -304,12 +303,22 @@ def _tables(sidecar: Path, figures: Path, said: dict[str, str]) -> Iterator[str]
             rows = main_rows(sidecar.stem, number, table, LONGEST)
             note += f" {len(rows)} of {len(table['rows'])} rows; [all rows as CSV](../../figures/{path.as_posix()})."
         yield f"{markdown_table({**table, 'rows': rows})}\n\n{note}".strip()
-    others = []
+    others, short = [], Counter(_short(table["title"]) for table in tables[most:])
     for number, table in enumerate(tables[most:], start=most + 1):
-        path = _csv_path(sidecar, number).relative_to(figures)
-        others.append(f"- [{_escape_stars(table['title'])}](../../figures/{path.as_posix()})")
+        path, title = _csv_path(sidecar, number).relative_to(figures), _short(table["title"])
+        title = table["title"] if short[title] > 1 else title
+        others.append(f"[{_escape_stars(title)}](../../figures/{path.as_posix()})")
     if others:
-        yield "\n".join(["More tables, as CSV:\n", *others])
+        yield f"More tables, as CSV: {'; '.join(others)}."
+
+
+def _short(title: str) -> str:
+    """Return a title up to its first comma, colon, semicolon or full stop.
+
+    >>> _short("Draft lengths with the plain draft, lossless, all six sets: ms a token")
+    'Draft lengths with the plain draft'
+    """
+    return re.split(r"[,:;.] (?![^(]*\))", title)[0]
 
 
 # ------------------------------------------------------------------------------------------------------- the claims

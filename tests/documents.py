@@ -170,7 +170,6 @@ def launched(line: str) -> str:
     done: list[str] = []
     hlm.set_up = lambda root, environment, extras, *, terminal: done.append(f"pip {' '.join(extras)}")
     hlm.replace_by = lambda command, cwd=None: done.append(" ".join(command[2:]))
-    hlm.run_tests = lambda python, root: done.append("all tests") or 0
     with pytest.MonkeyPatch.context() as patch:
         for variable in words[: words.index("python3")]:
             patch.setenv(*variable.split("=", 1))

@@ -13,6 +13,7 @@ import pytest
 
 import hlmtheory
 from hlmtheory.claims import Claim
+from validation.claims.certificate import PLACE
 from validation.claims.results import Results
 from validation.errors import UserError
 from validation.plots import EXHIBITS
@@ -36,6 +37,8 @@ def copy(tmp_path: Path) -> Path:
     shutil.copy(ROOT / "paper_repro.md", tmp_path)
     shutil.copytree(ROOT / "docs" / "results", tmp_path / "docs" / "results")
     shutil.copytree(ROOT / "figures", tmp_path / "figures")
+    (tmp_path / PLACE).parent.mkdir(parents=True)
+    shutil.copy(ROOT / PLACE, tmp_path / PLACE)
     return tmp_path
 
 
@@ -118,7 +121,7 @@ def test_a_claim_that_says_something_else_than_the_page_is_noticed(copy: Path, m
 def test_a_verdict_on_another_statement_does_not_count(copy: Path) -> None:
     path = copy / "figures" / "claims.json"
     record = json.loads(path.read_text(encoding="utf-8"))
-    record["statements"] = {"truncation.tvd_sharp": "TV(r, r̂) = 0"}
+    record["statements"] |= {"truncation.tvd_sharp": "TV(r, r̂) = 0"}
     path.write_text(json.dumps(record), encoding="utf-8")
     assert stale_tables(copy) == CHANGED_CLAIM
     regenerate(copy)
@@ -164,7 +167,7 @@ def run_again(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Return the content of every published file."""
-    pages = [folder / "paper_repro.md", *folder.glob("docs/results/*.md")]
+    pages = [folder / "paper_repro.md", folder / PLACE, *folder.glob("docs/results/*.md")]
     return {str(path): path.read_bytes() for path in [*pages, *folder.glob("figures/**/*.*")]}
 
 
@@ -230,6 +233,30 @@ def test_a_changed_verdict_is_noticed(copy: Path) -> None:
     record["results"]["tallies"]["truncation.tvd_sharp"]["violated"] += 1
     path.write_text(json.dumps(record))
     assert stale_tables(copy) == CHANGED_CLAIM
+
+
+def test_a_changed_simulated_verdict_makes_the_certificate_stale(copy: Path) -> None:
+    path = copy / "figures" / "claims.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    record["results"]["tallies"]["channel.markov"]["instances"] += 1
+    path.write_text(json.dumps(record), encoding="utf-8")
+    assert PLACE.as_posix() in stale_tables(copy)
+    regenerate(copy)
+    assert stale_tables(copy) == []
+    (copy / PLACE).unlink()
+    assert stale_tables(copy) == [PLACE.as_posix()]
+
+
+def test_a_run_that_checked_fewer_claims_is_not_published(copy: Path, run_again: Path) -> None:
+    """It would empty the certificate, and the table of claims."""
+    path = run_again / "claims.json"
+    results = json.loads(path.read_text(encoding="utf-8"))
+    results["tallies"] = {name: one for name, one in results["tallies"].items() if one["kind"] == "measured"}
+    path.write_text(json.dumps(results), encoding="utf-8")
+    before = contents(copy)
+    with pytest.raises(UserError, match="run `python3 hlm validate --all-claims` first"):
+        publish(run_again, copy / "nothing", copy)
+    assert contents(copy) == before
 
 
 def test_a_changed_number_on_the_page_is_noticed(copy: Path) -> None:

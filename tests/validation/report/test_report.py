@@ -18,7 +18,9 @@ from rich.console import Console
 
 import hlmtheory
 from hlmtheory.claims import FALSE, Source
+from validation.claims.certificate import certificate
 from validation.claims.check import Results, Tally, check_trace
+from validation.claims.instances import measured
 from validation.cli.claims import ROOT, show_claim
 from validation.cli.display import verdict_screen
 from validation.errors import UserError
@@ -311,6 +313,26 @@ def test_report_and_screen_say_how_many_claims_are_of_the_pair(page: str, result
     verdict_screen(console, results)
     shown = " ".join(console.file.getvalue().split())
     assert f"{measured} claims were measured on this pair's positions, {len(CLAIMS) - measured} on simulated" in shown
+
+
+def test_report_and_screen_say_which_claims_the_release_has_checked(results: Results, tmp_path: Path):
+    """Of a run of ``hlm validate``, which checks the claims that its trace decides."""
+    some = replace(results, tallies={name: results.tallies[name] for name in measured(CLAIMS)})
+    certified = certificate()
+    assert not certified.tallies.keys() & some.tallies.keys()
+    released = f"{len(certified.tallies)} other claims do not depend on the models; they were checked by the release, "
+    released += f"commit {certified.commit[:7]}."
+    newer = len(CLAIMS) - len(some.tallies) - len(certified.tallies)
+    page = write_report(tmp_path, results=some, manifest={}, figures=[], command="").read_text(encoding="utf-8")
+    said = " ".join(Elements(page).text.split())
+    assert released in said
+    assert f"All statements{len(some.tallies)}{len(certified.tallies)}{newer}{len(CLAIMS)}" in said
+    assert page.count("checked by the release</dd>") == len(certified.tallies)
+    console = Console(file=StringIO(), width=200)
+    verdict_screen(console, some)
+    shown = " ".join(console.file.getvalue().split())
+    assert f"{len(some.tallies)} claims were measured on this pair's positions. {released}" in shown
+    assert f"{newer} are newer than the release and were not checked" in shown or not newer
 
 
 def test_a_violated_claim_shows(results: Results, tmp_path: Path):

@@ -49,7 +49,7 @@ MOST = 2
 LONG = 240
 """Characters from which an enumeration in a sentence is a list."""
 
-SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-ZΣΔTVŪ(\"'“0-9])(?<!e\.g\. )(?<!i\.e\. )(?<!Fig\. )(?<!Figs\. )(?<!Eq\. )")
+SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-ZΣΔTVŪ(\"'“0-9])(?<!e\.g\. )(?<!i\.e\. )(?<!Fig\. )(?<!Figs\. )(?<!Eq\. )(?<!Std\. )")
 
 
 def slug(heading: str) -> str:
@@ -176,7 +176,12 @@ def _exhibits(figures: Path, paper: str) -> str:
 
 
 def _lower(title: str) -> str:
-    return title[0].lower() + title[1:] if not title[:2].isupper() and title[1:2] != "-" else title
+    """Return a title with a small first letter, unless its first word is a name such as C-SQS or FlexSpec's.
+
+    >>> _lower("Edge devices over 4G"), _lower("FlexSpec's length rule"), _lower("A C-SQS")
+    ('edge devices over 4G', "FlexSpec's length rule", 'a C-SQS')
+    """
+    return title if re.match(r"\w[\w-]*[A-Z]", title) else title[0].lower() + title[1:]
 
 
 def _exhibit(figures: Path, one: Exhibit, said: dict[str, str]) -> str:
@@ -303,7 +308,7 @@ def _tables(sidecar: Path, figures: Path, said: dict[str, str]) -> Iterator[str]
             rows = main_rows(sidecar.stem, number, table, LONGEST)
             note += f" {len(rows)} of {len(table['rows'])} rows; [all rows as CSV](../../figures/{path.as_posix()})."
         yield f"{markdown_table({**table, 'rows': rows})}\n\n{note}".strip()
-    others, short = [], Counter(_short(table["title"]) for table in tables[most:])
+    others, short = [], Counter(_short(table["title"]) for table in tables)
     for number, table in enumerate(tables[most:], start=most + 1):
         path, title = _csv_path(sidecar, number).relative_to(figures), _short(table["title"])
         title = table["title"] if short[title] > 1 else title
@@ -313,12 +318,12 @@ def _tables(sidecar: Path, figures: Path, said: dict[str, str]) -> Iterator[str]
 
 
 def _short(title: str) -> str:
-    """Return a title up to its first comma, colon, semicolon or full stop.
+    """Return a title up to its first comma, colon or semicolon.
 
     >>> _short("Draft lengths with the plain draft, lossless, all six sets: ms a token")
     'Draft lengths with the plain draft'
     """
-    return re.split(r"[,:;.] (?![^(]*\))", title)[0]
+    return re.split(r"[,:;] (?![^(]*\))", title)[0]
 
 
 # ------------------------------------------------------------------------------------------------------- the claims

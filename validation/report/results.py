@@ -49,7 +49,9 @@ MOST = 2
 LONG = 240
 """Characters from which an enumeration in a sentence is a list."""
 
-SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-ZΣΔTVŪ(\"'“0-9])(?<!e\.g\. )(?<!i\.e\. )(?<!Fig\. )(?<!Figs\. )(?<!Eq\. )(?<!Std\. )")
+SENTENCE = re.compile(
+    r"(?<=[.!?]) (?=[A-ZΣΔTVŪ(\"'“0-9])(?<!e\.g\. )(?<!i\.e\. )(?<!Fig\. )(?<!Figs\. )(?<!Eq\. )(?<!Std\. )"
+)
 
 
 def slug(heading: str) -> str:

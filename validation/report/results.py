@@ -267,10 +267,12 @@ def _method(about: Mapping[str, Any], one: Exhibit, said: dict[str, str]) -> str
     if about["method"] in said:
         return f"Method: as for {said[about['method']]}."
     said[about["method"]] = heading(one)
-    settings = f"As for {said[one.method]}." if one.method in said else one.method
-    if one.method:
-        said.setdefault(one.method, heading(one))
-    return " ".join(part for part in ("Method:", settings, about["basis"]) if part)
+    parts = []
+    for what, text in (("Settings", one.method), ("Data", about["basis"])):
+        known = said.setdefault(text, heading(one))
+        if text:
+            parts.append(text if known == heading(one) else f"{what} as for {known}.")
+    return " ".join(["Method:", *parts])
 
 
 def _items(texts: Sequence[str]) -> str:

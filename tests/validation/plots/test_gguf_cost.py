@@ -27,7 +27,7 @@ def test_the_stored_result_says_what_the_page_says():
         assert value == pytest.approx(cost[kind]["acceptance"][0] - cost["folder"]["acceptance"][0], abs=2e-4)
         changes[kind] = value
     page = (ROOT / "docs" / "results" / "new.md").read_text(encoding="utf-8")
-    paragraph = re.search(r"\*\*What a quantised draft costs\*\*.*?(?=\n#)", page, re.DOTALL)
+    paragraph = re.search(r"### A quantised draft\n.*?(?=\n#)", page, re.DOTALL)
     assert paragraph is not None
     for kind, digits in (("Q8_0", 5), ("Q4_K", 4), ("Q4_0", 4)):
         assert f"{-changes[kind]:.{digits}f}".lstrip("0") in paragraph[0]

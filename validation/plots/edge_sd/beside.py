@@ -203,7 +203,7 @@ def beside_words(statistics: dict[str, Any]) -> str:
         f"{listed(joint['printed'])}% come within a point in {count or 'none'} of {statistics['settings_searched']} "
         f"settings, on the searched draws. The nearest setting is {joint['setting']}. It gives "
         f"{listed(joint['percent'])}% {others}: {inside_words(joint)}. The setting nearest to all eight printed "
-        f"savings is {both['setting']}. It misses one by {both['largest_difference']:.1f} points. These settings are "
-        "fits to the printed numbers; our "
-        "curves use Table II."
+        f"savings is {both['setting']}. It misses one by {both['largest_difference']:.1f} points. Settings other "
+        "than Table II's are fits to the printed numbers; our "
+        "curves use Table II's."
     )

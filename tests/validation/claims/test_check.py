@@ -22,7 +22,15 @@ import hlmtheory
 from hlmtheory._array import NUMPY
 from hlmtheory.claims import Claim, Instance, Status
 from validation.claims import check, instances
-from validation.claims.check import MAX_DRAFT_LENGTH, Place, Results, Tally, check_trace, instance_arrays, load_results
+from validation.claims.check import (
+    MAX_DRAFT_LENGTH,
+    Backend,
+    Results,
+    Tally,
+    check_trace,
+    instance_arrays,
+    load_results,
+)
 from validation.claims.instances import scenario_rng, scenarios
 from validation.errors import UserError
 from validation.trace.reader import Trace, TraceWriter, open_trace
@@ -258,20 +266,20 @@ def test_the_check_with_torch_finds_the_same(trace: Trace, results: Results) -> 
 def test_where_the_check_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    assert Place.of("numpy").device is None
-    assert Place.of("auto").device == ("cuda:0" if torch.cuda.is_available() else None)
-    assert Place.of("cpu").device == "cpu"
+    assert Backend.of("numpy").device is None
+    assert Backend.of("auto").device == ("cuda:0" if torch.cuda.is_available() else None)
+    assert Backend.of("cpu").device == "cpu"
     arrays = {"k": np.arange(3), "draft": np.full((2, 2), 0.5)[:, ::-1]}
-    there = Place.of("cpu").put(arrays)
+    there = Backend.of("cpu").put(arrays)
     assert (there["k"].dtype, there["draft"].dtype) == (torch.int64, torch.float64)
     monkeypatch.setattr(check, "choose_device", lambda name: torch.device("cuda", 0))
-    assert Place.of("auto").device == "cuda:0"
-    assert Place.of("cuda").values > Place.of("numpy").values
+    assert Backend.of("auto").device == "cuda:0"
+    assert Backend.of("cuda").values > Backend.of("numpy").values
 
 
 def test_rows_and_workers_change_nothing(trace: Trace, results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "workers_in_memory", lambda vocabulary: 5)
-    monkeypatch.setattr(check.Place, "of", lambda device: Place(values=7 * VOCABULARY))
+    monkeypatch.setattr(check.Backend, "of", lambda device: Backend(values=7 * VOCABULARY))
     slow = check._check_block
 
     def delayed(chunk: Any, *rest: Any) -> Any:
@@ -427,7 +435,7 @@ def test_dear_claims_have_fewer_batches_and_every_other_claim_all() -> None:
     tables = scenarios()
     assert set(tables) >= set(check.DEAR)
     trace = SyntheticTrace(4, 64)
-    work = check.Work.of(trace, hlmtheory.all_claims(), seed=1, place=check.Place(), stored_rows=False, batches=10)  # type: ignore[arg-type]
+    work = check.Work.of(trace, hlmtheory.all_claims(), seed=1, backend=check.Backend(), stored_rows=False, batches=10)  # type: ignore[arg-type]
     counts = Counter(name for name, _ in work.drawn)
     assert set(counts) == set(work.simulated)
     assert {name: count for name, count in counts.items() if count < 10} == check.DEAR

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory import verification
-from hlmtheory.claims import Instance
+from hlmtheory.claims import Claim, Instance
 from validation.errors import UserError
 from validation.trace.reader import TraceChunk, probabilities
 
@@ -158,6 +158,12 @@ def scenarios(package: str = "validation.claims.scenarios") -> dict[str, Scenari
             raise UserError(f"Two scenarios serve {', '.join(sorted(twice))}, one of them {name}; remove one.")
         tables |= table
     return tables
+
+
+def measured(claims: Mapping[str, Claim]) -> dict[str, Claim]:
+    """Return the claims that a trace decides: those without a scenario."""
+    tables = scenarios()
+    return {name: claim for name, claim in claims.items() if name not in tables}
 
 
 def scenario_rng(seed: int, claim: str, batch: int) -> np.random.Generator:

@@ -19,8 +19,8 @@ from validation.trace.reader import LISTS, LOGITS, Trace, open_trace
 from validation.trace.synthetic import SYNTHETIC, SyntheticTrace
 
 CONTINUES = "the same command continues from what is stored"
-LEAST_PARTS = 500
-"""Shorter checks take less time than the start of processes."""
+LEAST_PARTS, PARTS_OF_BLOCK = 500, 25
+"""Shorter checks take less time than the start of processes; a block of a trace counts as 25 batches of a scenario."""
 AHEAD = 64
 """Parts that are sent to each process before the first of them is taken: a part of a simulated claim takes 1 ms to 1 s,
 and no process shall wait for a slow one."""
@@ -115,7 +115,8 @@ def in_processes(processes: Processes) -> PartsOf:
 
 def _parts(processes: Processes, work: Work, claims: tuple[str, ...], first: int) -> Iterator[Part]:
     last = first
-    if processes.count > 1 and len(work) >= LEAST_PARTS:
+    parts = work.scenes + PARTS_OF_BLOCK * (len(work) - work.scenes)
+    if processes.count > 1 and parts >= LEAST_PARTS:
         elsewhere = work.place.device is None and isinstance(work.trace.path, Path)
         last = max(first, len(work) if elsewhere else work.scenes)
     if last > first:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hlmtheory import all_claims
+from validation.claims.certificate import certificate
+from validation.claims.instances import scenarios
 from validation.cli.display import shortened
 from validation.errors import UserError, nearest
 from validation.report.citations import PAPERS, cite
@@ -70,6 +72,9 @@ def show_list(console: Console, listed: list[Claim]) -> None:
         console.print(f"  {claim.statement}", highlight=False)
         console.print(f"  {_status(claim)}; {claim.origin.value}; {cite(claim.source)}", highlight=False)
     console.print(f"{len(listed)} claims; `python3 hlm claims ID` shows one in full.")
+    certified = certificate()
+    if said := certified.sentence(sum(claim.id in certified.tallies for claim in listed), "of them"):
+        console.print(said, highlight=False, soft_wrap=True)
 
 
 def show_claim(console: Console, claim: Claim) -> None:
@@ -84,6 +89,7 @@ def show_claim(console: Console, claim: Claim) -> None:
         "origin": claim.origin.value,
         "assumptions": "; ".join(a.statement for a in claim.assumptions) or "none",
         "checked on": ", ".join(claim.takes),
+        "checked by": _checked_by(claim),
         "largest lhs/rhs known": claim.attained and f"{claim.attained.ratio:.6g} at {dict(claim.attained.instance)}",
         "counterexample": claim.refuted and dict(claim.refuted),
         "symbols": f"draft is q, target is p; the table at the head of hlmtheory/{head} has the others",
@@ -94,6 +100,15 @@ def show_claim(console: Console, claim: Claim) -> None:
     for label, value in rows.items():
         if value is not None:
             console.print(f"  {label}: {shortened(value)}", highlight=False)
+
+
+def _checked_by(claim: Claim) -> str:
+    """Return who checks a claim: ``hlm validate`` on a trace, or the release on simulated instances."""
+    certified = certificate()
+    if tally := certified.tallies.get(claim.id):
+        said = f"the release, commit {certified.commit[:7]}, on {tally.instances:,} simulated instances"
+        return f"{said}: {tally.outcome}"
+    return "hlm validate --all-claims" if claim.id in scenarios() else "hlm validate"
 
 
 def plain_claim(claim: Claim) -> dict[str, Any]:

@@ -68,6 +68,7 @@ def main() -> None:
 )
 @click.option("--trace", "stored", type=PLACE, help="Check this trace, also at s3:// or http://; no model is loaded.")
 @click.option("--stored-rows", is_flag=True, help="Take the rounded rows of an imported store as exact (with --trace).")
+@click.option("--all-claims", is_flag=True, help="Also check the claims that do not depend on the models (minutes).")
 @click.option("--scheduler", help="Check on dask's workers: local, or the address of a scheduler, tcp://HOST:PORT.")
 @quiet_option
 @json_option
@@ -76,18 +77,21 @@ def validate(
     out: Path | None,
     stored: Place | None,
     stored_rows: bool,
+    all_claims: bool,
     scheduler: str | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Collect logits, check every claim, draw the figures, write the report.
+    """Collect logits, check the claims that they decide, draw the figures, write the report.
 
-    A run that was stopped, by Ctrl-C or by a crash, continues when the same command is given again. Started by
-    torchrun, several processes collect the logits, and one does the rest.
+    The other claims are the same for all models; the release has checked them. A run that was stopped, by Ctrl-C or by
+    a crash, continues when the same command is given again. Started by torchrun, several processes collect the logits,
+    and one does the rest.
     """
     from validation.collection.ranks import this_rank
 
     console, models, seed = open_console(quiet=quiet, stderr=as_json), asked.models, asked.settings["seed"]
+    options: dict[str, Any] = {"scheduler": scheduler, "all_claims": all_claims}
     if stored is not None:
         named = (models.name, models.draft, models.target, models.base, models.changed_anchor)
         if any((*named, asked.prompts, asked.fresh)):
@@ -98,7 +102,8 @@ def validate(
         if this_rank() is not None:
             raise UserError("--trace checks a stored trace in one process; start it without torchrun.")
         trace = open_stored(console, stored)
-        finish_run(console, trace, out or run_folder(stored), seed, models.device, as_json, stored_rows, scheduler)
+        folder = out or run_folder(stored)
+        finish_run(console, trace, folder, seed, models.device, as_json, stored_rows=stored_rows, **options)
         return
     if stored_rows:
         raise UserError("--stored-rows is about a stored trace; give it with --trace.")
@@ -107,7 +112,7 @@ def validate(
     )
     if collected is not None:
         pair, trace = collected
-        finish_run(console, trace, Path(str(trace.path.parent)), seed, str(pair.device), as_json, scheduler=scheduler)
+        finish_run(console, trace, Path(str(trace.path.parent)), seed, str(pair.device), as_json, **options)
 
 
 @main.command()

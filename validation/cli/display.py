@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hlmtheory
 from validation.cli.exits import CLOSED
 from validation.printable import printable
 
@@ -70,16 +71,28 @@ def verdict_screen(console: Console, results: Results) -> None:
     console.print(
         "Out of scope: an assumption is not met there. Vacuous: the bound is so large that nothing could exceed it."
     )
-    measured = sum(tally.kind == "measured" for tally in results.tallies.values())
     console.print(
-        f"{measured} claims were measured on this pair's positions, {len(results.tallies) - measured} on simulated "
-        "instances, which are the same for every pair.\n"
+        f"{_kinds_in_words(results)}\n"
         "Refuted: printed results that are false. Misprint: what is meant is evident, and holds. False reading: nobody "
         "prints it. Each fails on its counterexample; how often it fails here is in the report.\n"
         f"Acceptance rate {acceptance_in_words(results.summary)} over {results.positions:,} positions. "
         f"{_sizes_in_words(results)}",
         soft_wrap=True,
     )
+
+
+def _kinds_in_words(results: Results) -> str:
+    """Return how many claims were measured and simulated, and how many others the release has checked."""
+    from validation.claims.certificate import certificate
+
+    certified, known = certificate(), hlmtheory.all_claims().keys()
+    measured = sum(tally.kind == "measured" for tally in results.tallies.values())
+    simulated = len(results.tallies) - measured
+    said = f"{measured} claims were measured on this pair's positions"
+    said += f", {simulated} on simulated instances, which are the same for every pair." if simulated else "."
+    said = f"{said} {certified.sentence(len(certified.tallies.keys() - results.tallies.keys()))}".strip()
+    newer = len(known - results.tallies.keys() - certified.tallies.keys())
+    return f"{said} {newer} are newer than the release and were not checked; --all-claims does." if newer else said
 
 
 def _sizes_in_words(results: Results) -> str:

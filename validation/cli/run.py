@@ -119,8 +119,10 @@ def finish_run(
     seed: int,
     device: str,
     as_json: bool,
+    *,
     stored_rows: bool = False,
     scheduler: str | None = None,
+    all_claims: bool = False,
 ) -> None:
     """Run all steps after the trace; the exit code reports whether a claim failed."""
     from validation.claims.order import workers_here
@@ -128,7 +130,7 @@ def finish_run(
 
     folder.mkdir(parents=True, exist_ok=True)
     with naming(folder), Lock(folder), Processes(workers_here(trace.vocabulary)) as processes:
-        results = _check(console, trace, folder, seed, device, stored_rows, scheduler, processes)
+        results = _check(console, trace, folder, seed, device, stored_rows, scheduler, all_claims, processes)
         verdict_screen(console, results)
         report = _draw_and_report(console, trace, results, folder, seed, typed_command(), processes)
     console.print(f"Report: {report.resolve().as_uri()}", soft_wrap=True)
@@ -136,7 +138,8 @@ def finish_run(
     if as_json:
         outcomes = {name: tally.outcome for name, tally in results.tallies.items()}
         never = {name: tally.never for name, tally in results.tallies.items() if tally.never}
-        said = {"report": str(report), "violated": failed, "outcomes": outcomes, "out_of_scope": never}
+        said: dict[str, Any] = {"report": str(report), "violated": failed, "outcomes": outcomes, "out_of_scope": never}
+        said["certificate"] = _certificate_facts(results)
         print_json(said | json.loads(results.to_json()))
     if failed:
         if console.quiet:
@@ -152,10 +155,13 @@ def _check(
     device: str,
     stored_rows: bool,
     scheduler: str | None,
+    all_claims: bool,
     processes: Processes,
 ) -> Results:
     """Check the claims and store the verdicts at once."""
+    import hlmtheory
     from validation.claims.check import check_trace
+    from validation.claims.instances import measured
     from validation.claims.order import in_processes
 
     place = "numpy" if device == "cpu" else device  # if the models run on a GPU, so does the check
@@ -165,8 +171,10 @@ def _check(
         from validation.claims.cluster import on_scheduler
 
         options["parts"] = on_scheduler(scheduler)
+    claims = hlmtheory.all_claims()
     with progress_bar(console) as report:
-        results = check_trace(trace, seed=seed, progress=report, **options)
+        chosen = claims if all_claims else measured(claims)
+        results = check_trace(trace, seed=seed, claims=chosen, progress=report, **options)
     write_atomically(folder / "claims.json", results.to_json())
     return results
 
@@ -225,6 +233,15 @@ def _draw_and_report(
     if unchanged:
         console.print(f"{unchanged} of {len(figures)} figures are those of the last run: same data, same code.")
     return folder / written.name
+
+
+def _certificate_facts(results: Results) -> dict[str, Any]:
+    """Return how many of the other claims the release has checked, with its commit and date."""
+    from validation.claims.certificate import certificate
+
+    certified = certificate()
+    count = len(certified.tallies.keys() - results.tallies.keys())
+    return {"claims": count, "commit": certified.commit, "date": certified.date}
 
 
 def _slug(name: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import hlmtheory
 from hlmtheory.claims import Claim
+from validation.claims.certificate import certificate
 from validation.plots.common.record import whole_caption
 from validation.printable import printable_value
 from validation.report.citations import bibliography
@@ -84,6 +85,9 @@ def write_report(
         Path of the report.
     """
     claims = hlmtheory.all_claims() if claims is None else claims
+    certified = certificate()
+    released = claims.keys() & certified.tallies.keys() - results.tallies.keys()
+    results = certified.completed(results)
     rows = [table_row(claim, results.tallies.get(name)) for name, claim in claims.items()]
     counts = partition(claims, results)
     send = what_to_send(results, manifest.get("vocabulary"), figures)
@@ -98,6 +102,8 @@ def write_report(
         send=send,
         example=next((row for row in send["rows"] if row["bias"] == SHORT_BIAS and row["top_k"] is not None), None),
         wrong=printed_false(claims),
+        released=released,
+        release=certified.sentence(len(released)),
         results=results,
         run=_run(manifest),
         sources=_sources(claims),

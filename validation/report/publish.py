@@ -7,15 +7,18 @@ be regenerated and checked without a trace. ``figures/NAME/`` holds the same for
 from __future__ import annotations
 
 import json
+import platform
 import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import hlmtheory
+from validation.claims.certificate import PLACE, certificate_text
 from validation.claims.check import Results, load_results
 from validation.decoding.fit_file import stored_fit
 from validation.errors import UserError
@@ -28,7 +31,7 @@ from validation.trace.identity import fingerprint
 from validation.trace.reader import open_trace
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
-STAMPS = ("command", "commit", "created", "seconds")
+STAMPS = ("command", "commit", "created", "seconds", "versions")
 """Keys whose values differ between two runs of the same code and settings."""
 
 REWORDED = Path(__file__).with_name("reworded.json")
@@ -69,16 +72,18 @@ def publish(
     Raises
     ------
     UserError
-        If the run has no results or no trace, a marker is missing, or the name is not plain: it names a folder.
+        If the run has no results or no trace, a marker is missing, or the name is not plain: it names a folder. If the
+        published record has verdicts that the run lacks, because it checked only what its trace decides.
     """
     if PLAIN_NAME.fullmatch(name) is None:
         raise UserError(f"The pair cannot be called {name!r}: start with a letter or digit, then also '.', '_', '-'.")
     results = load_results(run / "claims.json")
+    shelf = root / "figures" if name == "builtin" else root / "figures" / name
+    _refuse_fewer(shelf / "claims.json", results)
     trace = open_trace(run / "trace")
     manifest, commit = trace.manifest, commit_of_code()
     if whole and (commit is None or commit.endswith("changes")):
         raise UserError("What is published names its commit; commit the changes of hlmtheory and validation first.")
-    shelf = root / "figures" if name == "builtin" else root / "figures" / name
     shelf.mkdir(exist_ok=True)
     made = sorted((run / "figures").iterdir())
     if name == "builtin" and simulated.exists():
@@ -103,6 +108,18 @@ def publish(
             if figure.suffix == ".json":
                 repaint(shelf / figure.name)
     return [*written, regenerate(root)]
+
+
+def _refuse_fewer(published: Path, results: Results) -> None:
+    """Raise an error if the published record has verdicts on claims that the results lack."""
+    if not published.exists():
+        return
+    there = json.loads(published.read_text(encoding="utf-8"))["results"]["tallies"]
+    if lost := there.keys() & hlmtheory.all_claims().keys() - results.tallies.keys():
+        raise UserError(
+            f"The run did not check {len(lost)} claims that are published, such as {min(lost)}; to keep their "
+            "verdicts, run `python3 hlm validate --all-claims` first."
+        )
 
 
 def _marks(run: Path) -> dict[str, Any]:
@@ -173,6 +190,8 @@ def _tagged(about: dict[str, Any], exhibit: Exhibit) -> dict[str, Any]:
 def regenerate(root: Path) -> Path:
     """Rewrite every generated part of ``paper_repro.md`` and ``docs/results/`` from ``figures/`` and the claims.
 
+    The certificate of the claims that no model changes is rewritten, too.
+
     Returns
     -------
     Path
@@ -190,7 +209,9 @@ def regenerate(root: Path) -> Path:
             text = update_between_markers(text, marker, table)
         if text != before:
             page.write_text(text, encoding="utf-8")
-    results_pages.write_files(root, _results(_read_records(root)[0]))
+    record = _read_records(root)[0]
+    results_pages.write_files(root, _results(record))
+    (root / PLACE).write_text(certificate_text(record["run"], _results(record)), encoding="utf-8")
     return root / results_pages.PAGE
 
 
@@ -198,10 +219,13 @@ def stale_tables(root: Path) -> list[str]:
     """Return the generated parts that differ from their sources, as ``page: marker``, and the stale CSV files.
 
     A claim that the published run did not check, or whose statement has changed since, is "not yet published". Only
-    the section of such a claim may be missing from the page.
+    the line of such a claim may be missing from ``figures/claims.csv``.
     """
     old = [f"{page}: {name}" for page, parts in tables(root).items() for name in stale(root / page, parts)]
-    return [*old, *results_pages.stale_files(root, _results(_read_records(root)[0]))]
+    record = _read_records(root)[0]
+    certified = (root / PLACE).exists() and (root / PLACE).read_text(encoding="utf-8")
+    old += [] if certified == certificate_text(record["run"], _results(record)) else [PLACE.as_posix()]
+    return [*old, *results_pages.stale_files(root, _results(record))]
 
 
 def tables(root: Path) -> dict[str, dict[str, str]]:
@@ -214,6 +238,11 @@ def tables(root: Path) -> dict[str, dict[str, str]]:
         pages[(results_pages.FOLDER / "audit.md").as_posix()] = {"audit-controls": controls}
     pages[results_pages.PAGE.as_posix()]["pairs"] = _pairs_table([record["run"] for record in records], results)
     return pages
+
+
+def published(root: Path) -> Results:
+    """Return the verdicts of the published run of the built-in pair, without those on other statements."""
+    return _results(_read_records(root)[0])
 
 
 def _read_records(root: Path) -> list[dict[str, Any]]:
@@ -236,6 +265,7 @@ def _run_facts(manifest: dict[str, Any], name: str) -> dict[str, Any]:
     kept = ("positions", "vocabulary", "seed", "new_tokens", "created")
     pair = manifest["pair"]
     facts = {"pair": name, "parameters": [pair["small_parameters"], pair["large_parameters"]]}
+    facts["versions"] = {"python": platform.python_version()} | {one: version(one) for one in ("numpy", "scipy")}
     return (
         facts | {key: manifest[key] for key in kept} | {"texts": len(manifest["prompts"]), "held_out": _held_out(pair)}
     )

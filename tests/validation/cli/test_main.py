@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import hlmtheory
+from validation.claims.instances import scenarios
 from validation.cli.commands import main
 
 
@@ -45,14 +46,32 @@ def few_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 def test_validate_writes_verdicts_figures_and_report(finished: tuple[Path, tuple[str, ...]]) -> None:
     folder, _ = finished
     tallies = json.loads((folder / "claims.json").read_text())["tallies"]
-    assert set(tallies) == set(hlmtheory.all_claims())
+    assert set(tallies) == set(hlmtheory.all_claims()) - set(scenarios())
     report = (folder / "report.html").read_text()
-    assert all(name in report for name in tallies)
+    assert all(name in report for name in hlmtheory.all_claims())
     assert "<b>bold</b>" not in report
     assert "&lt;b&gt;bold&lt;/b&gt;" in report
     for name in ("cu-hlm-fig5a", "cu-hlm-fig5b", "cu-hlm-fig6"):
         assert (folder / "figures" / f"{name}.svg").stat().st_size
         assert json.loads((folder / "figures" / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_only_all_claims_checks_what_does_not_depend_on_the_models(
+    finished: tuple[Path, tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, everything: bool
+) -> None:
+    known = hlmtheory.all_claims()
+    some = {name: known[name] for name in ("verification.overlap", "channel.markov")}
+    monkeypatch.setattr(hlmtheory, "all_claims", lambda: some)
+    words = ("validate", "--trace", str(finished[0] / "trace"), "--out", str(tmp_path), "--json")
+    result = run(*words, *["--all-claims"] * everything)
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    assert set(said["outcomes"]) == set(said["tallies"]) == (set(some) if everything else {"verification.overlap"})
+    assert said["certificate"]["claims"] == 1 - everything
+    released = "1 other claim does not depend on the models; it was checked by the release, commit"
+    for text in ((tmp_path / "report.html").read_text(encoding="utf-8"), result.stderr):
+        assert (released in " ".join(text.split())) != everything
 
 
 def test_the_same_command_uses_the_trace_again(finished: tuple[Path, tuple[str, ...]]) -> None:
@@ -222,6 +241,8 @@ def test_claims_lists_all_and_shows_one() -> None:
     shown = run("claims", "truncation.tvd_sharp").output
     assert "TV(r, r̂) ≤ Δ_k / max(TV(q, p), TV(q̂, p))" in shown
     assert "largest lhs/rhs known: 1" in shown
+    assert "checked by: hlm validate\n" in shown
+    assert "checked by: the release, commit " in run("claims", "channel.markov").output
 
 
 def test_help_explains_itself() -> None:

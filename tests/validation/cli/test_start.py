@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 import hlmtheory
 from tests.validation.stored_traces import stored
+from validation.claims.certificate import certificate
 from validation.cli.commands import main
 from validation.cli.exits import EXIT_CODES, missing_extra
 from validation.cli.run import _marked, run_folder
@@ -63,7 +64,9 @@ def test_claims_in_a_pipe_are_not_wrapped() -> None:
     claims = [claim for name, claim in hlmtheory.all_claims().items() if name.startswith("truncation.")]
     lines = done.stdout.splitlines()
     assert all(f"  {claim.statement}" in lines for claim in claims)
-    assert len(lines) == 3 * len(claims) + 1
+    assert len(lines) == 3 * len(claims) + 2
+    certified = len({claim.id for claim in claims} & certificate().tallies.keys())
+    assert lines[-1].startswith(f"{certified} of them do not depend on the models; they were checked by the release")
     assert "\x1b" not in done.stdout
 
 

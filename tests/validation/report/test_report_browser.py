@@ -28,7 +28,10 @@ SIX_INCHES = 6 * 96  # pixels
 
 
 def report(folder: Path, **names: str) -> Path:
-    """Write the report of the published record and its published figures; names replace those of the pair."""
+    """Write the report of the published record and its published figures; names replace those of the pair.
+
+    The verdicts are those of ``hlm validate``, which leaves the simulated claims to the release.
+    """
     record = json.loads((SHELF / "claims.json").read_text(encoding="utf-8"))
     name = names.get("name", "builtin")
     manifest = {
@@ -40,6 +43,7 @@ def report(folder: Path, **names: str) -> Path:
         "prompts": [{key: names.get("name", value) for key, value in prompt.items()} for prompt in PROMPTS],
     }
     results = Results.from_json(json.dumps(record["results"]))
+    results.tallies = {name: tally for name, tally in results.tallies.items() if tally.kind == "measured"}
     stored = [SHELF / f"{one.stem}.json" for one in FIGURES.values()]
     figures = [file for file in stored if file.exists()]
     assert len(figures) > 15

@@ -1,0 +1,61 @@
+"""The certificate of the claims that do not depend on the models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import hlmtheory
+from hlmtheory.claims import FALSE
+from validation.claims import certificate as place
+from validation.claims.certificate import FILE, PLACE, certificate, certificate_text
+from validation.claims.instances import measured
+from validation.claims.results import Results, Tally
+from validation.report.publish import _read_records, _results
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_every_simulated_claim_of_the_published_record_is_certified() -> None:
+    """With the same verdict; the limits survive, infinite ones too."""
+    record = _read_records(ROOT)[0]
+    published = {name: tally for name, tally in _results(record).tallies.items() if tally.kind == "simulated"}
+    found = certificate()
+    assert found.tallies == published
+    assert len(published) > 200
+    assert {tally.outcome for tally in published.values()} == {"holds", *FALSE.values()}
+    assert found.commit == record["run"]["commits"]["check"]
+    assert FILE == ROOT / PLACE
+
+
+def test_no_claim_is_certified_that_a_trace_decides() -> None:
+    known = hlmtheory.all_claims()
+    assert not measured(known).keys() & certificate().tallies.keys()
+    assert measured(known).keys() | certificate().tallies.keys() <= known.keys()
+
+
+def test_a_certified_verdict_completes_a_run_but_replaces_none() -> None:
+    found = certificate()
+    first, second = list(found.tallies)[:2]
+    mine = Tally(first, instances=3, holds=3, kind="simulated")
+    tallies = found.completed(Results({first: mine}, 3, 1, 1.0, {})).tallies
+    assert tallies[first] == mine
+    assert tallies[second] == found.tallies[second]
+
+
+def test_a_verdict_that_the_registry_contradicts_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("channel.markov", "ofdma.sum", "withdrawn.claim")
+    results = Results({name: Tally(name, instances=5, holds=5, kind="simulated") for name in names}, 1, 1, 1.0, {})
+    text = certificate_text({"commits": {}, "created": "2026-01-02T03:04"}, results)
+    stored = json.loads(text)
+    stored["claims"]["ofdma.sum"]["outcome"] = "misprint"
+    monkeypatch.setattr(place, "FILE", tmp_path / "certificate.json")
+    place.FILE.write_text(json.dumps(stored))
+    found = certificate()
+    assert list(found.tallies) == ["channel.markov"]
+    assert (found.commit, found.date) == ("unknown", "2026-01-02")
+    assert found.sentence(0) == ""
+    assert found.sentence(1).startswith("1 other claim does not depend on the models; it was checked by")
+    assert found.sentence(2, "of them").startswith("2 of them do not depend on the models; they were checked by")

@@ -38,6 +38,7 @@ MODULES = (
     "policy",
     "traces",
     "lossless",
+    "shared_seed",
 )
 """The public modules; ``__all__`` of each lists its public names."""
 

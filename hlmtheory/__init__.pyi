@@ -9,6 +9,7 @@ from hlmtheory import lossless as lossless
 from hlmtheory import ofdma as ofdma
 from hlmtheory import policy as policy
 from hlmtheory import serving as serving
+from hlmtheory import shared_seed as shared_seed
 from hlmtheory import skipping as skipping
 from hlmtheory import traces as traces
 from hlmtheory import truncation as truncation

@@ -34,6 +34,7 @@ TITLES = {
     "policy": "Policies",
     "traces": "Traces",
     "lossless": "Audits of a sampler",
+    "shared_seed": "Drafts by a shared seed",
 }
 """Title of each module's pages."""
 

@@ -77,7 +77,7 @@ def joint_law(draw: Draw, shape: Shape) -> Row:
 
 def half_or_twice_a_draft(draw: Draw, shape: Shape) -> Row:
     """Return the time of a pass beside that of a draft."""
-    return draw["draft_time"] * draw.rng.choice([0.5, 2.0], shape)
+    return np.asarray(draw["draft_time"] * draw.rng.choice([0.5, 2.0], shape))
 
 
 def skips(draw: Draw, shape: Shape) -> Row:

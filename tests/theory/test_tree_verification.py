@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import hlmtheory
-from hlmtheory.verification import acceptance_rate, sibling_acceptance, tree, tree_distribution
+from hlmtheory.verification import acceptance_rate, tree
+from hlmtheory.verification.tree import sibling_acceptance, tree_distribution
 
 from .module_claims import ClaimTable
 from .strategies import grid_rows, pairs, rows, shapes

@@ -1,7 +1,7 @@
 """Check all claims on all positions of a trace, in constant memory.
 
 A claim is checked on arrays built from the stored logits if these hold every input of the claim. A claim that needs no
-language model is checked on simulated instances from ``validation/claims/scenarios``. Positions are read in blocks and
+language model is checked on simulated instances from ``hlmtheory/arguments.py``. Positions are read in blocks and
 checked a few at a time, so that a worker's arrays fit its cache. The number and the timing of the workers do not change
 a result.
 """
@@ -231,15 +231,17 @@ def _refuse_unserved(measured: Iterable[Claim]) -> None:
         missing = [name for name in claim.takes if name not in (*ROW_ARRAYS, *WINDOW_ARRAYS)]
         if missing:
             raise UserError(
-                f"A trace offers no {', '.join(missing)} for {claim.id}, and no scenario serves it; "
-                "add it to the INSTANCES of a module of validation/scenarios."
+                f"A trace offers no {', '.join(missing)} for {claim.id}, which is no claim of hlmtheory; "
+                "check one of hlmtheory.all_claims()."
             )
 
 
 def _refuse_out_of_scope(tallies: Mapping[str, Tally]) -> None:
     empty = [name for name, tally in tallies.items() if tally.kind == "simulated" and not tally.in_scope]
     if empty:
-        raise UserError(f"No simulated instance is in the scope of {', '.join(empty)}; fix its scenario.")
+        raise UserError(
+            f"No simulated instance is in the scope of {', '.join(empty)}; draw others in hlmtheory/arguments.py."
+        )
 
 
 def block_rows(vocabulary: int) -> int:

@@ -27,6 +27,7 @@ from validation.decoding.loop import DecodingError, decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
 from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
+from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.methods.single_draft import (
     CloudOnly,
     CuHlmCertified,
@@ -63,6 +64,7 @@ ALL: list[Method] = [
     FlexSpec("exact"),
     PromptLookup(),
     Lookahead(),
+    SharedSeed(3),
     DenseQs(),
     KSqs(32),
     CSqs(0.001),

@@ -38,6 +38,7 @@ MODULES = (
     "policy",
     "traces",
     "lossless",
+    "shared_seed",
 )
 """The public modules; ``__all__`` of each lists its public names."""
 
@@ -51,7 +52,6 @@ SHORTCUTS = {
     "encode": "codec",
     "decode": "codec",
     "optimal_draft_length": "draft_length",
-    "plan": "batching",
     "open_trace": "traces",
 }
 """Names that can also be imported from the package, and the module of each."""

@@ -9,12 +9,12 @@ from hlmtheory import lossless as lossless
 from hlmtheory import ofdma as ofdma
 from hlmtheory import policy as policy
 from hlmtheory import serving as serving
+from hlmtheory import shared_seed as shared_seed
 from hlmtheory import skipping as skipping
 from hlmtheory import traces as traces
 from hlmtheory import truncation as truncation
 from hlmtheory import uncertainty as uncertainty
 from hlmtheory import verification as verification
-from hlmtheory.batching import plan as plan
 from hlmtheory.codec import decode as decode
 from hlmtheory.codec import encode as encode
 from hlmtheory.draft_length import optimal_draft_length as optimal_draft_length

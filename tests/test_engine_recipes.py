@@ -118,9 +118,9 @@ def test_llama_cpp_from_its_stores_and_gguf_files_on(here: Path) -> None:
 
 
 def test_the_script_of_llama_cpp_runs_the_commands_of_the_recipe() -> None:
-    script = (ROOT / "figures" / "experiments" / "gguf" / "recipe.sh").read_text(encoding="utf-8")
+    script = (ROOT / "figures" / "studies" / "gguf" / "recipe.sh").read_text(encoding="utf-8")
     section = SECTIONS["llama.cpp"]
-    assert "bash figures/experiments/gguf/recipe.sh" in section
+    assert "bash figures/studies/gguf/recipe.sh" in section
     for words in (
         "-ctk f32 -ctv f32 -fa off",
         "-c 256 -b 256",

@@ -22,6 +22,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests import run as tests_run
 from validation.cli.commands import main as command_line
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -105,28 +106,33 @@ def test_help_needs_no_set_up(hlm, root, capsys, argv):
     assert not (root / ".venv").exists()
 
 
-@pytest.mark.parametrize("command", ["test", "setup"])
-@pytest.mark.usefixtures("no_processes")
-def test_its_own_commands_explain_themselves_without_set_up(hlm, root, capsys, command):
-    assert hlm.main([command, "--help"], root) == 0
-    assert f"hlm {command}" in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("no_processes")
-def test_an_unknown_command_is_refused_with_the_known_ones(hlm, root, capsys):
-    assert hlm.main(["validat"], root) == 2
-    said = capsys.readouterr().err
-    assert "'validat'" in said
-    assert "validate" in said
-    assert said.count("\n") == 1
-
-
 @pytest.mark.usefixtures("no_processes")
 def test_an_unknown_extra_is_refused_with_the_known_ones(hlm, root, capsys):
     assert hlm.main(["setup", "everything"], root) == 2
     said = capsys.readouterr().err
     assert "'everything'" in said
     assert "validation" in said
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_an_unknown_command_is_refused_with_the_known_ones_and_the_nearest(hlm, root, capsys):
+    assert hlm.main(["validat"], root) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("There is no command 'validat'; choose from: validate, collect")
+    assert said.endswith("Did you mean 'validate'?\n")
+    assert said.count("\n") == 1
+    assert hlm.main(["xyz"], root) == 2
+    assert "Did you mean" not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_setup_explains_itself_without_set_up(hlm, root, capsys):
+    assert hlm.main(["setup", "--help"], root) == 0
+    said = capsys.readouterr().out
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    assert all(extra in said for extra in extras)
+    assert set(hlm.MEGABYTES) == {"", *extras}
 
 
 def test_every_command_of_the_command_line_is_known(hlm):
@@ -143,22 +149,6 @@ def test_an_old_python_is_told_which_one_is_needed(hlm, root, capsys, monkeypatc
     said = capsys.readouterr().err
     assert "needs Python 3.11 or newer, this is 3.8.18" in said
     assert said.count("\n") == 1
-
-
-@pytest.mark.parametrize("version", [(3, 11), (3, 13, 0), (4, 0)])
-def test_a_new_python_is_fine(hlm, version):
-    assert hlm.python_problem(version) is None
-
-
-@pytest.mark.parametrize("missing", ["venv", "ensurepip"])
-def test_a_python_without_venv_gets_one_sentence(hlm, root, capsys, monkeypatch, missing):
-    monkeypatch.setattr(hlm, "find_spec", lambda name: None if name == missing else object())
-    monkeypatch.setattr(hlm, "runs", lambda *command: False)
-    assert hlm.main(["validate"], root) == 2
-    said = capsys.readouterr().err
-    assert "sudo apt install python3-venv" in said
-    assert said.count("\n") == 1
-    assert not (root / ".venv").exists()
 
 
 def test_a_failed_environment_leaves_nothing_behind(hlm, root, monkeypatch):
@@ -184,20 +174,6 @@ def test_an_interrupt_while_the_environment_is_made_leaves_nothing_behind(hlm, r
     assert hlm.main(["validate"], root) == 130
     assert "again" in capsys.readouterr().err
     assert not (root / ".venv").exists()
-
-
-def test_an_environment_that_works_is_kept(hlm, environment, monkeypatch):
-    monkeypatch.setattr(hlm, "runs", lambda *command: True)
-    monkeypatch.setattr(hlm.subprocess, "run", pytest.fail)
-    hlm.make_environment(environment)
-    assert hlm.python_of(environment).exists()
-
-
-def test_an_environment_with_an_old_python_is_not_deleted(hlm, environment, monkeypatch):
-    monkeypatch.setattr(hlm, "runs", lambda python, *rest: rest == ("--version",))
-    with pytest.raises(hlm.SetupError, match=r"older than 3\.11; delete that folder"):
-        hlm.make_environment(environment)
-    assert environment.exists()
 
 
 # ------------------------------------------------------------------------- what must be neither run nor removed
@@ -245,10 +221,60 @@ def test_set_up_runs_no_file_of_its_own_folder(hlm, project):
     assert ended.returncode == 2
 
 
-def test_no_child_of_the_launcher_takes_modules_from_its_folder(hlm, environment):
-    assert hlm.pip_command(environment, (), terminal=False)[1] == "-I"
-    assert hlm.coverage_command("python")[1] == "-P"
-    assert hlm.pytest_command("python")[1] == "-P"
+def _linked(environment, elsewhere):
+    (elsewhere / "pyvenv.cfg").write_text("version = 3.11.7\n")  # without a Python: a broken environment elsewhere
+    environment.symlink_to(elsewhere)
+
+
+def _link_to_a_prefix(environment, elsewhere):
+    (elsewhere / "bin").mkdir()
+    (elsewhere / "bin" / "python").symlink_to(sys.executable)  # a working link; pip would install into that prefix
+    environment.symlink_to(elsewhere)
+
+
+def _folder_with_files(environment, elsewhere):
+    environment.mkdir()
+    (environment / "thesis.tex").write_text("years of work")
+
+
+def _file(environment, elsewhere):
+    environment.write_text("notes")
+
+
+def _old_python(environment, elsewhere):
+    (environment / "bin").mkdir(parents=True)
+    (environment / "pyvenv.cfg").write_text("version = 3.8.18\n")
+    (environment / "bin" / "python").write_text('#!/bin/sh\ntest "$1" = --version\n')
+    (environment / "bin" / "python").chmod(0o755)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links and a shell script stand for environments")
+@pytest.mark.parametrize("make", [_linked, _link_to_a_prefix, _folder_with_files, _file, _old_python])
+def test_what_is_no_environment_of_a_new_python_is_refused_and_kept(hlm, root, tmp_path, capsys, monkeypatch, make):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "thesis.tex").write_text("years of work")
+    make(root / ".venv", elsewhere)
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr(hlm, "run_pip", lambda *args, **options: pytest.fail("pip ran"))
+    assert hlm.main(["validate"], root) == 2
+    said = capsys.readouterr().err
+    assert f"{root / '.venv'} is not a working environment of Python 3.11 or newer" in said
+    assert said.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_environment_that_works_is_kept_and_a_broken_one_is_made_anew(hlm, environment, monkeypatch):
+    monkeypatch.setattr(hlm, "runs", lambda *command: True)
+    hlm.make_environment(environment)
+    monkeypatch.setattr(hlm, "runs", lambda *command: False)
+    made = []
+    monkeypatch.setattr(hlm.subprocess, "run", lambda command, **_: made.append(command) or DONE)
+    hlm.make_environment(environment)
+    assert [command[-3:] for command in made] == [["venv", "--clear", str(environment)]]
+
+
+DONE = subprocess.CompletedProcess((), 0)
 
 
 def test_the_installation_imports_two_packages_and_nothing_else_of_the_folder():
@@ -299,88 +325,18 @@ def alive(pid):
         return False
 
 
-def test_a_folder_that_cannot_be_written_to_is_named(hlm, root, capsys, monkeypatch):
-    monkeypatch.setattr(hlm.os, "access", lambda path, mode: False)
-    assert hlm.main(["validate"], root) == 2
-    said = capsys.readouterr().err
-    assert f"{root} cannot be written to" in said
-    assert "apt" not in said
-    assert not (root / ".venv").exists()
-
-
-def _linked(environment, elsewhere):
-    environment.symlink_to(elsewhere)
-
-
-def _link_to_a_prefix(environment, elsewhere):
-    (elsewhere / "bin").mkdir()
-    (elsewhere / "bin" / "python").symlink_to(sys.executable)  # a working link; pip would install into that prefix
-    environment.symlink_to(elsewhere)
-
-
-def _folder_with_files(environment, elsewhere):
-    environment.mkdir()
-    (environment / "thesis.tex").write_text("years of work")
-
-
-def _file(environment, elsewhere):
-    environment.write_text("notes")
-
-
-@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
-@pytest.mark.parametrize("make", [_linked, _link_to_a_prefix, _folder_with_files, _file])
-def test_what_is_no_environment_is_refused_and_kept(hlm, root, tmp_path, capsys, monkeypatch, make):
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "thesis.tex").write_text("years of work")
-    make(root / ".venv", elsewhere)
-    before = sorted(tmp_path.rglob("*"))
-    monkeypatch.setattr(hlm, "run_pip", lambda *args, **options: pytest.fail("pip ran"))
-    assert hlm.main(["validate"], root) == 2
-    said = capsys.readouterr().err
-    assert "hlm does not change it" in said
-    assert said.count("\n") == 1
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
-def test_a_link_to_an_environment_that_does_not_work_is_not_followed(hlm, root, tmp_path, capsys):
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "pyvenv.cfg").write_text("version = 3.11.7\n")
-    (root / ".venv").symlink_to(elsewhere)
-    assert hlm.main(["validate"], root) == 2
-    assert "remove the link" in capsys.readouterr().err
-    assert (elsewhere / "pyvenv.cfg").exists()
-
-
-def test_what_a_killed_start_left_is_made_anew(hlm, root):
-    environment = root / ".venv"
-    (environment / "lib" / "python3.11").mkdir(parents=True)
-    (environment / "bin").mkdir()
-    (environment / "lib64").symlink_to("lib")
-    assert hlm.foreign_environment(environment) is None
-    assert hlm.foreign_environment(root / "nothing") is None
-
-
 # --------------------------------------------------------------------------------------------- announcement
 
 
-def test_the_announcement_names_packages_sizes_time_and_place(hlm, root):
-    said = hlm.announcement(root / ".venv", ("validation", "test"))
-    for word in ("torch", "numpy", "pytest", "1.8 GB", "300 MB", "80 seconds", str(root / ".venv"), "PIP_INDEX_URL"):
-        assert word in said
-    assert max(map(len, said.replace(str(root), "").splitlines())) <= 120
-
-
-def test_the_announcement_of_the_core_alone_does_not_speak_of_torch(hlm, root):
-    assert "torch" not in hlm.announcement(root / ".venv", ())
-
-
-def test_every_extra_is_announced(hlm):
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        extras = tomllib.load(file)["project"]["optional-dependencies"]
-    assert set(hlm.DOWNLOADS) == {"", *extras}
+@pytest.mark.parametrize(
+    ("extras", "expected"),
+    [((), "of the core into"), (("validation", "test"), "of the core, validation, test into")],
+)
+def test_the_announcement_names_extras_size_and_place(hlm, root, extras, expected):
+    said = hlm.announcement(root / ".venv", extras)
+    assert f"{expected} {root / '.venv'}" in said
+    assert ("1.8 GB" in said) == ("about 375 MB" in said) == ("validation" in extras)
+    assert "safe to interrupt" in said
 
 
 # --------------------------------------------------------------------------------------------------- the pins
@@ -430,10 +386,6 @@ def test_no_pin_is_of_a_package_that_nothing_asks_for():
 
 
 # -------------------------------------------------------------------------------------------------- the stamp
-
-
-def test_no_stamp_means_not_ready(hlm, root, environment):
-    assert not hlm.is_ready(root, environment, ())
 
 
 def test_a_stamp_holds_for_its_extras_and_fewer(hlm, root, environment):
@@ -538,13 +490,6 @@ def test_the_version_needs_no_set_up(hlm, root, capsys):
     assert "unknown" in capsys.readouterr().out
 
 
-def test_a_command_that_is_none_gets_a_suggestion(hlm, root, capsys):
-    assert hlm.main(["validat"], root) == 2
-    assert capsys.readouterr().err.endswith("Did you mean 'validate'?\n")
-    assert hlm.main(["xyz"], root) == 2
-    assert "Did you mean" not in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("conflict", [False, True], ids=["nothing found", "another version lies here"])
 @pytest.mark.parametrize("terminal", [True, False])
 def test_without_a_network_set_up_says_so_in_one_sentence(hlm, root, tmp_path, monkeypatch, conflict, terminal):
@@ -631,40 +576,49 @@ def test_a_command_runs_in_the_users_folder(hlm, root, replaced):
     assert where == os.getcwd()
 
 
-@pytest.fixture
-def started(hlm, monkeypatch):
-    """The commands that were run; each ends with the next exit code, and None stands for Ctrl-C."""
-    found, codes = [], [0, 0, 0]
+@pytest.mark.skipif(os.name == "nt", reason="there a child process runs instead")
+@pytest.mark.parametrize("words", [[], ["tests/test_claims.py", "-x"]])
+def test_the_tests_run_at_the_root_by_their_own_script(hlm, root, replaced, words):
+    _, command, where = replaced(["test", *words], root)
+    assert command[1:] == ["-P", str(root / "tests" / "run.py"), *words]
+    assert os.path.samefile(where, root)
 
-    def run(command, *, cwd, env):
-        code = codes[len(found)]
-        found.append((command, cwd, env["HYPOTHESIS_PROFILE"]))
+
+# ------------------------------------------------------------------------------------------------ tests/run.py
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Record the runs of pytest; each ends with the next exit code, and None stands for Ctrl-C."""
+    runs, codes = [], [0, 0, 0]
+
+    def run(command, *, cwd, env, check):
+        code = codes[len(runs)]
+        runs.append((command, cwd, env["HYPOTHESIS_PROFILE"]))
         if code is None:
             raise KeyboardInterrupt
         return subprocess.CompletedProcess(command, code)
 
-    monkeypatch.setattr(hlm.subprocess, "run", run)
-    return found, codes
+    monkeypatch.setattr(tests_run.subprocess, "run", run)
+    for name in ("CI", "HYPOTHESIS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    return runs, codes
 
 
 @pytest.mark.parametrize(
     ("variables", "second"),
     [({}, "few"), ({"CI": "true"}, "ci"), ({"CI": "true", "HYPOTHESIS_PROFILE": "deep"}, "deep")],
 )
-def test_all_tests_run_at_the_root_after_coverage_with_a_floor(hlm, root, started, monkeypatch, variables, second):
-    monkeypatch.setattr(hlm, "set_up", lambda *args, **kwargs: None)
-    for name in ("CI", "HYPOTHESIS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
+def test_all_tests_run_at_the_root_after_coverage_with_a_floor(root, started, monkeypatch, variables, second):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    for name in ("validation", "device", "theory", "__pycache__"):
-        (root / "tests" / name).mkdir(parents=True)
+    (root / "tests").mkdir()
     for name in ("test_hlm.py", "conftest.py"):
         (root / "tests" / name).touch()
-    assert hlm.main(["test"], root) == 0
+    assert tests_run.main([], root) == 0
     (traced, there, profile), (rest, where, other), *more = started[0]
-    assert os.path.samefile(where, root)
-    assert os.path.samefile(there, root)
+    assert there == where == root
+    assert all(run[0][:5] == [sys.executable, "-P", "-m", "pytest", "-q"] for run in started[0])
     assert {"--cov=hlmtheory", "--cov-branch", "--cov-fail-under=95", "tests/theory", "hlmtheory"} <= set(traced)
     assert (profile, other) == ("few", second)
     chosen = [word for word in rest if word.startswith("tests")]
@@ -680,6 +634,25 @@ def test_all_tests_run_at_the_root_after_coverage_with_a_floor(hlm, root, starte
     assert [word for word in properties if "theory" in word] == [word for word in traced if "theory" in word][1:]
 
 
+@pytest.mark.parametrize(("codes", "expected"), [([1], 1), ([None], 130), ([0, 1, 0], 1), ([0, 0, 1], 1)])
+def test_a_run_that_fails_is_told_and_without_coverage_no_more_tests_run(root, started, monkeypatch, codes, expected):
+    monkeypatch.setenv("HYPOTHESIS_PROFILE", "ci")
+    (root / "tests").mkdir()
+    started[1][:] = codes
+    assert tests_run.main([], root) == expected
+    assert len(started[0]) == len(codes)
+
+
+def test_a_subset_has_no_coverage_and_help_runs_nothing(root, monkeypatch, capsys):
+    commands = []
+    monkeypatch.setattr(tests_run.subprocess, "run", lambda command, **_: commands.append(command) or DONE)
+    assert tests_run.main(["tests/test_claims.py", "-x"], root) == 0
+    assert commands == [[sys.executable, "-P", "-m", "pytest", "-q", "tests/test_claims.py", "-x"]]
+    assert tests_run.main(["--help"], root) == 0
+    assert capsys.readouterr().out.startswith("usage: python3 hlm test")
+    assert len(commands) == 1
+
+
 def test_a_property_has_the_mark_that_the_command_selects(tmp_path):
     code = "from hypothesis import given, strategies\n@given(strategies.none())\ndef test_drawn(x): pass\n"
     code += "def test_plain(): pass\n"
@@ -689,32 +662,3 @@ def test_a_property_has_the_mark_that_the_command_selects(tmp_path):
     done = subprocess.run([*command, str(file)], capture_output=True, text=True, cwd=file.parent)
     assert "test_drawn" in done.stdout
     assert "test_plain" not in done.stdout
-
-
-def test_a_second_run_that_fails_is_told(hlm, root, started, monkeypatch):
-    (root / "tests").mkdir()
-    monkeypatch.setattr(hlm, "set_up", lambda *args, **kwargs: None)
-    monkeypatch.setenv("HYPOTHESIS_PROFILE", "ci")
-    monkeypatch.setattr(hlm, "coverage_command", lambda python: ["first"])
-    for codes in ([0, 1, 0], [0, 0, 1]):
-        started[0].clear()
-        started[1][:] = codes
-        assert hlm.main(["test"], root) == 1
-        assert len(started[0]) == 3
-
-
-@pytest.mark.parametrize(("code", "said"), [(1, 1), (None, 130)], ids=["too little coverage", "Ctrl-C"])
-def test_without_coverage_no_more_tests_run(hlm, root, started, monkeypatch, code, said):
-    monkeypatch.setattr(hlm, "set_up", lambda *args, **kwargs: None)
-    started[1][:] = [code]
-    assert hlm.main(["test"], root) == said
-    assert len(started[0]) == 1
-
-
-@pytest.mark.skipif(os.name == "nt", reason="there a child process runs instead")
-def test_a_subset_has_no_coverage_and_keeps_the_users_profile(root, replaced, monkeypatch):
-    monkeypatch.setenv("HYPOTHESIS_PROFILE", "deep")
-    _, command, _ = replaced(["test", "tests/test_claims.py", "-x"], root)
-    assert command[-2:] == ["tests/test_claims.py", "-x"]
-    assert not any("cov" in word for word in command[1:])
-    assert os.environ["HYPOTHESIS_PROFILE"] == "deep"

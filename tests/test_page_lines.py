@@ -231,7 +231,7 @@ def test_the_lines_that_suppose_another_stand_in_a_page() -> None:
 
 def test_the_launcher_installs_and_starts_what_a_line_says() -> None:
     assert run("python3 hlm test tests/test_hlm.py -k stamp") == (
-        "pip validation test\n-m pytest -q tests/test_hlm.py -k stamp\nall tests"
+        f"pip validation test\n{ROOT / 'tests' / 'run.py'} tests/test_hlm.py -k stamp"
     )
     assert run("python3 hlm setup validation gguf") == "pip validation gguf"
 

@@ -6,7 +6,7 @@ models, and the words. How many words there are depends on the counts themselves
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,6 @@ from hlmtheory.codec.messages import Integers
 from hlmtheory.codec.rounding import Bounds, SortedRow, certified, least_distance, rounding, units_of
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 
-if TYPE_CHECKING:
-    from hlmtheory.codec.mixed import MixedDraft
 WORD = 32
 MOST_WORDS = 2**20
 """The most words of a row, 4 MiB."""
@@ -88,12 +86,11 @@ def _words(support: Integers, counts: Integers) -> tuple[list[int], NDArray[np.u
     return chosen[::-1], np.asarray(coder.get_compressed())
 
 
-def entropy_fields(draft: MixedDraft) -> list[NDArray[np.uint8]]:
-    """The bits of a row after its kind."""
-    counts = draft.values if draft.rest is None else np.append(draft.values, draft.rest)
-    models, words = _words(draft.support, counts)
+def entropy_fields(support: Integers, counts: Integers, *, mixture: bool) -> list[NDArray[np.uint8]]:
+    """The bits of a row after its kind; the last count of a mixture is that of all other tokens."""
+    models, words = _words(support, counts)
     written = np.unpackbits(np.frombuffer(words.astype(">u4").tobytes(), dtype=np.uint8))
-    head = [gamma(draft.support.size), fixed(int(draft.rest is not None), 1), gamma(len(words) + 1)]
+    head = [gamma(support.size), fixed(int(mixture), 1), gamma(len(words) + 1)]
     return [*head, *(fixed(model, 8) for model in models), written]
 
 

@@ -59,7 +59,7 @@ def _fields(draft: MixedDraft, vocabulary: int) -> list[Bits]:
         parts += [gamma(draft.support.size + 1), gamma(draft.bits), columns(draft.support, width)]
         parts.append(columns(draft.values, draft.bits))
     elif draft.kind == ENTROPY:
-        parts += entropy_fields(draft)
+        parts += entropy_fields(draft.support, _counts(draft), mixture=draft.rest is not None)
     else:
         parts += [gamma(draft.support.size), gamma(draft.resolution), _number(draft, vocabulary)]
     parts.append(fixed(draft.token, width))
@@ -68,9 +68,14 @@ def _fields(draft: MixedDraft, vocabulary: int) -> list[Bits]:
     return parts
 
 
+def _counts(draft: MixedDraft) -> Integers:
+    """The counts of a row, with that of all other tokens last if it has one."""
+    return draft.values if draft.rest is None else np.append(draft.values, draft.rest)
+
+
 def _number(draft: MixedDraft, vocabulary: int) -> Bits:
     """Support and counts as one number."""
-    counts = draft.values if draft.rest is None else np.append(draft.values, draft.rest)
+    counts = _counts(draft)
     length = number_bits(vocabulary, draft.support.size, counts.size, draft.resolution)
     if length > LONGEST_NUMBER:
         raise MessageError(f"a row takes a number of {length} bits of {LONGEST_NUMBER} at most; send fewer tokens")

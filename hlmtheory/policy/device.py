@@ -34,6 +34,7 @@ from hlmtheory.codec.selection import VOCABULARY
 from hlmtheory.lattice import quantize, top_support
 from hlmtheory.policy.codec_hulls import codec_hulls
 from hlmtheory.policy.costs import DeviceRule, Numbers, PlanPart, StageCosts, UserPlan
+from hlmtheory.policy.device_json import policy_of, text_of
 from hlmtheory.policy.device_parts import (
     FINITE,
     CertifiedRows,
@@ -217,15 +218,11 @@ class DevicePolicy:
             If the text is not JSON, has another version, lacks a field, has an unknown one or one twice, or a value is
             out of range; the message names the field.
         """
-        from hlmtheory.policy.device_json import policy_of
-
-        return policy_of(text)
+        return policy_of(text, cls)
 
     def to_json(self) -> str:
         """Return the policy as JSON, with a final newline."""
-        from hlmtheory.policy.device_json import text_of
-
-        return text_of(self)
+        return text_of({field.name: getattr(self, field.name) for field in fields(self)})
 
     def distribution(self, logits: Array) -> Numbers:
         """Return what a token is drawn from: q at the policy's temperature, or the quantised q̂.

@@ -1,4 +1,4 @@
-"""The text of ``policy.json``: what :class:`hlmtheory.policy.DevicePolicy` holds, and nothing else."""
+"""The text of ``policy.json``: the fields of :class:`hlmtheory.policy.DevicePolicy`, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from hlmtheory._array import brief
 from hlmtheory._domains import DomainError
 from hlmtheory.codec import CodecMenu
 from hlmtheory.policy.costs import DeviceRule
-from hlmtheory.policy.device import DevicePolicy
 from hlmtheory.policy.device_parts import (
     CertifiedRows,
     DraftProbabilities,
@@ -27,9 +27,11 @@ CERTIFIED, LATTICE, PROBABILITIES = "certified rows", "lattice rows", "draft pro
 LONGEST = 2**20
 """Most characters of the text."""
 
-_POLICY = "format version vocabulary temperature planned_for bonus bits_limit rule uncertainty messages guarantees"
+Made = TypeVar("Made")
+
+_NUMBERS = ("vocabulary", "temperature", "planned_for", "bonus", "bits_limit")
 _FIELDS = {
-    "": tuple(_POLICY.split()),
+    "": ("format", "version", *_NUMBERS, "rule", "uncertainty", "messages", "guarantees"),
     "rule": ("draft_length", "skips", "bit_price", "first_risk_price", "later_risk_prices", "skip_slope", "skip_level"),
     "uncertainty": ("slope", "intercept", "max_temperature", "draws"),
     CERTIFIED: ("kind", "menu"),
@@ -40,47 +42,42 @@ _FIELDS = {
 }
 
 
-def text_of(policy: DevicePolicy) -> str:
-    """The policy as JSON."""
-    plain = {
-        "format": FORMAT,
-        "version": VERSION,
-        "vocabulary": policy.vocabulary,
-        "temperature": policy.temperature,
-        "planned_for": policy.planned_for,
-        "bonus": policy.bonus,
-        "bits_limit": policy.bits_limit,
-        "rule": asdict(policy.rule),
-        "uncertainty": None if policy.line is None else asdict(policy.line),
-        "messages": _messages_of(policy.messages),
-        "guarantees": [asdict(one) for one in policy.guarantees],
+def text_of(policy: Mapping[str, Any]) -> str:
+    """The JSON text of a policy's fields."""
+    plain = {"format": FORMAT, "version": VERSION, **{name: policy[name] for name in _NUMBERS}}
+    plain |= {
+        "rule": asdict(policy["rule"]),
+        "uncertainty": None if policy["line"] is None else asdict(policy["line"]),
+        "messages": _messages_of(policy["messages"]),
+        "guarantees": [asdict(guarantee) for guarantee in policy["guarantees"]],
     }
     return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def policy_of(text: str) -> DevicePolicy:
-    """The policy of a JSON text."""
+def policy_of(text: str, make: Callable[..., Made]) -> Made:
+    """The policy that ``make`` returns for the fields of a JSON text."""
     given = _fields("", _parsed(text), version=True)
     rule = _fields("rule", given["rule"])
     line = None if given["uncertainty"] is None else _fields("uncertainty", given["uncertainty"])
     promises = given["guarantees"]
     if not isinstance(promises, list):
         raise DomainError(f"guarantees must be a list; got {brief(promises)}; give [] for none")
-    named = {name: given[name] for name in ("vocabulary", "temperature", "planned_for", "bonus", "bits_limit")}
-    found: DevicePolicy = _made(
+    return _made(
         "the policy",
-        lambda: DevicePolicy(
-            **named,
+        lambda: make(
+            **{name: given[name] for name in _NUMBERS},
             rule=DeviceRule(**rule),
             messages=_made("messages", lambda: _messages(given["messages"])),
             line=None if line is None else _made("uncertainty", lambda: UncertaintyLine(**line)),
             guarantees=tuple(
-                _made(f"guarantees[{n}]", lambda one=one: Guarantee(**_fields("guarantees", one)))  # type: ignore[misc]
-                for n, one in enumerate(promises)
+                _made(f"guarantees[{n}]", partial(_guarantee, promise)) for n, promise in enumerate(promises)
             ),
         ),
     )
-    return found
+
+
+def _guarantee(value: Any) -> Guarantee:
+    return Guarantee(**_fields("guarantees", value))
 
 
 def _messages_of(messages: Messages) -> dict[str, Any]:
@@ -168,7 +165,7 @@ def _row(name: str, value: Any) -> Any:
     raise DomainError(f"{name} must be a list; got {brief(value)}; write the policy again")
 
 
-def _made(where: str, make: Callable[[], Any]) -> Any:
+def _made(where: str, make: Callable[[], Made]) -> Made:
     """What is made; the message of an error begins with its place, and a wrong type in JSON is a wrong value."""
     try:
         return make()

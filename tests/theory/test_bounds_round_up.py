@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlmtheory import codec, conformal, lattice, lossless, skipping, truncation, uncertainty, verification
+from hlmtheory import codec, conformal, lattice, lossless, shared_seed, skipping, truncation, uncertainty, verification
 
 from .kinds import kind_of, numbers, to
 from .public import public_names
@@ -50,6 +50,10 @@ BOUNDS = {
     "best_holder_bound": lambda p, q, u: skipping.best_holder_bound(q[0], 1.0, 0.1, 0.7).bound,
     "audit_bound": lambda p, q, u: skipping.audit_bound(u, 0.5, 0.1),
     "distance_bound": lambda p, q, u: -lossless.distance_bound(u, q, 0.9),  # from below: rounded down
+    "message_value": lambda p, q, u: shared_seed.message_value(u),
+    "match_floor": lambda p, q, u: -shared_seed.match_floor(u),
+    "list_match_floor": lambda p, q, u: -shared_seed.list_match_floor(u, 2),
+    "list_match_bound": lambda p, q, u: -shared_seed.list_match_bound(p, q, 2),
     "largest_distance": lambda p, q, u: verification.largest_distance(8 * u),
     "acceptance_after_update": lambda p, q, u: verification.acceptance_after_update(u, q[..., :1]).upper,
     "acceptance_after_update.lower": lambda p, q, u: -verification.acceptance_after_update(u, q[..., :1]).lower,

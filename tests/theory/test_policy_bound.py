@@ -1,6 +1,6 @@
 """Upper bound ≥ best of all plans of one part, on small instances of several users; and the stored result for 200.
 
-The enumeration is an experiment outside the package, ``figures/experiments/policy_bound``.
+The enumeration is the study ``figures/studies/policy_bound``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 
 from hlmtheory.policy import lower_hulls, plan_user
 
-EXPERIMENT = Path(__file__).resolve().parents[2] / "figures" / "experiments" / "policy_bound"
+EXPERIMENT = Path(__file__).resolve().parents[2] / "figures" / "studies" / "policy_bound"
 
 sys.path.insert(0, str(EXPERIMENT))
 brute_force = importlib.import_module("brute_force")

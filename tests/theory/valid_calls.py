@@ -116,6 +116,20 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "AcceptanceCount.interval": {"error": 0.25, "form": "constant"},
     "expected_tokens": {"acceptance": 0.75, "draft_length": 3},
     "expected_tokens_profile": {"acceptances": [0.5, 0.75]},
+    # shared_seed
+    "exponentials": {"seed": 3, "position": 2, "vocabulary": 5},
+    "list_match_bound": {"target": P, "draft": Q, "size": 2},
+    "list_match_floor": {"total_variation": 0.25, "size": 2},
+    "list_match_probability": {"target": P, "draft": Q, "size": 2},
+    "match_floor": {"total_variation": 0.25},
+    "match_probability": {"target": P, "draft": Q},
+    "match_rules": {"target": P, "draft": Q},
+    "message_value": {"total_variation": 0.25},
+    "race": {"probabilities": P, "seed": 3, "position": 2},
+    "race_list": {"probabilities": P, "seed": 3, "position": 2, "size": 2},
+    "race_winner": {"probabilities": P, "seed": 3, "position": 2},
+    "stream_key": {"seed": 3, "prompt": 2},
+    "streamed_rate": {"acceptance": 0.75, "draft_time": 0.125, "round_trip": 0.25, "verify_time": 0.5},
     # uncertainty
     "sample_uncertainty": {
         "logits": [0.5, 1.5, -1.0],
@@ -710,6 +724,8 @@ RECEIVERS: dict[str, Any] = {
 """What a method is called on: an object, or for one that changes what makes it."""
 
 RECORDS = {
+    "MatchRules",
+    "StreamedRate",
     "RateInterval",
     "UpdateInterval",
     "LinearFit",

@@ -22,12 +22,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from validation.benchmarks.measurement import STREAMED, Measurement, resident
+from validation.benchmarks.measurement import STREAMED, Measurement, resident, stored
 from validation.cli.display import open_console
 from validation.cli.refusals import refusals
 from validation.errors import naming
 from validation.models.machine import machine
-from validation.trace.reader import Trace, TraceWriter, open_trace
 from validation.trace.synthetic import SyntheticTrace
 
 if TYPE_CHECKING:
@@ -103,14 +102,6 @@ def measure_check(positions: int = CHECK_POSITIONS, vocabulary: int = CHECK_VOCA
                 if what != plain
             ]
     return found
-
-
-def stored(trace: SyntheticTrace, path: Path) -> Trace:
-    """Store a synthetic trace and open it."""
-    with TraceWriter(path, trace.vocabulary) as writer:
-        for chunk in trace.chunks(256):
-            writer.append(**chunk.arrays)
-    return open_trace(path)
 
 
 def _modules() -> dict[str, dict[str, Claim]]:

@@ -1,6 +1,6 @@
 """Measure the largest resident memory and the time of an import of top-k lists, by the number of rows.
 
-    python -m validation.benchmarks.list_memory --rows 100000 --rows 10000000 --out figures/experiments/list_memory.json
+    python -m validation.benchmarks.list_memory --rows 100000 --rows 10000000 --out figures/studies/list_memory.json
 
 The files are vLLM's flat ``prompt_logprobs`` in JSONL, written here: texts of 1,000 positions with the top 3 of each. A
 child process imports them, so that the memory is that of one import. This needs Linux.

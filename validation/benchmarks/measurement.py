@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from validation.errors import UserError
+from validation.trace.reader import Trace, TraceWriter, open_trace
+from validation.trace.synthetic import SyntheticTrace
 
 STREAMED = (
     "verification.tokens",
@@ -13,6 +15,7 @@ STREAMED = (
     "skipping.rejection_by_draft",
     "truncation.softplus",
     "lattice.dropped_mass",
+    "shared_seed.match",
 )
 """One claim of each module that a trace serves; not the slowest, because 10^6 positions take an hour."""
 
@@ -35,3 +38,11 @@ def resident(name: str) -> int:
         raise UserError(f"Memory is read from {status}, which this system lacks; leave this row out.")
     lines = status.read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024
+
+
+def stored(trace: SyntheticTrace, path: Path) -> Trace:
+    """Store a synthetic trace and open it."""
+    with TraceWriter(path, trace.vocabulary) as writer:
+        for chunk in trace.chunks(256):
+            writer.append(**chunk.arrays)
+    return open_trace(path)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from validation.benchmarks.measurement import Measurement
+from validation.benchmarks.measurement import Measurement, stored
 from validation.collection.prompts import Prompt, builtin_prompts
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
@@ -209,8 +209,6 @@ def measure_bandwidth(
     A check must read each probability of both models once, in float64; that is what is counted.
     """
     import torch
-
-    from validation.benchmarks.__main__ import stored
 
     source = np.random.default_rng(1).random(copied)
     target, before = np.empty_like(source), torch.get_num_threads()

@@ -12,6 +12,7 @@ changes a sequence only by the rounding of the models' matrix products.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from validation.collection.collect import encode_prompts
 from validation.decoding.batch_state import DRAFT, NOT_BEGUN, TARGET, BatchState, DecodingError
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord, Round
-from validation.decoding.sampling import distributions_of, draw, levels, probabilities_at
+from validation.decoding.sampling import distributions_of, draw, levels, probabilities_at, raced
 from validation.decoding.session import Clock, Draft, Message, Outcome, Session, Step
 from validation.decoding.tree_loop import TreeLoop
 from validation.decoding.verification import VerifiedDrafts, skip_risk, step_risks, verify
@@ -109,6 +110,8 @@ def decode(
     if isinstance(pair.target, VersionedTarget) and (risk or method.tree_nodes):
         what = "the risk is that of one target model" if risk else f"{method.name} sends trees of drafts"
         raise UserError(f"A target with several versions verifies chains of drafts, and {what}; use one version.")
+    if method.shared_seed:
+        _check_stream(prompts, seed)
     encoded = encode_prompts(pair, prompts, new_tokens)
     if empty := [prompt.id for prompt, ids in zip(prompts, encoded, strict=True) if not ids]:
         raise UserError(f"The prompt {empty[0]!r} has no tokens, so there is nothing to continue; write a prompt.")
@@ -151,6 +154,17 @@ def _check_settings(
         raise UserError(f"batch is {batch}; it must be at least 1.")
     if times is not None and not all(0 <= value < np.inf for value in times):
         raise UserError(f"The times of the models are {times}; give seconds, 0 or more.")
+
+
+def _check_stream(prompts: Sequence[Prompt], seed: int) -> None:
+    """Refuse prompts that would share a stream: their texts would depend on each other."""
+    if not 0 <= seed < 2**63:
+        raise UserError(f"The seed is {seed}; the seed of a shared stream must be in 0..2^63 - 1.")
+    repeated = [name for name, count in Counter(prompt.id for prompt in prompts).items() if count > 1]
+    if repeated:
+        raise UserError(
+            f"The prompt id {repeated[0]!r} occurs twice, and would repeat its stream; give each its own id."
+        )
 
 
 class _Loop(BatchState):
@@ -232,8 +246,11 @@ class _Loop(BatchState):
         middle = time.perf_counter()
         made = self.method.propose(step)
         after = time.perf_counter()
-        numbers = self.noise.drafts(step.sequences, positions, ahead, levels(q.shape[-1]))
-        tokens, _ = draw(made.distributions, numbers)
+        if self.method.shared_seed:
+            tokens, _ = raced(made.distributions, self.session.stream_keys[step.sequences], positions)
+        else:
+            numbers = self.noise.drafts(step.sequences, positions, ahead, levels(q.shape[-1]))
+            tokens, _ = draw(made.distributions, numbers)
         known = made.distributions if made.server_distributions is None else made.server_distributions
         probabilities = probabilities_at(known, tokens)
 

@@ -10,12 +10,15 @@ behind a rejected draft.
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hlmtheory.shared_seed import stream_key
 
 DRAFT, ACCEPT, REPLACE, SKIP = range(4)
 """Purpose of a random number: the draft, its acceptance, the server's token, and whether verification is skipped."""
@@ -66,6 +69,12 @@ class Noise:
         self._extra: dict[int, Array] = {}
         self._fine: dict[int, Array] = {}
         self._ahead: dict[tuple[int, int], Array] = {}
+
+    def stream_keys(self) -> Array:
+        """Return the key of each prompt's stream of :mod:`hlmtheory.shared_seed`, from the seed and its id, int64."""
+        digests = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in self.names]
+        prompts = [int.from_bytes(digest, "big") >> 1 for digest in digests]
+        return np.asarray(stream_key(self.seed, np.array(prompts, dtype=np.int64)))
 
     def uniform(self, purpose: int, sequences: Array, positions: Array) -> Array:
         """Return a random number for each sequence (its index) at its position (0 for the first new token), float64."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hlmtheory.shared_seed import race_winner
+
 if TYPE_CHECKING:
     import torch
 
@@ -63,6 +65,21 @@ def levels(vocabulary: int) -> int:
     while BRANCHES**count < vocabulary:
         count += 1
     return count
+
+
+def raced(rows: torch.Tensor, keys: Array, positions: Array) -> tuple[Array, Array]:
+    """Return the winner of each distribution's race (n, V) in its prompt's stream, and the distributions' sums.
+
+    The winner is -1 where the sum marks broken logits.
+    """
+    import torch
+
+    mass = rows.sum(dim=-1, dtype=torch.float64)
+    whole = mass.isfinite() & (mass > 0)
+    first = torch.zeros_like(rows[:1]).index_fill_(-1, torch.zeros(1, dtype=torch.int64, device=rows.device), 1.0)
+    given = (torch.from_numpy(np.asarray(value, dtype=np.int64)).to(rows.device) for value in (keys, positions))
+    winners = torch.where(whole, race_winner(torch.where(whole[:, None], rows, first), *given), -1)
+    return winners.cpu().numpy(), mass.cpu().numpy()
 
 
 def draw(rows: torch.Tensor, uniform: Array) -> tuple[Array, Array]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -106,7 +107,7 @@ class Clock:
         return self.total - self.draft - self.target - self.prefill - self.sampling - self.method
 
 
-@dataclass(slots=True)
+@dataclass
 class Session:
     """The properties of a run that a method may use."""
 
@@ -118,6 +119,11 @@ class Session:
     top_p: float
     new_tokens: int
     clock: Clock = field(default_factory=Clock)
+
+    @cached_property
+    def stream_keys(self) -> Array:
+        """The key of each sequence's shared stream, (n,) int64."""
+        return self.noise.stream_keys()
 
     @property
     def vocabulary(self) -> int:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hlmtheory import verification
 from validation.decoding.random_streams import ACCEPT, REPLACE
-from validation.decoding.sampling import distributions_of, draw, levels, residual, without_token
+from validation.decoding.sampling import distributions_of, draw, levels, raced, residual, without_token
 from validation.decoding.session import Draft, Session
 
 if TYPE_CHECKING:
@@ -74,7 +74,10 @@ def verify(
     target = distributions_of(logits, session.temperature, session.top_p)
     counts = np.array([len(drafts) for drafts in in_flight])
     last = np.cumsum(sizes) - 1
-    accepted = _count_accepted(method, session, sequences, in_flight, target, last - counts, position, counts)
+    if method.shared_seed:
+        accepted, token, mass = _matches(session, sequences, in_flight, target, last - counts, position, counts)
+    else:
+        accepted = _count_accepted(method, session, sequences, in_flight, target, last - counts, position, counts)
     rejected = accepted < counts
 
     # choose which sequences get a token from the server: after a rejection always, else a bonus token if it still fits
@@ -84,14 +87,15 @@ def verify(
             ended[i] = True
     gets_token = rejected | ((accepted == counts) & (left > accepted) & ~ended & (method.bonus | (counts == 0)))
 
-    # replace: from p at that position, or from the residual where a draft was rejected
-    following = target
-    if len(target) > len(sequences):
-        following = target.index_select(0, torch.from_numpy(last - counts + accepted).to(target.device))
-    if rejected.any() and not method.samples_target:
-        following = _with_residuals(following, in_flight, accepted, np.flatnonzero(rejected))
-    places = np.minimum(position + accepted, session.new_tokens)
-    token, mass = draw(following, session.noise.uniforms(REPLACE, sequences, places, levels(target.shape[-1])))
+    # replace: from p at that position, or from the residual where a draft was rejected; a shared seed has drawn already
+    if not method.shared_seed:
+        following = target
+        if len(target) > len(sequences):
+            following = target.index_select(0, torch.from_numpy(last - counts + accepted).to(target.device))
+        if rejected.any() and not method.samples_target:
+            following = _with_residuals(following, in_flight, accepted, np.flatnonzero(rejected))
+        places = np.minimum(position + accepted, session.new_tokens)
+        token, mass = draw(following, session.noise.uniforms(REPLACE, sequences, places, levels(target.shape[-1])))
     return VerifiedDrafts(accepted, rejected, np.where(gets_token, token, -1), mass, target, last, counts)
 
 
@@ -126,6 +130,31 @@ def _count_accepted(
         passes = uniform * q < p  # u < p/q, computed without the quotient, which may overflow
     passes &= sent
     return np.asarray(np.cumprod(passes, axis=1).sum(axis=1))
+
+
+def _matches(
+    session: Session,
+    sequences: Array,
+    in_flight: list[list[Draft]],
+    target: torch.Tensor,
+    first: Array,
+    position: Array,
+    counts: Array,
+) -> tuple[Array, Array, Array]:
+    """Return the number of drafts that are the server's tokens, the server's next token, and its distribution's sum."""
+    import torch
+
+    number = np.arange(int(counts.max()) + 1)
+    read = number <= counts[:, None]
+    rows = target[torch.from_numpy((first[:, None] + number)[read]).to(target.device)]
+    keys = np.broadcast_to(session.stream_keys[sequences][:, None], read.shape)[read]
+    winner, mass = np.full(read.shape, -1), np.ones(read.shape)
+    winner[read], mass[read] = raced(rows, keys, (position[:, None] + number)[read])
+    drafted = np.full(read.shape, -2)
+    drafted[number < counts[:, None]] = [draft.token for drafts in in_flight for draft in drafts]
+    accepted = np.cumprod(winner == drafted, axis=1).sum(axis=1)
+    sequence = np.arange(len(counts))
+    return accepted, winner[sequence, accepted], mass[sequence, accepted]
 
 
 def _with_residuals(following: torch.Tensor, in_flight: list[list[Draft]], accepted: Array, rejected: Array) -> Any:

@@ -10,7 +10,7 @@ of a round have one codec, as in a plan.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,10 @@ from hlmtheory.policy.columns import solve
 from hlmtheory.policy.hulls import Priced
 from hlmtheory.policy.rounds import Limits, Prices, Rounds
 from hlmtheory.policy.user import Given
-from validation.planning.menu import OURS, SERVER, Line, Option
+from validation.planning.menu import Line, Option
 from validation.planning.profile import CODECS, DRAFT_LENGTHS, Profile
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting
-
-if TYPE_CHECKING:
-    from validation.planning.plan import Planner
 
 Array = NDArray[Any]
 _NO_TIME = 1e-300  # seconds a bit: what the server alone sends is in its speed
@@ -44,7 +41,7 @@ class Model:
 
     @classmethod
     def of(cls, profile: Profile, texts: Array, line: Line, rows: int = ROWS) -> Model:
-        """Return the model of some texts, with so many positions."""
+        """Return the model of some texts, with ``rows`` positions."""
         total = profile.planned[:, 0][:, :, texts].sum(axis=2)
         rounds = total / total[..., [COUNTS.index("exchanges")]]
         own = np.flatnonzero(np.isin(profile.owner, texts))
@@ -122,14 +119,3 @@ class Model:
         weight = np.full(rows, 1.0 / rows)
         given = Given(hulls, costs, alpha, self.scaled(alpha[0]), weight, skipping, bonus=True)
         return given.rounds(k, Priced(hulls, weight), hulls, skipping=skipping)
-
-
-def gap(planner: Planner, option: Option) -> float | None:
-    """Return by how much a better choice could be faster than an option of ours, relative; None where it is unknown."""
-    setting, model = planner.setting, planner.model
-    if model is None or option.family != OURS or setting.objective != "throughput" or setting.link.quantile(0.5) <= 0:
-        return None
-    rate, risk = model.rate(option, setting)
-    alone = next(one for one in planner.options if one.family == SERVER)
-    speed = float(setting.speeds(planner.totals([alone])[0], np.array([setting.link.quantile(0.5)]))[0])
-    return max(model.upper_bound(setting, risk, speed), speed) / rate - 1.0

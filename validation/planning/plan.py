@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hlmtheory.skipping import ConfidentThreshold, audit_wealth, calibrate_threshold, confident_threshold, text_risk
 from validation.decoding.intervals import ratio
 from validation.errors import UserError
+from validation.planning.bound import Model
 from validation.planning.menu import (
     CU_HLM,
     DEVICE,
@@ -30,9 +31,6 @@ from validation.planning.rows import MEASURED, PROVED, Number, Row, measured_num
 from validation.planning.setting import Setting
 from validation.planning.split import Split
 from validation.planning.words import explanation, headline
-
-if TYPE_CHECKING:
-    from validation.planning.bound import Model
 
 Array = NDArray[Any]
 _HALVINGS = 30  # of a limit

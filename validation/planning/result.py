@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from validation.planning.bound import gap
-from validation.planning.menu import OURS
+from validation.planning.menu import OURS, SERVER
 from validation.planning.plan import Planner
 from validation.planning.request import OTHERS, VARIED, Request, variants
 from validation.planning.rounds import COUNTS
@@ -127,11 +126,17 @@ def make(planner: Planner, request: Request, defaulted: Iterable[str]) -> Result
 
 
 def _gap(planner: Planner) -> Number | None:
-    option, _ = planner.ours(planner.setting)
-    found = gap(planner, option)
-    if found is None:
+    """Return by how much a better choice could be faster than our plan, relative; None where it is unknown."""
+    setting, model = planner.setting, planner.model
+    option, _ = planner.ours(setting)
+    median = setting.link.quantile(0.5)
+    if model is None or option.family != OURS or setting.objective != "throughput" or median <= 0:
         return None
-    return Number(found, "dual bound in the model of mean rounds", planner.split.prompts["train"])
+    rate, risk = model.rate(option, setting)
+    alone = next(server for server in planner.options if server.family == SERVER)
+    speed = float(setting.speeds(planner.totals([alone])[0], np.array([median]))[0])
+    gap = max(model.upper_bound(setting, risk, speed), speed) / rate - 1.0
+    return Number(gap, "dual bound in the model of mean rounds", planner.split.prompts["train"])
 
 
 def _sensitivity(planner: Planner, request: Request, names: list[str]) -> list[Varied]:

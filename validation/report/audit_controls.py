@@ -1,4 +1,4 @@
-"""The tables of the audit's controls, from what ``figures/experiments/audit_controls`` stored."""
+"""The tables of the audit's controls, from what ``figures/studies/audit_controls`` stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from validation.report.tables import markdown_table
 
-STORED = Path("figures", "experiments", "audit_controls", "controls.json")
+STORED = Path("figures", "studies", "audit_controls", "controls.json")
 
 
 def audit_controls(root: Path) -> str | None:
@@ -50,13 +50,15 @@ def _span(values: list[float]) -> str:
 
 
 def _exact(samplers: list[dict[str, Any]]) -> str:
-    """Return one line for each exact sampler: how many of its audits accused it, by level."""
+    """Return how many audits accused the exact samplers by level: all of them, and the one that was accused most."""
     levels = list(samplers[0]["accused"])
+    most = max(samplers, key=lambda one: list(one["accused"].values()))
     rows = [
-        [one["sampler"], one["setting"], f"{one['audits']:,}", *(str(one["accused"][level]) for level in levels)]
-        for one in samplers
+        [f"all {len(samplers)}", f"{sum(one['audits'] for one in samplers):,}"],
+        [f"{most['sampler']}, {most['setting']}: accused most", f"{most['audits']:,}"],
     ]
-    total = [str(sum(one["accused"][level] for one in samplers)) for level in levels]
-    rows.append(["all", "", f"{sum(one['audits'] for one in samplers):,}", *total])
-    heads = ["exact sampler", "setting", "audits", *(f"accused at {level}" for level in levels)]
+    for level in levels:
+        rows[0].append(str(sum(one["accused"][level] for one in samplers)))
+        rows[1].append(str(most["accused"][level]))
+    heads = ["exact samplers", "audits", *(f"accused at {level}" for level in levels)]
     return markdown_table({"heads": heads, "rows": rows})

@@ -345,7 +345,7 @@ def _begins(*starts: str) -> Choice:
 
 _LENGTHS = _one_of(0, "1", "2", "4", "8", "12", "16", "24", "best")
 _BY_SET = _one_of(1, "FlexSpec, as printed", "standard SD")
-_VERSIONS = _one_of(1, "version 0", "LoRA, rank 16", "full, anchor and head frozen", "full")
+_VERSIONS = _one_of(1, "LoRA, rank 16", "full")
 _THRESHOLDS = _one_of(0, "0", "0.1", "0.2", "0.4", "0.6", "0.8", "1")
 _CODECS = _begins("cheapest codec", "one budget", "certified, 24", "offline", "online", "K-SQS, best", "C-SQS, best")
 

@@ -219,7 +219,7 @@ def stale_tables(root: Path) -> list[str]:
     """Return the generated parts that differ from their sources, as ``page: marker``, and the stale CSV files.
 
     A claim that the published run did not check, or whose statement has changed since, is "not yet published". Only
-    the section of such a claim may be missing from the page.
+    the line of such a claim may be missing from ``figures/claims.csv``.
     """
     old = [f"{page}: {name}" for page, parts in tables(root).items() for name in stale(root / page, parts)]
     record = _read_records(root)[0]
@@ -238,6 +238,11 @@ def tables(root: Path) -> dict[str, dict[str, str]]:
         pages[(results_pages.FOLDER / "audit.md").as_posix()] = {"audit-controls": controls}
     pages[results_pages.PAGE.as_posix()]["pairs"] = _pairs_table([record["run"] for record in records], results)
     return pages
+
+
+def published(root: Path) -> Results:
+    """Return the verdicts of the published run of the built-in pair, without those on other statements."""
+    return _results(_read_records(root)[0])
 
 
 def _read_records(root: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """Write the pages of results: ``docs/results/*.md`` and the generated parts of ``paper_repro.md``.
 
-A page is written by hand, except between its markers. Each paper has a page with its figures and tables; ``claims.md``
-has one section for each claim, whose heading is its anchor. Tables with more than LONGEST rows are CSV files next to
+A page is written by hand, except between its markers. Each paper has a page with its figures and tables; the page of
+our own ones is made when the site is built. Nothing stands twice on a page: of another pair of models it has the
+message, what that pair alone shows, and a link to its numbers. Tables with more than LONGEST rows are CSV files next to
 the figure, and the page has their main rows. Of an exhibit with many tables the page has the first ones and links to
 the others.
 """
@@ -12,6 +13,7 @@ import csv
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,20 +29,32 @@ from validation.report.verdicts import BEST, COVERAGE, MAIN_RESULTS
 
 FOLDER = Path("docs") / "results"
 PAGE = Path("paper_repro.md")
-PAPERS = ("cu-hlm", "u-hlm", "c-sqs", "flexspec", "edge-sd", "ours")
+PAPERS = ("cu-hlm", "u-hlm", "c-sqs", "flexspec", "edge-sd")
+SITE_PAGE = "results/ours.md"
+"""Page of the site that no file of the repository holds."""
+
+OURS = """\
+# Figures and tables of ours
+
+Exhibits that are in no paper: what the bounds, rules and certificates of this project do on the same models. What they
+mean is on [another page](new.md).
+
+"""
+ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X")
+"""Numbers of tables in their order."""
+
 LONGEST = 12
 """Largest number of rows of a table on a page."""
 
-MOST, MOST_OF_OTHERS = 5, 2
-"""Largest numbers of tables of an exhibit on a page: of the built-in pair, and of each other pair and earlier study."""
+MOST = 2
+"""Largest number of tables of a table of a paper on a page. A figure, another pair and an earlier study have one."""
 
 LONG = 240
 """Characters from which an enumeration in a sentence is a list."""
 
-CAPTION_WORDS = 60
-"""Largest number of words of a caption."""
-
-SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-ZΣΔTVŪ(\"'“0-9])(?<!e\.g\. )(?<!i\.e\. )(?<!Fig\. )(?<!Figs\. )(?<!Eq\. )")
+SENTENCE = re.compile(
+    r"(?<=[.!?]) (?=[A-ZΣΔTVŪ(\"'“0-9])(?<!e\.g\. )(?<!i\.e\. )(?<!Fig\. )(?<!Figs\. )(?<!Eq\. )(?<!Std\. )"
+)
 
 
 def slug(heading: str) -> str:
@@ -76,7 +90,6 @@ def generated(root: Path, results: Results) -> dict[Path, dict[str, str]]:
     pages = {PAGE: {"verdicts": _verdicts(results), "best": _best(figures), "coverage": _coverage()}}
     for paper in PAPERS:
         pages[FOLDER / f"{paper}.md"] = {"exhibits": _exhibits(figures, paper)}
-    pages[FOLDER / "claims.md"] = {"claims": _claims(hlmtheory.all_claims(), results)}
     return pages
 
 
@@ -140,35 +153,72 @@ def _sidecars(figures: Path, one: Exhibit) -> list[Path]:
 # ------------------------------------------------------------------------------------------- a page for each paper
 
 
+def ours(figures: Path) -> str:
+    """Return the page of our own exhibits, which the site alone has."""
+    return OURS + _exhibits(figures, "ours") + "\n"
+
+
+def sections() -> dict[str, str]:
+    """Return the section on the site of each file of our exhibits; elsewhere a link leads to the file."""
+    ones = [one for one in EXHIBITS.values() if one.paper == "ours"]
+    places = {f"figures/{one.stem}": f"{SITE_PAGE}#{slug(heading(one))}" for one in ones}
+    return {f"{stem}.{ending}": place for stem, place in places.items() for ending in ("svg", "json")}
+
+
+def _where(one: Exhibit) -> str:
+    """Return where an exhibit stands: its section, or for ours its picture or its numbers."""
+    if one.paper in PAPERS:
+        return f"{FOLDER.as_posix()}/{one.paper}.md#{slug(heading(one))}"
+    return f"figures/{one.stem}.{'svg' if one.paint else 'json'}"
+
+
 def _exhibits(figures: Path, paper: str) -> str:
     """Return the list of a paper's exhibits, then each with its picture, caption, findings and tables."""
-    ones = [one for one in EXHIBITS.values() if one.paper == paper and _sidecars(figures, one)]
+    ones = sorted(
+        (one for one in EXHIBITS.values() if one.paper == paper and _sidecars(figures, one)),
+        key=lambda one: 0 if one.number[0].isdigit() else ROMAN.index(one.number.partition("-")[0]) + 1,
+    )
     contents = [f"- [{heading(one)}](#{slug(heading(one))}): {_lower(one.title)}" for one in ones]
-    return "\n\n".join(["\n".join(contents), *(_exhibit(figures, one) for one in ones)])
+    said: dict[str, str] = {}
+    return "\n\n".join(["\n".join(contents), *(_exhibit(figures, one, said) for one in ones)])
 
 
 def _lower(title: str) -> str:
-    return title[0].lower() + title[1:] if not title[:2].isupper() and title[1:2] != "-" else title
+    """Return a title with a small first letter, unless its first word is a name such as C-SQS or FlexSpec's.
+
+    >>> _lower("Edge devices over 4G"), _lower("FlexSpec's length rule"), _lower("A C-SQS")
+    ('edge devices over 4G', "FlexSpec's length rule", 'a C-SQS')
+    """
+    return title if re.match(r"\w[\w-]*[A-Z]", title) else title[0].lower() + title[1:]
 
 
-def _exhibit(figures: Path, one: Exhibit) -> str:
+def _exhibit(figures: Path, one: Exhibit, said: dict[str, str]) -> str:
+    """Return the section of an exhibit.
+
+    ``said`` holds each text that the page has, with the heading under which it stands, so that none stands twice.
+    """
     first, *others = _sidecars(figures, one)
     about = _read(first)
     shown = [f"## {heading(one)}"]
     if first.with_suffix(".svg").exists():
         shown.append(f"![{about['figure']}](../../figures/{first.stem}.svg)")
     shown.append(about["caption"].partition(": ")[2])
-    shown.append(_findings(about, one))
-    shown.append(f"Method: {about['method']} Numbers: [`{first.name}`](../../figures/{first.name}).")
-    shown += _tables(first, figures)
+    findings = _findings(about, one)
+    said[_message(about, one)] = heading(one)
+    shown.append(_items(_new(findings, said, heading(one))))
+    numbers = f"Numbers: [`{first.name}`](../../figures/{first.name})."
+    shown.append(f"{_method(about, one, said)} {numbers}")
+    shown += _tables(first, figures, said)
+    like = {_masked(sentence) for sentence in findings}
     for other in others:
         shelf = f"../../figures/{other.parent.name}/{other.stem}"
         picture = f"[picture]({shelf}.svg), " if other.with_suffix(".svg").exists() else ""
         again = _read(other)
-        shown.append(f"**{heading(one)} on the pair {other.parent.name}** ({picture}[numbers]({shelf}.json)):")
-        shown.append(_findings(again, one, message=True))
-        shown.append(f"Method: {again['method']}")
-        shown += _tables(other, figures)
+        name = f"**{heading(one)} on the pair {other.parent.name}** ({picture}[numbers and findings]({shelf}.json)):"
+        shown.append(" ".join([name, _message(again, one), *_new([again["basis"]], said, heading(one))]))
+        unlike = [sentence for sentence in _findings(again, one) if _masked(sentence) not in like]
+        shown.append(_items(_new(unlike, said, heading(one))))
+        shown += _tables(other, figures, said)
     return "\n\n".join(part for part in shown if part)
 
 
@@ -181,11 +231,58 @@ def sentences(text: str) -> list[str]:
     return [part for part in SENTENCE.split(text) if part]
 
 
-def _findings(about: Mapping[str, Any], one: Exhibit, *, message: bool = False) -> str:
-    """Return the findings of a sidecar as a list, without the message, which the caption has."""
-    said = one.message if isinstance(one.message, str) else one.message(dict(about))
-    text = about["findings"] if message else about["findings"].removeprefix(said).strip()
-    return "\n".join(_item(part) for part in sentences(text) if message or part != said)
+def _message(about: Mapping[str, Any], one: Exhibit) -> str:
+    """Return the first sentence of a sidecar's caption."""
+    return one.message if isinstance(one.message, str) else one.message(dict(about))
+
+
+def _findings(about: Mapping[str, Any], one: Exhibit) -> list[str]:
+    """Return the findings of a sidecar as sentences, without the message, which the caption has."""
+    return sentences(about["findings"].removeprefix(_message(about, one)).strip())
+
+
+def _new(texts: Sequence[str], said: dict[str, str], where: str) -> list[str]:
+    """Return the sentences that the page does not have yet, and note them.
+
+    A sentence without a number stays: "The printed saving lies outside the interval" speaks of its own exhibit.
+    """
+    fresh = [text for text in texts if text not in said or not re.search(r"\d", text)]
+    said.update(dict.fromkeys(fresh, where))
+    return fresh
+
+
+def _unexplained(heads: Sequence[str], said: dict[str, str]) -> list[str]:
+    """Return the columns that the page has not explained yet, and note them."""
+    fresh = [head for head in heads if f"column {head}" not in said]
+    said.update(dict.fromkeys((f"column {head}" for head in fresh), "columns"))
+    return fresh
+
+
+def _masked(sentence: str) -> str:
+    """Return a sentence without its numbers: of two pairs, sentences that differ in numbers alone are the same.
+
+    >>> _masked("At −20 dB it is 3.1 [2, 4] times as fast.")
+    'At # dB it is # times as fast.'
+    """
+    found = re.sub(r"[−-]?\d[\d,.]*\d|[−-]?\d", "#", sentence)
+    return re.sub(r"#(?:,? ?(?:\[#, #\]|#))+", "#", found)
+
+
+def _method(about: Mapping[str, Any], one: Exhibit, said: dict[str, str]) -> str:
+    """Return the method of a sidecar; what the page has already is named by its place."""
+    if about["method"] in said:
+        return f"Method: as for {said[about['method']]}."
+    said[about["method"]] = heading(one)
+    parts = []
+    for what, text in (("Settings", one.method), ("Data", about["basis"])):
+        known = said.setdefault(text, heading(one))
+        if text:
+            parts.append(text if known == heading(one) else f"{what} as for {known}.")
+    return " ".join(["Method:", *parts])
+
+
+def _items(texts: Sequence[str]) -> str:
+    return "\n".join(map(_item, texts))
 
 
 def _item(sentence: str) -> str:
@@ -206,67 +303,51 @@ def _escape_stars(text: str) -> str:
 
 
 def _most(sidecar: Path, figures: Path) -> int:
-    """Return how many tables of a sidecar the page shows."""
-    earlier = sidecar.stem.endswith("-length-rule")
-    return MOST_OF_OTHERS if earlier or sidecar.parent != figures else MOST
+    """Return how many tables of a sidecar the page shows; the picture of a figure shows what the others hold."""
+    drawn, earlier = sidecar.with_suffix(".svg").exists(), sidecar.stem.endswith("-length-rule")
+    return 1 if drawn or earlier or sidecar.parent != figures else MOST
 
 
-def _tables(sidecar: Path, figures: Path) -> Iterator[str]:
-    """Yield the first tables of a sidecar with their legends, then the links to the others."""
+def _tables(sidecar: Path, figures: Path, said: dict[str, str]) -> Iterator[str]:
+    """Yield the first tables of a sidecar with the legend of their new columns, then the links to the others."""
     tables, most = _read(sidecar).get("tables", []), _most(sidecar, figures)
     for number, table in enumerate(tables[:most], start=1):
-        rows, note = table["rows"], _escape_stars(legend(table["heads"]))
+        rows, note = table["rows"], _escape_stars(legend(_unexplained(table["heads"], said)))
         if len(rows) > LONGEST:
             path = _csv_path(sidecar, number).relative_to(figures)
             rows = main_rows(sidecar.stem, number, table, LONGEST)
             note += f" {len(rows)} of {len(table['rows'])} rows; [all rows as CSV](../../figures/{path.as_posix()})."
         yield f"{markdown_table({**table, 'rows': rows})}\n\n{note}".strip()
-    others = []
+    others, short = [], Counter(_short(table["title"]) for table in tables)
     for number, table in enumerate(tables[most:], start=most + 1):
-        path = _csv_path(sidecar, number).relative_to(figures)
-        others.append(f"- [{_escape_stars(table['title'])}](../../figures/{path.as_posix()})")
+        path, title = _csv_path(sidecar, number).relative_to(figures), _short(table["title"])
+        title = table["title"] if short[title] > 1 else title
+        others.append(f"[{_escape_stars(title)}](../../figures/{path.as_posix()})")
     if others:
-        yield "\n".join(["More tables, as CSV:\n", *others])
+        yield f"More tables, as CSV: {'; '.join(others)}."
+
+
+def _short(title: str) -> str:
+    """Return a title up to its first comma, colon or semicolon.
+
+    >>> _short("Draft lengths with the plain draft, lossless, all six sets: ms a token")
+    'Draft lengths with the plain draft'
+    """
+    return re.split(r"[,:;] (?![^(]*\))", title)[0]
 
 
 # ------------------------------------------------------------------------------------------------------- the claims
 
 
-def _claims(claims: Mapping[str, Claim], results: Results) -> str:
-    """Return one section for each module, with one section for each of its claims, true statements first."""
-    shown, module = [], None
-    for name, claim in _in_order(claims):
-        if name.partition(".")[0] != module:
-            module = name.partition(".")[0]
-            shown.append(f"## {module}")
-        shown.append(_claim(claim, results))
-    return "\n\n".join(shown)
-
-
-def _in_order(claims: Mapping[str, Claim]) -> list[tuple[str, Claim]]:
-    """Return the claims by module, in the order of the registry, true statements first."""
+def _claims_csv(claims: Mapping[str, Claim], results: Results) -> str:
+    """Return the claims by module, in the order of the registry, true statements first, with their verdicts."""
     modules = list(dict.fromkeys(name.partition(".")[0] for name in claims))
-    return sorted(
+    ordered = sorted(
         claims.items(), key=lambda item: (modules.index(item[0].partition(".")[0]), STANDINGS.index(item[1].standing))
     )
-
-
-def _claim(claim: Claim, results: Results) -> str:
-    row = plain_cells(table_row(claim, results.tallies.get(claim.id), UNPUBLISHED, counterexample=False), escape=True)
-    outcome, _, statement, source, origin, scope, slack, ratio, vacuous = row
-    facts = [outcome, origin, source]
-    if claim.id in results.tallies:
-        facts.append(scope)
-        facts += [f"worst slack {slack}"] if slack != "–" else []
-        facts += [f"lhs/rhs {ratio}"] if ratio not in ("identity", "–") else []
-        facts += [f"vacuous {vacuous}"] if vacuous != "–" else []
-    return f"### `{claim.id}`\n\n{' · '.join(facts)}\n\n{statement}"
-
-
-def _claims_csv(claims: Mapping[str, Claim], results: Results) -> str:
     rows = [
         plain_cells(table_row(claim, results.tallies.get(name), UNPUBLISHED, counterexample=False))
-        for name, claim in _in_order(claims)
+        for name, claim in ordered
     ]
     return _csv([COLUMNS, *rows])
 
@@ -284,11 +365,11 @@ def _verdicts(results: Results) -> str:
                 hlmtheory.all_claims()[claim], results.tallies.get(claim), UNPUBLISHED, counterexample=False
             )
             verdict = verdict or f"{row['symbol']} {row['outcome']}"
-            where.append(f"[claim]({FOLDER.as_posix()}/claims.md#{slug(claim)})")
+            where.append(f"`{claim}`")
         if exhibit:
             one = EXHIBITS[exhibit]
             said = heading(one) if one.paper == paper else f"{heading(one)} of {one.paper}"
-            where.append(f"[{said}]({FOLDER.as_posix()}/{one.paper}.md#{slug(heading(one))})")
+            where.append(f"[{said}]({_where(one)})")
         page = f"[{paper}]({FOLDER.as_posix()}/{paper}.md)"
         rows.append(f"| {page} | {place} | {printed} | {verdict} | {found} | {', '.join(where)} |")
     heads = "| paper | place | printed | verdict | what we found | proof, numbers |\n|---|---|---|---|---|---|"
@@ -301,9 +382,8 @@ def _best(figures: Path) -> str:
     for key in BEST:
         one = EXHIBITS[key]
         about = _read(figures / f"{one.stem}.json")
-        where = f"{FOLDER.as_posix()}/{one.paper}.md#{slug(heading(one))}"
         shown.append(f"![{about['figure']}](figures/{one.stem}.svg)")
-        shown.append(f"**[{one.paper}, {heading(one)}]({where}).** {about['caption'].partition(': ')[2]}")
+        shown.append(f"**[{one.paper}, {heading(one)}]({_where(one)}).** {about['caption'].partition(': ')[2]}")
     return "\n\n".join(shown)
 
 
@@ -312,6 +392,6 @@ def _coverage() -> str:
     rows = []
     for paper, printed, numbers, weaker in COVERAGE:
         ones = [EXHIBITS[paper, number] for number in numbers]
-        where = [f"[{heading(one)}]({FOLDER.as_posix()}/{paper}.md#{slug(heading(one))})" for one in ones]
+        where = [f"[{heading(one)}]({_where(one)})" for one in ones]
         rows.append(f"| {paper} | {printed} | {', '.join(where) or 'absent'} | {weaker} |")
     return "\n".join(["| paper | printed | here | weaker than in the paper, and why |", "|---|---|---|---|", *rows])

@@ -192,17 +192,16 @@ def _share(part: int, whole: int) -> str:
     return "100%" if part else "0%"
 
 
-def plain_cells(row: Mapping[str, Any], *, escape: bool = False) -> list[str]:
-    """Return the cells of one claim under COLUMNS, from what table_row returns; escaped for Markdown on request."""
-    outcome = f"{row['symbol']} {row['outcome']}" if escape else row["outcome"]
+def plain_cells(row: Mapping[str, Any]) -> list[str]:
+    """Return the cells of one claim under COLUMNS, from what table_row returns."""
+    outcome = row["outcome"]
     if row["outcome"] in FALSE.values():
         outcome += f" by counterexample; {row['fails']}"
     outcome += f", {row['undecided']} undecided" if row["undecided"] else ""
     ratio = f"{row['seen']} ({row['known']})" if row["known"] else row["seen"]
     scope = f"{row['in_scope']} {row['kind']}".strip()
     texts = [row["statement"], row["source"], row["origin"], scope, row["slack"], ratio, row["vacuous"]]
-    cells = [outcome, row["id"], *texts]
-    return [_escape(cell) for cell in cells] if escape else cells
+    return [outcome, row["id"], *texts]
 
 
 def markdown_table(table: Mapping[str, Any]) -> str:
@@ -246,17 +245,12 @@ def update_between_markers(text: str, name: str, table: str) -> str:
 
 
 def stale(path: str | Path, tables: Mapping[str, str]) -> list[str]:
-    """Return the names of the markers whose content differs from the table, ignoring unpublished claims.
+    """Return the names of the markers whose content differs from the table.
 
     Raises
     ------
     UserError
         If a marker is missing.
     """
-    text = _published(Path(path).read_text(encoding="utf-8"))
-    return [name for name, table in tables.items() if update_between_markers(text, name, _published(table)) != text]
-
-
-def _published(text: str) -> str:
-    """Return the text without the sections of claims that no published run has checked; they are optional."""
-    return re.sub(rf"\n\n### `[\w.]+`\n\n· {UNPUBLISHED} .*\n\n.*", "", text)
+    text = Path(path).read_text(encoding="utf-8")
+    return [name for name, table in tables.items() if update_between_markers(text, name, table) != text]

@@ -1,4 +1,4 @@
-"""List the studies of ``figures/experiments`` that are too long for a figure: their commands and their inputs."""
+"""List the studies of ``figures/studies`` that are too long for a figure: their commands and their inputs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-FOLDER = "figures/experiments"
+FOLDER = "figures/studies"
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One script of ``figures/experiments``; its README says what it measures.
+    """One script of ``figures/studies``; its README says what it measures.
 
     Attributes
     ----------

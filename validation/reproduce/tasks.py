@@ -12,7 +12,7 @@ task                 makes
 ``PAIR:decode:S``    the decoded texts of the study S, with their scores
 ``PAIR:draw``        the figures and tables of the trace, the texts, and those without a pair (``instructed``: texts)
 ``PAIR:publish``     the pair's folder of ``figures/``, the generated parts of ``paper_repro.md`` and ``docs/results/``
-``experiment:N``     the stored result of ``figures/experiments/N``
+``experiment:N``     the stored result of ``figures/studies/N``
 ===================  ==========================================================================================
 """
 
@@ -35,7 +35,7 @@ STEP = ("-m", "validation.reproduce.steps")
 CODE = {
     "collect": ("validation.collection.collect", "validation.models.pair", "validation.collection.prompts"),
     "fit": ("validation.decoding.fitting",),
-    "check": ("validation.claims.check", "validation.claims.scenarios"),
+    "check": ("validation.claims.check",),
     "decode": ("validation.decoding.studies",),
 }
 

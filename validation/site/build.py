@@ -9,6 +9,8 @@ from pathlib import Path
 
 import hlmtheory
 from validation.errors import UserError
+from validation.report import results
+from validation.report.publish import published
 from validation.site.interface import api_pages, api_targets
 from validation.site.pages import ROOT, contents, pages, relinked
 from validation.site.theory import anchor, theory_pages
@@ -62,15 +64,20 @@ def write_sources(folder: Path, root: Path = ROOT) -> list[str]:
     written = {}
     for file, name in names.items():
         text = (root / file).read_text(encoding="utf-8")
-        written[f"{name}.md"] = relinked(text, file, names, root=root, picture=copied, targets=targets)
+        written[f"{name}.md"] = relinked(
+            text, file, names, root=root, picture=copied, targets=targets, sections=results.sections()
+        )
+    page, here = results.SITE_PAGE, f"docs/{results.SITE_PAGE}"
+    text, known = results.ours(root / "figures"), names | {here: page.removesuffix(".md")}
+    written[page] = relinked(text, here, known, root=root, picture=copied, targets=targets)
     written["index.md"] = _with_both_figures(written["index.md"], copied)
-    listed = contents(names.values())
+    listed = contents([*names.values(), page.removesuffix(".md")])
     written["index.md"] += "".join(
         f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(found) + "\n```\n"
         for caption, found in listed.items()
         if found
     )
-    for path, text in (written | theory_pages() | api_pages()).items():
+    for path, text in (written | theory_pages(results=published(root)) | api_pages()).items():
         file_path = folder / path
         file_path.parent.mkdir(parents=True, exist_ok=True)
         file_path.write_text(text, encoding="utf-8")

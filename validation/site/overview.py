@@ -22,7 +22,11 @@ DEVICE = (
     ("lattice, codec", "in how many bytes?"),
     ("conformal", "with which budget?"),
 )
-LINK = (("channel", "how long does it take?"), ("ofdma", "who gets which band?"))
+LINK = (
+    ("channel", "how long does it take?"),
+    ("ofdma", "who gets which band?"),
+    ("shared_seed", "is a token enough?"),
+)
 SERVER = (
     ("verification", "accept, or replace?"),
     ("serving", "how long is a pass?"),

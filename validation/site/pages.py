@@ -23,7 +23,7 @@ OTHERS = {"CONTRIBUTING.md": "contributing", "CHANGELOG.md": "changelog", "paper
 """Pages outside docs/: file and name of the page."""
 
 GENERATED = ("theory/index", "theory/sources", "api/index", "examples/index")
-"""Pages that no file of the repository holds."""
+"""Pages in reStructuredText that no file of the repository holds."""
 
 _LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\])\(([^()\s]+)\)")
 _CODE = re.compile(r"^ *```.*?^ *```[ \t]*$|``[^`]+``|`[^`\n]+`", re.MULTILINE | re.DOTALL)
@@ -70,6 +70,7 @@ def relinked(
     root: Path = ROOT,
     picture: Callable[[str], str] = lambda path: path,
     targets: Mapping[str, str] | None = None,
+    sections: Mapping[str, str] | None = None,
 ) -> str:
     """Return a Markdown text whose links are those of the site.
 
@@ -87,6 +88,8 @@ def relinked(
         Takes the path of a picture in the repository; returns the path of its copy in the site's source.
     targets : mapping of str to str, optional
         Anchor of each name, such as that of a claim.
+    sections : mapping of str to str, optional
+        Page and anchor of the section that stands for a file, such as the picture of a figure.
 
     Raises
     ------
@@ -111,6 +114,8 @@ def relinked(
             raise DeadLinkError(f"{file} links to {target}, which is no file of the repository and no page.")
         if label.startswith("!") and _SVG.search(found):
             return f"{label}({_relative(picture(found), here)})"
+        if found in (sections or {}):
+            return f"{label}({_relative((sections or {})[found], here)})"
         kind = "tree" if (root / found).is_dir() else "blob"
         return f"{label}({REPOSITORY}/{kind}/main/{found}{mark})"
 

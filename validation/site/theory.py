@@ -6,14 +6,17 @@ import re
 from collections.abc import Mapping
 from importlib import import_module
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hlmtheory
 from hlmtheory._array import to_numpy
 from hlmtheory.claims import Claim, Origin, Relation
 from validation.report.citations import bibliography, cite
-from validation.report.tables import pieces
+from validation.report.tables import UNPUBLISHED, pieces, plain_cells, table_row
 from validation.site.pages import REPOSITORY
+
+if TYPE_CHECKING:
+    from validation.claims.results import Results, Tally
 
 TITLES = {
     "verification": "Verification",
@@ -31,6 +34,7 @@ TITLES = {
     "policy": "Policies",
     "traces": "Traces",
     "lossless": "Audits of a sampler",
+    "shared_seed": "Drafts by a shared seed",
 }
 """Title of each module's pages."""
 
@@ -47,6 +51,11 @@ Every result of the papers and of ours is one record: {count} claims. Each entry
 assumptions, the proof, and the tightest case known. A printed statement that is false stays, with its counterexample.
 These pages are generated from the records that the tests and ``hlm validate`` read, so they cannot differ from the
 code. ``python3 hlm claims ID`` prints one entry.
+
+*Verdict* is that of the published run: on how many positions of the built-in pair, or on how many simulated instances
+if no language model is needed; how near its worst instance is to failing (worst slack); the largest left over right
+side seen, and the largest known; and the share of vacuous instances, where the bound is at or above what its left side
+can reach.
 
 """
 FALSE = ("False", "Refuted results, misprints, and readings that suggest themselves, each with its counterexample.")
@@ -130,7 +139,18 @@ def instance_text(instance: Mapping[str, Any], limit: int = 700) -> str:
     return text if len(text) <= limit else f"{text[:limit]} …"
 
 
-def claim_entry(claim: Claim) -> str:
+def measured(claim: Claim, tally: Tally | None) -> str:
+    """Return what the published run found of a claim."""
+    outcome, _, _, _, _, scope, slack, ratio, vacuous = plain_cells(
+        table_row(claim, tally, UNPUBLISHED, counterexample=False)
+    )
+    facts = [f"worst slack {slack}"] if slack != "–" else []
+    facts += [f"left/right {ratio}"] if ratio not in ("identity", "–") else []
+    facts += [f"vacuous {vacuous}"] if vacuous != "–" else []
+    return ", ".join([outcome, f"{scope} instances", *facts]) if tally else outcome
+
+
+def claim_entry(claim: Claim, tally: Tally | None = None) -> str:
     """Return the entry of a claim: statement, source, assumptions, proof, and its tight case or counterexample."""
     standing = "stands" if claim.standing == "true" else claim.standing
     mark = "true" if claim.standing == "true" else "false"
@@ -142,7 +162,8 @@ def claim_entry(claim: Claim) -> str:
         f":Origin: {ORIGINS[claim.origin]}\n"
         f":Source: :ref:`{escaped(cite(claim.source))} <{source_anchor(claim.source.key)}>`\n"
         f":Assumptions: {formula('; '.join(a.statement for a in claim.assumptions)) or 'none'}\n"
-        f":Checked on: {', '.join(f'``{name}``' for name in claim.takes)}",
+        f":Checked on: {', '.join(f'``{name}``' for name in claim.takes)}\n"
+        f":Verdict: {escaped(measured(claim, tally))}",
     ]
     where = f"{REPOSITORY}/blob/main/{claim.proof.file}#L{claim.proof.line}"
     word = "Proof." if mark == "true" else "Why it is false."
@@ -162,9 +183,10 @@ def claim_entry(claim: Claim) -> str:
     return "\n\n".join(rows)
 
 
-def topic_page(module: str, claims: Mapping[str, Claim]) -> str:
+def topic_page(module: str, claims: Mapping[str, Claim], results: Results | None = None) -> str:
     """Return the page of a module: its claims, the true ones by origin, then the false ones."""
     mine = [claim for name, claim in claims.items() if name.split(".")[0] == module]
+    tallies = results.tallies if results else {}
     true = [claim for claim in mine if claim.standing == "true"]
     false = [claim for claim in mine if claim.standing != "true"]
     about = (import_module(f"hlmtheory.{module}").__doc__ or "").split("\n", 1)[0]
@@ -179,7 +201,11 @@ def topic_page(module: str, claims: Mapping[str, Claim]) -> str:
     groups = [(head, told, [claim for claim in true if claim.origin in origins]) for head, told, origins in GROUPS]
     for head, told, found in [*groups, (*FALSE, false)]:
         if found:
-            parts += [f"{head}\n{'-' * len(head)}", told, *(claim_entry(claim) for claim in found)]
+            parts += [
+                f"{head}\n{'-' * len(head)}",
+                told,
+                *(claim_entry(claim, tallies.get(claim.id)) for claim in found),
+            ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -224,8 +250,8 @@ def sources_page(claims: Mapping[str, Claim]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def theory_pages(claims: Mapping[str, Claim] | None = None) -> dict[str, str]:
-    """Return every generated page of the theory, by its path in the site's source."""
+def theory_pages(claims: Mapping[str, Claim] | None = None, results: Results | None = None) -> dict[str, str]:
+    """Return every generated page of the theory, by its path in the site's source; with verdicts, if given."""
     known = hlmtheory.all_claims() if claims is None else claims
-    made = {f"theory/{module}.rst": topic_page(module, known) for module in topics(known)}
+    made = {f"theory/{module}.rst": topic_page(module, known, results) for module in topics(known)}
     return {"theory/index.rst": index_page(known), "theory/sources.rst": sources_page(known), **made}

@@ -17,7 +17,7 @@ from validation.decoding.defect_laws import defective_law, target_law
 from validation.decoding.defects import DEFECTS
 
 ROOT = Path(__file__).resolve().parents[3]
-EXPERIMENT = ROOT / "figures" / "experiments" / "audit_controls"
+EXPERIMENT = ROOT / "figures" / "studies" / "audit_controls"
 
 sys.path.insert(0, str(EXPERIMENT))
 controls = importlib.import_module("controls")
@@ -90,7 +90,7 @@ def test_the_exact_samplers_are_all_lossless_methods_at_every_setting() -> None:
 def lossless(info: Any) -> bool:
     """Return whether a registered method verifies every token by the exact rule; a plan need not.
 
-    Methods that read the target's hidden states cannot run on tables; ``figures/experiments/rivals`` audits them.
+    Methods that read the target's hidden states cannot run on tables; ``figures/studies/rivals`` audits them.
     """
     lossy = ("small only", "U-HLM", "CU-HLM", "printed acceptance", "Planned")
     return not any(part in info.name for part in lossy) and not getattr(info.method, "wants_features", False)

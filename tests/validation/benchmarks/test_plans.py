@@ -11,7 +11,7 @@ from hlmtheory.batching import lower_bound, plan
 from validation.benchmarks import plans
 from validation.benchmarks.planning import SERVICE, tasks_of
 
-STORED = Path(__file__).parents[3] / "figures/experiments/edge_sd_plans/plans.json"
+STORED = Path(__file__).parents[3] / "figures/studies/edge_sd_plans/plans.json"
 FEW = (("together", 3, 0.08), ("each", 4, 0.1))
 
 

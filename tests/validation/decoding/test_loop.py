@@ -37,6 +37,7 @@ from validation.decoding.loop import PAPER_TIMES, DecodingError, decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
 from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
+from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.methods.single_draft import CloudOnly, CuHlmOffline, DraftOnly, Hlm, RandHlm, TargetOnly, UHlm
 from validation.decoding.metrics import summarize
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE, SKIP, Noise
@@ -380,7 +381,8 @@ def test_rows_come_back_in_the_order_of_the_prompts_though_batches_are_made_by_l
 
 
 @pytest.mark.parametrize(
-    "method", [Hlm(), FixedLength(3), KSqs(8), CSqs(0.01), PromptLookup(), Lookahead(), Dssd(2), CloudOnly()]
+    "method",
+    [Hlm(), FixedLength(3), KSqs(8), CSqs(0.01), PromptLookup(), Lookahead(), Dssd(2), CloudOnly(), SharedSeed(3)],
 )
 def test_at_temperature_0_it_is_the_target_models_greedy_text(pair: Pair, method: Method) -> None:
     rows = decode(pair, PROMPTS, method, temperature=0.0, new_tokens=10, batch=3)

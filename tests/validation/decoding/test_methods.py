@@ -18,6 +18,7 @@ from hlmtheory.draft_length import AcceptanceTracker, optimal_draft_length, roun
 from hlmtheory.truncation import certified_size, decoded_draft, online_size, tail_deviation
 from hlmtheory.uncertainty import expected_uncertainty
 from tests.validation.tiny_texts import nodes, table_pair
+from tests.validation.unpacking import Unpacker, float_of
 from tests.validation.watching import FOUR as PROMPTS
 from tests.validation.watching import watched
 from validation.collection.prompts import Prompt
@@ -26,6 +27,7 @@ from validation.decoding.loop import DecodingError, decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
 from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
+from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.methods.single_draft import (
     CloudOnly,
     CuHlmCertified,
@@ -39,7 +41,7 @@ from validation.decoding.methods.single_draft import (
 )
 from validation.decoding.random_streams import Noise
 from validation.decoding.session import Draft, Outcome, Session, Step
-from validation.decoding.wire import Unpacker, float_of, index_bits
+from validation.decoding.wire import index_bits
 from validation.errors import UserError
 from validation.models.pair import Pair
 
@@ -62,6 +64,7 @@ ALL: list[Method] = [
     FlexSpec("exact"),
     PromptLookup(),
     Lookahead(),
+    SharedSeed(3),
     DenseQs(),
     KSqs(32),
     CSqs(0.001),

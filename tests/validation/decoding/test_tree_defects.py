@@ -20,7 +20,7 @@ from validation.decoding.tree_defects import TREE_DEFECTS, with_tree_defect
 from validation.models.pair import Pair
 
 LONGEST, LEVEL = 3, 0.001
-STORED = Path(__file__).resolve().parents[3] / "figures" / "experiments" / "rivals" / "audits.json"
+STORED = Path(__file__).resolve().parents[3] / "figures" / "studies" / "rivals" / "audits.json"
 CERTAIN = ("certain_stay",)
 """Defects of drafts that are chosen and not drawn."""
 

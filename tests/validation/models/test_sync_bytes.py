@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,9 +13,9 @@ from validation.errors import UserError
 from validation.models.aligned import build_aligned
 from validation.models.sources import PAIRS_FOLDER, ModelSource
 from validation.models.sync_bytes import anchor_bytes, measure_download
-from validation.plots.flexspec.synchronised import ALIGNED, PLAIN, STORED, break_even, bytes_of, measured_table, stored
+from validation.plots.flexspec.synchronised import ALIGNED, PLAIN, break_even, bytes_of, measured_table, stored
 
-EXPERIMENT = Path(__file__).resolve().parents[3] / "figures" / "experiments" / "synchronisation"
+EXPERIMENT = Path(__file__).resolve().parents[3] / "figures" / "studies" / "synchronisation"
 
 
 def test_weights_and_their_settings_are_counted_and_nothing_else(tmp_path: Path) -> None:
@@ -82,25 +79,3 @@ def test_the_table_and_the_break_even_are_those_of_the_bytes() -> None:
     assert rows[PLAIN][4] == f"{8 * bytes_of(PLAIN) / 10e6:.3g} s"
     n = break_even()
     assert (n - 1) * bytes_of(PLAIN) < bytes_of(ALIGNED) <= n * bytes_of(PLAIN)
-
-
-def test_the_script_measures_what_is_stored(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
-    sys.path.insert(0, str(EXPERIMENT))
-    measure = importlib.import_module("measure_bytes")
-    sys.path.remove(str(EXPERIMENT))
-    work = tmp_path / "work"
-    (work / "pair").mkdir(parents=True)
-    for name, source in (("large", "large"), ("small", "other"), ("aligned", "aligned")):
-        (work / "pair" / name).symlink_to(made / source)
-    (work / "versions").mkdir()
-    (work / "versions" / "math-lora4-s1").symlink_to(made / "math")
-    measure.main(work, tmp_path / "bytes.json")
-    found = json.loads((tmp_path / "bytes.json").read_text())
-    assert [row["what"] for row in found["rows"]] == [
-        *("plain draft, trained anew", "aligned draft, its own part", ALIGNED),
-        "target's lora4",
-    ]
-    assert found["rows"][3]["bytes"] == measure_download(made / "math").bytes
-    assert "target's lora4" in capsys.readouterr().out
-    assert {*found, *found["rows"][0]} == {*stored(), *stored()["rows"][0]}
-    assert STORED.is_file()

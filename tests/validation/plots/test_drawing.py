@@ -258,7 +258,7 @@ def test_the_leader_lines_of_a_crowd_do_not_cross(seed: int):
 
 
 TEXT = re.compile(r'id="text_\d+">.*?transform="translate\((\S+) (\S+)\)', re.DOTALL)
-STUDIES = sorted((SHELF / "experiments").glob("*/*.svg"))
+STUDIES = sorted((SHELF / "studies").glob("*/*.svg"))
 
 
 def outside(picture: str) -> list[tuple[float, float]]:

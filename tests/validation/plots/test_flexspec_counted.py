@@ -22,7 +22,7 @@ from validation.plots.flexspec import counted_tables as t
 from validation.plots.flexspec.printed import LATENCIES
 from validation.plots.flexspec.texts_lines import Fate
 
-EXPERIMENT = Path(__file__).resolve().parents[3] / "figures" / "experiments" / "flexspec_tables"
+EXPERIMENT = Path(__file__).resolve().parents[3] / "figures" / "studies" / "flexspec_tables"
 
 sys.path.insert(0, str(EXPERIMENT))
 rows = importlib.import_module("decode_rows")

@@ -30,7 +30,7 @@ LONGEST = 12
 
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 EXHIBIT = re.compile(r"^([\w-]+)\.md#(figure|table)-([\w-]+)$")
-STUDY = re.compile(r"figures/experiments/(\w+)/")
+STUDY = re.compile(r"figures/studies/(\w+)/")
 NUMBER = re.compile(r"(?<![\w,.^])[−-]?(?:\d[\d,]*\d|\d)?(?:\.\d+)?(?:e-?\d+)?[%×]?(?![\w%])")
 IN_TEXT = re.compile(r"(?<![\w.,])(\d[\d,]*\.?\d*(?:e-?\d+)?|\.\d+)(%?)")
 SETTINGS = re.compile(
@@ -46,7 +46,7 @@ CODECS = tuple(
     for above, below in (("0/2", "8/2"), ("1/2", "0/2"), ("5/1", "0/1"))  # cheapest, one budget, entropy coding
 )
 PLANS = tuple(
-    f"experiments/edge_sd_plans/plans:{above} ÷ experiments/edge_sd_plans/plans:{below}"
+    f"studies/edge_sd_plans/plans:{above} ÷ studies/edge_sd_plans/plans:{below}"
     for above, below in (
         *((f"few_tasks/{i}/lower_bound", f"few_tasks/{i}/optimum") for i in (3, 4, 5, 9, 10, 11)),
         *((f"many_tasks/{i}/latency", f"many_tasks/{i + 6}/latency") for i in (1, 3)),
@@ -58,22 +58,22 @@ PLACES: dict[str, tuple[str, ...]] = {
     "Any codec of a row": ("ours-tableV:tables/0/rows/*", "ours-tableV:statistics/epsilon/*", *CODECS),
     "Top-k log-probabilities": ("ours-tableIX:statistics/lists/*", "ours-tableIX:tables/1/rows/0/*"),
     "A quantised draft": (
-        "experiments/gguf/builtin:cost/*",
-        "experiments/gguf/builtin:routes/*/transformers, same file/*",
-        "experiments/gguf/builtin:routes/draft*/acceptance, difference/*",
+        "studies/gguf/builtin:cost/*",
+        "studies/gguf/builtin:routes/*/transformers, same file/*",
+        "studies/gguf/builtin:routes/draft*/acceptance, difference/*",
     ),
     "A bound for whole texts": (
         "ours-tableIV:tables/0/rows/*",
         "ours-tableIV:statistics/calibrating",
         "ours-tableIV:statistics/longest",
         "ours-fig6:findings",
-        "experiments/text_enumeration/builtin:texts/5/*",
-        "experiments/text_enumeration/builtin:prompts",
-        "experiments/text_enumeration/builtin:thresholds/*",
+        "studies/text_enumeration/builtin:texts/5/*",
+        "studies/text_enumeration/builtin:prompts",
+        "studies/text_enumeration/builtin:thresholds/*",
     ),
     "A limit with confidence": (
-        "experiments/plan/splits_builtin:splits",
-        "experiments/plan/splits_builtin:limits/text .3/*",
+        "studies/plan/splits_builtin:splits",
+        "studies/plan/splits_builtin:limits/text .3/*",
     ),
     "Auditing the risk of skipping": ("ours-tableVII:tables/1/*", "ours-tableVII:tables/3/rows/*"),
     "Thresholds that skip everything": (
@@ -82,11 +82,11 @@ PLACES: dict[str, tuple[str, ...]] = {
         "instructed/cu-hlm-tableI:tables/0/rows/9/0",
         "instructed/u-hlm-fig6-texts:bars/*/transmission/value",
     ),
-    "Similarity above the target's own": ("experiments/similarity/builtin:laws/*calibrated/*",),
+    "Similarity above the target's own": ("studies/similarity/builtin:laws/*calibrated/*",),
     "An interval for the acceptance rate": ("ours-tableVII:findings",),
     "Updates of the target": (
-        "experiments/update_bound/bound:means/*/domain/*",
-        "experiments/update_bound/bound:means/*/general/*",
+        "studies/update_bound/bound:means/*/domain/*",
+        "studies/update_bound/bound:means/*/general/*",
         "flexspec-tableII:printed/*",
     ),
     "A budget of dropped mass": (
@@ -97,9 +97,9 @@ PLACES: dict[str, tuple[str, ...]] = {
     "Counts of accepted drafts": ("ours-tableX:tables/2/rows/*",),
     "A single rate on real drafts": ("ours-fig8:statistics/*", "ours-fig8:findings", "ours-tableX:findings"),
     "Draft-length rules on real drafts": (
-        "experiments/length_rules/length_rules:data/*/rules/flexspec as printed/regret",
-        "experiments/length_rules/length_rules:data/*/rules/* K[*]/regret",
-        "experiments/length_rules/length_rules:data/*/rules/clairvoyant/regret",
+        "studies/length_rules/length_rules:data/*/rules/flexspec as printed/regret",
+        "studies/length_rules/length_rules:data/*/rules/* K[*]/regret",
+        "studies/length_rules/length_rules:data/*/rules/clairvoyant/regret",
     ),
     "The linear surrogate never adapts": tuple(
         f"flexspec-table{table}-length-rule:{place}"
@@ -118,13 +118,13 @@ PLACES: dict[str, tuple[str, ...]] = {
     "flexspec's Table II": (
         "flexspec-tableII:statistics/*",
         "flexspec-tableII:tables/[01]/rows/*",
-        "experiments/update_bound/bound:means/*/domain/*/*",
-        "experiments/aligned_draft/regime:*/loss_over_tv",
+        "studies/update_bound/bound:means/*/domain/*/*",
+        "studies/aligned_draft/regime:*/loss_over_tv",
         "../validation/pairs/builtin/aligned/training:held_out_acceptance/*",
     ),
     "No mean latency under fading": ("cu-hlm-fig10a:findings", "cu-hlm-fig10a:printed/*"),
     "edge-sd's printed savings": ("../validation/plots/edge_sd/settings:groups/batching/nearest_by_changes/2/*",),
-    "Batches within a percent": ("experiments/edge_sd_plans/plans:many_tasks/*", *PLANS),
+    "Batches within a percent": ("studies/edge_sd_plans/plans:many_tasks/*", *PLANS),
 }
 """Where the numbers of a section are stored: a file of ``figures`` without its ending, and a pattern of its keys."""
 
@@ -134,7 +134,7 @@ def computed(heading: str) -> list[float]:
     if heading == "A bound for whole texts":
         return [ceil(tokens / 0.05 - 1e-9) - 1 for tokens in (1, 200)] + [5.0, 200.0]  # prompts for a risk of 5%
     if heading == "Draft-length rules on real drafts":
-        data = json.loads((ROOT / "figures/experiments/length_rules/length_rules.json").read_text())["data"].values()
+        data = json.loads((ROOT / "figures/studies/length_rules/length_rules.json").read_text())["data"].values()
         rules = [setting["rules"] for drafts in data for setting in drafts["settings"].values()]
         speeds = [(one["least time"]["tokens_per_s"], one["clairvoyant"]["tokens_per_s"]) for one in rules]
         requests = sum(drafts["requests"] for drafts in data) / 2  # each with two drafters
@@ -166,7 +166,7 @@ def linked(text: str) -> Iterator[str]:
     """The stored files that a section's links name."""
     for link in LINK.findall(text):
         if study := STUDY.search(link):
-            yield from map(str, (ROOT / "figures/experiments" / study[1]).rglob("*.json"))
+            yield from map(str, (ROOT / "figures/studies" / study[1]).rglob("*.json"))
         elif exhibit := EXHIBIT.match(link.split("/")[-1]):
             paper, kind, number = exhibit.groups()
             stem = re.compile(f"{paper}-{'fig' if kind == 'figure' else 'table'}{number}(-texts)?", re.IGNORECASE)

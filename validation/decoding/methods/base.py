@@ -47,6 +47,9 @@ class Method:
         Whether the server adds a token when it accepts all drafts.
     by_argmax : bool
         Whether a draft is accepted if it is the target model's likeliest token, as flexspec prints it.
+    shared_seed : bool
+        Whether drafts and the server's tokens are winners of races in one stream (:mod:`hlmtheory.shared_seed`). A
+        draft is accepted if it is the server's token.
     samples_target : bool
         Whether a rejected draft is replaced from p, as flexspec prints it, and not from the residual.
     truncates : bool
@@ -67,7 +70,7 @@ class Method:
 
     name = "method"
     runs_draft = runs_target = bonus = real_bytes = True
-    by_argmax = samples_target = truncates = wants_likeliest = follows_rate = False
+    by_argmax = shared_seed = samples_target = truncates = wants_likeliest = follows_rate = False
     max_draft_length = 1
     tree_nodes = 0
 

@@ -44,6 +44,7 @@ class Family(StrEnum):
     CU_HLM = "CU-HLM"
     SQS = "SQS"
     SPECULATIVE = "speculative decoding"
+    SHARED_SEED = "shared seed"
     PLANNED = "planned"
 
 

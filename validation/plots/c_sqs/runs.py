@@ -1,4 +1,4 @@
-"""Decode prompts by each method and temperature of c-sqs, and time the models; ``figures/experiments/c_sqs`` runs it.
+"""Decode prompts by each method and temperature of c-sqs, and time the models; ``figures/studies/c_sqs`` runs it.
 
 Decoding counts passes instead of seconds. So each text is the same on every machine, and its latency can be computed
 for any pass times and any link. The drafts depend on neither.

@@ -80,7 +80,7 @@ class Exhibit:
         First sentence of the caption: what the figure says. A callable takes the numbers. A fixed text appears with the
         figure of every pair, so it must hold for all numbers.
     shows : str
-        Second sentence of the caption: what is drawn. With the message at most 60 words.
+        Second sentence of the caption: what is drawn.
     paint : callable or None
         Maps the numbers alone to a matplotlib figure. None for a table, which has no picture.
     caption : callable
@@ -117,8 +117,8 @@ class Exhibit:
         Returns
         -------
         dict
-            ``title``; ``caption``, the message, what is drawn and the tag, in at most 60 words; ``findings``, the
-            message and the details, one sentence after the other; ``method``, settings and what was measured.
+            ``title``; ``caption``, the message, what is drawn and the tag; ``findings``, the message and the details,
+            one sentence after the other; ``method``, settings and what was measured.
         """
         message = self.message if isinstance(self.message, str) else self.message(numbers)
         details = self.caption(numbers)

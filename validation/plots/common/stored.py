@@ -1,6 +1,6 @@
 """Name the stored experiments that figures are drawn from: each has one file, one commit, one date.
 
-An experiment decodes, trains or times models once, by a script of ``figures/experiments``. It stores what it measured
+An experiment decodes, trains or times models once, by a script of ``figures/studies``. It stores what it measured
 in one file, and ``experiments.json`` beside the papers' folders holds its record: the file with its checksum, the
 commit of the code, the date, the command, the models and the data. A figure that is drawn from the file holds the same
 record, so that all figures of an experiment are of one run; a test draws each again and compares.
@@ -118,7 +118,7 @@ def record(
     Parameters
     ----------
     name : str
-        Of the experiment: usually that of its folder in ``figures/experiments``.
+        Of the experiment: usually that of its folder in ``figures/studies``.
     file : Path
         What it stored.
     command, models, data : str

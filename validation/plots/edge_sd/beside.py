@@ -1,12 +1,12 @@
 """Comparison of the savings that edge-sd (zhu2025edgesd) Section IV prints with ours.
 
 It also shows settings that come close to the printed savings. They are the stored result of an experiment,
-``figures/experiments/edge_sd_settings``; this module does not search.
+``figures/studies/edge_sd_settings``; this module does not search.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from validation.plots.edge_sd.printed import ALL_SAVINGS, GROUPS, Saving
 Row = np.ndarray[Any, Any]
 
 STORED = Path(__file__).with_name("settings.json")
-"""Written by ``figures/experiments/edge_sd_settings/search.py``."""
+"""Written by ``figures/studies/edge_sd_settings/search.py``."""
 
 FIGURES = tuple(saving.figure for saving in ALL_SAVINGS)
 HEADS = ("saving of the total latency", "printed", "ours, Table II", "nearest with one change", "there", "note")
@@ -203,45 +203,7 @@ def beside_words(statistics: dict[str, Any]) -> str:
         f"{listed(joint['printed'])}% come within a point in {count or 'none'} of {statistics['settings_searched']} "
         f"settings, on the searched draws. The nearest setting is {joint['setting']}. It gives "
         f"{listed(joint['percent'])}% {others}: {inside_words(joint)}. The setting nearest to all eight printed "
-        f"savings is {both['setting']}. It misses one by {both['largest_difference']:.1f} points. These settings are "
-        "fits to the printed numbers; our "
-        "curves use Table II."
+        f"savings is {both['setting']}. It misses one by {both['largest_difference']:.1f} points. Settings other "
+        "than Table II's are fits to the printed numbers; our "
+        "curves use Table II's."
     )
-
-
-FIELDS: dict[str, tuple[str, float | str, Callable[[Any], str]]] = {
-    "acceptance": ("α", 0.8, lambda value: f"{value:.3f}"),
-    "memory": ("Γ_s in GB", 16, lambda value: f"{value / 1e9:.0f}"),
-    "draft_rate": ("c₁ of the draft stage, relative", 1, lambda value: f"{value:.3f}"),
-    "verify_rate": ("c₁ of the verify stage, relative", 1, lambda value: f"{value:.2f}"),
-    "gain_db": ("g₀ in dB", -30, lambda value: f"{value:.1f}"),
-    "exponent": ("path loss exponent", 2, lambda value: f"{value:g}"),
-    "longest_output": ("O_max", 2048, lambda value: f"{value:g}"),
-    "payload": ("upload", "embeddings of the prompt", lambda value: f"{value} of 32,000 FP16 probabilities"),
-}
-"""Fields that the nearest settings change: the symbol, Table II's value, and the format."""
-GROUP_NAMES = {
-    "batching": "Batching, Figs. 7b to 8c",
-    "bandwidth": "Bandwidth, Figs. 9a to 9c",
-    "all": "All eight at once",
-}
-
-
-def in_three_lines() -> list[str]:
-    """Return a line for each group of printed savings: the nearest setting, all it changes, and what it gives.
-
-    The savings are on draws of the users that the search did not use.
-    """
-    found = []
-    for group, name in GROUP_NAMES.items():
-        table_ii, nearest = (stored()["groups"][group]["nearest_by_changes"][place] for place in (0, -1))
-        changed = [
-            f"{FIELDS[field][0]} {FIELDS[field][1]} → {FIELDS[field][2](value)}"
-            for field, value in nearest["fields"].items()
-        ]
-        before = f"; Table II gives {listed(table_ii['percent'])}" if not table_ii["fields"] else ""
-        found.append(
-            f"{name}: printed {listed(nearest['printed'])}%; with {', '.join(changed)} ours are "
-            f"{listed(nearest['percent'])}% on fresh draws{before}."
-        )
-    return found

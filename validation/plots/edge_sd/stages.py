@@ -1,6 +1,6 @@
 """Make Fig. 5 of edge-sd (zhu2025edgesd) on the built-in models: run time of a forward pass is c₁ F b + c₂.
 
-The figure is drawn from the times that ``figures/experiments/forward_times`` measured and stored.
+The figure is drawn from the times that ``figures/studies/forward_times`` measured and stored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Time the counted rounds of ``figures/experiments/flexspec_tables`` over flexspec's networks, and replay rules.
+"""Time the counted rounds of ``figures/studies/flexspec_tables`` over flexspec's networks, and replay rules.
 
 The counts are of texts that were decoded; the times are assumed. A round over a network takes
 
@@ -34,7 +34,7 @@ from validation.plots.common.stored import from_experiment
 from validation.plots.flexspec.texts_lines import Fate
 
 Column = NDArray[np.float64]
-STORED = Path(__file__).resolve().parents[3] / "figures" / "experiments" / "flexspec_tables" / "rows.json"
+STORED = Path(__file__).resolve().parents[3] / "figures" / "studies" / "flexspec_tables" / "rows.json"
 DELAYS_S = {link.name: 2.0 * link.way.propagation_s for link in flexspec_links()}
 """Delay of a round, both ways: Cloud-Only's time of Table III less a pass of the cloud."""
 LLAMA_VOCABULARY = 32_000

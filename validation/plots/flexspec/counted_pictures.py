@@ -116,11 +116,11 @@ def message_latencies(numbers: Numbers) -> str:
     for network in NETWORKS:
         own, cloud = _latency(numbers, network, k.FLEXSPEC), _latency(numbers, network, k.CLOUD)
         if own and cloud:
-            said.append(f"{cloud / own:.2f}")
+            said.append(cloud / own)
     standard = [_latency(numbers, network, k.STANDARD) for network in NETWORKS]
     clouds = [_latency(numbers, network, k.CLOUD) for network in NETWORKS]
     slower = any(a and b and a > b for a, b in zip(standard, clouds, strict=True))
-    flexspec = f"FlexSpec is {', '.join(said)} times as fast as Cloud-Only over {', '.join(NETWORKS)}" if said else ""
+    flexspec = f"FlexSpec is at least {min(said):.2f} times as fast as Cloud-Only" if said else ""
     return f"{flexspec}{', and ' if said else ''}standard SD {'is' if slower else 'is not'} slower than Cloud-Only."
 
 
@@ -204,16 +204,21 @@ def paint_sweep(numbers: Numbers) -> Canvas:
 
 def message_sweep(numbers: Numbers) -> str:
     """Give the best fixed lengths."""
-    found = numbers["statistics"]["networks"]
-    best = ", ".join(str(one["best"]) for one in found.values())
-    return f"The best fixed draft length up to {max(DRAWN)} is {best} over {', '.join(found)}."
+    best = {network: one["best"] for network, one in numbers["statistics"]["networks"].items()}
+    if set(best.values()) == {max(DRAWN)}:
+        return f"Longer drafts are faster up to the limit of {max(DRAWN)}, over every network."
+    each = ", ".join(f"{length} over {network}" for network, length in best.items())
+    return f"The best fixed draft length up to {max(DRAWN)} is {each}."
 
 
 def caption_sweep(numbers: Numbers) -> str:
     """Compare the rule to the best fixed length."""
     found = numbers["statistics"]["networks"]
-    over = ", ".join(f"{one['over_best']['Algorithm 2'][0]:.2f}" for one in found.values())
-    return f"Algorithm 2 takes {over} of its time."
+    over = {network: one["over_best"]["Algorithm 2"][0] for network, one in found.items()}
+    if set(over.values()) == {1.0}:
+        return f"Algorithm 2 chooses {next(iter(found.values()))['best']} too."
+    each = ", ".join(f"{ratio:.2f} times as long over {network}" for network, ratio in over.items())
+    return f"Algorithm 2 takes {each}."
 
 
 # ------------------------------------------------------------------------------------------------------- Fig. 6

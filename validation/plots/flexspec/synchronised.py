@@ -1,6 +1,6 @@
 """Tell what a device downloads for each version of a target, by the files of this project: Table I, measured.
 
-The bytes are those of ``figures/experiments/synchronisation``, which says which files they are of.
+The bytes are those of ``figures/studies/synchronisation``, which says which files they are of.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compute Table II of flexspec (li2025flexspec): the acceptance of a fixed draft while its target is tuned.
 
-The numbers are the stored result of an experiment, ``figures/experiments/aligned_draft``, on the built-in pair; this
+The numbers are the stored result of an experiment, ``figures/studies/aligned_draft``, on the built-in pair; this
 module trains and decodes nothing.
 """
 
@@ -13,7 +13,7 @@ from validation.plots.common.record import Numbers, Printed, Table, plain
 from validation.plots.common.stored import from_experiment, read
 
 STORED = Path(__file__).with_name("versions.json")
-"""Written by ``figures/experiments/aligned_draft/summary.py``."""
+"""Written by ``figures/studies/aligned_draft/summary.py``."""
 
 PRINTED = (("Base", "General", 0.72), ("Math (LoRA)", "Mathematics", 0.45), ("Code (Full)", "Programming", 0.18))
 """Version of Llama-2-70B, domain, and acceptance rate of Llama-2-7B: Table II."""

@@ -1,6 +1,6 @@
 """Figure 8 and Table X of ours: acceptance by depth, the error of a single rate, and what published counts identify.
 
-Both read the stored results of ``figures/experiments/acceptance_by_depth``; this module measures nothing.
+Both read the stored results of ``figures/studies/acceptance_by_depth``; this module measures nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compute the table of what a running system can know: certificates of skipping and intervals of the acceptance rate.
 
-The simulated rows are the stored result of an experiment, ``figures/experiments/anytime``; this module simulates
+The simulated rows are the stored result of an experiment, ``figures/studies/anytime``; this module simulates
 nothing. The measured rows audit U-HLM along the texts of a trace.
 """
 
@@ -21,7 +21,7 @@ from validation.plots.common.stored import read
 from validation.trace.reader import Trace, probabilities
 
 STORED = Path(__file__).with_name("anytime.json")
-"""Written by ``figures/experiments/anytime/simulate.py``."""
+"""Written by ``figures/studies/anytime/simulate.py``."""
 
 RATES = (0.05, 0.1, 0.2)  # π
 THRESHOLDS = (0.1, 0.2, 0.3)  # u_th of U-HLM

@@ -1,6 +1,6 @@
 """Compute our Table VI: the bill of each decoding method beside the risk that its records hold.
 
-The table is made of the counts that ``figures/experiments/bills`` stored, with the fit of the built-in pair's published
+The table is made of the counts that ``figures/studies/bills`` stored, with the fit of the built-in pair's published
 trace.
 """
 

@@ -63,12 +63,10 @@ def caption_both(numbers: Numbers) -> str:
     parts = []
     for one in numbers["series"]:
         likeness = "".join(f", {said(one['accuracy'][name])}" for name in there)
-        parts.append(
-            f"{one['name']} {said(one['throughput']['median'], '.1f')} tokens/s{likeness}, perplexity "
-            f"{said(one['perplexity'], '.2f')}"
-        )
+        speed = said(one["throughput"]["median"], ".1f")
+        parts.append(f"{one['name']} {speed}{likeness}, {said(one['perplexity'], '.2f')}")
     order = " and ".join(ACCURACIES[name] for name in there)
-    first = f"Throughput, {order}, and perplexity: " if there else "Throughput and perplexity: "
+    first = f"Tokens/s, {order}, and perplexity: " if there else "Tokens/s and perplexity: "
     alone = nothing_sent({one["name"]: (one["throughput"], one["accuracy"]) for one in numbers["series"]})
     return f"{first}{'; '.join(parts)}.{alone} The paper prints no numbers for this figure.{_absent(numbers)}"
 
@@ -160,13 +158,17 @@ def caption_speeds(numbers: Numbers, *, rician: bool) -> str:
     for name, found in gains.items():
         if info_of(name).family is not Family.CU_HLM:
             continue
-        words = ", ".join(f"{said(found[word], '.1f')}× ({label})" for word, label in WORDS.items())
+        each = [said(found[word], ".1f") for word in WORDS] + [said(formula[name]["median"], ".1f")]
         printed = PAPER_GAINS.get(printed_name(name) or "")
-        beside = f"; the paper prints {PRINTED[printed].value:g}×" if printed and not rician else ""
-        parts.append(f"{name} {words}, by the formulas' bits {said(formula[name]['median'], '.1f')}× (median){beside}")
+        beside = f", printed {PRINTED[printed].value:g}" if printed and not rician else ""
+        parts.append(f"{name} {', '.join(each)}{beside}")
     most = gains.get("small only", {}).get("median")
     spread = nothing_sent(gains) + ("" if rician else f" {SPREAD}")
-    return f"Gains over HLM at {decibels(snr_db)}: {'; '.join(parts)}.{spread} {_limits(numbers, most, rician=rician)}"
+    kinds = f"{', '.join(WORDS.values())}, and median by the formulas' bits"
+    return (
+        f"Gains over HLM at {decibels(snr_db)}, {kinds}: {'; '.join(parts)}.{spread} "
+        f"{_limits(numbers, most, rician=rician)}"
+    )
 
 
 def decibels(value: float) -> str:
@@ -181,9 +183,9 @@ def _limits(numbers: Numbers, most: dict[str, float | None] | None, *, rician: b
     bits = statistics["message_bits"].get("HLM", {}).get("encoded")
     sent = f" ({bits:,.0f} as encoded in float32)" if bits else ""
     text = (
-        f"No method that drafts is faster than the draft model alone, here {said(most, '.1f')}× HLM (median). A row of "
-        f"HLM takes {own:,.0f} bits by (4) at V = {statistics['vocabulary']:,}{sent} and {theirs:,.0f} at 32,000. "
-        f"So {theirs / own:.1f} times as many bits can be saved there."
+        f"No method that drafts is faster than the draft model alone, here {said(most, '.1f')}× HLM (median). A "
+        f"distribution of HLM takes {own:,.0f} bits by (4) at V = {statistics['vocabulary']:,}{sent} and {theirs:,.0f} "
+        f"at 32,000, so {theirs / own:.1f} times as many bits can be saved there."
     )
     if rician:
         return text
@@ -196,9 +198,8 @@ def _limits(numbers: Numbers, most: dict[str, float | None] | None, *, rician: b
             f"Rayleigh fading for k = {entries:.0f}; the paper prints {PRINTED[name].value:g}×."
         )
     return text + (
-        " HLM's mean time under Rayleigh fading is infinite. So its tokens over its total time tend to 0 as texts are "
-        "added, though any one text may raise them. A gain over HLM depends on the sample. Ratios of totals over "
-        f"{TEXTS} texts of {TOKENS} tokens follow from the paper's own payloads, skipped share and times. "
+        " HLM's mean time under Rayleigh fading is infinite, so a gain over it depends on the sample. Ratios of totals "
+        f"over {TEXTS} texts of {TOKENS} tokens follow from the paper's own payloads, skipped share and times. "
         f"{' '.join(parts)} As means over rounds of (6) they give "
         f"{gain_by_rounds(PRINTED['offline_k'].value):.0f}× and {gain_by_rounds(PRINTED['online_k'].value):.0f}×, so "
         f"{PRINTED['offline_gain'].value:g}× is not such a mean."
@@ -211,7 +212,9 @@ def caption_accuracy(numbers: Numbers, paper: str) -> str:
     parts = []
     for name, methods in statistics["shares"].items():
         each = [f"{method} {_kept(methods[method])}" for method in of_paper(methods, paper)]
-        parts.append(f"Share of the accuracy kept, {ACCURACIES[name]}: {'; '.join(each)}.")
+        bases = dict.fromkeys(base for found in methods.values() for base in found)
+        whose = " and of ".join("HLM's" if base == "HLM" else "the target model's" for base in bases)
+        parts.append(f"Percent of {whose} {ACCURACIES[name]} kept: {'; '.join(each)}.")
     alone = nothing_sent(next(iter(statistics["shares"].values()), {}))
     common = statistics["sets_in_common"]
     sets = f"Sets in common with the paper: {', '.join(common)}." if common else "None of its sets is among ours."
@@ -226,11 +229,11 @@ def caption_accuracy(numbers: Numbers, paper: str) -> str:
 def _kept(bases: dict[str, dict[str, float | None]]) -> str:
     """Give the shares of the accuracy of HLM and of the target model."""
     each = []
-    for base, found in bases.items():
+    for found in bases.values():
         share = {end: None if (known := found[end]) is None else 100.0 * known for end in ("value", "low", "high")}
         mean = found["mean_over_sets"]
-        beside = "" if mean is None else f" (mean over our sets {100.0 * mean:.1f}%)"
-        each.append(f"{said(share, '.1f')}% of {'HLM' if base == 'HLM' else 'the target model'}'s{beside}")
+        beside = "" if mean is None else f" (mean over our sets {100.0 * mean:.1f})"
+        each.append(f"{said(share, '.1f')}{beside}")
     return ", ".join(each)
 
 
@@ -270,10 +273,10 @@ def caption_methods(numbers: Numbers) -> str:
     return (
         f"Transmission rate, P(skipped | accepted): {'; '.join(bars)}. From the printed share of skips follows "
         f"a transmission rate of {1.0 - value(U, 'skipped'):.4f}. Gain over HLM at the "
-        f"{decibels(round(snr_db, 1))} of its link: {_own_gains(statistics)}."
-        f"{nothing_sent(statistics['gains'])} {SPREAD} {_printed_gain(snr_db)} It sends "
-        f"{U_ROW_BITS / 1e3:.0f} kbit a row, ours {row_bits(statistics['vocabulary']) / 1e3:,.0f} kbit by (4) of "
-        "cu-hlm."
+        f"{decibels(round(snr_db, 1))} of its link, {WORDS['total']}, {WORDS['median']}, and median by the formulas' "
+        f"bits: {_own_gains(statistics)}."
+        f"{nothing_sent(statistics['gains'])} {SPREAD} {_printed_gain(snr_db)} It sends {U_ROW_BITS / 1e3:.0f} kbit a "
+        f"distribution, ours {row_bits(statistics['vocabulary']) / 1e3:,.0f} kbit by (4) of cu-hlm."
     )
 
 
@@ -285,8 +288,7 @@ def _own_gains(statistics: dict[str, Any]) -> str:
     parts = []
     for name, one in found.items():
         formula = said(statistics["gains_by_formula"][name]["median"], ".2f")
-        words = ", ".join(f"{said(one[word], '.2f')}× ({WORDS[word]})" for word in ("total", "median"))
-        parts.append(f"{name} {words}, by the formulas' bits {formula}× (median)")
+        parts.append(f"{name} {said(one['total'], '.2f')}, {said(one['median'], '.2f')}, {formula}")
     rounds = ", ".join(f"{name} {said(one['round_mean'], '.2f')}×" for name, one in found.items())
     return f"{'; '.join(parts)}. As means over rounds of (4), another definition, the gains are {rounds}"
 
@@ -299,10 +301,9 @@ def _printed_gain(snr_db: float) -> str:
     return (
         f"The paper prints {gain:g}× and does not name the SNR. By its own definition of token throughput, a "
         f"ratio of totals (Section IV), the gain is at most {1.0 / sent:.2f}×, averaged over the choice of the sent "
-        f"distributions. Texts that send {sent:.4f} of HLM's take at least this share of its time, on the same fading "
-        "blocks. In one sample the slowest blocks may be among the skipped ones. The paper's payload, share and "
-        f"times give {middle:.2f}× [{low:.2f}, {high:.2f}] over samples of {TEXTS} texts of {TOKENS} tokens on this "
-        f"link; {reached:.0%} of the samples reach {gain:g}×. A mean over rounds of (4) may exceed it. With the "
+        f"distributions; in one sample the slowest blocks may be among the skipped ones. The paper's payload, share "
+        f"and times give {middle:.2f}× [{low:.2f}, {high:.2f}] over samples of {TEXTS} texts of {TOKENS} tokens on "
+        f"this link; {reached:.0%} of the samples reach {gain:g}×. A mean over rounds of (4) may exceed it. With the "
         f"paper's times of a pass it is {least:.2f}× or more at every SNR, so {gain:g}× is not such a mean."
     )
 

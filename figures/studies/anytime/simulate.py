@@ -1,0 +1,287 @@
+"""Count how often certificates and intervals that hold at any time fail, and how soon a certificate comes.
+
+The audit: at each token the draft is skipped, audited and lost with probability π μ_t/(mean β of such a token). Between
+two such tokens the wealth of every bet grows and the bound falls, so a run is its losses and the gaps between them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.skipping import fewest_tokens_to_certify
+from hlmtheory.skipping.audit import BETS
+from hlmtheory.verification import intervals
+from hlmtheory.verification.interval_claims import largest_miss
+from validation.plots.common.record import plain
+from validation.plots.ours.anytime import STORED
+
+Row = NDArray[np.float64]
+
+RUNS = 10_000
+ERROR = 0.05
+RISK = 0.02  # ε
+TRUTH = 0.004  # risk of a system that is well below ε
+RATES = (0.05, 0.1, 0.2)  # π
+TOKENS = 100_000  # of a run
+PERIOD = 5_000  # tokens for which a drifting risk is 2ε, and then 0
+PART = 500  # runs at a time
+
+DRAFTS = 2_000  # examined in a run
+LENGTH = 4  # drafts of a round
+ACCEPTANCE = 0.7
+DRIVEN_ERRORS = (0.05, 0.1, 0.2)
+DRIVEN_DRAFTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """A system and its audit.
+
+    Attributes
+    ----------
+    rate, mean : float
+        π, and the mean of the risks.
+    drifting : bool
+        The risk is twice the mean for PERIOD tokens, then 0 for PERIOD tokens, and so on. Otherwise it is constant.
+    spread : bool
+        β of a skipped draft is 0 or uniform on [0, 1]. Otherwise it is 0 or 1.
+    """
+
+    rate: float
+    mean: float
+    drifting: bool = False
+    spread: bool = False
+
+    def losses(self, rng: np.random.Generator, runs: int, tokens: int) -> tuple[NDArray[np.int64], Row]:
+        """Return the tokens with a loss, rising along a run and then beyond its end, and their β: (runs, losses)."""
+        chance = self.rate * self.mean * (2.0 if self.spread else 1.0) * (2.0 if self.drifting else 1.0)
+        most = chance * tokens
+        count = int(most + 8.0 * np.sqrt(most) + 12.0)
+        at = np.cumsum(rng.geometric(chance, (runs, count)), axis=-1)
+        if self.drifting:  # count the tokens of the periods with a risk alone
+            at = at + (at - 1) // PERIOD * PERIOD
+        beta = rng.random(at.shape) if self.spread else np.ones(at.shape)
+        return at, beta
+
+    def summed(self, at: NDArray[np.int64]) -> Row:
+        """Return μ_1 + ... + μ_t at tokens t."""
+        if not self.drifting:
+            return self.mean * at
+        whole, part = np.divmod(at, 2 * PERIOD)
+        return 2.0 * self.mean * (whole * PERIOD + np.minimum(part, PERIOD))
+
+
+def segments(
+    audit: Audit, rng: np.random.Generator, runs: int, tokens: int, logarithms: Callable[[Row], Row]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Row]:
+    """Return the first and the last token before each further loss, and the summed logarithms of the losses so far.
+
+    Shapes (runs, S), (runs, S) and (runs, S, bets). ``logarithms`` maps β (..., 1) to (..., bets). A segment without
+    tokens has a first token behind its last one.
+    """
+    at, beta = audit.losses(rng, runs, tokens)
+    edge = np.minimum(at, tokens + 1)
+    start = np.concatenate([np.ones((runs, 1), dtype=np.int64), edge], axis=-1)
+    last = np.concatenate([edge - 1, np.full((runs, 1), tokens)], axis=-1)
+    lost = np.cumsum(logarithms(beta[..., None]), axis=-2)
+    return start, last, np.concatenate([np.zeros((runs, 1, lost.shape[-1])), lost], axis=-2)
+
+
+def first_certificates(audit: Audit, rng: np.random.Generator, runs: int, tokens: int) -> Row:
+    """Return the first token after which the risk RISK is certified, or infinity if it never is; shape (runs,)."""
+    shares, level = np.asarray(BETS), audit.rate * RISK
+    gain = np.log1p(shares * level / (1.0 - level))
+    start, last, lost = segments(
+        audit, rng, runs, tokens, lambda beta: np.log1p(-shares * (beta - level) / (1.0 - level)) - gain
+    )
+
+    def wealth(at: NDArray[np.int64], sums: Row) -> Row:
+        return _mixed(sums + gain * at[..., None])
+
+    crossed = (wealth(last, lost) >= -np.log(ERROR)) & (start <= last)
+    which = np.argmax(crossed, axis=-1)[:, None]
+    low, high = (np.take_along_axis(one, which, axis=-1)[:, 0] for one in (start, last))
+    sums = np.take_along_axis(lost, which[..., None], axis=-2)[:, 0]
+    while (low < high).any():
+        middle = (low + high) // 2
+        enough = wealth(middle, sums) >= -np.log(ERROR)
+        low, high = np.where(enough, low, np.minimum(middle + 1, high)), np.where(enough, middle, high)
+    return np.where(crossed.any(axis=-1), low, np.inf)
+
+
+def bound_fails(audit: Audit, rng: np.random.Generator, runs: int, tokens: int) -> NDArray[np.bool_]:
+    """Return whether the mean risk of the tokens so far is ever above its bound; shape (runs,)."""
+    shares = np.asarray(BETS)
+    start, last, lost = segments(audit, rng, runs, tokens, lambda beta: np.log1p(-shares * beta))
+    evidence = _mixed(lost + shares * (audit.rate * audit.summed(last))[..., None])
+    return np.asarray(((evidence > -np.log(ERROR)) & (start <= last)).any(axis=-1))
+
+
+def _mixed(logarithms: Row) -> Row:
+    top = logarithms.max(axis=-1, keepdims=True)
+    return np.asarray(top[..., 0] + np.log(np.exp(logarithms - top).mean(axis=-1)))
+
+
+def rates_by_depth(rng: np.random.Generator, runs: int) -> Iterator[Callable[[NDArray[np.int64]], Row]]:
+    """Yield for each examined draft a function of the depths: rates that fall with depth and vary with the text."""
+    while True:
+        text = rng.beta(4.0, 1.0, runs)
+        for _ in range(50):
+            yield lambda depth, text=text: text * 0.95**depth  # type: ignore[misc]
+
+
+def constant_rates(rng: np.random.Generator, runs: int) -> Iterator[Callable[[NDArray[np.int64]], Row]]:
+    """Yield the same rate always."""
+    while True:
+        yield lambda depth: np.full(runs, ACCEPTANCE)
+
+
+def rates_after_past(rng: np.random.Generator, runs: int) -> Iterator[Callable[[NDArray[np.int64]], Row]]:
+    """Yield rates that are high after an accepted draft of the same round and low at its beginning."""
+    while True:
+        yield lambda depth: np.where(depth > 0, 0.9, 0.4)
+
+
+WORLDS = {
+    "rate 0.7": constant_rates,
+    "rates vary with depth and text": rates_by_depth,
+    "0.4 for the first draft, 0.9 for the others": rates_after_past,
+}
+
+
+def interval_fails(world: str, form: str, rng: np.random.Generator, runs: int, drafts: int) -> NDArray[np.bool_]:
+    """Return whether the interval misses the mean rate after any of the examined drafts; shape (runs,)."""
+    evidence = {"constant": intervals._constant, "varying": intervals._varying}[form]
+    depth, accepted = np.zeros(runs, dtype=np.int64), np.zeros(runs)
+    total, failed = np.zeros(runs), np.zeros(runs, dtype=bool)
+    rates = WORLDS[world](rng, runs)
+    for examined in range(1, drafts + 1):
+        rate = next(rates)(depth)
+        taken = rng.random(runs) < rate
+        accepted, total = accepted + taken, total + rate
+        depth = np.where(taken & (depth < LENGTH - 1), depth + 1, 0)
+        failed |= evidence(np, accepted, np.full(runs, float(examined)), total / examined) > -np.log(ERROR)
+    return failed
+
+
+def share(failed: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return how often something failed, with a 95% interval by Clopper and Pearson."""
+    from scipy.special import betaincinv
+
+    count, runs = int(failed.sum()), len(failed)
+    low = 0.0 if count == 0 else float(betaincinv(count, runs - count + 1, 0.025))
+    high = 1.0 if count == runs else float(betaincinv(count + 1, runs - count, 0.975))
+    return {
+        "runs": runs,
+        "failed": count,
+        "share": plain(count / runs, 4),
+        "low": plain(low, 4),
+        "high": plain(high, 4),
+    }
+
+
+def in_parts(runs: int, simulate: Callable[[int], Any]) -> Any:
+    """Return the results of parts of the runs, one after the other."""
+    sizes = [min(PART, runs - begun) for begun in range(0, runs, PART)]
+    return np.concatenate([simulate(size) for size in sizes])
+
+
+def driven(error: float, form: str) -> dict[str, Any]:
+    """Return the largest probability that the interval ever misses a mean of rates that are driven by the past; exact.
+
+    The rates are multiples of half the error, at which the first acceptance leaves the constant form's interval.
+    """
+    above = np.asarray(error * (1.0 + 1e-9))  # so that the edge itself is outside
+    found = float(largest_miss(above, DRIVEN_DRAFTS, form, round(2.0 / error)))
+    return {"error": error, "form": form, "drafts": DRIVEN_DRAFTS, "share": plain(found, 4)}
+
+
+FALSE = {
+    "constant risk ε, β 0 or 1": {},
+    "constant risk ε, β spread": {"spread": True},
+    "risk 2ε and 0 in turn, β 0 or 1": {"drifting": True},
+}
+"""Systems whose mean risk is never below ε, so that every certificate is false."""
+
+
+def result(
+    seed: int, runs: int, tokens: int = TOKENS, drafts: int = DRAFTS, errors: Sequence[float] = DRIVEN_ERRORS
+) -> dict[str, Any]:
+    """Return all simulations, as ``anytime.json`` holds them."""
+    false, bounds, needed, missed = [], [], [], []
+    for number, (name, changes) in enumerate(FALSE.items()):
+        for rate in RATES:
+            audit = Audit(rate, RISK, **changes)
+            rng = np.random.default_rng([seed, 0, number, round(100 * rate)])
+            first = in_parts(runs, lambda size, audit=audit, rng=rng: first_certificates(audit, rng, size, tokens))
+            false.append({"system": name, "audit_probability": rate, **share(np.isfinite(first))})
+            rng = np.random.default_rng([seed, 1, number, round(100 * rate)])
+            failed = in_parts(runs, lambda size, audit=audit, rng=rng: bound_fails(audit, rng, size, tokens))
+            bounds.append({"system": name, "audit_probability": rate, **share(failed)})
+    for rate in RATES:
+        rng = np.random.default_rng([seed, 2, round(100 * rate)])
+        audit = Audit(rate, TRUTH)
+        first = in_parts(runs, lambda size, audit=audit, rng=rng: first_certificates(audit, rng, size, tokens))
+        tenth, median, ninth = np.quantile(first, [0.1, 0.5, 0.9], method="higher")
+        needed.append(
+            {
+                "audit_probability": rate,
+                "runs": runs,
+                "never": int(np.isinf(first).sum()),
+                "tenth": int(tenth),
+                "median": int(median),
+                "ninth": int(ninth),
+                "fewest": int(np.ceil(float(fewest_tokens_to_certify(rate, RISK, ERROR)))),
+            }
+        )
+    for number, world in enumerate(WORLDS):
+        for form in intervals.FORMS:
+            rng = np.random.default_rng([seed, 3, number])
+            failed = interval_fails(world, form, rng, runs, drafts)
+            missed.append({"rates": world, "form": form, **share(failed)})
+    return {
+        "seed": seed,
+        "error": ERROR,
+        "risk": RISK,
+        "truth": TRUTH,
+        "tokens": tokens,
+        "drafts": drafts,
+        "draft_length": LENGTH,
+        "false_certificates": false,
+        "bounds": bounds,
+        "tokens_to_certify": needed,
+        "intervals": missed,
+        "driven": [driven(error, form) for error in errors for form in intervals.FORMS],
+    }
+
+
+def main() -> None:
+    """Simulate, and write the result to the file that the table reads."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--out", type=Path, default=STORED)
+    given = parser.parse_args()
+    begun = time.perf_counter()
+    found = result(given.seed, given.runs)
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    about = {
+        "command": f"python3 figures/studies/anytime/simulate.py --seed {given.seed} --runs {given.runs}",
+        "commit": commit,
+        "seconds": round(time.perf_counter() - begun),
+    }
+    given.out.write_text(json.dumps(about | found, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

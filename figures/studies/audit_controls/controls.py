@@ -1,0 +1,307 @@
+"""The controls of the audit: twelve defects that it must find, and exact samplers that it must not accuse.
+
+Both models are tables over five tokens, so the law of every text is known. The samplers are the project's own loop with
+its own random numbers: with one defect built in, or with a lossless method as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.audit import Audit, Processors, TableLaw, audit_sampler
+from validation.audit.driver import padded
+from validation.collection.prompts import Prompt
+from validation.decoding.defect_laws import defective_law, distance, marginal, processed, target_law
+from validation.decoding.defects import DEFECTS, decode_by_matching, decode_with
+from validation.decoding.loop import decode
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
+from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
+from validation.decoding.methods.single_draft import CloudOnly, Hlm, RandHlm, TargetOnly
+from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead
+from validation.decoding.session import Draft, Message
+from validation.decoding.trees import DraftTree
+from validation.models.tables import nodes, table_pair
+
+Array = NDArray[Any]
+Sampler = Callable[[Sequence[Sequence[int]], int, int], list[list[list[int]]]]
+
+VOCABULARY, DEPTH, END, DRAFTS = 5, 4, 0, 2
+PROMPTS = [[1, 2], [1, 3]]
+"""The tables do not see a prompt's first token; the second chooses the branch."""
+LEVEL, DRAWS = 0.001, 100_000
+AUDITS, AUDIT_DRAWS = 1_000, 128
+LEVELS = (0.05, 0.01, 0.001)
+BATCH = 4_096
+STORED = Path(__file__).parent / "controls.json"
+
+
+def tables(seed: int = 1) -> tuple[Array, Array]:
+    """Return the distributions of a draft and a target model that agree in part."""
+    rng = np.random.default_rng(seed)
+    target = rng.dirichlet(np.full(VOCABULARY, 0.8), nodes(VOCABULARY, DEPTH + 3))
+    return 0.6 * rng.dirichlet(np.full(VOCABULARY, 0.8), len(target)) + 0.4 * target, target
+
+
+def branch(table: Array, token: int) -> Array:
+    """Return the rows of a table after a first token, as a table."""
+    vocabulary, found, start, size = table.shape[1], [], 1, 1
+    while start + vocabulary * size <= len(table):
+        found.append(table[start + token * size : start + (token + 1) * size])
+        start, size = start + vocabulary * size, vocabulary * size
+    return np.concatenate(found)
+
+
+def law(table: Array, temperature: float, top_p: float, prompts: Sequence[list[int]] = PROMPTS) -> TableLaw:
+    """Return a table's law at a temperature and top-p, with prompts."""
+    rows = np.stack([branch(table, prompt[-1]) for prompt in prompts])
+    return TableLaw(rows, [list(prompt) for prompt in prompts], (END,), Processors(temperature, top_p=top_p))
+
+
+@dataclass(frozen=True)
+class WithoutTable:
+    """A law that gives rows but no table, as a model does: so its mechanisms are named without any enumeration."""
+
+    table: TableLaw
+
+    @property
+    def vocabulary(self) -> int:
+        """V."""
+        return self.table.vocabulary
+
+    @property
+    def prompts(self) -> list[list[int]]:
+        """The prompts."""
+        return self.table.prompts
+
+    @property
+    def end_tokens(self) -> tuple[int, ...]:
+        """The end-of-text tokens."""
+        return self.table.end_tokens
+
+    def next_rows(self, prompt: int, tokens: Array) -> Array:
+        """Return the rows of the tokens."""
+        return self.table.next_rows(prompt, tokens)
+
+    def rows_before(self, prompt: int, tokens: Array) -> dict[str, Array]:
+        """Return the rows before the processors."""
+        return self.table.rows_before(prompt, tokens)
+
+
+def from_loop(run: Callable[..., Any], seed: int = 1) -> Sampler:
+    """Return a sampler that continues prompts with a function that takes what :func:`decode` takes."""
+    pair = table_pair(*tables(seed), end_tokens=(END,))
+
+    def sample(prompts: Sequence[Sequence[int]], n: int, seed: int) -> list[list[list[int]]]:
+        asked = [
+            Prompt(f"{c}/{i}", " ".join(map(str, one)), "control") for c, one in enumerate(prompts) for i in range(n)
+        ]
+        rows = run(pair, asked, new_tokens=DEPTH, batch=BATCH, seed=seed)
+        return [[row.tokens for row in rows[c * n : (c + 1) * n]] for c in range(len(prompts))]
+
+    return sample
+
+
+# ------------------------------------------------------------------------------------------------- the defects
+
+
+def true_distances(defect: str, seed: int) -> dict[str, float]:
+    """Return how far the law of a defect is from the target's: of the first token, of all, in the mean over prompts."""
+    info, found = DEFECTS[defect], []
+    setting = {"temperature": info.temperature, "top_p": info.top_p}
+    for prompt in PROMPTS:
+        q, p = (branch(table, prompt[-1]) for table in tables(seed))
+        wrong = defective_law(defect, q, p, DEPTH, frozenset({END}), max_draft_length=DRAFTS, **setting)
+        right = target_law(processed(p, **setting), DEPTH, frozenset({END}))
+        found.append((distance(marginal(wrong, 1), marginal(right, 1)), distance(wrong, right)))
+    first, joint = np.mean(found, axis=0).tolist()
+    return {"first_token": first, "joint": joint}
+
+
+def audit_defect(defect: str, seed: int, draws: int = DRAWS, *, as_table: bool = True) -> dict[str, Any]:
+    """Audit one defect on the pair of a seed until it is found and named, and return what is said beside the truth."""
+    info, (draft, target) = DEFECTS[defect], tables(seed)
+    laws: list[Any] = [law(table, info.temperature, info.top_p) for table in (target, draft)]
+    if not as_table:
+        laws = [WithoutTable(one) for one in laws]
+    sampler = from_loop(partial(decode_with, defect, max_draft_length=DRAFTS), seed)
+    began = time.process_time()
+    report = audit_sampler(
+        laws[0], sampler, draws=draws, depth=DEPTH, level=LEVEL, epsilon=0.001, seed=seed, draft=laws[1]
+    )
+    return {
+        "defect": defect,
+        "source": info.source,
+        "temperature": info.temperature,
+        "top_p": info.top_p,
+        "seed": seed,
+        "as_table": as_table,
+        "truth": true_distances(defect, seed),
+        "verdict": report.verdict,
+        "found_after": report.found_after,
+        "draws": report.draws,
+        "at_least": report.at_least,
+        "mechanisms": [[fit.name, fit.p_value, fit.gain] for fit in report.mechanisms or ()],
+        "seconds": time.process_time() - began,
+    }
+
+
+# ------------------------------------------------------------------------------------------ the exact samplers
+
+
+class _Silent:
+    """A method that sends empty messages; what is sent does not change a text, and encoding it takes half the time."""
+
+    def message(self, drafts: list[Draft]) -> Message:
+        return Message(0.0, b"")
+
+    def tree_message(self, tree: DraftTree) -> Message:
+        return Message(0.0, b"")
+
+
+def silent(method: type[Method], *arguments: Any, **options: Any) -> Method:
+    """Return a method of a class, with empty messages."""
+    return type(method.__name__, (_Silent, method), {})(*arguments, **options)
+
+
+@dataclass(frozen=True)
+class Exact:
+    """An exact sampler: a name, a method (none for sample-and-match), and the setting."""
+
+    name: str
+    make: Callable[[], Method] | None
+    temperature: float = 1.0
+    top_p: float = 1.0
+
+    def sampler(self) -> Sampler:
+        """Return the sampler."""
+        setting = {"temperature": self.temperature, "top_p": self.top_p}
+        if self.make is None:
+            return from_loop(partial(decode_by_matching, max_draft_length=DRAFTS, **setting))
+        make = self.make
+
+        def run(pair: Any, prompts: Any, **options: Any) -> Any:
+            return decode(pair, prompts, make(), **setting, **options)
+
+        return from_loop(run)
+
+    @property
+    def setting(self) -> str:
+        """Return the setting in words."""
+        if self.temperature == 0:
+            return "greedy"
+        return f"top-p {self.top_p:g}" if self.top_p < 1 else f"temperature {self.temperature:g}"
+
+
+SETTINGS = ((1.0, 1.0), (0.7, 1.0), (1.0, 0.9), (0.0, 1.0))
+SMALL: dict[str, Any] = {"resolution": 6, "budget_bits": 40.0}
+STEERED: dict[str, Any] = {"learning_rate": 0.2, "epsilon": 0.2, **SMALL}
+LOSSLESS: tuple[tuple[str, Callable[[], Method] | None], ...] = (
+    ("sample-and-match", None),
+    ("HLM", lambda: silent(Hlm)),
+    ("Rand-HLM, nothing skipped", lambda: silent(RandHlm, 0.0)),
+    ("DSSD", lambda: silent(Dssd, DRAFTS)),
+    ("FlexSpec exact", lambda: silent(FlexSpec, "exact", max_draft_length=3)),
+    ("FlexSpec linear", lambda: silent(FlexSpec, "linear", max_draft_length=3)),
+    ("large only", lambda: silent(TargetOnly)),
+    ("cloud only", lambda: silent(CloudOnly)),
+    ("prompt lookup", lambda: silent(PromptLookup, 3, 2)),
+    ("Lookahead", lambda: silent(Lookahead, DRAFTS)),
+    ("Dense QS", lambda: silent(DenseQs, **SMALL)),
+    ("K-SQS", lambda: silent(KSqs, 3, **SMALL)),
+    ("C-SQS", lambda: silent(CSqs, 0.1, **STEERED)),
+    ("Budgeted SQS", lambda: silent(BudgetedSqs, epsilon=0.2, **SMALL)),
+    ("Budgeted C-SQS", lambda: silent(BudgetedCSqs, 0.1, **STEERED)),
+    ("SQS allocated", lambda: silent(AllocatedSqs, 12.0, budget_bits=40.0)),
+    ("draft tree", lambda: silent(DraftTreeSd, (2, 2))),
+    ("n-gram Lookahead", lambda: silent(NgramLookahead, 3, 3, 2)),
+)
+EXACT: tuple[Exact, ...] = (
+    *(Exact("fixed K", lambda: silent(FixedLength, DRAFTS), *setting) for setting in SETTINGS),
+    *(Exact(name, make, *SETTINGS[i % len(SETTINGS)]) for i, (name, make) in enumerate(LOSSLESS)),
+)
+"""Fixed K at every setting; the other lossless methods of the registry and sample-and-match, the settings in turn."""
+
+
+def draws_of(sampler: Sampler, target: TableLaw, audits: int, each: int, seed: int) -> Iterator[Array]:
+    """Yield the draws (n, D) of each audit; one call of the sampler serves several audits."""
+    together, seeds, done = max(1, BATCH // each), np.random.default_rng(seed), 0
+    while done < audits:
+        now = min(together, audits - done)
+        (found,) = sampler(target.prompts, now * each, int(seeds.integers(2**31)))
+        yield from padded(target, found, DEPTH).reshape(now, each, DEPTH)
+        done += now
+
+
+def copied(audit: Audit) -> Audit:
+    """Return an audit without draws, from one without draws; both look at the same partitions of the same law."""
+    shared = [audit.law, *audit._partitions]
+    return deepcopy(audit, {id(one): one for one in shared})
+
+
+def audit_exact(exact: Exact, seed: int, audits: int = AUDITS, each: int = AUDIT_DRAWS) -> dict[str, Any]:
+    """Audit an exact sampler many times, with new draws each time, and count the accusations at several levels."""
+    target = law(tables()[1], exact.temperature, exact.top_p, PROMPTS[:1])
+    fresh = {level: Audit(target, DEPTH, level) for level in LEVELS}
+    accused = dict.fromkeys(LEVELS, 0)
+    began = time.process_time()
+    for draws in draws_of(exact.sampler(), target, audits, each, seed):
+        for level in LEVELS:
+            audit = copied(fresh[level])
+            audit.update(0, draws)
+            accused[level] += audit.found
+            if not audit.found:  # a smaller level accuses in no other case
+                break
+    return {
+        "sampler": exact.name,
+        "setting": exact.setting,
+        "audits": audits,
+        "draws": each,
+        "accused": {f"{level:g}": count for level, count in accused.items()},
+        "seconds": time.process_time() - began,
+    }
+
+
+def main() -> None:
+    """Run the controls and store the numbers."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=5, help="pairs on which each defect is audited")
+    parser.add_argument("--audits", type=int, default=AUDITS, help="audits of each exact sampler")
+    parser.add_argument("--draws", type=int, default=AUDIT_DRAWS, help="draws of such an audit")
+    parser.add_argument("--only", choices=("defects", "exact"))
+    parser.add_argument("--out", type=Path, default=STORED)
+    arguments = parser.parse_args()
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    found: dict[str, Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
+    if arguments.only != "exact":
+        found["defects"] = []
+        for defect in DEFECTS:
+            for seed in range(arguments.seed, arguments.seed + arguments.seeds):
+                for as_table in (True, False):
+                    found["defects"].append(audit_defect(defect, seed, as_table=as_table))
+                    print(json.dumps(found["defects"][-1]), flush=True)
+    if arguments.only != "defects":
+        found["exact"] = []
+        for i, exact in enumerate(EXACT):
+            found["exact"].append(audit_exact(exact, arguments.seed + i, arguments.audits, arguments.draws))
+            print(json.dumps(found["exact"][-1]), flush=True)
+    found |= {"level": LEVEL, "most_draws": DRAWS, "depth": DEPTH, "seed": arguments.seed, "commit": commit}
+    found["command"] = "python3 figures/studies/audit_controls/controls.py --seed 1"
+    arguments.out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Decode flexspec's prompt sets by every method, and store what its tables count: rounds, passes, bytes of each text.
+
+    PYTHONPATH=. nice -n 5 python3 figures/studies/flexspec_tables/decode_rows.py DATA WORK
+
+DATA holds the prompt sets, WORK the journals of the decoded texts. A killed run continues where it stopped. The counts
+of all texts that are there go to ``rows.json``; no text does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import subprocess
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from settings import (
+    DRAFTS,
+    MAX_DRAFT_LENGTH,
+    NEW_TOKENS,
+    PER_SET,
+    SEED,
+    SETS,
+    TEMPERATURES,
+    VERSIONS,
+    methods_of,
+    pair_of,
+)
+
+from validation.collection.prompts import Prompt
+from validation.decoding.methods.single_draft import Hlm
+from validation.decoding.records import GenerationRecord
+from validation.decoding.sweep import read_records, sweep
+from validation.plots.common import stored
+from validation.training.texts import task_prompts
+
+STORED = Path(__file__).with_name("rows.json")
+FIELDS = ("drafted", "accepted", "resampled", "draft_passes", "target_passes", "bytes", "down_bytes")
+"""Of a text, after its tokens and its rounds."""
+
+
+def prompts_of(data: Path) -> list[Prompt]:
+    """Return the prompts of each set: the same ones in every run, drawn once."""
+    rows = [(row["source"], row["id"], row["prompt"]) for row in task_prompts(data)]
+    with gzip.open(data / "humaneval" / "dev.jsonl.gz", "rt", encoding="utf-8") as file:
+        rows += [("HumanEval", row["id"], row["prompt"]) for row in map(json.loads, file)]
+    found = []
+    for name in SETS:
+        own = [row for row in rows if row[0] == name]
+        chosen = np.sort(np.random.default_rng(SEED).permutation(len(own))[:PER_SET])
+        found += [Prompt(own[i][1], own[i][2], name) for i in chosen]
+    return found
+
+
+def decode_all(data: Path, work: Path, chosen: Sequence[str]) -> None:
+    """Decode what is missing: a method that follows the rate over its network, every other one without a link."""
+    prompts = prompts_of(data)
+    for version, name, temperature in product(VERSIONS, DRAFTS, TEMPERATURES):
+        pair = pair_of(version, name) if not chosen or f"{version}, {name}" in chosen else None
+        if pair is None:
+            continue
+        for method, link in methods_of(version, name, temperature):
+            print(version, name, temperature, method.name, flush=True)
+            sweep(
+                pair,
+                prompts,
+                [method],
+                work / f"{version}, {name}" / f"{temperature:g}",
+                links=[link] if link else [],
+                temperature=temperature,
+                top_p=TEMPERATURES[temperature],
+                new_tokens=NEW_TOKENS,
+                batch=PER_SET,
+                seed=SEED,
+                times=(0.0, 0.0),
+            )
+
+
+def counts(record: GenerationRecord) -> list[int]:
+    """Return tokens and rounds of a text, and the sums of :data:`FIELDS`."""
+    return [len(record.tokens), len(record.rounds), *(int(record.total(field)) for field in FIELDS)]
+
+
+def flags(record: GenerationRecord) -> str:
+    """Return for each position whether its draft is accepted, as 1 or 0; then ``.`` if the text ended by itself."""
+    return "".join(str(one.accepted) for one in record.rounds) + "." * record.ended
+
+
+def collect(data: Path, work: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the rows and the flags of all methods whose texts are complete."""
+    order = {prompt.id: i for i, prompt in enumerate(prompts_of(data))}
+    rows, shown = [], []
+    for version, name, temperature in product(VERSIONS, DRAFTS, TEMPERATURES):
+        folder = work / f"{version}, {name}" / f"{temperature:g}"
+        groups: dict[tuple[str, str], list[GenerationRecord]] = {}
+        for record in sorted(read_records(folder) if folder.exists() else [], key=lambda one: order[one.prompt]):
+            groups.setdefault((record.method, record.link), []).append(record)
+        for (method, link), records in groups.items():
+            if len(records) < len(order):
+                continue
+            key = {"version": version, "temperature": temperature, "draft": name}
+            rows.append(key | {"method": method, "link": link, "texts": [counts(record) for record in records]})
+            if method == Hlm.name:
+                shown.append(key | {"texts": [flags(record) for record in records]})
+    return rows, shown
+
+
+def write(prompts: Sequence[Prompt], rows: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:
+    """Write the counts of all texts, one method a line."""
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    about = {
+        "command": "python3 figures/studies/flexspec_tables/decode_rows.py DATA WORK",
+        "commit": commit,
+        "new_tokens": NEW_TOKENS,
+        "seed": SEED,
+        "top_p": {f"{temperature:g}": top_p for temperature, top_p in TEMPERATURES.items()},
+        "max_draft_length": MAX_DRAFT_LENGTH,
+        "vocabulary": pair_of(next(iter(VERSIONS)), "plain").vocabulary,
+        "fields": ["tokens", "rounds", *FIELDS],
+        "prompts": [{"id": prompt.id, "source": prompt.source} for prompt in prompts],
+    }
+    parts = [f'"about": {json.dumps(about)}']
+    for name, values in (("rows", rows), ("flags", shown)):
+        parts.append(f'"{name}": [\n' + ",\n".join(json.dumps(one, ensure_ascii=False) for one in values) + "\n]")
+    STORED.write_text("{" + ",\n".join(parts) + "}\n", encoding="utf-8")
+    stored.record(
+        "flexspec_tables",
+        STORED,
+        command=f"{about['command']}",
+        models="the built-in pair; its aligned draft, two tuned versions of its target model, heads of Medusa-1 and a "
+        "layer of EAGLE-2, trained here and not stored",
+        data="GSM8K, Spec-Bench, MT-Bench, HumanEval",
+        commit=commit,
+    )
+
+
+def main() -> None:
+    """Decode what is missing, and write the counts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("work", type=Path)
+    parser.add_argument("--only", action="append", default=[], help="only this version and draft: 'version 0, plain'")
+    parser.add_argument("--count", action="store_true", help="decode nothing, only write the counts")
+    options = parser.parse_args()
+    if not options.count:
+        decode_all(options.data, options.work, options.only)
+    write(prompts_of(options.data), *collect(options.data, options.work))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Drafts by a shared seed: device and server draw from one stream of random numbers, and only tokens are sent.
+
+Papers: daliri2025coupling (the scheme and its bounds), moulton2018maximally (the probability of a match), rowan2025list
+(lists of candidates), salmon2011parallel (the generator), liu2024pearl and timor2024dsi (drafting while the server
+verifies).
+
+========== =============================================== ========= ===========
+symbol     name                                            unit      shape
+========== =============================================== ========= ===========
+q          ``draft``, draft model's distribution           1         (..., V)
+p          ``target``, target model's distribution         1         (..., V)
+E_v        exponential number of token v at a position     1         (..., V)
+a, b       winners of the races E/q and E/p                token     (...)
+T          ``total_variation``, TV(q, p)                   1         (...)
+L          ``size``, candidates of one position            tokens    (...)
+α          ``acceptance``, P(a = b) at each position       1         (...)
+t_d        ``draft_time``                                  s         (...)
+R          ``round_trip``                                  s         (...)
+V          ``verify_time``; elsewhere the vocabulary       s         (...)
+W          ``wait`` of a draft for the pass in progress    s         (...)
+m          tokens between two mismatches, 1/(1 - α)        tokens    (...)
+========== =============================================== ========= ===========
+
+The device drafts a, the server draws b from the same E, and b is emitted whether a = b or not. So the text is a
+function of the target model, the prompt and the seed alone: no draft model, draft length, link or update changes a
+token, and another holder of the target model can repeat it. What repeats exactly is the stream, bit for bit, and the
+winner of given float64 rows. A model whose logits differ in the last bits on another machine, in another type or batch
+size may change a winner.
+
+The stream is defined in :mod:`hlmtheory.shared_seed.stream`. Of V tokens, its finite numbers move the law of a winner
+by at most V 2^-50. Test vectors:
+
+=============== ========== ======= =====================
+seed            position   token   E_v in hexadecimal
+=============== ========== ======= =====================
+0               0          0       0x1.d65ce25e23c14p-1
+0               0          1       0x1.3a480cdd2670bp-2
+1               1          0       0x1.560dd81f80d58p-1
+2^63 - 1        2^32 + 5   151935  0x1.2e604c01ef4e6p-1
+123456789012345 1000       50000   0x1.d503e8b90dc83p-4
+=============== ========== ======= =====================
+
+Types and normalisation are those of :mod:`hlmtheory.verification`.
+"""
+
+from __future__ import annotations
+
+from hlmtheory.shared_seed.claims import CLAIMS
+from hlmtheory.shared_seed.lists import list_match_bound, list_match_probability
+from hlmtheory.shared_seed.match import (
+    MatchRules,
+    list_match_floor,
+    match_floor,
+    match_probability,
+    match_rules,
+    message_value,
+)
+from hlmtheory.shared_seed.stream import exponentials, race, race_list, race_winner, stream_key
+from hlmtheory.shared_seed.streamed import StreamedRate, streamed_rate
+
+__all__ = [
+    "CLAIMS",
+    "MatchRules",
+    "StreamedRate",
+    "exponentials",
+    "list_match_bound",
+    "list_match_floor",
+    "list_match_probability",
+    "match_floor",
+    "match_probability",
+    "match_rules",
+    "message_value",
+    "race",
+    "race_list",
+    "race_winner",
+    "stream_key",
+    "streamed_rate",
+]

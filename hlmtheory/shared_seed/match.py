@@ -1,0 +1,224 @@
+"""How often the two sides of a shared seed draw the same token, and what rules without a distribution accept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hlmtheory._array import Array, arrays, floating, in_kind, tail_sums, take, upward
+from hlmtheory._domains import UNIT_INTERVAL, Domain, broadcast
+from hlmtheory._simplex import distance, distributions, quotient
+
+ABOVE, BELOW = 1.0 + 2.0**-50, 1.0 - 2.0**-50
+"""More than the roundings of the bounds."""
+
+SIZE = Domain(
+    "a whole number, 1 or more", lambda xp, value: value >= 1, "L counts candidates of one position", "integer"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MatchRules:
+    """Probability that a draft is accepted, by rule; each an array of shape (...).
+
+    Attributes
+    ----------
+    greedy_draft : p(argmax q): the draft is the most probable token, the target's token is sampled.
+    apart : Σ p q: draft and target's token are sampled by random numbers of their own.
+    both_greedy : 1 if argmax q = argmax p, else 0: temperature 0 on both sides.
+    shared_seed : both are sampled from one stream: :func:`match_probability`.
+    rejection : 1 - TV(q, p): the draft's distribution is sent, and the draft accepted with probability min(1, p/q).
+    """
+
+    greedy_draft: Array
+    apart: Array
+    both_greedy: Array
+    shared_seed: Array
+    rejection: Array
+
+
+def match_probability(target: Array, draft: Array) -> Array:
+    """Return the probability that device and server, racing with one stream, draw the same token.
+
+    P(a = b) = Σ_v 1 / Σ_w max(q_w/q_v, p_w/p_v) over the tokens with q_v p_v > 0. Sorted by p/q, the inner sum is
+    Q/q_v + P/p_v: Q is the mass under q of the tokens with a ratio of at most p_v/q_v, P that under p of the others. So
+    the cost is that of a sort.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Probability rows.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If a row is not a distribution or the vocabularies differ.
+
+    Examples
+    --------
+    >>> round(float(match_probability([0.5, 0.25, 0.25], [0.25, 0.5, 0.25])), 12)
+    0.7
+    """
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    return in_kind(xp, xp.clip(xp.sum(match_by_token(xp, p, q), axis=-1), max=1.0), kind)
+
+
+def match_by_token(xp: Any, p: Array, q: Array) -> Array:
+    """Return P(a = b = v) in ascending order of p_v/q_v, shape (..., V)."""
+    return sorted_matches(xp, p, q)[0]
+
+
+def sorted_matches(xp: Any, p: Array, q: Array) -> tuple[Array, Array]:
+    """Return P(a = b = v) and p_v, both in ascending order of p_v/q_v."""
+    p, q = xp.broadcast_arrays(p, q)
+    order = xp.argsort(quotient(xp, p, q), axis=-1, stable=False)
+    p, q = take(xp, p, order), take(xp, q, order)
+    not_above = xp.flip(tail_sums(xp, xp.flip(q, axis=-1))[..., :-1], axis=-1)  # Q
+    above = tail_sums(xp, p)[..., 1:]  # P
+    least = xp.minimum(p, q)
+    there = least > 0
+    # min(p, q) / (Q min(p, q)/q + P min(p, q)/p): no quotient exceeds 1, so none overflows.
+    inner = not_above * (least / xp.where(there, q, 1.0)) + above * (least / xp.where(there, p, 1.0))
+    return xp.where(there, least / xp.where(there, inner, 1.0), 0.0), p
+
+
+def match_floor(total_variation: Array) -> Array:
+    """Return the least probability of a match for all rows at a distance: (1 - T)/(1 + T).
+
+    Parameters
+    ----------
+    total_variation : array, shape (...)
+        T = TV(q, p), in [0, 1].
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, 1], rounded down; daliri2025coupling.
+
+    Raises
+    ------
+    ValueError
+        If T is outside [0, 1].
+
+    Examples
+    --------
+    >>> round(float(match_floor(0.5)), 12)
+    0.333333333333
+    """
+    return list_match_floor(total_variation, 1)
+
+
+def list_match_floor(total_variation: Array, size: Array) -> Array:
+    """Return a lower bound of the probability that a list holds the server's token: (1 - T)(1 - (T/(1 + T))^L).
+
+    Parameters
+    ----------
+    total_variation : array, shape (...)
+        T = TV(q, p), in [0, 1].
+    size : int or array of int, shape (...)
+        L, the number of candidates of one position, 1 or more.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, 1], rounded down. (1 - T)/(1 + T) for L = 1, and 1 - T for L → ∞.
+
+    Raises
+    ------
+    ValueError
+        If T is outside [0, 1], or L is no positive integer.
+
+    Examples
+    --------
+    >>> [round(float(list_match_floor(0.5, size)), 12) for size in (1, 2)]
+    [0.333333333333, 0.444444444444]
+    """
+    xp, value, size = arrays("size", total_variation=total_variation, size=size)
+    UNIT_INTERVAL.check(xp, "total_variation", value)
+    size = SIZE.check(xp, "size", size)
+    broadcast(total_variation=tuple(value.shape), size=tuple(size.shape))
+    (narrow,) = floating(xp, value)
+    t = in_kind(xp, value, xp.float64)
+    bound = (1.0 - t) * (1.0 - (t / (1.0 + t)) ** xp.astype(size, xp.float64)) * BELOW
+    return -upward(xp, -xp.where(t > 0, bound, 1.0), narrow.dtype)
+
+
+def message_value(total_variation: Array) -> Array:
+    """Return the most acceptance that any message about q can add to a shared seed: T(1 - T)/(1 + T).
+
+    Parameters
+    ----------
+    total_variation : array, shape (...)
+        T = TV(q, p), in [0, 1].
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, 3 - 2√2], rounded up: no scheme that drafts from q accepts more than 1 - T, and a shared seed accepts
+        :func:`match_floor`.
+
+    Raises
+    ------
+    ValueError
+        If T is outside [0, 1].
+
+    Examples
+    --------
+    >>> round(float(message_value(0.5)), 12)
+    0.166666666667
+    """
+    xp, value = arrays(total_variation=total_variation)
+    UNIT_INTERVAL.check(xp, "total_variation", value)
+    (narrow,) = floating(xp, value)
+    t = in_kind(xp, value, xp.float64)
+    return upward(xp, t * (1.0 - t) / (1.0 + t) * ABOVE, narrow.dtype)
+
+
+def match_rules(target: Array, draft: Array) -> MatchRules:
+    """Return the probability that a draft is accepted, for the rules that engines use.
+
+    Where only tokens go up and down, the server emits its own token, so the law of the text is the target model's for
+    all rules; only the number of accepted drafts differs.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Probability rows. Of equal largest entries the lowest token counts.
+
+    Returns
+    -------
+    MatchRules
+
+    Raises
+    ------
+    ValueError
+        If a row is not a distribution or the vocabularies differ.
+
+    Examples
+    --------
+    >>> rules = match_rules([0.5, 0.25, 0.25], [0.25, 0.5, 0.25])
+    >>> float(rules.greedy_draft), float(rules.apart), float(rules.both_greedy), float(rules.rejection)
+    (0.25, 0.3125, 0.0, 0.75)
+    """
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    p, q = xp.broadcast_arrays(p, q)
+    q_top, p_top = (_first_largest(xp, rows) for rows in (q, p))
+    return MatchRules(
+        in_kind(xp, take(xp, p, q_top[..., None])[..., 0], kind),
+        in_kind(xp, xp.sum(p * q, axis=-1), kind),
+        in_kind(xp, xp.astype(q_top == p_top, xp.float64), kind),
+        match_probability(target, draft),
+        in_kind(xp, 1.0 - distance(xp, p, q), kind),
+    )
+
+
+def _first_largest(xp: Any, rows: Array) -> Array:
+    """Return the lowest index of the largest entry; ``argmax`` of some libraries may return another."""
+    tokens = xp.arange(rows.shape[-1], device=rows.device)
+    largest = rows == xp.max(rows, axis=-1, keepdims=True)
+    return xp.min(xp.where(largest, tokens, rows.shape[-1]), axis=-1)

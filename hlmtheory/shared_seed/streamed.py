@@ -1,0 +1,92 @@
+"""Tokens per second of a device that never stops drafting, while the server verifies what has arrived."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hlmtheory._array import Array, in_kind, widest
+from hlmtheory._domains import Domain, checked, finite_answer
+from hlmtheory._quantities import not_negative, positive
+
+LARGEST_ACCEPTANCE = 0.999  # the sum over passes has 42 / (1 - α) terms
+DOMAINS = {
+    "acceptance": Domain(
+        f"in [0, {LARGEST_ACCEPTANCE}]",
+        lambda xp, value: (value >= 0) & (value <= LARGEST_ACCEPTANCE),
+        "nearer to 1 the rate is that of the device, 1 / draft_time",
+    ),
+    "draft_time": positive("give seconds for one draft"),
+    "round_trip": not_negative("give seconds on the link, up and down"),
+    "verify_time": not_negative("give seconds of one pass of the server"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedRate:
+    """What continuous drafting gives; each an array of shape (...).
+
+    Attributes
+    ----------
+    rate : tokens per second.
+    wait : mean time in seconds that the draft which fails waits for the pass in progress to end.
+    passes : passes of the server per token of the text.
+    """
+
+    rate: Array
+    wait: Array
+    passes: Array
+
+
+@finite_answer
+def streamed_rate(acceptance: Array, draft_time: Array, round_trip: Array, verify_time: Array) -> StreamedRate:
+    """Return the tokens per second if the device never stops drafting.
+
+    The device sends each draft when it is made, and starts again behind a mismatch when it learns of it. The server
+    starts a pass over all drafts that have arrived as soon as it is free. Between two mismatches are m = 1/(1 - α)
+    tokens on average, in the time m·t_d + R + V + W. The wait W is exact: the draft with J accepted before it is in the
+    pass ⌈J t_d/V⌉ after the first, so W = V Σ_{i≥0} α^(⌊i V/t_d⌋ + 1) - t_d α/(1 - α) where t_d < V, else 0.
+
+    Parameters
+    ----------
+    acceptance : array, shape (...)
+        α: probability that a draft is accepted, each independently, in [0, 0.999].
+    draft_time : array, shape (...)
+        t_d: seconds of one draft.
+    round_trip : array, shape (...)
+        R: seconds on the link, up and down together.
+    verify_time : array, shape (...)
+        V: seconds of one pass of the server, whatever it holds.
+
+    Returns
+    -------
+    StreamedRate
+
+    Raises
+    ------
+    ValueError
+        If α is outside [0, 0.999], or a time is negative or infinite, or t_d is 0.
+
+    Examples
+    --------
+    >>> found = streamed_rate(0.5, 1.0, 3.0, 1.0)
+    >>> float(found.rate), float(found.wait), float(found.passes)
+    (0.3333333333333333, 0.0, 1.0)
+    """
+    xp, *given = checked(
+        DOMAINS, acceptance=acceptance, draft_time=draft_time, round_trip=round_trip, verify_time=verify_time
+    )
+    kind = widest(xp, *given)
+    alpha, draft, trip, verify = xp.broadcast_arrays(*(in_kind(xp, value, xp.float64) for value in given))
+    shared = draft < verify  # passes of several drafts
+    later = xp.zeros_like(alpha)  # mean number of passes after the first
+    step, term = 0, xp.ones_like(alpha)
+    while bool(xp.any(term > 1e-18)):
+        made = xp.floor(step * verify / draft)  # drafts; in this order, so that a quotient of whole numbers is exact
+        term = xp.where(shared, alpha ** (made + 1.0), 0.0)
+        later, step = later + term, step + 1
+    ahead = alpha / (1.0 - alpha)
+    wait = xp.where(shared, xp.clip(verify * later - draft * ahead, min=0.0), 0.0)
+    tokens = 1.0 + ahead
+    seconds = tokens * draft + trip + verify + wait
+    passes = xp.where(shared, (1.0 + later) / tokens, 1.0)
+    return StreamedRate(*(in_kind(xp, value, kind) for value in (tokens / seconds, wait, passes)))

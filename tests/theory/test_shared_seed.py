@@ -1,0 +1,281 @@
+"""Drafts by a shared seed: the stream's bits, probabilities of a match, lists, and the rate of continuous drafting."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import shutil
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from hlmtheory import shared_seed
+from hlmtheory.shared_seed import stream
+from hlmtheory.verification import total_variation
+
+from .kinds import LIBRARIES, kind_of, numbers, to
+from .strategies import grid_pairs
+
+# ------------------------------------------------------------------------------------------------------------ stream
+
+COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+SOURCE = Path(__file__).with_name("shared_stream.c")
+
+
+def number(seed, position, token, library="numpy"):
+    """Return one number of the stream."""
+    return float(shared_seed.exponentials(to(library, seed), to(library, position), token + 1)[..., -1])
+
+
+def test_the_generator_gives_the_known_answers_of_its_authors():
+    """The test vectors of Random123, for a key and a counter of zeros, ones, and digits of π."""
+    pi = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344)
+    vectors = {
+        (0, (0, 0, 0, 0)): "6627e8d5 e169c58d bc57ac4c 9b00dbd8",
+        (-1, (0xFFFFFFFF,) * 4): "408f276d 41c83b0e a20bc7c6 6d5451fd",
+        (0x299F31D0A4093822, pi): "d16cfe09 94fdcceb 5001e420 24126ea1",
+    }
+    for (key, counter), expected in vectors.items():
+        words = stream._philox(np.array([key]), tuple(np.array([word]) for word in counter))
+        assert " ".join(f"{int(word[0]):08x}" for word in words) == expected
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_vectors_of_the_documentation_are_those_of_every_library(library):
+    lines = re.findall(r"^(\S[0-9^ +-]*?) {1,}([0-9^]+(?: \+ 5)?) +(\d+) +(0x1\S+)$", shared_seed.__doc__, re.MULTILINE)
+    assert len(lines) == 5
+    for seed, position, token, expected in lines:
+        whole = [sum(eval(part.replace("^", "**")) for part in value.split(" + ")) for value in (seed, position)]
+        assert number(*whole, int(token), library).hex() == expected
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no C compiler is installed")
+@pytest.mark.parametrize("level", ["-O0", "-O3"])
+def test_a_program_in_c_gives_the_same_bits(tmp_path, level):
+    command = [COMPILER, level, "-std=c99", "-Wall", "-Werror", "-ffp-contract=off", str(SOURCE), "-o", "stream"]
+    subprocess.run([word for word in command if COMPILER], cwd=tmp_path, check=True)
+    rng = np.random.default_rng(5)
+    places = np.stack([rng.integers(2**63, size=40), rng.integers(2 ** rng.integers(1, 63, 40))], axis=-1)
+    given = [(*place, token) for place in places.tolist() for token in (*range(40), 150_001)]
+    lines = "\n".join(" ".join(map(str, one)) for one in given)
+    done = subprocess.run([tmp_path / "stream"], input=lines, capture_output=True, text=True, check=True)
+    theirs = np.array([float.fromhex(line) for line in done.stdout.split()]).reshape(40, -1)
+    ours = shared_seed.exponentials(places[:, 0], places[:, 1], 150_002)
+    np.testing.assert_array_equal(theirs, ours[:, [*range(40), 150_001]])
+
+
+@given(st.integers(0, 2**52 - 1))
+def test_the_logarithm_is_right_to_three_units(n):
+    u = (2 * n + 1) * 2.0**-53
+    found = float(stream._negative_log(np, np.array([u]))[0])
+    assert found == pytest.approx(-math.log(u), rel=7e-16)
+    assert found > 0
+
+
+def test_a_number_depends_on_its_seed_position_and_token_alone():
+    one = shared_seed.exponentials([3, 3, 4], [7, 8, 7], 9)
+    assert len(np.unique(one)) == one.size
+    np.testing.assert_array_equal(shared_seed.exponentials(3, 7, 2), one[0, :2])
+    np.testing.assert_array_equal(shared_seed.exponentials(4, 7, 9), one[2])
+
+
+def test_the_numbers_are_exponential_and_independent():
+    values = shared_seed.exponentials(11, np.arange(5000), 20)
+    assert stats.kstest(values.ravel(), "expon").pvalue > 1e-4
+    for other in (values[:, 1:], values[1:, :]):
+        same = values[:, :-1] if other.shape[1] < 20 else values[:-1]
+        assert abs(np.corrcoef(same.ravel(), other.ravel())[0, 1]) < 0.015
+
+
+def test_prompts_have_streams_of_their_own():
+    keys = {int(shared_seed.stream_key(seed, prompt)) for seed in range(20) for prompt in range(20)}
+    assert len(keys) == 400
+    assert shared_seed.stream_key([1, 2], 3).tolist() == [int(shared_seed.stream_key(seed, 3)) for seed in (1, 2)]
+
+
+def test_equal_times_go_to_the_lowest_token(monkeypatch):
+    monkeypatch.setattr(stream, "_exponentials", lambda xp, *_: xp.asarray([2.0, 1.0, 1.0, 4.0]))
+    assert int(shared_seed.race_winner([0.5, 0.25, 0.25, 0.0], 1, 1)) == 0
+    assert shared_seed.race_list([0.25, 0.25, 0.25, 0.25], 1, 1, 4).tolist() == [1, 2, 0, 3]
+    assert shared_seed.race_list([0.0, 0.5, 0.5, 0.0], 1, 1, 4).tolist() == [1, 2, 0, 3]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_winners_are_those_of_every_library(library, dtype):
+    probabilities = np.random.default_rng(2).dirichlet([0.3] * 50, size=30).astype(dtype)
+    ours = [shared_seed.race_winner(probabilities, 9, np.arange(30)), shared_seed.race_list(probabilities, 9, 4, 3)]
+    given = to(library, probabilities)
+    theirs = [shared_seed.race_winner(given, 9, to(library, np.arange(30))), shared_seed.race_list(given, 9, 4, 3)]
+    for one, other in zip(ours, theirs, strict=True):
+        assert kind_of(other)[1] == "int64"
+        np.testing.assert_array_equal(numbers(other), one)
+
+
+def test_winners_have_the_law_of_the_row():
+    p, draws = np.array([0.5, 0.3, 0.15, 0.05, 0.0]), 40_000
+    seen = np.bincount(shared_seed.race_winner(p, 21, np.arange(draws)), minlength=5)
+    assert seen[4] == 0
+    assert stats.chisquare(seen[:4], draws * p[:4]).pvalue > 1e-4
+
+
+def test_a_row_whose_sum_is_nearly_one_is_raced_as_it_is():
+    row = np.array([0.5, 0.25, 0.25])
+    for off in (1 - 1e-7, 1 + 1e-7):
+        np.testing.assert_array_equal(
+            shared_seed.race(row * off, 3, 4), shared_seed.exponentials(3, 4, 3) / (row * off)
+        )
+    assert int(shared_seed.race_winner([1.0], 5, 2**40)) == 0
+
+
+# ----------------------------------------------------------------------------------------------------------- matches
+
+
+def exact_match(p, q):
+    """Return S1 in fractions, by its V² quotients."""
+    tokens = [v for v in range(len(p)) if p[v] > 0 and q[v] > 0]
+    return sum(1 / sum(max(y / q[v], x / p[v]) for x, y in zip(p, q, strict=True)) for v in tokens)
+
+
+@given(grid_pairs())
+def test_the_match_is_that_of_fractions(instance):
+    found = np.asarray(shared_seed.match_probability(**instance)).reshape(-1)
+    size = instance["draft"].shape[-1]
+    flat = [instance[name].reshape(-1, size) for name in ("target", "draft")]
+    for value, p, q in zip(found, *flat, strict=True):
+        exact = [[Fraction(x) for x in row.tolist()] for row in (p, q)]
+        assert value == pytest.approx(float(exact_match(*exact)), abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_half_types_are_taken(kind):
+    torch = pytest.importorskip("torch")
+    p, q = torch.tensor([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]], dtype=getattr(torch, kind))
+    found = shared_seed.match_probability(p, q)
+    assert found.dtype == torch.float32
+    assert float(found) == pytest.approx(0.7, abs=1e-7)
+    assert shared_seed.race(p, 1, 0).dtype == torch.float64
+
+
+def test_matches_at_the_edges():
+    assert float(shared_seed.match_probability([1.0], [1.0])) == 1.0
+    assert float(shared_seed.match_probability([1.0, 0.0], [0.0, 1.0])) == 0.0
+    assert float(shared_seed.match_probability([0.5, 0.5, 0.0], [0.0, 0.5, 0.5])) == pytest.approx(1 / 3)
+    tiny = [1.0, 5e-324, 1e-310]
+    assert float(shared_seed.match_probability(tiny, tiny)) == 1.0
+    assert float(shared_seed.match_probability(tiny, [5e-324, 1.0, 0.0])) == pytest.approx(0.0, abs=1e-300)
+    with pytest.raises(ValueError, match="must share one vocabulary"):
+        shared_seed.match_probability([0.5, 0.5], [0.5, 0.25, 0.25])
+
+
+def test_matches_of_a_wide_vocabulary_are_exact():
+    rng = np.random.default_rng(4)
+    p, q = rng.gamma(0.1, size=(2, 3000)) + 1e-12
+    p, q = p / math.fsum(p), q / math.fsum(q)
+    least = np.minimum(p, q)
+    slow = [least[v] / math.fsum(np.maximum(q * (least[v] / q[v]), p * (least[v] / p[v]))) for v in range(3000)]
+    assert float(shared_seed.match_probability(p, q)) == pytest.approx(math.fsum(slow), abs=1e-12)
+
+
+def test_matches_and_lists_are_those_of_the_stream():
+    p, q = np.array([0.5, 0.25, 0.15, 0.1]), np.array([0.2, 0.4, 0.1, 0.3])
+    draws = np.arange(40_000)
+    winners = shared_seed.race_winner(p, 3, draws)
+    candidates = shared_seed.race_list(q, 3, draws, 3)
+    for size in (1, 2, 3):
+        mean = float(shared_seed.list_match_probability(p, q, size))
+        seen = np.count_nonzero((candidates[:, :size] == winners[:, None]).any(axis=-1))
+        assert stats.binomtest(int(seen), len(draws), mean).pvalue > 1e-4
+    assert float(shared_seed.list_match_probability(p, q, 1)) == pytest.approx(
+        float(shared_seed.match_probability(p, q)), abs=1e-13
+    )
+    assert float(shared_seed.list_match_probability(p, q, 4)) == pytest.approx(1.0, abs=1e-13)
+
+
+def test_the_floor_is_reached_by_overlapping_sets():
+    for count, common in itertools.product(range(1, 6), range(6)):
+        if common > count:
+            continue
+        p, q = np.zeros((2, 2 * count - common))
+        p[:count], q[count - common :] = 1 / count, 1 / count
+        distance = float(total_variation(p, q))
+        found = float(shared_seed.match_probability(p, q))
+        assert found == pytest.approx(common / (2 * count - common))
+        assert found == pytest.approx(float(shared_seed.match_floor(distance)))
+        assert 1 - distance - found == pytest.approx(float(shared_seed.message_value(distance)))
+
+
+def test_the_floor_of_lists_is_approached_by_wide_overlapping_sets():
+    """With T fixed and more tokens, the probability falls to the floor: no larger one holds for all vocabularies."""
+    gaps = []
+    for count in (2, 8, 64):
+        p, q = np.zeros((2, 3 * count // 2))
+        p[:count], q[count // 2 :] = 1 / count, 1 / count
+        gaps.append(float(shared_seed.list_match_probability(p, q, 2) - shared_seed.list_match_floor(0.5, 2)))
+    assert gaps[0] > gaps[1] > gaps[2] > 0
+    assert gaps[2] < 0.002
+
+
+def test_the_rules_of_engines():
+    rules = shared_seed.match_rules([[0.5, 0.25, 0.25], [0.5, 0.5, 0.0]], [[0.25, 0.5, 0.25], [0.5, 0.5, 0.0]])
+    np.testing.assert_allclose(rules.greedy_draft, [0.25, 0.5])
+    np.testing.assert_allclose(rules.apart, [0.3125, 0.5])
+    np.testing.assert_allclose(rules.both_greedy, [0.0, 1.0])
+    np.testing.assert_allclose(rules.shared_seed, [0.7, 1.0])
+    np.testing.assert_allclose(rules.rejection, [0.75, 1.0])
+
+
+def test_temperature_zero_is_the_race_of_one_hot_rows():
+    rng = np.random.default_rng(6)
+    p, q = rng.dirichlet([0.5] * 6, size=(2, 40))
+    one_hot = [np.eye(6)[row.argmax(axis=-1)] for row in (p, q)]
+    np.testing.assert_array_equal(shared_seed.match_probability(*one_hot), shared_seed.match_rules(p, q).both_greedy)
+    np.testing.assert_array_equal(shared_seed.race_winner(one_hot[0], 5, np.arange(40)), p.argmax(axis=-1))
+
+
+# --------------------------------------------------------------------------------------------------------- streaming
+
+
+def test_the_rate_without_matches_and_with_nearly_only_matches():
+    found = shared_seed.streamed_rate([0.0, 0.999], 0.01, 0.05, 0.02)
+    assert float(found.rate[0]) == pytest.approx(1 / 0.08)
+    assert float(found.rate[1]) == pytest.approx(1000 / (1000 * 0.01 + 0.07 + found.wait[1]))
+    assert 0.0 <= found.wait[1] <= 0.02
+    assert float(found.passes[1]) == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: shared_seed.race([0.5, 0.5], 1.5, 0), r"seed must be a whole number in 0\.\.2\^63 - 1; got 1\.5"),
+        (lambda: shared_seed.race([0.5, 0.5], -1, 0), r"seed must be a whole number .*; got -1; give an integer"),
+        (lambda: shared_seed.race([0.5, 0.5], 1, -3), r"position must be a whole number .*; got -3; count the tokens"),
+        (lambda: shared_seed.race([0.5, 0.6], 1, 0), r"probabilities must be rows of probabilities"),
+        (
+            lambda: shared_seed.race_list([0.5, 0.5], 1, 0, 3),
+            r"size must be a whole number in 1\.\.V with V = 2; got 3",
+        ),
+        (lambda: shared_seed.exponentials(1, 0, 0), r"vocabulary must be a whole number in 1\.\.1048576; got 0"),
+        (lambda: shared_seed.stream_key(1, -1), r"prompt must be a whole number .*; got -1; give the prompt's number"),
+        (lambda: shared_seed.streamed_rate(1.0, 1.0, 1.0, 1.0), r"acceptance must be in \[0, 0\.999\]; got 1\.0"),
+        (
+            lambda: shared_seed.list_match_probability(np.full(5000, 1 / 5000), np.full(5000, 1 / 5000), 2),
+            r"target and draft must have at most 4096 tokens; got 5000; take list_match_bound",
+        ),
+    ],
+)
+def test_refusals_name_value_and_remedy(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_seed_that_is_no_number_is_refused():
+    with pytest.raises(TypeError, match="seed must be real numbers"):
+        shared_seed.race([0.5, 0.5], "1", 0)

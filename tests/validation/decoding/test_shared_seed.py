@@ -1,0 +1,149 @@
+"""Drafts by a shared seed: the text is the target model's with this seed, whatever drafts it; only tokens are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from hlmtheory.shared_seed import race_winner
+from hlmtheory.shared_seed import stream_key as key_of
+from tests.validation.tiny_texts import PROMPTS, distance, exact_law, law_of, nodes, quarters, table_pair
+from validation.collection.prompts import Prompt
+from validation.decoding.links import FadingLink, Way
+from validation.decoding.loop import DecodingError, decode
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import FixedLength
+from validation.decoding.methods.shared_seed import SharedSeed
+from validation.decoding.random_streams import Noise
+from validation.decoding.wire import Unpacker, index_bits
+from validation.errors import UserError
+from validation.models.pair import Pair
+
+Texts = list[list[int]]
+
+
+def texts(pair: Pair, method: Method, **options: Any) -> Texts:
+    """Return the tokens of every prompt."""
+    return [row.tokens for row in decode(pair, PROMPTS, method, new_tokens=20, **options)]
+
+
+def other_draft(pair: Pair) -> Pair:
+    """Return the pair with a draft model whose output layer is negated: as far from the target as a model can be."""
+    import copy
+
+    draft = copy.deepcopy(pair.draft)
+    draft.get_output_embeddings().weight.data.neg_()
+    return replace(pair, draft=draft)
+
+
+CHANGES: dict[str, Callable[[Pair], Texts]] = {
+    "K = 0": lambda pair: texts(pair, SharedSeed(0)),
+    "K = 1": lambda pair: texts(pair, SharedSeed(1)),
+    "K = 8": lambda pair: texts(pair, SharedSeed(8)),
+    "another draft model": lambda pair: texts(other_draft(pair), SharedSeed(4)),
+    "the target as its own draft": lambda pair: texts(replace(pair, draft=pair.target), SharedSeed(4)),
+    "a slow link": lambda pair: texts(pair, SharedSeed(4), link=FadingLink("slow", 1e3, 1.0, Way(propagation_s=9.0))),
+    "batches of two": lambda pair: texts(pair, SharedSeed(4), batch=2),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_text_is_the_same_whatever_drafts_it_and_carries_it(pair: Pair, change: str) -> None:
+    assert CHANGES[change](pair) == texts(pair, SharedSeed(4))
+
+
+def test_an_update_of_the_draft_between_two_texts_changes_nothing(pair: Pair) -> None:
+    before = [decode(pair, [prompt], SharedSeed(4), new_tokens=20)[0].tokens for prompt in PROMPTS[:2]]
+    after = [decode(other_draft(pair), [prompt], SharedSeed(4), new_tokens=20)[0].tokens for prompt in PROMPTS[2:]]
+    assert before + after == texts(pair, SharedSeed(4))
+
+
+def test_drafts_decide_what_other_methods_write(pair: Pair) -> None:
+    """So the equality of the test above is a property of the shared seed, and not of this pair."""
+    assert texts(pair, FixedLength(4)) != texts(pair, FixedLength(1))
+    assert texts(pair, SharedSeed(4)) != texts(pair, SharedSeed(4), seed=2)
+
+
+def test_the_text_can_be_checked_again_with_the_target_model_and_the_seed(pair: Pair) -> None:
+    rows = decode(pair, PROMPTS, SharedSeed(4), new_tokens=12, seed=5)
+    keys = Noise(5, [prompt.id for prompt in PROMPTS], 1).stream_keys().tolist()
+    for prompt, row, key in zip(PROMPTS, rows, keys, strict=True):
+        ids = torch.tensor([[pair.tokenizer.bos_token_id, *pair.tokenizer(prompt.text).input_ids, *row.tokens]])
+        with torch.inference_mode():
+            target = pair.target(ids).logits[0, -len(row.tokens) - 1 : -1].float().softmax(dim=-1)
+        assert race_winner(target, key, torch.arange(len(row.tokens))).tolist() == row.tokens
+
+
+def test_better_drafts_are_accepted_more_often_and_cost_the_bits_of_a_token(pair: Pair) -> None:
+    width = index_bits(pair.vocabulary)
+    accepted = []
+    for one in (other_draft(pair), pair, replace(pair, draft=pair.target)):
+        rows = decode(one, PROMPTS, SharedSeed(4), new_tokens=20, risk=True)
+        drafts, kept = (sum(row.total(name) for row in rows) for name in ("drafted", "accepted"))
+        accepted.append(kept / drafts)
+        assert sum(row.total("bits") for row in rows) == width * drafts
+        assert sum(row.total("risk") for row in rows) == 0
+    assert accepted[0] < accepted[1] < accepted[2]
+
+
+def test_the_message_is_the_tokens(pair: Pair) -> None:
+    sent = []
+
+    class Watched(SharedSeed):
+        def message(self, drafts: Any) -> Any:
+            made = super().message(drafts)
+            sent.append(([draft.token for draft in drafts], made))
+            return made
+
+    decode(pair, PROMPTS[:2], Watched(3), new_tokens=8)
+    width = index_bits(pair.vocabulary)
+    for tokens, message in sent:
+        reader = Unpacker(message.payload)
+        assert reader.several(reader.take(16), width).tolist() == tokens
+        assert message.bits == width * len(tokens)
+
+
+def test_the_law_of_the_texts_is_the_targets() -> None:
+    """Of three tokens, over many prompts; a text of probability 0 never occurs."""
+    rng = np.random.default_rng(3)
+    q, p = (quarters(rng, nodes(3, 3)) for _ in range(2))
+    prompts = [Prompt(f"prompt {i}", "0", "test") for i in range(4000)]
+    rows = decode(table_pair(q, p), prompts, SharedSeed(2), new_tokens=3, batch=1000)
+    expected, seen = exact_law(p, 3), law_of(rows)
+    assert set(seen) <= set(expected)
+    counts = np.array([seen.get(text, 0.0) for text in expected]) * len(rows)
+    assert stats.chisquare(counts, np.array(list(expected.values())) * len(rows)).pvalue > 1e-4
+    drafts = law_of(decode(table_pair(q, q), prompts, SharedSeed(2), new_tokens=3, batch=1000))
+    assert distance(drafts, expected) > 0.2  # the test would see the draft model's law
+
+
+def test_a_repeated_prompt_id_and_a_seed_outside_the_stream_are_refused(pair: Pair) -> None:
+    twice = [PROMPTS[0], replace(PROMPTS[1], id=PROMPTS[0].id)]
+    with pytest.raises(UserError, match=rf"prompt id '{PROMPTS[0].id}' occurs twice, .*; give each its own id"):
+        decode(pair, twice, SharedSeed(4), new_tokens=2)
+    for seed in (-1, 2**63):
+        with pytest.raises(UserError, match=rf"The seed is {seed}; .* must be in 0\.\.2\^63 - 1"):
+            decode(pair, PROMPTS, SharedSeed(4), new_tokens=2, seed=seed)
+
+
+def test_prompts_have_keys_of_their_own_that_depend_on_the_seed() -> None:
+    keys = Noise(1, ["one", "two"], 1).stream_keys()
+    assert keys[0] != keys[1]
+    assert (Noise(2, ["one", "two"], 1).stream_keys() != keys).all()
+    assert Noise(1, ["two"], 1).stream_keys()[0] == keys[1]
+    assert key_of(1, 2).shape == ()
+
+
+def test_broken_logits_stop_the_run(pair: Pair) -> None:
+    import copy
+
+    target = copy.deepcopy(pair.target)
+    target.get_output_embeddings().weight.data.fill_(float("nan"))
+    with pytest.raises(DecodingError, match="not finite"):
+        decode(replace(pair, target=target), PROMPTS, SharedSeed(2), new_tokens=4)

@@ -52,7 +52,6 @@ SHORTCUTS = {
     "encode": "codec",
     "decode": "codec",
     "optimal_draft_length": "draft_length",
-    "plan": "batching",
     "open_trace": "traces",
 }
 """Names that can also be imported from the package, and the module of each."""

@@ -15,7 +15,6 @@ from hlmtheory import traces as traces
 from hlmtheory import truncation as truncation
 from hlmtheory import uncertainty as uncertainty
 from hlmtheory import verification as verification
-from hlmtheory.batching import plan as plan
 from hlmtheory.codec import decode as decode
 from hlmtheory.codec import encode as encode
 from hlmtheory.draft_length import optimal_draft_length as optimal_draft_length

@@ -281,6 +281,12 @@ class Claim:
         lhs[~inside] = rhs[~inside] = np.nan
         return Verdict(self.id, status, lhs, rhs, np.where(inside, 0.0 - gap, np.nan), vacuous, broken)
 
+    def inside(self, instance: Instance) -> np.ndarray[Any, Any]:
+        """Return which instances of a batch meet every assumption; a single False or True if there is none."""
+        values = {name: _in_float64(name, value) for name, value in instance.items()}
+        met = [np.asarray(to_numpy(self._apply(one.holds, values))) for one in self.assumptions]
+        return np.asarray(np.all(np.broadcast_arrays(*met), axis=0)) if met else np.array(True)
+
     def _apply(self, function: Callable[..., Array], values: Instance) -> Array:
         return recall(function, (), {name: values[name] for name in _parameters(function)})
 

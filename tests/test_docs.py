@@ -162,7 +162,7 @@ def test_the_list_of_commands_is_complete() -> None:
 # ---------------------------------------------------------------------------------------------------- licences
 
 
-TEXTS = re.compile(r"\.(pyi?|md|json|toml|ya?ml|txt|bib|cff|css|js|j2|sh|csv|typed|svg)")
+TEXTS = re.compile(r"\.(pyi?|c|md|json|toml|ya?ml|txt|bib|cff|css|js|j2|sh|csv|typed|svg)")
 
 
 def licences() -> list[list[str]]:
@@ -186,7 +186,7 @@ def test_every_file_that_is_no_text_has_a_licence_of_its_own() -> None:
         path = Path(name)
         if any(fnmatch(name, pattern) for pattern in patterns):
             continue
-        assert TEXTS.fullmatch(path.suffix) or path.name in {"LICENSE", "hlm", "run", ".gitignore"}, name
+        assert TEXTS.fullmatch(path.suffix) or path.name in {"LICENSE", "SHA256SUMS", "hlm", "run", ".gitignore"}, name
         assert not re.search(rb"\.(?:woff2?|ttf|otf)\b", (ROOT / name).read_bytes()) or path.suffix == ".py", name
     assert "Apache-2.0" in first[3]
 

@@ -5,7 +5,7 @@ join another batch, become a batch of their own in any wave, or begin a new wave
 with one of another batch. For each batch the best of its moves is made, until none makes the plan faster. So the search
 ends at a plan that no single move improves, which need not be the fastest plan.
 
-Latencies are computed at a few steps, each of which stands for those around it, in Johnson's order at each of them.
+Latencies are computed at a few sampled steps, each in Johnson's order and with the weight of the steps around it.
 """
 
 from __future__ import annotations

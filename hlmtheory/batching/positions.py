@@ -91,7 +91,7 @@ class _Table:
             yield (MOST_BATCHES + 1,)
 
     def simple(self, total: int, waves: int) -> float:
-        """Lower bound for so many batches or more: all of one stage, and a smallest batch of the other in each wave."""
+        """Lower bound for ``total`` batches or more: one stage, and a smallest batch of the other in each wave."""
         unit, steps = self.costs.unit, self.costs.horizon
         work = [float(times.sum()) + total * steps * fixed for times, fixed in zip(unit, self.costs.fixed, strict=True)]
         alone = [float(times[0].sum()) + steps * fixed for times, fixed in zip(unit, self.costs.fixed, strict=True)]
@@ -114,7 +114,7 @@ class _Relaxation:
 
     def __init__(self, table: _Table, division: tuple[int, ...]) -> None:
         self.table, self.batches = table, sum(division)
-        self.kinds = sorted(Counter(division).items())  # batches of a wave, and how many waves have so many
+        self.kinds = sorted(Counter(division).items())  # batches of a wave, and the number of waves with that count
         self.fallback = self.batches > MOST_BATCHES
 
     def largest(self, stop: float, known: dict[int, Prices]) -> float:
@@ -127,7 +127,7 @@ class _Relaxation:
         for _ in range(ROUNDS):
             value, error, slope = self.at(point)
             if slope is None:
-                return np.inf  # no partition into so many batches fits the memory
+                return np.inf  # no partition into this number of batches fits the memory
             if value - error > best:
                 best, center = value - error, point
             if best >= stop:

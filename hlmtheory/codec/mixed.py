@@ -34,7 +34,7 @@ from hlmtheory.truncation.levels import completed, levels_of, values_of
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MixedDraft:
-    """One draft in the codec of its own.
+    """One draft, in its own codec.
 
     Parameters
     ----------

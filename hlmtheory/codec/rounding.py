@@ -236,8 +236,8 @@ def least_distance(row: SortedRow, size: Integers, resolution: Integers, mixture
     """A lower bound on the distance of each rounding, without rounding anything.
 
     The rest loses at least what it has above its mean, or all its mass. Of the support, m entries have at least one
-    unit. They take ℓ Σ - m units or more, and m or more. Each unit that is left raises at most one of the other
-    entries, and those that are not raised lose all they have.
+    unit. They take ℓ Σ - m units or more, and m or more. A remaining unit serves at most one other entry. An entry
+    without a unit loses all its mass.
     """
     rest = np.where(mixture, row.flat_rest(size), row.tails[size])
     many = np.minimum(size, np.searchsorted(-row.values, -1.0 / resolution, side="right"))

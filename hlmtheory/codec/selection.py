@@ -134,7 +134,7 @@ def cheapest_codec(draft: Array, bias_tolerance: Array, *, menu: CodecMenu | Non
 def _by_row(
     rows: NDArray[np.float64], limits: NDArray[np.float64], batch: tuple[int, ...]
 ) -> Iterator[tuple[int, SortedRow, float]]:
-    """Each place of the batch with its row and ε; the places of one row follow each other, and it is sorted once."""
+    """Yield each place of the batch with its row and ε, grouped by row, so that a row is sorted once."""
     flat = rows.reshape(-1, rows.shape[-1])
     row_of = np.broadcast_to(np.arange(len(flat)).reshape(rows.shape[:-1]), batch).reshape(-1)
     wanted = np.broadcast_to(limits, batch).reshape(-1)

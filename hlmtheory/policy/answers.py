@@ -20,14 +20,14 @@ _NUMBER = np.dtype(">f4")
 
 
 def answer_length(policy: DevicePolicy, drafts: int) -> int:
-    """Return the most bytes of an answer to so many drafts."""
+    """Return the most bytes of an answer to a message, by its number of drafts."""
     short = -(-(drafts.bit_length() + (policy.vocabulary - 1).bit_length()) // 8)
     sends_p = isinstance(policy.messages, DraftProbabilities) and drafts
     return max(short, -(-drafts.bit_length() // 8) + _NUMBER.itemsize * policy.vocabulary) if sends_p else short
 
 
 def answer_bytes(policy: DevicePolicy, answer: ServerAnswer, drafts: int) -> bytes:
-    """Return the bytes of the answer to so many drafts."""
+    """Return the bytes of the answer to a message, by its number of drafts."""
     parts = [fixed(answer.accepted, drafts.bit_length())] if drafts else []
     if answer.token is not None:
         parts.append(fixed(answer.token, (policy.vocabulary - 1).bit_length()))

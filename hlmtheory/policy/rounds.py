@@ -62,9 +62,10 @@ class Choice(NamedTuple):
 class Rounds:
     """Rounds of K drafts that begin at N rows with given weights.
 
-    If the first draft is skipped, the round is over: 1 token, no bits. Otherwise K drafts are sent. The others of them
-    are rows as likely as any. Place 2 is reached with 1 - β̂ of the row, place i with Π_{1<j<i} α_j times as much. With
-    K = 0 the server decodes one token alone. A round that is sent is worth ``toll`` tokens less than those it gives.
+    If the first draft is skipped, the round is over: 1 token, no bits. Otherwise K drafts are sent. Drafts 2 to K are
+    at rows drawn by the weights. Place 2 is reached with probability 1 - β̂ of the row, place i with Π_{1<j<i} α_j
+    times that. With K = 0 the server decodes one token alone. ``toll`` is taken from the tokens of a round that is
+    sent.
     """
 
     def __init__(

@@ -78,11 +78,11 @@ def streamed_rate(acceptance: Array, draft_time: Array, round_trip: Array, verif
     kind = widest(xp, *given)
     alpha, draft, trip, verify = xp.broadcast_arrays(*(in_kind(xp, value, xp.float64) for value in given))
     shared = draft < verify  # passes of several drafts
-    drafts = xp.where(shared, verify / draft, 1.0)  # that are made during a pass
     later = xp.zeros_like(alpha)  # mean number of passes after the first
     step, term = 0, xp.ones_like(alpha)
     while bool(xp.any(term > 1e-18)):
-        term = xp.where(shared, alpha ** (xp.floor(step * drafts) + 1.0), 0.0)
+        made = xp.floor(step * verify / draft)  # drafts; in this order, so that a quotient of whole numbers is exact
+        term = xp.where(shared, alpha ** (made + 1.0), 0.0)
         later, step = later + term, step + 1
     ahead = alpha / (1.0 - alpha)
     wait = xp.where(shared, xp.clip(verify * later - draft * ahead, min=0.0), 0.0)

@@ -202,6 +202,12 @@ def _mean_loss(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Ar
     return xp.sum(weight * overlap_risk(rows, drafts, skips, wide), axis=-1)
 
 
+def _factors(target_chain: Array) -> Array:
+    """Return the number of factors of a text: the public loss rounds each of them up."""
+    xp, p = arrays(target_chain=target_chain)
+    return xp.full(p.shape[:-2], float(HORIZON), device=p.device)
+
+
 _PAPER = Source("oh2025cuhlm", "(10)")
 _BRANCH = {
     "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
@@ -249,6 +255,7 @@ CLAIMS = (
         rhs=_overlap_bound,
         attained=Attained(_BRANCH),
         ceiling=1.0,
+        condition=_factors,
     ),
     Claim(
         id="skipping.overlap_loss",

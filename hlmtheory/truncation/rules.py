@@ -46,10 +46,7 @@ def size_from_top_p(draft: Array, p: Array) -> Array:
     >>> size_from_top_p([0.5, 0.25, 0.25, 0.0], [0.0, 0.5, 0.6, 1.0]).tolist()
     [0, 1, 2, 3]
     """
-    xp, draft, p = arrays("draft", "p", draft=draft, p=p)
-    q = distributions(draft=draft)[2]
-    p = in_kind(xp, UNIT_INTERVAL.check(xp, "p", p), xp.float64)
-    batch = leading_dimensions(draft=tuple(q.shape[:-1]), p=tuple(p.shape))
+    xp, q, p, batch = _checked(draft, p)
     p = spread(xp, p, batch)
     size = Tails.of(xp, q).spread(batch).leaving(1.0 - p)
     at_least_one = xp.where(size > 0, size, 1)  # rounding can make the remaining mass at k = 0 differ from 1
@@ -112,10 +109,7 @@ def size_from_min_p(draft: Array, p: Array) -> Array:
     >>> size_from_min_p([0.5, 0.25, 0.25, 0.0], [0.0, 0.5, 0.6]).tolist()
     [4, 3, 1]
     """
-    xp, draft, p = arrays("draft", "p", draft=draft, p=p)
-    q = distributions(draft=draft)[2]
-    p = in_kind(xp, UNIT_INTERVAL.check(xp, "p", p), xp.float64)
-    leading_dimensions(draft=tuple(q.shape[:-1]), p=tuple(p.shape))
+    xp, q, p, _ = _checked(draft, p)
     return xp.count_nonzero(q >= p[..., None] * xp.max(q, axis=-1, keepdims=True), axis=-1)
 
 
@@ -219,6 +213,14 @@ def top_n_sigma_of_size(logits: Array, k: Array) -> Array:
     sigma = _deviation_of_logits(xp, z)
     drop = ordered[..., 0] - at_size(xp, ordered, xp.where(k > 0, k - 1, k))
     return in_kind(xp, drop / xp.where(sigma > 0, sigma, 1.0), kept_as.dtype)
+
+
+def _checked(draft: Array, p: Array) -> tuple[Any, Array, Array, tuple[int, ...]]:
+    """Return the namespace, q and p in float64, and their batch dimensions."""
+    xp, draft, p = arrays("draft", "p", draft=draft, p=p)
+    q = distributions(draft=draft)[2]
+    p = in_kind(xp, UNIT_INTERVAL.check(xp, "p", p), xp.float64)
+    return xp, q, p, leading_dimensions(draft=tuple(q.shape[:-1]), p=tuple(p.shape))
 
 
 def _deviation_of_logits(xp: Any, logits: Array) -> Array:

@@ -131,7 +131,7 @@ def make(file: Path) -> None:
         inputs(folder)
         for name, words in COMMANDS.items():
             if name == "decode":  # it fits thresholds to the trace of the built-in pair
-                collect = ["collect", "--positions", "600", "--new-tokens", "40", "--out", "run", "-q"]
+                collect = ["collect", "--positions", "600", "--new-tokens", "40", "--out", "run/trace", "-q"]
                 subprocess.run([sys.executable, "-m", "validation", *collect], cwd=folder, env=environment, check=True)
             ended = subprocess.run(
                 [sys.executable, "-m", "validation", *words.split()],

@@ -59,7 +59,7 @@ def own_tests(path: str) -> list[str]:
     return [
         *found,
         "tests/theory/test_claims.py",
-        "tests/theory/test_claim_tables.py",
+        "tests/theory/test_every_claim.py",
         str(Path(*Path(path).parts[:2])),
     ]
 

@@ -9,6 +9,10 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from hlmtheory import all_claims
+from hlmtheory.arguments import instance
+from hlmtheory.claims import Claim
+
 from . import oracles
 
 Instance = dict[str, Any]
@@ -184,37 +188,40 @@ def profiles(draw: st.DrawFn, max_draft_length: int = 12) -> Instance:
     return {"acceptances": draw(hnp.arrays(np.float64, shape, elements=acceptances()))}
 
 
+# -------------------------------------------------------------------------------------------------------- numbers
+
+
+def quantity(least: float, most: float) -> Strategy:
+    """A positive number: a power of 2 or of 10, so that ties occur, or any number, drawn by its logarithm."""
+    low, high = np.log2(least), np.log2(most)
+    tens = st.integers(int(np.ceil(np.log10(least))), int(np.floor(np.log10(most)))).map(lambda n: 10.0**n)
+    twos = st.integers(int(np.ceil(low)), int(np.floor(high))).map(lambda n: 2.0**n)
+    anything = st.floats(low, high).map(lambda x: min(max(2.0**x, least), most))
+    return st.one_of(twos, tens, anything)
+
+
+@st.composite
+def batches(draw: st.DrawFn, rows: tuple[int, int] | None = None, **elements: Strategy) -> Instance:
+    """A batch of instances; an argument whose name begins with ``rows_`` is a row; all rows have one length."""
+    shape = draw(shapes())
+    length = draw(st.integers(*rows)) if rows else 0
+    instance = {}
+    for name, element in elements.items():
+        dtype = np.int64 if isinstance(draw(element), int) else np.float64
+        full = (*shape, length) if name.startswith("rows_") else shape
+        instance[name.removeprefix("rows_")] = draw(hnp.arrays(dtype, full, elements=element))
+    return instance
+
+
 # --------------------------------------------------------------------------------------------------------- claims
 
 
-def _claim_instances(source: Strategy) -> dict[str, Strategy]:
-    """Return, for each claim, the strategy of its instances; ``source`` draws the pairs of rows."""
-    sized, token = with_size(source), with_token(source)
-    draft_and_size = sized.map(lambda instance: {name: instance[name] for name in ("draft", "k")})
-    return {
-        "verification.acceptance": source,
-        "verification.overlap": source,
-        "verification.unbiased": source,
-        "verification.unbiased_one_beta": token,
-        "verification.unbiased_one_resampling": token,
-        "verification.unbiased_printed": token,
-        "verification.rejection_ratio": token,
-        "verification.tokens_iid": iid_rounds(),
-        "verification.tokens": profiles(),
-        "verification.greedy": source,
-        "truncation.deviation": draft_and_size,
-        "truncation.monotone": draft_and_size,
-        "truncation.monotone_distortion": sized,
-        "truncation.tvd_bound": sized,
-        "truncation.tvd_sharp": sized,
-        "truncation.bias_identity": sized,
-        "truncation.certificate": sized,
-        "truncation.certificate_by_draft": with_sizes(source),
-    }
-
-
-INSTANCES = _claim_instances(pairs())
-"""For each claim, all kinds of instances."""
-
-EXACT_INSTANCES = _claim_instances(grid_pairs())
-"""For each claim, instances whose rows are on a coarse grid."""
+def drawn(claim: Claim | str) -> Strategy:
+    """Batches of a claim's instances, drawn from ``hlmtheory/arguments.py`` with a seed."""
+    record = all_claims()[claim] if isinstance(claim, str) else claim
+    few = (3,) if record.id.startswith(("policy", "batching")) else (20,)
+    return st.builds(
+        lambda seed, batch: instance(record, np.random.default_rng(seed), batch),
+        st.integers(0, 2**32 - 1),
+        st.sampled_from(((), (1,), (3,), (2, 2), few)),
+    )

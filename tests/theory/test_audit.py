@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 from hlmtheory import skipping
 from hlmtheory.claims import Status
@@ -18,8 +17,6 @@ from hlmtheory.skipping.audit import BETS
 from hlmtheory.skipping.audit_claims import HORIZON, NODES
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .module_claims import ClaimTable
-from .strategies import pairs, shapes
 
 CLAIMS = [claim for claim in skipping.CLAIMS if claim.id.startswith("skipping.audit_")]
 KNOWN = {claim.id: claim for claim in CLAIMS}
@@ -27,72 +24,6 @@ KNOWN = {claim.id: claim for claim in CLAIMS}
 UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
 RATE = st.one_of(st.integers(1, 8).map(lambda n: n / 8), st.floats(1e-3, 1.0))
 INNER = st.one_of(st.integers(1, 15).map(lambda n: n / 16), st.floats(1e-3, 0.999))
-SETTINGS = {"audit_probability": RATE, "risk": INNER, "error": INNER, "bet": INNER}
-
-
-@st.composite
-def runs(draw, *names, every=False):
-    """Risks for each past of a run, often all alike or at ε, and settings."""
-    shape = draw(shapes())
-    values = {name: draw(hnp.arrays(np.float64, shape, elements=SETTINGS[name])) for name in names}
-    risks = draw(hnp.arrays(np.float64, (*shape, NODES), elements=UNIT))
-    if "risk" in values and draw(st.booleans()):
-        risks = np.where(draw(st.booleans()), np.maximum(risks, values["risk"][..., None]), values["risk"][..., None])
-    if every:
-        values["bet_by_past"] = draw(hnp.arrays(np.float64, (*shape, NODES), elements=INNER))
-    return {"risks": risks, **values}
-
-
-@st.composite
-def audited_rows(draw, *names):
-    """Pairs of rows with skip probabilities, and settings of the audit."""
-    instance = draw(pairs())
-    shape = instance["draft"].shape[:-1]
-    values = {name: draw(hnp.arrays(np.float64, shape, elements=SETTINGS[name])) for name in names}
-    return {**instance, "skip": (instance["draft"] > draw(UNIT)) * draw(UNIT), **values}
-
-
-@st.composite
-def scalars(draw, *names):
-    shape = draw(shapes())
-    return {name: draw(hnp.arrays(np.float64, shape, elements=SETTINGS[name])) for name in names}
-
-
-PREDICTABLE = runs("audit_probability", "risk", "error", every=True)
-STRATEGIES = {
-    "skipping.audit_step": audited_rows("audit_probability", "risk", "bet"),
-    "skipping.audit_every": PREDICTABLE,
-    "skipping.audit_mean": runs("audit_probability", "risk", "error", "bet"),
-    "skipping.audit_weighted": PREDICTABLE,
-    "skipping.audit_predictable": PREDICTABLE,
-    "skipping.audit_bound": runs("audit_probability", "error", "bet"),
-    "skipping.audit_fewest": scalars("audit_probability", "risk", "error", "bet"),
-    "skipping.audit_law": audited_rows("audit_probability"),
-}
-ONE_BET = {
-    "risks": [0.25] * NODES,
-    "bet_by_past": [0.5] * NODES,
-    "audit_probability": 0.5,
-    "risk": 0.25,
-    "error": 0.5,
-}
-CLAIM_TABLE = ClaimTable(
-    CLAIMS,
-    STRATEGIES,
-    strays={
-        "target": [0.5, math.nan],
-        "draft": [0.5, 0.47],
-        "skip": [0.5, 1.5],
-        "audit_probability": 0.0,
-        "risk": 1.0,
-        "error": 0.0,
-        "bet": 1.0,
-        "risks": [1.5] * NODES,
-        "bet_by_past": [1.0] * NODES,
-    },
-    agrees={"skipping.audit_predictable": ONE_BET},
-    outside={"every risk is at least ε": {**ONE_BET, "risks": [0.25] * (NODES - 1) + [0.125]}},
-)
 
 
 # ------------------------------------------------------------------------------------------------ by definition

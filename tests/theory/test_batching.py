@@ -20,11 +20,7 @@ from hlmtheory.batching.pareto import undominated
 from hlmtheory.claims import Status
 from hlmtheory.serving import Device, ModelShape, Service, Task, pipeline_latency
 
-from .module_claims import ClaimTable
 from .strategies import acceptances, shapes
-
-TRUE = [claim for claim in batching.CLAIMS if claim.refuted is None]
-FALSE = [claim for claim in batching.CLAIMS if claim.refuted is not None]
 
 EACH = {"memory_rule": "each"}
 """The paper's rule, (24b); what batches share is tested in test_batching_waves.py."""
@@ -82,81 +78,9 @@ def schedules(draw: st.DrawFn, ordered: bool = True) -> dict:
     return instance
 
 
-STRATEGIES = {
-    "batching.dp": systems(),
-    "batching.dp_printed_value": systems(),
-    "batching.dp_printed_objective": systems("runs"),
-    "batching.dp_printed_choice": systems(),
-    "batching.dp_printed_memory": systems(),
-    "batching.dp_printed_packing": systems(),
-    "batching.dp_gap": systems("runs"),
-    "batching.pareto": systems("runs"),
-    "batching.pareto_value": systems(),
-    "batching.order": schedules(),
-    "batching.order_fixed": schedules(ordered=False),
-    "batching.contiguous": systems("any", one_output=True),
-    "batching.contiguous_any_output": systems("any", most=4),
-    "batching.exact": systems("any", most=4),
-    "batching.lower_bound": systems("any"),
-    "batching.draft_count": systems(most=3),
-    "batching.memory_each": systems("any"),
-    "batching.memory_together": systems("any"),
-    "batching.exact_waves": systems("any", most=4),
-    "batching.lower_bound_waves": systems("any"),
-    "batching.position_bound": systems("any", one_output=True, most=4),
-    "batching.facility_bound": systems("any", most=4),
-    "batching.facility_bound_free": systems("any", most=4),
-    "batching.free_bound": systems("any"),
-    "batching.free_no_slower": systems("any"),
-    "batching.exact_free": systems("any", most=3),
-}
-"""For each claim of the module, what its instances are drawn from."""
-
 BY_ID = {claim.id: claim for claim in batching.CLAIMS}
 SINGLE = {**BY_ID["batching.dp"].attained.instance, "input_tokens": [1], "output_tokens": [1]}
 FREE = {**SINGLE, "input_tokens": [1, 1], "output_tokens": [1, 1], "devices": [[0.0, 0.0], [0.0, 0.0]]}
-AGREES = {
-    "batching.dp_printed_value": SINGLE,
-    "batching.dp_printed_objective": {**SINGLE, "labels": [0]},
-    "batching.dp_printed_choice": FREE,
-    "batching.dp_printed_memory": SINGLE,
-    "batching.dp_printed_packing": SINGLE,
-    "batching.dp_gap": {**SINGLE, "labels": [0]},
-    "batching.order_fixed": {"draft_times": [[4.0, 2.0]], "verify_times": [[1.0, 4.0]]},
-    "batching.contiguous_any_output": {**SINGLE, "labels": [0]},
-    "batching.memory_each": {**SINGLE, "memory": 50.0, "labels": [0]},
-}
-"""For each false one, where it is right: one task, one step, or (for the choice) a tie, which goes to the last."""
-
-PAIR = {**SINGLE, "input_tokens": [2, 1], "output_tokens": [3, 3]}
-OUTSIDE = {
-    "every batch of the competitor is within the memory": {**PAIR, "memory": 32.0, "labels": [0, 0]},
-    "the competitor's batches are runs of the sorted tasks, in order": {**PAIR, "labels": [0, 1]},
-    "all tasks have one output length": {**PAIR, "output_tokens": [3, 2], "labels": [0, 0]},
-    "l ≤ 10": {**PAIR, "draft_length": 11},
-    "every batch of the competitor, with its drafts, is within the memory": {**PAIR, "memory": 43.0, "labels": [0, 0]},
-    "the competitor's batches are within the memory together": {**PAIR, "memory": 43.0, "labels": [0, 1]},
-    "the tasks have few steps": {**PAIR, "output_tokens": [40, 40], "labels": [0, 0]},
-}
-"""For each assumption an instance that breaks it."""
-
-STRAYS = {
-    "input_tokens": [0, 1, 2],
-    "output_tokens": [1, -1, 1],
-    "draft_length": 0,
-    "acceptance": 1.5,
-    "models": [[1, 1, 0]] * 2,
-    "devices": [[-1.0, 0.0]] * 2,
-    "memory": 0.0,
-    "labels": [0, -1, 0],
-    "draft_times": [[1.0, -1.0]],
-    "verify_times": [[1.0, math.nan]],
-    "order": [0, 0],
-}
-"""For each argument a value outside its domain."""
-
-
-CLAIM_TABLE = ClaimTable(batching.CLAIMS, STRATEGIES, STRAYS, AGREES, OUTSIDE)
 
 
 # ---------------------------------------------------------------------------------------- all partitions and orders

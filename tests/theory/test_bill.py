@@ -24,8 +24,7 @@ from hlmtheory.truncation import truncate
 from hlmtheory.verification import total_variation
 
 from . import oracles
-from .module_claims import ClaimTable
-from .strategies import grid_pairs, pairs, rows, shapes
+from .strategies import drawn, grid_pairs, pairs, rows
 
 UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
 BILL_CLAIMS = [claim for claim in skipping.CLAIMS if claim.id.startswith("skipping.bill")]
@@ -70,86 +69,6 @@ def positions(draw, source, shared=False, skipped=True):
     draft = instance["draft"]
     skip = _skips(draw, draft) if skipped else np.zeros(draft.shape)
     return {**instance, "skip": skip, "decoded": _decoded(draw, draft, shared)}
-
-
-@st.composite
-def with_deviation(draw):
-    """A pair, skip probabilities, and Δ of each draft."""
-    instance = draw(pairs())
-    draft = instance["draft"]
-    wide = draft.shape[-1] > 12
-    delta = draft * draw(UNIT) if wide else draw(hnp.arrays(np.float64, draft.shape, elements=UNIT))
-    return {**instance, "skip": _skips(draw, draft), "deviation": delta}
-
-
-@st.composite
-def some_rounds(draw):
-    """Bills of a round's places, and how likely each draft is kept."""
-    shape = (*draw(shapes()), draw(st.integers(1, 5)))
-    return {name: draw(hnp.arrays(np.float64, shape, elements=UNIT)) for name in ("bills", "kept")}
-
-
-@st.composite
-def chains(draw):
-    """Rows of both models for each token before, some alike, skip probabilities, and what the server decodes."""
-    shape, size = draw(shapes()), draw(st.integers(1, 3))
-    target, draft = (draw(rows((*shape, size), size)) for _ in range(2))
-    alike = draw(hnp.arrays(np.bool_, (*shape, size, 1)))
-    return {
-        "target_chain": np.where(alike, target, draft),
-        "draft_chain": draft,
-        "skip_chain": _skips(draw, draft),
-        "decoded_chain": _decoded(draw, draft, draw(st.booleans())),
-    }
-
-
-POSITIONS = positions(pairs())
-STRATEGIES = {
-    "skipping.bill": POSITIONS,
-    "skipping.bill_exact": st.one_of(
-        positions(pairs(), shared=True, skipped=False), positions(grid_pairs(), shared=True), POSITIONS
-    ),
-    "skipping.bill_half": positions(pairs(), shared=True),
-    "skipping.bill_converse": POSITIONS,
-    "skipping.bill_deviation": POSITIONS,
-    "skipping.bill_largest": with_deviation(),
-    "skipping.bill_device": POSITIONS,
-    "skipping.bill_joint": POSITIONS,
-    "skipping.bill_mean": POSITIONS,
-    "skipping.bill_plain": POSITIONS,
-    "skipping.bill_round": some_rounds(),
-    "skipping.bill_text": chains(),
-}
-_LOSSLESS = {
-    "target": [0.5, 0.25, 0.25],
-    "draft": [0.625, 0.25, 0.125],
-    "skip": [0.0, 0.0, 0.0],
-    "decoded": [[0.625, 0.25, 0.125]],
-}
-AGREES = dict.fromkeys(("skipping.bill_converse", "skipping.bill_mean", "skipping.bill_plain"), _LOSSLESS)
-OUTSIDE = {
-    "every r̂ exists: TV(q̂, p) > 2^-44, or nothing is rejected": {
-        **_LOSSLESS,
-        "target": [0.625, 0.125, 0.25],
-        "decoded": [[0.625, 0.125, 0.25]],
-    },
-    "no token has terms of opposite signs": KNOWN["skipping.bill_converse"].refuted,
-    "the server decodes one q̂ for all drafts": KNOWN["skipping.bill_converse"].refuted,
-}
-STRAYS = {
-    "target": [0.5, np.nan, 0.5],
-    "draft": [0.5, 0.25, 0.125],
-    "skip": [0.5, 1.5, 0.0],
-    "decoded": [[0.5, 0.25, 0.125]],
-    "deviation": [0.5, 1.5, 0.0],
-    "bills": [0.5, -0.5, 0.0],
-    "kept": [0.5, 1.5, 0.0],
-    "target_chain": [[0.5, 0.25], [0.5, 0.5]],
-    "draft_chain": [[0.5, np.nan], [0.5, 0.5]],
-    "skip_chain": 1.5,
-    "decoded_chain": [[[0.5, 0.25]], [[0.5, 0.5]]],
-}
-CLAIM_TABLE = ClaimTable(BILL_CLAIMS, STRATEGIES, STRAYS, AGREES, OUTSIDE)
 
 
 # ---------------------------------------------------------------------------------------------------- a position
@@ -199,7 +118,7 @@ def test_a_truncated_message_has_the_truncated_risk(instance, k):
     np.testing.assert_allclose(bill, truncated_step_risk(p, q, 0.25, k), rtol=1e-12, atol=1e-15)
 
 
-@given(STRATEGIES["skipping.bill_largest"])
+@given(drawn("skipping.bill_largest"))
 def test_the_bounds_are_ordered(instance):
     bound = bill_bound(**instance)
     t = total_variation(instance["target"], instance["draft"])

@@ -15,114 +15,19 @@ from scipy.stats import binomtest
 
 import hlmtheory
 from hlmtheory import draft_length as module
-from hlmtheory.draft_length import censored_claims
 from hlmtheory.draft_length.censored_coverage import band_coverage
 from hlmtheory.verification import expected_tokens_profile
 
 from .kinds import LIBRARIES, numbers, to
-from .module_claims import ClaimTable
-from .strategies import grid_rows, shapes
+from .strategies import shapes
 
-CLAIMS = censored_claims.CLAIMS
 KNOWN = hlmtheory.all_claims()
-SHARES = st.sampled_from([0.0, 0.125, 0.25, 0.5, 0.75, 0.875, 1.0]) | st.floats(1e-3, 1.0)
-
-
-def rows_of(draw, shape, size, elements=SHARES):
-    """An array of that shape with one row of numbers at the end."""
-    flat = draw(st.lists(elements, min_size=math.prod(shape) * size, max_size=math.prod(shape) * size))
-    return np.asarray(flat, dtype=np.float64).reshape(*shape, size)
 
 
 def whole(draw, shape, most):
     """Whole numbers from 1 up."""
     flat = draw(st.lists(st.integers(1, most), min_size=math.prod(shape), max_size=math.prod(shape)))
     return np.asarray(flat, dtype=np.int64).reshape(shape)
-
-
-@st.composite
-def independent(draw):
-    """A law of k and a profile."""
-    shape, depth = draw(shapes()), draw(st.integers(1, 5))
-    return {
-        "length_law": draw(grid_rows(shape, depth + 1)),
-        "acceptances": rows_of(draw, shape, depth),
-        "depth": whole(draw, shape, depth),
-    }
-
-
-@st.composite
-def by_context(draw):
-    """Contexts, each with its own profile and law of k."""
-    shape, depth, contexts = draw(shapes()), draw(st.integers(1, 4)), draw(st.integers(1, 3))
-    return {
-        "context_law": draw(grid_rows(shape, contexts)),
-        "context_acceptances": rows_of(draw, (*shape, contexts), depth),
-        "context_lengths": draw(grid_rows((*shape, contexts), depth + 1)),
-        "depth": whole(draw, shape, depth),
-    }
-
-
-@st.composite
-def joint_laws(draw):
-    """Any joint law of k and the drafts that would be accepted."""
-    shape, size = draw(shapes()), draw(st.integers(2, 5))
-    joint = draw(grid_rows(shape, size * size)).reshape(*shape, size, size)
-    return {"joint_law": joint, "depth": whole(draw, shape, size - 1)}
-
-
-@st.composite
-def two_lengths(draw):
-    """A profile, the length in use and another."""
-    shape, depth = draw(shapes()), draw(st.integers(1, 6))
-    return {
-        "acceptances": rows_of(draw, shape, depth),
-        "draft_length": whole(draw, shape, depth),
-        "other_length": whole(draw, shape, depth),
-    }
-
-
-@st.composite
-def one_rate(draw):
-    """One rate, and a law of k."""
-    shape = draw(shapes())
-    return {
-        "acceptance": rows_of(draw, shape, 1)[..., 0],
-        "length_law": draw(grid_rows(shape, draw(st.integers(2, 6)))),
-    }
-
-
-@st.composite
-def samples(draw):
-    """A law of k, a profile, and few rounds."""
-    shape, depth = draw(shapes()), draw(st.integers(1, 3))
-    return {
-        "length_law": draw(grid_rows(shape, depth + 1)),
-        "acceptances": rows_of(draw, shape, depth),
-        "rounds": whole(draw, shape, 12),
-        "confidence": rows_of(draw, shape, 1, st.floats(0.01, 0.99))[..., 0],
-    }
-
-
-@st.composite
-def engines(draw):
-    """Acceptances and errors of one or two depths."""
-    shape, depth = draw(st.sampled_from(((), (2,)))), draw(st.integers(1, 2))
-    return {
-        "acceptances": rows_of(draw, shape, depth),
-        "errors": rows_of(draw, shape, depth, st.floats(1e-6, 0.99)),
-    }
-
-
-@st.composite
-def small_samples(draw):
-    """One depth."""
-    shape = draw(shapes())
-    return {
-        "acceptance": rows_of(draw, shape, 1)[..., 0],
-        "rounds": whole(draw, shape, 12),
-        "confidence": rows_of(draw, shape, 1, st.floats(0.01, 0.99))[..., 0],
-    }
 
 
 @st.composite
@@ -135,66 +40,6 @@ def texts(draw):
         for t in range(1, size):
             runs[..., t] = np.maximum(runs[..., t], runs[..., t - 1] - 1)
     return {"accepted": runs, "draft_length": whole(draw, shape, 6), "other_length": whole(draw, shape, 6)}
-
-
-STRATEGIES = {
-    "draft_length.profile_elsewhere": texts(),
-    "draft_length.split": texts(),
-    "draft_length.censored": independent(),
-    "draft_length.censored_before": by_context(),
-    "draft_length.censored_confidence": joint_laws(),
-    "draft_length.survival_floor": joint_laws(),
-    "draft_length.survival_ceiling": joint_laws(),
-    "draft_length.histogram_same": independent(),
-    "draft_length.histogram_alone": independent(),
-    "draft_length.position_floor": independent(),
-    "draft_length.position_ceiling": independent(),
-    "draft_length.mean_floor": two_lengths(),
-    "draft_length.mean_ceiling": two_lengths(),
-    "draft_length.single_rate": two_lengths(),
-    "draft_length.pooled_rate": one_rate(),
-    "draft_length.censored_rate": one_rate(),
-    "draft_length.censored_band": samples(),
-    "draft_length.adaptive_depths": engines(),
-    "draft_length.delta_coverage": small_samples(),
-}
-_ALIKE = {"context_law": [0.5, 0.5], "context_acceptances": [[0.5, 0.25]] * 2, "depth": 2}
-AGREES = {
-    "draft_length.profile_elsewhere": {"accepted": [0, 0, 0], "draft_length": 2, "other_length": 1},
-    "draft_length.censored_before": {**_ALIKE, "context_lengths": [[0.0, 0.0, 1.0], [0.0, 1.0, 0.0]]},
-    "draft_length.censored_confidence": {"joint_law": [[0.0, 0.0], [0.5, 0.5]], "depth": 1},
-    "draft_length.histogram_alone": {"length_law": [0.0, 0.0, 1.0], "acceptances": [0.5, 0.5], "depth": 2},
-    "draft_length.single_rate": {"acceptances": [0.5, 0.5], "draft_length": 1, "other_length": 2},
-    "draft_length.pooled_rate": {"acceptance": 0.5, "length_law": [0.5, 0.5]},
-    "draft_length.delta_coverage": {"acceptance": 0.5, "rounds": 12, "confidence": 0.5},
-}
-OUTSIDE = {
-    "K′ ≤ K": {"accepted": [2, 1, 0], "draft_length": 1, "other_length": 2},
-    "one token later at most one draft fewer is accepted": {"accepted": [2, 0], "draft_length": 2, "other_length": 1},
-    "some rounds examine depth d": {"length_law": [0.0, 1.0, 0.0], "acceptances": [0.5, 0.5], "depth": 2},
-    "some round of a context examines depth d": {**_ALIKE, "context_lengths": [[0.0, 1.0, 0.0]] * 2},
-    "a k with depth d occurs": {"joint_law": [[0.5, 0.5], [0.0, 0.0]], "depth": 1},
-    "some round drafts": {"acceptance": 0.5, "length_law": [1.0, 0.0]},
-}
-STRAYS = {
-    "accepted": [1, -1, 0],
-    "length_law": [0.5, 0.4, 0.0],
-    "acceptances": [0.5, 1.5],
-    "depth": 0,
-    "context_law": [0.5, math.nan],
-    "context_acceptances": [[0.5, -0.5], [0.5, 0.5]],
-    "context_lengths": [[0.0, 0.5, 0.0], [0.0, 1.0, 0.0]],
-    "joint_law": [[0.5, 0.0], [0.0, 0.4]],
-    "draft_length": 0,
-    "other_length": -1,
-    "acceptance": 1.5,
-    "rounds": 13,
-    "confidence": 1.0,
-    "errors": 0.0,
-}
-"""For each argument a value outside its domain."""
-
-CLAIM_TABLE = ClaimTable(CLAIMS, STRATEGIES, STRAYS, AGREES, OUTSIDE)
 
 
 # ---------------------------------------------------------------------------------------------- oracles

@@ -22,36 +22,11 @@ from hlmtheory.channel import (
 from hlmtheory.channel.blocks import low_snr_transfer_time
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .module_claims import (
-    ClaimTable,
-    batches,
-    quantity,
-)
+from .strategies import batches, quantity
 
-TRUE = [claim for claim in channel.CLAIMS if claim.refuted is None]
-FALSE = [claim for claim in channel.CLAIMS if claim.refuted is not None]
-
-SNR = quantity(1e-6, 1e8)
 MEAN = quantity(1e-3, 1e6)
 K_FACTOR = st.one_of(st.just(0.0), quantity(1e-2, 100.0))
 INNER = st.one_of(st.integers(1, 15).map(lambda n: n / 16), quantity(1e-12, 0.5), st.floats(0.01, 0.999))
-TIME = quantity(1e-6, 1e3)
-STRIP = {"mean_snr": MEAN, "cut": quantity(1e-12, 1e-2), "width": quantity(1.0, 1e6)}
-
-BLOCKS = {
-    "mean_snr": quantity(1e-5, 1e4),
-    "bits": quantity(1e3, 1e6),
-    "bandwidth_hz": quantity(1e5, 1e7),
-    "coherence_s": quantity(1e-3, 1e3),
-}
-LINE = st.one_of(st.just(0.0), quantity(1e-2, 10.0))
-
-
-@st.composite
-def runs(draw):
-    """Times of a round's parts, and which rounds are sent."""
-    run = draw(batches((1, 12), draft_s=TIME, uplink_s=TIME, verify_s=TIME, rows_sent=st.sampled_from((0.0, 1.0))))
-    return run
 
 
 @st.composite
@@ -67,69 +42,6 @@ def traces(draw):
         "bits": np.array(draw(quantity(1.0, 1e5))),
         "start_s": np.array(draw(st.one_of(st.just(0.0), quantity(0.0625, 100.0)))),
     }
-
-
-STRATEGIES = {
-    "channel.payload": batches(vocabulary=st.integers(1, 2**20), bits_per_probability=st.integers(1, 32)),
-    "channel.latency": batches(bits=quantity(1.0, 1e9), bandwidth_hz=quantity(1.0, 1e9), snr=SNR),
-    "channel.latency_floor": batches(bits=quantity(1.0, 1e9), bandwidth_hz=quantity(1.0, 1e9), snr=SNR),
-    "channel.throughput": batches((1, 12), rows_times_s=TIME),
-    "channel.throughput_means": batches((1, 12), rows_times_s=TIME),
-    "channel.throughput_by_share": runs(),
-    "channel.rayleigh_mean": batches(**STRIP),
-    "channel.rician_mean": batches(**STRIP, k_factor=K_FACTOR),
-    "channel.finite_mean": batches(mean_snr=MEAN, cut=quantity(1e-30, 1e-3), bound=quantity(1.0, 1e4)),
-    "channel.capacity": batches(mean_snr=MEAN),
-    "channel.rician_capacity": batches(mean_snr=MEAN, k_factor=K_FACTOR),
-    "channel.capacity_jensen": batches(mean_snr=MEAN, k_factor=K_FACTOR),
-    "channel.outage": batches(mean_snr=MEAN, probability=INNER),
-    "channel.rician_outage": batches(mean_snr=MEAN, k_factor=K_FACTOR, snr=quantity(1e-9, 1e6)),
-    "channel.markov": batches(leave_good=INNER, leave_bad=INNER),
-    "channel.trace": traces(),
-    "channel.transfer_floor": batches(**BLOCKS, k_factor=LINE),
-    "channel.transfer_ceiling": batches(**BLOCKS, k_factor=LINE),
-    "channel.transfer_low_snr": batches(**BLOCKS),
-    "channel.transfer_one_block": batches(**BLOCKS, k_factor=LINE),
-}
-"""For each claim of the module, what its instances are drawn from."""
-
-AGREES = {
-    "channel.throughput_means": {"times_s": [0.5, 0.5, 0.5]},
-    "channel.finite_mean": {"mean_snr": 10.0, "cut": 0.1, "bound": 10.0},
-}
-"""For each false one, where it is right."""
-
-OUTSIDE: dict[str, dict] = {}
-"""For each assumption an instance that breaks it: none is made here."""
-
-STRAYS = {
-    "vocabulary": 0,
-    "bits_per_probability": 0,
-    "bits": 0.0,
-    "bandwidth_hz": 0.0,
-    "snr": -1.0,
-    "times_s": [1.0, 0.0],
-    "draft_s": -1.0,
-    "uplink_s": math.nan,
-    "verify_s": math.inf,
-    "sent": [1.0, 2.0, 0.0],
-    "mean_snr": math.inf,
-    "k_factor": -1.0,
-    "cut": 0.0,
-    "width": 0.5,
-    "bound": math.nan,
-    "probability": 1.0,
-    "leave_good": 0.0,
-    "leave_bad": 1.0,
-    "time_s": [0.0, 2.0, 1.0],
-    "throughput_bps": [0.0, -1.0, 1.0],
-    "start_s": -1.0,
-    "coherence_s": 0.0,
-}
-"""For each argument a value outside its domain."""
-
-
-CLAIM_TABLE = ClaimTable(channel.CLAIMS, STRATEGIES, STRAYS, AGREES, OUTSIDE)
 
 
 # ---------------------------------------------------------------------------------------------------------- units

@@ -29,9 +29,7 @@ from hlmtheory.codec.frame import LONGEST_MESSAGE, Reader, framed, unframed, var
 from hlmtheory.codec.ranks import rank, unrank
 
 from .kinds import LIBRARIES, to
-from .module_claims import ClaimTable
 from .strategies import rows as draft_rows
-from .strategies import shapes
 
 CODERS = ("enumerative", "entropy")
 pytest.importorskip("constriction")
@@ -76,49 +74,6 @@ def truncated_messages(draw):
         levels = np.floor(np.where(indices == token, shares, (1 - own) * shares) * largest).astype(np.int64)
         drafts.append(codec.TruncatedDraft(indices, levels, token, own))
     return codec.TruncatedMessage(vocabulary, bits, tuple(drafts))
-
-
-@st.composite
-def instances(draw):
-    """Counts, supports and tokens as arrays."""
-    shape, size = draw(shapes()), draw(st.integers(2, 9))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    support = rng.random((*shape, size)) < 0.7
-    support[..., 0] = True
-    counts = np.where(support, rng.integers(0, 5, (*shape, size)), 0)
-    counts[..., 0] += 1
-    return {"counts": counts, "support": support, "token": np.argmax(counts > 0, axis=-1)}
-
-
-@st.composite
-def drawn_drafts(draw):
-    """Draft rows, a token of each, and the number of entries that are sent."""
-    draft = draw(draft_rows(draw(shapes()), draw(st.sampled_from((2, 3, 12, 200)))))
-    places = {"token": draft.shape[-1] - 1, "k": draft.shape[-1]}
-    return {"draft": draft} | {
-        name: draw(hnp.arrays(np.int64, draft.shape[:-1], elements=st.integers(0, most)))
-        for name, most in places.items()
-    }
-
-
-STRATEGIES = {
-    "codec.enumerative": instances(),
-    "codec.round_trip": instances(),
-    "codec.certificate": drawn_drafts(),
-}
-"""For each claim of the module, what its instances are drawn from."""
-
-
-def strays(claim):
-    """Values outside the domains, with the length of the claim's instance."""
-    if claim.id == "codec.certificate":
-        return {"draft": [0.5, 0.4, 0.0], "token": 3, "k": 4}
-    size = len(claim.attained.instance["counts"])
-    counts = [-1, 0, 4, 0] if claim.id == "codec.round_trip" else [-1] + [0] * (size - 1)
-    return {"counts": counts, "support": [False] * size, "token": 1}
-
-
-CLAIM_TABLE = ClaimTable([claim for claim in codec.CLAIMS if claim.id in STRATEGIES], STRATEGIES, strays)
 
 
 # ----------------------------------------------------------------------------------------------------- round trip

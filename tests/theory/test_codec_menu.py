@@ -23,76 +23,10 @@ from hlmtheory.codec.menu import KIND_BITS, KINDS, candidates, grid, number_bits
 from hlmtheory.codec.rounding import Bounds, SortedRow, least_distance, rounding, units_of
 
 from .kinds import kind_of, numbers, to
-from .module_claims import ClaimTable
 from .strategies import rows as any_rows
-from .strategies import shapes, vocabularies
 
 EVERYTHING = codec.CodecMenu(kinds=KINDS)
 TOLERANCES = st.one_of(st.sampled_from((0.01, 0.05, 0.2, 0.5, 1.0, 2.0)), st.floats(1e-3, 2.0))
-
-
-# --------------------------------------------------------------------------------------------------------- claims
-
-
-@st.composite
-def written(draw):
-    """Rows, tolerances and tokens."""
-    draft = draw(any_rows(draw(shapes()), draw(vocabularies(2))))
-    batch = draft.shape[:-1]
-    return {
-        "draft": draft,
-        "bias_tolerance": draw(hnp.arrays(np.float64, batch, elements=TOLERANCES)),
-        "token": draw(hnp.arrays(np.int64, batch, elements=st.integers(0, draft.shape[-1] - 1))),
-    }
-
-
-@st.composite
-def competing(draw):
-    """Rows, tolerances, and a competitor's k, ℓ and b."""
-    instance = draw(written())
-    size = instance["draft"].shape[-1]
-    shape = instance.pop("token").shape
-    elements = {"k": st.integers(0, min(size, 16)), "resolution": st.integers(1, 16), "width": st.integers(1, 16)}
-    return instance | {name: draw(hnp.arrays(np.int64, shape, elements=one)) for name, one in elements.items()}
-
-
-@st.composite
-def choices(draw):
-    """Bits and biases of a few choices of a few rows, with ties, and a budget."""
-    shape = draw(shapes())
-    rows, many = draw(st.integers(1, 4)), draw(st.integers(1, 4))
-    unit = draw(st.sampled_from((1.0, 0.25, 1 / 3)))
-    bits, bias = (draw(hnp.arrays(np.int64, (*shape, rows, many), elements=st.integers(0, most))) for most in (20, 8))
-    budget = draw(hnp.arrays(np.int64, shape, elements=st.integers(0, 24)))
-    return {"bits": bits.astype(float), "bias": bias * unit, "bias_budget": budget * unit}
-
-
-STRATEGIES = {
-    "codec.cheapest_certificate": written(),
-    "codec.cheapest": competing(),
-    "codec.message_bytes": written(),
-    "codec.text_bound": choices(),
-    "codec.text_plan": choices(),
-    "codec.text_gap": choices(),
-}
-
-
-def strays(claim):
-    """Values outside the domains, of the length that the claim's instance has."""
-    draft = [0.5, 0.4] + [0.0] * (len(claim.attained.instance.get("draft", [0, 0])) - 2)
-    rows = {"bits": [[-1.0, 4.0], [90.0, 10.0]], "bias": [[0.0, -0.5], [0.0, 0.5]], "bias_budget": -1.0}
-    return {"draft": draft, "bias_tolerance": -0.1, "token": 9, "k": 9, "resolution": 0, "width": 17} | rows
-
-
-OUTSIDE = {
-    "the competitor is on the menu, and Σ |q − q̂| ≤ ε − 10⁻⁹": {
-        **{"draft": [0.5, 0.25, 0.25], "bias_tolerance": 0.01, "k": 1, "resolution": 1, "width": 1}
-    },
-    "some plan keeps the budget": {"bits": [[1.0, 2.0]], "bias": [[0.5, 0.25]], "bias_budget": 0.125},
-}
-CLAIM_TABLE = ClaimTable(
-    [claim for claim in codec.CLAIMS if claim.id in STRATEGIES], STRATEGIES, strays, outside=OUTSIDE
-)
 
 
 # ---------------------------------------------------------------------------------------------------- brute force

@@ -7,36 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 from hlmtheory.skipping import calibrate_threshold, confident_threshold
 from hlmtheory.skipping.audit import BETS
-from hlmtheory.skipping.confident import CLAIMS
 
 from .kinds import LIBRARIES, numbers, to
-from .module_claims import ClaimTable
-from .strategies import shapes
-
-UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
-INNER = st.one_of(st.integers(1, 15).map(lambda n: n / 16), st.floats(1e-3, 0.999))
-
-
-@st.composite
-def populations(draw):
-    """Two kinds of prompts with losses at one or two thresholds."""
-    shape = draw(shapes())
-    first = draw(hnp.arrays(np.float64, shape, elements=UNIT))
-    settings = {name: draw(hnp.arrays(np.float64, shape, elements=INNER)) for name in ("risk", "error", "bet")}
-    losses = draw(hnp.arrays(np.float64, (*shape, 2, draw(st.integers(1, 2))), elements=UNIT))
-    return {"mass": np.stack([first, 1.0 - first], axis=-1), "losses": losses, **settings}
-
-
-CLAIM_TABLE = ClaimTable(
-    CLAIMS,
-    {"skipping.confident": populations()},
-    strays={"mass": [0.5, 0.4], "losses": [[0.5], [1.5]], "risk": 1.0, "error": 0.0, "bet": 1.0},
-)
 
 
 def test_few_calibrations_are_above_the_risk():

@@ -11,37 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hlmtheory import conformal
-from hlmtheory.conformal import ThresholdController, mass_budget_claims
+from hlmtheory.conformal import ThresholdController
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .module_claims import (
-    ClaimTable,
-    quantity,
-)
-from .strategies import grid_rows, rows, shapes, vocabularies
-
-CLAIMS = [claim for claim in conformal.CLAIMS if claim not in mass_budget_claims.CLAIMS]
-"""Those about the threshold; ``test_mass_budget.py`` has the others."""
+from .strategies import grid_rows, quantity, rows, shapes, vocabularies
 
 EPSILON = st.one_of(st.integers(1, 7).map(lambda n: n / 8), quantity(1e-4, 0.9))
 RATE = quantity(1e-3, 32.0)
-FIRST = st.one_of(st.sampled_from((0.0, -0.25, 1.0, 2.0)), st.floats(-1.0, 3.0))
 START = st.one_of(st.just(0.0), quantity(1e-3, 4.0))
-
-
-@st.composite
-def runs(draw, window=False):
-    """A batch of streams of rows, and their settings."""
-    shape, length, size = draw(shapes()), draw(st.integers(1, 8)), draw(vocabularies())
-    one_kind = draw(st.booleans())
-    drafts = draw(rows((*shape, length), size))
-    if one_kind:
-        drafts = np.broadcast_to(drafts[..., :1, :], drafts.shape).copy()
-    names = {"epsilon": EPSILON, "learning_rate": RATE, "threshold": FIRST}
-    instance = {name: draw(hnp.arrays(np.float64, shape, elements=element)) for name, element in names.items()}
-    if window:
-        instance["steps"] = draw(hnp.arrays(np.int64, shape, elements=st.integers(1, length)))
-    return {"drafts": drafts, **instance}
 
 
 @st.composite
@@ -58,19 +35,6 @@ def batched_runs(draw):
 
 
 @st.composite
-def rates(draw):
-    """ε = d/√T and η = c/√T."""
-    instance = draw(runs())
-    shape = instance["threshold"].shape
-    return {
-        "drafts": instance["drafts"],
-        "target_scale": draw(hnp.arrays(np.float64, shape, elements=EPSILON)),
-        "learning_scale": draw(hnp.arrays(np.float64, shape, elements=RATE)),
-        "threshold": instance["threshold"],
-    }
-
-
-@st.composite
 def exact_runs(draw):
     """Rows and settings on a coarse grid: sums are exact, so a tie at the threshold is a tie in any order."""
     shape = (*draw(shapes()), draw(st.integers(1, 6)))
@@ -81,79 +45,7 @@ def exact_runs(draw):
     return {"drafts": draw(grid_rows(shape, draw(st.integers(1, 8)))), **settings}
 
 
-STRATEGIES = {
-    "conformal.update": batched_runs(),
-    "conformal.telescope": runs(),
-    "conformal.telescope_printed": runs(),
-    "conformal.resampled": batched_runs(),
-    "conformal.accepted": batched_runs(),
-    "conformal.kept": batched_runs(),
-    "conformal.regret": runs(),
-    "conformal.regret_proof": runs(),
-    "conformal.regret_small_step": runs(),
-    "conformal.regret_sharp": runs(),
-    "conformal.regret_vocabulary": runs(),
-    "conformal.iterates": runs(),
-    "conformal.iterates_upper": runs(),
-    "conformal.rate": rates(),
-    "conformal.clipped": runs(),
-    "conformal.clipped_regret": runs(),
-    "conformal.clipped_update": batched_runs(),
-    "conformal.clipped_kept": batched_runs(),
-    "conformal.clipped_iterates": runs(),
-    "conformal.window": runs(window=True),
-    "conformal.window_unclipped": runs(window=True),
-}
-"""For each claim of the module, what its instances are drawn from."""
-
 PEAKED, FLAT = [1.0, 0.0, 0.0, 0.0], [0.25] * 4
-SETTING = {"epsilon": 0.25, "learning_rate": 1.0, "threshold": 0.0}
-AGREES = {
-    "conformal.telescope_printed": {"drafts": [FLAT], **SETTING, "threshold": 0.5},
-    "conformal.resampled": {"drafts": [[FLAT, FLAT]] * 3, "accepted": [1, 1, 1], **SETTING},
-    "conformal.regret": {"drafts": [FLAT] * 3, **SETTING},
-    "conformal.iterates_upper": {"drafts": [FLAT] * 3, **SETTING},
-    "conformal.window_unclipped": {"drafts": [FLAT] * 3, **SETTING, "steps": 3},
-}
-"""For each false one, where it is right."""
-
-LOW = {"drafts": [FLAT] * 2, **SETTING, "threshold": -1.0, "steps": 1}
-OUTSIDE = {
-    "τ₁ ≥ −η(1 − ε)": LOW,
-    "η(1 − 2ε) ≤ 1": {"drafts": [FLAT] * 2, **SETTING, "learning_rate": 4.0},
-    "τ₁ ≥ −(c/√T)(1 − d/√T)": {
-        "drafts": [FLAT],
-        "target_scale": 0.25,
-        "learning_scale": 1.0,
-        "threshold": -1.0,
-    },
-}
-"""For each assumption an instance that breaks it."""
-
-STRAYS = {
-    "drafts": [[0.5, 0.47]] * 10,
-    "accepted": [-1],
-    "epsilon": 1.0,
-    "learning_rate": 0.0,
-    "threshold": math.nan,
-    "steps": 0,
-    "target_scale": 0.0,
-    "learning_scale": math.inf,
-}
-"""For each argument a value outside its domain."""
-
-
-def strays(claim):
-    """Wrong values, one axis deeper where a claim takes rounds."""
-    return STRAYS | {"drafts": [STRAYS["drafts"]]} if "accepted" in claim.takes else STRAYS
-
-
-def outside(claim, statement):
-    """An instance that violates the assumption, with rounds where a claim takes them."""
-    return OUTSIDE[statement] | ({"drafts": [[FLAT, FLAT]], "accepted": [1]} if "accepted" in claim.takes else {})
-
-
-CLAIM_TABLE = ClaimTable(CLAIMS, STRATEGIES, strays, AGREES, outside)
 
 
 # ----------------------------------------------------------------------------------------------------- controller

@@ -12,37 +12,16 @@ from hypothesis import strategies as st
 
 from hlmtheory import draft_length as module
 from hlmtheory.claims import Status
-from hlmtheory.draft_length import censored_claims
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .module_claims import (
-    ClaimTable,
-    batches,
-    quantity,
-)
-from .strategies import acceptances
-
-CLAIMS = tuple(claim for claim in module.CLAIMS if claim not in censored_claims.CLAIMS)  # those: test_censored.py
-TRUE = [claim for claim in CLAIMS if claim.refuted is None]
-FALSE = [claim for claim in CLAIMS if claim.refuted is not None]
+from .strategies import acceptances, batches, quantity
 
 GAMMA = st.one_of(
     acceptances(), quantity(1e-6, 0.5), quantity(1e-9, 0.5).map(lambda x: 1.0 - x), st.sampled_from((0.0, 1.0))
 )
 FIXED = st.one_of(st.integers(0, 8).map(lambda n: n / 4), quantity(1e-4, 1e3))
 MARGINAL = quantity(1e-5, 1e2)
-LENGTH = st.integers(1, 40)
 LINK = {"acceptance": GAMMA, "fixed": FIXED, "marginal": MARGINAL}
-TWO_LINKS = {
-    "acceptance": GAMMA,
-    "rate_bps": quantity(1e2, 1e8),
-    "slowdown": quantity(1.0, 1e4),
-    "fixed": FIXED,
-    "marginal": MARGINAL,
-    "bits_per_token": quantity(1.0, 64.0),
-    "header_bits": st.sampled_from((0.0, 16.0, 64.0, 320.0, 480.0)),
-}
-ROUNDS = {"acceptance": GAMMA, "draft_length": LENGTH, "rounds": st.integers(0, 30), "step": st.floats(0.0, 1.0)}
 
 
 @st.composite
@@ -52,97 +31,7 @@ def profiles(draw):
     return link
 
 
-STRATEGIES = {
-    "draft_length.etgr": batches(**LINK, draft_length=LENGTH),
-    "draft_length.unimodal": profiles(),
-    "draft_length.stationary": batches(**LINK),
-    "draft_length.optimal": batches(**LINK, draft_length=LENGTH, max_draft_length=LENGTH),
-    "draft_length.ratio": batches(**LINK, rise=quantity(1.0, 100.0), max_draft_length=LENGTH),
-    "draft_length.slower_shortens": batches(**TWO_LINKS),
-    "draft_length.slower_shortens_if": batches(**TWO_LINKS),
-    "draft_length.linear": batches(**LINK, draft_length=LENGTH, max_draft_length=LENGTH),
-    "draft_length.linear_bonus": batches(**LINK, draft_length=LENGTH, max_draft_length=LENGTH),
-    "draft_length.linear_optimal": batches(**LINK, max_draft_length=LENGTH),
-    "draft_length.linear_adapts": batches(**LINK, rise=quantity(1.0, 100.0), max_draft_length=LENGTH),
-    "draft_length.regret": batches(**LINK, believed=GAMMA, max_draft_length=LENGTH),
-    "draft_length.energy": batches(
-        **LINK,
-        fixed_j=FIXED,
-        marginal_j=MARGINAL,
-        price=st.one_of(st.just(0.0), quantity(1e-3, 10.0)),
-        draft_length=LENGTH,
-        max_draft_length=LENGTH,
-    ),
-    "draft_length.tracker": batches(acceptance=GAMMA, draft_length=LENGTH, other_length=LENGTH),
-    "draft_length.tracker_in_use": batches(acceptance=GAMMA, draft_length=LENGTH),
-    "draft_length.tracker_mean": batches(**ROUNDS, start=acceptances()),
-    "draft_length.tracker_variance": batches(**ROUNDS),
-    "draft_length.tracker_consistent": batches(acceptance=GAMMA, draft_length=LENGTH),
-    "draft_length.update_storm_printed": batches(size_bytes=st.floats(3.1e9, 3.3e9)),
-    "draft_length.update_storm": batches(size_bytes=st.floats(3.5e9, 3.6e9)),
-}
-"""For each claim of the module, what its instances are drawn from."""
-
 CASE = {"acceptance": 0.8, "fixed": 0.1, "marginal": 0.02}
-AGREES = {
-    "draft_length.slower_shortens": {
-        **CASE,
-        "rate_bps": 1e6,
-        "slowdown": 1e3,
-        "bits_per_token": 16.0,
-        "header_bits": 0.0,
-    },
-    "draft_length.linear_optimal": {**CASE, "max_draft_length": 4},
-    "draft_length.linear_adapts": None,
-    "draft_length.tracker": {"acceptance": 0.8, "draft_length": 6, "other_length": 6},
-    "draft_length.update_storm_printed": None,
-}
-"""For each false one, where it is right; nowhere, for a choice that never adapts and a table that never fits."""
-
-OUTSIDE = {
-    "1 ≤ K ≤ K_max": {
-        **CASE,
-        "fixed_j": 1.0,
-        "marginal_j": 1.0,
-        "price": 1.0,
-        "draft_length": 9,
-        "max_draft_length": 8,
-    },
-    "0 < γ < 1 and F > M > 0": {"acceptance": 0.8, "fixed": 0.02, "marginal": 0.02},
-    "O_header/b ≤ T_fixed/T_marginal of what is not sent": AGREES["draft_length.slower_shortens"]
-    | {"header_bits": 320.0},
-    "the best draft gets shorter": {**CASE, "rise": 1.0, "max_draft_length": 16},
-    "3.15 GB ≤ size ≤ 3.25 GB": {"size_bytes": 3.5e9},
-    "3.5625 GB ≤ size ≤ 3.58125 GB": {"size_bytes": 3.2e9},
-}
-"""For each assumption an instance that breaks it."""
-
-STRAYS = {
-    "acceptance": 1.2,
-    "acceptances": [0.5, -0.1, 0.5],
-    "believed": math.nan,
-    "fixed": -0.1,
-    "marginal": math.inf,
-    "draft_length": -1,
-    "other_length": 0,
-    "max_draft_length": 0,
-    "rise": 0.5,
-    "slowdown": 0.5,
-    "rate_bps": 0.0,
-    "bits_per_token": -16.0,
-    "header_bits": math.nan,
-    "fixed_j": -1.0,
-    "marginal_j": math.inf,
-    "price": -0.5,
-    "rounds": -1,
-    "step": 1.5,
-    "start": -0.1,
-    "size_bytes": 0.0,
-}
-"""For each argument a value outside its domain."""
-
-
-CLAIM_TABLE = ClaimTable(CLAIMS, STRATEGIES, STRAYS, AGREES, OUTSIDE)
 
 
 # ---------------------------------------------------------------------------------------------------- the optimum

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from scipy.stats import binom
 
 import hlmtheory
@@ -19,29 +18,10 @@ from hlmtheory.verification import AcceptanceCount, acceptance_interval, accepta
 from hlmtheory.verification.intervals import _TILTS, FORMS
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .module_claims import ClaimTable
 from .strategies import pairs
 
 IDS = ("interval_constant", "interval_varying", "interval_running")
 KNOWN = {name: hlmtheory.all_claims()[f"verification.{name}"] for name in IDS}
-
-INNER = st.one_of(st.integers(1, 15).map(lambda n: n / 16), st.floats(0.01, 0.99))
-ERRORS = st.sampled_from(((), (2,))).flatmap(lambda shape: hnp.arrays(np.float64, shape, elements=INNER))
-STRATEGIES = {
-    "verification.interval_constant": st.sampled_from(((), (3,))).flatmap(
-        lambda shape: st.fixed_dictionaries(
-            {name: hnp.arrays(np.float64, shape, elements=INNER) for name in ("acceptance", "error")}
-        )
-    ),
-    "verification.interval_varying": st.fixed_dictionaries({"error": ERRORS}),
-    "verification.interval_running": st.fixed_dictionaries({"error": ERRORS}),
-}
-CLAIM_TABLE = ClaimTable(
-    tuple(KNOWN.values()),
-    STRATEGIES,
-    strays={"acceptance": 1.5, "error": 0.0},
-    agrees={"verification.interval_running": {"error": 0.3}},
-)
 
 
 # ------------------------------------------------------------------------------------------------ by definition

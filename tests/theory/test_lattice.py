@@ -19,14 +19,7 @@ from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 from hlmtheory.verification import output_distribution, total_variation
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .module_claims import (
-    ClaimTable,
-    quantity,
-)
-from .strategies import pairs, rows, shapes, with_size
-
-TRUE = [claim for claim in lattice.CLAIMS if claim.refuted is None]
-FALSE = [claim for claim in lattice.CLAIMS if claim.refuted is not None]
+from .strategies import pairs, shapes, with_size
 
 RESOLUTIONS = st.one_of(st.integers(1, 8), st.integers(1, 200), st.just(2**24))
 
@@ -44,33 +37,6 @@ def drafts(draw, **more):
 
 
 @st.composite
-def competitors(draw):
-    """A row, K, and other counts, which may be outside the support."""
-    instance = draw(drafts())
-    draft, k = instance["draft"], instance["k"]
-    counts = draw(hnp.arrays(np.int64, draft.shape, elements=st.integers(0, 4)))
-    if draw(st.booleans()):
-        rank = np.argsort(np.argsort(-draft, axis=-1, kind="stable"), axis=-1)
-        counts = np.where(rank < k[..., None], counts, 0)
-    return instance | {"counts": counts}
-
-
-@st.composite
-def trees(draw):
-    """All prefixes of up to 3 tokens over 2 or 3."""
-    shape, size, depth = draw(shapes()), draw(st.integers(1, 3)), draw(st.integers(1, 3))
-    nodes = sum(size**level for level in range(depth))
-    whole = (*shape, nodes)
-    return {
-        "targets": draw(rows(whole, size)),
-        "drafts": draw(rows(whole, size)),
-        "k": draw(hnp.arrays(np.int64, shape, elements=st.integers(0, size))),
-        "resolution": draw(hnp.arrays(np.int64, shape, elements=st.integers(1, 9))),
-        "draft_length": draw(hnp.arrays(np.int64, shape, elements=st.integers(1, 4))),
-    }
-
-
-@st.composite
 def payloads(draw):
     """V up to that of a large vocabulary, and K up to V."""
     shape = draw(shapes())
@@ -80,73 +46,7 @@ def payloads(draw):
     return {"vocabulary": size, "k": k, "resolution": draw(hnp.arrays(np.int64, shape, elements=RESOLUTIONS))}
 
 
-BUDGETS = quantity(32.0, 1e4)
-SIZED = with_size(pairs())
-STRATEGIES = {
-    "lattice.quantize": drafts(resolution=st.integers(1, 200)),
-    "lattice.quantize_printed": drafts(resolution=st.integers(1, 200)),
-    "lattice.nearest": competitors(),
-    "lattice.distortion": drafts(resolution=RESOLUTIONS),
-    "lattice.distortion_sharp": drafts(resolution=RESOLUTIONS),
-    "lattice.dropped_mass": drafts(),
-    "lattice.bits": payloads(),
-    "lattice.rejection_rate": SIZED,
-    "lattice.rejection_rate_sharp": SIZED,
-    "lattice.informative": SIZED,
-    "lattice.rejections": trees(),
-    "lattice.rejections_sharp": trees(),
-    "lattice.lossless": SIZED,
-    "lattice.misdeclared": SIZED,
-    "lattice.allocate": drafts(resolution=st.integers(1, 200), budget_bits=BUDGETS),
-    "lattice.allocate_fits": drafts(budget_bits=BUDGETS).map(
-        lambda instance: {name: instance[name] for name in ("draft", "budget_bits")}
-    ),
-}
-"""For each claim of the module, what its instances are drawn from."""
-
-AGREES = {
-    "lattice.quantize_printed": {"draft": [0.25, 0.25, 0.25, 0.25], "k": 4, "resolution": 100},
-    "lattice.informative": {"target": [0.5, 0.5], "draft": [0.5, 0.5], "k": 2},
-    "lattice.misdeclared": {"target": [0.25, 0.75], "draft": [0.5, 0.5], "k": 2},
-}
-"""For each false one, where it is right."""
-
-PAIR = {"target": [0.5, 0.5, 0.0], "draft": [0.5, 0.5, 0.0], "k": 3}
 TREE = {"targets": [[0.5, 0.5]], "drafts": [[1.0, 0.0]], "k": 2, "resolution": 3, "draft_length": 1}
-OUTSIDE = {
-    "1 ≤ K ≤ number of non-zero probabilities": PAIR,
-    "1 ≤ K ≤ number of non-zero probabilities of every row": TREE,
-    "the competitor has a count, and none off the support": {"draft": [0.5, 0.5], "k": 1, "counts": [0, 1]},
-    "the competitor's bits are within the budget": {
-        "draft": [0.5, 0.5],
-        "budget_bits": 3.0,
-        "k": 2,
-        "resolution": 4,
-    },
-}
-"""For each assumption an instance that breaks it."""
-
-STRAYS = {
-    "draft": [0.5, 0.47],
-    "target": [0.5, math.nan],
-    "drafts": [[0.5, 0.47]],
-    "targets": [[0.5, math.nan]],
-    "k": -1,
-    "resolution": 0,
-    "counts": [-1, 2],
-    "vocabulary": 0,
-    "budget_bits": 0.0,
-    "draft_length": 0,
-}
-"""For each argument a value outside its domain."""
-
-
-REST = {"resolution": 1, "counts": [1, 1, 0], "budget_bits": 20.0, "draft_length": 1}
-"""What an instance that breaks an assumption takes besides."""
-
-CLAIM_TABLE = ClaimTable(
-    lattice.CLAIMS, STRATEGIES, STRAYS, AGREES, {statement: REST | outside for statement, outside in OUTSIDE.items()}
-)
 
 
 # --------------------------------------------------------------------------------------------------------- counts

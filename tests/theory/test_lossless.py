@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from hlmtheory import lossless
@@ -26,12 +25,9 @@ from hlmtheory.lossless import (
     text_distance,
 )
 from hlmtheory.lossless.ceiling import _of_frequencies, _of_halves
-from hlmtheory.lossless.claims import CLAIMS, NODES
 from hlmtheory.lossless.evidence import BETS, SHARE
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .module_claims import ClaimTable
-from .strategies import shapes
 
 UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
 INNER = st.one_of(st.integers(1, 15).map(lambda n: n / 16), st.floats(1e-3, 0.999))
@@ -39,98 +35,8 @@ BET = st.one_of(st.sampled_from([0.25, 1.0, 4.0, 256.0]), st.floats(1e-3, 1e3))
 
 
 @st.composite
-def runs(draw, *names):
-    """Probabilities for each past of a run; the sampler's are often the target's."""
-    shape = draw(shapes())
-    mean = draw(hnp.arrays(np.float64, (*shape, NODES), elements=UNIT))
-    away = draw(hnp.arrays(np.float64, (*shape, NODES), elements=UNIT))
-    values = {
-        "expected_by_past": mean,
-        "law_by_past": np.where(draw(hnp.arrays(np.bool_, (*shape, 1))), away, mean),
-        "error": draw(hnp.arrays(np.float64, shape, elements=INNER)),
-        "bet": draw(hnp.arrays(np.float64, shape, elements=BET)),
-    }
-    return {name: values[name] for name in names}
-
-
-@st.composite
-def chains(draw):
-    """Rows for each token before, of the target and of the sampler; equal rows, zeros and one-hot rows occur."""
-    size = draw(st.integers(1, 4))
-    shape = draw(shapes())
-
-    def rows():
-        weights = draw(hnp.arrays(np.float64, (*shape, size, size), elements=st.integers(0, 4).map(float)))
-        weights[..., 0] += weights.sum(axis=-1) == 0
-        return weights / weights.sum(axis=-1, keepdims=True)
-
-    target, other = rows(), rows()
-    share = draw(hnp.arrays(np.float64, (*shape, size, 1), elements=UNIT))
-    return {"target_chain": target, "law_chain": (1 - share) * target + share * other}
-
-
-@st.composite
-def events(draw):
-    shape = draw(shapes())
-    return {name: draw(hnp.arrays(np.float64, shape, elements=INNER)) for name in ("distance", "event", "error")} | {
-        "bet": draw(hnp.arrays(np.float64, shape, elements=BET))
-    }
-
-
-@st.composite
 def halves(draw):
     return {"law": draw(UNIT), "event": draw(INNER), "error": draw(INNER)}
-
-
-@st.composite
-def grouped(draw):
-    """Two laws, often equal, and the group of each outcome; one group of all and groups of one occur."""
-    size = draw(st.integers(1, 5))
-    shape = draw(shapes())
-
-    def law():
-        weights = draw(hnp.arrays(np.float64, (*shape, size), elements=st.integers(0, 4).map(float)))
-        weights[..., 0] += weights.sum(axis=-1) == 0
-        return weights / weights.sum(axis=-1, keepdims=True)
-
-    groups = draw(hnp.arrays(np.int64, (*shape, size), elements=st.integers(0, size - 1)))
-    return {"target_law": law(), "sampler_law": law(), "groups": groups}
-
-
-CHAIN = chains()
-STRATEGIES = {
-    "lossless.level": runs("expected_by_past", "error", "bet"),
-    "lossless.bound": runs("expected_by_past", "law_by_past", "error", "bet"),
-    "lossless.conditional": CHAIN,
-    "lossless.conditional_twice": CHAIN,
-    "lossless.conditional_once": CHAIN,
-    "lossless.text": CHAIN,
-    "lossless.text_uniform": CHAIN,
-    "lossless.power": events(),
-    "lossless.ceiling": halves(),
-    "lossless.grouped": grouped(),
-}
-SAME = [[0.5, 0.5], [0.25, 0.75]]
-CLAIM_TABLE = ClaimTable(
-    CLAIMS,
-    STRATEGIES,
-    strays={
-        "expected_by_past": [1.5] * NODES,
-        "law_by_past": [-0.5] * NODES,
-        "error": 0.0,
-        "bet": 0.0,
-        "target_chain": [[0.5, 0.4], [0.5, 0.5]],
-        "law_chain": [[0.5, math.nan], [0.5, 0.5]],
-        "distance": 0.0,
-        "event": 1.0,
-        "law": 1.5,
-        "target_law": [0.5, 0.4, 0.0],
-        "sampler_law": [0.5, math.nan, 0.5],
-        "groups": [0, 3, 1],
-    },
-    agrees={"lossless.conditional_once": {"target_chain": SAME, "law_chain": SAME}},
-    outside={"a + TV < 1": {"distance": 0.5, "event": 0.5, "error": 0.1, "bet": 1.0}},
-)
 
 
 # ------------------------------------------------------------------------------------------------ by definition
@@ -257,10 +163,6 @@ def test_few_draws_find_nothing():
 
 
 # -------------------------------------------------------------------------------------------------- from above
-
-
-def joint_tv(counts, target):
-    return 0.5 * np.abs(counts / counts.sum() - target).sum()
 
 
 @pytest.mark.parametrize("cells", [2, 40, 400])

@@ -11,130 +11,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 from hlmtheory import all_claims, conformal
 from hlmtheory.claims import Status
 from hlmtheory.conformal import MassBudgetController, mass_budget, mass_budget_bound, smallest_support
-from hlmtheory.conformal.mass_budget_claims import CLAIMS
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .module_claims import ClaimTable, quantity
-from .strategies import grid_rows, rows, shapes, vocabularies
-
-EPSILON = st.one_of(st.integers(1, 7).map(lambda n: n / 8), quantity(1e-4, 0.9))
-LIMIT = st.one_of(st.integers(1, 16).map(lambda n: n / 8), quantity(1e-4, 4.0))
-THRESHOLD = st.one_of(st.sampled_from((-1.0, 0.0, 2.0)), quantity(1e-3, 1.0))
-
-
-@st.composite
-def runs(draw, **elements):
-    """A batch of streams of rows, and numbers for each."""
-    shape, length, size = draw(shapes()), draw(st.integers(1, 6)), draw(vocabularies())
-    drafts = draw(rows((*shape, length), size))
-    if draw(st.booleans()):
-        drafts = np.broadcast_to(drafts[..., :1, :], drafts.shape).copy()
-    instance = {name: draw(hnp.arrays(np.float64, shape, elements=element)) for name, element in elements.items()}
-    return {"drafts": drafts, **instance}
-
-
-@st.composite
-def windows(draw):
-    """A window at the end of each stream."""
-    instance = draw(runs(epsilon=EPSILON, limit=LIMIT, threshold=THRESHOLD))
-    steps = st.integers(1, instance["drafts"].shape[-2])
-    return {**instance, "steps": draw(hnp.arrays(np.int64, instance["epsilon"].shape, elements=steps))}
-
-
-def kept_by_chance(draw, drafts, allowance):
-    """Supports that drop tokens in a drawn order while the mass is within an allowance (...,)."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    order = np.argsort(rng.random(drafts.shape), axis=-1)
-    mass = np.cumsum(np.take_along_axis(drafts, order, axis=-1), axis=-1)
-    goes = (mass <= allowance[..., None]) & (np.arange(drafts.shape[-1]) < drafts.shape[-1] - 1)
-    support = np.empty(drafts.shape, dtype=bool)
-    np.put_along_axis(support, order, ~goes, axis=-1)
-    return support
-
-
-@st.composite
-def last_supports(draw):
-    """Another support of the last row of each stream."""
-    instance = draw(runs(epsilon=EPSILON))
-    share = draw(st.sampled_from((0.5, 0.99, 1.0, 3.0)))
-    support = kept_by_chance(draw, instance["drafts"][..., -1, :], share * instance["epsilon"])
-    return {**instance, "support": support}
-
-
-@st.composite
-def all_supports(draw, threshold=False):
-    """Other supports of all rows, each within ε or three times that."""
-    instance = draw(runs(epsilon=EPSILON) if not threshold else runs(threshold=quantity(1e-3, 1.0)))
-    drafts = instance["drafts"]
-    allowance = draw(st.sampled_from((0.2, 1.0))) * (0.3 if threshold else instance["epsilon"])
-    support = kept_by_chance(draw, drafts, np.broadcast_to(np.asarray(allowance)[..., None], drafts.shape[:-1]))
-    return {**instance, "supports": support}
-
-
-@st.composite
-def batched_runs(draw, exact=False):
-    """Streams of batches of drafts, some of each accepted; on a coarse grid a support does not hang on a rounding."""
-    shape, count, length = draw(shapes()), draw(st.integers(1, 4)), draw(st.integers(1, 4))
-    full = (*shape, count, length)
-    drafts = draw(grid_rows(full, draw(st.integers(1, 6))) if exact else rows(full, draw(vocabularies())))
-    target = st.integers(1, 15).map(lambda n: n / 16) if exact else EPSILON
-    return {
-        "drafts": drafts,
-        "accepted": draw(hnp.arrays(np.int64, (*shape, count), elements=st.integers(0, length))),
-        "epsilon": draw(hnp.arrays(np.float64, shape, elements=target)),
-    }
-
-
-STRATEGIES = {
-    "conformal.budget": runs(epsilon=EPSILON),
-    "conformal.budget_window": windows(),
-    "conformal.budget_smallest": last_supports(),
-    "conformal.budget_drops": last_supports(),
-    "conformal.budget_total": all_supports(),
-    "conformal.hindsight": all_supports(threshold=True),
-    "conformal.budget_update": batched_runs(exact=True),
-    "conformal.budget_kept": batched_runs(),
-}
-"""For each claim, what its instances are drawn from."""
+from .strategies import grid_rows, quantity
 
 FLAT, PEAKED = [0.25] * 4, [1.0, 0.0, 0.0, 0.0]
 ONE, HALF = [True, False, False, False], [True, True, False, False]
-AGREES = {
-    "conformal.budget_drops": {"drafts": [FLAT], "epsilon": 0.55, "support": HALF},
-    "conformal.budget_total": {"drafts": [FLAT] * 2, "epsilon": 0.5, "supports": [HALF, HALF]},
-}
-OUTSIDE = {
-    "the other support holds a token, and Σ d ≤ εT with it": {"drafts": [FLAT], "epsilon": 0.5, "support": ONE},
-    "the other supports hold a token each, and Σ d ≤ εn at every n ≤ T": {
-        "drafts": [FLAT] * 2,
-        "epsilon": 0.5,
-        "supports": [ONE, [True] * 4],
-    },
-    "τ > 0": {"drafts": [FLAT], "supports": [HALF], "threshold": 0.0},
-}
-STRAYS = {
-    "drafts": [[0.5, 0.47]] * 10,
-    "accepted": [-1],
-    "epsilon": 1.0,
-    "limit": 0.0,
-    "threshold": math.nan,
-    "steps": 0,
-    "support": [0.0, 1.0],
-    "supports": [[0.0, 1.0]],
-}
-
-
-def strays(claim):
-    """The strays, one draft token deeper where a claim takes rounds."""
-    return STRAYS | {"drafts": [STRAYS["drafts"]]} if "accepted" in claim.takes else STRAYS
-
-
-CLAIM_TABLE = ClaimTable(CLAIMS, STRATEGIES, strays, AGREES, OUTSIDE)
 
 
 # --------------------------------------------------------------------------------------------- against an oracle

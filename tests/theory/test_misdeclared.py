@@ -13,43 +13,9 @@ import hlmtheory
 from hlmtheory.claims import Status
 from hlmtheory.verification import misdeclared_distribution, total_variation
 
-from .module_claims import ClaimTable
-from .strategies import TARGETS, grid_rows, pairs
+from .strategies import grid_rows, pairs
 
-IDS = ("misdeclared", "misdeclared_found", "misdeclared_acceptance", "misdeclared_converse")
 KNOWN = hlmtheory.all_claims()
-CLAIMS = tuple(KNOWN[f"verification.{name}"] for name in IDS)
-
-
-@st.composite
-def triples(draw, source):
-    """A pair and the actual draft distribution: often near the declared distribution, or equal to it."""
-    instance = draw(source)
-    return {**instance, "actual_draft": draw(st.sampled_from(TARGETS))(draw, instance["draft"])}
-
-
-@st.composite
-def one_hot_targets(draw):
-    """Targets on a coarse grid, often one-hot, so that the law is often p."""
-    shape, size = draw(st.sampled_from(((), (3,)))), draw(st.integers(1, 5))
-    draft, actual = (draw(grid_rows(shape, size)) for _ in range(2))
-    hot = np.eye(size)[draw(st.integers(0, size - 1))]
-    target = np.broadcast_to(hot, (*shape, size)) if draw(st.booleans()) else draft
-    return {"target": target, "draft": draft, "actual_draft": actual}
-
-
-STRATEGIES = {claim.id: triples(pairs()) for claim in CLAIMS} | {"verification.misdeclared_converse": one_hot_targets()}
-CLAIM_TABLE = ClaimTable(
-    CLAIMS,
-    STRATEGIES,
-    strays={"target": [0.5, float("nan")], "draft": [0.5, 0.47], "actual_draft": [0.5, 0.47]},
-    agrees={
-        "verification.misdeclared_converse": {"target": [0.5, 0.5], "draft": [1.0, 0.0], "actual_draft": [1.0, 0.0]}
-    },
-    outside={
-        "the law is p": {"target": [0.5, 0.5], "draft": [1.0, 0.0], "actual_draft": [0.5, 0.5]},
-    },
-)
 
 
 def law_by_cases(p, q, drawn):

@@ -14,14 +14,7 @@ from hlmtheory import ofdma
 from hlmtheory.ofdma import spread
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .module_claims import (
-    ClaimTable,
-    batches,
-    quantity,
-)
-
-TRUE = [claim for claim in ofdma.CLAIMS if claim.refuted is None]
-FALSE = [claim for claim in ofdma.CLAIMS if claim.refuted is not None]
+from .strategies import batches, quantity
 
 BITS = quantity(1.0, 1e9)
 EFFICIENCY = quantity(1e-6, 30.0)
@@ -30,68 +23,7 @@ WEIGHT = quantity(1e-6, 1.0)
 USERS = (1, 12)
 
 CELL = batches(USERS, rows_bits=BITS, rows_spectral_efficiency=EFFICIENCY)
-CELL_AND_BAND = batches(USERS, rows_bits=BITS, rows_spectral_efficiency=EFFICIENCY, bandwidth_hz=BAND)
 SHARED = batches(USERS, rows_bits=BITS, rows_spectral_efficiency=EFFICIENCY, rows_weights=WEIGHT, bandwidth_hz=BAND)
-SNR = quantity(1e-6, 1e9)
-SPREAD = batches(USERS, rows_bits=BITS, rows_full_band_snr=SNR, bandwidth_hz=BAND)
-
-STRATEGIES = {
-    "ofdma.minmax": SHARED,
-    "ofdma.minmax_printed": batches(
-        USERS,
-        rows_bits=BITS,
-        rows_power=quantity(1e-3, 1.0),
-        rows_gain=quantity(1e-12, 1.0),
-        noise=quantity(1e-15, 1e-9),
-        bandwidth_hz=BAND,
-    ),
-    "ofdma.minmax_kkt": CELL,
-    "ofdma.own_gain": batches(USERS, rows_bits=BITS, rows_snr=quantity(1e-3, 1e6), boost=quantity(1.0, 100.0)),
-    "ofdma.sum": SHARED,
-    "ofdma.sum_kkt": CELL,
-    "ofdma.gain": CELL,
-    "ofdma.gain_bound": CELL,
-    "ofdma.same_sum": CELL_AND_BAND,
-    "ofdma.spread_minmax": batches(
-        USERS, rows_bits=BITS, rows_full_band_snr=SNR, rows_weights=WEIGHT, bandwidth_hz=BAND
-    ),
-    "ofdma.spread_kkt": batches(USERS, rows_bits=BITS, rows_full_band_snr=SNR),
-    "ofdma.spread_sooner": SPREAD,
-    "ofdma.spread_loss": SPREAD,
-}
-"""For each claim of the module, what its instances are drawn from."""
-
-AGREES = {
-    "ofdma.minmax_printed": {
-        "bits": [100.0, 100.0],
-        "power": [0.5, 0.5],
-        "gain": [1.0, 1.0],
-        "noise": 0.25,
-        "bandwidth_hz": 100.0,
-    }
-}
-"""For each false one, where it is right."""
-
-OUTSIDE: dict[str, dict] = {}
-"""For each assumption an instance that breaks it: none is made here."""
-
-STRAYS = {
-    "bits": [100.0, 0.0],
-    "spectral_efficiency": [math.inf, 1.0],
-    "shares": [1.0, 0.0],
-    "weights": [1.0, -1.0],
-    "bandwidth_hz": 0.0,
-    "power": [0.5, -0.5],
-    "gain": [0.0, 1.0],
-    "noise": 0.0,
-    "snr": [math.nan, 1.0],
-    "boost": 0.5,
-    "full_band_snr": [0.5, 0.0],
-}
-"""For each argument a value outside its domain."""
-
-
-CLAIM_TABLE = ClaimTable(ofdma.CLAIMS, STRATEGIES, STRAYS, AGREES, OUTSIDE)
 
 
 # --------------------------------------------------------------------------------------------- against a solver

@@ -6,51 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 from hlmtheory import all_claims, policy
-from hlmtheory.policy.colocated_claims import COLOCATED_CLAIMS
 
-from .module_claims import ClaimTable, quantity
-from .test_policy import PART, UNIT, arrays_of
-
-SIZES = {"k": (1, 4), "r": (1, 3)}
-OWN = {
-    "server_draft_s": ("", quantity(1e-3, 0.5)),
-    "pass_s": ("", quantity(1e-2, 1.0)),
-    "token_s": ("", st.one_of(st.just(0.0), quantity(1e-3, 0.1))),
-}
-DEVICE = {
-    **OWN,
-    "acceptances": ("k", UNIT),
-    "draft_lengths": ("r", st.integers(0, 4)),
-    "parts": ("r", PART),
-    "other_s": ("r", st.one_of(st.just(0.0), quantity(1e-3, 1.0))),
-    "draft_s": ("", quantity(0.5, 1.0)),
-}
-QUEUE = {**OWN, "draft_length": ("", st.integers(0, 4)), "users": ("", st.integers(3, 5))}
-STRATEGIES = {
-    "policy.colocated_speed": arrays_of(SIZES, **DEVICE),
-    "policy.colocated_capacity": arrays_of(SIZES, **QUEUE, away_s=("", st.one_of(st.just(0.0), quantity(1e-3, 0.019)))),
-    **{
-        f"policy.{name}": arrays_of(SIZES, **OWN, acceptances=("k", UNIT), batch=("", st.integers(1, 4)))
-        for name in ("colocated_gain", "colocated_gain_floor")
-    },
-}
-STRAYS = {
-    "acceptances": [1.5],
-    "draft_lengths": [-1],
-    "draft_length": -1,
-    "parts": [0.0],
-    "other_s": [-1.0],
-    "away_s": -1.0,
-    "draft_s": 0.0,
-    "server_draft_s": 0.0,
-    "pass_s": 0.0,
-    "token_s": -1.0,
-    "users": 0,
-    "batch": 0,
-}
 SLOW = {
     "acceptances": [1.0],
     "draft_lengths": [1],
@@ -61,12 +19,6 @@ SLOW = {
     "pass_s": 0.5,
     "token_s": 0.0,
 }
-IDLE = {"server_draft_s": 0.125, "pass_s": 0.5, "token_s": 0.0, "draft_length": 2, "away_s": 0.5, "users": 1}
-OUTSIDE = {
-    "t_s ≤ t_d: the server drafts at least as fast as the device": SLOW,
-    "the server is never idle: users return within (N − 1) V(K)": IDLE,
-}
-CLAIM_TABLE = ClaimTable(COLOCATED_CLAIMS, STRATEGIES, STRAYS, outside=OUTSIDE)
 
 
 def test_with_a_slower_server_a_device_is_faster():

@@ -7,91 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 from scipy import optimize
 
 from hlmtheory import batching, channel, policy, serving
-from hlmtheory.policy.objective_claims import OBJECTIVE_CLAIMS
-
-from .module_claims import ClaimTable, quantity
-from .test_policy import LIMIT, MESSAGES, OTHER, SIZES_OF_USER, STRAYS, USER, arrays_of
-
-LINK = {
-    "mean_snr": ("", quantity(0.5, 100.0)),
-    "k_factor": ("", st.one_of(st.just(0.0), quantity(0.1, 10.0))),
-    "bandwidth_hz": ("", quantity(1e5, 1e7)),
-}
-ON_LINK = {**{name: one for name, one in USER.items() if name != "seconds_per_bit"}, **LINK}
-RIVAL = {name: OTHER[name] for name in ("draft_length", "skips", "first", "later", "mix")}
-LATE = {"round_limit_s": ("", quantity(0.01, 3.0))}
-BLOCKS = {"coherence_s": ("", quantity(1e-3, 0.1))}
-PRICES = {name: ("", quantity(1e-2, 10.0)) for name in ("round_j", "server_price", "joule_price")}
-BATCHES = {
-    **MESSAGES,
-    "acceptance": ("", st.floats(0.0, 1.0)),
-    "seconds_per_bit": ("", quantity(1e-8, 1e-3)),
-    "input_tokens": ("t", st.integers(1, 30)),
-    "output_tokens": ("t", st.integers(1, 20)),
-}
-SIZES_OF_BATCH = {"n": (1, 2), "j": (1, 2), "t": (1, 3)}
-SENT = {name: RIVAL[name] for name in ("draft_length", "first", "later", "mix")}
-ALL_STEPS = {
-    "draft_length": ("", st.integers(0, 3)),
-    "first": ("n", st.integers(0, 2)),
-    "later": ("n", st.integers(0, 2)),
-}
-
-STRATEGIES = {
-    "policy.goodput_bound": arrays_of(SIZES_OF_USER, **ON_LINK, **LATE, **RIVAL, **LIMIT),
-    "policy.goodput_residual": arrays_of(SIZES_OF_USER, **ON_LINK, **LATE, **LIMIT),
-    "policy.cost_optimum": arrays_of(SIZES_OF_USER, **USER, **PRICES, **SENT),
-    "policy.cost_residual": arrays_of(SIZES_OF_USER, **USER, **PRICES),
-    "policy.coherence_floor": arrays_of(SIZES_OF_USER, **ON_LINK, **BLOCKS, **RIVAL, **LIMIT),
-    "policy.coherence_ceiling": arrays_of(SIZES_OF_USER, **ON_LINK, **BLOCKS, **LIMIT),
-    "policy.batched_bound": arrays_of(SIZES_OF_BATCH, **BATCHES, **ALL_STEPS, **LIMIT, labels=("t", st.integers(0, 2))),
-    "policy.batched_residual": arrays_of(SIZES_OF_BATCH, **BATCHES),
-}
-"""For each claim, what its instances are drawn from."""
-
-_ONE = {
-    "bits": [[8.0, 64.0]],
-    "risk": [[0.25, 0.125]],
-    "rejection": [0.75],
-    "acceptances": [0.25],
-    "draft_s": 0.25,
-    "verify_s": 0.5,
-    "mean_snr": 4.0,
-    "k_factor": 0.0,
-    "bandwidth_hz": 1e5,
-    "coherence_s": 0.125,
-    "round_limit_s": 1.0,
-    "limit": 0.0,
-    "draft_length": [1],
-    "skips": [0],
-    "first": [0],
-    "later": [[0]],
-    "mix": 1.0,
-    "acceptance": 0.5,
-    "seconds_per_bit": 1e-6,
-    "input_tokens": [4],
-    "output_tokens": [4],
-    "labels": [0],
-}
-OUTSIDE = {
-    "the competing plan keeps the limit on risk": _ONE,
-    "the competing messages keep the limit": {**_ONE, "draft_length": 1, "later": [0]},
-    "the competing plan is in time in 0.1% of the blocks": {**_ONE, "limit": 1.0, "round_limit_s": 0.5},
-}
-CLAIM_TABLE = ClaimTable(
-    OBJECTIVE_CLAIMS,
-    STRATEGIES,
-    {
-        **STRAYS,
-        **{"coherence_s": 0.0, "round_limit_s": 0.0, "round_j": -1.0, "server_price": -1.0, "joule_price": -1.0},
-        **{"acceptance": 1.5, "input_tokens": [0], "output_tokens": [0], "labels": [-1]},
-    },
-    outside=OUTSIDE,
-)
 
 
 def a_user(seed: int, **options) -> policy.BandUser:

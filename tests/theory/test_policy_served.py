@@ -7,71 +7,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from hlmtheory import policy
 from hlmtheory.policy.queueing import longest_response, passes
-from hlmtheory.policy.served_claims import SERVED_CLAIMS
-
-from .module_claims import ClaimTable, quantity
-from .test_policy import PRICED, SIZES_OF_BAND, UNIT, arrays_of
-
-RATES = {
-    "most": ("u", quantity(1e-2, 1e2)),
-    "load_s": ("u", st.one_of(st.just(0.0), quantity(1e-3, 1.0))),
-    "weights": ("u", quantity(1e-2, 1.0)),
-}
-RIVAL = {**RATES, "use": ("u", UNIT)}
-SERVED = {
-    **PRICED,
-    "plan_load": ("up", quantity(1e-3, 1.0)),
-    "use": ("u", UNIT),
-    "server_price": ("", st.one_of(st.just(0.0), quantity(1e-2, 1e2))),
-}
-QUEUE = {
-    "away_s": ("ur", st.one_of(st.just(0.0), quantity(1e-3, 1.0))),
-    "draft_lengths": ("u", st.integers(0, 4)),
-    "pass_s": ("", quantity(1e-2, 1.0)),
-    "token_s": ("", st.one_of(st.just(0.0), quantity(1e-3, 0.1))),
-    "batch": ("", st.integers(1, 5)),
-}
-RULE = {"company": ("", st.integers(1, 4)), "patience_s": ("", st.one_of(st.just(0.0), quantity(1e-3, 2.0)))}
-SIZES_OF_QUEUE = {"u": (1, 4), "r": (1, 4)}
-STRATEGIES = {
-    "policy.served_price": arrays_of(SIZES_OF_BAND, **SERVED),
-    "policy.served_log_price": arrays_of(SIZES_OF_BAND, **SERVED, anchor=("u", quantity(1e-2, 1e2))),
-    **{f"policy.server_{name}": arrays_of(SIZES_OF_BAND, **RIVAL) for name in ("linear", "log", "even")},
-    **{f"policy.server_{name}_dual": arrays_of(SIZES_OF_BAND, **RATES) for name in ("linear", "log", "even")},
-    "policy.server_capacity": arrays_of(SIZES_OF_QUEUE, **QUEUE),
-    "policy.server_response": arrays_of(SIZES_OF_QUEUE, **QUEUE),
-    "policy.server_patience": arrays_of(SIZES_OF_QUEUE, **QUEUE, **RULE),
-}
-"""For each claim, what its instances are drawn from."""
-STRAYS = {
-    "tokens": [[0.0], [1.0]],
-    "fixed_s": [[0.5], [0.0]],
-    "plan_bits": [[-1.0], [0.5]],
-    "plan_load": [[-1.0], [0.5]],
-    "weights": [1.0, -1.0],
-    "parts": [1.0, 0.0],
-    "choice": [-1, 0],
-    "use": [1.5, 0.5],
-    "band_price": 0.0,
-    "server_price": -1.0,
-    "anchor": [0.0, 1.0],
-    "most": [0.0, 1.0],
-    "load_s": [-0.5, 1.0],
-    "away_s": [[-1.0], [0.5]],
-    "draft_lengths": [-1, 2],
-    "pass_s": 0.0,
-    "token_s": -1.0,
-    "batch": 0,
-    "company": 0,
-    "patience_s": -1.0,
-}
-CLAIM_TABLE = ClaimTable(SERVED_CLAIMS, STRATEGIES, STRAYS)
-"""For each argument a value outside its domain."""
 
 
 def rates_of(rng: np.random.Generator) -> tuple[np.ndarray, ...]:

@@ -13,11 +13,8 @@ from hypothesis.extra import numpy as hnp
 from hlmtheory import serving
 from hlmtheory.serving import Device, ModelShape, Service, Task
 
-from .module_claims import ClaimTable
-from .strategies import acceptances, shapes
+from .strategies import acceptances, drawn, shapes
 
-SIZES = st.one_of(st.integers(1, 4), st.integers(1, 20_000))
-TOKENS = st.one_of(st.integers(1, 5), st.integers(1, 5_000))
 TIMES = st.one_of(st.integers(0, 4).map(float), st.floats(0.0, 10.0), st.sampled_from((0.0, 1e-9, 1e6)))
 
 
@@ -33,95 +30,11 @@ def _arrays(draw: st.DrawFn, least: int = 0, **tails: tuple[tuple[int, ...], st.
     return instance
 
 
-_MODEL = ((3,), SIZES)
-_PAIR = {"draft_times": ((-1,), TIMES), "verify_times": ((-1,), TIMES)}
-
-_CACHED = {
-    "model": _MODEL,
-    "input_tokens": ((), st.integers(1, 30)),
-    "output_tokens": ((), st.integers(1, 30)),
-    "batch_size": ((), st.integers(1, 9)),
-}
-_RANDOM = {
-    "output_tokens": ((-1,), st.integers(1, 20)),
-    "acceptance": ((), acceptances()),
-    "draft_length": ((), st.integers(0, 12)),
-}
 _STEPS = {
     "draft_times": ((3, -1), TIMES),
     "verify_times": ((3, -1), TIMES),
     "steps": ((-1,), st.integers(1, 3)),
 }
-
-STRATEGIES = {
-    "serving.cost": _arrays(
-        model=_MODEL, new_tokens=((), TOKENS.map(float)), cached_tokens=((), st.floats(0.0, 1e4, allow_subnormal=False))
-    ),
-    "serving.memory": _arrays(
-        model=_MODEL, input_tokens=((), TOKENS), output_tokens=((), TOKENS), batch_size=((), st.integers(1, 100))
-    ),
-    "serving.stages": _arrays(
-        model=_MODEL,
-        device=((2,), st.sampled_from((0.0, 0.5, 1.0, 4.11e-13, 1e-3))),
-        acceptance=((), acceptances()),
-        draft_length=((), st.integers(0, 12)),
-        input_tokens=((), TOKENS),
-        batch_size=((), st.integers(1, 100)),
-        step=((), TOKENS),
-    ),
-    "serving.pipeline": _arrays(**_PAIR),
-    "serving.departures": _arrays(**_PAIR, active=((-1,), st.integers(0, 1))),
-    "serving.breakpoints": _arrays(
-        1, draft_stages=((-1, 3), TIMES), verify_stages=((-1, 3), TIMES), steps=((-1,), st.integers(1, 40))
-    ),
-    "serving.memory_peak": _arrays(**_CACHED, draft_length=((), st.integers(1, 12))),
-    "serving.memory_peak_printed": _arrays(**_CACHED, draft_length=((), st.integers(1, 12))),
-    "serving.mean_steps": _arrays(1, **_RANDOM),
-    "serving.longest_steps": _arrays(1, **_RANDOM),
-    "serving.printed_steps": _arrays(1, **_RANDOM),
-    "serving.mean_latency": _arrays(1, **_RANDOM, stage=((3,), TIMES)),
-    "serving.free": _arrays(1, **_STEPS),
-    "serving.free_schedule": _arrays(1, **_STEPS, turns=((12,), st.integers(0, 4))),
-}
-"""For each claim of the module, what its instances are drawn from."""
-
-STRAYS = {
-    "model": [1, 0, 3],
-    "new_tokens": -1.0,
-    "cached_tokens": math.nan,
-    "input_tokens": 0,
-    "output_tokens": 0,
-    "batch_size": 0,
-    "device": [-1.0, 0.0],
-    "acceptance": 1.5,
-    "draft_length": -1,
-    "step": 0,
-    "draft_times": [1.0, -1.0],
-    "verify_times": [1.0, math.inf],
-    "active": [0, 2],
-    "draft_stages": [[1.0, -1.0, 0.0]] * 2,
-    "verify_stages": [[1.0, math.nan, 0.0]] * 2,
-    "steps": [1, 0],
-    "stage": [1.0, -1.0, 0.0],
-    "turns": [0, -1],
-}
-"""For each argument a value outside its domain."""
-
-
-AGREES = {
-    "serving.memory_peak_printed": {
-        "model": [1, 1, 1],
-        "input_tokens": 3,
-        "output_tokens": 5,
-        "batch_size": 2,
-        "draft_length": 2,
-    },
-    "serving.printed_steps": {"output_tokens": [9, 6], "acceptance": 1.0, "draft_length": 2},
-}
-"""For each false one, where it is right: two drafts at most; every draft accepted."""
-
-
-CLAIM_TABLE = ClaimTable(serving.CLAIMS, STRATEGIES, STRAYS, AGREES)
 
 
 # ------------------------------------------------------------------------------------------------ the paper's cases
@@ -325,7 +238,7 @@ def simulated(draft: np.ndarray, verify: np.ndarray, steps: np.ndarray) -> float
     return total
 
 
-@given(STRATEGIES["serving.breakpoints"])
+@given(drawn("serving.breakpoints"))
 def test_inference_latency_is_that_of_the_simulated_schedule(instance):
     latency = serving.inference_latency(**instance)
     for place in np.ndindex(latency.shape):

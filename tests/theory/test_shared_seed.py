@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from hlmtheory import shared_seed
@@ -22,114 +21,7 @@ from hlmtheory.shared_seed import stream
 from hlmtheory.verification import total_variation
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .module_claims import ClaimTable
-from .strategies import grid_pairs, grid_rows, pairs, rows, shapes
-
-# ------------------------------------------------------------------------------------------------------------ claims
-
-
-@st.composite
-def lists(draw):
-    """Rows of at most 5 tokens and the length of a list."""
-    shape, size = draw(shapes()), draw(st.integers(1, 5))
-    sizes = draw(hnp.arrays(np.int64, shape, elements=st.integers(1, size)))
-    return {"target": draw(rows(shape, size)), "draft": draw(rows(shape, size)), "list_size": sizes}
-
-
-@st.composite
-def joint_laws(draw):
-    """Joint laws of two tokens."""
-    shape, size = draw(shapes()), draw(st.integers(1, 4))
-    return {"joint": draw(rows(shape, size**2)).reshape(*shape, size, size)}
-
-
-@st.composite
-def chains(draw):
-    """Markov chains of the target and of a draft model, a seed and a draft length."""
-    shape, size = draw(st.sampled_from(((), (2,)))), draw(st.integers(1, 4))
-    return {
-        "target_chain": draw(grid_rows((*shape, size), size)),
-        "draft_chain": draw(rows((*shape, size), size)),
-        "seed": draw(hnp.arrays(np.int64, shape, elements=st.integers(0, 2**63 - 1))),
-        "draft_length": draw(hnp.arrays(np.int64, shape, elements=st.integers(1, 9))),
-    }
-
-
-@st.composite
-def streams(draw, one_draft_a_pass=False):
-    """Times in 64ths of a second, so that what happens at one moment is exact; the link may cost nothing."""
-    shape = draw(st.sampled_from(((), (2,))))
-
-    def times(least, most):
-        return draw(hnp.arrays(np.int64, shape, elements=st.integers(least, most))) / 64
-
-    draft, trip, verify = times(1, 64), times(0, 128), times(0, 300)
-    if one_draft_a_pass:
-        trip, verify = draft + trip, np.minimum(draft, verify)
-    acceptance = draw(hnp.arrays(np.float64, shape, elements=st.sampled_from((0.0, 0.25, 0.5, 0.75, 0.9))))
-    return {"acceptance": acceptance, "draft_time": draft, "round_trip": trip, "verify_time": verify}
-
-
-@st.composite
-def narrow_pairs(draw):
-    """Pairs of at most two tokens."""
-    shape, size = draw(shapes()), draw(st.integers(1, 2))
-    return {"target": draw(rows(shape, size)), "draft": draw(rows(shape, size))}
-
-
-DISTANCES = st.one_of(st.floats(0.0, 1.0), st.just(math.sqrt(2) - 1)).map(lambda t: {"total_variation": t})
-PAIRS = ("match", "floor", "upper", "upper_reached", "law", "residual", "redraw", "message_value", "apart", "order")
-STRATEGIES = {
-    **{f"shared_seed.{name}": pairs() for name in (*PAIRS, "greedy_below", "greedy_above")},
-    **{f"shared_seed.{name}": lists() for name in ("list", "list_bound", "list_floor", "list_tries")},
-    **{f"shared_seed.{name}": chains() for name in ("invariant", "invariant_by_count")},
-    **{f"shared_seed.streamed{name}": streams() for name in ("", "_fastest", "_slowest", "_bonus")},
-    "shared_seed.streamed_bonus_rate": streams(one_draft_a_pass=True),
-    "shared_seed.two_tokens": narrow_pairs(),
-    "shared_seed.any_scheme": joint_laws(),
-    "shared_seed.message_value_most": DISTANCES,
-}
-
-PAIR = {"target": [0.5, 0.5], "draft": [0.5, 0.5]}
-TIMES = {"acceptance": 0.5, "draft_time": 1.0, "round_trip": 1.0, "verify_time": 1.0}
-AGREES = {
-    "shared_seed.upper_reached": PAIR,
-    "shared_seed.residual": PAIR,
-    "shared_seed.redraw": PAIR,
-    "shared_seed.invariant_by_count": {
-        "target_chain": [[1.0, 0.0], [1.0, 0.0]],
-        "draft_chain": [[0.0, 1.0], [1.0, 0.0]],
-        "seed": 1,
-        "draft_length": 2,
-    },
-    "shared_seed.list_tries": PAIR | {"list_size": 2},
-    "shared_seed.greedy_below": PAIR,
-    "shared_seed.greedy_above": {"target": [1.0, 0.0], "draft": [0.75, 0.25]},
-    "shared_seed.streamed_bonus": TIMES | {"acceptance": 0.0},
-}
-OUTSIDE = {
-    "at most two tokens have a probability in q or p": {"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.5, 0.0]},
-    "V ≤ 5": {"target": [1.0] + [0.0] * 5, "draft": [0.5, 0.5] + [0.0] * 4, "list_size": 2},
-    "α ≤ 0.9": TIMES | {"acceptance": 0.95},
-    "V ≤ t_d ≤ R + V": TIMES | {"verify_time": 2.0},
-}
-STRAYS = {
-    "target": [0.5, 0.6],
-    "draft": [0.5, 0.6],
-    "list_size": 0,
-    "joint": [[0.5, 0.6], [0.0, 0.0]],
-    "target_chain": [[0.5, 0.6], [0.5, 0.5]],
-    "draft_chain": [[0.5, 0.6], [0.5, 0.5]],
-    "seed": -1,
-    "draft_length": 0,
-    "total_variation": 1.5,
-    "acceptance": 1.5,
-    "draft_time": 0.0,
-    "round_trip": -1.0,
-    "verify_time": -1.0,
-}
-CLAIM_TABLE = ClaimTable(shared_seed.CLAIMS, STRATEGIES, STRAYS, AGREES, OUTSIDE)
-
+from .strategies import grid_pairs
 
 # ------------------------------------------------------------------------------------------------------------ stream
 

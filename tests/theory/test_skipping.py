@@ -35,22 +35,7 @@ from hlmtheory.skipping import chains as chains_
 
 from . import oracles
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .module_claims import (
-    ClaimTable,
-    batches,
-    quantity,
-)
-from .strategies import grid_pairs, pairs, rows, shapes, vocabularies
-
-OWN = [
-    claim
-    for claim in skipping.CLAIMS
-    if not claim.id.startswith(("skipping.audit_", "skipping.bill", "skipping.confident"))
-]
-"""The claims of this table; for the others see test_audit.py and test_bill.py."""
-TRUE = [claim for claim in OWN if claim.refuted is None]
-FALSE = [claim for claim in OWN if claim.refuted is not None]
-KNOWN = {claim.id: claim for claim in OWN}
+from .strategies import batches, drawn, grid_pairs, pairs, quantity, rows, shapes, vocabularies
 
 UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
 LINE = {"slope": quantity(1e-3, 1e3), "intercept": st.one_of(UNIT, UNIT.map(lambda b: -b)), "non_acceptance": UNIT}
@@ -73,27 +58,6 @@ def with_law(draw, name, least, exponent=False):
     instance = draw(batches(**LINE, **({"exponent": EXPONENT} if exponent else {})))
     shape = instance["slope"].shape
     return {**instance, name: draw(rows(shape, draw(vocabularies(least))))}
-
-
-@st.composite
-def with_skip_and_token(draw):
-    """A pair with skip probabilities, and a token of the text."""
-    instance = draw(with_skip(pairs()))
-    shape, size = instance["draft"].shape[:-1], instance["draft"].shape[-1]
-    return {**instance, "token": draw(hnp.arrays(np.int64, shape, elements=st.integers(0, size - 1)))}
-
-
-@st.composite
-def chains(draw):
-    """Rows of both models for each previous token, some of them equal, and skip probabilities."""
-    shape, size = draw(shapes()), draw(st.integers(1, 3))
-    target, draft = (draw(rows((*shape, size), size)) for _ in range(2))
-    alike = draw(hnp.arrays(np.bool_, (*shape, size, 1)))
-    return {
-        "target_chain": target,
-        "draft_chain": np.where(alike, target, draft),
-        "skip_chain": draw(hnp.arrays(np.float64, (*shape, size, size), elements=UNIT)),
-    }
 
 
 @st.composite
@@ -120,84 +84,7 @@ def with_few_sizes(draw, source):
     return {**instance, "top_k": np.array(draw(st.tuples(*3 * [st.integers(0, 200)])))[np.digitize(draft, [1e-3, 0.1])]}
 
 
-@st.composite
-def loss_laws(draw):
-    """Laws of a loss that is 0, 1/2 or 1, and the error of an interval."""
-    instance = draw(batches(error=st.one_of(UNIT, st.floats(1e-9, 1.0)).map(lambda x: min(max(x, 1e-9), 1 - 1e-9))))
-    return {**instance, "mass": draw(rows(instance["error"].shape, 3))}
-
-
 SKIPPED = with_skip(pairs())
-TOKENS = batches((1, 9), rows_uncertainty=UNIT, rows_rejection_by_token=UNIT)
-STRATEGIES = {
-    "skipping.threshold": batches(**LINE),
-    "skipping.averse_threshold": batches(**LINE),
-    "skipping.mean_rejection": pairs(),
-    "skipping.rejection_by_draft": pairs(),
-    "skipping.holder": with_law("density", 1),
-    "skipping.holder_exponent": with_law("density", 1, exponent=True),
-    "skipping.holder_discrete": with_law("mass", 2, exponent=True),
-    "skipping.holder_unsaid": with_law("mass", 2),
-    "skipping.best_holder": with_law("density", 1, exponent=True),
-    "skipping.surrogate": TOKENS,
-    "skipping.surrogate_gap": batches((1, 9), rows_uncertainty=UNIT, rows_rejection_by_token=UNIT, **LINE),
-    "skipping.risk_is_tv": SKIPPED,
-    "skipping.step": with_few_sizes(SKIPPED),
-    "skipping.sequence": chains(),
-    "skipping.sequence_system": chains(),
-    "skipping.sequence_draft": chains(),
-    "skipping.overlap": chains(),
-    "skipping.overlap_sum": chains(),
-    "skipping.overlap_mean": chains(),
-    "skipping.overlap_loss": with_skip_and_token(),
-    "skipping.text_risk": loss_laws(),
-    "skipping.calibrated": loss_tables(),
-}
-"""For each claim of the module, the strategy of its instances."""
-
-AGREES = {
-    "skipping.rejection_by_draft": {"target": [0.25, 0.75], "draft": [0.25, 0.75]},
-    "skipping.holder_unsaid": {"slope": 1.0, "intercept": 0.0, "non_acceptance": 1.0, "mass": [0.25, 0.25, 0.25, 0.25]},
-    "skipping.surrogate": {"uncertainty": [0.0, 0.5, 1.0], "rejection_by_token": [0.0, 0.5, 1.0]},
-    "skipping.sequence_draft": {
-        **KNOWN["skipping.sequence_draft"].refuted,
-        "draft_chain": KNOWN["skipping.sequence_draft"].refuted["target_chain"],
-    },
-}
-"""For each false claim, an instance where the statement is right."""
-
-OUTSIDE = {
-    "the fitted slope is positive": {"uncertainty": [0.0, 1.0], "rejection_by_token": [0.5, 0.25]},
-    "n + 1 ≥ B/ε": {"losses": [[0.0], [0.0]], "risk": 0.25, "bound": 1.0},
-}
-"""For each assumption, an instance that violates it."""
-
-STRAYS = {
-    "slope": 0.0,
-    "intercept": math.inf,
-    "non_acceptance": 1.5,
-    "target": [0.5, math.nan],
-    "draft": [0.5, 0.47],
-    "skip": [0.5, 1.5],
-    "top_k": [0, -1, 1],
-    "density": [0.5, 0.47],
-    "mass": [0.5, -0.5, 1.0],
-    "exponent": 0.5,
-    "uncertainty": [0.0, 0.5, 1.5, 0.0, 0.0],
-    "rejection_by_token": [0.0, -0.5, 1.0, 0.0, 0.0],
-    "target_chain": [[0.5, 0.47], [0.5, 0.5]],
-    "draft_chain": [[0.5, math.nan], [0.5, 0.5]],
-    "skip_chain": 1.5,
-    "token": 9,
-    "losses": [[0.0, 2.0]],
-    "error": 1.0,
-    "risk": 0.0,
-    "bound": math.inf,
-}
-"""For each argument, a value outside its domain."""
-
-
-CLAIM_TABLE = ClaimTable(OWN, STRATEGIES, STRAYS, AGREES, OUTSIDE)
 
 
 # ----------------------------------------------------------------------------------------------- printed numbers
@@ -449,7 +336,7 @@ def test_lines_that_are_all_but_flat_or_upright():
     assert prone.tolist() == [5e-9, 1.5e-308, math.inf]
 
 
-@given(STRATEGIES["skipping.surrogate_gap"])
+@given(drawn("skipping.surrogate_gap"))
 def test_the_parts_of_the_gap(instance):
     gap = surrogate_gap(**instance)
     np.testing.assert_allclose(gap.exact, gap.surrogate + gap.below + gap.misfit, rtol=1e-9, atol=1e-9)

@@ -9,43 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 import hlmtheory
 from hlmtheory.verification import acceptance_rate, sibling_acceptance, tree, tree_distribution
 
-from .module_claims import ClaimTable
-from .strategies import grid_rows, pairs, rows, shapes
+from .strategies import grid_rows
 
 KNOWN = hlmtheory.all_claims()
-CLAIMS = tuple(KNOWN[f"verification.{name}"] for name in ("tree", "tree_coverage", "tree_pruned"))
-
-
-@st.composite
-def trees(draw):
-    """All prefixes of up to 3 tokens over 1 to 3, with up to 4 children; drafts are often the target's rows."""
-    shape, size, depth = draw(shapes()), draw(st.integers(1, 3)), draw(st.integers(1, 3))
-    whole = (*shape, sum(size**level for level in range(depth)))
-    targets = draw(rows(whole, size))
-    return {
-        "targets": targets,
-        "drafts": draw(st.one_of(st.just(targets), rows(whole, size), rows(whole, size))),
-        "draft_count": draw(hnp.arrays(np.int64, shape, elements=st.integers(1, 4))),
-    }
-
-
-CLAIM_TABLE = ClaimTable(
-    CLAIMS,
-    {"verification.tree": trees(), "verification.tree_coverage": trees(), "verification.tree_pruned": pairs()},
-    strays={
-        "targets": [[0.5, float("nan")]],
-        "drafts": [[0.5, 0.47]],
-        "target": [0.5, float("nan")],
-        "draft": [0.5, 0.47],
-        "draft_count": 0,
-    },
-    agrees={"verification.tree_pruned": {"target": [1.0, 0.0], "draft": [0.5, 0.5]}},
-)
 
 
 # ------------------------------------------------------------------------------------------ all cases, in fractions

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.integrate import quad
 from scipy.stats import binom, t
 
-from hlmtheory import uncertainty, verification
+from hlmtheory import verification
 from hlmtheory.uncertainty import (
     decision_error,
     draws_needed,
@@ -30,15 +30,7 @@ from hlmtheory.uncertainty.claims import DISCREPANCY
 from hlmtheory.uncertainty.substitution import by_substitution
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .module_claims import (
-    ClaimTable,
-    batches,
-    quantity,
-)
-from .strategies import shapes
-
-TRUE = [claim for claim in uncertainty.CLAIMS if claim.refuted is None]
-FALSE = [claim for claim in uncertainty.CLAIMS if claim.refuted is not None]
+from .strategies import batches, quantity, shapes
 
 LOGIT = st.one_of(
     st.integers(-8, 8).map(lambda n: n / 2), st.floats(-30.0, 30.0), st.sampled_from((-1e4, 1e4, 1e-6, 60.0))
@@ -72,53 +64,6 @@ def decisions(draw):
     near = np.abs(instance["expected"] - instance["threshold"]) < 1e-3
     instance["threshold"] = np.where(near, np.where(instance["expected"] < 0.5, 0.75, 0.25), instance["threshold"])
     return instance
-
-
-STRATEGIES = {
-    "uncertainty.sampled": logit_rows(draws=3),
-    "uncertainty.printed_temperature": logit_rows(draws=3),
-    "uncertainty.expected": logit_rows(),
-    "uncertainty.quick_rule": logit_rows(),
-    "uncertainty.stated_error": logit_rows(),
-    "uncertainty.vocabulary": logit_rows(),
-    "uncertainty.top": logit_rows(with_token=False),
-    "uncertainty.noise": batches(expected=UNIT, threshold=st.floats(-0.25, 1.25), draws=st.integers(1, 24)),
-    "uncertainty.draws": decisions(),
-    "uncertainty.linear": batches((1, 9), rows_uncertainty=UNIT, rows_rejection_by_token=UNIT),
-    "uncertainty.printed_fit": batches(correlation=st.floats(-1.0, 1.0), r_squared=UNIT),
-}
-"""For each claim of the module, what its instances are drawn from."""
-
-AGREES = {
-    "uncertainty.printed_temperature": {"logits": [1.0, 0.0, -1.0], "token": 1, "temperatures": [1.0, 1.0]},
-    "uncertainty.printed_fit": {"correlation": -0.5, "r_squared": 0.25},
-}
-"""For each false one, where it is right."""
-
-OUTSIDE = {
-    "three tokens or more": {"uncertainty": [0.0, 1.0], "rejection_by_token": [0.0, 1.0]},
-    "the uncertainty varies": {"uncertainty": [0.5, 0.5, 0.5], "rejection_by_token": [0.0, 1.0, 0.5]},
-    "the rejection probability varies": {"uncertainty": [0.0, 1.0, 0.5], "rejection_by_token": [0.5, 0.5, 0.5]},
-}
-"""For each assumption an instance that breaks it."""
-
-STRAYS = {
-    "logits": [0.0, math.nan, 1.0],
-    "token": -1,
-    "temperatures": [0.5, 0.0],
-    "expected": 1.5,
-    "threshold": math.nan,
-    "draws": 0,
-    "error": 1.0,
-    "uncertainty": [0.0, 0.5, 1.5],
-    "rejection_by_token": [0.0, -0.5, 1.0],
-    "correlation": 1.5,
-    "r_squared": -0.5,
-}
-"""For each argument a value outside its domain."""
-
-
-CLAIM_TABLE = ClaimTable(uncertainty.CLAIMS, STRATEGIES, STRAYS, AGREES, OUTSIDE)
 
 
 # ----------------------------------------------------------------------------------------------------- quadrature

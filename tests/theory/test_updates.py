@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from scipy.optimize import brentq
 
 import hlmtheory
@@ -25,11 +24,9 @@ from hlmtheory.verification import (
 from hlmtheory.verification.update_claims import HORIZON, _divergence
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .module_claims import ClaimTable
-from .strategies import TARGETS, pairs, rows, shapes
+from .strategies import TARGETS, pairs
 
 KNOWN = hlmtheory.all_claims()
-CLAIMS = tuple(claim for name, claim in KNOWN.items() if name.startswith("verification.update_"))
 
 
 @st.composite
@@ -43,48 +40,9 @@ def versions(draw):
     }
 
 
-@st.composite
-def chains(draw):
-    """Markov chains of a draft and of two versions, whose rows are equal after some tokens."""
-    shape, size = draw(shapes()), draw(st.integers(1, 3))
-    old, draft, new = (draw(rows((*shape, size), size)) for _ in range(3))
-    alike = draw(hnp.arrays(np.bool_, (2, *shape, size, 1)))
-    return {
-        "draft_chain": np.where(alike[0], old, draft),
-        "old_chain": old,
-        "new_chain": np.where(alike[1], old, new),
-    }
-
-
 VERSIONS = versions()
 DIVERGENCES = st.one_of(
     st.sampled_from((0.0, 1e-300, 1e-12, 9.9e-5, 1e-4, 0.5, 39.9, 40.0, 41.0, 1e6)), st.floats(0.0, 60.0)
-)
-STRATEGIES = {
-    "verification.update_floor": VERSIONS,
-    "verification.update_ceiling": VERSIONS,
-    "verification.update_divergence": VERSIONS.map(lambda found: {name: found[name] for name in ("old", "new")}),
-    **{
-        f"verification.update_divergence_{name}": st.fixed_dictionaries({"divergence": DIVERGENCES})
-        for name in ("pinsker", "bretagnolle_huber")
-    },
-    **{
-        f"verification.update_{name}": chains()
-        for name in ("round_floor", "round_ceiling", "own_texts", "own_texts_mean", "mean_divergence")
-    },
-}
-_BAD = [[0.5, 0.47], [0.5, 0.5]]
-_SAME = [[0.75, 0.25], [0.5, 0.5]]
-CLAIM_TABLE = ClaimTable(
-    CLAIMS,
-    STRATEGIES,
-    strays={
-        **{"draft": [0.5, 0.47], "old": [0.5, math.nan], "new": [0.5, 0.47], "divergence": -0.5},
-        **{"draft_chain": _BAD, "old_chain": _BAD, "new_chain": _BAD},
-    },
-    agrees={
-        "verification.update_own_texts_mean": {"draft_chain": _SAME, "old_chain": _SAME, "new_chain": _SAME},
-    },
 )
 
 

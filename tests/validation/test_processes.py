@@ -243,7 +243,8 @@ if __name__ == "__main__":
 def test_ctrl_c_ends_the_command_and_its_processes(trace: Trace, tmp_path: Path) -> None:
     script = tmp_path / "pressed.py"
     script.write_text(PRESSED)
-    command = [sys.executable, str(script), "validate", "--trace", str(trace.path), "--out", str(tmp_path / "run")]
+    command = [sys.executable, str(script), "validate", "--trace", str(trace.path), "--all-claims"]
+    command += ["--out", str(tmp_path / "run")]
     kept = tmp_path / "run" / ".check.json"
     process = subprocess.Popen(
         command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True

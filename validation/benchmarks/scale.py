@@ -21,7 +21,7 @@ import hlmtheory
 from hlmtheory.claims import Claim
 from validation.benchmarks.measurement import STREAMED, resident
 from validation.claims import check
-from validation.claims.check import Place, Work, check_trace
+from validation.claims.check import Backend, Work, check_trace
 from validation.claims.cluster import LOCAL, on_scheduler
 from validation.trace.reader import TraceChunk
 from validation.trace.synthetic import SyntheticTrace
@@ -178,7 +178,7 @@ def claim_costs(vocabulary: int, rows: int, repeats: int) -> tuple[dict[str, flo
         spent: dict[str, float] = {}
         timed: Any = [_Timed(claim, spent) for claim in _measured()]
         began = time.process_time()
-        check._check_block(chunk, timed, np.random.default_rng(1), Place())
+        check._check_block(chunk, timed, np.random.default_rng(1), Backend())
         whole = min(whole, time.process_time() - began)
         least = {name: min(cost, least.get(name, cost)) for name, cost in spent.items()}
     return {name: cost / rows * 1e6 for name, cost in least.items()}, whole / rows * 1e6
@@ -201,7 +201,7 @@ class _Timed:
 
 def _measured() -> list[Claim]:
     trace = _trace(1, 512)
-    return Work.of(trace, hlmtheory.all_claims(), seed=1, place=Place(), stored_rows=False).measured
+    return Work.of(trace, hlmtheory.all_claims(), seed=1, backend=Backend(), stored_rows=False).measured
 
 
 def _trace(positions: int, vocabulary: int) -> Any:

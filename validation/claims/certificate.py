@@ -65,10 +65,10 @@ def certificate_text(run: Mapping[str, Any], results: Results) -> str:
     results : Results
         Its verdicts on the present statements; those on simulated instances are certified.
     """
-    tallies = json.loads(results.to_json())["tallies"]
+    known, tallies = hlmtheory.all_claims(), json.loads(results.to_json())["tallies"]
     lines = []
     for name, tally in results.tallies.items():
-        if tally.kind == "simulated":
+        if tally.kind == "simulated" and name in known:
             kept = {k: v for k, v in tallies[name].items() if k in LIMITS or (v and k not in ("claim", "kind"))}
             lines.append(f"{json.dumps(name)}: {json.dumps({'outcome': tally.outcome} | kept, ensure_ascii=False)}")
     about = {"commit": run["commits"].get("check", "unknown"), "date": run["created"][:10]}

@@ -1,7 +1,7 @@
 """Check all claims on all positions of a trace, in constant memory.
 
 A claim is checked on arrays built from the stored logits if these hold every input of the claim. A claim that needs no
-language model is checked on simulated instances from ``validation/claims/scenarios``. Positions are read in blocks and
+language model is checked on simulated instances from ``hlmtheory/arguments.py``. Positions are read in blocks and
 checked a few at a time, so that a worker's arrays fit its cache. The number and the timing of the workers do not change
 a result.
 """
@@ -111,16 +111,16 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The backend for claims on measured arrays: numpy on the host, or torch on a device."""
+class Backend:
+    """The library and device for claims on measured arrays: numpy on the host, or torch on a device."""
 
     device: str | None = None
     values: int = CACHED_VALUES
     turn: AbstractContextManager[Any] = field(default_factory=nullcontext)  # torch has one queue: one worker at a time
 
     @classmethod
-    def of(cls, device: str) -> Place:
-        """Return the place for ``"numpy"``, ``"auto"`` (a GPU, else numpy) or a device of :func:`.choose_device`."""
+    def of(cls, device: str) -> Backend:
+        """Return the backend for ``"numpy"``, ``"auto"`` (a GPU, else numpy) or a device of :func:`.choose_device`."""
         if device == "numpy":
             return cls()
         where = choose_device(device)
@@ -186,7 +186,7 @@ def check_trace(
         with the reason.
     """
     claims = hlmtheory.all_claims() if claims is None else claims
-    work = Work.of(trace, claims, seed=seed, place=Place.of(device), stored_rows=stored_rows)
+    work = Work.of(trace, claims, seed=seed, backend=Backend.of(device), stored_rows=stored_rows)
     tallies = {
         name: Tally(name, kind="simulated" if name in work.simulated else "measured", reason=work.why.get(name, ""))
         for name in claims
@@ -231,15 +231,17 @@ def _refuse_unserved(measured: Iterable[Claim]) -> None:
         missing = [name for name in claim.takes if name not in (*ROW_ARRAYS, *WINDOW_ARRAYS)]
         if missing:
             raise UserError(
-                f"A trace offers no {', '.join(missing)} for {claim.id}, and no scenario serves it; "
-                "add it to the INSTANCES of a module of validation/scenarios."
+                f"A trace offers no {', '.join(missing)} for {claim.id}, which is no claim of hlmtheory; "
+                "check one of hlmtheory.all_claims()."
             )
 
 
 def _refuse_out_of_scope(tallies: Mapping[str, Tally]) -> None:
     empty = [name for name, tally in tallies.items() if tally.kind == "simulated" and not tally.in_scope]
     if empty:
-        raise UserError(f"No simulated instance is in the scope of {', '.join(empty)}; fix its scenario.")
+        raise UserError(
+            f"No simulated instance is in the scope of {', '.join(empty)}; draw others in hlmtheory/arguments.py."
+        )
 
 
 def block_rows(vocabulary: int) -> int:
@@ -274,7 +276,7 @@ class Work:
     why : dict of str
         Why the others are not decided, by claim id.
     seed : int
-    place : Place
+    backend : Backend
     rounded : dict of Rounding or None
         How the stored values were rounded, if that is known.
     batches : int
@@ -291,7 +293,7 @@ class Work:
     measured: list[Claim]
     why: Mapping[str, str]
     seed: int
-    place: Place
+    backend: Backend
     rounded: Mapping[str, Rounding] | None
     tables: Mapping[str, Scenario]
     batches: int
@@ -306,7 +308,7 @@ class Work:
         claims: Mapping[str, Claim],
         *,
         seed: int,
-        place: Place,
+        backend: Backend,
         stored_rows: bool,
         batches: int | None = None,
         rows: int | None = None,
@@ -328,7 +330,7 @@ class Work:
             [claim for claim in measured if claim.id not in why],
             why,
             seed,
-            place,
+            backend,
             None if stored_rows else rounding_of(trace),
             tables,
             batches,
@@ -347,7 +349,7 @@ class Work:
 
     def settings(self) -> dict[str, Any]:
         """Return what determines the results, beside the trace, the claims and the code."""
-        device = self.place.device
+        device = self.backend.device
         return {"seed": self.seed, "device": device, "batches": self.batches, "stored_rows": self.stored_rows}
 
     def job(self, number: int) -> Job:
@@ -361,7 +363,7 @@ class Work:
         rng = np.random.default_rng([self.seed, index])
         if self.rounded is None:
             chunk = TraceChunk(**self.trace.rows(index * self.rows, self.rows))
-            return partial(_check_block, chunk, self.measured, rng, self.place)
+            return partial(_check_block, chunk, self.measured, rng, self.backend)
         if holds_lists(self.trace):
             lists = ListChunk(**self.trace.rows(index * self.rows, self.rows))
             return partial(_check_lists, lists, self.trace.vocabulary, self.measured, rng, self.rounded)
@@ -416,7 +418,7 @@ def _check_scenario(claim: Claim, scenario: Scenario, rng: np.random.Generator) 
     return Part([claim.check(scenario(rng))])
 
 
-def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generator, place: Place) -> Part:
+def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generator, backend: Backend) -> Part:
     """Check the measured claims on one block: claims on positions in small parts, claims on windows at once."""
     count, vocabulary = chunk.draft_logits.shape
     draws = InstanceDraws.of(rng, count, vocabulary)
@@ -425,22 +427,22 @@ def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generato
     verdicts: list[Verdict] = []
     acceptance, top = np.empty(count), np.empty(count)
     sizes = np.empty((count, len(BIASES)))
-    step = max(1, place.values // vocabulary)
+    step = max(1, backend.values // vocabulary)
     for start in range(0, count, step):
         part = slice(start, start + step)
         arrays = row_arrays(chunk[part], draws[part], names)
         acceptance[part], top[part] = arrays["acceptance"], arrays["draft"].max(axis=-1)
-        if place.device is None:
+        if backend.device is None:
             freeze(tuple(arrays.values()))
         with remembering():  # the summary and the claims sort the same rows
             sizes[part] = _sizes(arrays["draft"])
-            with place.turn:
-                there = place.put({name: arrays[name] for name in names})
+            with backend.turn:
+                there = backend.put({name: arrays[name] for name in names})
                 verdicts += [claim.check({name: there[name] for name in claim.takes}) for claim in by_row]
     runs = windows(acceptance, chunk)
     if len(runs):
         by_window = [claim for claim in claims if claim not in by_row]
-        verdicts += [claim.check(place.put({"acceptances": runs})) for claim in by_window]
+        verdicts += [claim.check(backend.put({"acceptances": runs})) for claim in by_window]
     return Part(verdicts, count, _sums(acceptance, top, sizes))
 
 

@@ -1,4 +1,4 @@
-"""Instances of the claims: arrays from a trace's positions, or from scenarios that need no language model.
+"""Instances of the claims: arrays from a trace's positions, or drawn from ``hlmtheory/arguments.py``.
 
 q and p are the float64 softmax of the stored logits. The other inputs of a claim (a drawn token, k, a draft length) are
 random with a fixed seed, so that a run is reproducible; every k from 0 to V has positive probability. numpy draws and
@@ -7,19 +7,19 @@ builds all instances on the host, so that every device checks the same ones.
 
 from __future__ import annotations
 
-import pkgutil
 import zlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
-from importlib import import_module
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import hlmtheory
 from hlmtheory import verification
+from hlmtheory.arguments import instance
 from hlmtheory.claims import Claim, Instance
-from validation.errors import UserError
 from validation.trace.reader import TraceChunk, probabilities
 
 MAX_DRAFT_LENGTH = 8
@@ -30,6 +30,20 @@ ROW_ARRAYS = (
     *("logits", "draft_count"),
 )
 WINDOW_ARRAYS = ("acceptances",)
+SIMULATED = frozenset(
+    {
+        "codec.certificate",
+        "draft_length.tracker_consistent",
+        "draft_length.tracker_in_use",
+        "lattice.informative",
+        "lattice.misdeclared",
+        *(f"truncation.{name}" for name in ("online_direction_worst", "rules_min_p", "rules_top_p", "size_least")),
+        *(f"truncation.distance_{name}" for name in ("bretagnolle_huber", "pinsker", "wasserstein")),
+        *(f"uncertainty.{name}" for name in ("expected", "quick_rule", "stated_error", "vocabulary")),
+        "verification.misdeclared_converse",
+    }
+)
+"""Claims that a trace would serve, but which cost too much on all of its positions, or are in scope on few of them."""
 
 Array = NDArray[Any]
 Scenario = Callable[[np.random.Generator], Instance]
@@ -137,27 +151,14 @@ def windows(acceptance: Array, chunk: TraceChunk) -> Array:
     return np.asarray(rows[whole])
 
 
-def scenarios(package: str = "validation.claims.scenarios") -> dict[str, Scenario]:
-    """Return each claim's generator of simulated instances, by claim id: the union of the modules' ``INSTANCES``.
-
-    Raises
-    ------
-    UserError
-        If two modules serve one claim.
-    """
-    try:
-        found = import_module(package)
-    except ModuleNotFoundError as error:
-        if error.name != package:
-            raise
-        return {}
-    tables: dict[str, Scenario] = {}
-    for name in sorted(module.name for module in pkgutil.iter_modules(found.__path__)):
-        table: Mapping[str, Scenario] = getattr(import_module(f"{package}.{name}"), "INSTANCES", {})
-        if twice := tables.keys() & table.keys():
-            raise UserError(f"Two scenarios serve {', '.join(sorted(twice))}, one of them {name}; remove one.")
-        tables |= table
-    return tables
+def scenarios() -> dict[str, Scenario]:
+    """Return a generator of simulated instances for each claim that a trace does not serve, by claim id."""
+    served = {*ROW_ARRAYS, *WINDOW_ARRAYS}
+    return {
+        name: partial(instance, claim)
+        for name, claim in hlmtheory.all_claims().items()
+        if name in SIMULATED or not served.issuperset(claim.takes)
+    }
 
 
 def measured(claims: Mapping[str, Claim]) -> dict[str, Claim]:

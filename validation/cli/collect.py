@@ -177,9 +177,9 @@ def _collect_shard(
     """Collect one shard by itself, and say what to do next."""
     from validation.collection.collect import DEFAULT_BATCH, settings_of
     from validation.collection.ranks import this_rank
-    from validation.collection.shards import collect_shard, its_share, read_place
+    from validation.collection.shards import collect_shard, its_share, shard_number
 
-    place = read_place(shard)
+    place = shard_number(shard)
     if this_rank() is not None:
         raise UserError("torchrun gives each rank its shard; leave out --shard, or start this without torchrun.")
     pair = asked.models.load(console)

@@ -32,7 +32,7 @@ JSON = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 
 Entry = tuple[int, float]
 """A token and its log-probability."""
-Place = tuple[int, int, list[Entry]]
+ListedPosition = tuple[int, int, list[Entry]]
 """Its number in the file, the token of the text, and the largest entries there, in descending order."""
 Value = Callable[[str, Any], float]
 
@@ -110,11 +110,11 @@ def _engine(where: str, answer: Any) -> tuple[str, Any]:
     )
 
 
-def _vllm(where: str, found: Any, value: Value) -> Iterator[Place]:
+def _vllm(where: str, found: Any, value: Value) -> Iterator[ListedPosition]:
     yield from _flat(where, found, value) if isinstance(found, Mapping) else _nested(where, found, value)
 
 
-def _nested(where: str, found: Sequence[Any], value: Value) -> Iterator[Place]:
+def _nested(where: str, found: Sequence[Any], value: Value) -> Iterator[ListedPosition]:
     for at, row in enumerate(found):
         if row is None:
             continue
@@ -123,7 +123,7 @@ def _nested(where: str, found: Sequence[Any], value: Value) -> Iterator[Place]:
         yield at, *_without_extra(here, entries)
 
 
-def _flat(where: str, found: Mapping[str, Any], value: Value) -> Iterator[Place]:
+def _flat(where: str, found: Mapping[str, Any], value: Value) -> Iterator[ListedPosition]:
     ends = zip(found["start_indices"], found["end_indices"], strict=True)
     for at, (start, end) in enumerate(ends):
         here = f"{where}, place {at}"
@@ -178,7 +178,7 @@ def _without_extra(where: str, entries: list[tuple[int, float, Any]]) -> tuple[i
     return token, _ordered(where, listed)
 
 
-def _sglang(where: str, meta: Mapping[str, Any], value: Value) -> Iterator[Place]:
+def _sglang(where: str, meta: Mapping[str, Any], value: Value) -> Iterator[ListedPosition]:
     texts = meta["input_token_logprobs"]
     if len(texts) != len(meta["input_top_logprobs"]):
         raise UserError(f"{where}: input_top_logprobs and input_token_logprobs differ in length; the file is damaged.")
@@ -189,7 +189,7 @@ def _sglang(where: str, meta: Mapping[str, Any], value: Value) -> Iterator[Place
         yield at, _id(here, text[1]), _ordered(here, [(_id(here, one[1]), value(here, one[0])) for one in row])
 
 
-def _llama_server(where: str, found: Sequence[Mapping[str, Any]], value: Value) -> Iterator[Place]:
+def _llama_server(where: str, found: Sequence[Mapping[str, Any]], value: Value) -> Iterator[ListedPosition]:
     for at, place in enumerate(found):
         here = f"{where}, place {at}"
         if "top_logprobs" not in place:
@@ -201,7 +201,7 @@ def _llama_server(where: str, found: Sequence[Mapping[str, Any]], value: Value) 
         yield at, _id(here, place["id"]), _ordered(here, entries)
 
 
-_READERS: dict[str, Callable[[str, Any, Value], Iterator[Place]]] = {
+_READERS: dict[str, Callable[[str, Any, Value], Iterator[ListedPosition]]] = {
     "vllm": _vllm,
     "sglang": _sglang,
     "llama-server": _llama_server,

@@ -26,7 +26,7 @@ from validation.collection.collect import DEFAULT_BATCH, Progress, settings_of
 from validation.collection.fingerprint import finished_trace
 from validation.collection.merge import merge_shards
 from validation.collection.prompts import Prompt
-from validation.collection.shards import FILE, GoOn, Place, collect_shard, comparable, read_shard, remove_shard
+from validation.collection.shards import FILE, GoOn, ShardNumber, collect_shard, comparable, read_shard, remove_shard
 from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.trace.journal import Lock
@@ -57,9 +57,9 @@ class Rank:
     attempt: int  # how often torchrun has restarted the ranks
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ShardNumber:
         """Return the shard of this rank."""
-        return Place(self.number + 1, self.world)
+        return ShardNumber(self.number + 1, self.world)
 
     def device(self, name: str) -> str:
         """Return the device for a rank: of several GPUs each rank of a machine takes its own."""

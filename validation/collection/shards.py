@@ -43,7 +43,7 @@ GoOn = Callable[[int, list[int]], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ShardNumber:
     """Which shard this is: ``number`` from 1 to ``of``."""
 
     number: int
@@ -55,7 +55,7 @@ class Place:
     def own(self, batches: int) -> int:
         """Return how many of the first ``batches`` batches belong to this shard.
 
-        >>> [Place(number, 3).own(7) for number in (1, 2, 3)]
+        >>> [ShardNumber(number, 3).own(7) for number in (1, 2, 3)]
         [3, 2, 2]
         """
         return len(range(self.number - 1, batches, self.of))
@@ -68,7 +68,7 @@ class Shard:
     Attributes
     ----------
     folder : Path
-    place : Place
+    place : ShardNumber
     settings : dict
         Those of :func:`validation.collection.collect.settings_of`.
     about : dict
@@ -84,7 +84,7 @@ class Shard:
     """
 
     folder: Path
-    place: Place
+    place: ShardNumber
     settings: dict[str, Any]
     about: dict[str, Any]
     machines: list[dict[str, Any]]
@@ -98,7 +98,7 @@ class Shard:
         return [int(count) for count in np.diff([0, *self.ends])]
 
 
-def read_place(text: str) -> Place:
+def shard_number(text: str) -> ShardNumber:
     """Read a shard's number as ``I/N``.
 
     Raises
@@ -109,11 +109,11 @@ def read_place(text: str) -> Place:
     first, slash, second = text.partition("/")
     if not (slash and first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second)):
         raise UserError(f"The shard is {text!r}; give I/N with I from 1 to N, for example 2/3.")
-    return Place(int(first), int(second))
+    return ShardNumber(int(first), int(second))
 
 
 def comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that all shards share: of the device its type, since each machine numbers its own."""
+    """Return the settings that all shards share. Of the device this is the type: each machine numbers its devices."""
     return {**settings, "device": str(settings["device"]).partition(":")[0]}
 
 
@@ -123,7 +123,7 @@ def collect_shard(
     settings: Mapping[str, Any],
     encoded: list[list[int]],
     folder: str | Path,
-    place: Place,
+    place: ShardNumber,
     *,
     go_on: GoOn,
     progress: Progress | None = None,
@@ -141,7 +141,7 @@ def collect_shard(
         From :func:`validation.collection.collect.settings_of`.
     folder : str or Path
         The folder of the shard. What is stored there is not collected again.
-    place : Place
+    place : ShardNumber
     go_on : callable
         Decides before each batch whether it is collected.
     progress : callable, optional
@@ -183,7 +183,7 @@ def collect_shard(
     return counts
 
 
-def its_share(settings: Mapping[str, Any], place: Place, batches: int | None = None) -> GoOn:
+def its_share(settings: Mapping[str, Any], place: ShardNumber, batches: int | None = None) -> GoOn:
     """Return the rule of a shard that knows no other: collect 1/N of the positions, or its part of ``batches``."""
 
     def go_on(number: int, counts: list[int]) -> bool:
@@ -194,7 +194,7 @@ def its_share(settings: Mapping[str, Any], place: Place, batches: int | None = N
     return go_on
 
 
-def own_batches(count: int, settings: Mapping[str, Any], place: Place) -> Iterator[Batch]:
+def own_batches(count: int, settings: Mapping[str, Any], place: ShardNumber) -> Iterator[Batch]:
     """Yield the batches of a shard; ``count`` is the number of prompts."""
     return islice(batches_of(count, settings), place.number - 1, None, place.of)
 
@@ -217,7 +217,7 @@ def read_shard(folder: str | Path) -> Shard:
         ) from error
     if (found.get("format"), found.get("version")) != (FORMAT, VERSION):
         raise UserError(f"{folder / FILE} is not that of a shard that this program knows; check the path.")
-    place = Place(found["shard"], found["shards"])
+    place = ShardNumber(found["shard"], found["shards"])
     shard = Shard(folder, place, found["settings"], found["about"], found["machines"], None, [], dict(BEGINNING))
     if not has_begun(folder / ROWS):
         return shard
@@ -275,7 +275,7 @@ def _describe(
     pair: Pair,
     prompts: Sequence[Prompt],
     settings: Mapping[str, Any],
-    place: Place,
+    place: ShardNumber,
     command: str | None,
     *,
     keep: bool,

@@ -104,11 +104,11 @@ class DraftTree:
         return np.array([*self.tokens, *self.window_tokens], dtype=np.int64)
 
     def pass_offsets(self) -> Array:
-        """Return their distances from the last kept token, (m,)."""
+        """Return the distances of the pass's tokens from the last kept token, (m,)."""
         return np.array([*self.depths(), *self.window_offsets], dtype=np.int64)
 
     def pass_sees(self) -> Array:
-        """Return which of them each one sees, (m, m) bool: itself and its ancestors."""
+        """Return the attention mask of the pass, (m, m) bool: a token sees itself and its ancestors."""
         count = len(self.tokens)
         sees = np.eye(count + len(self.window_tokens), dtype=bool)
         for node, parent in enumerate(self.parents[1:], 1):

@@ -34,31 +34,6 @@ def pack(fields: Iterable[tuple[int | Array, int]]) -> bytes:
     return np.packbits(np.concatenate(parts)).tobytes() if parts else b""
 
 
-class Unpacker:
-    """A reader of what :func:`pack` wrote.
-
-    >>> bits = Unpacker(pack([(5, 3), (1, 7), (2, 7)]))
-    >>> bits.take(3), bits.several(2, 7).tolist()
-    (5, [1, 2])
-    """
-
-    def __init__(self, payload: bytes) -> None:
-        self._bits = np.unpackbits(np.frombuffer(payload, dtype=np.uint8)).astype(np.int64)
-        self._place = 0
-
-    def take(self, width: int) -> int:
-        """Return the next integer of that width."""
-        return int(self.several(1, width)[0])
-
-    def several(self, count: int, width: int) -> Array:
-        """Return the next integers of that width."""
-        end = self._place + count * width
-        bits = self._bits[self._place : end].reshape(count, width)
-        self._place = end
-        found: Array = bits @ (1 << np.arange(width - 1, -1, -1, dtype=np.int64))
-        return found
-
-
 def float_bits(value: float) -> int:
     """Return the 32 bits of a number in float32.
 
@@ -66,12 +41,3 @@ def float_bits(value: float) -> int:
     '0x3f800000'
     """
     return int(np.float32(value).view(np.uint32))
-
-
-def float_of(bits: int) -> float:
-    """Return the float32 number of 32 bits.
-
-    >>> float_of(0x3F800000)
-    1.0
-    """
-    return float(np.uint32(bits).view(np.float32))

@@ -69,26 +69,6 @@ class TableModel:
         return entries
 
 
-class VersionTable(TableModel):
-    """A version of a table model: it takes what another version stored in the cache for the next token, v + 1 mod V.
-
-    So a cache that is used by the wrong version changes what the model says, as it does for real models.
-    """
-
-    def __init__(self, table: Array, prompt_length: int, version: int) -> None:
-        super().__init__(table, prompt_length)
-        self.version = version
-
-    def stored(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return token and version as one number."""
-        return tokens + self.table.shape[1] * self.version
-
-    def understood(self, entries: torch.Tensor) -> torch.Tensor:
-        """Return the tokens, those of another version shifted."""
-        size = self.table.shape[1]
-        return (entries % size + (entries // size != self.version)) % size
-
-
 class _Words:
     """A tokenizer of texts that consist of numbers."""
 

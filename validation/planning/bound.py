@@ -41,7 +41,7 @@ class Model:
 
     @classmethod
     def of(cls, profile: Profile, texts: Array, line: Line, rows: int = ROWS) -> Model:
-        """Return the model of some texts, with so many positions."""
+        """Return the model of some texts, with ``rows`` positions."""
         total = profile.planned[:, 0][:, :, texts].sum(axis=2)
         rounds = total / total[..., [COUNTS.index("exchanges")]]
         own = np.flatnonzero(np.isin(profile.owner, texts))

@@ -190,7 +190,7 @@ def _colocated(profile: Profile) -> list[Option]:
 
 
 def _at_server(table: Array, down_bits: Array) -> Array:
-    """Return the counts of the same rounds if the server drafts, and streams tokens of so many bits."""
+    """Return the counts of the same rounds if the server drafts, and streams tokens of ``down_bits``."""
     counts = table.copy()
     drafts, own, up, down, exchanges = map(
         COUNTS.index, ("drafts", "server_drafts", "up_bits", "down_bits", "exchanges")
@@ -210,7 +210,7 @@ def _sizes(message: dict[str, Array], column: int) -> tuple[float, float]:
 
 
 def _with_bits(counts: Array, bits: float) -> Array:
-    """Return counts where each exchange also sends a draft of so many bits."""
+    """Return counts where each exchange also sends a draft of ``bits``."""
     found = counts.copy()
     found[..., COUNTS.index("up_bits")] += bits * counts[..., COUNTS.index("exchanges")]
     return np.asarray(found)

@@ -89,7 +89,7 @@ class Flow:
         return cls(sends, away, lengths, drafts, share, np.array([one.tokens for one, _ in own]) / (1.0 - share))
 
     def queue(self, server: SharedServer, each: int, company: int = 1, patience_s: float | None = None) -> QueueRates:
-        """Return the simulated waits if a pass waits for so many rounds, and no longer than that."""
+        """Return the simulated waits if a pass waits for ``each`` rounds, for at most ``patience_s``."""
         return queue_rates(
             self.away_s,
             self.lengths,

@@ -264,7 +264,7 @@ def _run_facts(manifest: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the page's facts about a run, without local paths."""
     kept = ("positions", "vocabulary", "seed", "new_tokens", "created")
     pair = manifest["pair"]
-    facts = {"pair": name, "parameters": [pair["small_parameters"], pair["large_parameters"]]}
+    facts: dict[str, Any] = {"pair": name, "parameters": [pair["small_parameters"], pair["large_parameters"]]}
     facts["versions"] = {"python": platform.python_version()} | {one: version(one) for one in ("numpy", "scipy")}
     return (
         facts | {key: manifest[key] for key in kept} | {"texts": len(manifest["prompts"]), "held_out": _held_out(pair)}

@@ -40,6 +40,9 @@ Exhibits that are in no paper: what the bounds, rules and certificates of this p
 mean is on [another page](new.md).
 
 """
+ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X")
+"""Numbers of tables in their order."""
+
 LONGEST = 12
 """Largest number of rows of a table on a page."""
 
@@ -171,7 +174,10 @@ def _where(one: Exhibit) -> str:
 
 def _exhibits(figures: Path, paper: str) -> str:
     """Return the list of a paper's exhibits, then each with its picture, caption, findings and tables."""
-    ones = [one for one in EXHIBITS.values() if one.paper == paper and _sidecars(figures, one)]
+    ones = sorted(
+        (one for one in EXHIBITS.values() if one.paper == paper and _sidecars(figures, one)),
+        key=lambda one: 0 if one.number[0].isdigit() else ROMAN.index(one.number.partition("-")[0]) + 1,
+    )
     contents = [f"- [{heading(one)}](#{slug(heading(one))}): {_lower(one.title)}" for one in ones]
     said: dict[str, str] = {}
     return "\n\n".join(["\n".join(contents), *(_exhibit(figures, one, said) for one in ones)])

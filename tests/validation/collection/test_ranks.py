@@ -14,7 +14,7 @@ from tests.validation.collection.test_shards import PROMPTS, assert_same, shard
 from tests.validation.command_line import one_sentence, run
 from validation.collection import ranks as ranks_module
 from validation.collection.ranks import Link, Rank, collect_as_rank, this_rank
-from validation.collection.shards import Place, comparable
+from validation.collection.shards import ShardNumber, comparable
 from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.trace.reader import Trace
@@ -187,7 +187,7 @@ def test_the_variables_of_torchrun_are_read() -> None:
     assert this_rank({"RANK": "0", "WORLD_SIZE": "1"}) is None
     found = this_rank(VARIABLES | {"LOCAL_RANK": "1", "TORCHELASTIC_RESTART_COUNT": "2"})
     assert found == Rank(1, 3, 1, "here", 29500, hosts=False, attempt=2)
-    assert found.place == Place(2, 3)
+    assert found.place == ShardNumber(2, 3)
     first = this_rank(VARIABLES | {"RANK": "0"})
     assert first is not None
     assert first.hosts
@@ -275,14 +275,14 @@ def test_what_lies_there_is_refused_before_anything_is_collected(pair: Pair, tmp
 
 
 def test_shards_of_another_number_of_ranks_are_removed_at_the_end(pair: Pair, tmp_path: Path) -> None:
-    shard(pair, tmp_path / "t-shards" / "2-of-3", Place(2, 3), 3)
+    shard(pair, tmp_path / "t-shards" / "2-of-3", ShardNumber(2, 3), 3)
     (tmp_path / "t-shards" / "mine").mkdir()
     collected(pair, tmp_path / "t")
     assert [file.name for file in (tmp_path / "t-shards").iterdir()] == ["mine"]
 
 
 def test_a_shard_that_rank_0_does_not_see_is_named(pair: Pair, tmp_path: Path) -> None:
-    shard(pair, tmp_path / "a", Place(1, 2), 2)
+    shard(pair, tmp_path / "a", ShardNumber(1, 2), 2)
     ranks_module._wait_for_shards([tmp_path / "a"], [1], 0.0)
     with pytest.raises(UserError, match=r"rank 0 does not see all shards \(.*a holds fewer than 2 batches\); if the"):
         ranks_module._wait_for_shards([tmp_path / "a"], [2], 0.0)

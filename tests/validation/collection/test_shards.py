@@ -16,7 +16,7 @@ from validation.collection import shards as module
 from validation.collection.collect import batches_of, collect, settings_of
 from validation.collection.merge import merge_shards
 from validation.collection.prompts import Prompt
-from validation.collection.shards import Place, collect_shard, its_share, read_place, read_shard, remove_shard
+from validation.collection.shards import ShardNumber, collect_shard, its_share, read_shard, remove_shard, shard_number
 from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.trace.reader import open_trace
@@ -34,7 +34,7 @@ def ending(pair: Pair) -> Pair:
     return dataclasses.replace(pair, end_tokens=tuple(range(0, 300, 25)))
 
 
-def shard(pair: Pair, folder: Path, place: Place, batches: int | None = None, **changed: Any) -> list[int]:
+def shard(pair: Pair, folder: Path, place: ShardNumber, batches: int | None = None, **changed: Any) -> list[int]:
     """Collect one shard by itself."""
     prompts = changed.pop("prompts", PROMPTS)
     more = {name: changed.pop(name) for name in ("fresh", "progress", "go_on") if name in changed}
@@ -47,7 +47,7 @@ def shards(pair: Pair, base: Path, of: int, batches: int | None = None, **change
     """Collect all shards and return their folders."""
     folders = [base / f"{number}-of-{of}" for number in range(1, of + 1)]
     for number, folder in enumerate(folders, start=1):
-        shard(pair, folder, Place(number, of), batches, **changed)
+        shard(pair, folder, ShardNumber(number, of), batches, **changed)
     return folders
 
 
@@ -98,7 +98,7 @@ def test_a_text_depends_on_the_batch_so_a_batch_is_never_divided(ending: Pair, t
     settings, _ = settings_of(ending, PROMPTS, **(SETTINGS | {"positions": None}))
     whole = list(batches_of(len(PROMPTS), settings))
     for of in (2, 3):
-        parts = [list(module.own_batches(len(PROMPTS), settings, Place(i, of))) for i in range(1, of + 1)]
+        parts = [list(module.own_batches(len(PROMPTS), settings, ShardNumber(i, of))) for i in range(1, of + 1)]
         assert sorted((one for part in parts for one in part), key=lambda one: one.number) == whole
 
 
@@ -117,26 +117,26 @@ def test_a_stopped_shard_goes_on(ending: Pair, tmp_path: Path, kind: type[BaseEx
 
     whole = shards(ending, tmp_path / "whole", 2, 12)
     with pytest.raises(kind):
-        shard(ending, tmp_path / "s", Place(1, 2), 12, progress=stop)
+        shard(ending, tmp_path / "s", ShardNumber(1, 2), 12, progress=stop)
     stored = read_shard(tmp_path / "s").ends
     done: list[int] = []
-    shard(ending, tmp_path / "s", Place(1, 2), 12, progress=lambda n, *_: done.append(n))
+    shard(ending, tmp_path / "s", ShardNumber(1, 2), 12, progress=lambda n, *_: done.append(n))
     assert 10 <= stored[-1] == done[0]  # it begins after what is stored
     expected, found = (read_shard(path).rows for path in (whole[0], tmp_path / "s"))
     assert expected is not None
     assert found is not None
     assert all(np.array_equal(found.arrays[name], expected.arrays[name]) for name in expected.arrays)
     calls: list[Any] = []
-    shard(ending, tmp_path / "s", Place(1, 2), 12, progress=lambda *call: calls.append(call))
+    shard(ending, tmp_path / "s", ShardNumber(1, 2), 12, progress=lambda *call: calls.append(call))
     assert [text for *_, text in calls] == ["done"]  # it is not collected again
 
 
 def test_a_shard_stops_at_its_share_and_an_incomplete_one_is_named(ending: Pair, tmp_path: Path) -> None:
     one = collect(ending, PROMPTS, tmp_path / "one", **SETTINGS)
     folders = [tmp_path / "a", tmp_path / "b"]
-    counts = shard(ending, folders[0], Place(1, 2))
+    counts = shard(ending, folders[0], ShardNumber(1, 2))
     assert sum(counts) * 2 >= 60 > sum(counts[:-1]) * 2
-    shard(ending, folders[1], Place(2, 2), 2)
+    shard(ending, folders[1], ShardNumber(2, 2), 2)
     with pytest.raises(
         UserError, match=r"Shard 2/2 at .*b has 1 of its \d batches; continue it .* --batches \d+"
     ) as it:
@@ -144,13 +144,13 @@ def test_a_shard_stops_at_its_share_and_an_incomplete_one_is_named(ending: Pair,
     assert not (tmp_path / "merged").exists()
     batches = int(str(it.value).split("--batches ")[1].split(",")[0])
     for number, folder in enumerate(folders, start=1):
-        shard(ending, folder, Place(number, 2), batches)
+        shard(ending, folder, ShardNumber(number, 2), batches)
     assert_same(merge_shards(folders, tmp_path / "merged").path, one.path)
 
 
 def test_a_shard_that_was_only_begun_is_named(ending: Pair, tmp_path: Path) -> None:
-    shard(ending, tmp_path / "a", Place(1, 2), 12, positions=None)
-    shard(ending, tmp_path / "b", Place(2, 2), 12, positions=None, go_on=lambda number, counts: False)
+    shard(ending, tmp_path / "a", ShardNumber(1, 2), 12, positions=None)
+    shard(ending, tmp_path / "b", ShardNumber(2, 2), 12, positions=None, go_on=lambda number, counts: False)
     with pytest.raises(UserError, match=r"^Shard 2/2 at .* has 0 of its 2 batches; continue it with the same command"):
         merge_shards([tmp_path / "a", tmp_path / "b"], tmp_path / "merged")
 
@@ -204,11 +204,11 @@ def test_shards_of_other_collections_are_refused(ending: Pair, pair: Pair, two: 
         r"prompts: \w{16} and \w{16}": {"prompts": PROMPTS[:5]},
     }
     for number, (message, changed) in enumerate(others.items()):
-        shard(ending, tmp_path / str(number), Place(2, 2), **changed)
+        shard(ending, tmp_path / str(number), ShardNumber(2, 2), **changed)
         refused(rf"are shards of different collections \({message}\)", [two[0], tmp_path / str(number)], tmp_path / "m")
-    shard(dataclasses.replace(ending, target=pair.draft), tmp_path / "model", Place(2, 2), 2)
+    shard(dataclasses.replace(ending, target=pair.draft), tmp_path / "model", ShardNumber(2, 2), 2)
     refused(r"\(large_weights: \w{16} and \w{16}\)", [two[0], tmp_path / "model"], tmp_path / "m")
-    shard(ending, tmp_path / "three", Place(2, 3), 2)
+    shard(ending, tmp_path / "three", ShardNumber(2, 3), 2)
     refused(r"\(shards: 2 and 3\)", [two[0], tmp_path / "three"], tmp_path / "m")
 
 
@@ -224,23 +224,23 @@ def test_missing_double_and_foreign_shards_are_refused(ending: Pair, two: list[P
 
 
 def test_another_shard_or_something_else_in_the_folder_is_refused(ending: Pair, tmp_path: Path) -> None:
-    shard(ending, tmp_path / "a", Place(1, 2), 2)
+    shard(ending, tmp_path / "a", ShardNumber(1, 2), 2)
     for place, changed, message in (
-        (Place(2, 2), {}, "shard: 1 there, 2 now"),
-        (Place(1, 3), {}, "shards: 2 there, 3 now"),
-        (Place(1, 2), {"seed": 2}, "seed: 1 there, 2 now"),
+        (ShardNumber(2, 2), {}, "shard: 1 there, 2 now"),
+        (ShardNumber(1, 3), {}, "shards: 2 there, 3 now"),
+        (ShardNumber(1, 2), {"seed": 2}, "seed: 1 there, 2 now"),
     ):
         with pytest.raises(UserError, match=message):
             shard(ending, tmp_path / "a", place, 2, **changed)
-    shard(ending, tmp_path / "a", Place(2, 2), 2, fresh=True)
+    shard(ending, tmp_path / "a", ShardNumber(2, 2), 2, fresh=True)
     assert str(read_shard(tmp_path / "a").place) == "2/2"
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="Something other than a shard lies at"):
-        shard(ending, tmp_path / "mine", Place(1, 2), 2)
+        shard(ending, tmp_path / "mine", ShardNumber(1, 2), 2)
     whole = collect(ending, PROMPTS, tmp_path / "whole", **SETTINGS)
     with pytest.raises(UserError, match="A trace lies at"):
-        shard(ending, whole.path, Place(1, 2), 2)
+        shard(ending, whole.path, ShardNumber(1, 2), 2)
 
 
 def test_damage_is_named(ending: Pair, tmp_path: Path) -> None:
@@ -265,9 +265,9 @@ def test_machines_that_may_round_differently_are_noted(
     ending: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = module.machine(ending)
-    shard(ending, tmp_path / "a", Place(1, 2), 12)
+    shard(ending, tmp_path / "a", ShardNumber(1, 2), 12)
     monkeypatch.setattr(module, "machine", lambda pair: here | {"threads": 64})
-    shard(ending, tmp_path / "b", Place(2, 2), 12)
+    shard(ending, tmp_path / "b", ShardNumber(2, 2), 12)
     merged = merge_shards([tmp_path / "a", tmp_path / "b"], tmp_path / "merged")
     assert merged.manifest["notes"][-1] == (
         f"The shards come from different machines (threads: {here['threads']}, 64), which may round logits differently."
@@ -286,4 +286,4 @@ def test_a_removed_shard_leaves_only_other_files(ending: Pair, tmp_path: Path) -
 @pytest.mark.parametrize("text", ["", "2", "0/3", "4/3", "a/b", "1/", "-1/3", "1/3/4", "1.0/3"])
 def test_a_wrong_number_of_a_shard_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="give I/N with I from 1 to N"):
-        read_place(text)
+        shard_number(text)

@@ -18,6 +18,7 @@ from hlmtheory.draft_length import AcceptanceTracker, optimal_draft_length, roun
 from hlmtheory.truncation import certified_size, decoded_draft, online_size, tail_deviation
 from hlmtheory.uncertainty import expected_uncertainty
 from tests.validation.tiny_texts import nodes, table_pair
+from tests.validation.unpacking import Unpacker, float_of
 from tests.validation.watching import FOUR as PROMPTS
 from tests.validation.watching import watched
 from validation.collection.prompts import Prompt
@@ -40,7 +41,7 @@ from validation.decoding.methods.single_draft import (
 )
 from validation.decoding.random_streams import Noise
 from validation.decoding.session import Draft, Outcome, Session, Step
-from validation.decoding.wire import Unpacker, float_of, index_bits
+from validation.decoding.wire import index_bits
 from validation.errors import UserError
 from validation.models.pair import Pair
 

@@ -12,6 +12,7 @@ import torch
 
 from tests.validation.every_decision import Script, Scripted, every_outcome, tree_law
 from tests.validation.tiny_texts import PROMPTS, distance, exact_law, nodes, table_pair
+from tests.validation.unpacking import Unpacker
 from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink
 from validation.decoding.loop import decode
@@ -20,7 +21,7 @@ from validation.decoding.methods.single_draft import TargetOnly
 from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead
 from validation.decoding.tree_cache import TreeModel
 from validation.decoding.trees import DraftTree, draw_children, exact_walk
-from validation.decoding.wire import Unpacker, index_bits
+from validation.decoding.wire import index_bits
 from validation.errors import UserError
 from validation.models.pair import Pair, load_pair
 

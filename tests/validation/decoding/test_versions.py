@@ -27,11 +27,31 @@ from validation.decoding.methods.multi_draft import FixedLength
 from validation.decoding.version_cache import VersionedModel
 from validation.errors import UserError
 from validation.models.pair import Pair, load_pair
-from validation.models.tables import VersionTable, node, table_pair
+from validation.models.tables import TableModel, node, table_pair
 from validation.models.versions import CACHES, VersionedTarget, share_weights, versioned_pair
 
 Law = dict[tuple[int, ...], float]
 POSITIONS, VOCABULARY = 3, 3
+
+
+class VersionTable(TableModel):
+    """A version of a table model: it takes what another version stored in the cache for the next token, v + 1 mod V.
+
+    So a cache that is used by the wrong version changes what the model says, as it does for real models.
+    """
+
+    def __init__(self, table: np.ndarray, prompt_length: int, version: int) -> None:
+        super().__init__(table, prompt_length)
+        self.version = version
+
+    def stored(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return token and version as one number."""
+        return tokens + self.table.shape[1] * self.version
+
+    def understood(self, entries: torch.Tensor) -> torch.Tensor:
+        """Return the tokens, those of another version shifted."""
+        size = self.table.shape[1]
+        return (entries % size + (entries // size != self.version)) % size
 
 
 def tables(seed: int, positions: int = POSITIONS) -> tuple[np.ndarray, list[np.ndarray]]:

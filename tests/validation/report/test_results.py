@@ -125,6 +125,34 @@ def test_every_column_is_explained_and_every_long_table_has_main_rows():
         legend(["a new one"])
 
 
+@pytest.mark.parametrize("paper", [*PAPERS, "ours"])
+def test_nothing_with_a_number_stands_twice_on_a_page(paper: str):
+    items = re.findall(r"^- .*\d.*[^:]$", page_of(paper), re.MULTILINE)
+    assert [line for line in set(items) if items.count(line) > 1] == []
+
+
+@pytest.mark.parametrize("paper", [*PAPERS, "ours"])
+def test_no_finding_is_lost(paper: str):
+    """Each stands on the page; of another pair, also if only its numbers differ from those of the built-in pair."""
+    page = re.sub(r"\n(?:  )?- |\s+", " ", page_of(paper))
+    for one in (one for one in EXHIBITS.values() if one.paper == paper):
+        like: set[str] = set()
+        for sidecar in [ROOT / "figures" / f"{one.stem}.json", *(ROOT / "figures").glob(f"*/{one.stem}.json")]:
+            if sidecar.exists():
+                for sentence in sentences(json.loads(sidecar.read_text(encoding="utf-8"))["findings"]):
+                    words = re.sub(r"[\d.,−-]+|\[# #\]", "#", sentence)
+                    on_page = all(part.strip(" .") in page for part in re.split(r"; |: ", sentence))
+                    assert on_page or words in like, (sidecar.name, sentence)
+                    like.add(words)
+
+
+@pytest.mark.parametrize("paper", [*PAPERS, "ours"])
+def test_every_column_is_explained_on_its_page(paper: str):
+    page = page_of(paper)
+    heads = {head for row in re.findall(r"^\| (.*) \|\n\|---", page, re.MULTILINE) for head in row.split(" | ")}
+    assert [head for head in heads if head.strip() and f"“{head}”" not in page] == []
+
+
 def test_the_chosen_results_name_what_exists():
     claims = hlmtheory.all_claims()
     assert [one for one in MAIN_RESULTS if one.claim and one.claim not in claims] == []

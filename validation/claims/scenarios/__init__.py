@@ -1,1 +1,1 @@
-"""Simulated instances of the claims that need no language model; each module defines ``INSTANCES``."""
+"""The cell and the machines of edge-sd."""

@@ -147,7 +147,7 @@ def paint_sizes(numbers: Numbers) -> Canvas:
 
 
 def _curves(axes: Axes, numbers: Numbers, word: str, names: Sequence[str]) -> None:
-    """Draw the curves of a panel; each marks other points than the rest, so that those that coincide all show."""
+    """Draw the curves of a panel; each marks different points, so that curves that coincide are all visible."""
     shown = [one for one in numbers["series"] if one["word"] == word and one["name"] in names]
     for number, one in enumerate(shown):
         _draw(axes, one, **(_look(one["name"]) | {"markevery": (number % 3, 3)}))

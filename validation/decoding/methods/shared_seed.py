@@ -80,7 +80,7 @@ class SharedSeedTree(SampledTree):
             found += [tree.add(node, int(token)) for token in candidates if q[token] > 0]
         return [node for node in found if tree.tokens[node] not in self.session.pair.end_tokens]
 
-    def walk(  # type: ignore[override]
+    def walk(
         self, tree: DraftTree, target: Array, chance: Chance, left: int, end_tokens: frozenset[int]
     ) -> tuple[list[int], int, bool]:
         """Return the nodes on the path of the server's tokens, the next one, and whether drafts were dropped there.

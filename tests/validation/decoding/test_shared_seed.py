@@ -14,6 +14,7 @@ from scipy import stats
 from hlmtheory.shared_seed import race_winner
 from hlmtheory.shared_seed import stream_key as key_of
 from tests.validation.tiny_texts import PROMPTS, distance, exact_law, law_of, nodes, quarters, table_pair
+from tests.validation.unpacking import Unpacker
 from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import DecodingError, decode
@@ -21,7 +22,7 @@ from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedTree
 from validation.decoding.random_streams import Noise
-from validation.decoding.wire import Unpacker, index_bits
+from validation.decoding.wire import index_bits
 from validation.errors import UserError
 from validation.models.pair import Pair
 

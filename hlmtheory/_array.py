@@ -205,6 +205,12 @@ def sort_ascending(xp: Any, values: Array) -> Array:
 
 
 @remembered
+def order_descending(xp: Any, values: Array) -> Array:
+    """Return the indices that sort the last axis in descending order, equal values by lowest index."""
+    return xp.argsort(values, axis=-1, descending=True, stable=True)
+
+
+@remembered
 def distinct(xp: Any, values: Array) -> Array:
     """Return the distinct values, in the library's order."""
     return xp.unique_values(values)

@@ -23,7 +23,7 @@ import numpy as np
 Function = TypeVar("Function", bound=Callable[..., Any])
 SMALL = 4096
 """Bytes up to which an array is recognised by its values."""
-HELD = 48
+HELD = 80
 """Number of results that a thread keeps; the oldest unused one is dropped first."""
 
 _here = threading.local()

@@ -88,10 +88,11 @@ def exact_sums(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     found = np.empty(len(flat))
     unsure = np.ones(len(flat), dtype=bool)
     if np.finfo(np.longdouble).nmant >= 63 and flat.shape[-1] > 1 and len(flat):
-        sums, levels = flat.astype(np.longdouble), 0
+        sums, levels = flat, 0
         while sums.shape[-1] > 1:
-            missing = -sums.shape[-1] % 32
-            sums = np.pad(sums, ((0, 0), (0, missing))).reshape(len(flat), -1, 32).sum(axis=-1)
+            if missing := -sums.shape[-1] % 32:
+                sums = np.pad(sums, ((0, 0), (0, missing)))
+            sums = sums.reshape(len(flat), -1, 32).sum(axis=-1, dtype=np.longdouble)
             levels += 1
         error = sums[:, 0] * np.longdouble(2.0**-64 * 32 * (levels + 1))
         found[:] = (sums[:, 0] - error).astype(np.float64)

@@ -117,10 +117,11 @@ class _Slots(NamedTuple):
         rest, cap = self.rest[..., None], self.cap[..., None]
         low = xp.zeros(free.shape, dtype=xp.int64, device=free.device)
         high = low + self.cost.shape[-1]
+        last = xp.full_like(high, max(self.cost.shape[-1] - 1, 0))
         for _ in range(self.cost.shape[-1].bit_length()):
             middle = (low + high) // 2
             filled = cap * (free + xp.astype(middle, free.dtype))
-            at = xp.clip(middle, max=self.cost.shape[-1] - 1)
+            at = xp.minimum(middle, last)
             worth = (take(xp, self.cost, at) < xp.minimum(cap, rest - filled)) & (low < high)
             low, high = xp.where(worth, middle + 1, low), xp.where(worth, high, middle)
         number = xp.astype(low, free.dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlmtheory._array import BLOCK, Array, arrays, distinct, in_kind, take
+from hlmtheory._array import BLOCK, Array, arrays, distinct, every, in_kind, order_descending, take
 from hlmtheory._domains import size_up_to
 from hlmtheory._simplex import distance, excess, normalised, quotient
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
@@ -67,7 +67,7 @@ def _identity(target: Array, draft: Array, k: Array) -> Array:
     """Return 2 TV(q, p) TV(r, r̂), with q̂ from the ranks of a stable sort, not from a threshold as in the Bias."""
     xp, kind, p, q, k = pair_and_size(target, draft, k)
     p, q = xp.broadcast_arrays(p, q)
-    order = xp.argsort(q, axis=-1, descending=True, stable=True)  # ties by lowest index
+    order = order_descending(xp, q)
     p, q = take(xp, p, order), take(xp, q, order)
     sent = xp.arange(q.shape[-1], device=q.device) < k[..., None]
     rest = xp.sum(xp.where(sent, 0.0, q), axis=-1) / xp.astype(xp.where(k < q.shape[-1], q.shape[-1] - k, 1), q.dtype)
@@ -90,17 +90,19 @@ def _bias_by_draft(target: Array, draft: Array, top_k: Array) -> Array:
     """
     xp, q, top_k = _draft_and_top_k(draft, top_k)
     beta = rejection_probability(target, q)
-    law = q * (1.0 - beta)
+    law, lost = q * (1.0 - beta), q * beta
     below = xp.argmax(q - target, axis=-1, keepdims=True) == xp.arange(q.shape[-1], device=q.device)
     true = normalised(xp, excess(xp, target, q))[0]
     for k in distinct(xp, top_k):
-        share = xp.sum(xp.where(top_k == k, q * beta, 0.0), axis=-1, keepdims=True)
+        share = xp.sum(xp.where(top_k == k, lost, 0.0), axis=-1, keepdims=True)
         _, _, p, row, k = pair_and_size(target, q, k)
         rebuilt = truncated(xp, row, k)
         distorted, mass = normalised(xp, excess(xp, p, rebuilt))
-        most = most_distortion(xp, p, row, rebuilt)[..., None]
-        worst = (1.0 - most) * true + most * xp.astype(below, q.dtype)
-        law = law + share * xp.where(mass[..., None] > NOISE, distorted, worst)
+        exists = mass[..., None] > NOISE
+        if not every(xp, exists):
+            most = most_distortion(xp, p, row, rebuilt)[..., None]
+            distorted = xp.where(exists, distorted, (1.0 - most) * true + most * xp.astype(below, q.dtype))
+        law = law + share * distorted
     return xp.sum(xp.abs(law - target), axis=-1)
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind, tail_sums, take
+from hlmtheory._array import Array, arrays, in_kind, order_descending, tail_sums, take
 from hlmtheory._domains import Domain, DomainError, leading_dimensions, tree_levels
 from hlmtheory._simplex import distributions, excess, normalised
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
@@ -211,23 +211,28 @@ def _coverage(targets: Array, drafts: Array, draft_count: Array) -> Array:
     return xp.mean(xp.sum(xp.minimum(p, included), axis=-1), axis=-1)
 
 
-def _more_probable(draft: Array) -> Array:
-    """Return the law of the more probable of two children that were drawn from q without replacement."""
+def _more_probable(draft: Array) -> tuple[Array, Array]:
+    """Return the tokens by descending probability, and in this order the law of the more probable of two children.
+
+    The children are drawn from q without replacement.
+    """
     xp, _, q = distributions(draft=draft)
-    order = xp.argsort(q, axis=-1, descending=True, stable=True)
+    order = order_descending(xp, q)
     ranked = take(xp, q, order)
     top = xp.arange(q.shape[-1], device=q.device) == 0
     others = xp.where(top, 1.0, 1.0 - ranked)  # for the first, all others are behind it: the quotient is 1
     behind = tail_sums(xp, ranked)[..., 1:]
     shares = tail_sums(xp, xp.where(top, 0.0, ranked / others))[..., 1:]
-    sent = ranked * (xp.where(top, 1.0, behind / others) + shares)
-    return take(xp, sent, xp.argsort(order, axis=-1, stable=True))
+    return order, ranked * (xp.where(top, 1.0, behind / others) + shares)
 
 
 def _pruned_overlap(target: Array, draft: Array) -> Array:
     """Return 1 - TV(law, p) if the more probable of two children is sent, and verified as a draft from q."""
     xp, _, p, q = distributions(target=target, draft=draft)
-    law = misdeclared_distribution(p, q, _more_probable(q))
+    p, q = xp.broadcast_arrays(p, q)
+    order, sent = _more_probable(q)
+    p, q = take(xp, p, order), take(xp, q, order)
+    law = misdeclared_distribution(p, q, sent)
     return 1.0 - 0.5 * xp.sum(xp.abs(law - p), axis=-1)
 
 

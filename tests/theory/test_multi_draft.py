@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlmtheory import all_claims
-from hlmtheory.truncation import certified_size, multi_draft_distribution, resampling_bias, tail_deviation, truncate
+from hlmtheory.truncation import certified_size, resampling_bias, tail_deviation, truncate
+from hlmtheory.truncation.multi_draft import multi_draft_distribution
 
 from .strategies import grid_rows
 

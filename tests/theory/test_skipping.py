@@ -29,9 +29,9 @@ from hlmtheory.skipping import (
     skip_thresholds,
     surrogate_gap,
     threshold_losses,
-    truncated_step_risk,
 )
 from hlmtheory.skipping import chains as chains_
+from hlmtheory.skipping.risk import truncated_step_risk
 
 from . import oracles
 from .kinds import LIBRARIES, kind_of, numbers, to

@@ -16,8 +16,6 @@ from scipy.stats import binom, t
 
 from hlmtheory import verification
 from hlmtheory.uncertainty import (
-    decision_error,
-    draws_needed,
     expected_uncertainty,
     fit_linear,
     quadrature,
@@ -26,6 +24,7 @@ from hlmtheory.uncertainty import (
     skip_probability,
     vocabulary_uncertainty,
 )
+from hlmtheory.uncertainty.binomial import decision_error, draws_needed
 from hlmtheory.uncertainty.claims import DISCREPANCY
 from hlmtheory.uncertainty.substitution import by_substitution
 

@@ -14,14 +14,9 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 import hlmtheory
-from hlmtheory.verification import (
-    acceptance_after_update,
-    acceptance_rate,
-    largest_distance,
-    tokens_after_update,
-    total_variation,
-)
+from hlmtheory.verification import acceptance_after_update, acceptance_rate, largest_distance, total_variation
 from hlmtheory.verification.update_claims import HORIZON, _divergence
+from hlmtheory.verification.updates import tokens_after_update
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import TARGETS, pairs

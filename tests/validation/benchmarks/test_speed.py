@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_ours_stand_beside_transformers(folders: tuple[Path, Path]) -> None:
     pair = load_pair(draft=folders[0], target=folders[1])
     found = speed.measure_generate(pair, PROMPTS, new_tokens=3, rounds=1, batches=(1, 2))
-    assert len(found) == 10
+    assert len(found) == 12
     assert all(one.value > 0 for one in found)
     assert [one.ratio for one in found if one.what.endswith(", generate")] == [1.0, 1.0]
 

@@ -139,6 +139,8 @@ def passes(path: str, code: str, tests: list[str] | tuple[str, ...], profile: st
         os.dup2(silent, 1)
         os.dup2(silent, 2)
         os.environ["HYPOTHESIS_PROFILE"] = profile
+        if module_of(path) != "_shared" and tests != ALL_TESTS:
+            os.environ["CLAIMS_OF"] = f"{module_of(path)}."
         target, real, loaded = str(ROOT / path), SourceFileLoader.get_code, []
 
         def get_code(loader: SourceFileLoader, name: str) -> Any:

@@ -115,10 +115,9 @@ def numbers_of(answer):
     return [answer] if hasattr(answer, "dtype") or isinstance(answer, (int, float)) else []
 
 
-def answer(name, change, *alone):
-    """Return the numbers of the answer to the valid call with its arrays changed, but those that stay alone."""
-    changed = set(taken(name)) - set(alone)
-    call = {one: change(value) if one in changed else value for one, value in VALID_CALLS[name].items()}
+def answer(name, change, **fixed):
+    """Return the numbers of the answer to the valid call with its arrays changed, or fixed."""
+    call = {one: change(value) if one in taken(name) else value for one, value in VALID_CALLS[name].items()} | fixed
     fresh = {one: np.random.default_rng(1) for one, value in call.items() if isinstance(value, np.random.Generator)}
     return numbers_of(target(name)(**call | fresh))
 
@@ -157,16 +156,17 @@ def test_a_batch_is_answered_as_one_by_one(name):
 
 
 @pytest.mark.parametrize("name", [name for name in SEVERAL if name not in {*ONE_INSTANCE, *TWO_STAGES}])
-def test_one_value_is_shared_by_a_batch(name):
-    """Each argument in turn stays one instance, and the others are a batch of two."""
+def test_leading_dimensions_broadcast(name):
+    """Each argument in turn has the leading dimensions (3, 1), and the others (2,)."""
     alone = answer(name, np.asarray)
     for argument in taken(name):
-        batch = answer(name, lambda value: np.stack([np.asarray(value)] * 2), argument)
-        for expected, values in zip(alone, batch, strict=True):
-            assert np.shape(values) in (np.shape(expected), (2, *np.shape(expected)))
-            np.testing.assert_allclose(
-                numbers(values), np.broadcast_to(numbers(expected), np.shape(values)), rtol=1e-12
-            )
+        column = np.stack([np.asarray(VALID_CALLS[name][argument])] * 3)[:, None]
+        table = answer(name, lambda value: np.stack([np.asarray(value)] * 2), **{argument: column})
+        for expected, values in zip(alone, table, strict=True):
+            lead = np.shape(values)[: np.ndim(values) - np.ndim(expected)]
+            assert lead in ((3, 2), (3, 1), (2,), ())
+            whole = np.broadcast_to(numbers(expected), np.shape(values))
+            np.testing.assert_allclose(numbers(values), whole, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in {*ONE_INSTANCE, *NOT_EMPTY}])

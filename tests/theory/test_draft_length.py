@@ -18,7 +18,6 @@ from hlmtheory.draft_length.regret import worst_draft_length_regret
 from hlmtheory.draft_length.rounds import round_energy
 from hlmtheory.draft_length.tracking import tracker_moments
 
-from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import acceptances, batches, quantity
 
 GAMMA = st.one_of(
@@ -527,22 +526,6 @@ def test_a_bad_method_is_named():
 
 
 # ------------------------------------------------------------------------------------------------------ libraries
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_answers_in_kind(library):
-    gamma, fixed, marginal = (to(library, [x, x / 2], "float32") for x in (0.75, 0.5, 0.0625))
-    max_draft_length = to(library, 16, "int64")
-    best = module.optimal_draft_length(gamma, fixed, marginal, max_draft_length)
-    assert kind_of(best) == (library, "int64")
-    assert numbers(best).tolist() == [4, 1]
-    assert kind_of(module.etgr(gamma, best, fixed, marginal)) == (library, "float32")
-    assert kind_of(stationary_draft_length(gamma, fixed, marginal)) == (library, "float64")
-    profile = to(library, [[0.5, 0.25], [0.75, 0.5]], "float32")
-    assert kind_of(etgr_profile(profile, fixed, marginal)) == (library, "float32")
-    assert kind_of(module.optimal_draft_length_profile(profile, fixed, marginal)) == (library, "int64")
-    bias, variance = tracker_moments(gamma, to(library, 6, "int64"), to(library, 9, "int64"), 0.1)
-    assert kind_of(bias) == kind_of(variance) == (library, "float32")
 
 
 def test_a_tracker_that_saw_nothing_and_expects_nothing_has_no_moments():

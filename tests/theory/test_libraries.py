@@ -74,6 +74,26 @@ ONE_INSTANCE = {
 """Functions that take one instance, not a batch, each with the reason."""
 
 
+TWO_STAGES = {"pipeline_latency", "inference_latency", "johnson_order"}
+"""Functions whose two tables must have one shape."""
+
+NOT_EMPTY = {
+    "batch_length": "a batch without drafts is refused",
+    "online_certified_size": "one flag says for all instances whether the bound is estimated",
+    "text_risk": "its losses are one sample",
+}
+"""Functions that answer no empty batch so, each with the reason."""
+
+BEYOND_HALF = {
+    *("shannon_latency", "free_space_gain", "synchronisation_time", "TraceLink.transfer_time"),
+    *("Rician.latency_quantile", "Rician.mean_latency"),
+}
+"""Functions whose valid call has a number beyond 65,504, the largest of float16."""
+
+ON_HOST = {"confident_threshold", "calibrate_threshold", "distance_ceiling", "fit_device", "free_latency", "free_bound"}
+"""Functions that take what they count or plan to the host, in any library."""
+
+
 def taken(name):
     """Return the arguments of a function that may be arrays."""
     parameters = inspect.signature(PUBLIC[name]).parameters
@@ -81,6 +101,9 @@ def taken(name):
 
 
 FUNCTIONS = [name for name in VALID_CALLS if not inspect.isclass(PUBLIC[name]) and taken(name)]
+
+
+SEVERAL = [name for name in FUNCTIONS if len(taken(name)) > 1]
 
 
 def numbers_of(answer):
@@ -92,9 +115,9 @@ def numbers_of(answer):
     return [answer] if hasattr(answer, "dtype") or isinstance(answer, (int, float)) else []
 
 
-def answer(name, change):
-    """Return the numbers of the answer to the valid call with its arrays changed, and with a new generator."""
-    call = {one: change(value) if one in taken(name) else value for one, value in VALID_CALLS[name].items()}
+def answer(name, change, **fixed):
+    """Return the numbers of the answer to the valid call with its arrays changed, or fixed."""
+    call = {one: change(value) if one in taken(name) else value for one, value in VALID_CALLS[name].items()} | fixed
     fresh = {one: np.random.default_rng(1) for one, value in call.items() if isinstance(value, np.random.Generator)}
     return numbers_of(target(name)(**call | fresh))
 
@@ -132,8 +155,57 @@ def test_a_batch_is_answered_as_one_by_one(name):
             np.testing.assert_allclose(numbers(value), numbers(expected), rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.parametrize("name", [name for name in SEVERAL if name not in {*ONE_INSTANCE, *TWO_STAGES}])
+def test_leading_dimensions_broadcast(name):
+    """Each argument in turn has the leading dimensions (3, 1), and the others (2,)."""
+    alone = answer(name, np.asarray)
+    for argument in taken(name):
+        column = np.stack([np.asarray(VALID_CALLS[name][argument])] * 3)[:, None]
+        table = answer(name, lambda value: np.stack([np.asarray(value)] * 2), **{argument: column})
+        for expected, values in zip(alone, table, strict=True):
+            lead = np.shape(values)[: np.ndim(values) - np.ndim(expected)]
+            assert lead in ((3, 2), (3, 1), (2,), ())
+            whole = np.broadcast_to(numbers(expected), np.shape(values))
+            np.testing.assert_allclose(numbers(values), whole, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in {*ONE_INSTANCE, *NOT_EMPTY}])
+def test_a_batch_of_none_has_no_answers(name):
+    empty = answer(name, lambda value: np.zeros((0, *np.shape(value)), np.asarray(value).dtype))
+    assert [np.shape(value) for value in empty] == [(0, *np.shape(value)) for value in answer(name, np.asarray)]
+
+
+HALF = [("numpy", "float16"), ("torch", "float16"), ("torch", "bfloat16")]
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "dtype"),
+    [
+        (name, *kind)
+        for name in FUNCTIONS
+        for kind in HALF
+        if name not in OWN and not (name in BEYOND_HALF and kind[1] == "float16")
+    ],
+)
+def test_half_types_are_answered_in_float32(name, library, dtype):
+    """Or in float64 where every answer is."""
+    found = answer(name, lambda value: to(library, value, dtype if np.asarray(value).dtype.kind == "f" else None))
+    for expected, value in zip(answer(name, np.asarray), found, strict=True):
+        np.testing.assert_allclose(numbers(value), numbers(expected), rtol=0.05, atol=0.02)
+        if hasattr(value, "dtype") and expected.dtype.kind == "f":
+            assert kind_of(value)[1] == ("float64" if name in WIDE or name in NUMPY else "float32")
+
+
+@pytest.mark.parametrize("name", [name for name in SEVERAL if name not in {*OWN, *NUMPY, *ON_HOST}])
+def test_two_libraries_are_refused(name):
+    for argument in taken(name):
+        call = {one: np.asarray(value) if one in taken(name) else value for one, value in VALID_CALLS[name].items()}
+        with pytest.raises(TypeError, match="two libraries in one call"):
+            target(name)(**call | {argument: to("torch", call[argument])})
+
+
 def test_the_exceptions_are_functions_and_needed():
-    for table in (WIDE, NUMPY, OWN, ONE_INSTANCE):
+    for table in (WIDE, NUMPY, OWN, ONE_INSTANCE, TWO_STAGES, NOT_EMPTY, BEYOND_HALF, ON_HOST):
         assert set(table) <= set(FUNCTIONS)
     answered = {"sample_transfer_times", "sample_uncertainty", "message_bytes", "distance_ceiling", "step_times"}
     for name in ONE_INSTANCE.keys() - answered:

@@ -64,14 +64,6 @@ def test_a_second_draft_exceeds_the_certificate_of_one():
     )
 
 
-def test_counts_of_drafts_broadcast():
-    target, draft = np.random.default_rng(2).dirichlet(np.ones(5), size=(2, 3))
-    both = multi_draft_distribution(target, draft, 1, np.array([[1], [3]]))
-    assert both.shape == (2, 3, 5)
-    np.testing.assert_allclose(both[1], multi_draft_distribution(target, draft, 1, 3))
-    assert multi_draft_distribution(np.zeros((0, 5)), np.zeros((0, 5)), 1, 2).shape == (0, 5)
-
-
 @pytest.mark.parametrize("bits", [None, 16])
 def test_the_certified_size_of_several_drafts(bits):
     draft = np.random.default_rng(3).dirichlet(np.full(200, 0.1), size=20)

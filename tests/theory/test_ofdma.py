@@ -14,8 +14,6 @@ from hlmtheory import ofdma
 from hlmtheory.ofdma import spread
 from hlmtheory.ofdma.shares import kkt_residual, sum_latency, sum_shares, uniform_gain
 
-from .kinds import LIBRARIES, kind_of, numbers, to
-from .public import public_names
 from .strategies import batches, quantity
 
 BITS = quantity(1.0, 1e9)
@@ -250,23 +248,3 @@ def test_a_share_is_positive(value):
 def test_an_unknown_objective_is_named():
     with pytest.raises(ValueError, match=r"^objective must be one of minmax, sum; got 'mean'"):
         kkt_residual([1.0], [1.0], [1.0], objective="mean")
-
-
-# ------------------------------------------------------------------------------------------------------ libraries
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(
-    "name", ["minmax_shares", "sum_shares", "uniform_gain", "kkt_residual", "finish_times", "spread_minmax_shares"]
-)
-def test_answers_in_kind(name, library, dtype):
-    cell = [to(library, [[8.0, 1.0, 2.0]], dtype), to(library, [[1.0, 2.0, 4.0]], dtype)]
-    if name in ("kkt_residual", "finish_times"):
-        cell.append(to(library, [[0.5, 0.25, 0.25]], dtype))
-    if name == "finish_times":
-        cell.append(to(library, [2.0], dtype))
-    answer = public_names()[name](*cell)
-    assert kind_of(answer) == (library, dtype)
-    plain = public_names()[name](*(np.asarray(numbers(value)) for value in cell))
-    np.testing.assert_allclose(numbers(answer), plain, rtol=1e-6)

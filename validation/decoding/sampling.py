@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 BRANCHES = 64
 """Number of parts from which one random number chooses in :func:`draw`."""
+ONE_BY_ONE = 4
+"""Number of distributions up to which they are drawn from one after another on the host."""
 
 
 def distributions_of(logits: torch.Tensor | list[torch.Tensor], temperature: float, top_p: float) -> torch.Tensor:
@@ -126,6 +129,9 @@ def _draw_on_host(cumulative: Array, uniform: Array) -> tuple[Array, Array]:
     """Return what :func:`draw` does, bit for bit; on few distributions numpy's calls cost half of torch's."""
     size = cumulative.shape[-1]
     total = cumulative[:, -1:]
+    if len(total) <= ONE_BY_ONE and (total > 0).all() and np.isfinite(total).all():
+        tokens = [_draw_one(row, numbers) for row, numbers in zip(cumulative, uniform.tolist(), strict=True)]
+        return np.array(tokens, dtype=np.int64), total[:, 0]
     lower, first = np.zeros_like(total), np.zeros(total.shape, dtype=np.int64)
     for level in reversed(range(levels(size))):
         step = BRANCHES**level
@@ -140,6 +146,21 @@ def _draw_on_host(cumulative: Array, uniform: Array) -> tuple[Array, Array]:
         lower = np.where(part > 0, np.take_along_axis(edges, np.maximum(part - 1, 0), axis=-1), lower)
         first = np.minimum(first + part * step, size - 1)
     return first[:, 0], total[:, 0]
+
+
+def _draw_one(cumulative: Array, uniform: list[float]) -> int:
+    """Return what :func:`_draw_on_host` draws from one distribution; slices cost a tenth of gathered entries."""
+    size, first, lower = len(cumulative), 0, 0.0
+    for level in reversed(range(levels(size))):
+        step = BRANCHES**level
+        last = min(first + BRANCHES * step, size) - 1
+        upper = float(cumulative[last])
+        aim = min(lower + uniform[level] * (upper - lower), math.nextafter(upper, 0.0))
+        part = int(np.count_nonzero(cumulative[first + step - 1 : last : step] <= aim))
+        if part:
+            first += part * step
+            lower = float(cumulative[first - 1])
+    return first
 
 
 def probabilities_at(distributions: torch.Tensor, tokens: Array) -> Array:

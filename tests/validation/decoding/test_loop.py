@@ -722,8 +722,10 @@ def test_host_and_device_draw_alike_bit_for_bit(vocabulary: int) -> None:
     uniform[14:20] = np.nextafter(1.0, 0.0)
     cumulative = torch.from_numpy(rows).cumsum(dim=-1)
     host, device = _draw_on_host(cumulative.numpy(), uniform), _draw_on_device(cumulative, uniform)
-    for one, other in zip(host, device, strict=True):
+    alone = [_draw_on_host(cumulative[i : i + 1].numpy(), uniform[i : i + 1]) for i in range(40)]
+    for one, other, single in zip(host, device, zip(*alone, strict=True), strict=True):
         np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(one, np.concatenate(single))
     broken = torch.from_numpy(np.full((2, vocabulary), [[np.nan], [np.inf]]))
     assert not np.isfinite(draw(broken, uniform[:2])[1]).any()
 

@@ -79,7 +79,8 @@ def test_the_text_can_be_checked_again_with_the_target_model_and_the_seed(pair: 
         ids = torch.tensor([[pair.tokenizer.bos_token_id, *pair.tokenizer(prompt.text).input_ids, *row.tokens]])
         with torch.inference_mode():
             target = pair.target(ids).logits[0, -len(row.tokens) - 1 : -1].float().softmax(dim=-1)
-        assert race_winner(target, key, torch.arange(len(row.tokens))).tolist() == row.tokens
+        positions = torch.arange(ids.shape[1] - len(row.tokens), ids.shape[1])  # in the whole text
+        assert race_winner(target, key, positions).tolist() == row.tokens
 
 
 def test_better_drafts_are_accepted_more_often_and_cost_the_bits_of_a_token(pair: Pair) -> None:

@@ -72,7 +72,7 @@ class SharedSeedTree(SampledTree):
 
     def expand(self, request: TreeRequest, tree: DraftTree, nodes: list[int], rows: Any, depth: int) -> list[int]:
         """Add the first tokens of the race at each of these nodes; nothing follows an end-of-text token."""
-        key, first = int(self.session.stream_keys[request.sequence]), self.session.new_tokens - request.left
+        key, first = int(self.session.stream_keys[request.sequence]), len(request.tokens)
         tree.note, found = (key, first), list[int]()
         for node, logits in zip(nodes, rows, strict=False):
             q = distributions_of(logits[None], self.session.temperature, self.session.top_p)[0].double().cpu().numpy()

@@ -109,8 +109,10 @@ def spread(rng: Rng, low: float, high: float, shape: Shape) -> Row:
 
 
 def between(low: float, high: float, *wrong: float) -> Values:
-    """Positive numbers, log-uniform."""
-    words = "positive and finite" if not wrong else f"in the domain that {wrong[0]} is outside of"
+    """Log-uniform numbers; the domain is of positive numbers unless a wrong value says where else it begins."""
+    words = "positive and finite"
+    if wrong:
+        words = {0.5: "1 or more and finite", -1.0: "0 or more and finite"}.get(wrong[0], words)
     return Values(
         words, lambda draw, shape: spread(draw.rng, low, high, shape), entries(*(wrong or (0.0, -1.0, math.nan)))
     )

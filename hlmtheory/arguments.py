@@ -540,6 +540,7 @@ FEWER: Mapping[str, Mapping[str, Callable[[Draw], int]]] = {
     "ofdma": {"K": _size(1, 2, 3, 12, 100)},
     "shared_seed.any_scheme": {"V": _up_to(5)},
     "shared_seed.list": {"V": _up_to(6)},
+    "shared_seed.two_tokens": {"V": _up_to(3)},
     "skipping.bill": {"V": _size(1, 2, 3, 4, 5, 8, 12)},
     "skipping.holder": {"V": _size(2, 3, 8, 12, 64)},
     "truncation.any_codec": {"V": _size(1, 2, 3, 4, 5, 8, 12)},

@@ -358,20 +358,21 @@ def brought():
     with (ROOT / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)["project"]
     asked = ["editables", *project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
-    found, waiting = {}, [Requirement(text) for text in asked]
+    versions, waiting = {}, [Requirement(text) for text in asked]
     seen = set()
     while waiting:
-        one = waiting.pop()
-        for extra in {"", *one.extras} - {extra for name, extra in seen if name == canonicalize_name(one.name)}:
-            seen.add((canonicalize_name(one.name), extra))
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        for extra in {"", *requirement.extras} - {extra for known, extra in seen if known == name}:
+            seen.add((name, extra))
             try:
-                package = importlib.metadata.distribution(one.name)
+                package = importlib.metadata.distribution(requirement.name)
             except importlib.metadata.PackageNotFoundError:
                 continue  # of an extra that is not installed here
-            found[canonicalize_name(one.name)] = package.version.partition("+")[0]
+            versions[name] = package.version.partition("+")[0]
             drawn = [Requirement(text) for text in package.requires or ()]
             waiting += [each for each in drawn if each.marker is None or each.marker.evaluate({"extra": extra})]
-    return found
+    return versions
 
 
 def test_everything_that_set_up_installs_is_pinned_at_the_version_that_is_here():

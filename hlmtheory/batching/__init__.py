@@ -58,6 +58,13 @@ the same time to every plan.
 from __future__ import annotations
 
 from hlmtheory.batching.claims import CLAIMS
-from hlmtheory.batching.planner import METHODS, Plan, johnson_order, lower_bound, plan, plan_latency
+from hlmtheory.batching.planner import METHODS, Plan, lower_bound, plan, plan_latency
 
-__all__ = ["CLAIMS", "METHODS", "Plan", "johnson_order", "lower_bound", "plan", "plan_latency"]
+__all__ = [
+    "CLAIMS",
+    "METHODS",
+    "Plan",
+    "lower_bound",
+    "plan",
+    "plan_latency",
+]

@@ -15,8 +15,8 @@ from hlmtheory.batching.pareto import pareto
 from hlmtheory.batching.planner import Measured, johnson_order, lower_bound, plan, plan_latency
 from hlmtheory.batching.sides import against, fits_each, planned, same_output, side
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
-from hlmtheory.serving import Service, Task, pipeline_latency
-from hlmtheory.serving.pipeline import stage_pair
+from hlmtheory.serving import Service, Task
+from hlmtheory.serving.pipeline import pipeline_latency, stage_pair
 
 # Proofs, by the last part of the id.
 #

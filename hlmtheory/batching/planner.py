@@ -19,16 +19,9 @@ from hlmtheory.batching.refusals import (
     refuse_method,
     refuse_tasks,
 )
-from hlmtheory.serving import (
-    Service,
-    Task,
-    decoding_steps,
-    inference_latency,
-    stage_times,
-    step_times,
-)
+from hlmtheory.serving import Service, Task, decoding_steps, inference_latency, stage_times
 from hlmtheory.serving.free import finish_time, in_turn, longest_first
-from hlmtheory.serving.pipeline import stage_pair
+from hlmtheory.serving.pipeline import stage_pair, step_times
 from hlmtheory.serving.shapes import POSITIVE_COUNT
 
 METHODS = tuple(methods.METHODS)

@@ -25,19 +25,13 @@ input.
 
 from __future__ import annotations
 
-from hlmtheory.channel.blocks import mean_transfer_time, sample_transfer_times
+from hlmtheory.channel.blocks import mean_transfer_time
 from hlmtheory.channel.claims import CLAIMS
 from hlmtheory.channel.decibels import db_to_linear, dbm_to_watts, linear_to_db, watts_to_dbm
 from hlmtheory.channel.fading import QuadratureEstimate, Rayleigh, Rician
-from hlmtheory.channel.latency import (
-    mean_round_throughput,
-    round_throughput,
-    shannon_latency,
-    throughput,
-    vocabulary_payload_bits,
-)
+from hlmtheory.channel.latency import shannon_latency, throughput, vocabulary_payload_bits
 from hlmtheory.channel.links import GilbertElliott, TraceLink
-from hlmtheory.channel.path_loss import free_space_gain, log_distance_gain
+from hlmtheory.channel.path_loss import log_distance_gain
 
 __all__ = [
     "CLAIMS",
@@ -48,13 +42,9 @@ __all__ = [
     "TraceLink",
     "db_to_linear",
     "dbm_to_watts",
-    "free_space_gain",
     "linear_to_db",
     "log_distance_gain",
-    "mean_round_throughput",
     "mean_transfer_time",
-    "round_throughput",
-    "sample_transfer_times",
     "shannon_latency",
     "throughput",
     "vocabulary_payload_bits",

@@ -33,23 +33,23 @@ def least_entropy(row: SortedRow, limit: float, menu: CodecMenu, best: Found | N
     For each K, and with and without units for the rest, the coarsest certified ℓ is tried. The information of a row is
     a lower bound on its bits, so the coder is run only on those that may be better than what was found.
     """
-    tried = sorted(_coarsest(row, limit, menu), key=lambda one: one[0])
-    found: Found | None = None
+    tried = sorted(_coarsest(row, limit, menu), key=lambda candidate: candidate[0])
+    cheapest: Found | None = None
     for least, size, resolution, mixture, support, counts, distance in tried:
-        cap = found.bits if found else best.bits if best else None
+        cap = cheapest.bits if cheapest else best.bits if best else None
         if cap is not None and least >= cap:
             break
         bits = row_bits(support, counts, mixture=mixture)
         if (cap is None or bits < cap) and size <= int(most_tokens(np.asarray(bits))):
-            found = Found(ENTROPY, size, resolution, mixture, bits, certified(row, distance))
-    return found
+            cheapest = Found(ENTROPY, size, resolution, mixture, bits, certified(row, distance))
+    return cheapest
 
 
 def _coarsest(row: SortedRow, limit: float, menu: CodecMenu) -> list[tuple[Any, ...]]:
     """Each size's coarsest certified rounding, with a lower bound on its bits first."""
     order = np.argsort(-row.source, kind="stable")
     sizes, resolutions = grid(row.vocabulary, menu)
-    bounds, found = Bounds(row), []
+    bounds, candidates = Bounds(row), []
     for size in sizes.tolist():
         for mixture in (False, True)[: 1 + (size < row.vocabulary)]:
             units = resolutions
@@ -63,9 +63,9 @@ def _coarsest(row: SortedRow, limit: float, menu: CodecMenu) -> list[tuple[Any, 
                     support, counts = order[:size][places], units_of(done, size)[places]
                     counts = np.append(counts, done.spread) if mixture else counts
                     least = LEAST_SHARE * (information(_gaps(support)) + information(counts)) - FREE_BITS
-                    found.append((least, size, resolution, mixture, support, counts, done.distance))
+                    candidates.append((least, size, resolution, mixture, support, counts, done.distance))
                     break
-    return found
+    return candidates
 
 
 def row_bits(support: Integers, counts: Integers, *, mixture: bool) -> int:

@@ -31,13 +31,7 @@ with each position.
 from __future__ import annotations
 
 from hlmtheory.conformal.claims import CLAIMS
-from hlmtheory.conformal.controller import (
-    ThresholdController,
-    regret_bound,
-    regret_bound_rate,
-    regret_bound_sharp,
-    threshold_support,
-)
+from hlmtheory.conformal.controller import ThresholdController, regret_bound, regret_bound_sharp, threshold_support
 from hlmtheory.conformal.mass_budget import MassBudgetController, mass_budget_bound, smallest_support
 
 __all__ = [
@@ -46,7 +40,6 @@ __all__ = [
     "ThresholdController",
     "mass_budget_bound",
     "regret_bound",
-    "regret_bound_rate",
     "regret_bound_sharp",
     "smallest_support",
     "threshold_support",

@@ -26,23 +26,12 @@ from __future__ import annotations
 
 from hlmtheory.draft_length.censored import DepthAcceptance, TokensByLength, acceptance_by_depth, tokens_by_length
 from hlmtheory.draft_length.claims import CLAIMS
-from hlmtheory.draft_length.optimum import (
-    optimal_draft_length,
-    optimal_draft_length_profile,
-    stationary_draft_length,
-    surrogate_draft_length,
-)
-from hlmtheory.draft_length.published import (
-    mean_interval,
-    position_interval,
-    single_rate,
-    split_tokens,
-    survival_interval,
-)
-from hlmtheory.draft_length.rates import cost_per_token, etgr, etgr_profile
-from hlmtheory.draft_length.regret import draft_length_regret, worst_draft_length_regret
-from hlmtheory.draft_length.rounds import round_costs, round_energy, synchronisation_time
-from hlmtheory.draft_length.tracking import AcceptanceTracker, tracker_moments
+from hlmtheory.draft_length.optimum import optimal_draft_length, optimal_draft_length_profile, surrogate_draft_length
+from hlmtheory.draft_length.published import mean_interval, position_interval, single_rate, split_tokens
+from hlmtheory.draft_length.rates import cost_per_token, etgr
+from hlmtheory.draft_length.regret import draft_length_regret
+from hlmtheory.draft_length.rounds import round_costs, synchronisation_time
+from hlmtheory.draft_length.tracking import AcceptanceTracker
 
 __all__ = [
     "CLAIMS",
@@ -53,20 +42,14 @@ __all__ = [
     "cost_per_token",
     "draft_length_regret",
     "etgr",
-    "etgr_profile",
     "mean_interval",
     "optimal_draft_length",
     "optimal_draft_length_profile",
     "position_interval",
     "round_costs",
-    "round_energy",
     "single_rate",
     "split_tokens",
-    "stationary_draft_length",
     "surrogate_draft_length",
-    "survival_interval",
     "synchronisation_time",
     "tokens_by_length",
-    "tracker_moments",
-    "worst_draft_length_regret",
 ]

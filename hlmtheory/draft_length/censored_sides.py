@@ -18,7 +18,8 @@ from hlmtheory.draft_length.published import (
     single_rate,
     survival_interval,
 )
-from hlmtheory.verification import expected_tokens, expected_tokens_profile
+from hlmtheory.verification import expected_tokens
+from hlmtheory.verification.tokens import expected_tokens_profile
 
 # -------------------------------------------------------------------------------------------- laws of a round
 

@@ -27,15 +27,8 @@ from __future__ import annotations
 
 from hlmtheory.lattice.arithmetic import Allocation
 from hlmtheory.lattice.claims import CLAIMS
-from hlmtheory.lattice.payload import allocate, batch_length, exact_payload_bits, payload_bits
-from hlmtheory.lattice.quantization import (
-    distortion_bound,
-    distortion_bound_sharp,
-    dropped_mass,
-    quantize,
-    rejection_bound,
-    top_support,
-)
+from hlmtheory.lattice.payload import allocate, payload_bits
+from hlmtheory.lattice.quantization import distortion_bound_sharp, dropped_mass, quantize, top_support
 from hlmtheory.lattice.sides import PAPER_RESOLUTION
 
 __all__ = [
@@ -43,13 +36,9 @@ __all__ = [
     "PAPER_RESOLUTION",
     "Allocation",
     "allocate",
-    "batch_length",
-    "distortion_bound",
     "distortion_bound_sharp",
     "dropped_mass",
-    "exact_payload_bits",
     "payload_bits",
     "quantize",
-    "rejection_bound",
     "top_support",
 ]

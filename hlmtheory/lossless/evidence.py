@@ -29,7 +29,7 @@ DOMAINS = {
     "error": open_unit("δ is the probability of a wrong statement, such as 0.001"),
     "bets": Domain(
         "in [0.000001, 1000000]",
-        lambda xp, value: (value >= 1e-6) & (value <= 1e6),
+        lambda xp, value: (value >= 1e-6) & (in_kind(xp, value, xp.float64) <= 1e6),  # float16 ends at 65,504
         "a bet is a factor of f - P f, such as 0.1",
     ),
 }

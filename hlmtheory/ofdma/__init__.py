@@ -24,26 +24,14 @@ which is 1.29 times as long on average. They finish 9% after the best shares; th
 from __future__ import annotations
 
 from hlmtheory.ofdma.claims import CLAIMS
-from hlmtheory.ofdma.shares import (
-    finish_times,
-    kkt_residual,
-    minmax_latency,
-    minmax_shares,
-    sum_latency,
-    sum_shares,
-    uniform_gain,
-)
+from hlmtheory.ofdma.shares import finish_times, minmax_latency, minmax_shares
 from hlmtheory.ofdma.spread import spread_finish_times, spread_minmax_shares
 
 __all__ = [
     "CLAIMS",
     "finish_times",
-    "kkt_residual",
     "minmax_latency",
     "minmax_shares",
     "spread_finish_times",
     "spread_minmax_shares",
-    "sum_latency",
-    "sum_shares",
-    "uniform_gain",
 ]

@@ -29,11 +29,9 @@ So a limit for each token, times the number of tokens, bounds the whole text (``
 from __future__ import annotations
 
 from hlmtheory.policy.band import BandUser, SharedPlan, plan_users
-from hlmtheory.policy.batched import BatchedPlan, plan_batched
 from hlmtheory.policy.capacity import SharedServer, server_rates
 from hlmtheory.policy.claims import CLAIMS
 from hlmtheory.policy.codec_hulls import codec_hulls
-from hlmtheory.policy.coherence import CoherentCosts, coherent_costs
 from hlmtheory.policy.colocated import CapacityGain, ColocatedPlan, capacity_gain, colocated_plan
 from hlmtheory.policy.costs import DeviceRule, PlanPart, StageCosts, UserPlan
 from hlmtheory.policy.device import DevicePolicy
@@ -47,33 +45,25 @@ from hlmtheory.policy.device_parts import (
     UncertaintyLine,
     threshold_rule,
 )
-from hlmtheory.policy.fading import FadingSkip, fading_skip
-from hlmtheory.policy.goodput import GoodputPlan, plan_goodput
 from hlmtheory.policy.hulls import Hulls, join_hulls, lower_hulls
-from hlmtheory.policy.money import CostPlan, plan_cost
 from hlmtheory.policy.queueing import QueueRates, queue_rates
 from hlmtheory.policy.served import ServedPlan, plan_served
 from hlmtheory.policy.server import ServerPolicy
 from hlmtheory.policy.session import DeviceSession, ServerSession, envelope_bits
-from hlmtheory.policy.shares import share_rates, share_residual, throughput_shares
+from hlmtheory.policy.shares import throughput_shares
 from hlmtheory.policy.user import plan_user
 
 __all__ = [
     "CLAIMS",
     "BandUser",
-    "BatchedPlan",
     "CapacityGain",
     "CertifiedRows",
-    "CoherentCosts",
     "ColocatedPlan",
-    "CostPlan",
     "DeviceDraft",
     "DevicePolicy",
     "DeviceRule",
     "DeviceSession",
     "DraftProbabilities",
-    "FadingSkip",
-    "GoodputPlan",
     "Guarantee",
     "Hulls",
     "LatticeRows",
@@ -90,22 +80,15 @@ __all__ = [
     "UserPlan",
     "capacity_gain",
     "codec_hulls",
-    "coherent_costs",
     "colocated_plan",
     "envelope_bits",
-    "fading_skip",
     "join_hulls",
     "lower_hulls",
-    "plan_batched",
-    "plan_cost",
-    "plan_goodput",
     "plan_served",
     "plan_user",
     "plan_users",
     "queue_rates",
     "server_rates",
-    "share_rates",
-    "share_residual",
     "threshold_rule",
     "throughput_shares",
 ]

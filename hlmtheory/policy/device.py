@@ -128,10 +128,10 @@ class DevicePolicy:
 
     def __post_init__(self) -> None:
         rule = instance("rule", self.rule, DeviceRule)
-        found = {field.name: getattr(rule, field.name) for field in fields(rule)}
-        found |= {name: number(domain, name, found[name]) for name, domain in _RULE.items()}
-        found["later_risk_prices"] = _later_prices(rule.later_risk_prices, found["draft_length"])
-        found["skips"] = flag("skips", rule.skips)
+        values = {field.name: getattr(rule, field.name) for field in fields(rule)}
+        values |= {name: number(domain, name, values[name]) for name, domain in _RULE.items()}
+        values["later_risk_prices"] = _later_prices(rule.later_risk_prices, values["draft_length"])
+        values["skips"] = flag("skips", rule.skips)
         if not isinstance(self.messages, (CertifiedRows, LatticeRows, DraftProbabilities)):
             raise TypeError("messages must be CertifiedRows, LatticeRows or DraftProbabilities; got another; make one")
         if self.line is not None:
@@ -144,7 +144,7 @@ class DevicePolicy:
         for name, value in (
             ("vocabulary", number(VOCABULARY, "vocabulary", self.vocabulary)),
             ("temperature", float(number(_TEMPERATURE, "temperature", self.temperature))),
-            ("rule", DeviceRule(**found)),
+            ("rule", DeviceRule(**values)),
             ("bonus", flag("bonus", self.bonus)),
             ("bits_limit", limit),
             ("guarantees", instances("guarantees", self.guarantees, Guarantee)),
@@ -368,10 +368,10 @@ class DevicePolicy:
         accepted = number(COUNT, "answer", instance("answer", answer, ServerAnswer).accepted)
         if accepted + (answer.target is not None) > len(given):
             raise DomainError(f"answer must be to the {len(given)} drafts; got {accepted} accepted; use one round's")
-        found = [draft.token for draft in given[:accepted]]
+        kept = [draft.token for draft in given[:accepted]]
         if answer.target is not None:
-            return [*found, replacement(answer.target, given[accepted].distribution, rng)]
-        return found if answer.token is None else [*found, number(token_of(self.vocabulary), "answer", answer.token)]
+            return [*kept, replacement(answer.target, given[accepted].distribution, rng)]
+        return kept if answer.token is None else [*kept, number(token_of(self.vocabulary), "answer", answer.token)]
 
     def _decide(self, row: Numbers, logits: Array, token: int, place: int, rng: np.random.Generator) -> DeviceDraft:
         """Decide a token that was drawn from this row."""

@@ -92,14 +92,14 @@ def _messages(value: Any) -> Messages:
     kind = value.get("kind") if isinstance(value, Mapping) else None
     if not isinstance(kind, str) or kind not in kinds:
         raise DomainError(f"kind must be one of {', '.join(kinds)}; got {brief(kind)}; write the policy again")
-    found = _fields(kind, value)
-    del found["kind"]
+    given = _fields(kind, value)
+    del given["kind"]
     if kind != CERTIFIED:
-        return LatticeRows(**found) if kind == LATTICE else DraftProbabilities()
-    if found["menu"] is None:
+        return LatticeRows(**given) if kind == LATTICE else DraftProbabilities()
+    if given["menu"] is None:
         return CertifiedRows()
-    menu = _fields("menu", found["menu"])
-    return CertifiedRows(CodecMenu(**{name: _row(name, one) for name, one in menu.items()}))
+    menu = _fields("menu", given["menu"])
+    return CertifiedRows(CodecMenu(**{name: _row(name, entry) for name, entry in menu.items()}))
 
 
 def _parsed(text: str) -> Any:
@@ -127,12 +127,12 @@ def _finite(word: str) -> float:
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object whose names are different."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise DomainError(f"{brief(twice)} must be there once; got it twice; delete one")
-    return found
+    return members
 
 
 def _fields(section: str, value: Any, *, version: bool = False) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def _row(name: str, value: Any) -> Any:
     """The lists of a menu; None stays."""
     if value is None and name in ("sizes", "resolutions"):
         return None
-    if isinstance(value, list) and all(type(one) in (int, str) for one in value):
+    if isinstance(value, list) and all(type(entry) in (int, str) for entry in value):
         return tuple(value)
     raise DomainError(f"{name} must be a list; got {brief(value)}; write the policy again")
 

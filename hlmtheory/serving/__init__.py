@@ -32,11 +32,11 @@ Everything here is computed on the host: any array library comes in, numpy goes 
 from __future__ import annotations
 
 from hlmtheory.serving.claims import CLAIMS
-from hlmtheory.serving.costs import decoding_steps, forward_flops, peak_memory, run_time, stage_times, upload_bits
+from hlmtheory.serving.costs import decoding_steps, forward_flops, peak_memory, stage_times, upload_bits
 from hlmtheory.serving.fitting import DeviceFit, fit_device
-from hlmtheory.serving.free import free_bound, free_latency, free_schedule
-from hlmtheory.serving.pipeline import inference_latency, pipeline_latency, step_times
-from hlmtheory.serving.random_steps import expected_steps, steps_distribution
+from hlmtheory.serving.free import free_bound, free_schedule
+from hlmtheory.serving.pipeline import inference_latency
+from hlmtheory.serving.random_steps import expected_steps
 from hlmtheory.serving.shapes import Device, ModelShape, Service, Task
 
 __all__ = [
@@ -51,14 +51,9 @@ __all__ = [
     "fit_device",
     "forward_flops",
     "free_bound",
-    "free_latency",
     "free_schedule",
     "inference_latency",
     "peak_memory",
-    "pipeline_latency",
-    "run_time",
     "stage_times",
-    "step_times",
-    "steps_distribution",
     "upload_bits",
 ]

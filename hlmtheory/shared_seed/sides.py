@@ -57,7 +57,7 @@ def _pieces(target: Array, draft: Array) -> tuple[Any, Array, Array, Array]:
     )  # Q + sP, the same on each side
     at, at_next, last = (under_or_one(xp, value) for value in (at, at_next, under_p))
     # The integral of Q/(Q + sP)² from s_v to the next, or to infinity.
-    piece = mass_q / at * xp.where(goes_on, (following - here) / at_next, 1.0 / last)
+    piece = mass_q / at * xp.where(goes_on, (following - here) / at_next, 1.0 / xp.where(goes_on, 1.0, last))
     piece = xp.where(there, piece, 0.0)
     after = xp.flip(xp.cumulative_sum(xp.flip(piece, axis=-1), axis=-1), axis=-1)
     return xp, p, p * after, xp.where(there, q / at, 0.0)

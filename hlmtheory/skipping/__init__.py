@@ -37,7 +37,7 @@ Types and normalisation are those of :mod:`hlmtheory.verification`.
 from __future__ import annotations
 
 from hlmtheory.skipping.audit import SkipAudit, audit_bound, audit_wealth, fewest_tokens_to_certify
-from hlmtheory.skipping.bill import bill_bound, bill_bound_on_device, position_bill, round_bill
+from hlmtheory.skipping.bill import bill_bound, position_bill
 from hlmtheory.skipping.calibration import Calibration, calibrate_threshold, held_out_risk, threshold_losses
 from hlmtheory.skipping.claims import CLAIMS
 from hlmtheory.skipping.confident import ConfidentThreshold, confident_threshold
@@ -52,7 +52,7 @@ from hlmtheory.skipping.holder import (
     skip_thresholds,
 )
 from hlmtheory.skipping.overlap import overlap_losses, overlap_risk
-from hlmtheory.skipping.risk import SurrogateGap, one_step_risk, sequence_risk, surrogate_gap, truncated_step_risk
+from hlmtheory.skipping.risk import SurrogateGap, one_step_risk, sequence_risk, surrogate_gap
 from hlmtheory.skipping.text_risk import TextRisk, text_risk
 
 __all__ = [
@@ -68,7 +68,6 @@ __all__ = [
     "audit_wealth",
     "best_holder_bound",
     "bill_bound",
-    "bill_bound_on_device",
     "calibrate_threshold",
     "confident_threshold",
     "fewest_tokens_to_certify",
@@ -81,11 +80,9 @@ __all__ = [
     "position_bill",
     "rejection_risk",
     "rejection_risk_discrete",
-    "round_bill",
     "sequence_risk",
     "skip_thresholds",
     "surrogate_gap",
     "text_risk",
     "threshold_losses",
-    "truncated_step_risk",
 ]

@@ -25,12 +25,9 @@ from __future__ import annotations
 
 from hlmtheory.truncation.box_sizes import box_bias, box_deviation
 from hlmtheory.truncation.boxes import Interval, box_distance, quantised_box
-from hlmtheory.truncation.budget import SizeAllocation, optimal_sizes
 from hlmtheory.truncation.claims import CLAIMS
-from hlmtheory.truncation.distances import DeviationBounds, deviation_bounds
 from hlmtheory.truncation.list_boxes import PartialBoxes, partial_boxes
 from hlmtheory.truncation.message import decoded_draft, decoded_output_distribution, message_deviation
-from hlmtheory.truncation.multi_draft import multi_draft_distribution
 from hlmtheory.truncation.partial import (
     DraftOutcome,
     PartialPair,
@@ -47,59 +44,36 @@ from hlmtheory.truncation.reconstruction import (
     tvd_bound,
     tvd_bound_sharp,
 )
-from hlmtheory.truncation.rules import (
-    min_p_of_size,
-    size_from_min_p,
-    size_from_top_n_sigma,
-    size_from_top_p,
-    top_n_sigma_of_size,
-    top_p_of_size,
-)
+from hlmtheory.truncation.rules import size_from_min_p, size_from_top_n_sigma, size_from_top_p
 from hlmtheory.truncation.sizes import (
     CertifiedSize,
-    bias_size,
     certified_size,
     exact_size,
     offline_size,
     online_certified_size,
     online_size,
 )
-from hlmtheory.truncation.softplus import (
-    online_bound,
-    online_shortfall,
-    safe_sharpness,
-    softplus_distance,
-    softplus_gap,
-)
-from hlmtheory.truncation.worst_case import worst_case_target
+from hlmtheory.truncation.softplus import online_bound, safe_sharpness, softplus_gap
 
 __all__ = [
     "CLAIMS",
     "CertifiedSize",
-    "DeviationBounds",
     "DraftOutcome",
     "Interval",
     "PartialBoxes",
     "PartialPair",
-    "SizeAllocation",
-    "bias_size",
     "box_bias",
     "box_deviation",
     "box_distance",
     "certified_size",
     "decoded_draft",
     "decoded_output_distribution",
-    "deviation_bounds",
     "exact_size",
     "message_deviation",
-    "min_p_of_size",
-    "multi_draft_distribution",
     "offline_size",
     "online_bound",
     "online_certified_size",
-    "online_shortfall",
     "online_size",
-    "optimal_sizes",
     "partial_bias",
     "partial_boxes",
     "partial_deviation",
@@ -112,13 +86,9 @@ __all__ = [
     "size_from_min_p",
     "size_from_top_n_sigma",
     "size_from_top_p",
-    "softplus_distance",
     "softplus_gap",
     "tail_deviation",
-    "top_n_sigma_of_size",
-    "top_p_of_size",
     "truncate",
     "tvd_bound",
     "tvd_bound_sharp",
-    "worst_case_target",
 ]

@@ -25,7 +25,7 @@ library and type of the input.
 
 from __future__ import annotations
 
-from hlmtheory.uncertainty.binomial import DRAWS, decision_error, draws_needed, skip_probability
+from hlmtheory.uncertainty.binomial import DRAWS, skip_probability
 from hlmtheory.uncertainty.claims import CLAIMS
 from hlmtheory.uncertainty.perturbation import (
     MAX_TEMPERATURE,
@@ -41,8 +41,6 @@ __all__ = [
     "DRAWS",
     "MAX_TEMPERATURE",
     "LinearFit",
-    "decision_error",
-    "draws_needed",
     "expected_uncertainty",
     "fit_linear",
     "quadrature_error",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory._array import Array, arrays, plain, to_numpy
+from hlmtheory._array import Array, arrays, in_kind, plain, to_numpy
 from hlmtheory._domains import UNIT_INTERVAL, DomainError, flag, number
 from hlmtheory._quantities import open_unit
 
@@ -145,7 +145,7 @@ def _tokens(uncertainty: Array, rejection_by_token: Array) -> tuple[Row, Row]:
             f"rejection_by_token must be as long as uncertainty; got {beta.shape[0]} and {u.shape[0]} tokens; "
             "give one β per u"
         )
-    return to_numpy(u).astype(np.float64), to_numpy(beta).astype(np.float64)
+    return to_numpy(in_kind(xp, u, xp.float64)), to_numpy(in_kind(xp, beta, xp.float64))  # numpy has no bfloat16
 
 
 def _clusters(groups: Any, count: int) -> NDArray[np.int64]:

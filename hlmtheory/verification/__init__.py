@@ -33,7 +33,6 @@ from hlmtheory.verification.intervals import (
     acceptance_interval,
     decoded_acceptance_rate,
 )
-from hlmtheory.verification.misdeclared import misdeclared_distribution
 from hlmtheory.verification.rule import (
     acceptance_rate,
     greedy_output_distribution,
@@ -43,14 +42,8 @@ from hlmtheory.verification.rule import (
     softmax,
     total_variation,
 )
-from hlmtheory.verification.tokens import expected_tokens, expected_tokens_profile
-from hlmtheory.verification.tree import sibling_acceptance, tree_distribution
-from hlmtheory.verification.updates import (
-    UpdateInterval,
-    acceptance_after_update,
-    largest_distance,
-    tokens_after_update,
-)
+from hlmtheory.verification.tokens import expected_tokens
+from hlmtheory.verification.updates import UpdateInterval, acceptance_after_update, largest_distance
 
 __all__ = [
     "CLAIMS",
@@ -62,16 +55,11 @@ __all__ = [
     "acceptance_rate",
     "decoded_acceptance_rate",
     "expected_tokens",
-    "expected_tokens_profile",
     "greedy_output_distribution",
     "largest_distance",
-    "misdeclared_distribution",
     "output_distribution",
     "rejection_probability",
     "residual_distribution",
-    "sibling_acceptance",
     "softmax",
-    "tokens_after_update",
     "total_variation",
-    "tree_distribution",
 ]

@@ -4,9 +4,10 @@
     python tests/mutation/run.py results.json --survivors
 
 Needs the extras ``validation`` and ``test`` and the package cosmic-ray, which finds the places and makes the mutants.
-A sample of the mutants is tested, spread over all modules. Three kinds are left out: claims, which are tests
-themselves; type annotations, which are never evaluated; and mutants that nearly always crash and so prove little
-(arithmetic turned into an operation on bits, a comparison turned into ``is``). There is one mutant for each place.
+A sample of the mutants is tested, spread over all modules. Three kinds are left out: claims and the instances that they
+draw, which are tests themselves; type annotations, which are never evaluated; and mutants that nearly always crash and
+so prove little (arithmetic turned into an operation on bits, a comparison turned into ``is``). There is one mutant for
+each place.
 
 The first command runs the tests of the mutant's module, with few examples. The second command runs, for each survivor,
 all tests of the theory with few examples, then the module's tests with the examples of CI. The code on disk is not
@@ -40,6 +41,8 @@ CPU_SECONDS = {"few": 120, "ci": 900}
 """Seconds for the tests of one mutant; a mutant that takes longer counts as caught."""
 MEMORY = 12 * 2**30
 """Bytes of address space; a mutant that needs more counts as caught."""
+DRAWN = ("__init__.py", "arguments.py", "_samplers.py", "_joint.py")
+"""Files without code to test: names, and the instances that tests draw."""
 NOT_LOADED = 3
 """Exit status of a process whose tests never imported the mutant."""
 ALL_TESTS = ("tests/theory", "hlmtheory")
@@ -76,7 +79,7 @@ def places() -> list[dict[str, Any]]:
     from cosmic_ray.commands.init import _all_work_items
 
     files = [path.relative_to(ROOT) for path in sorted((ROOT / "hlmtheory").rglob("*.py"))]
-    files = [path for path in files if not path.name.endswith("claims.py") and path.name != "__init__.py"]
+    files = [path for path in files if not path.name.endswith("claims.py") and path.name not in DRAWN]
     notes = {str(path): untested(ast.parse((ROOT / path).read_text(encoding="utf-8"))) for path in files}
     found = defaultdict(list)
     for item in _all_work_items(files, {}):
@@ -139,6 +142,8 @@ def passes(path: str, code: str, tests: list[str] | tuple[str, ...], profile: st
         os.dup2(silent, 1)
         os.dup2(silent, 2)
         os.environ["HYPOTHESIS_PROFILE"] = profile
+        if module_of(path) != "_shared" and tests != ALL_TESTS:
+            os.environ["CLAIMS_OF"] = f"{module_of(path)}."
         target, real, loaded = str(ROOT / path), SourceFileLoader.get_code, []
 
         def get_code(loader: SourceFileLoader, name: str) -> Any:

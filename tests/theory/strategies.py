@@ -172,16 +172,6 @@ def acceptances() -> Strategy:
 
 
 @st.composite
-def iid_rounds(draw: st.DrawFn) -> Instance:
-    """A batch of acceptance rates and draft lengths."""
-    shape = draw(shapes())
-    return {
-        "acceptance": draw(hnp.arrays(np.float64, shape, elements=acceptances())),
-        "draft_length": _integers(draw, shape, draw(st.sampled_from((0, 3, 60)))),
-    }
-
-
-@st.composite
 def profiles(draw: st.DrawFn, max_draft_length: int = 12) -> Instance:
     """A batch of rounds with one acceptance rate per draft."""
     shape = (*draw(shapes()), draw(st.integers(0, max_draft_length)))

@@ -21,7 +21,11 @@ import numpy as np
 import pytest
 import torch
 
-from hlmtheory import codec, draft_length, lattice, ofdma, serving, uncertainty
+from hlmtheory import codec, draft_length, ofdma, serving, uncertainty
+from hlmtheory.draft_length.rates import etgr_profile
+from hlmtheory.draft_length.tracking import tracker_moments
+from hlmtheory.lattice.payload import exact_payload_bits
+from hlmtheory.ofdma.shares import kkt_residual, sum_shares, uniform_gain
 
 from .public import public_names
 from .strays import Stray, is_number, strays
@@ -239,22 +243,22 @@ NAMED = {
     "fit_device of one time": lambda: serving.fit_device([1.0, 2.0, 3.0], 1, [0.5, 0.5, 0.5]),
     "minmax_shares of large bits": lambda: ofdma.minmax_shares([1e308] * 2, [1.0, 1.0]),
     "minmax_shares of tiny bits": lambda: ofdma.minmax_shares([1e-310] * 2, [1.0, 1.0]),
-    "sum_shares of tiny bits": lambda: ofdma.sum_shares([1e-310] * 2, [1.0, 1.0]),
-    "kkt_residual of tiny bits": lambda: ofdma.kkt_residual([1e-310] * 2, [1.0, 1.0], [0.5, 0.5]),
-    "uniform_gain of tiny bits": lambda: ofdma.uniform_gain([1e-310] * 2, [1.0, 1.0]),
+    "sum_shares of tiny bits": lambda: sum_shares([1e-310] * 2, [1.0, 1.0]),
+    "kkt_residual of tiny bits": lambda: kkt_residual([1e-310] * 2, [1.0, 1.0], [0.5, 0.5]),
+    "uniform_gain of tiny bits": lambda: uniform_gain([1e-310] * 2, [1.0, 1.0]),
     "optimal_draft_length of 2⁶³ - 1": lambda: draft_length.optimal_draft_length(1.0, 1.0, 0.0, 2**63 - 1),
-    "etgr_profile of a number": lambda: draft_length.etgr_profile(0.5, 1.0, 1.0),
+    "etgr_profile of a number": lambda: etgr_profile(0.5, 1.0, 1.0),
     "finish_times of shapes": lambda: ofdma.finish_times([1.0, 1.0], [1.0, 1.0, 1.0], [0.5, 0.5], 1.0),
     "Task of lists": lambda: serving.Task([1, 2], 3),
     "lattice_message of a fraction": lambda: codec.lattice_message([6, 4], support=[True, True], token=0.7),
     "lattice_message of a string": lambda: codec.lattice_message([6, 4], support=[True, True], token="1"),
     "a class for a generator": lambda: uncertainty.sample_uncertainty([0.0, 1.0], 0, rng=np.random.Generator),
-    "exact_payload_bits of V and K of 2⁶²": lambda: lattice.exact_payload_bits(2**62, 2**61, 100),
-    "exact_payload_bits of K = V = 2⁶²": lambda: lattice.exact_payload_bits(2**62, 2**62, 2**24),
-    "exact_payload_bits of the most that is sent": lambda: lattice.exact_payload_bits(2**18, 2**18, 2**24),
-    "exact_payload_bits of K = V = 2⁶² and few units": lambda: lattice.exact_payload_bits(2**62, 2**62, 100),
+    "exact_payload_bits of V and K of 2⁶²": lambda: exact_payload_bits(2**62, 2**61, 100),
+    "exact_payload_bits of K = V = 2⁶²": lambda: exact_payload_bits(2**62, 2**62, 2**24),
+    "exact_payload_bits of the most that is sent": lambda: exact_payload_bits(2**18, 2**18, 2**24),
+    "exact_payload_bits of K = V = 2⁶² and few units": lambda: exact_payload_bits(2**62, 2**62, 100),
     "decoded_rows of 8 GiB": lambda: codec.decoded_rows(codec.decode(codec.encode(LONGEST))),
-    "tracker_moments of 10⁹ drafts": lambda: draft_length.tracker_moments(0.8, 10**9, 10, 0.1, method="ema_printed"),
+    "tracker_moments of 10⁹ drafts": lambda: tracker_moments(0.8, 10**9, 10, 0.1, method="ema_printed"),
 }
 
 

@@ -17,8 +17,10 @@ from hlmtheory import batching
 from hlmtheory.batching import METHODS, plan, plan_latency, search
 from hlmtheory.batching.exact import exact
 from hlmtheory.batching.pareto import undominated
+from hlmtheory.batching.planner import johnson_order
 from hlmtheory.claims import Status
-from hlmtheory.serving import Device, ModelShape, Service, Task, pipeline_latency
+from hlmtheory.serving import Device, ModelShape, Service, Task
+from hlmtheory.serving.pipeline import pipeline_latency
 
 from .strategies import acceptances, shapes
 
@@ -147,7 +149,7 @@ def test_johnson_is_the_best_of_all_orders(instance):
         [pipeline_latency(draft[:, p], verify[:, p]) for p in map(list, itertools.permutations(range(count)))], axis=0
     )
     np.testing.assert_allclose(search.johnson_latency(draft, verify), best, rtol=1e-12)
-    place = batching.johnson_order(draft, verify)
+    place = johnson_order(draft, verify)
     ordered = (np.take_along_axis(times, place, axis=-1) for times in (draft, verify))
     np.testing.assert_allclose(pipeline_latency(*ordered), best, rtol=1e-12)
 
@@ -388,7 +390,7 @@ ONE = [Task(1, 1)]
         ),
         (lambda: batching.lower_bound(ONE, PAPER, 0), "draft_length must be 1 or more; got 0"),
         (lambda: batching.lower_bound([], PAPER, 1), "tasks must hold"),
-        (lambda: batching.johnson_order([1.0], [-1.0]), r"verify_times must be finite and 0 or more; got -1\.0"),
+        (lambda: johnson_order([1.0], [-1.0]), r"verify_times must be finite and 0 or more; got -1\.0"),
     ],
 )
 def test_bad_input_names_the_value(call, message):

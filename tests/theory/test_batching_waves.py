@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlmtheory import batching
 from hlmtheory.batching import METHODS, exact_free, lower_bound, plan, plan_latency
+from hlmtheory.batching.planner import johnson_order
 from hlmtheory.serving import Device, ModelShape, Service, Task, peak_memory
 
 from .test_batching import LARGE, PAPER, SMALL, partitions, workload
@@ -376,7 +376,7 @@ def test_bad_input_names_the_value(call, message):
 def test_batching_johnson_refuses_words_and_complex_times():
     for stray in ("1", 1 + 2j):
         with pytest.raises((ValueError, TypeError), match=r"^draft_times must "):
-            batching.johnson_order([stray], [1.0])
+            johnson_order([stray], [1.0])
 
 
 def test_models_of_the_paper_are_those_of_the_other_tests():

@@ -12,14 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hlmtheory import skipping
-from hlmtheory.skipping import (
-    bill_bound,
-    bill_bound_on_device,
-    one_step_risk,
-    position_bill,
-    round_bill,
-    truncated_step_risk,
-)
+from hlmtheory.skipping import bill_bound, one_step_risk, position_bill
+from hlmtheory.skipping.bill import bill_bound_on_device, round_bill
+from hlmtheory.skipping.risk import truncated_step_risk
 from hlmtheory.truncation import truncate
 from hlmtheory.verification import total_variation
 

@@ -16,7 +16,8 @@ from scipy.stats import binomtest
 import hlmtheory
 from hlmtheory import draft_length as module
 from hlmtheory.draft_length.censored_coverage import band_coverage
-from hlmtheory.verification import expected_tokens_profile
+from hlmtheory.draft_length.published import survival_interval
+from hlmtheory.verification.tokens import expected_tokens_profile
 
 from .kinds import LIBRARIES, numbers, to
 from .strategies import shapes
@@ -242,7 +243,7 @@ def completions(rounds, depth, d):
 def test_survival_s_interval_is_that_of_all_completions(drawn):
     depth, rounds = drawn
     rounds = [*rounds, (depth, 0)]
-    low, high = module.survival_interval(counted(rounds, depth))
+    low, high = survival_interval(counted(rounds, depth))
     for d in range(1, depth + 1):
         every = completions(rounds, depth, d)
         np.testing.assert_allclose([low[d - 1], high[d - 1]], [min(every), max(every)], rtol=1e-14)
@@ -415,7 +416,7 @@ def test_ends_are_rounded_outwards(dtype):
         (lambda: module.acceptance_by_depth([[0, 0], [1, 1]], method="clustered"), "counts must have an axis"),
         (lambda: module.acceptance_by_depth([[0, 0], [1, 1]], method="band"), "method must be one of"),
         (lambda: module.tokens_by_length([[0, 0], [1, 1]], method="bootstrap"), "method must be one of"),
-        (lambda: module.survival_interval([[0, 0], [0, 0]]), "counts must hold at least one round"),
+        (lambda: survival_interval([[0, 0], [0, 0]]), "counts must hold at least one round"),
         (lambda: module.position_interval([0.25, 0.5], 2.0), "position_rates must not rise"),
         (lambda: module.position_interval([0.5, 0.5], 1.5), "mean_draft_length must be at least"),
         (lambda: module.position_interval([0.5, 0.25], 2.5), "mean_draft_length must be at least"),

@@ -11,15 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlmtheory import channel
-from hlmtheory.channel import (
-    GilbertElliott,
-    Rayleigh,
-    Rician,
-    TraceLink,
-    mean_transfer_time,
-    sample_transfer_times,
-)
-from hlmtheory.channel.blocks import low_snr_transfer_time
+from hlmtheory.channel import GilbertElliott, Rayleigh, Rician, TraceLink, mean_transfer_time
+from hlmtheory.channel.blocks import low_snr_transfer_time, sample_transfer_times
+from hlmtheory.channel.latency import mean_round_throughput, round_throughput
+from hlmtheory.channel.path_loss import free_space_gain
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import batches, quantity
@@ -119,14 +114,14 @@ def test_table_2_is_a_ratio_of_totals_without_fading():
 def test_one_throughput_and_the_other():
     times = np.array([[1.0, 3.0], [0.5, 0.5]])
     assert channel.throughput(times).tolist() == [0.5, 2.0]
-    assert channel.mean_round_throughput(times).tolist() == pytest.approx([2 / 3, 2.0])
+    assert mean_round_throughput(times).tolist() == pytest.approx([2 / 3, 2.0])
     with pytest.raises(ValueError, match=r"^times_s must have an entry for each round; got shape \(0,\)"):
         channel.throughput([])
 
 
 def test_a_round_of_no_time_is_refused():
     with pytest.raises(ValueError, match=r"^draft_s \+ uplink_s \+ verify_s must be positive"):
-        channel.round_throughput(0.0, 1.0, 1.0, sent=False)
+        round_throughput(0.0, 1.0, 1.0, sent=False)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +142,7 @@ def test_a_bad_link_is_named(change, message):
 
 
 def test_path_loss():
-    near, far = channel.free_space_gain([100.0, 200.0], 2.4e9)
+    near, far = free_space_gain([100.0, 200.0], 2.4e9)
     assert near / far == pytest.approx(4.0)
     cell = channel.log_distance_gain([1.0, 10.0, 400.0], reference_gain=1e-3, exponent=2.0)
     assert cell.tolist() == pytest.approx([1e-3, 1e-5, 6.25e-9])
@@ -156,7 +151,7 @@ def test_path_loss():
     with pytest.raises(ValueError, match=r"^reference_gain must be positive and finite; got 0.0; give the gain at"):
         channel.log_distance_gain(1.0, reference_gain=0.0, exponent=2.0)
     with pytest.raises(ValueError, match=r"^distance_m must be positive"):
-        channel.free_space_gain(0.0, 1e9)
+        free_space_gain(0.0, 1e9)
 
 
 # --------------------------------------------------------------------------------------------------------- fading
@@ -546,7 +541,7 @@ def test_answers_in_kind(library):
         assert kind_of(function(ratio)) == (library, "float32")
     assert kind_of(channel.shannon_latency(ratio, ratio, ratio)) == (library, "float32")
     assert kind_of(channel.throughput(ratio)) == (library, "float32")
-    assert kind_of(channel.round_throughput(ratio, ratio, ratio)) == (library, "float32")
+    assert kind_of(round_throughput(ratio, ratio, ratio)) == (library, "float32")
     assert kind_of(channel.vocabulary_payload_bits(to(library, [5, 6]), 8)) == (library, "int64")
     for link in (Rayleigh(ratio), Rician(ratio, to(library, 3.0, "float32"))):
         plain = Rician(numbers(ratio), 0.0 if isinstance(link, Rayleigh) else 3.0)

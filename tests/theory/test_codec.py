@@ -27,6 +27,7 @@ from hlmtheory.codec.enumerative import (
 )
 from hlmtheory.codec.frame import LONGEST_MESSAGE, Reader, framed, unframed, varint
 from hlmtheory.codec.ranks import rank, unrank
+from hlmtheory.lattice.payload import exact_payload_bits
 
 from .kinds import LIBRARIES, to
 from .strategies import rows as draft_rows
@@ -170,7 +171,7 @@ def test_any_message_keeps_the_certificate(data):
 def test_the_enumerated_batch_is_within_a_bit_of_the_formula(message):
     vary = len({draft.size for draft in message.drafts}) > 1
     formula = sum(
-        lattice.exact_payload_bits(message.vocabulary, draft.size, draft.resolution)
+        exact_payload_bits(message.vocabulary, draft.size, draft.resolution)
         + math.log2(np.count_nonzero(draft.counts))
         + (math.log2(message.vocabulary) if vary else 0.0)
         for draft in message.drafts

@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from hlmtheory import conformal
 from hlmtheory.conformal import ThresholdController
+from hlmtheory.conformal.controller import regret_bound_rate
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import grid_rows, quantity, rows, shapes, vocabularies
@@ -341,7 +342,7 @@ def test_the_sharp_bound_is_below_the_published_one_where_that_is_true(epsilon, 
         assert sharp <= float(conformal.regret_bound(epsilon, rate, threshold, steps)) * (1 + 1e-12)
     if epsilon < math.sqrt(steps):
         scale = math.sqrt(steps)
-        whole = conformal.regret_bound_rate(epsilon * scale, rate * scale, threshold, steps)
+        whole = regret_bound_rate(epsilon * scale, rate * scale, threshold, steps)
         assert float(whole) == pytest.approx(steps * sharp, rel=1e-9)
 
 
@@ -366,7 +367,7 @@ def test_the_sharp_bound_is_below_the_published_one_where_that_is_true(epsilon, 
             r"threshold must be at least -η\(1 - ε\); got -0.51 with η = 1.0, ε = 0.5; start at 0",
         ),
         (
-            lambda: conformal.regret_bound_rate(0.5, 1.0, -0.76, 4),
+            lambda: regret_bound_rate(0.5, 1.0, -0.76, 4),
             r"threshold must be at least -η\(1 - ε\); got -0.76 with η = 0.5, ε = 0.25; start at 0",
         ),
         (lambda: ThresholdController(0.1, 0.0), r"learning_rate must be positive and finite; got 0.0; η is how far"),
@@ -383,7 +384,7 @@ def test_the_sharp_bound_is_below_the_published_one_where_that_is_true(epsilon, 
         (lambda: ThresholdController(0.5, 1.0).roll_back(-1), r"accepted must be a whole number, 0 or more; got -1"),
         (lambda: conformal.regret_bound(0.5, 1.0, 0.0, 0), r"steps must be a whole number, 1 or more; got 0; T counts"),
         (
-            lambda: conformal.regret_bound_rate(2.0, 1.0, 0.0, 4),
+            lambda: regret_bound_rate(2.0, 1.0, 0.0, 4),
             r"target_scale must be below √T; got 2.0; ε = d/√T is a probability",
         ),
         (lambda: conformal.threshold_support([0.0, 0.0], 0.5), r"draft must be rows of probabilities.*sums to 0"),

@@ -16,6 +16,8 @@ from hlmtheory import codec, lattice
 from hlmtheory._domains import tree_levels
 from hlmtheory.lattice import arithmetic
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
+from hlmtheory.lattice.payload import batch_length, exact_payload_bits
+from hlmtheory.lattice.quantization import distortion_bound, rejection_bound
 from hlmtheory.verification import output_distribution, total_variation
 
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -102,7 +104,7 @@ def test_libraries_count_alike(library, dtype):
     counts = lattice.quantize(draft, support=support, resolution=to(library, [7, 100]))
     assert numbers(counts).tolist() == [[4, 2, 1, 0, 0], [34, 33, 33, 0, 0]]
     assert kind_of(lattice.dropped_mass(draft, support=support)) == kind_of(draft)
-    bound = lattice.rejection_bound(draft, draft, support=support, resolution=100)
+    bound = rejection_bound(draft, draft, support=support, resolution=100)
     assert kind_of(bound) == kind_of(draft)
     found = lattice.allocate(draft, 12.0)
     assert numbers(found.k).tolist() == numbers(lattice.allocate(numbers(draft), 12.0).k).tolist()
@@ -125,8 +127,8 @@ def test_the_sharp_bound_is_attained_for_every_size_and_resolution():
 def test_the_rejection_bound_has_a_vacuous_range():
     wide = np.full(512, 1 / 512)
     everything = np.ones(512, dtype=bool)
-    published = lattice.rejection_bound(wide, wide, support=everything, resolution=128, sharp=False)
-    sharp = lattice.rejection_bound(wide, wide, support=everything, resolution=128)
+    published = rejection_bound(wide, wide, support=everything, resolution=128, sharp=False)
+    sharp = rejection_bound(wide, wide, support=everything, resolution=128)
     assert float(published) == 1.0  # K = 4ℓ
     assert float(sharp) == 0.75
 
@@ -138,27 +140,27 @@ def test_the_rejection_bound_has_a_vacuous_range():
 def test_the_bits_are_exact_to_a_billionth(instance, adaptive):
     bits = lattice.payload_bits(**instance, adaptive=adaptive)
     host = np.broadcast_arrays(*instance.values())
-    exact = np.vectorize(lambda v, k, n: lattice.exact_payload_bits(int(v), int(k), int(n), adaptive=adaptive))(*host)
+    exact = np.vectorize(lambda v, k, n: exact_payload_bits(int(v), int(k), int(n), adaptive=adaptive))(*host)
     np.testing.assert_allclose(bits, exact, rtol=0, atol=1e-9)
 
 
 def test_the_bits_of_a_wide_support_are_exact_to_a_billionth():
     for k in (76_000, 151_999, 152_000):
-        exact = lattice.exact_payload_bits(152_000, k, 100)
+        exact = exact_payload_bits(152_000, k, 100)
         assert float(lattice.payload_bits(152_000, k, 100)) == pytest.approx(exact, abs=1e-9)
 
 
 def test_bits_are_exact_up_to_a_length_and_refused_beyond():
     """Up to this length the binomials take less than a second for any V and K; K = V = 2^62 is short."""
-    assert lattice.exact_payload_bits(2**62, 2**62, 1) == 62.0
-    assert lattice.exact_payload_bits(262_000, 131_000, 1) == pytest.approx(
+    assert exact_payload_bits(2**62, 2**62, 1) == 62.0
+    assert exact_payload_bits(262_000, 131_000, 1) == pytest.approx(
         float(lattice.payload_bits(262_000, 131_000, 1)), abs=1e-9
     )
     message = (
         r"^k must give a payload of at most 262,144 bits; got k = 262144, .* with 1\.9.*e\+06 bits; take payload_bits"
     )
     with pytest.raises(ValueError, match=message):
-        lattice.exact_payload_bits(2**18, 2**18, 2**24)
+        exact_payload_bits(2**18, 2**18, 2**24)
 
 
 def test_the_bits_count_what_can_be_sent():
@@ -174,7 +176,7 @@ def test_the_bits_count_what_can_be_sent():
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(40, 200))
 def test_the_batch_is_as_long_as_the_budget_allows(bits, budget):
-    length = int(lattice.batch_length(np.array(bits, dtype=float), float(budget)))
+    length = int(batch_length(np.array(bits, dtype=float), float(budget)))
     assert sum(bits[:length]) <= budget
     assert length == len(bits) or sum(bits[: length + 1]) > budget
 
@@ -354,7 +356,7 @@ def test_drafts_declared_as_quantised_but_drawn_from_the_model_are_found_out():
         (lambda: lattice.payload_bits(9, 2, 0), r"resolution must be a whole number in 1..16,777,216; got 0; ℓ is"),
         (lambda: lattice.distortion_bound_sharp(2, -1), r"resolution must be a whole number in 1..16,777,216; got"),
         (
-            lambda: lattice.rejection_bound([0.5, 0.5], [1.0, 0.0], support=[True, True], resolution=1),
+            lambda: rejection_bound([0.5, 0.5], [1.0, 0.0], support=[True, True], resolution=1),
             r"support must hold tokens of non-zero probability only; got one of probability 0; leave it out",
         ),
         (
@@ -378,20 +380,20 @@ def test_drafts_declared_as_quantised_but_drawn_from_the_model_are_found_out():
             r"draft and support must share one vocabulary; draft rows have 2 entries, support rows have 1",
         ),
         (lambda: lattice.payload_bits(10, 11, 1), r"k must be at most V; got 11 for V = 10; K counts tokens"),
-        (lambda: lattice.exact_payload_bits(10, 11, 1), r"k must be at most V; got 11 for V = 10; K counts tokens"),
-        (lambda: lattice.distortion_bound(0, 1), r"k must be a whole number, 1 or more; got 0; K counts the tokens"),
+        (lambda: exact_payload_bits(10, 11, 1), r"k must be at most V; got 11 for V = 10; K counts tokens"),
+        (lambda: distortion_bound(0, 1), r"k must be a whole number, 1 or more; got 0; K counts the tokens"),
         (
             lambda: lattice.allocate([0.5, 0.5], 1.5),
             r"budget_bits must fit one draft; it is 0.5 bit too small; raise it",
         ),
         (lambda: lattice.allocate([0.5, 0.5], math.inf), r"budget_bits must be positive and finite; got inf; give"),
         (
-            lambda: lattice.batch_length([600.0, 10.0], 500.0),
+            lambda: batch_length([600.0, 10.0], 500.0),
             r"budget_bits must fit one draft; it is 100 bit too small; raise it, keep fewer tokens",
         ),
-        (lambda: lattice.batch_length(600.0, 500.0), r"bits must have an axis of drafts; got shape \(\); give one"),
+        (lambda: batch_length(600.0, 500.0), r"bits must have an axis of drafts; got shape \(\); give one"),
         (
-            lambda: lattice.batch_length([math.nan], 500.0),
+            lambda: batch_length([math.nan], 500.0),
             r"bits must be 0 or more and finite; got nan at index \(0,\); give",
         ),
     ],
@@ -425,6 +427,6 @@ def test_what_is_allocated_can_be_sent(draft, budget):
 
 def test_one_limit_holds_for_the_resolutions_of_the_lattice_and_of_the_codec():
     with pytest.raises(ValueError, match=r"^resolution must be a whole number in 1\.\.16,777,216"):
-        lattice.distortion_bound(2, LARGEST_RESOLUTION + 1)
+        distortion_bound(2, LARGEST_RESOLUTION + 1)
     with pytest.raises(codec.MessageError, match=f"a sum in 1..{LARGEST_RESOLUTION}"):
         codec.LatticeDraft(np.array([0]), np.array([LARGEST_RESOLUTION + 1]), 0)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import hlmtheory
 from hlmtheory.claims import Status
-from hlmtheory.verification import misdeclared_distribution, total_variation
+from hlmtheory.verification import total_variation
+from hlmtheory.verification.misdeclared import misdeclared_distribution
 
 from .strategies import grid_rows, pairs
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlmtheory import all_claims
-from hlmtheory.truncation import certified_size, multi_draft_distribution, resampling_bias, tail_deviation, truncate
+from hlmtheory.truncation import certified_size, resampling_bias, tail_deviation, truncate
+from hlmtheory.truncation.multi_draft import multi_draft_distribution
 
 from .strategies import grid_rows
 
@@ -61,14 +62,6 @@ def test_a_second_draft_exceeds_the_certificate_of_one():
         .check({"target": target, "draft": draft, "k": 1, "draft_count": 2})
         .holds
     )
-
-
-def test_counts_of_drafts_broadcast():
-    target, draft = np.random.default_rng(2).dirichlet(np.ones(5), size=(2, 3))
-    both = multi_draft_distribution(target, draft, 1, np.array([[1], [3]]))
-    assert both.shape == (2, 3, 5)
-    np.testing.assert_allclose(both[1], multi_draft_distribution(target, draft, 1, 3))
-    assert multi_draft_distribution(np.zeros((0, 5)), np.zeros((0, 5)), 1, 2).shape == (0, 5)
 
 
 @pytest.mark.parametrize("bits", [None, 16])

@@ -13,6 +13,8 @@ from hlmtheory import lattice, truncation, uncertainty
 from hlmtheory.claims import Status
 from hlmtheory.codec import enumerative
 from hlmtheory.conformal import ThresholdController, controller
+from hlmtheory.truncation.budget import optimal_sizes
+from hlmtheory.truncation.softplus import softplus_distance
 from hlmtheory.uncertainty import quadrature
 
 
@@ -216,7 +218,7 @@ def test_a_broken_quantizer_is_noticed(monkeypatch, claim_id, by, instance):
     check_noticed(monkeypatch, claim_id, QUANTIZE, by, instance)
 
 
-OPTIMAL = truncation.optimal_sizes
+OPTIMAL = optimal_sizes
 
 
 def nothing_sent(draft_rows, budget_bits, *, bits_per_probability=8, exact=False):
@@ -250,7 +252,7 @@ def test_the_sizes_of_many_tokens_are_rebuilt(monkeypatch, claim_id, by):
     check_noticed(monkeypatch, claim_id, OPTIMAL, by)
 
 
-SOFTPLUS_GAP, SOFTPLUS_DISTANCE = truncation.softplus_gap, truncation.softplus_distance
+SOFTPLUS_GAP, SOFTPLUS_DISTANCE = truncation.softplus_gap, softplus_distance
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.9, 1.1])

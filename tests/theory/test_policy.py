@@ -12,7 +12,9 @@ import pytest
 from scipy import integrate
 
 from hlmtheory import channel, codec, draft_length, ofdma, policy
+from hlmtheory.draft_length.rates import etgr_profile
 from hlmtheory.policy import band, band_claims, band_shares
+from hlmtheory.policy.fading import fading_skip
 from hlmtheory.policy.hulls import Priced
 from hlmtheory.policy.rounds import Decisions, Limits, Prices, Rounds
 
@@ -79,7 +81,7 @@ def test_without_limits_and_skips_the_length_is_the_optimal_one():
     )
     found = policy.plan_user(hulls, costs, profile, skipping=False, draft_lengths=range(1, 7))
     assert found.draft_length == int(draft_length.optimal_draft_length_profile(profile, fixed, marginal))
-    rates = draft_length.etgr_profile(profile, fixed, marginal)
+    rates = etgr_profile(profile, fixed, marginal)
     assert found.rate == pytest.approx(float(rates.max()), rel=1e-12)
     assert found.gap < 1e-9
 
@@ -157,7 +159,7 @@ def test_a_menu_with_entropy_coding_is_refused():
 @pytest.mark.parametrize("worth", [0.03, 0.1, 2.0])
 def test_the_mean_time_over_a_fading_link_is_that_of_its_quantiles(mean, factor, worth):
     link = channel.Rician(mean, factor)
-    found = policy.fading_skip(link, bits=1e5, bandwidth_hz=2e6, server_s=0.02, worth_s=worth)
+    found = fading_skip(link, bits=1e5, bandwidth_hz=2e6, server_s=0.02, worth_s=worth)
     if not np.isfinite(found.cut):
         assert float(found.sent) == float(found.seconds) == 0.0
         return
@@ -178,14 +180,14 @@ def test_the_mean_time_over_a_fading_link_is_that_of_its_quantiles(mean, factor,
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_every_library_gives_the_same_cut(library):
     link = channel.Rician(to(library, np.asarray([10.0, 1.0])), 0.0)
-    found = policy.fading_skip(link, to(library, np.asarray([1e4, 1e5])), 1e6, 0.02, 0.1)
-    ours = policy.fading_skip(channel.Rician([10.0, 1.0], 0.0), [1e4, 1e5], 1e6, 0.02, 0.1)
+    found = fading_skip(link, to(library, np.asarray([1e4, 1e5])), 1e6, 0.02, 0.1)
+    ours = fading_skip(channel.Rician([10.0, 1.0], 0.0), [1e4, 1e5], 1e6, 0.02, 0.1)
     np.testing.assert_allclose(numbers(found.cut), ours.cut, rtol=1e-12)
     np.testing.assert_allclose(numbers(found.seconds), ours.seconds, rtol=1e-9)
 
 
 def test_a_link_that_is_not_worth_it_is_never_used():
-    found = policy.fading_skip(channel.Rayleigh(10.0), 1e5, 1e6, 0.05, [0.04, 0.05, 0.0500000001])
+    found = fading_skip(channel.Rayleigh(10.0), 1e5, 1e6, 0.05, [0.04, 0.05, 0.0500000001])
     assert np.isinf(found.cut).all()
     assert not found.sent.any()
     assert not found.seconds.any()

@@ -7,8 +7,10 @@ import re
 import numpy as np
 import pytest
 
-from hlmtheory import batching, codec, policy, serving, skipping
+from hlmtheory import batching, codec, policy, serving
 from hlmtheory.policy import StageCosts, lower_hulls, plan_user
+from hlmtheory.policy.batched import plan_batched
+from hlmtheory.skipping.bill import round_bill
 
 from . import policy_program, policy_worlds
 
@@ -66,7 +68,7 @@ def test_a_later_place_is_reached_as_often_as_its_row_is_accepted():
     bills = [[hulls.risk[plan.first[n]], *hulls.risk[plan.later].mean(axis=1)] for n in range(2)]
     kept = [[1.0 - beta[n], *alpha[1:]] for n in range(2)]
     tokens = np.mean([1.0 + np.cumprod(one).sum() for one in kept])
-    risk = float(np.mean(skipping.round_bill(bills, kept))) / tokens
+    risk = float(np.mean(round_bill(bills, kept))) / tokens
     assert plan.risk == pytest.approx(risk, rel=1e-12)
     assert 0.1 < plan.risk <= 0.3
 
@@ -200,7 +202,7 @@ def test_no_messages_by_place_beat_the_bound_of_batches(seed):
     model, edge = serving.ModelShape(1, 4, 8), serving.Device(2.0**-16, 2.0**-7)
     service = serving.Service(model, model, edge, serving.Device(2.0**-16, 2.0**-5), 0.7)
     tasks = [serving.Task(int(i), int(o)) for i, o in rng.integers(1, 20, (3, 2))]
-    found = policy.plan_batched(
+    found = plan_batched(
         lower_hulls(bits, risk), tasks, service, 1e-6, risk_limit=0.03, draft_lengths=[1, 2, 3], method="exact"
     )
     least = np.inf

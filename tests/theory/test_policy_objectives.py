@@ -10,6 +10,11 @@ import pytest
 from scipy import optimize
 
 from hlmtheory import batching, channel, policy, serving
+from hlmtheory.channel.blocks import sample_transfer_times
+from hlmtheory.policy.batched import plan_batched
+from hlmtheory.policy.coherence import coherent_costs
+from hlmtheory.policy.goodput import plan_goodput
+from hlmtheory.policy.money import plan_cost
 
 
 def a_user(seed: int, **options) -> policy.BandUser:
@@ -39,7 +44,7 @@ def options(user: policy.BandUser) -> dict:
 def test_no_outage_of_a_fine_grid_has_more_goodput(seed, law):
     user = a_user(seed, skipping=False)
     band, limit = 2e6, 0.15
-    found = policy.plan_goodput(user, law, band, limit, tolerance=0.005)
+    found = plan_goodput(user, law, band, limit, tolerance=0.005)
     best = 0.0
     for outage in np.arange(1, 200) / 200:
         mean = float(law.mean_latency(1.0, band, outage=outage).value)
@@ -65,7 +70,7 @@ def test_no_outage_of_a_fine_grid_has_more_goodput(seed, law):
 def test_goodput_in_blocks_that_are_drawn():
     """The share of blocks in time and the mean time over them are those of draws of the link."""
     user, band, limit = a_user(1, skipping=False), 2e6, 0.15
-    found = policy.plan_goodput(user, channel.Rayleigh(10.0), band, limit)
+    found = plan_goodput(user, channel.Rayleigh(10.0), band, limit)
     plan, hulls = found.plan, user.hulls
     rate = band * np.log2(1.0 + np.random.default_rng(1).exponential(10.0, 400_000))
     k = plan.draft_length
@@ -80,16 +85,16 @@ def test_goodput_in_blocks_that_are_drawn():
 
 
 def test_a_band_whose_rates_no_float_holds_is_planned_as_a_huge_one():
-    huge, beyond = (policy.plan_goodput(a_user(0), channel.Rayleigh(10.0), band, 0.2) for band in (1e200, 1.7e308))
+    huge, beyond = (plan_goodput(a_user(0), channel.Rayleigh(10.0), band, 0.2) for band in (1e200, 1.7e308))
     assert beyond.goodput == pytest.approx(huge.goodput)
     assert beyond.outage == huge.outage
 
 
 def test_a_round_that_no_rate_shortens_is_refused():
     with pytest.raises(ValueError, match="round_limit_s must be at least"):
-        policy.plan_goodput(a_user(0, skipping=False), channel.Rayleigh(10.0), 1e6, 0.06)
+        plan_goodput(a_user(0, skipping=False), channel.Rayleigh(10.0), 1e6, 0.06)
     with pytest.raises(ValueError, match="link must be one link"):
-        policy.plan_goodput(a_user(0), channel.Rayleigh([1.0, 2.0]), 1e6, 1.0)
+        plan_goodput(a_user(0), channel.Rayleigh([1.0, 2.0]), 1e6, 1.0)
 
 
 # ------------------------------------------------------------------------------------------------------------- cost
@@ -102,7 +107,7 @@ def test_no_mixture_of_decisions_costs_less(seed):
     hulls = policy.lower_hulls(np.floor(user.hulls.bits[:4].reshape(2, 2)), [[0.3, 0.1], [0.2, 0.0]])
     user = replace(user, hulls=hulls, rejection=user.rejection[:2], acceptances=[0.8, 0.7])
     second, server, joule = 2.0, 3.0, 0.5
-    found = policy.plan_cost(user, second, server_price=server, joule_price=joule)
+    found = plan_cost(user, second, server_price=server, joule_price=joule)
     c, alpha = user.costs, user.acceptances
     corners = [range(int(hulls.start[n]), int(hulls.start[n + 1])) for n in range(2)]
     plans = []
@@ -137,7 +142,7 @@ def test_no_mixture_of_decisions_costs_less(seed):
 
 def test_with_seconds_alone_the_cheapest_plan_is_the_fastest():
     user = a_user(2, risk_limit=0.1)
-    plan, cheap = policy.plan_user(*arguments(user), **options(user)), policy.plan_cost(user, 4.0)
+    plan, cheap = policy.plan_user(*arguments(user), **options(user)), plan_cost(user, 4.0)
     assert cheap.cost == pytest.approx(4.0 / plan.rate, rel=1e-9)
     assert cheap.plan.rate == pytest.approx(plan.rate, rel=1e-9)
     assert cheap.plan.gap == pytest.approx(plan.gap, abs=1e-9)
@@ -146,7 +151,7 @@ def test_with_seconds_alone_the_cheapest_plan_is_the_fastest():
 def test_energy_makes_rounds_shorter_or_rarer():
     user = a_user(0, skipping=False)
     user = replace(user, costs=replace(user.costs, draft_j=1.0))
-    plain, dear = (policy.plan_cost(user, 1.0, joule_price=price) for price in (0.0, 1e3))
+    plain, dear = (plan_cost(user, 1.0, joule_price=price) for price in (0.0, 1e3))
     assert dear.plan.joules < plain.plan.joules
     assert dear.plan.rate <= plain.plan.rate
 
@@ -157,14 +162,14 @@ def test_energy_makes_rounds_shorter_or_rarer():
 @pytest.mark.parametrize("block", [0.002, 0.02])
 def test_the_rate_over_drawn_blocks_is_between_promise_and_bound(block):
     user, law, band = a_user(3, skipping=False), channel.Rayleigh(4.0), 2e6
-    floor, ceiling = policy.coherent_costs(user.costs, law, band, block)
+    floor, ceiling = coherent_costs(user.costs, law, band, block)
     plan = policy.plan_user(user.hulls, ceiling, user.acceptances, **options(user))
     bound = policy.plan_user(user.hulls, floor, user.acceptances, **options(user)).upper_bound
     rng, k = np.random.default_rng(5), plan.draft_length
     bits = user.hulls.bits[plan.first[rng.integers(4, size=500)]]
     for corners in plan.later:
         bits = bits + user.hulls.bits[corners[rng.integers(4, size=500)]]
-    times = channel.sample_transfer_times(law, rng, 20, bits, band, block)
+    times = sample_transfer_times(law, rng, 20, bits, band, block)
     rate = plan.tokens / (user.costs.fixed_time(k) + times.mean())
     assert k > 0
     assert plan.rate < rate * 1.01
@@ -185,7 +190,7 @@ def test_no_messages_and_batches_together_are_faster(seed):
     service = serving.Service(model, model, edge, serving.Device(2.0**-16, 2.0**-5), alpha)
     tasks = [serving.Task(int(i), int(o)) for i, o in rng.integers(1, 20, (3, 2))]
     given = {"risk_limit": limit, "draft_lengths": [1, 2, 3]}
-    found = policy.plan_batched(hulls, tasks, service, slow, method="exact", **given)
+    found = plan_batched(hulls, tasks, service, slow, method="exact", **given)
     least = np.inf
     for length, chosen in itertools.product((1, 2, 3), itertools.product((0, 1), repeat=6)):
         places = np.asarray(chosen).reshape(3, 2)[:length]
@@ -205,7 +210,7 @@ def test_no_messages_and_batches_together_are_faster(seed):
                 least = min(least, batching.plan_latency(tasks, air, order, length, "johnson"))
     assert found.lower_bound <= least * (1 + 1e-9)
     assert found.latency == pytest.approx(least, rel=0.02)
-    quick = policy.plan_batched(hulls, tasks, service, slow, method="dp", **given)
+    quick = plan_batched(hulls, tasks, service, slow, method="dp", **given)
     assert quick.latency >= found.latency * (1 - 1e-9)
     assert quick.lower_bound <= found.latency * (1 + 1e-9)
 
@@ -222,7 +227,7 @@ def test_the_bound_on_batches_is_that_of_messages_at_random():
         return batching.plan(tasks, service, "exact", draft_lengths=[1]).latency
 
     service = serving.Service(model, model, device, device, 1.0)
-    found = policy.plan_batched(
+    found = plan_batched(
         hulls, tasks, service, slow, risk_limit=0.0625, draft_lengths=[1], method="exact"
     )  # two tokens a step: 0.125 of risk
     assert found.bits == 9000.0
@@ -235,9 +240,9 @@ def test_a_limit_on_risk_that_no_message_keeps_is_named():
     model, device = serving.ModelShape(1, 1, 1), serving.Device(0.0, 1.0)
     service = serving.Service(model, model, device, device, 0.5)
     with pytest.raises(ValueError, match="risk_limit must be at least"):
-        policy.plan_batched(hulls, [serving.Task(1, 2)], service, 1e-6, risk_limit=0.01)
+        plan_batched(hulls, [serving.Task(1, 2)], service, 1e-6, risk_limit=0.01)
     with pytest.raises(ValueError, match="method must be one of"):
-        policy.plan_batched(hulls, [serving.Task(1, 2)], service, 1e-6, method="autoregressive")
+        plan_batched(hulls, [serving.Task(1, 2)], service, 1e-6, method="autoregressive")
 
 
 def test_a_subnormal_risk_is_as_good_as_none():

@@ -12,6 +12,10 @@ from hypothesis.extra import numpy as hnp
 
 from hlmtheory import serving
 from hlmtheory.serving import Device, ModelShape, Service, Task
+from hlmtheory.serving.costs import run_time
+from hlmtheory.serving.free import free_latency
+from hlmtheory.serving.pipeline import pipeline_latency, step_times
+from hlmtheory.serving.random_steps import steps_distribution
 
 from .strategies import acceptances, drawn, shapes
 
@@ -63,15 +67,15 @@ def test_the_verification_costs_what_14_says(prompt, length, size, step):
     _, verify = serving.stage_times(service(), length, prompt, size)
     tokens = sum(0.8**k for k in range(length + 1))
     new, cached = (prompt + length, 0.0) if step == 1 else (1 + length, prompt + (step - 1) * tokens - 1)
-    expected = serving.run_time(CLOUD, serving.forward_flops(LARGE, new, cached), size)
-    assert float(serving.step_times(verify, step)) == pytest.approx(float(expected), rel=1e-12)
+    expected = run_time(CLOUD, serving.forward_flops(LARGE, new, cached), size)
+    assert float(step_times(verify, step)) == pytest.approx(float(expected), rel=1e-12)
 
 
 def test_without_drafts_the_first_stage_takes_no_time():
     draft, verify = serving.stage_times(service(), 0, 100, 3)
     assert draft.tolist() == [0.0, 0.0, 0.0]
-    second = serving.run_time(CLOUD, serving.forward_flops(LARGE, 1, 100), 3)
-    assert float(serving.step_times(verify, 2)) == pytest.approx(float(second), rel=1e-12)
+    second = run_time(CLOUD, serving.forward_flops(LARGE, 1, 100), 3)
+    assert float(step_times(verify, 2)) == pytest.approx(float(second), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +158,7 @@ def test_the_slowest_of_a_batch_takes_more_steps_than_the_paper_counts(output, r
 @given(st.integers(1, 12), acceptances(), st.integers(0, 4))
 def test_the_distribution_of_steps_is_that_of_every_pattern(output, acceptance, length):
     after = {0: 1.0}
-    for n, found in enumerate(serving.steps_distribution(output, acceptance, length)):
+    for n, found in enumerate(steps_distribution(output, acceptance, length)):
         if n:
             further: dict[int, float] = {}
             for made, chance in after.items():
@@ -200,7 +204,7 @@ def test_a_free_schedule_keeps_its_machines_and_batches_apart(policy, instance):
     assert (starts[1][active] >= ends[0][active] - slack).all()  # drafts before their verification
     again = active[1:]
     assert (starts[0][1:][again] >= ends[1][:-1][again] - slack).all()  # and the next after it
-    latency = serving.free_latency(draft, verify, steps, policy)
+    latency = free_latency(draft, verify, steps, policy)
     assert latency == pytest.approx(np.nanmax(ends[1]), rel=1e-12)
     assert serving.free_bound(draft, verify, steps) <= latency * (1 + 1e-12) + slack
 
@@ -212,14 +216,14 @@ def test_a_policy_chooses_which_batch_drafts_first(policy, starts):
     drafts, verifications = serving.free_schedule(*times, policy)
     assert drafts.tolist() == [starts]
     assert verifications.max() == 4.0
-    assert serving.free_latency(*times, policy) == 5.0
+    assert free_latency(*times, policy) == 5.0
 
 
 def test_a_schedule_without_a_barrier_overlaps_two_batches_all_the_time():
     """Two batches, ten steps of 1 + 1 s each: 30 s with the barrier, 21 s without."""
     times, steps = np.ones((10, 2)), [10, 10]
-    assert float(serving.pipeline_latency(times, times).sum()) == 30.0
-    assert serving.free_latency(times, times, steps) == serving.free_bound(times, times, steps) == 21.0
+    assert float(pipeline_latency(times, times).sum()) == 30.0
+    assert free_latency(times, times, steps) == serving.free_bound(times, times, steps) == 21.0
 
 
 # ------------------------------------------------------------------------------------------------------- schedules
@@ -265,7 +269,7 @@ def test_envelope_sum(lines, first, count):
 
 
 def test_no_batches_take_no_time():
-    assert float(serving.pipeline_latency([], [])) == 0.0
+    assert float(pipeline_latency([], [])) == 0.0
 
 
 # ------------------------------------------------------------------------------------------------------------- fit
@@ -325,10 +329,10 @@ def test_times_that_do_not_vary_have_no_share_explained():
         (lambda: service(acceptance=math.nan), r"acceptance must be in \[0, 1\]; got nan"),
         (lambda: service(memory=0.0), r"memory must be above 0; got 0.0"),
         (lambda: service(memory=math.nan), r"memory must be above 0; got nan"),
-        (lambda: serving.pipeline_latency([1.0], [1.0, 2.0]), r"draft_times must have the shape of verify_times"),
-        (lambda: serving.pipeline_latency(1.0, 1.0), r"draft_times must have the shape of verify_times"),
+        (lambda: pipeline_latency([1.0], [1.0, 2.0]), r"draft_times must have the shape of verify_times"),
+        (lambda: pipeline_latency(1.0, 1.0), r"draft_times must have the shape of verify_times"),
         (lambda: Task([1, 2], 3), r"input_tokens must be one number; got shape \(2,\)"),
-        (lambda: serving.steps_distribution([3, 4], 0.5, 1), r"output_tokens must be one number; got shape \(2,\)"),
+        (lambda: steps_distribution([3, 4], 0.5, 1), r"output_tokens must be one number; got shape \(2,\)"),
         (lambda: serving.expected_steps([], 0.5, 1), r"output_tokens must "),
         (lambda: serving.free_schedule([[1.0]], [[1.0]], [2]), r"steps must be at most N = 1; got 2"),
         (lambda: serving.free_schedule([1.0], [1.0], [1]), r"steps must hold a count for each batch"),
@@ -347,7 +351,7 @@ def test_times_that_do_not_vary_have_no_share_explained():
             r"draft_stages must have shape .*; got \(1, 2\)",
         ),
         (
-            lambda: serving.pipeline_latency([1e308] * 2, [1e308] * 2),
+            lambda: pipeline_latency([1e308] * 2, [1e308] * 2),
             r"the answer must be one that float64 holds; got draft_times",
         ),
         (

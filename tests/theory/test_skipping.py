@@ -29,12 +29,12 @@ from hlmtheory.skipping import (
     skip_thresholds,
     surrogate_gap,
     threshold_losses,
-    truncated_step_risk,
 )
 from hlmtheory.skipping import chains as chains_
+from hlmtheory.skipping.risk import truncated_step_risk
 
 from . import oracles
-from .kinds import LIBRARIES, kind_of, numbers, to
+from .kinds import LIBRARIES, numbers, to
 from .strategies import batches, drawn, grid_pairs, pairs, quantity, rows, shapes, vocabularies
 
 UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
@@ -788,33 +788,3 @@ def test_a_chain_is_square():
     claim = next(claim for claim in skipping.CLAIMS if claim.id == "skipping.sequence")
     with pytest.raises(ValueError, match=r"^target_chain must be square; got shape \(2, 3\)"):
         claim.check({"target_chain": np.full((2, 3), 1 / 3), "draft_chain": np.full((2, 3), 1 / 3), "skip_chain": 0.5})
-
-
-# ---------------------------------------------------------------------------------------------------------- kinds
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_answers_in_kind(library, dtype):
-    p, q, s = (to(library, row, dtype) for row in ([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], [0.5, 0.0, 1.0]))
-    top_k = to(library, [1, 2, 3])
-    u, beta = (to(library, row, dtype) for row in ([[0.0, 0.5, 1.0]], [[0.0, 0.25, 0.5]]))
-    one = to(library, 1.0, dtype)
-    answers = [
-        one_step_risk(p, q, s),
-        truncated_step_risk(p, q, s, top_k),
-        sequence_risk(beta),
-        threshold_losses(u, beta, to(library, [0.0, 0.75], dtype)),
-        rejection_risk(p, 1.0, 0.0, 0.5),
-        rejection_risk_discrete(p, 1.0, 0.0, 0.5),
-        holder_bound(p, 1.0, 0.0, 0.5),
-        holder_bound_discrete(p, 1.0, 0.0, 0.5, 3.0),
-        *best_holder_bound(p, 1.0, 0.0, 0.5),
-        *skip_thresholds(one, 0.0, 0.5),
-        *surrogate_gap(u, beta, 0.5, 0.0, 0.5),
-    ]
-    assert {kind_of(answer) for answer in answers} == {(library, dtype)}
-    assert float(answers[0]) == pytest.approx(0.0625)
-    found = calibrate_threshold(to(library, [[0.0, 0.5]], dtype), to(library, [0.1, 0.25], dtype), risk=0.8, bound=1.0)
-    assert (found.threshold, found.corrected_risk) == (0.25, 0.75)
-    assert numbers(answers[3]).tolist() == [[0.0, 0.25]]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hlmtheory import channel, draft_length
+from hlmtheory import channel
+from hlmtheory.draft_length.optimum import stationary_draft_length
 
 sympy = pytest.importorskip("sympy")
 
@@ -94,7 +95,7 @@ def test_the_root_by_lambert(c):
         a = -mpmath.log(mpmath.mpf(0.75))
         real = float(v / a - 1)
     ratio = 1.0 + float(constant / a)
-    assert float(draft_length.stationary_draft_length(0.75, ratio, 1.0)) == pytest.approx(real, rel=1e-12)
+    assert float(stationary_draft_length(0.75, ratio, 1.0)) == pytest.approx(real, rel=1e-12)
 
 
 def test_the_linear_surrogate_is_bang_bang():

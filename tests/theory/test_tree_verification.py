@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hlmtheory
-from hlmtheory.verification import acceptance_rate, sibling_acceptance, tree, tree_distribution
+from hlmtheory.verification import acceptance_rate, tree
+from hlmtheory.verification.tree import sibling_acceptance, tree_distribution
 
 from .strategies import grid_rows
 

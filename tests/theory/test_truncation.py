@@ -152,15 +152,6 @@ def test_the_deviation_does_not_depend_on_the_order(data):
     )
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_deviations_of_a_batch_are_those_of_its_rows(library):
-    batch = np.random.default_rng(2).gamma(0.3, size=(2, 3, 40))
-    batch /= batch.sum(-1, keepdims=True)
-    deviation = numbers(truncation.tail_deviation(to(library, batch)))
-    for index in np.ndindex(2, 3):
-        np.testing.assert_allclose(deviation[index], truncation.tail_deviation(batch[index]), rtol=1e-13, atol=1e-16)
-
-
 # ---------------------------------------------------------------------------------------- distortion, bias, bounds
 
 
@@ -344,39 +335,6 @@ def test_leading_dimensions_of_the_rows_broadcast(name):
         np.testing.assert_allclose(of_pair(name, target, draft, 2)[i, j], one, rtol=1e-12, atol=1e-15)
 
 
-def test_truncate_broadcasts():
-    draft = np.random.default_rng(6).dirichlet(np.ones(6), size=5)
-    assert truncation.truncate(draft[:, None, :], np.arange(7)).shape == (5, 7, 6)
-    assert truncation.truncate(draft, np.arange(5)).shape == (5, 6)
-    assert truncation.truncate(draft[0], np.arange(7)).shape == (7, 6)
-    assert truncation.truncate(draft, 3).shape == (5, 6)
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_answers_in_kind(library, dtype):
-    p, q = to(library, [P, P], dtype), to(library, [Q, Q], dtype)
-    for k in (2, to(library, [2, 2])):
-        results = [of_pair(name, p, q, k) for name in SIZED_FUNCTIONS]
-        expected = [of_pair(name, P, Q, 2) for name in SIZED_FUNCTIONS]
-        for result, value in zip(results, expected, strict=True):
-            assert kind_of(result) == (library, dtype)
-            np.testing.assert_allclose(numbers(result), np.broadcast_to(value, 2), rtol=0, atol=1e-6)
-        assert kind_of(truncation.truncate(q, k)) == (library, dtype)
-    assert kind_of(truncation.tail_deviation(q)) == (library, dtype)
-
-
-@pytest.mark.parametrize(("library", "dtype"), [("numpy", "float16"), ("torch", "float16"), ("torch", "bfloat16")])
-def test_half_types_are_answered_in_float32(library, dtype):
-    p, q = to(library, P, dtype), to(library, Q, dtype)
-    results = {name: of_pair(name, p, q, 2) for name in SIZED_FUNCTIONS}
-    for name, result in results.items():
-        assert kind_of(result) == (library, "float32")
-        np.testing.assert_allclose(numbers(result), of_pair(name, P, Q, 2), rtol=0, atol=1e-6)
-    for result in (truncation.truncate(q, 2), truncation.tail_deviation(q)):
-        assert kind_of(result) == (library, "float32")
-
-
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", [*SIZED_FUNCTIONS, "truncate", "tail_deviation"])
 def test_rounded_half_rows_are_accepted(name, dtype):
@@ -407,14 +365,6 @@ def test_k_of_any_integer_type(library, dtype):
         result = of_pair(name, to(library, p), to(library, q), k)
         np.testing.assert_allclose(numbers(result), of_pair(name, p, q, [0, 1, 100]), rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(numbers(truncation.truncate(to(library, q), k))[2], truncation.truncate(q, 100))
-
-
-@sized_functions
-def test_two_libraries_are_refused_by_name(name):
-    with pytest.raises(TypeError, match=r"target is a numpy\.ndarray, draft is a torch\.Tensor; convert one of them"):
-        of_pair(name, np.array(P), to("torch", Q), 1)
-    with pytest.raises(TypeError, match=r"k is a torch\.Tensor; convert one of them"):
-        of_pair(name, np.array(P), np.array(Q), to("torch", 1))
 
 
 TAKE_SIZE = {
@@ -473,25 +423,6 @@ def test_different_vocabularies_are_refused(name):
     words = "share one vocabulary; target rows have 4 entries, draft rows have 2 entries; .*same tokenizer"
     with pytest.raises(ValueError, match=words):
         of_pair(name, P, [0.5, 0.5], 1)
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_batches_that_do_not_fit_are_refused(library):
-    """The message names both; all libraries raise the same type of error."""
-    rows_, sizes = to(library, [Q, Q]), to(library, [1, 2, 3])
-    with pytest.raises(ValueError, match=r"draft has \(2,\), k has \(3,\)"):
-        truncation.truncate(rows_, sizes)
-    with pytest.raises(ValueError, match=r"target has \(2,\), draft has \(2,\), k has \(3,\)"):
-        truncation.resampling_distortion(rows_, rows_, sizes)
-
-
-def test_empty_batches_have_empty_answers():
-    none = np.zeros((0, 4))
-    assert truncation.truncate(none, 1).shape == (0, 4)
-    assert truncation.tail_deviation(none).shape == (0, 5)
-    assert truncation.tail_deviation(to("torch", none)).shape == (0, 5)
-    for name in SIZED_FUNCTIONS:
-        assert of_pair(name, none, none, 1).shape == (0,)
 
 
 def test_inputs_are_left_as_they_were():

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from hlmtheory import skipping, truncation, verification
+from hlmtheory import truncation, verification
+from hlmtheory.skipping.risk import truncated_step_risk
+from hlmtheory.truncation.budget import optimal_sizes
+from hlmtheory.truncation.distances import deviation_bounds
+from hlmtheory.truncation.rules import min_p_of_size, top_n_sigma_of_size, top_p_of_size
+from hlmtheory.truncation.sizes import bias_size
+from hlmtheory.truncation.worst_case import worst_case_target
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import rows, vocabularies
@@ -32,7 +38,7 @@ def test_the_constructed_target_is_as_far_as_asked_and_suffers_the_bound(data):
     k = data.draw(st.integers(1, len(draft)))
     sent = float(np.sort(draft)[::-1][: min(k, len(draft) - 1)].sum())  # if k = V, the last entry takes it
     distance = sent * data.draw(st.floats(0.01, 1.0))
-    target = truncation.worst_case_target(draft, k, distance)
+    target = worst_case_target(draft, k, distance)
     deviation = float(truncation.tail_deviation(draft)[k])
     assert float(verification.total_variation(target, draft)) == pytest.approx(distance, abs=1e-12)
     if deviation > 1e-9:
@@ -43,15 +49,15 @@ def test_the_constructed_target_is_as_far_as_asked_and_suffers_the_bound(data):
 def test_with_all_entries_sent_the_target_is_as_far_as_asked():
     for token, expected in ((None, [0.25, 0.15, 0.6]), (0, [0.1, 0.3, 0.6]), (2, [0.5, 0.5, 0.0])):
         distance = 0.2 if token == 2 else 0.4
-        target = truncation.worst_case_target([0.5, 0.3, 0.2], 3, distance, draft_token=token)
+        target = worst_case_target([0.5, 0.3, 0.2], 3, distance, draft_token=token)
         np.testing.assert_allclose(target, expected, atol=1e-15)
         assert float(verification.total_variation(target, [0.5, 0.3, 0.2])) == pytest.approx(distance, rel=1e-12)
     with pytest.raises(ValueError, match=r"^distance must be in \[2\^-44, 0.8\]"):
-        truncation.worst_case_target([0.5, 0.3, 0.2], 3, 0.81)
+        worst_case_target([0.5, 0.3, 0.2], 3, 0.81)
     with pytest.raises(ValueError, match=r"^distance must be in \[2\^-44, 0.8\]"):
-        truncation.worst_case_target([0.5, 0.3, 0.2], 3, 2.0**-44.5)
+        worst_case_target([0.5, 0.3, 0.2], 3, 2.0**-44.5)
     with pytest.raises(ValueError, match=r"^distance must be in \[2\^-44, 0\]"):
-        truncation.worst_case_target([1.0], 1, 0.5)
+        worst_case_target([1.0], 1, 0.5)
 
 
 @given(st.data())
@@ -72,7 +78,7 @@ def test_a_distance_that_is_known_allows_less_where_nothing_is_sent():
     """TV(q, p) = 0.25 > Δ_0 = 0.2: both targets at this distance have Bias 0 at k = 0."""
     for target in ([0.45, 0.55], [0.95, 0.05]):
         assert float(truncation.resampling_bias(target, [0.7, 0.3], 0)) == pytest.approx(0.0, abs=1e-15)
-    found = truncation.bias_size([0.7, 0.3], total_variation_bound=0.25, bias_tolerance=0.1)
+    found = bias_size([0.7, 0.3], total_variation_bound=0.25, bias_tolerance=0.1)
     assert int(found) == 1  # for a bound on TV(q, p): TV(q, p) = 0.2 has Bias 0.4
 
 
@@ -82,7 +88,7 @@ def test_worst_targets_of_a_batch(library):
     token = np.argmax(draft, axis=-1)
     distance = np.minimum(distance, np.max(draft, axis=-1))
     for options in ({}, {"draft_token": to(library, token)}):
-        found = truncation.worst_case_target(to(library, draft), to(library, k), to(library, distance), **options)
+        found = worst_case_target(to(library, draft), to(library, k), to(library, distance), **options)
         np.testing.assert_allclose(verification.total_variation(numbers(found), draft), distance, rtol=1e-9)
         assert kind_of(found) == (library, "float64")
     lost = numbers(found) < draft - 1e-12
@@ -96,7 +102,7 @@ def test_a_distance_that_what_is_sent_cannot_give_is_refused(k, distance, token)
     with pytest.raises(
         ValueError, match=r"^distance must be in \[2\^-44, [\d.]+\], the mass .*at distance 0 there is no resid"
     ):
-        truncation.worst_case_target(Q, k, distance, draft_token=token)
+        worst_case_target(Q, k, distance, draft_token=token)
 
 
 @pytest.mark.parametrize("distance", [0.03, 0.2])
@@ -128,7 +134,7 @@ def test_the_worst_case_against_linear_programs_of_fixed_signs(distance):
 def test_a_sent_token_is_charged_by_its_own_loss():
     """β_d min(1, Δ_k/q_d) is too small; min(β_d, Δ_k/q_d) is right, because TV(q, p) ≥ q_d β_d."""
     draft = np.array([0.5, 0.3, 0.2])
-    target = truncation.worst_case_target(draft, 1, 0.05, draft_token=0)
+    target = worst_case_target(draft, 1, 0.05, draft_token=0)
     beta, deviation = verification.rejection_probability(target, draft), float(truncation.tail_deviation(draft)[1])
     emitted = float((draft * beta).sum() * truncation.resampling_distortion(target, draft, 1))
     assert (draft * beta * np.minimum(1, deviation / draft)).sum() == pytest.approx(0.005)
@@ -143,7 +149,7 @@ def test_a_sent_token_is_charged_by_its_own_loss():
 def test_the_distances_against_scipy(data):
     draft = data.draw(rows((), data.draw(vocabularies())))
     k = data.draw(st.integers(0, len(draft)))
-    found, flat = truncation.deviation_bounds(draft, k), truncation.truncate(draft, k)
+    found, flat = deviation_bounds(draft, k), truncation.truncate(draft, k)
     order, ranks = np.argsort(-draft, kind="stable"), np.arange(len(draft))
     kept = order[:k]
     descending = (
@@ -158,10 +164,10 @@ def test_the_distances_against_scipy(data):
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_distances_of_a_batch(library):
-    found = truncation.deviation_bounds(to(library, [Q, Q]), to(library, [0, 5]))
+    found = deviation_bounds(to(library, [Q, Q]), to(library, [0, 5]))
     assert numbers(found.total_variation)[1] == numbers(found.wasserstein)[1] == numbers(found.divergence)[1] == 0
     assert kind_of(found.pinsker) == (library, "float64")
-    assert truncation.deviation_bounds([1.0, 0.0], [0, 1]).divergence.tolist() == [np.log(2.0), 0.0]
+    assert deviation_bounds([1.0, 0.0], [0, 1]).divergence.tolist() == [np.log(2.0), 0.0]
 
 
 # ---------------------------------------------------------------------------------------------------------- rules
@@ -173,8 +179,8 @@ def test_the_rules_give_back_the_size_that_they_came_from(data):
     draft = weights / weights.sum()
     k = data.draw(st.integers(1, len(draft)))
     just = 1 - 1e-12  # away from the border, where a rounding decides
-    p, low = truncation.top_p_of_size(draft, k), truncation.min_p_of_size(draft, k)
-    width = truncation.top_n_sigma_of_size(np.log(draft), k)
+    p, low = top_p_of_size(draft, k), min_p_of_size(draft, k)
+    width = top_n_sigma_of_size(np.log(draft), k)
     assert int(truncation.size_from_top_p(draft, just * p)) == k
     assert int(truncation.size_from_min_p(draft, just * low)) == k
     assert int(truncation.size_from_top_n_sigma(np.log(draft), (1 + 1e-12) * width + 1e-12)) == k
@@ -198,7 +204,7 @@ def test_top_n_sigma_is_min_p_with_its_own_threshold(library):
         found = numbers(truncation.size_from_top_n_sigma(to(library, logits), n))
         p = np.exp(-n * logits.std(axis=-1))
         assert found.tolist() == truncation.size_from_min_p(verification.softmax(logits), p * (1 - 1e-12)).tolist()
-    width = truncation.top_n_sigma_of_size(to(library, logits, "float32"), to(library, [0, 1, 5, 300]))
+    width = top_n_sigma_of_size(to(library, logits, "float32"), to(library, [0, 1, 5, 300]))
     assert kind_of(width) == (library, "float32")
     assert numbers(width)[:2].tolist() == [0.0, 0.0]
 
@@ -211,10 +217,10 @@ def test_the_rules_at_the_edges():
     assert truncation.size_from_top_p([0.1] * 10, [0.0, 1e-300]).tolist() == [0, 1]
     assert truncation.size_from_min_p(tied, [0.0, 1.0]).tolist() == [4, 4]
     assert truncation.size_from_top_n_sigma([1.0, 1.0], 0.0).tolist() == 2
-    assert truncation.top_n_sigma_of_size([1.0, 1.0], 2).tolist() == 0.0
+    assert top_n_sigma_of_size([1.0, 1.0], 2).tolist() == 0.0
     assert truncation.size_from_top_p([1.0, 0.0], [0.5, 1.0]).tolist() == [1, 1]
-    assert truncation.min_p_of_size([1.0, 0.0], [0, 1, 2]).tolist() == [1.0, 1.0, 0.0]
-    assert truncation.top_p_of_size([1.0], [0, 1]).tolist() == [0.0, 1.0]
+    assert min_p_of_size([1.0, 0.0], [0, 1, 2]).tolist() == [1.0, 1.0, 0.0]
+    assert top_p_of_size([1.0], [0, 1]).tolist() == [0.0, 1.0]
 
 
 def test_bad_rules_are_refused():
@@ -225,7 +231,7 @@ def test_bad_rules_are_refused():
     with pytest.raises(ValueError, match=r"^n must be 0 or more and finite"):
         truncation.size_from_top_n_sigma(Q, -1.0)
     with pytest.raises(ValueError, match=r"^logits must be rows of logits, finite or -inf where masked"):
-        truncation.top_n_sigma_of_size([0.0, np.nan], 1)
+        top_n_sigma_of_size([0.0, np.nan], 1)
 
 
 @pytest.mark.parametrize("away", [1e-7, 1e-6, 1e-3, 0.1, 0.1249, 0.1251, 0.5, 1.0])
@@ -245,7 +251,7 @@ def test_a_small_divergence_keeps_its_digits(away):
             float(mpmath.sqrt(divergence / 2)),
             float(mpmath.sqrt(-mpmath.expm1(-divergence))),
         ]
-    found = truncation.deviation_bounds(q, 0)
+    found = deviation_bounds(q, 0)
     ours = [float(found.divergence), float(found.pinsker), float(found.bretagnolle_huber)]
     np.testing.assert_allclose(ours, expected, rtol=1e-14 + 4e-16 / away)
 
@@ -275,8 +281,8 @@ def test_the_knapsack_against_a_mixed_integer_program(seed):
     price = 8 + 3
     for entries in (0, 1, 3, 7, 30):
         expected = by_program(truncation.tail_deviation(draft), entries)
-        best = truncation.optimal_sizes(draft, entries * price + 5, exact=True)
-        hull = truncation.optimal_sizes(draft, entries * price)
+        best = optimal_sizes(draft, entries * price + 5, exact=True)
+        hull = optimal_sizes(draft, entries * price)
         assert best.total == pytest.approx(expected, abs=1e-6)
         assert best.gap == 0.0
         assert best.bits == int(best.k.sum()) * price <= entries * price
@@ -288,10 +294,10 @@ def test_plain_greedy_goes_astray_and_the_hull_says_by_how_much():
     draft = [[0.5, 0.5, 0.0, 0.0], [0.46, 0.18, 0.18, 0.18]]
     deviation = truncation.tail_deviation(draft)
     greedy = deviation[0][1] + deviation[1][1]  # the first entry helps the second token most
-    best, hull = (truncation.optimal_sizes(draft, 20, exact=exact) for exact in (True, False))
+    best, hull = (optimal_sizes(draft, 20, exact=exact) for exact in (True, False))
     assert (best.k.tolist(), round(best.total, 3), round(float(greedy), 3)) == ([2, 0], 0.21, 0.333)
     assert hull.total - hull.lower_bound <= 0.5
-    one = truncation.optimal_sizes(draft[:1], 10)
+    one = optimal_sizes(draft[:1], 10)
     assert one.gap == one.total - one.lower_bound == pytest.approx(1 / 3 - 1 / 4)
     assert hull.k.tolist() == [2, 0]
 
@@ -299,7 +305,7 @@ def test_plain_greedy_goes_astray_and_the_hull_says_by_how_much():
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_allocations_come_in_kind(library):
     for exact in (True, False):
-        found = truncation.optimal_sizes(to(library, drawn(2, 3, 9)), 60, exact=exact)
+        found = optimal_sizes(to(library, drawn(2, 3, 9)), 60, exact=exact)
         assert kind_of(found.k) == (library, "int64")
         assert found.bits <= 60
 
@@ -307,7 +313,7 @@ def test_allocations_come_in_kind(library):
 @pytest.mark.parametrize("exact", [True, False])
 def test_allocations_at_the_edges(exact):
     def sizes(rows_, budget):
-        return truncation.optimal_sizes(rows_, budget, exact=exact).k.tolist()
+        return optimal_sizes(rows_, budget, exact=exact).k.tolist()
 
     assert sizes([[1.0, 0.0], [0.5, 0.5]], 0) == [0, 0]
     assert sizes([[1.0, 0.0], [0.5, 0.5]], 10**9) == [1, 0]
@@ -318,13 +324,13 @@ def test_allocations_at_the_edges(exact):
 
 def test_bad_budgets_are_refused():
     with pytest.raises(ValueError, match=r"^draft_rows must have shape \(T, V\)"):
-        truncation.optimal_sizes(Q, 10)
+        optimal_sizes(Q, 10)
     with pytest.raises(ValueError, match=r"^budget_bits must be a whole number, 0 or more"):
-        truncation.optimal_sizes([Q], -1)
+        optimal_sizes([Q], -1)
     with pytest.raises(ValueError, match=r"^budget_bits must be one number; got shape"):
-        truncation.optimal_sizes([Q], [1, 2])
+        optimal_sizes([Q], [1, 2])
     with pytest.raises(ValueError, match=r"^bits_per_probability must be one whole number, 1 or more"):
-        truncation.optimal_sizes([Q], 10, bits_per_probability=0)
+        optimal_sizes([Q], 10, bits_per_probability=0)
 
 
 @pytest.mark.parametrize(
@@ -341,7 +347,7 @@ def test_a_residual_of_rounding_is_taken_at_its_worst_by_every_function(target, 
     assert float(truncation.resampling_bias(target, draft, k)) == pytest.approx(bias, abs=1e-12)
     assert float(truncation.resampling_distortion(target, draft, k)) == pytest.approx(distortion, abs=1e-12)
     none = np.zeros(len(draft))
-    risk = skipping.truncated_step_risk(target, draft, none, np.full(len(draft), k))
+    risk = truncated_step_risk(target, draft, none, np.full(len(draft), k))
     assert 2 * float(risk) == pytest.approx(bias, abs=1e-12)
     if distortion:
         assert int(truncation.exact_size(target, draft, 0.99)) > k

@@ -14,6 +14,8 @@ from scipy import optimize
 from hlmtheory import truncation, verification
 from hlmtheory.truncation import softplus as softplus_room
 from hlmtheory.truncation.levels import completed, slack
+from hlmtheory.truncation.softplus import online_shortfall, softplus_distance
+from hlmtheory.truncation.worst_case import worst_case_target
 
 from . import oracles
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -53,16 +55,14 @@ def test_the_approximate_distance_against_the_definition(library):
     rng = np.random.default_rng(1)
     p, q = rng.dirichlet(np.ones(20), size=(2, 5))
     expected = np.sum(q * softplus(p / q - 1, 5.0), axis=-1)
-    np.testing.assert_allclose(
-        numbers(truncation.softplus_distance(to(library, p), to(library, q), 5.0)), expected, rtol=1e-12
-    )
+    np.testing.assert_allclose(numbers(softplus_distance(to(library, p), to(library, q), 5.0)), expected, rtol=1e-12)
 
 
 def test_an_entry_without_draft_counts_what_the_target_gives_it():
-    np.testing.assert_allclose(truncation.softplus_distance([0.0, 1.0], [1.0, 0.0], 3.0), 1 + softplus(-1.0, 3.0))
-    near = truncation.softplus_distance([0.0, 1.0], [1.0 - 1e-12, 1e-12], 3.0)
+    np.testing.assert_allclose(softplus_distance([0.0, 1.0], [1.0, 0.0], 3.0), 1 + softplus(-1.0, 3.0))
+    near = softplus_distance([0.0, 1.0], [1.0 - 1e-12, 1e-12], 3.0)
     np.testing.assert_allclose(near, 1 + softplus(-1.0, 3.0), rtol=1e-9)
-    assert float(truncation.softplus_distance([1.0, 0.0], [1.0, 5e-324], 1e300)) < 1e-300
+    assert float(softplus_distance([1.0, 0.0], [1.0, 5e-324], 1e300)) < 1e-300
 
 
 # --------------------------------------------------------------------------------------------------- online bound
@@ -84,8 +84,8 @@ def test_a_denominator_that_vanishes_gives_infinity_or_0():
 def test_the_shortfall_is_what_the_bound_lacks():
     target, draft = [0.5, 0.25, 0.25], [0.625, 0.25, 0.125]
     bound = 2 * 0.0625 / denominator(0.625, 0.2, 1.0)
-    np.testing.assert_allclose(truncation.online_shortfall(target, draft, 0, 1, sharpness=1.0), 0.5 - bound)
-    assert float(truncation.online_shortfall(draft, draft, 0, 1, sharpness=1.0)) == 0.0
+    np.testing.assert_allclose(online_shortfall(target, draft, 0, 1, sharpness=1.0), 0.5 - bound)
+    assert float(online_shortfall(draft, draft, 0, 1, sharpness=1.0)) == 0.0
 
 
 # ------------------------------------------------------------------------------------------------ safe sharpness
@@ -124,7 +124,7 @@ def test_below_the_safe_sharpness_some_target_breaks_the_bound_and_from_it_on_no
     draft, size = np.array([q, *tail]), 1
     if q < tail[0] or truncation.tail_deviation(draft)[1] >= q * beta:
         return
-    target = truncation.worst_case_target(draft, size, q * beta, draft_token=0)
+    target = worst_case_target(draft, size, q * beta, draft_token=0)
     least = float(truncation.safe_sharpness(q, beta))
     distortion = float(truncation.resampling_distortion(target, draft, size))
     beta = float(verification.rejection_probability(target, draft)[0])

@@ -12,6 +12,9 @@ from hlmtheory import truncation, verification
 from hlmtheory._array import NUMPY
 from hlmtheory._simplex import exact_sums
 from hlmtheory.truncation._search.tails import Tails
+from hlmtheory.truncation.sizes import bias_size
+from hlmtheory.truncation.softplus import softplus_distance
+from hlmtheory.truncation.worst_case import worst_case_target
 
 from .kinds import kind_of, numbers, to
 
@@ -64,8 +67,8 @@ def test_a_tolerance_is_not_rounded_to_the_rows_type(library, dtype):
     row = to(library, [0.75, 0.25], dtype)
     for tolerance, k in ((0.5, 0), (0.5 - 1e-9, 1), ([0.5, 0.5 - 1e-9], [0, 1]), (np.float64(0.5 - 1e-9), 1)):
         assert numbers(truncation.certified_size(row, tolerance)).tolist() == k
-        assert numbers(truncation.bias_size(row, total_variation_bound=0.9, bias_tolerance=tolerance)).tolist() == k
-    assert int(truncation.bias_size(row, total_variation_bound=0.25 + 1e-9, bias_tolerance=0.5 - 1e-9)) == 1
+        assert numbers(bias_size(row, total_variation_bound=0.9, bias_tolerance=tolerance)).tolist() == k
+    assert int(bias_size(row, total_variation_bound=0.25 + 1e-9, bias_tolerance=0.5 - 1e-9)) == 1
     target = to(library, [0.25, 0.75], dtype)  # Δ_0 / TV(q, p) = ½, and no distortion of a residual of one entry
     assert int(truncation.offline_size(target[None, :], row[None, :], 1.0)) == 0
     assert int(truncation.offline_size(target[None, :], row[None, :], 1.0 - 1e-9)) == 1
@@ -129,7 +132,7 @@ def test_other_numbers_are_not_rounded_either(library, dtype):
     wide = truncation.online_size([0.5, 0.25, 0.25], 0, 0.3, 0.1, sharpness=1e-6)
     assert int(truncation.online_size(row, 0, 0.3, 0.1, sharpness=1e-6)) == int(wide)
     with pytest.raises(ValueError, match=r"^distance must be in \[2\^-44, 0\.5\]"):
-        truncation.worst_case_target(row, 1, 0.5 + 1e-9)
+        worst_case_target(row, 1, 0.5 + 1e-9)
     with pytest.raises(ValueError, match=r"^rejection_lower_bound must be in \[0, 1\]"):
         truncation.online_certified_size(row, 0, 1 + 1e-9, 0.1, estimated=False)
 
@@ -142,11 +145,11 @@ def test_a_sharpness_is_not_rounded_below_the_least(library, dtype):
     np.testing.assert_allclose(
         numbers(truncation.softplus_gap(z, 1e-6)), truncation.softplus_gap([0.5], 1e-6), rtol=1e-6
     )
-    assert kind_of(truncation.softplus_distance(row, row, 1e-6)) == (library, "float32")
+    assert kind_of(softplus_distance(row, row, 1e-6)) == (library, "float32")
     assert kind_of(truncation.online_bound(row, 0, 0.5, 1, sharpness=1e-6)) == (library, "float32")
     for call in (
         lambda eta: truncation.softplus_gap(z, eta),
-        lambda eta: truncation.softplus_distance(row, row, eta),
+        lambda eta: softplus_distance(row, row, eta),
         lambda eta: truncation.online_bound(row, 0, 0.5, 1, sharpness=eta),
         lambda eta: truncation.online_size(row, 0, 0.5, 0.1, sharpness=eta),
     ):

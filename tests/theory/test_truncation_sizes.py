@@ -15,6 +15,8 @@ from hlmtheory.truncation._search import tails
 from hlmtheory.truncation._search.pairs import SortedPair
 from hlmtheory.truncation._search.tails import Tails
 from hlmtheory.truncation.reconstruction import NOISE
+from hlmtheory.truncation.sizes import bias_size
+from hlmtheory.truncation.worst_case import worst_case_target
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import pairs, rows, vocabularies
@@ -99,7 +101,7 @@ def test_sizes_of_a_batch_are_those_of_its_rows(library):
         "bits": lambda p, q, *x: truncation.certified_size(q, 4 * x[3], bits_per_probability=10),
         "online": lambda p, q, *x: truncation.online_size(q, x[0], x[1], x[3], sharpness=x[2]),
         "sure": lambda p, q, *x: truncation.online_certified_size(q, x[0], x[1], x[3], estimated=False).k,
-        "bias": lambda p, q, *x: truncation.bias_size(q, total_variation_bound=x[1], bias_tolerance=x[3]),
+        "bias": lambda p, q, *x: bias_size(q, total_variation_bound=x[1], bias_tolerance=x[3]),
         "exact": lambda p, q, *x: truncation.exact_size(p, q, x[3]),
     }
     for name, call in calls.items():
@@ -149,7 +151,7 @@ def test_an_even_tail_deviates_by_nothing(size, library):
 
 def test_a_size_by_the_bias_follows_twice_the_rejection():
     draft = [0.5, 0.25, 0.125, 0.125]
-    assert truncation.bias_size(draft, total_variation_bound=[0.07, 0.05, 0.04], bias_tolerance=0.1).tolist() == [
+    assert bias_size(draft, total_variation_bound=[0.07, 0.05, 0.04], bias_tolerance=0.1).tolist() == [
         2,
         0,
         0,
@@ -163,9 +165,9 @@ def test_a_rejection_probability_is_not_taken_for_a_bound_on_the_distance():
     assert float(verification.rejection_probability(target, draft)[0]) == 0.0
     assert float(truncation.resampling_bias(target, draft, 0)) == 0.5
     with pytest.raises(TypeError, match="positional"):
-        truncation.bias_size(draft, 0.0, 0.01)
+        bias_size(draft, 0.0, 0.01)
     apart = float(verification.total_variation(target, draft))
-    assert int(truncation.bias_size(draft, total_variation_bound=apart, bias_tolerance=0.01)) == 2
+    assert int(bias_size(draft, total_variation_bound=apart, bias_tolerance=0.01)) == 2
 
 
 def test_a_bound_in_float32_is_no_smaller_than_itself():
@@ -385,7 +387,7 @@ def test_the_published_size_rises_with_the_uncertainty_and_the_sound_ones_do_not
     assert published[-1] > published[0]
     assert (np.diff(sound) <= 0).all()
     assert sound[-1] < sound[0]
-    assert np.unique(truncation.bias_size(draft, total_variation_bound=beta, bias_tolerance=0.2)).size == 2
+    assert np.unique(bias_size(draft, total_variation_bound=beta, bias_tolerance=0.2)).size == 2
 
 
 def test_a_certified_size_says_what_it_is():
@@ -419,7 +421,7 @@ CALLS = {
     "offline_size": lambda theta: truncation.offline_size([P], [Q], theta),
     "online_size": lambda theta: truncation.online_size(Q, 0, 0.5, theta, sharpness=5.0),
     "online_certified_size": lambda theta: truncation.online_certified_size(Q, 0, 0.5, theta, estimated=True),
-    "bias_size": lambda theta: truncation.bias_size(Q, total_variation_bound=0.5, bias_tolerance=theta),
+    "bias_size": lambda theta: bias_size(Q, total_variation_bound=0.5, bias_tolerance=theta),
 }
 
 
@@ -437,7 +439,7 @@ def test_a_rejection_is_a_probability(beta):
     for call in (
         lambda: truncation.online_size(Q, 0, beta, 0.1, sharpness=5.0),
         lambda: truncation.online_certified_size(Q, 0, beta, 0.1, estimated=True),
-        lambda: truncation.bias_size(Q, total_variation_bound=beta, bias_tolerance=0.1),
+        lambda: bias_size(Q, total_variation_bound=beta, bias_tolerance=0.1),
     ):
         with pytest.raises(
             ValueError,
@@ -633,7 +635,7 @@ def test_a_size_that_the_bound_allows_is_found():
 
 def test_many_tolerances_of_a_pair_are_answered_as_each():
     p, q = drawn(36, 24, 60, scale=1.0)
-    worst = [truncation.worst_case_target(row, k, 0.05) for k, row in enumerate(q[6:], 3)]
+    worst = [worst_case_target(row, k, 0.05) for k, row in enumerate(q[6:], 3)]
     p[6:] = worst  # where the bound is attained
     tolerances = np.linspace(0.0, 0.9, 91)
     each = [[int(truncation.exact_size(*row, theta)) for theta in tolerances] for row in zip(p, q, strict=True)]
@@ -643,7 +645,7 @@ def test_many_tolerances_of_a_pair_are_answered_as_each():
 def test_a_size_next_to_what_the_bound_allows_is_found():
     """The worst target for one k attains the bound there, so the smallest k is next to the bound's k."""
     _, draft = drawn(32, 5000, scale=1.0)
-    target = truncation.worst_case_target(draft, 4000, 0.2)
+    target = worst_case_target(draft, 4000, 0.2)
     tolerance = float(truncation.tail_deviation(draft)[4000]) / 0.2 * (1 - 1e-6)
     found = int(truncation.exact_size(target, draft, tolerance))
     assert found > 4000

@@ -16,8 +16,6 @@ from scipy.stats import binom, t
 
 from hlmtheory import verification
 from hlmtheory.uncertainty import (
-    decision_error,
-    draws_needed,
     expected_uncertainty,
     fit_linear,
     quadrature,
@@ -26,10 +24,11 @@ from hlmtheory.uncertainty import (
     skip_probability,
     vocabulary_uncertainty,
 )
+from hlmtheory.uncertainty.binomial import decision_error, draws_needed
 from hlmtheory.uncertainty.claims import DISCREPANCY
 from hlmtheory.uncertainty.substitution import by_substitution
 
-from .kinds import LIBRARIES, kind_of, numbers, to
+from .kinds import LIBRARIES, numbers, to
 from .strategies import batches, quantity, shapes
 
 LOGIT = st.one_of(
@@ -728,30 +727,3 @@ def test_bad_input_elsewhere():
             skip_probability(0.5, 0.5, draws)
     with pytest.raises(ValueError, match=r"^leading dimensions must broadcast; expected has \(2,\)"):
         skip_probability([0.1, 0.2], [0.1, 0.2, 0.3])
-
-
-# --------------------------------------------------------------------------------------------------------- kinds
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_answers_in_kind(library, dtype):
-    logits = to(library, [[2.0, 1.0, -3.0], [0.0, 0.0, 1.0]], dtype)
-    tokens_ = to(library, [0, 2])
-    with_token = [f(logits, tokens_) for f in (expected_uncertainty, quadrature_error)]
-    sampled = sample_uncertainty(logits, tokens_, rng=np.random.default_rng(1))
-    everywhere = vocabulary_uncertainty(logits)
-    skip = skip_probability(everywhere, 0.5)
-    for value in (*with_token, sampled, everywhere, skip, decision_error(everywhere, 0.5)):
-        assert kind_of(value) == (library, dtype)
-    exact = expected_uncertainty(numbers(logits), numbers(tokens_).astype(int))
-    np.testing.assert_allclose(numbers(with_token[0]), exact, rtol=1e-6)
-    assert kind_of(draws_needed(everywhere, 0.5, 0.1)) == (library, "int64")
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_half_types_are_computed_in_float64(dtype):
-    logits = to("torch", [[2.0, 1.0, -3.0]], dtype)
-    value = expected_uncertainty(logits, 0)
-    assert kind_of(value) == ("torch", "float32")
-    assert float(value[0]) == pytest.approx(float(expected_uncertainty([2.0, 1.0, -3.0], 0)), rel=1e-6)

@@ -14,16 +14,10 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 import hlmtheory
-from hlmtheory.verification import (
-    acceptance_after_update,
-    acceptance_rate,
-    largest_distance,
-    tokens_after_update,
-    total_variation,
-)
+from hlmtheory.verification import acceptance_after_update, acceptance_rate, largest_distance, total_variation
 from hlmtheory.verification.update_claims import HORIZON, _divergence
+from hlmtheory.verification.updates import tokens_after_update
 
-from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import TARGETS, pairs
 
 KNOWN = hlmtheory.all_claims()
@@ -228,19 +222,6 @@ def test_when_the_bound_says_something():
     assert float(acceptance_after_update(0.72, 0.72).lower) == 0.0
     divergence = brentq(lambda nats: float(largest_distance(nats)) - 0.72, 0.1, 3.0)
     assert divergence == pytest.approx(1.2106, rel=1e-3)  # nats a token: above, α(0) = .72 guarantees nothing
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_libraries_and_types(library):
-    rate, moved = np.array([0.25, 0.75]), np.array([0.5, 0.125])
-    lower, upper = acceptance_after_update(to(library, rate, "float32"), to(library, moved, "float32"))
-    assert kind_of(lower) == kind_of(upper) == (library, "float32")
-    assert numbers(lower).tolist() == [0.0, 0.625]
-    assert numbers(upper).tolist() == [0.75, 0.875]
-    assert numbers(largest_distance(to(library, moved))).tolist() == pytest.approx(largest_distance(moved).tolist())
-    tokens = tokens_after_update(to(library, np.array([1.0, 2.0])), to(library, np.full((2, 3), 0.125)))
-    assert numbers(tokens.lower).tolist() == [0.25, 1.25]
-    assert numbers(tokens.upper).tolist() == [1.75, 2.75]
 
 
 def test_bad_input_is_named():

@@ -86,7 +86,7 @@ def measure_check(positions: int = CHECK_POSITIONS, vocabulary: int = CHECK_VOCA
         for chunk in trace.chunks(block_rows(vocabulary)):
             del chunk
         read = positions / (time.perf_counter() - began)
-        found = [Measurement("read", read, "positions/s", "read", 1.0)]
+        measured = [Measurement("read", read, "positions/s", "read", 1.0)]
         for module, claims in _modules().items():
             speeds = {}
             for place in places:
@@ -95,13 +95,15 @@ def measure_check(positions: int = CHECK_POSITIONS, vocabulary: int = CHECK_VOCA
                 what = f"{module}, {place if place == 'numpy' else f'torch {place}'}"
                 speeds[what] = positions / (time.perf_counter() - began)
             plain = f"{module}, numpy"
-            found += [Measurement(what, speed, "positions/s", "read", speed / read) for what, speed in speeds.items()]
-            found += [
+            measured += [
+                Measurement(what, speed, "positions/s", "read", speed / read) for what, speed in speeds.items()
+            ]
+            measured += [
                 Measurement(what, speed, "positions/s", plain, speed / speeds[plain])
                 for what, speed in speeds.items()
                 if what != plain
             ]
-    return found
+    return measured
 
 
 def _modules() -> dict[str, dict[str, Claim]]:
@@ -178,14 +180,14 @@ ROWS: dict[str, Callable[[], list[Measurement]]] = {
 }
 
 
-def save(path: Path, name: str, found: list[Measurement], command: str) -> None:
+def save(path: Path, name: str, measured: list[Measurement], command: str) -> None:
     """Write one row into the file of results and keep the other rows."""
     rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     rows[name] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "command": command,
-        "measurements": [asdict(one) for one in found],
+        "measurements": [asdict(line) for line in measured],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -201,11 +203,11 @@ def main(rows: tuple[str, ...], out: Path) -> None:
     console = open_console()
     for name in rows or [name for name in ROWS if name != "memory-full"]:
         with refusals(), console.status(f"Measuring {name}"), naming(out):
-            found = ROWS[name]()
-            save(out, name, found, shlex.join(["python", "-m", "validation.benchmarks.__main__", *sys.argv[1:]]))
+            measured = ROWS[name]()
+            save(out, name, measured, shlex.join(["python", "-m", "validation.benchmarks.__main__", *sys.argv[1:]]))
         table = Table("what", "value", "unit", "against", "ratio", title=name)
-        for one in found:
-            table.add_row(one.what, f"{one.value:,.4g}", one.unit, one.against, f"{one.ratio:.3g}")
+        for line in measured:
+            table.add_row(line.what, f"{line.value:,.4g}", line.unit, line.against, f"{line.ratio:.3g}")
         console.print(table)
 
 

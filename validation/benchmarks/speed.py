@@ -57,10 +57,10 @@ def measure_generate(
     pair = pair or load_pair("builtin", device="auto")
     known = prompts or builtin_prompts(limit=max(batches))
     methods: tuple[Method, ...] = (TargetOnly(), FixedLength(DRAFTS), Hlm())
-    found = []
+    measured = []
     for size in batches:
         some = known[:size]
-        alone = [[one] for one in some]
+        alone = [[prompt] for prompt in some]
         assisted = partial(_generated, pair, alone, new_tokens, assistant_model=pair.draft)
         runs: dict[str, Callable[[int], int]] = {
             "generate": partial(_generated, pair, [some], new_tokens),
@@ -68,14 +68,14 @@ def measure_generate(
             f"generate with assistant, K = {DRAFTS}": drafting(pair.draft, DRAFTS)(assisted),
         }
         runs |= {f"ours, {method.name}": partial(_ours, pair, some, method, new_tokens) for method in methods}
-        found += _beside(f"batch {size}", _speeds(runs, rounds), "tokens/s", "generate")
-    return found
+        measured += _beside(f"batch {size}", _speeds(runs, rounds), "tokens/s", "generate")
+    return measured
 
 
 def _ours(pair: Pair, prompts: Sequence[Prompt], method: Method, new_tokens: int, seed: int) -> int:
     """Return the number of tokens that our loop decodes."""
-    found = decode(pair, prompts, method, new_tokens=new_tokens, batch=len(prompts), seed=seed)
-    return sum(len(one.tokens) for one in found)
+    records = decode(pair, prompts, method, new_tokens=new_tokens, batch=len(prompts), seed=seed)
+    return sum(len(record.tokens) for record in records)
 
 
 @contextmanager
@@ -102,10 +102,10 @@ def _generated(pair: Pair, groups: Sequence[Sequence[Prompt]], new_tokens: int, 
     torch.manual_seed(seed)
     pad, count = (pair.end_tokens or (0,))[0], 0
     for group in groups:
-        ids = [pair.tokenizer(one.text)["input_ids"] for one in group]
+        ids = [pair.tokenizer(prompt.text)["input_ids"] for prompt in group]
         width = max(map(len, ids))
-        padded = torch.tensor([[pad] * (width - len(one)) + one for one in ids], device=pair.device)
-        mask = torch.tensor([[0] * (width - len(one)) + [1] * len(one) for one in ids], device=pair.device)
+        padded = torch.tensor([[pad] * (width - len(tokens)) + tokens for tokens in ids], device=pair.device)
+        mask = torch.tensor([[0] * (width - len(tokens)) + [1] * len(tokens) for tokens in ids], device=pair.device)
         with torch.inference_mode():
             text = pair.target.generate(
                 padded,
@@ -165,7 +165,7 @@ def measure_threads(tokens: int = 24, patience_s: float = PATIENCE_S) -> list[Me
 
     A run that takes longer than ``patience_s`` is stopped, and counts as slow as that.
     """
-    found = []
+    measured = []
     for name, busy in (("idle", 0), ("one busy core", 1)):
         others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(busy)]
         try:
@@ -174,11 +174,11 @@ def measure_threads(tokens: int = 24, patience_s: float = PATIENCE_S) -> list[Me
                 for threads, policy in ((1, "PASSIVE"), (2, "ACTIVE"), (2, "PASSIVE"))
             }
         finally:
-            for one in others:
-                one.kill()
-                one.wait()
-        found += _beside(name, speeds, "tokens/s", "1 threads, passive")
-    return found
+            for process in others:
+                process.kill()
+                process.wait()
+        measured += _beside(name, speeds, "tokens/s", "1 threads, passive")
+    return measured
 
 
 def _decoded(threads: int, policy: str, tokens: int, patience_s: float) -> float:
@@ -213,16 +213,16 @@ def measure_bandwidth(
     source = np.random.default_rng(1).random(copied)
     target, before = np.empty_like(source), torch.get_num_threads()
     here, there = torch.from_numpy(source), torch.from_numpy(target)
-    found: list[Measurement] = []
+    measured: list[Measurement] = []
     limits: dict[int, float] = {}
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
             seconds = min(_seconds(lambda: there.copy_(here)) for _ in range(5))
             limits[threads] = 2 * source.nbytes / seconds
-            found.append(_rate(f"copy, torch, {threads} threads", limits[threads], limits[threads]))
+            measured.append(_rate(f"copy, torch, {threads} threads", limits[threads], limits[threads]))
         seconds = min(_seconds(lambda: np.copyto(target, source)) for _ in range(5))
-        found.append(_rate("copy, numpy, 1 thread", 2 * source.nbytes / seconds, limits[1]))
+        measured.append(_rate("copy, numpy, 1 thread", 2 * source.nbytes / seconds, limits[1]))
         size = 2 * 8 * positions * vocabulary
         with tempfile.TemporaryDirectory() as folder:
             trace = stored(SyntheticTrace(positions, vocabulary), Path(folder, "trace"))
@@ -232,10 +232,10 @@ def measure_bandwidth(
                         torch.set_num_threads(threads)
                         run = partial(_checked, trace, name, device, threads)
                         what = f"{name}, {'numpy' if device == 'numpy' else 'torch'}, {threads} threads"
-                        found.append(_rate(what, size / min(_seconds(run) for _ in range(2)), limits[threads]))
+                        measured.append(_rate(what, size / min(_seconds(run) for _ in range(2)), limits[threads]))
     finally:
         torch.set_num_threads(before)
-    return found
+    return measured
 
 
 def _checked(trace: Trace, name: str, device: str, workers: int) -> None:

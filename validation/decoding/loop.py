@@ -23,7 +23,7 @@ from validation.collection.collect import encode_prompts
 from validation.decoding.batch_state import DRAFT, NOT_BEGUN, TARGET, BatchState, DecodingError
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord, Round
-from validation.decoding.sampling import distributions_of, draw, levels, probabilities_at, raced
+from validation.decoding.sampling import distributions_of, draw, levels, probabilities_at
 from validation.decoding.session import Clock, Draft, Message, Outcome, Session, Step
 from validation.decoding.tree_loop import TreeLoop
 from validation.decoding.verification import VerifiedDrafts, skip_risk, step_risks, verify
@@ -123,7 +123,8 @@ def decode(
         names = [prompts[i].id for i in members]
         numbers = noise(seed, names, new_tokens)
         channel = link.open(numbers) if link else None
-        session = Session(pair, len(names), numbers, channel, temperature, top_p, new_tokens, clock)
+        lengths = np.array([len(encoded[i]) for i in members], dtype=np.int64)
+        session = Session(pair, len(names), numbers, channel, temperature, top_p, new_tokens, clock, lengths)
         label = link.name if link else "none"
         own = [
             GenerationRecord(method.name, name, label, seed, temperature, top_p, risk_computed=risk) for name in names
@@ -247,7 +248,7 @@ class _Loop(BatchState):
         made = self.method.propose(step)
         after = time.perf_counter()
         if self.method.shared_seed:
-            tokens, _ = raced(made.distributions, self.session.stream_keys[step.sequences], positions)
+            tokens, _ = self.session.race(made.distributions, step.sequences, positions)
         else:
             numbers = self.noise.drafts(step.sequences, positions, ahead, levels(q.shape[-1]))
             tokens, _ = draw(made.distributions, numbers)

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.random_streams import Noise
+from validation.decoding.sampling import raced
 
 if TYPE_CHECKING:
     import torch
@@ -119,11 +121,19 @@ class Session:
     top_p: float
     new_tokens: int
     clock: Clock = field(default_factory=Clock)
+    prompt_lengths: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # in tokens, (n,)
 
     @cached_property
     def stream_keys(self) -> Array:
         """The key of each sequence's shared stream, (n,) int64."""
         return self.noise.stream_keys()
+
+    def race(self, rows: torch.Tensor, sequences: Array, positions: Array) -> tuple[Array, Array]:
+        """Return the winner of each distribution (n, V) in the shared stream of its sequence, and the sums of the rows.
+
+        ``positions`` (n,) count new tokens from 0; the stream's positions count the prompt's tokens as well.
+        """
+        return raced(rows, self.stream_keys[sequences], self.prompt_lengths[sequences] + positions)
 
     @property
     def vocabulary(self) -> int:

@@ -47,6 +47,8 @@ class DraftTree:
     seconds : float
         Of the draft's forward passes.
     passes : int
+    note : object
+        Data for the method's walk.
     """
 
     tokens: list[int]
@@ -57,6 +59,7 @@ class DraftTree:
     window_sees: list[list[int]] = field(default_factory=list)
     seconds: float = 0.0
     passes: int = 0
+    note: Any = None
 
     def __len__(self) -> int:
         """Return the number of drafts."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hlmtheory import verification
 from validation.decoding.random_streams import ACCEPT, REPLACE
-from validation.decoding.sampling import distributions_of, draw, levels, raced, residual, without_token
+from validation.decoding.sampling import distributions_of, draw, levels, residual, without_token
 from validation.decoding.session import Draft, Session
 
 if TYPE_CHECKING:
@@ -147,9 +147,9 @@ def _matches(
     number = np.arange(int(counts.max()) + 1)
     read = number <= counts[:, None]
     rows = target[torch.from_numpy((first[:, None] + number)[read]).to(target.device)]
-    keys = np.broadcast_to(session.stream_keys[sequences][:, None], read.shape)[read]
     winner, mass = np.full(read.shape, -1), np.ones(read.shape)
-    winner[read], mass[read] = raced(rows, keys, (position[:, None] + number)[read])
+    each = np.broadcast_to(sequences[:, None], read.shape)[read]
+    winner[read], mass[read] = session.race(rows, each, (position[:, None] + number)[read])
     drafted = np.full(read.shape, -2)
     drafted[number < counts[:, None]] = [draft.token for drafts in in_flight for draft in drafts]
     accepted = np.cumprod(winner == drafted, axis=1).sum(axis=1)

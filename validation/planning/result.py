@@ -94,7 +94,7 @@ class Result:
             "standing": self.standing.plain(),
             "verdict": self.verdict,
             "gap": None if self.gap is None else self.gap.plain(),
-            "sensitivity": [one.plain() for one in self.sensitivity],
+            "sensitivity": [line.plain() for line in self.sensitivity],
             "mattered": self.mattered,
             "notes": self.notes,
         }
@@ -142,7 +142,7 @@ def _gap(planner: Planner) -> Number | None:
 def _sensitivity(planner: Planner, request: Request, names: list[str]) -> list[Varied]:
     ours, _ = planner.ours(planner.setting)
     now = planner.value_of(ours, planner.setting)
-    found = []
+    lines = []
     for name in names:
         if name in ("--snr", "--k-factor") and (request.fading == "none" or request.recorded is not None):
             continue
@@ -165,18 +165,18 @@ def _sensitivity(planner: Planner, request: Request, names: list[str]) -> list[V
             rival = planner.rival(setting)
             fastest = float(np.mean(setting.speeds(planner.totals([rival])[0])))
             named = f"{rival.family} {rival.label}".rstrip()
-            found.append(Varied(name, shown, speed, best / now - 1.0, regret, label, named, fastest))
-    return found
+            lines.append(Varied(name, shown, speed, best / now - 1.0, regret, label, named, fastest))
+    return lines
 
 
 def _mattered(lines: list[Varied]) -> str:
     if not lines:
         return "Every option that the plan depends on was given."
-    one = max(lines, key=lambda line: abs(line.change))
+    strongest = max(lines, key=lambda line: abs(line.change))
     worst = max(lines, key=lambda line: line.regret)
     said = (
-        f"Of the defaults, {one.option} mattered most: at {one.value} the best plan changes by {one.change:+.0%} "
-        f"({one.plan})."
+        f"Of the defaults, {strongest.option} mattered most: at {strongest.value} the best plan changes by "
+        f"{strongest.change:+.0%} ({strongest.plan})."
     )
     if worst.regret > 1e-6:
         said += f" This plan would lose most, {worst.regret:.1%}, at {worst.option} {worst.value}."
@@ -199,16 +199,16 @@ def _server_draft(planner: Planner, request: Request) -> str:
 
 
 def _notes(planner: Planner) -> list[str]:
-    found = []
+    notes = []
     if not planner.split.enough:
-        found.append(
+        notes.append(
             f"There are {planner.split.prompts['test']} prompt(s), too few to split: numbers are measured on the texts "
             "that the plan was chosen on, and no threshold is calibrated. Still proved: lossless policies have the "
             "target model's law, and a certified message keeps its Bias."
         )
     elif planner.setting.risk_limit > 0:
-        found.append(_promise(planner))
-    return found
+        notes.append(_promise(planner))
+    return notes
 
 
 def _promise(planner: Planner) -> str:

@@ -48,15 +48,19 @@ class Split:
 
     def sums(self, values: Array, texts: Array) -> Array:
         """Return the sums over the texts of each prompt, (prompts, ...), of values (texts, ...) of all texts."""
-        prompts, own = np.unique(self.prompt[texts], return_inverse=True)
-        found = np.zeros((len(prompts), *values.shape[1:]))
-        np.add.at(found, own, values[texts])
-        return found
+        return self._grouped(values, texts)[0]
 
     def means(self, values: Array, texts: Array) -> Array:
         """Return the means over the texts of each prompt, (prompts, ...), of values (texts, ...) of all texts."""
-        texts_of = self.sums(np.ones(len(values)), texts)
-        return np.asarray(self.sums(values, texts) / texts_of.reshape(-1, *(1,) * (values.ndim - 1)))
+        sums, texts_of = self._grouped(values, texts)
+        return np.asarray(sums / texts_of.reshape(-1, *(1,) * (values.ndim - 1)))
+
+    def _grouped(self, values: Array, texts: Array) -> tuple[Array, Array]:
+        """Return the sums over the texts of each prompt, and the number of its texts."""
+        prompts, own, texts_of = np.unique(self.prompt[texts], return_inverse=True, return_counts=True)
+        sums = np.zeros((len(prompts), *values.shape[1:]))
+        np.add.at(sums, own, values[texts])
+        return sums, texts_of
 
 
 def split_prompts(prompts: Array, seed: int = 1) -> Split:

@@ -9,6 +9,11 @@ from typing import Any
 INTERVALS = "Brackets hold 95% intervals."
 
 HEADS = {
+    "aligned draft": "draft around the target's frozen last block",
+    "plain draft": "draft model trained for version 0",
+    "seeds": "trainings of the version",
+    "rejected": "rejected drafts of a text, mean",
+    "acceptance": "share of verified drafts that is accepted",
     "(K, τ₁) that cross": "the pairs themselves",
     "10%, median, 90%": "quantiles of the tokens over the runs",
     "C-SQS better at both ends": "pairs for which C-SQS is better at the lowest and at the highest temperature",
@@ -38,17 +43,12 @@ HEADS = {
     "loss/TV, plain": "lost acceptance of the plain draft over the TV, the bound's share",
     "loss/TV, aligned": "the same for the aligned draft",
     "plain": "plain draft, trained for version 0",
-    "plain draft": "draft model trained for version 0",
     "plain, target version 0": "the same draft with version 0 as the target",
     "aligned": "draft around the target's frozen last block",
-    "aligned draft": "draft around the target's frozen last block",
     "anew": "draft distilled again for the version",
     "trained anew": "draft distilled again for the version",
     "prompt lookup": "drafts copied from the prompt",
-    "seeds": "trainings of the version",
-    "version": "how the target was tuned",
     "target in the paper, domain": "the paper's row",
-    "texts": "whose texts are continued",
     "M/F at γ = 0.8": "marginal over fixed time that the printed latency implies at an acceptance of 0.8",
     "K* there": "best draft length at these times",
     "γ at least": "smallest acceptance that allows the printed speed-up",
@@ -63,7 +63,6 @@ HEADS = {
     "a round": "latency of a round",
     "of it drafting": "drafting in a round",
     "drafts of 10.5 ms": "drafts that fit into that time",
-    "device": "the device, or its power",
     "radio": "power of the radio",
     "latency from": "table of the paper",
     "a token over 5G, 4G": "printed latency of Cloud-Only",
@@ -96,11 +95,6 @@ HEADS = {
     "R²": "share of the variance that the line explains",
     "c₁ (s/FLOP)": "slope of the run time",
     "c₂ (s)": "its constant",
-    "median error": "of the line, relative",
-    "largest error": "of the line, relative",
-    "at": "value on the figure's axis",
-    "at MHz": "bandwidth",
-    "setting": "constants that are changed",
     "saving of the total latency": "the printed comparison",
     "ours, Table II": "with the paper's constants",
     "nearest with one change": "the one constant whose change comes nearest, and its value",
@@ -115,7 +109,6 @@ HEADS = {
     "published bound": "right side of the published theorem",
     "sharp bound": "right side of the sharp one",
     "drafts looked at": "that the server verified or rejected, mean of a text",
-    "rejected": "rejected drafts of a text, mean",
     "Σ TV(q, p)": "over a text, q and p the models' distributions",
     "Σ dropped": "mass outside the supports, over a text",
     "Σ K/(4ℓ)": "the paper's term for the lattice, K tokens in steps of 1/ℓ",
@@ -132,9 +125,7 @@ HEADS = {
     "resampling rate": "rounds that end with a rejection",
     "rejected, of verified drafts": "share",
     "latency a token, ms": "modelled time of a token",
-    "metric": "what is compared",
     "times of the models": "measured pass times, or the paper's scaled",
-    "link": "the link of the rounds",
     "cross as in the paper": "pairs (K, τ₁): K-SQS better when cold, C-SQS when hot",
     "of them beyond the intervals": "of these, shown beyond the 95% intervals",
     "cross the other way": "the reverse",
@@ -158,15 +149,10 @@ HEADS = {
     "corrected risk": "calibration risk with its correction",
     "held out": "risk on the held-out prompts",
     "all, leave-one-out": "risk over all prompts, each left out in turn",
-    "cu-hlm prints": "value in cu-hlm",
-    "u-hlm prints": "value in u-hlm",
     "ours, tokens": "line fitted to the tokens",
     "ours, 21 means": "line fitted to the mean at each u",
     "follows": "what the printed numbers imply",
-    "printed": "in the paper",
     "at θ = 0.1": "quantity; θ limits the distortion",
-    "paper": "in the paper",
-    "ours": "measured here",
     "rule": "how many entries are sent",
     "needs": "what the rule must know: q on the device, or p of the server too",
     "mean k at Bias 0.05": "entries sent for a mean Bias of 0.05",
@@ -189,7 +175,6 @@ HEADS = {
     "bill, Σ of a text": "summed over the text",
     "texts with risk below bill": "texts that record less than their bill",
     "skipped": "share of drafts kept unverified",
-    "tokens": "decoded tokens",
     "what": "event that is counted",
     "system": "how its risk varies",
     "π": "probability of auditing a skipped draft",
@@ -229,15 +214,7 @@ HEADS = {
     "TR: LLM computation/104.6 ms": "transmission rate that the printed computing time implies",
     "whole row at 10 dB, no fading": "time of a whole distribution",
     "a message at that rate": "bits and entries that the printed time carries",
-    "method, pair": "method, and its draft and target model",
-    "method": "decoding method",
-    "all six": "prompt sets together",
-    "all sets": "prompts of all sets together",
-    "printed, ms a token": "in the paper",
-    "printed, times Cloud-Only": "speed-up in the paper",
-    "policy": "rule for the draft length",
     "lengths chosen": "shares of the rounds",
-    "acceptance": "share of verified drafts that is accepted",
     "target model's law": "whether the texts have the target's distribution",
     "bound, a token": "on the total variation of a token",
     "bound, a text": "on that of a text",
@@ -249,64 +226,51 @@ HEADS = {
     "sizes that take the printed": "sizes whose transfer takes the printed time",
     "3.2 GB take": "at the full rate",
     "of the target": "share of the target's bytes",
-    "what is downloaded": "file",
-    "when": "how often",
-    "times Cloud-Only's": "energy over Cloud-Only's",
-    "radio, J a token": "energy of the radio",
-    "drafting, J a token": "energy of drafting",
-    "radio, drafting": "powers",
-    "printed speed-up": "over Cloud-Only",
     "speed-up over Cloud-Only": "that the times imply",
-    "value": "as assumed",
-    "source": "where it comes from",
     "dataset": "prompt set, and which time is held",
-    "target": "target model",
-    "temperature": "of sampling",
-    "network": "of the paper",
-    "pair": "of draft and target model",
-    "prompts": "prompt sets",
-    "model": "whose passes are timed",
     "median": "over blocks or runs",
-    "rate": "of the link",
-    "uplink": "of the link",
     "tokens/s": "tokens a second, ratio of totals",
-    "bytes": "size of the file",
     "drafts, texts": "kind of draft, and prompt set",
 }
 """What a column holds, by its head."""
 
+_SET = r"GSM8K|NQ \((?:QA|RAG)\)|MT-Bench|WMT14|CNN/DM|Alpaca|QED|CREAK|StrategyQA"
+_DEVICE = r"Raspberry Pi 5|Jetson AGX Orin|iPhone 15 Pro Max|Snapdragon 8 Gen 3"
+PLAIN = re.compile(
+    r"method|network|printed|ours|paper|value|source|target|temperature|pair|prompts|model|rate|"
+    r"uplink|bytes|tokens|policy|when|radio, J a token|drafting, J a token|radio, drafting|"
+    r"printed, ms a token|printed, times Cloud-Only|times Cloud-Only's|what is downloaded|median error|"
+    r"largest error|device|link|setting|printed speed-up|cu-hlm prints|u-hlm prints|at|at MHz|metric|"
+    r"texts|version|all six|all sets|method, pair|"
+    rf"5G|4G|WiFi|{_SET}|{_DEVICE}|version 0|math, LoRA|code, full|Std\. SD|FlexSpec|FlexSpec's rule, plain draft"
+    r"|[\d.]+|ε = [\d.]+"
+)
+"""Heads that say themselves what the column holds: common words, names, and values on a figure's axis."""
+
 _SAME = (
-    (re.compile(r"(5G|4G|WiFi)$"), "by network"),
     (re.compile(r"(5G|4G|WiFi), K = \d+$"), "against that fixed length"),
-    (re.compile(r"(5G|4G), (Algorithm 2 \(printed\)|K\*)$"), "speed-up by length rule"),
     (re.compile(r".+, (Algorithm 2 \(printed\)|K\*)$"), "speed-up by length rule"),
-    (re.compile(r"(GSM8K|NQ \(QA\)|NQ \(RAG\)|MT-Bench|WMT14|CNN/DM|Alpaca|QED|CREAK|StrategyQA)$"), "prompt set"),
     (re.compile(r"(Alpaca|QED|CREAK|StrategyQA), printed$"), "the paper's value, for its two pairs"),
-    (re.compile(r"(Raspberry Pi 5|Jetson AGX Orin|iPhone 15 Pro Max|Snapdragon 8 Gen 3)$"), "device"),
-    (re.compile(r"(version 0|math, LoRA|code, full)$"), "version of the target"),
     (re.compile(r"[789][abc]$"), "figure whose saving this is"),
-    (re.compile(r"[\d.]+$"), "value on the figure's axis"),
     (re.compile(r"(10|90)%$"), "quantile over the runs"),
     (re.compile(r"π = [\d.]+$"), "share of runs, by the audit probability π"),
-    (re.compile(r"ε = [\d.]+$"), "tolerance of the bias"),
     (re.compile(r"overlap loss, T = \d+$"), "loss of the first T tokens"),
     (re.compile(r"(sent by )?(U-HLM|CU-HLM \(Online\))(, threshold 0\.8)?$"), "accepted of the sent drafts, and sent"),
-    (re.compile(r"(Std\. SD|FlexSpec|FlexSpec's rule, plain draft)$"), "method"),
 )
 
 
 def meaning(head: str) -> str | None:
-    """Return what a column holds; None for an empty head.
+    """Return what a column holds; None for a head that is empty or says it itself.
 
     Raises
     ------
     KeyError
-        If the head is neither in HEADS nor one of a known kind.
+        If the head is neither in HEADS or PLAIN nor one of a known kind.
 
-    >>> meaning("Σ dropped"), meaning("4G, K = 12"), meaning("")
-    ('mass outside the supports, over a text', 'against that fixed length', None)
+    >>> meaning("Σ dropped"), meaning("4G, K = 12"), meaning("method"), meaning("4G")
+    ('mass outside the supports, over a text', 'against that fixed length', None, None)
     """
-    if not head:
+    if not head or PLAIN.fullmatch(head):
         return None
     if head in HEADS:
         return HEADS[head]
@@ -319,8 +283,8 @@ def meaning(head: str) -> str | None:
 def legend(heads: Sequence[str]) -> str:
     """Return one line that explains the columns of a table; columns of one kind are named together.
 
-    >>> legend(["", "5G", "4G", "Σ dropped"])
-    'Columns: “5G”, “4G”: by network; “Σ dropped”: mass outside the supports, over a text.'
+    >>> legend(["", "5G", "4G, K = 1", "4G, K = 2", "Σ dropped"])
+    'Columns: “4G, K = 1”, “4G, K = 2”: against that fixed length; “Σ dropped”: mass outside the supports, over a text.'
     """
     said: dict[str, list[str]] = {}
     for head in heads:

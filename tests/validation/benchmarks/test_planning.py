@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from hlmtheory import batching, ofdma, serving
+from hlmtheory import batching, ofdma
 from hlmtheory.serving import Task
+from hlmtheory.serving.pipeline import pipeline_latency, step_times
 from validation.benchmarks import __main__ as bench
 from validation.benchmarks import planning
 from validation.benchmarks.measurement import Measurement
@@ -60,8 +61,8 @@ def test_the_ways_to_the_sum_agree(count: int, departures: int):
     assert totals == pytest.approx([totals[0]] * 3, rel=1e-12)
     draft, verify, steps = given
     n = np.arange(1, steps.max() + 1)[:, None]
-    times = [np.where(n <= steps, serving.step_times(stage, n), 0.0) for stage in (draft, verify)]
-    assert float(serving.pipeline_latency(*times).sum()) == pytest.approx(totals[0], rel=1e-12)
+    times = [np.where(n <= steps, step_times(stage, n), 0.0) for stage in (draft, verify)]
+    assert float(pipeline_latency(*times).sum()) == pytest.approx(totals[0], rel=1e-12)
 
 
 # --------------------------------------------------------------------------------------------------------- rows

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from hlmtheory.channel import mean_round_throughput, round_throughput, throughput
+from hlmtheory.channel import throughput
+from hlmtheory.channel.latency import mean_round_throughput, round_throughput
 from validation.collection.prompts import Prompt
 from validation.decoding.columns import Powers
 from validation.decoding.intervals import IntervalEstimate, draw_texts, ratio

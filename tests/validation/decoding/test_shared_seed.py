@@ -14,14 +14,15 @@ from scipy import stats
 from hlmtheory.shared_seed import race_winner
 from hlmtheory.shared_seed import stream_key as key_of
 from tests.validation.tiny_texts import PROMPTS, distance, exact_law, law_of, nodes, quarters, table_pair
+from tests.validation.unpacking import Unpacker
 from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import DecodingError, decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength
-from validation.decoding.methods.shared_seed import SharedSeed
+from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedTree
 from validation.decoding.random_streams import Noise
-from validation.decoding.wire import Unpacker, index_bits
+from validation.decoding.wire import index_bits
 from validation.errors import UserError
 from validation.models.pair import Pair
 
@@ -49,6 +50,7 @@ CHANGES: dict[str, Callable[[Pair], Texts]] = {
     "another draft model": lambda pair: texts(other_draft(pair), SharedSeed(4)),
     "the target as its own draft": lambda pair: texts(replace(pair, draft=pair.target), SharedSeed(4)),
     "a slow link": lambda pair: texts(pair, SharedSeed(4), link=FadingLink("slow", 1e3, 1.0, Way(propagation_s=9.0))),
+    "lists of candidates": lambda pair: texts(pair, SharedSeedTree((2, 2, 1))),
     "batches of two": lambda pair: texts(pair, SharedSeed(4), batch=2),
 }
 
@@ -77,7 +79,8 @@ def test_the_text_can_be_checked_again_with_the_target_model_and_the_seed(pair: 
         ids = torch.tensor([[pair.tokenizer.bos_token_id, *pair.tokenizer(prompt.text).input_ids, *row.tokens]])
         with torch.inference_mode():
             target = pair.target(ids).logits[0, -len(row.tokens) - 1 : -1].float().softmax(dim=-1)
-        assert race_winner(target, key, torch.arange(len(row.tokens))).tolist() == row.tokens
+        positions = torch.arange(ids.shape[1] - len(row.tokens), ids.shape[1])  # in the whole text
+        assert race_winner(target, key, positions).tolist() == row.tokens
 
 
 def test_better_drafts_are_accepted_more_often_and_cost_the_bits_of_a_token(pair: Pair) -> None:
@@ -121,6 +124,22 @@ def test_the_law_of_the_texts_is_the_targets() -> None:
     assert stats.chisquare(counts, np.array(list(expected.values())) * len(rows)).pvalue > 1e-4
     drafts = law_of(decode(table_pair(q, q), prompts, SharedSeed(2), new_tokens=3, batch=1000))
     assert distance(drafts, expected) > 0.2  # the test would see the draft model's law
+
+
+def test_lists_are_accepted_more_often_than_one_candidate(pair: Pair) -> None:
+    """And their messages hold tokens and parents only."""
+    found = {}
+    for widths in ((1, 1, 1), (3, 1, 1), (3, 3, 3)):
+        rows = decode(pair, PROMPTS, SharedSeedTree(widths), new_tokens=20)
+        found[widths] = sum(row.total("accepted") for row in rows) / sum(len(row.rounds) for row in rows)
+        drafts, most = sum(row.total("drafted") for row in rows), SharedSeedTree(widths).tree_nodes.bit_length()
+        assert sum(row.total("bits") for row in rows) <= drafts * (index_bits(pair.vocabulary) + most)
+    assert found[1, 1, 1] < found[3, 1, 1] < found[3, 3, 3]
+
+
+def test_a_list_holds_the_likeliest_token_alone_at_temperature_0(pair: Pair) -> None:
+    greedy = texts(pair, SharedSeed(2), temperature=0.0)
+    assert texts(pair, SharedSeedTree((3, 2)), temperature=0.0) == greedy
 
 
 def test_a_repeated_prompt_id_and_a_seed_outside_the_stream_are_refused(pair: Pair) -> None:

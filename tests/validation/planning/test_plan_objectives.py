@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from hlmtheory import channel, policy
+from hlmtheory.policy.goodput import plan_goodput
+from hlmtheory.policy.money import plan_cost
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link, fading_link
 
@@ -35,7 +37,7 @@ def user(seconds_per_bit: float, setting: Setting) -> policy.BandUser:
 def test_both_find_the_same_cost_of_a_token(fading):
     link = fading_link(1e7, channel.Rician(10.0, 4.0), 10.0, 0.02) if fading else constant_link(1e7, 0.02)
     setting = Setting(link, 0.012, 0.03, verify_token_s=0.001, server_price=2.0, time_price=0.3, objective="cost")
-    found = policy.plan_cost(user(float(np.mean(1.0 / link.rates)), setting), 0.3, server_price=2.0)
+    found = plan_cost(user(float(np.mean(1.0 / link.rates)), setting), 0.3, server_price=2.0)
     assert 1.0 / setting.value(counts()) == pytest.approx(found.cost, rel=1e-9)
 
 
@@ -44,7 +46,7 @@ def test_the_goodput_of_the_theory_is_below_the_mean_over_blocks_and_near_to_it(
     law, limit = channel.Rayleigh(10.0), 0.11
     link = fading_link(1e6 * np.log2(11.0), law, 10.0, 0.02)
     setting = Setting(link, 0.012, 0.03, latency_s=limit, objective="goodput")
-    found = policy.plan_goodput(user(1e-6, setting), law, 1e6, limit)
+    found = plan_goodput(user(1e-6, setting), law, 1e6, limit)
     value = float(setting.value(counts()))
     assert 0.1 < found.outage < 0.9
     assert found.goodput <= value * 1.01  # the command has 200 levels

@@ -38,20 +38,25 @@ def alike(once, thrice):
             assert thrice[name] == value, name
 
 
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """The folders of a trace with one text a prompt, and of one with three equal texts; plans keep a profile there."""
+    made = {repeat: tmp_path_factory.mktemp("texts") for repeat in (1, 3)}
+    for repeat, folder in made.items():
+        stored(folder / "trace", repeat=repeat)
+    return made
+
+
 @pytest.mark.parametrize("words", [("--risk", "text=.5"), ("--risk", "text=.5", "--confidence", ".8")])
-def test_three_equal_texts_of_each_prompt_change_no_number(tmp_path, words):
-    found = []
-    for repeat in (1, 3):
-        stored(tmp_path / str(repeat) / "trace", repeat=repeat)
-        found.append(planned(tmp_path / str(repeat), *words))
-    once, thrice = found
+def test_three_equal_texts_of_each_prompt_change_no_number(folders, words):
+    once, thrice = plans = [planned(folders[repeat], *words) for repeat in (1, 3)]
     assert thrice["evidence"]["texts"] == 3 * TEXTS
     assert thrice["prompts"] == once["prompts"] == {"train": 14, "calibrate": 13, "test": 13}
     assert thrice["split"] == once["split"]
     for one, three in zip(once["rows"], thrice["rows"], strict=True):
         if one["policy"] not in ("U-HLM", "CU-HLM"):  # theirs depend on a sample of positions, and on drawn tokens
             alike(one, three)
-    allowed = [[one["allowed"] for one in plan["menu"] if one["policy"] == OURS] for plan in found]
+    allowed = [[one["allowed"] for one in plan["menu"] if one["policy"] == OURS] for plan in plans]
     assert allowed[0] == [pytest.approx(one) for one in allowed[1]]
 
 

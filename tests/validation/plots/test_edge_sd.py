@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from hlmtheory.batching import plan
-from hlmtheory.ofdma import kkt_residual, minmax_shares, uniform_gain
-from hlmtheory.serving import ModelShape, Task, forward_flops, run_time, upload_bits
+from hlmtheory.ofdma import minmax_shares
+from hlmtheory.ofdma.shares import kkt_residual, uniform_gain
+from hlmtheory.serving import ModelShape, Task, forward_flops, upload_bits
+from hlmtheory.serving.costs import run_time
 from validation.claims.scenarios import cell
 from validation.claims.scenarios.cell import Load, Radio, Reading, draw_users, serve, spectral_efficiency, uploads
 from validation.models.forward_times import StageTimes, measure_stage_times, model_shape

@@ -13,6 +13,8 @@ import pytest
 import hlmtheory
 from hlmtheory import channel, uncertainty, verification
 from hlmtheory.truncation._search.pairs import SortedPair
+from hlmtheory.truncation.sizes import bias_size
+from hlmtheory.truncation.softplus import online_shortfall
 from validation.decoding.trace_drafts import tokens_of
 from validation.plots import EXHIBITS, FIGURES, draw
 from validation.plots.common import record
@@ -266,7 +268,7 @@ def test_fig_3_compares_the_rules(sample: Sample, rows: Rows, sidecars: Sidecars
     assert promised["certified"]["mean"] == pytest.approx(certified.mean(), rel=1e-4)
     assert promised["certified"]["bias"] == pytest.approx(bias.mean(), rel=1e-3)
     assert promised["certified"]["largest_bias"] <= EPSILON + 1e-9
-    known = hlmtheory.truncation.bias_size(
+    known = bias_size(
         q, total_variation_bound=np.minimum(verification.total_variation(q, p), 1.0), bias_tolerance=EPSILON
     )
     assert promised["certified, T known"]["mean"] == pytest.approx(known.mean(), rel=1e-4)
@@ -284,7 +286,7 @@ def test_fig_4_counts_where_the_online_bound_fails(sample: Sample, rows: Rows, s
     true, estimated, sent = found["series"]
     token = drafts.token[:, None]
     for i, eta in enumerate(SHARPNESSES):
-        short = hlmtheory.truncation.online_shortfall(p[:, None], q[:, None], token, sample.grid, sharpness=eta)
+        short = online_shortfall(p[:, None], q[:, None], token, sample.grid, sharpness=eta)
         assert true["share"][i] == pytest.approx((short > 1e-9).mean(), rel=1e-4)
         bound = hlmtheory.truncation.online_bound(
             q[:, None], token, drafts.estimate[:, None], sample.grid, sharpness=eta

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from scipy.optimize import brentq
 
-from hlmtheory.lattice import exact_payload_bits
+from hlmtheory.lattice.payload import exact_payload_bits
 from hlmtheory.verification import acceptance_interval, largest_distance
 from hlmtheory.verification.intervals import FORMS
 

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from numpy.typing import NDArray
+
+from hlmtheory.shared_seed import race_list, race_winner
 from validation.decoding.methods.base import Method, tokens_message
 from validation.decoding.methods.registry import GREEN, Family, MethodInfo, PlotStyle, register
+from validation.decoding.methods.trees import SampledTree
+from validation.decoding.random_streams import Chance
+from validation.decoding.sampling import distributions_of
 from validation.decoding.session import Draft, Message
+from validation.decoding.trees import ROOT, DraftTree, TreeRequest
+
+Array = NDArray[Any]
 
 
 @register(
@@ -31,3 +42,58 @@ class SharedSeed(Method):
     def message(self, drafts: list[Draft]) -> Message:
         """Return a message of the tokens: ⌈log₂ V⌉ bits each."""
         return tokens_message(drafts, self.session.vocabulary)
+
+
+@register(
+    MethodInfo(
+        "shared seed tree",
+        Family.SHARED_SEED,
+        PlotStyle(GREEN, "d", "dashed"),
+        default=lambda setup: SharedSeedTree(),
+        studies=(),
+    )
+)
+class SharedSeedTree(SampledTree):
+    """Lists of candidates by a shared seed: the children of a node are the first tokens of the draft model's race.
+
+    The text is that of :class:`SharedSeed`. A draft is a token and its parent; no distribution is sent.
+
+    Parameters
+    ----------
+    widths : tuple of int
+        Candidates of each node, by depth. Tokens of probability 0 are left out.
+    """
+
+    runs_draft = shared_seed = True
+
+    def __init__(self, widths: tuple[int, ...] = (2, 2, 1, 1)) -> None:
+        super().__init__(widths)
+        self.name = f"shared seed tree ({'-'.join(map(str, widths))})"
+
+    def expand(self, request: TreeRequest, tree: DraftTree, nodes: list[int], rows: Any, depth: int) -> list[int]:
+        """Add the first tokens of the race at each of these nodes; nothing follows an end-of-text token."""
+        key, first = int(self.session.stream_keys[request.sequence]), len(request.tokens)
+        tree.note, found = (key, first), list[int]()
+        for node, logits in zip(nodes, rows, strict=False):
+            q = distributions_of(logits[None], self.session.temperature, self.session.top_p)[0].double().cpu().numpy()
+            candidates = race_list(q, key, first + depth, size=min(self.widths[depth], len(q)))
+            found += [tree.add(node, int(token)) for token in candidates if q[token] > 0]
+        return [node for node in found if tree.tokens[node] not in self.session.pair.end_tokens]
+
+    def walk(
+        self, tree: DraftTree, target: Array, chance: Chance, left: int, end_tokens: frozenset[int]
+    ) -> tuple[list[int], int, bool]:
+        """Return the nodes on the path of the server's tokens, the next one, and whether drafts were dropped there.
+
+        What :func:`validation.decoding.trees.exact_walk` takes and returns; nothing is drawn beside the stream.
+        """
+        key, first = tree.note
+        children, node, path = tree.children(), ROOT, list[int]()
+        while len(path) < left and not (path and tree.tokens[node] in end_tokens):
+            token = int(race_winner(target[node], key, first + len(path)))
+            matches = [child for child in children[node] if tree.tokens[child] == token]
+            if not matches:
+                return path, token, bool(children[node])
+            node = matches[0]
+            path.append(node)
+        return path, -1, False

@@ -1,0 +1,213 @@
+"""Every public function answers in the library and the floating type of its arrays, and a batch as one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+
+import numpy as np
+import pytest
+
+from .kinds import LIBRARIES, kind_of, numbers, to
+from .test_bad_input import PUBLIC, target
+from .valid_calls import VALID_CALLS
+
+RICIAN = ("density", "distribution", "quantile", "outage_probability", "rate_quantile", "latency_quantile")
+RICIAN += ("mean_latency", "inverse_efficiency")
+WIDE = {
+    **dict.fromkeys(("exponentials", "race"), "the stream's numbers are the same bits everywhere"),
+    **dict.fromkeys(
+        ("held_out_risk", "mass_budget_bound", "regret_bound", "regret_bound_sharp", "regret_bound_rate"),
+        "a guarantee for the float64 settings",
+    ),
+    **dict.fromkeys(("distortion_bound", "distortion_bound_sharp", "payload_bits", "allocate"), "from whole numbers"),
+    **{f"Rician.{name}": "a quadrature in float64" for name in RICIAN},
+    **dict.fromkeys(("TraceLink.delivered_bits", "TraceLink.transfer_time"), "an integral of a float64 trace"),
+    "mean_transfer_time": "a quadrature in float64",
+    **dict.fromkeys(
+        ("stationary_draft_length", "draft_length_regret", "worst_draft_length_regret", "fading_skip"),
+        "a root or a maximum that is searched in float64",
+    ),
+    **dict.fromkeys(
+        ("acceptance_by_depth", "tokens_by_length", "survival_interval", "split_tokens"), "an estimate from counts"
+    ),
+    **dict.fromkeys(("server_rates", "throughput_shares"), "an optimum that is searched in float64"),
+}
+"""Functions whose floating answer is always float64, each with the reason."""
+
+NUMPY = {
+    *("codec_hulls", "lower_hulls", "plan_user", "plan_batched", "queue_rates", "sample_transfer_times"),
+    *("forward_flops", "peak_memory", "run_time", "stage_times", "step_times", "pipeline_latency", "decoding_steps"),
+    *("inference_latency", "upload_bits", "free_schedule", "johnson_order"),
+    *("DevicePolicy.distribution", "DevicePolicy.draft", "DevicePolicy.decide", "ServerPolicy.verify"),
+}
+"""Planners and policies: their answers are numpy arrays in float64."""
+
+OWN = {"ThresholdController.roll_back", "MassBudgetController.roll_back", "GilbertElliott.correlation"}
+"""Methods that answer in the library of their object; test_conformal, test_mass_budget and test_channel test them."""
+
+ONE_INSTANCE = {
+    **dict.fromkeys(
+        ("overlap_losses", "confident_threshold", "threshold_losses", "calibrate_threshold"), "one list of thresholds"
+    ),
+    **dict.fromkeys(("power_to_find", "smallest_found", "draws_to_find"), "one list of bets"),
+    **dict.fromkeys(("fit_linear", "fit_device"), "one regression"),
+    **dict.fromkeys(("decoding_steps", "expected_steps"), "one row of tasks"),
+    **dict.fromkeys(("free_schedule", "free_latency", "free_bound"), "one schedule"),
+    **dict.fromkeys(("optimal_sizes", "optimal_codecs"), "one text"),
+    **dict.fromkeys(
+        ("codec_hulls", "lower_hulls", "plan_user", "plan_batched", "colocated_plan", "capacity_gain", "queue_rates"),
+        "one plan",
+    ),
+    **dict.fromkeys(
+        ("DevicePolicy.distribution", "DevicePolicy.draft", "DevicePolicy.decide", "UncertaintyLine.rejection"),
+        "one position",
+    ),
+    **dict.fromkeys(("ServerPolicy.verify", "ServerSession.verify", "message_bytes"), "one message"),
+    "distance_ceiling": "all counts are of one sample",
+    **dict.fromkeys(("sample_transfer_times", "sample_uncertainty"), "each instance has random numbers of its own"),
+    "LawTest.update": "its instances are the tests that were announced",
+    **dict.fromkeys(
+        ("partial_boxes", "softplus_gap", "round_throughput", "step_times"), "a number beside rows is one for all"
+    ),
+}
+"""Functions that take one instance, not a batch, each with the reason."""
+
+
+TWO_STAGES = {"pipeline_latency", "inference_latency", "johnson_order"}
+"""Functions whose two tables must have one shape."""
+
+NOT_EMPTY = {
+    "batch_length": "a batch without drafts is refused",
+    "online_certified_size": "one flag says for all instances whether the bound is estimated",
+    "text_risk": "its losses are one sample",
+}
+"""Functions that answer no empty batch so, each with the reason."""
+
+BEYOND_HALF = {
+    *("shannon_latency", "free_space_gain", "synchronisation_time", "TraceLink.transfer_time"),
+    *("Rician.latency_quantile", "Rician.mean_latency"),
+}
+"""Functions whose valid call has a number beyond 65,504, the largest of float16."""
+
+ON_HOST = {"confident_threshold", "calibrate_threshold", "distance_ceiling", "fit_device", "free_latency", "free_bound"}
+"""Functions that take what they count or plan to the host, in any library."""
+
+
+def taken(name):
+    """Return the arguments of a function that may be arrays."""
+    parameters = inspect.signature(PUBLIC[name]).parameters
+    return [one for one in VALID_CALLS[name] if "Array" in str(parameters[one].annotation).split(".")[-1]]
+
+
+FUNCTIONS = [name for name in VALID_CALLS if not inspect.isclass(PUBLIC[name]) and taken(name)]
+
+
+SEVERAL = [name for name in FUNCTIONS if len(taken(name)) > 1]
+
+
+def numbers_of(answer):
+    """Return all arrays and numbers in an answer of any type."""
+    if dataclasses.is_dataclass(answer):
+        answer = [getattr(answer, field.name) for field in dataclasses.fields(answer)]
+    if isinstance(answer, (list, tuple)):
+        return [value for part in answer for value in numbers_of(part)]
+    return [answer] if hasattr(answer, "dtype") or isinstance(answer, (int, float)) else []
+
+
+def answer(name, change, **fixed):
+    """Return the numbers of the answer to the valid call with its arrays changed, or fixed."""
+    call = {one: change(value) if one in taken(name) else value for one, value in VALID_CALLS[name].items()} | fixed
+    fresh = {one: np.random.default_rng(1) for one, value in call.items() if isinstance(value, np.random.Generator)}
+    return numbers_of(target(name)(**call | fresh))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in OWN])
+def test_an_answer_is_in_the_library_and_type_of_the_arguments(name, library, dtype):
+    def change(value):
+        array = np.asarray(value)
+        return to(library, array, dtype if array.dtype.kind == "f" else None)
+
+    plain, found = answer(name, np.asarray), answer(name, change)
+    for expected, value in zip(plain, found, strict=True):
+        np.testing.assert_allclose(numbers(value), numbers(expected), rtol=1e-5 if dtype == "float32" else 1e-12)
+        if hasattr(value, "dtype"):
+            kind = (dtype if name not in WIDE else "float64") if expected.dtype.kind == "f" else str(expected.dtype)
+            wanted = (library, kind) if name not in NUMPY else ("numpy", str(expected.dtype))
+            assert kind_of(value) == wanted
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in ONE_INSTANCE])
+def test_a_batch_is_answered_as_one_by_one(name):
+    """Of two instances: the valid call, and one with the entries of each row in reverse, if that is valid, too."""
+    changes = [np.asarray, lambda value: np.flip(np.asarray(value), -1) if np.ndim(value) else np.asarray(value)]
+    alone = [answer(name, np.asarray)]
+    try:
+        alone.append(answer(name, changes[1]))
+    except (ValueError, TypeError):
+        changes, alone = [np.asarray] * 2, alone * 2
+    batch = answer(name, lambda value: np.stack([change(value) for change in changes]))
+    for i in range(2):
+        for expected, values in zip(alone[i], batch, strict=True):
+            value = values[i] if np.ndim(values) > np.ndim(expected) else values
+            np.testing.assert_allclose(numbers(value), numbers(expected), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", [name for name in SEVERAL if name not in {*ONE_INSTANCE, *TWO_STAGES}])
+def test_leading_dimensions_broadcast(name):
+    """Each argument in turn has the leading dimensions (3, 1), and the others (2,)."""
+    alone = answer(name, np.asarray)
+    for argument in taken(name):
+        column = np.stack([np.asarray(VALID_CALLS[name][argument])] * 3)[:, None]
+        table = answer(name, lambda value: np.stack([np.asarray(value)] * 2), **{argument: column})
+        for expected, values in zip(alone, table, strict=True):
+            lead = np.shape(values)[: np.ndim(values) - np.ndim(expected)]
+            assert lead in ((3, 2), (3, 1), (2,), ())
+            whole = np.broadcast_to(numbers(expected), np.shape(values))
+            np.testing.assert_allclose(numbers(values), whole, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in {*ONE_INSTANCE, *NOT_EMPTY}])
+def test_a_batch_of_none_has_no_answers(name):
+    empty = answer(name, lambda value: np.zeros((0, *np.shape(value)), np.asarray(value).dtype))
+    assert [np.shape(value) for value in empty] == [(0, *np.shape(value)) for value in answer(name, np.asarray)]
+
+
+HALF = [("numpy", "float16"), ("torch", "float16"), ("torch", "bfloat16")]
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "dtype"),
+    [
+        (name, *kind)
+        for name in FUNCTIONS
+        for kind in HALF
+        if name not in OWN and not (name in BEYOND_HALF and kind[1] == "float16")
+    ],
+)
+def test_half_types_are_answered_in_float32(name, library, dtype):
+    """Or in float64 where every answer is."""
+    found = answer(name, lambda value: to(library, value, dtype if np.asarray(value).dtype.kind == "f" else None))
+    for expected, value in zip(answer(name, np.asarray), found, strict=True):
+        np.testing.assert_allclose(numbers(value), numbers(expected), rtol=0.05, atol=0.02)
+        if hasattr(value, "dtype") and expected.dtype.kind == "f":
+            assert kind_of(value)[1] == ("float64" if name in WIDE or name in NUMPY else "float32")
+
+
+@pytest.mark.parametrize("name", [name for name in SEVERAL if name not in {*OWN, *NUMPY, *ON_HOST}])
+def test_two_libraries_are_refused(name):
+    for argument in taken(name):
+        call = {one: np.asarray(value) if one in taken(name) else value for one, value in VALID_CALLS[name].items()}
+        with pytest.raises(TypeError, match="two libraries in one call"):
+            target(name)(**call | {argument: to("torch", call[argument])})
+
+
+def test_the_exceptions_are_functions_and_needed():
+    for table in (WIDE, NUMPY, OWN, ONE_INSTANCE, TWO_STAGES, NOT_EMPTY, BEYOND_HALF, ON_HOST):
+        assert set(table) <= set(FUNCTIONS)
+    answered = {"sample_transfer_times", "sample_uncertainty", "message_bytes", "distance_ceiling", "step_times"}
+    for name in ONE_INSTANCE.keys() - answered:
+        with pytest.raises((ValueError, TypeError)):
+            answer(name, lambda value: np.stack([np.asarray(value)] * 3))

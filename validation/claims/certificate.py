@@ -1,6 +1,7 @@
 """The verdicts of the release on the claims that no model changes, so that ``hlm validate`` need not repeat them.
 
 ``hlm repro --tables`` writes the certificate from the published record, and ``hlm repro --check`` compares the two.
+``python -m validation.claims.certify`` checks and adds the claims that are newer than the record, or stated anew.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ LIMITS = ("worst_slack", "tightest")
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Tallies of the certified claims by id, and the commit and the date of their check."""
+    """Tallies of the certified claims by id, the commit and the date of their check, and that of the claims added."""
 
     tallies: Mapping[str, Tally]
     commit: str
     date: str
+    later: str = ""
 
     def completed(self, results: Results) -> Results:
         """Return the results with the certified tallies of the claims that they lack."""
@@ -38,24 +40,38 @@ class Certificate:
             return ""
         which = which or ("other claim" if count == 1 else "other claims")
         said = "does not depend on the models; it was" if count == 1 else "do not depend on the models; they were"
-        return f"{count} {which} {said} checked by the release, commit {self.commit[:7]}."
+        return f"{count} {which} {said} checked by the release, {self.commits}."
+
+    @property
+    def commits(self) -> str:
+        """Return the commits in words."""
+        return f"commits {self.commit[:7]} and {self.later[:7]}" if self.later else f"commit {self.commit[:7]}"
 
 
 def certificate() -> Certificate:
-    """Return the certificate of this release, without claims that are withdrawn or whose outcome would now differ."""
+    """Return the certificate of this release, without claims that are withdrawn or whose outcome would now differ.
+
+    Of the claims that were added, those that have another statement now are left out, too.
+    """
     stored = json.loads(FILE.read_text(encoding="utf-8"))
-    known, tallies = hlmtheory.all_claims(), {}
-    for name, record in stored["claims"].items():
+    known, about = hlmtheory.all_claims(), stored["about"]
+    added = {
+        name: record
+        for name, record in stored.get("added", {}).items()
+        if name in known and record["statement"] == known[name].statement
+    }
+    tallies = {}
+    for name, record in (added | stored["claims"]).items():
         if name in known:
             limits = {limit: float(record[limit]) for limit in LIMITS}
-            counts = {field: value for field, value in record.items() if field != "outcome"}
+            counts = {field: value for field, value in record.items() if field not in ("outcome", "statement")}
             tally = Tally(name, **counts | limits, kind="simulated")
             if tally.outcome == record["outcome"]:
                 tallies[name] = tally
-    return Certificate(tallies, stored["about"]["commit"], stored["about"]["date"])
+    return Certificate(tallies, about["commit"], about["date"], about.get("later", "") if added else "")
 
 
-def certificate_text(run: Mapping[str, Any], results: Results) -> str:
+def certificate_text(run: Mapping[str, Any], results: Results, former: str = "") -> str:
     """Return the content of the certificate, with one claim on a line.
 
     Parameters
@@ -64,14 +80,33 @@ def certificate_text(run: Mapping[str, Any], results: Results) -> str:
         The published record's facts about the run.
     results : Results
         Its verdicts on the present statements; those on simulated instances are certified.
+    former : str
+        The certificate so far, whose added claims stay if the record lacks them.
     """
-    known, tallies = hlmtheory.all_claims(), json.loads(results.to_json())["tallies"]
-    lines = []
-    for name, tally in results.tallies.items():
-        if tally.kind == "simulated" and name in known:
-            kept = {k: v for k, v in tallies[name].items() if k in LIMITS or (v and k not in ("claim", "kind"))}
-            lines.append(f"{json.dumps(name)}: {json.dumps({'outcome': tally.outcome} | kept, ensure_ascii=False)}")
+    tallies = {name: tally for name, tally in results.tallies.items() if tally.kind == "simulated"}
+    before = json.loads(former or "{}")
+    added = {name: record for name, record in before.get("added", {}).items() if name not in tallies}
     about = {"commit": run["commits"].get("check", "unknown"), "date": run["created"][:10]}
     about["versions"] = run.get("versions", {})
-    claims = ",\n".join(lines)
-    return f'{{"about": {json.dumps(about)},\n"claims": {{\n{claims}\n}}}}\n'
+    if added:
+        about["later"] = before["about"]["later"]
+    return written(
+        about, {name: entry(tally) for name, tally in tallies.items() if name in hlmtheory.all_claims()}, added
+    )
+
+
+def entry(tally: Tally) -> dict[str, Any]:
+    """Return what the certificate holds of a tally."""
+    plain = json.loads(Results({tally.claim: tally}, 0, 0, 0.0, {}).to_json())["tallies"][tally.claim]
+    kept = {name: value for name, value in plain.items() if name in LIMITS or (value and name not in ("claim", "kind"))}
+    return {"outcome": tally.outcome} | kept
+
+
+def written(about: Mapping[str, Any], claims: Mapping[str, Any], added: Mapping[str, Any]) -> str:
+    """Return the text of a certificate."""
+    parts = [f'"about": {json.dumps(about)}']
+    for part, records in (("claims", claims), ("added", added)):
+        lines = [f"{json.dumps(name)}: {json.dumps(record, ensure_ascii=False)}" for name, record in records.items()]
+        if lines or part == "claims":
+            parts.append(f'"{part}": {{\n' + ",\n".join(lines) + "\n}")
+    return "{" + ",\n".join(parts) + "}\n"

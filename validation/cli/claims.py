@@ -106,7 +106,7 @@ def _checked_by(claim: Claim) -> str:
     """Return who checks a claim: ``hlm validate`` on a trace, or the release on simulated instances."""
     certified = certificate()
     if tally := certified.tallies.get(claim.id):
-        said = f"the release, commit {certified.commit[:7]}, on {tally.instances:,} simulated instances"
+        said = f"the release, {certified.commits}, on {tally.instances:,} simulated instances"
         return f"{said}: {tally.outcome}"
     return "hlm validate --all-claims" if claim.id in scenarios() else "hlm validate"
 

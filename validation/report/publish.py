@@ -211,7 +211,7 @@ def regenerate(root: Path) -> Path:
             page.write_text(text, encoding="utf-8")
     record = _read_records(root)[0]
     results_pages.write_files(root, _results(record))
-    (root / PLACE).write_text(certificate_text(record["run"], _results(record)), encoding="utf-8")
+    (root / PLACE).write_text(_certificate(root, record), encoding="utf-8")
     return root / results_pages.PAGE
 
 
@@ -224,8 +224,13 @@ def stale_tables(root: Path) -> list[str]:
     old = [f"{page}: {name}" for page, parts in tables(root).items() for name in stale(root / page, parts)]
     record = _read_records(root)[0]
     certified = (root / PLACE).exists() and (root / PLACE).read_text(encoding="utf-8")
-    old += [] if certified == certificate_text(record["run"], _results(record)) else [PLACE.as_posix()]
+    old += [] if certified == _certificate(root, record) else [PLACE.as_posix()]
     return [*old, *results_pages.stale_files(root, _results(record))]
+
+
+def _certificate(root: Path, record: dict[str, Any]) -> str:
+    former = (root / PLACE).read_text(encoding="utf-8") if (root / PLACE).exists() else ""
+    return certificate_text(record["run"], _results(record), former)
 
 
 def tables(root: Path) -> dict[str, dict[str, str]]:

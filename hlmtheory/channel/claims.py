@@ -148,7 +148,8 @@ def _seen(times: Any, until: Any) -> Any:
     opens = times - times[0]
     lasts = np.append(times[1:] - times[:-1], times[-1] - times[-2])
     period = opens[-1] + lasts[-1]
-    return np.floor(until / period) * lasts + np.clip(until % period - opens, 0.0, lasts)
+    cycles, rest = np.divmod(until, period)
+    return cycles * lasts + np.clip(rest - opens, 0.0, lasts)
 
 
 def _moved_by_rounding(time_s: Array, throughput_bps: Array, bits: Array, start_s: Array) -> Array:

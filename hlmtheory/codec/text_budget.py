@@ -229,6 +229,13 @@ def _with_one_step(cost: Numbers, loss: Numbers, budget: float) -> float:
     return _bound(cost, loss, budget) + float(max(steps, default=0.0))
 
 
+def _priced_bias(cost: Numbers, loss: Numbers, budget: float) -> float:
+    """The steepest price of a bias times the biases: what their rounding changes in bits."""
+    corners = [(row, other, _hull(row, other)) for row, other in zip(cost, loss, strict=True)]
+    slopes = [abs((row[b] - row[a]) / (other[b] - other[a])) for row, other, one in corners for a, b in pairwise(one)]
+    return float(max(slopes, default=0.0) * (budget + np.max(loss, axis=-1).sum()))
+
+
 def _side(of: Callable[[Numbers, Numbers, float], float]) -> Callable[..., Array]:
     return lambda bits, bias, bias_budget: _each(of, bits, bias, bias_budget)
 
@@ -273,6 +280,7 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=_side(_plan),
         rhs=_side(_with_one_step),
+        condition=_side(_priced_bias),
         assumptions=(_MET,),
         # the supremum is 1: a budget just below what saves the step
         attained=Attained(_ONE_STEP, ratio=64 / (64 + 2.0**-4)),

@@ -279,6 +279,12 @@ def _cheapest_corner(values: dict[str, Any]) -> float:
     return float(x * bits + y * risk)
 
 
+def _priced(values: dict[str, Any]) -> float:
+    """Return the largest price of a message; the corners of a hull are stored as sums of steps."""
+    dearest = values["bit_price"] * np.max(values["bits"]) + values["risk_price"] * np.max(values["risk"])
+    return float(dearest)
+
+
 _USER = ("bits", "risk", "rejection", "acceptances", "draft_s", "verify_s", "seconds_per_bit")
 _OTHER = (*_USER, "draft_length", "skips", "first", "later", "mix")
 _LAW = ("target_rows", "draft_rows", "kind", "draft_length", "draft_s", "verify_s", "seconds_per_bit", "limit")
@@ -334,6 +340,7 @@ USER_CLAIMS = (
         relation=Relation.EQ,
         lhs=host_side(_cheapest_corner, *_PRICED),
         rhs=host_side(_cheapest, *_PRICED),
+        condition=host_side(_priced, *_PRICED),
         attained=Attained({"bits": [[8.0, 32.0]], "risk": [[0.25, 0.0]], "bit_price": 1.0, "risk_price": 64.0}),
     ),
     Claim(

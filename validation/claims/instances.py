@@ -37,6 +37,7 @@ SIMULATED = frozenset(
         "draft_length.tracker_in_use",
         "lattice.informative",
         "lattice.misdeclared",
+        "shared_seed.two_tokens",
         *(f"truncation.{name}" for name in ("online_direction_worst", "rules_min_p", "rules_top_p", "size_least")),
         *(f"truncation.distance_{name}" for name in ("bretagnolle_huber", "pinsker", "wasserstein")),
         *(f"uncertainty.{name}" for name in ("expected", "quick_rule", "stated_error", "vocabulary")),

@@ -90,9 +90,10 @@ def test_the_exact_samplers_are_all_lossless_methods_at_every_setting() -> None:
 def lossless(info: Any) -> bool:
     """Return whether a registered method verifies every token by the exact rule; a plan need not.
 
-    Methods that read the target's hidden states cannot run on tables; ``figures/studies/rivals`` audits them.
+    Methods that read the target's hidden states cannot run on tables; ``figures/studies/rivals`` audits them. Drafts by
+    a shared seed are newer than the study; ``tests/validation/decoding/test_shared_seed.py`` audits them by equality.
     """
-    lossy = ("small only", "U-HLM", "CU-HLM", "printed acceptance", "Planned")
+    lossy = ("small only", "U-HLM", "CU-HLM", "printed acceptance", "Planned", "shared seed")
     return not any(part in info.name for part in lossy) and not getattr(info.method, "wants_features", False)
 
 

@@ -31,7 +31,7 @@ def test_every_simulated_claim_of_the_published_record_is_certified() -> None:
 
 
 def test_every_claim_is_certified_or_decided_by_a_trace() -> None:
-    """If one is missing, commit and run ``python -m validation.claims.certify``."""
+    """If one is missing, commit and run ``python -m validation.report.certify``."""
     assert sorted(certificate().tallies) == sorted(scenarios())
 
 

@@ -1,6 +1,6 @@
 """Check the claims that no model changes and that the published run did not check, and add them to the certificate.
 
-    python -m validation.claims.certify
+    python -m validation.report.certify
 
 The code must be committed, because the certificate names the commit.
 """

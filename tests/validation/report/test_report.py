@@ -321,7 +321,7 @@ def test_report_and_screen_say_which_claims_the_release_has_checked(results: Res
     certified = certificate()
     assert not certified.tallies.keys() & some.tallies.keys()
     released = f"{len(certified.tallies)} other claims do not depend on the models; they were checked by the release, "
-    released += f"commit {certified.commit[:7]}."
+    released += f"{certified.commits}."
     newer = len(CLAIMS) - len(some.tallies) - len(certified.tallies)
     page = write_report(tmp_path, results=some, manifest={}, figures=[], command="").read_text(encoding="utf-8")
     said = " ".join(Elements(page).text.split())

@@ -72,7 +72,7 @@ def test_the_commands_take_addresses(served: Bucket, tmp_path: Path, monkeypatch
     assert at(served).keys() == files(tmp_path / "trace").keys()
     known, real = hlmtheory.all_claims(), check.check_trace
     few = {name: known[name] for name in CLAIMS}
-    monkeypatch.setattr(check, "check_trace", lambda trace, **more: real(trace, claims=few, **more))
+    monkeypatch.setattr(check, "check_trace", lambda trace, **more: real(trace, **(more | {"claims": few})))
     monkeypatch.setattr(plots, "FIGURES", {})
     found = []
     for trace in (PLACE, f"{served.address}/bucket/mine/trace", tmp_path / "trace"):

@@ -13,6 +13,7 @@ Array = NDArray[Any]
 class Unpacker:
     """A reader of what :func:`pack` wrote.
 
+    >>> from validation.decoding.wire import pack
     >>> bits = Unpacker(pack([(5, 3), (1, 7), (2, 7)]))
     >>> bits.take(3), bits.several(2, 7).tolist()
     (5, [1, 2])

@@ -109,7 +109,7 @@ def test_a_scheduler_of_its_own_from_the_command_line(trace: Trace, tmp_path: Pa
     few = (
         "import hlmtheory\nfrom validation.claims import check\nfrom validation import plots\n"
         f"known, real = hlmtheory.all_claims(), check.check_trace\nfew = {{n: known[n] for n in {CLAIMS!r}}}\n"
-        "check.check_trace = lambda trace, **more: real(trace, claims=few, **more)\nplots.FIGURES = {}\n"
+        "check.check_trace = lambda trace, **more: real(trace, **(more | {'claims': few}))\nplots.FIGURES = {}\n"
         "from validation.cli.start import main\nif __name__ == '__main__':\n    main()\n"
     )
     (tmp_path / "few.py").write_text(few)

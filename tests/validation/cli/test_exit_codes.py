@@ -192,11 +192,11 @@ def at_most(seconds: int) -> Iterator[None]:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 1)  # again, as a callback of the garbage collector loses one
+    signal.alarm(seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
 
 

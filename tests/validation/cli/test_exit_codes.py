@@ -209,7 +209,7 @@ def code_of(words: list[str]) -> Any:
     return end.value.code
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # an interrupt in such a callback
+@pytest.mark.filterwarnings("ignore:(?s).*KeyboardInterrupt:pytest.PytestUnraisableExceptionWarning")  # of at_most
 @pytest.mark.parametrize("name", LINES)
 def test_a_malformed_input_is_no_verdict(
     name: str, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -586,10 +586,17 @@ def argument(claim: Claim, name: str) -> Argument:
 
 
 def example(claim: Claim) -> Instance:
-    """Return the recorded instance of a claim: where it is tight, or where it is false."""
+    """Return the recorded instance of a claim: where it is tight, or where it is false.
+
+    Raises
+    ------
+    ValueError
+        If the claim records neither.
+    """
     if claim.refuted is not None:
         return claim.refuted
-    assert claim.attained is not None
+    if claim.attained is None:
+        raise ValueError(f"{claim.id} must record an instance: give attained= or refuted=.")
     return claim.attained.instance
 
 

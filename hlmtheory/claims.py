@@ -282,7 +282,7 @@ class Claim:
         return Verdict(self.id, status, lhs, rhs, np.where(inside, 0.0 - gap, np.nan), vacuous, broken)
 
     def inside(self, instance: Instance) -> np.ndarray[Any, Any]:
-        """Return which instances of a batch meet every assumption; a single False or True if there is none."""
+        """Return which instances of a batch meet every assumption; True if the claim has no assumption."""
         values = {name: _in_float64(name, value) for name, value in instance.items()}
         met = [np.asarray(to_numpy(self._apply(one.holds, values))) for one in self.assumptions]
         return np.asarray(np.all(np.broadcast_arrays(*met), axis=0)) if met else np.array(True)

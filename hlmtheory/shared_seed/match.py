@@ -10,7 +10,7 @@ from hlmtheory._domains import UNIT_INTERVAL, Domain, broadcast
 from hlmtheory._simplex import distance, distributions, quotient
 
 ABOVE, BELOW = 1.0 + 2.0**-50, 1.0 - 2.0**-50
-"""More than the roundings of the bounds."""
+"""An upper bound on the rounding errors of the bounds."""
 
 SIZE = Domain(
     "a whole number, 1 or more", lambda xp, value: value >= 1, "L counts candidates of one position", "integer"

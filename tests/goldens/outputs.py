@@ -87,7 +87,7 @@ def steady(found: Any) -> Any:
 
 
 def parsed(text: str) -> Any:
-    """Return the JSON of an output, or its lines if it is none."""
+    """Return an output as JSON, or as a list of lines if it is not JSON."""
     try:
         return steady(json.loads(text))
     except ValueError:

@@ -126,7 +126,7 @@ def make(planner: Planner, request: Request, defaulted: Iterable[str]) -> Result
 
 
 def _gap(planner: Planner) -> Number | None:
-    """Return by how much a better choice could be faster than our plan, relative; None where it is unknown."""
+    """Return the largest relative gain in speed over our plan that the bound allows; None where it is unknown."""
     setting, model = planner.setting, planner.model
     option, _ = planner.ours(setting)
     median = setting.link.quantile(0.5)

@@ -7,6 +7,7 @@ from typing import Any
 
 from hlmtheory._array import Array, arrays, floating, in_kind, tail_sums, take, upward
 from hlmtheory._domains import UNIT_INTERVAL, Domain, broadcast
+from hlmtheory._remember import remembered
 from hlmtheory._simplex import distance, distributions, quotient
 
 ABOVE, BELOW = 1.0 + 2.0**-50, 1.0 - 2.0**-50
@@ -73,6 +74,7 @@ def match_by_token(xp: Any, p: Array, q: Array) -> Array:
     return sorted_matches(xp, p, q)[0]
 
 
+@remembered
 def sorted_matches(xp: Any, p: Array, q: Array) -> tuple[Array, Array]:
     """Return P(a = b = v) and p_v, both in ascending order of p_v/q_v."""
     p, q = xp.broadcast_arrays(p, q)

@@ -16,6 +16,7 @@ import numpy as np
 
 from hlmtheory._array import Array, arrays, in_kind, take, to_numpy
 from hlmtheory._domains import DomainError, leading_dimensions
+from hlmtheory._remember import remembered
 from hlmtheory._simplex import distance, distributions, excess, normalised, quotient
 from hlmtheory.shared_seed.lists import list_match_bound, list_match_probability
 from hlmtheory.shared_seed.match import SIZE, list_match_floor, match_floor, match_probability, match_rules
@@ -32,8 +33,9 @@ LARGEST_LIST = 5  # tokens of an enumerated vocabulary
 # ------------------------------------------------------------------------------------------------ one pair of rows
 
 
-def _pieces(target: Array, draft: Array) -> tuple[Any, Array, Array, Array]:
-    """Return p, P(mismatch and b = v), and P(a = b = v), by the ratio s of the two races' times.
+@remembered
+def _pieces(target: Array, draft: Array) -> tuple[Any, Array, Array, Array, Array]:
+    """Return p, q, P(mismatch and b = v), and P(a = b = v), by the ratio s of the two races' times.
 
     Let the server's race end at s times the time of the device's. Between two neighbours of the s_w = q_w/p_w the
     tokens that can win for the device are those with s_w > s, with the mass Q under q, and for the server the others,
@@ -60,7 +62,7 @@ def _pieces(target: Array, draft: Array) -> tuple[Any, Array, Array, Array]:
     piece = mass_q / at * xp.where(goes_on, (following - here) / at_next, 1.0 / xp.where(goes_on, 1.0, last))
     piece = xp.where(there, piece, 0.0)
     after = xp.flip(xp.cumulative_sum(xp.flip(piece, axis=-1), axis=-1), axis=-1)
-    return xp, p, p * after, xp.where(there, q / at, 0.0)
+    return xp, p, q, p * after, xp.where(there, q / at, 0.0)
 
 
 def under_or_one(xp: Any, mass: Array) -> Array:
@@ -70,41 +72,26 @@ def under_or_one(xp: Any, mass: Array) -> Array:
 
 def no_mismatch(target: Array, draft: Array) -> Array:
     """Return 1 - P(a ≠ b), from the joint law of the two winners."""
-    xp, _, mismatched, _ = _pieces(target, draft)
+    xp, _, _, mismatched, _ = _pieces(target, draft)
     return 1.0 - xp.sum(mismatched, axis=-1)
 
 
 def law_overlap(target: Array, draft: Array) -> Array:
     """Return 1 - TV of the law of b, summed over the device's tokens, and p."""
-    xp, p, mismatched, matched = _pieces(target, draft)
+    xp, p, _, mismatched, matched = _pieces(target, draft)
     return 1.0 - 0.5 * xp.sum(xp.abs(mismatched + matched - p), axis=-1)
-
-
-def _match_by_token(target: Array, draft: Array) -> tuple[Any, Array, Array, Array]:
-    """Return p, q and P(a = b = v), token by token in the order of the ids, V² steps."""
-    xp, _, p, q = distributions(target=target, draft=draft)
-    p, q = xp.broadcast_arrays(p, q)
-    columns = []
-    for v in range(p.shape[-1]):
-        p_v, q_v = p[..., v : v + 1], q[..., v : v + 1]
-        there = (p_v > 0) & (q_v > 0)
-        small = xp.minimum(p_v, q_v)
-        safe_p, safe_q = xp.where(there, p_v, 1.0), xp.where(there, q_v, 1.0)
-        inner = xp.sum(xp.maximum(q * (small / safe_q), p * (small / safe_p)), axis=-1, keepdims=True)
-        columns.append(xp.where(there, small / xp.where(there, inner, 1.0), 0.0))
-    return xp, p, q, xp.concat(columns, axis=-1)
 
 
 def residual_overlap(target: Array, draft: Array) -> Array:
     """Return 1 - TV of p and the law if a mismatch is replaced from (p - q)⁺."""
-    xp, p, q, matched = _match_by_token(target, draft)
+    xp, p, q, _, matched = _pieces(target, draft)
     left = 1.0 - xp.sum(matched, axis=-1, keepdims=True)
     return 1.0 - distance(xp, matched + left * normalised(xp, excess(xp, p, q))[0], p)
 
 
 def redrawn_overlap(target: Array, draft: Array) -> Array:
     """Return 1 - TV of p and the law if a mismatch is replaced by a new draw from p."""
-    xp, p, _, matched = _match_by_token(target, draft)
+    xp, p, _, _, matched = _pieces(target, draft)
     return 1.0 - distance(xp, matched + (1.0 - xp.sum(matched, axis=-1, keepdims=True)) * p, p)
 
 

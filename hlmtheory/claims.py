@@ -31,7 +31,10 @@ UNIT = 64 * float(np.finfo(np.float64).eps)
 """Rounding error allowed in a sum of products of probabilities, per unit of its condition number."""
 
 COARSE = 1e-6
-"""Largest rounding tolerance of a decision; above it the instance is too ill-conditioned for float64."""
+"""Largest rounding tolerance of a decision, per unit of the larger side where that exceeds 1.
+
+Above it the instance is too ill-conditioned for float64.
+"""
 
 
 class Relation(Enum):
@@ -239,8 +242,8 @@ class Claim:
 
         Arrays are converted to float64, and probability rows are divided by their sum, so that the check is of the
         statement and not of the caller's arithmetic. The rounding tolerance is set here and nowhere else: ``UNIT``
-        times the larger side, plus ``UNIT`` times the condition number. Where it exceeds ``COARSE``, an instance that
-        needs it is INCONCLUSIVE.
+        times the larger side, plus ``UNIT`` times the condition number. An instance that needs more than ``COARSE``, or
+        ``COARSE`` times a larger side above 1, is INCONCLUSIVE.
 
         Parameters
         ----------
@@ -270,9 +273,10 @@ class Claim:
             gap = np.abs(lhs - rhs) if self.relation is Relation.EQ else lhs - rhs
             gap = np.where(lhs == rhs, 0.0, gap)  # two infinities agree
             larger = np.maximum(np.abs(lhs), np.abs(rhs))
-            rounding = UNIT * (np.where(np.isfinite(larger), larger, 0.0) + condition)
+            larger = np.where(np.isfinite(larger), larger, 0.0)
+            rounding = UNIT * (larger + condition)
             fine = gap <= rounding + error
-            certain = (fine & (error == 0) & (rounding <= COARSE)) | (gap <= -error)
+            certain = (fine & (error == 0) & (rounding <= COARSE * np.maximum(larger, 1.0))) | (gap <= -error)
             vacuous = inside & (rhs >= self.ceiling) if self.ceiling is not None else np.zeros_like(inside)
         status = np.full(lhs.shape, Status.VIOLATED, dtype=object)
         status[fine] = Status.INCONCLUSIVE

@@ -165,6 +165,12 @@ def test_a_tolerance_too_coarse_decides_nothing(relation):
     assert outcome(toy(relation, condition=lambda right: np.inf * right), [5.0], [1.0]) == ["INCONCLUSIVE"]
 
 
+@pytest.mark.parametrize("relation", Relation)
+def test_a_large_side_is_decided_by_its_relative_rounding(relation):
+    assert outcome(toy(relation), [1e12 * (1.0 + UNIT / 2)], [1e12]) == ["HOLDS"]
+    assert outcome(toy(relation), [1e12 * (1.0 + 4 * UNIT)], [1e12]) == ["VIOLATED"]
+
+
 def test_a_one_sided_claim_holds_with_room_to_spare_however_coarse():
     assert outcome(toy(condition=lambda right: np.inf * right), [0.5, 1.0], [1.0, 1.0]) == ["HOLDS", "HOLDS"]
 

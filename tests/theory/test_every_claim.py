@@ -16,7 +16,7 @@ from hypothesis import given
 
 import hlmtheory
 from hlmtheory.arguments import ARGUMENTS, WITHIN, argument, example, instance, wrong_values
-from hlmtheory.claims import Claim, Relation, Status
+from hlmtheory.claims import Claim, Relation, Status, _in_float64
 
 from .kinds import to
 from .strategies import drawn
@@ -118,6 +118,22 @@ def test_libraries(claim):
         assert theirs.status.tolist() == ours.status.tolist()
         np.testing.assert_allclose(theirs.lhs, ours.lhs, rtol=1e-12)
         np.testing.assert_allclose(theirs.rhs, ours.rhs, rtol=1e-12)
+
+
+@each(CLAIMS)
+def test_libraries_agree_on_drawn_instances(claim):
+    """Torch gives every verdict of numpy, and both sides within the rounding that the claim states."""
+    values = next(batches(claim))
+    ours, theirs = (
+        claim.check({name: to(library, value) for name, value in values.items()}) for library in ("numpy", "torch")
+    )
+    assert theirs.status.tolist() == ours.status.tolist()
+    wide = {name: _in_float64(name, value) for name, value in values.items()}
+    condition = 1.0 if claim.condition is None else claim._apply(claim.condition, wide)
+    for one, other in ((ours.lhs, theirs.lhs), (ours.rhs, theirs.rhs)):
+        with np.errstate(invalid="ignore"):
+            near = np.abs(one - other) <= 1e-12 * (np.maximum(np.abs(one), np.abs(other)) + condition)
+        assert np.all(near | (one == other) | (np.isnan(one) & np.isnan(other)))
 
 
 # ------------------------------------------------------------------------------------------------ scope, bad input

@@ -63,9 +63,9 @@ def test_every_claim_is_checked_in_scope(results: Results) -> None:
 
 ROUNDED = {
     *(f"skipping.bill{part}" for part in ("", "_deviation", "_device", "_exact", "_joint", "_text")),
-    *("ofdma.same_sum", "serving.cost", "serving.stages", "truncation.online_direction_worst"),
+    "truncation.online_direction_worst",
 }
-"""Claims of which rounding decides some drawn instances; these are inconclusive."""
+"""Claims that divide by probabilities as small as 1e-300: rounding decides at most one drawn instance in 20."""
 
 
 def test_what_is_true_holds_and_what_is_refuted_fails(results: Results) -> None:
@@ -73,7 +73,7 @@ def test_what_is_true_holds_and_what_is_refuted_fails(results: Results) -> None:
         tally = results.tallies[name]
         if claim.refuted is None:
             assert tally.outcome == "holds", tally
-            assert tally.holds == tally.in_scope or name in ROUNDED
+            assert tally.holds >= (0.95 if name in ROUNDED else 1.0) * tally.in_scope, tally
         else:
             assert tally.outcome == claim.standing
             # a handful of simulated instances may miss the case; the counterexample has its own test

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -41,26 +40,21 @@ def bibliography() -> dict[str, dict[str, str]]:
     """
     if not BIBLIOGRAPHY.is_file():
         return {}
-    text = BIBLIOGRAPHY.read_text(encoding="utf-8")
+    from pybtex.database import parse_file
+    from pybtex.richtext import Text
+
     entries = {}
-    for entry in re.finditer(r"^@\w+\{([^,\s]+),\n(.*?)^\}", text, re.MULTILINE | re.DOTALL):
-        fields: dict[str, str] = dict(re.findall(r"^\s*(\w+)\s*=\s*\{(.*)\},?$", entry[2], re.MULTILINE))
-        authors = [_plain(author).split(",")[0] for author in fields.get("author", entry[1]).split(" and ")]
+    for key, entry in parse_file(str(BIBLIOGRAPHY), bib_format="bibtex", encoding="utf-8").entries.items():
+        authors = [" ".join(map(str, author.rich_last_names)) for author in entry.persons.get("author", [])] or [key]
         names = {1: authors[0], 2: " and ".join(authors)}.get(len(authors), f"{authors[0]} et al.")
-        short = f"{names} ({fields.get('year', 'undated')})"
-        number = f" arXiv:{fields['eprint']}." if fields.get("archiveprefix") == "arXiv" else ""
-        full = f"{short}. {_plain(fields.get('title', ''))}.{number}"
-        entries[entry[1]] = {"short": short, "full": full, "link": _link(fields)}
+        short = f"{names} ({entry.fields.get('year', 'undated')})"
+        number = f" arXiv:{entry.fields['eprint']}." if entry.fields.get("archiveprefix") == "arXiv" else ""
+        full = f"{short}. {Text.from_latex(entry.fields['title'])}.{number}"
+        entries[key] = {"short": short, "full": full, "link": _link(entry.fields)}
     return entries
 
 
-def _link(fields: dict[str, str]) -> str:
+def _link(fields: Mapping[str, str]) -> str:
     if "doi" in fields:
         return f"https://doi.org/{fields['doi']}"
     return f"https://arxiv.org/abs/{fields['eprint']}" if fields.get("archiveprefix") == "arXiv" else ""
-
-
-def _plain(text: str) -> str:
-    """Return BibTeX text without braces, with accent commands replaced by letters."""
-    text = re.sub(r"\{\\'(\w)\}", "\\1\u0301", text)
-    return unicodedata.normalize("NFC", re.sub(r"[{}]", "", text))

@@ -45,7 +45,7 @@ def _pieces(target: Array, draft: Array) -> tuple[Any, Array, Array, Array, Arra
     xp, _, p, q = distributions(target=target, draft=draft)
     p, q = xp.broadcast_arrays(p, q)
     odds = xp.where(p > 0, quotient(xp, q, p), xp.inf)
-    order = xp.argsort(odds, axis=-1, stable=True)
+    order = xp.argsort(odds, axis=-1, stable=False)
     p, q, odds = take(xp, p, order), take(xp, q, order), take(xp, odds, order)
     first = xp.zeros_like(p[..., :1])
     under_p = xp.cumulative_sum(p, axis=-1)

@@ -134,17 +134,17 @@ def farthest_rows(xp: Any, p: Known, q: Known) -> tuple[Array, Array]:
     split = most_distance(xp, p, q, outside)
     one, other = p.mask & ~q.mask, q.mask & ~p.mask
     chosen = p.mask & q.mask & (p.value > q.value)
-    chosen = chosen | (one & (_rank(xp, p.value, one) >= split.left[..., None]))
-    chosen = chosen | (other & (_rank(xp, q.value, other) < split.taken[..., None]))
+    chosen = chosen | (one & ~_smallest(xp, p.value, one, split.left))
+    chosen = chosen | _smallest(xp, q.value, other, split.taken)
     nowhere = ~p.mask & ~q.mask
     number = xp.cumulative_sum(xp.astype(nowhere, xp.int64), axis=-1)
     chosen = chosen | (nowhere & (xp.astype(number, p.value.dtype) <= split.inside[..., None]))
     return _filled(xp, p, chosen), _filled(xp, q, ~chosen)
 
 
-def _rank(xp: Any, values: Array, at: Array) -> Array:
-    order = xp.argsort(xp.where(at, values, xp.inf), axis=-1, stable=True)
-    return xp.astype(xp.argsort(order, axis=-1, stable=True), values.dtype)
+def _smallest(xp: Any, values: Array, at: Array, count: Array) -> Array:
+    """Return a mask of the ``count`` smallest values of the columns ``at``, equal ones by lowest index."""
+    return at & largest(xp, xp.where(at, -values, -xp.inf), xp.astype(count, xp.int64)[..., None])
 
 
 def _filled(xp: Any, row: Known, first: Array) -> Array:

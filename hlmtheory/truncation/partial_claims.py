@@ -6,6 +6,7 @@ from typing import Any
 
 from hlmtheory._array import Array, arrays, take
 from hlmtheory._domains import token_of
+from hlmtheory._remember import remembered
 from hlmtheory._simplex import distance, normalised, rejection_by_token
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.truncation._claim_sides import rebuilt_deviation
@@ -86,6 +87,7 @@ def _distance(target: Array, draft: Array, k: Array) -> Array:
     return distance(xp, p, q) + 0.0 * xp.astype(k, p.dtype)
 
 
+@remembered
 def _deviations(draft: Array, k: Array) -> tuple[Array, Array]:
     """Return the ends of Δ_j for j = ⌊k/2⌋ from the k largest entries of q."""
     xp, _, q, k = draft_and_size(draft, k)

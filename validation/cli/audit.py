@@ -11,7 +11,7 @@ import click
 
 from validation.cli.display import open_console, waiting
 from validation.cli.exits import INTERRUPTED, PARTLY, Verdict
-from validation.cli.options import PLACE
+from validation.cli.options import PLACE, SEED
 from validation.cli.run import print_json
 from validation.errors import UserError
 
@@ -122,7 +122,7 @@ def _processors(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--accept-cells", is_flag=True, help="Exit with 0 also if no difference is found in the cells, which is no proof."
 )
-@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--seed", type=SEED, default=1, show_default=True)
 @click.option(
     "--call-seconds",
     type=click.FloatRange(min=0, min_open=True),

@@ -18,7 +18,7 @@ from validation.cli.docs import docs
 from validation.cli.doctor import doctor
 from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, Verdict
 from validation.cli.imports import import_
-from validation.cli.options import PLACE, json_option, quiet_option
+from validation.cli.options import PLACE, SEED, json_option, quiet_option
 from validation.cli.plan import plan
 from validation.cli.refusals import refusals
 from validation.cli.reproduce import reproduce
@@ -142,7 +142,7 @@ def claims(identifier: str | None, paper: str | None, as_json: bool) -> None:
 @click.argument("number", required=False)
 @click.option("--trace", "path", type=click.Path(path_type=Path), default=Path("runs/builtin/trace"), show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Output folder.  [default: figures, next to the trace]")
-@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--seed", type=SEED, default=1, show_default=True)
 @click.option("--beside", multiple=True, type=click.Path(path_type=Path), help="A run of another pair, for comparison.")
 @click.option("--format", "formats", multiple=True, help="Also write pdf, png or csv; separate several by commas.")
 @quiet_option

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from validation.cli.display import decoded_lines, decoded_screen, open_console, progress_bar, waiting
-from validation.cli.options import Renamed, json_option, quiet_option, version_options
+from validation.cli.options import SEED, Renamed, json_option, quiet_option, version_options
 from validation.cli.run import print_json
 from validation.errors import UserError, naming
 
@@ -37,7 +37,7 @@ from validation.errors import UserError, naming
 @click.option(
     "--policy", type=click.Path(path_type=Path), help="A policy.json of `hlm plan`; adds its method, called planned."
 )
-@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--seed", type=SEED, default=1, show_default=True)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..., or sharded.")
 @click.option("--dtype", help="Type of the weights.  [default: float32 on the CPU, elsewhere as stored]")
 @quiet_option

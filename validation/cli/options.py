@@ -22,6 +22,8 @@ class PlaceType(click.ParamType[Any]):
 
 
 PLACE = PlaceType()
+SEED = click.IntRange(0, 2**63 - 1)
+"""What all generators of random numbers take."""
 
 
 class Renamed(click.Option):
@@ -91,7 +93,7 @@ def collection_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--new-tokens", type=click.IntRange(min=1), default=160, show_default=True, help="Longest continuation."
         ),
         click.option(
-            "--seed", type=int, default=1, show_default=True, help="Seed of the texts and of all random draws."
+            "--seed", type=SEED, default=1, show_default=True, help="Seed of the texts and of all random draws."
         ),
         click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..., or sharded."),
         click.option("--dtype", help="Type of the weights.  [default: float32 on the CPU, elsewhere as stored]"),

@@ -289,3 +289,10 @@ def test_the_former_names_of_the_models_are_known_but_not_shown() -> None:
         assert "--draft" in run(command, "--help").output
         assert "--small" not in run(command, "--help").output
     assert "name the target one too" in run("validate", "--small", "only-one").output
+
+
+@pytest.mark.parametrize("command", ["validate", "collect", "decode", "audit", "figure"])
+def test_a_negative_seed_is_refused(command: str) -> None:
+    result = run(command, "--seed=-1")
+    assert result.exit_code == 2
+    assert "Invalid value for '--seed': -1 is not in the range" in result.output

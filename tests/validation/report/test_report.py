@@ -35,6 +35,10 @@ from validation.trace.reader import Trace, TraceWriter, open_trace
 EVIL = "<script>alert(1)</script>"
 OBEYED = "\x00\x1b[31m\u202e"
 CLAIMS = hlmtheory.all_claims()
+SHOWN = [
+    FIGURES[key]
+    for key in (("cu-hlm", "2"), ("cu-hlm", "5a"), ("cu-hlm", "6"), ("u-hlm", "4"), ("ours", "5"), ("ours", "II"))
+]
 TABLE = {
     "title": "numbers",
     "caption": "a-paper Table I: They agree. Theirs and ours.",
@@ -65,15 +69,17 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 
 @pytest.fixture(scope="module")
 def results(trace: Trace) -> Results:
-    """The results of the check on the trace."""
-    return check_trace(trace, seed=3)
+    """The results of the check on the trace, with those of the release on what does not depend on it."""
+    released = certificate()
+    here = {name: claim for name, claim in CLAIMS.items() if name not in released.tallies}
+    return released.completed(check_trace(trace, seed=3, claims=here))
 
 
 @pytest.fixture(scope="module")
 def page(trace: Trace, results: Results, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The text of the whole report."""
     folder = tmp_path_factory.mktemp("report")
-    figures = [draw(one, trace, folder / "figures", command="hlm figure", seed=1)[0] for one in FIGURES.values()]
+    figures = [draw(one, trace, folder / "figures", command="hlm figure", seed=1)[0] for one in SHOWN]
     (folder / "figures" / "table.json").write_text(json.dumps(TABLE))
     figures.append(folder / "figures" / "table.json")
     command = f"hlm validate --prompts '{EVIL}'"
@@ -166,7 +172,7 @@ def test_nothing_is_loaded_from_elsewhere(page: str):
 def test_the_figures_are_inlined_with_their_captions(page: str):
     elements = Elements(page)
     drawn = [attributes for tag, attributes in elements.found if tag == "svg"]
-    names = [f"{f.paper} Figure {f.number}: {f.title}." for f in FIGURES.values() if f.paint is not None]
+    names = [f"{f.paper} Figure {f.number}: {f.title}." for f in SHOWN if f.paint is not None]
     for attributes, name in zip(drawn, names, strict=True):
         assert attributes["aria-label"].startswith(name)
         assert len(attributes["aria-label"]) > len(name) + 20  # the message

@@ -325,4 +325,7 @@ def capacity_by_quadrature(link: Rician) -> Array:
 
 def distribution_by_quadrature(link: Rician, snr: Array) -> Array:
     """Return P(S ≤ s) by integrating the density, to check the mixture."""
-    return link._through(lambda m, k, s: laws.mean_of(np.ones_like, m, k, np.minimum(s, m) * 1e-20, s)[0], snr=snr)
+    least = np.finfo(np.float64).tiny  # the integral is in ln s near 0
+    return link._through(
+        lambda m, k, s: laws.mean_of(np.ones_like, m, k, np.maximum(np.minimum(s, m) * 1e-20, least), s)[0], snr=snr
+    )

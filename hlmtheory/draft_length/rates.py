@@ -127,7 +127,9 @@ def round_time(xp: Any, length: Array, cost: Array, slope: Array) -> Array:
     """Return T(K); raise where it is 0."""
     total = cost + length * slope
     if not bool(xp.all(total > 0)):
-        raise DomainError("fixed + draft_length * marginal must be positive; got 0; a round takes some time")
+        raise DomainError(
+            f"fixed + draft_length * marginal must be positive; got {float(xp.min(total)):g}; a round takes some time"
+        )
     return total
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import hlmtheory
 from hlmtheory import channel
 from hlmtheory.channel import GilbertElliott, Rayleigh, Rician, TraceLink, mean_transfer_time
 from hlmtheory.channel.blocks import low_snr_transfer_time, sample_transfer_times
@@ -560,3 +561,10 @@ def test_answers_in_kind(library):
     assert kind_of(value) == kind_of(error) == (library, "float64")
     trace = TraceLink(to(library, [0.0, 1.0]), to(library, [1.0, 2.0]))
     assert kind_of(trace.transfer_time(ratio, 0.0)) == (library, "float64")
+
+
+def test_the_outage_at_no_snr_is_zero_by_both_sides():
+    claim = hlmtheory.all_claims()["channel.rician_outage"]
+    verdict = claim.check({"mean_snr": 10.0, "k_factor": [0.0, 4.0], "snr": 0.0})
+    assert verdict.holds
+    assert verdict.rhs.tolist() == [0.0, 0.0]

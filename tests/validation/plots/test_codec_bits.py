@@ -79,13 +79,13 @@ def test_a_rule_that_cannot_meet_a_tolerance_says_at_how_many_positions(trace: T
 
 
 def test_both_are_drawn_and_the_same_again(trace: Trace, tmp_path: Path) -> None:
-    for number in ("7", "V"):
-        texts = []
-        for name in ("one", "two"):
-            codec_bits._compared.cache_clear()
+    texts: dict[str, list[str]] = {"7": [], "V": []}
+    for name in ("one", "two"):
+        codec_bits._compared.cache_clear()
+        for number, drawn in texts.items():
             files = draw(EXHIBITS["ours", number], trace, tmp_path / name, command="hlm", seed=1, commit="c")
-            texts.append(files[0].read_text(encoding="utf-8"))
-        found = json.loads(texts[0])
-        assert found["positions_drawn"] == 12
-        assert texts[0] == texts[1]
-        assert "cheapest c" in found["findings"]
+            drawn.append(files[0].read_text(encoding="utf-8"))
+    for first, second in texts.values():
+        assert first == second
+        assert json.loads(first)["positions_drawn"] == 12
+        assert "cheapest c" in json.loads(first)["findings"]

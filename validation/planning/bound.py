@@ -21,7 +21,7 @@ from hlmtheory.policy.hulls import Priced
 from hlmtheory.policy.rounds import Limits, Prices, Rounds
 from hlmtheory.policy.user import Given
 from validation.planning.menu import Line, Option
-from validation.planning.profile import CODECS, DRAFT_LENGTHS, Profile
+from validation.planning.profile import DRAFT_LENGTHS, SEEDED, Profile
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting
 
@@ -40,9 +40,9 @@ class Model:
     rejection: Array  # β̂
 
     @classmethod
-    def of(cls, profile: Profile, texts: Array, line: Line, rows: int = ROWS) -> Model:
-        """Return the model of some texts, with ``rows`` positions."""
-        total = profile.planned[:, 0][:, :, texts].sum(axis=2)
+    def of(cls, profile: Profile, texts: Array, line: Line, rows: int = ROWS, *, shared_seed: bool = True) -> Model:
+        """Return the model of some texts, with ``rows`` positions, and with or without drafts by a shared seed."""
+        total = profile.planned[:, 0, : None if shared_seed else SEEDED][:, :, texts].sum(axis=2)
         rounds = total / total[..., [COUNTS.index("exchanges")]]
         own = np.flatnonzero(np.isin(profile.owner, texts))
         u = np.sort(profile.uncertainty[own])
@@ -105,7 +105,7 @@ class Model:
         alone : float
             Tokens per second of the server alone.
         """
-        pairs = [(k, codec) for codec in range(len(CODECS)) for k in DRAFT_LENGTHS]
+        pairs = [(k, codec) for codec in range(self.counts.shape[1]) for k in DRAFT_LENGTHS]
         models = [self._rounds(k, *self.costs(k, codec, setting), skipping=risk > 0) for k, codec in pairs]
         if alone > 0:
             server = StageCosts(setting.draft_s, 1.0 / alone, _NO_TIME)

@@ -41,6 +41,7 @@ def planner_of_trace(
     seed: int = 1,
     report: Report | None = None,
     seal: str = "none",
+    shared_seed: bool = True,
 ) -> tuple[Planner, dict[str, Any]]:
     """Return the planner of a trace, and what the plan says about its evidence.
 
@@ -55,6 +56,8 @@ def planner_of_trace(
     report : callable, optional
     seal : str
         Envelope of messages and answers, of :data:`validation.planning.envelopes.SEALS`.
+    shared_seed : bool
+        Whether ours may draft by a seed that the server shares.
     """
     trace = open_trace(path)
     if cache is not None:
@@ -78,8 +81,9 @@ def planner_of_trace(
         "split": {part: np.unique(profile.prompts[getattr(split, part)]).tolist() for part in PARTS},
         "notes": [CORPUS_NOTE] if trace.manifest.get("texts") == CORPUS else [],
     }
-    model = None if line is None else Model.of(profile, split.train, line)
-    return Planner(sealed(options(profile, cut), seal), setting, split, line, model), about
+    model = None if line is None else Model.of(profile, split.train, line, shared_seed=shared_seed)
+    found = sealed(options(profile, cut, shared_seed=shared_seed), seal)
+    return Planner(found, setting, split, line, model), about
 
 
 def _parameter_ratio(pair: Any) -> float | None:

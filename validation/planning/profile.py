@@ -37,7 +37,7 @@ from validation.trace.sealed import checksum
 
 Array = NDArray[Any]
 
-VERSION = 5
+VERSION = 6
 DRAFT_LENGTHS = tuple(range(1, 9))
 BUDGETS = (100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0)
 """Bits that end a round of c-sqs; 5,000 in the paper."""
@@ -50,8 +50,10 @@ BLOCK = 2**21
 _GROUP = 40  # texts whose counts are computed together
 _WORKERS = 2
 
-CODECS = ("q_d up, p down", *(f"lattice {one.name}" for one in LATTICES))
-"""Lossless messages of a draft: DSSD's, and quantised rows that the draft is drawn from."""
+SHARED_SEED = "shared seed"
+CODECS = ("q_d up, p down", *(f"lattice {one.name}" for one in LATTICES), SHARED_SEED)
+"""Lossless messages of a draft: DSSD's, quantised rows that the draft is drawn from, and a token of a shared stream."""
+SEEDED = CODECS.index(SHARED_SEED)
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def _key(trace: Trace) -> str:
 
     The journal of a trace holds the CRC of every file.
     """
-    settings = [VERSION, BUDGETS, DRAFT_LENGTHS, MOST_TEXTS, [one.name for one in LATTICES]]
+    settings = [VERSION, BUDGETS, DRAFT_LENGTHS, MOST_TEXTS, list(CODECS)]
     journal = hashlib.sha256((trace.path / JOURNAL).read_bytes()).hexdigest()
     return checksum({"journal": journal, "settings": settings})
 
@@ -304,7 +306,10 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
     whole = np.full_like(own, width + 32.0 * vocabulary)
     split = [expected_counts(own, bits[:, 0], length, k, wire=dssd).table() for k in DRAFT_LENGTHS]
     full = [expected_counts(own, whole, length, k, wire=plain).table() for k in DRAFT_LENGTHS]
-    quantised = [expected_counts(accepted[:, 1:], bits[:, 1:], length, k, wire=plain).table() for k in DRAFT_LENGTHS]
+    rows = slice(1, 1 + len(LATTICES))
+    quantised = [
+        expected_counts(accepted[:, rows], bits[:, rows], length, k, wire=plain).table() for k in DRAFT_LENGTHS
+    ]
     own_bits, own_accepted = (table[:, [number + 1 for number in ADAPTIVE]] for table in (bits, accepted))
     budgeted = [
         expected_counts(own_accepted, own_bits, length, until_spent(own_bits, budget), wire=plain).table()

@@ -267,7 +267,7 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
         return table
 
     width = index_bits(vocabulary)
-    plain = Wire(header=16.0, reply=8.0 * -(-(4 + width) // 8))
+    plain = Wire(header=16.0, reply=reply_bits(vocabulary))
     dssd = Wire(plain.header, plain.reply, rejection=16.0 + 32.0 * vocabulary)
     accepted, alpha, bits, sizes = (
         along([getattr(one, name) for one in texts]) for name in ("accepted", "acceptance", "bits", "sizes")
@@ -341,6 +341,11 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
         "owner": np.repeat(np.arange(len(texts)), length),
         "kept": np.concatenate([one.kept for one in texts]),
     }
+
+
+def reply_bits(vocabulary: int) -> float:
+    """Return the bits of an answer without a distribution: a count and a token, in whole bytes."""
+    return 8.0 * -(-(4 + index_bits(vocabulary)) // 8)
 
 
 def until_spent(bits: Array, budget: float) -> Array:

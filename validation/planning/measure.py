@@ -14,12 +14,13 @@ from validation.collection.import_lists import CORPUS
 from validation.decoding.policy_file import models_mark
 from validation.errors import UserError
 from validation.planning.bound import Model
-from validation.planning.envelopes import sealed
+from validation.planning.envelopes import SEALS, sealed
 from validation.planning.menu import Line, fitted_line, options
 from validation.planning.plan import Planner
 from validation.planning.profile import Profile, profile_of
 from validation.planning.setting import Setting
 from validation.planning.split import PARTS, split_prompts
+from validation.planning.streamed import Streamed
 from validation.planning.truncated import messages
 from validation.trace.reader import open_trace
 from validation.trace.remote import Place
@@ -83,7 +84,8 @@ def planner_of_trace(
     }
     model = None if line is None else Model.of(profile, split.train, line, shared_seed=shared_seed)
     found = sealed(options(profile, cut, shared_seed=shared_seed), seal)
-    return Planner(found, setting, split, line, model), about
+    streamed = Streamed.of(profile, SEALS[seal]) if shared_seed else None
+    return Planner(found, setting, split, line, model, streamed), about
 
 
 def _parameter_ratio(pair: Any) -> float | None:

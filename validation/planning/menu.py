@@ -16,7 +16,7 @@ from validation.planning.profile import ADAPTIVE, BUDGETS, CODECS, DRAFT_LENGTHS
 from validation.planning.rounds import COUNTS
 
 Array = NDArray[Any]
-SERVER, DEVICE, STREAM, COLOCATED, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, OURS = (
+SERVER, DEVICE, STREAM, COLOCATED, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, STREAMED, OURS = (
     "server alone",
     "device alone",
     "server alone, streaming",
@@ -27,11 +27,12 @@ SERVER, DEVICE, STREAM, COLOCATED, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, OUR
     "CU-HLM",
     "SQS",
     "FlexSpec",
+    "shared seed, streamed",
     "ours",
 )
 WITHOUT_DEVICE = (SERVER, STREAM, COLOCATED)
 """Policies that need no device."""
-FAMILIES = (*WITHOUT_DEVICE, DEVICE, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, OURS)
+FAMILIES = (*WITHOUT_DEVICE, DEVICE, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, STREAMED, OURS)
 
 
 @dataclass(frozen=True)

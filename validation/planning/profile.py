@@ -30,14 +30,14 @@ from validation.planning.positions import (
     sampled,
     without_residue,
 )
-from validation.planning.rounds import Wire, expected_counts
+from validation.planning.rounds import Wire, expected_counts, expected_streaks
 from validation.trace.journal import JOURNAL
 from validation.trace.reader import Trace, TraceChunk
 from validation.trace.sealed import checksum
 
 Array = NDArray[Any]
 
-VERSION = 6
+VERSION = 7
 DRAFT_LENGTHS = tuple(range(1, 9))
 BUDGETS = (100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0)
 """Bits that end a round of c-sqs; 5,000 in the paper."""
@@ -88,6 +88,8 @@ class Profile:
         Mean α.
     accepted : array, shape (texts, T)
         Acceptance along the text, 0 beyond its end.
+    streaks : array, shape (texts, T)
+        Expected runs of accepted drafts of a shared seed, by their length: :func:`expected_streaks`.
     uncertainty, rejection : array, shape (positions,)
         Of one drawn draft at each position; ``owner`` is its text.
     kept : array, shape (codecs, 2)
@@ -112,6 +114,7 @@ class Profile:
     risk_sampled: Array
     acceptance: Array
     accepted: Array
+    streaks: Array
     uncertainty: Array
     rejection: Array
     owner: Array
@@ -336,6 +339,7 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
         "risk_sampled": np.stack([risk[:, 0].mean(axis=0) for _, risk in drawn]),
         "acceptance": np.stack([one.acceptance.mean(axis=0) for one in texts]),
         "accepted": own.T,
+        "streaks": np.stack([expected_streaks(accepted[:, SEEDED, n], int(length[n])) for n in range(len(texts))]),
         "uncertainty": np.concatenate([text.uncertainty for text in texts]),
         "rejection": np.concatenate([text.rejection for text in texts]),
         "owner": np.repeat(np.arange(len(texts)), length),
@@ -363,7 +367,8 @@ def _joined(tables: list[dict[str, Array]], known: bool, vocabulary: int, prompt
     longest = max(table["accepted"].shape[1] for table in tables)
     offset = 0
     for table in tables:
-        table["accepted"] = np.pad(table["accepted"], ((0, 0), (0, longest - table["accepted"].shape[1])))
+        for name in ("accepted", "streaks"):
+            table[name] = np.pad(table[name], ((0, 0), (0, longest - table[name].shape[1])))
         table["owner"] = table["owner"] + offset
         offset += len(table["lengths"])
     axis = {"planned": 3, "split": 1, "full": 1, "quantised": 2, "budgeted": 2, "single": 1}

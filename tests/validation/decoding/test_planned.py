@@ -25,6 +25,7 @@ from hlmtheory.policy import (
     threshold_rule,
 )
 from hlmtheory.policy.tokens import drawn, numbers_for
+from hlmtheory.uncertainty import expected_uncertainty
 from tests.validation.tiny_texts import (
     PROMPTS,
     SAMPLED,
@@ -220,6 +221,22 @@ def test_a_shared_seed_writes_the_target_s_own_text(length: int, pair: Pair) -> 
     alone = decode(pair, PROMPTS[:3], SharedSeed(0), new_tokens=12, temperature=0.3, seed=5)
     assert [one.tokens for one in records] == [one.tokens for one in alone]
     assert sum(one.total("accepted") for one in records) > 0
+
+
+def test_the_risk_of_kept_drafts_of_a_shared_seed_bounds_the_distance_of_the_first_token() -> None:
+    """Token 0 alone is kept: there the bound is the distance, and the mean of β, of rejection sampling, is below it."""
+    q, p = np.array([[0.55, 0.4, 0.05]] * 2), np.array([[0.5, 0.05, 0.45]] * 2)
+    u = np.asarray(expected_uncertainty(np.log(q[0]), np.arange(3)))
+    policy = DevicePolicy(3, 1.0, threshold_rule(1, float(u[0])), SeededTokens(), U)
+    assert u[0] < min(u[1:])  # token 0 alone is kept
+    prompts = [Prompt(f"a{n}", str(n), "test") for n in range(3000)]
+    pair = table_pair(q, p)
+    records = decode(pair, prompts, Planned(policy), new_tokens=1, seed=2, batch=500, risk=True)
+    law = np.bincount([one.tokens[0] for one in records], minlength=3) / len(records)
+    lost = q[0, 0] - 1.0 / np.maximum(q[0] / q[0, 0], p[0] / p[0, 0]).sum()
+    assert 0.5 * np.abs(law - p[0]).sum() == pytest.approx(lost, abs=0.04)
+    assert np.mean([one.total("risk") for one in records]) == pytest.approx(lost, abs=0.03)
+    assert q[0, 0] - p[0, 0] < lost - 0.1
 
 
 def test_a_draft_s_distribution_is_that_of_the_bytes(pair: Pair) -> None:

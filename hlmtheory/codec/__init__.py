@@ -1,4 +1,4 @@
-"""Drafts as bytes, in a checked frame: quantised rows, enumerated or entropy-coded, and truncated rows.
+"""Drafts as bytes, in a checked frame: quantised rows, enumerated or entropy-coded, truncated rows, or tokens alone.
 
 Papers: c-sqs (bhattacharjee2025csqs) (1)-(5), which counts the bits that are sent here; cu-hlm (oh2025cuhlm) (4) and
 Section IV-B for truncated rows.
@@ -46,6 +46,7 @@ from hlmtheory.codec.messages import (
 from hlmtheory.codec.mixed import MixedDraft, MixedMessage, coded_message, message_bytes
 from hlmtheory.codec.selection import CODEC_KINDS, CodecChoice, cheapest_codec
 from hlmtheory.codec.text_budget import CodecAllocation, optimal_codecs
+from hlmtheory.codec.tokens import TokenDraft, TokenMessage
 from hlmtheory.codec.truncated import decoded_rows
 
 __all__ = [
@@ -69,6 +70,8 @@ __all__ = [
     "MixedMessage",
     "OutOfOrderError",
     "ReplayedError",
+    "TokenDraft",
+    "TokenMessage",
     "TruncatedDraft",
     "TruncatedError",
     "TruncatedMessage",

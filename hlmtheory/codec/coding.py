@@ -13,6 +13,7 @@ from hlmtheory.codec.frame import (
     ENTROPY_ROWS,
     LATTICE_ROWS,
     MIXED_ROWS,
+    TOKENS,
     TRUNCATED_ROWS,
     MalformedError,
     MessageError,
@@ -24,14 +25,16 @@ from hlmtheory.codec.limits import Limits
 from hlmtheory.codec.messages import LatticeMessage, TruncatedMessage
 from hlmtheory.codec.mixed import MixedMessage
 from hlmtheory.codec.mixed_coding import decode_mixed, encode_mixed
+from hlmtheory.codec.tokens import TokenMessage, decode_tokens, encode_tokens
 from hlmtheory.codec.truncated import decode_truncated, encode_truncated
 
-Message: TypeAlias = LatticeMessage | TruncatedMessage | MixedMessage
+Message: TypeAlias = LatticeMessage | TruncatedMessage | MixedMessage | TokenMessage
 
 _CODERS = {"enumerative": (LATTICE_ROWS, encode_lattice), "entropy": (ENTROPY_ROWS, encode_entropy)}
 _LIMITED: dict[int, Callable[[bytes, Limits | None], Message]] = {
     LATTICE_ROWS: decode_lattice,
     MIXED_ROWS: decode_mixed,
+    TOKENS: decode_tokens,
 }
 _UNLIMITED: dict[int, Callable[[bytes], Message]] = {ENTROPY_ROWS: decode_entropy, TRUNCATED_ROWS: decode_truncated}
 
@@ -41,11 +44,11 @@ def encode(message: Message, *, coder: str = "enumerative") -> bytes:
 
     Parameters
     ----------
-    message : LatticeMessage, TruncatedMessage or MixedMessage
+    message : LatticeMessage, TruncatedMessage, MixedMessage or TokenMessage
     coder : str
         For a lattice message: ``"enumerative"``, within one bit of c-sqs (1) and the tokens, or ``"entropy"``, which is
-        faster and often shorter for wide supports, and needs the extra ``codec``. A truncated or mixed message has one
-        form and ignores it.
+        faster and often shorter for wide supports, and needs the extra ``codec``. The others have one form and
+        ignore it.
 
     Returns
     -------
@@ -71,6 +74,8 @@ def encode(message: Message, *, coder: str = "enumerative") -> bytes:
         return framed(TRUNCATED_ROWS, encode_truncated(message))
     if isinstance(message, MixedMessage):
         return framed(MIXED_ROWS, encode_mixed(message))
+    if isinstance(message, TokenMessage):
+        return framed(TOKENS, encode_tokens(message))
     if coder not in tuple(_CODERS):
         raise MessageError(f"coder must be one of {', '.join(_CODERS)}; got {brief(coder)}; choose one")
     instance("message", message, LatticeMessage)
@@ -89,7 +94,7 @@ def decode(data: bytes) -> Message:
 
     Returns
     -------
-    LatticeMessage, TruncatedMessage or MixedMessage
+    LatticeMessage, TruncatedMessage, MixedMessage or TokenMessage
 
     Raises
     ------

@@ -4,7 +4,8 @@
 bytes     field   what
 ========= ======= ======================================================================
 1         version 1
-1         kind    0 lattice, enumerated; 1 lattice, entropy-coded; 2 truncated rows; 3 a codec for each row
+1         kind    0 lattice, enumerated; 1 lattice, entropy-coded; 2 truncated rows; 3 a codec for each row;
+                  4 tokens alone
 1 to 5    length  of the whole message in bytes, LEB128
 n         body    by kind
 4         check   CRC-32 of everything before, big-endian
@@ -19,7 +20,7 @@ from __future__ import annotations
 import zlib
 
 VERSION = 1
-LATTICE_ROWS, ENTROPY_ROWS, TRUNCATED_ROWS, MIXED_ROWS = range(4)
+LATTICE_ROWS, ENTROPY_ROWS, TRUNCATED_ROWS, MIXED_ROWS, TOKENS = range(5)
 """The kinds of a message."""
 
 LONGEST_MESSAGE = 2**24

@@ -15,7 +15,7 @@ class Limits:
     Attributes
     ----------
     kind : int
-        Of the frame: ``LATTICE_ROWS`` or ``MIXED_ROWS``.
+        Of the frame: ``LATTICE_ROWS``, ``MIXED_ROWS`` or ``TOKENS``.
     vocabulary, drafts : int
         V, and the most drafts.
     longest : int

@@ -8,7 +8,7 @@ token without verification or adds it, coded, to the message of the round. The s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -24,6 +24,8 @@ from hlmtheory.codec import (
     LatticeMessage,
     MixedDraft,
     MixedMessage,
+    TokenDraft,
+    TokenMessage,
     coded_message,
     decoded_rows,
     encode,
@@ -38,15 +40,19 @@ from hlmtheory.policy.device_json import policy_of, text_of
 from hlmtheory.policy.device_parts import (
     FINITE,
     CertifiedRows,
+    Coded,
     DeviceDraft,
     DraftProbabilities,
     Guarantee,
     LatticeRows,
     Messages,
+    SeededTokens,
     ServerAnswer,
     UncertaintyLine,
     a_text,
     one_row,
+    raced,
+    stream_place,
 )
 from hlmtheory.policy.hulls import Hulls
 from hlmtheory.policy.tokens import drawn, replacement
@@ -85,7 +91,7 @@ class DevicePolicy:
         Of both models; 0 takes the likeliest token.
     rule : DeviceRule
         Its prices choose among :class:`CertifiedRows`; other messages have no choice, and cost nothing in the rule.
-    messages : CertifiedRows, LatticeRows or DraftProbabilities
+    messages : CertifiedRows, LatticeRows, DraftProbabilities or SeededTokens
         What is sent of a draft.
     line : UncertaintyLine, optional
         Estimates β̂. None only if the rule never skips.
@@ -132,8 +138,10 @@ class DevicePolicy:
         values |= {name: number(domain, name, values[name]) for name, domain in _RULE.items()}
         values["later_risk_prices"] = _later_prices(rule.later_risk_prices, values["draft_length"])
         values["skips"] = flag("skips", rule.skips)
-        if not isinstance(self.messages, (CertifiedRows, LatticeRows, DraftProbabilities)):
-            raise TypeError("messages must be CertifiedRows, LatticeRows or DraftProbabilities; got another; make one")
+        if not isinstance(self.messages, (CertifiedRows, LatticeRows, DraftProbabilities, SeededTokens)):
+            raise TypeError(
+                "messages must be CertifiedRows, LatticeRows, DraftProbabilities or SeededTokens; got another; make one"
+            )
         if self.line is not None:
             instance("line", self.line, UncertaintyLine)
         elif rule.skips:
@@ -252,7 +260,15 @@ class DevicePolicy:
             q = _quantised(q, self.messages) / self.messages.resolution
         return q
 
-    def draft(self, logits: Array, *, place: int = 1, rng: np.random.Generator) -> DeviceDraft:
+    def draft(
+        self,
+        logits: Array,
+        *,
+        place: int = 1,
+        rng: np.random.Generator,
+        seed: int | None = None,
+        position: int | None = None,
+    ) -> DeviceDraft:
         """Return a drawn token, and whether it is skipped or how it is sent.
 
         Parameters
@@ -263,6 +279,9 @@ class DevicePolicy:
             Of the draft in its round, from 1; none after the first is skipped.
         rng : numpy Generator
             Draws the token, then the samples of the uncertainty, if any.
+        seed, position : int, optional
+            Of the text, and the token's index in it, prompt included: they draw the token under :class:`SeededTokens`,
+            and are not read otherwise.
 
         Returns
         -------
@@ -271,10 +290,12 @@ class DevicePolicy:
         Raises
         ------
         ValueError
-            As :meth:`distribution`; or if the rule drafts nothing (K = 0).
+            As :meth:`distribution`; or if the rule drafts nothing (K = 0), or seed or position are missing.
         """
         rng, place, row = generator("rng", rng), number(_PLACE, "place", place), self.distribution(logits)
-        return self._decide(row, logits, drawn(row, rng), place, rng)
+        where = stream_place(self.messages, seed, position)
+        token = drawn(row, rng) if where is None else raced(row, where)
+        return self._decide(row, logits, token, place, rng)
 
     def decide(self, logits: Array, token: int, *, place: int = 1, rng: np.random.Generator) -> DeviceDraft:
         """Return whether a token that was drawn from :meth:`distribution` is skipped, or how it is sent.
@@ -337,10 +358,10 @@ class DevicePolicy:
         -------
         float64 array, shape (V,), or None
             As the server decodes it from the bytes; the device's own q for :class:`DraftProbabilities`; None for a
-            skipped draft.
+            skipped draft, and under :class:`SeededTokens`, where the server's token is drawn from p.
         """
         coded = instance("draft", draft, DeviceDraft).coded
-        if coded is None:
+        if coded is None or isinstance(coded, TokenDraft):
             return None
         return draft.distribution if isinstance(self.messages, DraftProbabilities) else row_of(coded, self.vocabulary)
 
@@ -395,12 +416,16 @@ class DevicePolicy:
         # 3. or code it
         return DeviceDraft(token, False, self._coded(row, token, choice), bias, beta, row)
 
-    def _batch(self, coded: Sequence[MixedDraft | LatticeDraft]) -> MixedMessage | LatticeMessage:
+    def _batch(self, coded: Sequence[Coded]) -> MixedMessage | LatticeMessage | TokenMessage:
         """Return the message of coded drafts, before it is encoded."""
-        kind = LatticeMessage if isinstance(self.messages, LatticeRows) else MixedMessage
-        return kind(self.vocabulary, tuple(coded))  # type: ignore[arg-type]
+        kind: Callable[..., MixedMessage | LatticeMessage | TokenMessage] = MixedMessage
+        if isinstance(self.messages, (LatticeRows, SeededTokens)):
+            kind = LatticeMessage if isinstance(self.messages, LatticeRows) else TokenMessage
+        return kind(self.vocabulary, tuple(coded))
 
-    def _coded(self, row: Numbers, token: int, choice: CodecChoice | None) -> MixedDraft | LatticeDraft:
+    def _coded(self, row: Numbers, token: int, choice: CodecChoice | None) -> Coded:
+        if isinstance(self.messages, SeededTokens):
+            return TokenDraft(token)
         if isinstance(self.messages, LatticeRows):
             counts = np.rint(row * self.messages.resolution).astype(np.int64)
             kept = np.flatnonzero(counts)

@@ -19,11 +19,12 @@ from hlmtheory.policy.device_parts import (
     Guarantee,
     LatticeRows,
     Messages,
+    SeededTokens,
     UncertaintyLine,
 )
 
 FORMAT, VERSION = "hlm-policy", 2
-CERTIFIED, LATTICE, PROBABILITIES = "certified rows", "lattice rows", "draft probabilities"
+CERTIFIED, LATTICE, PROBABILITIES, SEEDED = "certified rows", "lattice rows", "draft probabilities", "shared seed"
 LONGEST = 2**20
 """Most characters of the text."""
 
@@ -38,7 +39,14 @@ _FIELDS = {
     "menu": ("kinds", "widths", "sizes", "resolutions"),
     LATTICE: ("kind", "resolution", "top_k", "threshold"),
     PROBABILITIES: ("kind",),
+    SEEDED: ("kind", "stream"),
     "guarantees": ("quantity", "value", "basis", "prompts"),
+}
+
+_MADE: dict[str, Callable[..., Messages]] = {
+    LATTICE: LatticeRows,
+    PROBABILITIES: DraftProbabilities,
+    SEEDED: SeededTokens,
 }
 
 
@@ -82,20 +90,25 @@ def _guarantee(value: Any) -> Guarantee:
 
 def _messages_of(messages: Messages) -> dict[str, Any]:
     """What is sent, as plain values."""
-    kind = {CertifiedRows: CERTIFIED, LatticeRows: LATTICE, DraftProbabilities: PROBABILITIES}[type(messages)]
-    return {"kind": kind, **asdict(messages)}
+    kinds = {
+        CertifiedRows: CERTIFIED,
+        LatticeRows: LATTICE,
+        DraftProbabilities: PROBABILITIES,
+        SeededTokens: SEEDED,
+    }
+    return {"kind": kinds[type(messages)], **asdict(messages)}
 
 
 def _messages(value: Any) -> Messages:
     """What is sent, from plain values."""
-    kinds = (CERTIFIED, LATTICE, PROBABILITIES)
+    kinds = (CERTIFIED, LATTICE, PROBABILITIES, SEEDED)
     kind = value.get("kind") if isinstance(value, Mapping) else None
     if not isinstance(kind, str) or kind not in kinds:
         raise DomainError(f"kind must be one of {', '.join(kinds)}; got {brief(kind)}; write the policy again")
     given = _fields(kind, value)
     del given["kind"]
     if kind != CERTIFIED:
-        return LatticeRows(**given) if kind == LATTICE else DraftProbabilities()
+        return _MADE[kind](**given)
     if given["menu"] is None:
         return CertifiedRows()
     menu = _fields("menu", given["menu"])

@@ -22,10 +22,11 @@ from hlmtheory._domains import (
     token_of,
 )
 from hlmtheory._quantities import whole_from_one
-from hlmtheory.codec import CodecMenu, LatticeDraft, MixedDraft
+from hlmtheory.codec import CodecMenu, LatticeDraft, MixedDraft, TokenDraft
 from hlmtheory.codec.menu import ENTROPY
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 from hlmtheory.policy.costs import DeviceRule, Numbers
+from hlmtheory.shared_seed.stream import POSITION, SEED, STREAM, race_winner
 from hlmtheory.uncertainty import MAX_TEMPERATURE, expected_uncertainty, sample_uncertainty
 from hlmtheory.uncertainty.perturbation import DOMAINS as UNCERTAINTY
 
@@ -234,7 +235,37 @@ class DraftProbabilities:
     """
 
 
-Messages: TypeAlias = CertifiedRows | LatticeRows | DraftProbabilities
+@dataclass(frozen=True, slots=True)
+class SeededTokens:
+    """Drafts are drawn from q by a seed that the server has too; only tokens are sent, and nothing is lost.
+
+    The server draws its own token from the same stream, and emits it. A draft is accepted if it is equal.
+
+    Parameters
+    ----------
+    stream : str
+        Name of the stream: :data:`hlmtheory.shared_seed.stream.STREAM`.
+
+    Raises
+    ------
+    ValueError
+        If the stream is another.
+
+    Examples
+    --------
+    >>> SeededTokens().stream
+    'philox4x32-10 race 1'
+    """
+
+    stream: str = STREAM
+
+    def __post_init__(self) -> None:
+        option("stream", self.stream, (STREAM,))
+
+
+Messages: TypeAlias = CertifiedRows | LatticeRows | DraftProbabilities | SeededTokens
+Coded: TypeAlias = MixedDraft | LatticeDraft | TokenDraft
+"""What is sent of a draft."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -246,7 +277,7 @@ class DeviceDraft:
     token : int
     skip : bool
         Whether it is kept without verification.
-    coded : MixedDraft, LatticeDraft or None
+    coded : MixedDraft, LatticeDraft, TokenDraft or None
         What is sent of it; None if it is skipped.
     bias : float or None
         Certified Σ_v |law_v - p_v| of the token emitted at this position if the draft is sent, whatever p is; None if
@@ -259,7 +290,7 @@ class DeviceDraft:
 
     token: int
     skip: bool
-    coded: MixedDraft | LatticeDraft | None
+    coded: Coded | None
     bias: float | None
     rejection: float | None
     distribution: Numbers
@@ -314,6 +345,22 @@ def threshold_rule(draft_length: int, threshold: float | None = None) -> DeviceR
     level = 0.0 if threshold is None else float(number(FINITE, "threshold", threshold))
     k = number(COUNT, "draft_length", draft_length)
     return DeviceRule(k, threshold is not None, 0.0, 0.0, (), 1.0, level)
+
+
+def stream_place(messages: Messages, seed: Any, position: Any) -> tuple[int, int] | None:
+    """Seed and position in the shared stream; None for messages that need none."""
+    found = []
+    for name, domain, value in (("seed", SEED, seed), ("position", POSITION, position)):
+        if value is not None:
+            found.append(int(number(domain, name, value)))
+        elif isinstance(messages, SeededTokens):
+            raise DomainError(f"{name} must be given to draw from the shared stream; got None; {domain.remedy}")
+    return (found[0], found[1]) if isinstance(messages, SeededTokens) else None
+
+
+def raced(row: Numbers, where: tuple[int, int]) -> int:
+    """The winner of the race of a row (V,) at a place in the shared stream."""
+    return int(race_winner(row, *where))
 
 
 def one_row(logits: Array) -> Numbers:

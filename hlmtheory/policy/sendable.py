@@ -1,8 +1,9 @@
 """What the device of a policy can send, as far as a server can tell that does not know the draft model's distribution.
 
-A row is accepted if the device sends it for some distribution q at the policy's temperature. Under ``LatticeRows`` and
-``DraftProbabilities`` that is all a device decides. Under ``CertifiedRows`` it also takes the cheapest entry of the
-menu for its q. The server does not know q, so it accepts every entry that the prices do not exclude for all q.
+A row is accepted if the device sends it for some distribution q at the policy's temperature. Under ``LatticeRows``,
+``DraftProbabilities`` and ``SeededTokens``, which sends any token, that is all a device decides. Under
+``CertifiedRows`` it also takes the cheapest entry of the menu for its q. The server does not know q, so it accepts
+every entry that the prices do not exclude for all q.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory._combinatorics import about_log2
-from hlmtheory.codec import LatticeDraft, MixedDraft, UnexpectedError
+from hlmtheory.codec import LatticeDraft, TokenDraft, UnexpectedError
 from hlmtheory.codec.enumerative import LONGEST_INDEX
-from hlmtheory.codec.frame import LATTICE_ROWS, LONGEST_MESSAGE, MIXED_ROWS
+from hlmtheory.codec.frame import LATTICE_ROWS, LONGEST_MESSAGE, MIXED_ROWS, TOKENS
 from hlmtheory.codec.limits import Limits
 from hlmtheory.codec.menu import KINDS, PROBABILITY_BITS, TOP_K
 from hlmtheory.codec.reachable import quantised, written
 from hlmtheory.policy.codec_hulls import Entries, codec_hulls, entries
 from hlmtheory.policy.device import DevicePolicy, cheapest_corner
-from hlmtheory.policy.device_parts import CertifiedRows, LatticeRows
+from hlmtheory.policy.device_parts import CertifiedRows, Coded, LatticeRows, SeededTokens
 
 NO_ROW_BITS = 4
 """A row of no probabilities: its kind, no size, and a width of 1."""
@@ -71,14 +72,15 @@ class Sendable:
             tokens, bits = _quantised(policy, messages)
         sends = (tokens or places[0]) and not _always_skips(policy, 0.0)
         drafts = policy.rule.draft_length if sends else 0
-        own = PROBABILITY_BITS if not tokens else 0
+        own = 0 if tokens or isinstance(messages, SeededTokens) else PROBABILITY_BITS
         body = -(-drafts * (int(bits) + own + (vocabulary - 1).bit_length()) // 8)
         longest = _HEAD + (min(body, LONGEST_INDEX) if tokens else body)
         return cls(policy, places, tokens, drafts, min(longest, LONGEST_MESSAGE))
 
     def limits(self) -> Limits:
         """Return what is checked before a message is decoded."""
-        kind = LATTICE_ROWS if self.tokens else MIXED_ROWS
+        kinds = {LatticeRows: LATTICE_ROWS, SeededTokens: TOKENS}
+        kind = kinds.get(type(self.policy.messages), MIXED_ROWS)
         return Limits(kind, self.policy.vocabulary, self.drafts, self.longest, self.check_row)
 
     def check_row(self, place: int, kind: str, size: int, parameter: int) -> None:
@@ -91,9 +93,11 @@ class Sendable:
         if not good:
             raise UnexpectedError(f"draft {place} as {kind} of {size} tokens at {parameter} units or bits")
 
-    def check_draft(self, place: int, draft: MixedDraft | LatticeDraft) -> None:
+    def check_draft(self, place: int, draft: Coded) -> None:
         """Refuse values that no distribution at the policy's temperature has."""
         vocabulary, messages = self.policy.vocabulary, self.policy.messages
+        if isinstance(draft, TokenDraft):
+            return
         if isinstance(draft, LatticeDraft):
             threshold = messages.threshold if isinstance(messages, LatticeRows) else 0.0
             good = quantised(draft, threshold, vocabulary)
@@ -109,7 +113,7 @@ def _quantised(policy: DevicePolicy, messages: LatticeRows) -> tuple[int, float]
     vocabulary, units = policy.vocabulary, messages.resolution
     most = min(messages.top_k or vocabulary, vocabulary, units)
     if messages.threshold > 0:
-        most = min(most, max(1, int((1.0 + _NEAR) / messages.threshold)))
+        most = max(1, int(min(most, (1.0 + _NEAR) / messages.threshold)))  # the quotient may be infinite
     if policy.temperature == 0:
         most = 1
     sets = about_log2(vocabulary, min(most, vocabulary // 2))

@@ -9,11 +9,11 @@ import numpy as np
 from hlmtheory._array import Array, brief
 from hlmtheory._domains import DomainError, generator, instance
 from hlmtheory._simplex import canonical
-from hlmtheory.codec import LatticeDraft, MixedDraft, TruncatedMessage, UnexpectedError
+from hlmtheory.codec import MixedDraft, TokenDraft, TruncatedMessage, UnexpectedError
 from hlmtheory.codec.coding import decoded
 from hlmtheory.policy.costs import Numbers
 from hlmtheory.policy.device import REQUEST, DevicePolicy, row_of
-from hlmtheory.policy.device_parts import DraftProbabilities, ServerAnswer
+from hlmtheory.policy.device_parts import Coded, DraftProbabilities, ServerAnswer, raced, stream_place
 from hlmtheory.policy.sendable import Sendable
 from hlmtheory.policy.tokens import drawn, replacement
 
@@ -48,7 +48,7 @@ class ServerPolicy:
         """The most bytes of a message."""
         return self._sendable.longest
 
-    def received(self, message: bytes) -> tuple[MixedDraft | LatticeDraft, ...]:
+    def received(self, message: bytes) -> tuple[Coded, ...]:
         """Return the drafts of a round.
 
         Parameters
@@ -58,7 +58,7 @@ class ServerPolicy:
 
         Returns
         -------
-        tuple of MixedDraft or LatticeDraft
+        tuple of MixedDraft, LatticeDraft or TokenDraft
             Empty if one token is requested.
 
         Raises
@@ -75,7 +75,7 @@ class ServerPolicy:
             if bytes(message) == REQUEST:
                 return ()
             batch = decoded(bytes(message), expected.limits())
-            drafts: tuple[MixedDraft | LatticeDraft, ...] = () if isinstance(batch, TruncatedMessage) else batch.drafts
+            drafts: tuple[Coded, ...] = () if isinstance(batch, TruncatedMessage) else batch.drafts
             for place, draft in enumerate(drafts):
                 expected.check_draft(place, draft)
         except UnexpectedError as error:
@@ -86,11 +86,21 @@ class ServerPolicy:
             ) from error
         return drafts
 
-    def verify(self, message: bytes, target: Array, *, rng: np.random.Generator) -> ServerAnswer:
+    def verify(
+        self,
+        message: bytes,
+        target: Array,
+        *,
+        rng: np.random.Generator,
+        seed: int | None = None,
+        position: int | None = None,
+    ) -> ServerAnswer:
         """Return how many drafts are accepted, and the token that follows.
 
         A draft is accepted with the probability min(1, p_d/q_d). The first rejected one is replaced from the residual
-        (p - q̂)⁺, with q̂ as it was decoded, or from p if the residual is 0.
+        (p - q̂)⁺, with q̂ as it was decoded, or from p if the residual is 0. Under :class:`SeededTokens` the server
+        draws its own token at each place from the shared stream; the drafts before the first that differs are accepted,
+        and the server's token follows.
 
         Parameters
         ----------
@@ -99,7 +109,10 @@ class ServerPolicy:
         target : array, shape (n + 1, V)
             The target model's distributions at each draft and after the last, at the policy's temperature.
         rng : numpy Generator
-            Draws one number for each draft that is verified, then the token.
+            Draws one number for each draft that is verified, then the token; not used under :class:`SeededTokens`.
+        seed, position : int, optional
+            Of the text, and the index in it, prompt included, of the first token of the round; read under
+            :class:`SeededTokens` alone.
 
         Returns
         -------
@@ -108,13 +121,19 @@ class ServerPolicy:
         Raises
         ------
         ValueError
-            As :meth:`received`; or if the target's rows are not n + 1 distributions over the vocabulary.
+            As :meth:`received`; or if the target's rows are not n + 1 distributions over the vocabulary, or seed or
+            position are missing.
         """
         rng = generator("rng", rng)
-        return self._answer(self.received(message), target, rng)
+        return self._answer(self.received(message), target, rng, seed, position)
 
     def _answer(
-        self, drafts: tuple[MixedDraft | LatticeDraft, ...], target: Array, rng: np.random.Generator
+        self,
+        drafts: tuple[Coded, ...],
+        target: Array,
+        rng: np.random.Generator,
+        seed: int | None,
+        position: int | None,
     ) -> ServerAnswer:
         """Verify drafts that were received."""
         p: Numbers = canonical("target", target)
@@ -124,7 +143,13 @@ class ServerPolicy:
                 f"target must have shape {wanted}, a row for each draft and one more; got {p.shape}; read the target "
                 "model once for all drafts"
             )
+        bonus = self.policy.bonus or not drafts
+        where = stream_place(self.policy.messages, seed, position)
+        if where is not None:
+            return _raced(drafts, p, bonus, *where)
         for place, draft in enumerate(drafts):
+            if isinstance(draft, TokenDraft):
+                raise TypeError("drafts must be those of this policy; got tokens alone; give what was received")
             known = row_of(draft, self.policy.vocabulary)
             own = draft.probability if isinstance(draft, MixedDraft) else None
             q_d = float(known[draft.token]) if own is None else own
@@ -133,5 +158,13 @@ class ServerPolicy:
             if isinstance(self.policy.messages, DraftProbabilities):
                 return ServerAnswer(place, None, p[place])
             return ServerAnswer(place, replacement(p[place], known, rng))
-        bonus = self.policy.bonus or not drafts
         return ServerAnswer(len(drafts), drawn(p[-1], rng) if bonus else None)
+
+
+def _raced(drafts: tuple[Coded, ...], target: Numbers, bonus: bool, seed: int, position: int) -> ServerAnswer:
+    """The drafts before the first that differs from the server's own token, and that token."""
+    accepted, own = 0, raced(target[0], (seed, position))
+    while accepted < len(drafts) and own == drafts[accepted].token:
+        accepted += 1
+        own = raced(target[accepted], (seed, position + accepted))
+    return ServerAnswer(accepted, own if accepted < len(drafts) or bonus else None)

@@ -1,25 +1,26 @@
 """A device and its server over one text: every message and answer carries its round, the policy, and proof of both.
 
-The two sides share a policy, a session's name, and a key if messages must come from them alone. Each round is one
-message and its answer. A refused message changes nothing, so that the right one may still come.
+The two sides share a policy, a session's name, a key if messages must come from them alone, and a seed if the policy
+drafts by one. Each round is one message and its answer. A refused message changes nothing, so that the right one may
+still come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableSet, Sequence
 from typing import Any
 
 import numpy as np
 
 from hlmtheory._array import Array, brief
 from hlmtheory._domains import COUNT, DomainError, flag, generator, instance, number
-from hlmtheory.codec import LatticeDraft, MixedDraft
 from hlmtheory.codec.envelope import CHECK, DOWN, HMAC, MARK, MOST_ROUNDS, UP, Envelope
 from hlmtheory.codec.frame import varint
 from hlmtheory.policy.answers import answer_bytes, answer_length, answer_of
 from hlmtheory.policy.device import DevicePolicy
-from hlmtheory.policy.device_parts import DeviceDraft
+from hlmtheory.policy.device_parts import Coded, DeviceDraft, SeededTokens
 from hlmtheory.policy.server import ServerPolicy
+from hlmtheory.shared_seed.stream import SEED
 
 _LEAST, _MOST = {"session": 8, "key": 16}, 64  # bytes
 
@@ -65,11 +66,14 @@ class DeviceSession:
         The session's name, 8 to 64 bytes, such as 16 random ones that the server drew: one for each text.
     key : bytes, optional
         16 to 64 secret bytes that the two sides share. None: messages are checked for damage alone.
+    seed : int, optional
+        Of the text, in 0..2^63 - 1, such as one of ``secrets.randbits(63)``. A policy of :class:`SeededTokens` needs
+        it; others do not read it.
 
     Raises
     ------
     ValueError
-        If the session or the key has another length.
+        If the session or the key has another length, or the seed is missing or none.
 
     Examples
     --------
@@ -83,9 +87,11 @@ class DeviceSession:
     ([3], 35, 22)
     """
 
-    def __init__(self, policy: DevicePolicy, *, session: bytes, key: bytes | None = None) -> None:
+    def __init__(
+        self, policy: DevicePolicy, *, session: bytes, key: bytes | None = None, seed: int | None = None
+    ) -> None:
         self._policy = instance("policy", policy, DevicePolicy)
-        self._envelope = _envelope(self._policy, session, key)
+        self._envelope = _envelope(self._policy, session, key, _seed(self._policy, seed))
         self._round = 0
         self._sent: tuple[DeviceDraft, ...] | None = None  # drafts that wait for their answer
 
@@ -150,13 +156,16 @@ class ServerSession:
 
     Parameters
     ----------
-    policy, session, key
+    policy, session, key, seed
         As for :class:`DeviceSession`, the same on both sides.
+    used : mutable set of int, optional
+        The seeds of earlier texts, which the server keeps; a policy of :class:`SeededTokens` needs them. This one is
+        added. A repeated seed is refused, because two texts with one seed are not independent; another set allows it.
 
     Raises
     ------
     ValueError
-        If the session or the key has another length.
+        If the session or the key has another length, the seed is missing or none, or it was used.
 
     Examples
     --------
@@ -172,12 +181,22 @@ class ServerSession:
     ForeignError
     """
 
-    def __init__(self, policy: DevicePolicy, *, session: bytes, key: bytes | None = None) -> None:
+    def __init__(
+        self,
+        policy: DevicePolicy,
+        *,
+        session: bytes,
+        key: bytes | None = None,
+        seed: int | None = None,
+        used: MutableSet[int] | None = None,
+    ) -> None:
         self._server = ServerPolicy(policy)
-        self._envelope = _envelope(policy, session, key)
+        self._seed = _seed(policy, seed)
+        self._envelope = _envelope(policy, session, key, self._seed)
+        _use(self._seed, used)
         self._round = 0
 
-    def received(self, message: bytes) -> tuple[MixedDraft | LatticeDraft, ...]:
+    def received(self, message: bytes) -> tuple[Coded, ...]:
         """Return the drafts of the next round; the round stays open.
 
         Parameters
@@ -187,7 +206,7 @@ class ServerSession:
 
         Returns
         -------
-        tuple of MixedDraft or LatticeDraft
+        tuple of MixedDraft, LatticeDraft or TokenDraft
 
         Raises
         ------
@@ -200,13 +219,13 @@ class ServerSession:
         body = self._envelope.unseal(data, direction=UP, place=self._round, longest=longest)
         return self._server.received(body)
 
-    def verify(self, message: bytes, target: Array, *, rng: np.random.Generator) -> bytes:
+    def verify(self, message: bytes, target: Array, *, rng: np.random.Generator, position: int | None = None) -> bytes:
         """Return the answer to the next round, and close the round.
 
         Parameters
         ----------
         message : bytes
-        target, rng
+        target, rng, position
             As for :meth:`ServerPolicy.verify`.
 
         Returns
@@ -219,21 +238,47 @@ class ServerSession:
             As :meth:`received` and :meth:`ServerPolicy.verify`.
         """
         drafts = self.received(message)
-        answer = self._server._answer(drafts, target, generator("rng", rng))
+        answer = self._server._answer(drafts, target, generator("rng", rng), self._seed, position)
         sent = answer_bytes(self._server.policy, answer, len(drafts))
         sealed = self._envelope.seal(sent, direction=DOWN, place=self._round)
         self._round += 1
         return sealed
 
 
-def _envelope(policy: DevicePolicy, session: Any, key: Any) -> Envelope:
+def _seed(policy: DevicePolicy, seed: Any) -> int | None:
+    """The seed of a text, for a policy that drafts by one."""
+    needed = isinstance(policy.messages, SeededTokens)
+    if needed and seed is None:
+        raise DomainError(f"seed must be that of the text under a shared seed; got None; {SEED.remedy}")
+    known = None if seed is None else int(number(SEED, "seed", seed))
+    return known if needed else None
+
+
+def _use(seed: int | None, used: Any) -> None:
+    """Add a seed to those that were used; refuse one that was."""
+    if seed is None and used is None:
+        return
+    if not isinstance(used, MutableSet):
+        raise TypeError(f"used must be the set of seeds of earlier texts; got {brief(used)}; give set() to begin")
+    if seed is None:
+        return
+    if seed in used:
+        raise DomainError(
+            f"seed must be new, since two texts with one seed are not independent; got {seed} again; draw it with "
+            "secrets.randbits(63)"
+        )
+    used.add(seed)
+
+
+def _envelope(policy: DevicePolicy, session: Any, key: Any, seed: int | None) -> Envelope:
     given = {"session": session} if key is None else {"session": session, "key": key}
     for name, value in given.items():
         if not _LEAST[name] <= len(_bytes(name, value)) <= _MOST:
             raise DomainError(
                 f"{name} must have {_LEAST[name]} to {_MOST} bytes; got {len(value)}; draw it with secrets.token_bytes"
             )
-    return Envelope.of(policy.to_json(), bytes(session), None if key is None else bytes(key))
+    text = policy.to_json() + ("" if seed is None else f"seed {seed}\n")
+    return Envelope.of(text, bytes(session), None if key is None else bytes(key))
 
 
 def _bytes(name: str, value: Any) -> bytes:

@@ -111,7 +111,7 @@ def list_match_bound(target: Array, draft: Array, size: Array) -> Array:
     xp, kind, p, q = distributions(target=target, draft=draft)
     size = SIZE.check(xp, "size", arrays(draft=q, size=size)[2])
     leading_dimensions(draft=tuple(q.shape[:-1]), target=tuple(p.shape[:-1]), size=tuple(size.shape))
-    matched, p = sorted_matches(xp, p, q)
+    matched, p, _ = sorted_matches(xp, p, q)
     share = xp.clip(quotient(xp, matched, p), max=1.0)
     total = xp.sum(p * (1.0 - (1.0 - share) ** xp.astype(size, xp.float64)[..., None]), axis=-1)
     return -upward(xp, -xp.clip(total * BELOW**8, max=1.0), kind)

@@ -75,8 +75,8 @@ def match_by_token(xp: Any, p: Array, q: Array) -> Array:
 
 
 @remembered
-def sorted_matches(xp: Any, p: Array, q: Array) -> tuple[Array, Array]:
-    """Return P(a = b = v) and p_v, both in ascending order of p_v/q_v."""
+def sorted_matches(xp: Any, p: Array, q: Array) -> tuple[Array, Array, Array]:
+    """Return P(a = b = v) and p_v, both in ascending order of p_v/q_v, and that order."""
     p, q = xp.broadcast_arrays(p, q)
     order = xp.argsort(quotient(xp, p, q), axis=-1, stable=False)
     p, q = take(xp, p, order), take(xp, q, order)
@@ -86,7 +86,7 @@ def sorted_matches(xp: Any, p: Array, q: Array) -> tuple[Array, Array]:
     there = least > 0
     # min(p, q) / (Q min(p, q)/q + P min(p, q)/p): no quotient exceeds 1, so none overflows.
     inner = not_above * (least / xp.where(there, q, 1.0)) + above * (least / xp.where(there, p, 1.0))
-    return xp.where(there, least / xp.where(there, inner, 1.0), 0.0), p
+    return xp.where(there, least / xp.where(there, inner, 1.0), 0.0), p, order
 
 
 def match_floor(total_variation: Array) -> Array:

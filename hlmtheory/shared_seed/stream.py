@@ -18,6 +18,9 @@ from hlmtheory._array import Array, arrays, in_kind
 from hlmtheory._domains import SIMPLEX, Domain, broadcast, number
 from hlmtheory._simplex import quotient
 
+STREAM = "philox4x32-10 race 1"
+"""Name of the stream and its version: it changes with any step above."""
+
 STREAM_ID = 0  # last word of the counter: exponentials
 KEY_ID = 1  # keys of prompts
 ROUNDS = 10

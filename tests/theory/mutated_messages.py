@@ -24,6 +24,7 @@ from hlmtheory.policy import (
     DeviceRule,
     DraftProbabilities,
     LatticeRows,
+    SeededTokens,
     ServerPolicy,
     UncertaintyLine,
     threshold_rule,
@@ -47,6 +48,8 @@ POLICIES = {
     "cold probabilities": DevicePolicy(V, 0.0, threshold_rule(4), DraftProbabilities()),
     "cold lattice": DevicePolicy(V, 0.0, threshold_rule(4), LatticeRows(100, top_k=16)),
     "cold menu": DevicePolicy(V, 0.0, PRICED, CertifiedRows(SMALL)),
+    "shared seed": DevicePolicy(V, 1.0, threshold_rule(4), SeededTokens()),
+    "cold shared seed": DevicePolicy(V, 0.0, threshold_rule(4), SeededTokens()),
     "large vocabulary": DevicePolicy(32_000, 1.0, threshold_rule(8), LatticeRows(100, top_k=32)),
 }
 LONGEST = 13_000_000
@@ -73,7 +76,8 @@ def honest(policy: DevicePolicy, rng: np.random.Generator) -> bytes | None:
     """Return the message of a round, or None if its first draft is skipped."""
     drafts = []
     for _ in range(int(rng.integers(1, policy.rule.draft_length + 1))):
-        drafts.append(policy.draft(logits_of(rng, policy.vocabulary), place=len(drafts) + 1, rng=rng))
+        where = {"seed": int(rng.integers(2**63)), "position": len(drafts)}
+        drafts.append(policy.draft(logits_of(rng, policy.vocabulary), place=len(drafts) + 1, rng=rng, **where))
         if drafts[-1].skip:
             return None
     return policy.message(drafts)
@@ -113,7 +117,7 @@ def mutated(message: bytes, every: list[bytes], rng: np.random.Generator) -> byt
         more = rng.bytes(int(rng.integers(1, 40)))
         return framed(kind, body[: int(rng.integers(1, len(body) + 1))] if rng.random() < 0.5 else body + more)
     if way == 4:  # another kind of frame
-        return framed(int(rng.integers(5)), body)
+        return framed(int(rng.integers(6)), body)
     if way == 5:  # another vocabulary, or number of drafts
         head = varint(int(rng.choice([2, V - 1, V, V + 1, 2**18]))) + varint(int(rng.choice([1, 4, 5, 4096])))
         return framed(kind, head + body[2:])
@@ -155,6 +159,8 @@ def _draft_is_sent(policy: DevicePolicy, draft: Any) -> bool:
         cold[draft.token] = 0.0
         rng = np.random.default_rng(0)
         return any(policy.decide(cold, draft.token, place=place, rng=rng).coded == draft for place in (1, 2))
+    if isinstance(policy.messages, SeededTokens):
+        return policy.decide(np.zeros(policy.vocabulary), draft.token, rng=np.random.default_rng(0)).coded == draft
     if isinstance(policy.messages, DraftProbabilities):
         row = np.zeros(policy.vocabulary)
         row[draft.token] = draft.probability

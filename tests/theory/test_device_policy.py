@@ -23,16 +23,19 @@ from hlmtheory.policy import (
     DraftProbabilities,
     Guarantee,
     LatticeRows,
+    SeededTokens,
     ServerPolicy,
     UncertaintyLine,
     threshold_rule,
 )
 from hlmtheory.policy.device import REQUEST
 from hlmtheory.policy.tokens import drawn, numbers_for
+from hlmtheory.shared_seed import exponentials, match_probability
 
 MENU = codec.CodecMenu(kinds=("top-k", "lattice"), widths=(4, 8, 16), sizes=(1, 2, 3, 4, 8), resolutions=(1, 10, 100))
 CERTIFIED, LATTICE, PROBABILITIES = CertifiedRows(MENU), LatticeRows(16, top_k=4), DraftProbabilities()
 KINDS = (CERTIFIED, LATTICE, LatticeRows(50, threshold=0.125), PROBABILITIES)
+SEEDED = SeededTokens()
 RULE = DeviceRule(3, True, 2.0**-8, 4.0, (2.0, 1.0), 3.0, 0.25)
 LINE = UncertaintyLine(0.9, 0.01)
 PROMISES = (Guarantee("total variation of a token", 0.05, "proved", None), Guarantee("speed", 31.5, "measured", 53))
@@ -78,7 +81,7 @@ policies = st.builds(
     ),
     messages=st.builds(CertifiedRows, st.none() | menus)
     | st.builds(LatticeRows, some, top_k=st.none() | some, threshold=st.floats(0.0, 1.0))
-    | st.just(PROBABILITIES),
+    | st.sampled_from((PROBABILITIES, SEEDED)),
     line=st.builds(UncertaintyLine, finite, finite, st.floats(0.0, 4.0), st.none() | st.integers(1, 100)),
     planned_for=st.none() | words,
     bonus=st.booleans(),
@@ -203,6 +206,11 @@ def lattice_rows(top_k, threshold):
         (lambda plain: plain | {"guarantees": [1]}, "guarantees must be an object"),
         (lambda plain: plain | {"messages": {"kind": "smoke"}}, "kind must be one of certified rows"),
         (lambda plain: plain | {"messages": {"kind": "draft probabilities", "k": 1}}, "no field 'k'"),
+        (lambda plain: plain | {"messages": {"kind": "shared seed"}}, "stream must be a field of shared seed"),
+        (
+            lambda plain: plain | {"messages": {"kind": "shared seed", "stream": "philox4x32-10 race 0"}},
+            "messages: stream must be one of philox4x32-10 race 1",
+        ),
         (lambda plain: plain | {"messages": lattice_rows(9, 0.0)}, "top_k must be at most V = 8"),
         (lambda plain: plain | {"messages": lattice_rows(8, None)}, "messages: threshold must be"),
     ],
@@ -553,8 +561,9 @@ def test_temperature_zero_takes_the_likeliest_token():
 
 def test_other_messages_are_refused():
     rng = np.random.default_rng(0)
-    drafts = {type(one): make(one, replace(RULE, skips=False)) for one in (CERTIFIED, LATTICE, PROBABILITIES)}
-    sent = {kind: one.message([one.draft(logits_of(rng), rng=rng)]) for kind, one in drafts.items()}
+    drafts = {type(one): make(one, replace(RULE, skips=False)) for one in (CERTIFIED, LATTICE, PROBABILITIES, SEEDED)}
+    where = {"seed": 1, "position": 0}
+    sent = {kind: one.message([one.draft(logits_of(rng), rng=rng, **where)]) for kind, one in drafts.items()}
     for kind, one in drafts.items():
         server = ServerPolicy(one)
         for other, message in sent.items():
@@ -568,11 +577,11 @@ def test_other_messages_are_refused():
         with pytest.raises(ValueError, match="at most 0 drafts"):
             ServerPolicy(replace(one, rule=threshold_rule(0, None))).received(sent[kind])
         with pytest.raises(ValueError, match="drafts must be at most K = 3"):
-            one.message([one.draft(logits_of(rng), rng=rng)] * 4)
+            one.message([one.draft(logits_of(rng), rng=rng, **where)] * 4)
         with pytest.raises(TypeError, match="message must be bytes"):
             server.received("x")
         with pytest.raises(ValueError, match=r"target must have shape \(2, 8\)"):
-            server.verify(sent[kind], [[0.125] * 8], rng=rng)
+            server.verify(sent[kind], [[0.125] * 8], rng=rng, **where)
         for end in range(1, len(sent[kind])):
             with pytest.raises((ValueError, codec.CodecError)):
                 server.received(sent[kind][:end])
@@ -587,7 +596,7 @@ def test_other_messages_are_refused():
 
 
 def test_a_device_needs_numpy_alone():
-    texts = [replace(FULL, messages=messages, vocabulary=8).to_json() for messages in KINDS]
+    texts = [replace(FULL, messages=messages, vocabulary=8).to_json() for messages in (*KINDS, SEEDED)]
     program = f"""
 import sys
 import numpy as np
@@ -595,12 +604,76 @@ from hlmtheory.policy import DevicePolicy, ServerPolicy
 rng = np.random.default_rng(0)
 for text in {texts!r}:
     policy = DevicePolicy.from_json(text)
-    policy.draft(rng.normal(size=8), rng=rng)
-    draft = policy.draft(rng.normal(size=8), place=2, rng=rng)
-    ServerPolicy(policy).verify(policy.message([draft]), [[0.125] * 8] * 2, rng=rng)
+    where = {{"seed": 7, "position": 3}}
+    policy.draft(rng.normal(size=8), rng=rng, **where)
+    draft = policy.draft(rng.normal(size=8), place=2, rng=rng, **where)
+    ServerPolicy(policy).verify(policy.message([draft]), [[0.125] * 8] * 2, rng=rng, **where)
 heavy = {{"torch", "scipy", "validation", "cvxpy", "sympy", "statsmodels", "pandas", "zarr", "constriction"}}
 print(sorted(heavy & {{name.split(".")[0] for name in sys.modules}}))
 """
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
+
+
+# ----------------------------------------------------------------------------------------------- the shared seed
+
+
+@pytest.mark.parametrize("bonus", [True, False])
+@pytest.mark.parametrize("length", [1, 2, 4])
+def test_a_shared_seed_gives_the_text_of_the_target_alone(length, bonus):
+    """Device and server over the rows of two Markov chains; the prompt has three tokens."""
+    rng = np.random.default_rng(length)
+    target, draft_logits = rng.dirichlet([0.5] * 5, size=5), rng.normal(size=(5, 5))
+    one = make(SEEDED, threshold_rule(length), vocabulary=5, line=None, bonus=bonus)
+    device, server = DevicePolicy.from_json(one.to_json()), ServerPolicy(DevicePolicy.from_json(one.to_json()))
+    sizes, accepted = set(), 0
+    for seed in (0, 11, 2**63 - 1):
+        alone = [1, 0, 2]
+        for position in range(3, 43):
+            times = exponentials(seed, position, 5) / np.where(target[alone[-1]] > 0, target[alone[-1]], 1e-300)
+            alone.append(int(times.argmin()))
+        text = [1, 0, 2]
+        while len(text) < 43:
+            drafts = []
+            while len(drafts) < length:
+                last = drafts[-1].token if drafts else text[-1]
+                where = {"seed": seed, "position": len(text) + len(drafts)}
+                drafts.append(device.draft(draft_logits[last], place=len(drafts) + 1, rng=Replay([]), **where))
+            message = device.message(drafts)
+            sizes.add(len(message))
+            rows = target[[text[-1], *(one.token for one in server.received(message))]]
+            answer = server.verify(message, rows, rng=Replay([]), seed=seed, position=len(text))
+            text += device.tokens(drafts, answer, rng=Replay([]))
+            accepted += answer.accepted
+        assert text[:43] == alone
+    assert sizes == {9 + -(-3 * length // 8)}  # 3 bits a token, and the frame
+    assert accepted > 0
+
+
+def test_a_shared_seed_is_accepted_as_often_as_the_formula_says():
+    one = make(SEEDED, threshold_rule(1), vocabulary=3, line=None)
+    server, rng, rounds = ServerPolicy(one), np.random.default_rng(0), 4000
+    found = 0
+    for seed in range(rounds):
+        draft = one.draft(np.log(Q), rng=rng, seed=seed, position=1)
+        found += server.verify(one.message([draft]), [P, P], rng=rng, seed=seed, position=1).accepted
+    alpha = float(match_probability(P, Q))
+    assert abs(found / rounds - alpha) < 4 * np.sqrt(alpha * (1 - alpha) / rounds)
+
+
+@pytest.mark.parametrize("missing", ["seed", "position"])
+def test_a_shared_seed_needs_its_place_in_the_stream(missing):
+    one, rng = make(SEEDED, threshold_rule(2), line=None), np.random.default_rng(0)
+    where = {"seed": 3, "position": 4}
+    message = one.message([one.draft([0.0] * 8, rng=rng, **where)])
+    part = {name: value for name, value in where.items() if name != missing}
+    for call in (
+        lambda some: one.draft([0.0] * 8, rng=rng, **some),
+        lambda some: ServerPolicy(one).verify(message, [[0.125] * 8] * 2, rng=rng, **some),
+    ):
+        with pytest.raises(ValueError, match=f"{missing} must be given to draw from the shared stream"):
+            call(part)
+        for wrong in (-1, 2**63, 0.5, True):
+            with pytest.raises((ValueError, TypeError), match=missing):
+                call(where | {missing: wrong})

@@ -21,6 +21,7 @@ from hlmtheory.policy import (
     DeviceSession,
     DraftProbabilities,
     LatticeRows,
+    SeededTokens,
     ServerAnswer,
     ServerPolicy,
     ServerSession,
@@ -28,6 +29,7 @@ from hlmtheory.policy import (
     threshold_rule,
 )
 from hlmtheory.policy.answers import answer_bytes, answer_length, answer_of
+from hlmtheory.shared_seed import race_winner
 
 KEY, NAME = b"0123456789abcdef", b"text 0001"
 V = 8
@@ -258,6 +260,60 @@ def test_names_and_keys_have_a_length(options, words):
     for side in (DeviceSession, ServerSession):
         with pytest.raises(ValueError, match=words):
             side(PLAIN, **{"session": NAME} | options)
+
+
+# ----------------------------------------------------------------------------------------------- the shared seed
+
+SEEDED = DevicePolicy(V, 1.0, threshold_rule(3), SeededTokens())
+
+
+def seeded(key, seed, used):
+    """Return the two sides of a session with a shared seed."""
+    device = DeviceSession(SEEDED, session=NAME, key=key, seed=seed)
+    return device, ServerSession(SEEDED, session=NAME, key=key, seed=seed, used=used)
+
+
+@KEYS
+def test_a_session_with_a_shared_seed_writes_the_target_s_own_text(key):
+    rng, seed = np.random.default_rng(9), 123
+    target, logits = rng.dirichlet([0.3] * V, size=V), rng.normal(size=(V, V))
+    device, server = seeded(key, seed, set())
+    text = [0]
+    while len(text) < 60:
+        drafts = []
+        while len(drafts) < 3:
+            last, position = drafts[-1].token if drafts else text[-1], len(text) + len(drafts)
+            drafts.append(SEEDED.draft(logits[last], place=len(drafts) + 1, rng=rng, seed=seed, position=position))
+        message = device.message(drafts)
+        rows = target[[text[-1], *(draft.token for draft in server.received(message))]]
+        text += device.tokens(server.verify(message, rows, rng=rng, position=len(text)), rng=rng)
+    for position in range(1, 60):
+        assert text[position] == int(race_winner(target[text[position - 1]], seed, position))
+
+
+@KEYS
+def test_another_seed_is_foreign_and_a_repeated_one_refused(key):
+    used = set()
+    device, server = seeded(key, 5, used)
+    other, _ = seeded(key, 6, used)
+    assert used == {5, 6}
+    drafts = [SEEDED.draft([0.0] * V, rng=np.random.default_rng(0), seed=5, position=0)]
+    opened(codec.ForeignError, server.received, other.message(drafts))
+    assert len(server.received(device.message(drafts))) == 1
+    with pytest.raises(ValueError, match=r"seed must be new.*got 5 again"):
+        seeded(key, 5, used)
+    seeded(key, 5, set())  # whoever repeats a text on purpose says so
+    with pytest.raises(TypeError, match="used must be the set of seeds of earlier texts"):
+        seeded(key, 7, None)
+
+
+def test_a_policy_that_drafts_by_a_seed_needs_one():
+    for side in (DeviceSession, ServerSession):
+        with pytest.raises(ValueError, match="seed must be that of the text"):
+            side(SEEDED, session=NAME)
+        for wrong in (-1, 0.5, 2**63, True):
+            with pytest.raises((ValueError, TypeError), match="seed"):
+                side(SEEDED, session=NAME, seed=wrong)
 
 
 # ---------------------------------------------------------------------------------------------------- the answer

@@ -136,6 +136,12 @@ MILLISECONDS = click.FloatRange(min=0.0)
     show_default=True,
     help="Envelope of each message and answer: docs/deploy.md.",
 )
+@click.option(
+    "--shared-seed/--no-shared-seed",
+    default=True,
+    show_default=True,
+    help="Ours may draft by a seed that the server shares: docs/shared_seed.md.",
+)
 @click.option("--policy", "policy", type=PATH, help="Write the plan here as a device's policy.json.")
 @click.option("--page", type=PATH, help="Also write the plan as a page with sliders, such as plan.html.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
@@ -171,7 +177,14 @@ def plan(
     else:
         path = trace_of(trace if trace is not None else Path("runs/builtin/trace"))
         with progress_bar(console) as report:
-            planner, about = planner_of_trace(path, setting, cache=run_folder(path) / "plan", report=report, seal=seal)
+            planner, about = planner_of_trace(
+                path,
+                setting,
+                cache=run_folder(path) / "plan",
+                report=report,
+                seal=seal,
+                shared_seed=request.shared_seed,
+            )
     request = request.with_server_draft(about["evidence"].get("parameter_ratio"))
     setting = planner.setting = request.setting()
     defaulted = [
@@ -264,6 +277,7 @@ def _request(given: dict[str, Any]) -> Any:
         users=2 if users.endswith(".csv") else int(users),
         server_batch=given["server_batch"],
         vocabulary=given["vocabulary"],
+        shared_seed=given["shared_seed"],
         recorded=None if given["link_csv"] is None else read_link(given["link_csv"], given["link_name"]),
     )
 

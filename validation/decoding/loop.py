@@ -26,7 +26,7 @@ from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.sampling import distributions_of, draw, levels, probabilities_at
 from validation.decoding.session import Clock, Draft, Message, Outcome, Session, Step
 from validation.decoding.tree_loop import TreeLoop
-from validation.decoding.verification import VerifiedDrafts, skip_risk, step_risks, verify
+from validation.decoding.verification import VerifiedDrafts, raced_skip_risk, skip_risk, step_risks, verify
 from validation.errors import UserError
 from validation.models.versions import VersionedTarget
 
@@ -368,9 +368,10 @@ class _Loop(BatchState):
         now.risk = now.skip_risk + cut
 
     def _add_skip_risks(self, slot: int, now: Round, target: torch.Tensor, end: int) -> None:
-        """Add β_d of each token that skipped verification since the last exchange; ``target`` as in `_add_risks`."""
+        """Add the risk of each token that was skipped since the last exchange; ``target`` as in `_add_risks`."""
+        risk_of = raced_skip_risk if self.method.shared_seed else skip_risk
         for place, draft in self.unverified[slot]:
-            now.skip_risk += skip_risk(draft, target[len(target) - 1 - (end - place)])
+            now.skip_risk += risk_of(draft, target[len(target) - 1 - (end - place)])
         self.unverified[slot].clear()
         self.require_finite(TARGET, np.array([slot]), np.array([1.0 + now.skip_risk]))
 

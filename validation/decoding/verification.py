@@ -209,3 +209,16 @@ def skip_risk(draft: Draft, target: torch.Tensor) -> float:
     """Return β_d = (1 - p_d/q_d)⁺ of a draft that was kept without verification; ``target`` (V,) is p."""
     risk = 1.0 - float(target[draft.token]) / draft.probability
     return 0.0 if risk < 0 else risk  # NaN stays NaN, so that broken logits are noticed
+
+
+def raced_skip_risk(draft: Draft, target: torch.Tensor) -> float:
+    """Return 1 - t_d/q_d of a draft that was kept under a shared seed, t_d = 1/Σ_w max(q_w/q_d, p_w/p_d).
+
+    The emitted law is q_d + p_d - P(a kept token is drafted, d emitted) at a kept token d, and P is at least t_d. So
+    the mean over drafts, Σ (q_d - t_d) over the kept tokens, bounds its distance from p. The mean of β_d does not.
+    """
+    p, q = target.double(), draft.distribution.double()
+    if p[draft.token] == 0:
+        return 1.0
+    mean = (q / q[draft.token]).maximum(p / p[draft.token]).sum()
+    return float(1.0 - 1.0 / (mean * q[draft.token]))

@@ -5,6 +5,20 @@ own estimate β̂ says. Its dual bounds every such choice, with the risk that th
 length has rounds of its own, because their acceptance and their replies differ; the bound is taken at prices that are
 common to all, and to the server alone. So it also holds for plans that take turns with several of them. All messages
 of a round have one codec, as in a plan.
+
+Messages that nobody has thought of are bounded too. Let the draft of a position be drawn from q̂, and let the emitted
+token y have the target's law. Whatever is sent, P(draft = emitted = y) ≤ min(q̂_y, p_y) (``shared_seed.any_scheme``). So
+along a text of the target model a draft that is decided by itself is accepted with at most min(1, q̂_y/p_y): what codecs
+with rejection sampling reach. A message holds the tokens of its drafts, and an answer one token. Hence no message gives
+rounds that are faster than these with token ids alone:
+
+    With a coin of its own for each position, the round after one that starts at t starts at n(t) = min(first rejected
+    position from t on, t + K) + 1. n(t) rises with t and with every coin. So by induction the i-th round starts the
+    later, and a text takes the fewer rounds, the more drafts are accepted; where two take equally many, the last one of
+    the better has no more drafts.
+
+Block verification, which decides several drafts together, and drafts whose number follows the text are not of this
+kind.
 """
 
 from __future__ import annotations
@@ -21,7 +35,8 @@ from hlmtheory.policy.hulls import Priced
 from hlmtheory.policy.rounds import Limits, Prices, Rounds
 from hlmtheory.policy.user import Given
 from validation.planning.menu import Line, Option
-from validation.planning.profile import CODECS, DRAFT_LENGTHS, Profile
+from validation.planning.message_length import token_bytes
+from validation.planning.profile import DRAFT_LENGTHS, SEEDED, Profile, reply_bits
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting
 
@@ -38,39 +53,48 @@ class Model:
     counts: Array  # (K, codecs, counts), for each round
     uncertainty: Array
     rejection: Array  # β̂
+    vocabulary: int
 
     @classmethod
-    def of(cls, profile: Profile, texts: Array, line: Line, rows: int = ROWS) -> Model:
-        """Return the model of some texts, with ``rows`` positions."""
-        total = profile.planned[:, 0][:, :, texts].sum(axis=2)
+    def of(cls, profile: Profile, texts: Array, line: Line, rows: int = ROWS, *, shared_seed: bool = True) -> Model:
+        """Return the model of some texts, with ``rows`` positions, and with or without drafts by a shared seed."""
+        total = profile.planned[:, 0, : None if shared_seed else SEEDED][:, :, texts].sum(axis=2)
         rounds = total / total[..., [COUNTS.index("exchanges")]]
         own = np.flatnonzero(np.isin(profile.owner, texts))
         u = np.sort(profile.uncertainty[own])
         u = u[((np.arange(rows) + 0.5) / rows * len(u)).astype(int)]
-        return cls(rounds, u, np.clip(line.slope * u + line.intercept, 0.0, 1.0))
+        return cls(rounds, u, np.clip(line.slope * u + line.intercept, 0.0, 1.0), profile.vocabulary)
 
     def thinned(self, rows: int) -> Model:
         """Return the same model with fewer positions."""
         place = ((np.arange(rows) + 0.5) / rows * len(self.uncertainty)).astype(int)
         return replace(self, uncertainty=self.uncertainty[place], rejection=self.rejection[place])
 
-    def costs(self, k: int, codec: int, setting: Setting) -> tuple[StageCosts, Array, float]:
-        """Return the costs of rounds of K drafts, the acceptances, and the mean bits of a draft."""
+    def costs(
+        self, k: int, codec: int, setting: Setting, *, tokens_alone: bool = False
+    ) -> tuple[StageCosts, Array, float]:
+        """Return the costs of rounds of K drafts, the acceptances, and the mean bits of a draft.
+
+        With ``tokens_alone`` a message holds the drafts' token ids, and an answer one token, whatever the codec.
+        """
         c = dict(zip(COUNTS, self.counts[k - 1, codec].tolist(), strict=True))
         tokens = np.concatenate([[1.0], self.counts[:k, codec, COUNTS.index("tokens")]])
         steps = np.maximum(np.diff(tokens), 1e-12)
         alpha = np.minimum(np.concatenate([steps[:1], steps[1:] / steps[:-1]]), 1.0)
-        rate = setting.link.quantile(0.5)
+        rate, down = setting.link.quantile(0.5), reply_bits(self.vocabulary) if tokens_alone else c["down_bits"]
         costs = StageCosts(
             draft_s=setting.draft_s,
             verify_s=setting.verify_s,
             seconds_per_bit=1.0 / rate,
             round_trip_s=setting.link.round_trip_s,
             verify_token_s=setting.verify_token_s,
-            fixed_s=c["down_bits"] / setting.link.down_bps + setting.verify_token_s,
+            fixed_s=down / setting.link.down_bps + setting.verify_token_s,
             header_bits=16.0,
         )
-        return costs, alpha, self.bits_of(k, codec)
+        if not tokens_alone:
+            return costs, alpha, self.bits_of(k, codec)
+        ids = (c["verified"] - 1.0) * (self.vocabulary - 1).bit_length()  # the last round of a text may be shorter
+        return costs, alpha, (8.0 * token_bytes(self.vocabulary, 0) + ids - costs.header_bits) / k
 
     def bits_of(self, k: int, codec: int) -> float:
         """Return the mean bits of a draft in rounds of K."""
@@ -95,7 +119,7 @@ class Model:
         mean = float(self.rejection.mean())
         return np.clip(self.rejection * (1.0 - first) / mean, 0.0, 1.0) if mean > 0 else self.rejection
 
-    def upper_bound(self, setting: Setting, risk: float, alone: float) -> float:
+    def upper_bound(self, setting: Setting, risk: float, alone: float, *, tokens_alone: bool = False) -> float:
         """Return a rate that no plan with this risk per token exceeds, nor a mixture of plans and the server alone.
 
         Parameters
@@ -104,9 +128,14 @@ class Model:
         risk : float
         alone : float
             Tokens per second of the server alone.
+        tokens_alone : bool
+            Bound plans with any other messages too, by rounds whose messages are token ids alone.
         """
-        pairs = [(k, codec) for codec in range(len(CODECS)) for k in DRAFT_LENGTHS]
-        models = [self._rounds(k, *self.costs(k, codec, setting), skipping=risk > 0) for k, codec in pairs]
+        pairs = [(k, codec) for codec in range(self.counts.shape[1]) for k in DRAFT_LENGTHS]
+        models = [
+            self._rounds(k, *self.costs(k, codec, setting, tokens_alone=tokens_alone), skipping=risk > 0)
+            for k, codec in pairs
+        ]
         if alone > 0:
             server = StageCosts(setting.draft_s, 1.0 / alone, _NO_TIME)
             models.append(self._rounds(0, server, np.ones(1), 0.0, skipping=False))

@@ -11,12 +11,14 @@ from hlmtheory.policy import (
     DraftProbabilities,
     Guarantee,
     LatticeRows,
+    SeededTokens,
     UncertaintyLine,
     threshold_rule,
 )
 from validation.planning.menu import DEVICE, OURS, Option
 from validation.planning.plan import Planner
 from validation.planning.positions import LATTICES, Lattice
+from validation.planning.profile import SEEDED
 from validation.planning.rows import PROVED
 
 
@@ -33,14 +35,16 @@ def policy_of(option: Option, planner: Planner, vocabulary: int, mark: str | Non
     mark : str, optional
         Mark of the models: :func:`validation.decoding.policy_file.models_mark`.
     """
-    messages: DraftProbabilities | LatticeRows = DraftProbabilities()
+    messages: DraftProbabilities | LatticeRows | SeededTokens = DraftProbabilities()
     if option.family == DEVICE:
         rule = threshold_rule(1, 1.0)
     elif option.family == OURS:
         rule = threshold_rule(
             int(option.draft_length), float(option.threshold) if np.isfinite(option.threshold) else None
         )
-        if option.codec:
+        if option.codec == SEEDED:
+            messages = SeededTokens()
+        elif option.codec:
             lattice = LATTICES[option.codec - 1]
             messages = LatticeRows(lattice.resolution, **_support(lattice, vocabulary))
     else:

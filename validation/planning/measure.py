@@ -14,12 +14,13 @@ from validation.collection.import_lists import CORPUS
 from validation.decoding.policy_file import models_mark
 from validation.errors import UserError
 from validation.planning.bound import Model
-from validation.planning.envelopes import sealed
+from validation.planning.envelopes import SEALS, sealed
 from validation.planning.menu import Line, fitted_line, options
 from validation.planning.plan import Planner
 from validation.planning.profile import Profile, profile_of
 from validation.planning.setting import Setting
 from validation.planning.split import PARTS, split_prompts
+from validation.planning.streamed import Streamed
 from validation.planning.truncated import messages
 from validation.trace.reader import open_trace
 from validation.trace.remote import Place
@@ -41,6 +42,7 @@ def planner_of_trace(
     seed: int = 1,
     report: Report | None = None,
     seal: str = "none",
+    shared_seed: bool = True,
 ) -> tuple[Planner, dict[str, Any]]:
     """Return the planner of a trace, and what the plan says about its evidence.
 
@@ -55,6 +57,8 @@ def planner_of_trace(
     report : callable, optional
     seal : str
         Envelope of messages and answers, of :data:`validation.planning.envelopes.SEALS`.
+    shared_seed : bool
+        Whether ours may draft by a seed that the server shares.
     """
     trace = open_trace(path)
     if cache is not None:
@@ -78,8 +82,10 @@ def planner_of_trace(
         "split": {part: np.unique(profile.prompts[getattr(split, part)]).tolist() for part in PARTS},
         "notes": [CORPUS_NOTE] if trace.manifest.get("texts") == CORPUS else [],
     }
-    model = None if line is None else Model.of(profile, split.train, line)
-    return Planner(sealed(options(profile, cut), seal), setting, split, line, model), about
+    model = None if line is None else Model.of(profile, split.train, line, shared_seed=shared_seed)
+    found = sealed(options(profile, cut, shared_seed=shared_seed), seal)
+    streamed = Streamed.of(profile, SEALS[seal]) if shared_seed else None
+    return Planner(found, setting, split, line, model, streamed), about
 
 
 def _parameter_ratio(pair: Any) -> float | None:

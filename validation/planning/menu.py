@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from hlmtheory.skipping import skip_thresholds
 from hlmtheory.uncertainty import fit_linear
 from validation.planning.positions import LATTICES, THRESHOLDS
-from validation.planning.profile import ADAPTIVE, BUDGETS, CODECS, DRAFT_LENGTHS, Profile
+from validation.planning.profile import ADAPTIVE, BUDGETS, CODECS, DRAFT_LENGTHS, SEEDED, Profile
 from validation.planning.rounds import COUNTS
 
 Array = NDArray[Any]
-SERVER, DEVICE, STREAM, COLOCATED, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, OURS = (
+SERVER, DEVICE, STREAM, COLOCATED, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, STREAMED, OURS = (
     "server alone",
     "device alone",
     "server alone, streaming",
@@ -27,11 +27,12 @@ SERVER, DEVICE, STREAM, COLOCATED, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, OUR
     "CU-HLM",
     "SQS",
     "FlexSpec",
+    "shared seed, streamed",
     "ours",
 )
 WITHOUT_DEVICE = (SERVER, STREAM, COLOCATED)
 """Policies that need no device."""
-FAMILIES = (*WITHOUT_DEVICE, DEVICE, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, OURS)
+FAMILIES = (*WITHOUT_DEVICE, DEVICE, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, STREAMED, OURS)
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def column_of(threshold: float) -> int:
     return int(np.searchsorted(THRESHOLDS, threshold + 1e-9, side="right"))
 
 
-def options(profile: Profile, cut: dict[str, dict[str, Array]]) -> list[Option]:
+def options(profile: Profile, cut: dict[str, dict[str, Array]], *, shared_seed: bool = True) -> list[Option]:
     """Return every option whose counts do not depend on a fit.
 
     Parameters
@@ -108,6 +109,8 @@ def options(profile: Profile, cut: dict[str, dict[str, Array]]) -> list[Option]:
     profile : Profile
     cut : dict
         The messages of CU-HLM, by kind: see :func:`validation.planning.truncated.messages`.
+    shared_seed : bool
+        Whether ours may draft by a seed that the server shares.
     """
     none = np.zeros(profile.texts)
     vocabulary = float(profile.vocabulary)
@@ -136,7 +139,7 @@ def options(profile: Profile, cut: dict[str, dict[str, Array]]) -> list[Option]:
             label = f"{kind}, u ≤ {threshold:g}"
             found.append(Option(CU_HLM, label, counts, 1, threshold, *own_cut, _sizes(message, column)))
     found += _colocated(profile)
-    for codec, name in enumerate(CODECS):
+    for codec, name in enumerate(CODECS if shared_seed else CODECS[:SEEDED]):
         kept = _pair(profile.kept[codec])
         for k, table in zip(DRAFT_LENGTHS, profile.planned[:, :, codec], strict=True):
             if codec == 0:
@@ -169,12 +172,13 @@ def _colocated(profile: Profile) -> list[Option]:
     """Return a server that runs the draft model itself and streams: no bits up and no round trips.
 
     Its drafts are drawn from q, or from any quantised distribution that a device could draw from, and its rounds are as
-    long as those of a device. So with the same times no lossless plan of a device is faster.
+    long as those of a device. So with the same times no lossless plan of a device is faster. A shared seed would accept
+    fewer of the same drafts.
     """
     none = np.zeros(profile.texts)
     tables: list[tuple[str, float, Array]] = [
         (f"K = {k}" + (f", drafts from {name.removeprefix('lattice ')}" if codec else ""), k, table)
-        for codec, name in enumerate(CODECS)
+        for codec, name in enumerate(CODECS[:SEEDED])
         for k, table in zip(DRAFT_LENGTHS, profile.planned[:, 0, codec], strict=True)
     ]
     tables += [

@@ -1,7 +1,8 @@
 """The length of a device's messages along a text: as many bytes as ``DevicePolicy.message`` makes.
 
-Codec 0 sends q_d and the token of each draft; the others a quantised row, whose message keeps only tokens with a count,
-so that its size changes from draft to draft. The formats are those of :mod:`hlmtheory.codec`.
+Codec 0 sends q_d and the token of each draft; the last one, a shared seed, the token alone; the others a quantised row,
+whose message keeps only tokens with a count, so that its size changes from draft to draft. The formats are those of
+:mod:`hlmtheory.codec`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def message_bits(sizes: Array, length: Array, most: int, vocabulary: int) -> Arr
     Parameters
     ----------
     sizes : array, shape (T, C, texts)
-        Tokens with a count in the row of each codec; not read for codec 0.
+        Tokens with a count in the row of each codec; not read for the first and the last.
     length : int array, shape (texts,)
         Tokens of each text. A round has no drafts beyond its end.
     most : int
@@ -45,6 +46,7 @@ def message_bits(sizes: Array, length: Array, most: int, vocabulary: int) -> Arr
     found = np.zeros(sizes.shape)
     plain = [0, *(message_bytes(vocabulary, np.full(n, NO_ROW_BITS)) for n in range(1, most + 1))]
     found[:, 0] = 8.0 * np.array(plain)[drafts]
+    found[:, -1] = 8.0 * np.array([0, *(token_bytes(vocabulary, n) for n in range(1, most + 1))])[drafts]
     for codec, lattice in enumerate(LATTICES, 1):
         size = np.maximum(sizes[:, codec], 1).astype(np.int64)
         each, place = np.unique(size, return_inverse=True)
@@ -58,6 +60,12 @@ def message_bits(sizes: Array, length: Array, most: int, vocabulary: int) -> Arr
         bare = _FRAME + body + np.ceil((np.ceil(total - _ROUNDING)) / 8.0)
         found[:, codec] = np.where(drafts > 0, 8.0 * (bare + np.where(bare + 1 < 128, 1, 2)), 0.0)
     return found
+
+
+def token_bytes(vocabulary: int, drafts: int) -> int:
+    """Return the bytes of a message of tokens alone: its frame, V, their number, and ⌈log₂ V⌉ bits each."""
+    bare = _FRAME + _varint(vocabulary) + _varint(drafts) - (-drafts * (vocabulary - 1).bit_length() // 8)
+    return int(bare + (1 if bare + 1 < 128 else 2))
 
 
 def _vary(size: Array, drafts: Array, most: int) -> Array:

@@ -19,6 +19,7 @@ from validation.planning.menu import (
     FAMILIES,
     OURS,
     SERVER,
+    STREAMED,
     U_HLM,
     WITHOUT_DEVICE,
     Line,
@@ -30,6 +31,7 @@ from validation.planning.rounds import COUNTS
 from validation.planning.rows import MEASURED, PROVED, Number, Row, measured_number, measured_speed
 from validation.planning.setting import Setting
 from validation.planning.split import Split
+from validation.planning.streamed import Streamed
 from validation.planning.words import explanation, headline
 
 Array = NDArray[Any]
@@ -49,6 +51,8 @@ class Planner:
         For the thresholds that the papers derive from it.
     model : Model, optional
         For the bound on what a better choice could give.
+    streamed : Streamed, optional
+        For the row of a device that drafts while the server verifies.
     """
 
     def __init__(
@@ -58,7 +62,9 @@ class Planner:
         split: Split,
         line: Line | None = None,
         model: Model | None = None,
+        streamed: Streamed | None = None,
     ) -> None:
+        self.streamed, self._streams = streamed, dict[int, tuple[Setting, list[Option]]]()
         self.options, self.setting, self.split, self.line, self.model = options, setting, split, line, model
         self._totals = {id(one): one.counts[split.train].sum(axis=0) for one in options}
         self._held: dict[tuple[str, float, int, float | None], float] = {}
@@ -178,11 +184,22 @@ class Planner:
     def candidates(self, family: str, setting: Setting, *, lossless: bool = False) -> list[Option]:
         """Return the options of a family that its paper allows; ``lossless``: as if no risk were allowed."""
         own = [one for one in self.options if one.family == family]
+        if family == STREAMED:
+            return self._streamed(setting)
         if family in (U_HLM, CU_HLM) and (lossless or setting.risk_limit <= 0):  # the papers' thresholds
             prone = column_of(self.line.prone) if self.line is not None else len(THRESHOLDS) * 4 // 5
             level = THRESHOLDS[max(prone, 1) - 1]
             return [one for one in own if one.threshold == level]
         return own
+
+    def _streamed(self, setting: Setting) -> list[Option]:
+        """Return the option of a device that drafts while the server verifies: its passes depend on the times."""
+        if id(setting) not in self._streams:
+            found = None if self.streamed is None else self.streamed.option(setting)
+            own = [] if found is None else [found]
+            self._totals |= {id(one): one.counts[self.split.train].sum(axis=0) for one in own}
+            self._streams[id(setting)] = setting, own
+        return self._streams[id(setting)][1]
 
     def best(self, family: str, setting: Setting) -> tuple[Option, tuple[str, ...]] | None:
         """Return the best option of a family that keeps the limits, else its best with the limits that it breaks."""
@@ -362,6 +379,13 @@ class Planner:
                 self.split.prompts["calibrate" if own else "train"],
             )
         certified = option.family == CU_HLM and option.label.startswith("certified")
+        up, joules = c["up_bits"], float(setting.joules(total, median))
+        round_s = float(setting.round_seconds(total, np.array([slow]))[0])
+        if family == STREAMED:  # it drafts and sends all the time; its counts hold only what is waited for
+            whole = float(setting.seconds(total, median))
+            up *= whole / (setting.draft_s * c["exchanges"])
+            joules = whole * setting.device_w + up / max(median, 1e-9) * setting.transmit_w
+            round_s = float(setting.seconds(total, slow)) / c["exchanges"]
         return Row(
             policy=family,
             option=option.label if option.family == family else f"{option.family} {option.label}".strip(),
@@ -370,15 +394,15 @@ class Planner:
             k_p95=size(option.top_k[1]),
             draft_length=Number(float(option.draft_length), MEASURED, n),
             bits=measured(c["up_bits"] / c["exchanges"] if sends else None),
-            kilobytes_per_token=measured((c["up_bits"] + c["down_bits"]) / 8e3 / c["tokens"] or None),
+            kilobytes_per_token=measured((up + c["down_bits"]) / 8e3 / c["tokens"] or None),
             tokens_per_s_median=speed(median),
             tokens_per_s_p95=speed(slow),
             tokens_per_s_mean=measured(float(np.mean(setting.speeds(total)))),
             gain=measured_speed(setting.seconds(base, median), setting.seconds(counts, median), n),
             text_risk=loss,
             token_risk=token,
-            round_s=measured(float(setting.round_seconds(total, np.array([slow]))[0])),
-            joules_per_token=measured(float(setting.joules(total, median) / c["tokens"])),
+            round_s=measured(round_s),
+            joules_per_token=measured(joules / c["tokens"]),
             breaks=broken,
             counts={name: value / c["tokens"] for name, value in c.items()},
         )

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hlmtheory._simplex import quotient
 from hlmtheory.lattice import payload_bits, quantize
+from hlmtheory.shared_seed.match import sorted_matches
 from hlmtheory.uncertainty import DRAWS, skip_probability, vocabulary_uncertainty
 from validation.decoding.wire import index_bits
 from validation.trace.reader import TraceChunk, probabilities
@@ -61,12 +63,14 @@ LATTICES = (
 class Positions:
     """Quantities of n positions for C codecs: codec 0 draws its draft from q, the others from a quantised row q̂.
 
+    The last codec is the shared seed: its draft is drawn from q too, and verified by equality with the server's token.
+
     Attributes
     ----------
     acceptance : array, shape (n, C)
-        α = Σ min(p, q̂).
+        α = Σ min(p, q̂); of the shared seed Σ_v t_v, with t_v = P(both draw v).
     accepted : array, shape (n, C)
-        min(1, q̂_y/p_y) of the text's token y; α where the trace has no token.
+        min(1, q̂_y/p_y) of the text's token y, or t_y/p_y; α where the trace has no token.
     fell : array, shape (n, C)
         (1 - q̂_y/p_y)⁺, for the overlap loss.
     bits : array, shape (n, C)
@@ -76,7 +80,10 @@ class Positions:
     sizes : array, shape (n, C)
         Tokens with a count in a quantised row; 0 for codec 0.
     draft_mass, accepted_mass : array, shape (n, C, BINS)
-        Σ q̂_v and Σ min(p_v, q̂_v) over the drafts v whose uncertainty is in each bin.
+        Σ q̂_v and Σ min(p_v, q̂_v), or Σ t_v, over the drafts v whose uncertainty is in each bin.
+    moved : array, shape (n, BINS)
+        Of the shared seed: P(the draft is in the bin | the server's token is y), less q_y/p_y in the bin of y. 0 where
+        the trace has no token.
     uncertainty, rejection : array, shape (n,)
         u and β of one draft that is drawn from q.
     """
@@ -89,18 +96,24 @@ class Positions:
     sizes: Array
     draft_mass: Array
     accepted_mass: Array
+    moved: Array
     uncertainty: Array
     rejection: Array
 
     def losses(self, at: Callable[[Array], Array]) -> tuple[Array, Array]:
         """Return min(1, S_y/p_y) and the one-step risk at each threshold, (n, C, thresholds).
 
-        Claim ``skipping.overlap_loss``; ``at`` is :func:`cumulative` or :func:`sampled`.
+        Claim ``skipping.overlap_loss``; ``at`` is :func:`cumulative` or :func:`sampled`. With a shared seed, where
+        drafts a of a set A are kept, the emitted law is S_v = [v in A] q_v + p_v - P(a in A, b = v). Its risk is at
+        most Σ_A (q_v - t_v), because P(a in A, b = v) ≥ t_v for each v of A. This is more than with rejection sampling.
         """
         mass = np.maximum(self.draft_mass - self.accepted_mass, 0.0)  # q̂_v β_v
         lost, distance = at(mass), mass.sum(axis=-1)[..., None]
         share = np.minimum(lost / np.where(distance > 0, distance, 1.0), 1.0)
-        return np.asarray(1.0 - share * self.fell[..., None]), lost
+        factors = np.asarray(1.0 - share * self.fell[..., None])
+        known = self.moved.any(axis=-1)
+        factors[known, -1] = 1.0 - np.clip(at(self.moved[known]), 0.0, 1.0)
+        return factors, lost
 
 
 def cumulative(mass: Array) -> Array:
@@ -172,9 +185,63 @@ def positions_of(chunk: TraceChunk, uniform: Array) -> Positions:
         bits.append(table[np.searchsorted(each, counted)] + width)  # and the drawn token
         kept.append(size.astype(np.float64))
         sizes.append(some.sum(axis=-1).astype(np.float64))
+    # 4. the shared seed: the same drafts as whole rows
+    matched, given = race_matches(p, q, y)
+    rate = np.minimum(matched.sum(axis=-1), 1.0)
+    same = np.where(p_y > 0, np.minimum(matched[at, y] / np.where(p_y > 0, p_y, 1.0), 1.0), rate)
+    columns.append((rate, same, columns[0][2]))
+    place = (at[:, None] * BINS + bins)[low]
+    masses[0].append(masses[0][0])
+    masses[1].append(_by_bin(matched[low], place, matched.sum(axis=-1)))
+    moved = _by_bin(given[low], place, given.sum(axis=-1))
+    moved[at, bins[at, y]] -= q[at, y] / np.where(p_y > 0, p_y, 1.0)
+    moved[p_y <= 0] = 0.0
+    bits.append(np.full(len(q), float(width)))
+    kept.append(np.zeros(len(q)))
+    sizes.append(np.zeros(len(q)))
     rates, accepted, fell = (np.stack(one, axis=1) for one in zip(*columns, strict=True))
     sent, drawn = (np.stack(bits, 1), np.stack(kept, 1), np.stack(sizes, 1)), (u[at, d], rejection)
-    return Positions(rates, accepted, fell, *sent, np.stack(masses[0], 1), np.stack(masses[1], 1), *drawn)
+    return Positions(rates, accepted, fell, *sent, np.stack(masses[0], 1), np.stack(masses[1], 1), moved, *drawn)
+
+
+def race_matches(p: Array, q: Array, token: Array) -> tuple[Array, Array]:
+    """Return P(both races are won by v) and P(the draft is v | the server's token), for every v.
+
+    With x_v = p_v/q_v and the winners' times α and β, a = u and b = v ≠ u have the density
+    q_u p_v exp(-Σ_w max(α q_w, β p_w)) where x_u ≤ α/β ≤ x_v. So P(a = u | b = v) = q_u ∫ dc/h(c)² over c from x_u to
+    x_v, with h(c) = Σ_w max(c q_w, p_w), which is linear between two neighbours of the sorted x.
+
+    Parameters
+    ----------
+    p, q : array, shape (n, V)
+    token : int array, shape (n,)
+        The server's token of each row.
+
+    Returns
+    -------
+    tuple of array, shape (n, V)
+        The second is 0 where p of the token is 0.
+    """
+    ordered, _, order = sorted_matches(np, p, q)
+    matched = np.empty_like(ordered)
+    np.put_along_axis(matched, order, ordered, axis=-1)
+    x = np.take_along_axis(quotient(np, p, q), order, axis=-1)
+    beyond = np.isinf(x)  # q = 0: such a token is no draft
+    x = np.where(beyond, np.where(beyond, 0.0, x).max(axis=-1, keepdims=True), x)
+    below = np.cumsum(np.take_along_axis(q, order, axis=-1), axis=-1)
+    finite = np.where(beyond, 0.0, np.take_along_axis(p, order, axis=-1))
+    above = np.maximum(1.0 - np.cumsum(finite, axis=-1), 0.0)
+    h = x * below + above
+    integral = np.zeros_like(x)
+    integral[:, 1:] = np.cumsum(np.diff(x) / h[:, 1:] / h[:, :-1], axis=-1)
+    integral[beyond] += 1.0 / h[beyond]  # from the last ratio on: there Q = 1
+    reached = np.empty_like(integral)
+    np.put_along_axis(reached, order, integral, axis=-1)
+    at = np.arange(len(q))
+    given = q * np.maximum(reached[at, token][:, None] - reached, 0.0)
+    p_y = p[at, token]
+    given[at, token] = matched[at, token] / np.where(p_y > 0, p_y, 1.0)
+    return matched, np.where(p_y[:, None] > 0, given, 0.0)
 
 
 def _column(rate: Array, q_y: Array, p_y: Array) -> tuple[Array, Array, Array]:

@@ -30,14 +30,14 @@ from validation.planning.positions import (
     sampled,
     without_residue,
 )
-from validation.planning.rounds import Wire, expected_counts
+from validation.planning.rounds import Wire, expected_counts, expected_streaks
 from validation.trace.journal import JOURNAL
 from validation.trace.reader import Trace, TraceChunk
 from validation.trace.sealed import checksum
 
 Array = NDArray[Any]
 
-VERSION = 5
+VERSION = 7
 DRAFT_LENGTHS = tuple(range(1, 9))
 BUDGETS = (100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0)
 """Bits that end a round of c-sqs; 5,000 in the paper."""
@@ -50,8 +50,10 @@ BLOCK = 2**21
 _GROUP = 40  # texts whose counts are computed together
 _WORKERS = 2
 
-CODECS = ("q_d up, p down", *(f"lattice {one.name}" for one in LATTICES))
-"""Lossless messages of a draft: DSSD's, and quantised rows that the draft is drawn from."""
+SHARED_SEED = "shared seed"
+CODECS = ("q_d up, p down", *(f"lattice {one.name}" for one in LATTICES), SHARED_SEED)
+"""Lossless messages of a draft: DSSD's, quantised rows that the draft is drawn from, and a token of a shared stream."""
+SEEDED = CODECS.index(SHARED_SEED)
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ class Profile:
         Mean α.
     accepted : array, shape (texts, T)
         Acceptance along the text, 0 beyond its end.
+    streaks : array, shape (texts, T)
+        Expected runs of accepted drafts of a shared seed, by their length: :func:`expected_streaks`.
     uncertainty, rejection : array, shape (positions,)
         Of one drawn draft at each position; ``owner`` is its text.
     kept : array, shape (codecs, 2)
@@ -110,6 +114,7 @@ class Profile:
     risk_sampled: Array
     acceptance: Array
     accepted: Array
+    streaks: Array
     uncertainty: Array
     rejection: Array
     owner: Array
@@ -153,7 +158,7 @@ def _key(trace: Trace) -> str:
 
     The journal of a trace holds the CRC of every file.
     """
-    settings = [VERSION, BUDGETS, DRAFT_LENGTHS, MOST_TEXTS, [one.name for one in LATTICES]]
+    settings = [VERSION, BUDGETS, DRAFT_LENGTHS, MOST_TEXTS, list(CODECS)]
     journal = hashlib.sha256((trace.path / JOURNAL).read_bytes()).hexdigest()
     return checksum({"journal": journal, "settings": settings})
 
@@ -265,7 +270,7 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
         return table
 
     width = index_bits(vocabulary)
-    plain = Wire(header=16.0, reply=8.0 * -(-(4 + width) // 8))
+    plain = Wire(header=16.0, reply=reply_bits(vocabulary))
     dssd = Wire(plain.header, plain.reply, rejection=16.0 + 32.0 * vocabulary)
     accepted, alpha, bits, sizes = (
         along([getattr(one, name) for one in texts]) for name in ("accepted", "acceptance", "bits", "sizes")
@@ -304,7 +309,10 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
     whole = np.full_like(own, width + 32.0 * vocabulary)
     split = [expected_counts(own, bits[:, 0], length, k, wire=dssd).table() for k in DRAFT_LENGTHS]
     full = [expected_counts(own, whole, length, k, wire=plain).table() for k in DRAFT_LENGTHS]
-    quantised = [expected_counts(accepted[:, 1:], bits[:, 1:], length, k, wire=plain).table() for k in DRAFT_LENGTHS]
+    rows = slice(1, 1 + len(LATTICES))
+    quantised = [
+        expected_counts(accepted[:, rows], bits[:, rows], length, k, wire=plain).table() for k in DRAFT_LENGTHS
+    ]
     own_bits, own_accepted = (table[:, [number + 1 for number in ADAPTIVE]] for table in (bits, accepted))
     budgeted = [
         expected_counts(own_accepted, own_bits, length, until_spent(own_bits, budget), wire=plain).table()
@@ -331,11 +339,17 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
         "risk_sampled": np.stack([risk[:, 0].mean(axis=0) for _, risk in drawn]),
         "acceptance": np.stack([one.acceptance.mean(axis=0) for one in texts]),
         "accepted": own.T,
+        "streaks": np.stack([expected_streaks(accepted[:, SEEDED, n], int(length[n])) for n in range(len(texts))]),
         "uncertainty": np.concatenate([text.uncertainty for text in texts]),
         "rejection": np.concatenate([text.rejection for text in texts]),
         "owner": np.repeat(np.arange(len(texts)), length),
         "kept": np.concatenate([one.kept for one in texts]),
     }
+
+
+def reply_bits(vocabulary: int) -> float:
+    """Return the bits of an answer without a distribution: a count and a token, in whole bytes."""
+    return 8.0 * -(-(4 + index_bits(vocabulary)) // 8)
 
 
 def until_spent(bits: Array, budget: float) -> Array:
@@ -353,7 +367,8 @@ def _joined(tables: list[dict[str, Array]], known: bool, vocabulary: int, prompt
     longest = max(table["accepted"].shape[1] for table in tables)
     offset = 0
     for table in tables:
-        table["accepted"] = np.pad(table["accepted"], ((0, 0), (0, longest - table["accepted"].shape[1])))
+        for name in ("accepted", "streaks"):
+            table[name] = np.pad(table[name], ((0, 0), (0, longest - table[name].shape[1])))
         table["owner"] = table["owner"] + offset
         offset += len(table["lengths"])
     axis = {"planned": 3, "split": 1, "full": 1, "quantised": 2, "budgeted": 2, "single": 1}

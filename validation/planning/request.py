@@ -43,6 +43,7 @@ class Request:
     server_draft_s: float | None = None
     server_draft_basis: str = "given"
     vocabulary: int = 32_000
+    shared_seed: bool = True
     recorded: tuple[str, TraceLink] | None = None
 
     def with_server_draft(self, ratio: float | None) -> Request:

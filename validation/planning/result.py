@@ -15,6 +15,8 @@ from validation.planning.rounds import COUNTS
 from validation.planning.rows import Number, Row
 from validation.planning.verdict import Standing, standing_of, verdict_of
 
+_DUAL = "dual bound in the model of mean rounds"
+
 
 @dataclass(frozen=True, slots=True)
 class Varied:
@@ -49,6 +51,8 @@ class Result:
         The sentence about the default that mattered most.
     gap : Number, optional
         By how much a better plan of the class could be faster, relative.
+    message_gain : Number, optional
+        By how much any other message could make a plan of rounds of a fixed length faster, relative.
     notes : list of str
     """
 
@@ -58,6 +62,7 @@ class Result:
     sensitivity: list[Varied]
     mattered: str
     gap: Number | None
+    message_gain: Number | None
     notes: list[str]
 
     def plain(self, request: Request, planner: Planner, about: dict[str, Any]) -> dict[str, Any]:
@@ -94,6 +99,7 @@ class Result:
             "standing": self.standing.plain(),
             "verdict": self.verdict,
             "gap": None if self.gap is None else self.gap.plain(),
+            "message_gain": None if self.message_gain is None else self.message_gain.plain(),
             "sensitivity": [line.plain() for line in self.sensitivity],
             "mattered": self.mattered,
             "notes": self.notes,
@@ -114,29 +120,38 @@ def make(planner: Planner, request: Request, defaulted: Iterable[str]) -> Result
     rows = planner.table()
     sensitivity = _sensitivity(planner, request, [name for name in defaulted if name in VARIED or name in OTHERS])
     standing = standing_of(planner)
+    gap, message_gain = _bounds(planner)
     return Result(
         rows,
         standing,
         verdict_of(planner, rows, standing),
         sensitivity,
         _mattered(sensitivity),
-        _gap(planner),
-        [_server_draft(planner, request), *_notes(planner)],
+        gap,
+        message_gain,
+        [_server_draft(planner, request), *_any_message(message_gain), *_notes(planner)],
     )
 
 
-def _gap(planner: Planner) -> Number | None:
-    """Return the largest relative gain in speed over our plan that the bound allows; None where it is unknown."""
+def _bounds(planner: Planner) -> tuple[Number | None, Number | None]:
+    """Return the largest relative gains in speed over our plan that two bounds allow; None where they are unknown.
+
+    The first is over the plan's own messages, the second over all messages.
+    """
     setting, model = planner.setting, planner.model
     option, _ = planner.ours(setting)
     median = setting.link.quantile(0.5)
     if model is None or option.family != OURS or setting.objective != "throughput" or median <= 0:
-        return None
+        return None, None
     rate, risk = model.rate(option, setting)
     alone = next(server for server in planner.options if server.family == SERVER)
     speed = float(setting.speeds(planner.totals([alone])[0], np.array([median]))[0])
-    gap = max(model.upper_bound(setting, risk, speed), speed) / rate - 1.0
-    return Number(gap, "dual bound in the model of mean rounds", planner.split.prompts["train"])
+    own, every = (
+        max(model.upper_bound(setting, risk, speed, tokens_alone=tokens_alone), speed) / rate - 1.0
+        for tokens_alone in (False, True)
+    )
+    prompts = planner.split.prompts["train"]
+    return Number(own, _DUAL, prompts), Number(every, _DUAL, prompts)
 
 
 def _sensitivity(planner: Planner, request: Request, names: list[str]) -> list[Varied]:
@@ -196,6 +211,16 @@ def _server_draft(planner: Planner, request: Request) -> str:
             "the downlink carries the tokens (proved: policy.colocated_speed)"
         )
     return said + "."
+
+
+def _any_message(gain: Number | None) -> list[str]:
+    """Return the sentence on what messages could still add, if it is known."""
+    if gain is None or gain.value is None:
+        return []
+    return [
+        "No message about the drafts' distributions, were it as short as token ids, makes a plan whose rounds have a "
+        f"fixed length more than {1.0 + gain.value:.2f} times as fast as this one ({gain.basis})."
+    ]
 
 
 def _notes(planner: Planner) -> list[str]:

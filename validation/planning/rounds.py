@@ -155,3 +155,25 @@ def expected_counts(
     found["passes"] = found["exchanges"].copy()
     found["tokens"] = np.broadcast_to(length.astype(np.float64), shape).copy()
     return Counts(**found)
+
+
+def expected_streaks(accepted: Array, length: int) -> Array:
+    """Return the expected cycles of a text by their accepted drafts, (T,).
+
+    Each position has one draft that counts. It is accepted by a coin of its own, so a cycle begins at a position if the
+    one before was not.
+
+    Parameters
+    ----------
+    accepted : array, shape (T,)
+        Acceptance of the draft at each position.
+    length : int
+        Tokens of the text, at most T.
+    """
+    alpha = accepted[:length]
+    found = np.zeros(len(accepted))
+    alive = np.concatenate([[1.0], 1.0 - alpha[:-1]])  # cycles that begin at each position, and go on
+    for j in range(length):
+        found[j] += (alive[:-1] * (1.0 - alpha[j : length - 1])).sum() + alive[-1]
+        alive = alive[:-1] * alpha[j : length - 1]
+    return found

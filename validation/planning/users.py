@@ -258,7 +258,7 @@ def _link(user: User, setting: Setting, share: float) -> PlanLink:
 
 def _bits(model: Model) -> set[float]:
     place = len(DRAFT_LENGTHS)
-    return {round(model.bits_of(k, codec), 6) for codec in range(len(CODECS)) for k in range(1, place + 1)}
+    return {round(model.bits_of(k, codec), 6) for codec in range(model.counts.shape[1]) for k in range(1, place + 1)}
 
 
 def _best_codec(model: Model, setting: Setting) -> tuple[int, int]:

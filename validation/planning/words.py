@@ -17,6 +17,7 @@ from validation.planning.menu import (
     Option,
 )
 from validation.planning.positions import LATTICES
+from validation.planning.profile import SEEDED
 
 _ALONE = {
     SERVER: "The server generates every token and waits a round trip for each.",
@@ -56,6 +57,8 @@ def headline(option: Option) -> str:
         return f"Draft {option.draft_length:g}, send token ids"
     if option.codec == 0:
         return f"Draft {option.draft_length:g}, send one probability{kept}"
+    if option.codec == SEEDED:
+        return f"Draft {option.draft_length:g} by a shared seed, send token ids{kept}"
     lattice = LATTICES[option.codec - 1]
     sent = f"the top {lattice.k}" if lattice.k is not None else f"q ≥ {lattice.threshold:g}"
     return f"Draft {option.draft_length:g}, send {sent}{kept}"
@@ -91,6 +94,8 @@ def _message(option: Option) -> str:
         return _SENT[option.family].format(label=option.label)
     if option.codec is None:
         return "its token id alone"
+    if option.codec == SEEDED:
+        return "its token id alone, drawn by a seed that the server has too"
     if option.codec == 0:
         return "its probability alone"
     lattice = LATTICES[option.codec - 1]

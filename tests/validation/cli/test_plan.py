@@ -283,6 +283,36 @@ def test_no_plan_beats_its_bound(plan):
         assert gap is None or 0.0 <= gap["value"] < 0.2
 
 
+def test_the_plan_says_what_messages_could_still_add(plan):
+    found = planned(plan("--json", "--rate", "1M"))
+    said = f"more than {1 + found['message_gain']['value']:.2f} times as fast"
+    assert said in found["notes"][1]
+    assert found["message_gain"]["value"] >= found["gap"]["value"] >= 0
+    best = next(row for row in found["rows"] if row["policy"] == "ours")
+    for row in found["rows"]:
+        if row["policy"] in ("FlexSpec", "fixed K, full rows"):  # rounds of a fixed length
+            most = best["tokens_per_s_median"]["value"] * (1 + found["message_gain"]["value"])
+            assert row["tokens_per_s_median"]["value"] <= 1.1 * most  # on other prompts
+
+
+def test_a_shared_seed_is_planned_and_left_out(plan, folder):
+    slow = ("--rate", "20k", "--json", "--policy", "policy.json")
+    found, without = planned(plan(*slow)), planned(plan(*slow, "--no-shared-seed"))
+    best, other = (next(row for row in one["rows"] if row["policy"] == "ours") for one in (found, without))
+    assert best["option"].startswith("shared seed, K = ")
+    assert best["text_risk"] == {"value": 0.0, "basis": "proved", "prompts": None, "low": 0.0, "high": 0.0}
+    assert best["tokens_per_s_median"]["value"] > other["tokens_per_s_median"]["value"]
+    assert "shared seed" not in {one["option"].split(",")[0] for one in without["menu"]}
+    assert (found["request"]["shared_seed"], without["request"]["shared_seed"]) == (True, False)
+    planned(plan(*slow))
+    policy = read_policy(folder / "policy.json")
+    assert type(policy.messages).__name__ == "SeededTokens"
+    assert policy.rule.draft_length == best["draft_length"]["value"]
+    page = plan("--no-shared-seed", "--page", "plain.html")
+    assert page.exit_code == 0
+    assert "--no-shared-seed" in (folder / "plain.html").read_text()
+
+
 def test_one_prompt_is_too_few_to_calibrate(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)

@@ -22,6 +22,7 @@ from validation.collection.prompts import Prompt
 from validation.decoding.bills import TextBill, billed_positions, bills_of
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength, FlexSpec, PromptLookup
+from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.methods.single_draft import DraftOnly, Hlm, RandHlm
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE, SKIP
 from validation.decoding.records import GenerationRecord, Round
@@ -128,6 +129,13 @@ def test_a_method_without_a_draft_model_has_no_bill():
     record = GenerationRecord("m", "p", "none", 1, 1.0, 1.0, tokens=[0])
     with pytest.raises(UserError, match=r"^prompt lookup .* drafts no token"):
         bills_of(pair, [Prompt("p", "0", "t")], PromptLookup(), [record], new_tokens=1)
+
+
+def test_drafts_by_a_shared_seed_have_another_bill():
+    pair = table_pair(np.eye(3)[[0]], np.eye(3)[[0]])
+    record = GenerationRecord("m", "p", "none", 1, 1.0, 1.0, tokens=[0])
+    with pytest.raises(UserError, match=r"^shared seed \(K = 2\) drafts by a shared seed"):
+        bills_of(pair, [Prompt("p", "0", "t")], SharedSeed(2), [record], new_tokens=1)
 
 
 def test_a_text_without_a_drafted_token_costs_nothing():

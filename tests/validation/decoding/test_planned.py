@@ -19,11 +19,13 @@ from hlmtheory.policy import (
     DeviceRule,
     DraftProbabilities,
     LatticeRows,
+    SeededTokens,
     ServerPolicy,
     UncertaintyLine,
     threshold_rule,
 )
 from hlmtheory.policy.tokens import drawn, numbers_for
+from hlmtheory.uncertainty import expected_uncertainty
 from tests.validation.tiny_texts import (
     PROMPTS,
     SAMPLED,
@@ -43,6 +45,7 @@ from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.registry import info_of
+from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.policy_file import models_mark, planned_methods, read_policy, refuse_other_models, write_policy
 from validation.decoding.random_streams import ACCEPT, REPLACE, Noise
 from validation.decoding.sampling import distributions_of, draw, levels
@@ -72,6 +75,9 @@ def policies(vocabulary: int = V) -> list[DevicePolicy]:
         DevicePolicy(vocabulary, 1.0, threshold_rule(3, 0.99), kinds[2], U),
         DevicePolicy(vocabulary, 1.0, threshold_rule(0, None), kinds[3]),
         DevicePolicy(vocabulary, 1.0, threshold_rule(1, 1.0), kinds[3], U),
+        DevicePolicy(vocabulary, sharp, threshold_rule(3, 0.93), SeededTokens(), U),
+        DevicePolicy(vocabulary, sharp, threshold_rule(4, None), SeededTokens(), bonus=False),
+        DevicePolicy(vocabulary, 0.0, threshold_rule(2, None), SeededTokens()),
     ]
     return found
 
@@ -99,6 +105,7 @@ class ByHand:
         self.server = ServerPolicy(DevicePolicy.from_json(policy.to_json()))
         self.pair, self.new_tokens, self.noise = pair, new_tokens, Noise(seed, [prompt.id], new_tokens)
         (self.read,) = encode_prompts(pair, [prompt], new_tokens)
+        self.key = int(self.noise.stream_keys()[0])
         self.tokens: list[int] = []
         self.sent = self.rounds = self.skipped = 0
 
@@ -121,7 +128,8 @@ class ByHand:
         while len(found) < most and not (found and found[-1].token in self.pair.end_tokens):
             ahead = [draft.token for draft in found]
             logits = self.logits(self.pair.draft, ahead, 1)[0]
-            draft = self.device.draft(logits, place=len(found) + 1, rng=self.numbers(len(found)))
+            where = {"seed": self.key, "position": len(self.read) + len(self.tokens) + len(found)}
+            draft = self.device.draft(logits, place=len(found) + 1, rng=self.numbers(len(found)), **where)
             if draft.skip:
                 self.tokens.append(draft.token)
                 self.skipped += 1
@@ -144,10 +152,11 @@ class ByHand:
         logits = self.logits(self.pair.target, ahead, len(drafts) + 1)
         target = distributions_of(logits, self.device.temperature, 1.0).double().numpy()
         uniform = [float(self.noise.uniform(ACCEPT, ONE, np.array([place + n]))[0]) for n in range(len(drafts))]
-        accepted = self.server.verify(message, target, rng=Streams(np.zeros, uniform)).accepted
+        where = {"seed": self.key, "position": len(self.read) + place}
+        accepted = self.server.verify(message, target, rng=Streams(np.zeros, uniform), **where).accepted
         after = np.array([min(place + accepted, self.new_tokens)])
         own = Streams(lambda count: self.noise.uniforms(REPLACE, ONE, after, count)[0], uniform)
-        answer = self.server.verify(message, target, rng=own)
+        answer = self.server.verify(message, target, rng=own, **where)
         assert answer.accepted == accepted
         new = self.device.tokens(drafts, answer, rng=own)
         self.tokens += new[:accepted]
@@ -202,6 +211,32 @@ def test_without_skipping_every_text_has_the_target_s_probability(messages: Any,
     method = Planned(DevicePolicy(3, 1.0, threshold_rule(length, None), messages))
     law = law_of(all_texts(table_pair(q, p), method, 2, SAMPLED))
     assert distance(law, exact_law(p, 2)) == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_a_shared_seed_writes_the_target_s_own_text(length: int, pair: Pair) -> None:
+    """Other draft lengths, and no drafts: the tokens are the winners of the target's race alone."""
+    policy = DevicePolicy(V, 0.3, threshold_rule(length, None), SeededTokens())
+    records = decode(pair, PROMPTS[:3], Planned(policy), new_tokens=12, temperature=0.3, seed=5)
+    alone = decode(pair, PROMPTS[:3], SharedSeed(0), new_tokens=12, temperature=0.3, seed=5)
+    assert [one.tokens for one in records] == [one.tokens for one in alone]
+    assert sum(one.total("accepted") for one in records) > 0
+
+
+def test_the_risk_of_kept_drafts_of_a_shared_seed_bounds_the_distance_of_the_first_token() -> None:
+    """Token 0 alone is kept: there the bound is the distance, and the mean of β, of rejection sampling, is below it."""
+    q, p = np.array([[0.55, 0.4, 0.05]] * 2), np.array([[0.5, 0.05, 0.45]] * 2)
+    u = np.asarray(expected_uncertainty(np.log(q[0]), np.arange(3)))
+    policy = DevicePolicy(3, 1.0, threshold_rule(1, float(u[0])), SeededTokens(), U)
+    assert u[0] < min(u[1:])  # token 0 alone is kept
+    prompts = [Prompt(f"a{n}", str(n), "test") for n in range(3000)]
+    pair = table_pair(q, p)
+    records = decode(pair, prompts, Planned(policy), new_tokens=1, seed=2, batch=500, risk=True)
+    law = np.bincount([one.tokens[0] for one in records], minlength=3) / len(records)
+    lost = q[0, 0] - 1.0 / np.maximum(q[0] / q[0, 0], p[0] / p[0, 0]).sum()
+    assert 0.5 * np.abs(law - p[0]).sum() == pytest.approx(lost, abs=0.04)
+    assert np.mean([one.total("risk") for one in records]) == pytest.approx(lost, abs=0.03)
+    assert q[0, 0] - p[0, 0] < lost - 0.1
 
 
 def test_a_draft_s_distribution_is_that_of_the_bytes(pair: Pair) -> None:

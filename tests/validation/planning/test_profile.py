@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from hlmtheory.lattice import quantize, top_support
-from hlmtheory.policy import DevicePolicy, DraftProbabilities, LatticeRows, threshold_rule
+from hlmtheory.policy import DevicePolicy, DraftProbabilities, LatticeRows, SeededTokens, threshold_rule
+from hlmtheory.shared_seed import match_probability
 from hlmtheory.skipping import one_step_risk, overlap_losses
 from hlmtheory.uncertainty import vocabulary_uncertainty
 from hlmtheory.verification import acceptance_rate
 from tests.validation.stored_traces import LENGTH, TEXTS, VOCABULARY, stored
 from validation.planning.message_length import message_bits
-from validation.planning.positions import LATTICES, THRESHOLDS, positions_of
-from validation.planning.profile import DRAFT_LENGTHS, profile_of
+from validation.planning.positions import LATTICES, THRESHOLDS, positions_of, race_matches
+from validation.planning.profile import CODECS, DRAFT_LENGTHS, SEEDED, profile_of
 from validation.planning.rounds import COUNTS
 from validation.trace.reader import TraceChunk, probabilities
 
@@ -57,10 +58,10 @@ def test_quantised_rows_are_those_of_whole_rows(trace, profile, number):
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 8])
-@pytest.mark.parametrize("codec", range(len(LATTICES) + 1))
+@pytest.mark.parametrize("codec", range(len(CODECS)))
 def test_messages_are_as_long_as_those_of_the_device(trace, codec, most):
-    messages = DraftProbabilities()
-    if codec:
+    messages = SeededTokens() if codec == SEEDED else DraftProbabilities()
+    if 0 < codec < SEEDED:
         lattice = LATTICES[codec - 1]
         kept = {"threshold": lattice.threshold} if lattice.k is None else {"top_k": min(lattice.k, VOCABULARY)}
         messages = LatticeRows(lattice.resolution, **kept)
@@ -71,7 +72,7 @@ def test_messages_are_as_long_as_those_of_the_device(trace, codec, most):
         chunk = TraceChunk(**{name: np.array(array[part]) for name, array in trace.arrays.items()})
         sizes = positions_of(chunk, rng.random(LENGTH)).sizes[:, :, None]
         counted = message_bits(sizes, np.array([LENGTH]), most, VOCABULARY)[:, codec, 0]
-        drafts = [policy.draft(row, rng=rng) for row in chunk.draft_logits]
+        drafts = [policy.draft(row, rng=rng, seed=text, position=t) for t, row in enumerate(chunk.draft_logits)]
         real = [8 * len(policy.message(drafts[t : t + most])) for t in range(LENGTH)]
         np.testing.assert_allclose(counted, real, atol=8)  # a byte of the sum of logarithms
         assert np.mean(counted == real) > 0.9
@@ -103,6 +104,90 @@ def test_rounds_along_a_text_accept_its_own_tokens(trace, profile):
     assert (np.diff(longer) <= 1e-9).all()
     assert longer[3] < longer[0] - 1
     assert len(longer) == len(DRAFT_LENGTHS)
+
+
+# ------------------------------------------------------------------------------------------------ the shared seed
+
+
+def races(p, q, count, seed=0):
+    """Return the winners of q's and of p's race, by exponential numbers of numpy."""
+    times = np.random.default_rng(seed).exponential(size=(count, len(q)))
+    with np.errstate(divide="ignore"):
+        return (times / q).argmin(axis=1), (times / p).argmin(axis=1)
+
+
+@pytest.mark.parametrize("case", range(6))
+def test_the_draft_given_the_server_s_token_is_that_of_simulated_races(case):
+    rng = np.random.default_rng(case)
+    p, q = rng.dirichlet([0.6] * 5, size=2)
+    if case == 1:  # a token that the device never draws
+        q[0] = 0.0
+    if case == 2:  # one that the server never emits, and one that neither draws
+        p[1] = p[2] = q[2] = 0.0
+    if case == 3:
+        q = p.copy()
+    if case == 4:
+        p = np.array([0.2, 0.2, 0.2, 0.2, 0.2])
+    p, q = p / p.sum(), q / q.sum()
+    drafted, emitted = races(p, q, 300_000)
+    for token in range(5):
+        matched, given = race_matches(p[None], q[None], np.array([token]))
+        assert matched.sum() == pytest.approx(float(match_probability(p, q)), abs=1e-12)
+        assert matched[0, token] == pytest.approx(np.mean((drafted == token) & (emitted == token)), abs=0.005)
+        own = emitted == token
+        if p[token] == 0:
+            assert not given.any()
+            continue
+        assert given.sum() == pytest.approx(1.0, abs=1e-12)
+        shares = np.bincount(drafted[own], minlength=5) / own.sum()
+        np.testing.assert_allclose(given[0], shares, atol=4 * 0.5 / np.sqrt(own.sum()))
+
+
+def test_the_acceptance_of_a_shared_seed_is_that_of_the_theory(trace, profile):
+    for text in (0, 7):
+        q, p, _, _ = rows(trace, text)
+        assert profile.acceptance[text, SEEDED] == pytest.approx(np.mean(match_probability(p, q)), abs=1e-9)
+    assert (profile.acceptance[:, SEEDED] <= profile.acceptance[:, 0] + 1e-12).all()
+
+
+def test_rounds_of_a_shared_seed_along_a_text_are_those_of_played_races(trace, profile):
+    """Races in which the text's token wins: its time is exponential, and the others' numbers have no memory."""
+    q, p, _, token = rows(trace, 5)
+    most, played, rounds, rng = 3, 4000, [], np.random.default_rng(3)
+    numbers = rng.exponential(size=(LENGTH, played, VOCABULARY))
+    won = np.arange(LENGTH)[:, None], np.arange(played), token[:, None]
+    first = numbers[won].copy()
+    numbers += p[:, None] * first[..., None]
+    numbers[won] = p[np.arange(LENGTH), token][:, None] * first
+    good = (numbers / q[:, None]).argmin(axis=-1) == token[:, None]
+    for coins in good.T:
+        place = count = 0
+        while place < LENGTH:
+            drafts, count = min(most, LENGTH - place), count + 1
+            accepted = next((j for j in range(drafts) if not coins[place + j]), drafts)
+            place += accepted + 1
+        rounds.append(count)
+    expected = profile.planned[most - 1, 0, SEEDED, 5, COUNTS.index("exchanges")]
+    assert abs(np.mean(rounds) - expected) < 4 * np.std(rounds) / np.sqrt(played)
+
+
+@pytest.mark.parametrize("text", [0, 7])
+def test_losses_of_kept_drafts_of_a_shared_seed(trace, profile, text):
+    """The law of a position with kept drafts, token by token: Σ over all pairs of winners."""
+    q, p, u, token = rows(trace, text)
+    for column, threshold in enumerate(THRESHOLDS):
+        factors, risks = [], []
+        for position in range(LENGTH):
+            kept = u[position] <= threshold
+            each = (race_matches(p[None, position], q[None, position], np.array([v]))[1][0] for v in range(VOCABULARY))
+            joint = np.stack(list(each), axis=1) * p[position]  # P(a = row, b = column)
+            law = np.where(kept, q[position], 0.0) + joint[~kept].sum(axis=0)
+            assert law.sum() == pytest.approx(1.0, abs=1e-9)
+            factors.append(min(1.0, law[token[position]] / p[position, token[position]]))
+            risks.append(0.5 * np.abs(law - p[position]).sum())
+        assert profile.overlap[text, SEEDED, column] == pytest.approx(1.0 - np.prod(factors), abs=1e-9)
+        assert profile.risk[text, SEEDED, column] >= np.mean(risks) - 1e-12
+        assert profile.risk[text, SEEDED, column] >= profile.risk[text, 0, column] - 1e-12
 
 
 def test_skipping_everything_is_the_device_alone(profile):

@@ -9,8 +9,9 @@ import pytest
 
 from tests.validation.command_line import run
 from tests.validation.stored_traces import stored
-from validation.planning.menu import FAMILIES, WITHOUT_DEVICE
+from validation.planning.menu import FAMILIES, STREAMED, WITHOUT_DEVICE
 from validation.planning.positions import LATTICES
+from validation.planning.profile import SEEDED
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +32,8 @@ def label_of(option):
         sent = f"lattice k = {top[1]}, ℓ = {top[2]}"
     elif (above := re.search(r"with the probabilities of at least ([\d.]+), in steps of 1/(\d+)\.", said)) is not None:
         sent = f"lattice τ = {above[1]}, ℓ = {above[2]}"
+    elif "with its token id alone, drawn by a seed that the server has too." in said:
+        sent = "shared seed"
     else:
         assert "with its probability alone." in said
         sent = "q_d up, p down"
@@ -56,16 +59,17 @@ def test_the_headline_of_every_option_of_ours_says_the_same(menu):
     for option in menu:
         if option["policy"] != "ours" or option["threshold"] == 1.0:
             continue
-        lattice = LATTICES[option["codec"] - 1] if option["codec"] else None
-        sent = "one probability"
+        seeded = option["codec"] == SEEDED
+        lattice = LATTICES[option["codec"] - 1] if option["codec"] and not seeded else None
+        sent, how = ("token ids", " by a shared seed") if seeded else ("one probability", "")
         if lattice is not None:
             sent = f"the top {lattice.k}" if lattice.k else f"q ≥ {lattice.threshold}"
         kept = "" if option["threshold"] is None else f", keep u ≤ {option['threshold']:g}"
-        assert option["use"] == f"Draft {option['draft_length']:g}, send {sent}{kept}"
+        assert option["use"] == f"Draft {option['draft_length']:g}{how}, send {sent}{kept}"
 
 
 def test_every_policy_is_described(menu):
-    assert {option["policy"] for option in menu} == set(FAMILIES)
+    assert {option["policy"] for option in menu} == set(FAMILIES) - {STREAMED}  # it has other counts at other times
     for option in menu:
         assert option["how"].endswith(".")
         assert option["use"][0].isupper()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.policy import CertifiedRows, DeviceDraft, DevicePolicy, DraftProbabilities
+from hlmtheory.policy import CertifiedRows, DeviceDraft, DevicePolicy, DraftProbabilities, SeededTokens
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.registry import BLACK, Family, MethodInfo, PlotStyle, register
 from validation.decoding.random_streams import Columns
@@ -23,7 +23,8 @@ Array = NDArray[Any]
 class Planned(Method):
     """A policy of ``hlm plan``: what a device that reads ``policy.json`` decides and sends.
 
-    Drafts are drawn from the float64 distribution that the device computes from the logits. The name ends with a short
+    Drafts are drawn from the float64 distribution that the device computes from the logits; under a shared seed by the
+    stream that is keyed by the run's seed and the prompt's id. The name ends with a short
     hash of the policy. The bits are those of the bytes.
 
     Parameters
@@ -37,6 +38,7 @@ class Planned(Method):
         self.max_draft_length, self.bonus = policy.rule.draft_length, policy.bonus
         self.truncates = isinstance(policy.messages, CertifiedRows)
         self.runs_draft = policy.rule.draft_length > 0
+        self.shared_seed = isinstance(policy.messages, SeededTokens)
 
     def begin(self, session: Session) -> None:
         """Refuse another vocabulary, temperature or top-p than those of the plan."""

@@ -1,0 +1,102 @@
+"""A device that drafts on while the server verifies: against simulated events, and against the theory's closed form."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hlmtheory.shared_seed import streamed_rate
+from tests.validation.command_line import run
+from tests.validation.stored_traces import stored
+from validation.planning.measure import planner_of_trace
+from validation.planning.menu import STREAMED
+from validation.planning.rounds import COUNTS, expected_streaks
+from validation.planning.setting import Setting, constant_link
+from validation.planning.streamed import Streamed
+
+TIMES = [(0.012, 0.030, 0.02), (0.030, 0.030, 0.0), (0.011, 0.025, 0.1), (0.040, 0.030, 0.02), (0.010, 0.030, 0.005)]
+COLUMN = {name: place for place, name in enumerate(COUNTS)}
+
+
+def events(good, draft_s, verify_s, half_s, air_s):
+    """Return the seconds and passes of a text, draft by draft and pass by pass; ``good``: which drafts match."""
+    clock, passes, place = 0.0, 0, 0
+    while place < len(good):
+        count = next((j for j in range(len(good) - place) if not good[place + j]), len(good) - place - 1)
+        arrives = [clock + (j + 1) * draft_s + air_s + half_s for j in range(count + 1)]
+        now, done = -np.inf, 0
+        while done <= count:
+            now = max(now, arrives[done])
+            done = sum(one <= now + 1e-12 for one in arrives)
+            now, passes = now + verify_s, passes + 1
+        clock, place = now + half_s, place + count + 1
+    return clock, passes
+
+
+def of(alpha, length):
+    """Return the row's evidence for one text with these acceptances."""
+    return Streamed(expected_streaks(alpha, length)[None], np.array([length]), 96.0, 16.0)
+
+
+@pytest.mark.parametrize(("draft_s", "verify_s", "round_trip_s"), TIMES)
+def test_the_time_of_a_text_is_that_of_simulated_events(draft_s, verify_s, round_trip_s):
+    rng = np.random.default_rng(0)
+    alpha, texts = rng.uniform(0.2, 1.0, 12), 4000
+    setting = Setting(constant_link(1e5, round_trip_s, 1e18), draft_s, verify_s)
+    option = of(alpha, 12).option(setting)
+    found = [events(rng.random(12) < alpha, draft_s, verify_s, round_trip_s / 2, 96 / 1e5) for _ in range(texts)]
+    said = float(setting.seconds(option.counts, 1e5)[0]), float(option.counts[0, COLUMN["passes"]])
+    for mine, own in zip(said, np.array(found).T, strict=True):
+        assert abs(mine - np.mean(own)) < 4 * np.std(own) / np.sqrt(texts) + 1e-12
+
+
+@pytest.mark.parametrize(("draft_s", "verify_s", "round_trip_s"), TIMES)
+def test_a_long_text_of_equal_acceptances_has_the_rate_of_the_theory(draft_s, verify_s, round_trip_s):
+    length = 2000
+    setting = Setting(constant_link(1e12, round_trip_s), draft_s, verify_s)
+    option = of(np.full(length, 0.675), length).option(setting)
+    known = streamed_rate(0.675, draft_s, round_trip_s, verify_s)
+    assert length / float(setting.seconds(option.counts, 1e12)[0]) == pytest.approx(float(known.rate), rel=2e-3)
+    assert option.counts[0, COLUMN["passes"]] / length == pytest.approx(float(known.passes), rel=2e-3)
+
+
+def test_every_token_is_in_one_cycle():
+    alpha = np.random.default_rng(1).uniform(0.0, 1.0, 9)
+    found = expected_streaks(alpha, 7)
+    assert found[:7] @ (np.arange(7) + 1) == pytest.approx(7.0, abs=1e-12)
+    assert found.sum() == pytest.approx(1.0 + (1.0 - alpha[:6]).sum(), abs=1e-12)
+    assert not found[7:].any()
+
+
+def test_the_row_applies_only_where_its_assumptions_hold():
+    own = of(np.full(8, 0.5), 8)
+    setting = Setting(constant_link(1e5, 0.02), 0.012, 0.030)
+    assert own.option(setting) is not None
+    for changed in (
+        {"latency_s": 0.1},
+        {"energy_j": 1.0},
+        {"verify_token_s": 1e-6},
+        {"objective": "cost"},
+        {"link": constant_link(7e3, 0.02)},  # 96 bits take 13.7 ms, and a draft 12
+    ):
+        assert own.option(replace(setting, **changed)) is None
+
+
+def test_the_row_says_its_passes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stored(tmp_path / "trace", noise=0.5)
+    found = json.loads(run("plan", "--trace", "trace", "--json").stdout)
+    row = next(row for row in found["rows"] if row["policy"] == STREAMED)
+    assert "passes of the target model a token" in row["option"]
+    assert row["text_risk"]["value"] == 0.0
+    ours = next(row for row in found["rows"] if row["policy"] == "ours")
+    assert row["counts"]["passes"] > ours["counts"]["passes"]
+    assert STREAMED not in {one["policy"] for one in found["menu"]}
+    for words in (("--no-shared-seed",), ("--latency", "p95=200ms")):
+        rows = json.loads(run("plan", "--trace", "trace", "--json", *words).stdout)["rows"]
+        assert STREAMED not in {row["policy"] for row in rows}
+    planner = planner_of_trace(tmp_path / "trace", Setting(constant_link(1e7, 0.02), 0.012, 0.030), seal="hmac")[0]
+    assert planner.streamed.message_bits == 8 * 10 + 168  # V = 20: a frame of 7 bytes, V, a count, one byte of a token

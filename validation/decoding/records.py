@@ -14,6 +14,7 @@ draft_s    seconds of the draft model's forward passes, measured or given; ``tar
            model. The time of a batched pass is divided evenly among its sequences. The time to read the prompt is not
            included: it is ``prefill_s``. ``draft_passes`` and ``target_passes`` count the passes
 link_s     seconds of the uplink and downlink
+overlap_s  draft_s + target_s + link_s minus the time that passed: 0 unless the device drafts on during a round trip
 mismatch   Σ TV(q, p) over verified drafts: the first sum of c-sqs Theorem 1
 dropped    the mass of q outside the support, summed over verified drafts. Together with ``rounding``,
            Σ i(K - i)/(Kℓ), it is the second sum of Theorem 1
@@ -57,6 +58,7 @@ class Round:
     draft_passes: int = 0
     target_passes: int = 0
     link_s: float = 0.0
+    overlap_s: float = 0.0
     mismatch: float = 0.0
     risk: float = 0.0
     skip_risk: float = 0.0
@@ -100,8 +102,8 @@ class GenerationRecord:
 
     @property
     def seconds(self) -> float:
-        """Seconds of both models and the link, without reading the prompt."""
-        return self.total("draft_s") + self.total("target_s") + self.total("link_s")
+        """Seconds that passed: of both models and the link, without reading the prompt."""
+        return self.total("draft_s") + self.total("target_s") + self.total("link_s") - self.total("overlap_s")
 
     def plain(self, *, rounds: bool = True) -> dict[str, Any]:
         """Return the record as a journal stores it: fields, sums over the rounds and, if wanted, every round."""

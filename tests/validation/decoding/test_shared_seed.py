@@ -20,7 +20,7 @@ from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import DecodingError, decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength
-from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedTree
+from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed, SharedSeedTree
 from validation.decoding.random_streams import Noise
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
@@ -50,6 +50,7 @@ CHANGES: dict[str, Callable[[Pair], Texts]] = {
     "another draft model": lambda pair: texts(other_draft(pair), SharedSeed(4)),
     "the target as its own draft": lambda pair: texts(replace(pair, draft=pair.target), SharedSeed(4)),
     "a slow link": lambda pair: texts(pair, SharedSeed(4), link=FadingLink("slow", 1e3, 1.0, Way(propagation_s=9.0))),
+    "a device that never stops": lambda pair: texts(pair, SharedSeedStreamed()),
     "lists of candidates": lambda pair: texts(pair, SharedSeedTree((2, 2, 1))),
     "batches of two": lambda pair: texts(pair, SharedSeed(4), batch=2),
 }

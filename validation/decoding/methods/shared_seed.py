@@ -14,6 +14,7 @@ from validation.decoding.random_streams import Chance
 from validation.decoding.sampling import distributions_of
 from validation.decoding.session import Draft, Message
 from validation.decoding.trees import ROOT, DraftTree, TreeRequest
+from validation.decoding.wire import index_bits, pack
 
 Array = NDArray[Any]
 
@@ -42,6 +43,40 @@ class SharedSeed(Method):
     def message(self, drafts: list[Draft]) -> Message:
         """Return a message of the tokens: ⌈log₂ V⌉ bits each."""
         return tokens_message(drafts, self.session.vocabulary)
+
+
+@register(
+    MethodInfo(
+        "shared seed streamed",
+        Family.SHARED_SEED,
+        PlotStyle(GREEN, "d", "dotted"),
+        default=lambda setup: SharedSeedStreamed(),
+        studies=(),
+    )
+)
+class SharedSeedStreamed(SharedSeed):
+    """Drafts by a shared seed that never stop: the device drafts on while the server verifies.
+
+    Each draft is a message of its own. Behind the last draft of a pass the device goes on with its next draft, a guess
+    of the server's token that is right as often as any draft. The text is that of :class:`SharedSeed`. The loop's
+    rounds only find which drafts match; rounds and times are those of :func:`validation.decoding.streamed.stream`.
+    """
+
+    streamed, bonus = True, False  # without a token of the server alone, every position has a draft
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = "shared seed streamed"
+
+    def message(self, drafts: list[Draft]) -> Message:
+        """Return a message for each draft: the token, and a bit that changes when the device starts again."""
+        width = index_bits(self.session.vocabulary)
+        messages = [pack([(0, 1), (draft.token, width)]) for draft in drafts]
+        return Message((1.0 + width) * len(drafts), b"".join(messages))
+
+    def reply(self, drafts: list[Draft], accepted: int) -> int:
+        """Return the bytes of the answer to a pass: accepted drafts in 16 bits, a mismatch or none, and its token."""
+        return -(-(17 + index_bits(self.session.vocabulary)) // 8)
 
 
 @register(

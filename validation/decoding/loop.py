@@ -386,7 +386,7 @@ class _Loop(BatchState):
     def _add_skip_risks(self, slot: int, now: Round, target: torch.Tensor, end: int) -> None:
         """Add β_d of each token that skipped verification since the last exchange; ``target`` as in `_add_risks`."""
         for place, draft in self.unverified[slot]:
-            now.skip_risk += skip_risk(draft, target[len(target) - 1 - (end - place)])
+            now.skip_risk += skip_risk(draft, target[len(target) - 1 - (end - place)], self.method.shared_seed)
         self.unverified[slot].clear()
         self.require_finite(TARGET, np.array([slot]), np.array([1.0 + now.skip_risk]))
 

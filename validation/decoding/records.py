@@ -22,8 +22,9 @@ risk       β_d for each skipped draft, β_d TV(r, r̂) for each truncated one, 
            verified by the argmax a of p. For one text it is no upper bound: it depends on the drafts that were drawn.
            Its mean over drafts is the bill (:func:`hlmtheory.skipping.position_bill`), so its mean over prompts
            estimates the bound of ``skipping.bill_text``
-skip_risk  the part of ``risk`` from skipped drafts, Σ β_d. The target model would have accepted Σ (1 - β_d) of them on
-           average, so the true skip rate is 1 - Σ skip_risk / Σ skipped
+skip_risk  the part of ``risk`` from skipped drafts, Σ β_d; by a shared seed 1 - t_d/q_d stands in place of β_d. The
+           target model would have accepted Σ (1 - β_d) of them on average, so the true skip rate is 1 - Σ skip_risk /
+           Σ skipped
 threshold  threshold of C-SQS after the round
 ========== ==================================================================================================
 

@@ -205,7 +205,19 @@ def step_risks(method: Method, drafts: list[Draft], target: torch.Tensor) -> tup
     return mismatch, float((beta * 0.5 * (true - distorted).abs().sum(dim=-1)).sum())
 
 
-def skip_risk(draft: Draft, target: torch.Tensor) -> float:
-    """Return β_d = (1 - p_d/q_d)⁺ of a draft that was kept without verification; ``target`` (V,) is p."""
+def skip_risk(draft: Draft, target: torch.Tensor, shared_seed: bool = False) -> float:
+    """Return what a draft that was kept without verification adds to the risk; ``target`` (V,) is p.
+
+    It is β_d = (1 - p_d/q_d)⁺, the probability of a rejection. By a shared seed it is P(b ≠ d | a = d) = 1 - t_d/q_d
+    with t_d = 1/Σ_w max(q_w/q_d, p_w/p_d), the probability that the server's token is another one: more than β_d,
+    because a draft that is not skipped meets the server's own token and no residual
+    (:func:`hlmtheory.shared_seed.skip_mismatch`).
+    """
+    if shared_seed:
+        import torch
+
+        q, p = draft.distribution.double(), target.double()
+        q, p = q / q.sum(), p / p.sum()
+        return float(1.0 - 1.0 / torch.maximum(q, p * (q[draft.token] / p[draft.token])).sum())
     risk = 1.0 - float(target[draft.token]) / draft.probability
     return 0.0 if risk < 0 else risk  # NaN stays NaN, so that broken logits are noticed

@@ -1,4 +1,4 @@
-"""How many times HLM's throughput is it without a distribution on the link? cu-hlm's link and accounting, by arithmetic.
+"""How many times HLM's throughput is it with a token alone? By arithmetic, over cu-hlm's link and with its accounting.
 
 PYTHONPATH=. python3 figures/studies/shared_seed/gain_over_hlm.py ACCEPTANCE gain_over_hlm.json
 

@@ -232,7 +232,7 @@ def main() -> None:
         "bootstrap": "95% over the counted prompts",
     }
     head["decoded"] = decoded(about["split"]["test"], max(map(len, matches)))
-    asked.out.write_text(json.dumps(head | {"speeds": found}, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    asked.out.write_text(json.dumps(head | {"speeds": found}, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ p          ``target``, target model's distribution         1         (..., V)
 E_v        exponential number of token v at a position     1         (..., V)
 a, b       winners of the races E/q and E/p                token     (...)
 T          ``total_variation``, TV(q, p)                   1         (...)
+s_v        ``skip``, probability that draft v is kept      1         (..., V)
 L          ``size``, candidates of one position            tokens    (...)
 α          ``acceptance``, P(a = b) at each position       1         (...)
 t_d        ``draft_time``                                  s         (...)
@@ -23,7 +24,8 @@ m          tokens between two mismatches, 1/(1 - α)        tokens    (...)
 
 The device drafts a, the server draws b from the same E, and b is emitted whether a = b or not. So the text is a
 function of the target model, the prompt and the seed alone: no draft model, draft length, link or update changes a
-token, and another holder of the target model can repeat it. What repeats exactly is the stream, bit for bit, and the
+token, and another holder of the target model can repeat it. A device that keeps some of its tokens without the server
+changes the text and its law, by at most :func:`skip_mismatch`. What repeats exactly is the stream, bit for bit, and the
 winner of given float64 rows. A model whose logits differ in the last bits on another machine, in another type or batch
 size may change a winner.
 
@@ -55,6 +57,7 @@ from hlmtheory.shared_seed.match import (
     match_rules,
     message_value,
 )
+from hlmtheory.shared_seed.skip import skip_mismatch
 from hlmtheory.shared_seed.stream import exponentials, race, race_list, race_winner, stream_key
 from hlmtheory.shared_seed.streamed import StreamedRate, streamed_rate
 
@@ -73,6 +76,7 @@ __all__ = [
     "race",
     "race_list",
     "race_winner",
+    "skip_mismatch",
     "stream_key",
     "streamed_rate",
 ]

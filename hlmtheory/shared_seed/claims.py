@@ -6,6 +6,8 @@ from hlmtheory._array import arrays
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.shared_seed import sides
 from hlmtheory.shared_seed.match import match_probability, message_value
+from hlmtheory.shared_seed.skip import skip_mismatch
+from hlmtheory.skipping.risk import one_step_risk
 
 #
 # Proofs, by the last part of the id.
@@ -28,6 +30,11 @@ from hlmtheory.shared_seed.match import match_probability, message_value
 # residual. False: b is already a draw from p. Given a ≠ b, b is not distributed as (p - q)⁺.
 # redraw. False: given a ≠ b, a new draw from p may be a token on which they would have matched, which is then too
 #   likely.
+# skip. The emitted token is a if the device keeps it and b otherwise, so it differs from b, a draw from p, only if a is
+#   kept and a ≠ b: with probability Σ_v s_v (q_v - t_v). Attained if only one token v is ever kept: then the law of v
+#   exceeds p_v by s_v q_v - s_v t_v.
+# skip_as_verified. False: Σ_v s_v (q_v - p_v)⁺ is the distance if a token that is not kept is verified by rejection
+#   sampling, whose residual lacks the tokens with q_v > p_v. Here it is b, given that the device's token is not kept.
 # invariant. By induction over positions: every emitted token is the winner of p's race at its position, a function of
 #   the prefix, the seed and the position. A draft decides only how many positions a round verifies.
 # invariant_by_count. False: then the draft model decides which random number a position gets.
@@ -67,6 +74,7 @@ _THIRDS = {"target": [0.5, 0.5, 0.0], "draft": [0.5, 0.0, 0.5]}
 _TURNED = {"target": [0.5, 0.25, 0.25], "draft": [0.25, 0.5, 0.25]}
 _EQUAL = {"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.25, 0.25]}
 _POINTS = {"target": [1.0, 0.0], "draft": [1.0, 0.0]}
+_SKIPPED = _THIRDS | {"skip": [1.0, 0.0, 0.0]}
 _FIRST_LIST = _THIRDS | {"list_size": 1}
 _CHAIN = {
     "target_chain": [[0.5, 0.5], [0.25, 0.75]],
@@ -164,6 +172,28 @@ CLAIMS = (
         lhs=sides.redrawn_overlap,
         rhs=sides.ones,
         refuted=_THIRDS,
+    ),
+    Claim(
+        id="shared_seed.skip",
+        source=Source(_DALIRI, "where the device keeps some of its tokens unseen"),
+        origin=Origin.NEW,
+        statement="TV(law, p) ≤ Σ_v s_v (q_v − t_v), t_v = P(a = b = v), if the device keeps its token v with s_v",
+        relation=Relation.LE,
+        lhs=sides.skipped_distance,
+        rhs=skip_mismatch,
+        condition=sides.roundings,
+        attained=Attained(_SKIPPED),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="shared_seed.skip_as_verified",
+        source=Source("oh2025cuhlm", "the threshold (10), kept where a shared seed replaces rejection sampling"),
+        origin=Origin.IMPLIED,
+        statement="TV(law, p) = Σ_v s_v (q_v − p_v)⁺: a skipped token costs what it costs with rejection sampling",
+        relation=Relation.EQ,
+        lhs=sides.skipped_distance,
+        rhs=one_step_risk,
+        refuted=_SKIPPED,
     ),
     Claim(
         id="shared_seed.invariant",

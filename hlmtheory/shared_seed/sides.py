@@ -17,7 +17,7 @@ import numpy as np
 from hlmtheory._array import Array, arrays, in_kind, take, to_numpy
 from hlmtheory._domains import DomainError, leading_dimensions
 from hlmtheory._remember import remembered
-from hlmtheory._simplex import distance, distributions, excess, normalised, quotient
+from hlmtheory._simplex import distance, distributions, excess, normalised, quotient, skip_probabilities
 from hlmtheory.shared_seed.lists import list_match_bound, list_match_probability
 from hlmtheory.shared_seed.match import SIZE, list_match_floor, match_floor, match_probability, match_rules
 from hlmtheory.shared_seed.stream import SEED, race_winner
@@ -35,22 +35,32 @@ LARGEST_LIST = 5  # tokens of an enumerated vocabulary
 
 @remembered
 def _pieces(target: Array, draft: Array) -> tuple[Any, Array, Array, Array, Array]:
-    """Return p, q, P(mismatch and b = v), and P(a = b = v), by the ratio s of the two races' times.
+    """Return p, q, P(mismatch and b = v), and P(a = b = v), as :func:`_of_some`."""
+    xp, p, q, _, mismatched, matched = _of_some(target, draft, 1.0)
+    return xp, p, q, mismatched, matched
+
+
+@remembered
+def _of_some(target: Array, draft: Array, skip: Array) -> tuple[Any, Array, Array, Array, Array, Array]:
+    """Return p, q, s, Σ_u s_u P(a = u ≠ v = b), and P(a = b = v), by the ratio s of the two races' times.
 
     Let the server's race end at s times the time of the device's. Between two neighbours of the s_w = q_w/p_w the
     tokens that can win for the device are those with s_w > s, with the mass Q under q, and for the server the others,
     with the mass P under p. The density of s with a mismatch is Q P/(Q + sP)², its integral up to s is
-    P s/(Q + sP) for constant P and Q. So P(mismatch and b = v) = p_v ∫ Q/(Q + sP)² ds from s_v on.
+    P s/(Q + sP) for constant P and Q. So P(mismatch and b = v) = p_v ∫ Q/(Q + sP)² ds from s_v on. If only some of
+    the device's tokens count, each with its weight, the sum of their weights under q stands in place of the upper Q.
     """
     xp, _, p, q = distributions(target=target, draft=draft)
-    p, q = xp.broadcast_arrays(p, q)
+    p, q, weight = xp.broadcast_arrays(p, q, skip_probabilities(xp, skip, q))
     odds = xp.where(p > 0, quotient(xp, q, p), xp.inf)
     order = xp.argsort(odds, axis=-1, stable=False)
-    p, q, odds = take(xp, p, order), take(xp, q, order), take(xp, odds, order)
+    p, q, odds, weight = (take(xp, row, order) for row in (p, q, odds, weight))
     first = xp.zeros_like(p[..., :1])
     under_p = xp.cumulative_sum(p, axis=-1)
-    under_q = xp.flip(xp.cumulative_sum(xp.flip(q, axis=-1), axis=-1), axis=-1)
-    mass_q = xp.concat([under_q[..., 1:], first], axis=-1)  # Q between s_v and the next
+    counted, mass_q = (  # between s_v and the next; the second is Q
+        xp.concat([xp.flip(xp.cumulative_sum(xp.flip(row, axis=-1), axis=-1), axis=-1)[..., 1:], first], axis=-1)
+        for row in (weight * q, q)
+    )
     there, goes_on = odds < xp.inf, xp.concat([odds[..., 1:] < xp.inf, first > 0], axis=-1)
     here = xp.where(there, odds, 0.0)
     following = xp.where(goes_on, xp.concat([here[..., 1:], first], axis=-1), here)
@@ -59,10 +69,10 @@ def _pieces(target: Array, draft: Array) -> tuple[Any, Array, Array, Array, Arra
     )  # Q + sP, the same on each side
     at, at_next, last = (under_or_one(xp, value) for value in (at, at_next, under_p))
     # The integral of Q/(Q + sP)² from s_v to the next, or to infinity.
-    piece = mass_q / at * xp.where(goes_on, (following - here) / at_next, 1.0 / xp.where(goes_on, 1.0, last))
+    piece = counted / at * xp.where(goes_on, (following - here) / at_next, 1.0 / xp.where(goes_on, 1.0, last))
     piece = xp.where(there, piece, 0.0)
     after = xp.flip(xp.cumulative_sum(xp.flip(piece, axis=-1), axis=-1), axis=-1)
-    return xp, p, q, p * after, xp.where(there, q / at, 0.0)
+    return xp, p, q, weight, p * after, xp.where(there, q / at, 0.0)
 
 
 def under_or_one(xp: Any, mass: Array) -> Array:
@@ -93,6 +103,12 @@ def redrawn_overlap(target: Array, draft: Array) -> Array:
     """Return 1 - TV of p and the law if a mismatch is replaced by a new draw from p."""
     xp, p, _, _, matched = _pieces(target, draft)
     return 1.0 - distance(xp, matched + (1.0 - xp.sum(matched, axis=-1, keepdims=True)) * p, p)
+
+
+def skipped_distance(target: Array, draft: Array, skip: Array) -> Array:
+    """Return TV(law, p) if token v of the device is emitted with probability s_v, and the server's token otherwise."""
+    xp, _, q, s, mismatched, matched = _of_some(target, draft, skip)
+    return xp.sum(xp.clip(s * (q - matched) - mismatched, min=0.0), axis=-1)
 
 
 def overlap(target: Array, draft: Array) -> Array:

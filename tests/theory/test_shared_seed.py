@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from hlmtheory import shared_seed
-from hlmtheory.shared_seed import stream
+from hlmtheory.shared_seed import sides, stream
 from hlmtheory.verification import total_variation
 
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -133,6 +133,55 @@ def test_a_row_whose_sum_is_nearly_one_is_raced_as_it_is():
             shared_seed.race(row * off, 3, 4), shared_seed.exponentials(3, 4, 3) / (row * off)
         )
     assert int(shared_seed.race_winner([1.0], 5, 2**40)) == 0
+
+
+@pytest.mark.parametrize("other", [{"seed": 8}, {"position": 1}], ids=["another seed", "a position that jumps by one"])
+def test_sides_that_read_other_numbers_match_as_seldom_as_two_draws_and_keep_the_law(other):
+    """The device's mistake costs acceptance, Σ p q in place of P(a = b), and nothing else."""
+    p, q, draws = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5]), 40_000
+    places = np.arange(draws)
+    emitted = shared_seed.race_winner(p, 7, places)
+    drafted = shared_seed.race_winner(q, other.get("seed", 7), places + other.get("position", 0))
+    error = 4 * math.sqrt(0.25 / draws)
+    assert np.mean(drafted == emitted) == pytest.approx(float(p @ q), abs=error)
+    assert float(shared_seed.match_probability(p, q)) > float(p @ q) + 4 * error
+    assert stats.chisquare(np.bincount(emitted), draws * p).pvalue > 1e-4
+
+
+def test_a_side_that_knows_more_tokens_of_probability_0_draws_the_same():
+    row = np.array([0.5, 0.25, 0.25])
+    padded = np.append(row, np.zeros(5))
+    places = np.arange(200)
+    np.testing.assert_array_equal(shared_seed.race_winner(row, 3, places), shared_seed.race_winner(padded, 3, places))
+
+
+def test_a_token_without_probability_on_one_side_is_drafted_and_never_emitted():
+    p, q, places = np.array([0.5, 0.5, 0.0]), np.array([0.25, 0.25, 0.5]), np.arange(2000)
+    assert (shared_seed.race_winner(q, 3, places) == 2).any()
+    assert not (shared_seed.race_winner(p, 3, places) == 2).any()
+
+
+def test_two_texts_with_one_seed_have_the_law_each_and_are_one_text():
+    """Why a prompt needs its own seed: each text keeps its law, but the second says nothing new."""
+    p, draws = np.array([0.5, 0.3, 0.2]), 10_000
+    first, second = (shared_seed.race_winner(p, 7, np.arange(draws)) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    own = shared_seed.race_winner(p, int(shared_seed.stream_key(7, 1)), np.arange(draws))
+    assert np.mean(own == first) == pytest.approx(float(p @ p), abs=4 * math.sqrt(0.25 / draws))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_law_with_skips_is_that_of_the_stream(seed):
+    rng, draws = np.random.default_rng(seed), 40_000
+    p, q, skip = rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(4)), rng.random(4)
+    numbers_of = shared_seed.exponentials(5 + seed, np.arange(draws), 4)
+    drafted, own = (numbers_of / q).argmin(axis=-1), (numbers_of / p).argmin(axis=-1)
+    kept = rng.random(draws) < skip[drafted]
+    error = 4 * math.sqrt(0.25 / draws)
+    assert np.mean(kept & (drafted != own)) == pytest.approx(float(shared_seed.skip_mismatch(p, q, skip)), abs=error)
+    law = np.bincount(np.where(kept, drafted, own), minlength=4) / draws
+    far = float(sides.skipped_distance(p, q, skip))
+    assert 0.5 * np.abs(law - p).sum() == pytest.approx(far, abs=4 * error)
 
 
 # ----------------------------------------------------------------------------------------------------------- matches

@@ -128,6 +128,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "race": {"probabilities": P, "seed": 3, "position": 2},
     "race_list": {"probabilities": P, "seed": 3, "position": 2, "size": 2},
     "race_winner": {"probabilities": P, "seed": 3, "position": 2},
+    "skip_mismatch": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75]},
     "stream_key": {"seed": 3, "prompt": 2},
     "streamed_rate": {"acceptance": 0.75, "draft_time": 0.125, "round_trip": 0.25, "verify_time": 0.5},
     # uncertainty
@@ -813,6 +814,7 @@ ALLOWED: dict[tuple[str, str], dict[str, str]] = {
         for name, argument in (
             ("output_distribution", "skip"),
             ("one_step_risk", "skip"),
+            ("skip_mismatch", "skip"),
             ("overlap_risk", "skip"),
             ("truncated_step_risk", "skip"),
             ("position_bill", "skip"),

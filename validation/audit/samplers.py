@@ -165,11 +165,12 @@ def method_named(name: str) -> Method:
     UserError
         If there is no such method, or it needs a run that fits its parameters.
     """
-    from validation.decoding.methods import default_methods
-    from validation.decoding.methods.registry import Fitted, info_of
+    from validation.decoding.methods import METHODS
+    from validation.decoding.methods.registry import Fitted, Setup, info_of
 
-    unfitted = Fitted(1.0, 0.0, 0.5, 0.0, 0.0, 0.0, 30)
-    made = {method.name: method for method in default_methods(unfitted)}
+    unfitted = Setup(Fitted(1.0, 0.0, 0.5, 0.0, 0.0, 0.0, 30))
+    defaults = [info.default(unfitted) for info in METHODS.values() if info.default is not None]
+    made = {method.name: method for method in defaults}
     found = made.get(name) or next((made[one] for one in made if info_of(one).name == name), None)
     if found is None:
         raise UserError(f"There is no method {name!r}; the methods are: {', '.join(made)}.")

@@ -114,6 +114,8 @@ def bills_of(
 
     if not method.runs_draft:
         raise UserError(f"{method.name} drafts no token from the draft model, so its texts have no bill.")
+    if method.shared_seed:
+        raise UserError(f"{method.name} replaces no token from a residual, so the bill is not its loss; use its risk.")
     first = records[0]
     numbers = noise or Noise(first.seed, [prompt.id for prompt in prompts], new_tokens)
     session = Session(pair, len(prompts), numbers, None, first.temperature, first.top_p, new_tokens)

@@ -6,7 +6,7 @@ column         meaning
 texts          1
 risk_computed  1 where ``risk`` was computed
 tokens         new tokens; accepted + resampled + bonus + skipped
-seconds        draft_s + target_s + link_s
+seconds        draft_s + target_s + link_s - overlap_s
 rounds         exchanges with the server, which c-sqs calls batches
 sent           exchanges with an uplink message
 turns          exchanges plus skipped tokens: the rounds of cu-hlm and u-hlm
@@ -67,7 +67,7 @@ def columns_of(records: Sequence[GenerationRecord], powers: Powers) -> tuple[dic
     found["texts"] = np.ones(len(records))
     found["risk_computed"] = np.array([float(record.risk_computed) for record in records])
     found["tokens"] = np.array([float(len(record.tokens)) for record in records])
-    found["seconds"] = found["draft_s"] + found["target_s"] + found["link_s"]
+    found["seconds"] = found["draft_s"] + found["target_s"] + found["link_s"] - found["overlap_s"]
     found["rounds"] = np.array([float(len(record.rounds)) for record in records])
     found["sent"] = np.array([float(np.count_nonzero(table[:, _PLACE["bytes"]])) for table in tables])
     found["turns"] = found["rounds"] + found["skipped"]
@@ -87,6 +87,7 @@ def _turns(table: Array) -> tuple[float, float]:
     draft, passes, skipped = (table[:, _PLACE[name]] for name in ("draft_s", "draft_passes", "skipped"))
     each = draft / np.maximum(passes, 1.0)  # a skipped token takes one pass
     rest = np.maximum(passes - skipped, 0.0) * each + table[:, _PLACE["target_s"]] + table[:, _PLACE["link_s"]]
+    rest -= table[:, _PLACE["overlap_s"]]
     new = table[:, _PLACE["accepted"]] + table[:, _PLACE["resampled"]] + table[:, _PLACE["bonus"]]
     asked = np.arange(len(table)) < len(table) - 1  # the last entry is not an exchange
     skips, turns = (skipped > 0) & (each > 0), asked & (rest > 0)

@@ -22,8 +22,15 @@ _BLOCKS = 64  # fading blocks drawn at a time
 class Channel(Protocol):
     """A link, opened for a batch of sequences."""
 
+    @property
+    def way(self) -> Way:
+        """The propagation time and the downlink."""
+
     def rate(self, sequence: int, elapsed_s: float) -> float:
         """Begin a round of a sequence, and return its uplink rate in bit/s."""
+
+    def transmission(self, sequences: Array, up_bits: Array, elapsed_s: Array) -> Array:
+        """Return the seconds that the uplink sends these messages, without propagation."""
 
     def seconds(self, sequences: Array, up_bits: Array, down_bits: Array, elapsed_s: Array) -> Array:
         """Return the seconds of the rounds' messages, up and down."""
@@ -99,9 +106,19 @@ class TracedLink:
         return _Traced(self, noise)
 
 
-class _Fading:
+class _Open:
+    way: Way
+
+    def seconds(self, sequences: Array, up_bits: Array, down_bits: Array, elapsed_s: Array) -> Array:
+        return self.transmission(sequences, up_bits, elapsed_s) + self.way.extra(up_bits, down_bits)
+
+    def transmission(self, sequences: Array, up_bits: Array, elapsed_s: Array) -> Array:
+        raise NotImplementedError
+
+
+class _Fading(_Open):
     def __init__(self, link: FadingLink, noise: Noise) -> None:
-        self._link, self._noise = link, noise
+        self._link, self._noise, self.way = link, noise, link.way
         self._snr = np.zeros(len(noise.names))
         self._blocks: dict[int, list[float]] = {}
 
@@ -116,17 +133,17 @@ class _Fading:
             self._snr[sequence] = fading
         return float(self._link.bandwidth_hz * np.log1p(self._snr[sequence]) / np.log(2.0))
 
-    def seconds(self, sequences: Array, up_bits: Array, down_bits: Array, elapsed_s: Array) -> Array:
+    def transmission(self, sequences: Array, up_bits: Array, elapsed_s: Array) -> Array:
         sent = up_bits > 0
         up = np.zeros(len(sequences))
         if sent.any():
             up[sent] = shannon_latency(up_bits[sent], self._link.bandwidth_hz, self._snr[sequences[sent]])
-        return up + self._link.way.extra(up_bits, down_bits)
+        return up
 
 
-class _Traced:
+class _Traced(_Open):
     def __init__(self, link: TracedLink, noise: Noise) -> None:
-        self._link, self._noise = link, noise
+        self._link, self._noise, self.way = link, noise, link.way
         self._traces: dict[int, TraceLink] = {}
 
     def rate(self, sequence: int, elapsed_s: float) -> float:
@@ -135,11 +152,11 @@ class _Traced:
         now = np.mod(elapsed_s, trace.period_s()) + times[0]
         return float(np.asarray(trace.throughput_bps)[np.searchsorted(times, now, side="right") - 1])
 
-    def seconds(self, sequences: Array, up_bits: Array, down_bits: Array, elapsed_s: Array) -> Array:
+    def transmission(self, sequences: Array, up_bits: Array, elapsed_s: Array) -> Array:
         up = np.zeros(len(sequences))
         for i in np.flatnonzero(up_bits > 0):
             up[i] = float(self._trace(int(sequences[i])).transfer_time(up_bits[i], elapsed_s[i]))
-        return up + self._link.way.extra(up_bits, down_bits)
+        return up
 
     def _trace(self, sequence: int) -> TraceLink:
         if isinstance(self._link.source, TraceLink):

@@ -25,6 +25,7 @@ from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.sampling import distributions_of, draw, levels, probabilities_at
 from validation.decoding.session import Clock, Draft, Message, Outcome, Session, Step
+from validation.decoding.streamed import stream
 from validation.decoding.tree_loop import TreeLoop
 from validation.decoding.verification import VerifiedDrafts, raced_skip_risk, skip_risk, step_risks, verify
 from validation.errors import UserError
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     import torch
 
     from validation.collection.prompts import Prompt
-    from validation.decoding.links import Link
+    from validation.decoding.links import Channel, Link
     from validation.decoding.methods.base import Method
     from validation.models.pair import Pair
 
@@ -124,13 +125,15 @@ def decode(
         numbers = noise(seed, names, new_tokens)
         channel = link.open(numbers) if link else None
         lengths = np.array([len(encoded[i]) for i in members], dtype=np.int64)
-        session = Session(pair, len(names), numbers, channel, temperature, top_p, new_tokens, clock, lengths)
+        used = None if method.streamed else channel
+        session = Session(pair, len(names), numbers, used, temperature, top_p, new_tokens, clock, lengths)
         label = link.name if link else "none"
         own = [
             GenerationRecord(method.name, name, label, seed, temperature, top_p, risk_computed=risk) for name in names
         ]
         kind = TreeLoop if method.tree_nodes else _Loop
-        loop = kind(session, method, [encoded[i] for i in members], own, times, risk, on_finished)
+        on_text = _streaming(names, channel, on_finished) if method.streamed else on_finished
+        loop = kind(session, method, [encoded[i] for i in members], own, times, risk, on_text)
         try:
             began = time.perf_counter()
             loop.run()
@@ -155,6 +158,19 @@ def _check_settings(
         raise UserError(f"batch is {batch}; it must be at least 1.")
     if times is not None and not all(0 <= value < np.inf for value in times):
         raise UserError(f"The times of the models are {times}; give seconds, 0 or more.")
+
+
+def _streaming(
+    names: Sequence[str], channel: Channel | None, on_finished: Callable[[GenerationRecord], None] | None
+) -> Callable[[GenerationRecord], None]:
+    """Return a function that simulates a finished text over the channel before it is passed on."""
+
+    def finish(record: GenerationRecord) -> None:
+        record.rounds, record.last = stream(record, names.index(record.prompt), channel)
+        if on_finished:
+            on_finished(record)
+
+    return finish
 
 
 def _check_stream(prompts: Sequence[Prompt], seed: int) -> None:

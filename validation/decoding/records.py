@@ -14,6 +14,7 @@ draft_s    seconds of the draft model's forward passes, measured or given; ``tar
            model. The time of a batched pass is divided evenly among its sequences. The time to read the prompt is not
            included: it is ``prefill_s``. ``draft_passes`` and ``target_passes`` count the passes
 link_s     seconds of the uplink and downlink
+overlap_s  draft_s + target_s + link_s minus the time that passed: 0 unless the device drafts on during a round trip
 mismatch   Σ TV(q, p) over verified drafts: the first sum of c-sqs Theorem 1
 dropped    the mass of q outside the support, summed over verified drafts. Together with ``rounding``,
            Σ i(K - i)/(Kℓ), it is the second sum of Theorem 1
@@ -21,8 +22,9 @@ risk       β_d for each skipped draft, β_d TV(r, r̂) for each truncated one, 
            verified by the argmax a of p. For one text it is no upper bound: it depends on the drafts that were drawn.
            Its mean over drafts is the bill (:func:`hlmtheory.skipping.position_bill`), so its mean over prompts
            estimates the bound of ``skipping.bill_text``
-skip_risk  the part of ``risk`` from skipped drafts, Σ β_d. The target model would have accepted Σ (1 - β_d) of them on
-           average, so the true skip rate is 1 - Σ skip_risk / Σ skipped
+skip_risk  the part of ``risk`` from skipped drafts, Σ β_d; by a shared seed 1 - t_d/q_d stands in place of β_d. The
+           target model would have accepted Σ (1 - β_d) of them on average, so the true skip rate is 1 - Σ skip_risk /
+           Σ skipped
 threshold  threshold of C-SQS after the round
 ========== ==================================================================================================
 
@@ -57,6 +59,7 @@ class Round:
     draft_passes: int = 0
     target_passes: int = 0
     link_s: float = 0.0
+    overlap_s: float = 0.0
     mismatch: float = 0.0
     risk: float = 0.0
     skip_risk: float = 0.0
@@ -100,8 +103,8 @@ class GenerationRecord:
 
     @property
     def seconds(self) -> float:
-        """Seconds of both models and the link, without reading the prompt."""
-        return self.total("draft_s") + self.total("target_s") + self.total("link_s")
+        """Seconds that passed: of both models and the link, without reading the prompt."""
+        return self.total("draft_s") + self.total("target_s") + self.total("link_s") - self.total("overlap_s")
 
     def plain(self, *, rounds: bool = True) -> dict[str, Any]:
         """Return the record as a journal stores it: fields, sums over the rounds and, if wanted, every round."""

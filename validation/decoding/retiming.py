@@ -19,6 +19,7 @@ from validation.decoding.links import Channel, FadingLink, Link, Way
 from validation.decoding.methods.base import Method
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord, Round
+from validation.decoding.streamed import stream
 from validation.errors import UserError
 
 Array = NDArray[Any]
@@ -140,6 +141,14 @@ def _retime(
     records: list[GenerationRecord], link: Link | None, method: Method, times: tuple[float, float] | None, seed: int
 ) -> list[GenerationRecord]:
     """Return the records of one method with new times, computed round by round for all prompts."""
+    name = "none" if link is None else link.name
+    if method.streamed:
+        channel = link.open(Noise(seed, [record.prompt for record in records], 0)) if link else None
+        timed = [stream(record, i, channel, times) for i, record in enumerate(records)]
+        return [
+            replace(record, link=name, rounds=own, last=last, tokens=list(record.tokens))
+            for record, (own, last) in zip(records, timed, strict=True)
+        ]
     draft, target = (
         _passes(records, which, time) for which, time in zip(("draft", "target"), times or (None, None), strict=True)
     )
@@ -149,7 +158,6 @@ def _retime(
     ]
     if link is not None and records:
         _put(rounds, link.open(Noise(seed, [record.prompt for record in records], 0)), method.real_bytes)
-    name = "none" if link is None else link.name
     lasts = [replace(record.last, draft_s=draft(record.last), target_s=target(record.last)) for record in records]
     return [
         replace(record, link=name, rounds=own, last=last, tokens=list(record.tokens))

@@ -212,10 +212,11 @@ def skip_risk(draft: Draft, target: torch.Tensor) -> float:
 
 
 def raced_skip_risk(draft: Draft, target: torch.Tensor) -> float:
-    """Return 1 - t_d/q_d of a draft that was kept under a shared seed, t_d = 1/Σ_w max(q_w/q_d, p_w/p_d).
+    """Return P(b ≠ d | a = d) = 1 - t_d/q_d of a draft that was kept under a shared seed; ``target`` (V,) is p.
 
-    The emitted law is q_d + p_d - P(a kept token is drafted, d emitted) at a kept token d, and P is at least t_d. So
-    the mean over drafts, Σ (q_d - t_d) over the kept tokens, bounds its distance from p. The mean of β_d does not.
+    t_d = 1/Σ_w max(q_w/q_d, p_w/p_d) is the probability that both draw d. The mean over drafts bounds the distance of
+    the emitted law from p (:func:`hlmtheory.shared_seed.skip_mismatch`); the mean of β_d does not, because a draft that
+    is not skipped meets the server's own token and no residual.
     """
     p, q = target.double(), draft.distribution.double()
     if p[draft.token] == 0:

@@ -14,6 +14,7 @@ from validation.decoding.loop import PAPER_TIMES, decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength, FlexSpec
 from validation.decoding.methods.quantized import KSqs
+from validation.decoding.methods.shared_seed import SharedSeedStreamed
 from validation.decoding.methods.single_draft import CloudOnly, CuHlmOffline, DraftOnly, Hlm, UHlm
 from validation.decoding.records import GenerationRecord
 from validation.decoding.retiming import AVERAGE_SNR_DB, fading_links, retime, uhlm_link
@@ -37,6 +38,7 @@ MAKERS: list[Callable[[], Method]] = [
     lambda: FixedLength(3),
     CloudOnly,
     DraftOnly,
+    SharedSeedStreamed,
 ]
 
 
@@ -56,7 +58,7 @@ def test_a_row_put_on_a_link_is_the_row_decoded_over_it(pair: Pair, make: Callab
 
 
 def test_other_times_are_those_of_a_run_with_them(pair: Pair) -> None:
-    for make in (Hlm, MAKERS[1], MAKERS[2]):
+    for make in (Hlm, MAKERS[1], MAKERS[2], SharedSeedStreamed):
         measured = decode(pair, PROMPTS, make(), **(SETTINGS | {"times": None}))
         for link in (None, LINKS[-1]):
             assert bare(retime(measured, link, [make()], times=(0.1, 0.3))) == bare(

@@ -11,16 +11,19 @@ import pytest
 import torch
 from scipy import stats
 
+from hlmtheory.channel import Rayleigh
 from hlmtheory.shared_seed import race_winner
 from hlmtheory.shared_seed import stream_key as key_of
 from tests.validation.tiny_texts import PROMPTS, distance, exact_law, law_of, nodes, quarters, table_pair
 from tests.validation.unpacking import Unpacker
+from validation.audit import KEPT, NOT_KEPT, TableLaw, audit_sampler
+from validation.audit.samplers import method_sampler
 from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import DecodingError, decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength
-from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedTree
+from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedSkipping, SharedSeedStreamed, SharedSeedTree
 from validation.decoding.random_streams import Noise
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
@@ -43,13 +46,21 @@ def other_draft(pair: Pair) -> Pair:
     return replace(pair, draft=draft)
 
 
+SLOW = FadingLink("slow", 1e3, 1.0, Way(propagation_s=9.0))
+FADING = FadingLink("fading", 1e6, Rayleigh(0.1), Way(0.01, 1e6))
 CHANGES: dict[str, Callable[[Pair], Texts]] = {
     "K = 0": lambda pair: texts(pair, SharedSeed(0)),
     "K = 1": lambda pair: texts(pair, SharedSeed(1)),
     "K = 8": lambda pair: texts(pair, SharedSeed(8)),
     "another draft model": lambda pair: texts(other_draft(pair), SharedSeed(4)),
     "the target as its own draft": lambda pair: texts(replace(pair, draft=pair.target), SharedSeed(4)),
-    "a slow link": lambda pair: texts(pair, SharedSeed(4), link=FadingLink("slow", 1e3, 1.0, Way(propagation_s=9.0))),
+    "a slow link": lambda pair: texts(pair, SharedSeed(4), link=SLOW),
+    "a fading link": lambda pair: texts(pair, SharedSeed(4), link=FADING),
+    "a device that never stops": lambda pair: texts(pair, SharedSeedStreamed()),
+    "one that never stops, a slow link": lambda pair: texts(pair, SharedSeedStreamed(), link=SLOW),
+    "one that never stops, a fading link": lambda pair: texts(pair, SharedSeedStreamed(), link=FADING, batch=3),
+    "one that never stops, another draft model": lambda pair: texts(other_draft(pair), SharedSeedStreamed()),
+    "a threshold that skips nothing": lambda pair: texts(pair, SharedSeedSkipping(-np.inf, 4)),
     "lists of candidates": lambda pair: texts(pair, SharedSeedTree((2, 2, 1))),
     "batches of two": lambda pair: texts(pair, SharedSeed(4), batch=2),
 }
@@ -60,10 +71,30 @@ def test_the_text_is_the_same_whatever_drafts_it_and_carries_it(pair: Pair, chan
     assert CHANGES[change](pair) == texts(pair, SharedSeed(4))
 
 
-def test_an_update_of_the_draft_between_two_texts_changes_nothing(pair: Pair) -> None:
-    before = [decode(pair, [prompt], SharedSeed(4), new_tokens=20)[0].tokens for prompt in PROMPTS[:2]]
-    after = [decode(other_draft(pair), [prompt], SharedSeed(4), new_tokens=20)[0].tokens for prompt in PROMPTS[2:]]
+@pytest.mark.parametrize("make", [lambda: SharedSeed(4), SharedSeedStreamed, SharedSeedTree])
+def test_an_update_of_the_draft_between_two_texts_changes_nothing(pair: Pair, make: Callable[[], Method]) -> None:
+    before = [decode(pair, [prompt], make(), new_tokens=20)[0].tokens for prompt in PROMPTS[:2]]
+    after = [decode(other_draft(pair), [prompt], make(), new_tokens=20)[0].tokens for prompt in PROMPTS[2:]]
     assert before + after == texts(pair, SharedSeed(4))
+
+
+AUDITED = {
+    "K = 2": (lambda: SharedSeed(2), KEPT),
+    "lists": (lambda: SharedSeedTree((2, 1)), KEPT),
+    "a device that never stops": (SharedSeedStreamed, KEPT),
+    "a threshold that skips nothing": (lambda: SharedSeedSkipping(-np.inf), KEPT),
+    "a threshold that skips everything": (lambda: SharedSeedSkipping(2.0), NOT_KEPT),
+}
+
+
+@pytest.mark.parametrize("name", AUDITED)
+def test_an_audit_finds_the_targets_law_unless_tokens_are_skipped(name: str) -> None:
+    """The audit draws each text with a stream of its own, and knows nothing of the method."""
+    make, verdict = AUDITED[name]
+    rng = np.random.default_rng(6)
+    q, p = (quarters(rng, nodes(3, 2)) for _ in range(2))
+    sample = method_sampler(table_pair(q, p), make(), ["0"], temperature=1.0, top_p=1.0)
+    assert audit_sampler(TableLaw(p), sample, depth=2, draws=4_000, epsilon=0.2).verdict == verdict
 
 
 def test_drafts_decide_what_other_methods_write(pair: Pair) -> None:

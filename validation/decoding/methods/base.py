@@ -50,6 +50,9 @@ class Method:
     shared_seed : bool
         Whether drafts and the server's tokens are winners of races in one stream (:mod:`hlmtheory.shared_seed`). A
         draft is accepted if it is the server's token.
+    streamed : bool
+        Whether the device drafts on while the server verifies (:mod:`validation.decoding.streamed`). The loop then
+        finds which drafts match, and the rounds and their times are simulated.
     samples_target : bool
         Whether a rejected draft is replaced from p, as flexspec prints it, and not from the residual.
     truncates : bool
@@ -70,7 +73,7 @@ class Method:
 
     name = "method"
     runs_draft = runs_target = bonus = real_bytes = True
-    by_argmax = shared_seed = samples_target = truncates = wants_likeliest = follows_rate = False
+    by_argmax = shared_seed = streamed = samples_target = truncates = wants_likeliest = follows_rate = False
     max_draft_length = 1
     tree_nodes = 0
 

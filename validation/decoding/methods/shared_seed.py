@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.shared_seed import race_list, race_winner
+from hlmtheory.uncertainty import DRAWS
 from validation.decoding.methods.base import Method, tokens_message
 from validation.decoding.methods.registry import GREEN, Family, MethodInfo, PlotStyle, register
+from validation.decoding.methods.single_draft import UHlm
 from validation.decoding.methods.trees import SampledTree
 from validation.decoding.random_streams import Chance
 from validation.decoding.sampling import distributions_of
-from validation.decoding.session import Draft, Message
+from validation.decoding.session import Draft, Message, Session, Step
 from validation.decoding.trees import ROOT, DraftTree, TreeRequest
+from validation.decoding.wire import index_bits, pack
 
 Array = NDArray[Any]
 
@@ -42,6 +47,94 @@ class SharedSeed(Method):
     def message(self, drafts: list[Draft]) -> Message:
         """Return a message of the tokens: ⌈log₂ V⌉ bits each."""
         return tokens_message(drafts, self.session.vocabulary)
+
+
+@register(
+    MethodInfo(
+        "shared seed streamed",
+        Family.SHARED_SEED,
+        PlotStyle(GREEN, "d", "dotted"),
+        default=lambda setup: SharedSeedStreamed(),
+        studies=(),
+    )
+)
+class SharedSeedStreamed(SharedSeed):
+    """Drafts by a shared seed that never stop: the device drafts on while the server verifies.
+
+    Each draft is a message of its own. Behind the last draft of a pass the device goes on with its next draft, a guess
+    of the server's token that is right as often as any draft. The text is that of :class:`SharedSeed`. The loop's
+    rounds only find which drafts match; rounds and times are those of :func:`validation.decoding.streamed.stream`.
+    """
+
+    streamed, bonus = True, False  # without a token of the server alone, every position has a draft
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = "shared seed streamed"
+
+    def message(self, drafts: list[Draft]) -> Message:
+        """Return a message for each draft: the token, and a bit that changes when the device starts again."""
+        width = index_bits(self.session.vocabulary)
+        messages = [pack([(0, 1), (draft.token, width)]) for draft in drafts]
+        return Message((1.0 + width) * len(drafts), b"".join(messages))
+
+    def reply(self, drafts: list[Draft], accepted: int) -> int:
+        """Return the bytes of the answer to a pass: accepted drafts in 16 bits, a mismatch or none, and its token."""
+        return -(-(17 + index_bits(self.session.vocabulary)) // 8)
+
+
+@register(
+    MethodInfo(
+        "shared seed skipping",
+        Family.SHARED_SEED,
+        PlotStyle(GREEN, "d", "dashed", width=2.0),
+        default=lambda setup: SharedSeedSkipping(setup.fitted.risk_prone),
+        studies=(),
+    )
+)
+class SharedSeedSkipping(UHlm):
+    """Drafts by a shared seed, of which the first of a round skips the server if its uncertainty is at most u_th.
+
+    The rule is u-hlm's. A skipped token is the winner of the draft model's race, so it is the target model's token if
+    the two agree. The law of the text is the target model's no more: a position costs at most Σ_v s_v (q_v - t_v),
+    which is more than with rejection sampling (:func:`hlmtheory.shared_seed.skip_mismatch`).
+
+    Parameters
+    ----------
+    threshold : float
+        u_th; with -inf nothing is skipped, and the text is that of :class:`SharedSeed`.
+    max_draft_length : int
+        K, drafts of a round.
+    draws : int or None
+        As for :class:`validation.decoding.methods.single_draft.UHlm`.
+    """
+
+    shared_seed = bonus = True
+
+    def __init__(self, threshold: float, max_draft_length: int = 1, *, draws: int | None = DRAWS) -> None:
+        super().__init__(threshold, f"shared seed skipping (K = {max_draft_length}, u ≤ {threshold:.4g})", draws=draws)
+        self.max_draft_length = max_draft_length
+
+    def begin(self, session: Session) -> None:
+        """Prepare for a batch of sequences, of which none has skipped a token."""
+        super().begin(session)
+        self.kept: list[list[int]] = [[] for _ in range(session.sequences)]
+
+    def server_distributions(self, step: Step, tokens: Array, skip: Array) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Return q, which is not sent, and with the first draft of a round the tokens that were skipped before it."""
+        notes: list[Any] = [None] * len(tokens)
+        for i, (sequence, token) in enumerate(zip(step.sequences.tolist(), tokens.tolist(), strict=True)):
+            if skip[i]:
+                self.kept[sequence].append(token)
+            elif step.first_of_round[i]:
+                notes[i], self.kept[sequence] = self.kept[sequence], []
+        return step.distributions.unbind(), notes
+
+    def message(self, drafts: list[Draft]) -> Message:
+        """Return a message of the tokens, the skipped ones first: ⌈log₂ V⌉ bits each."""
+        skipped, width = drafts[0].note, index_bits(self.session.vocabulary)
+        tokens = np.array([*skipped, *(draft.token for draft in drafts)], dtype=np.int64)
+        return Message(float(width * len(tokens)), pack([(len(skipped), 16), (len(drafts), 16), (tokens, width)]))
 
 
 @register(

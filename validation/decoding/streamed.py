@@ -1,0 +1,215 @@
+"""Rounds of a device that never stops drafting, simulated event by event.
+
+The generation loop drafts, sends and waits in turn, so it cannot time a device that drafts on. With a shared seed it
+need not: the text depends on no time. The loop finds for each position whether the device's draft is the server's
+token. This module replays these matches on one clock for device, link and server:
+
+- The device makes a draft every t_d seconds. It stops only at the last position of the text, or to start again behind a
+  mismatch, at the moment it learns of it; a draft that it is making then is given up, and its time is not counted.
+- The uplink sends one message at a time, each draft its own. What has not begun is dropped at a new start.
+- The server begins a pass as soon as it is free and a draft waits. The pass takes V seconds and verifies all drafts
+  that have arrived by then and follow no mismatch. What arrives as a pass ends is in the next one.
+- Each pass is answered. The answer to the last one ends the text.
+
+An exchange of the record is a pass of the server. Under block fading a block lasts one message. For constant times the
+speed of long texts is :func:`hlmtheory.shared_seed.streamed_rate`, with which this module shares no code.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.decoding.links import Channel
+from validation.decoding.records import GenerationRecord, Round
+
+Array = NDArray[Any]
+TICKS = 10**12
+"""Ticks of the clock a second. Times are whole numbers, so that events at one time are seen to be."""
+DRAFTED, SENT, ARRIVED, VERIFIED, ANSWERED = range(5)  # in the order in which events of one time happen
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Seconds of a pass of the draft and the target model, and a draft's message and an answer."""
+
+    draft_s: float
+    target_s: float
+    bits: float = 0.0  # of a draft, by formula
+    bytes: int = 0  # of a draft, as sent
+    down_bytes: int = 0  # of an answer
+
+
+def stream(
+    record: GenerationRecord,
+    sequence: int,
+    channel: Channel | None,
+    times: tuple[float, float] | None = None,
+) -> tuple[list[Round], Round]:
+    """Return the rounds of a text, and what follows the last one, if the device never stops drafting.
+
+    Parameters
+    ----------
+    record : GenerationRecord
+        Of a method that drafts at every position: each token was an accepted draft or replaced a rejected one.
+    sequence : int
+        Its index in the batch of the channel.
+    channel : Channel, optional
+        Without it, messages take no time.
+    times : (float, float), optional
+        Seconds of a pass of the draft and of the target model; by default their means in the record.
+
+    Returns
+    -------
+    list of Round, Round
+
+    Raises
+    ------
+    ValueError
+        If a token had no draft.
+    """
+    last = Round(len(record.tokens), mismatch=record.total("mismatch"))
+    if not record.rounds:
+        return [], last
+    drafted = record.total("drafted")
+    draft_s, target_s = times or (
+        record.total(f"{which}_s") / record.total(f"{which}_passes") for which in ("draft", "target")
+    )
+    sizes = Sizes(
+        draft_s,
+        target_s,
+        record.total("bits") / drafted,
+        int(record.total("bytes") / drafted),
+        record.rounds[0].down_bytes,
+    )
+    return replay(matches_of(record), sizes, sequence, channel), last
+
+
+def matches_of(record: GenerationRecord) -> list[bool]:
+    """Return for each token of a text whether the device's draft was it.
+
+    Raises
+    ------
+    ValueError
+        If a token had no draft.
+    """
+    found = [match for one in record.rounds for match in [True] * one.accepted + [False] * one.resampled]
+    if len(found) != len(record.tokens):
+        raise ValueError(
+            f"{record.method} drafted {len(found)} of {len(record.tokens)} tokens; every one needs a draft"
+        )
+    return found
+
+
+def replay(matches: Sequence[bool], sizes: Sizes, sequence: int = 0, channel: Channel | None = None) -> list[Round]:
+    """Return the rounds for given matches: whether the draft at each position of the text is the server's token."""
+    return _Replay(list(matches), sizes, sequence, channel).run()
+
+
+class _Replay:
+    """Device, uplink, server and downlink on one clock."""
+
+    def __init__(self, matches: list[bool], sizes: Sizes, sequence: int, channel: Channel | None) -> None:
+        self.matches, self.sizes, self.sequence, self.channel = matches, sizes, sequence, channel
+        self.draft, self.verify = _ticks(sizes.draft_s), _ticks(sizes.target_s)
+        way = channel.way if channel else None
+        self.propagation = _ticks(way.propagation_s) if way else 0
+        self.answer = _ticks(8.0 * sizes.down_bytes / way.down_bps) if way else 0
+        self.events: list[tuple[int, int, int, int]] = []  # time, kind, start, position
+        self.rounds: list[Round] = []
+        # device and uplink: starts so far, drafts that wait for the uplink, whether it is in use
+        self.start, self.outbox, self.sending = 0, deque[tuple[int, int]](), False
+        self.made = self.sent_ticks = self.known = 0  # since the last answer, whose time is ``known``
+        # server and downlink: mismatches so far, drafts that wait for a pass, drafts since the last pass began
+        self.path, self.waiting, self.busy = 0, list[int](), False
+        self.arrived = self.down_free = 0
+        self.verified: deque[Round] = deque()  # passes whose answers are on their way
+
+    def run(self) -> list[Round]:
+        """Return the rounds."""
+        self._push(self.draft, DRAFTED, 0, 0)
+        handlers = (self._drafted, self._sent, self._arrived, self._verified, self._answered)
+        while self.events:
+            now, kind, start, place = heapq.heappop(self.events)
+            handlers[kind](now, start, place)
+            if self.waiting and not self.busy:
+                self._push(now + self.verify, VERIFIED, self.path, self.waiting[0])
+                self.verified.append(Round(self.waiting[0], drafted=self.arrived))
+                self.reading, self.waiting, self.arrived, self.busy = self.waiting, [], 0, True
+        return self.rounds
+
+    def _push(self, now: int, kind: int, start: int, place: int) -> None:
+        heapq.heappush(self.events, (now, kind, start, place))
+
+    def _drafted(self, now: int, start: int, place: int) -> None:
+        """Queue the draft, and begin the next one; a draft of an earlier start was given up."""
+        if start != self.start:
+            return
+        self.made += 1
+        self.outbox.append((start, place))
+        self._send(now)
+        if place + 1 < len(self.matches):
+            self._push(now + self.draft, DRAFTED, start, place + 1)
+
+    def _send(self, now: int) -> None:
+        if self.sending or not self.outbox:
+            return
+        takes = 0
+        if self.channel:
+            one, elapsed = np.array([self.sequence]), np.array([now / TICKS])
+            self.channel.rate(self.sequence, now / TICKS)
+            takes = _ticks(self.channel.transmission(one, np.array([8.0 * self.sizes.bytes]), elapsed)[0])
+        self.sending = True
+        self.sent_ticks += takes
+        self._push(now + takes, SENT, *self.outbox.popleft())
+
+    def _sent(self, now: int, start: int, place: int) -> None:
+        self.sending = False
+        self._push(now + self.propagation, ARRIVED, start, place)
+        self._send(now)
+
+    def _arrived(self, now: int, start: int, place: int) -> None:
+        """Let the draft wait for a pass, unless it follows a mismatch."""
+        self.arrived += 1
+        if start == self.path:
+            self.waiting.append(place)
+
+    def _verified(self, now: int, start: int, place: int) -> None:
+        """Accept up to the first mismatch, and answer."""
+        self.busy, one = False, self.verified[-1]
+        one.accepted = next((i for i, at in enumerate(self.reading) if not self.matches[at]), len(self.reading))
+        one.resampled = int(one.accepted < len(self.reading))
+        if one.resampled:
+            self.path += 1
+            self.waiting.clear()
+        self.down_free = max(now, self.down_free) + self.answer
+        self._push(self.down_free + self.propagation, ANSWERED, self.path, place + one.accepted + one.resampled)
+
+    def _answered(self, now: int, start: int, place: int) -> None:
+        """Write the round, and start again behind a mismatch; the answer behind the last position ends the text."""
+        one, sizes = self.verified.popleft(), self.sizes
+        if place == len(self.matches):
+            one.drafted += self.arrived  # what the server never read
+            self.events.clear()
+            self.waiting.clear()
+        one.bits, one.bytes, one.down_bytes = one.drafted * sizes.bits, one.drafted * sizes.bytes, sizes.down_bytes
+        one.draft_passes, one.target_passes = self.made, 1
+        one.draft_s, one.target_s = self.made * self.draft / TICKS, self.verify / TICKS
+        one.link_s = (self.sent_ticks + 2 * self.propagation + self.answer) / TICKS
+        one.overlap_s = one.draft_s + one.target_s + one.link_s - (now - self.known) / TICKS
+        self.rounds.append(one)
+        self.made, self.sent_ticks, self.known = 0, 0, now
+        if one.resampled and place < len(self.matches):
+            self.start = start
+            self.outbox.clear()
+            self._push(now + self.draft, DRAFTED, start, place)
+
+
+def _ticks(seconds: float) -> int:
+    return round(seconds * TICKS)

@@ -108,8 +108,6 @@ def bills_of(
     UserError
         If the method runs no draft model, or drafts by a shared seed.
     """
-    if method.shared_seed:
-        raise UserError(f"{method.name} drafts by a shared seed, whose kept drafts have another bill; leave it out.")
     import torch
 
     if not method.runs_draft:

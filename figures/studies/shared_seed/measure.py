@@ -2,6 +2,8 @@
 
 PYTHONPATH=. python3 figures/studies/shared_seed/measure.py TRACE builtin.json
 
+Of a trace of another pair than the built-in one, nothing is decoded.
+
 At every fourth position of the trace: the exact probability that device and server draw the same token, by rule, and for
 lattice messages of some budgets the acceptance of rejection sampling, Σ min(q̂, p). Lists are simulated with the stream
 at every twentieth position, because their exact probability takes V² steps. If one side's logits are rounded, the
@@ -170,7 +172,7 @@ def main() -> None:
         "vocabulary": trace.vocabulary,
         "list_seeds": SEEDS,
     }
-    found = about | {"texts": of_texts(), "acceptance": of_trace(trace)}
+    found = about | ({"texts": of_texts()} if about["pair"] == "builtin" else {}) | {"acceptance": of_trace(trace)}
     given.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(json.dumps(found, indent=1))
 

@@ -134,7 +134,7 @@ def test_a_method_without_a_draft_model_has_no_bill():
 def test_drafts_by_a_shared_seed_have_another_bill():
     pair = table_pair(np.eye(3)[[0]], np.eye(3)[[0]])
     record = GenerationRecord("m", "p", "none", 1, 1.0, 1.0, tokens=[0])
-    with pytest.raises(UserError, match=r"^shared seed \(K = 2\) drafts by a shared seed"):
+    with pytest.raises(UserError, match=r"^shared seed \(K = 2\) replaces no token from a residual"):
         bills_of(pair, [Prompt("p", "0", "t")], SharedSeed(2), [record], new_tokens=1)
 
 

@@ -18,14 +18,12 @@ from tests.validation.decoding.test_shared_seed import texts
 from tests.validation.tiny_texts import PROMPTS, distance, exact_law, law_of, nodes, quarters, table_pair
 from tests.validation.unpacking import Unpacker
 from validation.collection.prompts import Prompt
-from validation.decoding.bills import bills_of
 from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import decode
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedSkipping
 from validation.decoding.records import GenerationRecord
 from validation.decoding.session import Step
 from validation.decoding.wire import index_bits
-from validation.errors import UserError
 from validation.models.pair import Pair
 
 Array = NDArray[Any]
@@ -166,9 +164,3 @@ def test_the_message_holds_the_tokens_that_were_skipped_before_it(pair: Pair) ->
         start = one.position
         assert tokens[: skipped + one.accepted] == row.tokens[start : start + skipped + one.accepted]
         assert message.bits == width * len(tokens)
-
-
-def test_a_bill_by_rejection_sampling_is_refused(pair: Pair) -> None:
-    rows = decode(pair, PROMPTS[:1], SharedSeedSkipping(0.95), new_tokens=4)
-    with pytest.raises(UserError, match="replaces no token from a residual, so the bill is not its loss; use its risk"):
-        bills_of(pair, PROMPTS[:1], SharedSeedSkipping(0.95), rows, new_tokens=4)

@@ -130,7 +130,7 @@ def _certified(policy: DevicePolicy, messages: CertifiedRows) -> tuple[tuple[fro
     for price in (rule.first_risk_price, *rule.later_risk_prices):
         good = near & (menu.bits == least) if price <= 0 else near
         if policy.temperature == 0:  # q is known up to the order of its tokens
-            good &= _certain(policy, messages, menu, price)
+            good = good & _certain(policy, messages, menu, price)
         allowed.append(good)
     if rule.skips:
         sent = [fits and not _always_skips(policy, rule.bit_price * float(bits)) for bits in menu.bits.tolist()]

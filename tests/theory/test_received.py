@@ -124,6 +124,14 @@ rules = st.lists(prices, max_size=2).flatmap(
 )
 
 
+def test_at_temperature_0_each_place_has_the_entry_of_its_own_price():
+    """The first price sends the whole row, the second one nothing of it."""
+    menu = codec.CodecMenu(kinds=("top-k",), widths=(1,), sizes=(1,), resolutions=(1,))
+    policy = DevicePolicy(2, 0.0, DeviceRule(2, False, 0.0, 2.0**-12, (0.0,), 0.0, 0.0), CertifiedRows(menu))
+    drafts = [policy.draft([0.0, 1.0], place=place, rng=np.random.default_rng(1)) for place in (1, 2)]
+    assert list(ServerPolicy(policy).received(policy.message(drafts))) == [draft.coded for draft in drafts]
+
+
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from((2, 3, 7, 12)),

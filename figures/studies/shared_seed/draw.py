@@ -12,6 +12,7 @@ from pathlib import Path
 from validation.plots.common.style import COLUMN, DARK, MIDDLE, canvas, house_style, save
 
 FULL_BITS = 16  # of a probability
+OWN_BITS = 32  # of the draft's own probability, if nothing else is sent
 
 
 def main() -> None:
@@ -25,8 +26,14 @@ def main() -> None:
         "two seeds": ("0.55", "v", [(token, "apart")]),
         "argmax draft": ("0.55", "^", [(token, "greedy_draft")]),
         "one uniform number": ("0.55", "x", [(token, "common_uniform")]),
-        "lattice message": (MIDDLE, "s", [(bits, f"lattice_{bits:g}") for bits in budgets]),
-        "full distribution": (MIDDLE, "D", [(FULL_BITS * vocabulary, "rejection")]),
+        "lattice message (C-SQS)": (MIDDLE, "s", [(bits, f"lattice_{bits:g}") for bits in budgets]),
+        "certified top k, bias ≤ .05 (CU-HLM)": (
+            MIDDLE,
+            "P",
+            [(acceptance["certified_size"][0] * (FULL_BITS + token), "rejection")],
+        ),
+        "$q_d$ up, p down if rejected (FlexSpec)": (MIDDLE, "*", [(OWN_BITS + token, "rejection")]),
+        "full distribution (HLM, U-HLM)": (MIDDLE, "D", [(FULL_BITS * vocabulary, "rejection")]),
         "shared seed, lists of 1, 2, 4": (
             DARK,
             "o",

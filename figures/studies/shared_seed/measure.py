@@ -4,8 +4,8 @@ PYTHONPATH=. python3 figures/studies/shared_seed/measure.py TRACE builtin.json
 
 Of a trace of another pair than the built-in one, nothing is decoded.
 
-At every fourth position of the trace: the exact probability that device and server draw the same token, by rule, and for
-lattice messages of some budgets the acceptance of rejection sampling, Σ min(q̂, p). Lists are simulated with the stream
+At every fourth position of the trace: the exact probability that device and server draw the same token, by rule, the
+certified k for a bias, and for lattice messages of some budgets the acceptance of rejection sampling, Σ min(q̂, p). Lists are simulated with the stream
 at every twentieth position, because their exact probability takes V² steps. If one side's logits are rounded, the
 probability of another winner is exact as well: 1 - P(a = b) of a row and the row of the rounded logits. The trace holds
 float16 logits, so the target model computes them again in float32, for texts that the pair writes with a shared seed.
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory import lattice, shared_seed
+from hlmtheory import lattice, shared_seed, truncation
 from validation.plots.common.record import plain
 from validation.trace.identity import fingerprint
 from validation.trace.reader import Trace, open_trace, probabilities
@@ -29,6 +29,7 @@ from validation.trace.reader import Trace, open_trace, probabilities
 Array = NDArray[Any]
 ROWS, EVERY, SPARSE, SEEDS = 256, 4, 20, 8
 SIZES = (1, 2, 4)
+BIAS = 0.05
 BUDGETS = (50.0, 100.0, 200.0, 500.0, 1000.0, 5000.0)
 PROMPTS, TOKENS = 24, 100
 
@@ -50,6 +51,7 @@ def by_rule(p: Array, q: Array) -> dict[str, Array]:
     found = {name: np.asarray(getattr(rules, name)) for name in rules.__slots__}
     found["common_uniform"] = common_uniform(p, q)
     found["floor"] = np.asarray(shared_seed.match_floor(np.minimum(1.0 - found["rejection"], 1.0)))
+    found["certified_size"] = np.asarray(truncation.certified_size(q, BIAS), dtype=np.float64)  # cu-hlm's k for a bias
     found["message_value"] = np.asarray(shared_seed.message_value(1.0 - found["rejection"]))
     for size in SIZES[1:]:
         found[f"list_bound_{size}"] = np.asarray(shared_seed.list_match_bound(p, q, size))

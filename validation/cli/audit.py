@@ -88,12 +88,16 @@ def _processors(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--method", help="One of our decoding methods, such as `fixed K`, on the built-in or the given pair.")
 @click.option("--assistant", help="With --generate: the assistant model, a folder or a hub name.")
 @click.option("--prompt-lookup", type=click.IntRange(min=1), help="With --generate: tokens drafted by prompt lookup.")
-@click.option("--target", help="The target model: a folder or a hub name. With --method, `builtin` if left out.")
+@click.option(
+    "--target", help="The target model: a folder, a .gguf file or a hub name. With --method, `builtin` if left out."
+)
 @click.option(
     "--table", type=click.Path(path_type=Path), help="A toy law: .npz or .json with `target`, rows by prefix."
 )
 @click.option("--trace", type=PLACE, help="A trace: the law of the next token at its positions.")
-@click.option("--draft", help="The draft model (or `draft` in the table): names the mechanism of a difference.")
+@click.option(
+    "--draft", help="The draft model (or `draft` in the table), as --target: names the mechanism of a difference."
+)
 @click.option(
     "--prompts", type=click.Path(path_type=Path), help="Texts to continue, .txt or .jsonl.  [default: built in]"
 )

@@ -553,6 +553,7 @@ ONE = (np.array([0, 1]), np.array([1, 1]))
         (lambda: codec.LatticeDraft(np.array([], dtype=int), np.array([], dtype=int), 0), "support must ascend from 0"),
         (lambda: codec.LatticeDraft(np.array([1, 1]), np.array([1, 1]), 1), "support must ascend from 0 on"),
         (lambda: codec.LatticeDraft(np.array([-1, 1]), np.array([1, 1]), 1), "support must ascend from 0 on"),
+        (lambda: codec.LatticeDraft(np.array([0, 2, 1]), np.array([1, 1, 1]), 1), "support must ascend from 0 on"),
         (lambda: codec.LatticeDraft(np.array([0, 1]), np.array([1]), 0), "counts must have an entry for each token"),
         (lambda: codec.LatticeDraft(np.array([0, 1]), np.array([2, -1]), 0), "counts must be 0 or more, with a sum"),
         (lambda: codec.LatticeDraft(np.array([0, 1]), np.array([0, 0]), 0), "counts must be 0 or more, with a sum"),

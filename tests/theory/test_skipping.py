@@ -761,6 +761,8 @@ def test_losses_of_texts():
         ),
         (calibrate_threshold, ([[0.5]], [0.1]), {"risk": [0.9], "bound": 1.0}, "risk must be one number"),
         (held_out_risk, ([0.5], 0.5, 1.0), {}, r"losses must have one row per prompt .* got \(1,\)"),
+        (held_out_risk, (np.zeros((0, 3)), 0.5, 1.0), {}, r"losses must have one row per prompt .* got \(0, 3\)"),
+        (held_out_risk, (np.zeros((3, 0)), 0.5, 1.0), {}, r"losses must have one row per prompt .* got \(3, 0\)"),
     ],
 )
 def test_bad_input(function, arguments, options, message):
@@ -788,3 +790,7 @@ def test_a_chain_is_square():
     claim = next(claim for claim in skipping.CLAIMS if claim.id == "skipping.sequence")
     with pytest.raises(ValueError, match=r"^target_chain must be square; got shape \(2, 3\)"):
         claim.check({"target_chain": np.full((2, 3), 1 / 3), "draft_chain": np.full((2, 3), 1 / 3), "skip_chain": 0.5})
+
+
+def test_no_table_has_no_held_out_risk():
+    assert held_out_risk(np.zeros((0, 2, 3)), 0.5, 1.0).shape == (0,)

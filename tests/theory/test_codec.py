@@ -568,6 +568,7 @@ ONE = (np.array([0, 1]), np.array([1, 1]))
             "support must lie within the vocabulary",
         ),
         (lambda: codec.TruncatedDraft(np.array([1, 0]), ONE[1], 0, 0), "indices must ascend from 0 on"),
+        (lambda: codec.TruncatedDraft(np.array([0, 2, 1]), ONE[1], 0, 0), "indices must ascend from 0 on"),
         (lambda: codec.TruncatedDraft(np.array([-1, 0]), ONE[1], 0, 0), "indices must ascend from 0 on"),
         (lambda: codec.TruncatedDraft(ONE[0], np.array([1]), 0, 0), "levels must have an entry for each index"),
         (lambda: codec.TruncatedDraft(ONE[0], np.array([1, -1]), 0, 0), "levels and token must be 0 or more"),

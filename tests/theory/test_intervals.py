@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import gammaln
 from scipy.stats import binom
 
 import hlmtheory
 from hlmtheory.claims import Status
 from hlmtheory.truncation import tail_deviation, truncate
 from hlmtheory.verification import AcceptanceCount, acceptance_interval, acceptance_rate, decoded_acceptance_rate
-from hlmtheory.verification.intervals import _TILTS, FORMS
+from hlmtheory.verification.intervals import _TILTS, FORMS, _log_factorial
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import pairs
@@ -177,3 +178,8 @@ def test_bad_input_is_named():
         AcceptanceCount().update(5, 4)
     with pytest.raises(ValueError, match=r"^draft_length must be a whole number, 1 or more"):
         AcceptanceCount().update(0, 0)
+
+
+def test_log_factorials_are_those_of_scipy():
+    x = np.array([0.0, 0.5, 1.0, 2.0, 3.0, 10.0, 50.0, 1e3, 1e6])
+    np.testing.assert_allclose(_log_factorial(np, x), gammaln(x + 1.0), rtol=1e-14, atol=2e-14)

@@ -119,6 +119,13 @@ def test_bets_that_follow_the_clock_certify_what_is_false():
 # -------------------------------------------------------------------------------------------------- token by token
 
 
+def test_the_bound_of_one_token_is_of_one():
+    audit = SkipAudit(1.0, 0.5, 0.9)
+    audit.update(0.0)
+    assert float(audit.bound) == pytest.approx(float(audit_bound([0.0, 0.0], 1.0, 0.9)[0]), rel=1e-12)
+    assert float(audit.bound) < 0.5
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_online_audit_gives_the_same_numbers(library, dtype):

@@ -794,3 +794,9 @@ def test_a_chain_is_square():
 
 def test_no_table_has_no_held_out_risk():
     assert held_out_risk(np.zeros((0, 2, 3)), 0.5, 1.0).shape == (0,)
+
+
+@pytest.mark.parametrize(("losses", "shape"), [([], r"\(0,\)"), (0.5, r"\(\)")])
+def test_the_risk_of_no_text_is_refused(losses, shape):
+    with pytest.raises(ValueError, match=rf"^losses must have one entry per text; got shape {shape}"):
+        skipping.text_risk(losses)

@@ -57,7 +57,10 @@ class Model:
 
     @classmethod
     def of(cls, profile: Profile, texts: Array, line: Line, rows: int = ROWS, *, shared_seed: bool = True) -> Model:
-        """Return the model of some texts, with ``rows`` positions, and with or without drafts by a shared seed."""
+        """Return the model of the given texts, reduced to ``rows`` positions.
+
+        ``shared_seed`` says whether drafts by a shared seed are among the options.
+        """
         total = profile.planned[:, 0, : None if shared_seed else SEEDED][:, :, texts].sum(axis=2)
         rounds = total / total[..., [COUNTS.index("exchanges")]]
         own = np.flatnonzero(np.isin(profile.owner, texts))

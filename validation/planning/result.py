@@ -218,8 +218,8 @@ def _any_message(gain: Number | None) -> list[str]:
     if gain is None or gain.value is None:
         return []
     return [
-        "No message about the drafts' distributions, were it as short as token ids, makes a plan whose rounds have a "
-        f"fixed length more than {1.0 + gain.value:.2f} times as fast as this one ({gain.basis})."
+        "Even a message as short as token ids makes a plan with rounds of a fixed length at most "
+        f"{1.0 + gain.value:.2f} times as fast as this one ({gain.basis})."
     ]
 
 

@@ -36,9 +36,9 @@ LENGTHS = range(1, 9)
 
 
 def gain(tokens: float, drafts: int, skipped: float = 0.0) -> list[float]:
-    """Return the gain over HLM of rounds of some drafts and tokens: at a constant SNR, then median, 2.5% and 97.5%.
+    """Return the throughput over that of HLM: at a constant SNR, then the median, 2.5% and 97.5% quantile with fading.
 
-    A share of the rounds may skip the server.
+    A round has ``drafts`` drafts and ``tokens`` tokens in the mean. The share ``skipped`` of the rounds skips the server.
     """
     draft_s, target_s = PAPER_TIMES
     rng, bits, found = np.random.default_rng(SEED), (VOCABULARY - 1).bit_length() * drafts, []

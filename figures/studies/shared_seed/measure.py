@@ -4,8 +4,8 @@ PYTHONPATH=. python3 figures/studies/shared_seed/measure.py TRACE builtin.json
 
 Of a trace of another pair than the built-in one, nothing is decoded.
 
-At every fourth position of the trace: the exact probability that device and server draw the same token, by rule, the
-certified k for a bias, and for lattice messages of some budgets the acceptance of rejection sampling, Σ min(q̂, p). Lists are simulated with the stream
+Three things are measured at every fourth position: the exact probability that device and server draw the same token, by
+rule; the certified k for a bias; the acceptance of rejection sampling with lattice messages, Σ min(q̂, p). Lists are simulated with the stream
 at every twentieth position, because their exact probability takes V² steps. If one side's logits are rounded, the
 probability of another winner is exact as well: 1 - P(a = b) of a row and the row of the rounded logits. The trace holds
 float16 logits, so the target model computes them again in float32, for texts that the pair writes with a shared seed.

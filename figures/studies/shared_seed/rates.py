@@ -82,7 +82,7 @@ def rounds_of(matches: list[Array], vocabulary: int) -> list[Option]:
 
 
 def with_headers(counts: Array, size: int) -> Array:
-    """Return counts where each message, up and down, has so many bytes more; each pass is answered by a message."""
+    """Return the counts with ``size`` more bytes in each uplink message, and in the answer to each pass."""
     found = counts.copy()
     found[..., COLUMN["up_bits"]] += 8.0 * size * counts[..., COLUMN["exchanges"]]
     found[..., COLUMN["down_bits"]] += 8.0 * size * counts[..., COLUMN["passes"]]

@@ -285,7 +285,7 @@ def test_no_plan_beats_its_bound(plan):
 
 def test_the_plan_says_what_messages_could_still_add(plan):
     found = planned(plan("--json", "--rate", "1M"))
-    said = f"more than {1 + found['message_gain']['value']:.2f} times as fast"
+    said = f"at most {1 + found['message_gain']['value']:.2f} times as fast"
     assert said in found["notes"][1]
     assert found["message_gain"]["value"] >= found["gap"]["value"] >= 0
     best = next(row for row in found["rows"] if row["policy"] == "ours")

@@ -43,6 +43,7 @@ from hlmtheory.policy.device_parts import (
     LatticeRows,
     SeededTokens,
     ServerAnswer,
+    StreamedTokens,
     UncertaintyLine,
     threshold_rule,
 )
@@ -52,6 +53,7 @@ from hlmtheory.policy.served import ServedPlan, plan_served
 from hlmtheory.policy.server import ServerPolicy
 from hlmtheory.policy.session import DeviceSession, ServerSession, envelope_bits
 from hlmtheory.policy.shares import throughput_shares
+from hlmtheory.policy.streaming import StreamedDevice, StreamedServer
 from hlmtheory.policy.user import plan_user
 
 __all__ = [
@@ -78,6 +80,9 @@ __all__ = [
     "SharedPlan",
     "SharedServer",
     "StageCosts",
+    "StreamedDevice",
+    "StreamedServer",
+    "StreamedTokens",
     "UncertaintyLine",
     "UserPlan",
     "capacity_gain",

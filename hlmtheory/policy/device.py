@@ -48,6 +48,7 @@ from hlmtheory.policy.device_parts import (
     Messages,
     SeededTokens,
     ServerAnswer,
+    StreamedTokens,
     UncertaintyLine,
     a_text,
     one_row,
@@ -91,7 +92,7 @@ class DevicePolicy:
         Of both models; 0 takes the likeliest token.
     rule : DeviceRule
         Its prices choose among :class:`CertifiedRows`; other messages have no choice, and cost nothing in the rule.
-    messages : CertifiedRows, LatticeRows, DraftProbabilities or SeededTokens
+    messages : CertifiedRows, LatticeRows, DraftProbabilities, SeededTokens or StreamedTokens
         What is sent of a draft.
     line : UncertaintyLine, optional
         Estimates β̂. None only if the rule never skips.
@@ -158,6 +159,13 @@ class DevicePolicy:
             ("guarantees", instances("guarantees", self.guarantees, Guarantee)),
         ):
             object.__setattr__(self, name, value)
+        streams = isinstance(self.messages, StreamedTokens)
+        if streams and (values["draft_length"] != 1 or values["skips"] or self.bonus):
+            raise DomainError(
+                "rule and bonus must be threshold_rule(1) and False for StreamedTokens, which send every token as a "
+                f"message of its own; got K = {rule.draft_length}, skips = {rule.skips}, bonus = "
+                f"{self.bonus}; change them"
+            )
         if isinstance(self.messages, LatticeRows) and (self.messages.top_k or 0) > self.vocabulary:
             raise DomainError(f"top_k must be at most V = {self.vocabulary}; got {self.messages.top_k}; keep fewer")
 

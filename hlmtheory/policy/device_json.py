@@ -20,11 +20,13 @@ from hlmtheory.policy.device_parts import (
     LatticeRows,
     Messages,
     SeededTokens,
+    StreamedTokens,
     UncertaintyLine,
 )
 
 FORMAT, VERSION = "hlm-policy", 2
 CERTIFIED, LATTICE, PROBABILITIES, SEEDED = "certified rows", "lattice rows", "draft probabilities", "shared seed"
+STREAMED = "shared seed, streamed"
 LONGEST = 2**20
 """Most characters of the text."""
 
@@ -40,6 +42,7 @@ _FIELDS = {
     LATTICE: ("kind", "resolution", "top_k", "threshold"),
     PROBABILITIES: ("kind",),
     SEEDED: ("kind", "stream"),
+    STREAMED: ("kind", "stream"),
     "guarantees": ("quantity", "value", "basis", "prompts"),
 }
 
@@ -47,6 +50,7 @@ _MADE: dict[str, Callable[..., Messages]] = {
     LATTICE: LatticeRows,
     PROBABILITIES: DraftProbabilities,
     SEEDED: SeededTokens,
+    STREAMED: StreamedTokens,
 }
 
 
@@ -95,13 +99,14 @@ def _messages_of(messages: Messages) -> dict[str, Any]:
         LatticeRows: LATTICE,
         DraftProbabilities: PROBABILITIES,
         SeededTokens: SEEDED,
+        StreamedTokens: STREAMED,
     }
     return {"kind": kinds[type(messages)], **asdict(messages)}
 
 
 def _messages(value: Any) -> Messages:
     """What is sent, from plain values."""
-    kinds = (CERTIFIED, LATTICE, PROBABILITIES, SEEDED)
+    kinds = (CERTIFIED, LATTICE, PROBABILITIES, SEEDED, STREAMED)
     kind = value.get("kind") if isinstance(value, Mapping) else None
     if not isinstance(kind, str) or kind not in kinds:
         raise DomainError(f"kind must be one of {', '.join(kinds)}; got {brief(kind)}; write the policy again")

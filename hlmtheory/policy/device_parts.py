@@ -263,6 +263,30 @@ class SeededTokens:
         option("stream", self.stream, (STREAM,))
 
 
+@dataclass(frozen=True, slots=True)
+class StreamedTokens(SeededTokens):
+    """As :class:`SeededTokens`, from a device that drafts on while the server verifies; each draft is a message.
+
+    The rule of such a policy drafts one token a message (K = 1) and skips none, and the server adds no token to
+    accepted drafts. Its sessions are :class:`StreamedDevice` and :class:`StreamedServer`.
+
+    Parameters
+    ----------
+    stream : str
+        As for :class:`SeededTokens`.
+
+    Raises
+    ------
+    ValueError
+        If the stream is another.
+
+    Examples
+    --------
+    >>> StreamedTokens() == SeededTokens()
+    False
+    """
+
+
 Messages: TypeAlias = CertifiedRows | LatticeRows | DraftProbabilities | SeededTokens
 Coded: TypeAlias = MixedDraft | LatticeDraft | TokenDraft
 """What is sent of a draft."""

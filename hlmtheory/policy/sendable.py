@@ -23,7 +23,7 @@ from hlmtheory.codec.menu import KINDS, PROBABILITY_BITS, TOP_K
 from hlmtheory.codec.reachable import quantised, written
 from hlmtheory.policy.codec_hulls import Entries, codec_hulls, entries
 from hlmtheory.policy.device import DevicePolicy, cheapest_corner
-from hlmtheory.policy.device_parts import CertifiedRows, Coded, LatticeRows, SeededTokens
+from hlmtheory.policy.device_parts import CertifiedRows, Coded, LatticeRows, SeededTokens, StreamedTokens
 
 NO_ROW_BITS = 4
 """A row of no probabilities: its kind, no size, and a width of 1."""
@@ -79,7 +79,7 @@ class Sendable:
 
     def limits(self) -> Limits:
         """Return what is checked before a message is decoded."""
-        kinds = {LatticeRows: LATTICE_ROWS, SeededTokens: TOKENS}
+        kinds = {LatticeRows: LATTICE_ROWS, SeededTokens: TOKENS, StreamedTokens: TOKENS}
         kind = kinds.get(type(self.policy.messages), MIXED_ROWS)
         return Limits(kind, self.policy.vocabulary, self.drafts, self.longest, self.check_row)
 

@@ -18,7 +18,7 @@ from hlmtheory.codec.envelope import CHECK, DOWN, HMAC, MARK, MOST_ROUNDS, UP, E
 from hlmtheory.codec.frame import varint
 from hlmtheory.policy.answers import answer_bytes, answer_length, answer_of
 from hlmtheory.policy.device import DevicePolicy
-from hlmtheory.policy.device_parts import Coded, DeviceDraft, SeededTokens
+from hlmtheory.policy.device_parts import Coded, DeviceDraft, SeededTokens, StreamedTokens
 from hlmtheory.policy.server import ServerPolicy
 from hlmtheory.shared_seed.stream import SEED
 
@@ -90,7 +90,7 @@ class DeviceSession:
     def __init__(
         self, policy: DevicePolicy, *, session: bytes, key: bytes | None = None, seed: int | None = None
     ) -> None:
-        self._policy = instance("policy", policy, DevicePolicy)
+        self._policy = _in_rounds(policy)
         self._envelope = _envelope(self._policy, session, key, _seed(self._policy, seed))
         self._round = 0
         self._sent: tuple[DeviceDraft, ...] | None = None  # drafts that wait for their answer
@@ -190,7 +190,7 @@ class ServerSession:
         seed: int | None = None,
         used: MutableSet[int] | None = None,
     ) -> None:
-        self._server = ServerPolicy(policy)
+        self._server = ServerPolicy(_in_rounds(policy))
         self._seed = _seed(policy, seed)
         self._envelope = _envelope(policy, session, key, self._seed)
         _use(self._seed, used)
@@ -243,6 +243,13 @@ class ServerSession:
         sealed = self._envelope.seal(sent, direction=DOWN, place=self._round)
         self._round += 1
         return sealed
+
+
+def _in_rounds(policy: Any) -> DevicePolicy:
+    """The policy, if its device waits for the answer to each message."""
+    if isinstance(instance("policy", policy, DevicePolicy).messages, StreamedTokens):
+        raise DomainError("policy must send in rounds; got StreamedTokens; use StreamedDevice and StreamedServer")
+    return policy  # type: ignore[no-any-return]
 
 
 def _seed(policy: DevicePolicy, seed: Any) -> int | None:

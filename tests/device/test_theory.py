@@ -54,6 +54,9 @@ LEFT_OUT = {
         "Guarantee",
         "LatticeRows",
         "SeededTokens",
+        "StreamedDevice",
+        "StreamedServer",
+        "StreamedTokens",
         "DeviceSession",
         "ServerPolicy",
         "ServerSession",
@@ -89,6 +92,8 @@ LEFT_OUT = {
         "DeviceSession.tokens",
         "ServerPolicy.received",
         "ServerSession.received",
+        "StreamedDevice.tokens",
+        "StreamedServer.receive",
         "decode",
         "decoded_rows",
         "encode",
@@ -101,6 +106,7 @@ LEFT_OUT = {
 BEFORE = {
     "ThresholdController.roll_back": "ThresholdController.step",
     "MassBudgetController.roll_back": "MassBudgetController.step",
+    "StreamedServer.verify": "StreamedServer.receive",
 }
 """The calls that an object needs before a method."""
 

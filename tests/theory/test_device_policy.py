@@ -25,6 +25,7 @@ from hlmtheory.policy import (
     LatticeRows,
     SeededTokens,
     ServerPolicy,
+    StreamedTokens,
     UncertaintyLine,
     threshold_rule,
 )
@@ -103,6 +104,11 @@ def test_a_policy_survives_its_text(one):
     again = DevicePolicy.from_json(text)
     assert again == one
     assert again.to_json() == text
+
+
+def test_a_streamed_policy_survives_its_text():
+    one = make(StreamedTokens(), threshold_rule(1), line=None, bonus=False)
+    assert DevicePolicy.from_json(one.to_json()) == one != make(SEEDED, threshold_rule(1), line=None, bonus=False)
 
 
 def test_every_field_of_a_policy_is_in_its_text():

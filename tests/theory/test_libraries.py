@@ -60,10 +60,15 @@ ONE_INSTANCE = {
         "one plan",
     ),
     **dict.fromkeys(
-        ("DevicePolicy.distribution", "DevicePolicy.draft", "DevicePolicy.decide", "UncertaintyLine.rejection"),
+        (
+            *("DevicePolicy.distribution", "DevicePolicy.draft", "DevicePolicy.decide", "UncertaintyLine.rejection"),
+            "StreamedDevice.draft",
+        ),
         "one position",
     ),
-    **dict.fromkeys(("ServerPolicy.verify", "ServerSession.verify", "message_bytes"), "one message"),
+    **dict.fromkeys(
+        ("ServerPolicy.verify", "ServerSession.verify", "StreamedServer.verify", "message_bytes"), "one message"
+    ),
     "distance_ceiling": "all counts are of one sample",
     **dict.fromkeys(("sample_transfer_times", "sample_uncertainty"), "each instance has random numbers of its own"),
     "LawTest.update": "its instances are the tests that were announced",

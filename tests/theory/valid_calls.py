@@ -53,6 +53,30 @@ def answered() -> bytes:
     return server.verify(device.message([DRAFTED]), [R] * 2, rng=np.random.default_rng(1))
 
 
+class Forgetful(set[int]):
+    """A set that takes nothing up, so that one seed may be used again."""
+
+    def add(self, element: int) -> None:
+        """Leave the seed out."""
+
+
+STREAM = policy.DevicePolicy(3, 1.5, policy.threshold_rule(1), policy.StreamedTokens(), bonus=False)
+STREAMED: dict[str, Any] = {"policy": STREAM, "session": b"text 0001", "key": b"k" * 16, "seed": 7, "position": 3}
+
+
+def streamed() -> tuple[policy.StreamedDevice, policy.StreamedServer, bytes]:
+    """Return the two sides of a streamed session, and the message of the first draft, which the server has not read."""
+    device, server = policy.StreamedDevice(**STREAMED), policy.StreamedServer(**STREAMED, used=Forgetful())
+    return device, server, device.draft([0.5, 1.5, -1.0])[1]
+
+
+def reading() -> policy.StreamedServer:
+    """Return a server that has read the first draft."""
+    _, server, message = streamed()
+    server.receive(message)
+    return server
+
+
 def controller(steps: int = 0) -> conformal.ThresholdController:
     """Return a new controller, because calls change it."""
     made = conformal.ThresholdController(0.25, 0.5, 0.25)
@@ -662,6 +686,13 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "LatticeRows": {"resolution": 10, "top_k": 2, "threshold": 0.125},
     "DraftProbabilities": {},
     "SeededTokens": {"stream": "philox4x32-10 race 1"},
+    "StreamedTokens": {"stream": "philox4x32-10 race 1"},
+    "StreamedDevice": STREAMED,
+    "StreamedDevice.draft": {"logits": [0.5, 1.5, -1.0]},
+    "StreamedDevice.tokens": {"answer": reading().verify([R])},
+    "StreamedServer": STREAMED | {"used": Forgetful()},
+    "StreamedServer.receive": {"message": streamed()[2]},
+    "StreamedServer.verify": {"target": [R]},
     "threshold_rule": {"draft_length": 2, "threshold": 0.375},
     "DevicePolicy": {
         "vocabulary": 3,
@@ -733,6 +764,9 @@ RECEIVERS: dict[str, Any] = {
     "DeviceSession.message": lambda: sides()[0],
     "DeviceSession.tokens": waiting,
     "ServerSession": lambda: sides()[1],
+    "StreamedDevice": lambda: streamed()[0],
+    "StreamedServer.receive": lambda: streamed()[1],
+    "StreamedServer.verify": reading,
 }
 """What a method is called on: an object, or for one that changes what makes it."""
 
@@ -800,6 +834,7 @@ ALLOWED: dict[tuple[str, str], dict[str, str]] = {
             "UncertaintyLine.rejection",
             "DevicePolicy.distribution",
             "DevicePolicy.draft",
+            "StreamedDevice.draft",
             "DevicePolicy.decide",
             "sample_uncertainty",
             "expected_uncertainty",

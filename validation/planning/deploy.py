@@ -12,10 +12,11 @@ from hlmtheory.policy import (
     Guarantee,
     LatticeRows,
     SeededTokens,
+    StreamedTokens,
     UncertaintyLine,
     threshold_rule,
 )
-from validation.planning.menu import DEVICE, OURS, Option
+from validation.planning.menu import DEVICE, OURS, STREAMED, Option
 from validation.planning.plan import Planner
 from validation.planning.positions import LATTICES, Lattice
 from validation.planning.profile import SEEDED
@@ -47,6 +48,8 @@ def policy_of(option: Option, planner: Planner, vocabulary: int, mark: str | Non
         elif option.codec:
             lattice = LATTICES[option.codec - 1]
             messages = LatticeRows(lattice.resolution, **_support(lattice, vocabulary))
+    elif option.family == STREAMED:
+        rule, messages = threshold_rule(1, None), StreamedTokens()
     else:
         rule = threshold_rule(0, None)
     setting = planner.setting
@@ -59,7 +62,14 @@ def policy_of(option: Option, planner: Planner, vocabulary: int, mark: str | Non
         promised = (Guarantee(name, setting.risk_limit, "calibrated", planner.split.prompts["calibrate"]),)
     line = UncertaintyLine(1.0, 0.0) if rule.skips else None
     return DevicePolicy(
-        vocabulary, 1.0, rule, messages, line, planned_for=mark, guarantees=(*promised, _speed(option, planner))
+        vocabulary,
+        1.0,
+        rule,
+        messages,
+        line,
+        planned_for=mark,
+        bonus=option.family != STREAMED,
+        guarantees=(*promised, _speed(option, planner)),
     )
 
 

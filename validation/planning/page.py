@@ -95,6 +95,7 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
             }
             for one in plan["menu"]
         ],
+        "streamed": plan["streamed"],
         "command": _command(plan),
     }
 

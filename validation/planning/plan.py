@@ -27,6 +27,7 @@ from validation.planning.menu import (
     column_of,
 )
 from validation.planning.positions import THRESHOLDS
+from validation.planning.profile import SEEDED
 from validation.planning.rounds import COUNTS
 from validation.planning.rows import MEASURED, PROVED, Number, Row, measured_number, measured_speed
 from validation.planning.setting import Setting
@@ -52,7 +53,7 @@ class Planner:
     model : Model, optional
         For the bound on what a better choice could give.
     streamed : Streamed, optional
-        For the row of a device that drafts while the server verifies.
+        For a device of ours that drafts while the server verifies.
     """
 
     def __init__(
@@ -201,6 +202,22 @@ class Planner:
             self._streams[id(setting)] = setting, own
         return self._streams[id(setting)][1]
 
+    def again(self, option: Option, setting: Setting) -> Option:
+        """Return an option of ours as it is in another setting: a device that drafts on does so, or else in rounds."""
+        if option.family != STREAMED:
+            return option
+        own = [one for one in self.options if one.family == OURS and one.codec == SEEDED and one.lossless]
+        found = [*self.candidates(STREAMED, setting), *own]
+        return found[0] if found[0].family == STREAMED else found[int(np.argmax(setting.value(self.totals(found))))]
+
+    def streamed_bound(self, setting: Setting, *, tokens_alone: bool) -> float:
+        """Return a speed in tokens/s that no lossless device exceeds that drafts on: :meth:`Streamed.least_seconds`."""
+        if self.streamed is None:
+            return 0.0
+        texts = self.split.train
+        least = self.streamed.least_seconds(setting, texts, tokens_alone=tokens_alone)
+        return float(self.streamed.lengths[texts].sum()) / least
+
     def best(self, family: str, setting: Setting) -> tuple[Option, tuple[str, ...]] | None:
         """Return the best option of a family that keeps the limits, else its best with the limits that it breaks."""
         own = self.candidates(family, setting)
@@ -214,7 +231,7 @@ class Planner:
     def ours(self, setting: Setting) -> tuple[Option, tuple[str, ...]]:
         """Return the best option of all that keep the limits, whatever the policy."""
         pool = [one for one in self.options if one.family in (OURS, SERVER, DEVICE)]
-        allowed = [one for one in pool if self.safe(one, setting)]
+        allowed = [one for one in pool if self.safe(one, setting)] + self.candidates(STREAMED, setting)
         values = setting.value(self.totals(allowed))
         for place in np.argsort(-values, kind="stable").tolist():
             if not self.broken(allowed[place], setting):
@@ -308,6 +325,21 @@ class Planner:
             )
         return found
 
+    def streamed_menu(self) -> dict[str, Any] | None:
+        """Return what makes the option of a device that drafts on, for a page; None without a shared seed."""
+        if self.streamed is None:
+            return None
+        parts = {"train": self.split.train, "test": self.split.test, "all": np.arange(len(self.streamed.lengths))}
+        tokens = {name: float(self.streamed.lengths[part].sum()) for name, part in parts.items()}
+        streaks = {name: self.streamed.streaks[part].sum(axis=0) / tokens[name] for name, part in parts.items()}
+        shown = Option(STREAMED, "", np.zeros((0, 0)), 1, -np.inf, np.zeros(0), np.zeros(0), (0, 0))
+        return {
+            "streaks": {name: np.trim_zeros(values, "b").tolist() for name, values in streaks.items()},
+            "message_bits": self.streamed.message_bits,
+            "reply_bits": self.streamed.reply_bits,
+            "words": {"use": headline(shown), "how": explanation(shown)},
+        }
+
     def _with_budget(self) -> Setting:
         """Return the setting, with a budget where it has none, for the one codec that a page may offer."""
         return self.setting if self.setting.risk_limit > 0 else replace(self.setting, risk_limit=_BUDGET)
@@ -317,7 +349,8 @@ class Planner:
     def rival(self, setting: Setting) -> Option:
         """Return the strongest option of all other policies that keeps the limits; of a server alone if none does."""
         if id(setting) not in self._rivals:
-            best = [one for family in FAMILIES if family != OURS and (one := self.best(family, setting)) is not None]
+            others = [family for family in FAMILIES if family not in (OURS, STREAMED)]
+            best = [one for family in others if (one := self.best(family, setting)) is not None]
             kept = [option for option, broken in best if not broken]
             pool = kept or [option for option, _ in best if option.family in WITHOUT_DEVICE]
             values = setting.value(self.totals(pool))
@@ -381,7 +414,7 @@ class Planner:
         certified = option.family == CU_HLM and option.label.startswith("certified")
         up, joules = c["up_bits"], float(setting.joules(total, median))
         round_s = float(setting.round_seconds(total, np.array([slow]))[0])
-        if family == STREAMED:  # it drafts and sends all the time; its counts hold only what is waited for
+        if option.family == STREAMED:  # it drafts and sends all the time; its counts hold only what is waited for
             whole = float(setting.seconds(total, median))
             up *= whole / (setting.draft_s * c["exchanges"])
             joules = whole * setting.device_w + up / max(median, 1e-9) * setting.transmit_w
@@ -431,7 +464,8 @@ class Planner:
         """
         setting = replace(self.setting, latency_s=None, energy_j=None)
         alone = [one for one in self.options if one.family == family]
-        totals = self.totals([*alone, *(one for one in self.options if one.family == OURS and self.safe(one, setting))])
+        own = [one for one in self.options if one.family == OURS and self.safe(one, setting)]
+        totals = self.totals([*alone, *own, *self.candidates(STREAMED, setting)])  # its passes know no round trip
 
         def beats(round_trip_s: float) -> bool:
             values = setting.with_link(round_trip_s=round_trip_s).value(totals)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from validation.planning.menu import OURS, SERVER
+from validation.planning.menu import OURS, SERVER, STREAMED
 from validation.planning.plan import Planner
 from validation.planning.request import OTHERS, VARIED, Request, variants
 from validation.planning.rounds import COUNTS
@@ -96,6 +96,7 @@ class Result:
             "rows": [row.plain() for row in self.rows],
             "count_names": list(COUNTS),
             "menu": planner.menu(),
+            "streamed": planner.streamed_menu(),
             "standing": self.standing.plain(),
             "verdict": self.verdict,
             "gap": None if self.gap is None else self.gap.plain(),
@@ -141,13 +142,24 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None]:
     setting, model = planner.setting, planner.model
     option, _ = planner.ours(setting)
     median = setting.link.quantile(0.5)
-    if model is None or option.family != OURS or setting.objective != "throughput" or median <= 0:
+    if model is None or option.family not in (OURS, STREAMED) or setting.objective != "throughput" or median <= 0:
         return None, None
-    rate, risk = model.rate(option, setting)
+    streams = planner.candidates(STREAMED, setting)
+    if option.family == STREAMED:
+        total = planner.totals([option])[0]
+        rate, risk = float(total[0] / setting.seconds(total, median)), 0.0
+    else:
+        rate, risk = model.rate(option, setting)
     alone = next(server for server in planner.options if server.family == SERVER)
     speed = float(setting.speeds(planner.totals([alone])[0], np.array([median]))[0])
     own, every = (
-        max(model.upper_bound(setting, risk, speed, tokens_alone=tokens_alone), speed) / rate - 1.0
+        max(
+            model.upper_bound(setting, risk, speed, tokens_alone=tokens_alone),
+            planner.streamed_bound(setting, tokens_alone=tokens_alone) if streams else 0.0,
+            speed,
+        )
+        / rate
+        - 1.0
         for tokens_alone in (False, True)
     )
     prompts = planner.split.prompts["train"]
@@ -172,7 +184,7 @@ def _sensitivity(planner: Planner, request: Request, names: list[str]) -> list[V
         for shown, other in variants(request, name):
             setting = replace(other, latency=None, energy_j=None).setting() if request.latency else other.setting()
             option, _ = planner.ours(setting)
-            best, kept = planner.value_of(option, setting), planner.value_of(ours, setting)
+            best, kept = planner.value_of(option, setting), planner.value_of(planner.again(ours, setting), setting)
             allowed = planner.safe(ours, setting)
             speed = float(np.mean(setting.speeds(planner.totals([option])[0])))
             label = f"{option.family} {option.label}" if option.family != OURS else option.label
@@ -218,8 +230,8 @@ def _any_message(gain: Number | None) -> list[str]:
     if gain is None or gain.value is None:
         return []
     return [
-        "Even a message as short as token ids makes a plan with rounds of a fixed length at most "
-        f"{1.0 + gain.value:.2f} times as fast as this one ({gain.basis})."
+        "Even a message as short as token ids makes a plan with rounds of a fixed length, or a lossless one that "
+        f"drafts on while the server verifies, at most {1.0 + gain.value:.2f} times as fast as this one ({gain.basis})."
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.planning.menu import COLOCATED, DEVICE, OURS, SERVER, STREAM, WITHOUT_DEVICE, Option
+from validation.planning.menu import COLOCATED, DEVICE, OURS, SERVER, STREAM, STREAMED, WITHOUT_DEVICE, Option
 from validation.planning.plan import Planner
 from validation.planning.rows import Row, interval_in_words
 
@@ -58,7 +58,8 @@ def standing_of(planner: Planner) -> Standing:
     """Return what a device gains in the planner's setting."""
     setting = planner.setting
     rival, server = planner.rival(setting), _fastest_server(planner)
-    ours = [one for one in planner.options if one.family in (OURS, DEVICE) and not planner.broken(one, setting)]
+    pool = [*(one for one in planner.options if one.family in (OURS, DEVICE)), *planner.candidates(STREAMED, setting)]
+    ours = [one for one in pool if not planner.broken(one, setting)]
     lossless = [one for one in ours if one.lossless]
     best, exact = (_speed_of(planner, _largest(planner, pool)) if pool else None for pool in (ours, lossless))
     most = _speed_of(planner, server)
@@ -134,7 +135,7 @@ def verdict_of(planner: Planner, rows: Sequence[Row], standing: Standing) -> str
 def _faster(rows: Sequence[Row]) -> str:
     """Return the sentence on the fastest other method that drafts on a device, if it is faster than ours."""
     ours = next(row for row in rows if row.policy == OURS)
-    others = [row for row in rows if row.policy not in (*WITHOUT_DEVICE, DEVICE, OURS) and not row.breaks]
+    others = [row for row in rows if row.policy not in (*WITHOUT_DEVICE, DEVICE, STREAMED, OURS) and not row.breaks]
     best = max(others, key=_value, default=None)
     if best is None or _value(best) <= _value(ours):
         return ""

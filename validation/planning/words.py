@@ -13,6 +13,7 @@ from validation.planning.menu import (
     SERVER,
     SQS,
     STREAM,
+    STREAMED,
     U_HLM,
     Option,
 )
@@ -48,6 +49,8 @@ def headline(option: Option) -> str:
     str
         Such as "Draft 2, send the top 64, keep u ≤ 0.3".
     """
+    if option.family == STREAMED:
+        return "Draft on by a shared seed while the server verifies"
     if option.family != OURS:
         return _capital(f"{option.family}: {option.label}" if option.label else option.family)
     if option.threshold >= 1.0:
@@ -77,6 +80,11 @@ def explanation(option: Option) -> str:
     """
     if option.family in _ALONE:
         return _ALONE[option.family]
+    if option.family == STREAMED:
+        return (
+            "The device drafts by a seed that the server has too, sends each token's id at once and does not wait. "
+            "The server verifies what has arrived; behind a mismatch the device starts again."
+        )
     if option.family not in (OURS, *_SENT):
         return f"{headline(option)}."
     if option.threshold >= 1.0:

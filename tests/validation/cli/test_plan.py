@@ -297,6 +297,13 @@ def test_the_plan_says_what_messages_could_still_add(plan):
 
 def test_a_shared_seed_is_planned_and_left_out(plan, folder):
     slow = ("--rate", "20k", "--json", "--policy", "policy.json")
+    streamed = planned(plan(*slow))
+    assert next(row for row in streamed["rows"] if row["policy"] == "ours")["option"].startswith(
+        "shared seed, streamed"
+    )
+    policy = read_policy(folder / "policy.json")
+    assert (type(policy.messages).__name__, policy.rule.draft_length, policy.bonus) == ("StreamedTokens", 1, False)
+    slow = (*slow, "--latency", "p95=1000ms")  # in rounds
     found, without = planned(plan(*slow)), planned(plan(*slow, "--no-shared-seed"))
     best, other = (next(row for row in one["rows"] if row["policy"] == "ours") for one in (found, without))
     assert best["option"].startswith("shared seed, K = ")

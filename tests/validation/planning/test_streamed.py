@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from hlmtheory.policy import DevicePolicy, StreamedDevice, StreamedServer, StreamedTokens, threshold_rule
 from hlmtheory.shared_seed import streamed_rate
 from tests.validation.command_line import run
 from tests.validation.stored_traces import stored
+from validation.planning.envelopes import SEALS
 from validation.planning.measure import planner_of_trace
 from validation.planning.menu import STREAMED
 from validation.planning.rounds import COUNTS, expected_streaks
@@ -38,7 +41,8 @@ def events(good, draft_s, verify_s, half_s, air_s):
 
 def of(alpha, length):
     """Return the row's evidence for one text with these acceptances."""
-    return Streamed(expected_streaks(alpha, length)[None], np.array([length]), 96.0, 16.0)
+    found = expected_streaks(alpha, length)[None]
+    return Streamed(found, np.array([length]), 96.0, 16.0, found.sum(axis=1))
 
 
 @pytest.mark.parametrize(("draft_s", "verify_s", "round_trip_s"), TIMES)
@@ -90,13 +94,60 @@ def test_the_row_says_its_passes(tmp_path, monkeypatch):
     stored(tmp_path / "trace", noise=0.5)
     found = json.loads(run("plan", "--trace", "trace", "--json").stdout)
     row = next(row for row in found["rows"] if row["policy"] == STREAMED)
-    assert "passes of the target model a token" in row["option"]
+    assert "passes a token" in row["option"]
     assert row["text_risk"]["value"] == 0.0
     ours = next(row for row in found["rows"] if row["policy"] == "ours")
-    assert row["counts"]["passes"] > ours["counts"]["passes"]
+    assert ours["option"] == f"{STREAMED} {row['option']}"
+    assert found["standing"]["rival"] not in (STREAMED, "ours")
+    assert found["message_gain"]["value"] >= found["gap"]["value"] >= 0.0
     assert STREAMED not in {one["policy"] for one in found["menu"]}
     for words in (("--no-shared-seed",), ("--latency", "p95=200ms")):
         rows = json.loads(run("plan", "--trace", "trace", "--json", *words).stdout)["rows"]
         assert STREAMED not in {row["policy"] for row in rows}
     planner = planner_of_trace(tmp_path / "trace", Setting(constant_link(1e7, 0.02), 0.012, 0.030), seal="hmac")[0]
-    assert planner.streamed.message_bits == 8 * 10 + 168  # V = 20: a frame of 7 bytes, V, a count, one byte of a token
+    # V = 20: the number of starts, a frame of 7 bytes, V, a count, one byte of a token
+    assert planner.streamed.message_bits == 8 * 11 + 168
+
+
+def test_the_counted_bits_are_those_of_the_sessions():
+    rng, policy = np.random.default_rng(0), DevicePolicy(20, 1.0, threshold_rule(1), StreamedTokens(), bonus=False)
+    known = {"session": b"text 0001", "key": b"k" * 16, "seed": 3, "position": 5}
+    device, server = StreamedDevice(policy, **known), StreamedServer(policy, **known, used=set())
+    message = device.draft(rng.normal(size=20))[1]
+    server.receive(message)
+    answer = server.verify(rng.dirichlet(np.ones(20), size=1))
+    profile = SimpleNamespace(
+        vocabulary=20, streaks=np.ones((1, 2)), lengths=np.array([2]), accepted=np.array([[0.75, 0.5]])
+    )
+    found = Streamed.of(profile, SEALS["hmac"])
+    assert found.message_bits == 8 * len(message)
+    assert found.reply_bits - 8 <= 8 * len(answer) <= found.reply_bits  # it is counted with eight drafts
+    assert found.least_cycles == pytest.approx([1.25])  # the last position ends the text, right or wrong
+
+
+def least(good, draft_s, trip_s, verify_s):
+    """The seconds of a text on the best server there is: it is always free, and reads each draft by itself."""
+    clock, place = 0.0, 0
+    while place < len(good):
+        wrong = next((j for j in range(place, len(good)) if not good[j]), len(good) - 1)
+        clock += (wrong - place + 1) * draft_s + trip_s + verify_s
+        place = wrong + 1
+    return clock
+
+
+@pytest.mark.parametrize("draft_s", [0.005, 0.012, 0.05])
+def test_no_device_that_drafts_on_is_faster_than_the_bound(draft_s):
+    """Drafts that are accepted with 1 - T on a server without a queue meet it; with fewer matches, or a queue, none."""
+    rng = np.random.default_rng(2)
+    alpha, texts = rng.uniform(0.3, 1.0, 12), 3000
+    setting = Setting(constant_link(1e6, 0.02, 1e18), draft_s, 0.030)
+    cycles = np.array([1.0 + (1.0 - alpha[:-1]).sum()])
+    own = Streamed(expected_streaks(0.9 * alpha, 12)[None], np.array([12]), 96.0, 16.0, cycles)
+    bound = own.least_seconds(setting, np.array([0]))
+    drawn = rng.random((texts, 12))
+    best = np.array([least(row < alpha, draft_s, 0.02, 0.030) for row in drawn])
+    assert abs(best.mean() - bound) < 4 * best.std() / np.sqrt(texts)
+    queued = np.array([events(row < 0.9 * alpha, draft_s, 0.030, 0.01, 96 / 1e6)[0] for row in drawn])
+    among = own.least_seconds(setting, np.array([0]), tokens_alone=False)
+    assert bound < among < queued.mean() + 4 * queued.std() / np.sqrt(texts)
+    assert among <= float(setting.seconds(own.option(setting).counts, 1e6)[0])

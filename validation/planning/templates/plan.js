@@ -6,14 +6,15 @@ const asked = data.request;
 const byId = (id) => document.getElementById(id);
 const [DRAFTS, PASSES, EXCHANGES, VERIFIED, UP, DOWN, SKIPPED, SERVER_DRAFTS] =
   "drafts passes exchanges verified up_bits down_bits skipped server_drafts".split(" ").map((name) => data.count_names.indexOf(name));
-const OURS = "ours", SERVER = "server alone", STREAM = "server alone, streaming", COLOCATED = "server with its own draft", DEVICE = "device alone";
+const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone", STREAM = "server alone, streaming", COLOCATED = "server with its own draft", DEVICE = "device alone";
 const PAPERS = ["fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec"];
 const WITHOUT_DEVICE = [SERVER, STREAM, COLOCATED];
-const POLICIES = [...WITHOUT_DEVICE, DEVICE, ...PAPERS, OURS];
+const POLICIES = [...WITHOUT_DEVICE, DEVICE, ...PAPERS, ...(data.streamed ? [STREAMED] : []), OURS];
 const MENU = data.menu.map((one) => ({ ...one, train: one.counts.train, test: one.counts.test }));
 const options = (...policies) => MENU.filter((one) => policies.includes(one.policy));
 const POOLS = Object.fromEntries(POLICIES.map((policy) => [policy, options(policy)]));
 const MIXED = options(OURS, SERVER, DEVICE);
+const TOKENS = data.count_names.indexOf("tokens");
 
 // ------------------------------------------------------------------------------------------------ link and speed
 
@@ -67,6 +68,36 @@ const atMost = (c, s) => (asked.objective === "cost" ? Infinity : 1 / seconds(c,
 
 // -------------------------------------------------------------------------------------------------- choice
 
+/** The device of ours that drafts on, as [option]: its passes follow the times. [] where it does not apply. The same as
+    validation/planning/streamed.py. */
+function streamedAt(s) {
+  const limited = s.latency || s.energy !== null || asked.objective !== "throughput" || asked.verify_token_s > 0;
+  if (!data.streamed || limited || data.streamed.message_bits > s.draft * Math.min(...s.rates)) return [];
+  const counts = (streaks) => {
+    const c = data.count_names.map(() => 0);
+    c[TOKENS] = 1;
+    streaks.forEach((cycles, accepted) => {
+      const along = s.draft < s.verify, passes = 1 + (along ? Math.ceil(accepted * (s.draft / s.verify) - 1e-12) : accepted);
+      c[DRAFTS] += cycles * (along ? 1 : passes - accepted * (s.verify / s.draft));
+      c[PASSES] += cycles * passes;
+      c[EXCHANGES] += cycles;
+    });
+    c[UP] = c[EXCHANGES] * data.streamed.message_bits;
+    c[DOWN] = c[PASSES] * data.streamed.reply_bits;
+    return c;
+  };
+  const [train, test, both] = ["train", "test", "all"].map((part) => counts(data.streamed.streaks[part]));
+  return [{ ...data.streamed.words, policy: STREAMED, option: `drafts on, ${both[PASSES].toFixed(2)} passes a token`, train, test,
+    draft_length: 1, threshold: null, top_k: [0, 0], loss: { text: 0, token: 0 }, lossless: true, paper_threshold: true }];
+}
+const STREAMS = new WeakMap();
+function streamed(s) {
+  if (!STREAMS.has(s)) STREAMS.set(s, streamedAt(s));
+  return STREAMS.get(s);
+}
+const poolOf = (policy, s) => (policy === STREAMED ? streamed(s) : POOLS[policy]);
+const faster = (best, others, s) => others.reduce((a, b) => (!a || value(b.train, s) > value(a.train, s) * (1 + 1e-12) ? b : a), best);
+
 /** The smallest limit that allows an option; 1 allows every text, also where nothing is calibrated. */
 function needs(option, kind) {
   if (option.lossless) return 0;
@@ -91,37 +122,37 @@ function largest(pool, s, allowed) {
   return best;
 }
 const keeps = (s) => (option) => !broken(option, s).length;
-const ours = (s) => largest(MIXED, s, keeps(s));
+const ours = (s) => faster(largest(MIXED, s, keeps(s)), streamed(s), s);
 
 /** All options that the card and the map compare: lossless ones, and those whose loss is calibrated, not measured alone. */
 const counted = () => POLICIES.flatMap((policy) => (STREAMING.includes(policy) && !byId("stream").checked ? [] : POOLS[policy]))
   .filter((option) => option.lossless || MIXED.includes(option));
 /** The fastest option of all that keeps the limits; the first of equal ones, and `before` if it is one. */
-const fastest = (s, pool, before) => largest(before ? [before, ...pool] : pool, s, keeps(s));
+const fastest = (s, pool, before) => faster(largest(before && before.policy !== STREAMED ? [before, ...pool] : pool, s, keeps(s)), streamed(s), s);
 
 /** The best option of a policy that keeps the limits, else its best; a paper's own threshold if nothing may be lost. */
 function chosen(policy, s) {
   if (policy === OURS) return ours(s);
-  const own = POOLS[policy].filter((option) => s.limit > 0 || option.paper_threshold);
+  const own = poolOf(policy, s).filter((option) => s.limit > 0 || option.paper_threshold);
   return largest(own, s, keeps(s)) ?? largest(own, s, () => true);
 }
 
 /** The strongest option of all other policies that keeps the limits; of a server alone if none does. */
 function rival(s) {
-  const best = POLICIES.filter((policy) => policy !== OURS).map((policy) => chosen(policy, s)).filter(Boolean);
+  const best = POLICIES.filter((policy) => policy !== OURS && policy !== STREAMED).map((policy) => chosen(policy, s)).filter(Boolean);
   return largest(best, s, keeps(s)) ?? largest(best.filter((option) => WITHOUT_DEVICE.includes(option.policy)), s, () => true);
 }
 
 function rowOf(policy, s, base) {
   const option = chosen(policy, s);
   if (!option) return null;
-  const c = option.test, sent = (number) => (c[EXCHANGES] > 0 && number) || null;
+  const c = option.test, on = option.policy === STREAMED, up = on ? (c[UP] * seconds(c, s, s.median)) / (s.draft * c[EXCHANGES]) : c[UP], sent = (number) => (c[EXCHANGES] > 0 && number) || null;
   const basis = option.policy === OURS && !option.lossless || policy === OURS && !option.lossless ? "c" : "m";
   const risk = option.lossless ? "p" : basis;
   return { policy, option, label: option.policy === policy ? option.option : `${option.policy} ${option.option}`.trim(),
     breaks: broken(option, s), cells: {
       threshold: [option.threshold, basis], k_mean: [sent(option.top_k[0]), "m"], k_p95: [sent(option.top_k[1]), "m"],
-      bits: [sent(c[UP] / c[EXCHANGES]), "m"], kilobytes: [(c[UP] + c[DOWN]) / 8e3 || null, "m"],
+      bits: [sent(c[UP] / c[EXCHANGES]), "m"], kilobytes: [(up + c[DOWN]) / 8e3 || null, "m"],
       draft_length: [option.draft_length, "m"], median: [1 / seconds(c, s, s.median), "m"],
       slow: [1 / seconds(c, s, s.slow), "m"], gain: [seconds(base.test, s, s.median) / seconds(c, s, s.median), "m"],
       risk: [option.lossless ? 0 : option.loss[s.kind], risk] } };
@@ -160,10 +191,10 @@ function binding(option, s) {
 
 /** The round trips between which an option of ours is faster than a policy without a device; null: no end there. */
 function crossings(policy, s) {
-  const pool = POOLS[OURS].filter((option) => safe(option, s));
+  const pool = POOLS[OURS].filter((option) => safe(option, s)), more = streamed(s);
   const beats = (roundTrip) => {
     const there = { ...s, roundTrip, latency: null, energy: null };
-    const [best, server] = [pool, POOLS[policy]].map((own) => largest(own, there, () => true));
+    const [own, server] = [pool, POOLS[policy]].map((some) => largest(some, there, () => true)), best = faster(own, more, there);
     return value(best.train, there) > value(server.train, there) * (1 + 1e-9);
   };
   const grid = [0, ...Array.from({ length: 60 }, (_, i) => 1e-4 * 4e4 ** (i / 59))], better = grid.map(beats);
@@ -179,7 +210,7 @@ function crossings(policy, s) {
 /** What a device gains, on the test prompts at the median rate; the same rules as in validation/planning/verdict.py. */
 function standing(s) {
   const all = () => true, light = (pool) => pool.reduce((a, b) => (served(b.train, s) < served(a.train, s) ? b : a));
-  const servers = options(...WITHOUT_DEVICE), own = options(OURS, DEVICE).filter(keeps(s)), mine = own.filter(({ policy }) => policy === OURS);
+  const servers = options(...WITHOUT_DEVICE), own = [...options(OURS, DEVICE).filter(keeps(s)), ...streamed(s)], mine = own.filter(({ policy }) => policy === OURS);
   const speed = (option) => (option ? 1 / seconds(option.test, s, s.median) : null);
   const most = speed(largest(servers, s, keeps(s)) ?? largest(servers, s, all));
   const exact = speed(largest(own.filter(({ lossless }) => lossless), s, all)), best = speed(largest(own, s, all));
@@ -205,7 +236,7 @@ function lead(base, use, s) {
 function verdict(plan, rows, base, s) {
   if (!plan) return unmet(s);
   const { option, label } = plan, binds = binding(option, s), speed = speedOf(option, s), ms = (x) => `${say(1e3 * x)} ms`;
-  const use = option.policy === OURS
+  const use = option.policy === OURS || option.policy === STREAMED
     ? `use ${label}: ${speed}, ${plan.cells.gain[0].toFixed(2)} times that of the strongest rival, ${base.policy}; ${binds}.`
     : `use the ${option.policy}: ${speed}; ${binds}.`;
   const said = [lead(base, use, s)];
@@ -316,7 +347,7 @@ function legend(id, entries) {
 
 function drawQuality(s, plan) {
   const papers = PAPERS.flatMap((policy) => POOLS[policy]);
-  const series = [["ours", "ours", MIXED], ["papers", "best of the papers", papers], ["stream", "server, streaming", POOLS[STREAM]],
+  const series = [["ours", "ours", [...MIXED, ...streamed(s)]], ["papers", "best of the papers", papers], ["stream", "server, streaming", POOLS[STREAM]],
     ["server", SERVER, POOLS[SERVER]]].map(([kind, name, pool]) => [kind, name, staircase(pool, s)]).filter(([, , steps]) => steps.length);
   const device = POOLS[DEVICE][0], all = series.flatMap(([, , steps]) => steps);
   const wide = s.kind === "text" ? 1 : Math.min(1, 1.15 * Math.max(s.limit, 0.1, ...all.map(([limit]) => limit)));
@@ -344,7 +375,7 @@ function drawQuality(s, plan) {
 
 const KINDS = [OURS, STREAM, SERVER, DEVICE, "a paper's"];
 const STREAMING = [STREAM, COLOCATED]; // one kind
-const kindOf = ({ policy }) => (STREAMING.includes(policy) ? 1 : KINDS.includes(policy) ? KINDS.indexOf(policy) : 4);
+const kindOf = ({ policy }) => (policy === STREAMED ? 0 : STREAMING.includes(policy) ? 1 : KINDS.includes(policy) ? KINDS.indexOf(policy) : 4);
 
 /** Where each policy wins: the fastest that keeps the limits, over the rate and the round trip. */
 function drawMap(s) {
@@ -456,7 +487,7 @@ function drawTable(rows) {
 function card(s, plan, base) {
   const use = fastest(s, counted());
   if (!use) return { use: "No policy", "use-how": "", speed: "–", "speed-how": "", sure: "Nothing", "sure-how": "" };
-  const other = plan && plan.option !== use && plan.option.policy === OURS ? ` With drafts of the device: ${plan.option.use} (${speedOf(plan.option, s)}).` : "";
+  const other = plan && plan.option !== use && [OURS, STREAMED].includes(plan.option.policy) ? ` With drafts of the device: ${plan.option.use} (${speedOf(plan.option, s)}).` : "";
   const slow = `${say(1 / seconds(use.test, s, s.slow))} or more in 95% of the time`;
   const gain = plan && plan.option === use ? `; ${plan.cells.gain[0].toFixed(2)} times that of the strongest rival, ${base.policy}` : "";
   const [sure, how] = guarantee(use, s);

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength
 from validation.decoding.methods.quantized import CSqs, KSqs, Sqs
+from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedSkipping, SharedSeedStreamed
 from validation.decoding.methods.single_draft import CuHlmCertified, CuHlmOffline, CuHlmOnline, Hlm, UHlm
 from validation.decoding.session import Draft, Message, Step
-from validation.planning.menu import CU_HLM, FIXED, FLEXSPEC, HLM, OURS, SQS, U_HLM, Line, Option
+from validation.planning.menu import CU_HLM, FIXED, FLEXSPEC, HLM, OURS, SQS, STREAMED, U_HLM, Line, Option
 from validation.planning.positions import LATTICES
+from validation.planning.profile import SEEDED
 
 Array = NDArray[Any]
 
@@ -88,6 +90,12 @@ def method_of(option: Option, line: Line | None) -> Method:
         return _truncated(option, line)
     if option.family == FLEXSPEC:
         return Dssd(int(option.draft_length))
+    if option.family == STREAMED:
+        return SharedSeedStreamed()
+    if option.family == OURS and option.codec == SEEDED:
+        length = int(option.draft_length)
+        skips = option.threshold > -np.inf
+        return SharedSeedSkipping(option.threshold, length, draws=None) if skips else SharedSeed(length)
     if option.family == OURS:
         return PlannedSplit(option) if option.codec == 0 else _lattice(option)
     if option.family == SQS:

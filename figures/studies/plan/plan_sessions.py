@@ -104,6 +104,40 @@ class Links:
         return np.asarray(cycles * self.period + end - begin)
 
 
+def streamed_seconds(
+    texts: Sequence[Sequence[bool]],
+    links: Links,
+    times: tuple[float, float],
+    round_trip_s: float,
+    sizes: tuple[float, float],
+    down_bps: Array,
+) -> tuple[Array, float]:
+    """Return the seconds of texts over each link, (links,), from a device that drafts on, and the passes of a token.
+
+    A text is a list of whether each draft matches; ``sizes`` are the bits of a draft and of an answer. A message that
+    is on its way at a new start is through before the first new draft is made: the caller sees to it.
+    """
+    clock, passes = np.zeros(len(links)), np.zeros(len(links))
+    for matches in texts:
+        place = 0
+        while place < len(matches):
+            wrong = next((n for n in range(place, len(matches)) if not matches[n]), len(matches) - 1)
+            count, sent, arrived = wrong - place + 1, clock, []
+            for draft in range(count):
+                start = np.maximum(clock + (draft + 1) * times[0], sent)
+                sent = start + links.transfer(sizes[0], start)
+                arrived.append(sent + round_trip_s / 2)
+            table, read, now = np.stack(arrived), np.zeros(len(links), dtype=int), np.full(len(links), -np.inf)
+            while (busy := read < count).any():
+                first = table[np.minimum(read, count - 1), np.arange(len(links))]
+                begin = np.maximum(now, first)
+                here = (table <= begin + 1e-12).sum(axis=0)
+                read, now = np.where(busy, here, read), np.where(busy, begin + times[1], now)
+                passes += busy
+            clock, place = now + sizes[1] / down_bps + round_trip_s / 2, wrong + 1
+    return clock, float(passes.mean()) / sum(map(len, texts))
+
+
 def session_seconds(
     rounds: Rounds, links: Links, times: tuple[float, float], round_trip_s: float, down_bps: Array
 ) -> tuple[Array, Array]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from plan_options import method_of, twin_of
-from plan_sessions import Links, Rounds, session_seconds
+from plan_sessions import Links, Rounds, session_seconds, streamed_seconds
 
 from hlmtheory.channel import Rayleigh, TraceLink
 from hlmtheory.skipping import calibrate_threshold, text_risk
@@ -22,11 +22,12 @@ from validation.collection.prompts import builtin_prompts, read_prompts
 from validation.decoding.loop import decode
 from validation.decoding.recorded_links import load_links
 from validation.decoding.records import GenerationRecord
+from validation.decoding.streamed import matches_of
 from validation.decoding.wire import index_bits
 from validation.models.pair import load_pair
 from validation.planning import profile
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import COLOCATED, DEVICE, FAMILIES, OURS, SERVER, STREAM, WITHOUT_DEVICE, Option
+from validation.planning.menu import COLOCATED, DEVICE, FAMILIES, OURS, SERVER, STREAM, STREAMED, WITHOUT_DEVICE, Option
 from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
@@ -64,7 +65,7 @@ def plans(
     planner: Planner, links: dict[str, TraceLink], limit: tuple[str, float], down_bps: float | None
 ) -> list[Choice]:
     """Return the choices for every link, made on the training and calibration prompts alone."""
-    number = {id(one): place for place, one in enumerate(planner.options)}
+    number = {id(one): place for place, one in enumerate(planner.options)} | {"streamed": len(planner.options) - 1}
     found = []
     for name, source in links.items():
         setting = replace(
@@ -75,10 +76,11 @@ def plans(
         )
         option, predicted = {}, {}
         for family in FAMILIES:
-            chosen, broken = planner.ours(setting) if family == OURS else planner.best(family, setting)  # type: ignore[misc]
-            if broken:
+            best = planner.ours(setting) if family == OURS else planner.best(family, setting)
+            if best is None or best[1]:  # it does not apply on this link, or breaks a limit
                 continue
-            option[family] = number[id(chosen)]
+            chosen = best[0]
+            option[family] = number.get(id(chosen), number["streamed"])
             predicted[family] = planner.value_of(chosen, setting)
         found.append(Choice(option, predicted))
     return found
@@ -178,6 +180,8 @@ def main() -> None:
     times = Request(draft_s=TIMES[0], verify_s=TIMES[1]).with_server_draft(about["evidence"]["parameter_ratio"])
     planner.setting = replace(setting, server_draft_s=times.server_draft_s)
     links = links_of(asked.links)
+    # the device that drafts on has the same counts on every link where it applies: the last option
+    planner.options = [*planner.options, *planner.candidates(STREAMED, planner.setting)]
     chosen = {
         (name, down): plans(planner, links, limit, bps)
         for name, limit in LIMITS.items()
@@ -256,7 +260,10 @@ def score(
         place = next(number[id(one)] for one in planner.options if one.family == family)
         alone = Rounds.alone(tokens, server=family != DEVICE, width=width)
         every[place] = alone.streamed(1.0, width) if family == STREAM else alone
+    streams = {n: own for n, own in records.items() if planner.options[n].family == STREAMED}
     for place, own in records.items():
+        if place in streams:
+            continue
         every[place] = Rounds.of(own, real_bytes=method_of(planner.options[place], planner.line).real_bytes)
     share = planner.setting.own_draft_s / TIMES[0]
     for place in {one.option[COLOCATED] for per_link in chosen.values() for one in per_link}:
@@ -271,6 +278,12 @@ def score(
         for place, rounds in every.items():
             seconds, _ = session_seconds(rounds, side, TIMES, ROUND_TRIP_S, down)
             speeds[place] = rounds.tokens.sum() / seconds.sum(axis=1)
+        for place, own in streams.items():
+            known = planner.streamed
+            sizes = (known.message_bits, known.reply_bits)
+            texts = [matches_of(one) for one in own]
+            seconds, passes = streamed_seconds(texts, side, TIMES, ROUND_TRIP_S, sizes, down)
+            speeds[place], busy[place] = tokens.sum() / seconds, passes * TIMES[1]
         found[word] = {
             name: _limit(planner, links, chosen[name, word], speeds, records, LIMITS[name], bps) for name in LIMITS
         }
@@ -340,7 +353,7 @@ def _limit(
         }
     regret = 1.0 - ours / hindsight
     test = planner.split.test
-    pool = [place for place in allowed if planner.options[place].family in (OURS, SERVER, DEVICE)]
+    pool = [place for place in allowed if planner.options[place].family in (OURS, STREAMED, SERVER, DEVICE)]
     totals = np.stack([planner.options[place].counts[test].sum(axis=0) for place in pool])
     model, estimation, grid = [], [], []
     for i, (name, source) in enumerate(links.items()):

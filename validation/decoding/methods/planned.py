@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.policy import CertifiedRows, DeviceDraft, DevicePolicy, DraftProbabilities, SeededTokens
+from hlmtheory.policy import CertifiedRows, DeviceDraft, DevicePolicy, DraftProbabilities, SeededTokens, StreamedTokens
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.registry import BLACK, Family, MethodInfo, PlotStyle, register
 from validation.decoding.random_streams import Columns
@@ -39,6 +39,7 @@ class Planned(Method):
         self.truncates = isinstance(policy.messages, CertifiedRows)
         self.runs_draft = policy.rule.draft_length > 0
         self.shared_seed = isinstance(policy.messages, SeededTokens)
+        self.streamed = isinstance(policy.messages, StreamedTokens)
 
     def begin(self, session: Session) -> None:
         """Refuse another vocabulary, temperature or top-p than those of the plan."""
@@ -81,14 +82,14 @@ class Planned(Method):
         return [None if row is None else torch.from_numpy(row).to(device) for row in rows], self.decided
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return the bytes that the device sends."""
-        payload = self.policy.message([draft.note for draft in drafts])
+        """Return the bytes that the device sends; of a device that drafts on also the number of starts, below 128."""
+        payload = bytes(self.streamed) + self.policy.message([draft.note for draft in drafts])
         return Message(8.0 * len(payload), payload)
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
         """Return the bytes of the answer: the count and a token, or after a rejection p, if the device draws."""
         sends_p = accepted < len(drafts) and isinstance(self.policy.messages, DraftProbabilities)
-        return 2 + 4 * self.policy.vocabulary if sends_p else super().reply(drafts, accepted)
+        return 2 + 4 * self.policy.vocabulary if sends_p else super().reply(drafts, accepted) + self.streamed
 
     def _numbers(self, step: Step, place: int) -> np.random.Generator:
         """Return the generator of the samples of an uncertainty, for one sequence at its position."""

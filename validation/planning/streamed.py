@@ -11,7 +11,7 @@ R the round trip, V a pass and C the link's rate, and all that has arrived verif
 text. The counts hold what a text waits for: drafts that are not made during a pass, and the last message of a cycle.
 
 No message makes such a device much faster (:meth:`Streamed.least_seconds`). A cycle with J accepted drafts takes at
-least (J + 1) t_d + R + V: the drafts are made one after the other once the device knows the token before them, and the
+least (J + 1) t_d + R + b/C + V, with b the bits of a token id in its frame: the drafts are made one after the other once the device knows the token before them, and the
 last one must reach the server, be read and be answered. Whatever is sent, a draft from q is the emitted token with at
 most 1 - T (``shared_seed.any_scheme``), so a text of n tokens has at least 1 + Σ T_t cycles in the mean, over its first
 n - 1 positions. This is for devices that draft each position once and servers that read drafts alone.
@@ -74,10 +74,10 @@ class Streamed:
         setting : Setting
         texts : array of int
         tokens_alone : bool
-            Bound devices with any messages; else those of a shared seed, at the link's median rate.
+            Bound devices with any messages that hold a token id; else those of a shared seed. Both at the median rate.
         """
         cycles = self.least_cycles if tokens_alone else self.streaks.sum(axis=1)
-        bits = 0.0 if tokens_alone else self.message_bits
+        bits = self.message_bits - 8.0 * _START * tokens_alone
         each = setting.link.round_trip_s + setting.verify_s + bits / setting.link.quantile(0.5)
         return float(self.lengths[texts].sum() * setting.draft_s + cycles[texts].sum() * each)
 

@@ -21,7 +21,10 @@ from hlmtheory.policy import (
     LatticeRows,
     SeededTokens,
     ServerPolicy,
+    StreamedDevice,
+    StreamedTokens,
     UncertaintyLine,
+    envelope_bits,
     threshold_rule,
 )
 from hlmtheory.policy.tokens import drawn, numbers_for
@@ -45,7 +48,7 @@ from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.registry import info_of
-from validation.decoding.methods.shared_seed import SharedSeed
+from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.policy_file import models_mark, planned_methods, read_policy, refuse_other_models, write_policy
 from validation.decoding.random_streams import ACCEPT, REPLACE, Noise
 from validation.decoding.sampling import distributions_of, draw, levels
@@ -221,6 +224,19 @@ def test_a_shared_seed_writes_the_target_s_own_text(length: int, pair: Pair) -> 
     alone = decode(pair, PROMPTS[:3], SharedSeed(0), new_tokens=12, temperature=0.3, seed=5)
     assert [one.tokens for one in records] == [one.tokens for one in alone]
     assert sum(one.total("accepted") for one in records) > 0
+
+
+def test_a_streamed_policy_has_the_text_of_its_method_and_the_bytes_of_its_sessions(pair: Pair) -> None:
+    policy = DevicePolicy(V, 1.0, threshold_rule(1, None), StreamedTokens(), bonus=False)
+    run: dict[str, Any] = {"new_tokens": 12, "seed": 5, "times": (0.012, 0.030)}
+    planned, alone = (decode(pair, PROMPTS[:3], one, **run) for one in (Planned(policy), SharedSeedStreamed()))
+    assert [one.tokens for one in planned] == [one.tokens for one in alone]
+    assert [[turn.drafted for turn in one.rounds] for one in planned] == [
+        [t.drafted for t in one.rounds] for one in alone
+    ]
+    device = StreamedDevice(policy, session=b"text 0001", seed=1, position=0)
+    bare = len(device.draft(np.zeros(V))[1]) - envelope_bits(1, authenticated=False) // 8
+    assert all(turn.bytes == bare * turn.drafted for one in planned for turn in one.rounds)
 
 
 def test_the_risk_of_kept_drafts_of_a_shared_seed_bounds_the_distance_of_the_first_token() -> None:

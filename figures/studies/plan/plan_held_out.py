@@ -12,7 +12,7 @@ import numpy as np
 from plan_study import DOWN_BPS, LIMITS, ROUND_TRIP_S, SEED, TIMES, links_of, plans
 
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import FAMILIES, OURS
+from validation.planning.menu import FAMILIES, OURS, STREAMED
 from validation.planning.setting import Setting, constant_link, recorded_link
 
 SERVER_DRAFT_MS = (12.0, 30.0)
@@ -32,6 +32,8 @@ def main() -> None:
     found = {}
     for milliseconds in SERVER_DRAFT_MS:
         planner.setting = replace(planner.setting, server_draft_s=milliseconds / 1e3)
+        own = [one for one in planner.options if one.family != STREAMED]
+        planner.options = [*own, *planner.candidates(STREAMED, planner.setting)]
         for name, limit in LIMITS.items():
             for down, bps in DOWN_BPS.items():
                 speeds: dict[str, list[float]] = {family: [] for family in FAMILIES}

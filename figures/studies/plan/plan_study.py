@@ -393,7 +393,7 @@ def _limit(
 def _rivals(chosen: list[Choice], speeds: dict[int, Array], ours: Array) -> dict[str, Any]:
     """Return which other policy was predicted to be the fastest on each link, with and without those of a server."""
     found = {}
-    for name, without in {"of all": (OURS,), "with a device": (OURS, *WITHOUT_DEVICE)}.items():
+    for name, without in {"of all": (OURS, STREAMED), "with a device": (OURS, STREAMED, *WITHOUT_DEVICE)}.items():
         ratio, used = np.full(len(chosen), np.nan), {}
         for i, one in enumerate(chosen):
             others = {family: speed for family, speed in one.predicted.items() if family not in without}

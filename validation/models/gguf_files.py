@@ -353,9 +353,10 @@ def apply_rope_factors(header: GgufHeader, model: PreTrainedModel) -> None:
 
 
 def load_tokenizer(header: GgufHeader, load: Callable[[], PreTrainedTokenizerBase]) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of a GGUF file, which cuts texts as llama.cpp does.
+    """Return the tokenizer of a GGUF file, which cuts and begins texts as llama.cpp does.
 
-    transformers ignores the name of a pre-tokenizer that it does not know, and then cuts as GPT-2 does.
+    transformers ignores the name of a pre-tokenizer that it does not know, and then cuts as GPT-2 does. It also ignores
+    whether the file says that a text begins with the begin-of-text token.
 
     Parameters
     ----------
@@ -368,8 +369,27 @@ def load_tokenizer(header: GgufHeader, load: Callable[[], PreTrainedTokenizerBas
     UserError
         The pre-tokenizer is unknown here, and no ``tokenizer.json`` of the same vocabulary lies beside the file.
     """
+    tokenizer = _split_as_told(header, load())
+    begins = header.metadata.get("tokenizer.ggml.add_bos_token")
+    if isinstance(begins, bool) and tokenizer.bos_token is not None:
+        _begin_with(tokenizer, begins)
+    return tokenizer
+
+
+def _begin_with(tokenizer: PreTrainedTokenizerBase, begins: bool) -> None:
+    """Let a tokenizer begin each text with its begin-of-text token, or not."""
+    from tokenizers import processors
+
+    token, number = str(tokenizer.bos_token), int(tokenizer.bos_token_id)
+    if (tokenizer("a").input_ids[:1] == [number]) != begins:
+        head, known = (f"{token} ", [(token, number)]) if begins else ("", [])
+        template = processors.TemplateProcessing(single=f"{head}$A", pair=f"{head}$A $B:1", special_tokens=known)
+        tokenizer.backend_tokenizer.post_processor = template
+
+
+def _split_as_told(header: GgufHeader, tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """Return a tokenizer that splits texts as the file says."""
     name = header.metadata.get("tokenizer.ggml.pre")
-    tokenizer = load()
     if header.metadata.get("tokenizer.ggml.model") != "gpt2" or name in GPT2_SPLITS or name in _known_splits():
         return tokenizer
     if name in DIGIT_SPLITS:

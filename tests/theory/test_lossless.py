@@ -24,7 +24,7 @@ from hlmtheory.lossless import (
     smallest_found,
     text_distance,
 )
-from hlmtheory.lossless.ceiling import _of_frequencies, _of_halves
+from hlmtheory.lossless.ceiling import _above, _of_frequencies, _of_halves
 from hlmtheory.lossless.evidence import BETS, SHARE
 
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -189,6 +189,20 @@ def test_many_cells_need_the_halves():
     a, b = (rng.multinomial(50_000, target)[None].astype(float) for _ in range(2))
     assert _of_halves(a, b, target[None], 0.001) < 0.6 * _of_frequencies(a + b, target[None], 0.001)
     assert distance_ceiling(a.astype(int), b.astype(int), target[None], 0.001) < 0.05
+
+
+@pytest.mark.parametrize("exponent", [8.0, 12.0])
+def test_a_share_is_above_its_bound_as_rarely_as_the_exponent_says(exponent):
+    """By the exact binomial law; half of the exponent would be too little."""
+    worst = []
+    for draws in (10, 100, 5000):
+        counts = np.arange(draws + 1)
+        share = np.geomspace(1e-3, 0.5, 60)[:, None]
+        missed = _above(counts, np.array(draws), exponent) < share
+        worst.append((stats.binom.pmf(counts, draws, share) * missed).sum(axis=1).max())
+    assert max(worst) <= math.exp(-exponent)
+    missed = _above(counts, np.array(draws), exponent / 2) < share
+    assert (stats.binom.pmf(counts, draws, share) * missed).sum(axis=1).max() > math.exp(-exponent)
 
 
 def test_prompts_are_weighted_by_their_draws():

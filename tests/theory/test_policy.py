@@ -250,6 +250,9 @@ def test_many_users_get_plans_near_the_bound():
         assert found.shares.sum() == pytest.approx(1.0, abs=1e-9)
         assert found.value <= found.upper_bound
         assert found.gap <= (0.02 * 30 * 2 if utility == "log" else 0.02)
+        if utility != "log":
+            assert found.gap == pytest.approx(found.upper_bound / found.value - 1.0, abs=1e-12)
+            assert found.gap > 0.0
 
 
 # ------------------------------------------------------------------------------------------------------------ limits

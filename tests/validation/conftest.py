@@ -16,7 +16,7 @@ TEXTS = ["two and two make four", "what is the sum of three apples and four appl
 
 def make_tokenizer(vocabulary: int = 300, extra: tuple[str, ...] = ()) -> Any:
     """Return a byte-level BPE tokenizer; ``extra`` entries come last."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
@@ -28,6 +28,9 @@ def make_tokenizer(vocabulary: int = 300, extra: tuple[str, ...] = ()) -> Any:
     )
     tokenizer.train_from_iterator(TEXTS, trainer)
     tokenizer.add_tokens(list(extra))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{END} $A", special_tokens=[(END, tokenizer.token_to_id(END))]
+    )
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=END, eos_token=END, pad_token=END)
 
 

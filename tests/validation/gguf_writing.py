@@ -78,6 +78,7 @@ def write_gguf(
     writer.add_token_types([control if index in special else normal for _, index in by_id])
     writer.add_token_merges([" ".join(pair) for pair in written["model"]["merges"]])
     writer.add_bos_token_id(tokenizer.bos_token_id)
+    writer.add_add_bos_token(tokenizer("a").input_ids[0] == tokenizer.bos_token_id)
     writer.add_eos_token_id(tokenizer.eos_token_id)
     for name, weight in model.state_dict().items():
         values = weight.numpy()

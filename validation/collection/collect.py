@@ -191,10 +191,8 @@ def encode_prompts(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> li
     limit = pair.context - new_tokens
     if limit < 1:
         raise UserError(f"new_tokens is {new_tokens}, but the context holds {pair.context} tokens; ask for fewer.")
-    begin = pair.tokenizer.bos_token_id
     encoded = []
-    for prompt, found in zip(prompts, pair.tokenizer([p.text for p in prompts], verbose=False).input_ids, strict=True):
-        ids = list(found) if begin is None or found[:1] == [begin] else [begin, *found]
+    for prompt, ids in zip(prompts, prompt_ids(pair.tokenizer, [prompt.text for prompt in prompts]), strict=True):
         if len(ids) > limit:
             origin = prompt.source or "the list given"
             raise UserError(
@@ -203,6 +201,11 @@ def encode_prompts(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> li
             )
         encoded.append(ids)
     return encoded
+
+
+def prompt_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
+    """Return the tokens of prompts as the tokenizer makes them, with the begin-of-text token only if it adds one."""
+    return [list(ids) for ids in tokenizer(list(texts), verbose=False).input_ids]
 
 
 def batches_of(count: int, settings: Mapping[str, Any]) -> Iterator[Batch]:

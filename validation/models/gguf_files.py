@@ -18,6 +18,7 @@ The format has no checksum: a changed weight, or a changed setting that fits the
 
 from __future__ import annotations
 
+import copy
 import math
 import mmap
 import os
@@ -25,6 +26,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -112,6 +114,13 @@ def read_header(path: Path) -> GgufHeader:
         The extra ``gguf`` is not installed.
     """
     require_packages()
+    status = path.stat()
+    return _read_header(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=2)
+def _read_header(path: Path, size: int, changed: int) -> GgufHeader:
+    """Return the header of the file with this size and time of change."""
     with path.open("rb") as file:
         start = file.read(24)
         if not start.startswith(MAGIC):
@@ -282,11 +291,21 @@ def _check_positions(header: GgufHeader) -> None:
 def isolated(path: Path) -> Iterator[str]:
     """Yield a temporary folder that holds only a link to the file, and silence the loading bar.
 
-    In the file's own folder, transformers would also read the tokenizer or the adapter of another model.
+    In the file's own folder, transformers would also read the tokenizer or the adapter of another model. It reads the
+    header anew for each part of a model, and makes the table of names anew for each of its modules, in seconds each at
+    50,000 tokens: here both are made once.
     """
+    import gguf
     from transformers import modeling_gguf_pytorch_utils as reading
 
-    bar = reading.tqdm
+    bar, read, names = reading.tqdm, reading.load_gguf_checkpoint, gguf.get_tensor_name_map
+    status = path.stat()
+
+    def read_once(file: str, return_tensors: bool = False, **options: Any) -> Any:
+        if return_tensors:
+            return read(file, return_tensors=True, **options)
+        return copy.deepcopy(_header_as_read(read, path.resolve(), status.st_size, status.st_mtime_ns))
+
     with TemporaryDirectory(prefix="gguf-") as folder:
         link = Path(folder) / path.name
         try:
@@ -294,10 +313,17 @@ def isolated(path: Path) -> Iterator[str]:
         except OSError:  # Windows allows links only to some users
             os.link(path.resolve(), link)
         reading.tqdm = lambda items, **_: items
+        reading.load_gguf_checkpoint, gguf.get_tensor_name_map = read_once, cache(names)
         try:
             yield folder
         finally:
-            reading.tqdm = bar
+            reading.tqdm, reading.load_gguf_checkpoint, gguf.get_tensor_name_map = bar, read, names
+
+
+@lru_cache(maxsize=2)
+def _header_as_read(read: Callable[..., Any], path: Path, size: int, changed: int) -> Any:
+    """Return transformers' reading of the header of the file with this size and time of change."""
+    return read(str(path), return_tensors=False)
 
 
 def apply_rope_factors(header: GgufHeader, model: PreTrainedModel) -> None:
@@ -327,9 +353,10 @@ def apply_rope_factors(header: GgufHeader, model: PreTrainedModel) -> None:
 
 
 def load_tokenizer(header: GgufHeader, load: Callable[[], PreTrainedTokenizerBase]) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of a GGUF file, which cuts texts as llama.cpp does.
+    """Return the tokenizer of a GGUF file, which cuts and begins texts as llama.cpp does.
 
-    transformers ignores the name of a pre-tokenizer that it does not know, and then cuts as GPT-2 does.
+    transformers ignores the name of a pre-tokenizer that it does not know, and then cuts as GPT-2 does. It also ignores
+    whether the file says that a text begins with the begin-of-text token.
 
     Parameters
     ----------
@@ -342,8 +369,27 @@ def load_tokenizer(header: GgufHeader, load: Callable[[], PreTrainedTokenizerBas
     UserError
         The pre-tokenizer is unknown here, and no ``tokenizer.json`` of the same vocabulary lies beside the file.
     """
+    tokenizer = _split_as_told(header, load())
+    begins = header.metadata.get("tokenizer.ggml.add_bos_token")
+    if isinstance(begins, bool) and tokenizer.bos_token is not None:
+        _begin_with(tokenizer, begins)
+    return tokenizer
+
+
+def _begin_with(tokenizer: PreTrainedTokenizerBase, begins: bool) -> None:
+    """Let a tokenizer begin each text with its begin-of-text token, or not."""
+    from tokenizers import processors
+
+    token, number = str(tokenizer.bos_token), int(tokenizer.bos_token_id)
+    if (tokenizer("a").input_ids[:1] == [number]) != begins:
+        head, known = (f"{token} ", [(token, number)]) if begins else ("", [])
+        template = processors.TemplateProcessing(single=f"{head}$A", pair=f"{head}$A $B:1", special_tokens=known)
+        tokenizer.backend_tokenizer.post_processor = template
+
+
+def _split_as_told(header: GgufHeader, tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """Return a tokenizer that splits texts as the file says."""
     name = header.metadata.get("tokenizer.ggml.pre")
-    tokenizer = load()
     if header.metadata.get("tokenizer.ggml.model") != "gpt2" or name in GPT2_SPLITS or name in _known_splits():
         return tokenizer
     if name in DIGIT_SPLITS:

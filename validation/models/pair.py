@@ -5,14 +5,16 @@ torch and transformers are imported inside the functions, so this module imports
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validation.errors import UserError
-from validation.models import aligned
+from validation.models import aligned, smollm2
 from validation.models.devices import SHARDED, choose_device, memory_errors, require_memory, shards, weight_bytes
+from validation.models.rounding import SUFFIX, round_weights
 from validation.models.sources import PAIRS_FOLDER, ModelSource, quiet
 
 if TYPE_CHECKING:
@@ -37,6 +39,11 @@ PAIRS = {
         draft=str(PAIRS_FOLDER / "builtin" / "small"),
         target=str(PAIRS_FOLDER / "builtin" / "large"),
         description="1.6 M and 10 M parameters, Llama-style, trained on GSM8K, PEPs and English novels; ships with hlm",
+    ),
+    smollm2.NAME: PairSource(
+        draft=f"{smollm2.NAME}@{SUFFIX}",
+        target=smollm2.NAME,
+        description="SmolLM2-135M-Instruct and its own weights at 3 bits; run 'python3 hlm setup smollm2' once",
     ),
     "tinyllama-llama2-7b": PairSource(
         draft=TINY_LLAMA,
@@ -161,7 +168,7 @@ def load_pair(
         else:
             big = sources[1].load_model(chosen).to(where)
         tell(f"loading {draft}")
-        models = [sources[0].load_model(chosen).to(where).eval(), big.eval()]
+        models = [_load_draft(sources, chosen, big).to(where).eval(), big.eval()]
         anchor = anchor_note(models[0], models[1], tokenizers[1], names=(draft, target), accept=changed_anchor)
     vocabulary = max(tokenizers[1].get_vocab().values()) + 1
     notes = [_head_note(label, model, vocabulary) for label, model in zip(("draft", "target"), models, strict=True)]
@@ -220,10 +227,28 @@ def _inspect(
     for source in sources:
         tell(f"looking for {source.name}")
         source.reach()
+    if _same_weights(*sources):
+        return [sources[1].load_tokenizer()] * 2, [weight_bytes(sources[1].load("AutoConfig"), dtype)] * 2
     sizes = [weight_bytes(source.load("AutoConfig"), dtype) for source in sources]
     tokenizers = [source.load_tokenizer() for source in sources]
     same_vocabulary(*tokenizers, names=(sources[0].name, sources[1].name))
     return tokenizers, sizes
+
+
+def _same_weights(draft: ModelSource, target: ModelSource) -> bool:
+    """Return whether both models are read from one place; the draft may be rounded."""
+    return replace(draft, rounded=False) == target
+
+
+def _load_draft(sources: tuple[ModelSource, ModelSource], dtype: str, big: Any) -> Any:
+    """Return the draft model; weights that are the target's own are copied, not read again."""
+    draft, target = sources
+    if not _same_weights(draft, target) or hasattr(big, "hf_device_map"):
+        return draft.load_model(dtype)
+    model = copy.deepcopy(big)
+    if draft.rounded:
+        round_weights(model)
+    return model
 
 
 def _load_shards(

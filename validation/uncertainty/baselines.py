@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.claims.instances import InstanceDraws, row_arrays
-from validation.collection.collect import SCORED_ROWS, SCORED_VALUES
+from validation.collection.collect import SCORED_ROWS, SCORED_VALUES, prompt_ids
 from validation.errors import UserError
 from validation.models.devices import seeded_random_state
 from validation.models.pair import Pair
@@ -216,7 +216,7 @@ def paraphrase_uncertainty(
     versions = [paraphrases(prompt, count, wordnet=wordnet, rng=rng) for prompt in prompts]
     differing = np.zeros(sum(len(list(at)) for at in positions))
     for run in range(count):
-        heads = [_prompt_ids(tokenizer, texts[run]) for texts in versions]
+        heads = prompt_ids(tokenizer, [texts[run] for texts in versions])
         ids = [[*head, *rest] for head, rest in zip(heads, continuations, strict=True)]
         moved = [np.asarray(list(at), dtype=np.int64) + len(head) for at, head in zip(positions, heads, strict=True)]
         for group in _groups(_readings(ids, moved, drafts), model):
@@ -270,7 +270,7 @@ def baseline_measures(
     drafts = _drafts(trace, texts, InstanceDraws.of(draws, trace.positions, trace.vocabulary))
     heads = [trace.manifest["prompts"][int(trace.arrays["prompt_index"][text[0]])]["text"] for text in texts]
     rests = [np.asarray(trace.arrays["tokens"][text]).tolist() for text in texts]
-    encoded = [_prompt_ids(pair.tokenizer, head) for head in heads]
+    encoded = prompt_ids(pair.tokenizer, heads)
     ids = [[*head, *rest] for head, rest in zip(encoded, rests, strict=True)]
     at = [np.arange(len(head), len(text)) for head, text in zip(encoded, ids, strict=True)]
     measures = {DROPOUT: dropout_uncertainty(pair.draft, ids, at, drafts, rng=dropout)}
@@ -310,12 +310,6 @@ def _whole_texts(trace: Trace, positions: int, rng: np.random.Generator) -> list
     reached = np.cumsum([len(texts[index]) for index in order])
     enough = int(np.searchsorted(reached, positions)) + 1
     return [texts[index] for index in order[:enough]]
-
-
-def _prompt_ids(tokenizer: Any, text: str) -> list[int]:
-    """Return a prompt's tokens as they were collected: with the begin-of-text token if the tokenizer has one."""
-    found, begin = list(tokenizer(text, verbose=False).input_ids), tokenizer.bos_token_id
-    return found if begin is None or found[:1] == [begin] else [begin, *found]
 
 
 def _readings(

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import processors
 
 from validation.benchmarks.collection import measure_pace
 from validation.collection import collect as module
-from validation.collection.collect import Text, collect, teacher_forced_logits
+from validation.collection.collect import Text, collect, encode_prompts, teacher_forced_logits
 from validation.collection.prompts import Prompt
 from validation.errors import UserError
 from validation.models.pair import Pair, load_pair
@@ -37,7 +38,7 @@ def step_by_step(pair: Pair, which: str, prompt: str, tokens: np.ndarray) -> np.
     """Return logits (n, V) from one forward pass per token, without cache, padding or batch."""
     import torch
 
-    ids = [0, *pair.tokenizer(prompt).input_ids]
+    ids = list(pair.tokenizer(prompt).input_ids)
     found = []
     for token in tokens.tolist():
         with torch.no_grad():
@@ -331,3 +332,17 @@ def test_bad_logits(
     pair: Pair, folders: tuple[Path, Path], tmp_path: Path, which: str, value: float, message: str
 ) -> None:
     refused(rf"The {which} model \(.*\) {message}", with_last_norm(pair, which, folders, value), tmp_path)
+
+
+def test_a_prompt_begins_as_its_tokenizer_says(pair: Pair) -> None:
+    """No begin-of-text token is put before a prompt that the tokenizer begins without one."""
+    prompts = [Prompt("a", "two and two", "test")]
+    assert encode_prompts(pair, prompts, 4)[0][0] == pair.tokenizer.bos_token_id
+    backend = pair.tokenizer.backend_tokenizer
+    before = backend.post_processor
+    try:
+        backend.post_processor = processors.TemplateProcessing(single="$A", special_tokens=[])
+        (ids,) = encode_prompts(pair, prompts, 4)
+    finally:
+        backend.post_processor = before
+    assert ids == pair.tokenizer("two and two", add_special_tokens=False).input_ids

@@ -387,7 +387,7 @@ def test_rows_come_back_in_the_order_of_the_prompts_though_batches_are_made_by_l
 def test_at_temperature_0_it_is_the_target_models_greedy_text(pair: Pair, method: Method) -> None:
     rows = decode(pair, PROMPTS, method, temperature=0.0, new_tokens=10, batch=3)
     for prompt, row in zip(PROMPTS, rows, strict=True):
-        ids = torch.tensor([[pair.tokenizer.bos_token_id, *pair.tokenizer(prompt.text).input_ids]])
+        ids = torch.tensor([list(pair.tokenizer(prompt.text).input_ids)])
         for token in row.tokens:
             with torch.inference_mode():
                 assert token == int(pair.target(ids).logits[0, -1].argmax())
@@ -397,7 +397,7 @@ def test_at_temperature_0_it_is_the_target_models_greedy_text(pair: Pair, method
 def test_a_top_p_text_keeps_to_the_likeliest_tokens(pair: Pair) -> None:
     rows = decode(pair, PROMPTS, FixedLength(3), top_p=0.3, temperature=0.7, new_tokens=10)
     for prompt, row in zip(PROMPTS, rows, strict=True):
-        ids = [pair.tokenizer.bos_token_id, *pair.tokenizer(prompt.text).input_ids]
+        ids = list(pair.tokenizer(prompt.text).input_ids)
         for token in row.tokens:
             with torch.inference_mode():
                 law = distributions_of(pair.target(torch.tensor([ids])).logits[0, -1], 0.7, 0.3)
@@ -435,7 +435,7 @@ def fit(pair: Pair, method: Method, count: int, prompt: str) -> float:
     """Return χ² per cell of two-token texts against the target model; cells by log(q/p), which a wrong law shifts."""
     prompts = [Prompt(str(i), prompt, "test") for i in range(count)]
     rows = decode(pair, prompts, method, new_tokens=2, batch=500, seed=8)
-    ids = [pair.tokenizer.bos_token_id, *pair.tokenizer(prompt).input_ids]
+    ids = list(pair.tokenizer(prompt).input_ids)
     texts = torch.tensor([[*ids, row.tokens[0]] for row in rows])
     with torch.inference_mode():
         q, p = (m(texts).logits[:, -2:].double().softmax(-1).numpy() for m in (pair.draft, pair.target))

@@ -107,7 +107,7 @@ def test_the_text_can_be_checked_again_with_the_target_model_and_the_seed(pair: 
     rows = decode(pair, PROMPTS, SharedSeed(4), new_tokens=12, seed=5)
     keys = Noise(5, [prompt.id for prompt in PROMPTS], 1).stream_keys().tolist()
     for prompt, row, key in zip(PROMPTS, rows, keys, strict=True):
-        ids = torch.tensor([[pair.tokenizer.bos_token_id, *pair.tokenizer(prompt.text).input_ids, *row.tokens]])
+        ids = torch.tensor([[*pair.tokenizer(prompt.text).input_ids, *row.tokens]])
         with torch.inference_mode():
             target = pair.target(ids).logits[0, -len(row.tokens) - 1 : -1].float().softmax(dim=-1)
         positions = torch.arange(ids.shape[1] - len(row.tokens), ids.shape[1])  # in the whole text

@@ -8,6 +8,7 @@ import struct
 import tomllib
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from validation.errors import UserError
 from validation.models import gguf_files
 from validation.models.gguf_files import read_header
 from validation.models.pair import PAIRS_FOLDER, load_pair
+from validation.models.sources import ModelSource
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILTIN = PAIRS_FOLDER / "builtin"
@@ -308,3 +310,15 @@ def test_an_absurd_count_allocates_nothing(place, value, files, tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**20
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_file_says_whether_a_text_begins_with_its_token(begins, save_model, tmp_path):
+    """SmolLM2 has a begin-of-text token and says that no text begins with it; transformers reads neither."""
+    folder = save_model(seed=5, hidden=64)
+    file = write_gguf(folder, tmp_path / "model.gguf", settings={})
+    held = read_header(file)
+    told = replace(held, metadata=held.metadata | {"tokenizer.ggml.add_bos_token": begins})
+    tokenizer = gguf_files.load_tokenizer(told, ModelSource(str(folder)).load_tokenizer)
+    plain = tokenizer("two and two", add_special_tokens=False).input_ids
+    assert tokenizer("two and two").input_ids == [tokenizer.bos_token_id] * begins + plain

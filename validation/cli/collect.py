@@ -104,10 +104,10 @@ def collection_command(out: Decorator, fresh: str) -> Decorator:
 
 def collect_here(
     console: Console, asked: Collection, prompts: list[Prompt], where: Callable[[Pair], Place]
-) -> tuple[Pair, Trace] | None:
-    """Return the models and the trace that this process collected, or all ranks of torchrun; None if not on rank 0.
+) -> tuple[str, Trace] | None:
+    """Return the trace that this process collected, or all ranks of torchrun, and its device; None if not on rank 0.
 
-    ``where`` returns the folder of the trace of a pair.
+    ``where`` returns the folder of the trace of a pair. The models are released: what follows may need their memory.
     """
     from validation.collection.ranks import Link, collect_as_rank, this_rank
 
@@ -115,7 +115,7 @@ def collect_here(
     models, settings, fresh = asked.models, asked.settings, asked.fresh
     if rank is None:
         pair = models.load(console)
-        return pair, collect_trace(console, pair, prompts, where(pair), settings, command, fresh)
+        return str(pair.device), collect_trace(console, pair, prompts, where(pair), settings, command, fresh)
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # a lost rank is named in one sentence, without a stack
     console.quiet = console.quiet or rank.number > 0  # one process draws on the terminal
     with Link(rank, asked.wait) as link:
@@ -131,7 +131,7 @@ def collect_here(
     if trace is None:
         return None
     console.print(f"{trace.positions:,} positions of {rank.world} ranks are at {path}.", soft_wrap=True)
-    return pair, trace
+    return str(pair.device), trace
 
 
 @click.command()

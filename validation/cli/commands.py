@@ -69,6 +69,9 @@ def main() -> None:
 @click.option("--trace", "stored", type=PLACE, help="Check this trace, also at s3:// or http://; no model is loaded.")
 @click.option("--stored-rows", is_flag=True, help="Take the rounded rows of an imported store as exact (with --trace).")
 @click.option("--all-claims", is_flag=True, help="Also check the claims that do not depend on the models (minutes).")
+@click.option(
+    "--figures/--no-figures", default=True, help="Draw the figures; they take longer than the check at a large V."
+)
 @click.option("--scheduler", help="Check on dask's workers: local, or the address of a scheduler, tcp://HOST:PORT.")
 @quiet_option
 @json_option
@@ -79,6 +82,7 @@ def validate(
     stored_rows: bool,
     all_claims: bool,
     scheduler: str | None,
+    figures: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -91,7 +95,7 @@ def validate(
     from validation.collection.ranks import this_rank
 
     console, models, seed = open_console(quiet=quiet, stderr=as_json), asked.models, asked.settings["seed"]
-    options: dict[str, Any] = {"scheduler": scheduler, "all_claims": all_claims}
+    options: dict[str, Any] = {"scheduler": scheduler, "all_claims": all_claims, "figures": figures}
     if stored is not None:
         named = (models.name, models.draft, models.target, models.base, models.changed_anchor)
         if any((*named, asked.prompts, asked.fresh)):
@@ -111,8 +115,8 @@ def validate(
         console, asked, asked.read_prompts(), lambda pair: (out or Path("runs") / run_name(pair)) / "trace"
     )
     if collected is not None:
-        pair, trace = collected
-        finish_run(console, trace, Path(str(trace.path.parent)), seed, str(pair.device), as_json, **options)
+        device, trace = collected
+        finish_run(console, trace, Path(str(trace.path.parent)), seed, device, as_json, **options)
 
 
 @main.command()

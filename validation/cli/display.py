@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import hlmtheory
@@ -29,6 +30,9 @@ OUTCOMES = {
     "false reading": "false reading",
 }
 """Name of each outcome of a tally on the last screen."""
+
+TELL_S = 60.0
+"""Seconds between two lines of progress where there is no terminal."""
 
 UNBROKEN = 100_000
 """Width of an output that is not a terminal."""
@@ -116,7 +120,7 @@ def acceptance_in_words(summary: Mapping[str, float]) -> str:
 
 @contextmanager
 def progress_bar(console: Console) -> Iterator[Any]:
-    """Show a progress bar and yield its callback ``report(done, total, text)``."""
+    """Show a progress bar, or without a terminal a line a minute; yield its callback ``report(done, total, text)``."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -127,8 +131,22 @@ def progress_bar(console: Console) -> Iterator[Any]:
     )
     bars = Progress(*columns, console=console)
     tasks: list[Any] = []
+    began = told = monotonic()
+
+    def tell(done: int, total: int, text: str) -> None:
+        nonlocal told
+        now = monotonic()
+        if console.is_terminal or now - told < TELL_S or not 0 < done < total:
+            return
+        told, spent = now, now - began
+        console.print(
+            f"{text}: {done:,} of {total:,} after {spent / 60:.0f} min, "
+            f"about {spent * (total / done - 1) / 60:.0f} min to go",
+            soft_wrap=True,
+        )
 
     def report(done: int, total: int, text: str) -> None:
+        tell(done, total, text)
         if not tasks:  # the bar appears with the first report, so that a quick answer shows none
             task = bars.add_task(text, total=total)
             bars.start()

@@ -123,6 +123,7 @@ def finish_run(
     stored_rows: bool = False,
     scheduler: str | None = None,
     all_claims: bool = False,
+    figures: bool = True,
 ) -> None:
     """Run all steps after the trace; the exit code reports whether a claim failed."""
     from validation.claims.order import workers_here
@@ -132,7 +133,7 @@ def finish_run(
     with naming(folder), Lock(folder), Processes(workers_here(trace.vocabulary)) as processes:
         results = _check(console, trace, folder, seed, device, stored_rows, scheduler, all_claims, processes)
         verdict_screen(console, results)
-        report = _draw_and_report(console, trace, results, folder, seed, typed_command(), processes)
+        report = _draw_and_report(console, trace, results, folder, seed, typed_command(), processes, figures)
     console.print(f"Report: {report.resolve().as_uri()}", soft_wrap=True)
     failed = [name for name, tally in results.tallies.items() if tally.outcome == "violated"]
     if as_json:
@@ -187,6 +188,7 @@ def _draw_and_report(
     seed: int,
     command: str,
     processes: Processes,
+    with_figures: bool,
 ) -> Path:
     """Draw the figures that changed, write the report, and return its path.
 
@@ -202,7 +204,7 @@ def _draw_and_report(
     part = folder / ".part"
     shutil.rmtree(part, ignore_errors=True)  # left by a killed run
     (part / "figures").mkdir(parents=True)
-    figures = list(FIGURES.values()) if trace.kind == LOGITS else []
+    figures = list(FIGURES.values()) if with_figures and trace.kind == LOGITS else []
     marks = figure_marks(figures, trace, seed)
     changed = [
         one

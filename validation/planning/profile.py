@@ -37,7 +37,7 @@ from validation.trace.sealed import checksum
 
 Array = NDArray[Any]
 
-VERSION = 7
+VERSION = 8
 DRAFT_LENGTHS = tuple(range(1, 9))
 BUDGETS = (100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0)
 """Bits that end a round of c-sqs; 5,000 in the paper."""
@@ -88,6 +88,8 @@ class Profile:
         Mean α.
     accepted : array, shape (texts, T)
         Acceptance along the text, 0 beyond its end.
+    rejections : array, shape (texts, codecs)
+        1 - acceptance along the text, summed over all positions but the last; without the shared seed.
     streaks : array, shape (texts, T)
         Expected runs of accepted drafts of a shared seed, by their length: :func:`expected_streaks`.
     uncertainty, rejection : array, shape (positions,)
@@ -114,6 +116,7 @@ class Profile:
     risk_sampled: Array
     acceptance: Array
     accepted: Array
+    rejections: Array
     streaks: Array
     uncertainty: Array
     rejection: Array
@@ -323,6 +326,7 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
         zero[:, None], zero[:, None], length, 1, skip=without_residue(noisy), bonus=False, wire=plain
     ).table()
     server = expected_counts(zero, zero, length, 0, wire=Wire(8.0, 8.0 * -(-width // 8))).table()
+    before_last = np.arange(steps)[:, None] < length - 1
     exact, drawn = ([one.losses(at) for one in texts] for at in (cumulative, sampled))
     return {
         "lengths": length,
@@ -339,6 +343,7 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
         "risk_sampled": np.stack([risk[:, 0].mean(axis=0) for _, risk in drawn]),
         "acceptance": np.stack([one.acceptance.mean(axis=0) for one in texts]),
         "accepted": own.T,
+        "rejections": np.where(before_last[:, None], 1.0 - accepted[:, :SEEDED], 0.0).sum(axis=0).T,
         "streaks": np.stack([expected_streaks(accepted[:, SEEDED, n], int(length[n])) for n in range(len(texts))]),
         "uncertainty": np.concatenate([text.uncertainty for text in texts]),
         "rejection": np.concatenate([text.rejection for text in texts]),

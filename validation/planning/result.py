@@ -231,7 +231,8 @@ def _any_message(gain: Number | None) -> list[str]:
         return []
     return [
         "Even a message as short as token ids makes a plan with rounds of a fixed length, or a lossless one that "
-        f"drafts on while the server verifies, at most {1.0 + gain.value:.2f} times as fast as this one ({gain.basis})."
+        "drafts each position once while the server verifies what it gets, at most "
+        f"{1.0 + gain.value:.2f} times as fast as this one ({gain.basis})."
     ]
 
 

@@ -13,9 +13,10 @@ text. The counts hold what a text waits for: drafts that are not made during a p
 No message makes such a device much faster (:meth:`Streamed.least_seconds`). A cycle with J accepted drafts takes at
 least (J + 1) t_d + R + b/C + V, with b the bits of a token id in its frame: the drafts are made one after the other
 once the device knows the token before them, and the last one must reach the server, be read and be answered. Whatever
-is sent, a draft from q is the emitted token with at most 1 - T (``shared_seed.any_scheme``), so a text of n tokens has
-at least 1 + Σ T_t cycles in the mean, over its first n - 1 positions. This is for devices that draft each position
-once and servers that read drafts alone.
+is sent, a draft that is drawn from a row q̂ is the emitted token y with the probability min(1, q̂_y/p_y) at most
+(``shared_seed.any_scheme``). So a text of n tokens has at least 1 + Σ (1 - that) cycles in the mean, over its first n
+- 1 positions; the bound takes q or the kind of quantised row with the fewest. This is for devices that draft each
+position once, from one kind of row, and servers that read drafts alone.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ class Streamed:
     lengths : array, shape (texts,)
     message_bits, reply_bits : float
         Of a message with one draft, and of an answer.
-    least_cycles : array, shape (texts,)
-        Expected cycles if each draft is accepted with the probability 1 - T.
+    least_cycles : array, shape (texts, rows)
+        Expected cycles if drafts are drawn from q, or from one kind of quantised row, and are accepted as often as any
+        message allows.
     """
 
     streaks: Array
@@ -63,9 +65,7 @@ class Streamed:
         """Return what the row needs, with an envelope around each message and answer."""
         message = 8.0 * (token_bytes(profile.vocabulary, 1) + _START) + seal_bits
         reply = reply_bits(profile.vocabulary) + 8.0 + seal_bits  # one byte: how many drafts the pass verified
-        behind = np.arange(profile.accepted.shape[1]) < profile.lengths[:, None] - 1
-        least = 1.0 + np.where(behind, 1.0 - profile.accepted, 0.0).sum(axis=1)
-        return cls(profile.streaks, profile.lengths, message, reply, least)
+        return cls(profile.streaks, profile.lengths, message, reply, 1.0 + profile.rejections)
 
     def least_seconds(self, setting: Setting, texts: Array, *, tokens_alone: bool = True) -> float:
         """Return a time in seconds that no device takes less for some texts, if it drafts on and skips nothing.
@@ -77,10 +77,10 @@ class Streamed:
         tokens_alone : bool
             Bound devices with any messages that hold a token id; else those of a shared seed. Both at the median rate.
         """
-        cycles = self.least_cycles if tokens_alone else self.streaks.sum(axis=1)
+        kinds = self.least_cycles if tokens_alone else self.streaks.sum(axis=1)[:, None]
         bits = self.message_bits - 8.0 * _START * tokens_alone
         each = setting.link.round_trip_s + setting.verify_s + bits / setting.link.quantile(0.5)
-        return float(self.lengths[texts].sum() * setting.draft_s + cycles[texts].sum() * each)
+        return float(self.lengths[texts].sum() * setting.draft_s + kinds[texts].sum(axis=0).min() * each)
 
     def option(self, setting: Setting) -> Option | None:
         """Return the option at these times; None where the row does not apply.

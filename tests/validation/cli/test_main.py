@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
+import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +15,9 @@ from click.testing import CliRunner, Result
 
 import hlmtheory
 from validation.claims.instances import scenarios
+from validation.cli import commands, display
 from validation.cli.commands import main
+from validation.models import pair as module
 
 
 def run(*words: str) -> Result:
@@ -54,6 +59,58 @@ def test_validate_writes_verdicts_figures_and_report(finished: tuple[Path, tuple
     for name in ("cu-hlm-fig5a", "cu-hlm-fig5b", "cu-hlm-fig6"):
         assert (folder / "figures" / f"{name}.svg").stat().st_size
         assert json.loads((folder / "figures" / f"{name}.json").read_text())
+
+
+def test_figures_may_be_left_out(
+    finished: tuple[Path, tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = {"verification.overlap": hlmtheory.all_claims()["verification.overlap"]}
+    monkeypatch.setattr(hlmtheory, "all_claims", lambda: one)
+    words = ("validate", "--trace", str(finished[0] / "trace"), "--out", str(tmp_path), "--no-figures")
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "report.html").read_text()
+    assert not list((tmp_path / "figures").iterdir())
+
+
+def test_the_models_are_released_before_the_check(
+    folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    held: list[weakref.ref[Any]] = []
+    load = module.load_pair
+
+    def watched(*names: Any, **options: Any) -> Any:
+        pair = load(*names, **options)
+        held.extend(weakref.ref(one) for one in (pair.draft, pair.target))
+        return pair
+
+    def check(*_: Any, **__: Any) -> None:
+        gc.collect()
+        assert [one() for one in held] == [None, None]
+
+    monkeypatch.setattr(module, "load_pair", watched)
+    monkeypatch.setattr(commands, "finish_run", check)
+    words = ("--draft", str(folders[0]), "--target", str(folders[1]), "--positions", "20", "--new-tokens", "8")
+    (tmp_path / "prompts.txt").write_text("two and two\n")
+    result = run("validate", *words, "--prompts", "prompts.txt")
+    assert result.exit_code == 0, result.output
+    assert len(held) == 2
+
+
+def test_without_a_terminal_progress_is_a_line_a_minute(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([0.0, 30.0, 61.0, 90.0, 122.0, 300.0])
+    monkeypatch.setattr(display, "monotonic", lambda: next(clock))
+    with display.progress_bar(display.open_console()) as report:
+        for done in (10, 20, 30, 40, 100):
+            report(done, 100, "checking")
+    said = [line for line in capsys.readouterr().out.splitlines() if "to go" in line]
+    assert said == [
+        "checking: 20 of 100 after 1 min, about 4 min to go",
+        "checking: 40 of 100 after 2 min, about 3 min to go",
+    ]
 
 
 @pytest.mark.parametrize("everything", [False, True])

@@ -16,9 +16,11 @@ from tests.validation.stored_traces import stored
 from validation.planning.envelopes import SEALS
 from validation.planning.measure import planner_of_trace
 from validation.planning.menu import STREAMED
+from validation.planning.profile import profile_of
 from validation.planning.rounds import COUNTS, expected_streaks
 from validation.planning.setting import Setting, constant_link
 from validation.planning.streamed import Streamed
+from validation.trace.reader import open_trace
 
 TIMES = [(0.012, 0.030, 0.02), (0.030, 0.030, 0.0), (0.011, 0.025, 0.1), (0.040, 0.030, 0.02), (0.010, 0.030, 0.005)]
 COLUMN = {name: place for place, name in enumerate(COUNTS)}
@@ -42,7 +44,7 @@ def events(good, draft_s, verify_s, half_s, air_s):
 def of(alpha, length):
     """Return the row's evidence for one text with these acceptances."""
     found = expected_streaks(alpha, length)[None]
-    return Streamed(found, np.array([length]), 96.0, 16.0, found.sum(axis=1))
+    return Streamed(found, np.array([length]), 96.0, 16.0, found.sum(axis=1)[:, None])
 
 
 @pytest.mark.parametrize(("draft_s", "verify_s", "round_trip_s"), TIMES)
@@ -117,12 +119,12 @@ def test_the_counted_bits_are_those_of_the_sessions():
     server.receive(message)
     answer = server.verify(rng.dirichlet(np.ones(20), size=1))
     profile = SimpleNamespace(
-        vocabulary=20, streaks=np.ones((1, 2)), lengths=np.array([2]), accepted=np.array([[0.75, 0.5]])
+        vocabulary=20, streaks=np.ones((1, 2)), lengths=np.array([2]), rejections=np.array([[0.25, 0.5]])
     )
     found = Streamed.of(profile, SEALS["hmac"])
     assert found.message_bits == 8 * len(message)
     assert found.reply_bits - 8 <= 8 * len(answer) <= found.reply_bits  # it is counted with eight drafts
-    assert found.least_cycles == pytest.approx([1.25])  # the last position ends the text, right or wrong
+    assert found.least_cycles.tolist() == [[1.25, 1.5]]  # the last position ends the text, right or wrong
 
 
 def least(good, draft_s, trip_s, verify_s):
@@ -142,7 +144,7 @@ def test_no_device_that_drafts_on_is_faster_than_the_bound(draft_s):
     alpha, texts = rng.uniform(0.3, 1.0, 12), 3000
     setting = Setting(constant_link(1e6, 0.02, 1e18), draft_s, 0.030)
     cycles = np.array([1.0 + (1.0 - alpha[:-1]).sum()])
-    own = Streamed(expected_streaks(0.9 * alpha, 12)[None], np.array([12]), 96.0, 16.0, cycles)
+    own = Streamed(expected_streaks(0.9 * alpha, 12)[None], np.array([12]), 96.0, 16.0, cycles[:, None])
     bound = own.least_seconds(setting, np.array([0]))
     drawn = rng.random((texts, 12))
     best = np.array([least(row < alpha, draft_s, 0.02 + 88 / 1e6, 0.030) for row in drawn])
@@ -151,3 +153,20 @@ def test_no_device_that_drafts_on_is_faster_than_the_bound(draft_s):
     among = own.least_seconds(setting, np.array([0]), tokens_alone=False)
     assert bound < among < queued.mean() + 4 * queued.std() / np.sqrt(texts)
     assert among <= float(setting.seconds(own.option(setting).counts, 1e6)[0])
+
+
+def test_the_bound_takes_the_row_that_is_rejected_least(tmp_path):
+    """A quantised row may be accepted more often than q; then the bound is that of its cycles."""
+    stored(tmp_path / "trace", noise=0.5)
+    found = profile_of(open_trace(tmp_path / "trace"))
+    behind = np.arange(found.accepted.shape[1]) < found.lengths[:, None] - 1
+    own = np.where(behind, 1.0 - found.accepted, 0.0).sum(axis=1)
+    np.testing.assert_allclose(found.rejections[:, 0], own, atol=1e-12)
+    setting, texts = Setting(constant_link(1e7, 0.02), 0.012, 0.030), np.arange(found.texts)
+    made = Streamed.of(found)
+    least = made.least_seconds(setting, texts)
+    assert least <= made.least_seconds(setting, texts, tokens_alone=False)
+    fewer = replace(made, least_cycles=np.concatenate([made.least_cycles, made.least_cycles[:, :1] - 0.5], axis=1))
+    pause = 0.02 + 0.030 + (made.message_bits - 8) / 1e7
+    gained = min(0.0, (fewer.least_cycles.sum(axis=0) - made.least_cycles.sum(axis=0).min()).min()) * pause
+    assert fewer.least_seconds(setting, texts) == pytest.approx(least + gained, rel=1e-12)

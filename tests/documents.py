@@ -87,6 +87,7 @@ NOT_RUN = {
     "BUILD/bin/llama-*": "needs llama.cpp",
     "vllm serve *": "needs vLLM and a GPU",
     "curl -s localhost:8000/metrics *": "needs a server of vLLM",
+    "python3 hlm validate --pair smollm2 *": "downloads a wheel and takes six minutes",
     f"{MEASURE} speed *": "measures how much faster two workers are",
 }
 """Why no test can run a line."""

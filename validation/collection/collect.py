@@ -168,7 +168,7 @@ def settings_of(
 
 
 def encode_prompts(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> list[list[int]]:
-    """Return the tokens of every prompt, preceded by the begin-of-text token if the tokenizer has one.
+    """Return the tokens of every prompt, preceded by the begin-of-text token if the tokenizer adds one.
 
     Parameters
     ----------

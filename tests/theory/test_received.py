@@ -262,7 +262,7 @@ def test_a_long_message_of_probabilities_is_received():
 
 
 def test_messages_are_not_changed():
-    rows = [codec.TokenDraft(1), codec.lattice_message([6, 0, 4], support=[True, False, True], token=2)]
-    for one in (codec.TokenMessage(3, (rows[0],)), *rows):
+    draft, row = codec.TokenDraft(1), codec.lattice_message([6, 0, 4], support=[True, False, True], token=2)
+    for one, name in ((codec.TokenMessage(3, (draft,)), "vocabulary"), (draft, "token"), (row, "token")):
         with pytest.raises((AttributeError, TypeError)):
-            one.token = one.vocabulary = 2
+            setattr(one, name, 2)

@@ -43,7 +43,7 @@ class _Side:
     """What both sides know: the text so far, its place in the stream, and how often the drafts started again."""
 
     def __init__(
-        self, policy: DevicePolicy, session: bytes, key: bytes | None, seed: int | None, position: int
+        self, policy: DevicePolicy, *, session: bytes, key: bytes | None = None, seed: int, position: int
     ) -> None:
         if not isinstance(instance("policy", policy, DevicePolicy).messages, StreamedTokens):
             raise TypeError(
@@ -113,17 +113,6 @@ class StreamedDevice(_Side):
     >>> device.tokens(answer), device.waiting
     ([0, 3], ())
     """
-
-    def __init__(
-        self,
-        policy: DevicePolicy,
-        *,
-        session: bytes,
-        key: bytes | None = None,
-        seed: int,
-        position: int,
-    ) -> None:
-        super().__init__(policy, session, key, seed, position)
 
     def draft(self, logits: Array) -> tuple[int, bytes]:
         """Return the draft of the next position, and its message.
@@ -220,7 +209,7 @@ class StreamedServer(_Side):
         used: MutableSet[int],
         position: int,
     ) -> None:
-        super().__init__(policy, session, key, seed, position)
+        super().__init__(policy, session=session, key=key, seed=seed, position=position)
         self._server = ServerPolicy(policy)
         _use(self._seed, used)
 

@@ -23,7 +23,7 @@ brute_force = importlib.import_module("brute_force")
 served_gaps = importlib.import_module("served_gaps")
 sys.path.remove(str(EXPERIMENT))
 
-INSTANCES = 9  # of 200 in policy_bound.json
+INSTANCES = 40
 
 
 def test_the_bound_is_above_the_best_plan_of_one_part_and_ours_near_it():

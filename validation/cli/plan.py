@@ -185,6 +185,8 @@ def plan(
                 seal=seal,
                 shared_seed=request.shared_seed,
             )
+    if request.users > 1:  # a device that drafts on takes more of a server than one in rounds
+        planner.streamed = None
     request = request.with_server_draft(about["evidence"].get("parameter_ratio"))
     setting = planner.setting = request.setting()
     defaulted = [

@@ -228,10 +228,11 @@ class Planner:
         order = sorted(range(len(own)), key=lambda i: (len(broken[i]) > 0, -values[i]))
         return own[order[0]], broken[order[0]]
 
-    def ours(self, setting: Setting) -> tuple[Option, tuple[str, ...]]:
-        """Return the best option of all that keep the limits, whatever the policy."""
+    def ours(self, setting: Setting, *, streams: bool = True) -> tuple[Option, tuple[str, ...]]:
+        """Return the best option of all that keep the limits, whatever the policy; ``streams``: one may draft on."""
         pool = [one for one in self.options if one.family in (OURS, SERVER, DEVICE)]
-        allowed = [one for one in pool if self.safe(one, setting)] + self.candidates(STREAMED, setting)
+        allowed = [one for one in pool if self.safe(one, setting)]
+        allowed += self.candidates(STREAMED, setting) if streams else []
         values = setting.value(self.totals(allowed))
         for place in np.argsort(-values, kind="stable").tolist():
             if not self.broken(allowed[place], setting):

@@ -133,7 +133,7 @@ def members_of(planner: Planner, users: list[User]) -> tuple[list[BandUser], lis
     if planner.model is None:
         raise UserError("Users of one band need a trace whose rejection rises with the uncertainty; plan for one user.")
     model = planner.model.thinned(ROWS)
-    option, _ = planner.ours(setting)
+    option, _ = planner.ours(setting, streams=False)  # a server that others wait for
     risk = model.rate(option, setting)[1] if option.family == OURS and option.threshold > -np.inf else 0.0
     if setting.risk_kind == "token" and setting.risk_limit > 0:
         risk = min(risk, setting.risk_limit)

@@ -176,6 +176,19 @@ def test_users_share_a_band(plan, folder):
     assert [one["share"] for one in equal["users"]] == pytest.approx([1 / 3] * 3, abs=1e-3)
 
 
+def test_users_of_one_server_draft_in_rounds_and_may_skip(plan, folder):
+    """Alone, the user of this trace drafts on, which skips nothing; among others the risk is spent on skips."""
+    words = ("--json", "--risk", "text=.3", "--policy", "policy.json")
+    alone, several = planned(plan(*words)), planned(plan(*words, "--users", "3"))
+    policy = read_policy(folder / "policy.json")
+    option = [next(row for row in one["rows"] if row["policy"] == "ours")["option"] for one in (alone, several)]
+    assert option[0].startswith("shared seed, streamed")
+    assert "streamed" not in option[1]
+    assert "u ≤" in option[1]
+    assert type(policy.messages).__name__ != "StreamedTokens"
+    assert several["streamed"] is None
+
+
 def test_users_wait_for_one_server(plan):
     words = ("--down-rate", "1G", "--rate", "100M", "--rtt", "5ms")
     few, many = (planned(plan("--json", "--users", count, *words))["users"] for count in ("2", "24"))

@@ -70,7 +70,9 @@ class ModelSource:
         if revision == SUFFIX and not Path(text).exists():
             whole = cls.parse(name, base)
             if not whole.local:
-                raise UserError(f"The weights of {name!r} are not on this machine, so they cannot be rounded; download the model first.")
+                raise UserError(
+                    f"The weights of {name!r} are not on this machine, so they cannot be rounded; download it first."
+                )
             return replace(whole, rounded=True)
         if text == smollm2.NAME and not Path(text, "config.json").exists():
             return cls(str(smollm2.weights_file()))

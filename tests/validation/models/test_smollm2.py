@@ -94,6 +94,6 @@ def test_each_32_weights_of_a_row_keep_their_extremes_and_have_few_levels(bits):
 
 
 def test_only_a_model_of_this_machine_is_rounded():
-    with pytest.raises(UserError, match="cannot be rounded; download the model"):
+    with pytest.raises(UserError, match="cannot be rounded; download it first"):
         ModelSource.parse("owner/model@3-bit")
     assert ModelSource.parse(f"{LARGE}@3-bit").rounded

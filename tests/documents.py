@@ -68,6 +68,9 @@ ELSEWHERE = {
     "python3 hlm validate --draft draft-q4.gguf --target target.gguf": (
         "tests/test_engine_recipes.py::test_llama_cpp_from_its_stores_and_gguf_files_on"
     ),
+    "python3 hlm validate --pair smollm2 *": (
+        "tests/validation/models/test_smollm2.py::test_the_command_of_the_readme_ends_with_its_report"
+    ),
     ".venv/bin/torchrun *": (
         "tests/validation/collection/test_ranks.py::test_two_ranks_of_torchruns_agent_which_restarts_them"
     ),
@@ -87,7 +90,6 @@ NOT_RUN = {
     "BUILD/bin/llama-*": "needs llama.cpp",
     "vllm serve *": "needs vLLM and a GPU",
     "curl -s localhost:8000/metrics *": "needs a server of vLLM",
-    "python3 hlm validate --pair smollm2 *": "downloads a wheel and takes six minutes",
     f"{MEASURE} speed *": "measures how much faster two workers are",
 }
 """Why no test can run a line."""

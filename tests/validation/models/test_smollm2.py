@@ -10,8 +10,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 
 from tests.validation.gguf_writing import write_gguf
+from validation.cli.commands import main
 from validation.errors import UserError
 from validation.models import smollm2
 from validation.models.pair import PAIRS_FOLDER, load_pair
@@ -63,6 +65,17 @@ def test_the_pair_is_the_file_and_its_rounded_weights_without_a_network(installe
         found = [model(tokens).logits for model in (pair.draft, pair.target, alone.load_model("float32"))]
     assert torch.equal(found[0], found[2])
     assert not torch.equal(found[0], found[1])
+
+
+def test_the_command_of_the_readme_ends_with_its_report(installed, save_model, tmp_path, monkeypatch):
+    write_gguf(save_model(seed=3, hidden=64), installed)
+    monkeypatch.setattr(smollm2, "SHA256", hashlib.sha256(installed.read_bytes()).hexdigest())
+    monkeypatch.chdir(tmp_path)
+    Path("prompts.txt").write_text("One.\nTwo.\n")
+    options = ["--positions", "60", "--new-tokens", "8", "--prompts", "prompts.txt", "--no-figures"]
+    result = CliRunner().invoke(main, ["validate", "--pair", "smollm2", *options])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "runs" / "smollm2" / "report.html").is_file()
 
 
 def test_a_folder_of_the_name_is_that_folder(folders, tmp_path, monkeypatch):

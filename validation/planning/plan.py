@@ -384,7 +384,7 @@ class Planner:
             return Number(_finite(value), MEASURED, n)
 
         def size(value: float) -> Number:
-            return Number(value if sends and value else None, PROVED if certified else MEASURED, every)
+            return Number(value if sends and value > 0 else None, PROVED if certified else MEASURED, every)
 
         def speed(rate: float) -> Number:
             return measured_speed(counts[:, 0], setting.seconds(counts, rate), n)

@@ -27,7 +27,7 @@ WIDEST = 1024
 """Largest support of a quantised row."""
 CENTRES = np.append((np.arange(BINS - 1) + 0.5) / BINS, 0.999)
 """Uncertainty that stands for each bin. Nearly all tokens of the last bin have an uncertainty close to 1."""
-_ROUNDING = 1e-9  # of a sum of probabilities
+ROUNDING = 1e-9  # of a sum of probabilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def sampled(mass: Array) -> Array:
 
 def without_residue(share: Array) -> Array:
     """Return shares in [0, 1], where one that differs from 1 by rounding alone is 1: nothing is left to send."""
-    return np.asarray(np.where(share > 1.0 - _ROUNDING, 1.0, share))
+    return np.asarray(np.where(share > 1.0 - ROUNDING, 1.0, share))
 
 
 @cache

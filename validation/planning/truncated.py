@@ -14,7 +14,7 @@ from hlmtheory.truncation import certified_size, online_size, resampling_bias
 from validation.decoding.methods.single_draft import BITS, CERTIFIED_BITS
 from validation.decoding.trace_drafts import offline_k
 from validation.planning.menu import Line
-from validation.planning.positions import positions_of, sampled, without_residue
+from validation.planning.positions import ROUNDING, positions_of, sampled, without_residue
 from validation.planning.profile import Profile
 from validation.trace.reader import Trace, TraceChunk, probabilities
 
@@ -127,8 +127,12 @@ def _certified(q: Array, bias: float) -> tuple[Array, Array]:
 
 
 def _weighted(weight: Array, k: Array, bits: Array, bias: Array) -> dict[str, Array]:
-    """Return means over the drafts that are sent, at "skip nothing" and at each threshold; 0 where none is sent."""
-    total = np.maximum(weight.sum(axis=0), 1e-12)
+    """Return means over the drafts that are sent, at "skip nothing" and at each threshold; 0 where none is sent.
+
+    Rounding leaves weights near 0 of either sign where all is skipped. Divided by their sum they would be a size.
+    """
+    weight = np.where(weight.sum(axis=0) > ROUNDING * len(weight), np.maximum(weight, 0.0), 0.0)
+    total = np.where(weight.any(axis=0), weight.sum(axis=0), 1.0)
     order = np.argsort(k)
     share = np.cumsum(weight[order], axis=0) / total
     high = k[order][np.minimum((share < 0.95).sum(axis=0), len(k) - 1)]

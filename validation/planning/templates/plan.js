@@ -146,7 +146,7 @@ function rival(s) {
 function rowOf(policy, s, base) {
   const option = chosen(policy, s);
   if (!option) return null;
-  const c = option.test, on = option.policy === STREAMED, up = on ? (c[UP] * seconds(c, s, s.median)) / (s.draft * c[EXCHANGES]) : c[UP], sent = (number) => (c[EXCHANGES] > 0 && number) || null;
+  const c = option.test, on = option.policy === STREAMED, up = on ? (c[UP] * seconds(c, s, s.median)) / (s.draft * c[EXCHANGES]) : c[UP], sent = (number) => (c[EXCHANGES] > 0 && number > 0 ? number : null);
   const basis = option.policy === OURS && !option.lossless || policy === OURS && !option.lossless ? "c" : "m";
   const risk = option.lossless ? "p" : basis;
   return { policy, option, label: option.policy === policy ? option.option : `${option.policy} ${option.option}`.trim(),

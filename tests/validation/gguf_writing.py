@@ -80,6 +80,8 @@ def write_gguf(
     writer.add_bos_token_id(tokenizer.bos_token_id)
     writer.add_add_bos_token(tokenizer("a").input_ids[0] == tokenizer.bos_token_id)
     writer.add_eos_token_id(tokenizer.eos_token_id)
+    if tokenizer.chat_template:
+        writer.add_chat_template(tokenizer.chat_template)
     for name, weight in model.state_dict().items():
         values = weight.numpy()
         if (name == "lm_head.weight" and config.tie_word_embeddings) or name_of(name) in without:

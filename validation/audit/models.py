@@ -12,6 +12,7 @@ from validation.audit.laws import Processors
 from validation.errors import UserError
 
 if TYPE_CHECKING:
+    from validation.collection.prompts import Prompt
     from validation.trace.reader import Trace
 
 Array = NDArray[Any]
@@ -192,12 +193,11 @@ def load_model(name: str, device: str) -> tuple[Any, Any]:
     source, where = ModelSource.parse(named.get(name, name)), choose_device(device)
     with quiet():
         model = source.load_model("float32" if where.type == "cpu" else "auto").to(where).eval()
-        return model, source.load("AutoTokenizer")
+        return model, source.load_tokenizer()
 
 
-def prompt_texts(path: Any, count: int) -> list[str]:
-    """Return the texts of the first prompts of a file, or of the built-in ones."""
+def chosen_prompts(path: Any, count: int) -> list[Prompt]:
+    """Return the first prompts of a file, or the first built-in ones."""
     from validation.collection.prompts import builtin_prompts, read_prompts
 
-    chosen = builtin_prompts(limit=count) if path is None else read_prompts(path, limit=count)
-    return [one.text for one in chosen]
+    return builtin_prompts(limit=count) if path is None else read_prompts(path, limit=count)

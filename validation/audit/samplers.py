@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from validation.audit.laws import Law
 from validation.errors import UserError
 
 if TYPE_CHECKING:
+    from validation.collection.prompts import Prompt
     from validation.decoding.methods.base import Method
     from validation.models.pair import Pair
 
@@ -55,22 +57,26 @@ def transformers_sampler(model: Any, *, new_tokens: int, **options: Any) -> Samp
     return sample
 
 
-def method_sampler(pair: Pair, method: Method, prompts: Sequence[str], *, temperature: float, top_p: float) -> Sampler:
+def method_sampler(
+    pair: Pair, method: Method, prompts: Sequence[str | Prompt], *, temperature: float, top_p: float
+) -> Sampler:
     """Return a sampler that decodes by one of our methods.
 
     Parameters
     ----------
     pair : Pair
     method : Method
-    prompts : sequence of str
-        The texts of the law's prompts, in their order.
+    prompts : sequence of str or Prompt
+        The law's prompts, in their order.
     temperature, top_p : float
     """
     from validation.collection.prompts import Prompt
     from validation.decoding.loop import decode
 
+    asked = [one if isinstance(one, Prompt) else Prompt("", one, "audit") for one in prompts]
+
     def sample(ids: Sequence[Sequence[int]], n: int, seed: int, depth: int) -> list[list[list[int]]]:
-        named = [Prompt(f"{c}-{i}", text, "audit") for c, text in enumerate(prompts) for i in range(n)]
+        named = [replace(one, id=f"{c}-{i}") for c, one in enumerate(asked) for i in range(n)]
         records = decode(
             pair,
             named,

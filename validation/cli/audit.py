@@ -11,7 +11,7 @@ import click
 
 from validation.cli.display import open_console, waiting
 from validation.cli.exits import INTERRUPTED, PARTLY, Verdict
-from validation.cli.options import PLACE, SEED
+from validation.cli.options import PLACE, SEED, chat_option
 from validation.cli.run import print_json
 from validation.errors import UserError
 
@@ -101,6 +101,7 @@ def _processors(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--prompts", type=click.Path(path_type=Path), help="Texts to continue, .txt or .jsonl.  [default: built in]"
 )
+@chat_option
 @click.option("--prompt-count", type=click.IntRange(min=1), default=4, show_default=True, help="Prompts to use.")
 @_processors
 @click.option("--depth", type=click.IntRange(1, 64), default=4, show_default=True, help="Tokens of a continuation.")
@@ -198,6 +199,8 @@ def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Generator[Batch,
     _one_of(options, LAWS, "target", "table", "trace")
     path = options["draws_from"]
     drawn = None if path is None else file_prompts(path)
+    if options["chat"] and (drawn is not None or not options["target"]):
+        raise UserError("--chat is about texts; --draws-from, --table and --trace have token ids: leave it out.")
     if options["target"]:
         law, draft, sample = _of_model(options, processors, drawn)
     else:
@@ -240,18 +243,28 @@ def _of_trace(options: dict[str, Any], processors: Processors, drawn: Any) -> tu
 
 def _of_model(options: dict[str, Any], processors: Processors, drawn: Any) -> tuple[Law, Law | None, Any]:
     """Return the laws of the models, and the sampler if it is generate or a method of ours."""
-    from validation.audit.models import ModelLaw, load_model, prompt_texts
+    from validation.audit.models import ModelLaw, chosen_prompts, load_model
     from validation.audit.samplers import transformers_sampler
+    from validation.collection.collect import ids_of
+    from validation.models.chat import require_template
+    from validation.models.pair import same_vocabulary
 
     depth, device = options["depth"], options["device"]
     if options["method"]:
         return _of_method(options, processors)
     model, tokenizer = load_model(options["target"], device)
-    texts = [] if drawn is not None else prompt_texts(options["prompts"], options["prompt_count"])
-    ids = drawn if drawn is not None else [list(tokenizer(text).input_ids) for text in texts]
+    ids = drawn
+    if ids is None:
+        if options["chat"]:
+            require_template(tokenizer, options["target"])
+        _say_plain(options, tokenizer)
+        asked = chosen_prompts(options["prompts"], options["prompt_count"])
+        ids = ids_of(tokenizer, asked, chat=options["chat"])
     law = ModelLaw(model, ids, processors, end_tokens=options["ends"] or None)
     helper = options["assistant"] or options["draft"]
-    small = load_model(helper, device)[0] if helper else None
+    small, other = load_model(helper, device) if helper else (None, None)
+    if helper:
+        same_vocabulary(other, tokenizer, names=(helper, options["target"]))
     draft = (
         None
         if small is None
@@ -275,10 +288,9 @@ def _of_model(options: dict[str, Any], processors: Processors, drawn: Any) -> tu
 
 def _of_method(options: dict[str, Any], processors: Processors) -> tuple[Law, Law | None, Any]:
     """Return the laws of a pair, and one of our methods."""
-    from validation.audit.models import ModelLaw, prompt_texts
+    from validation.audit.models import ModelLaw, chosen_prompts
     from validation.audit.samplers import method_named, method_sampler
     from validation.collection.collect import encode_prompts
-    from validation.collection.prompts import Prompt
     from validation.models.pair import load_pair
 
     for name, unchanged in (("top_k", 0), ("min_p", 0.0), ("repetition_penalty", 1.0)):
@@ -287,16 +299,25 @@ def _of_method(options: dict[str, Any], processors: Processors) -> tuple[Law, La
     named: dict[str, Any] = (
         {} if options["target"] == "builtin" else {"draft": options["draft"], "target": options["target"]}
     )
-    pair = load_pair("builtin" if not named else None, **named, device=options["device"])
-    texts = prompt_texts(options["prompts"], options["prompt_count"])
-    ids = encode_prompts(pair, [Prompt(str(i), text, "audit") for i, text in enumerate(texts)], options["depth"])
+    pair = load_pair("builtin" if not named else None, **named, chat=options["chat"], device=options["device"])
+    _say_plain(options, pair.tokenizer)
+    asked = chosen_prompts(options["prompts"], options["prompt_count"])
+    ids = encode_prompts(pair, asked, options["depth"])
     laws = [
         ModelLaw(model, ids, processors, end_tokens=pair.end_tokens, vocabulary=pair.vocabulary)
         for model in (pair.target, pair.draft)
     ]
     method = method_named(options["method"])
-    sample = method_sampler(pair, method, texts, temperature=processors.temperature, top_p=processors.top_p)
+    sample = method_sampler(pair, method, asked, temperature=processors.temperature, top_p=processors.top_p)
     return laws[0], laws[1], sample
+
+
+def _say_plain(options: dict[str, Any], tokenizer: Any) -> None:
+    """Say that prompts are plain texts where the tokenizer has a chat template."""
+    from validation.models.chat import PLAIN, has_template
+
+    if has_template(tokenizer) and not (options["chat"] or options["quiet"]):
+        click.echo(PLAIN, err=True)
 
 
 def _progress(say: Callable[[str], None], shown: bool) -> Callable[[Audit], None]:

@@ -14,7 +14,7 @@ import click
 
 from validation.cli.display import open_console, progress_bar, waiting
 from validation.cli.options import PLACE, collection_options, pair_options, wait_option
-from validation.cli.run import collect_trace, say_what_stays, typed_command
+from validation.cli.run import collect_trace, say_what_stays, tell_notes, typed_command
 from validation.errors import UserError
 from validation.trace.remote import Place, RemotePath
 
@@ -40,6 +40,7 @@ class Models:
     changed_anchor: bool
     device: str
     dtype: str | None
+    chat: bool
 
     def load(self, console: Console, device: str | None = None) -> Pair:
         """Load the models, on another device if it is given, and print their notes."""
@@ -54,10 +55,10 @@ class Models:
                 changed_anchor=self.changed_anchor,
                 device=device or self.device,
                 dtype=self.dtype,
+                chat=self.chat,
                 report=lambda text: say(f"loading the two models: {text}"),
             )
-        for note in pair.notes:
-            console.print(note)
+        tell_notes(console, pair)
         return pair
 
 

@@ -97,11 +97,11 @@ def validate(
     console, models, seed = open_console(quiet=quiet, stderr=as_json), asked.models, asked.settings["seed"]
     options: dict[str, Any] = {"scheduler": scheduler, "all_claims": all_claims, "figures": figures}
     if stored is not None:
-        named = (models.name, models.draft, models.target, models.base, models.changed_anchor)
+        named = (models.name, models.draft, models.target, models.base, models.changed_anchor, models.chat)
         if any((*named, asked.prompts, asked.fresh)):
             raise UserError(
                 "--trace checks a stored trace; leave out --pair, --draft, --target, --base, --changed-anchor, "
-                "--prompts and --fresh."
+                "--prompts, --chat and --fresh."
             )
         if this_rank() is not None:
             raise UserError("--trace checks a stored trace in one process; start it without torchrun.")

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from validation.cli.display import decoded_lines, decoded_screen, open_console, progress_bar, waiting
-from validation.cli.options import SEED, Renamed, json_option, quiet_option, version_options
-from validation.cli.run import print_json
+from validation.cli.options import SEED, Renamed, chat_option, json_option, quiet_option, version_options
+from validation.cli.run import print_json, tell_notes
 from validation.errors import UserError, naming
 
 
@@ -31,6 +31,7 @@ from validation.errors import UserError, naming
 )
 @version_options
 @click.option("--prompts", type=click.Path(path_type=Path), help="Your prompts, perhaps each with a `reference`.")
+@chat_option
 @click.option("--new-tokens", type=click.IntRange(min=0), default=512, show_default=True, help="Maximum new tokens.")
 @click.option("--batch", type=click.IntRange(min=1), default=16, show_default=True, help="Texts per batch.")
 @click.option("--method", "only", multiple=True, help="Only this method; may be given several times.")
@@ -50,6 +51,7 @@ def decode(
     base: str | None,
     changed_anchor: bool,
     prompts: Path | None,
+    chat: bool,
     new_tokens: int,
     batch: int,
     only: tuple[str, ...],
@@ -100,7 +102,9 @@ def decode(
             changed_anchor=changed_anchor,
             device=device,
             dtype=dtype,
+            chat=chat,
         )
+    tell_notes(console, pair)
     refuse_other_models(planned, pair)
     if remark := of_other_models(trace, pair):
         console.print(remark, soft_wrap=True, markup=False)

@@ -77,11 +77,17 @@ def pair_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+chat_option = click.option(
+    "--chat", is_flag=True, help="Make each prompt a turn of the user, by the tokenizer's chat template."
+)
+
+
 def collection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a collection, in the help's order."""
     path = click.Path(path_type=Path)
     options = (
         click.option("--prompts", type=path, help="Your prompts: .txt (one per line) or .jsonl."),
+        chat_option,
         click.option(
             "--positions",
             type=click.IntRange(min=1),

@@ -73,6 +73,17 @@ def say_what_stays(console: Console, path: Place) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
 
+def tell_notes(console: Console, pair: Pair) -> None:
+    """Print the notes of a pair; that its model was tuned for turns goes to the error output."""
+    from validation.models.chat import PLAIN
+
+    for note in pair.notes:
+        if note != PLAIN:
+            console.print(note)
+        elif not console.quiet:
+            click.echo(note, err=True)
+
+
 def open_stored(console: Console, path: Place) -> Trace:
     """Open a stored trace of any kind, and verify every byte: in a folder now, in a store when it is read."""
     from validation.trace.reader import LISTS, LOGITS, open_trace

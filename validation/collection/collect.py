@@ -12,7 +12,7 @@ import inspect
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from validation.collection.fingerprint import fingerprints, finished_trace
 from validation.collection.prompts import Prompt
 from validation.errors import UserError
+from validation.models.chat import turn_ids
 from validation.models.devices import seeded_random_state
 from validation.models.pair import Pair
 from validation.trace.reader import Trace, TraceWriter, check_disk_space, open_trace
@@ -138,7 +139,7 @@ def collect(
             collect_batch(pair, prompts, encoded, one, new_tokens, writer, state, partial(report, *at))
             state["batches"] = one.number + 1
             writer.commit(state)
-        about = {"pair": pair.describe(), "notes": list(pair.notes), "prompts": [asdict(one) for one in prompts]}
+        about = {"pair": pair.describe(), "notes": list(pair.notes), "prompts": [one.plain() for one in prompts]}
         write_manifest(writer, settings, about, list(used), state, command)
     report(*(2 * (state["texts"] if positions is None else writer.positions,)), "done")
     return open_trace(path)
@@ -168,7 +169,7 @@ def settings_of(
 
 
 def encode_prompts(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> list[list[int]]:
-    """Return the tokens of every prompt, preceded by the begin-of-text token if the tokenizer adds one.
+    """Return the tokens of every prompt as :func:`ids_of` makes them, checked to fit the context.
 
     Parameters
     ----------
@@ -184,7 +185,7 @@ def encode_prompts(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> li
     Raises
     ------
     UserError
-        No prompts, or a prompt too long for the context with the new tokens.
+        No prompts, a prompt too long for the context with the new tokens, or as :func:`ids_of`.
     """
     if not prompts:
         raise UserError("There are no prompts; give at least one.")
@@ -192,7 +193,7 @@ def encode_prompts(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> li
     if limit < 1:
         raise UserError(f"new_tokens is {new_tokens}, but the context holds {pair.context} tokens; ask for fewer.")
     encoded = []
-    for prompt, ids in zip(prompts, prompt_ids(pair.tokenizer, [prompt.text for prompt in prompts]), strict=True):
+    for prompt, ids in zip(prompts, ids_of(pair.tokenizer, prompts, chat=bool(pair.chat)), strict=True):
         if len(ids) > limit:
             origin = prompt.source or "the list given"
             raise UserError(
@@ -201,6 +202,23 @@ def encode_prompts(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> li
             )
         encoded.append(ids)
     return encoded
+
+
+def ids_of(tokenizer: Any, prompts: Sequence[Prompt], *, chat: bool) -> list[list[int]]:
+    """Return the tokens of prompts: as they are, or with ``chat`` as turns by the tokenizer's chat template.
+
+    Raises
+    ------
+    UserError
+        A conversation without ``chat``, or the template refuses a prompt.
+    """
+    if chat:
+        return [turn_ids(tokenizer, prompt.messages or (("user", prompt.text),), prompt.id) for prompt in prompts]
+    if talk := next((prompt for prompt in prompts if prompt.messages), None):
+        raise UserError(
+            f"The prompt {talk.id!r} of {talk.source} is a conversation; give --chat, which writes its turns."
+        )
+    return prompt_ids(tokenizer, [prompt.text for prompt in prompts])
 
 
 def prompt_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:

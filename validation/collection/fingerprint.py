@@ -50,18 +50,19 @@ def finished_trace(path: Place, settings: dict[str, Any]) -> Trace | None:
 def fingerprints(pair: Pair, prompts: Sequence[Prompt], encoded: list[list[int]]) -> dict[str, Any]:
     """Return fingerprints of the models, device, dtype and prompts that a trace depends on."""
     asked = [[prompt.id, prompt.text, prompt.source, ids] for prompt, ids in zip(prompts, encoded, strict=True)]
-    return {
+    turns = {"chat": True} if pair.chat else {}  # a trace of plain prompts has the settings that it always had
+    return turns | {
         "device": str(pair.device),
         "model_dtype": pair.dtype,
         "vocabulary": pair.vocabulary,
         "end_tokens": list(pair.end_tokens),
-        "small_weights": _weights_mark(pair.draft),
-        "large_weights": _weights_mark(pair.target),
+        "small_weights": weights_mark(pair.draft),
+        "large_weights": weights_mark(pair.target),
         "prompts": hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16],
     }
 
 
-def _weights_mark(model: Any) -> str:
+def weights_mark(model: Any) -> str:
     """Return a hash of the name, shape, dtype and bytes of every weight."""
     digest = hashlib.sha256(type(model).__name__.encode())
     weights = sorted(model.state_dict().items())

@@ -92,8 +92,8 @@ def in_order(shards: Sequence[Shard]) -> list[Shard]:
     for shard in shards:
         ours, theirs = (comparable(one.settings) | {"shards": one.place.of} for one in (first, shard))
         if ours != theirs:
-            names = [name for name in ours if ours[name] != theirs.get(name)]
-            said = "; ".join(f"{name}: {ours[name]} and {theirs.get(name, 'none')}" for name in names)
+            names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+            said = "; ".join(f"{name}: {ours.get(name, 'none')} and {theirs.get(name, 'none')}" for name in names)
             raise UserError(
                 f"{first.folder} and {shard.folder} are shards of different collections ({said}); merge those that "
                 "one command with --shard 1/N to N/N collected."

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from validation.errors import UserError
 from validation.models.sources import PAIRS_FOLDER
@@ -19,12 +20,21 @@ BUILTIN_PROMPTS = PAIRS_FOLDER / "builtin" / "prompts.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt with its id, its source, and its reference answer, if it has one."""
+    """One prompt with its id, its source, and its reference answer, if it has one.
+
+    A conversation has ``messages``, each a role and a content, and these as its text.
+    """
 
     id: str
     text: str
     source: str
     reference: str | None = None
+    messages: tuple[tuple[str, str], ...] = ()
+
+    def plain(self) -> dict[str, Any]:
+        """Return the prompt as plain values; without ``messages`` if it has none."""
+        values = asdict(self)
+        return values if self.messages else {name: value for name, value in values.items() if name != "messages"}
 
 
 def builtin_prompts(*, limit: int | None = None) -> list[Prompt]:
@@ -39,7 +49,9 @@ def read_prompts(path: str | Path, *, limit: int | None = None) -> list[Prompt]:
     ----------
     path : str or Path
         ``.jsonl`` or ``.jsonl.gz``: one JSON object per line with the field ``prompt`` and optionally ``id``,
-        ``source`` and ``reference``. ``.txt``: one prompt per line. UTF-8, with or without a byte-order mark.
+        ``source`` and ``reference``. In place of ``prompt`` there may be ``messages``, a conversation: a list of
+        objects with ``role`` and ``content``, the last of which is not the assistant's. ``.txt``: one prompt per line.
+        UTF-8, with or without a byte-order mark.
     limit : int, optional
         Read at most this number of prompts, from the start of the file; at least 1.
 
@@ -52,7 +64,8 @@ def read_prompts(path: str | Path, *, limit: int | None = None) -> list[Prompt]:
     ------
     UserError
         Missing file, unknown extension, not UTF-8, empty file, a line that is not JSON or longer than ``LONGEST_LINE``
-        (2²² characters), a missing or empty prompt, an unpaired surrogate, a duplicate id, or ``limit`` below 1.
+        (2²² characters), a missing or empty prompt, messages that are no conversation, an unpaired surrogate, a
+        duplicate id, or ``limit`` below 1.
     """
     path = Path(path)
     if limit is not None and limit < 1:
@@ -106,9 +119,10 @@ def _prompt(path: Path, number: int, line: str) -> Prompt:
         ) as error:  # too deeply nested; ValueError also for more than 4,300 digits
             reason = getattr(error, "msg", None) or str(error).split(";")[0]
             raise UserError(f"{where}: not JSON ({reason}: {line[:40]!r}); write one object per line.") from error
-    if not isinstance(row, dict) or "prompt" not in row:
+    if not isinstance(row, dict) or not row.keys() & {"prompt", "messages"}:
         raise UserError(f'{where}: the field \'prompt\' is missing; write lines like {{"prompt": "..."}}.')
-    text = row["prompt"]
+    messages = () if "prompt" in row else _messages(where, row["messages"])
+    text = "\n".join(f"{role}: {content}" for role, content in messages) if messages else row["prompt"]
     if not isinstance(text, str):
         raise UserError(f"{where}: the prompt is {text!r}, not a text; put it in quotes.")
     if not text.strip():
@@ -119,7 +133,22 @@ def _prompt(path: Path, number: int, line: str) -> Prompt:
     name, source = str(row.get("id", f"line-{number}")), str(row.get("source", path.name))
     for what, value in (("prompt", text), ("id", name), ("source", source), ("reference", reference or "")):
         _refuse_surrogate(where, what, value)
-    return Prompt(name, text, source, reference or None)
+    return Prompt(name, text, source, reference or None, messages)
+
+
+def _messages(where: str, found: object) -> tuple[tuple[str, str], ...]:
+    """Return the roles and contents of a conversation that the assistant is to answer."""
+    like = 'write "messages": [{"role": "user", "content": "..."}]'
+    if not isinstance(found, list) or not found:
+        raise UserError(f"{where}: the messages are no list of messages; {like}.")
+    for number, one in enumerate(found, 1):
+        if not isinstance(one, dict) or not all(isinstance(one.get(name), str) for name in ("role", "content")):
+            raise UserError(f"{where}: message {number} has no role and content that are texts; {like}.")
+        if more := sorted(one.keys() - {"role", "content"}):
+            raise UserError(f"{where}: message {number} has the field {more[0]!r}, which is not read; leave it out.")
+    if found[-1]["role"] == "assistant" or not found[-1]["content"].strip():
+        raise UserError(f"{where}: the last message leaves nothing to answer; end with a turn of the user.")
+    return tuple((one["role"], one["content"]) for one in found)
 
 
 def _refuse_surrogate(where: str, what: str, value: str) -> None:

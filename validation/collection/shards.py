@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -287,7 +287,7 @@ def _describe(
             machines = read_sealed(folder / FILE)["machines"]
     if (here := machine(pair)) not in machines:
         machines.append(here)
-    about = {"pair": pair.describe(), "notes": list(pair.notes), "prompts": [asdict(prompt) for prompt in prompts]}
+    about = {"pair": pair.describe(), "notes": list(pair.notes), "prompts": [prompt.plain() for prompt in prompts]}
     content = {"format": FORMAT, "version": VERSION, "shard": place.number, "shards": place.of}
     content |= {"settings": dict(settings), "about": about, "machines": machines, "command": command}
     write_sealed(folder / FILE, content)

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from validation.collection.fingerprint import weights_mark
 from validation.decoding.fitting import fit
 from validation.decoding.methods.registry import Fitted
 from validation.errors import UserError
@@ -39,7 +40,10 @@ def fitted_to(trace: Trace, file: Path) -> Fitted:
 
 
 def of_other_models(trace: Trace, pair: Pair) -> str:
-    """Return a sentence if the trace, to which thresholds are fitted, names other models; empty if it names these.
+    """Return a remark if the trace, to which thresholds are fitted, is of other models or prompts; empty if it is not.
+
+    A model whose weights are those of the trace is the same under any name, as a GGUF file and the folder of its
+    tensors.
 
     Parameters
     ----------
@@ -48,11 +52,23 @@ def of_other_models(trace: Trace, pair: Pair) -> str:
         The models that decode.
     """
     named, now = trace.manifest.get("pair", {}), pair.describe()
-    keys = [key for key in MODEL_KEYS if key in named and named[key] != now[key]]
-    if not keys:
-        return ""
-    told = " and ".join(f"{MODEL_KEYS[key]} {named[key]} (here {now[key]})" for key in keys)
-    return f"Thresholds are fitted to {trace.path}, of {told}. Give --run the run of these models to fit to them."
+    known = trace.manifest.get("settings") or {}
+    weights = {"small_name": ("small_weights", pair.draft), "large_name": ("large_weights", pair.target)}
+
+    def same(key: str) -> bool:
+        if key not in named or named[key] == now[key]:
+            return True
+        stored, model = weights.get(key, ("", None))
+        return stored in known and known[stored] == weights_mark(model)
+
+    remarks = []
+    if keys := [key for key in MODEL_KEYS if not same(key)]:
+        told = " and ".join(f"{MODEL_KEYS[key]} {named[key]} (here {now[key]})" for key in keys)
+        remarks = [f"of {told}. Give --run the run of these models to fit to them."]
+    if named.get("chat", False) != now.get("chat", False):
+        there, here = ("with", "without") if named.get("chat") else ("without", "with")
+        remarks.append(f"collected {there} --chat, and these prompts are given {here} it.")
+    return f"Thresholds are fitted to {trace.path}, {' It was '.join(remarks)}" if remarks else ""
 
 
 def fit_mark(fitted: Mapping[str, Any]) -> str:

@@ -409,7 +409,7 @@ def _known_splits() -> frozenset[str]:
 
 
 def _tokenizer_beside(header: GgufHeader, name: Any, read: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of the file tokenizer.json beside a GGUF file, with the special tokens that it names."""
+    """Return the tokenizer of the file tokenizer.json beside a GGUF file, with the special tokens and chat template of the GGUF file."""
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
@@ -424,4 +424,4 @@ def _tokenizer_beside(header: GgufHeader, name: Any, read: PreTrainedTokenizerBa
     if backend.get_vocab() != read.get_vocab():
         raise UserError(f"{said}, and the vocabulary of {beside} is another one; put the model's own there.")
     special = {token: getattr(read, token) for token in ("bos_token", "eos_token", "unk_token", "pad_token")}
-    return PreTrainedTokenizerFast(tokenizer_object=backend, **special)
+    return PreTrainedTokenizerFast(tokenizer_object=backend, chat_template=read.chat_template, **special)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from validation.errors import UserError
 from validation.models import aligned, smollm2
+from validation.models import chat as turns
 from validation.models.devices import SHARDED, choose_device, memory_errors, require_memory, shards, weight_bytes
 from validation.models.rounding import SUFFIX, round_weights
 from validation.models.sources import PAIRS_FOLDER, ModelSource, quiet
@@ -90,6 +91,7 @@ class Pair:
     draft_parameters: int
     target_parameters: int
     notes: tuple[str, ...] = ()
+    chat: bool | None = None  # whether prompts are turns by the chat template; None if the tokenizer has none
 
     def describe(self) -> dict[str, Any]:
         """Return name, sizes and dtype as plain values for manifests and reports; stored keys are small and large."""
@@ -104,7 +106,8 @@ class Pair:
         }
         commits = {"small_commit": _commit(self.draft), "large_commit": _commit(self.target)}
         known = {name: commit for name, commit in commits.items() if commit}
-        return described | known | {"device": str(self.device), "dtype": self.dtype, "notes": list(self.notes)}
+        turned = {} if self.chat is None else {"chat": self.chat}
+        return described | known | turned | {"device": str(self.device), "dtype": self.dtype, "notes": list(self.notes)}
 
 
 def load_pair(
@@ -114,6 +117,7 @@ def load_pair(
     target: str | Path | None = None,
     base: str | Path | None = None,
     changed_anchor: bool = False,
+    chat: bool = False,
     device: str = "cpu",
     dtype: str | None = None,
     report: Callable[[str], None] | None = None,
@@ -132,6 +136,8 @@ def load_pair(
     changed_anchor : bool
         Accept an aligned draft with a target whose last block, head or vocabulary is not the one that the draft was
         aligned to. The output keeps the target's law; only fewer drafts are accepted.
+    chat : bool
+        Make each prompt a turn of the user by the chat template of the target's tokenizer.
     device : str
         ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on. ``"sharded"`` puts the draft model on the first GPU
         and spreads the target model over all GPUs and, if they are too small, the host.
@@ -150,17 +156,19 @@ def load_pair(
         Unknown pair, one model given without the other, missing folder or weights, unreachable hub, gated model,
         unknown revision, weights that are not safetensors, models that need their own code, different vocabularies,
         unknown device or dtype, too little memory; an adapter for another base model; an aligned draft for another
-        anchor.
+        anchor; ``chat`` without a chat template.
     """
     if dtype is not None and dtype not in DTYPES:
         raise UserError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
     name, draft, target = _resolve(name, draft, target)
-    sources = (ModelSource.parse(draft), ModelSource.parse(target, "" if base is None else str(base)))
+    sources = _of_one_content(ModelSource.parse(draft), ModelSource.parse(target, "" if base is None else str(base)))
     where = choose_device(device)
     chosen = dtype or ("float32" if where.type == "cpu" else "auto")
     with quiet(), memory_errors():
         tell = report or (lambda text: None)
         tokenizers, sizes = _inspect(sources, chosen, tell)
+        if chat:
+            turns.require_template(tokenizers[1], target)
         require_memory(sizes[0], sizes[1], where, sharded=device == SHARDED)
         tell(f"loading {target}")
         if device == SHARDED:
@@ -172,6 +180,9 @@ def load_pair(
         anchor = anchor_note(models[0], models[1], tokenizers[1], names=(draft, target), accept=changed_anchor)
     vocabulary = max(tokenizers[1].get_vocab().values()) + 1
     notes = [_head_note(label, model, vocabulary) for label, model in zip(("draft", "target"), models, strict=True)]
+    talks = turns.has_template(tokenizers[1])
+    notes += [_size_note(*models), _twin_note(*models), anchor, _shard_note(models[1])]
+    notes.append(turns.TURNS if chat else turns.PLAIN if talks else "")
     labels = (f"{name}/small", f"{name}/large") if name in PAIRS else (draft, target)
     return Pair(
         name=name,
@@ -187,7 +198,8 @@ def load_pair(
         target_name=labels[1],
         draft_parameters=models[0].num_parameters(),
         target_parameters=models[1].num_parameters(),
-        notes=tuple(note for note in (*notes, _size_note(*models), anchor, _shard_note(models[1])) if note),
+        notes=tuple(note for note in notes if note),
+        chat=chat if talks else None,
     )
 
 
@@ -235,6 +247,13 @@ def _inspect(
     return tokenizers, sizes
 
 
+def _of_one_content(draft: ModelSource, target: ModelSource) -> tuple[ModelSource, ModelSource]:
+    """Return both sources; a draft whose files are copies of the target's is read from the target's."""
+    if not target.rounded and draft.has_files_of(target):
+        return replace(target, rounded=draft.rounded), target
+    return draft, target
+
+
 def _same_weights(draft: ModelSource, target: ModelSource) -> bool:
     """Return whether both models are read from one place; the draft may be rounded."""
     return replace(draft, rounded=False) == target
@@ -274,6 +293,18 @@ def same_vocabulary(draft: Any, target: Any, *, names: tuple[str, str]) -> None:
         f"The vocabularies differ, first at id {first}: {ours} in {names[0]!r}, {theirs} in {names[1]!r} "
         f"({len(entries[0])} and {len(entries[1])} entries); choose two models of one family."
     )
+
+
+def _twin_note(draft: Any, target: Any) -> str:
+    """Return the note about two models of the same weights, as of a GGUF file and the folder of its tensors."""
+    import torch
+
+    if hasattr(target, "hf_device_map") or type(draft) is not type(target):
+        return ""
+    ours, theirs = draft.state_dict(), target.state_dict()
+    if ours.keys() != theirs.keys() or not all(torch.equal(ours[name], theirs[name]) for name in ours):
+        return ""
+    return "The draft and the target have the same weights, so they are one model: every draft is accepted."
 
 
 def _size_note(draft: Any, target: Any) -> str:

@@ -255,7 +255,8 @@ def baseline_measures(
     Raises
     ------
     UserError
-        If ``positions`` is below 1, the trace has another vocabulary, or the given folder holds no dictionary.
+        If ``positions`` is below 1, the trace has another vocabulary or prompts that are turns, or the given folder
+        holds no dictionary.
     """
     if positions < 1:
         raise UserError(f"positions is {positions}; it must be at least 1.")
@@ -264,6 +265,8 @@ def baseline_measures(
             f"The trace at {trace.path} has {trace.vocabulary} entries and the pair {pair.name} has "
             f"{pair.vocabulary}; choose the pair that it was collected with."
         )
+    if trace.manifest.get("pair", {}).get("chat"):
+        raise UserError(f"The trace at {trace.path} was collected with --chat; the baselines read plain prompts alone.")
     found, left_out = _dictionary(wordnet)
     choice, draws, dropout, prompts = (np.random.default_rng([seed, part]) for part in range(4))
     texts = _whole_texts(trace, positions, choice)

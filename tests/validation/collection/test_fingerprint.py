@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from validation.collection.fingerprint import _weights_mark, fingerprints
+from validation.collection.fingerprint import fingerprints, weights_mark
 from validation.models.pair import Pair
 
 
@@ -40,16 +40,16 @@ def test_names_shapes_dtypes_and_every_piece_count(model: Any, monkeypatch: pyte
 
     from validation.collection import fingerprint
 
-    first = _weights_mark(model)
-    assert _weights_mark(copy.deepcopy(model)) == first
+    first = weights_mark(model)
+    assert weights_mark(copy.deepcopy(model)) == first
     monkeypatch.setattr(fingerprint, "PIECE", 7)  # tensors in several pieces, the last of them shorter
-    assert _weights_mark(model) == first
-    marks = {first, _weights_mark(copy.deepcopy(model).to(torch.bfloat16))}
+    assert weights_mark(model) == first
+    marks = {first, weights_mark(copy.deepcopy(model).to(torch.bfloat16))}
     embedding = model.get_input_embeddings()
     embedding.weight.data[-1, -1] += 1.0
-    marks.add(_weights_mark(model))
+    marks.add(weights_mark(model))
     embedding.weight.data = embedding.weight.data.t().contiguous().reshape(16, 300)
-    marks.add(_weights_mark(model))
+    marks.add(weights_mark(model))
     assert len(marks) == 4
 
 
@@ -57,13 +57,13 @@ def test_weights_that_accelerate_keeps_elsewhere_count(model: Any) -> None:
     """The model holds empty tensors for them; the hook of each module has the values by name."""
     import torch
 
-    whole = _weights_mark(model)
+    whole = weights_mark(model)
     for module in model.modules():
         own = dict(module.named_parameters(recurse=False))
         if own:
             module._hf_hook = SimpleNamespace(weights_map={name: value.detach().clone() for name, value in own.items()})
             for name, value in own.items():
                 setattr(module, name, torch.nn.Parameter(torch.empty_like(value, device="meta")))
-    assert _weights_mark(model) == whole
+    assert weights_mark(model) == whole
     model.model.norm._hf_hook.weights_map["weight"][0] += 1.0
-    assert _weights_mark(model) != whole
+    assert weights_mark(model) != whole

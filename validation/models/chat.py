@@ -1,0 +1,64 @@
+"""Prompts of a model that was tuned for turns: the chat template that its tokenizer carries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from validation.errors import UserError
+
+TURNS = "Each prompt is a turn of the user, written by the tokenizer's chat template."
+PLAIN = (
+    "The tokenizer has a chat template, so the target was tuned for turns, but the prompts are plain text; --chat "
+    "makes each a turn of the user."
+)
+
+
+def has_template(tokenizer: Any) -> bool:
+    """Return whether a tokenizer has a chat template."""
+    return bool(getattr(tokenizer, "chat_template", None))
+
+
+def require_template(tokenizer: Any, name: str) -> None:
+    """Refuse a tokenizer without a chat template; ``name`` is the model's.
+
+    Raises
+    ------
+    UserError
+        It has none.
+    """
+    if not has_template(tokenizer):
+        raise UserError(
+            f"The tokenizer of {name!r} has no chat template, which --chat applies; leave out --chat, or give the "
+            "model's own tokenizer with its chat_template.jinja."
+        )
+
+
+def turn_ids(tokenizer: Any, messages: Sequence[tuple[str, str]], name: str) -> list[int]:
+    """Return the tokens of a conversation up to where the assistant's turn begins.
+
+    The template alone decides how the text begins; the tokenizer adds no token of its own.
+
+    Parameters
+    ----------
+    tokenizer : PreTrainedTokenizer
+        With a chat template.
+    messages : sequence of (str, str)
+        Role and content of each message.
+    name : str
+        The prompt's, for the message of an error.
+
+    Raises
+    ------
+    UserError
+        The template refuses the conversation, as one without a system's turn does, or is none.
+    """
+    plain = [{"role": role, "content": content} for role, content in messages]
+    try:
+        ids = tokenizer.apply_chat_template(plain, add_generation_prompt=True, tokenize=True, return_dict=False)
+    except Exception as error:  # a template may raise anything
+        reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+        raise UserError(
+            f"The chat template cannot write the prompt {name!r} ({reason}); change its messages, or leave out --chat."
+        ) from error
+    return [int(one) for one in ids]

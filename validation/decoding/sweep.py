@@ -183,10 +183,10 @@ def _open(folder: Path, settings: dict[str, Any]) -> tuple[dict[Key, tuple[Gener
     """Return the stored entries, and the journal opened for more."""
     there, entries, committed = _read(folder)
     if there is not None and there != settings:
-        other = next(name for name in settings if there.get(name) != settings[name])
+        other = next(name for name in {**there, **settings} if there.get(name) != settings.get(name))
         raise UserError(
             f"The records at {folder} were made with other settings ({other} was {there.get(other)!r}, and is now "
-            f"{settings[other]!r}); choose another folder, or the old settings."
+            f"{settings.get(other)!r}); choose another folder, or the old settings."
         )
     journal = Journal(folder, committed if (folder / JOURNAL).exists() else None)
     if there is None:

@@ -409,7 +409,7 @@ def _known_splits() -> frozenset[str]:
 
 
 def _tokenizer_beside(header: GgufHeader, name: Any, read: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of the file tokenizer.json beside a GGUF file, with the special tokens and chat template of the GGUF file."""
+    """Return the tokenizer of the file tokenizer.json beside a GGUF file, with what the GGUF file says of it."""
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 

@@ -67,13 +67,17 @@ def test_the_pair_is_the_file_and_its_rounded_weights_without_a_network(installe
     assert not torch.equal(found[0], found[1])
 
 
-def test_the_command_of_the_readme_ends_with_its_report(installed, save_model, tmp_path, monkeypatch):
-    write_gguf(save_model(seed=3, hidden=64), installed)
+def test_the_command_of_the_readme_ends_with_its_report(
+    installed, save_model, extended_tokenizer, tmp_path, monkeypatch
+):
+    tokenizer = extended_tokenizer()
+    tokenizer.chat_template = "{% for message in messages %}<user>{{ message['content'] }}{% endfor %}"
+    write_gguf(save_model(seed=3, hidden=64, tokenizer=tokenizer), installed)
     monkeypatch.setattr(smollm2, "SHA256", hashlib.sha256(installed.read_bytes()).hexdigest())
     monkeypatch.chdir(tmp_path)
     Path("prompts.txt").write_text("One.\nTwo.\n")
     options = ["--positions", "60", "--new-tokens", "8", "--prompts", "prompts.txt", "--no-figures"]
-    result = CliRunner().invoke(main, ["validate", "--pair", "smollm2", *options])
+    result = CliRunner().invoke(main, ["validate", "--pair", "smollm2", "--chat", *options])
     assert result.exit_code == 0, result.output
     assert (tmp_path / "runs" / "smollm2" / "report.html").is_file()
 

@@ -155,21 +155,19 @@ def test_times_are_measured_on_the_device(pairs: tuple[Pair, Pair]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # transformers' own, about its assistant's settings
-def test_a_recorded_call_of_generate_is_that_of_the_host(pairs: tuple[Pair, Pair]) -> None:
+def test_a_recorded_call_of_generate_is_that_of_the_host(pairs: tuple[Pair, Pair], tmp_path: Path) -> None:
     found = []
-    for pair in pairs:
+    for number, pair in enumerate(pairs):
         ids = torch.tensor([[5, 9, 17]], device=pair.device)
         draft, target = (copy.deepcopy(model).float() for model in (pair.draft, pair.target))
-        with record_assisted(target) as recorder:
+        with record_assisted(target, tmp_path / str(number)) as recorder:
             text = target.generate(ids, assistant_model=draft, max_new_tokens=5, do_sample=False)
-        found.append((text.tolist(), recorder.texts))
-    (ours, here), (theirs, there) = found
-    assert theirs == ours
-    for one, other in zip(here[0], there[0], strict=True):
-        assert other.accepted == one.accepted
-        np.testing.assert_allclose(other.target_scores, one.target_scores, rtol=1e-4, atol=1e-5)
-        if one.draft_scores is not None:  # the last round drafts nothing
-            np.testing.assert_allclose(other.draft_scores, one.draft_scores, rtol=1e-4, atol=1e-5)
+        assert recorder.trace is not None
+        found.append((text.tolist(), recorder.texts, recorder.trace.arrays))
+    (ours, here, rows), (theirs, there, others) = found
+    assert (theirs, there) == (ours, here)
+    for name in ("draft_logits", "target_logits"):
+        np.testing.assert_allclose(others[name][:], rows[name][:], rtol=1e-4, atol=1e-5)
 
 
 def test_the_bill_of_a_text_is_that_of_the_host(pairs: tuple[Pair, Pair]) -> None:

@@ -2,11 +2,11 @@
 
     from validation.collection.recorder import record_assisted
 
-    with record_assisted(target) as recorder:
+    with record_assisted(target, "runs/mine/trace") as recorder:
         target.generate(**inputs, assistant_model=draft, do_sample=True)
-    recorder.save("runs/mine/trace")
 
 The recorder copies what ``generate`` computes and changes nothing, so a seed gives the same text with and without it.
+Rows are written while ``generate`` runs, so memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -34,19 +34,14 @@ class Round:
 
     Attributes
     ----------
-    draft_scores : array, shape (c, V), float32, or None
-        The assistant's processed scores at each drafted token; None if it gives none, as with another tokenizer.
-    target_scores : array, shape (c + 1, V), float32
-        The target model's processed scores at the same positions and at the next one.
-    tokens : array, shape (n + 1,), int64
+    tokens : list of int
         The tokens that the round emitted.
-    accepted : int
-        n, the accepted drafts.
+    drafted, accepted : int
+        The drafts, and those that were accepted.
     """
 
-    draft_scores: NDArray[np.float32] | None
-    target_scores: NDArray[np.float32]
-    tokens: NDArray[np.int64]
+    tokens: list[int]
+    drafted: int
     accepted: int
 
 
@@ -58,70 +53,8 @@ class Recorder:
     settings: list[dict[str, Any]] = field(default_factory=list)
     """How each text was generated: the candidate generator, do_sample, temperature, top_k, top_p and min_p."""
     pair: tuple[str, str] = ("assistant", "target")
-
-    def save(self, path: str | Path, *, fresh: bool = False) -> Trace:
-        """Store as a trace all rows for which both models' scores are known.
-
-        Each emitted token has a row. The exception is the last token of a round whose drafts were all accepted: there
-        the assistant computed no scores. Temperature, top-k and top-p are already applied; the manifest records this.
-
-        Parameters
-        ----------
-        path : str or Path
-            The folder to create.
-        fresh : bool
-            Delete the trace at ``path`` first.
-
-        Returns
-        -------
-        Trace
-
-        Raises
-        ------
-        UserError
-            No row was recorded, a round has no scores of the assistant, two texts were generated with different
-            settings, or ``path`` exists.
-        """
-        rounds = [one for text in self.texts for one in text]
-        if not any(len(one.target_scores) > 1 for one in rounds):
-            raise UserError("Nothing was recorded; call generate with assistant_model inside the with block.")
-        if any(one.draft_scores is None and len(one.target_scores) > 1 for one in rounds):
-            raise UserError(
-                "The assistant gave no scores, as with prompt lookup or another tokenizer; only the accepted drafts "
-                "are known: use Recorder.acceptance()."
-            )
-        for number, settings in enumerate(self.settings):
-            if settings != self.settings[0]:
-                raise UserError(
-                    f"Text {number} was generated with {settings}, text 0 with {self.settings[0]}; their distributions "
-                    "must not be mixed: record them separately."
-                )
-        vocabulary = rounds[0].target_scores.shape[1]
-        manifest = {
-            "pair": {"name": "recorded", "small_name": self.pair[0], "large_name": self.pair[1]},
-            "recorded": {
-                "scores": "processed",
-                "engine": "transformers",
-                "settings": self.settings[0],
-            },
-            "notes": ["Recorded from assisted generation; rows that only the target model computed are left out."],
-            "prompts": [],
-        }
-        with TraceWriter(path, vocabulary, manifest, dtype="float32", fresh=fresh) as writer:
-            for number, text in enumerate(self.texts):
-                place = 0
-                for one in text:
-                    known = min(len(one.tokens), len(one.target_scores) - 1)
-                    if known:  # a last round may draft nothing
-                        writer.append(
-                            np.maximum(np.asarray(one.draft_scores)[:known], MASKED),
-                            np.maximum(one.target_scores[:known], MASKED),
-                            one.tokens[:known],
-                            np.full(known, number),
-                            place + np.arange(known),
-                        )
-                    place += len(one.tokens)
-        return open_trace(path)
+    trace: Trace | None = None
+    """The rows, once the ``with`` block has ended."""
 
     def acceptance(self) -> list[AcceptanceRecord]:
         """Return the accepted drafts, one record for each text."""
@@ -131,10 +64,10 @@ class Recorder:
                 source=f"text {number}",
                 num_spec_steps=len(text),
                 num_accepted_draft_tokens=sum(one.accepted for one in text),
-                num_draft_tokens=sum(len(one.target_scores) - 1 for one in text),
+                num_draft_tokens=sum(one.drafted for one in text),
                 completion_tokens=sum(len(one.tokens) for one in text),
                 per_step_accepted=tuple(one.accepted for one in text),
-                per_step_drafted=tuple(len(one.target_scores) - 1 for one in text),
+                per_step_drafted=tuple(one.drafted for one in text),
                 draft_sampling="sampled" if settings["drafts_sampled"] else "greedy",
                 verification="standard" if settings["drafts_sampled"] else "match",
                 copied=settings["candidates"] == "PromptLookupCandidateGenerator",
@@ -144,19 +77,35 @@ class Recorder:
 
 
 @contextmanager
-def record_assisted(target: Any) -> Iterator[Recorder]:
+def record_assisted(target: Any, path: str | Path | None = None, *, fresh: bool = False) -> Iterator[Recorder]:
     """Record every round of a model's assisted generation while the ``with`` block runs.
+
+    Each emitted token has a row in the trace. The exception is the last token of a round whose drafts were all
+    accepted: there the assistant computed no scores. Temperature, top-k and top-p are already applied; the manifest
+    records this. If the block ends with an error, the trace keeps the rounds before it.
 
     Parameters
     ----------
     target : transformers.PreTrainedModel
         The model whose ``generate`` is called, with ``assistant_model`` or ``prompt_lookup_num_tokens``.
+    path : str or Path, optional
+        The folder of a trace, to which all rows are written for which both models' scores are known. Without it only
+        the accepted drafts are recorded.
+    fresh : bool
+        Delete the trace at ``path`` first.
 
     Yields
     ------
     Recorder
+
+    Raises
+    ------
+    UserError
+        With ``path``, from ``generate``: the assistant gives no scores, a text is generated with other settings than
+        the first, or a trace lies at ``path``. At the end of the block: no row was recorded.
     """
     recorder = Recorder()
+    store = None if path is None else _Store(recorder, path, fresh)
     make = target._get_candidate_generator
 
     def recording(*args: Any, **named: Any) -> Any:
@@ -164,16 +113,75 @@ def record_assisted(target: Any) -> Iterator[Recorder]:
         assistant = getattr(generator, "assistant_model", None)
         if assistant is not None:
             recorder.pair = str(assistant.config.name_or_path), str(target.config.name_or_path)
-        recorder.settings.append(_settings(generator, named.get("generation_config", args[0] if args else None)))
+        settings = _settings(generator, named.get("generation_config", args[0] if args else None))
+        if store is not None and recorder.settings and settings != recorder.settings[0]:
+            raise UserError(
+                f"Text {len(recorder.texts)} is generated with {settings}, text 0 with {recorder.settings[0]}; their "
+                "distributions must not be mixed: record them separately."
+            )
+        recorder.settings.append(settings)
         recorder.texts.append([])
-        _watch(generator, recorder.texts[-1])
+        _watch(generator, recorder.texts[-1], store)
         return generator
 
     target._get_candidate_generator = recording  # hides the method of the class for this one model
     try:
         yield recorder
+    except BaseException:
+        if store is not None:
+            store.close()
+        raise
     finally:
         del target._get_candidate_generator
+    if store is not None and not store.close():
+        raise UserError("Nothing was recorded; call generate with assistant_model inside the with block.")
+
+
+class _Store:
+    """Writes the rows of rounds to a trace, which the first row opens."""
+
+    def __init__(self, recorder: Recorder, path: str | Path, fresh: bool) -> None:
+        self.recorder, self.path, self.fresh = recorder, path, fresh
+        self.writer: TraceWriter | None = None
+
+    def append(self, rounds: list[Round], draft: NDArray[np.float32] | None, target: NDArray[np.float32]) -> None:
+        """Append the rows of the last of a text's rounds; ``draft`` is (c, V) and ``target`` (c + 1, V), processed."""
+        *before, now = rounds
+        known = min(len(now.tokens), now.drafted)
+        if not known:  # a last round may draft nothing
+            return
+        if draft is None:
+            raise UserError(
+                "The assistant gave no scores, as with prompt lookup or another tokenizer; only the accepted drafts "
+                "are known: leave out the path, and use Recorder.acceptance()."
+            )
+        if self.writer is None:
+            writer = TraceWriter(self.path, target.shape[1], self._manifest(), dtype="float32", fresh=self.fresh)
+            self.writer = writer.__enter__()
+        self.writer.append(
+            np.maximum(draft[:known], MASKED),
+            np.maximum(target[:known], MASKED),
+            now.tokens[:known],
+            np.full(known, len(self.recorder.texts) - 1),
+            sum(len(one.tokens) for one in before) + np.arange(known),
+        )
+
+    def close(self) -> bool:
+        """Finish the trace and return whether there is one."""
+        if self.writer is None:
+            return False
+        self.writer.__exit__(None, None, None)
+        self.recorder.trace = open_trace(self.path)
+        return True
+
+    def _manifest(self) -> dict[str, Any]:
+        small, large = self.recorder.pair
+        return {
+            "pair": {"name": "recorded", "small_name": small, "large_name": large},
+            "recorded": {"scores": "processed", "engine": "transformers", "settings": self.recorder.settings[0]},
+            "notes": ["Recorded from assisted generation; rows that only the target model computed are left out."],
+            "prompts": [],
+        }
 
 
 def _settings(generator: Any, config: Any) -> dict[str, Any]:
@@ -185,20 +193,21 @@ def _settings(generator: Any, config: Any) -> dict[str, Any]:
     return found | {name: getattr(config, name, None) for name in names}
 
 
-def _watch(generator: Any, rounds: list[Round]) -> None:
-    """Copy the arguments and results of the two methods of a candidate generator."""
+def _watch(generator: Any, rounds: list[Round], store: _Store | None) -> None:
+    """Copy the arguments and results of the two methods of a candidate generator; scores only for a store."""
     get, update = generator.get_candidates, generator.update_candidate_strategy
     last: list[Any] = []
 
     def get_candidates(input_ids: Any, *args: Any, **named: Any) -> Any:
         candidates, scores = get(input_ids, *args, **named)
-        last[:] = [input_ids.shape[1], None if scores is None else _rows(scores)]
+        last[:] = [input_ids.shape[1], None if scores is None or store is None else _rows(scores)]
         return candidates, scores
 
     def update_candidate_strategy(input_ids: Any, scores: Any, num_matches: Any) -> Any:
         start, drafts = last
-        tokens = input_ids[0, start:].cpu().numpy().astype(np.int64)
-        rounds.append(Round(drafts, _rows(scores), tokens, int(num_matches)))
+        rounds.append(Round(input_ids[0, start:].tolist(), scores.shape[1] - 1, int(num_matches)))
+        if store is not None:
+            store.append(rounds, drafts, _rows(scores))
         return update(input_ids, scores, num_matches)
 
     generator.get_candidates = get_candidates

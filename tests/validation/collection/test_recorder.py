@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +13,7 @@ from hlmtheory.verification import softmax
 from validation.acceptance.summary import summarise
 from validation.collection.recorder import record_assisted
 from validation.errors import UserError
+from validation.trace import writer
 from validation.trace.reader import open_trace
 
 
@@ -43,9 +47,9 @@ def test_the_text_is_the_same_with_and_without(pair, options):
 
 
 def test_the_rows_are_those_of_the_models(pair, tmp_path):
-    with record_assisted(pair[1]) as recorder:
+    with record_assisted(pair[1], tmp_path / "trace") as recorder:
         texts = [generated(pair, seed, top_k=0) for seed in (1, 2)]
-    trace = recorder.save(tmp_path / "trace")
+    trace = recorder.trace
     assert open_trace(tmp_path / "trace").manifest["recorded"]["scores"] == "processed"
     for chunk in trace.chunks():
         for number, text in enumerate(texts):
@@ -67,7 +71,7 @@ def test_the_accepted_drafts_are_counted(pair):
         assert (record.draft_sampling, record.verification) == ("sampled", "standard")
 
 
-def test_greedy_texts_are_marked_and_not_mixed_with_sampled_ones(pair, tmp_path):
+def test_greedy_texts_are_marked_and_not_summed_with_sampled_ones(pair):
     with record_assisted(pair[1]) as recorder:
         generated(pair, 1, do_sample=False)
         generated(pair, 1)
@@ -76,37 +80,74 @@ def test_greedy_texts_are_marked_and_not_mixed_with_sampled_ones(pair, tmp_path)
     assert sampled.draft_sampling == "sampled"
     with pytest.raises(UserError, match="2 ways of drafting"):
         summarise([greedy, sampled])
-    with pytest.raises(UserError, match=r"Text 1 was generated with .*'do_sample': True.* must not be mixed"):
-        recorder.save(tmp_path / "trace")
 
 
 @pytest.mark.parametrize("options", [{"temperature": 0.7}, {"top_k": 5}, {"top_p": 0.9}])
 def test_the_settings_are_stored_and_not_mixed(pair, tmp_path, options):
-    with record_assisted(pair[1]) as recorder:
-        generated(pair, 1, **options)
-    stored = recorder.save(tmp_path / "trace").manifest["recorded"]["settings"]
+    """The text with other settings is refused before it is generated; the trace keeps the one before."""
+    found = []
+
+    def record():
+        with record_assisted(pair[1], tmp_path / "trace") as recorder:
+            found.append(recorder)
+            generated(pair, 1, **options)
+            generated(pair, 1)
+
+    with pytest.raises(UserError, match=r"Text 1 is generated with .*must not be mixed"):
+        record()
+    (recorder,) = found
+    stored = recorder.trace.manifest["recorded"]["settings"]
     assert options.items() <= stored.items()
     assert (stored["candidates"], stored["drafts_sampled"]) == ("AssistedCandidateGenerator", True)
-    with record_assisted(pair[1]) as recorder:
-        generated(pair, 1, **options)
-        generated(pair, 1)
-    with pytest.raises(UserError, match="must not be mixed"):
-        recorder.save(tmp_path / "mixed")
+    (rounds,) = recorder.texts
+    assert recorder.trace.positions == sum(min(len(one.tokens), one.drafted) for one in rounds) > 0
+    assert "_get_candidate_generator" not in vars(pair[1])
 
 
 def test_prompt_lookup_gives_the_accepted_drafts_only(pair, tmp_path):
+    lookup = {"assistant_model": None, "prompt_lookup_num_tokens": 2}
     with record_assisted(pair[1]) as recorder:
-        generated(pair, 1, assistant_model=None, prompt_lookup_num_tokens=2)
+        generated(pair, 1, **lookup)
     (record,) = recorder.acceptance()
     assert record.num_spec_steps > 0
     assert (record.draft_sampling, record.verification) == ("greedy", "match")
-    with pytest.raises(UserError, match=r"gave no scores|Nothing was recorded"):
-        recorder.save(tmp_path / "trace")
+    assert recorder.trace is None
+    with pytest.raises(UserError, match=r"gave no scores|Nothing"), record_assisted(pair[1], tmp_path / "trace"):
+        generated(pair, 1, **lookup)
+    assert not (tmp_path / "trace").exists()
 
 
-def test_without_a_text_there_is_nothing_to_save(pair, tmp_path):
-    with record_assisted(pair[1]) as recorder:
+def test_without_a_text_nothing_was_recorded(pair, tmp_path):
+    with pytest.raises(UserError, match="Nothing was recorded"), record_assisted(pair[1], tmp_path / "trace"):
         pass
-    with pytest.raises(UserError, match="Nothing was recorded"):
-        recorder.save(tmp_path / "trace")
     assert "_get_candidate_generator" not in vars(pair[1])
+
+
+def test_what_lies_at_the_path_is_kept_unless_asked(pair, tmp_path):
+    for fresh in (False, True):
+        with record_assisted(pair[1], tmp_path / "trace", fresh=fresh) as recorder:
+            generated(pair, 1 + fresh)
+    before = recorder.trace.positions
+    with pytest.raises(UserError, match="a finished trace"), record_assisted(pair[1], tmp_path / "trace"):
+        generated(pair, 3)
+    assert open_trace(tmp_path / "trace").positions == before
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
+    """At V = 49,152 a round of two drafts has 1.2 MB of scores: 60 rounds would be 71 MB."""
+    monkeypatch.setattr(writer, "WAITING_BYTES", 2**22)
+    scores = torch.zeros(1, 3, 49_152)
+    steps = {"get_candidates": lambda ids: (ids, scores[:, :2]), "update_candidate_strategy": lambda *_: None}
+    model = SimpleNamespace(_get_candidate_generator=lambda: SimpleNamespace(**steps))
+    with record_assisted(model, tmp_path / "trace") as recorder:
+        watched = model._get_candidate_generator()
+        tracemalloc.start()
+        for place in range(60):
+            watched.get_candidates(torch.zeros(1, 3 * place, dtype=torch.int64))
+            watched.update_candidate_strategy(torch.zeros(1, 3 * place + 3, dtype=torch.int64), scores, 2)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert any((tmp_path / "trace").rglob("c.*"))
+    assert peak < 30e6
+    assert recorder.trace.positions == 120
+    assert np.asarray(recorder.trace.arrays["position"][:4]).tolist() == [0, 1, 3, 4]

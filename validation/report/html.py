@@ -166,6 +166,7 @@ def _run(manifest: Mapping[str, Any]) -> dict[str, Any]:
             (role, _excerpt(pair.get(f"{key}_name", "?"), EXCERPT_LENGTH), pair.get(f"{key}_parameters"))
             for role, key in (("draft", "small"), ("target", "large"))
         ],
+        "weights": pair.get("dtype"),
         "vocabulary": manifest.get("vocabulary"),
         "positions": manifest.get("positions"),
         "seed": manifest.get("seed"),

@@ -24,6 +24,7 @@ from validation.claims.check import check_trace
 from validation.cli import exits
 from validation.collection.collect import collect
 from validation.collection.prompts import Prompt
+from validation.decoding.fit_file import of_other_models
 from validation.decoding.sweep import read_records
 from validation.errors import UserError
 from validation.models import gguf_files
@@ -65,6 +66,9 @@ def test_a_pair_of_files_is_the_pair_of_folders(files, folders, tmp_path):
     traces = [
         collect(pair, prompts, tmp_path / name, **settings) for pair, name in ((ours, "ours"), (theirs, "theirs"))
     ]
+    assert of_other_models(traces[0], theirs) == of_other_models(traces[1], ours) == ""
+    swapped = load_pair(draft=folders[1], target=folders[0])
+    assert "of the draft model" in of_other_models(traces[0], swapped)
     for name in ("draft_logits", "target_logits", "tokens"):
         found = [np.concatenate([getattr(chunk, name) for chunk in trace.chunks()]) for trace in traces]
         np.testing.assert_array_equal(*found)
@@ -90,6 +94,20 @@ def test_the_command_line_checks_and_decodes_a_file_like_a_folder(files, folders
     assert len(said[0][0]) == 3
     gone = run("validate", "--draft", tmp_path / "gone.gguf", "--target", folders[1])
     one_sentence(gone, "There is no GGUF file", "gone.gguf")
+
+
+def test_weights_in_bf16_are_those_of_the_folder(folders, tmp_path):
+    file = write_gguf(folders[1], tmp_path / "target.gguf", "BF16")
+    assert read_header(file).types["blk.0.attn_v.weight"] == "BF16"
+    np.testing.assert_array_equal(logits(file, folders[1]), logits(folders[1], folders[1]))
+
+
+def test_a_file_and_the_folder_of_its_tensors_are_one_model(files, folders):
+    note = "The draft and the target have the same weights, so they are one model: every draft is accepted."
+    for draft in (files[1], folders[1]):
+        assert note in load_pair(draft=draft, target=folders[1]).notes
+    for draft in (f"{folders[1]}@3-bit", folders[0]):
+        assert note not in load_pair(draft=draft, target=folders[1]).notes
 
 
 def test_quantised_weights_are_those_of_the_format(wide, tmp_path):
@@ -253,6 +271,15 @@ def test_every_cut_is_refused(files, tmp_path):
         path.write_bytes(whole[:end])
         with pytest.raises(UserError, match=r"cut\.gguf"):
             read_header(path)
+
+
+def test_a_cut_file_is_one_sentence_of_the_command(files, folders, tmp_path):
+    (tmp_path / "cut.gguf").write_bytes(files[0].read_bytes()[:-1])
+    for names in (
+        ("--draft", tmp_path / "cut.gguf", "--target", folders[1]),
+        ("--draft", folders[0], "--target", tmp_path / "cut.gguf"),
+    ):
+        one_sentence(run("collect", *names, "--out", tmp_path / "trace"), "cut.gguf has", "it was cut: copy it again")
 
 
 def refusal(path: Path, content: bytes, read: Callable[[], object]) -> str | None:

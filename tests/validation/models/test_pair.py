@@ -12,11 +12,19 @@ from typing import Any
 
 import pytest
 
+from hlmtheory import all_claims
+from tests.validation.gguf_writing import write_gguf
+from validation.claims.check import check_trace
+from validation.collection.collect import collect
+from validation.collection.prompts import Prompt
+from validation.decoding.loop import decode
+from validation.decoding.methods.single_draft import Hlm
 from validation.errors import UserError
 from validation.models import pair as pair_module
 from validation.models import sources
 from validation.models.pair import PAIRS, PairSource, load_pair
 from validation.models.sources import ModelSource
+from validation.report.html import write_report
 
 
 def refused(message: str, **arguments: Any) -> None:
@@ -92,6 +100,68 @@ def test_vocabularies_differ(
 ) -> None:
     longer = save_model(vocabulary=310, tokenizer=extended_tokenizer(extra=("<more>", "<most>")))
     refused(r"first at id 300: missing in .*, '<more>' in .* \(300 and 302 entries\)", draft=folders[0], target=longer)
+
+
+def test_added_tokens_of_other_ids(
+    folders: tuple[Path, Path], save_model: Callable[..., Path], extended_tokenizer: Callable[..., Any]
+) -> None:
+    """The same added tokens in another order: the same number of entries, and other meanings."""
+    draft, target = (
+        save_model(vocabulary=302, tokenizer=extended_tokenizer(extra=extra))
+        for extra in (("<one>", "<two>"), ("<two>", "<one>"))
+    )
+    message = rf"first at id 300: '<one>' in '{draft}', '<two>' in '{target}' \(302 and 302 entries\)"
+    refused(message, draft=draft, target=target)
+
+
+@pytest.mark.parametrize("kind", ["link", "folder", "files"])
+def test_copies_of_one_model_are_read_once(
+    kind: str, folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = folders[1] if kind != "files" else write_gguf(folders[1], tmp_path / "one.gguf")
+    draft = tmp_path / ("two.gguf" if kind == "files" else "copy")
+    if kind == "link":
+        draft.symlink_to(target)
+    else:
+        (shutil.copy if kind == "files" else shutil.copytree)(target, draft)
+    if kind == "folder":
+        (draft / "README.md").write_text("not read")
+    read: list[str] = []
+    real = ModelSource.load_model
+
+    def load_model(source: ModelSource, dtype: str, **options: Any) -> Any:
+        read.append(source.name)
+        return real(source, dtype, **options)
+
+    monkeypatch.setattr(ModelSource, "load_model", load_model)
+    for suffix in ("", "@3-bit"):
+        pair = load_pair(draft=f"{draft}{suffix}", target=target)
+        assert read == [str(target)]
+        assert (pair.draft_name, pair.target_name) == (f"{draft}{suffix}", str(target))
+        read.clear()
+    if kind == "link":
+        return
+    file = draft if kind == "files" else draft / "model.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    load_pair(draft=draft, target=target)
+    assert read == [str(target), str(draft)]
+
+
+def test_a_pair_in_bf16_is_collected_and_decoded_and_its_report_says_so(
+    folders: tuple[Path, Path], tmp_path: Path
+) -> None:
+    pair = load_pair(draft=folders[0], target=folders[1], dtype="bfloat16")
+    prompts = [Prompt("a", "two and two", "test")]
+    trace = collect(pair, prompts, tmp_path, positions=4, new_tokens=4, batch=1, seed=1)
+    assert (trace.manifest["pair"]["dtype"], trace.manifest["settings"]["model_dtype"]) == ("bfloat16", "bfloat16")
+    (text,) = decode(pair, prompts, Hlm(), new_tokens=4)
+    assert text.tokens
+    claims = {"verification.tokens": all_claims()["verification.tokens"]}
+    results = check_trace(trace, seed=1, claims=claims)
+    page = write_report(tmp_path, results=results, manifest=trace.manifest, figures=[], command="", claims=claims)
+    assert "<dt>Weights</dt><dd>in bfloat16</dd>" in page.read_text(encoding="utf-8")
 
 
 def test_first_differing_entry(copied: Path, folders: tuple[Path, Path]) -> None:

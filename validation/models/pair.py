@@ -304,7 +304,7 @@ def _twin_note(draft: Any, target: Any) -> str:
     ours, theirs = draft.state_dict(), target.state_dict()
     if ours.keys() != theirs.keys() or not all(torch.equal(ours[name], theirs[name]) for name in ours):
         return ""
-    return "The draft and the target have the same weights, so they are one model: every draft is accepted."
+    return "The draft and the target have the same weights; with equal settings every draft is accepted."
 
 
 def _size_note(draft: Any, target: Any) -> str:

@@ -103,7 +103,7 @@ def test_weights_in_bf16_are_those_of_the_folder(folders, tmp_path):
 
 
 def test_a_file_and_the_folder_of_its_tensors_are_one_model(files, folders):
-    note = "The draft and the target have the same weights, so they are one model: every draft is accepted."
+    note = "The draft and the target have the same weights; with equal settings every draft is accepted."
     for draft in (files[1], folders[1]):
         assert note in load_pair(draft=draft, target=folders[1]).notes
     for draft in (f"{folders[1]}@3-bit", folders[0]):

@@ -29,6 +29,7 @@ from validation.errors import UserError
 from validation.models.chat import PLAIN, TURNS
 from validation.models.pair import load_pair
 from validation.report.html import write_report
+from validation.trace.journal import JOURNAL
 from validation.trace.reader import open_trace
 from validation.uncertainty.baselines import baseline_measures
 
@@ -166,6 +167,20 @@ def test_texts_of_turns_are_not_mixed_with_others(pairs, tmp_path):
     sweep(pairs[1], PROMPTS, [method], tmp_path, **settings)
     with pytest.raises(UserError, match=r"other settings \(chat was True, and is now None\)"):
         sweep(pairs[0], PROMPTS, [method], tmp_path, **settings)
+
+
+def test_decode_continues_turns_and_warns_of_plain_prompts(tuned, file, tmp_path):
+    stored(tmp_path / "trace")
+    (tmp_path / "p.txt").write_text("two\n")
+    words = ["decode", "hlm", "--run", tmp_path, "--draft", tuned[0], "--target", tuned[1], "--method", "HLM"]
+    words += ["--new-tokens", "2"]
+    done = run(*words, "--prompts", file, "--chat")
+    assert (done.exit_code, done.output.count(PLAIN)) == (0, 0), done.output
+    first = (tmp_path / "decoded" / "hlm" / JOURNAL).read_text(encoding="utf-8").splitlines()[0]
+    assert '"chat":true' in first.replace(" ", "")
+    refused = run(*words, "--prompts", tmp_path / "p.txt")
+    assert refused.stderr.count(PLAIN) == 1
+    one_sentence(refused, "other settings (chat was True, and is now None)")
 
 
 def test_shards_of_turns_and_of_plain_prompts_are_not_merged(pairs, tmp_path):

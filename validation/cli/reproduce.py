@@ -21,7 +21,9 @@ _folder = click.Path(path_type=Path, file_okay=False)
 
 @click.command()
 @click.argument("paper", default="all")
-@click.option("--pair", "pairs", multiple=True, help="builtin, wide, instructed; may be repeated.  [default: builtin]")
+@click.option(
+    "--pair", "pairs", multiple=True, help="builtin, smollm2, wide, instructed; may be repeated.  [default: builtin]"
+)
 @click.option("--quick", is_flag=True, help="Few positions, prompts and tokens, in minutes; publishes nothing.")
 @click.option("--dry-run", is_flag=True, help="List the tasks with their states and times; run nothing.")
 @click.option("--data", type=_folder, envvar="HLM_DATA", help="Folder of the texts, to train and for experiments.")
@@ -32,7 +34,7 @@ _folder = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--prompts",
     type=click.IntRange(min=2),
-    help="Prompts of each study, the first ones; of instructed, of its sets in turn.  [default: 100]",
+    help="Prompts of each study, the first ones; of smollm2 and instructed, of the sets in turn.  [default: 100]",
 )
 def reproduce(
     paper: str,

@@ -80,17 +80,17 @@ def _pair(given: argparse.Namespace) -> Pair:
     from validation.models.pair import load_pair
 
     if given.draft is None:
-        return load_pair("builtin", device="cpu")
+        return load_pair(given.pair, device="cpu")
     return load_pair(None, draft=str(given.draft), target=str(given.target), device="cpu")
 
 
 def _prompts(given: argparse.Namespace) -> list[Prompt]:
-    """Return the prompts of a pair; of an instructed pair one of each set in turn, so that a part has all sets."""
+    """Return the prompts of a pair; of an instruct model one of each set in turn, so that a part has all sets."""
     from validation.collection.prompts import builtin_prompts, read_prompts
 
     base = given.pair.partition("-")[0]
     found = builtin_prompts() if given.draft is None else read_prompts(given.draft.parents[1] / base / "prompts.jsonl")
-    if base == "instructed":
+    if base in ("instructed", "smollm2"):
         found = in_turn(found)
     answers = {} if given.data is None else _answers(given.data / ANSWERS)
     return [replace(one, reference=answers.get(one.id, one.reference)) for one in found]

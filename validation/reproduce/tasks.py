@@ -24,6 +24,7 @@ from pathlib import Path
 
 from validation.decoding.studies import STUDIES
 from validation.errors import UserError
+from validation.models import smollm2
 from validation.plots import EXHIBITS, Decoding
 from validation.reproduce.code import code_of
 from validation.reproduce.experiments import EXPERIMENTS
@@ -50,18 +51,25 @@ class Scope:
         The studies that are decoded; a figure of another study is not drawn.
     beside : tuple of str
         Pairs whose texts are compared with those of this pair. They are not checked; their rows alone are published.
+    positions, new_tokens : int or None
+        Positions of the trace, and tokens of each of its texts; those of ``hlm validate`` by default.
     """
 
     studies: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
+    positions: int | None = None
+    new_tokens: int | None = None
 
 
 PAIRS = {
     "builtin": Scope(tuple(STUDIES)),
+    smollm2.NAME: Scope(("hlm", "design"), positions=4_000, new_tokens=64),
     "wide": Scope(),
     "instructed": Scope(("hlm", "design"), beside=("instructed-distilled", "instructed-larger")),
 }
-"""The published pairs; :mod:`validation.training` says what they are."""
+"""The pairs of the figures; :mod:`validation.training` says how those are trained that are."""
+NAMED = ("builtin", smollm2.NAME)
+"""Pairs that are found by name: nothing is trained, and no folder is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +184,8 @@ def chosen(tasks: list[Task], only: Sequence[str]) -> list[Task]:
 
 
 def models_of(setting: Setting, pair: str) -> tuple[Path, Path] | None:
-    """Return the folders of a pair's draft and target model; None for the built-in pair."""
-    if pair == "builtin":
+    """Return the folders of a pair's draft and target model; None for a pair that is found by name."""
+    if pair in NAMED:
         return None
     folder = (setting.models or Path("models")) / pair
     return folder / "small", folder / "large"
@@ -227,7 +235,8 @@ def _texts_tasks(setting: Setting, pair: str, studies: Sequence[str]) -> list[Ta
         training = (*STEP, "train", "--pair", pair, "--models", str(folder), "--data", str(setting.data))
         parents = tuple(file for parent in parents_of(pair) for file in _weights(setting, parent))
         found.append(Task(f"{pair}:train", training, parents, weights, needs=_needs(setting, pair)))
-    sizes = ["--positions", str(setting.positions), "--new-tokens", str(setting.new_tokens)] if setting.quick else []
+    scope = setting if setting.quick else PAIRS.get(pair, Scope())
+    sizes = [*_option("positions", scope.positions), *_option("new-tokens", scope.new_tokens)]
     found.append(_task(setting, pair, "collect", *sizes, inputs=weights, outputs=(trace,)))
     found.append(_task(setting, pair, "fit", inputs=(trace,), outputs=(fitted,)))
     answers = ["--data", str(setting.data)] if setting.data else []
@@ -237,6 +246,10 @@ def _texts_tasks(setting: Setting, pair: str, studies: Sequence[str]) -> list[Ta
         made = tuple(run / "decoded" / study / name for name in ("study.json", "scores.json"))
         found.append(_task(setting, pair, f"decode:{study}", *more, inputs=(trace, fitted), outputs=made))
     return found
+
+
+def _option(name: str, value: int | None) -> list[str]:
+    return [] if value is None else [f"--{name}", str(value)]
 
 
 def _texts_words(setting: Setting) -> list[str]:
@@ -264,11 +277,19 @@ def _task(
 
 def _weights(setting: Setting, pair: str) -> tuple[Path, ...]:
     """Return the files of a pair's models; none for the built-in pair, which is part of the project."""
+    if pair == smollm2.NAME:
+        return () if _needs(setting, pair) else (smollm2.weights_file(),)
     return tuple(folder / "model.safetensors" for folder in models_of(setting, pair) or ())
 
 
 def _needs(setting: Setting, pair: str) -> str:
     """Return what a pair's tasks lack, in words; empty if they can run."""
+    if pair == smollm2.NAME:
+        try:
+            smollm2.weights_file()
+        except UserError as error:
+            return str(error)
+        return ""
     if setting.data or all(file.exists() for file in _weights(setting, pair)):
         return ""
     return f"the pair {pair} in --models, or the texts (--data) to train it"

@@ -13,6 +13,7 @@ import pytest
 from validation.collection.prompts import Prompt
 from validation.decoding.methods.registry import Fitted
 from validation.errors import UserError
+from validation.models import smollm2
 from validation.reproduce import steps
 from validation.reproduce.code import closure, code_of
 from validation.reproduce.engine import DONE, FAILED, NOT_RUN, TO_RUN, UP_TO_DATE, read_times, run_tasks, states
@@ -155,6 +156,25 @@ def test_training_starts_from_what_was_trained_before(tmp_path: Path) -> None:
             made.add(Path(given["--out"]).name)
         assert Path(words[-1][words[-1].index("--out") + 1]).name == pair
     assert len({(one[one.index("--out") + 1], one[-1]) for one in words}) == len(words)  # nothing is made twice
+
+
+@pytest.mark.usefixtures("one_code")
+def test_the_real_model_is_found_by_name_or_what_is_missing_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> Path:
+        raise UserError("run 'python3 hlm setup smollm2'")
+
+    setting = Setting(tmp_path, tmp_path / "out", pairs=("smollm2",))
+    monkeypatch.setattr(smollm2, "weights_file", missing)
+    assert {task.needs for task in tasks_of(setting)} == {"run 'python3 hlm setup smollm2'"}
+    monkeypatch.setattr(smollm2, "weights_file", lambda: tmp_path / "model.gguf")
+    tasks = {task.name: task for task in tasks_of(setting)}
+    assert not any(task.needs for task in tasks.values())
+    assert tasks["smollm2:collect"].inputs == (tmp_path / "model.gguf",)
+    assert tasks["smollm2:collect"].argv[-4:] == ("--positions", "4000", "--new-tokens", "64")
+    assert {"smollm2:decode:hlm", "smollm2:decode:design", "smollm2:publish"} <= tasks.keys()
+    assert not [name for name in tasks if name.startswith("experiment") or name.endswith("train")]
 
 
 def test_a_part_of_the_prompts_has_all_sets() -> None:

@@ -134,6 +134,16 @@ def test_exact_and_free_is_the_best_of_all_schedules(case):
     assert lower_bound(tasks, service, length, schedule="free") <= best * (1 + 1e-12)
 
 
+def test_the_heuristics_batches_take_the_free_schedule_where_it_is_asked_for():
+    tasks = [Task(i, o) for i, o in ((5, 2), (3, 4), (1, 1), (2, 3), (4, 2))]
+    service = Service(UNIT, UNIT, Device(0.25, 20.0), Device(0.25, 35.0), 1.0, in_bytes(900.0))
+    free, barrier = (
+        plan(tasks, service, "heuristic", draft_lengths=[1], schedule=kind) for kind in ("free", "barrier")
+    )
+    assert free.batches == barrier.batches
+    assert free.latency == latency_of(tasks, service, 1, [free.batches], "given", "free") < barrier.latency
+
+
 def test_six_tasks_are_never_below_the_bounds_and_exact_is_the_best():
     rng = np.random.default_rng(3)
     for room in (2.5, 20.0):

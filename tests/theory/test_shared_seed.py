@@ -325,6 +325,11 @@ def test_refusals_name_value_and_remedy(call, message):
         call()
 
 
+def test_a_joint_law_is_square_in_a_batch_too():
+    with pytest.raises(ValueError, match=r"^joint must be square; got shape \(2, 2, 3\)"):
+        sides.joint_law(np.full((2, 2, 3), 1 / 6))
+
+
 def test_a_seed_that_is_no_number_is_refused():
     with pytest.raises(TypeError, match="seed must be real numbers"):
         shared_seed.race([0.5, 0.5], "1", 0)

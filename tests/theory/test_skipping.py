@@ -25,6 +25,7 @@ from hlmtheory.skipping import (
     one_step_risk,
     rejection_risk,
     rejection_risk_discrete,
+    rounds,
     sequence_risk,
     skip_thresholds,
     surrogate_gap,
@@ -790,6 +791,16 @@ def test_a_chain_is_square():
     claim = next(claim for claim in skipping.CLAIMS if claim.id == "skipping.sequence")
     with pytest.raises(ValueError, match=r"^target_chain must be square; got shape \(2, 3\)"):
         claim.check({"target_chain": np.full((2, 3), 1 / 3), "draft_chain": np.full((2, 3), 1 / 3), "skip_chain": 0.5})
+
+
+def test_chains_of_two_leading_dimensions_are_billed_each_alone():
+    rng = np.random.default_rng(0)
+    target, draft = (rng.dirichlet(np.ones(3), (2, 4, 3)) for _ in range(2))
+    skip, decoded = rng.random((2, 4, 3, 3)), rng.dirichlet(np.ones(3), (2, 4, 3, 3))
+    for function in (rounds.summed_bill, rounds.round_text_distance):
+        found = function(target, draft, skip, decoded)
+        each = [[function(*(one[i, j] for one in (target, draft, skip, decoded))) for j in range(4)] for i in range(2)]
+        np.testing.assert_allclose(found, each, rtol=1e-12)
 
 
 def test_no_table_has_no_held_out_risk():

@@ -355,6 +355,10 @@ def test_half_a_strip_is_half_the_strip():
             r"^coherence_s must leave a transfer no more than 100,000 blocks on the average; got ",
         ),
         (
+            lambda: sample_transfer_times(Rayleigh(1.0), np.random.default_rng(0), 1, 1e307, 0.1, 1e308),
+            r"^the answer must be one that float64 holds",
+        ),
+        (
             lambda: mean_transfer_time(Rayleigh([1.0, 2.0]), [1.0, 1.0, 1.0], 1.0, 1.0),
             r"must broadcast; .*bits has \(3,\)",
         ),

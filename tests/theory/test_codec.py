@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hlmtheory import codec, lattice, truncation, verification
-from hlmtheory.codec.entropy import _join, _split, encode_entropy
+from hlmtheory.codec.entropy import DIRECT, EXPONENTS, OFFSETS, _join, _split, _weights, encode_entropy
 from hlmtheory.codec.enumerative import (
     ENTRIES_PER_BYTE,
     FREE_ENTRIES,
@@ -240,6 +240,21 @@ def test_the_entropy_coder_is_shorter_for_a_wide_support():
     counts = lattice.quantize(draft, support=support, resolution=100)
     message = codec.lattice_message(counts, support=support, token=int(np.argmax(counts)))
     assert len(encode_entropy(message)) < 0.5 * len(codec.encode(message))
+
+
+@pytest.mark.parametrize(("exponent", "offset"), [(1, 1), (4, 8), (32, 1 << 10)])
+def test_a_class_weighs_what_its_values_weigh(exponent, offset):
+    """Each value weighs about (middle + offset)^-exponent, and a class as many times that as it has values."""
+    law = _weights(EXPONENTS.index(exponent) * len(OFFSETS) + OFFSETS.index(offset))
+    classes = _split(np.arange(4096))[0]
+    firsts = np.flatnonzero(np.diff(classes, prepend=-1))
+    widths = np.diff(firsts, append=4096)
+    middles = np.where(firsts < DIRECT, firsts, firsts + widths // 2)
+    weights = [
+        w * ((offset**exponent << 64) // (m + offset) ** exponent) + 1
+        for w, m in zip(widths.tolist(), middles.tolist(), strict=True)
+    ]
+    assert law[: len(weights)] == pytest.approx([law[0] * weight / weights[0] for weight in weights], rel=1e-12)
 
 
 @given(st.lists(st.integers(0, 2**25 - 1), min_size=1, max_size=30))

@@ -465,10 +465,12 @@ def test_the_server_decodes_what_the_device_used(messages, seed):
         if isinstance(messages, LatticeRows):
             np.testing.assert_array_equal(known, draft.distribution)  # what the draft was drawn from
             np.testing.assert_array_equal(sent.counts / messages.resolution, known[sent.support])
+            assert draft.bias == 0.0
             continue
         assert sent.probability == draft.distribution[draft.token]
         if isinstance(messages, DraftProbabilities):
             np.testing.assert_array_equal(known, draft.distribution)
+            assert draft.bias == 0.0
             continue
         (decoded,) = codec.decoded_rows(codec.MixedMessage(8, (sent,)))
         np.testing.assert_array_equal(known, decoded)

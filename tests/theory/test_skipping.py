@@ -801,6 +801,10 @@ def test_chains_of_two_leading_dimensions_are_billed_each_alone():
         found = function(target, draft, skip, decoded)
         each = [[function(*(one[i, j] for one in (target, draft, skip, decoded))) for j in range(4)] for i in range(2)]
         np.testing.assert_allclose(found, each, rtol=1e-12)
+    for function in (chains_.from_target, chains_.from_draft, chains_.text_distance):
+        found = function(target, draft, skip)
+        each = [[function(*(one[i, j] for one in (target, draft, skip))) for j in range(4)] for i in range(2)]
+        np.testing.assert_allclose(found, each, rtol=1e-12)
 
 
 def test_no_table_has_no_held_out_risk():

@@ -145,6 +145,7 @@ def test_the_coverage_is_reached_by_one_child_only():
         (lambda: tree_distribution([[0.5, 0.5]], [[0.5, 0.5]], 0), "draft_count must be a whole number, 1 or more"),
         (lambda: tree_distribution([[0.5, 0.5]], [[0.5, 0.5]], 1.5), "draft_count"),
         (lambda: sibling_acceptance(np.full(20, 0.05), np.full(20, 0.05), 3), "at most 4,096 choices"),
+        (lambda: sibling_acceptance(np.full((1, 20), 0.05), np.full((1, 20), 0.05), 3), "at most 4,096 choices"),
         (lambda: sibling_acceptance([0.5, 0.5], [0.5, 0.47], 1), "draft"),
     ],
 )

@@ -40,6 +40,15 @@ def test_the_wealth_is_that_of_its_definition(losses, rate, risk, bets):
         assert math.exp(float(found[t])) == pytest.approx(float(sum(wealths) / len(bets)), rel=1e-9)
 
 
+def test_losses_of_two_leading_dimensions_are_audited_each_alone():
+    rng = np.random.default_rng(0)
+    losses, rates = rng.random((2, 3, 4)), np.asarray([0.25, 0.5, 1.0])
+    for function in (audit_wealth, audit_bound):
+        found = function(losses, rates, 0.125)
+        each = [[function(losses[i, j], rates[j], 0.125) for j in range(3)] for i in range(2)]
+        np.testing.assert_allclose(found, each, rtol=1e-12)
+
+
 @given(st.lists(UNIT, min_size=1, max_size=6), RATE, INNER, st.lists(INNER, min_size=1, max_size=3))
 def test_the_bound_is_where_the_mixture_is_one_over_the_error(losses, rate, error, bets):
     for t in range(1, len(losses) + 1):

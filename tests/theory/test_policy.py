@@ -14,6 +14,7 @@ from scipy import integrate
 from hlmtheory import channel, codec, draft_length, ofdma, policy
 from hlmtheory.draft_length.rates import etgr_profile
 from hlmtheory.policy import band, band_claims, band_shares
+from hlmtheory.policy.codec_hulls import entries
 from hlmtheory.policy.fading import fading_skip
 from hlmtheory.policy.hulls import Priced
 from hlmtheory.policy.rounds import Decisions, Limits, Prices, Rounds
@@ -109,6 +110,14 @@ def test_a_corner_is_the_cheapest_message_at_its_own_risk(vocabulary):
             best = codec.cheapest_codec(row, 2.0 * hulls.risk[corner] + 1e-12, menu=LATTICES)
             tie = abs(float(best.bias) - 2.0 * hulls.risk[corner]) < 2e-12
             assert int(best.bits) == hulls.bits[corner] or (int(best.bits) < hulls.bits[corner] and tie)
+
+
+@pytest.mark.parametrize("vocabulary", [2, 1000, 49_152, 2**18])
+def test_the_usual_menu_has_a_size_within_a_factor_of_two_of_any(vocabulary):
+    sizes = sorted(set(entries(vocabulary, None).k.tolist()))
+    assert sizes[0] <= 1
+    assert sizes[-1] == vocabulary
+    assert all(larger <= 2 * max(smaller, 1) for smaller, larger in itertools.pairwise(sizes))
 
 
 @pytest.mark.parametrize("menu", [None, MENU])

@@ -20,6 +20,8 @@ from hlmtheory.codec.bitfields import BitReader, fixed, gamma
 from hlmtheory.codec.enumerative import MOST_STEPS
 from hlmtheory.codec.frame import framed, unframed
 from hlmtheory.codec.menu import KIND_BITS, KINDS, candidates, grid, number_bits, steps_of_row
+from hlmtheory.codec.mixed import MixedDraft, message_bytes
+from hlmtheory.codec.reachable import written
 from hlmtheory.codec.rounding import Bounds, SortedRow, least_distance, rounding, units_of
 
 from .kinds import kind_of, numbers, to
@@ -440,3 +442,15 @@ def test_budgets_at_the_ends():
         codec.optimal_codecs([[1.0], [1.0]], [[0.25], [0.25]], 0.4)
     with pytest.raises(ValueError, match=r"^bits and bias must have one shape \(T, J\)"):
         codec.optimal_codecs([[1.0]], [[0.25, 0.5]], 0.4)
+
+
+def test_a_row_whose_tokens_cannot_have_all_mass_was_never_written():
+    """A token of 1/2 and a drawn one of 1/4 leave 1/4: another token may have it, but not nobody."""
+    draft = MixedDraft("top-k", np.asarray([0]), np.asarray([128]), None, 8, 1, 0.25)
+    assert not written(draft, 2)
+    assert written(draft, 3)
+
+
+def test_the_bits_of_a_message_are_refused_with_their_range():
+    with pytest.raises(ValueError, match=r"^bits must be whole numbers in 1\.\.134,217,728; got 0"):
+        message_bytes(8, [0])

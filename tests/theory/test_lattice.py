@@ -144,6 +144,12 @@ def test_the_bits_are_exact_to_a_billionth(instance, adaptive):
     np.testing.assert_allclose(bits, exact, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize(("vocabulary", "index"), [(2, 1), (4, 2), (5, 3), (4096, 12)])
+def test_an_adaptive_message_has_the_bits_of_its_support_size(vocabulary, index):
+    fixed, adaptive = (exact_payload_bits(vocabulary, 2, 4, adaptive=one) for one in (False, True))
+    assert adaptive - fixed == pytest.approx(index, abs=1e-12)
+
+
 def test_the_bits_of_a_wide_support_are_exact_to_a_billionth():
     for k in (76_000, 151_999, 152_000):
         exact = exact_payload_bits(152_000, k, 100)

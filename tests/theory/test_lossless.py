@@ -183,6 +183,30 @@ def test_both_ceilings_cover_the_distance(cells, share):
     assert max(below.values()) <= 40
 
 
+def test_the_halves_are_those_of_their_proof():
+    """Two prompts, by loops: the product's upper end, and the root of the square that the other half leaves."""
+    target = [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]]
+    a, b, delta = [[300, 100, 100], [80, 160, 60]], [[280, 120, 100], [70, 170, 60]], 0.1
+    n_a, n_b, limit, union = 800, 800, math.log(6 / delta), math.log(3 * 6 / delta)
+    h, above = {}, {}
+    for c, v in itertools.product(range(2), range(3)):
+        share = sum(b[c]) / n_b
+        weight = 0.5 * (share * target[c][v] + 1 / 6)
+        h[c, v] = share * (a[c][v] / sum(a[c]) - target[c][v]) / weight
+        draws, count = sum(a[c]) + sum(b[c]), a[c][v] + b[c][v]
+        root = math.sqrt(2 * union / draws)
+        above[c, v] = min(1.0, (0.5 * (root + math.sqrt(root**2 + 4 * count / draws))) ** 2) * share / weight
+    product = sum(sum(b[c]) / n_b * (b[c][v] / sum(b[c]) - target[c][v]) * h[c, v] for c, v in h)
+    mean = sum(b[c][v] * h[c, v] for c, v in h) / n_b
+    variance = sum(b[c][v] * (h[c, v] - mean) ** 2 for c, v in h) / (n_b - 1)
+    width = max(h.values()) - min(h.values())
+    most = product + math.sqrt(2 * variance * limit / n_b) + 7 * width * limit / (3 * (n_b - 1))
+    slope, rest = math.sqrt(2 * max(above.values()) * limit / n_a), 2 * limit / (3 * n_a)
+    expected = (slope + math.sqrt(slope**2 + 4 * (most + rest))) / 4
+    found = _of_halves(*(np.array(one, dtype=float) for one in (a, b, target)), delta)
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
 def test_many_cells_need_the_halves():
     rng = np.random.default_rng(6)
     target = rng.dirichlet(np.ones(600))

@@ -211,11 +211,7 @@ def test_a_free_schedule_keeps_its_machines_and_batches_apart(policy, instance):
 
 @pytest.mark.parametrize(("draft", "verify"), [([[10.0, 10.0]], [[1.0, 2.0]]), ([[1.0, 2.0]], [[10.0, 10.0]])])
 def test_the_bound_of_a_busy_machine_has_the_other_ones_first_or_last_operation(draft, verify):
-    assert (
-        serving.free_bound(draft, verify, [1, 1])
-        == 21.0
-        == free_latency(draft, verify, [1, 1], "in turn") - (1.0 if draft[0][0] == 10.0 else 0.0)
-    )
+    assert serving.free_bound(draft, verify, [1, 1]) == 21.0
 
 
 @pytest.mark.parametrize(("policy", "starts"), [("in turn", [0.0, 1.0]), ("longest", [3.0, 0.0])])

@@ -80,7 +80,7 @@ def _pair(given: argparse.Namespace) -> Pair:
     from validation.models.pair import load_pair
 
     if given.draft is None:
-        return load_pair(given.pair, device="cpu")
+        return load_pair(given.pair, chat=given.pair == "smollm2", device="cpu")  # it was tuned for turns
     return load_pair(None, draft=str(given.draft), target=str(given.target), device="cpu")
 
 

@@ -9,10 +9,11 @@ draw, which are tests themselves; type annotations, which are never evaluated; a
 so prove little (arithmetic turned into an operation on bits, a comparison turned into ``is``). There is one mutant for
 each place.
 
-The first command runs the tests of the mutant's module, with few examples. The second command runs, for each survivor,
-all tests of the theory with few examples, then the module's tests with the examples of CI. The code on disk is not
-changed: each mutant exists only in a forked process. Results are written after each mutant, and the same command
-continues an interrupted run. README.md in this folder names the survivors.
+The tests are run once with coverage, which says what tests reach each line and how long each takes (kept beside the
+results). The first command then runs, for each mutant, the tests that reach its line, the quickest of each kind first.
+The second command runs, for each survivor, the files of all these tests and those named after its module. The code on
+disk is not changed: each mutant exists only in a forked process. Results are written after each mutant, and the same
+command continues an interrupted run. README.md in this folder names the survivors.
 """
 
 from __future__ import annotations
@@ -24,28 +25,36 @@ import os
 import random
 import re
 import resource
+import sqlite3
+import subprocess
 import sys
 import traceback
 from collections import Counter, defaultdict
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import cached_property
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[2]
 CRASHING = re.compile(r"_(BitOr|BitAnd|BitXor|LShift|RShift|Is|IsNot|In|NotIn)$")
 """Operators whose result most types refuse."""
 FLOOR = 12
 """Minimum number of mutants of a module, if it has this many."""
-CPU_SECONDS = {"few": 400, "ci": 1800}
-"""Seconds for the tests of one mutant; a mutant that takes longer counts as caught."""
+BUDGET = 40.0
+"""Seconds that the tests of a mutant take without it; survivors meet the rest."""
+LIMIT = 600
+"""CPU seconds for a survivor's tests: a mutant that takes longer counts as caught. Of the first tests it is less."""
 MEMORY = 12 * 2**30
 """Bytes of address space; a mutant that needs more counts as caught."""
 DRAWN = ("__init__.py", "arguments.py", "_samplers.py", "_joint.py")
 """Files without code to test: names, and the instances that tests draw."""
 NOT_LOADED = 3
 """Exit status of a process whose tests never imported the mutant."""
-ALL_TESTS = ("tests/theory", "hlmtheory")
+THEORY = ("tests/theory", "hlmtheory")
+UNTRACED = ("bad_input", "bounds_round_up", "policy_bound", "batching_facilities", "batching_waves")
+"""Tests that are too slow under coverage; only survivors meet them."""
 
 
 def module_of(path: str) -> str:
@@ -55,17 +64,11 @@ def module_of(path: str) -> str:
 
 
 def own_tests(path: str) -> list[str]:
-    """Return the test files named after the file or its module, the tests of claims, and the module's doctests."""
+    """Return the test files named after the file or its module."""
     stems = {module_of(path), Path(path).stem} - {"_shared"}
     tests = (ROOT / "tests/theory").glob("test_*.py")
     names = tuple(f"test_{stem.strip('_')}" for stem in stems)
-    found = sorted(str(test.relative_to(ROOT)) for test in tests if test.stem.startswith(names))
-    return [
-        *found,
-        "tests/theory/test_claims.py",
-        "tests/theory/test_every_claim.py",
-        str(Path(*Path(path).parts[:2])),
-    ]
+    return sorted(str(test.relative_to(ROOT)) for test in tests if test.stem.startswith(names))
 
 
 def untested(tree: ast.AST) -> list[tuple[tuple[int, int], tuple[int, int]]]:
@@ -128,8 +131,73 @@ def mutated_code(mutant: dict[str, Any]) -> str:
     return code
 
 
-def passes(path: str, code: str, tests: list[str] | tuple[str, ...], profile: str) -> bool:
-    """Return whether the tests pass, in a forked process in which ``path`` holds ``code``."""
+class Reach:
+    """Which tests reach a line of the theory, from one run of them under coverage.
+
+    Parameters
+    ----------
+    folder
+        Where coverage's data and the tests' times are kept; they are made if they are not there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.data, self.times = folder / "coverage", folder / "times.xml"
+        if not self.times.exists():
+            folder.mkdir(exist_ok=True)
+            words = ["-q", "-n", "auto", "--dist=worksteal", "--cov=hlmtheory", "--cov-context=test", "--cov-report="]
+            ignored = [f"--ignore=tests/theory/test_{name}.py" for name in UNTRACED]
+            settings = {**os.environ, "HYPOTHESIS_PROFILE": "few", "COVERAGE_FILE": str(self.data)}
+            command = [sys.executable, "-P", "-m", "pytest", *words, f"--junitxml={self.times}", *ignored, *THEORY]
+            if subprocess.run(command, cwd=ROOT, env=settings, check=False).returncode:
+                self.times.unlink(missing_ok=True)
+                raise SystemExit("Some tests fail without a mutant; mend them first.")
+
+    @cached_property
+    def seconds(self) -> dict[tuple[str, str], float]:
+        """Time of each test, by the name of its module and its own."""
+        cases = ElementTree.parse(self.times).iter("testcase")
+        return {(case.get("classname", ""), case.get("name", "")): float(case.get("time", 0)) for case in cases}
+
+    def time_of(self, test: str) -> float:
+        """Return the seconds that a test takes."""
+        file, _, name = test.partition("::")
+        parents, name = name.split("::")[:-1], name.split("::")[-1]
+        return self.seconds.get((".".join([file[:-3].replace("/", "."), *parents]), name), 0.0)
+
+    def tests(self, path: str, lines: range) -> list[str]:
+        """Return the tests that reach any of these lines: of each function the quickest case first, then the others.
+
+        The fixture of a file may reach a line for all tests of the file: then it is a line of the file's tests.
+        """
+        query = """select distinct context.context, arc.fromno, arc.tono from arc
+            join file on file.id = arc.file_id join context on context.id = arc.context_id where file.path = ?"""
+        with sqlite3.connect(self.data) as data:
+            rows = data.execute(query, (str(ROOT / path),)).fetchall()
+        near = {context for context, first, last in rows if context and (first in lines or last in lines)}
+        reached = {context.rpartition("|")[0] for context in near or {context for context, _, _ in rows if context}}
+        files = {context.partition("::")[0] for context in near if context.endswith("|setup")}
+        every = {context.rpartition("|")[0] for context, _, _ in rows if context.partition("::")[0] in files}
+        kinds = defaultdict(list)
+        for test in sorted(reached | every, key=self.time_of):
+            kinds[test.partition("[")[0]].append(test)
+        ranked = [(rank, self.time_of(test), test) for kind in kinds.values() for rank, test in enumerate(kind)]
+        return [test for _, _, test in sorted(ranked)]
+
+
+def lines_of(mutant: dict[str, Any]) -> range:
+    """Return the lines of the innermost statement around a mutant; of a function or a block, its head."""
+    tree = ast.parse((ROOT / mutant["path"]).read_text(encoding="utf-8"))
+    found = range(mutant["line"], mutant["line"] + 1)
+    for node in ast.walk(tree):  # outer before inner
+        if isinstance(node, ast.stmt) and node.lineno <= mutant["line"] <= (node.end_lineno or 0):
+            body = getattr(node, "body", None)
+            last = body[0].lineno - 1 if body and body[0].lineno > node.lineno else node.end_lineno
+            found = range(node.lineno, (last or node.lineno) + 1)
+    return found
+
+
+def passes(path: str, code: str, tests: list[str], limit: int = LIMIT) -> bool:
+    """Return whether the tests pass within CPU seconds, in a forked process in which ``path`` holds ``code``."""
     child = os.fork()
     if child:
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -137,14 +205,12 @@ def passes(path: str, code: str, tests: list[str] | tuple[str, ...], profile: st
             raise RuntimeError(f"No test imported {path}: the mutant was never run.")
         return status == 0
     try:
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS[profile], CPU_SECONDS[profile] + 5))
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         silent = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silent, 1)
         os.dup2(silent, 2)
-        os.environ["HYPOTHESIS_PROFILE"] = profile
-        if module_of(path) != "_shared" and tests != ALL_TESTS:
-            os.environ["CLAIMS_OF"] = f"{module_of(path)}."
+        os.environ["HYPOTHESIS_PROFILE"] = "few"
         target, real, loaded = str(ROOT / path), SourceFileLoader.get_code, []
 
         def get_code(loader: SourceFileLoader, name: str) -> Any:
@@ -164,23 +230,25 @@ def passes(path: str, code: str, tests: list[str] | tuple[str, ...], profile: st
         os._exit(2)
 
 
-def survives(mutant: dict[str, Any], again: bool = False) -> bool:
-    """Return whether no test notices the mutant: its module's tests, or if it survived these, all tests."""
-    path, code = mutant["path"], mutated_code(mutant)
-    if not again:
-        return passes(path, code, own_tests(path), "few")
-    return passes(path, code, ALL_TESTS, "few") and passes(path, code, own_tests(path), "ci")
+def survives(mutant: dict[str, Any], reach: Reach, again: bool = False) -> bool:
+    """Return whether no test notices the mutant."""
+    path, tests = mutant["path"], reach.tests(mutant["path"], lines_of(mutant))
+    if again:
+        files = sorted({test.partition("::")[0] for test in tests} | {*own_tests(path)})
+        return passes(path, mutated_code(mutant), files)
+    own = {path, *own_tests(path)}  # collecting all files takes longer than most tests
+    groups = [[test for test in tests if (test.partition("::")[0] in own) is mine] for mine in (True, False)]
+    return all(_passes_first(path, mutated_code(mutant), group, reach) for group in groups)
 
 
-def refuse_broken_tests(pool: ThreadPoolExecutor, paths: list[str]) -> None:
-    """Stop if the tests fail on the unchanged code: they would catch every mutant."""
-    chosen = list({module_of(path): path for path in paths}.values())
-    passed = pool.map(
-        lambda path: passes(path, (ROOT / path).read_text(encoding="utf-8"), own_tests(path), "few"), chosen
-    )
-    for path, passing in zip(chosen, passed, strict=True):
-        if not passing:
-            raise SystemExit(f"The tests of {path} fail without a mutant; run them by hand first.")
+def _passes_first(path: str, code: str, tests: list[str], reach: Reach) -> bool:
+    """Return whether the first tests pass, as many as the budget allows."""
+    chosen, left = [], BUDGET
+    for test in tests:
+        if reach.time_of(test) <= left:
+            chosen.append(test)
+            left -= reach.time_of(test)
+    return not chosen or passes(path, code, chosen, limit=40 + round(3 * (BUDGET - left)))
 
 
 def preload() -> None:
@@ -212,6 +280,7 @@ def main() -> None:
     options.results = options.results.resolve()
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
+    reach = Reach(options.results.with_suffix(".reach"))
     preload()
     done = json.loads(options.results.read_text()) if options.results.exists() else []
     if options.survivors:
@@ -222,11 +291,9 @@ def main() -> None:
         waiting = [one for one in chosen if name_of(one) not in known]
         waiting = [one for one in waiting if not options.modules or module_of(one["path"]) in options.modules]
     with ThreadPoolExecutor(options.jobs) as pool:
-        if not options.survivors:
-            passed = {module_of(one["path"]) for one in done if one["survived"]}  # a survivor shows that its tests pass
-            refuse_broken_tests(pool, [one["path"] for one in waiting if module_of(one["path"]) not in passed])
-        outcomes = pool.map(lambda mutant: survives(mutant, options.survivors), waiting)
-        for mutant, survived in zip(waiting, outcomes, strict=True):
+        outcomes = {pool.submit(survives, mutant, reach, options.survivors): mutant for mutant in waiting}
+        for outcome in as_completed(outcomes):
+            mutant, survived = outcomes[outcome], outcome.result()
             if not options.survivors:
                 done.append(mutant)
             mutant |= {"survived": survived} | ({"again": True} if options.survivors else {})

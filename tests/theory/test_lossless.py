@@ -186,23 +186,26 @@ def test_both_ceilings_cover_the_distance(cells, share):
 def test_the_halves_are_those_of_their_proof():
     """Two prompts, by loops: the product's upper end, and the root of the square that the other half leaves."""
     target = [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]]
-    a, b, delta = [[300, 100, 100], [80, 160, 60]], [[280, 120, 100], [70, 170, 60]], 0.1
-    n_a, n_b, limit, union = 800, 800, math.log(6 / delta), math.log(3 * 6 / delta)
-    h, above = {}, {}
+    a, b, delta = [[300, 100, 100], [80, 160, 60]], [[290, 120, 100], [70, 160, 60]], 0.1
+    n, limit, union = 800, math.log(6 / delta), math.log(3 * 6 / delta)
+    h, second = {}, []
     for c, v in itertools.product(range(2), range(3)):
-        share = sum(b[c]) / n_b
+        share_a, share = sum(a[c]) / n, sum(b[c]) / n
         weight = 0.5 * (share * target[c][v] + 1 / 6)
         h[c, v] = share * (a[c][v] / sum(a[c]) - target[c][v]) / weight
         draws, count = sum(a[c]) + sum(b[c]), a[c][v] + b[c][v]
         root = math.sqrt(2 * union / draws)
-        above[c, v] = min(1.0, (0.5 * (root + math.sqrt(root**2 + 4 * count / draws))) ** 2) * share / weight
-    product = sum(sum(b[c]) / n_b * (b[c][v] / sum(b[c]) - target[c][v]) * h[c, v] for c, v in h)
-    mean = sum(b[c][v] * h[c, v] for c, v in h) / n_b
-    variance = sum(b[c][v] * (h[c, v] - mean) ** 2 for c, v in h) / (n_b - 1)
+        above = min(1.0, (0.5 * (root + math.sqrt(root**2 + 4 * count / draws))) ** 2)
+        second.append(share * above * share / (share_a * weight))
+    product = sum((b[c][v] - sum(b[c]) * target[c][v]) / n * h[c, v] for c, v in h)
+    mean = sum(b[c][v] * h[c, v] for c, v in h) / n
+    variance = sum(b[c][v] * (h[c, v] - mean) ** 2 for c, v in h) / (n - 1)
     width = max(h.values()) - min(h.values())
-    most = product + math.sqrt(2 * variance * limit / n_b) + 7 * width * limit / (3 * (n_b - 1))
-    slope, rest = math.sqrt(2 * max(above.values()) * limit / n_a), 2 * limit / (3 * n_a)
+    most = product + math.sqrt(2 * variance * limit / n) + 7 * width * limit / (3 * (n - 1))
+    slope = math.sqrt(2 * max(second) * limit / n)
+    rest = 2 * max(sum(b[c]) / sum(a[c]) for c in range(2)) * limit / (3 * n)
     expected = (slope + math.sqrt(slope**2 + 4 * (most + rest))) / 4
+    expected *= max((sum(a[c]) + sum(b[c])) / (2 * sum(b[c])) for c in range(2))
     found = _of_halves(*(np.array(one, dtype=float) for one in (a, b, target)), delta)
     assert found == pytest.approx(expected, rel=1e-12)
 

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlmtheory.batching import METHODS, exact_free, lower_bound, plan, plan_latency
+from hlmtheory.batching import METHODS, exact_free, lower_bound, plan, plan_latency, search
+from hlmtheory.batching.pareto import pareto
 from hlmtheory.batching.planner import johnson_order
 from hlmtheory.serving import Device, ModelShape, Service, Task, peak_memory
 
@@ -142,6 +143,17 @@ def test_the_heuristics_batches_take_the_free_schedule_where_it_is_asked_for():
     )
     assert free.batches == barrier.batches
     assert free.latency == latency_of(tasks, service, 1, [free.batches], "given", "free") < barrier.latency
+
+
+def test_a_wave_may_begin_with_a_batch_of_one_task():
+    """The memory holds one task at a time, so three tasks need three waves."""
+    three = (np.full(3, 8), np.full(3, 8))
+    service = Service(UNIT, UNIT, Device(0.25, 20.0), Device(0.25, 35.0), 1.0, in_bytes(1e6))
+    alone = search.Costs(service, 2, *three, "together").cache.bytes(8, 8, 1)
+    tight = replace(service, memory=in_bytes(0.0) + 1.5 * alone)
+    runs, latency, complete = pareto(search.Costs(tight, 2, *three, "together"))
+    assert (runs.starts, runs.opens, complete) == ([0, 1, 2], [0, 1, 2], True)
+    assert latency == pytest.approx(3 * pareto(search.Costs(service, 2, *(one[:1] for one in three)))[1])
 
 
 def test_six_tasks_are_never_below_the_bounds_and_exact_is_the_best():

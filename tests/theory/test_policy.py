@@ -13,8 +13,9 @@ from scipy import integrate
 
 from hlmtheory import channel, codec, draft_length, ofdma, policy
 from hlmtheory.draft_length.rates import etgr_profile
-from hlmtheory.policy import band, band_claims, band_shares
+from hlmtheory.policy import band, band_claims, band_shares, exchange
 from hlmtheory.policy.codec_hulls import entries
+from hlmtheory.policy.columns import Column, over_limits
 from hlmtheory.policy.fading import fading_skip
 from hlmtheory.policy.hulls import Priced
 from hlmtheory.policy.rounds import Decisions, Limits, Prices, Rounds
@@ -366,6 +367,36 @@ def test_the_value_at_prices_is_the_largest_of_all_decisions(length, skipping):
             spent = prices.rate * totals.seconds + prices.risk * (totals.risk - 0.125 * totals.tokens)
             spent += prices.joules * (totals.joules - totals.tokens)
             assert totals.tokens - spent == pytest.approx(value, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_cells_of_all_users_are_the_best_of_all_that_fit(first):
+    rng = np.random.default_rng(first)
+    for users in (1, 2, 3):
+        values = [np.sort(rng.random(4)) for _ in range(users)]
+        choices = [one for one in itertools.product(range(4), repeat=users) if sum(one) + users * first <= 4]
+        best = max(sum(values[n][i] for n, i in enumerate(one)) for one in choices)
+        cells, value = band_shares._knapsack(values, first)
+        assert value == pytest.approx(best, rel=1e-15)
+        assert cells.sum() <= 4
+        assert sum(values[n][int(cell) - first] for n, cell in enumerate(cells)) == value
+
+
+def test_an_exchanged_skip_pays_the_lowest_price_of_risk_that_keeps_the_limit():
+    hulls = policy.lower_hulls([[40.0, 60.0, 90.0]] * 2, [[0.5, 0.25, 0.0], [0.75, 0.25, 0.0]])
+    weight, alpha = np.asarray([0.5, 0.5]), np.asarray([0.75])
+    costs = policy.StageCosts(0.01, 0.03, 1e-4)
+    model = Rounds(hulls, Priced(hulls, weight), costs, alpha, np.zeros(2), 1, skipping=True, bonus=True)
+    messages, limits = exchange._Messages(model), Limits(risk=0.2)
+    start, _ = model.best(Prices(20.0), limits, charged=True)
+    found = messages.fitted(Column(model, start, model.totals(start.made)), np.zeros(2, dtype=bool), limits)
+    over = [
+        over_limits(model.totals(messages._at(found.choice.made.skip, price)), limits)[0] for price in messages._steps
+    ]
+    lowest = messages._at(found.choice.made.skip, messages._steps[np.flatnonzero(np.asarray(over) <= 0.0)[0]])
+    np.testing.assert_array_equal(found.choice.made.first, lowest.first)
+    assert over[0] > 0.0 >= over[-1]
+    assert found.totals.bits < model.totals(messages._at(found.choice.made.skip, messages._steps[-1])).bits
 
 
 def test_an_upper_bound_without_decisions_is_rounded_up():

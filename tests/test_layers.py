@@ -29,6 +29,7 @@ LAYERS = (
     "audit",
     "uncertainty",
     "planning",
+    "link",
     "plots",
     "report",
     "site",

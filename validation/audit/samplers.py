@@ -163,8 +163,8 @@ def _ids(value: Any) -> list[int]:
     return value
 
 
-def method_named(name: str) -> Method:
-    """Return one of our decoding methods by its stored name.
+def method_named(name: str, draft_length: int = 4) -> Method:
+    """Return one of our decoding methods by its stored name; ``draft_length`` is K, where it is fixed.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def method_named(name: str) -> Method:
     from validation.decoding.methods import METHODS
     from validation.decoding.methods.registry import Fitted, Setup, info_of
 
-    unfitted = Setup(Fitted(1.0, 0.0, 0.5, 0.0, 0.0, 0.0, 30))
+    unfitted = Setup(Fitted(1.0, 0.0, 0.5, 0.0, 0.0, 0.0, 30), draft_length)
     defaults = [info.default(unfitted) for info in METHODS.values() if info.default is not None]
     made = {method.name: method for method in defaults}
     found = made.get(name) or next((made[one] for one in made if info_of(one).name == name), None)

@@ -18,6 +18,7 @@ from validation.cli.docs import docs
 from validation.cli.doctor import doctor
 from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, Verdict
 from validation.cli.imports import import_
+from validation.cli.link import device, serve
 from validation.cli.options import PLACE, SEED, json_option, quiet_option
 from validation.cli.plan import plan
 from validation.cli.refusals import refusals
@@ -237,8 +238,10 @@ main.add_command(collect)
 main.add_command(decode)
 main.add_command(import_)
 main.add_command(merge)
+main.add_command(device)
 main.add_command(doctor)
 main.add_command(docs)
 main.add_command(plan)
 main.add_command(reproduce)
+main.add_command(serve)
 main.add_command(top_k)

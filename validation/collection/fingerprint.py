@@ -62,6 +62,12 @@ def fingerprints(pair: Pair, prompts: Sequence[Prompt], encoded: list[list[int]]
     }
 
 
+def marks_of_model(pair: Pair) -> tuple[str, str]:
+    """Return the marks of the tokenizer's entries, each with its id, and of the target's weights."""
+    entries = sorted((index, token) for token, index in pair.tokenizer.get_vocab().items())
+    return hashlib.sha256(json.dumps(entries).encode()).hexdigest()[:16], weights_mark(pair.target)
+
+
 def weights_mark(model: Any) -> str:
     """Return a hash of the name, shape, dtype and bytes of every weight."""
     digest = hashlib.sha256(type(model).__name__.encode())

@@ -118,6 +118,37 @@ class KeyValueCache:
         return self._indices[device]
 
 
+class JointCache(KeyValueCache):
+    """The caches of several texts for one pass: slot i is the only slot of cache i, of a capacity of its own.
+
+    Filler beyond a cache's capacity goes to its last position, which must be kept free for it.
+    """
+
+    def __init__(self, caches: Sequence[KeyValueCache]) -> None:
+        self._caches = list(caches)
+        super().__init__(max(cache.capacity for cache in caches))
+
+    def prepare(self, positions: Array, seen: int, shifted: Array | None) -> None:
+        """Set where each cache stores the new tokens, as :meth:`KeyValueCache.prepare`."""
+        super().prepare(positions, seen, shifted)
+        for i, cache in enumerate(self._caches if len(positions) else ()):
+            last = cache.capacity - 1
+            own = None if shifted is None else np.minimum(shifted[i : i + 1], last)
+            cache.prepare(np.minimum(positions[i : i + 1], last), seen if own is not None else min(seen, last + 1), own)
+
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, layer: int, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Store each slot's keys and values in its own cache, and return what the queries see, zeros behind it."""
+        shape = (*keys.shape[:2], self._seen)
+        found = keys.new_zeros((*shape, keys.shape[3])), values.new_zeros((*shape, values.shape[3]))
+        for i, cache in enumerate(self._caches):
+            parts = cache.update(keys[i : i + 1], values[i : i + 1], layer)
+            for whole, part in zip(found, parts, strict=True):
+                whole[i, :, : part.shape[2]] = part[0]
+        return found
+
+
 class CachedModel:
     """One model, the sequences that it reads, and its cache.
 
@@ -240,6 +271,12 @@ class CachedModel:
         some = copy(self)
         some.cached, some._cache = self.cached[slots], self._cache.part(slots)
         return some
+
+    def over(self, cache: KeyValueCache, cached: Array) -> CachedModel:
+        """Return the model with another cache, of whose slots it has read ``cached`` (slots,) tokens."""
+        other = copy(self)
+        other._cache, other.cached = cache, cached
+        return other
 
     def _masks(self, positions: Array, seen: int, offset: Array | None) -> Any:
         """Return additive attention masks: which positions each new token sees, by kind of layer if needed.

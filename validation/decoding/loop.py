@@ -304,19 +304,8 @@ class _Loop(BatchState):
         messages = [self.method.message(drafts) for drafts in in_flight]
         self.clock.method += time.perf_counter() - began
 
-        # 2. verify: one pass of the target model over the drafts (and over skipped tokens, if risks are wanted)
-        sizes = self.draft_end[slots] - self.kept_end[slots] + 1
-        for i, slot in enumerate(slots.tolist() if self.risk else ()):
-            sizes[i] = max(
-                [int(sizes[i]), *(int(self.draft_end[slot]) + 1 - place for place, _ in self.unverified[slot])]
-            )
-        logits = self.forward(TARGET, slots, sizes)
-        position = self.kept_end[slots] - self.prompt_end[slots]
-        left = self.left(slots)
-        began = time.perf_counter()
-        found = verify(self.method, self.session, self.sequences[slots], in_flight, logits, sizes, position, left)
-        self.clock.sampling += time.perf_counter() - began
-        self.require_finite(TARGET, slots, found.mass)
+        # 2. verify
+        found = self._verified(slots, in_flight, messages)
 
         # 3. replace and roll back
         ends = self.draft_end[slots]
@@ -337,6 +326,22 @@ class _Loop(BatchState):
             for i, slot in enumerate(slots.tolist()):
                 self._add_risks(slot, rounds[i], in_flight[i], found.rows(i), int(ends[i]))
         self.close_rounds(slots, rounds)
+
+    def _verified(self, slots: Array, in_flight: list[list[Draft]], messages: list[Message]) -> VerifiedDrafts:
+        """Verify drafts by one pass of the target model over them, and over skipped tokens if risks are wanted."""
+        sizes = self.draft_end[slots] - self.kept_end[slots] + 1
+        for i, slot in enumerate(slots.tolist() if self.risk else ()):
+            sizes[i] = max(
+                [int(sizes[i]), *(int(self.draft_end[slot]) + 1 - place for place, _ in self.unverified[slot])]
+            )
+        logits = self.forward(TARGET, slots, sizes)
+        position = self.kept_end[slots] - self.prompt_end[slots]
+        left = self.left(slots)
+        began = time.perf_counter()
+        found = verify(self.method, self.session, self.sequences[slots], in_flight, logits, sizes, position, left)
+        self.clock.sampling += time.perf_counter() - began
+        self.require_finite(TARGET, slots, found.mass)
+        return found
 
     def _write_round(
         self, slots: Array, in_flight: list[list[Draft]], messages: list[Message], found: VerifiedDrafts

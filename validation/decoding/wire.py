@@ -41,3 +41,16 @@ def float_bits(value: float) -> int:
     '0x3f800000'
     """
     return int(np.float32(value).view(np.uint32))
+
+
+def unpack(data: bytes, widths: Iterable[int]) -> list[int]:
+    """Return the integers that :func:`pack` wrote, one for each width; bytes beyond them are not read.
+
+    >>> unpack(bytes.fromhex("a04100"), [3, 7, 7])
+    [5, 1, 2]
+    """
+    whole, left, found = int.from_bytes(data, "big"), 8 * len(data), []
+    for width in widths:
+        left -= width
+        found.append(whole >> left & (1 << width) - 1)
+    return found

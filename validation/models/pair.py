@@ -203,6 +203,54 @@ def load_pair(
     )
 
 
+def load_single(name: str, *, device: str = "cpu", dtype: str | None = None) -> Pair:
+    """Load one model of a device or a server, as a pair of the model with itself.
+
+    Parameters
+    ----------
+    name : str
+        A folder, a GGUF file, or a hub name.
+    device, dtype
+        As for :func:`load_pair`.
+
+    Returns
+    -------
+    Pair
+        Its draft and its target are one object.
+
+    Raises
+    ------
+    UserError
+        As :func:`load_pair`.
+    """
+    if dtype is not None and dtype not in DTYPES:
+        raise UserError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
+    source, where = ModelSource.parse(name), choose_device(device)
+    with quiet(), memory_errors():
+        source.reach()
+        tokenizer = source.load_tokenizer()
+        chosen = dtype or ("float32" if where.type == "cpu" else "auto")
+        model = source.load_model(chosen).to(where).eval()
+    vocabulary = max(tokenizer.get_vocab().values()) + 1
+    note, count = _head_note("target", model, vocabulary), model.num_parameters()
+    return Pair(
+        name=name,
+        draft=model,
+        target=model,
+        tokenizer=tokenizer,
+        vocabulary=vocabulary,
+        context=_context(model),
+        end_tokens=_end_tokens(model, tokenizer, vocabulary),
+        device=where,
+        dtype=str(model.dtype).removeprefix("torch."),
+        draft_name=name,
+        target_name=name,
+        draft_parameters=count,
+        target_parameters=count,
+        notes=(note,) if note else (),
+    )
+
+
 def _resolve(name: str | None, draft: str | Path | None, target: str | Path | None) -> tuple[str, str, str]:
     """Return the pair's name and the two locations to load from."""
     if (draft is None) != (target is None):

@@ -1,0 +1,55 @@
+"""A server in a thread, for tests of the link."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from validation.link.device import Device, Remote
+from validation.link.engine import Engine
+from validation.link.server import Limits, Server
+from validation.models.pair import Pair
+
+
+class Running:
+    """A server that runs in a thread of its own."""
+
+    def __init__(self, pair: Pair, port: int = 0, **options: Any) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.engine = Engine(pair)
+        self.server = Server(self.engine, **{"tokenizer": "t", "target": "p", "limits": Limits()} | options)
+        self.thread = threading.Thread(target=self._run, args=(port,), daemon=True)
+        self.thread.start()
+        ready = asyncio.run_coroutine_threadsafe(self.server.ready(), self.loop)
+        self.address = "ws://{}:{}".format(*ready.result(10))
+
+    def _run(self, port: int) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_until_complete(self.server.serve("127.0.0.1", port))
+        self.loop.close()
+
+    def stop(self) -> None:
+        """End the server, and wait for its thread."""
+        if self.thread.is_alive():
+            self.loop.call_soon_threadsafe(self.server.stop)
+            self.thread.join(10)
+
+
+@contextmanager
+def served(pair: Pair, **options: Any) -> Iterator[Running]:
+    """Run a server of the pair's target."""
+    running = Running(pair, **options)
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+@contextmanager
+def device_of(pair: Pair, address: str, **options: Any) -> Iterator[Device]:
+    """Return a device with the pair's draft."""
+    with Remote(address, **{"patience_s": 5.0, "answer_s": 5.0} | options) as remote:
+        yield Device(pair, remote, tokenizer="t", draft="q")

@@ -1,0 +1,248 @@
+"""The server's side of a method: what its messages say, and how they are verified.
+
+A device names its :class:`Terms` when it opens a text. The messages are those of :mod:`validation.decoding.methods`:
+
+============= =====================================================================================================
+format        a draft in a message
+============= =====================================================================================================
+rows          its token, and its whole distribution in float32; at temperature 0 the token alone
+tokens        its token: drafts by a shared seed, or certain ones
+probabilities its token and q_d; after a rejection the answer carries p, and the device draws
+lattice       its quantised distribution, by :mod:`hlmtheory.codec`
+truncated     its top-k probabilities and q_d, by :mod:`hlmtheory.codec`
+policy        as ``policy.json`` says, by :class:`hlmtheory.policy.ServerPolicy`
+============= =====================================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hlmtheory._domains import DomainError
+from hlmtheory.codec import MalformedError, MixedDraft, TokenDraft, TruncatedMessage, UnexpectedError, decoded_rows
+from hlmtheory.codec.coding import decoded
+from hlmtheory.codec.frame import LATTICE_ROWS, CodecError
+from hlmtheory.codec.limits import Limits
+from hlmtheory.policy import DevicePolicy, DraftProbabilities, ServerPolicy
+from hlmtheory.policy.device import row_of
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import Dssd, FlexSpec, PromptLookup
+from validation.decoding.methods.planned import Planned
+from validation.decoding.methods.quantized import Sqs
+from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
+from validation.decoding.methods.single_draft import CloudOnly, CuHlm, Hlm
+from validation.decoding.session import Draft
+from validation.decoding.wire import index_bits, unpack
+from validation.errors import UserError
+from validation.link.wire import LONGEST_ROUND, LinkError
+
+if TYPE_CHECKING:
+    pass
+
+ROWS, TOKENS, PROBABILITIES, LATTICE, TRUNCATED, POLICY = (
+    *("rows", "tokens", "probabilities", "lattice", "truncated", "policy"),
+)
+_BY_MESSAGE: dict[Callable[..., Any], str] = {
+    Method.message: ROWS,
+    Hlm.message: ROWS,
+    SharedSeed.message: TOKENS,
+    SharedSeedStreamed.message: TOKENS,
+    PromptLookup.message: TOKENS,
+    CloudOnly.message: TOKENS,
+    Dssd.message: PROBABILITIES,
+    FlexSpec.message: PROBABILITIES,
+    Sqs.message: LATTICE,
+    CuHlm.message: TRUNCATED,
+    Planned.message: POLICY,
+}
+"""The format of each function that writes messages; a method with another one does not run over a link."""
+_REQUEST = b"\0"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a device drafts, as far as the server must know.
+
+    Attributes
+    ----------
+    format : str
+    most : int
+        Drafts of a round at most.
+    bonus, by_argmax, shared_seed, streamed, samples_target : bool
+        As for :class:`validation.decoding.methods.base.Method`.
+    policy : str
+        The text of ``policy.json`` for the format ``policy``, else empty.
+    """
+
+    format: str
+    most: int
+    bonus: bool
+    by_argmax: bool
+    shared_seed: bool
+    streamed: bool
+    samples_target: bool
+    policy: str
+
+    @classmethod
+    def of(cls, method: Method) -> Terms:
+        """Return the terms of a method, or raise a UserError if it does not run over a link."""
+        found = _BY_MESSAGE.get(type(method).message)
+        on_server = isinstance(method, CloudOnly) and type(method) is not CloudOnly  # its drafts are made there
+        if found is None or on_server or method.tree_nodes or not method.runs_target:
+            raise UserError(f"{method.name} does not run over a link; choose another method, or a policy.json.")
+        if found == PROBABILITIES and method.by_argmax:
+            found = TOKENS
+        most = LONGEST_ROUND if found == LATTICE else min(method.max_draft_length, LONGEST_ROUND)
+        policy = method.text if isinstance(method, Planned) else ""
+        flags = (method.bonus, method.by_argmax, method.shared_seed, method.streamed, method.samples_target)
+        return cls(found, most, *flags, policy)
+
+    @classmethod
+    def from_plain(cls, given: dict[str, Any], vocabulary: int) -> Terms:
+        """Return the terms of an opening, or raise a LinkError or a DomainError."""
+        kinds: dict[str, type] = dict.fromkeys(cls.__dataclass_fields__, bool)
+        kinds |= {"format": str, "most": int, "policy": str}
+        if set(given) != set(kinds) or any(type(given[name]) is not kind for name, kind in kinds.items()):
+            raise LinkError("the terms have other fields than are known; use one protocol on both sides")
+        terms = cls(**given)
+        if terms.format not in {*_BY_MESSAGE.values()} or not 0 <= terms.most <= LONGEST_ROUND:
+            raise LinkError(
+                f"there are no messages of format {terms.format!r:.40} with {terms.most} drafts; at most "
+                f"{LONGEST_ROUND} drafts may be in a round"
+            )
+        if (terms.format == POLICY) != bool(terms.policy):
+            raise LinkError("a policy belongs to the format policy, and to no other; give both")
+        if terms.format == POLICY:
+            own = Terms.of(Planned(terms.known.policy))
+            if own != terms or terms.known.policy.vocabulary != vocabulary:
+                raise LinkError(
+                    f"the policy is for V = {terms.known.policy.vocabulary}, or the terms are not its own; this server "
+                    f"has V = {vocabulary}; plan for these models"
+                )
+        if terms.shared_seed and terms.format not in (TOKENS, POLICY):
+            raise LinkError("drafts by a shared seed are sent as tokens; got distributions")
+        return terms
+
+    def plain(self) -> dict[str, Any]:
+        """Return the terms as plain values."""
+        return asdict(self)
+
+    @cached_property
+    def known(self) -> ServerPolicy:
+        """The server's side of the policy."""
+        return ServerPolicy(DevicePolicy.from_json(self.policy))
+
+    @property
+    def device_draws(self) -> bool:
+        """Whether the device draws the replacement of a rejected draft, from p."""
+        kind = DraftProbabilities
+        return self.format == PROBABILITIES or (self.format == POLICY and isinstance(self.known.policy.messages, kind))
+
+    def longest(self, vocabulary: int, left: int) -> int:
+        """Return the most bytes of a round's body, with ``left`` tokens to come."""
+        head = 8 + -(-left * index_bits(vocabulary) // 8)
+        if self.format == POLICY:
+            return head + self.known.longest
+        row = {TOKENS: 0, PROBABILITIES: 4}.get(self.format, 4 * vocabulary + 64)
+        return head + 16 + self.most * (row + 4)
+
+    def method(self) -> Method:
+        """Return a method that verifies by these terms."""
+        method = Method()
+        method.bonus, method.by_argmax, method.samples_target = self.bonus, self.by_argmax, self.samples_target
+        method.shared_seed, method.max_draft_length = self.shared_seed, self.most
+        return method
+
+    def received(self, payload: bytes, vocabulary: int, temperature: float) -> list[Draft]:
+        """Return the drafts of a message.
+
+        Raises
+        ------
+        ValueError
+            If no device sends that under these terms; the error's class says why. Lengths are compared before anything
+            is decoded.
+        """
+        if self.format == POLICY:
+            return [_planned(one, vocabulary) for one in self.known.received(payload)]
+        if payload == _REQUEST:
+            return []
+        if self.format in (LATTICE, TRUNCATED):
+            return self._coded(payload, vocabulary)
+        alone = self.format == TOKENS or temperature == 0
+        return _plain(payload, vocabulary, self.most, None if alone else self.format)
+
+    def _coded(self, payload: bytes, vocabulary: int) -> list[Draft]:
+        import torch
+
+        if self.format == TRUNCATED:
+            message = decoded(payload, None)
+            if not isinstance(message, TruncatedMessage) or message.vocabulary != vocabulary:
+                raise UnexpectedError(f"the message has no truncated rows over V = {vocabulary}; use one tokenizer")
+            if len(message.drafts) > self.most:
+                raise UnexpectedError(f"{len(message.drafts)} drafts, and at most {self.most} are expected")
+            rows = torch.from_numpy(decoded_rows(message))
+            return [Draft(d.token, float(row[d.token]), None, row) for d, row in zip(message.drafts, rows, strict=True)]
+        limits = Limits(LATTICE_ROWS, vocabulary, self.most, len(payload), lambda *row: None)
+        return [_lattice(one, vocabulary) for one in decoded(payload, limits).drafts]
+
+
+def _plain(payload: bytes, vocabulary: int, most: int, extra: str | None) -> list[Draft]:
+    """Return the drafts of tokens, with rows or probabilities, or alone."""
+    import torch
+
+    count, width = unpack(payload[:2].ljust(2, b"\0"), [16])[0], index_bits(vocabulary)
+    each = width + (32 if extra == PROBABILITIES else 0)
+    head = -(-(16 + count * each) // 8)
+    size = head + (4 * vocabulary * count if extra == ROWS else 0)
+    if count > most or len(payload) != size:
+        raise MalformedError(f"{len(payload)} bytes are no message of {count} drafts; no device sends that")
+    values = unpack(payload[:head], [16, *([width, 32] if extra == PROBABILITIES else [width]) * count])[1:]
+    tokens = values[::2] if extra == PROBABILITIES else values
+    if any(token >= vocabulary for token in tokens):
+        raise MalformedError("a draft is outside the vocabulary; no device sends that")
+    if extra is None:
+        return [Draft(token) for token in tokens]
+    if extra == PROBABILITIES:
+        known = np.array(values[1::2], dtype=np.uint32).view(np.float32).astype(np.float64).tolist()
+        if any(not 0 < probability <= 1.000001 for probability in known):
+            raise MalformedError("the probability of a draft is not in (0, 1]; no device sends that")
+        return [Draft(*one) for one in zip(tokens, known, strict=True)]
+    rows = np.frombuffer(payload[head:], dtype="<f4").reshape(count, vocabulary)
+    sums = rows.sum(axis=1, dtype=np.float64)
+    if not ((rows >= 0).all() and (np.abs(sums - 1.0) < 1e-3).all() and all(rows[range(count), tokens] > 0)):
+        raise MalformedError("a row is no distribution, or its draft has no mass; no device sends that")
+    held = torch.from_numpy(rows.copy())
+    return [Draft(token, float(row[token]), None, row) for token, row in zip(tokens, held, strict=True)]
+
+
+def _lattice(draft: Any, vocabulary: int) -> Draft:
+    import torch
+
+    counts = torch.zeros(vocabulary, dtype=torch.int64)
+    counts[torch.from_numpy(np.asarray(draft.support, dtype=np.int64))] = torch.from_numpy(
+        np.asarray(draft.counts, dtype=np.int64)
+    )
+    row = counts / counts.sum()  # as the device's method computes it
+    if not row[draft.token] > 0:
+        raise MalformedError("a draft has no mass in its row; no device sends that")
+    return Draft(draft.token, float(row[draft.token].double()), None, row)
+
+
+def _planned(coded: Any, vocabulary: int) -> Draft:
+    """Return a draft of a policy, with what the server knows of its distribution."""
+    import torch
+
+    if isinstance(coded, TokenDraft):
+        return Draft(coded.token)
+    row = torch.from_numpy(row_of(coded, vocabulary))
+    own = coded.probability if isinstance(coded, MixedDraft) else None
+    return Draft(coded.token, float(row[coded.token]) if own is None else own, None, row)
+
+
+REFUSED = (CodecError, DomainError, UserError)
+"""What is raised for frames and openings that a side does not accept."""

@@ -1,0 +1,222 @@
+"""The frames between a device and a server: greeting, opening, rounds and answers.
+
+============ ========= ==============================================================================================
+frame        sender    content
+============ ========= ==============================================================================================
+greeting     server    :class:`Greeting` as JSON: protocol, nonce, vocabulary, tokenizer, target, end tokens, context
+opening      device    ``o``, then :class:`Opening` as JSON: how it drafts and samples, the prompt, the text so far
+opened       server    ``o``: the text may begin
+round        device    ``r``; skipped tokens: their number, LEB128, and ids; the method's message
+answer       server    ``r``; accepted drafts; the server's token plus 1, or 0; p in float32, if the device draws
+error        server    a text frame, JSON: ``error``, ``message``, and ``retry_s`` if another try may help
+============ ========= ==============================================================================================
+
+All but greeting and error are sealed by :class:`hlmtheory.codec.envelope.Envelope`, whose session is the nonce: with a
+key an HMAC, else a CRC-32. The device owns its text. A frame that was lost is sent again over a new connection, behind
+an opening with the text so far. Random numbers belong to positions, so the answer is the same one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.codec import CodecError, MalformedError
+from hlmtheory.codec.envelope import DOWN, UP, Envelope
+from hlmtheory.codec.frame import Reader, varint
+from validation.decoding.wire import index_bits, pack, unpack
+
+if TYPE_CHECKING:
+    import torch
+
+Array = NDArray[Any]
+PROTOCOL = 1
+OPEN, ROUND = b"o", b"r"
+"""Kinds of a sealed frame."""
+LONGEST_OPENING = 2**20
+"""In bytes: the largest frame of a device that has not opened a text."""
+LONGEST_NAME, LONGEST_ROUND = 256, 64
+"""Bytes of a text's name, and drafts of a round."""
+
+
+class LinkError(CodecError):
+    """A frame that this side does not accept, or a peer that does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What a server says first."""
+
+    protocol: int
+    nonce: str  # 16 bytes, hexadecimal
+    vocabulary: int
+    tokenizer: str
+    target: str
+    end_tokens: list[int]
+    context: int
+    keyed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a device says before a text, and again after each cut.
+
+    Attributes
+    ----------
+    terms : dict
+        How drafts are sent and verified: :class:`validation.link.formats.Terms`.
+    name, seed : str, int
+        They choose the text's random numbers, as in the in-process loop.
+    prompt, text : list of int
+        Token ids; ``text`` holds the new tokens so far.
+    session : str
+        A random name, by which the server finds the cache of a text that was cut.
+    """
+
+    tokenizer: str
+    draft: str
+    terms: dict[str, Any]
+    name: str
+    seed: int
+    temperature: float
+    top_p: float
+    new_tokens: int
+    prompt: list[int]
+    text: list[int]
+    session: str
+
+
+class Pipe:
+    """One side of a connection: seals what it sends, and unseals what it receives, in order."""
+
+    def __init__(self, nonce: str, key: bytes | None, *, server: bool) -> None:
+        self.envelope = Envelope.of(f"hlm link {PROTOCOL}", bytes.fromhex(nonce), key)
+        self.out, self.into = (DOWN, UP) if server else (UP, DOWN)
+        self.sent = self.received = 0
+
+    def seal(self, kind: bytes, body: bytes) -> bytes:
+        """Return the bytes of the next frame."""
+        data = self.envelope.seal(kind + body, direction=self.out, place=self.sent)
+        self.sent += 1
+        return data
+
+    def unseal(self, data: bytes | str, longest: int) -> tuple[bytes, bytes]:
+        """Return kind and body of the next frame, or raise a CodecError; a refused frame changes nothing."""
+        if isinstance(data, str):
+            raise LinkError("a text frame came where a sealed one is expected; use one protocol on both sides")
+        body = self.envelope.unseal(data, direction=self.into, place=self.received, longest=longest)
+        if not body:
+            raise MalformedError("a frame without a kind; no peer sends that")
+        self.received += 1
+        return body[:1], body[1:]
+
+
+def to_json(value: Greeting | Opening) -> bytes:
+    """Return the bytes of a greeting or an opening."""
+    return json.dumps(asdict(value), separators=(",", ":")).encode()
+
+
+def greeting_of(data: bytes | str) -> Greeting:
+    """Return a greeting, or raise a LinkError."""
+    greeting = Greeting(**_fields(Greeting, data))
+    if greeting.protocol != PROTOCOL:
+        raise LinkError(f"the server's protocol is {greeting.protocol}, and ours {PROTOCOL}; update one of the two")
+    if len(greeting.nonce) != 32 or not set(greeting.nonce) <= set("0123456789abcdef"):
+        raise LinkError("the server's nonce is not 32 hexadecimal digits; no server sends that")
+    if not (2 <= greeting.vocabulary <= 2**24 and greeting.context >= 2):
+        raise LinkError(
+            f"the server's vocabulary is {greeting.vocabulary} and its context {greeting.context}; no server has that"
+        )
+    return greeting
+
+
+def opening_of(data: bytes, vocabulary: int, context: int) -> Opening:
+    """Return an opening whose numbers are in range, or raise a LinkError."""
+    opening = Opening(**_fields(Opening, data))
+    tokens = [*opening.prompt, *opening.text]
+    if not opening.prompt or any(type(token) is not int or not 0 <= token < vocabulary for token in tokens):
+        raise LinkError(f"prompt and text must be tokens in 0..{vocabulary - 1}, one or more; got others")
+    if not len(opening.text) <= opening.new_tokens <= context - len(opening.prompt):
+        raise LinkError(
+            f"{len(opening.prompt)} tokens of a prompt and {opening.new_tokens} new ones do not fit the context of "
+            f"{context}, or {len(opening.text)} are there already; ask for fewer"
+        )
+    if not (0 <= opening.temperature < 1e3 and 0 < opening.top_p <= 1 and 0 <= opening.seed < 2**63):
+        raise LinkError(
+            f"temperature {opening.temperature}, top-p {opening.top_p} or seed {opening.seed} is out of range"
+        )
+    if max(len(opening.name.encode()), len(opening.session)) > LONGEST_NAME:
+        raise LinkError(f"names have at most {LONGEST_NAME} bytes; shorten it")
+    return opening
+
+
+def _fields(kind: type, data: bytes | str) -> dict[str, Any]:
+    """Return the fields of a dataclass from JSON, each of its type."""
+    try:
+        given = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise LinkError(f"the {kind.__name__.lower()} is not JSON; no peer sends that") from error
+    names, hints = [field.name for field in fields(kind)], get_type_hints(kind)
+    if not isinstance(given, dict) or sorted(given) != sorted(names):
+        raise LinkError(f"the {kind.__name__.lower()} has other fields than {', '.join(names)}; use one protocol")
+    for name in names:
+        wanted = getattr(hints[name], "__origin__", hints[name])
+        number = wanted is float and type(given[name]) is int
+        if type(given[name]) is not wanted and not number:
+            raise LinkError(f"{name} of the {kind.__name__.lower()} is no {wanted.__name__}; no peer sends that")
+    return given
+
+
+def error_frame(name: str, message: str, retry_s: float | None = None) -> str:
+    """Return the text frame of an error."""
+    return json.dumps({"error": name, "message": message[:500]} | ({} if retry_s is None else {"retry_s": retry_s}))
+
+
+# ------------------------------------------------------------------------------------------------ rounds and answers
+
+
+def round_body(skipped: Iterable[int], payload: bytes, vocabulary: int) -> bytes:
+    """Return the body of a round: the tokens that were kept without verification, then the method's message."""
+    tokens = np.array(list(skipped), dtype=np.int64)
+    return varint(len(tokens)) + pack([(tokens, index_bits(vocabulary))] if len(tokens) else []) + payload
+
+
+def round_of(body: bytes, vocabulary: int, most: int) -> tuple[list[int], bytes]:
+    """Return skipped tokens, at most ``most``, and the method's message."""
+    count = Reader(body[:6]).varint("the number of skipped tokens", 0, most)
+    head, width = len(varint(count)), index_bits(vocabulary)
+    size = -(-count * width // 8)
+    if len(body) < head + size:
+        raise MalformedError("the round ends within its skipped tokens; no device sends that")
+    tokens: list[int] = unpack(body[head : head + size], [width] * count)
+    if any(token >= vocabulary for token in tokens):
+        raise MalformedError("a skipped token is outside the vocabulary; no device sends that")
+    return tokens, body[head + size :]
+
+
+def answer_body(accepted: int, drafts: int, token: int, vocabulary: int, target: torch.Tensor | None = None) -> bytes:
+    """Return the body of an answer; ``token`` is -1 if the server draws none; ``target`` (V,) is p, if it is sent."""
+    head = pack([(accepted, drafts.bit_length()), (token + 1, index_bits(vocabulary + 1))])
+    return head if target is None else head + target.float().cpu().numpy().tobytes()
+
+
+def answer_of(body: bytes, drafts: int, vocabulary: int) -> tuple[int, int, Array | None]:
+    """Return accepted drafts, the server's token or -1, and p (V,) if it was sent."""
+    widths = [drafts.bit_length(), index_bits(vocabulary + 1)]
+    size = -(-sum(widths) // 8)
+    if len(body) not in (size, size + 4 * vocabulary):
+        raise MalformedError(f"{len(body)} bytes are no answer to {drafts} drafts; no server writes that")
+    accepted, token = unpack(body[:size], widths)
+    if accepted > drafts or token > vocabulary:
+        raise MalformedError("the answer accepts more drafts than were sent, or its token is none; no server does that")
+    if len(body) == size:
+        return accepted, token - 1, None
+    row = np.frombuffer(body[size:], dtype="<f4")
+    if accepted == drafts or not (row >= 0).all() or not 0.99 < row.sum(dtype=np.float64) < 1.01:
+        raise MalformedError("the answer's probabilities are no distribution, or not wanted; no server writes that")
+    return accepted, token - 1, row

@@ -18,7 +18,7 @@ from validation.cli.docs import docs
 from validation.cli.doctor import doctor
 from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, Verdict
 from validation.cli.imports import import_
-from validation.cli.link import device, serve
+from validation.cli.link import device, link, serve
 from validation.cli.options import PLACE, SEED, json_option, quiet_option
 from validation.cli.plan import plan
 from validation.cli.refusals import refusals
@@ -237,6 +237,7 @@ main.add_command(audit)
 main.add_command(collect)
 main.add_command(decode)
 main.add_command(import_)
+main.add_command(link)
 main.add_command(merge)
 main.add_command(device)
 main.add_command(doctor)

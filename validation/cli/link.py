@@ -1,4 +1,4 @@
-"""The commands ``hlm serve`` and ``hlm device``: a target model and a draft model over a socket."""
+"""The commands ``hlm serve``, ``hlm device`` and ``hlm link``: two models over a socket, and a relay between them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from validation.cli.display import open_console, waiting
 from validation.cli.options import SEED, json_option, quiet_option
 from validation.cli.run import print_json
 from validation.errors import UserError, naming
-from validation.planning.quantities import read_time
+from validation.planning.quantities import read_rate, read_time
 
 if TYPE_CHECKING:
     import ssl
@@ -76,19 +76,9 @@ def serve(
     engine = Engine(pair, stretch_s=read_time("--stretch", stretch))
     server = Server(engine, tokenizer=tokenizer, target=weights, key=secret, limits=limits)
 
-    async def run() -> None:
-        serving = asyncio.ensure_future(server.serve(host, port, tls=context))
-        ready = asyncio.ensure_future(server.ready())
-        await asyncio.wait((serving, ready), return_when=asyncio.FIRST_COMPLETED)
-        if ready.done():
-            scheme, (name, number) = "wss" if context else "ws", server.address
-            where = f"{scheme}://{f'[{name}]' if ':' in name else name}:{number}"
-            console.print(f"Serving {target} at {where}; Ctrl-C ends it.", soft_wrap=True, markup=False)
-        ready.cancel()
-        await serving
-
+    scheme = "wss" if context else "ws"
     with naming(listen):
-        asyncio.run(run())
+        asyncio.run(_until_stopped(server, server.serve(host, port, tls=context), console, f"Serving {target}", scheme))
 
 
 @click.command()
@@ -167,6 +157,77 @@ def device(
                 console.print(_told(line), soft_wrap=True, markup=False, style="dim")
     if as_json:
         print_json({"server": server, "method": made().name, "texts": lines})
+
+
+@click.command("link")
+@click.option("--rate", default="10M", show_default=True, help="Uplink in bit/s.")
+@click.option("--down-rate", help="Downlink in bit/s.  [default: the uplink's rate, or its recording]")
+@click.option("--link-csv", type=PATH, help="A recorded uplink: trace_id, time_s, throughput_mbps; replaces --rate.")
+@click.option("--trace", help="The trace_id of --link-csv.  [default: the first]")
+@click.option("--rtt", default="40ms", show_default=True, help="Round trip, without the time of the bytes.")
+@click.option("--loss", type=click.FloatRange(0, 0.9), default=0.0, show_default=True, help="Share of lost segments.")
+@click.option("--cut", "cuts", multiple=True, help="Reset all connections so long after the start; may be repeated.")
+@click.option("--seed", type=SEED, default=1, show_default=True, help="Of the losses.")
+@click.option("--listen", default="127.0.0.1:7071", show_default=True, help="HOST:PORT of the relay.")
+@click.option("--to", default="127.0.0.1:7070", show_default=True, help="HOST:PORT of the server.")
+@quiet_option
+def link(
+    rate: str,
+    down_rate: str | None,
+    link_csv: Path | None,
+    trace: str | None,
+    rtt: str,
+    loss: float,
+    cuts: tuple[str, ...],
+    seed: int,
+    listen: str,
+    to: str,
+    quiet: bool,
+) -> None:
+    """Relay connections over a link of a given or recorded rate and round trip.
+
+    Devices connect to the relay in place of the server. It adds no key of its own, so it listens on this machine only.
+    """
+    import asyncio
+
+    from validation.link.addresses import read_address
+    from validation.link.relay import LinkModel, Relay
+
+    host, port = read_address("--listen", listen)
+    up = _uplink(link_csv, trace, rate)
+    down = up if down_rate is None else read_rate("--down-rate", down_rate)
+    times = [read_time("--cut", one) for one in cuts]
+    relay = Relay(LinkModel(up, down, read_time("--rtt", rtt), loss, times, seed=seed))
+    console = open_console(quiet=quiet)
+    with naming(listen):
+        serving = relay.serve(host, port, read_address("--to", to, needs_key=False))
+        asyncio.run(_until_stopped(relay, serving, console, f"Relaying to {to}", "ws"))
+
+
+async def _until_stopped(server: Any, serving: Any, console: Any, what: str, scheme: str) -> None:
+    """Serve, and say where as soon as it listens."""
+    import asyncio
+
+    task, ready = asyncio.ensure_future(serving), asyncio.ensure_future(server.ready())
+    await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
+    if ready.done():
+        name, number = server.address
+        where = f"{scheme}://{f'[{name}]' if ':' in name else name}:{number}"
+        console.print(f"{what} at {where}; Ctrl-C ends it.", soft_wrap=True, markup=False)
+    ready.cancel()
+    await task
+
+
+def _uplink(csv: Path | None, trace: str | None, rate: str) -> Any:
+    """Return a rate, or the recorded link of a file."""
+    from validation.decoding.recorded_links import load_link_file
+
+    if csv is None:
+        return read_rate("--rate", rate)
+    links = {name.rpartition("/")[2]: one for name, one in load_link_file(csv).items()}
+    if trace is not None and trace not in links:
+        raise UserError(f"{csv} has no trace {trace!r}; it has {', '.join(list(links)[:5])}.")
+    return links[trace] if trace is not None else next(iter(links.values()))
 
 
 def _method(name: str, draft_length: int, policy: Path | None) -> tuple[Any, float]:

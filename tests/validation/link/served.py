@@ -10,6 +10,7 @@ from typing import Any
 
 from validation.link.device import Device, Remote
 from validation.link.engine import Engine
+from validation.link.relay import LinkModel, Relay
 from validation.link.server import Limits, Server
 from validation.models.pair import Pair
 
@@ -53,3 +54,36 @@ def device_of(pair: Pair, address: str, **options: Any) -> Iterator[Device]:
     """Return a device with the pair's draft."""
     with Remote(address, **{"patience_s": 5.0, "answer_s": 5.0} | options) as remote:
         yield Device(pair, remote, tokenizer="t", draft="q")
+
+
+class Relayed:
+    """A relay that runs in a thread of its own."""
+
+    def __init__(self, model: LinkModel, to: str) -> None:
+        host, port = to.removeprefix("ws://").split(":")
+        self.loop, self.relay = asyncio.new_event_loop(), Relay(model)
+        self.thread = threading.Thread(target=self._run, args=((host, int(port)),), daemon=True)
+        self.thread.start()
+        ready = asyncio.run_coroutine_threadsafe(self.relay.ready(), self.loop)
+        self.host, self.port = ready.result(10)
+        self.address = f"ws://{self.host}:{self.port}"
+
+    def _run(self, to: tuple[str, int]) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_until_complete(self.relay.serve("127.0.0.1", 0, to))
+        self.loop.close()
+
+    def stop(self) -> None:
+        """End the relay, and wait for its thread."""
+        self.loop.call_soon_threadsafe(self.relay.stop)
+        self.thread.join(10)
+
+
+@contextmanager
+def relayed(model: LinkModel, to: str) -> Iterator[Relayed]:
+    """Run a relay to an address."""
+    running = Relayed(model, to)
+    try:
+        yield running
+    finally:
+        running.stop()

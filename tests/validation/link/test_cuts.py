@@ -1,0 +1,149 @@
+"""Cuts at random bytes, a server that is killed and comes back, a device that is killed: the text stays the same."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.validation.link.served import Running, device_of, relayed, served
+from tests.validation.tiny_texts import nodes, quarters, table_pair
+from validation.collection.prompts import Prompt
+from validation.decoding.loop import decode
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import Dssd, FixedLength
+from validation.decoding.methods.shared_seed import SharedSeed
+from validation.decoding.methods.single_draft import RandHlm
+from validation.link.device import RefusedError, ServerAwayError
+from validation.link.relay import LinkModel
+from validation.models.pair import Pair
+
+POSITIONS = 24
+METHODS: list[Callable[[], Method]] = [
+    lambda: SharedSeed(3),
+    lambda: FixedLength(3),
+    lambda: RandHlm(0.5),
+    lambda: Dssd(3),
+]
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    rng = np.random.default_rng(5)
+    count = nodes(3, 5)
+    return table_pair(*(quarters(rng, count) * 0.9 + 0.1 / 3 for _ in range(2)))
+
+
+def text_of(pair: Pair, method: Method, name: str) -> list[int]:
+    """Return the loop's text."""
+    return decode(pair, [Prompt(name, "0", "")], method, new_tokens=POSITIONS, seed=2)[0].tokens
+
+
+@pytest.mark.parametrize("make", METHODS, ids=lambda make: make().name)
+def test_cuts_at_random_bytes_change_no_token(pair: Pair, make: Callable[[], Method]) -> None:
+    rng = np.random.default_rng(7)
+    cuts = np.cumsum(rng.integers(1, 900, size=8)).tolist()
+    names = ["a", "b", "c"]
+    told: dict[str, list[int]] = {name: [] for name in names}
+    with (
+        served(pair) as server,
+        relayed(LinkModel(1e9, 1e9, cut_bytes=cuts), server.address) as relay,
+        device_of(pair, relay.address) as device,
+    ):
+        for name in names:
+            record = device.generate(make(), [0], name=name, seed=2, new_tokens=POSITIONS, on_tokens=told[name].extend)
+            assert told[name] == record.tokens == text_of(pair, make(), name)
+        assert relay.relay.resets >= device.remote.connections - 1 >= 3
+
+
+@pytest.mark.parametrize("make", METHODS[:2], ids=lambda make: make().name)
+def test_a_server_that_is_killed_and_comes_back_changes_no_token(pair: Pair, make: Callable[[], Method]) -> None:
+    server = Running(pair)
+    port = int(server.address.rpartition(":")[2])
+    told: list[int] = []
+
+    def restart() -> None:
+        nonlocal server
+        server.stop()  # closes all connections and forgets all texts
+        server = Running(pair, port)
+
+    def tell(tokens: list[int]) -> None:
+        told.extend(tokens)
+        if len(told) % 3 == 0:
+            restart()
+
+    try:
+        with device_of(pair, server.address) as device:
+            record = device.generate(make(), [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=tell)
+            assert device.remote.connections >= 2
+    finally:
+        server.stop()
+    assert told == record.tokens == text_of(pair, make(), "a")
+
+
+def test_a_cut_text_finds_its_cache_again(pair: Pair) -> None:
+    target: Any = pair.target
+    with served(pair) as server, device_of(pair, server.address) as device:
+
+        def cut(tokens: list[int]) -> None:
+            device.remote.close()
+            while not server.server.parked:
+                time.sleep(0.005)
+
+        target.calls = 0
+        device.generate(SharedSeed(3), [0, 1, 2], name="a", seed=2, new_tokens=9, on_tokens=cut)
+        assert target.calls == server.server.passes.passes + 1  # the prompt was read once
+
+
+def test_a_server_that_stays_away_is_said_in_time(pair: Pair) -> None:
+    with served(pair) as server, device_of(pair, server.address, patience_s=0.3) as device:
+        began = time.monotonic()
+
+        def stop(tokens: list[int]) -> None:
+            nonlocal began
+            server.stop()
+            began = time.monotonic()
+
+        with pytest.raises(ServerAwayError, match=r"did not answer for 0\.3 s"):
+            device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=stop)
+        assert time.monotonic() - began < 3
+
+
+def test_a_server_that_comes_back_with_another_model_is_refused(pair: Pair) -> None:
+    server = Running(pair)
+    port = int(server.address.rpartition(":")[2])
+
+    def replace(tokens: list[int]) -> None:
+        nonlocal server
+        if server.server.target == "p":
+            server.stop()
+            server = Running(pair, port, target="another")
+
+    try:
+        with (
+            device_of(pair, server.address) as device,
+            pytest.raises(RefusedError, match="came back with another"),
+        ):
+            device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=replace)
+    finally:
+        server.stop()
+
+
+def test_two_devices_with_one_text_do_not_disturb_each_other(pair: Pair) -> None:
+    expected, found = text_of(pair, FixedLength(3), "a"), []
+    with served(pair) as server:
+
+        def write() -> None:
+            with device_of(pair, server.address) as device:
+                found.append(device.generate(FixedLength(3), [0], name="a", seed=2, new_tokens=POSITIONS).tokens)
+
+        threads = [threading.Thread(target=write) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+    assert found == [expected] * 2

@@ -20,7 +20,7 @@ def read_address(option: str, text: str, *, key: bytes | None = None, needs_key:
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise UserError(f"{option} is {text!r}; write HOST:PORT, such as 127.0.0.1:7070.")
-    if needs_key and key is None and not _loopback(host):
+    if needs_key and key is None and not is_loopback(host):
         raise UserError(
             f"{option} is {text}, which other machines reach; give --key FILE, so that only devices with the key are "
             "served, or listen on 127.0.0.1."
@@ -41,7 +41,8 @@ def read_key(path: Path | None) -> bytes | None:
     return key
 
 
-def _loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -11,11 +11,12 @@ import logging
 import secrets
 import ssl
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from validation.link.addresses import is_loopback
 from validation.link.engine import Engine, ReceivedRound, ServedText
 from validation.link.formats import REFUSED, Terms
 from validation.link.wire import (
@@ -34,6 +35,7 @@ from validation.link.wire import (
 
 if TYPE_CHECKING:
     from websockets.asyncio.server import ServerConnection
+    from websockets.http11 import Request, Response
 
 LOG = logging.getLogger("hlm.link")
 REFUSAL, TRY_AGAIN = 1008, 1013
@@ -69,16 +71,42 @@ class Limits:
     retry_s: float = 1.0
 
 
+class Metrics:
+    """What a server counts, in the format of Prometheus."""
+
+    def __init__(self, devices: Callable[[], int]) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+        self.registry = CollectorRegistry()
+        to = {"registry": self.registry}
+        bounds = tuple(0.001 * 2.0**step for step in range(14))
+        self.passes = Histogram("hlm_pass_seconds", "Time of a pass of the target model.", buckets=bounds, **to)
+        self.rounds = Counter("hlm_rounds", "Rounds that were verified.", **to)
+        self.drafts = Counter("hlm_drafts", "Drafts that were verified.", **to)
+        self.tokens = Counter("hlm_tokens", "New tokens, skipped ones too.", **to)
+        self.refused = Counter("hlm_refused", "Connections that were refused, by reason.", ["reason"], **to)
+        Gauge("hlm_devices", "Devices that are connected.", **to).set_function(devices)
+
+    def page(self) -> tuple[str, str]:
+        """Return the type of the page, and the page."""
+        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+        return CONTENT_TYPE_LATEST, generate_latest(self.registry).decode()
+
+    def value(self, name: str, **labels: str) -> float:
+        """Return a number of the page."""
+        return float(self.registry.get_sample_value(name, labels) or 0.0)
+
+
 class SharedPasses:
     """Rounds that wait, and the one thread that runs the model."""
 
-    def __init__(self, engine: Engine, limits: Limits) -> None:
-        self.engine, self.limits = engine, limits
+    def __init__(self, engine: Engine, limits: Limits, metrics: Metrics) -> None:
+        self.engine, self.limits, self.metrics = engine, limits, metrics
         self.waiting: list[tuple[ServedText, ReceivedRound, asyncio.Future[bytes]]] = []
         self.open = 0  # texts
         self.thread = ThreadPoolExecutor(1, "passes")
         self.arrived = asyncio.Event()
-        self.passes = self.rounds = 0
 
     async def verify(self, text: ServedText, one: ReceivedRound) -> bytes:
         """Return the answer to a round, from a pass that it may share."""
@@ -101,7 +129,8 @@ class SharedPasses:
                 answers: Sequence[Any] = await self.call(self.engine.run, texts, rounds)
             except Exception as error:
                 answers = [error] * len(taken)
-            self.passes, self.rounds = self.passes + 1, self.rounds + len(taken)
+            self.metrics.passes.observe(self.engine.pass_s)
+            self.metrics.rounds.inc(len(taken))
             for future, answer in zip(futures, answers, strict=True):
                 if not future.done():
                     (future.set_exception if isinstance(answer, Exception) else future.set_result)(answer)
@@ -141,6 +170,7 @@ class Server:
         self.engine, self.key, self.limits = engine, key, limits or Limits()
         self.tokenizer, self.target = tokenizer, target
         self.devices = 0
+        self.metrics = Metrics(lambda: self.devices)
         self.parked: OrderedDict[str, ServedText] = OrderedDict()
         self.address: tuple[str, int] = ("", 0)
         self._ready, self._stop = asyncio.Event(), asyncio.Event()
@@ -149,12 +179,18 @@ class Server:
         """Serve until :meth:`stop`; port 0 takes a free one, which :attr:`address` names."""
         from websockets.asyncio.server import serve
 
-        self.passes = SharedPasses(self.engine, self.limits)
+        self.passes = SharedPasses(self.engine, self.limits, self.metrics)
         passes = asyncio.create_task(self.passes.run())
-        options: dict[str, Any] = {"compression": None, "max_size": LONGEST_OPENING, "max_queue": 4, "logger": LOG}
+        options: dict[str, Any] = {
+            "ssl": tls,
+            "compression": None,
+            "max_size": LONGEST_OPENING,
+            "max_queue": 4,
+            "logger": LOG,
+        }
         times = {"open_timeout": self.limits.opening_s, "close_timeout": 1.0}
         try:
-            async with serve(self._connection, host, port, ssl=tls, **options, **times) as server:
+            async with serve(self._connection, host, port, process_request=self._metrics, **options, **times) as server:
                 self.address = server.sockets[0].getsockname()[:2]
                 self._ready.set()
                 await self._stop.wait()
@@ -193,9 +229,22 @@ class Server:
         finally:
             self.devices -= 1
 
+    def _metrics(self, socket: ServerConnection, request: Request) -> Response | None:
+        """Answer a request for ``/metrics`` from this machine; let others become a WebSocket."""
+        if request.path != "/metrics":
+            return None
+        if not is_loopback(socket.remote_address[0]):
+            return socket.respond(403, "The numbers are for this machine.\n")
+        kind, text = self.metrics.page()
+        response = socket.respond(200, text)
+        del response.headers["Content-Type"]
+        response.headers["Content-Type"] = kind
+        return response
+
     async def _refuse(self, socket: ServerConnection, name: str, message: str, code: int) -> None:
         from websockets.exceptions import ConnectionClosed
 
+        self.metrics.refused.labels(name).inc()
         retry = self.limits.retry_s if code == TRY_AGAIN else None
         try:
             await asyncio.wait_for(socket.send(error_frame(name, message, retry)), self.limits.opening_s)
@@ -220,7 +269,10 @@ class Server:
                     socket.protocol.max_message_size = LONGEST_OPENING + text.terms.longest(pair.vocabulary, text.left)
                     await socket.send(pipe.seal(OPEN, b""))
                 elif kind == ROUND and text is not None:
-                    answer = await self.passes.verify(text, text.received(body))
+                    before, one = text.kept, text.received(body)
+                    answer = await self.passes.verify(text, one)
+                    self.metrics.drafts.inc(len(one.drafts))
+                    self.metrics.tokens.inc(text.kept - before)
                     await socket.send(pipe.seal(ROUND, answer))
                 else:
                     raise LinkError(f"a frame of kind {kind!r} is not expected here; open a text first")

@@ -150,8 +150,8 @@ def opening_of(data: bytes, vocabulary: int, context: int) -> Opening:
         raise LinkError(
             f"temperature {opening.temperature}, top-p {opening.top_p} or seed {opening.seed} is out of range"
         )
-    if max(len(opening.name.encode()), len(opening.session)) > LONGEST_NAME:
-        raise LinkError(f"names have at most {LONGEST_NAME} bytes; shorten it")
+    if not opening.name.isprintable() or max(len(opening.name.encode()), len(opening.session)) > LONGEST_NAME:
+        raise LinkError(f"names are printable and have at most {LONGEST_NAME} bytes; change it")
     return opening
 
 

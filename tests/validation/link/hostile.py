@@ -1,0 +1,180 @@
+"""Frames of a hostile peer: what a server and a device read, mutated.
+
+``python -m tests.validation.link.hostile COUNT`` in the repository's root tries COUNT frames, and prints what became of
+them, the longest time and the most memory of one. It fails if one is neither valid nor refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hlmtheory.policy import CertifiedRows, DevicePolicy, LatticeRows, SeededTokens, threshold_rule
+from tests.validation.tiny_texts import nodes, quarters, table_pair
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import Dssd, FixedLength
+from validation.decoding.methods.planned import Planned
+from validation.decoding.methods.quantized import KSqs
+from validation.decoding.methods.shared_seed import SharedSeed
+from validation.decoding.methods.single_draft import CuHlmOffline
+from validation.link.engine import ServedText
+from validation.link.formats import REFUSED, Terms
+from validation.link.wire import (
+    OPEN,
+    PROTOCOL,
+    Greeting,
+    Opening,
+    Pipe,
+    answer_body,
+    answer_of,
+    greeting_of,
+    opening_of,
+    round_body,
+    to_json,
+)
+
+SECONDS, BYTES = 0.5, 20e6
+"""What one frame may take, on a busy machine; a frame of the same size that is valid takes as much."""
+V, CONTEXT, NONCE = 3, 64, "00" * 16
+Check = Callable[[bytes], object]
+
+
+def methods() -> list[Method]:
+    """Return a method of each format."""
+    plans = [LatticeRows(100, top_k=2), CertifiedRows(), SeededTokens()]
+    planned = [Planned(DevicePolicy(V, 1.0, threshold_rule(3), messages)) for messages in plans]
+    return [FixedLength(3), SharedSeed(3), Dssd(3), KSqs(2), CuHlmOffline(0.5, k=2), *planned]
+
+
+def opening(method: Method) -> Opening:
+    """Return a valid opening."""
+    return Opening("t", "q", Terms.of(method).plain(), "a", 1, 1.0, 1.0, 12, [0, 1], [2], "s")
+
+
+def honest_rounds(method: Method) -> list[bytes]:
+    """Return bodies of valid rounds, as the in-process loop sends them."""
+    from validation.collection.prompts import Prompt
+    from validation.decoding.loop import decode
+
+    rng, sent = np.random.default_rng(1), list[bytes]()
+    pair = table_pair(*(quarters(rng, nodes(V, 3)) * 0.9 + 0.1 / 3 for _ in range(2)))
+    message = method.message
+
+    def kept(drafts: Any) -> Any:
+        made = message(drafts)
+        sent.append(round_body([0] * int(rng.integers(2)), made.payload, V))
+        return made
+
+    method.message = kept  # type: ignore[method-assign]
+    decode(pair, [Prompt("a", "0", "")], method, new_tokens=9, seed=1)
+    del method.message  # type: ignore[method-assign]
+    return sent
+
+
+def cases() -> list[tuple[str, Check, list[bytes]]]:
+    """Return what reads frames, with valid ones."""
+    rng = np.random.default_rng(0)
+    pair = table_pair(*(quarters(rng, nodes(V, 3)) for _ in range(2)))
+    found: list[tuple[str, Check, list[bytes]]] = []
+    opened = []
+    for method in methods():
+        first, terms = opening(method), Terms.of(method)
+        opened.append(to_json(first))
+        text = ServedText(pair, replace(first, text=[]), terms)
+        found.append((f"round: {method.name}", text.received, honest_rounds(method)))
+    found.append(("opening", lambda data: _open(pair, data), opened))
+    sealed = [Pipe(NONCE, key, server=False).seal(OPEN, opened[0]) for key in (None, b"k" * 16)]
+    found.append(("sealed", lambda data: Pipe(NONCE, b"k" * 16, server=True).unseal(data, 1000), sealed))
+    greeting = to_json(Greeting(PROTOCOL, NONCE, V, "t", "p", [], CONTEXT, False))
+    found.append(("greeting", greeting_of, [greeting]))
+    rows = quarters(rng, 2)
+    import torch
+
+    answers = [answer_body(1, 3, 2, V), answer_body(3, 3, -1, V), answer_body(0, 3, -1, V, torch.from_numpy(rows[0]))]
+    found.append(("answer", lambda data: answer_of(data, 3, V), answers))
+    return found
+
+
+def _open(pair: Any, data: bytes) -> object:
+    first = opening_of(data, V, CONTEXT)
+    return ServedText(pair, first, Terms.from_plain(first.terms, V))
+
+
+def mutated(data: bytes, others: list[bytes], rng: np.random.Generator) -> bytes:
+    """Return changed bytes."""
+    way, changed = int(rng.integers(7)), bytearray(data)
+    if way == 0 and data:
+        for place in rng.integers(8 * len(data), size=int(rng.integers(1, 4))).tolist():
+            changed[place // 8] ^= 1 << place % 8
+    elif way == 1 and data:
+        for place in rng.integers(len(data), size=int(rng.integers(1, 5))).tolist():
+            changed[place] = int(rng.integers(256))
+    elif way == 2:
+        return data[: int(rng.integers(len(data) + 1))]
+    elif way == 3:
+        return data + rng.bytes(int(rng.integers(1, 50)))
+    elif way == 4:
+        other = others[int(rng.integers(len(others)))]
+        return data[: int(rng.integers(len(data) + 1))] + other[int(rng.integers(len(other) + 1)) :]
+    elif way == 5:
+        return rng.bytes(int(rng.integers(0, 200)))
+    else:
+        return _other_json(data, rng)
+    return bytes(changed)
+
+
+def _other_json(data: bytes, rng: np.random.Generator) -> bytes:
+    """Return JSON with a field changed; other bytes as they are."""
+    try:
+        fields = json.loads(data)
+        name = list(fields)[int(rng.integers(len(fields)))]
+    except (ValueError, TypeError, IndexError, RecursionError):
+        return data
+    strange = (None, True, -1, 2**70, 1e308, float("nan"), "", "\ud800", "x" * 300, [], [[]], [-1], [1.5], {}, [0] * 99)
+    value = strange[int(rng.integers(len(strange)))]
+    if isinstance(fields[name], dict) and fields[name] and rng.random() < 0.8:
+        inner = list(fields[name])[int(rng.integers(len(fields[name])))]
+        fields[name][inner] = value
+    else:
+        fields[name] = value
+    return json.dumps(fields).encode()
+
+
+def tried(check: Check, data: bytes) -> str:
+    """Return "valid", or the name of the refusal; other errors propagate."""
+    try:
+        check(data)
+    except REFUSED as error:
+        return type(error).__name__
+    return "valid"
+
+
+def main(count: int) -> None:
+    """Try so many frames."""
+    rng, known = np.random.default_rng(1), cases()
+    results: Counter[str] = Counter()
+    longest = most = 0.0
+    tracemalloc.start()
+    for n in range(count):
+        _, check, honest = known[n % len(known)]
+        data = mutated(honest[int(rng.integers(len(honest)))], honest, rng)
+        tracemalloc.reset_peak()
+        before, began = tracemalloc.get_traced_memory()[0], time.perf_counter()
+        results[tried(check, data)] += 1
+        longest = max(longest, time.perf_counter() - began)
+        most = max(most, tracemalloc.get_traced_memory()[1] - before)
+    print(f"{count:,} frames: longest {1e3 * longest:.1f} ms, most memory {most / 1e6:.2f} MB; {dict(results)}")
+    assert longest < SECONDS
+    assert most < BYTES
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from validation.link.device import Device
 
 PATH = click.Path(path_type=Path)
+SERVER = "server"
 DEVICE = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
 DTYPE = click.option("--dtype", help="Type of the weights.  [default: float32 on the CPU, elsewhere as stored]")
 KEY = click.option("--key", type=PATH, help="A file with a secret of 16 to 64 bytes; both sides need the same one.")
@@ -30,6 +31,8 @@ KEY = click.option("--key", type=PATH, help="A file with a secret of 16 to 64 by
 
 @click.command()
 @click.option("--target", default="builtin", show_default=True, help="The target model: a folder, a .gguf file, ...")
+@click.option("--draft", help="A draft model of the server's own, for devices with --method server.")
+@click.option("--draft-length", type=click.IntRange(1, 64), default=4, show_default=True, help="K of such texts.")
 @click.option("--listen", default="127.0.0.1:7070", show_default=True, help="HOST:PORT; port 0 takes a free one.")
 @click.option("--batch", type=click.IntRange(1, 256), default=4, show_default=True, help="Rounds of a pass at most.")
 @click.option("--wait", default="0ms", show_default=True, help="How long a pass waits for further rounds.")
@@ -42,6 +45,8 @@ KEY = click.option("--key", type=PATH, help="A file with a secret of 16 to 64 by
 @quiet_option
 def serve(
     target: str,
+    draft: str | None,
+    draft_length: int,
     listen: str,
     batch: int,
     wait: str,
@@ -56,7 +61,7 @@ def serve(
     """Verify the drafts of devices.
 
     Devices are those of `hlm device`. Their rounds share passes of the target model. Without --key only this machine
-    is served. Ctrl-C ends the server.
+    is served; /metrics has the server's numbers. Ctrl-C ends the server.
     """
     import asyncio
 
@@ -64,16 +69,22 @@ def serve(
     from validation.link.addresses import read_address, read_key
     from validation.link.engine import Engine
     from validation.link.server import Limits, Server
-    from validation.models.pair import PAIRS, load_single
+    from validation.models.pair import PAIRS, load_pair, load_single
 
     secret = read_key(key)
     host, port = read_address("--listen", listen, key=secret)
     limits = Limits(batch=batch, wait_s=read_time("--wait", wait), devices=devices)
     console, context = open_console(quiet=quiet), _server_tls(tls)
     with waiting(console, "loading the target model"):
-        pair = load_single(PAIRS[target].target if target in PAIRS else target, device=device, dtype=dtype)
+        named = PAIRS[target].target if target in PAIRS else target
+        own = PAIRS[draft].draft if draft in PAIRS else draft
+        pair = (
+            load_single(named, device=device, dtype=dtype)
+            if own is None
+            else load_pair(draft=own, target=named, device=device, dtype=dtype)
+        )
         tokenizer, weights = marks_of_model(pair)
-    engine = Engine(pair, stretch_s=read_time("--stretch", stretch))
+    engine = Engine(pair, stretch_s=read_time("--stretch", stretch), draft_length=draft_length if draft else 0)
     server = Server(engine, tokenizer=tokenizer, target=weights, key=secret, limits=limits)
 
     scheme = "wss" if context else "ws"
@@ -87,7 +98,12 @@ def serve(
 @click.option("--prompts", type=PATH, help="Your prompts: .txt or .jsonl.  [default: the first built-in ones]")
 @click.option("--texts", type=click.IntRange(min=1), help="Only the first prompts.  [default: all; built-in: 4]")
 @click.option("--new-tokens", type=click.IntRange(min=1), default=64, show_default=True, help="Maximum new tokens.")
-@click.option("--method", default="shared seed", show_default=True, help="A decoding method, as in `hlm decode`.")
+@click.option(
+    "--method",
+    default="shared seed",
+    show_default=True,
+    help="A decoding method, or server: it writes alone, or drafts itself.",
+)
 @click.option("--draft-length", type=click.IntRange(1, 64), default=4, show_default=True, help="K of such a method.")
 @click.option("--policy", type=PATH, help="A policy.json of `hlm plan`, in place of --method.")
 @click.option("--temperature", type=click.FloatRange(min=0), help="Of both models.  [default: 1, or the policy's]")
@@ -142,7 +158,8 @@ def device(
         tokenizer, weights = marks_of_model(pair)
     options: dict[str, Any] = {"key": read_key(key), "tls": _device_tls(server, tls)}
     settings = {"seed": seed, "new_tokens": new_tokens, "temperature": warm, "top_p": top_p}
-    described = {"method": made().name, "draft": weights, **settings}
+    label = method if method == SERVER and policy is None else made().name
+    described = {"method": label, "draft": weights, **settings}
     stored = _stored(out, described)
     lines = []
     with Remote(server, patience_s=read_time("--patience", patience), **options) as remote:
@@ -156,7 +173,7 @@ def device(
                 console.print(f"{prompt.id}: {line['text']}", soft_wrap=True, markup=False, highlight=False)
                 console.print(_told(line), soft_wrap=True, markup=False, style="dim")
     if as_json:
-        print_json({"server": server, "method": made().name, "texts": lines})
+        print_json({"server": server, "method": label, "texts": lines})
 
 
 @click.command("link")
@@ -241,6 +258,9 @@ def _method(name: str, draft_length: int, policy: Path | None) -> tuple[Any, flo
         planned = read_policy(policy)
         return (lambda: Planned(planned)), planned.temperature
 
+    if name == SERVER:
+        return (lambda: None), 1.0
+
     def make() -> Method:
         return method_named(name, draft_length)
 
@@ -248,7 +268,9 @@ def _method(name: str, draft_length: int, policy: Path | None) -> tuple[Any, flo
     return make, 1.0
 
 
-def _write(device: Device, method: Method, name: str, ids: list[int], settings: dict[str, Any]) -> dict[str, Any]:
+def _write(
+    device: Device, method: Method | None, name: str, ids: list[int], settings: dict[str, Any]
+) -> dict[str, Any]:
     """Write one text; return what is stored of it."""
     remote = device.remote
     before = remote.sent_bytes, remote.received_bytes

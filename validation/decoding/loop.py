@@ -193,19 +193,30 @@ class _Loop(BatchState):
         All sequences that draft take one step together. Sequences with complete drafts wait, and are verified together
         as soon as half of the sequences wait. The moment of verification does not change the tokens.
         """
+        self.read()
+        while len(self.sequences):
+            self.step()
+
+    def read(self) -> None:
+        """Let both models read the prompts."""
         import torch
 
         with torch.inference_mode():
             self._retire(self.kept_end - self.prompt_end >= self.session.new_tokens)
             for which in (DRAFT, TARGET):
                 self.read_prompts(which)
-            while len(self.sequences):
-                self._begin_rounds()
-                if np.count_nonzero(self.waiting) < len(self.sequences):
-                    self._draft()
-                if 2 * np.count_nonzero(self.waiting) >= len(self.sequences):
-                    self._verify()
-                self._retire(self.finished)
+
+    def step(self) -> None:
+        """Draft a token, and verify if enough sequences wait."""
+        import torch
+
+        with torch.inference_mode():
+            self._begin_rounds()
+            if np.count_nonzero(self.waiting) < len(self.sequences):
+                self._draft()
+            if 2 * np.count_nonzero(self.waiting) >= len(self.sequences):
+                self._verify()
+            self._retire(self.finished)
 
     # ---------------------------------------------------------------------------------------------------- draft
 

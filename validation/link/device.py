@@ -16,19 +16,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.decoding.loop import _Loop
+from hlmtheory.policy import StreamedDevice
+from validation.decoding.kv_cache import CachedModel
 from validation.decoding.methods.base import Method
 from validation.decoding.random_streams import REPLACE, Noise
-from validation.decoding.records import GenerationRecord
+from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.sampling import draw, levels, residual
 from validation.decoding.session import Draft, Message, Session
 from validation.decoding.verification import VerifiedDrafts
 from validation.errors import UserError
-from validation.link.formats import REFUSED, Terms
+from validation.link.formats import REFUSED, SERVER_WRITES, Terms
+from validation.link.loops import OneText
 from validation.link.wire import (
     LONGEST_OPENING,
     OPEN,
     ROUND,
+    TEXT,
     Greeting,
     LinkError,
     Opening,
@@ -36,6 +39,7 @@ from validation.link.wire import (
     answer_of,
     greeting_of,
     round_body,
+    round_of,
     to_json,
 )
 
@@ -47,6 +51,8 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 LONGEST_PAUSE_S = 2.0
 """Between two attempts to connect."""
+MOST_WAITING = 256
+"""Drafts that a device sends ahead of the answers."""
 
 
 class ServerAwayError(UserError):
@@ -89,6 +95,7 @@ class Remote:
         self.address, self.key, self.patience_s, self.answer_s, self.tls = address, key, patience_s, answer_s, tls
         self.connections = self.sent_bytes = self.received_bytes = 0
         self._greeting: Greeting | None = None
+        self._heard = 0.0  # when the last answer came
         self._open = False  # whether this connection has the text
         self._socket: Any = None
         self._stack = contextlib.ExitStack()
@@ -136,15 +143,53 @@ class Remote:
         return self._exchange(ROUND, body)
 
     def _exchange(self, kind: bytes, body: bytes) -> bytes:
-        data = self._pipe.seal(kind, body)
-        self._socket.send(data)
-        answer = self._socket.recv(self.answer_s)
-        self._raise_error(answer)
-        self.sent_bytes, self.received_bytes = self.sent_bytes + len(data), self.received_bytes + len(answer)
-        said, found = self._pipe.unseal(answer, self._longest)
+        self.send(self._pipe.seal(kind, body))
+        said, found = self._pipe.unseal(self.receive(), self._longest)
+        self.heard()
         if said != kind:
             raise LinkError(f"an answer of kind {said!r} to a frame of kind {kind!r}; no server sends that")
         return found
+
+    def text(self, opening: Callable[[], Opening], run: Callable[[], None]) -> None:
+        """Open a text and call a function that sends and receives its frames; after a cut again, behind an opening."""
+
+        def once() -> None:
+            self._connected()
+            self._exchange(OPEN, to_json(opening()))
+            run()
+
+        self._patiently(once)
+        self.close()
+
+    def send(self, data: bytes) -> None:
+        """Send a frame."""
+        self._socket.send(data)
+        self.sent_bytes += len(data)
+
+    def receive(self, timeout_s: float | None = None) -> bytes:
+        """Return the next frame; raise a TimeoutError if none comes in time, and what an error frame says."""
+        data = self._socket.recv(self.answer_s if timeout_s is None else timeout_s)
+        self._raise_error(data)
+        self.received_bytes += len(data)
+        return bytes(data) if isinstance(data, bytes) else data.encode()
+
+    def tokens(self, vocabulary: int, most: int) -> list[int]:
+        """Return the next tokens of a text that the server writes."""
+        kind, body = self._pipe.unseal(self.receive(), self._longest)
+        self.heard()
+        tokens, rest = round_of(body, vocabulary, most)
+        if kind != TEXT or rest or not tokens:
+            raise LinkError("a frame without tokens where some are expected; no server sends that")
+        return tokens
+
+    @property
+    def nonce(self) -> bytes:
+        """The nonce of this connection."""
+        return bytes.fromhex(self.greeting().nonce)
+
+    def heard(self) -> None:
+        """Say that a valid answer came, from which the patience counts."""
+        self._heard = time.monotonic()
 
     def _connected(self) -> None:
         """Connect, unless there is a connection, and read the greeting."""
@@ -197,13 +242,13 @@ class Remote:
             except (OSError, TimeoutError, WebSocketException, InvalidHandshake, _Busy, *REFUSED) as error:
                 self.close()
                 wait = error.retry_s if isinstance(error, _Busy) else pause
-                if time.monotonic() + wait - began > self.patience_s:
+                if time.monotonic() + wait - max(began, self._heard) > self.patience_s:
                     raise ServerAwayError(
                         f"The server at {self.address} did not answer for {self.patience_s:g} s "
                         f"({type(error).__name__}: {error}); check that it runs, or give it more time with --patience."
                     ) from error
                 time.sleep(wait)
-                pause = min(2 * pause, LONGEST_PAUSE_S)
+                pause = min(2 * pause, LONGEST_PAUSE_S) if self._heard < began else 0.02
 
 
 class _Busy(Exception):
@@ -214,12 +259,11 @@ class _Busy(Exception):
         self.retry_s = retry_s
 
 
-class _RemoteLoop(_Loop):
+class _RemoteLoop(OneText):
     """One text, whose drafts are verified by a server."""
 
     remote: Remote
     opening: Opening
-    on_tokens: Callable[[list[int]], None] | None = None
 
     def _target(self, shape: tuple[Any, ...]) -> Any:
         return None
@@ -262,25 +306,6 @@ class _RemoteLoop(_Loop):
         """Write the seconds of the exchange into the round: link and target together, as the device sees them."""
         rounds[0].link_s = self.exchange_s
 
-    def close_rounds(self, slots: Array, rounds: list[Any]) -> None:
-        """Close the round, and report its tokens."""
-        super().close_rounds(slots, rounds)
-        self._report()
-
-    def keep_skipped(self, slots: Array, tokens: Array, drafts: list[Draft]) -> None:
-        """Keep a draft without verification, and report it."""
-        super().keep_skipped(slots, tokens, drafts)
-        self._report()
-
-    reported = 0
-
-    def _report(self) -> None:
-        made = int(self.kept_end[0] - self.prompt_end[0])
-        if self.on_tokens:
-            first = int(self.prompt_end[0])
-            self.on_tokens(self.tokens[0, first + self.reported : first + made].tolist())
-        self.reported = made
-
 
 class Device:
     """A draft model, and the server that verifies its drafts.
@@ -307,7 +332,7 @@ class Device:
 
     def generate(
         self,
-        method: Method,
+        method: Method | None,
         prompt: list[int],
         *,
         name: str,
@@ -321,7 +346,8 @@ class Device:
 
         Parameters
         ----------
-        method : Method
+        method : Method or None
+            None: the server writes the text, alone or with a draft model of its own.
         prompt : list of int
             Token ids.
         name, seed
@@ -345,18 +371,123 @@ class Device:
                 f"The prompt {name!r} has {len(prompt)} tokens, and {self.pair.context - new_tokens} fit before "
                 f"{new_tokens} new ones; shorten it, or ask for fewer."
             )
-        terms, lengths = Terms.of(method), np.array([len(prompt)], dtype=np.int64)
-        sampling = (temperature, top_p, new_tokens)
+        terms = SERVER_WRITES if method is None else Terms.of(method)
+        sampling = (float(temperature), float(top_p), new_tokens)
         opening = Opening(
-            *(self.tokenizer, self.draft, terms.plain(), name, seed, float(temperature), float(top_p), new_tokens),
-            *(prompt, [], secrets.token_hex(16)),
+            *(self.tokenizer, self.draft, terms.plain(), name, seed, *sampling, prompt, [], secrets.token_hex(16))
         )
+        lengths = np.array([len(prompt)], dtype=np.int64)
         session = Session(self.pair, 1, Noise(seed, [name], new_tokens), None, *sampling, prompt_lengths=lengths)
-        record = GenerationRecord(method.name, name, self.remote.address, seed, temperature, top_p)
-        loop = _RemoteLoop(session, method, [prompt], [record], None, False, None)
-        loop.start(self.remote, opening, terms)
-        loop.on_tokens = on_tokens
+        label = "server" if method is None else method.name
+        record = GenerationRecord(label, name, self.remote.address, seed, *sampling[:2])
         began = time.perf_counter()
-        loop.run()
+        if method is None or terms.streamed:
+            way = _Written if method is None else _Streamed
+            way(self.remote, opening, terms, session, record, on_tokens).run()
+        else:
+            loop = _RemoteLoop(session, method, [prompt], [record], None, False, None)
+            loop.start(self.remote, opening, terms)
+            loop.on_tokens = on_tokens
+            loop.run()
         session.clock.total = time.perf_counter() - began
         return record
+
+
+class _Received:
+    """A text whose tokens come as the server sends them."""
+
+    def __init__(
+        self,
+        remote: Remote,
+        opening: Opening,
+        terms: Terms,
+        session: Session,
+        record: GenerationRecord,
+        on_tokens: Callable[[list[int]], None] | None,
+    ) -> None:
+        self.remote, self.opening, self.terms, self.session = remote, opening, terms, session
+        self.record, self.on_tokens = record, on_tokens
+        self.text: list[int] = []
+
+    def run(self) -> None:
+        """Receive the text."""
+        if self.left:
+            self.remote.text(lambda: replace(self.opening, text=self.text), self.once)
+        self.record.tokens = self.text
+        self.record.last = Round(len(self.text))
+
+    def once(self) -> None:
+        """Receive the rest of the text over one connection."""
+        raise NotImplementedError
+
+    @property
+    def left(self) -> int:
+        """How many tokens may follow."""
+        return 0 if self.record.ended else self.session.new_tokens - len(self.text)
+
+    def take(self, tokens: list[int]) -> None:
+        """Add tokens to the text."""
+        ends = self.session.pair.end_tokens
+        if len(tokens) > self.left or any(token in ends for token in tokens[:-1]):
+            raise LinkError("the server sent tokens behind the end of the text; no server does that")
+        self.text += tokens
+        self.record.ended = bool(tokens) and tokens[-1] in ends
+        if self.on_tokens and tokens:
+            self.on_tokens(tokens)
+
+
+class _Written(_Received):
+    """A text that the server writes."""
+
+    def once(self) -> None:
+        while self.left:
+            self.take(self.remote.tokens(self.session.vocabulary, self.left))
+
+
+class _Streamed(_Received):
+    """A text whose drafts do not wait for answers."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        pair, capacity = self.session.pair, len(self.opening.prompt) + self.session.new_tokens + 2
+        self.model = CachedModel(pair.draft, pair.vocabulary, pair.device, 1, capacity, pair.context)
+        self.tokens = np.zeros((1, capacity), dtype=np.int64)
+        self.policy = self.terms.streamed_policy(pair.vocabulary, self.session.temperature)
+
+    def once(self) -> None:
+        """Draft, send, and read the answers that have come, until the text is complete."""
+        prompt, remote = self.opening.prompt, self.remote
+        first, key = len(self.text), int(self.session.stream_keys[0])
+        side = StreamedDevice(self.policy, session=remote.nonce, key=remote.key, seed=key, position=len(prompt) + first)
+        while self.left:
+            ahead = list(side.waiting)
+            ended = bool(ahead) and ahead[-1] in self.session.pair.end_tokens
+            full = len(ahead) >= min(self.left, MOST_WAITING) or ended
+            if not full:
+                _, message = side.draft(self._logits([*prompt, *self.text, *ahead]))
+                remote.send(message)
+            try:
+                answer = remote.receive(None if full else 0.0)
+            except TimeoutError:
+                if full:
+                    raise
+                continue
+            sent = list(side.waiting)
+            tokens = side.tokens(answer)
+            remote.heard()
+            missed = tokens != sent[: len(tokens)]  # the last one is the server's, in place of a draft
+            counts = {"drafted": len(tokens), "accepted": len(tokens) - missed, "resampled": int(missed)}
+            self.record.rounds.append(Round(len(self.text), **counts))
+            self.take(tokens)
+
+    def _logits(self, tokens: list[int]) -> Any:
+        """Return the draft model's logits (V,) behind these tokens."""
+        import torch
+
+        known = min(int(self.model.cached[0]), len(tokens) - 1)
+        other = np.flatnonzero(self.tokens[0, :known] != tokens[:known])
+        self.model.cached = np.array([other[0] if len(other) else known])
+        self.tokens[0, : len(tokens)] = tokens
+        with torch.inference_mode():
+            (rows,) = self.model.read(self.tokens, np.array([len(tokens)]), rows=1)
+        return rows[-1].double().cpu().numpy()

@@ -12,10 +12,14 @@ from numpy.typing import NDArray
 
 from hlmtheory.codec import MalformedError
 from validation.decoding.kv_cache import CachedModel, JointCache, KeyValueCache
+from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.random_streams import Noise
+from validation.decoding.records import GenerationRecord
+from validation.decoding.sampling import distributions_of
 from validation.decoding.session import Draft, Session
 from validation.decoding.verification import verify
 from validation.link.formats import Terms
+from validation.link.loops import OneText
 from validation.link.wire import Opening, answer_body, round_of
 
 if TYPE_CHECKING:
@@ -31,6 +35,13 @@ class ReceivedRound:
 
     skipped: list[int]
     drafts: list[Draft]
+
+
+@dataclass(slots=True)
+class WaitingDrafts:
+    """Drafts of a device that drafts on: a pass gives p at each of them."""
+
+    tokens: list[int]
 
 
 class ServedText:
@@ -58,6 +69,12 @@ class ServedText:
             self.cache, self.cached = other.cache, int(other_way[0]) if len(other_way) else known
             self.cached = min(self.cached, self.kept - 1)
 
+    def extend(self, tokens: list[int]) -> None:
+        """Add verified tokens; the drafts behind them are dropped."""
+        self.tokens[self.kept : self.kept + len(tokens)] = tokens
+        self.kept, self.left = self.kept + len(tokens), self.left - len(tokens)
+        self.cached = min(self.cached, self.kept - 1)  # the last token's logits may be needed again
+
     def received(self, body: bytes) -> ReceivedRound:
         """Return the round in these bytes, or raise a ValueError."""
         vocabulary = self.session.vocabulary
@@ -68,19 +85,45 @@ class ServedText:
         return ReceivedRound(skipped, drafts)
 
 
+class WrittenText:
+    """A text that the server writes by the shared seed, alone or with a draft model of its own."""
+
+    def __init__(self, text: ServedText, draft_length: int) -> None:
+        opening, method = text.opening, SharedSeed(draft_length)
+        method.runs_draft = draft_length > 0
+        record = GenerationRecord(method.name, opening.name, "none", opening.seed, opening.temperature, opening.top_p)
+        self.loop = OneText(text.session, method, [opening.prompt], [record], None, False, None)
+        self.loop.resume(opening.text)
+        self._new: list[int] = []
+        self.loop.on_tokens = self._new.extend
+        self.loop.read()
+
+    @property
+    def finished(self) -> bool:
+        """Whether no token is to come."""
+        return not len(self.loop.sequences)
+
+    def step(self) -> list[int]:
+        """Draft, or verify; return new tokens, perhaps none."""
+        self.loop.step()
+        new, self._new[:] = list(self._new), []
+        return new
+
+
 class Engine:
     """The target model of a server.
 
     Parameters
     ----------
     pair : Pair
-        Its target is read; its draft is not.
     stretch_s : float
         Seconds that each pass waits at its end, to stand for a slower server.
+    draft_length : int
+        K of texts that the server writes, with the pair's draft; 0 if the target writes alone.
     """
 
-    def __init__(self, pair: Pair, *, stretch_s: float = 0.0) -> None:
-        self.pair, self.stretch_s = pair, stretch_s
+    def __init__(self, pair: Pair, *, stretch_s: float = 0.0, draft_length: int = 0) -> None:
+        self.pair, self.stretch_s, self.draft_length = pair, stretch_s, draft_length
         self.model = CachedModel(pair.target, pair.vocabulary, pair.device, 1, pair.context + 2, pair.context)
         self.pass_s = 0.0  # of the last pass
 
@@ -92,24 +135,32 @@ class Engine:
             with torch.inference_mode():
                 self._read([text], [text.kept - 1], [0])
 
-    def run(self, texts: Sequence[ServedText], rounds: Sequence[ReceivedRound]) -> list[bytes]:
-        """Verify one round of each text in one pass, and return the answers."""
+    def run(self, texts: Sequence[ServedText], rounds: Sequence[ReceivedRound | WaitingDrafts]) -> list[Any]:
+        """Read one round of each text in one pass; return the answers, and p (n, V) for n drafts that wait."""
         import torch
 
+        began, ends, counts = time.perf_counter(), [], []
         for text, one in zip(texts, rounds, strict=True):
-            fresh = [*one.skipped, *(draft.token for draft in one.drafts)]
-            text.tokens[text.kept : text.kept + len(fresh)] = fresh
-            text.kept, text.left = text.kept + len(one.skipped), text.left - len(one.skipped)
-        began = time.perf_counter()
-        counts = [len(one.drafts) for one in rounds]
+            first = text.kept
+            if isinstance(one, WaitingDrafts):
+                fresh, last = one.tokens, len(one.tokens) - 1  # p behind the last one is not needed
+            else:
+                fresh, last = [*one.skipped, *(draft.token for draft in one.drafts)], len(one.drafts)
+                text.kept, text.left = text.kept + len(one.skipped), text.left - len(one.skipped)
+            text.tokens[first : first + len(fresh)] = fresh
+            ends.append(text.kept + last)
+            counts.append(last + 1)
         with torch.inference_mode():
-            ends = [text.kept + count for text, count in zip(texts, counts, strict=True)]
-            rows = self._read(texts, ends, [count + 1 for count in counts])
+            rows = self._read(texts, ends, counts)
             answers = [self._answer(*one) for one in zip(texts, rounds, rows, strict=True)]
         if self.stretch_s:
             time.sleep(self.stretch_s)
         self.pass_s = time.perf_counter() - began
         return answers
+
+    def writing(self, text: ServedText) -> WrittenText:
+        """Return a text that the server writes, with its prompt read."""
+        return WrittenText(text, self.draft_length)
 
     def _read(self, texts: Sequence[ServedText], until: Sequence[int], rows: Sequence[int]) -> Sequence[Any]:
         """Read each text up to a position, and return its last rows of logits."""
@@ -125,7 +176,10 @@ class Engine:
             text.cached = end
         return torch.cat(parts).split(list(rows)) if parts else []
 
-    def _answer(self, text: ServedText, one: ReceivedRound, logits: Any) -> bytes:
+    def _answer(self, text: ServedText, one: ReceivedRound | WaitingDrafts, logits: Any) -> Any:
+        if isinstance(one, WaitingDrafts):
+            rows = distributions_of(logits, text.session.temperature, text.session.top_p)
+            return rows.double().cpu().numpy()
         count, vocabulary = len(one.drafts), text.session.vocabulary
         position, left = np.array([text.kept - text.first]), np.array([text.left])
         found = verify(text.method, text.session, ONE, [one.drafts], logits, np.array([count + 1]), position, left)
@@ -134,10 +188,5 @@ class Engine:
         accepted, token, target = int(found.accepted[0]), int(found.token[0]), None
         if accepted < count and text.terms.device_draws and text.session.temperature > 0:
             token, target = -1, found.target[accepted]  # the device draws, and sends the token with its next round
-        fresh = accepted
-        if token >= 0:
-            text.tokens[text.kept + accepted] = token
-            fresh += 1
-        text.kept, text.left = text.kept + fresh, text.left - fresh
-        text.cached = min(text.cached, text.kept - 1)  # the last token's logits may be needed again
+        text.extend([*(draft.token for draft in one.drafts[:accepted]), *([token] if token >= 0 else [])])
         return answer_body(accepted, count, token, vocabulary, target)

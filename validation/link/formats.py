@@ -11,6 +11,7 @@ probabilities its token and q_d; after a rejection the answer carries p, and the
 lattice       its quantised distribution, by :mod:`hlmtheory.codec`
 truncated     its top-k probabilities and q_d, by :mod:`hlmtheory.codec`
 policy        as ``policy.json`` says, by :class:`hlmtheory.policy.ServerPolicy`
+server        none: the server writes the text alone, or drafts itself, and sends tokens
 ============= =====================================================================================================
 """
 
@@ -28,7 +29,7 @@ from hlmtheory.codec import MalformedError, MixedDraft, TokenDraft, TruncatedMes
 from hlmtheory.codec.coding import decoded
 from hlmtheory.codec.frame import LATTICE_ROWS, CodecError
 from hlmtheory.codec.limits import Limits
-from hlmtheory.policy import DevicePolicy, DraftProbabilities, ServerPolicy
+from hlmtheory.policy import DevicePolicy, DraftProbabilities, ServerPolicy, StreamedTokens, threshold_rule
 from hlmtheory.policy.device import row_of
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FlexSpec, PromptLookup
@@ -44,8 +45,8 @@ from validation.link.wire import LONGEST_ROUND, LinkError
 if TYPE_CHECKING:
     pass
 
-ROWS, TOKENS, PROBABILITIES, LATTICE, TRUNCATED, POLICY = (
-    *("rows", "tokens", "probabilities", "lattice", "truncated", "policy"),
+ROWS, TOKENS, PROBABILITIES, LATTICE, TRUNCATED, POLICY, SERVER = (
+    *("rows", "tokens", "probabilities", "lattice", "truncated", "policy", "server"),
 )
 _BY_MESSAGE: dict[Callable[..., Any], str] = {
     Method.message: ROWS,
@@ -110,7 +111,7 @@ class Terms:
         if set(given) != set(kinds) or any(type(given[name]) is not kind for name, kind in kinds.items()):
             raise LinkError("the terms have other fields than are known; use one protocol on both sides")
         terms = cls(**given)
-        if terms.format not in {*_BY_MESSAGE.values()} or not 0 <= terms.most <= LONGEST_ROUND:
+        if terms.format not in {*_BY_MESSAGE.values(), SERVER} or not 0 <= terms.most <= LONGEST_ROUND:
             raise LinkError(
                 f"there are no messages of format {terms.format!r:.40} with {terms.most} drafts; at most "
                 f"{LONGEST_ROUND} drafts may be in a round"
@@ -124,7 +125,11 @@ class Terms:
                     f"the policy is for V = {terms.known.policy.vocabulary}, or the terms are not its own; this server "
                     f"has V = {vocabulary}; plan for these models"
                 )
-        if terms.shared_seed and terms.format not in (TOKENS, POLICY):
+        if terms.streamed and not terms.shared_seed:
+            raise LinkError("drafts are streamed by a shared seed alone; got another rule")
+        if terms.format == SERVER and terms != SERVER_WRITES:
+            raise LinkError("a text that the server writes has no terms for drafts; leave them out")
+        if terms.shared_seed and terms.format not in (TOKENS, POLICY, SERVER):
             raise LinkError("drafts by a shared seed are sent as tokens; got distributions")
         return terms
 
@@ -136,6 +141,12 @@ class Terms:
     def known(self) -> ServerPolicy:
         """The server's side of the policy."""
         return ServerPolicy(DevicePolicy.from_json(self.policy))
+
+    def streamed_policy(self, vocabulary: int, temperature: float) -> DevicePolicy:
+        """Return the policy of a device that drafts on."""
+        if self.format == POLICY:
+            return self.known.policy
+        return DevicePolicy(vocabulary, temperature, threshold_rule(1), StreamedTokens(), bonus=False)
 
     @property
     def device_draws(self) -> bool:
@@ -213,8 +224,8 @@ def _plain(payload: bytes, vocabulary: int, most: int, extra: str | None) -> lis
             raise MalformedError("the probability of a draft is not in (0, 1]; no device sends that")
         return [Draft(*one) for one in zip(tokens, known, strict=True)]
     rows = np.frombuffer(payload[head:], dtype="<f4").reshape(count, vocabulary)
-    sums = rows.sum(axis=1, dtype=np.float64)
-    if not ((rows >= 0).all() and (np.abs(sums - 1.0) < 1e-3).all() and all(rows[range(count), tokens] > 0)):
+    whole = np.where(np.isfinite(rows) & (rows >= 0), rows, 2.0).sum(axis=1, dtype=np.float64)
+    if not ((np.abs(whole - 1.0) < 1e-3).all() and all(rows[range(count), tokens] > 0)):
         raise MalformedError("a row is no distribution, or its draft has no mass; no device sends that")
     held = torch.from_numpy(rows.copy())
     return [Draft(token, float(row[token]), None, row) for token, row in zip(tokens, held, strict=True)]
@@ -243,6 +254,9 @@ def _planned(coded: Any, vocabulary: int) -> Draft:
     own = coded.probability if isinstance(coded, MixedDraft) else None
     return Draft(coded.token, float(row[coded.token]) if own is None else own, None, row)
 
+
+SERVER_WRITES = Terms(SERVER, 0, True, False, True, False, False, "")
+"""The terms of a text that the server writes: the tokens of the shared seed, whoever drafts."""
 
 REFUSED = (CodecError, DomainError, UserError)
 """What is raised for frames and openings that a side does not accept."""

@@ -16,20 +16,24 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hlmtheory.policy import StreamedServer
 from validation.link.addresses import is_loopback
-from validation.link.engine import Engine, ReceivedRound, ServedText
-from validation.link.formats import REFUSED, Terms
+from validation.link.engine import Engine, ReceivedRound, ServedText, WaitingDrafts
+from validation.link.formats import REFUSED, SERVER, Terms
 from validation.link.wire import (
     LONGEST_OPENING,
+    LONGEST_ROUND,
     OPEN,
     PROTOCOL,
     ROUND,
+    TEXT,
     Greeting,
     LinkError,
     Opening,
     Pipe,
     error_frame,
     opening_of,
+    round_body,
     to_json,
 )
 
@@ -103,14 +107,14 @@ class SharedPasses:
 
     def __init__(self, engine: Engine, limits: Limits, metrics: Metrics) -> None:
         self.engine, self.limits, self.metrics = engine, limits, metrics
-        self.waiting: list[tuple[ServedText, ReceivedRound, asyncio.Future[bytes]]] = []
+        self.waiting: list[tuple[ServedText, ReceivedRound | WaitingDrafts, asyncio.Future[Any]]] = []
         self.open = 0  # texts
         self.thread = ThreadPoolExecutor(1, "passes")
         self.arrived = asyncio.Event()
 
-    async def verify(self, text: ServedText, one: ReceivedRound) -> bytes:
+    async def verify(self, text: ServedText, one: ReceivedRound | WaitingDrafts) -> Any:
         """Return the answer to a round, from a pass that it may share."""
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.waiting.append((text, one, future))
         self.arrived.set()
         return await future
@@ -268,6 +272,10 @@ class Server:
                     text = await self._open(body)
                     socket.protocol.max_message_size = LONGEST_OPENING + text.terms.longest(pair.vocabulary, text.left)
                     await socket.send(pipe.seal(OPEN, b""))
+                    if text.terms.format == SERVER:
+                        await self._write(socket, pipe, text)
+                    elif text.terms.streamed:
+                        await self._stream(socket, nonce, text)
                 elif kind == ROUND and text is not None:
                     before, one = text.kept, text.received(body)
                     answer = await self.passes.verify(text, one)
@@ -281,6 +289,59 @@ class Server:
             self.passes.open -= 1
             if text is not None:
                 self._park(text)
+
+    async def _write(self, socket: ServerConnection, pipe: Pipe, text: ServedText) -> None:
+        """Write a text, a step between two passes at a time, and send its tokens."""
+        written = await self.passes.call(self.engine.writing, text)
+        while not written.finished:
+            if tokens := await self.passes.call(written.step):
+                self.metrics.tokens.inc(len(tokens))
+                await socket.send(pipe.seal(TEXT, round_body(tokens, b"", self.engine.pair.vocabulary)))
+        text.left = 0
+
+    async def _stream(self, socket: ServerConnection, nonce: str, text: ServedText) -> None:
+        """Verify the drafts of a device that drafts on; each pass takes those that have arrived."""
+        opening, vocabulary = text.opening, self.engine.pair.vocabulary
+        side = StreamedServer(
+            text.terms.streamed_policy(vocabulary, opening.temperature),
+            session=bytes.fromhex(nonce),
+            key=self.key,
+            seed=int(text.session.stream_keys[0]),
+            used=set(),
+            position=text.kept,
+        )
+        arrived = asyncio.Event()
+
+        async def receive() -> None:
+            while True:
+                message = await asyncio.wait_for(socket.recv(), self.limits.idle_s)
+                if isinstance(message, str):
+                    raise LinkError("a text frame came where a draft is expected; no device sends that")
+                if side.receive(message):
+                    arrived.set()
+
+        receiving = asyncio.create_task(receive())
+        receiving.add_done_callback(lambda task: arrived.set())
+        try:
+            while text.left:
+                await arrived.wait()
+                if receiving.done():
+                    receiving.result()
+                arrived.clear()
+                while text.left and side.waiting:
+                    tokens = list(side.waiting[: min(LONGEST_ROUND, text.left)])
+                    rows = await self.passes.verify(text, WaitingDrafts(tokens))
+                    before = len(side.text)
+                    answer = side.verify(rows)
+                    new = list(side.text[before:])
+                    text.extend(new)
+                    self.metrics.drafts.inc(len(tokens))
+                    self.metrics.tokens.inc(len(new))
+                    await socket.send(answer)
+            await receiving
+        finally:
+            receiving.cancel()
+            await asyncio.gather(receiving, return_exceptions=True)
 
     async def _open(self, body: bytes) -> ServedText:
         """Return the text of an opening, read up to its last token."""
@@ -301,6 +362,8 @@ class Server:
                 f"the device's tokenizer is {opening.tokenizer!r:.40}, and the server's {self.tokenizer!r}; use models "
                 "with one tokenizer"
             )
+        if terms.streamed and opening.top_p < 1:
+            raise LinkError(f"a device that drafts on has top-p 1; got {opening.top_p:g}; leave it out")
         if terms.policy:
             policy = terms.known.policy
             mark = f"{self.engine.pair.vocabulary} {opening.draft} {self.target}"

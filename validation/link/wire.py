@@ -8,11 +8,13 @@ opening      device    ``o``, then :class:`Opening` as JSON: how it drafts and s
 opened       server    ``o``: the text may begin
 round        device    ``r``; skipped tokens: their number, LEB128, and ids; the method's message
 answer       server    ``r``; accepted drafts; the server's token plus 1, or 0; p in float32, if the device draws
+tokens       server    ``t``: new tokens of a text that the server writes: their number, LEB128, and ids
 error        server    a text frame, JSON: ``error``, ``message``, and ``retry_s`` if another try may help
 ============ ========= ==============================================================================================
 
-All but greeting and error are sealed by :class:`hlmtheory.codec.envelope.Envelope`, whose session is the nonce: with a
-key an HMAC, else a CRC-32. The device owns its text. A frame that was lost is sent again over a new connection, behind
+Drafts of a device that does not wait, and their answers, are those of :mod:`hlmtheory.policy.streaming`. All others but
+greeting and error are sealed by :class:`hlmtheory.codec.envelope.Envelope`, whose session is the nonce: with a key an
+HMAC, else a CRC-32. The device owns its text. A frame that was lost is sent again over a new connection, behind
 an opening with the text so far. Random numbers belong to positions, so the answer is the same one.
 """
 
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 PROTOCOL = 1
-OPEN, ROUND = b"o", b"r"
+OPEN, ROUND, TEXT = b"o", b"r", b"t"
 """Kinds of a sealed frame."""
 LONGEST_OPENING = 2**20
 """In bytes: the largest frame of a device that has not opened a text."""
@@ -217,6 +219,7 @@ def answer_of(body: bytes, drafts: int, vocabulary: int) -> tuple[int, int, Arra
     if len(body) == size:
         return accepted, token - 1, None
     row = np.frombuffer(body[size:], dtype="<f4")
-    if accepted == drafts or not (row >= 0).all() or not 0.99 < row.sum(dtype=np.float64) < 1.01:
+    whole = np.where(np.isfinite(row) & (row >= 0), row, 2.0).sum(dtype=np.float64)
+    if accepted == drafts or not 0.99 < whole < 1.01:
         raise MalformedError("the answer's probabilities are no distribution, or not wanted; no server writes that")
     return accepted, token - 1, row

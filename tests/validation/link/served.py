@@ -18,9 +18,9 @@ from validation.models.pair import Pair
 class Running:
     """A server that runs in a thread of its own."""
 
-    def __init__(self, pair: Pair, port: int = 0, **options: Any) -> None:
+    def __init__(self, pair: Pair, port: int = 0, draft_length: int = 0, **options: Any) -> None:
         self.loop = asyncio.new_event_loop()
-        self.engine = Engine(pair)
+        self.engine = Engine(pair, draft_length=draft_length)
         self.server = Server(self.engine, **{"tokenizer": "t", "target": "p", "limits": Limits()} | options)
         self.thread = threading.Thread(target=self._run, args=(port,), daemon=True)
         self.thread.start()

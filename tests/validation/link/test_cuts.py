@@ -16,7 +16,7 @@ from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength
-from validation.decoding.methods.shared_seed import SharedSeed
+from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import RandHlm
 from validation.link.device import RefusedError, ServerAwayError
 from validation.link.relay import LinkModel
@@ -28,6 +28,7 @@ METHODS: list[Callable[[], Method]] = [
     lambda: FixedLength(3),
     lambda: RandHlm(0.5),
     lambda: Dssd(3),
+    SharedSeedStreamed,
 ]
 
 
@@ -58,6 +59,18 @@ def test_cuts_at_random_bytes_change_no_token(pair: Pair, make: Callable[[], Met
             record = device.generate(make(), [0], name=name, seed=2, new_tokens=POSITIONS, on_tokens=told[name].extend)
             assert told[name] == record.tokens == text_of(pair, make(), name)
         assert relay.relay.resets >= device.remote.connections - 1 >= 3
+
+
+def test_cuts_do_not_change_what_a_server_writes(pair: Pair) -> None:
+    cuts = np.cumsum(np.random.default_rng(7).integers(300, 900, size=4)).tolist()
+    with (
+        served(pair) as server,
+        relayed(LinkModel(1e9, 1e9, cut_bytes=cuts), server.address) as relay,
+        device_of(pair, relay.address) as device,
+    ):
+        found = [device.generate(None, [0], name=name, seed=2, new_tokens=POSITIONS).tokens for name in "ab"]
+        assert relay.relay.resets >= 1
+    assert found == [text_of(pair, SharedSeed(3), name) for name in "ab"]
 
 
 @pytest.mark.parametrize("make", METHODS[:2], ids=lambda make: make().name)

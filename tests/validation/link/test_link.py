@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from websockets.sync.client import connect
 
+from hlmtheory.policy import (
+    CertifiedRows,
+    DevicePolicy,
+    DeviceRule,
+    DraftProbabilities,
+    LatticeRows,
+    SeededTokens,
+    StreamedTokens,
+    UncertaintyLine,
+    threshold_rule,
+)
 from tests.validation.link.served import device_of, served
 from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.collection.collect import encode_prompts
@@ -15,8 +27,9 @@ from validation.collection.prompts import Prompt, builtin_prompts
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
+from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.quantized import CSqs, DenseQs, KSqs
-from validation.decoding.methods.shared_seed import SharedSeed
+from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import (
     CloudOnly,
     CuHlmCertified,
@@ -30,11 +43,13 @@ from validation.decoding.methods.trees import SampledTree
 from validation.errors import UserError
 from validation.link.device import RefusedError
 from validation.link.formats import Terms
+from validation.link.wire import LinkError
 from validation.models.pair import Pair, load_pair
 
 METHODS: list[Callable[[], Method]] = [
     lambda: FixedLength(3),
     lambda: SharedSeed(3),
+    SharedSeedStreamed,
     Hlm,
     lambda: RandHlm(0.5),
     lambda: UHlm(0.4),
@@ -65,10 +80,71 @@ def test_the_text_is_that_of_the_loop(pair: Pair, make: Callable[[], Method]) ->
     expected = [decode(pair, [Prompt(name, "0", "")], make(), new_tokens=POSITIONS, seed=2)[0] for name in names]
     with served(pair) as server, device_of(pair, server.address) as device:
         found = [device.generate(make(), [0], name=name, seed=2, new_tokens=POSITIONS) for name in names]
-        assert device.remote.connections == 1
+        assert device.remote.connections == (len(names) if make().streamed else 1)
     assert [one.tokens for one in found] == [one.tokens for one in expected]
+    if make().streamed:  # its rounds depend on the times
+        return
     told = [[(r.drafted, r.accepted, r.skipped, r.bytes) for r in one.rounds] for one in found]
     assert told == [[(r.drafted, r.accepted, r.skipped, r.bytes) for r in one.rounds] for one in expected]
+
+
+LINE = UncertaintyLine(1.0, 0.0)
+POLICIES = {
+    "lattice rows": DevicePolicy(3, 1.0, threshold_rule(3), LatticeRows(100, top_k=2)),
+    "lattice rows, skipping": DevicePolicy(3, 1.0, threshold_rule(2, 0.4), LatticeRows(100), LINE),
+    "certified rows": DevicePolicy(3, 1.0, DeviceRule(3, False, 2.0**-8, 4.0, (2.0,), 1.0, 0.0), CertifiedRows()),
+    "probabilities": DevicePolicy(3, 1.0, threshold_rule(3), DraftProbabilities()),
+    "probabilities, cold": DevicePolicy(3, 0.0, threshold_rule(3), DraftProbabilities()),
+    "seeded": DevicePolicy(3, 1.0, threshold_rule(3), SeededTokens()),
+    "seeded, sampled uncertainty": DevicePolicy(
+        3, 0.8, threshold_rule(2, 0.4), SeededTokens(), UncertaintyLine(1.0, 0.0, draws=4)
+    ),
+    "streamed": DevicePolicy(3, 1.0, threshold_rule(1), StreamedTokens(), bonus=False),
+    "server alone": DevicePolicy(3, 1.0, threshold_rule(0), LatticeRows(100)),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_runs_as_in_the_loop(pair: Pair, name: str) -> None:
+    policy = POLICIES[name]
+    settings = {"new_tokens": POSITIONS, "seed": 2, "temperature": policy.temperature}
+    names = [f"text {n}" for n in range(4)]
+    expected = [decode(pair, [Prompt(name, "0", "")], Planned(policy), **settings)[0] for name in names]
+    with served(pair) as server, device_of(pair, server.address) as device:
+        found = [device.generate(Planned(policy), [0], name=name, **settings) for name in names]
+    assert [one.tokens for one in found] == [one.tokens for one in expected]
+
+
+def test_a_policy_for_other_models_is_refused_by_name(pair: Pair) -> None:
+    mine, other = (Planned(replace(POLICIES["seeded"], planned_for=f"3 q {target}")) for target in ("p", "other"))
+    with served(pair) as server, device_of(pair, server.address) as device:
+        assert len(device.generate(mine, [0], name="a", seed=1, new_tokens=2).tokens) == 2
+        with pytest.raises(RefusedError, match="planned for other models"):
+            device.generate(other, [0], name="a", seed=1, new_tokens=2)
+        with pytest.raises(UserError, match="is for temperature 1"):
+            device.generate(mine, [0], name="a", seed=1, new_tokens=2, temperature=0.5)
+    with pytest.raises(LinkError, match=r"for V = 3.* this server has V = 4"):
+        Terms.from_plain(Terms.of(mine).plain(), 4)
+
+
+@pytest.mark.parametrize("draft_length", [0, 3])
+def test_a_server_writes_the_text_of_the_shared_seed(pair: Pair, draft_length: int) -> None:
+    told: list[int] = []
+    (expected,) = decode(pair, [Prompt("a", "0", "")], SharedSeed(2), new_tokens=POSITIONS, seed=2)
+    with served(pair, draft_length=draft_length) as server, device_of(pair, server.address) as device:
+        found = device.generate(None, [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=told.extend)
+        again = device.generate(SharedSeed(2), [0], name="a", seed=2, new_tokens=POSITIONS)
+    assert told == found.tokens == again.tokens == expected.tokens
+
+
+def test_drafts_that_do_not_wait_end_at_an_end_token() -> None:
+    ends = table_pair(*(np.full((1, 3), 1 / 3) for _ in range(2)), end_tokens=(2,))
+    for name in "abc":
+        (expected,) = decode(ends, [Prompt(name, "0", "")], SharedSeedStreamed(), new_tokens=20, seed=1)
+        with served(ends) as server, device_of(ends, server.address) as device:
+            found = device.generate(SharedSeedStreamed(), [0], name=name, seed=1, new_tokens=20)
+        assert found.tokens == expected.tokens
+        assert found.ended
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])

@@ -79,7 +79,7 @@ def test_both_sides_need_the_same_key(pair: Pair, key: bytes | None) -> None:
             assert len(device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=3).tokens) == 3
         wrong = None if key is None else key[::-1]
         assert refusal(pair, server.address, wrong).startswith(
-            "The server wants a key" if wrong is None else "The server refused: ForeignError"
+            "The server wants a key" if wrong is None else "The server refused: AuthenticationError"
         )
     with served(pair) as server:
         assert refusal(pair, server.address, KEY).startswith("The server has no key")

@@ -110,6 +110,7 @@ def serve(
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True)
 @click.option("--seed", type=SEED, default=1, show_default=True)
 @click.option("--patience", default="30s", show_default=True, help="How long the server may be away.")
+@click.option("--openai", "door", metavar="HOST:PORT", help="Serve an OpenAI-compatible API there, in place of texts.")
 @click.option("--out", type=PATH, help="Write the texts here, one JSON object a line; the same command continues.")
 @KEY
 @click.option("--tls", type=PATH, metavar="CERT", help="The certificate to trust for wss://.  [default: the system's]")
@@ -130,6 +131,7 @@ def device(
     top_p: float,
     seed: int,
     patience: str,
+    door: str | None,
     out: Path | None,
     key: Path | None,
     tls: Path | None,
@@ -145,7 +147,7 @@ def device(
     from validation.collection.collect import prompt_ids
     from validation.collection.fingerprint import marks_of_model
     from validation.collection.prompts import builtin_prompts, read_prompts
-    from validation.link.addresses import read_key
+    from validation.link.addresses import read_address, read_key
     from validation.link.device import Device, Remote
     from validation.models.pair import PAIRS, load_single
 
@@ -157,6 +159,12 @@ def device(
         pair = load_single(PAIRS[draft].draft if draft in PAIRS else draft, device=device, dtype=dtype)
         tokenizer, weights = marks_of_model(pair)
     options: dict[str, Any] = {"key": read_key(key), "tls": _device_tls(server, tls)}
+    if door is not None:
+        where = read_address("--openai", door)
+        with Remote(server, patience_s=read_time("--patience", patience), **options) as remote:
+            ours = Device(pair, remote, tokenizer=tokenizer, draft=weights)
+            _open_door(ours, made, draft, usual if policy else None, where, console)
+        return
     settings = {"seed": seed, "new_tokens": new_tokens, "temperature": warm, "top_p": top_p}
     label = method if method == SERVER and policy is None else made().name
     described = {"method": label, "draft": weights, **settings}
@@ -245,6 +253,23 @@ def _uplink(csv: Path | None, trace: str | None, rate: str) -> Any:
     if trace is not None and trace not in links:
         raise UserError(f"{csv} has no trace {trace!r}; it has {', '.join(list(links)[:5])}.")
     return links[trace] if trace is not None else next(iter(links.values()))
+
+
+def _open_door(
+    device: Device, make: Any, model: str, temperature: float | None, where: tuple[str, int], console: Any
+) -> None:
+    import socket
+
+    import uvicorn
+
+    from validation.link.door import Door
+
+    app = Door(device, make, model=model, temperature=temperature).application()
+    with socket.create_server(where) as listening:  # refuses an address in use by name
+        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
+        number = listening.getsockname()[1]
+        console.print(f"Serving http://{where[0]}:{number}/v1; Ctrl-C ends it.", soft_wrap=True, markup=False)
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def _method(name: str, draft_length: int, policy: Path | None) -> tuple[Any, float]:

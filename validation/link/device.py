@@ -381,14 +381,18 @@ class Device:
         label = "server" if method is None else method.name
         record = GenerationRecord(label, name, self.remote.address, seed, *sampling[:2])
         began = time.perf_counter()
-        if method is None or terms.streamed:
-            way = _Written if method is None else _Streamed
-            way(self.remote, opening, terms, session, record, on_tokens).run()
-        else:
-            loop = _RemoteLoop(session, method, [prompt], [record], None, False, None)
-            loop.start(self.remote, opening, terms)
-            loop.on_tokens = on_tokens
-            loop.run()
+        try:
+            if method is None or terms.streamed:
+                way = _Written if method is None else _Streamed
+                way(self.remote, opening, terms, session, record, on_tokens).run()
+            else:
+                loop = _RemoteLoop(session, method, [prompt], [record], None, False, None)
+                loop.start(self.remote, opening, terms)
+                loop.on_tokens = on_tokens
+                loop.run()
+        except BaseException:
+            self.remote.close()  # it is in the middle of a text
+            raise
         session.clock.total = time.perf_counter() - began
         return record
 

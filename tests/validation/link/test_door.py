@@ -1,0 +1,191 @@
+"""The OpenAI-compatible door, by the package openai as it is."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import openai
+import pytest
+import uvicorn
+
+from tests.validation.link.served import device_of, served
+from validation.collection.collect import prompt_ids
+from validation.collection.prompts import Prompt
+from validation.decoding.loop import decode
+from validation.decoding.methods.shared_seed import SharedSeed
+from validation.link.door import NAME, Door, Progress
+from validation.models.pair import Pair, load_pair
+
+PROMPT = "Tom has three apples and"
+TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    return load_pair("builtin")
+
+
+@pytest.fixture(scope="module")
+def door(pair: Pair) -> Iterator[SimpleNamespace]:
+    """A running door; its client, its server, and its pair."""
+    with served(pair) as running, device_of(pair, running.address, patience_s=0.3) as device:
+        device.pair.tokenizer.chat_template = TEMPLATE
+        app = Door(device, lambda: SharedSeed(3), model="builtin").application()
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            port = listening.getsockname()[1]
+            server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+            thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+            thread.start()
+            url = f"http://127.0.0.1:{port}/v1"
+            with openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=20) as client:
+                yield SimpleNamespace(client=client, pair=pair, running=running, url=url, device=device)
+            server.should_exit = True
+            thread.join(10)
+
+
+def expected(pair: Pair, ids: list[int], count: int, seed: int) -> str:
+    """Return the loop's text behind these tokens."""
+    tokenizer = pair.tokenizer
+
+    class Given:
+        def __call__(self, texts: Any, verbose: bool = True) -> Any:
+            return SimpleNamespace(input_ids=[ids])
+
+    other = replace(pair, tokenizer=Given())  # type: ignore[arg-type]
+    (record,) = decode(other, [Prompt(NAME, "x", "")], SharedSeed(3), new_tokens=count, seed=seed)
+    return str(tokenizer.decode(record.tokens, skip_special_tokens=True))
+
+
+def test_a_completion_is_the_loops_text(door: SimpleNamespace) -> None:
+    ids = prompt_ids(door.pair.tokenizer, [PROMPT])[0]
+    wanted = expected(door.pair, ids, 8, 5)
+    for prompt in (PROMPT, ids):
+        found = door.client.completions.create(model="builtin", prompt=prompt, max_tokens=8, seed=5)
+        assert found.choices[0].text == wanted
+    assert found.choices[0].finish_reason == "length"
+    assert (found.usage.prompt_tokens, found.usage.completion_tokens) == (len(ids), 8)
+    assert [one.id for one in door.client.models.list()] == ["builtin"]
+
+
+def test_a_stream_has_the_same_text(door: SimpleNamespace) -> None:
+    ask = {"model": "builtin", "prompt": PROMPT, "max_tokens": 8, "seed": 5}
+    whole = door.client.completions.create(**ask).choices[0].text
+    parts = list(door.client.completions.create(**ask, stream=True, stream_options={"include_usage": True}))
+    assert "".join(part.choices[0].text for part in parts[:-1]) == whole
+    assert [part.choices[0].finish_reason for part in parts[:-1]][-1] == "length"
+    assert parts[-1].usage.completion_tokens == 8
+    assert len(parts) > 3
+
+
+def test_a_chat_uses_the_template(door: SimpleNamespace) -> None:
+    messages = [{"role": "user", "content": "Count."}]
+    ids = list(door.pair.tokenizer("user: Count.\nassistant:", add_special_tokens=False).input_ids)
+    wanted = expected(door.pair, ids, 6, 5)
+    ask = {"model": "builtin", "messages": messages, "max_tokens": 6, "seed": 5}
+    found = door.client.chat.completions.create(**ask)
+    assert found.choices[0].message.content == wanted
+    parts = list(door.client.chat.completions.create(**ask, stream=True))
+    assert parts[0].choices[0].delta.role == "assistant"
+    assert "".join(part.choices[0].delta.content or "" for part in parts) == wanted
+
+
+def test_a_stop_ends_the_text_before_it(door: SimpleNamespace) -> None:
+    ask = {"model": "builtin", "prompt": PROMPT, "max_tokens": 8, "seed": 5}
+    whole = door.client.completions.create(**ask).choices[0].text
+    stop = whole[4:7]
+    found = door.client.completions.create(**ask, stop=[stop, "never"])
+    assert found.choices[0].text == whole[: whole.index(stop)]
+    assert found.choices[0].finish_reason == "stop"
+    parts = list(door.client.completions.create(**ask, stop=stop, stream=True))
+    assert "".join(part.choices[0].text for part in parts) == whole[: whole.index(stop)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ({"n": 2}, "n"),
+        ({"logprobs": 3}, "logprobs"),
+        ({"presence_penalty": 0.5}, "presence_penalty"),
+        ({"logit_bias": {"5": 1}}, "logit_bias"),
+        ({"suffix": "x"}, "suffix"),
+        ({"extra_body": {"top_k": 3}}, "top_k"),
+        ({"temperature": -1}, "temperature"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"seed": -1}, "seed"),
+        ({"stop": ["a"] * 5}, "stop"),
+        ({"prompt": ["a", "b"]}, "prompt"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(door: SimpleNamespace, asked: dict[str, Any], name: str) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        door.client.completions.create(**{"model": "builtin", "prompt": PROMPT, "max_tokens": 2} | asked)
+    assert refused.value.param == name
+
+
+def test_what_asks_for_nothing_is_taken(door: SimpleNamespace) -> None:
+    ask = {"n": 1, "presence_penalty": 0, "logit_bias": {}, "echo": False}
+    found = door.client.completions.create(model="builtin", prompt=PROMPT, max_tokens=2, temperature=0, **ask)
+    assert found.usage.completion_tokens == 2
+
+
+def test_another_model_and_another_role_are_refused(door: SimpleNamespace) -> None:
+    with pytest.raises(openai.NotFoundError, match="There is no model"):
+        door.client.completions.create(model="other", prompt=PROMPT)
+    with pytest.raises(openai.BadRequestError, match="A role is system"):
+        door.client.chat.completions.create(model="builtin", messages=[{"role": "tool", "content": "x"}])
+
+
+@pytest.mark.parametrize(
+    ("headers", "data", "status"),
+    [
+        ({"Content-Type": "text/plain"}, b"{}", 415),
+        ({"Content-Type": "application/json"}, b"[]", 400),
+        ({"Content-Type": "application/json"}, b"{", 400),
+        ({"Content-Type": "application/json"}, b" " * (2**20 + 1), 413),
+        ({"Content-Type": "application/json", "Host": "evil.example"}, b"{}", 400),
+    ],
+)
+def test_other_requests_are_refused(door: SimpleNamespace, headers: dict[str, str], data: bytes, status: int) -> None:
+    request = urllib.request.Request(f"{door.url}/completions", data, headers)
+    with pytest.raises(urllib.error.HTTPError) as refused, urllib.request.urlopen(request, timeout=10):
+        pass
+    refused.value.close()
+    assert refused.value.code == status
+
+
+def test_a_client_that_leaves_ends_its_text(door: SimpleNamespace) -> None:
+    before = door.running.server.metrics.value("hlm_tokens_total")
+    stream = door.client.completions.create(model="builtin", prompt=PROMPT, max_tokens=200, seed=1, stream=True)
+    next(iter(stream))
+    stream.close()
+    assert door.client.completions.create(model="builtin", prompt=PROMPT, max_tokens=1).usage.completion_tokens == 1
+    assert door.running.server.metrics.value("hlm_tokens_total") - before < 150
+
+
+def test_a_server_that_stays_away_is_503(door: SimpleNamespace) -> None:
+    address = door.device.remote.address
+    door.device.remote.close()
+    door.device.remote.address = "ws://127.0.0.1:9"
+    try:
+        with pytest.raises(openai.InternalServerError, match="did not answer") as away:
+            door.client.completions.create(model="builtin", prompt=PROMPT, max_tokens=1)
+    finally:
+        door.device.remote.address = address
+    assert away.value.status_code == 503
+
+
+def test_text_is_held_back_where_a_stop_or_a_character_may_begin() -> None:
+    words = {1: "ab", 2: "c", 3: "d", 4: "\ufffd"}
+    progress = Progress(lambda ids: "".join(words[one] for one in ids), ["bcx", "d"])
+    assert [progress.more([1]), progress.more([2])] == ["a", ""]
+    assert progress.more([4]) == ""
+    assert (progress.more([3]), progress.reason, progress.rest()) == ("bc\ufffd", "stop", "")
+    ended = Progress(lambda ids: "".join(words[one] for one in ids), ["bcx"])
+    assert (ended.more([1, 2]), ended.rest()) == ("a", "bc")

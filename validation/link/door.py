@@ -266,11 +266,8 @@ class Door:
         self.waiting += 1
         try:
             with self.turn, suppress(_EnoughError):
-                settings: dict[str, Any] = {
-                    "temperature": asked.temperature,
-                    "top_p": asked.top_p,
-                    "new_tokens": asked.new_tokens,
-                }
+                settings: dict[str, Any] = {"temperature": asked.temperature, "top_p": asked.top_p}
+                settings |= {"new_tokens": asked.new_tokens, "seed": asked.seed}
                 record = self.device.generate(self.make(), asked.ids, name=NAME, on_tokens=take, **settings)
                 progress.reason = "stop" if record.ended else "length"
                 if record.ended:

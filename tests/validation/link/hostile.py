@@ -42,7 +42,7 @@ from validation.link.wire import (
 )
 
 SECONDS, BYTES = 0.5, 20e6
-"""What one frame may take, on a busy machine; a frame of the same size that is valid takes as much."""
+"""What one frame may take: time of the processor, and memory."""
 V, CONTEXT, NONCE = 3, 64, "00" * 16
 Check = Callable[[bytes], object]
 
@@ -162,14 +162,16 @@ def main(count: int) -> None:
     rng, known = np.random.default_rng(1), cases()
     results: Counter[str] = Counter()
     longest = most = 0.0
+    for _, check, honest in known:  # what is read once, such as torch, is no frame's
+        assert {tried(check, data) for data in honest} >= {"valid"}
     tracemalloc.start()
     for n in range(count):
         _, check, honest = known[n % len(known)]
         data = mutated(honest[int(rng.integers(len(honest)))], honest, rng)
         tracemalloc.reset_peak()
-        before, began = tracemalloc.get_traced_memory()[0], time.perf_counter()
+        before, began = tracemalloc.get_traced_memory()[0], time.thread_time()
         results[tried(check, data)] += 1
-        longest = max(longest, time.perf_counter() - began)
+        longest = max(longest, time.thread_time() - began)
         most = max(most, tracemalloc.get_traced_memory()[1] - before)
     print(f"{count:,} frames: longest {1e3 * longest:.1f} ms, most memory {most / 1e6:.2f} MB; {dict(results)}")
     assert longest < SECONDS

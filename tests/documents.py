@@ -25,7 +25,11 @@ ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted({"README.md", "CONTRIBUTING.md", *(name for name in pages() if name.startswith("docs/"))})
 BLOCK = re.compile(r"^( *)```(\S*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 
-OWN_TEST = {"docs/plan.md": "tests/test_plan_docs.py", "docs/engines.md": "tests/test_engine_recipes.py"}
+OWN_TEST = {
+    "docs/plan.md": "tests/test_plan_docs.py",
+    "docs/engines.md": "tests/test_engine_recipes.py",
+    "docs/run.md": "tests/test_run_page.py",
+}
 """The pages with a test of their own, which runs all blocks in order and writes the files that they show."""
 
 MEASURE = "python -m validation.benchmarks.scale"
@@ -90,6 +94,7 @@ NOT_RUN = {
     "BUILD/bin/llama-*": "needs llama.cpp",
     "vllm serve *": "needs vLLM and a GPU",
     "curl -s localhost:8000/metrics *": "needs a server of vLLM",
+    "python3 hlm serve": "serves until it is stopped; tests/test_run_page.py runs it",
     f"{MEASURE} speed *": "measures how much faster two workers are",
 }
 """Why no test can run a line."""

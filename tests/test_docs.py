@@ -31,6 +31,7 @@ RUN_ELSEWHERE = {
     "docs/engines.md": "tests/test_engine_recipes.py",
     "docs/plan.md": "tests/test_plan_docs.py",
     "docs/audit.md": "tests/validation/audit/test_document.py",
+    "docs/run.md": "tests/test_run_page.py",
     "docs/versions.md": "tests/validation/decoding/test_versions.py",
 }
 """The test that runs the python blocks of a page."""

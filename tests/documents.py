@@ -75,6 +75,7 @@ ELSEWHERE = {
     "python3 hlm validate --pair smollm2 *": (
         "tests/validation/models/test_smollm2.py::test_the_command_of_the_readme_ends_with_its_report"
     ),
+    "python3 hlm serve": "tests/test_run_page.py::test_the_page_runs",
     ".venv/bin/torchrun *": (
         "tests/validation/collection/test_ranks.py::test_two_ranks_of_torchruns_agent_which_restarts_them"
     ),
@@ -94,7 +95,6 @@ NOT_RUN = {
     "BUILD/bin/llama-*": "needs llama.cpp",
     "vllm serve *": "needs vLLM and a GPU",
     "curl -s localhost:8000/metrics *": "needs a server of vLLM",
-    "python3 hlm serve": "serves until it is stopped; tests/test_run_page.py runs it",
     f"{MEASURE} speed *": "measures how much faster two workers are",
 }
 """Why no test can run a line."""

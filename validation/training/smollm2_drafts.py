@@ -9,16 +9,17 @@ distillation. ``small`` is a Llama model of 11 M parameters. Its embedding start
 the target's logits on the corpus lose least. ``aligned`` is flexspec's draft around the frozen last block and head.
 
 The loss of a position is KL(p' ‖ q'), where p' and q' have the target's 32 likeliest tokens, as stored, and the rest as
-one entry. In three of four batches q is normalised over the tokens that are among the 32 somewhere in the batch, in the
-fourth over the vocabulary. A run resumes from its checkpoint (``WORK/smollm2-<name>.pt``) by the same command.
-``--start FOLDER`` begins a new course from the weights of an earlier one. The curve is the mean of Σ_v min(p, q) on
-eight held-out texts with the target's whole distribution, and stands in ``training.json`` of the draft.
+one entry. q is normalised over the tokens that are among the 32 somewhere in the batch, and a sample of the others. A
+run resumes from its checkpoint (``WORK/smollm2-<name>.pt``) by the same command. ``--start FOLDER`` begins a new course
+from the weights of an earlier one. The curve is the mean of Σ_v min(p, q) on eight held-out texts with the target's
+whole distribution, and stands in ``training.json`` of the draft.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     import torch
 
 CONTEXT = 2048  # of the small draft as stored
-WHOLE = 4  # one batch in so many is normalised over the vocabulary
+SAMPLED = 2048  # tokens that stand for those that are unlikely everywhere in a batch
 RIDGE = 1e-3  # of the mean squared entry
 SMALL = Recipe(
     hidden=192, feed_forward=512, layers=4, heads=3, context=LENGTH - 1, matrix_rate=0.02, other_rate=2e-3, epochs=6.0,
@@ -48,7 +49,7 @@ SMALL = Recipe(
 EXIT = Continuation(matrix_rate=0.0, other_rate=3e-4, epochs=2.0, batch=8, warm_up=0.05)
 ALIGNED = Continuation(matrix_rate=0.01, other_rate=1e-3, epochs=1.0, batch=8, warm_up=0.05)
 ENTRY_WIDTH = 512  # of the aligned draft's block
-CHECK_ROWS = 8
+CHECKED = range(0, 64, 8)  # held-out texts of the curve
 Read = Callable[[Any, "torch.Tensor"], tuple["torch.Tensor", "torch.Tensor"]]
 """Function of a model and positions of the corpus; returns hidden states (b, m, H) and the head (V, H)."""
 
@@ -115,9 +116,12 @@ def documents(count: int) -> Documents:
 
 
 def divergence(
-    hidden: torch.Tensor, head: torch.Tensor, ids: torch.Tensor, probabilities: torch.Tensor, *, whole: bool
+    hidden: torch.Tensor, head: torch.Tensor, ids: torch.Tensor, probabilities: torch.Tensor, sampled: torch.Tensor
 ) -> torch.Tensor:
     """Return the mean KL(p' ‖ q') in nats, where p' and q' have the stored tokens and the rest as one entry.
+
+    q is normalised over the tokens of ``ids`` and the sampled ones, each of which stands for its share of the others:
+    the sum over the vocabulary is estimated without bias.
 
     Parameters
     ----------
@@ -125,8 +129,8 @@ def divergence(
     head : torch.Tensor, shape (V, H)
     ids, probabilities : torch.Tensor, shape (n, k)
         The target's k likeliest tokens.
-    whole : bool
-        Normalise over the vocabulary, and not over the tokens of ``ids`` alone.
+    sampled : torch.Tensor, shape (m,)
+        Different tokens, drawn evenly; those among ``ids`` are left out.
 
     Returns
     -------
@@ -134,27 +138,30 @@ def divergence(
     """
     import torch
 
-    if not whole:
-        kept, ids = torch.unique(ids, return_inverse=True)
-        head = head[kept]
-    logs = (hidden @ head.T).log_softmax(dim=-1).gather(1, ids.long())
-    known = probabilities.float()
-    rest = (1.0 - known.sum(dim=1)).clamp_min(0.0)
-    others = (1.0 - logs.exp().sum(dim=1)).clamp_min(1e-6).log()
-    entropy = -torch.special.entr(known).sum(dim=1) - torch.special.entr(rest)
-    return (entropy - (known * logs).sum(dim=1) - rest * others).mean()
+    known, places = torch.unique(ids, return_inverse=True)
+    others = sampled[torch.isin(sampled, known, invert=True)]
+    logits = hidden @ head[torch.cat([known, others])].T
+    if len(others):
+        logits[:, len(known) :] += math.log((len(head) - len(known)) / len(others))
+    logs = logits.log_softmax(dim=-1).gather(1, places)
+    p = probabilities.float()
+    rest = (1.0 - p.sum(dim=1)).clamp_min(0.0)
+    q_rest = (1.0 - logs.exp().sum(dim=1)).clamp_min(1e-6)
+    entropy = torch.special.entr(p).sum(dim=1) + torch.special.entr(rest)
+    return (-entropy - (p * logs).sum(dim=1) - rest * q_rest.log()).mean()
 
 
-def stored_loss(corpus: Corpus, read: Read) -> Loss:
-    """Return the loss of a draft on rows of positions, for ``fit``."""
+def stored_loss(corpus: Corpus, read: Read, vocabulary: int, sampled: int = SAMPLED) -> Loss:
+    """Return the loss of a draft on rows of positions, for ``fit``; the first position seeds the sampled tokens."""
+    import torch
 
     def loss(model: Any, rows: torch.Tensor) -> torch.Tensor:
         hidden, head = read(model, rows)
         places = rows.flatten()
-        whole = int(rows[0, 0]) // LENGTH % WHOLE == 0
-        return divergence(
-            hidden.flatten(0, 1), head, corpus.top_ids[places], corpus.top_probabilities[places], whole=whole
-        )
+        draws = torch.Generator().manual_seed(SEED + int(places[0]))
+        some = torch.randperm(vocabulary, generator=draws)[:sampled]
+        ids, probabilities = corpus.top_ids[places], corpus.top_probabilities[places]
+        return divergence(hidden.flatten(0, 1), head, ids, probabilities, some)
 
     return loss
 
@@ -272,7 +279,7 @@ def _train(
     curve = json.loads(curve_file.read_text(encoding="utf-8")) if curve_file.exists() else []
 
     def checked() -> float:
-        found = round(overlap(reads[1], model, check, head, range(0, 64, 64 // CHECK_ROWS)), 4)
+        found = round(overlap(reads[1], model, check, head, CHECKED), 4)
         curve.append(found)
         curve_file.write_text(json.dumps(curve) + "\n", encoding="utf-8")
         return found
@@ -281,7 +288,7 @@ def _train(
     if not curve:
         print(f"{name}: {steps} steps, before {checked()}", flush=True)
     every = max(1, steps // 16)
-    loss = stored_loss(corpus, reads[0])
+    loss = stored_loss(corpus, reads[0], len(head))
     seconds = fit(model, course, taught, work / f"smollm2-{name}.pt", loss=loss, every=every, check=checked)
     return {
         "target": smollm2.NAME,

@@ -1,6 +1,6 @@
 """Train drafts for SmolLM2-135M-Instruct on the corpus of :mod:`validation.training.smollm2_corpus`.
 
-    python -m validation.training.smollm2_drafts exit --layers 10 --corpus CORPUS --out OUT
+    python -m validation.training.smollm2_drafts exit --layers 6 10 14 --corpus CORPUS --out OUT
     python -m validation.training.smollm2_drafts small --corpus CORPUS --out OUT
     python -m validation.training.smollm2_drafts aligned --corpus CORPUS --out OUT
 
@@ -407,7 +407,7 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, required=True, help="folder of the shards")
     parser.add_argument("--out", type=Path, required=True, help="folder of the drafts; each has one of its own there")
     parser.add_argument("--work", type=Path, default=Path(".training"), help="checkpoints")
-    parser.add_argument("--layers", type=int, default=10, help="of the early exit")
+    parser.add_argument("--layers", type=int, nargs="+", default=list(LAYERS), help="of the early exits")
     parser.add_argument("--epochs", type=float, help="over the corpus, if not those of the recipe")
     parser.add_argument("--start", type=Path, help="a small draft to go on from")
     given = parser.parse_args()
@@ -417,8 +417,8 @@ def main() -> None:
         source = ModelSource.parse(smollm2.NAME)
         target = source.load_model("float32").eval().requires_grad_(False)
         if given.what == "exit":
-            out = given.out / f"exit-{given.layers}"
-            train_exit(target, given.layers, course, given.corpus, out, given.work)
+            for layers in given.layers:
+                train_exit(target, layers, course, given.corpus, given.out / f"exit-{layers}", given.work)
         elif given.what == "small":
             train_small(target, course, given.corpus, given.out / "small", given.work, given.start)
         else:

@@ -118,8 +118,8 @@ def test_both_kinds_draft_for_their_target_with_its_tokenizer(place, folders, ta
     for folder in (write_int8(place, own), write_exit(place, target)[0]):
         assert {file.name for file in folder.iterdir()} == {"config.json", "model.safetensors"}
         pair = load_pair(draft=folder, target=place / "large")
-        run = decode(pair, [Prompt("one", "one two")], Hlm(), draft_length=2, new_tokens=6, seed=1)
-        assert len(run.texts[0].tokens) > 0
+        (record,) = decode(pair, [Prompt("a", "one two", "toy")], Hlm(), new_tokens=6)
+        assert record.tokens
 
 
 def test_a_target_that_changed_is_refused(place, target, folders):

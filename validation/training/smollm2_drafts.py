@@ -287,7 +287,7 @@ def _train(
     work.mkdir(parents=True, exist_ok=True)
     if not curve:
         print(f"{name}: {steps} steps, before {checked()}", flush=True)
-    every = max(1, steps // 16)
+    every = max(24, steps // 16)  # a check takes as long as some steps
     loss = stored_loss(corpus, reads[0], len(head))
     seconds = fit(model, course, taught, work / f"smollm2-{name}.pt", loss=loss, every=every, check=checked)
     return {

@@ -78,6 +78,7 @@ def main() -> None:
     parser.add_argument("drafts", type=Path, help="folder with a folder for each draft")
     parser.add_argument("out", type=Path)
     parser.add_argument("--texts", type=int, default=64)
+    parser.add_argument("--only", help="measure this draft alone, and put it into the file that is there")
     given = parser.parse_args()
     torch.set_num_threads(1)
     with np.load(shard_file(given.corpus, HELD_OUT)) as shard:
@@ -88,7 +89,9 @@ def main() -> None:
     laws = [rows(target, text, first) for text, first in zip(texts, firsts, strict=True)]
     found: dict[str, Any] = {"target": {"milliseconds": milliseconds(target, texts[0])}}
     folders = sorted(folder for folder in given.drafts.iterdir() if (folder / "training.json").is_file())
-    for folder in [None, *folders]:
+    if given.only:
+        found, folders = json.loads(given.out.read_text(encoding="utf-8"))["models"], [given.drafts / given.only]
+    for folder in folders if given.only else [None, *folders]:
         if folder is None:
             model, record = copy.deepcopy(target), {"bytes": 0}
             round_weights(model)

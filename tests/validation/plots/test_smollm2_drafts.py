@@ -13,6 +13,7 @@ NAMES = {
     "exit-6": "exit, 6 blocks",
     "exit-10": "exit, 10 blocks",
     "exit-14": "exit, 14 blocks",
+    "small": "small",
 }
 
 

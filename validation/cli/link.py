@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.cli.display import open_console, waiting
-from validation.cli.options import SEED, json_option, quiet_option
+from validation.cli.options import SEED, chat_option, json_option, quiet_option
 from validation.cli.run import print_json
 from validation.errors import UserError, naming
 from validation.planning.quantities import read_rate, read_time
@@ -96,6 +97,7 @@ def serve(
 @click.option("--draft", default="builtin", show_default=True, help="The draft model: a folder, a .gguf file, ...")
 @click.option("--server", default="ws://127.0.0.1:7070", show_default=True, help="Address of `hlm serve`.")
 @click.option("--prompts", type=PATH, help="Your prompts: .txt or .jsonl.  [default: the first built-in ones]")
+@chat_option
 @click.option("--texts", type=click.IntRange(min=1), help="Only the first prompts.  [default: all; built-in: 4]")
 @click.option("--new-tokens", type=click.IntRange(min=1), default=64, show_default=True, help="Maximum new tokens.")
 @click.option(
@@ -122,6 +124,7 @@ def device(
     draft: str,
     server: str,
     prompts: Path | None,
+    chat: bool,
     texts: int | None,
     new_tokens: int,
     method: str,
@@ -144,13 +147,16 @@ def device(
 
     The text is the one that `hlm decode` writes with the same seed. After a cut the device connects again and goes on.
     """
-    from validation.collection.collect import prompt_ids
+    from validation.collection.collect import ids_of
     from validation.collection.fingerprint import marks_of_model
     from validation.collection.prompts import builtin_prompts, read_prompts
     from validation.link.addresses import read_address, read_key
     from validation.link.device import Device, Remote
+    from validation.models.chat import PLAIN, has_template, require_template
     from validation.models.pair import PAIRS, load_single
 
+    if door is not None and chat:
+        raise UserError("--chat is about --prompts; with --openai a request to /v1/chat/completions has turns.")
     made, usual = _method(method, draft_length, policy)
     warm = usual if temperature is None else temperature
     chosen = builtin_prompts(limit=texts or 4) if prompts is None else read_prompts(prompts, limit=texts)
@@ -158,6 +164,10 @@ def device(
     with waiting(console, "loading the draft model"):
         pair = load_single(PAIRS[draft].draft if draft in PAIRS else draft, device=device, dtype=dtype)
         tokenizer, weights = marks_of_model(pair)
+    if chat:
+        require_template(pair.tokenizer, draft)
+    elif door is None and has_template(pair.tokenizer) and not quiet:
+        click.echo(PLAIN, err=True)
     options: dict[str, Any] = {"key": read_key(key), "tls": _device_tls(server, tls)}
     if door is not None:
         where = read_address("--openai", door)
@@ -168,17 +178,18 @@ def device(
     settings = {"seed": seed, "new_tokens": new_tokens, "temperature": warm, "top_p": top_p}
     label = method if method == SERVER and policy is None else made().name
     described = {"method": label, "draft": weights, **settings}
-    stored = _stored(out, described)
+    asked = {prompt.id: ids for prompt, ids in zip(chosen, ids_of(pair.tokenizer, chosen, chat=chat), strict=True)}
+    stored = _stored(out, described, {name: _mark(ids) for name, ids in asked.items()})
     lines = []
     with Remote(server, patience_s=read_time("--patience", patience), **options) as remote:
         ours = Device(pair, remote, tokenizer=tokenizer, draft=weights)
-        for prompt, ids in zip(chosen, prompt_ids(pair.tokenizer, [one.text for one in chosen]), strict=True):
-            line = stored.get(prompt.id) or _write(ours, made(), prompt.id, ids, settings) | described
+        for name, ids in asked.items():
+            line = stored.get(name) or _write(ours, made(), name, ids, settings) | described
             lines.append(line)
-            if out is not None and prompt.id not in stored:
+            if out is not None and name not in stored:
                 _append(out, line)
             if not as_json:
-                console.print(f"{prompt.id}: {line['text']}", soft_wrap=True, markup=False, highlight=False)
+                console.print(f"{name}: {line['text']}", soft_wrap=True, markup=False, highlight=False)
                 console.print(_told(line), soft_wrap=True, markup=False, style="dim")
     if as_json:
         print_json({"server": server, "method": label, "texts": lines})
@@ -304,6 +315,7 @@ def _write(
     seconds = time.perf_counter() - began
     return {
         "prompt": name,
+        "prompt_mark": _mark(ids),
         "text": device.pair.tokenizer.decode(record.tokens),
         "tokens": record.tokens,
         "ended": record.ended,
@@ -327,8 +339,16 @@ def _told(line: dict[str, Any]) -> str:
     )
 
 
-def _stored(out: Path | None, described: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the texts of a file by prompt, written with these settings; a last line that was cut is taken away."""
+def _mark(ids: list[int]) -> str:
+    """Return a hash of a prompt's tokens."""
+    return hashlib.sha256(json.dumps(ids).encode()).hexdigest()[:16]
+
+
+def _stored(out: Path | None, described: dict[str, Any], asked: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """Return the texts of a file by prompt, written with these settings; a last line that was cut is taken away.
+
+    ``asked`` has the marks of the prompts' tokens, by name.
+    """
     if out is None or not out.exists():
         return {}
     whole = out.read_bytes()
@@ -336,10 +356,13 @@ def _stored(out: Path | None, described: dict[str, Any]) -> dict[str, dict[str, 
     try:
         found = {line["prompt"]: line for line in map(json.loads, lines)}
         same = all(line[name] == value for line in found.values() for name, value in described.items())
+        same &= all(line["prompt_mark"] == asked.get(name, line["prompt_mark"]) for name, line in found.items())
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{out} holds no texts of `hlm device`; give --out another name.") from error
     if not same:
-        raise UserError(f"{out} holds texts of other models or settings; use those, or give --out another name.")
+        raise UserError(
+            f"{out} holds texts of other models, prompts or settings; use those, or give --out another name."
+        )
     os.truncate(out, whole.rfind(b"\n") + 1)
     return found
 

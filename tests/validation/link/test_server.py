@@ -45,9 +45,12 @@ def test_devices_share_passes_and_none_changes_the_text_of_another(pair: Pair) -
 
     def write(name: str) -> None:
         with device_of(pair, server.address) as device:
+            together.wait(20)
             found[name] = device.generate(methods[name], [0], name=name, seed=2, new_tokens=lengths[name]).tokens
 
+    together = threading.Barrier(3)
     with served(pair, limits=Limits(batch=3, wait_s=0.2)) as server:
+        server.engine.stretch_s = 0.05  # long enough for all to open their texts
         threads = [threading.Thread(target=write, args=(name,)) for name in lengths]
         for thread in threads:
             thread.start()

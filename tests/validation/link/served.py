@@ -52,7 +52,7 @@ def served(pair: Pair, **options: Any) -> Iterator[Running]:
 @contextmanager
 def device_of(pair: Pair, address: str, **options: Any) -> Iterator[Device]:
     """Return a device with the pair's draft."""
-    with Remote(address, **{"patience_s": 5.0, "answer_s": 5.0} | options) as remote:
+    with Remote(address, **{"patience_s": 20.0, "answer_s": 20.0} | options) as remote:
         yield Device(pair, remote, tokenizer="t", draft="q")
 
 

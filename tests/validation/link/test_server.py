@@ -66,7 +66,7 @@ def test_devices_share_passes_and_none_changes_the_text_of_another(pair: Pair) -
 def test_the_numbers_are_those_of_the_text(pair: Pair) -> None:
     with served(pair) as server, device_of(pair, server.address) as device:
         record = device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=8)
-        with urllib.request.urlopen(server.address.replace("ws:", "http:") + "/metrics", timeout=5) as page:
+        with urllib.request.urlopen(server.address.replace("ws:", "http:") + "/metrics", timeout=20) as page:
             kind, lines = page.headers["Content-Type"], page.read().decode().splitlines()
     assert kind.startswith("text/plain; version=")
     assert f"hlm_rounds_total {float(len(record.rounds))}" in lines

@@ -32,7 +32,8 @@ def test_eight_times_the_positions_take_no_more(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(check, "workers_in_memory", lambda vocabulary: 2)
     short = 4 * check.block_rows(NARROW)  # the largest number of blocks in flight
     peak(short)  # what is made once, such as imports
-    assert peak(8 * short) < 2 * peak(short)  # how many are in flight depends on the machine
+    most = max(peak(short) for _ in range(3))  # how many are in flight depends on the machine
+    assert peak(8 * short) < 1.25 * most + 2**20
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")

@@ -39,6 +39,7 @@ MODULES = (
     "traces",
     "lossless",
     "shared_seed",
+    "vocabulary",
 )
 """The public modules; ``__all__`` of each lists its public names."""
 

@@ -15,6 +15,7 @@ from hlmtheory import traces as traces
 from hlmtheory import truncation as truncation
 from hlmtheory import uncertainty as uncertainty
 from hlmtheory import verification as verification
+from hlmtheory import vocabulary as vocabulary
 from hlmtheory.codec import decode as decode
 from hlmtheory.codec import encode as encode
 from hlmtheory.draft_length import optimal_draft_length as optimal_draft_length

@@ -61,6 +61,12 @@ def top_k(draw: Draw, shape: Shape) -> Row:
     return draw.rng.integers(0, size + 1, shape)
 
 
+def holds_the_largest(draw: Draw, shape: Shape) -> Row:
+    """Return which sizes a competitor pads to: the largest, and some others."""
+    sizes = draw["sizes"]
+    return np.asarray((draw.rng.random(shape) < 0.3) | (sizes == sizes.max(axis=-1, keepdims=True)))
+
+
 def list_size(draw: Draw, shape: Shape) -> Row:
     """Return how many candidates of each row are sent."""
     return draw.rng.integers(1, draw.size("V") + 1, shape)
@@ -86,6 +92,12 @@ def skips(draw: Draw, shape: Shape) -> Row:
     above = np.where(draw.rng.random(shape) < 0.5, level, 0.0)
     kind = draw.rng.integers(0, 4, (*shape[:-1], 1))
     return np.select([kind == 0, kind == 1, kind == 2], [np.zeros(shape), np.ones(shape), above], unit(draw.rng, shape))
+
+
+def often_falling(draw: Draw, shape: Shape) -> Row:
+    """Return probabilities that never rise from depth to depth, in most batches."""
+    drawn = unit(draw.rng, shape)
+    return -np.sort(-drawn, axis=-1) if draw.rng.random() < 0.8 else drawn
 
 
 def decoded(name: str, shared: float = 0.5) -> Values:
@@ -176,6 +188,12 @@ def levels(most: int) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------------- draft length
+
+
+def of_expected_mean(draw: Draw, shape: Shape) -> Row:
+    """Return numbers that are 0 or 1, whose mean is ``expected``; in a few rows all are 1, which no interval allows."""
+    fair = (draw.rng.random(shape) < draw["expected"][..., None]).astype(np.float64)
+    return np.where(draw.rng.random((*shape[:-1], 1)) < 0.2, 1.0, fair)
 
 
 def falling_runs(draw: Draw, shape: Shape) -> Row:

@@ -131,6 +131,15 @@ _TICKS = Values(
 _MASK = "a mask of booleans"
 
 
+def _pass_times(values: Values) -> Values:
+    """Times of a pass, of a token in it and of a cached token."""
+    return Values(
+        "0 or more and finite",
+        lambda draw, shape: values.draw(draw, shape) * [1.0, 1e-2, 1e-5],
+        entries(-1.0, math.nan),
+    )
+
+
 def _mask(draw: Callable[[Draw, Shape], Row]) -> Values:
     return Values(_MASK, draw, lambda value: [np.asarray(value, dtype=np.float64)])
 
@@ -140,10 +149,12 @@ ARGUMENTS: Mapping[str, Argument] = {
     "draft": Argument("q", "V", ROW),
     "target": Argument("p", "V", beside("draft")),
     "actual_draft": Argument("q′", "V", beside("draft")),
+    "received": Argument("p̂", "V", beside("target")),
     "old": Argument("p", "V", beside("draft")),
     "new": Argument("p′", "V", beside("old")),
     "drafts": Argument("q_n", "NV|BLV", derived(ROW, joint.stream)),
     "targets": Argument("p_n", "NV", beside("drafts")),
+    "actual_drafts": Argument("q′_n", "TW", beside("drafts")),
     "draft_chain": Argument("q(·|x)", "WW", ROW),
     "target_chain": Argument("p(·|x)", "WW", beside("draft_chain")),
     "old_chain": Argument("p(·|x)", "WW", beside("draft_chain")),
@@ -167,6 +178,10 @@ ARGUMENTS: Mapping[str, Argument] = {
     "k": Argument("k", "", Values("a whole number in 0..V", joint.k_of, entries(-1, 0.5))),
     "top_k": Argument("k_d", "V|N", Values("a whole number in 0..V", joint.top_k, entries(-1, 9999, 0.5))),
     "skip": Argument("s", "V", derived(UNIT, joint.skips)),
+    "accept": Argument("a", "V", derived(UNIT, joint.skips)),
+    "replacement": Argument("r", "V", beside("target")),
+    "cascade": Argument("π", "V", beside("draft")),
+    "relaxed": Argument("e_d/(1 − α_d)", "D", UNIT),
     "skip_chain": Argument("s(·|x)", "WW", derived(UNIT, joint.skips)),
     "support": Argument("A", "V", _mask(joint.support)),
     "supports": Argument("A_n", "NV", _mask(joint.dropping)),
@@ -274,6 +289,10 @@ ARGUMENTS: Mapping[str, Argument] = {
     "times_s": Argument("t", "N", between(1e-6, 1e3)),
     "sent": Argument("1", "N", of(0.0, 1.0, wrong=(2.0, math.nan))),
     "uplink_s": Argument("t_u", "", between(1e-6, 1e3, -1.0, math.nan)),
+    # what messages tell
+    "sizes": Argument("s", "K", Values("0 or more and finite", whole(1, 60).draw, entries(-1.0, math.nan))),
+    "classes": Argument("m", "", whole(1, 6)),
+    "tops": Argument("y", "K", _mask(joint.holds_the_largest)),
     # rounds
     "fixed": Argument("F", "", zero_or(1e-4, 1e3)),
     "marginal": Argument("M", "", between(1e-5, 1e2, -1e-6, math.inf)),
@@ -290,6 +309,8 @@ ARGUMENTS: Mapping[str, Argument] = {
     "header_bits": Argument("H", "", of(0.0, 16.0, 64.0, 320.0, 480.0, wrong=(-1.0, math.nan))),
     "rounds": Argument("n", "", whole(0, 30)),
     "step": Argument("a", "", UNIT),
+    "luck": Argument("u", "ND", Values(UNIT.words, lambda draw, shape: draw.rng.random(shape), UNIT.wrong)),
+    "waits": Argument("w", "N", derived(UNIT, joint.of_expected_mean)),
     "size_bytes": Argument("S", "", derived(between(1.0, 2.0), joint.storms)),
     "depth": Argument(
         "d", "", derived(whole(1, 2), lambda draw, shape: 1 + draw.rng.integers(0, draw.size("D"), shape))
@@ -299,6 +320,13 @@ ARGUMENTS: Mapping[str, Argument] = {
     "models": Argument("(L, h, f)", "23", whole(1, 2)),
     "device": Argument("(c₁, c₂)", "2", of(0.0, 0.5, 1.0, 4.11e-13, 1e-3, wrong=(-1.0, math.nan))),
     "devices": Argument("(c₁, c₂)", "22", Values("0 or more", joint.devices, entries(-1.0, math.nan))),
+    "target_pass": Argument("(a, b, c)", "3", _pass_times(between(1e-3, 1.0))),
+    "draft_pass": Argument("(a_d, b_d, c_d)", "3", _pass_times(zero_or(1e-3, 1.0))),
+    "overhead_s": Argument("o", "", zero_or(1e-3, 1.0)),
+    "context": Argument("C", "", zero_or(1.0, 1e4)),
+    "other_batch": Argument("B′", "", whole(1, 100)),
+    "other_acceptance": Argument("α′", "", UNIT),
+    "load": Argument("λ", "", between(1e-2, 1e4, -1.0, math.nan)),
     "memory": Argument("Γ", "", Values("positive", joint.memory, entries(0.0, math.nan))),
     "new_tokens": Argument("n", "", zero_or(1.0, 5e3)),
     "cached_tokens": Argument("n", "", zero_or(1.0, 1e4)),
@@ -387,6 +415,7 @@ _TREE = {
     "resolution": _drawn_as("resolution", whole(1, 9)),
     "draft_length": _drawn_as("draft_length", whole(1, 4)),
 }
+_PREFIXES = _mask(lambda draw, shape: draw.rng.random(shape) < 0.4)
 _FEW_DEPTHS = _all(derived(whole(1, 2), ARGUMENTS["depth"].values.draw), "draft_length", "other_length")
 _SMALL = {"rounds": _drawn_as("rounds", whole(1, 12))}
 _ONE_ROW = {"decoded": _drawn_as("decoded", joint.decoded("draft", shared=0.9))}
@@ -408,6 +437,14 @@ WITHIN: Mapping[str, Mapping[str, Argument]] = {
     "channel.finite_mean": {
         "cut": _drawn_as("cut", between(1e-30, 1e-3)),
         "bound": _drawn_as("bound", between(1.0, 1381.0, -1.0, math.nan)),
+    },
+    "channel.leak": {
+        "joint": Argument("P(x, t)", "VV", ARGUMENTS["joint"].values),
+        "groups": Argument("h", "V", ARGUMENTS["groups"].values),
+        "target_chain": Argument("P(s′|s)", "WW", ROW),
+        "length_law": Argument("P(R)", "E", ROW),
+        "kept": Argument("κ_n", "N", UNIT),
+        "draft_length": _drawn_as("draft_length", whole(1, 12)),
     },
     "channel.trace": {"bits": _drawn_as("bits", between(1.0, 1e5))},
     "channel.transfer": {
@@ -466,6 +503,7 @@ WITHIN: Mapping[str, Mapping[str, Argument]] = {
     "policy.colocated_speed": {
         "draft_s": _drawn_as("draft_s", joint.no_later_than("server_draft_s", ARGUMENTS["draft_s"].values))
     },
+    "policy.colocated_streamed": {"acceptance": _drawn_as("acceptance", uniform(0.0, 0.99, -0.5, 1.5))},
     "policy.fading_cut": {
         "cut": _drawn_as("cut", between(1e-3, 1e3)),
         "bits": _drawn_as("bits", between(1e2, 1e6)),
@@ -525,6 +563,12 @@ WITHIN: Mapping[str, Mapping[str, Argument]] = {
     "verification.tokens_iid": {
         "draft_length": _drawn_as("draft_length", derived(whole(0, 60), joint.few_or_too_many))
     },
+    "verification.block_skips": {"skips": Argument("s", "T", _PREFIXES)},
+    "verification.block_token_skips": {"skips": Argument("s", "TW", _PREFIXES)},
+    "verification.block": {name: _TREE[name] for name in ("drafts", "targets")},
+    "verification.lossy_round": {"skips": Argument("s", "TW", _PREFIXES)}
+    | {name: _TREE[name] for name in ("drafts", "targets")},
+    "verification.lossy_early": {"acceptances": _in_domain("acceptances", joint.often_falling)},
     "verification.tree": {name: _TREE[name] for name in ("drafts", "targets")},
 }
 """What a name means in the claims whose id begins so; the first that fits and has the name counts."""
@@ -537,6 +581,7 @@ FEWER: Mapping[str, Mapping[str, Callable[[Draw], int]]] = {
     "codec": {"V": _up_to(9, 2)},
     "draft_length.adaptive_depths": {"D": _up_to(2)},
     "draft_length.censored_band": {"D": _up_to(3)},
+    "draft_length.online": {"D": _up_to(3), "N": _size(2, 9, 60)},
     "ofdma": {"K": _size(1, 2, 3, 12, 100)},
     "shared_seed.any_scheme": {"V": _up_to(5)},
     "shared_seed.list": {"V": _up_to(6)},
@@ -547,6 +592,8 @@ FEWER: Mapping[str, Mapping[str, Callable[[Draw], int]]] = {
     "truncation.dual": {"V": _size(2, 3, 8, 12), "N": _up_to(4)},
     "truncation.offline": {"V": _size(2, 3, 8, 12), "N": _up_to(4)},
     "verification.misdeclared_converse": {"V": _up_to(5)},
+    "verification.multi_draft": {"V": _up_to(5)},
+    "verification.top_drafts": {"V": _up_to(5)},
 }
 """Sizes of dimensions in the claims whose id begins so."""
 
@@ -557,6 +604,8 @@ COUNTS: Mapping[str, int] = {
     "conformal": 16,
     "draft_length.adaptive_depths": 30,
     "draft_length.censored_band": 60,
+    "draft_length.online_held": 60,
+    "draft_length.online": 20,
     "lossless.ceiling": 5,
     "lossless": 50,
     "policy.batched": 20,

@@ -1,7 +1,8 @@
-"""The link: payload, Shannon latency, throughput, path loss, fading, and mean latencies.
+"""The link: payload, Shannon latency, throughput, path loss, fading, mean latencies, and what message sizes tell.
 
 Papers: cu-hlm (oh2025cuhlm) (4)-(6), u-hlm (oh2024uhlm) (3)-(4), edge-sd (zhu2025edgesd) Section IV; capacity
-under Rayleigh fading is in alouini1999capacity.
+under Rayleigh fading is in alouini1999capacity; split verification in
+ning2025dssd, messages of several drafts in han2026pipesd.
 
 ========== =============================================== ========= ===========
 symbol     name                                            unit      shape
@@ -30,8 +31,11 @@ from hlmtheory.channel.claims import CLAIMS
 from hlmtheory.channel.decibels import db_to_linear, dbm_to_watts, linear_to_db, watts_to_dbm
 from hlmtheory.channel.fading import QuadratureEstimate, Rayleigh, Rician
 from hlmtheory.channel.latency import shannon_latency, throughput, vocabulary_payload_bits
+from hlmtheory.channel.leak import SizeClasses, leaked_bits, rounds_leak, size_classes
 from hlmtheory.channel.links import GilbertElliott, TraceLink
 from hlmtheory.channel.path_loss import log_distance_gain
+from hlmtheory.channel.split import downlink_bits
+from hlmtheory.channel.uploads import UploadPlan, upload_batches
 
 __all__ = [
     "CLAIMS",
@@ -39,14 +43,21 @@ __all__ = [
     "QuadratureEstimate",
     "Rayleigh",
     "Rician",
+    "SizeClasses",
     "TraceLink",
+    "UploadPlan",
     "db_to_linear",
     "dbm_to_watts",
+    "downlink_bits",
+    "leaked_bits",
     "linear_to_db",
     "log_distance_gain",
     "mean_transfer_time",
+    "rounds_leak",
     "shannon_latency",
+    "size_classes",
     "throughput",
+    "upload_batches",
     "vocabulary_payload_bits",
     "watts_to_dbm",
 ]

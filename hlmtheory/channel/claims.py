@@ -26,8 +26,11 @@ from hlmtheory.channel.latency import (
     throughput,
     vocabulary_payload_bits,
 )
+from hlmtheory.channel.leak_claims import LEAK_CLAIMS
 from hlmtheory.channel.links import GilbertElliott, TraceLink
 from hlmtheory.channel.quantities import DOMAINS
+from hlmtheory.channel.split import SPLIT_CLAIMS
+from hlmtheory.channel.uploads import UPLOAD_CLAIMS
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 
 # Proofs, by the last part of the id.
@@ -334,4 +337,7 @@ CLAIMS = (
         condition=_moved_by_rounding,
     ),
     *BLOCK_CLAIMS,
+    *LEAK_CLAIMS,
+    *SPLIT_CLAIMS,
+    *UPLOAD_CLAIMS,
 )

@@ -106,7 +106,7 @@ def _spread_out(
 
 
 def _least(value: Callable[[float], float], low: float, high: float, slope: float) -> float:
-    """The least value of a convex function of at most this slope, or any other of the same sign."""
+    """The least value of a convex function of at most this slope; once its sign is sure, any other of that sign."""
     step = (math.sqrt(5.0) - 1.0) / 2.0
     at = [high - step * (high - low), low + step * (high - low)]
     found = [value(at[0]), value(at[1])]

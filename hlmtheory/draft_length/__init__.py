@@ -1,6 +1,6 @@
 """How many tokens to draft in a round: throughput as a function of the draft length, and its maximiser.
 
-Paper: flexspec (li2025flexspec) (2), (7)-(11), Algorithm 2, Table I and Fig. 6.
+Papers: flexspec (li2025flexspec) (2), (7)-(11), Algorithm 2, Table I and Fig. 6; sun2026delay for the delay.
 
 ========== =============================================== ========= ===========
 symbol     name                                            unit      shape
@@ -26,6 +26,8 @@ from __future__ import annotations
 
 from hlmtheory.draft_length.censored import DepthAcceptance, TokensByLength, acceptance_by_depth, tokens_by_length
 from hlmtheory.draft_length.claims import CLAIMS
+from hlmtheory.draft_length.delay import critical_delays
+from hlmtheory.draft_length.online import online_regret_bound, optimistic_draft_length
 from hlmtheory.draft_length.optimum import optimal_draft_length, optimal_draft_length_profile, surrogate_draft_length
 from hlmtheory.draft_length.published import mean_interval, position_interval, single_rate, split_tokens
 from hlmtheory.draft_length.rates import cost_per_token, etgr
@@ -40,11 +42,14 @@ __all__ = [
     "TokensByLength",
     "acceptance_by_depth",
     "cost_per_token",
+    "critical_delays",
     "draft_length_regret",
     "etgr",
     "mean_interval",
+    "online_regret_bound",
     "optimal_draft_length",
     "optimal_draft_length_profile",
+    "optimistic_draft_length",
     "position_interval",
     "round_costs",
     "single_rate",

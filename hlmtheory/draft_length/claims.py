@@ -9,7 +9,8 @@ from typing import Any
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import COUNT
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
-from hlmtheory.draft_length import censored_claims, rounds, tracking
+from hlmtheory.draft_length import censored_claims, delay, online_claims, rounds, tracking
+from hlmtheory.draft_length.lambert_claims import LAMBERT_CLAIMS
 from hlmtheory.draft_length.optimum import optimal_draft_length, stationary_draft_length, surrogate_draft_length
 from hlmtheory.draft_length.rates import (
     AMOUNT,
@@ -416,7 +417,10 @@ CLAIMS = (
             {**_CASE, "fixed_j": 1.0, "marginal_j": 0.125, "price": 0.5, "draft_length": 5, "max_draft_length": 16}
         ),
     ),
+    *LAMBERT_CLAIMS,
     *tracking.CLAIMS,
     *rounds.CLAIMS,
     *censored_claims.CLAIMS,
+    *delay.CLAIMS,
+    *online_claims.CLAIMS,
 )

@@ -2,7 +2,8 @@
 
 What follows the count is known from the policy and the count itself, so it is not said. The count takes as many bits as
 that of the drafts, a token ⌈log₂ V⌉, both together in whole bytes; p takes V numbers in float32. Rounding p to them
-moves the law of a token by 2^-24 at most.
+moves the law of a token by 2^-24 at most. Under a policy that pads its messages every answer has the bytes of one to K
+drafts.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ _NUMBER = np.dtype(">f4")
 
 def answer_length(policy: DevicePolicy, drafts: int) -> int:
     """Return the most bytes of an answer to a message, by its number of drafts."""
+    if policy.message_sizes:
+        drafts = policy.rule.draft_length
     short = -(-(drafts.bit_length() + (policy.vocabulary - 1).bit_length()) // 8)
     sends_p = isinstance(policy.messages, DraftProbabilities) and drafts
     return max(short, -(-drafts.bit_length() // 8) + _NUMBER.itemsize * policy.vocabulary) if sends_p else short
@@ -32,6 +35,8 @@ def answer_bytes(policy: DevicePolicy, answer: ServerAnswer, drafts: int) -> byt
     if answer.token is not None:
         parts.append(fixed(answer.token, (policy.vocabulary - 1).bit_length()))
     head = np.packbits(np.concatenate(parts)).tobytes()
+    if policy.message_sizes:
+        return head.ljust(answer_length(policy, drafts), b"\0")
     return head if answer.target is None else head + answer.target.astype(_NUMBER).tobytes()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hlmtheory.policy.band_claims import BAND_CLAIMS
 from hlmtheory.policy.colocated_claims import COLOCATED_CLAIMS
+from hlmtheory.policy.distance_claims import DISTANCE_CLAIMS
 from hlmtheory.policy.fading_claims import FADING_CLAIMS
 from hlmtheory.policy.objective_claims import OBJECTIVE_CLAIMS
 from hlmtheory.policy.served_claims import SERVED_CLAIMS
@@ -18,4 +19,5 @@ CLAIMS = (
     *OBJECTIVE_CLAIMS,
     *SERVED_CLAIMS,
     *COLOCATED_CLAIMS,
+    *DISTANCE_CLAIMS,
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from hlmtheory.codec import (
     decoded_rows,
     encode,
 )
+from hlmtheory.codec.frame import LONGEST_MESSAGE
 from hlmtheory.codec.menu import TOP_K
 from hlmtheory.codec.messages import LONGEST_BATCH
 from hlmtheory.codec.selection import VOCABULARY
@@ -56,10 +58,14 @@ from hlmtheory.policy.device_parts import (
     stream_place,
 )
 from hlmtheory.policy.hulls import Hulls
+from hlmtheory.policy.padding import padded
 from hlmtheory.policy.tokens import drawn, replacement
 
 REQUEST = b"\0"
 """The message of a round without drafts: a request for one token."""
+
+MOST_SIZES = 64
+"""Sizes of padded messages."""
 
 _PRICE = not_negative("give a price in tokens")
 _RULE = {
@@ -78,6 +84,12 @@ _PLACE = whole_from_one("give the place of the draft in its round, from 1")
 _SECONDS = positive("give a time in seconds")
 _TEMPERATURE = not_negative("give the temperature of both models; 0 takes the likeliest token")
 _BITS = whole_from_one("give the most bits of a distribution in a message, or None")
+_BYTES = Domain(
+    f"whole numbers of bytes in 1..{LONGEST_MESSAGE}",
+    lambda xp, value: (value >= 1) & (value <= LONGEST_MESSAGE),
+    "give the sizes that padded messages have",
+    kind="integer",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +117,16 @@ class DevicePolicy:
         such a row is skipped if the rule skips any; otherwise it is sent with the fewest bits.
     guarantees : sequence of Guarantee
         What the plan promises.
+    alone : bool
+        Whether a device may go on with its draft model alone while its server is away. No guarantee is of such tokens:
+        they have the draft model's law.
+    message_sizes : tuple of int
+        The bytes that a message may have, ascending: it is padded to the smallest that holds it and one byte more. All
+        answers then have one size. Empty: nothing is padded. For a rule that never skips, and messages whose answers
+        hold no distribution.
+    block : bool
+        Whether the server verifies the drafts of a round together (:mod:`hlmtheory.verification.block`). It needs the
+        distribution of each draft, so the messages are :class:`LatticeRows`, and a rule that does not skip.
 
     Raises
     ------
@@ -132,6 +154,9 @@ class DevicePolicy:
     bonus: bool = True
     bits_limit: int | None = None
     guarantees: tuple[Guarantee, ...] = ()
+    alone: bool = False
+    message_sizes: tuple[int, ...] = ()
+    block: bool = False
 
     def __post_init__(self) -> None:
         rule = instance("rule", self.rule, DeviceRule)
@@ -157,14 +182,28 @@ class DevicePolicy:
             ("bonus", flag("bonus", self.bonus)),
             ("bits_limit", limit),
             ("guarantees", instances("guarantees", self.guarantees, Guarantee)),
+            ("alone", flag("alone", self.alone)),
+            ("message_sizes", _sizes(self.message_sizes)),
+            ("block", flag("block", self.block)),
         ):
             object.__setattr__(self, name, value)
+        if self.message_sizes and (rule.skips or isinstance(self.messages, (DraftProbabilities, StreamedTokens))):
+            raise DomainError(
+                f"message_sizes must be left out if skips, answers with a distribution or the number of messages tell "
+                f"what the sizes hide; got them with {type(self.messages).__name__} and skips = {rule.skips}; send "
+                "LatticeRows or SeededTokens, and skip nothing"
+            )
         streams = isinstance(self.messages, StreamedTokens)
         if streams and (values["draft_length"] != 1 or values["skips"] or self.bonus):
             raise DomainError(
                 "rule and bonus must be threshold_rule(1) and False for StreamedTokens, which send every token as a "
                 f"message of its own; got K = {rule.draft_length}, skips = {rule.skips}, bonus = "
                 f"{self.bonus}; change them"
+            )
+        if self.block and (values["skips"] or not isinstance(self.messages, LatticeRows)):
+            raise DomainError(
+                "block must be False unless every draft is sent as LatticeRows; got True for "
+                f"{type(self.messages).__name__}, skips = {rule.skips}; verify token by token"
             )
         if isinstance(self.messages, LatticeRows) and (self.messages.top_k or 0) > self.vocabulary:
             raise DomainError(f"top_k must be at most V = {self.vocabulary}; got {self.messages.top_k}; keep fewer")
@@ -353,7 +392,7 @@ class DevicePolicy:
         coded = [draft.coded for draft in given if draft.coded is not None]
         if len(coded) < len(given):
             raise DomainError("drafts must be those that are sent; got one that is skipped; leave it out")
-        return encode(self._batch(coded)) if coded else REQUEST
+        return padded(encode(self._batch(coded)) if coded else REQUEST, self.message_sizes)
 
     def server_row(self, draft: DeviceDraft) -> Numbers | None:
         """Return the distribution q̂ by which a rejected draft is replaced.
@@ -452,6 +491,18 @@ def _later_prices(prices: Any, length: int) -> tuple[float, ...]:
             "leave out the others"
         )
     return tuple(float(number(_PRICE, "later_risk_prices", price)) for price in prices)
+
+
+def _sizes(sizes: Any) -> tuple[int, ...]:
+    """The sizes of padded messages."""
+    if not isinstance(sizes, (tuple, list)):
+        raise TypeError(f"message_sizes must be a row of sizes; got {brief(sizes)}; give () for none")
+    found = tuple(number(_BYTES, "message_sizes", size) for size in sizes)
+    if len(found) > MOST_SIZES:
+        raise DomainError(f"message_sizes must be at most {MOST_SIZES}; got {len(found)}; join some")
+    if any(one >= other for one, other in pairwise(found)):
+        raise DomainError(f"message_sizes must ascend; got {brief(list(found))}; sort them, and repeat none")
+    return found
 
 
 def row_of(coded: MixedDraft | LatticeDraft, vocabulary: int) -> Numbers:

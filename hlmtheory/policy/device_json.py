@@ -45,6 +45,8 @@ _FIELDS = {
     STREAMED: ("kind", "stream"),
     "guarantees": ("quantity", "value", "basis", "prompts"),
 }
+_IF_TRUE = ("alone", "message_sizes", "block")
+"""Fields of the policy that are in its text only where they are true, so that the texts of other policies stay."""
 
 _MADE: dict[str, Callable[..., Messages]] = {
     LATTICE: LatticeRows,
@@ -63,12 +65,15 @@ def text_of(policy: Mapping[str, Any]) -> str:
         "messages": _messages_of(policy["messages"]),
         "guarantees": [asdict(guarantee) for guarantee in policy["guarantees"]],
     }
+    plain |= {name: policy[name] for name in _IF_TRUE if policy[name]}
     return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def policy_of(text: str, make: Callable[..., Made]) -> Made:
     """The policy that ``make`` returns for the fields of a JSON text."""
-    given = _fields("", _parsed(text), version=True)
+    parsed = _parsed(text)
+    more = {name: parsed.pop(name) for name in _IF_TRUE if isinstance(parsed, dict) and name in parsed}
+    given = _fields("", parsed, version=True)
     rule = _fields("rule", given["rule"])
     line = None if given["uncertainty"] is None else _fields("uncertainty", given["uncertainty"])
     promises = given["guarantees"]
@@ -78,6 +83,7 @@ def policy_of(text: str, make: Callable[..., Made]) -> Made:
         "the policy",
         lambda: make(
             **{name: given[name] for name in _NUMBERS},
+            **more,
             rule=DeviceRule(**rule),
             messages=_made("messages", lambda: _messages(given["messages"])),
             line=None if line is None else _made("uncertainty", lambda: UncertaintyLine(**line)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,13 +10,15 @@ import numpy as np
 from hlmtheory._array import Array, brief
 from hlmtheory._domains import DomainError, generator, instance
 from hlmtheory._simplex import canonical
-from hlmtheory.codec import MixedDraft, TokenDraft, TruncatedMessage, UnexpectedError
+from hlmtheory.codec import LatticeDraft, MixedDraft, TokenDraft, TruncatedMessage, UnexpectedError
 from hlmtheory.codec.coding import decoded
 from hlmtheory.policy.costs import Numbers
 from hlmtheory.policy.device import REQUEST, DevicePolicy, row_of
 from hlmtheory.policy.device_parts import Coded, DraftProbabilities, ServerAnswer, raced, stream_place
+from hlmtheory.policy.padding import unpadded
 from hlmtheory.policy.sendable import Sendable
 from hlmtheory.policy.tokens import drawn, replacement
+from hlmtheory.verification.block import block_acceptance, block_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class ServerPolicy:
     @property
     def longest(self) -> int:
         """The most bytes of a message."""
-        return self._sendable.longest
+        return max(self._sendable.longest, *self.policy.message_sizes, 0)
 
     def received(self, message: bytes) -> tuple[Coded, ...]:
         """Return the drafts of a round.
@@ -69,12 +72,14 @@ class ServerPolicy:
         """
         if not isinstance(message, (bytes, bytearray, memoryview)):
             raise TypeError(f"message must be bytes; got {brief(message)}; give what the device sent")
-        expected = self._sendable
+        expected, sizes = self._sendable, self.policy.message_sizes
         try:
-            expected.limits().check_length(memoryview(message).nbytes)  # before it is copied
-            if bytes(message) == REQUEST:
+            if not sizes or memoryview(message).nbytes not in sizes:
+                expected.limits().check_length(memoryview(message).nbytes)  # before it is copied
+            body = unpadded(bytes(message), sizes)
+            if body == REQUEST:
                 return ()
-            batch = decoded(bytes(message), expected.limits())
+            batch = decoded(body, expected.limits())
             drafts: tuple[Coded, ...] = () if isinstance(batch, TruncatedMessage) else batch.drafts
             for place, draft in enumerate(drafts):
                 expected.check_draft(place, draft)
@@ -100,7 +105,8 @@ class ServerPolicy:
         A draft is accepted with the probability min(1, p_d/q_d). The first rejected one is replaced from the residual
         (p - q̂)⁺, with q̂ as it was decoded, or from p if the residual is 0. Under :class:`SeededTokens` the server
         draws its own token at each place from the shared stream; the drafts before the first that differs are accepted,
-        and the server's token follows.
+        and the server's token follows. If the policy verifies by block, the longest block of drafts that passes is
+        accepted, and the token after it is drawn from (w p - q̂)⁺ with the block's weight w.
 
         Parameters
         ----------
@@ -109,7 +115,8 @@ class ServerPolicy:
         target : array, shape (n + 1, V)
             The target model's distributions at each draft and after the last, at the policy's temperature.
         rng : numpy Generator
-            Draws one number for each draft that is verified, then the token; not used under :class:`SeededTokens`.
+            Draws one number for each draft that is verified (by block, for each of the message), then the token; not
+            used under :class:`SeededTokens`.
         seed, position : int, optional
             Of the text, and the index in it, prompt included, of the first token of the round; read under
             :class:`SeededTokens` alone.
@@ -147,6 +154,8 @@ class ServerPolicy:
         where = stream_place(self.policy.messages, seed, position)
         if where is not None:
             return _raced(drafts, p, bonus, *where)
+        if self.policy.block and drafts:
+            return self._by_block([one for one in drafts if isinstance(one, LatticeDraft)], p, rng)
         for place, draft in enumerate(drafts):
             if isinstance(draft, TokenDraft):
                 raise TypeError("drafts must be those of this policy; got tokens alone; give what was received")
@@ -159,6 +168,18 @@ class ServerPolicy:
                 return ServerAnswer(place, None, p[place])
             return ServerAnswer(place, replacement(p[place], known, rng))
         return ServerAnswer(len(drafts), drawn(p[-1], rng) if bonus else None)
+
+    def _by_block(self, drafts: Sequence[LatticeDraft], p: Numbers, rng: np.random.Generator) -> ServerAnswer:
+        """Keep the longest block of drafts that passes; each has a random number of its own."""
+        q = np.stack([row_of(draft, self.policy.vocabulary) for draft in drafts])
+        tokens = np.array([draft.token for draft in drafts])
+        passed = rng.random(len(drafts)) < np.asarray(block_acceptance(p[:-1], q, tokens))
+        kept = int(np.flatnonzero(passed).max(initial=-1)) + 1
+        if kept == len(drafts):
+            return ServerAnswer(kept, drawn(p[-1], rng) if self.policy.bonus else None)
+        weight = float(block_weights(p[:-1], q, tokens)[kept - 1]) if kept else 1.0
+        residual = np.maximum(weight * p[kept] - q[kept], 0.0)
+        return ServerAnswer(kept, drawn(residual if residual.max() > 0 else p[kept], rng))
 
 
 def _raced(drafts: tuple[Coded, ...], target: Numbers, bonus: bool, seed: int, position: int) -> ServerAnswer:

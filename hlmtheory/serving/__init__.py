@@ -26,6 +26,9 @@ and the verify model alone decodes token by token: autoregressive decoding.
 The steps of a batch are a mean in (8). :func:`expected_steps` gives the mean number of steps until its slowest sequence
 is done, when each step's acceptance is random. :func:`free_schedule` is the pipeline without a barrier between steps.
 
+:func:`fit_passes`, :func:`round_line`, :func:`goodput` and :func:`crossover_batch` are of one server under load: from
+which batch on drafts do not pay (liu2024goodput, kong2026latency).
+
 Everything here is computed on the host: any array library comes in, numpy goes out.
 """
 
@@ -35,6 +38,7 @@ from hlmtheory.serving.claims import CLAIMS
 from hlmtheory.serving.costs import decoding_steps, forward_flops, peak_memory, stage_times, upload_bits
 from hlmtheory.serving.fitting import DeviceFit, fit_device
 from hlmtheory.serving.free import free_bound, free_schedule
+from hlmtheory.serving.goodput import PassFit, crossover_batch, fit_passes, goodput, load_batch, round_line
 from hlmtheory.serving.pipeline import inference_latency
 from hlmtheory.serving.random_steps import expected_steps
 from hlmtheory.serving.shapes import Device, ModelShape, Service, Task
@@ -44,16 +48,22 @@ __all__ = [
     "Device",
     "DeviceFit",
     "ModelShape",
+    "PassFit",
     "Service",
     "Task",
+    "crossover_batch",
     "decoding_steps",
     "expected_steps",
     "fit_device",
+    "fit_passes",
     "forward_flops",
     "free_bound",
     "free_schedule",
+    "goodput",
     "inference_latency",
+    "load_batch",
     "peak_memory",
+    "round_line",
     "stage_times",
     "upload_bits",
 ]

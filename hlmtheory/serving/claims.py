@@ -9,7 +9,7 @@ import numpy as np
 from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, numbers
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
-from hlmtheory.serving import schedule_claims
+from hlmtheory.serving import goodput_claims, schedule_claims
 from hlmtheory.serving.costs import both_stages, memory_bytes, operations, tokens_per_step
 from hlmtheory.serving.pipeline import by_breakpoints, by_steps, pipeline_latency, recurrence, stage_pair, step_times
 from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT, SECONDS, SWITCH
@@ -229,4 +229,4 @@ _COSTS = (
     ),
 )
 
-CLAIMS = (*_COSTS, *schedule_claims.CLAIMS)
+CLAIMS = (*_COSTS, *schedule_claims.CLAIMS, *goodput_claims.CLAIMS)

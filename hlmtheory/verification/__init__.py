@@ -26,6 +26,7 @@ argument is, else float32. Plain numbers and lists take the library and type of 
 
 from __future__ import annotations
 
+from hlmtheory.verification.block import block_acceptance, block_residual, block_weights
 from hlmtheory.verification.claims import CLAIMS
 from hlmtheory.verification.intervals import (
     AcceptanceCount,
@@ -33,6 +34,15 @@ from hlmtheory.verification.intervals import (
     acceptance_interval,
     decoded_acceptance_rate,
 )
+from hlmtheory.verification.lossy import (
+    LossyPrice,
+    lossy_price,
+    relaxed_acceptance,
+    threshold_acceptance,
+    top_acceptance,
+    typical_acceptance,
+)
+from hlmtheory.verification.multi_draft import multi_draft_optimum, top_draft_optimum
 from hlmtheory.verification.rule import (
     acceptance_rate,
     greedy_output_distribution,
@@ -48,18 +58,29 @@ from hlmtheory.verification.updates import UpdateInterval, acceptance_after_upda
 __all__ = [
     "CLAIMS",
     "AcceptanceCount",
+    "LossyPrice",
     "RateInterval",
     "UpdateInterval",
     "acceptance_after_update",
     "acceptance_interval",
     "acceptance_rate",
+    "block_acceptance",
+    "block_residual",
+    "block_weights",
     "decoded_acceptance_rate",
     "expected_tokens",
     "greedy_output_distribution",
     "largest_distance",
+    "lossy_price",
+    "multi_draft_optimum",
     "output_distribution",
     "rejection_probability",
+    "relaxed_acceptance",
     "residual_distribution",
     "softmax",
+    "threshold_acceptance",
+    "top_acceptance",
+    "top_draft_optimum",
     "total_variation",
+    "typical_acceptance",
 ]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from hlmtheory._array import Array, arrays, take
 from hlmtheory._domains import token_of
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.verification.block_claims import CLAIMS as _BLOCK_CLAIMS
 from hlmtheory.verification.interval_claims import CLAIMS as _INTERVAL_CLAIMS
+from hlmtheory.verification.lossy_claims import CLAIMS as _LOSSY_CLAIMS
 from hlmtheory.verification.misdeclared import CLAIMS as _MISDECLARED_CLAIMS
+from hlmtheory.verification.multi_draft_claims import CLAIMS as _MULTI_DRAFT_CLAIMS
 from hlmtheory.verification.rule import (
     acceptance_rate,
     greedy_output_distribution,
@@ -239,4 +242,7 @@ CLAIMS = (
     *_INTERVAL_CLAIMS,
     *_UPDATE_CLAIMS,
     *_TREE_CLAIMS,
+    *_MULTI_DRAFT_CLAIMS,
+    *_BLOCK_CLAIMS,
+    *_LOSSY_CLAIMS,
 )

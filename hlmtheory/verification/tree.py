@@ -81,8 +81,8 @@ def tree_distribution(targets: Array, drafts: Array, draft_count: Array) -> Arra
     law, own = accepted[..., last, :] + resampled[..., last, :], p[..., last, :]
     for place in reversed(earlier):
         # an accepted child goes on in the tree, any other token with the target
-        law = _followed(xp, accepted[..., place, :], law) + _followed(xp, resampled[..., place, :], own)
-        own = _followed(xp, p[..., place, :], own)
+        law = followed(xp, accepted[..., place, :], law) + followed(xp, resampled[..., place, :], own)
+        own = followed(xp, p[..., place, :], own)
     return in_kind(xp, law[..., 0, :], kind)
 
 
@@ -115,11 +115,15 @@ def sibling_acceptance(target: Array, draft: Array, draft_count: Array) -> Array
     return in_kind(xp, xp.clip(xp.sum(accepted, axis=-1), max=1.0), kind)
 
 
-def _followed(xp: Any, rows: Array, rest: Array) -> Array:
+def flat(xp: Any, rows: Array) -> Array:
+    """Return rows (..., n, V) as (..., n V)."""
+    return xp.reshape(rows, (*rows.shape[:-2], rows.shape[-2] * rows.shape[-1]))
+
+
+def followed(xp: Any, rows: Array, rest: Array) -> Array:
     """Return the law of longer texts, from rows (..., n, V) and the laws (..., n V, W) after each of their tokens."""
     after = xp.reshape(rest, (*rows.shape, rest.shape[-1]))
-    longer = rows[..., None] * after
-    return xp.reshape(longer, (*rows.shape[:-1], -1))
+    return flat(xp, rows[..., None] * after)
 
 
 def _checked(draft_count: Array, **rows: Array) -> tuple[Any, Any, Array, Array, Array]:

@@ -41,6 +41,7 @@ INNER = {
     "truncation.softplus": "online_shortfall softplus_distance",
     "truncation.worst_case": "worst_case_target",
     "uncertainty.binomial": "decision_error draws_needed",
+    "verification.block_claims": "block_distribution",
     "verification.misdeclared": "misdeclared_distribution",
     "verification.tokens": "expected_tokens_profile",
     "verification.tree": "sibling_acceptance tree_distribution",

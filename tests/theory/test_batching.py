@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hlmtheory import batching
-from hlmtheory.batching import METHODS, plan, plan_latency, search
+from hlmtheory.batching import METHODS, bounds, pareto, plan, plan_latency, search
 from hlmtheory.batching.exact import exact
 from hlmtheory.batching.pareto import undominated
 from hlmtheory.batching.planner import johnson_order
@@ -261,6 +261,69 @@ def test_the_lower_bound_lets_one_batch_of_all_overlap_with_nothing():
     assert plan_latency(tasks, service, [[0, 1]], 1) == pytest.approx(7.0, rel=1e-12)
     assert plan_latency(tasks, service, [[0], [1]], 1) == pytest.approx(9.0, rel=1e-12)
     assert batching.lower_bound(tasks, service, 1) == pytest.approx(7.0, rel=1e-12)
+    costs = search.Costs(service, 1, np.asarray([1, 1]), np.asarray([1, 1]))
+    assert bounds.barrier_bound(costs) == pytest.approx(7.0, rel=1e-12)  # without the bound on free schedules
+
+
+def runs(tasks: list[int]) -> list[list[list[int]]]:
+    """Return all partitions into runs."""
+    return [
+        [tasks[i:j] for i, j in itertools.pairwise((0, *cuts, len(tasks)))]
+        for n in range(len(tasks))
+        for cuts in itertools.combinations(range(1, len(tasks)), n)
+    ]
+
+
+def small_costs(seed: int) -> search.Costs:
+    """Return the costs of four tasks with one answer length, at most 7 steps, and no limit of memory."""
+    rng = np.random.default_rng(seed)
+    devices = [Device(float(rng.choice([0.0, 1 / 64, 0.25])), float(rng.integers(0, 30))) for _ in range(2)]
+    service = Service(ModelShape(1, 1, 1), ModelShape(1, 1, 1), *devices, 1.0)
+    return search.Costs(service, 1, np.sort(rng.integers(1, 9, 4)), np.full(4, int(rng.integers(1, 14))))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_bound_with_a_barrier_is_that_of_its_definition(seed):
+    """The means of both bounds of a step, over all divisions into two batches or more; one batch overlaps nothing."""
+    costs = small_costs(seed)
+    draft, verify = ([float(value) + row for row in unit] for value, unit in zip(costs.fixed, costs.unit, strict=True))
+
+    def time(batch: list[int], side: int) -> np.ndarray:
+        return len(batch) * costs.unit[side][batch[-1]] + costs.fixed[side]
+
+    best = math.inf
+    whole = list(range(4))
+    for weight in bounds._weights(costs.horizon):
+        values = [
+            weight @ (sum(time(batch, 0) for batch in batches) + verify[0])
+            + (1.0 - weight) @ (draft[0] + sum(time(batch, 1) for batch in batches))
+            for batches in runs(whole)
+            if len(batches) > 1
+        ]
+        best = min(values) if best == math.inf else max(best, min(values))
+    alone = float((time(whole, 0) + time(whole, 1)).sum())
+    assert bounds.barrier_bound(costs) == pytest.approx(min(best, alone), rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_bound_of_a_label_is_that_of_its_definition(seed):
+    """In each step: all drafts and the last verification, or all verifications, least over divisions of the rest."""
+    costs = small_costs(seed)
+    pieces = np.array_split(np.arange(costs.horizon), costs.horizon)
+    rest = pareto._rest_bounds(costs, pieces)
+    times = {(j, i): [one[0] for one in costs.times(i, np.asarray([j]))] for i in range(4) for j in range(i + 1)}
+    for first in range(3):  # the label is one batch 0..first
+        arrival, verify = times[0, first]
+        divisions = [[times[b[0], b[-1]] for b in batches] for batches in runs(list(range(first + 1, 4)))]
+        drafts, checks = (np.min([sum(t[side] for t in one) for one in divisions], axis=0) for side in (0, 1))
+        last = np.min([one[-1][1] for one in divisions], axis=0)
+        expected = np.maximum(arrival + drafts + last, arrival + verify + checks).sum()
+        found = pareto._completed(arrival[None], (arrival + verify)[None], rest[first + 1], pieces)
+        assert found == pytest.approx([expected], rel=1e-12)
+    alone = replace(costs, inputs=costs.inputs[:1], outputs=costs.outputs[:1])
+    nothing = np.zeros((1, costs.horizon))
+    found = pareto._completed(nothing, nothing, pareto._rest_bounds(alone, pieces)[0], pieces)
+    assert found == pytest.approx([alone.latency([0])], rel=1e-12)  # one task leaves no choice: the bound is attained
 
 
 def test_the_program_takes_the_last_of_equals():

@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlmtheory import codec, conformal, lattice, lossless, shared_seed, skipping, truncation, uncertainty, verification
+from hlmtheory import (
+    codec,
+    conformal,
+    draft_length,
+    lattice,
+    lossless,
+    shared_seed,
+    skipping,
+    truncation,
+    uncertainty,
+    verification,
+)
 from hlmtheory.conformal.controller import regret_bound_rate
 from hlmtheory.lattice.quantization import distortion_bound, rejection_bound
 from hlmtheory.skipping.bill import bill_bound_on_device, round_bill
@@ -74,6 +85,7 @@ BOUNDS = {
     "round_bill": lambda p, q, u: round_bill(u, q),
     "quadrature_error": lambda p, q, u: uncertainty.quadrature_error(8 * u[0], 0),
     "cheapest_codec": lambda p, q, u: codec.cheapest_codec(q, 0.3).bias,
+    "online_regret_bound": lambda p, q, u: draft_length.online_regret_bound([9, 5], error=u[..., 0]),
     "regret_bound": lambda p, q, u: conformal.regret_bound(**EPSILON),
     "regret_bound_sharp": lambda p, q, u: conformal.regret_bound_sharp(**EPSILON),
     "regret_bound_rate": lambda p, q, u: regret_bound_rate(0.1, 0.3, 0.2, EPSILON["steps"]),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hlmtheory import codec, lattice, truncation, verification
+from hlmtheory.codec import ranks
 from hlmtheory.codec.entropy import DIRECT, EXPONENTS, OFFSETS, _join, _split, _weights, encode_entropy
 from hlmtheory.codec.enumerative import (
     ENTRIES_PER_BYTE,
@@ -229,6 +230,17 @@ def test_places_of_sparse_and_of_dense_sets(vocabulary, size):
     for near in range(-2, 3):  # around an index at which the largest member changes
         place = min(max(math.comb(vocabulary * 3 // 4, size) + near, 0), last)
         assert rank(unrank(place, size, vocabulary)) == place
+
+
+@pytest.mark.parametrize("size", [2, 5, 20])
+def test_a_guess_leaves_out_most_steps_of_the_search(size, monkeypatch):
+    """The bisection below 2^18 alone would take 18 steps, with two logarithms of a factorial each."""
+    asked, lgamma = [], math.lgamma
+    monkeypatch.setattr(math, "lgamma", lambda value: asked.append(value) or lgamma(value))
+    for member in (size + 40, 300, 399, 5000, 2**17):
+        asked.clear()
+        assert ranks._largest(math.comb(member, size), size, 2**18) == member
+        assert len(asked) <= 12
 
 
 def test_the_entropy_coder_is_shorter_for_a_wide_support():

@@ -16,8 +16,9 @@ from hypothesis.extra import numpy as hnp
 
 from hlmtheory import codec
 from hlmtheory._simplex import canonical
+from hlmtheory.codec import reachable
 from hlmtheory.codec.bitfields import BitReader, fixed, gamma
-from hlmtheory.codec.enumerative import MOST_STEPS
+from hlmtheory.codec.enumerative import MOST_STEPS, steps, steps_of
 from hlmtheory.codec.frame import framed, unframed
 from hlmtheory.codec.menu import KIND_BITS, KINDS, candidates, grid, number_bits, steps_of_row
 from hlmtheory.codec.mixed import MixedDraft, message_bytes
@@ -369,6 +370,22 @@ def test_no_codec_is_chosen_for_a_vocabulary_that_no_message_can_have(vocabulary
     for call in (lambda: codec.cheapest_codec(row, 0.1), lambda: codec.message_bytes(vocabulary, [4])):
         with pytest.raises(ValueError, match=r"whole number in 2\.\.262144.*vocabulary of 1 needs no message"):
             call()
+
+
+@pytest.mark.parametrize(("least", "most"), [(-1.0, 4), (1.0, 9), (0.05, 15), (-0.01, 15)])
+def test_a_search_for_a_sign_ends_where_the_sign_is_sure(least, most):
+    """|x - 0.3| + least, of slope 1: four values at first, then one a step."""
+    asked = []
+    found = reachable._least(lambda x: asked.append(x) or abs(x - 0.3) + least, 0.0, 1.0, 1.0)
+    assert math.copysign(1.0, found) == math.copysign(1.0, least)
+    assert len(asked) <= most
+
+
+@pytest.mark.parametrize(("size", "resolution"), [(1, 5), (7, 3), (7, 8), (40, 1000), (300, 100)])
+def test_the_steps_of_a_mixture_are_those_of_a_support_and_of_counts_with_one_more_cell(size, resolution):
+    counts = steps_of(4096, size + 1, resolution) - steps(4096, size + 1)
+    assert steps_of_row(4096, size, size + 1, resolution) == steps(4096, size) + counts
+    assert steps_of_row(4096, size, size, resolution) == steps_of(4096, size, resolution)
 
 
 def test_a_message_that_the_format_cannot_hold_is_refused():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hlmtheory import conformal
-from hlmtheory.conformal import ThresholdController
+from hlmtheory.conformal import ThresholdController, runs
 from hlmtheory.conformal.controller import regret_bound_rate
 
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -268,6 +268,14 @@ def means(clip, peaked, flat):
         support = controller.step(draft)
         dropped.append(float(draft[~support].sum()))
     return np.mean(dropped[peaked:]), np.mean(dropped), float(controller.threshold)
+
+
+def test_the_condition_of_a_run_counts_its_positions_and_its_largest_threshold():
+    """τ = 2, 1.75, 1.5, 1.25: nothing is dropped but the three smaller entries, and η = 1."""
+    drafts, settings = np.asarray([FLAT] * 3), {"epsilon": 0.5, "learning_rate": 1.0, "threshold": 2.0}
+    found = runs.roundings(drafts, *(np.asarray(value) for value in settings.values()))
+    assert runs.run(drafts, **settings).thresholds.tolist() == [2.0, 1.75, 1.5, 1.25]
+    assert float(found) == 3 * (1.0 + 2.0 / 1.0)
 
 
 def test_a_threshold_winds_up_and_a_clip_prevents_it():

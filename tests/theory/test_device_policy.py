@@ -92,6 +92,7 @@ policies = st.builds(
         | st.builds(Guarantee, words, finite, st.sampled_from(("calibrated", "measured")), some),
         max_size=3,
     ).map(tuple),
+    alone=st.booleans(),
 )
 
 
@@ -122,10 +123,59 @@ def test_every_field_of_a_policy_is_in_its_text():
         "bonus": True,
         "bits_limit": None,
         "guarantees": (),
+        "alone": True,
     }
-    assert set(changed) == {field.name for field in fields(DevicePolicy)}
+    assert {*changed, "message_sizes", "block"} == {field.name for field in fields(DevicePolicy)}  # other messages
     texts = {replace(FULL, **{name: value}).to_json() for name, value in changed.items()}
     assert len(texts | {FULL.to_json()}) == len(changed) + 1
+
+
+def test_only_a_policy_that_lets_its_device_go_on_alone_says_so():
+    text = FULL.to_json()
+    assert "alone" not in text
+    said = json.dumps(json.loads(text) | {"alone": True})
+    assert DevicePolicy.from_json(said) == replace(FULL, alone=True) != FULL
+    assert DevicePolicy.from_json(json.dumps(json.loads(text) | {"alone": False})) == FULL
+    for value in (1, "yes", None, [True], {}):
+        assert "alone must be" in answer(json.dumps(json.loads(text) | {"alone": value}))
+
+
+def test_padded_sizes_are_in_the_text_of_a_policy_that_pads():
+    plain = make(SEEDED, threshold_rule(2), line=None)
+    one = replace(plain, message_sizes=(24, 40))
+    assert DevicePolicy.from_json(one.to_json()) == one != plain
+    assert json.loads(one.to_json()) == json.loads(plain.to_json()) | {"message_sizes": [24, 40]}
+    for value, said in (
+        ((40, 24), "message_sizes must ascend"),
+        ((24, 24), "message_sizes must ascend"),
+        ((0,), "whole numbers of bytes"),
+        (24, "must be a row of sizes"),
+        (range(1, 99), "must be a row of sizes"),
+        (tuple(range(1, 99)), "at most 64"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=said):
+            replace(plain, message_sizes=value)
+    for messages, rule in ((SEEDED, RULE), (PROBABILITIES, threshold_rule(2))):
+        with pytest.raises(ValueError, match=r"^message_sizes must be left out"):
+            make(messages, rule, message_sizes=(99,))
+    drafts = [one.draft(np.zeros(8), rng=np.random.default_rng(0), seed=1, position=4)]
+    message = one.message(drafts)
+    assert len(message) == 24
+    assert ServerPolicy(one).received(message) == ServerPolicy(plain).received(plain.message(drafts))
+    for damaged in (message[:-1], message + b"\0", message[:-1] + b"\1", bytes(24), plain.message(drafts)):
+        with pytest.raises(ValueError):
+            ServerPolicy(one).received(damaged)
+
+
+def test_only_a_policy_that_verifies_by_block_says_so():
+    one = make(LATTICE, threshold_rule(2, None), line=None)
+    together = replace(one, block=True)
+    assert "block" not in one.to_json()
+    assert json.loads(together.to_json())["block"] is True
+    assert DevicePolicy.from_json(together.to_json()) == together != one
+    for wrong in (lambda: make(LATTICE, block=True), lambda: make(PROBABILITIES, threshold_rule(2, None), block=True)):
+        with pytest.raises(ValueError, match="block must be False unless every draft is sent as LatticeRows"):
+            wrong()
 
 
 def answer(text):
@@ -502,6 +552,29 @@ Q, P = np.array([0.5, 0.25, 0.25]), np.array([0.25, 0.5, 0.25])
 def test_without_skipping_a_round_has_the_target_s_law(messages):
     one = make(messages, threshold_rule(1, None), vocabulary=3, line=None)
     np.testing.assert_allclose(law_of_a_round(one, np.log(Q), P, 4), P, atol=1e-12)
+
+
+def test_drafts_that_are_verified_by_block():
+    """Of one message: kept drafts and the token after them, 3,000 times, against the law of the theory."""
+    one = make(LatticeRows(4, top_k=3), threshold_rule(2, None), vocabulary=3, line=None, block=True)
+    message = one.message([one.decide(np.log(Q), token, rng=np.random.default_rng(0)) for token in (0, 1)])
+    server, rng, count = ServerPolicy(one), np.random.default_rng(1), 3000
+    found = Counter()
+    for _ in range(count):
+        made = server.verify(message, [P, P, Q], rng=rng)
+        found[made.accepted, made.token] += 1
+    # w_1 = .5 and w_2 = min(1, .5 · 2) = 1: the block of both always passes, the first alone is never the longest
+    assert {kept for kept, _ in found} == {2}
+    assert [found[2, token] / count for token in range(3)] == pytest.approx(Q, abs=0.04)
+    found.clear()
+    message = one.message([one.decide(np.log(Q), token, rng=np.random.default_rng(0)) for token in (0, 0)])
+    for _ in range(count):
+        made = server.verify(message, [P, [0.25, 0.75, 0.0], Q], rng=rng)
+        found[made.accepted, made.token] += 1
+    # w = (.5, .25), S_1 = (.375 - .25)⁺ = .125, h_1 = .125/.625: kept 2, 1 and 0 with .25, .15 and .6
+    kept = [sum(n for (i, _), n in found.items() if i == k) / count for k in range(3)]
+    assert kept == pytest.approx([0.6, 0.15, 0.25], abs=0.04)
+    assert {token for i, token in found if i < 2} == {1}  # both residuals are of token 1 alone
 
 
 def test_a_skipped_token_has_the_draft_s_law_and_others_that_of_verification():

@@ -244,6 +244,16 @@ def test_resolutions_are_found_once_for_each_vocabulary_and_budget(monkeypatch):
         assert len(asked) > before + 1
 
 
+@pytest.mark.parametrize(("more", "kept"), [(-3, 1), (0, 1), (1, 0)])
+def test_the_tables_of_few_budgets_are_remembered(more, kept):
+    count = arithmetic.REMEMBERED_BUDGETS + more
+    arithmetic._remembered.cache_clear()
+    draft = np.random.default_rng(4).dirichlet([0.3] * 12, size=count)
+    for _ in range(2):
+        lattice.allocate(draft, np.linspace(12.0, 60.0, count))
+    assert arithmetic._remembered.cache_info()[:2] == (kept, kept)  # hits and misses
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_what_is_remembered_cannot_be_changed_and_stays_small(library):
     arithmetic._remembered.cache_clear()

@@ -17,10 +17,19 @@ RICIAN += ("mean_latency", "inverse_efficiency")
 WIDE = {
     **dict.fromkeys(("exponentials", "race"), "the stream's numbers are the same bits everywhere"),
     **dict.fromkeys(
-        ("held_out_risk", "mass_budget_bound", "regret_bound", "regret_bound_sharp", "regret_bound_rate"),
+        (
+            "held_out_risk",
+            "mass_budget_bound",
+            "online_regret_bound",
+            "regret_bound",
+            "regret_bound_sharp",
+            "regret_bound_rate",
+        ),
         "a guarantee for the float64 settings",
     ),
-    **dict.fromkeys(("distortion_bound", "distortion_bound_sharp", "payload_bits", "allocate"), "from whole numbers"),
+    **dict.fromkeys(
+        ("distortion_bound", "distortion_bound_sharp", "payload_bits", "allocate", "rounds_leak"), "from whole numbers"
+    ),
     **{f"Rician.{name}": "a quadrature in float64" for name in RICIAN},
     **dict.fromkeys(("TraceLink.delivered_bits", "TraceLink.transfer_time"), "an integral of a float64 trace"),
     "mean_transfer_time": "a quadrature in float64",
@@ -38,6 +47,7 @@ WIDE = {
 NUMPY = {
     *("codec_hulls", "lower_hulls", "plan_user", "plan_batched", "queue_rates", "sample_transfer_times"),
     *("forward_flops", "peak_memory", "run_time", "stage_times", "step_times", "pipeline_latency", "decoding_steps"),
+    *("round_line", "goodput", "crossover_batch", "load_batch", "fit_passes", "size_classes"),
     *("inference_latency", "upload_bits", "free_schedule", "johnson_order"),
     *("DevicePolicy.distribution", "DevicePolicy.draft", "DevicePolicy.decide", "ServerPolicy.verify"),
 }
@@ -51,8 +61,9 @@ ONE_INSTANCE = {
         ("overlap_losses", "confident_threshold", "threshold_losses", "calibrate_threshold"), "one list of thresholds"
     ),
     **dict.fromkeys(("power_to_find", "smallest_found", "draws_to_find"), "one list of bets"),
-    **dict.fromkeys(("fit_linear", "fit_device"), "one regression"),
+    **dict.fromkeys(("fit_linear", "fit_device", "fit_passes"), "one regression"),
     **dict.fromkeys(("decoding_steps", "expected_steps"), "one row of tasks"),
+    "size_classes": "one table of sizes",
     **dict.fromkeys(("free_schedule", "free_latency", "free_bound"), "one schedule"),
     **dict.fromkeys(("optimal_sizes", "optimal_codecs"), "one text"),
     **dict.fromkeys(

@@ -20,6 +20,7 @@ from hlmtheory.lossless import (
     distance_ceiling,
     draws_to_find,
     law_wealth,
+    power,
     power_to_find,
     smallest_found,
     text_distance,
@@ -155,6 +156,20 @@ def test_the_draws_are_those_of_the_power():
     assert power_to_find(draws, 0.05, 0.001, tests=10) >= 0.9
     assert power_to_find(draws - 40, 0.05, 0.001, tests=10) < 0.9
     assert draws_to_find(0.025, 0.001, tests=10) == pytest.approx(4 * draws, rel=0.1)  # as 1/TV²
+
+
+@pytest.mark.parametrize(("mean", "error"), [(0.5, 0.05), (0.1, 0.001), (0.9, 0.2)])
+def test_the_needed_successes_are_the_fewest_of_all_counts(mean, error):
+    """By every count; one more than the draws if none is enough."""
+    bets = np.asarray([0.25, 1.0, 4.0])
+    used = np.minimum(bets, SHARE / mean)
+    none = 0
+    for n in range(60):
+        wealth = [s * np.log1p(used * (1 - mean)) + (n - s) * np.log1p(-used * mean) for s in range(n + 1)]
+        enough = [s for s, one in enumerate(wealth) if one.max() >= math.log(3 / error)]
+        assert power._needed(n, mean, math.log(1 / error), bets) == min(enough, default=n + 1)
+        none += not enough
+    assert 0 < none < 60
 
 
 def test_few_draws_find_nothing():

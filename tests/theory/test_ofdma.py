@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -165,6 +166,16 @@ def test_a_share_that_is_late_by_next_to_nothing_is_found_to_its_last_digits():
     late = np.logspace(-18, -10, 161)[:, None]
     found = spread._shares_at(np, np.ones_like(late), np.ones_like(late), late)
     np.testing.assert_allclose(found, 0.5 / late, rtol=1e-9)
+
+
+def test_a_small_gap_of_the_logarithm_has_all_its_digits():
+    """x - ln(1 + x) against its series in fractions, up to where the difference itself is used."""
+    for x in [*np.linspace(0.06, spread._SMALL, 40, endpoint=False), 1e-3, 1e-9]:
+        series = Fraction(0)
+        for n in range(30, 1, -1):
+            series = Fraction(1, n) - Fraction(float(x)) * series
+        exact = Fraction(float(x)) ** 2 * series
+        assert abs(Fraction(float(spread._lag(np, np.asarray(x)))) / exact - 1) < 3e-16
 
 
 def test_one_user_takes_the_whole_band():

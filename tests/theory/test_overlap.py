@@ -60,6 +60,16 @@ def test_the_loss_is_never_below_that_of_its_definition(apart):
         assert float(overlap_risk(target, target, skip, token)) == 0.0
 
 
+def test_tokens_of_no_probability_cost_no_accuracy():
+    """What 4,000 entries can add in rounding is a share of their probabilities, and these are 0."""
+    for seed in range(5):
+        target, draft, skip, token = text(seed)
+        exact = loss_in_fractions(target, draft, skip, token)
+        target, draft = (np.pad(rows, ((0, 0), (0, 4000))) for rows in (target, draft))
+        found = float(overlap_risk(target, draft, np.pad(skip, ((0, 0), (0, 4000)), constant_values=1.0), token))
+        assert exact <= found <= exact + 1e-10
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_losses_rise_with_the_threshold_and_lie_in_the_unit_interval(seed):
     target, draft, uncertainty, token = text(seed, texts=(7,))

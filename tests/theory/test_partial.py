@@ -356,6 +356,15 @@ def test_a_list_in_float32_may_miss_its_mass_by_rounding():
     assert (float(found.lower), float(found.upper)) == (0.0, 0.0)
 
 
+def test_a_list_of_all_tokens_with_too_much_mass_is_divided_by_it():
+    """A mass of 1 + 5e-5 is still taken as 1: the rest is then nothing, and not less."""
+    draft = np.asarray([0.5, 0.3, 0.15, 0.05])
+    for k in range(5):
+        found = partial_deviation(np.log(draft * (1.0 + 5e-5)), k, 4)
+        exact = float(tail_deviation(draft)[k])
+        assert (float(found.lower), float(found.upper)) == pytest.approx((exact, exact), rel=1e-12, abs=1e-14)
+
+
 def test_nothing_listed_says_nothing():
     empty = np.zeros((2, 0)), np.zeros((2, 0))
     found = partial_distance(empty[0].astype(int), empty[1], empty[0].astype(int), empty[1], 9).total_variation

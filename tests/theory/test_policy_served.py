@@ -10,6 +10,7 @@ import pytest
 from scipy.optimize import linprog
 
 from hlmtheory import policy
+from hlmtheory.policy import served
 from hlmtheory.policy.queueing import longest_response, passes
 
 
@@ -93,6 +94,25 @@ def test_no_enumerated_plan_is_above_the_bound_or_far_above_the_plan(seed, utili
     assert loss <= 0.01
     assert found.gap <= 0.05
     assert found.busy <= 1.0 + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_lowest_price_is_that_of_all_crossings(seed):
+    """Lines of plans over the price η ≥ 0, some of plans that leave the server idle, and the line η of no plan."""
+    rng = np.random.default_rng(seed)
+    weights, slopes = rng.uniform(0.5, 2.0, 2), rng.uniform(-2.0, 0.9, int(rng.integers(1, 5))).tolist()
+    tried = [served._Try(0.0, math.inf, slope, rng.uniform(0.0, 5.0, 2), (), np.zeros(2)) for slope in slopes]
+    lines = [*((float(weights @ one.rates), one.slope) for one in tried), (0.0, 1.0)]
+    pairs = [(a, b) for a, b in itertools.combinations(lines, 2) if a[1] != b[1]]
+    prices = [0.0, *((a[0] - b[0]) / (b[1] - a[1]) for a, b in pairs)]
+    heights = {price: max(level + price * slope for level, slope in lines) for price in prices if price >= 0.0}
+    found = served._Lowest.of(tried, weights)
+    assert found.price >= 0.0
+    assert found.value == pytest.approx(min(heights.values()), rel=1e-12)
+    assert heights[min(heights, key=lambda price: abs(price - found.price))] == pytest.approx(found.value, rel=1e-9)
+    if found.price > 0.0:  # both plans together fill the server
+        right = 1.0 if found.right is None else found.right.slope
+        assert found.part * found.left.slope + (1.0 - found.part) * right == pytest.approx(0.0, abs=1e-12)
 
 
 def test_a_busy_server_makes_drafts_longer():

@@ -681,6 +681,12 @@ def test_losses_of_texts():
             {},
             "mass must be rows of the probabilities of 0, 1/M, .*; got a row that sums to 1; a single entry leaves",
         ),
+        (
+            rejection_risk_discrete,
+            ([[1.0]] * 2, 1.0, 0.0, 0.5),
+            {},
+            r"mass must be rows of .*; got a row at index \(0,\) that sums to 1; a single entry leaves",
+        ),
         (holder_bound, ([0.5, 0.5], 1.0, 0.0, 0.5, 0.9), {}, "exponent must be 1 or more, perhaps infinite; got 0.9"),
         (holder_bound_discrete, ([0.5, 0.5], 1.0, 0.0, 0.5, math.nan), {}, "exponent must be 1 or more"),
         (one_step_risk, ([0.5, 0.5], [0.5, 0.5], [0.5, 1.5]), {}, r"skip must be in \[0, 1\]; got 1.5 at index \(1,\)"),

@@ -12,7 +12,7 @@ from scipy import optimize, stats
 
 from hlmtheory import truncation, verification
 from hlmtheory.skipping.risk import truncated_step_risk
-from hlmtheory.truncation.budget import optimal_sizes
+from hlmtheory.truncation.budget import optimal_sizes, solve_exactly
 from hlmtheory.truncation.distances import deviation_bounds
 from hlmtheory.truncation.rules import min_p_of_size, top_n_sigma_of_size, top_p_of_size
 from hlmtheory.truncation.sizes import bias_size
@@ -288,6 +288,17 @@ def test_the_knapsack_against_a_mixed_integer_program(seed):
         assert best.bits == int(best.k.sum()) * price <= entries * price
         assert hull.lower_bound - 1e-12 <= expected <= hull.total + 1e-6
         assert hull.bits <= entries * price
+
+
+@pytest.mark.parametrize("entries", range(10))
+def test_the_knapsack_takes_the_best_of_all_choices_for_any_falling_rows(entries):
+    """Rows whose first zero is the last entry too, and a row of zeros."""
+    rows = np.asarray([[0.9, 0.3, 0.2, 0.0], [0.8, 0.7, 0.1, 0.0], [0.5, 0.0, 0.0, 0.0], [0.0] * 4])
+    totals = {k: sum(row[i] for row, i in zip(rows, k, strict=True)) for k in product(range(4), repeat=4)}
+    sizes, total = solve_exactly(rows, entries)
+    assert sizes.sum() <= entries
+    assert totals[tuple(sizes.tolist())] == pytest.approx(total, abs=1e-12)
+    assert total == pytest.approx(min(value for k, value in totals.items() if sum(k) <= entries), abs=1e-12)
 
 
 def test_plain_greedy_goes_astray_and_the_hull_says_by_how_much():

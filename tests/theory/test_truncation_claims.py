@@ -34,3 +34,8 @@ def test_budgets_in_a_batch_are_those_one_by_one(name):
     for i in range(2):
         alone = KNOWN[name].check({"drafts": drafts[i], "top_k": top_k[i]})
         assert (float(whole.lhs[i]), float(whole.rhs[i])) == (float(alone.lhs), float(alone.rhs))
+
+
+def test_a_nucleus_of_all_tokens_moves_nothing_and_neither_does_its_bound():
+    verdict = KNOWN["truncation.rules_top_p"].check({"draft": [0.5, 0.25, 0.25], "k": 3})
+    assert (float(verdict.lhs), float(verdict.rhs)) == (0.0, 0.0)

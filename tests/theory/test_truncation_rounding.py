@@ -254,3 +254,17 @@ def test_sums_are_exact_and_rounded_once(size: int) -> None:
     for rows in (rng.random((8, size)), rng.dirichlet(np.full(size, 0.05), 8), tiny, spread, np.zeros((8, size))):
         assert exact_sums(rows).tolist() == [math.fsum(row.tolist()) for row in rows]
     assert exact_sums(np.ones((2, 0, size))).shape == (2, 0)
+
+
+@pytest.mark.parametrize("size", [2, 3, 33])
+def test_only_sums_that_are_in_doubt_are_added_again(size, monkeypatch):
+    """Sums of multiples of 2^-20 are numbers of float64, far from the middle of two."""
+    again, added = [], math.fsum
+    monkeypatch.setattr(math, "fsum", lambda row: again.append(row) or added(row))
+    rows = np.random.default_rng(0).integers(0, 2**20, (100, size)) * 2.0**-20
+    np.testing.assert_array_equal(exact_sums(rows), rows.sum(axis=-1))
+    assert len(again) == (0 if np.finfo(np.longdouble).nmant >= 63 else 100)
+    rows[0, :2] = 1.0, 1.5 * 2.0**-52  # 1 + 1.5 units in the last place is in the middle of two numbers
+    rows[0, 2:] = 0.0
+    exact_sums(rows)
+    assert again

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hlmtheory import truncation, verification
 from hlmtheory._array import NUMPY
 from hlmtheory.truncation._search import tails
-from hlmtheory.truncation._search.pairs import SortedPair
+from hlmtheory.truncation._search.pairs import SHORT, SortedPair
 from hlmtheory.truncation._search.tails import Tails
 from hlmtheory.truncation.reconstruction import NOISE
 from hlmtheory.truncation.sizes import bias_size
@@ -612,11 +612,26 @@ def test_no_size_that_meets_the_tolerance_is_ruled_out(size, starved):
         pair, ruled_out = SortedPair.of(p, q), 0
         every, masses = np.array([pair.distortion(k) for k in range(size)]).T
         for k in range(size):
+            risen = np.maximum(pair.q[k : size - 1] - pair.mean(k), 0.0).cumsum()  # TV(q̂_k, q̂_n) for n = k + 1, ...
             for theta in np.unique(np.append(0.0, every[every < every[k]])):
                 count = pair._ruled_out(theta, k, size, every[k], masses[k])
                 assert (every[k + 1 : k + 1 + count] > theta).all()
+                assert count == np.count_nonzero(risen < (every[k] - theta - SHORT) * masses[k] - 2.0**-48)
                 ruled_out += count
+            count = pair._ruled_out(0.0, k, size, every[k], masses[k])
+            for enough in range(k + 1, k + 2 + count):  # all sizes before the one that is known to meet it
+                assert pair._ruled_out(0.0, k, enough, every[k], masses[k]) == enough - k - 1
         assert ruled_out > 0 or size < 9
+
+
+def test_a_distortion_is_at_most_1_whatever_the_rounding():
+    """p exceeds q where it is small, and the mean where q is large: r and r̂_0 have no token in common."""
+    rng, mean = np.random.default_rng(0), 1 / 9
+    for q in rng.dirichlet(np.full(9, 0.5), size=500):
+        below, above = np.where(q < mean, mean - q, 0.0), np.where(q > mean, q - mean, 0.0)
+        p = q + 0.5 * below * rng.random(9)
+        p -= above * (p.sum() - 1.0) / above.sum()
+        assert 1.0 - 1e-12 < SortedPair.of(p, q).distortion(0)[0] <= 1.0
 
 
 def test_a_size_that_the_bound_allows_is_found():

@@ -16,6 +16,12 @@ from validation.trace.writer import TraceWriter
 MODEL = serving.ModelShape(1, 2, 3)
 DEVICE = serving.Device(0.25, 1.0)
 SERVICE = serving.Service(MODEL, MODEL, DEVICE, DEVICE, 0.5)
+PASSES = {
+    "target_pass": [4.5, 0.5, 0.25],
+    "draft_pass": [1.5, 0.25, 0.125],
+    "context": 2.5,
+    "overhead_s": 0.5,
+}
 TASKS = [serving.Task(2, 3), serving.Task(3, 2)]
 LINK = channel.Rician(10.0, 2.0)
 CHAIN = channel.GilbertElliott(8e6, 1e6, 0.0625, 0.25, 0.5)
@@ -129,7 +135,18 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "greedy_output_distribution": {"target": P, "draft": Q},
     "misdeclared_distribution": {"target": P, "draft": Q, "actual_draft": R},
     "tree_distribution": {"targets": [P], "drafts": [Q], "draft_count": 2},
+    "block_weights": {"targets": [P, R], "drafts": [Q, P], "tokens": [0, 1]},
+    "block_acceptance": {"targets": [P, R], "drafts": [Q, P], "tokens": [0, 1]},
+    "block_residual": {"target": P, "draft": Q, "weight": 0.75},
+    "block_distribution": {"targets": [P], "drafts": [Q], "actual_drafts": [R]},
+    "lossy_price": {"target": P, "draft": Q, "accept": [0.25, 0.5, 0.75], "residual": R},
+    "relaxed_acceptance": {"target": P, "draft": Q, "factor": 1.5},
+    "typical_acceptance": {"target": P, "epsilon": 0.25, "delta": 0.5},
+    "threshold_acceptance": {"target": P, "single": 0.75, "accumulated": 0.5},
+    "top_acceptance": {"target": P, "top_k": 2, "margin": 0.25},
     "sibling_acceptance": {"target": P, "draft": Q, "draft_count": 2},
+    "multi_draft_optimum": {"target": P, "draft": Q, "draft_count": 2},
+    "top_draft_optimum": {"target": P, "draft": Q, "draft_count": 2},
     "acceptance_interval": {"accepted": 3.5, "examined": 5, "error": 0.25, "form": "varying"},
     "decoded_acceptance_rate": {"target": P, "decoded": Q, "deviation": 0.125},
     "acceptance_after_update": {"acceptance": 0.75, "distance": 0.125},
@@ -155,6 +172,9 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "skip_mismatch": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75]},
     "stream_key": {"seed": 3, "prompt": 2},
     "streamed_rate": {"acceptance": 0.75, "draft_time": 0.125, "round_trip": 0.25, "verify_time": 0.5},
+    # vocabulary
+    "common_acceptance": {"target": P, "draft": Q, "support": [True, False, True]},
+    "common_draft": {"draft": Q, "support": [True, False, True]},
     # uncertainty
     "sample_uncertainty": {
         "logits": [0.5, 1.5, -1.0],
@@ -390,6 +410,8 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     },
     "regret_bound_rate": {"target_scale": 0.5, "learning_scale": 1.5, "threshold": 0.375, "steps": 100},
     # channel
+    "upload_batches": {"draft_length": 4, "draft_s": 1.0, "message_s": 1.5, "token_s": 0.25},
+    "downlink_bits": {"acceptances": [0.5, 0.75], "row_bits": 96.0},
     "db_to_linear": {"db": [-20.0, 3.5]},
     "linear_to_db": {"ratio": [100.0, 0.5]},
     "dbm_to_watts": {"dbm": [-20.0, 3.5]},
@@ -421,6 +443,9 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "bandwidth_hz": 1e3,
         "coherence_s": 0.5,
     },
+    "leaked_bits": {"joint": [[0.5, 0.25], [0.0, 0.25]]},
+    "rounds_leak": {"tokens": 40, "draft_length": 4},
+    "size_classes": {"sizes": [10.5, 12.5, 40.5], "weights": [5.5, 5.5, 1.5], "classes": 2},
     "GilbertElliott": {
         "good_bps": 8e6,
         "bad_bps": 1e6,
@@ -469,6 +494,9 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "etgr_profile": {"acceptances": [0.75, 0.5], **COSTS},
     "stationary_draft_length": {"acceptance": 0.75, **COSTS},
     "optimal_draft_length": {"acceptance": 0.75, **COSTS, "max_draft_length": 16, "min_draft_length": 1},
+    "optimistic_draft_length": {"examined": [4, 3], "accepted": [3, 1], **COSTS, "error": 0.25},
+    "online_regret_bound": {"examined": [4, 3], "error": 0.25, "rounds": 5, "range_tokens": 1.5},
+    "critical_delays": {"acceptances": [0.75, 0.5], **COSTS},
     "optimal_draft_length_profile": {"acceptances": [0.75, 0.5], **COSTS, "min_draft_length": 1},
     "surrogate_draft_length": {"acceptance": 0.75, **COSTS, "max_draft_length": 16, "bonus": True},
     "draft_length_regret": {"acceptance": 0.75, "believed": 0.5, **COSTS, "max_draft_length": 16},
@@ -522,6 +550,17 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "free_schedule": {**STEPS, "policy": "longest"},
     "free_latency": {**STEPS, "policy": "longest"},
     "free_bound": STEPS,
+    "fit_passes": {
+        "batch_size": [1, 2, 4, 4, 2],
+        "width": [1, 1, 1, 2, 2],
+        "context": [8.5, 16.5, 8.5, 8.5, 8.5],
+        "seconds": [1.75, 3.5, 4.0, 5.0, 3.25],
+        "confidence": 0.875,
+    },
+    "round_line": {**PASSES, "draft_length": 2},
+    "goodput": {"tokens": 2.5, "fixed": 6.5, "slope": 2.5, "batch_size": 4.5},
+    "crossover_batch": {"tokens": 2.5, **PASSES, "draft_length": 2},
+    "load_batch": {"load": 0.5, "tokens": 2.5, "fixed": 6.5, "slope": 2.5},
     "fit_device": {
         "flops": [1.5, 2.5, 3.5],
         "batch_size": [2, 1, 2],
@@ -698,12 +737,15 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "vocabulary": 3,
         "temperature": 1.5,
         "rule": policy.threshold_rule(2),
-        "messages": policy.DraftProbabilities(),
+        "messages": policy.SeededTokens(),
         "line": policy.UncertaintyLine(0.75, 0.125),
         "planned_for": "3 ab cd",
         "bonus": True,
         "bits_limit": 100,
         "guarantees": [policy.Guarantee("speed", 31.5, "measured", 53)],
+        "alone": True,
+        "message_sizes": [24, 40],
+        "block": False,
     },
     "DevicePolicy.distribution": {"logits": [0.5, 1.5, -1.0]},
     "DevicePolicy.draft": {
@@ -746,6 +788,9 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
 
 RECEIVERS: dict[str, Any] = {
     "AcceptanceCount": verification.AcceptanceCount(3, 5),
+    "PassFit": serving.PassFit(
+        (1.5, 0.5, 0.0), 0.25, 0.5, 2, ((0.5, -0.25, 0.0), (-0.25, 0.25, 0.0), (0.0,) * 3), 0.75
+    ),
     "LawTest": lambda: lossless.LawTest(1, 0.125),
     "SkipAudit": lambda: skipping.SkipAudit(0.5, 0.125, 0.25),
     "ThresholdController.step": controller,
@@ -773,6 +818,8 @@ RECEIVERS: dict[str, Any] = {
 RECORDS = {
     "MatchRules",
     "StreamedRate",
+    "UploadPlan",
+    "LossyPrice",
     "RateInterval",
     "UpdateInterval",
     "LinearFit",
@@ -796,6 +843,8 @@ RECORDS = {
     "DepthAcceptance",
     "TokensByLength",
     "DeviceFit",
+    "PassFit",
+    "SizeClasses",
     "Plan",
     "StoredTrace",
     "DeviceRule",
@@ -848,6 +897,7 @@ ALLOWED: dict[tuple[str, str], dict[str, str]] = {
         (name, argument): {"True": _DECISION, "an array of bools": _DECISION}
         for name, argument in (
             ("output_distribution", "skip"),
+            ("lossy_price", "accept"),
             ("one_step_risk", "skip"),
             ("skip_mismatch", "skip"),
             ("overlap_risk", "skip"),
@@ -870,6 +920,8 @@ ALLOWED: dict[tuple[str, str], dict[str, str]] = {
 """For an argument the strays that are values after all, by label, each with the reason."""
 
 INFINITE = {
+    "critical_delays": "no delay makes a draft worth it that is never accepted",
+    "crossover_batch": "drafts may pay at all large batches",
     "confident_threshold": "-inf skips nothing, and no number of prompts suffices where the losses are too large",
     "skip_thresholds": "thresholds beyond [0, 1] skip no draft or every one, however far beyond",
     "best_holder_bound": "the best exponent may be s = ∞",

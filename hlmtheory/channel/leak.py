@@ -1,0 +1,198 @@
+"""What the sizes and times of messages tell someone who cannot read them, and what padding costs.
+
+An eavesdropper sees of a text X the trace T: the size and the time of each message. Encryption hides neither. The leak
+is I(X; T) in bits, at most H(T), and 0 only where the trace has the same law for every text. wei2024spills tell
+prompts from each other by the tokens of a round, or the size of its packet.
+
+========== =============================================== ========= ===========
+symbol     name                                            unit      shape
+========== =============================================== ========= ===========
+P(x, t)    ``joint``, law of text and trace                1         (..., n, m)
+s          ``sizes`` of messages                           any       (n,)
+w          ``weights``, how often each size is sent        any       (n,)
+m          ``classes``, sizes after padding, at most       1         scalar
+N          ``tokens`` of a text                            tokens    (...)
+K          ``draft_length``, drafts of a round             tokens    (...)
+R          rounds of a text                                1         –
+========== =============================================== ========= ===========
+
+A message that is padded to one of m sizes tells at most log₂ m bits. A text of R rounds tells at most
+H(R) + E[R] log₂ m bits by the sizes of its messages (claim ``leak_text``). The number of rounds counts also where
+every message has one size: by a shared seed with fixed K it tells how many drafts were accepted
+(:func:`rounds_leak`). No bound here is of times, beyond the number of messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory._array import Array, arrays, in_kind, widest
+from hlmtheory._domains import DomainError, finite_answer, number, numbers
+from hlmtheory._quantities import checked, not_negative, whole_from_one
+from hlmtheory._simplex import distributions
+
+Numbers = NDArray[np.float64]
+
+_SIZE = not_negative("give the size of a message, in bytes or bits")
+_WEIGHT = not_negative("give how often each size is sent, in any unit")
+CLASSES = whole_from_one("give the most sizes that a padded message may have")
+ROUNDS = {
+    "tokens": whole_from_one("give the tokens of a text"),
+    "draft_length": whole_from_one("give the drafts of a round; without drafts every token is a round"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SizeClasses:
+    """The result of :func:`size_classes`.
+
+    Attributes
+    ----------
+    tops : float64 array, shape (m′,)
+        The sizes to which messages are padded, ascending; m′ is at most m.
+    mean : float
+        Mean size of a padded message, in the unit of the sizes.
+    """
+
+    tops: Numbers
+    mean: float
+
+
+@finite_answer
+def leaked_bits(joint: Array) -> Array:
+    """Return I(X; T), the bits that a trace tells about a text.
+
+    Parameters
+    ----------
+    joint : array, shape (..., n, m)
+        P(x, t): how likely text x is sent with trace t; each table sums to 1.
+
+    Returns
+    -------
+    array, shape (...)
+        0 or more, and at most H(X) and H(T) up to rounding.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two dimensions, or a table is no distribution.
+
+    Examples
+    --------
+    >>> float(leaked_bits([[0.5, 0.0], [0.0, 0.5]])), float(leaked_bits([[0.25, 0.25], [0.25, 0.25]]))
+    (1.0, 0.0)
+    """
+    xp, table = joint_of(joint)
+    kind = widest(xp, arrays(joint=joint)[1])
+    apart = xp.sum(table, axis=-1, keepdims=True) * xp.sum(table, axis=-2, keepdims=True)
+    ratio = xp.where(table > 0, table / xp.where(apart > 0, apart, 1.0), 1.0)
+    bits = xp.sum(table * xp.log2(ratio), axis=(-2, -1))
+    return in_kind(xp, xp.where(bits > 0, bits, 0.0), kind)
+
+
+def joint_of(joint: Array) -> tuple[Array, Array]:
+    """Return the namespace, and a joint law (..., n, m) in float64 whose tables sum to 1."""
+    xp, given = arrays(joint=joint)
+    if given.ndim < 2:
+        raise DomainError(f"joint must have two dimensions or more; got shape {tuple(given.shape)}; give P(x, t)")
+    *batch, texts, traces = given.shape
+    xp, _, flat = distributions(joint=xp.reshape(given, (*batch, texts * traces)))
+    return xp, xp.reshape(flat, given.shape)
+
+
+@finite_answer
+def rounds_leak(tokens: Array, draft_length: Array) -> Array:
+    """Return log₂ of how many rounds a text can take: the most bits that messages of one size tell.
+
+    A text of N tokens takes R rounds of at most K drafts, ⌈N/(K + 1)⌉ ≤ R ≤ N, since a round gives 1 to K + 1 tokens.
+    Where every message has one size, and all times but their number are hidden, the trace is R (claim ``leak_rounds``).
+
+    Parameters
+    ----------
+    tokens, draft_length : integer array, shape (...)
+        N and K, 1 or more.
+
+    Returns
+    -------
+    array, shape (...)
+        Bits of a text.
+
+    Raises
+    ------
+    ValueError
+        If a value is not a whole number of 1 or more.
+
+    Examples
+    --------
+    >>> float(rounds_leak(40, 4)), round(float(rounds_leak(1000, 4)), 2)
+    (5.044394119358453, 9.65)
+    """
+    xp, n, k = checked(ROUNDS, tokens=tokens, draft_length=draft_length)
+    return xp.log2(n - xp.ceil(n / (k + 1.0)) + 1.0)
+
+
+@finite_answer
+def size_classes(sizes: Array, weights: Array, classes: int) -> SizeClasses:
+    """Return the at most m sizes to which messages are padded at the least mean size.
+
+    Parameters
+    ----------
+    sizes : array, shape (n,)
+        Sizes that messages may have; repeated ones are joined. The largest class is the largest of them, so give the
+        largest message that can occur, with the weight 0 if it was never seen.
+    weights : array, shape (n,)
+        How often each size is sent; some are positive. They are divided by their sum.
+    classes : int
+        m.
+
+    Returns
+    -------
+    SizeClasses
+        By dynamic programming over the distinct sizes, in O(m n²) operations: no other classes have a smaller mean.
+
+    Raises
+    ------
+    ValueError
+        If there are no sizes, another number of weights, all weights are 0, or a value is outside its domain.
+
+    Examples
+    --------
+    >>> found = size_classes([10, 12, 40, 90], [5, 5, 5, 1], 2)
+    >>> found.tops.tolist(), found.mean
+    ([12.0, 90.0], 41.25)
+    """
+    s, w = numbers(_SIZE, "sizes", sizes), numbers(_WEIGHT, "weights", weights)
+    many = number(CLASSES, "classes", classes)
+    if s.ndim != 1 or s.shape != w.shape or not s.size:
+        raise DomainError(f"sizes must be a row with as many weights; got shapes {s.shape} and {w.shape}; pair them")
+    if not w.sum() > 0:
+        raise DomainError("weights must be positive somewhere; got none; say how often each size is sent")
+    distinct, place = np.unique(s, return_inverse=True)
+    below = np.concatenate([[0.0], np.cumsum(np.bincount(place, weights=w / w.sum()))])
+    return _least_mean(distinct, below, min(many, len(distinct)))
+
+
+def _least_mean(sizes: Numbers, below: Numbers, most: int) -> SizeClasses:
+    """Return the best classes of ascending sizes; ``below`` (n + 1,) is the weight of the sizes before each."""
+    n = len(sizes)
+    # best[j]: the least Σ w·top over the first j sizes, with the top of the last class at size j - 1
+    best, cuts = np.concatenate([[0.0], np.full(n, np.inf)]), []
+    for _ in range(most):
+        after, cut = np.full(n + 1, np.inf), np.zeros(n + 1, dtype=np.int64)
+        for j in range(1, n + 1):
+            costs = best[:j] + sizes[j - 1] * (below[j] - below[:j])
+            cut[j] = int(np.argmin(costs))
+            after[j] = costs[cut[j]]
+        after[0] = 0.0  # a class may be left out
+        best = after
+        cuts.append(cut)
+    tops, j = [], n
+    for cut in reversed(cuts):
+        if j == 0:
+            break
+        tops.append(float(sizes[j - 1]))
+        j = int(cut[j])
+    return SizeClasses(np.array(tops[::-1]), float(best[n]))

@@ -1,0 +1,239 @@
+"""From which delay on a longer draft is worth it: the best length is a threshold in the delay.
+
+Paper: sun2026delay. Its body was not at hand: the statements are those of its abstract, and the formula of the critical
+delay is that of its authors' public experiments.
+
+========== =============================================== ========= ================
+symbol     name                                            unit      shape
+========== =============================================== ========= ================
+α_d        ``acceptances``, of draft d after d - 1         1         (..., K_max)
+S(d)       Π_{e≤d} α_e, all d drafts are accepted          1         (..., K_max)
+E(K)       1 + Σ_{d≤K} S(d), tokens of a round             tokens    (..., K_max)
+F          ``fixed``, of a round without the delay         s         (...)
+M          ``marginal``, what each draft adds              s         (...)
+x          (F + delay)/M
+c_K        E(K)/S(K + 1) - K; K and K + 1 tie at x = c_K   1         (..., K_max)
+L(γ)       ln(1 + (1 - γ) x)/ln(1/γ)                       1
+========== =============================================== ========= ================
+
+Only the mean of a random delay matters for a fixed length, since rounds repeat: tokens over time tend to E(K)/T(K).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hlmtheory._array import Array, arrays, floating, in_kind
+from hlmtheory._domains import UNIT_INTERVAL, broadcast, entry_for_each
+from hlmtheory._simplex import quotient
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.draft_length.optimum import optimal_draft_length_profile
+from hlmtheory.draft_length.rates import COST, LENGTH, etgr, etgr_profile, rate_and_costs
+
+
+def critical_delays(acceptances: Array, fixed: Array, marginal: Array) -> Array:
+    """Return the delay above which one more draft gives more tokens a second: M (E(K)/S(K + 1) - K) - F.
+
+    It never falls with K. So the best length is the number of entries below the delay, for every acceptance profile.
+
+    Parameters
+    ----------
+    acceptances : array, shape (..., K_max)
+        α_d in [0, 1]: P(draft d is accepted given that those before were).
+    fixed, marginal : array, shape (...)
+        F and M, in seconds and seconds a token: what a round takes without the delay.
+
+    Returns
+    -------
+    array, shape (..., K_max)
+        In seconds, for K = 0, 1, ..: the first is the delay above which drafting pays at all, the second that above
+        which two drafts are better than one. Negative if the longer draft is better without any delay; infinite if
+        draft K + 1 is never accepted and M > 0.
+
+    Raises
+    ------
+    ValueError
+        If a rate is outside [0, 1], a cost is negative or infinite, there is no draft, or the shapes do not broadcast.
+
+    Examples
+    --------
+    >>> critical_delays([0.8] * 4, 0.05, 0.02).round(3).tolist()
+    [-0.025, -0.014, 0.005, 0.034]
+    """
+    xp, alpha, cost, slope = arrays(acceptances=acceptances, fixed=fixed, marginal=marginal)
+    UNIT_INTERVAL.check(xp, "acceptances", alpha)
+    entry_for_each("draft", acceptances=tuple(alpha.shape))
+    broadcast(acceptances=alpha.shape[:-1], fixed=cost.shape, marginal=slope.shape)
+    alpha, cost, slope = floating(xp, alpha, COST.check(xp, "fixed", cost), COST.check(xp, "marginal", slope))
+    with np.errstate(over="ignore"):  # a delay beyond the largest number is infinite
+        ratios = in_kind(xp, critical_ratios(xp, in_kind(xp, alpha, xp.float64)), alpha.dtype)
+        reached = xp.isfinite(ratios)
+        total = xp.where(reached, slope[..., None] * xp.where(reached, ratios, 1.0), xp.inf)
+    return total - cost[..., None]
+
+
+def critical_ratios(xp: Any, alpha: Array) -> Array:
+    """Return c_K = Σ_{j≤K} S(j)/S(K + 1) - K for K = 0, 1, .., by quotients of sums, so that none is 0/0."""
+    found, total = [], xp.ones_like(alpha[..., 0])
+    for k in range(alpha.shape[-1]):
+        total = quotient(xp, total, alpha[..., k])
+        found.append(total - k)
+        total = total + 1.0
+    return xp.stack(found, axis=-1)
+
+
+# --------------------------------------------------------------------------------------------- claims
+#
+# delay_threshold. K + 1 is better than K iff S(K + 1) T(K) > M E(K), that is x > c_K. S falls and E rises, so c_{K+1} -
+#   c_K = E(K + 1)/S(K + 2) - E(K)/S(K + 1) - 1 ≥ (E(K) + S(K + 1))/S(K + 1) - E(K)/S(K + 1) - 1 = 0. So all K below the
+#   number of the c_K < x are worse than the next one, and no other is. A delay adds to F.
+# delay_one. For equal acceptances c_1 = (1 + γ)/γ² - 1. With F = 2d + c_v and M = c_d + c_v, for a delay d each way,
+#   F/M = c_1 is d = M (1 + γ)/(2 γ²) - (c_d + 2 c_v)/2, as in the authors' experiments. By delay_threshold no longer
+#   draft is better at or below it.
+# delay_one_alone. False: see the counterexample. Below the smaller delay F = M/γ the server alone is faster.
+# delay_log_low, delay_log_high. c_K = Σ_{j≤K} Π_{j<i≤K+1} 1/α_i - K falls in each α. So it is at most its value for all
+#   α = a = min α_d, and at least that for b = max α_d. For equal acceptances c_K = (γ^{-(K+1)} - 1)/(1 - γ) - K. So c_K
+#   < x is γ^{-(K+1)} < 1 + (1 - γ)(x + K). Low: if K + 1 ≤ L(a), c_K ≤ x - K, so K + 1 drafts are no worse than K (for
+#   K ≥ 1 better), and the best length is at least L(a) - 1, or K_max. High: let K + 1 be the best length. Then (K + 1)
+#   ln(1/b) < ln(1 + (1 - b)(x + K)) ≤ ln(1 + (1 - b) x) + (1 - b) K/(1 + (1 - b) x), as ln is concave. With
+#   ρ = (1 - b)/(ln(1/b) (1 + (1 - b) x)) < 1 this is K + 1 < L(b) + ρ K, so K < (L(b) - 1)/(1 - ρ). ρ → 0 as x → ∞.
+# delay_log_mean. False: see the counterexample. Drafts that are accepted ever more often let the length grow faster.
+
+
+def _best_rate(acceptances: Array, fixed: Array, marginal: Array) -> Array:
+    """Return the largest tokens a second over K = 0..K_max."""
+    return _at_length(acceptances, fixed, marginal, None)
+
+
+def _threshold_rate(acceptances: Array, fixed: Array, marginal: Array) -> Array:
+    """Return the tokens a second with as many drafts as critical delays are below 0."""
+    xp, below = arrays(below=critical_delays(acceptances, fixed, marginal))
+    return _at_length(acceptances, fixed, marginal, xp.sum(xp.astype(below < 0, xp.int64), axis=-1))
+
+
+def _at_length(acceptances: Array, fixed: Array, marginal: Array, length: Array | None) -> Array:
+    """Return the tokens a second of one length in 0..K_max. Without a length, return the largest over all lengths."""
+    xp, rates = arrays(rates=etgr_profile(acceptances, fixed, marginal))
+    alone = quotient(xp, xp.ones_like(rates[..., 0]), arrays(rates=rates, fixed=fixed)[2] + 0.0 * rates[..., 0])
+    rates = xp.concat([alone[..., None], rates], axis=-1)
+    if length is None:
+        return xp.max(rates, axis=-1)
+    return xp.take_along_axis(rates, length[..., None], axis=-1)[..., 0]
+
+
+def _growth(chosen: Any, high: bool) -> Any:
+    """Return a side: the logarithmic law with the acceptance that is chosen from the profile."""
+
+    def side(acceptances: Array, fixed: Array, marginal: Array) -> Array:
+        xp, alpha, cost, slope = arrays(acceptances=acceptances, fixed=fixed, marginal=marginal)
+        UNIT_INTERVAL.check(xp, "acceptances", alpha)
+        _, gamma, cost, slope = rate_and_costs(chosen(xp, alpha), cost, slope)
+        most, x = float(alpha.shape[-1]), quotient(xp, cost, slope)
+        inner = (gamma > 0) & (gamma < 1)
+        g = xp.where(inner, gamma, 0.5)
+        decay = -xp.log(g)
+        length = xp.where(inner, xp.log1p((1.0 - g) * x) / decay, xp.where(gamma > 0, x, 0.0))
+        if high:
+            share = (1.0 - g) / (decay * (1.0 + (1.0 - g) * x))
+            length = xp.where(gamma < 1, 1.0 + (length - 1.0) / xp.where(inner, 1.0 - share, 1.0), most)
+        else:
+            length = length - 1.0
+        return xp.clip(length, 0.0, most)
+
+    return side
+
+
+def _best_length(acceptances: Array, fixed: Array, marginal: Array) -> Array:
+    xp, length = arrays(length=optimal_draft_length_profile(acceptances, fixed, marginal, min_draft_length=0))
+    return xp.astype(length, xp.float64)
+
+
+def _at_one(acceptance: Array, fixed: Array, marginal: Array) -> Array:
+    return etgr(acceptance, 1, fixed, marginal)
+
+
+def _at_any(acceptance: Array, other_length: Array, fixed: Array, marginal: Array) -> Array:
+    xp, length = arrays(other_length=other_length)
+    return etgr(acceptance, LENGTH.check(xp, "other_length", length), fixed, marginal)
+
+
+def _below_critical(acceptance: Array, fixed: Array, marginal: Array) -> Array:
+    """F ≤ M ((1 + γ)/γ² - 1), multiplied by γ²."""
+    return acceptance**2 * (fixed + marginal) <= marginal * (1.0 + acceptance)
+
+
+_PAPER, _CASE = "sun2026delay", {"acceptances": [0.8] * 6, "fixed": 0.1, "marginal": 0.02}
+_LONG = {"acceptances": [0.5] * 20, "marginal": 1.0}
+_RISING = {"acceptances": [0.5] + [1.0] * 7, "fixed": 2.125, "marginal": 1.0}
+
+CLAIMS = (
+    Claim(
+        id="draft_length.delay_threshold",
+        source=Source(_PAPER, "abstract: a finite delay-monotone threshold"),
+        origin=Origin.NEW,
+        statement=(
+            "the best length is the number of K with c_K < (F + delay)/M, c_K = E(K)/S(K + 1) − K, for any profile"
+        ),
+        relation=Relation.EQ,
+        lhs=_best_rate,
+        rhs=_threshold_rate,
+        attained=Attained(_CASE),
+        condition=lambda acceptances, fixed, marginal: acceptances.shape[-1] * _best_rate(acceptances, fixed, marginal),
+    ),
+    Claim(
+        id="draft_length.delay_one",
+        source=Source(_PAPER, "abstract: the critical delay; its formula by the authors' experiments"),
+        origin=Origin.PUBLISHED,
+        statement="ETGR(K) ≤ ETGR(1) for every K ≥ 1 if F + delay ≤ M ((1 + γ)/γ² − 1)",
+        relation=Relation.LE,
+        lhs=_at_any,
+        rhs=_at_one,
+        assumptions=(Assumption("F + delay ≤ M ((1 + γ)/γ² − 1)", _below_critical),),
+        attained=Attained({"acceptance": 0.5, "other_length": 2, "fixed": 5.0, "marginal": 1.0}),
+    ),
+    Claim(
+        id="draft_length.delay_one_alone",
+        source=Source(_PAPER, "abstract, were the server alone a draft length"),
+        origin=Origin.IMPLIED,
+        statement="below the critical delay one draft is the best length, K = 0 included",
+        relation=Relation.LE,
+        lhs=etgr,
+        rhs=_at_one,
+        assumptions=(Assumption("F + delay ≤ M ((1 + γ)/γ² − 1)", _below_critical),),
+        refuted={"acceptance": 0.5, "draft_length": 0, "fixed": 1.0, "marginal": 1.0},
+    ),
+    Claim(
+        id="draft_length.delay_log_low",
+        source=Source(_PAPER, "abstract: grows only logarithmically"),
+        origin=Origin.NEW,
+        statement="min(K_max, L(min α) − 1) ≤ K*, L(γ) = ln(1 + (1 − γ)(F + delay)/M)/ln(1/γ)",
+        relation=Relation.LE,
+        lhs=_growth(lambda xp, alpha: xp.min(alpha, axis=-1), high=False),
+        rhs=_best_length,
+        attained=Attained(_LONG | {"fixed": 2.0**18 - 18.0}, ratio=0.9999944963872136),
+    ),
+    Claim(
+        id="draft_length.delay_log_high",
+        source=Source(_PAPER, "abstract: grows only logarithmically"),
+        origin=Origin.NEW,
+        statement=(
+            "K* ≤ min(K_max, 1 + (L(b) − 1)/(1 − ρ))⁺, b = max α, ρ = (1 − b)/(ln(1/b) (1 + (1 − b)(F + delay)/M))"
+        ),
+        relation=Relation.LE,
+        lhs=_best_length,
+        rhs=_growth(lambda xp, alpha: xp.max(alpha, axis=-1), high=True),
+        attained=Attained(_LONG | {"fixed": 2.0**18 - 17.0}, ratio=0.999999676108807),
+    ),
+    Claim(
+        id="draft_length.delay_log_mean",
+        source=Source(_PAPER, "abstract, were the mean acceptance enough"),
+        origin=Origin.IMPLIED,
+        statement="the logarithmic bound holds with the mean of the α_d in place of their maximum",
+        relation=Relation.LE,
+        lhs=_best_length,
+        rhs=_growth(lambda xp, alpha: xp.mean(alpha, axis=-1), high=True),
+        refuted=_RISING,
+    ),
+)

@@ -1,0 +1,343 @@
+"""Goodput of speculation under load: an affine pass time, its fit, and the batch from which drafts do not pay.
+
+A pass over B sequences, each with W new tokens and C cached ones, takes a + b·BW + c·BC seconds: 2406.14066 has this
+form. A round of K drafts is one pass of the target model with W = K + 1, K passes of the draft model with W = 1, and
+what the engine adds. So it takes F_K + B·S_K seconds and emits B·E tokens. The K tokens by which the cache grows within
+a round do not count.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hlmtheory._array import Array
+from hlmtheory._domains import COUNT, DomainError, broadcast, finite_answer, number, numbers
+from hlmtheory._quantities import at_least_one, not_negative, positive
+from hlmtheory.serving.fitting import CONFIDENCE
+from hlmtheory.serving.shapes import LENGTH, POSITIVE_COUNT, SECONDS
+
+TOKENS = at_least_one("give the mean tokens that a round emits for one sequence, with the target model's own")
+BATCH = positive("give the number of sequences in a pass")
+LOAD = not_negative("give the tokens per second that all users together ask for")
+_MEASURED = positive("give the measured seconds of a pass")
+
+
+@dataclass(frozen=True, slots=True)
+class PassFit:
+    """The result of :func:`fit_passes`.
+
+    Attributes
+    ----------
+    coefficients : tuple of float
+        a in s, b in s a token of the pass, c in s a cached token; each 0 or more.
+    error_s : float
+        Estimated standard deviation of a pass about the plane, in s.
+    worst : float
+        Largest distance of a measured pass from the plane, relative to the measured time.
+    degrees : int
+        Passes minus positive coefficients.
+    spread : tuple of tuple of float
+        Inverse of XᵀX on the columns of the positive coefficients, 0 elsewhere.
+    confidence : float
+        Level of :meth:`interval`.
+    """
+
+    coefficients: tuple[float, float, float]
+    error_s: float
+    worst: float
+    degrees: int
+    spread: tuple[tuple[float, ...], ...]
+    confidence: float
+
+    @finite_answer
+    def interval(self, batch_size: Array, width: Array, context: Array) -> tuple[Array, Array]:
+        """Return a prediction interval of the time of one more pass.
+
+        Parameters
+        ----------
+        batch_size, width : integer array, shape (...)
+            B and W, 1 or more.
+        context : array, shape (...)
+            C, 0 or more.
+
+        Returns
+        -------
+        low, high : array, shape (...)
+            Seconds; low can be negative. It holds if the errors are independent and normal with equal variance, the
+            pass is on the plane, and a coefficient of 0 is 0.
+
+        Raises
+        ------
+        ValueError
+            If a value is outside its domain.
+        """
+        from scipy.special import stdtrit
+
+        columns = np.stack(np.broadcast_arrays(*_columns(batch_size, width, context)), axis=-1)
+        mean = columns @ np.asarray(self.coefficients)
+        share = np.einsum("...i,ij,...j->...", columns, np.asarray(self.spread), columns)
+        half = float(stdtrit(self.degrees, 0.5 + self.confidence / 2.0)) * self.error_s * np.sqrt(1.0 + share)
+        return mean - half, mean + half
+
+
+@finite_answer
+def fit_passes(batch_size: Array, width: Array, context: Array, seconds: Array, *, confidence: float = 0.95) -> PassFit:
+    """Return the plane a + b·BW + c·BC through measured passes, by non-negative least squares.
+
+    Parameters
+    ----------
+    batch_size, width : integer array, shape (n,) or a number
+        B sequences with W new tokens each, 1 or more.
+    context : array, shape (n,) or a number
+        C, the cached tokens of a sequence; 0 for all passes leaves c out.
+    seconds : array, shape (n,)
+        Measured time of each pass.
+    confidence : float, default 0.95
+        Level of the prediction interval, in (0, 1).
+
+    Returns
+    -------
+    PassFit
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its domain, the passes do not determine the plane, or there are no more passes than
+        positive coefficients.
+
+    Examples
+    --------
+    >>> fit = fit_passes([1, 2, 4, 4], [1, 1, 1, 2], 0, [1.5, 2.0, 3.0, 5.0])
+    >>> [round(one, 9) for one in fit.coefficients], fit.degrees
+    ([1.0, 0.5, 0.0], 2)
+    """
+    from scipy.optimize import nnls
+
+    given = _columns(batch_size, width, context)
+    times, level = numbers(_MEASURED, "seconds", seconds), number(CONFIDENCE, "confidence", confidence)
+    broadcast(**{"the others": np.broadcast_shapes(*(one.shape for one in given)), "seconds": times.shape})
+    *columns, y = np.broadcast_arrays(*given, times)
+    if y.ndim != 1 or not y.size:
+        raise DomainError(f"seconds must be a row of passes; got shape {y.shape}; give one time for each pass")
+    table = np.stack(columns, axis=-1)
+    scale = np.max(table, axis=0)
+    used = scale > 0
+    table = table / np.where(used, scale, 1.0)
+    if np.linalg.matrix_rank(table) < np.count_nonzero(used):
+        raise DomainError(
+            "batch_size, width and context must vary on their own; got passes that several planes fit; measure other "
+            "batches and widths, or set context to 0 for all"
+        )
+    found = nnls(table, y)[0]
+    free = found > 0
+    degrees = y.size - int(np.count_nonzero(free))
+    if degrees < 1:
+        raise DomainError(
+            f"seconds must have more passes than positive coefficients; got {y.size} passes; measure more"
+        )
+    residual = y - table @ found
+    spread = np.zeros((3, 3))
+    spread[np.ix_(free, free)] = np.linalg.inv(table[:, free].T @ table[:, free])
+    whole = np.where(used, scale, 1.0)
+    a, b, c = (found / whole).tolist()
+    return PassFit(
+        coefficients=(a, b, c),
+        error_s=math.sqrt(float(residual @ residual) / degrees),
+        worst=float(np.max(np.abs(residual) / y)),
+        degrees=degrees,
+        spread=tuple(map(tuple, (spread / np.outer(whole, whole)).tolist())),
+        confidence=level,
+    )
+
+
+@finite_answer
+def round_line(
+    target_pass: Array, draft_pass: Array, draft_length: Array, context: Array, overhead_s: Array
+) -> tuple[Array, Array]:
+    """Return the time of a round as a line in the batch.
+
+    Parameters
+    ----------
+    target_pass, draft_pass : array, shape (..., 3)
+        (a, b, c) of a pass in s, s a token and s a cached token; :func:`fit_passes`.
+    draft_length : integer array, shape (...)
+        K, 0 or more. At K = 0 the target model decodes alone.
+    context : array, shape (...)
+        C, the mean number of cached tokens of a sequence.
+    overhead_s : array, shape (...)
+        What a round with drafts takes beside the passes, in s.
+
+    Returns
+    -------
+    fixed, slope : array, shape (...)
+        F_K in s and S_K in s a sequence: a batch of B takes F_K + B·S_K. These are ``fixed`` of
+        :func:`hlmtheory.draft_length.optimal_draft_length_profile` at K = 0 and, as differences in K, its ``marginal``.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its domain or the shapes do not broadcast.
+
+    Examples
+    --------
+    >>> [float(one) for one in round_line([4.0, 0.5, 0.0], [1.0, 0.25, 0.0], 2, 100.0, 0.5)]
+    [6.5, 2.0]
+    """
+    target, draft = _pass("target_pass", target_pass), _pass("draft_pass", draft_pass)
+    length, cached = numbers(COUNT, "draft_length", draft_length), numbers(LENGTH, "context", context)
+    overhead = numbers(SECONDS, "overhead_s", overhead_s)
+    shapes = {"target_pass": target.shape[:-1], "draft_pass": draft.shape[:-1], "draft_length": length.shape}
+    shape = broadcast(**shapes, context=cached.shape, overhead_s=overhead.shape)
+    fixed = target[..., 0] + length * draft[..., 0] + np.where(length > 0, overhead, 0.0)
+    new = (length + 1.0) * target[..., 1] + length * draft[..., 1]
+    slope = new + cached * (target[..., 2] + length * draft[..., 2])
+    return np.broadcast_to(fixed, shape) + 0.0, np.broadcast_to(slope, shape) + 0.0
+
+
+@finite_answer
+def goodput(tokens: Array, fixed: Array, slope: Array, batch_size: Array) -> Array:
+    """Return the tokens per second of a batch, B·E/(F + B·S).
+
+    Parameters
+    ----------
+    tokens : array, shape (...)
+        E, the mean tokens that a round emits for one sequence, 1 or more.
+    fixed, slope : array, shape (...)
+        F and S in s; :func:`round_line`.
+    batch_size : array, shape (...)
+        B, positive; a mean need not be whole.
+
+    Returns
+    -------
+    array, shape (...)
+        Tokens per second of all sequences together.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its domain, or a round takes no time.
+
+    Examples
+    --------
+    >>> float(goodput(2.5, 6.5, 2.0, 4.0))
+    0.6896551724137931
+    """
+    made, base, each = _line(tokens, fixed, slope)
+    size = numbers(BATCH, "batch_size", batch_size)
+    broadcast(tokens=made.shape, fixed=base.shape, slope=each.shape, batch_size=size.shape)
+    seconds = base + each * size
+    if not np.all(seconds > 0):
+        raise DomainError("fixed + slope * batch_size must be positive; got 0; a round takes some time")
+    return size * made / seconds
+
+
+def crossover_batch(
+    tokens: Array, target_pass: Array, draft_pass: Array, draft_length: Array, context: Array, overhead_s: Array
+) -> tuple[Array, Array]:
+    """Return the batches between which K drafts a round pay: the goodput is above that of the target model alone.
+
+    The gain E·T_0(B) - T_K(B) is affine in B, so these batches are an interval (``serving.goodput_crossover``). Most
+    often it begins at 0, and speculation loses from ``pays_to`` on. If the cache dominates, it may begin later.
+
+    Parameters
+    ----------
+    tokens : array, shape (...)
+        E at this draft length, 1 or more.
+    target_pass, draft_pass, draft_length, context, overhead_s
+        As in :func:`round_line`.
+
+    Returns
+    -------
+    pays_from, pays_to : array, shape (...)
+        Drafts pay for pays_from < B < pays_to. pays_to is infinite if they pay at all large batches; both are 0 if they
+        pay at none.
+
+    Raises
+    ------
+    ValueError
+        As in :func:`round_line`.
+
+    Examples
+    --------
+    >>> start, end = crossover_batch(2.5, [4.0, 0.5, 0.0], [1.0, 0.25, 0.0], 2, 100.0, 0.5)
+    >>> float(start), float(end)
+    (0.0, 4.666666666666667)
+    """
+    made = numbers(TOKENS, "tokens", tokens)
+    fixed, slope = round_line(target_pass, draft_pass, draft_length, context, overhead_s)
+    alone, each = round_line(target_pass, draft_pass, 0, context, 0.0)
+    broadcast(tokens=made.shape, **{"the others": fixed.shape})
+    start, rise = _gain(made, fixed, slope, alone, each)
+    zero = np.zeros_like(start)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        meets = np.where(rise == 0, np.inf, -start / rise)
+    low = np.where((rise > 0) & (start < 0), meets, zero)
+    falls = np.where(start > 0, meets, zero)
+    return low, np.where((rise > 0) | ((rise == 0) & (start > 0)), np.inf, falls)
+
+
+@finite_answer
+def load_batch(load: Array, tokens: Array, fixed: Array, slope: Array) -> Array:
+    """Return the mean number of sequences in the server at a load, by Little's law: B = load·(F + B·S)/E.
+
+    Parameters
+    ----------
+    load : array, shape (...)
+        Tokens per second that arrive: requests per second times tokens of an answer. 0 or more.
+    tokens, fixed, slope : array, shape (...)
+        As in :func:`goodput`.
+
+    Returns
+    -------
+    array, shape (...)
+        load·F/(E - load·S). A token of one sequence takes B/load seconds. Below 1 the server is idle at times, and the
+        line is used outside of what was measured.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its domain, or the load is not below E/S, what the largest batch could emit.
+
+    Examples
+    --------
+    >>> float(load_batch(0.5, 2.5, 6.5, 2.0))
+    2.1666666666666665
+    """
+    made, base, each = _line(tokens, fixed, slope)
+    asked = numbers(LOAD, "load", load)
+    broadcast(load=asked.shape, tokens=made.shape, fixed=base.shape, slope=each.shape)
+    left = made - asked * each
+    if not np.all(left > 0):
+        raise DomainError("load must be below tokens / slope; got more than any batch emits; lower it")
+    return asked * base / left
+
+
+def _gain(made: Array, fixed: Array, slope: Array, alone: Array, each: Array) -> tuple[Array, Array]:
+    """Return u and v of the gain E·T_0(B) - T_K(B) = u + B·v."""
+    with np.errstate(over="ignore"):
+        return made * alone - fixed, made * each - slope
+
+
+def _columns(batch_size: Array, width: Array, context: Array) -> tuple[Array, Array, Array]:
+    """Return the columns 1, BW and BC of a plane."""
+    size, new = numbers(POSITIVE_COUNT, "batch_size", batch_size), numbers(POSITIVE_COUNT, "width", width)
+    cached = numbers(LENGTH, "context", context)
+    broadcast(batch_size=size.shape, width=new.shape, context=cached.shape)
+    size = size.astype(np.float64)
+    return np.ones(np.broadcast_shapes(size.shape, new.shape, cached.shape)), size * new, size * cached
+
+
+def _pass(name: str, value: Array) -> Array:
+    """Return the checked coefficients of a pass."""
+    found = numbers(SECONDS, name, value)
+    if not found.ndim or found.shape[-1] != 3:
+        raise DomainError(f"{name} must be (a, b, c) on its last axis; got shape {found.shape}; see fit_passes")
+    return found
+
+
+def _line(tokens: Array, fixed: Array, slope: Array) -> tuple[Array, Array, Array]:
+    """Return the checked tokens and line of a round."""
+    return numbers(TOKENS, "tokens", tokens), numbers(SECONDS, "fixed", fixed), numbers(SECONDS, "slope", slope)

@@ -1,0 +1,176 @@
+"""Block verification: the drafts of a round are verified together (sun2025block).
+
+========== ================================================================== ===============
+symbol     name                                                               shape
+========== ================================================================== ===============
+x_i        ``tokens``, draft i of the round                                   (..., K)
+p, q       ``targets``, ``drafts``, the distributions of each draft           (..., K, V)
+w_i        weight of a block: w_0 = 1, w_i = min(1, w_{i-1} p(x_i)/q(x_i))    (..., K)
+S_i        Σ_v (w_i p(v) - q(v))⁺, with p and q of draft i + 1                (...)
+h_i        acceptance of a block: S_i/(S_i + 1 - w_i), but h_K = w_K          (..., K)
+========== ================================================================== ===============
+
+Each block x_1 … x_i passes with probability h_i, by a random number of its own. The longest one that passes is kept.
+After a block with i < K, the next token is drawn from (w_i p - q)⁺, normalised; after the block of all K drafts from p.
+Where w_i = 1 and S_i = 0, some longer block passes, so h_i is not needed: it is 1 here.
+
+Whether a block passes depends on drafts behind it, so the server needs q of every draft, also of dropped ones. A random
+number that decided on a dropped draft must not be used again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hlmtheory._array import Array, arrays, in_kind, take
+from hlmtheory._domains import UNIT_INTERVAL, broadcast, entry_for_each, leading_dimensions, token_of
+from hlmtheory._simplex import distributions, excess, normalised
+
+# Proofs, by the last part of the id. τ is the length of the block that is kept, Q(x) the product of q along the drafts.
+# p and q are those after the prefix at hand, and all of them may depend on it. K may, too: drafting may stop after any
+# prefix, such as an end-of-text token.
+#
+# block_exact. First P(τ ≥ i | x_1..x_i) = w_i, from the last block to the first. For i = K it is h_K = w_K. For i < K,
+#   P(τ > i | x_1..x_i) = Σ q(v) min(1, w_i p(v)/q(v)) = Σ min(q, w_i p) = w_i - S_i =: b. Block i passes on its own
+#   with h_i = S_i/(1 - b), so P(τ ≥ i) = b + (1 - b) h_i = b + S_i = w_i, and P(τ = i | x_1..x_i) = S_i. Now let E be
+#   the probability that the text begins with x_1..x_i. Of E, Q w_i is with τ ≥ i and the rest has left the drafts. The
+#   rest goes on with p. The other part goes on with Q S_i (w_i p - q)⁺/S_i, if τ = i, and with Q min(q, w_i p), if
+#   τ > i: together Q w_i p. So the text goes on with E p. The message may be q̂ ≠ q if the drafts are drawn from q̂: then
+#   q is q̂ here, as for a quantised distribution.
+# block_tokens. By the first step of block_exact, P(τ ≥ i) = E w_i, and a round has τ + 1 tokens.
+# block_text. Along a text x a kept block has the mass Q_i w_i = min(Q_i, Q_{i-1} w_{i-1} p(x_i)). So V_i = Q_i w_i/P_i
+#   is min(V_{i-1}, Q_i/P_i), V_0 = 1. By block_exact a text has the law P and, given that it begins with a kept block,
+#   goes on with p. So of a target's text x, the first i tokens are kept drafts with probability V_i(x).
+# block_never_loses. Token by token, P(τ ≥ i | x_1..x_i) = a_i = Π min(1, p/q). w_{i-1} ≤ 1 gives w_i ≥ w_{i-1} min(1,
+#   p/q), so w_i ≥ a_i for all drafts. They are equal as long as no ratio above 1 follows one below 1.
+# block_misdeclared. Server and target are a fixed kernel from drafts to texts. With drafts from q the law is p, by
+#   block_exact; a kernel does not increase the total variation of its inputs, the laws Q′ and Q of all K drafts.
+# block_misdeclared_first. False: see the counterexample. Token by token, a token depends on the drafts up to its place
+#   only. Here the first draft's q is right, but the second one's is not, and it decides on the first as well.
+# block_skips. A draft that is kept unverified, by a rule that knows the prefix and not the draft, is a draft verified
+#   with the target q: w_i = w_{i-1}, S_{i-1} = 0. So the law is that of a target with q in place of p after these
+#   prefixes. Its distance is at most the sum of TV(q, p) over them, each by the probability that a text gets there.
+# block_token_skips. False: see the counterexample. It keeps drafts with p > q alone, whose β is 0, by w_i = w_{i-1}.
+#   The rule would have raised the weight to w_{i-1} p/q, and S_{i-1} counts on it.
+# block_token_residual. False: see the counterexample. After x_1..x_i the part w_i p has to be left, of which
+#   min(q, w_i p) is there; (p - q)⁺ leaves min(q, p).
+
+
+def block_weights(targets: Array, drafts: Array, tokens: Array) -> Array:
+    """Return the weight of each block: w_i = min(1, w_{i-1} p(x_i)/q(x_i)) with w_0 = 1.
+
+    Parameters
+    ----------
+    targets, drafts : array, shape (..., K, V)
+        Distributions p and q of each draft, given the drafts before it.
+    tokens : integer array, shape (..., K)
+        The drafts x_1 … x_K. A draft with q(x_i) = 0 gets the weight 1.
+
+    Returns
+    -------
+    array, shape (..., K)
+        In [0, 1]: the probability that at least i drafts are kept, given the first i.
+
+    Raises
+    ------
+    ValueError
+        If a row is not a distribution, a token is not in 0..V-1, or the shapes do not match.
+
+    Examples
+    --------
+    >>> block_weights([[0.25, 0.75], [0.75, 0.25]], [[0.5, 0.5], [0.5, 0.5]], [0, 0]).tolist()
+    [0.5, 0.75]
+    """
+    xp, kind, _, _, weights = _weights(targets, drafts, tokens)
+    return in_kind(xp, weights, kind)
+
+
+def block_acceptance(targets: Array, drafts: Array, tokens: Array) -> Array:
+    """Return the probability that each block passes: h_i = S_i/(S_i + 1 - w_i) for i < K, and h_K = w_K.
+
+    Parameters
+    ----------
+    targets, drafts : array, shape (..., K, V)
+        Distributions p and q of each draft, given the drafts before it.
+    tokens : integer array, shape (..., K)
+        The drafts x_1 … x_K.
+
+    Returns
+    -------
+    array, shape (..., K)
+        In [0, 1]. With independent random numbers, the longest block that passes is kept.
+
+    Raises
+    ------
+    ValueError
+        If a row is not a distribution, a token is not in 0..V-1, or the shapes do not match.
+
+    Examples
+    --------
+    >>> block_acceptance([[0.25, 0.75], [1.0, 0.0]], [[0.5, 0.5], [0.25, 0.75]], [0, 0]).tolist()
+    [0.3333333333333333, 1.0]
+    """
+    xp, kind, p, q, weights = _weights(targets, drafts, tokens)
+    before, last = weights[..., :-1], weights[..., -1:]
+    spare = xp.sum(excess(xp, before[..., None] * p[..., 1:, :], q[..., 1:, :]), axis=-1)
+    return in_kind(xp, xp.concat([passing(xp, before, spare), last], axis=-1), kind)
+
+
+def block_residual(target: Array, draft: Array, weight: Array) -> Array:
+    """Return the distribution (w p - q)⁺ / Σ (w p - q)⁺ of the token after a block that is not the longest.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Distributions p and q of the first draft that is dropped.
+    weight : array, shape (...)
+        w in [0, 1] of the block before it; 1 if no draft is kept.
+
+    Returns
+    -------
+    array, shape (..., V)
+        All zeros where w p exceeds q nowhere: then the block is not the longest that passes.
+
+    Raises
+    ------
+    ValueError
+        If a row is not a distribution, w is outside [0, 1], or the shapes do not match.
+
+    Examples
+    --------
+    >>> block_residual([0.75, 0.25], [0.25, 0.75], 0.5).tolist()
+    [1.0, 0.0]
+    """
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    w = UNIT_INTERVAL.check(xp, "weight", arrays(rows=q, weight=weight)[2])
+    leading_dimensions(target=tuple(p.shape[:-1]), draft=tuple(q.shape[:-1]), weight=tuple(w.shape))
+    left = excess(xp, in_kind(xp, w, xp.float64)[..., None] * p, q)
+    return in_kind(xp, normalised(xp, left)[0], kind)
+
+
+def _weights(targets: Array, drafts: Array, tokens: Array) -> tuple[Any, Any, Array, Array, Array]:
+    """Return the namespace, the caller's type, p and q (..., K, V), and w (..., K)."""
+    xp, kind, p, q = distributions(targets=targets, drafts=drafts)
+    x = token_of(q.shape[-1]).check(xp, "tokens", arrays(rows=q, tokens=tokens)[2])
+    entry_for_each("draft", targets=tuple(p.shape[:-1]), drafts=tuple(q.shape[:-1]), tokens=tuple(x.shape))
+    shape = broadcast(targets=tuple(p.shape[:-1]), drafts=tuple(q.shape[:-1]), tokens=tuple(x.shape))
+    p, q = (xp.broadcast_to(rows, (*shape, q.shape[-1])) for rows in (p, q))
+    at = xp.broadcast_to(x, shape)[..., None]
+    each_p, each_q = take(xp, p, at)[..., 0], take(xp, q, at)[..., 0]
+    weights, now = [], xp.ones_like(each_p[..., 0])
+    for i in range(shape[-1]):
+        now = longer(xp, now, each_p[..., i], each_q[..., i])
+        weights.append(now)
+    return xp, kind, p, q, xp.stack(weights, axis=-1)
+
+
+def longer(xp: Any, weight: Array, p: Array, q: Array) -> Array:
+    """Return min(1, w p/q); 1 where q = 0."""
+    below = weight * p < q
+    return xp.where(below, weight * p / xp.where(below, q, 1.0), 1.0)
+
+
+def passing(xp: Any, weight: Array, spare: Array) -> Array:
+    """Return h = S/(S + 1 - w); 1 where w = 1 and S = 0."""
+    rest = spare + (1.0 - weight)
+    return xp.where(rest > 0, spare / xp.where(rest > 0, rest, 1.0), 1.0)

@@ -1,0 +1,257 @@
+"""Lossy acceptance at one position: how many drafts a rule accepts, and how far its token is from the target's law.
+
+========== =============================================== ======== ===========
+symbol     name                                            unit     shape
+========== =============================================== ======== ===========
+a_v        ``accept``, probability that draft v is kept    1        (..., V)
+r          ``residual``, law of the token after a reject   1        (..., V)
+A          acceptance rate Σ q_v a_v                       1        (...)
+T          TV(q, p)                                        1        (...)
+e          distance TV(q a + (1 - A) r, p)                 1        (...)
+========== =============================================== ======== ===========
+
+No rule beats A = 1 - T + e, and every rule that accepts at least what lossless verification accepts and resamples from
+the lossless residual is on this line: relaxed acceptance min(1, c p/q) with c ≥ 1, skipping, a cascade with a mixture
+of q and p. Such a rule is a rule of skips: s_v = (a_v - 1 + β_v)/β_v. So at one position the rules differ only in the
+drafts for which they spend e. What falls short of the line either rejects what lossless verification accepts, or
+resamples a token that is not missing (``verification.lossy_gap``).
+
+The rules of engines: typical acceptance is Medusa's (cai2024medusa 2.3.1; also that of earlier versions of vLLM), the
+threshold SGLang's (``speculative_accept_threshold_single`` and ``_acc``), top-m with a margin TensorRT-LLM's relaxed
+acceptance (``relaxed_topk``, ``relaxed_delta``). Papers: narasimhan2025cascades verifies against another target, such
+as a mixture, or p or q by a deferral rule; sharma2026accepted studies when thresholds and top-m accept; the line itself
+is known as a Pareto front (yin2024theory, Theorem 5). Their abstracts were at hand, their bodies not.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hlmtheory._array import Array, arrays, in_kind
+from hlmtheory._domains import UNIT_INTERVAL, Domain, leading_dimensions, size_up_to
+from hlmtheory._quantities import positive
+from hlmtheory._simplex import distance, distributions, excess, largest, normalised, skip_probabilities
+
+# Proofs, by the last part of the id. Laws are vectors; y = (1 - A) r is the resampled mass, law = q a + y.
+#
+# lossy_frontier. e = Σ (law - p)⁺ ≥ Σ (q a - p)⁺ = A - Σ min(q a, p) ≥ A - Σ min(q, p) = A - (1 - T).
+# lossy_gap. The two steps above lose Σ min(q, p) - min(q a, p) = Σ (min(p, q) - q a)⁺, because q a ≤ q, and
+#   Σ (law - p)⁺ - (q a - p)⁺ = Σ (y - (p - q a)⁺)⁺: each term is y where q a ≥ p, else what y exceeds p - q a by.
+# lossy_attained. q a ≥ min(p, q) makes the first loss 0. Where p > q then a = 1, so the missing mass (p - q a)⁺ is
+#   (p - q)⁺ = T r, and y = (1 - A) r ≤ T r: the second loss is 0 as well.
+# lossy_cascade. π = (1 - δ) q + δ p lies between q and p in every entry, so TV(q, π) + TV(π, p) = T.
+# lossy_cascade_any, lossy_residual. False: see the counterexamples. A cascade that defers some tokens, and draws
+#   those from p, can put more than max(p, q) on a token; Medusa's typical acceptance resamples from p.
+# lossy_round. Let K_i(x) be the probability that the first i drafts are x and are kept, L_i the law of the first i
+#   tokens. K_i ≤ min(Q_i, L_i), so P(at least i kept) = Σ K_i ≤ 1 - TV(Q_i, L_i) ≤ 1 - TV(Q_i, P_i) + TV(L_i, P_i).
+#   It holds for any rule, by block as well, and for any continuation after a rejection.
+# lossy_round_token. False: see the counterexample. Without loss, token by token, blocks are kept with Π min(1, p/q),
+#   whose mean is below 1 - TV(Q_i, P_i).
+# lossy_early. x_i is the probability that draft i is examined, y_i = e_i x_i ≤ (1 - α_i) x_i ≤ 1 - α_i its part of the
+#   cost C = Σ y_i. From x_{i+1} = α_i x_i + y_i, E[N] - 1 = Σ x_{i+1} is linear in y, and the weight of y_j is
+#   w_j = 1 + α_{j+1} w_{j+1}, w_K = 1, which never rises if α never does. y_1 + … + y_j ≤ min(C, Σ_{i≤j} (1 - α_i)).
+#   The early split attains all these at once, because a draft that is always kept leaves x at 1. So by Abel's
+#   summation no split with this cost gives more.
+# lossy_early_any. False for a profile that rises: see the counterexample.
+
+FACTOR = positive("give the factor of the acceptance ratio; 1 is lossless")
+
+
+class LossyPrice(NamedTuple):
+    """What a rule buys and what it costs at each position.
+
+    Attributes
+    ----------
+    acceptance : array, shape (...)
+        A, the probability that a draft is kept.
+    distance : array, shape (...)
+        e, the total variation between the token's law and the target's.
+    wasted : array, shape (...)
+        1 - T + e - A: the acceptance that the best rule of the same distance would add; 0 on the line.
+    """
+
+    acceptance: Array
+    distance: Array
+    wasted: Array
+
+
+def lossy_price(target: Array, draft: Array, accept: Array, residual: Array | None = None) -> LossyPrice:
+    """Return the acceptance of a rule at each position, the distance of its token, and what it wastes.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Distributions p and q; for greedy drafts q is one-hot.
+    accept : array, shape (..., V) or broadcastable
+        Probability a_v in [0, 1] that the draft v is kept.
+    residual : array, shape (..., V), optional
+        Law of the token after a rejection; (p - q)⁺, normalised, if None, and p where q = p.
+
+    Returns
+    -------
+    LossyPrice
+
+    Raises
+    ------
+    ValueError
+        If a row is not a distribution, a probability is outside [0, 1], or the shapes do not match.
+
+    Examples
+    --------
+    >>> price = lossy_price([0.25, 0.75], [0.5, 0.5], [0.75, 1.0])
+    >>> float(price.acceptance), float(price.distance), float(price.wasted)
+    (0.875, 0.125, 0.0)
+    >>> float(lossy_price([0.5, 0.5], [1.0, 0.0], [0.5, 1.0], residual=[0.5, 0.5]).wasted)
+    0.25
+    """
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    kept = q * skip_probabilities(xp, accept, q, "accept")
+    if residual is None:
+        missing, mass = normalised(xp, excess(xp, p, q))
+        resampled = xp.where(mass[..., None] > 0, missing, p)  # where q = p, a rule may still reject
+    else:
+        resampled = distributions(residual=residual, draft=q)[2]
+        leading_dimensions(residual=tuple(resampled.shape[:-1]), target=tuple(kept.shape[:-1]))
+    rate = xp.clip(xp.sum(kept, axis=-1), max=1.0)
+    resampled = (1.0 - rate)[..., None] * resampled
+    early = excess(xp, xp.minimum(p, q), kept)
+    beside = excess(xp, resampled, excess(xp, p, kept))
+    found = (rate, distance(xp, kept + resampled, p), xp.sum(early + beside, axis=-1))
+    return LossyPrice(*(in_kind(xp, one, kind) for one in found))
+
+
+def relaxed_acceptance(target: Array, draft: Array, factor: Array) -> Array:
+    """Return min(1, c p_v/q_v), the acceptance of each draft; 1 where q_v = 0.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Distributions p and q.
+    factor : array, shape (...)
+        c > 0; 1 is lossless.
+
+    Returns
+    -------
+    array, shape (..., V)
+
+    Raises
+    ------
+    ValueError
+        If a row is not a distribution, c is not positive, or the shapes do not match.
+
+    Examples
+    --------
+    >>> relaxed_acceptance([0.25, 0.75], [0.5, 0.5], 1.5).tolist()
+    [0.75, 1.0]
+    """
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    c = _number(xp, FACTOR, q, "factor", factor)
+    below = c * p < q
+    return in_kind(xp, xp.where(below, c * p / xp.where(below, q, 1.0), 1.0), kind)
+
+
+def typical_acceptance(target: Array, epsilon: Array, delta: Array) -> Array:
+    """Return 1 for each token with p_v > min(ε, δ exp(-H(p))), else 0: typical acceptance.
+
+    Parameters
+    ----------
+    target : array, shape (..., V)
+        Distribution p.
+    epsilon, delta : array, shape (...)
+        The hard threshold ε and the factor δ of the one that depends on the entropy H, both in [0, 1].
+
+    Returns
+    -------
+    array, shape (..., V)
+        cai2024medusa, Section 2.3.1.
+
+    Raises
+    ------
+    ValueError
+        If a row is not a distribution or a threshold is outside [0, 1].
+
+    Examples
+    --------
+    >>> typical_acceptance([0.75, 0.25, 0.0], 0.3, 0.6).tolist()
+    [1.0, 0.0, 0.0]
+    """
+    xp, kind, p = distributions(target=target)
+    hard, soft = _number(xp, UNIT_INTERVAL, p, "epsilon", epsilon), _number(xp, UNIT_INTERVAL, p, "delta", delta)
+    entropy = -xp.sum(xp.where(p > 0, p * xp.log(xp.where(p > 0, p, 1.0)), 0.0), axis=-1, keepdims=True)
+    return in_kind(xp, xp.astype(p > xp.minimum(hard, soft * xp.exp(-entropy)), xp.float64), kind)
+
+
+def threshold_acceptance(target: Array, single: Array = 1.0, accumulated: Array = 1.0) -> Array:
+    """Return 1 where p_v is at least a threshold, else min(1, p_v/t): SGLang's rule for one draft at a position.
+
+    Parameters
+    ----------
+    target : array, shape (..., V)
+        Distribution p.
+    single : array, shape (...)
+        ``speculative_accept_threshold_single``, in [0, 1].
+    accumulated : array, shape (...)
+        t, ``speculative_accept_threshold_acc``, in [0, 1]; SGLang takes 1e-9 for a smaller one, and so does this.
+
+    Returns
+    -------
+    array, shape (..., V)
+        SGLang resamples from p without the draft, so give :func:`lossy_price` greedy drafts: a one-hot q.
+
+    Raises
+    ------
+    ValueError
+        If a row is not a distribution or a threshold is outside [0, 1].
+
+    Examples
+    --------
+    >>> threshold_acceptance([0.75, 0.25], single=0.7, accumulated=0.5).tolist()
+    [1.0, 0.5]
+    """
+    xp, kind, p = distributions(target=target)
+    least = _number(xp, UNIT_INTERVAL, p, "single", single)
+    scale = xp.clip(_number(xp, UNIT_INTERVAL, p, "accumulated", accumulated), min=1e-9)
+    return in_kind(xp, xp.where(p >= least, 1.0, xp.clip(p / scale, max=1.0)), kind)
+
+
+def top_acceptance(target: Array, top_k: Array, margin: Array = 1.0) -> Array:
+    """Return 1 for each of the m likeliest tokens whose p_v is within a margin of the largest, else 0.
+
+    Parameters
+    ----------
+    target : array, shape (..., V)
+        Distribution p. Of equal ones the lowest index is first.
+    top_k : integer array, shape (...)
+        m in 0..V; TensorRT-LLM's ``relaxed_topk``.
+    margin : array, shape (...)
+        In [0, 1]; ``relaxed_delta``. TensorRT-LLM drafts greedily and emits the likeliest token after a rejection.
+
+    Returns
+    -------
+    array, shape (..., V)
+
+    Raises
+    ------
+    ValueError
+        If a row is not a distribution, m is not in 0..V, or the margin is outside [0, 1].
+
+    Examples
+    --------
+    >>> top_acceptance([0.5, 0.125, 0.375], 2, margin=0.2).tolist()
+    [1.0, 0.0, 1.0]
+    """
+    xp, kind, p = distributions(target=target)
+    within = _number(xp, UNIT_INTERVAL, p, "margin", margin)
+    count = size_up_to(p.shape[-1]).check(xp, "top_k", arrays(rows=p, top_k=top_k)[2])
+    shape = leading_dimensions(target=tuple(p.shape[:-1]), top_k=tuple(count.shape))
+    count = xp.broadcast_to(count, shape)[..., None]
+    near = p >= xp.max(p, axis=-1, keepdims=True) - within
+    return in_kind(xp, xp.astype(largest(xp, p, count) & near, xp.float64), kind)
+
+
+def _number(xp: Any, domain: Domain, rows: Array, name: str, value: Any) -> Array:
+    """Return a checked number for each row, (..., 1) in float64."""
+    _, _, given = arrays(name, rows=rows, **{name: value})
+    found = in_kind(xp, domain.check(xp, name, given), xp.float64)
+    leading_dimensions(rows=tuple(rows.shape[:-1]), **{name: tuple(found.shape)})
+    return found[..., None]

@@ -1,0 +1,114 @@
+"""The best acceptance of several drafts of one position, by any exact rule: independent drafts, and sure ones with one.
+
+Papers: hu2025multidraft (the dual problem, and greedy drafts), sun2023spectr (the transport problem).
+
+========== ================================================================== ===============
+symbol     name                                                               shape
+========== ================================================================== ===============
+q, p       ``draft``, ``target``                                              (..., V)
+n          ``draft_count``, drafts of the position                            (...)
+A          the set of drafted tokens, a random set with a known law
+Y          the token that is emitted; an exact rule gives it the law p
+G          the n - 1 most probable tokens of q that have q_v > 0
+q′         q without G, normalised                                            (..., V)
+========== ================================================================== ===============
+
+A rule sees the drafts and emits Y. A draft is accepted if Y is one of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hlmtheory._array import Array, arrays, in_kind, order_descending, running, tail_sums, take
+from hlmtheory._domains import leading_dimensions
+from hlmtheory._simplex import distributions, quotient
+from hlmtheory.verification.tree import DRAFT_COUNT
+
+
+def multi_draft_optimum(target: Array, draft: Array, draft_count: Array) -> Array:
+    """Return the largest probability that one of n independent drafts is accepted, over all exact rules.
+
+    1 + min over sets H of tokens of p(H) - q(H)ⁿ, hu2025multidraft. The minimum is at a set of the tokens with the
+    largest q_v/p_v, so it takes a sort.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Distributions p and q.
+    draft_count : integer array, shape (...) or broadcastable to it
+        n, drafts that are drawn from q independently, with replacement.
+
+    Returns
+    -------
+    array, shape (...)
+        For n = 1 the acceptance rate Σ min(p, q).
+
+    Raises
+    ------
+    ValueError
+        If a row is not a distribution, n is below 1, or the shapes do not match.
+
+    Examples
+    --------
+    >>> [float(multi_draft_optimum([0.5, 0.25, 0.25], [0.25, 0.5, 0.25], n)) for n in (1, 2, 4)]
+    [0.75, 0.9375, 1.0]
+    """
+    xp, kind, p, q, n = checked_rows(target, draft, draft_count)
+    order = order_descending(xp, quotient(xp, q, p))
+    inside = running(xp, take(xp, p, order)) - running(xp, take(xp, q, order)) ** n[..., None]
+    return in_kind(xp, 1.0 + xp.clip(xp.min(inside, axis=-1), max=0.0), kind)
+
+
+def top_draft_optimum(target: Array, draft: Array, draft_count: Array) -> Array:
+    """Return the largest probability that a draft is accepted if n - 1 drafts are sure and one is drawn.
+
+    The sure drafts G are the n - 1 most probable tokens of q; the last one is drawn from q without them, q′. The best
+    rule accepts p(G) + Σ_{v ∉ G} min(p_v, q′_v). It is simple: the drawn draft is tried first, with q′, then the sure
+    ones (``verification.top_drafts``, ``verification.top_drafts_tried``).
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Distributions p and q.
+    draft_count : integer array, shape (...) or broadcastable to it
+        n. If q has fewer tokens with q_v > 0, all of them are drafts.
+
+    Returns
+    -------
+    array, shape (...)
+        For n = 1 the acceptance rate Σ min(p, q).
+
+    Raises
+    ------
+    ValueError
+        If a row is not a distribution, n is below 1, or the shapes do not match.
+
+    Examples
+    --------
+    >>> [float(top_draft_optimum([0.5, 0.25, 0.25], [0.25, 0.5, 0.25], n)) for n in (1, 2, 3)]
+    [0.75, 1.0, 1.0]
+    """
+    xp, kind, p, q, n = checked_rows(target, draft, draft_count)
+    p, sure, last = sure_and_drawn(xp, p, q, n)
+    best = xp.sum(xp.where(sure, p, xp.minimum(p, last)), axis=-1)
+    return in_kind(xp, xp.clip(best, max=1.0), kind)
+
+
+def checked_rows(target: Array, draft: Array, draft_count: Array) -> tuple[Any, Any, Array, Array, Array]:
+    """Return the namespace, the caller's type, p and q broadcast, and n in float64."""
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    n = DRAFT_COUNT.check(xp, "draft_count", arrays(rows=q, draft_count=draft_count)[2])
+    leading_dimensions(target=tuple(p.shape[:-1]), draft=tuple(q.shape[:-1]), draft_count=tuple(n.shape))
+    p, q, n = xp.broadcast_arrays(p, q, n[..., None])
+    return xp, kind, p, q, in_kind(xp, n[..., 0], xp.float64)
+
+
+def sure_and_drawn(xp: Any, p: Array, q: Array, n: Array) -> tuple[Array, Array, Array]:
+    """Return, by descending q: p, a mask of the sure drafts G, and q′ (zeros if q has no token outside of G)."""
+    order = order_descending(xp, q)
+    p, q = take(xp, p, order), take(xp, q, order)
+    place = xp.arange(q.shape[-1], dtype=xp.float64, device=q.device)
+    sure = (place < n[..., None] - 1.0) & (q > 0)
+    rest = xp.where(sure, 0.0, q)
+    return p, sure, quotient(xp, rest, tail_sums(xp, rest)[..., :1])

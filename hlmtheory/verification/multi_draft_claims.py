@@ -1,0 +1,241 @@
+"""Claims of ``verification.multi_draft``: first the proofs, then the functions of both sides, then the records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hlmtheory._array import Array
+from hlmtheory._simplex import excess, normalised
+from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.verification.multi_draft import (
+    checked_rows,
+    multi_draft_optimum,
+    sure_and_drawn,
+    top_draft_optimum,
+)
+
+# Proofs, by the last part of the id.
+#
+# multi_draft_optimum. A rule is a flow of 1 from the drafted sets A, with capacity P(A), to tokens v ∈ A, with capacity
+#   p_v: what flows is accepted, and the rest of A's mass goes to the rest of p. So the most that is accepted is a
+#   maximal flow, and that is the least cut. A cut has the tokens H and the sets A ⊆ H on the source's side, and costs
+#   p(H) + 1 - P(A ⊆ H). For independent drafts P(A ⊆ H) = q(H)ⁿ. Let H be best, s = q(H), λ = n sⁿ⁻¹. xⁿ is convex, so
+#   each H′ has p(H′) - q(H′)ⁿ ≤ p(H′) - sⁿ - λ(q(H′) - s). H′ = {p < λ q} makes the right side least, so it is at most
+#   its value at H, p(H) - sⁿ. So H′ is best too, and it begins every order by descending q/p.
+# multi_draft_tried. Trying independent drafts in turn, each with the residual of those before as its target, is a rule
+#   (truncation.multi_draft with k = V), so the optimum is at least that.
+# multi_draft_covered. P(Y = v and v drafted) ≤ min(p_v, P(v drafted)), and P(v drafted) = 1 - (1 - q_v)ⁿ.
+# multi_draft_coverage. False: see the counterexample. Two tokens are often drafted together, and Y is only one of them.
+# multi_draft_independent. False: see the counterexample. Tries do not fail independently: a token with q_v = 0 is never
+#   drafted.
+# top_drafts. A is G with one token d ∉ G, P(A ⊆ H) = q′(H \ G) if G ⊆ H, else 0. The cut of the empty H costs 1. With
+#   G ⊆ H the cost is 1 + p(G) + Σ_{v ∈ H\G} (p_v - q′_v), least at {p < q′}: 1 + p(G) - Σ_{v ∉ G} (q′_v - p_v)⁺
+#   = p(G) + Σ_{v ∉ G} min(p_v, q′_v). This is at most 1. If q has no token outside of G, A = G, and it is p(G).
+# top_drafts_tried. The drawn draft is accepted with Σ min(p, q′), all outside of G. Otherwise the next token has the
+#   law (p - q′)⁺, normalised, with mass 1 - Σ min(p, q′). It is p_v on G, where q′ = 0. A sure draft x is accepted with
+#   its probability there, and then the others have the law without x: in all p(G).
+# top_drafts_order. If the sure drafts are tried first, the drawn one meets the target p/(1 - p(G)) outside of G, with
+#   probability 1 - p(G): Σ min(p, (1 - p(G)) q′) ≤ Σ min(p, q′).
+# top_drafts_any_order. False: see the counterexample.
+# top_drafts_best. False: see the counterexample. Tokens that q thinks improbable are drafted by chance alone.
+
+
+def subsets(xp: Any, size: int, like: Array) -> Iterator[Array]:
+    """Yield a mask (V,) of each set of tokens."""
+    for number in range(2**size):
+        yield xp.asarray([bool(number >> v & 1) for v in range(size)], device=like.device)
+
+
+def _independent_cut(target: Array, draft: Array, draft_count: Array) -> Array:
+    """Return the least cut over all sets H, with P(A ⊆ H) = q(H)ⁿ multiplied out."""
+    xp, _, p, q, n = checked_rows(target, draft, draft_count)
+    best = xp.ones_like(n)
+    for inside in subsets(xp, q.shape[-1], q):
+        mass, within = xp.sum(xp.where(inside, q, 0.0), axis=-1), xp.ones_like(n)
+        for number in range(int(xp.max(n)) if 0 not in n.shape else 0):
+            within = xp.where(n > number, within * mass, within)
+        best = xp.minimum(best, 1.0 + xp.sum(xp.where(inside, p, 0.0), axis=-1) - within)
+    return best
+
+
+def _top_cut(target: Array, draft: Array, draft_count: Array) -> Array:
+    """Return the least cut over all sets H, with P(A ⊆ H) summed over the drawn draft."""
+    xp, _, p, q, n = checked_rows(target, draft, draft_count)
+    p, sure, last = sure_and_drawn(xp, p, q, n)
+    alone = ~xp.any(last > 0, axis=-1)  # nothing is left to draw
+    best = xp.ones_like(n)
+    for inside in subsets(xp, q.shape[-1], q):
+        drawn = xp.where(alone, 1.0, xp.sum(xp.where(inside, last, 0.0), axis=-1))
+        within = xp.where(xp.all(inside | ~sure, axis=-1), drawn, 0.0)
+        best = xp.minimum(best, 1.0 + xp.sum(xp.where(inside, p, 0.0), axis=-1) - within)
+    return best
+
+
+def _tried(target: Array, draft: Array, draft_count: Array) -> Array:
+    """Return the probability that one of n independent drafts is accepted if each is tried with the residual."""
+    xp, _, p, q, n = checked_rows(target, draft, draft_count)
+    left = xp.ones_like(n)
+    for number in range(int(xp.max(n)) if 0 not in n.shape else 0):
+        left = xp.where(n > number, left * xp.sum(excess(xp, q, p), axis=-1), left)
+        after, mass = normalised(xp, excess(xp, p, q))
+        p = xp.where((mass > 0)[..., None], after, p)
+    return 1.0 - left
+
+
+def _covered(target: Array, draft: Array, draft_count: Array) -> Array:
+    """Return Σ_v min(p_v, 1 - (1 - q_v)ⁿ)."""
+    xp, _, p, q, n = checked_rows(target, draft, draft_count)
+    return xp.sum(xp.minimum(p, 1.0 - (1.0 - q) ** n[..., None]), axis=-1)
+
+
+def _independent(target: Array, draft: Array, draft_count: Array) -> Array:
+    """Return 1 - TV(q, p)ⁿ."""
+    xp, _, p, q, n = checked_rows(target, draft, draft_count)
+    return 1.0 - xp.sum(excess(xp, q, p), axis=-1) ** n
+
+
+def _in_turn(sure_first: bool) -> Callable[..., Array]:
+    """Return the acceptance of the drawn and the sure drafts, tried in turn."""
+
+    def accepted(target: Array, draft: Array, draft_count: Array) -> Array:
+        xp, _, p, q, n = checked_rows(target, draft, draft_count)
+        p, sure, last = sure_and_drawn(xp, p, q, n)
+
+        def tried_sure(now: Array) -> tuple[Array, Array]:
+            """Try the sure drafts one after the other; return what is accepted, and the law of the next token."""
+            got, left = xp.zeros_like(n), xp.ones_like(n)
+            for v in range(q.shape[-1]):
+                here = xp.where(sure[..., v], now[..., v], 0.0)
+                got, left = got + left * here, left * (1.0 - here)
+                at = xp.arange(q.shape[-1], device=q.device) == v
+                after, mass = normalised(xp, xp.where(at, 0.0, now))
+                now = xp.where((sure[..., v] & (mass > 0))[..., None], after, now)
+            return got, now
+
+        def tried_drawn(now: Array) -> tuple[Array, Array]:
+            after, mass = normalised(xp, excess(xp, now, last))
+            return xp.sum(xp.minimum(now, last), axis=-1), xp.where((mass > 0)[..., None], after, now)
+
+        first, second = (tried_sure, tried_drawn) if sure_first else (tried_drawn, tried_sure)
+        got, now = first(p)
+        return got + (1.0 - got) * second(now)[0]
+
+    return accepted
+
+
+_OPTIMUM, _SURE = Source("hu2025multidraft", "abstract, the dual"), Source("hu2025multidraft", "greedy drafts")
+_POINT = {"target": [0.5, 0.5], "draft": [1.0, 0.0], "draft_count": 2}
+_ROWS = {"target": [0.5, 0.25, 0.25], "draft": [0.25, 0.5, 0.25], "draft_count": 2}
+
+CLAIMS = (
+    Claim(
+        id="verification.multi_draft_optimum",
+        source=_OPTIMUM,
+        origin=Origin.PUBLISHED,
+        statement=(
+            "the best acceptance of n independent drafts, 1 + min_H (p(H) − q(H)ⁿ) over all sets, is attained at a set "
+            "of the tokens with the largest q/p"
+        ),
+        relation=Relation.EQ,
+        lhs=_independent_cut,
+        rhs=multi_draft_optimum,
+        attained=Attained(_ROWS),
+    ),
+    Claim(
+        id="verification.multi_draft_tried",
+        source=Source("miao2024specinfer", "multi-step speculative sampling"),
+        origin=Origin.NEW,
+        statement="n independent drafts that are tried in turn are accepted at most with 1 + min_H (p(H) − q(H)ⁿ)",
+        relation=Relation.LE,
+        lhs=_tried,
+        rhs=multi_draft_optimum,
+        attained=Attained(_ROWS | {"draft_count": 1}, ratio=1.0),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="verification.multi_draft_covered",
+        source=_OPTIMUM,
+        origin=Origin.NEW,
+        statement="1 + min_H (p(H) − q(H)ⁿ) ≤ Σ_v min(p_v, 1 − (1 − q_v)ⁿ)",
+        relation=Relation.LE,
+        lhs=multi_draft_optimum,
+        rhs=_covered,
+        attained=Attained(_POINT, ratio=1.0),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="verification.multi_draft_coverage",
+        source=_OPTIMUM,
+        origin=Origin.IMPLIED,
+        statement="a rule accepts Σ_v min(p_v, P(v is among n independent drafts))",
+        relation=Relation.EQ,
+        lhs=multi_draft_optimum,
+        rhs=_covered,
+        refuted={"target": [0.5, 0.5, 0.0], "draft": [0.25, 0.25, 0.5], "draft_count": 2},
+    ),
+    Claim(
+        id="verification.multi_draft_independent",
+        source=Source("leviathan2023fast", "α, were n drafts n independent tries"),
+        origin=Origin.IMPLIED,
+        statement="some rule accepts one of n independent drafts with 1 − (1 − α)ⁿ, α the acceptance of one",
+        relation=Relation.LE,
+        lhs=_independent,
+        rhs=multi_draft_optimum,
+        refuted=_POINT,
+    ),
+    Claim(
+        id="verification.top_drafts",
+        source=_SURE,
+        origin=Origin.NEW,
+        statement=(
+            "with the n − 1 most probable tokens G of q as sure drafts and one drawn from q′ = q without G, the best "
+            "acceptance is p(G) + Σ_{v ∉ G} min(p_v, q′_v)"
+        ),
+        relation=Relation.EQ,
+        lhs=_top_cut,
+        rhs=top_draft_optimum,
+        attained=Attained(_ROWS),
+    ),
+    Claim(
+        id="verification.top_drafts_tried",
+        source=_SURE,
+        origin=Origin.NEW,
+        statement="trying the drawn draft first and then the sure ones attains p(G) + Σ_{v ∉ G} min(p_v, q′_v)",
+        relation=Relation.EQ,
+        lhs=_in_turn(sure_first=False),
+        rhs=top_draft_optimum,
+        attained=Attained(_ROWS),
+    ),
+    Claim(
+        id="verification.top_drafts_order",
+        source=_SURE,
+        origin=Origin.NEW,
+        statement="trying the sure drafts first accepts no more: p(G) + Σ_{v ∉ G} min(p_v, (1 − p(G)) q′_v)",
+        relation=Relation.LE,
+        lhs=_in_turn(sure_first=True),
+        rhs=top_draft_optimum,
+        attained=Attained(_ROWS | {"draft_count": 1}, ratio=1.0),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="verification.top_drafts_any_order",
+        source=_SURE,
+        origin=Origin.IMPLIED,
+        statement="the order in which sure drafts and a drawn one are tried does not change the acceptance",
+        relation=Relation.EQ,
+        lhs=_in_turn(sure_first=True),
+        rhs=top_draft_optimum,
+        refuted={"target": [0.5, 0.5, 0.0], "draft": [0.5, 0.25, 0.25], "draft_count": 2},
+    ),
+    Claim(
+        id="verification.top_drafts_best",
+        source=_SURE,
+        origin=Origin.IMPLIED,
+        statement="n − 1 sure drafts and a drawn one are accepted at least as often as n independent ones, by any rule",
+        relation=Relation.LE,
+        lhs=multi_draft_optimum,
+        rhs=top_draft_optimum,
+        refuted={"target": [0.0, 0.5, 0.5, 0.0], "draft": [0.3125, 0.25, 0.25, 0.1875], "draft_count": 2},
+    ),
+)

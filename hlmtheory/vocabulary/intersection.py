@@ -1,0 +1,90 @@
+"""The draft's distribution on a part of the vocabulary, and how often its drafts are accepted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hlmtheory._array import Array, arrays, in_kind
+from hlmtheory._domains import DomainError, leading_dimensions, same_vocabulary
+from hlmtheory._simplex import distributions, normalised
+
+
+def common_draft(draft: Array, support: Array) -> Array:
+    """Return q_A: the draft's distribution on the tokens that may be drafted, renormalised.
+
+    Parameters
+    ----------
+    draft : array, shape (..., V)
+        Distribution q of the draft model.
+    support : bool array, shape (..., V)
+        A, the tokens that may be drafted: those of both tokenizers, or the top K.
+
+    Returns
+    -------
+    array, shape (..., V)
+        0 outside of A.
+
+    Raises
+    ------
+    ValueError
+        If a row is not a distribution or has no mass on A, the vocabularies differ, or ``support`` is no mask.
+
+    Examples
+    --------
+    >>> common_draft([0.25, 0.25, 0.5], [True, True, False]).tolist()
+    [0.5, 0.5, 0.0]
+    """
+    xp, kind, _, mass, kept = on_support(draft, support)
+    if not bool(xp.all(mass > 0)):
+        raise DomainError(
+            "draft must have mass on the support; got a row with none; send no draft there, and let the target decode"
+        )
+    return in_kind(xp, kept, kind)
+
+
+def common_acceptance(target: Array, draft: Array, support: Array) -> Array:
+    """Return the acceptance rate of drafts from q_A: α_A = Σ_A min(p_v, q_v/q(A)).
+
+    It is at most p(A), and may exceed both q(A) and the acceptance rate of q on the whole vocabulary.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Distributions p and q over the target model's vocabulary.
+    support : bool array, shape (..., V)
+        A, the tokens that may be drafted.
+
+    Returns
+    -------
+    array, shape (...)
+        0 where q has no mass on A, since nothing is drafted there.
+
+    Raises
+    ------
+    ValueError
+        If a row is not a distribution, the vocabularies differ, or ``support`` is no mask.
+
+    Examples
+    --------
+    >>> float(common_acceptance([0.5, 0.5, 0.0], [0.25, 0.25, 0.5], [True, True, False]))
+    1.0
+    """
+    xp, target, draft, support = arrays(target=target, draft=draft, support=support)
+    xp, kind, p, _ = distributions(target=target, draft=draft)
+    kept = on_support(draft, support)[4]
+    return in_kind(xp, xp.sum(xp.minimum(p, kept), axis=-1), kind)
+
+
+def on_support(row: Array, support: Array) -> tuple[Any, Any, Array, Array, Array]:
+    """Return the namespace, the type to answer in, the row on A, its mass there, and the row renormalised on A."""
+    xp, row, support = arrays(draft=row, support=support)
+    _, kind, whole = distributions(draft=row)
+    if not xp.isdtype(support.dtype, "bool"):
+        raise DomainError(
+            f"support must be a mask of the row's tokens; got dtype {support.dtype}; give booleans, one for each token"
+        )
+    same_vocabulary(draft=whole, support=support[None] if support.ndim == 0 else support)
+    leading_dimensions(draft=tuple(whole.shape[:-1]), support=tuple(support.shape[:-1]))
+    inside = xp.where(support, whole, 0.0)
+    kept, mass = normalised(xp, inside)
+    return xp, kind, inside, mass, kept

@@ -1,0 +1,105 @@
+"""Draft length by delay: the thresholds in fractions, the logarithmic law, the printed critical delay."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hlmtheory import all_claims
+from hlmtheory.draft_length import critical_delays, etgr, optimal_draft_length_profile
+
+EIGHTHS = st.integers(0, 8).map(lambda n: Fraction(n, 8))
+PROFILES = st.lists(EIGHTHS, min_size=1, max_size=6)
+
+
+def rates(profile, fixed, marginal):
+    """Return the tokens a second with 0, 1, .. drafts, in fractions."""
+    tokens, kept, found = Fraction(1), Fraction(1), [1 / fixed]
+    for length, acceptance in enumerate(profile, 1):
+        kept *= acceptance
+        tokens += kept
+        found.append(tokens / (fixed + length * marginal))
+    return found
+
+
+@given(PROFILES, st.integers(1, 200), st.integers(1, 16))
+def test_the_best_length_is_the_number_of_critical_delays_below(profile, fixed, marginal):
+    by_length = rates(profile, Fraction(fixed, 8), Fraction(marginal, 8))
+    delays = critical_delays(np.array(profile, dtype=float), fixed / 8, marginal / 8)
+    assert (np.diff(delays[np.isfinite(delays)]) >= -1e-9).all()
+    near = np.abs(delays) < 1e-9
+    if not near.any():
+        assert by_length.index(max(by_length)) == int((delays < 0).sum())
+    for length in np.flatnonzero(near):
+        assert by_length[length] == by_length[length + 1]
+
+
+@given(PROFILES, st.integers(1, 16), st.integers(0, 5))
+def test_at_a_critical_delay_two_lengths_tie(profile, marginal, length):
+    kept = np.cumprod(profile)
+    if length >= len(profile) or kept[length] == 0:
+        return
+    delay = float(critical_delays(np.array(profile, dtype=float), 0.0, marginal / 8)[length])
+    by_length = rates(profile, Fraction(delay), Fraction(marginal, 8))
+    assert float(by_length[length + 1] / by_length[length]) == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(("acceptance", "draft_s", "verify_s"), [(0.7, 1.0, 0.5), (0.5, 15.0, 3.0), (0.9, 2.0, 40.0)])
+def test_the_critical_delay_of_the_paper(acceptance, draft_s, verify_s):
+    """T = K (c_d + c_v) + 2 d + c_v, with the delay d each way: two drafts are better than one from here on."""
+    printed = (draft_s + verify_s) * (1 + acceptance) / (2 * acceptance**2) - (draft_s + 2 * verify_s) / 2
+    found = critical_delays([acceptance] * 2, verify_s, draft_s + verify_s)
+    assert found[1] / 2 == pytest.approx(printed)
+
+
+def test_the_length_grows_by_one_each_time_the_delay_grows_by_the_inverse_of_the_acceptance():
+    delays = critical_delays([0.5] * 24, 0.0, 1.0)
+    assert delays[-1] / delays[-2] == pytest.approx(2.0, rel=1e-5)
+    for length in range(1, 24):
+        found = optimal_draft_length_profile([0.5] * 24, (delays[length - 1] + delays[length]) / 2, 1.0)
+        assert int(found) == length
+
+
+def test_without_rejections_or_costs_of_drafts_there_is_one_threshold():
+    assert critical_delays([1.0] * 4, 0.0, 2.0).tolist() == [2.0] * 4
+    assert critical_delays([0.5, 0.0, 0.5], 0.0, 1.0).tolist() == [2.0, np.inf, np.inf]
+
+
+def test_the_server_alone_is_faster_below_the_first_threshold():
+    first, second = critical_delays([0.5] * 2, 0.0, 1.0)
+    fixed = (first + second) / 2
+    assert float(etgr(0.5, 1, fixed, 1.0)) > float(etgr(0.5, 0, fixed, 1.0))
+    assert float(etgr(0.5, 1, first / 2, 1.0)) < float(etgr(0.5, 0, first / 2, 1.0))
+    assert (
+        not all_claims()["draft_length.delay_one_alone"]
+        .check({"acceptance": 0.5, "draft_length": 0, "fixed": first / 2, "marginal": 1.0})
+        .holds
+    )
+
+
+@given(st.lists(st.floats(0.05, 0.95), min_size=1, max_size=30), st.floats(0.1, 1e6))
+def test_the_length_lies_between_the_logarithms(profile, ratio):
+    length = int(optimal_draft_length_profile(profile, ratio, 1.0, min_draft_length=0))
+    low, high = min(profile), max(profile)
+    least = np.log1p((1 - low) * ratio) / -np.log(low) - 1
+    assert min(len(profile), least) <= length + 1e-9
+    share = (1 - high) / (-np.log(high) * (1 + (1 - high) * ratio))
+    assert length <= max(0.0, 1 + (np.log1p((1 - high) * ratio) / -np.log(high) - 1) / (1 - share)) + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: critical_delays([1.5], 0.1, 0.1), r"acceptances must be in \[0, 1\]"),
+        (lambda: critical_delays([], 0.1, 0.1), "acceptances must"),
+        (lambda: critical_delays([0.5], -0.1, 0.1), "fixed must"),
+        (lambda: critical_delays([0.5], 0.1, np.inf), "marginal must"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,109 @@
+"""Goodput of speculation under load: the fit against least squares, the crossover against a scan over batches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from hlmtheory import serving
+from hlmtheory.verification import expected_tokens
+
+SIZES, WIDTHS, CONTEXTS = np.array(
+    [[1, 1, 0], [4, 1, 64], [8, 1, 16], [8, 4, 64], [32, 1, 8], [32, 4, 32], [64, 2, 8]]
+).T
+PLANE = (5e-3, 2e-5, 4e-8)
+
+
+def plane(size, width, context):
+    """The time of a pass."""
+    return PLANE[0] + PLANE[1] * size * width + PLANE[2] * size * context
+
+
+def test_exact_times_give_their_plane():
+    fit = serving.fit_passes(SIZES, WIDTHS, CONTEXTS, plane(SIZES, WIDTHS, CONTEXTS))
+    assert fit.coefficients == pytest.approx(PLANE, rel=1e-9)
+    assert (fit.degrees, round(fit.worst, 9)) == (4, 0.0)
+    low, high = fit.interval(16, 5, 100.0)
+    assert (float(low), float(high)) == pytest.approx((plane(16, 5, 100.0),) * 2)
+
+
+def test_no_coefficient_is_negative():
+    """Wider passes were measured to be faster: the width then costs nothing, and the base is the mean."""
+    fit = serving.fit_passes([1, 1, 1], [1, 2, 4], 0, [3.0, 2.0, 1.0])
+    assert fit.coefficients == pytest.approx((2.0, 0.0, 0.0))
+    assert fit.degrees == 2
+
+
+def test_the_interval_is_that_of_least_squares_and_covers():
+    rng, level = np.random.default_rng(5), 0.9
+    table = np.stack([np.ones(7), SIZES * WIDTHS, SIZES * CONTEXTS], axis=1)
+    held = 0
+    for number in range(600):
+        seconds = plane(SIZES, WIDTHS, CONTEXTS) + rng.normal(0.0, 2e-5, 7)
+        fit = serving.fit_passes(SIZES, WIDTHS, CONTEXTS, seconds, confidence=level)
+        low, high = fit.interval(16, 3, 32.0)
+        held += low <= plane(16, 3, 32.0) + rng.normal(0.0, 2e-5) <= high
+        if number == 0:
+            found, residual, *_ = np.linalg.lstsq(table, seconds, rcond=None)
+            at = np.array([1.0, 48.0, 512.0])
+            wide = 1.0 + at @ np.linalg.inv(table.T @ table) @ at
+            half = stats.t.ppf(0.95, 4) * np.sqrt(residual[0] / 4 * wide)
+            assert (float(low), float(high)) == pytest.approx((at @ found - half, at @ found + half), rel=1e-6)
+    assert 0.87 <= held / 600 <= 0.93
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (([1, 2, 4], 1, 64.0, [1.0, 2.0, 3.0]), "batch_size, width and context must vary on their own"),
+        (([2, 2, 2], 3, 0.0, [1.0, 2.0, 3.0]), "batch_size, width and context must vary on their own"),
+        (([1, 2], 1, 0.0, [1.0, 1.5]), "seconds must have more passes"),
+        (([1, 2], 1, 0.0, [1.0, 0.0]), "seconds must be positive"),
+        ((2, 1, 0.0, 1.0), "seconds must be a row"),
+    ],
+)
+def test_passes_that_give_no_plane_are_refused(call, words):
+    with pytest.raises(ValueError, match=words):
+        serving.fit_passes(*call)
+
+
+def test_the_crossover_is_that_of_a_scan():
+    rng = np.random.default_rng(7)
+    kinds = set()
+    batches = np.arange(1.0, 400.0)
+    for _ in range(400):
+        target = rng.uniform(0.1, 1.0, 3) * [1.0, 1e-2, 1e-5]
+        draft = rng.uniform(0.0, 1.0, 3) * rng.choice([0.1, 1.0]) * [1.0, 1e-2, 1e-6]
+        length, context, overhead = (
+            int(rng.integers(1, 9)),
+            float(rng.choice([0.0, 100.0, 1e4])),
+            rng.choice([0.0, 0.1]),
+        )
+        made = float(expected_tokens(rng.uniform(0.2, 1.0), length))
+        line = serving.round_line(target, draft, length, context, overhead)
+        alone = serving.round_line(target, draft, 0, context, overhead)
+        pays = serving.goodput(made, *line, batches) > serving.goodput(1.0, *alone, batches)
+        low, high = (float(end) for end in serving.crossover_batch(made, target, draft, length, context, overhead))
+        assert np.array_equal(pays, (batches > low) & (batches < high))
+        kinds.add((low > 0, 0 < high < np.inf, bool(np.isinf(high))))
+    assert kinds == {(False, True, False), (True, False, True), (False, False, True), (False, False, False)}
+
+
+def test_a_round_is_its_passes():
+    """Two drafts at 100 cached tokens for 3 sequences: two passes of the draft model, one of width 3, 0.5 s beside."""
+    fixed, slope = serving.round_line([4.0, 0.5, 0.25], [1.0, 0.25, 0.125], 2, 100.0, 0.5)
+    target = 4.0 + 0.5 * 3 * 3 + 0.25 * 3 * 100
+    draft = 1.0 + 0.25 * 3 + 0.125 * 3 * 100
+    assert float(fixed + 3 * slope) == target + 2 * draft + 0.5
+
+
+def test_the_batch_of_a_load_is_where_a_server_settles():
+    """Sequences arrive at a constant rate and leave when their tokens are made: a fluid in small steps of time."""
+    made, fixed, slope, load = 2.5, 6.5, 2.0, 0.8
+    held = 1.0
+    for _ in range(2_000):
+        held += 0.1 * (load - float(serving.goodput(made, fixed, slope, held)))
+    assert held == pytest.approx(float(serving.load_batch(load, made, fixed, slope)), rel=1e-3)
+    with pytest.raises(ValueError, match="load must be below tokens / slope"):
+        serving.load_batch(1.25, made, fixed, slope)

@@ -1,0 +1,121 @@
+"""What sizes tell, and the cheapest size classes: against fractions, enumeration and a brute force over all classes."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hlmtheory.channel import leaked_bits, rounds_leak, size_classes
+from hlmtheory.codec import CodecError
+from hlmtheory.policy.padding import padded, unpadded
+
+sizes = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5)), min_size=1, max_size=7).filter(
+    lambda rows: sum(weight for _, weight in rows)
+)
+
+
+@given(sizes, st.integers(1, 6))
+def test_no_classes_have_a_smaller_mean(rows, most):
+    """All subsets of the sizes that hold the largest, in fractions."""
+    known = sorted({size for size, _ in rows})
+    total = sum(weight for _, weight in rows)
+    least = min(
+        sum(Fraction(weight, total) * min(top for top in (*chosen, known[-1]) if top >= size) for size, weight in rows)
+        for many in range(min(most, len(known)))
+        for chosen in combinations(known[:-1], many)
+    )
+    found = size_classes(*np.array(rows, dtype=float).T, most)
+    assert found.mean == pytest.approx(float(least), rel=1e-12)
+    assert len(found.tops) <= most
+    assert found.tops[-1] == known[-1]
+    assert set(found.tops.tolist()) <= set(known)
+
+
+def test_a_class_between_two_sizes_is_no_better():
+    rng = np.random.default_rng(1)
+    for _ in range(30):
+        known, weights = rng.integers(1, 20, 5).astype(float), rng.random(5)
+        found = size_classes(known, weights, 2).mean
+        for top in np.arange(known.min(), known.max(), 0.5):
+            other = np.where(known <= top, top, known.max()) @ weights / weights.sum()
+            assert found <= other + 1e-12
+
+
+@given(st.lists(st.lists(st.integers(0, 6), min_size=3, max_size=3), min_size=1, max_size=4))
+def test_leaked_bits_by_entropies(rows):
+    """I = H(X) + H(T) - H(X, T), from fractions."""
+    total = sum(map(sum, rows))
+    if not total:
+        return
+
+    def entropy(counts):
+        return -sum(Fraction(c, total) * math.log2(Fraction(c, total)) for c in counts if c)
+
+    both = (
+        entropy(map(sum, rows))
+        + entropy(map(sum, zip(*rows, strict=True)))
+        - entropy(count for row in rows for count in row)
+    )
+    assert float(leaked_bits(np.array(rows) / total)) == pytest.approx(float(both), abs=1e-12)
+
+
+@pytest.mark.parametrize(("tokens", "drafts"), list(product(range(1, 9), range(1, 5))))
+def test_every_number_of_rounds_occurs(tokens, drafts):
+    """Whatever drafts match: the bound counts the numbers of rounds that some text takes."""
+    found = set()
+    for matches in product((False, True), repeat=tokens):
+        place = rounds = 0
+        while place < tokens:
+            sent = matches[place : place + drafts]
+            accepted = next((depth for depth, match in enumerate(sent) if not match), len(sent))
+            place, rounds = place + accepted + 1, rounds + 1
+        found.add(rounds)
+    assert math.log2(len(found)) == pytest.approx(float(rounds_leak(tokens, drafts)))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: size_classes([1.0, 2.0], [1.0], 1), "sizes must be a row|must broadcast"),
+        (lambda: size_classes([], [], 1), "sizes must be a row"),
+        (lambda: size_classes([1.0], [0.0], 1), "weights must be positive somewhere"),
+        (lambda: size_classes([-1.0], [1.0], 1), "sizes must be 0 or more"),
+        (lambda: size_classes([1.0], [1.0], 0), "classes must be a whole number, 1 or more; got 0"),
+        (lambda: rounds_leak(10, 0), "draft_length must be a whole number, 1 or more; got 0"),
+        (lambda: leaked_bits([0.5, 0.5]), "joint must have two dimensions"),
+        (lambda: leaked_bits([[0.5, 0.6]]), "joint must"),
+    ],
+)
+def test_refusals(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# -------------------------------------------------------------------------------------------------------- padding
+
+
+@given(st.binary(max_size=12), st.lists(st.integers(1, 20), max_size=4, unique=True))
+def test_a_padded_message_is_the_message(message, sizes):
+    known = tuple(sorted(sizes))
+    if known and len(message) >= known[-1]:
+        with pytest.raises(ValueError, match="message_sizes must hold every message"):
+            padded(message, known)
+        return
+    sent = padded(message, known)
+    assert unpadded(sent, known) == message
+    assert not known or len(sent) == min(size for size in known if size > len(message))
+
+
+@given(st.binary(max_size=9), st.sampled_from([(4,), (3, 8)]))
+def test_other_bytes_are_refused_or_are_a_message(data, sizes):
+    try:
+        message = unpadded(data, sizes)
+    except CodecError:
+        return
+    assert padded(message, sizes) == data

@@ -1,0 +1,241 @@
+"""Lossy rules at one position and in a round, against linear programs and enumeration in fractions."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from hlmtheory import all_claims
+from hlmtheory.verification import (
+    acceptance_rate,
+    lossy_price,
+    output_distribution,
+    rejection_probability,
+    relaxed_acceptance,
+    threshold_acceptance,
+    top_acceptance,
+    total_variation,
+    typical_acceptance,
+)
+
+HALF = Fraction(1, 2)
+
+
+def rows(size: int, count: int = 2):
+    """Draw distributions in fractions."""
+    one = st.lists(st.integers(0, 6), min_size=size, max_size=size).filter(any)
+    return st.tuples(*[one.map(lambda n: [Fraction(each, sum(n)) for each in n])] * count)
+
+
+def vectors(size: int):
+    """Draw probabilities in fractions."""
+    return st.lists(st.integers(0, 8).map(lambda n: Fraction(n, 8)), min_size=size, max_size=size)
+
+
+def floats(values) -> np.ndarray:
+    """Return fractions as floats."""
+    return np.array(values, dtype=np.float64)
+
+
+def most_accepted(p: np.ndarray, q: np.ndarray, distance: float) -> float:
+    """Return the largest Σ x for kept x ≤ q and resampled y with TV(x + y, p) ≤ distance, by a linear program."""
+    size = len(p)
+    eye, none = np.eye(size), np.zeros((size, size))
+    over = np.hstack([eye, eye, -eye])  # x + y - p ≤ z, the excess
+    found = linprog(
+        np.concatenate([-np.ones(size), np.zeros(2 * size)]),
+        A_ub=np.vstack([over, np.concatenate([np.zeros(2 * size), np.ones(size)])[None], np.hstack([eye, none, none])]),
+        b_ub=np.concatenate([p, [distance], q]),
+        A_eq=np.concatenate([np.ones(2 * size), np.zeros(size)])[None],
+        b_eq=[1.0],
+    )
+    return -found.fun
+
+
+@given(rows(3), st.integers(0, 8))
+def test_no_rule_accepts_more_than_the_line(pair, eighths):
+    p, q = map(floats, pair)
+    distance = eighths / 8
+    expected = min(1.0, 1.0 - float(total_variation(p, q)) + distance)
+    assert most_accepted(p, q, distance) == pytest.approx(expected, abs=1e-9)
+
+
+@given(rows(3, 3), vectors(3))
+def test_the_price_in_fractions(three, accept):
+    p, q, r = three
+    kept = [a * b for a, b in zip(q, accept, strict=True)]
+    law = [k + (1 - sum(kept)) * each for k, each in zip(kept, r, strict=True)]
+    distance = HALF * sum(abs(a - b) for a, b in zip(law, p, strict=True))
+    lossless = sum(map(min, p, q))
+    price = lossy_price(floats(p), floats(q), floats(accept), floats(r))
+    assert float(price.acceptance) == pytest.approx(float(sum(kept)), abs=1e-12)
+    assert float(price.distance) == pytest.approx(float(distance), abs=1e-12)
+    assert float(price.wasted) == pytest.approx(float(lossless + distance - sum(kept)), abs=1e-12)
+
+
+@given(rows(4), st.floats(1.0, 20.0))
+def test_a_relaxed_rule_is_a_rule_of_skips_and_wastes_nothing(pair, factor):
+    p, q = map(floats, pair)
+    accept, beta = relaxed_acceptance(p, q, factor), rejection_probability(p, q)
+    price = lossy_price(p, q, accept)
+    assert float(price.wasted) == pytest.approx(0.0, abs=1e-12)
+    skip = np.where(beta > 0, (accept - 1 + beta) / np.where(beta > 0, beta, 1), 0.0).clip(0, 1)
+    law = output_distribution(p, q, skip=skip)
+    assert float(total_variation(law, p)) == pytest.approx(float(price.distance), abs=1e-12)
+
+
+def test_a_factor_below_one_wastes_what_it_rejects():
+    price = lossy_price([0.25, 0.75], [0.5, 0.5], relaxed_acceptance([0.25, 0.75], [0.5, 0.5], 0.5))
+    assert [float(one) for one in price] == [0.5, 0.125, 0.375]
+
+
+@given(rows(4, 1), st.integers(0, 3), st.floats(0, 1), st.floats(0.01, 1))
+def test_thresholds_with_greedy_drafts_waste_nothing(one, token, single, accumulated):
+    p, q = floats(one[0]), np.eye(4)[token]
+    price = lossy_price(p, q, threshold_acceptance(p, single, accumulated))
+    assert float(price.wasted) == pytest.approx(0.0, abs=1e-12)
+    assert float(price.distance) == pytest.approx(float(price.acceptance - p[token]), abs=1e-12)
+
+
+def test_typical_acceptance_wastes_the_rejected_drafts_own_probability():
+    p, q = [0.625, 0.25, 0.125], [0.0, 1.0, 0.0]
+    accept = typical_acceptance(p, 0.3, 1.0)
+    assert accept.tolist() == [1.0, 0.0, 0.0]
+    price = lossy_price(p, q, accept, residual=p)  # Medusa draws the next token from p
+    assert [float(one) for one in price] == [0.0, 0.0, 0.25]
+    likeliest = lossy_price(p, q, accept, residual=[1.0, 0.0, 0.0])  # vLLM emits the likeliest token
+    assert [float(one) for one in likeliest] == [0.0, 0.375, 0.625]
+
+
+def test_the_thresholds_of_typical_acceptance():
+    p = np.array([0.5, 0.25, 0.25])
+    assert typical_acceptance(p, 1.0, 1.0).tolist() == [1.0, 0.0, 0.0]  # exp(-H) = 2^-1.5
+    assert typical_acceptance(p, 0.2, 1.0).tolist() == [1.0, 1.0, 1.0]
+    assert typical_acceptance(p, 0.25, 1.0).tolist() == [1.0, 0.0, 0.0]  # above the threshold, not at it
+
+
+def test_top_acceptance_takes_both_limits():
+    p = [0.5, 0.125, 0.375]
+    assert top_acceptance(p, 0).tolist() == [0.0, 0.0, 0.0]
+    assert top_acceptance(p, 3, 0.125).tolist() == [1.0, 0.0, 1.0]
+    assert top_acceptance([p, p], [1, 3]).tolist() == [[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: relaxed_acceptance([1.0], [1.0], 0.0), "factor must be"),
+        (lambda: typical_acceptance([1.0], 1.5, 0.5), "epsilon must be"),
+        (lambda: threshold_acceptance([1.0], single=-0.5), "single must be"),
+        (lambda: top_acceptance([1.0], 2), "top_k must be"),
+        (lambda: lossy_price([1.0], [1.0], [2.0]), "accept must be"),
+        (lambda: lossy_price([1.0], [1.0], [0.5], residual=[0.5]), "residual"),
+    ],
+)
+def test_bad_input_is_named(call, said):
+    with pytest.raises(ValueError, match=said):
+        call()
+
+
+def test_a_cascade_that_defers_tokens_can_leave_the_line():
+    """It emits a draft of q that is not deferred, and else a token of p."""
+    p, q, deferred = np.array([0.75, 0.0, 0.25]), np.array([0.5, 0.5, 0.0]), np.array([0, 1, 0])
+    law = q * (1 - deferred) + p * (q @ deferred)
+    line = 1.0 - total_variation(p, q) + total_variation(law, p)
+    assert law[0] == 0.875  # above both q and p
+    assert float(line - acceptance_rate(law, q)) == 0.125
+
+
+# ------------------------------------------------------------------------------------------------------- rounds
+
+
+def enumerated(p, q, accept, depth: int = 2):
+    """Return P(at least i drafts are kept) and the laws of the first i tokens, by every outcome of a round."""
+    kept = [Fraction(0)] * (depth + 1)
+    laws: list[dict] = [{} for _ in range(depth + 1)]
+
+    def emit(text, chance):
+        for i in range(1, depth + 1):
+            laws[i][text[:i]] = laws[i].get(text[:i], 0) + chance
+
+    def go_on(text, chance):
+        if len(text) == depth:
+            return emit(text, chance)
+        for v, each in enumerate(p[text]):
+            if each:
+                go_on((*text, v), chance * each)
+
+    def draft(text, chance):
+        kept[len(text)] += chance
+        if len(text) == depth:
+            return emit(text, chance)
+        missing = [max(a - b, Fraction(0)) for a, b in zip(p[text], q[text], strict=True)]
+        for v, each in enumerate(q[text]):
+            a = accept[text][v]
+            if each and a:
+                draft((*text, v), chance * each * a)
+            for w, part in enumerate(missing):
+                if part and each and a < 1:
+                    go_on((*text, w), chance * each * (1 - a) * part / sum(missing))
+
+    draft((), Fraction(1))
+    return kept, laws
+
+
+@given(rows(2, 6), st.lists(st.booleans(), min_size=6, max_size=6))
+def test_a_round_in_fractions(six, skips):
+    prefixes = [(), (0,), (1,)]
+    p, q = dict(zip(prefixes, six[:3], strict=True)), dict(zip(prefixes, six[3:], strict=True))
+    skipped = dict(zip(prefixes, [skips[:2], skips[2:4], skips[4:]], strict=True))
+    accept = {
+        x: [
+            Fraction(1) if skip or not b else min(Fraction(1), a / b)
+            for a, b, skip in zip(p[x], q[x], skipped[x], strict=True)
+        ]
+        for x in prefixes
+    }
+    kept, laws = enumerated(p, q, accept)
+    line = Fraction(1)
+    for i in (1, 2):
+        own, drafted = ({} for _ in range(2))
+        for text in product(range(2), repeat=i):
+            own[text] = np.prod([p[text[:j]][text[j]] for j in range(i)])
+            drafted[text] = np.prod([q[text[:j]][text[j]] for j in range(i)])
+        line += 1 - HALF * sum(abs(own[x] - drafted[x]) for x in own)
+        line += HALF * sum(abs(own[x] - laws[i].get(x, 0)) for x in own)
+    verdict = all_claims()["verification.lossy_round"].check(
+        {
+            "targets": [floats(p[x]) for x in prefixes],
+            "drafts": [floats(q[x]) for x in prefixes],
+            "skips": [skipped[x] for x in prefixes],
+        }
+    )
+    assert sum(kept) <= line
+    assert float(verdict.lhs) == pytest.approx(float(sum(kept)), abs=1e-12)  # kept[0] is the token that is always there
+    assert float(verdict.rhs) == pytest.approx(float(line), abs=1e-12)
+
+
+@given(vectors(4), vectors(4))
+def test_the_early_split_is_the_best_one(alpha, shares):
+    """Against the linear program over y_i = e_i x_i, x_{i+1} = α_i x_i + y_i, with the same cost."""
+    alpha = sorted(alpha, reverse=True)
+    cost, reached = Fraction(0), Fraction(1)
+    for a, share in zip(alpha, shares, strict=True):
+        cost += reached * share * (1 - a)
+        reached *= a + share * (1 - a)
+    size, a = len(alpha), floats(alpha)
+    start = np.zeros((size, size))  # x_i = start_i + Σ_j weights_ij y_j
+    base = np.concatenate([[1.0], np.cumprod(a)])
+    reach = np.array([[np.prod(a[j + 1 : i]) if j < i else 0.0 for j in range(size)] for i in range(size + 1)])
+    start = np.eye(size) - (1 - a)[:, None] * reach[:size]
+    found = linprog(
+        -reach[1:].sum(axis=0), A_ub=start, b_ub=(1 - a) * base[:size], A_eq=np.ones((1, size)), b_eq=[float(cost)]
+    )
+    verdict = all_claims()["verification.lossy_early"].check({"acceptances": a, "relaxed": floats(shares)})
+    assert float(verdict.rhs) == pytest.approx(float(base.sum()) - found.fun, abs=1e-9)

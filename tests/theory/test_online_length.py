@@ -1,0 +1,78 @@
+"""A draft length that is learnt on line: the bound, the rule by hand, and rounds that are played."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hlmtheory.draft_length import etgr, online_regret_bound, optimistic_draft_length
+
+
+def radius(n, error, means):
+    return math.sqrt(math.log(2 * means * n * (n + 1) / error) / (2 * n)) if n else 1.0
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.floats(0.0, 1.0)), min_size=1, max_size=5),
+    st.floats(0.01, 5.0),
+    st.floats(0.01, 0.99),
+)
+def test_the_choice_is_that_of_the_best_upper_end(depths, fixed, error):
+    examined = [n for n, _ in depths]
+    accepted = [int(n * share) for n, share in depths]
+    rates, tokens = [1.0 / fixed], 1.0
+    for length, (n, kept) in enumerate(zip(examined, accepted, strict=True), 1):
+        tokens += min(1.0, (kept / n if n else 1.0) + radius(n, error, len(depths) + 1))
+        rates.append(tokens / (fixed + 0.25 * length))
+    found = int(optimistic_draft_length(examined, accepted, fixed, 0.25, error=error))
+    assert rates[found] == pytest.approx(max(rates), rel=1e-12)
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=4), st.floats(0.01, 0.99), st.floats(0.0, 9.0))
+def test_the_bound_is_the_sum_of_the_widths_and_grows_like_a_root(examined, error, tokens):
+    rounds, means = max(examined), len(examined) + 1
+    terms = [sum(min(1.0, 2 * radius(n, error, means)) for n in range(most)) for most in [*examined, rounds]]
+    bound = float(online_regret_bound(examined, error=error, rounds=rounds, range_tokens=tokens))
+    assert bound == pytest.approx(sum(terms[:-1]) + tokens * terms[-1])
+    if rounds:
+        level = math.log(2 * means * rounds * (rounds + 1) / error)
+        drafts = len(examined) * sum(examined)
+        assert sum(terms[:-1]) <= len(examined) + 2 * math.sqrt(2 * level * drafts) + 1e-9
+
+
+def test_it_finds_the_best_length_and_loses_less_than_the_bound():
+    """3,000 rounds with acceptance .7; the best length is 3."""
+    rng, fixed, marginal, acceptance = np.random.default_rng(2), 0.1, 0.03, 0.7
+    rates = [float(etgr(acceptance, length, fixed, marginal)) for length in range(7)]
+    best = int(np.argmax(rates))
+    (examined, accepted), lost, chosen = np.zeros((2, 6), dtype=int), 0.0, []
+    for _ in range(3000):
+        length = int(optimistic_draft_length(examined, accepted, fixed, marginal, error=0.05))
+        lost += (rates[best] - rates[length]) * (fixed + length * marginal)
+        run = int(np.argmin([*(rng.random(length) < acceptance), False]))
+        examined[:length] += 1
+        accepted[:run] += 1
+        chosen.append(length)
+    assert lost < float(online_regret_bound(examined, error=0.05))
+    assert abs(np.median(chosen[-500:]) - best) <= 1
+    assert chosen[0] == 6
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: optimistic_draft_length([1], [2], 0.1, 0.1, error=0.1), "accepted must be at most examined"),
+        (lambda: optimistic_draft_length([1], [1], 0.1, 0.1, error=0.0), r"error must be in \(0, 1\)"),
+        (lambda: optimistic_draft_length([1], [1], -0.1, 0.1, error=0.1), "fixed must"),
+        (lambda: online_regret_bound([-1], error=0.1), "examined must"),
+        (lambda: online_regret_bound([1], error=0.1, rounds=-1), "rounds must"),
+        (lambda: online_regret_bound([1], error=0.1, range_tokens=-1.0), "range_tokens must"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -10,9 +10,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -27,6 +28,40 @@ TRIES = 3
 """Times that the processes are started before a call is given up."""
 POLL_S = 0.2
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def run_to_end(argv: Sequence[str], **options: Any) -> int:
+    """Run a command and return its exit code; SIGTERM ends the command too, then this process as Ctrl-C does.
+
+    Without this, a command would go on after its parent was stopped, and hold the locks of its files.
+
+    Parameters
+    ----------
+    argv : sequence of str
+    options
+        Of :class:`subprocess.Popen`.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        This process got SIGTERM.
+    """
+    with subprocess.Popen(list(argv), **options) as child:
+
+        def end(*_: object) -> None:
+            child.terminate()
+            raise KeyboardInterrupt
+
+        if threading.current_thread() is not threading.main_thread():  # only the main thread may set a handler
+            return child.wait()
+        before = signal.signal(signal.SIGTERM, end)
+        try:
+            return child.wait()
+        except KeyboardInterrupt:
+            child.wait()  # not in the handler: the wait that it interrupts holds a lock
+            raise
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
 
 class Processes:

@@ -41,7 +41,7 @@ _REQUESTS: tuple[tuple[Callable[[Any], bool], Callable[[str, Any], Sequence[Read
     (lambda one: "spec_decode_num_drafts" in one, of_bench),
     (lambda one: "spec_verify_ct" in sglang_meta(one), sglang),
     (lambda one: "specDecodingStats" in one or "request_perf_metrics" in one, tensorrt),
-    (lambda one: isinstance(one.get("timings"), Mapping) and "draft_n" in one["timings"], llama_timings),
+    (lambda one: isinstance(one.get("timings"), Mapping) and "predicted_n" in one["timings"], llama_timings),
     (lambda one: "Acceptance_Length_Histogram" in one, specdec_bench),
     (lambda one: any(isinstance(one[name], Mapping) and "acc_len" in one[name] for name in one), simulator),
     (
@@ -115,8 +115,8 @@ def read_acceptance(*paths: str | Path) -> Reading:
         LeftOut(one.source, NOTHING) for one in read if isinstance(one, AcceptanceRecord) and not one.num_spec_steps
     ]
     if not records:
-        why = f" ({left_out[0].source}: {left_out[0].reason})" if left_out else ""
-        raise UserError(f"{', '.join(map(str, paths))}: nothing was drafted, so there is no acceptance to read{why}.")
+        first = f"{left_out[0].source}: {left_out[0].reason}" if left_out else "nothing was drafted"
+        raise UserError(f"{', '.join(map(str, paths))}: there is no acceptance to read ({first}).")
     return Reading(tuple(records), tuple(left_out))
 
 

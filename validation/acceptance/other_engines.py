@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from validation.acceptance.counts import (
     read_histogram,
     read_optional,
 )
-from validation.acceptance.record import AcceptanceRecord
+from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut
 from validation.errors import UserError
 
 
@@ -80,9 +81,15 @@ def tensorrt(path: str, content: Any) -> list[AcceptanceRecord]:
     ]
 
 
-def llama_timings(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
-    """Return the record of an answer of llama.cpp's server; a step emits its accepted drafts and one more token."""
+def llama_timings(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord | LeftOut]:
+    """Return the record of an answer of llama.cpp's server.
+
+    The pass over the prompt emits the first token. Each later step emits its accepted drafts and one more token, also a
+    step that drafted nothing. An answer for which nothing was drafted has no counts of drafts, and is left out.
+    """
     timings = content["timings"]
+    if "draft_n" not in timings:
+        return [LeftOut(where, NOTHING)]
     accepted, predicted = read_field(where, timings, "draft_n_accepted"), read_field(where, timings, "predicted_n")
     if accepted > predicted:
         raise UserError(f"{where}: {accepted:,} accepted drafts in {predicted:,} tokens; the file is damaged.")
@@ -90,7 +97,7 @@ def llama_timings(where: str, content: Mapping[str, Any]) -> list[AcceptanceReco
         AcceptanceRecord(
             engine="llama.cpp",
             source=where,
-            num_spec_steps=predicted - accepted,
+            num_spec_steps=max(0, predicted - accepted - 1),
             num_draft_tokens=read_field(where, timings, "draft_n"),
             num_accepted_draft_tokens=accepted,
             completion_tokens=predicted,
@@ -105,39 +112,83 @@ LLAMA_LOG = re.compile(
 LLAMA_EXAMPLE = re.compile(r"^\s*n_(drafted|accept|predict)\s*=\s*(\d+)", re.MULTILINE)
 
 
-def llama_log(path: str, text: str) -> list[AcceptanceRecord]:
-    """Return the records of llama.cpp's log lines; the log rounds its rates, so only the integers are used."""
-    records = []
-    for number, line in enumerate(text.splitlines(), start=1):
+LLAMA_PLACES = re.compile(r"(?:acceptance rate per position|acc per pos)\s*=\s*\((?P<rates>[\d., ]+)\)")
+HALF_DIGIT = {"length": 0.005, "rate": 0.0005}
+"""Half of the last digit of the log's mean length and of its rates."""
+
+
+def llama_log(path: str, text: str) -> list[AcceptanceRecord | LeftOut]:
+    """Return the records of llama.cpp's log lines; the log rounds its rates, so only the integers are used.
+
+    The number of steps follows from the mean length. Where the line, or the next one, has rates by position, they and
+    the number of accepted drafts decide the steps and the counts by position, if one choice alone rounds to them.
+    A line from which no number of steps follows, because no or hardly any draft was accepted, is left out.
+    """
+    records: list[AcceptanceRecord | LeftOut] = []
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
         if (found := LLAMA_LOG.search(line)) is None:
             continue
-        where, accepted = f"{path}, line {number}", int(found["accepted"])
+        where, accepted, drafted = f"{path}, line {number + 1}", int(found["accepted"]), int(found["drafted"])
         length = float(found["length"] or 0)
-        if length <= 1.0 and accepted:
+        if not found["length"] and accepted:
             raise UserError(f"{where} has no mean acceptance length, so its number of steps is not known.")
-        steps = round(accepted / (length - 1.0)) if accepted else 0
+        if length <= 1.0 and drafted:
+            records.append(LeftOut(where, FEW.format(accepted=accepted, drafted=drafted)))
+            continue
+        places = LLAMA_PLACES.search(line) or LLAMA_PLACES.search("".join(lines[number + 1 : number + 2]))
+        steps, by_position = _llama_steps(accepted, length, places["rates"] if places else "")
         records.append(
             AcceptanceRecord(
                 engine="llama.cpp",
                 source=where,
                 num_spec_steps=steps,
-                num_draft_tokens=int(found["drafted"]),
+                num_draft_tokens=drafted,
                 num_accepted_draft_tokens=accepted,
+                accepted_per_position=by_position,
             )
         )
-    if not records:
-        totals = {name: int(value) for name, value in LLAMA_EXAMPLE.findall(text)}
-        accepted = read_field(path, totals, "accept")
-        records.append(
-            AcceptanceRecord(
-                engine="llama.cpp",
-                source=path,
-                num_spec_steps=max(0, read_field(path, totals, "predict") - accepted),
-                num_draft_tokens=read_field(path, totals, "drafted"),
-                num_accepted_draft_tokens=accepted,
-            )
+    return records or [_llama_example(path, text)]
+
+
+FEW = (
+    "{accepted:,} of {drafted:,} drafts were accepted, and the log does not say in how many steps; without it the "
+    "acceptance is too high: give the answers or /metrics instead"
+)
+
+
+def _llama_steps(accepted: int, length: float, rates: str) -> tuple[int, tuple[int, ...] | None]:
+    """Return the steps of a log line, and the accepted drafts by position if the rounded rates leave one choice."""
+    if not accepted:
+        return 0, None
+    values = [float(rate) for rate in rates.split(",") if rate.strip()]
+    fewest, most = (accepted / (length - 1.0 + side * HALF_DIGIT["length"]) for side in (1, -1))
+    found = []
+    for steps in range(math.ceil(fewest - 1e-9), min(math.floor(most + 1e-9), MOST_STEPS) + 1):
+        places = tuple(round(rate * steps) for rate in values)
+        near = all(
+            abs(place / steps - rate) <= HALF_DIGIT["rate"] + 1e-9 for place, rate in zip(places, values, strict=True)
         )
-    return records
+        if near and sum(places) == accepted:
+            found.append((steps, places))
+    return found[0] if len(found) == 1 and most <= MOST_STEPS else (round(accepted / (length - 1.0)), None)
+
+
+MOST_STEPS = 999
+"""Beyond, a rate of three digits no longer decides a count."""
+
+
+def _llama_example(path: str, text: str) -> AcceptanceRecord:
+    """Return the record of the totals that llama.cpp's examples print."""
+    totals = {name: int(value) for name, value in LLAMA_EXAMPLE.findall(text)}
+    accepted = read_field(path, totals, "accept")
+    return AcceptanceRecord(
+        engine="llama.cpp",
+        source=path,
+        num_spec_steps=max(0, read_field(path, totals, "predict") - accepted),
+        num_draft_tokens=read_field(path, totals, "drafted"),
+        num_accepted_draft_tokens=accepted,
+    )
 
 
 def specdec_bench(path: str, content: Any) -> list[AcceptanceRecord]:

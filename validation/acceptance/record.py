@@ -26,6 +26,7 @@ VERIFICATIONS = {
     "block": True,
     "match": True,
     "threshold": False,
+    "typical": False,
     "fly": False,
     "relaxed": False,
     "synthetic": False,
@@ -34,7 +35,8 @@ VERIFICATIONS = {
 
 ``match`` accepts a draft that equals the token that the target samples; ``threshold`` is SGLang's
 ``speculative_accept_threshold_single`` or ``_acc`` below 1; ``relaxed`` is TensorRT-LLM's relaxed acceptance;
-``synthetic`` accepts at a rate that was prescribed, whatever the models say.
+``typical`` is Medusa's typical acceptance; ``synthetic`` accepts at a rate that was prescribed, whatever the models
+say.
 """
 
 Counts = dict[int, tuple[int, ...]]
@@ -346,7 +348,7 @@ def remarks(records: Sequence[AcceptanceRecord]) -> tuple[str, ...]:
     elif lossless is False:
         found.append(
             f"Verification: {first.verification}, lossy. The text does not keep the target's distribution, and no "
-            "number below holds for lossless decoding."
+            "number below holds for lossless decoding. A trace gives its price: --price TRACE."
         )
     elif first.verification is None and first.engine in _RULES_OF:
         found.append(f"Verification: not stated. {_RULES_OF[first.engine]} State it with --verification.")
@@ -360,11 +362,14 @@ _DRAFTS_OF = {
     "vllm": "vLLM drafts greedily unless draft_sample_method is probabilistic.",
     "sglang": "SGLang drafts the most probable tokens.",
     "tensorrt-llm": "TensorRT-LLM's default depends on its version and drafter.",
-    "llama.cpp": "llama.cpp drafts the most probable token.",
+    "llama.cpp": "llama.cpp drafts the most probable token unless --spec-draft-sampling is probabilistic.",
 }
 _RULES_OF = {
     "vllm": "vLLM is lossless with rejection_sample_method standard (the default) or block, and lossy with fly or "
     "synthetic.",
     "sglang": "SGLang is lossy if speculative_accept_threshold_single or speculative_accept_threshold_acc is below 1.",
     "tensorrt-llm": "TensorRT-LLM is lossy with relaxed acceptance.",
+    "llama.cpp": "llama.cpp's server accepts a draft that equals the token it samples (match), or by rejection "
+    "sampling (standard) where --spec-draft-sampling is probabilistic; --spec-synth-len and --spec-synth-rates "
+    "prescribe it (synthetic).",
 }

@@ -17,6 +17,7 @@ from hlmtheory.draft_length import (
     split_tokens,
     tokens_by_length,
 )
+from hlmtheory.serving import crossover_batch
 from validation.acceptance.record import (
     VERIFICATIONS,
     AcceptanceRecord,
@@ -36,8 +37,8 @@ FEWEST_CLUSTERS = 20
 class RoundTimes:
     """Time of a round that drafts K tokens for each of B sequences, in seconds.
 
-    It is ``round_trip + verify + B (K + 1) verify_token + K (draft + B draft_token)``. Without drafts the target model
-    waits for nobody: it streams its tokens, each in ``verify + B verify_token``.
+    It is ``round_trip + verify + B (cache + (K + 1) verify_token) + K (draft + B draft_token)``. Without drafts the
+    target model waits for nobody: it streams its tokens, each in ``verify + B (cache + verify_token)``.
     """
 
     round_trip: float = 0.0
@@ -45,10 +46,11 @@ class RoundTimes:
     verify_token: float = 0.0
     draft: float
     draft_token: float = 0.0
+    cache: float = 0.0
 
     def alone(self, batch: int = 1) -> float:
         """Return the time of a token without drafts."""
-        return self.verify + batch * self.verify_token
+        return self.verify + batch * (self.cache + self.verify_token)
 
     def fixed(self, batch: int = 1) -> float:
         """Return the time of a round that drafts, without its drafts."""
@@ -89,6 +91,19 @@ class Length:
     tokens_per_second: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Crossover:
+    """The smallest batch from which no draft length pays, at any larger batch; None if one pays at all large batches.
+
+    ``low`` and ``high`` are the same for the ends of the intervals of the tokens: infinite for "never", NaN where the
+    tokens have no interval. The times count as exact.
+    """
+
+    loses_from: int | None
+    low: float
+    high: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """Results from records of accepted drafts.
@@ -120,6 +135,8 @@ class Summary:
         Whether ``best`` is the longest recorded length; then a longer one may be better.
     schedule : tuple of (first batch, last batch, draft length)
         Best draft length by batch size.
+    crossover : Crossover, optional
+        From which batch on drafting loses; None without times.
     next_adds_at_most : float, optional
         The most tokens that a draft beyond the longest recorded length can add: the share of rounds that accept all.
     next_pays_above : float, optional
@@ -152,6 +169,7 @@ class Summary:
     alone_per_second: float | None = None
     longest: bool = False
     schedule: tuple[tuple[int, int, int], ...] = ()
+    crossover: Crossover | None = None
     next_adds_at_most: float | None = None
     next_pays_above: float | None = None
     draft_sampling: str | None = None
@@ -269,6 +287,7 @@ def summarise(
         lengths=lengths,
         next_adds_at_most=float(np.prod(found.acceptances[:known])),
         **({} if times is None else _choices(in_use, same_text, times, largest_batch, records[0].copied)),
+        crossover=None if times is None else _crossover(in_use, None if records[0].copied else (low, high), times),
     )
 
 
@@ -326,6 +345,38 @@ def _choices(
         # One draft more raises E/T if it adds more than M E/T
         "next_pays_above": times.marginal() * float(rates[-1]),
     }
+
+
+def _crossover(
+    tokens: NDArray[np.float64], ends: tuple[NDArray[np.float64], ...] | None, times: RoundTimes
+) -> Crossover:
+    """Return the smallest batch from which no length pays, for tokens by draft length and for both of their ends."""
+    found, low, high = (
+        loses_from(one, times) if one is not None else np.nan for one in (tokens, *(ends or (None, None)))
+    )
+    return Crossover(int(found) if np.isfinite(found) else None, low, high)
+
+
+def loses_from(tokens: NDArray[np.float64], times: RoundTimes, lengths: NDArray[np.int64] | None = None) -> float:
+    """Return the smallest batch from which no draft length pays; infinite if one pays at all large batches.
+
+    Parameters
+    ----------
+    tokens : array, shape (n,)
+        Tokens of a round of each length.
+    times : RoundTimes
+    lengths : integer array, shape (n,), optional
+        The lengths; 1, ..., n by default.
+    """
+    _, pays_to = crossover_batch(
+        np.maximum(tokens, 1.0),
+        [times.verify, times.verify_token, times.cache],
+        [times.draft, times.draft_token, 0.0],
+        np.arange(1, len(tokens) + 1) if lengths is None else lengths,
+        1.0,  # the cache of a sequence is counted as one token
+        times.round_trip,
+    )
+    return max(float(np.ceil(np.max(pays_to))), 1.0)
 
 
 def square(counts: Counts, longest: int) -> NDArray[np.int64]:
@@ -411,7 +462,7 @@ def speculative_config(summary: Summary) -> dict[str, Any]:
         The best draft length is not known, or is 0 for every batch.
     """
     if summary.best is None:
-        raise UserError("The schedule needs the times of a round; give --verify-ms and --draft-ms.")
+        raise UserError("The schedule needs the times of a round; give --passes, or --verify-ms and --draft-ms.")
     longest = max(length for _, _, length in summary.schedule)
     if longest == 0:
         raise UserError("Drafting does not pay for any batch size; serve without speculative decoding.")

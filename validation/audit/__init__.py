@@ -12,6 +12,7 @@ Start with :func:`audit_sampler`; the command is ``hlm audit``:
 
 from __future__ import annotations
 
+from validation.audit.assertion import LawBrokenError, NotEnoughDrawsError, keeps_law
 from validation.audit.driver import audit_sampler
 from validation.audit.laws import Processors, TableLaw
 from validation.audit.mechanisms import MECHANISMS
@@ -28,10 +29,13 @@ __all__ = [
     "UNDECIDED",
     "Audit",
     "AuditReport",
+    "LawBrokenError",
     "ModelLaw",
+    "NotEnoughDrawsError",
     "Processors",
     "TableLaw",
     "TraceLaw",
     "audit_sampler",
+    "keeps_law",
     "transformers_sampler",
 ]

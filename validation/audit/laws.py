@@ -104,12 +104,12 @@ class TableLaw:
         found: Array = processors.rows(flat, [()] * len(flat)).reshape(self.raw.shape)
         return found
 
-    def rows_before(self, prompt: int, tokens: Array) -> dict[str, Array]:
-        """Return the rows (m, D, V) at temperature 1, and those before any cut, where they differ from the law's."""
+    def rows_without(self, prompt: int, tokens: Array) -> dict[str, Array]:
+        """Return the rows (m, D, V) without one of the processors, by the name of the mechanism that leaves it out."""
         made = self.processors or Processors()
         return {
             name: TableLaw(self.raw, self.prompts, self.end_tokens, other).next_rows(prompt, tokens)
-            for name, other in made.before()
+            for name, other in made.without().items()
         }
 
     @property
@@ -205,13 +205,17 @@ class Processors:
         if sorted(self.order) != sorted(ORDER):
             raise UserError(f"The order is {', '.join(self.order)}; name each of {', '.join(ORDER)} once.")
 
-    def before(self) -> list[tuple[str, Processors]]:
+    def without(self) -> dict[str, Processors]:
         """Return the settings that an engine may confuse with these, by the name of the mechanism."""
-        found = []
+        found = {}
         if self.temperature not in (0, 1):
-            found.append(("draft_temperature", replace(self, temperature=1.0)))
+            found["draft_temperature"] = replace(self, temperature=1.0)
         if self.top_k or self.top_p < 1 or self.min_p:
-            found.append(("draft_before_top_p", replace(self, top_k=0, top_p=1.0, min_p=0.0)))
+            found["draft_before_top_p"] = replace(self, top_k=0, top_p=1.0, min_p=0.0)
+        if self.min_p:
+            found["min_p_dropped"] = replace(self, min_p=0.0)
+        if self.repetition_penalty != 1:
+            found["penalty_dropped"] = replace(self, repetition_penalty=1.0)
         return found
 
     def rows(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:

@@ -30,15 +30,20 @@ MECHANISMS = {
     "bonus_after_rejection": "the bonus token is kept after a rejection",
     "end_passed_over": "the text goes on behind an end-of-text token",
     "cache_off_by_one": "after a rejection, the target's cache still holds the rejected draft",
+    "min_p_dropped": "min-p is left out of the target's distributions that verify drafts",
+    "penalty_dropped": "the repetition penalty is left out of the target's distributions that verify drafts",
+    "block_token_rule": "a block passes with its weight, and the residual of token-by-token verification follows it",
 }
 """What each mechanism does, by its name."""
 
 LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8)
 """Draft lengths that are tried."""
 TEMPERATURES = (0.5, 0.7, 1.4, 2.0)
-"""Draft temperatures that are tried, relative to the q of the server."""
+"""Draft temperatures that are tried, relative to the q of the server; and 1, if the server's is another."""
 COIN = 1.0 / 256
 """Probability that a random number is exactly 0, if it has 8 bits."""
+OF_TARGET = ("min_p_dropped", "penalty_dropped")
+"""Mechanisms that change the target's rows at drafts; the bonus token's row may be right or wrong."""
 NONE = ("", "")
 """The key of the target's own law."""
 
@@ -68,8 +73,7 @@ def local_likelihoods(
     yield NONE, np.where(alive, at_p, ended).prod(axis=1)
     if law.end_tokens:
         yield from _passed_over(law, draft, prompt, tokens)
-    for name, label, drawn, told in _drafts(q, _raw_rows(draft, prompt, known)):
-        parts = _Parts(name, p, drawn, told, x)
+    for name, label, parts in _variants(p, q, x, *(_rows_without(one, prompt, known) for one in (law, draft))):
         for most in LENGTHS:
             if name == "bonus_from_draft" and most >= depth:
                 continue
@@ -101,32 +105,42 @@ def _passed_over(law: Law, draft: Law, prompt: int, tokens: Array) -> Iterator[t
         yield ("end_passed_over", f"K = {most} "), state.sum(axis=1) + stopped
 
 
-def _raw_rows(draft: Law, prompt: int, tokens: Array) -> dict[str, Array]:
-    """Return q before its cut and at temperature 1, where the law can tell."""
-    rows = getattr(draft, "rows_before", None)
+def _rows_without(law: Law, prompt: int, tokens: Array) -> dict[str, Array]:
+    """Return the rows without one of their processors, where the law can tell."""
+    rows = getattr(law, "rows_without", None)
     return {} if rows is None else rows(prompt, tokens)
 
 
-def _drafts(q: Array, before: dict[str, Array]) -> Iterator[tuple[str, str, Array, Array]]:
-    """Yield each mechanism with the rows that drafts are drawn from and those that the server is told."""
+def _variants(
+    p: Array, q: Array, x: Array, other_p: dict[str, Array], other_q: dict[str, Array]
+) -> Iterator[tuple[str, str, _Parts]]:
+    """Yield each mechanism, the label of a variant, and its probabilities at a token."""
     for name in ("stale_draft", "residual_not_normalised", "residual_by_rank", "noise_reused", "zero_accepted"):
-        yield name, "", q, q
-    yield "bonus_from_draft", "", q, q
+        yield name, "", _Parts(name, p, q, q, x)
+    yield "bonus_from_draft", "", _Parts("bonus_from_draft", p, q, q, x, bonus=q)
     greedy = np.zeros_like(q)
     np.put_along_axis(greedy, q.argmax(axis=-1)[..., None], 1.0, axis=-1)
-    yield "greedy_draft_ratio", "", greedy, q
+    yield "greedy_draft_ratio", "", _Parts("greedy_draft_ratio", p, greedy, q, x)
     for temperature in TEMPERATURES:
-        yield "draft_temperature", f"{temperature:g}", tempered(q, 1.0 / temperature), q
-    for name, told in before.items():
-        yield name, "run", q, told
+        drawn = tempered(q, 1.0 / temperature)
+        yield "draft_temperature", f"× {temperature:g}", _Parts("draft_temperature", p, drawn, q, x)
+    for name in ("draft_temperature", "draft_before_top_p"):
+        if name in other_q:
+            yield name, "run", _Parts(name, p, q, other_q[name], x)
+    if "draft_temperature" in other_q:
+        yield "draft_temperature", "1", _Parts("draft_temperature", p, other_q["draft_temperature"], q, x)
+    for name in OF_TARGET:
+        if name in other_p:
+            for label, bonus in (("", p), ("bonus too", other_p[name])):
+                yield name, label, _Parts(name, other_p[name], q, q, x, bonus=bonus)
 
 
 class _Parts:
     """The probabilities of a drawn token as an accepted draft, as a replacement, and as a bonus token."""
 
-    def __init__(self, name: str, p: Array, drawn: Array, told: Array, x: Array) -> None:
+    def __init__(self, name: str, p: Array, drawn: Array, told: Array, x: Array, bonus: Array | None = None) -> None:
         self._name, self._p, self._drawn, self._told, self._x = name, p, drawn, told, x
-        self._bonus = np.take_along_axis(drawn if name == "bonus_from_draft" else p, x, axis=-1)[..., 0]
+        self._bonus = np.take_along_axis(p if bonus is None else bonus, x, axis=-1)[..., 0]
         self._held: dict[int, tuple[Array, Array]] = {}
 
     def likelihood(self, most: int, alive: Array, ended: Array) -> Array:

@@ -89,11 +89,11 @@ class ModelLaw:
                 slack[start : start + BATCH, t] = moved[place.reshape(-1)]
         return found[inverse], slack[inverse]
 
-    def rows_before(self, prompt: int, tokens: Array) -> dict[str, Array]:
-        """Return the rows (m, D, V) at temperature 1, and those before any cut, where they differ from the law's."""
+    def rows_without(self, prompt: int, tokens: Array) -> dict[str, Array]:
+        """Return the rows (m, D, V) without one of the processors, by the name of the mechanism that leaves it out."""
         own = self._processors
         found = {}
-        for name, other in own.before():
+        for name, other in own.without().items():
             self._processors = other
             try:
                 found[name] = self.next_rows(prompt, tokens)

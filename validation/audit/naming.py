@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
 from validation.audit.laws import Law, Processors, TableLaw
-from validation.audit.mechanisms import LENGTHS, MECHANISMS, NONE, TEMPERATURES, local_likelihoods, tempered
+from validation.audit.mechanisms import LENGTHS, MECHANISMS, NONE, OF_TARGET, TEMPERATURES, local_likelihoods, tempered
 from validation.audit.partition import Partition
 
 Array = NDArray[Any]
@@ -188,19 +188,33 @@ class Naming:
         made = law.processors or Processors()
         simple = made.temperature > 0 and not made.top_k and not made.min_p
         run = {"temperature": made.temperature, "top_p": made.top_p}
+        other_p, other_q = (
+            {
+                name: TableLaw(rows, processors=other).table[0]
+                for name, other in (one.processors or Processors()).without().items()
+            }
+            for one, rows in ((law, raw_p), (draft, raw_q))
+        )
+        special: list[tuple[str, str, Array, Array, dict[str, Any]]] = [
+            (name, label, q, bonus, {"verified": other_p[name]})
+            for name in OF_TARGET
+            if name in other_p
+            for label, bonus in (("", p), ("bonus too", other_p[name]))
+        ]
+        if "draft_temperature" in other_q:
+            special.append(("draft_temperature", "1", q, p, {"drawn": other_q["draft_temperature"]}))
+        if simple and made.temperature != 1:
+            special.append(("draft_temperature", "run", raw_q, raw_p, run))
+        if simple and made.top_p < 1:
+            special.append(("draft_before_top_p", "run", raw_q, raw_p, run))
+        special += [
+            ("draft_temperature", f"× {t:g}", q, tempered(p, t), {"temperature": t})  # p^t at temperature t is p
+            for t in TEMPERATURES
+        ]
+        plain = [name for name in MECHANISMS if name not in (*OF_TARGET, "draft_temperature", "draft_before_top_p")]
+        variants = [*((name, "", q, p, dict[str, Any]()) for name in plain), *special]
         found = {}
         for most in (one for one in LENGTHS if one <= self.depth):
-            variants: list[tuple[str, str, Array, Array, dict[str, Any]]] = [
-                (name, "", q, p, {}) for name in MECHANISMS if not name.startswith("draft_")
-            ]
-            variants += [
-                ("draft_temperature", f"{t:g}", q, tempered(p, t), {"temperature": t})  # p^t at temperature t is p
-                for t in TEMPERATURES
-            ]
-            if simple and made.temperature != 1:
-                variants.append(("draft_temperature", "run", raw_q, raw_p, run))
-            if simple and made.top_p < 1:
-                variants.append(("draft_before_top_p", "run", raw_q, raw_p, run))
             for name, label, first, second, options in variants:
                 try:
                     texts = defective_law(name, first, second, self.depth, ends, max_draft_length=most, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isfinite, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from validation.acceptance.summary import Summary
+    from validation.acceptance.passes import Passes
+    from validation.acceptance.summary import RoundTimes, Summary
+    from validation.planning.lossy import Price
 
 NON_NEGATIVE = click.FloatRange(min=0.0)
+_LARGEST_BATCH = 65536
 
 
 @click.command("acceptance")
@@ -31,7 +35,7 @@ NON_NEGATIVE = click.FloatRange(min=0.0)
 )
 @click.option(
     "--verification",
-    type=click.Choice(["standard", "block", "match", "threshold", "fly", "relaxed", "synthetic"]),
+    type=click.Choice(["standard", "block", "match", "threshold", "typical", "fly", "relaxed", "synthetic"]),
     help="How it accepted them; the first three keep the target's distribution.",
 )
 @click.option("--draft-length", type=click.IntRange(min=1), help="Every step drafted this many tokens (an assumption).")
@@ -43,9 +47,19 @@ NON_NEGATIVE = click.FloatRange(min=0.0)
 @click.option(
     "--draft-us-per-token", type=NON_NEGATIVE, default=0.0, help="Time that each sequence adds to the draft's pass."
 )
+@click.option(
+    "--passes",
+    type=click.Path(path_type=Path),
+    help="Instead of these times, a CSV of measured passes: batch, width, context, ms and, of both models, model.",
+)
+@click.option(
+    "--context", type=NON_NEGATIVE, help="With --passes: cached tokens of a sequence.  [default: the table's median]"
+)
 @click.option("--rtt-ms", type=NON_NEGATIVE, default=0.0, help="Round-trip time of the link, paid once per round.")
 @click.option(
-    "--batch", type=click.IntRange(1, 65536), default=1, show_default=True, help="Largest batch of the schedule."
+    "--batch",
+    type=click.IntRange(1, _LARGEST_BATCH),
+    help="Largest batch of the schedule.  [default: the largest of --passes, else 1]",
 )
 @click.option(
     "--confidence", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.95, show_default=True
@@ -58,6 +72,16 @@ NON_NEGATIVE = click.FloatRange(min=0.0)
 @click.option(
     "--figure", type=click.Path(path_type=Path), help="Draw tokens of a round by draft length: .svg, .pdf or .png."
 )
+@click.option(
+    "--price",
+    type=click.Path(path_type=Path),
+    help="A trace of both models: print what the lossy rule of --verification costs in total variation, and buys.",
+)
+@click.option(
+    "--rule",
+    help="With --price: its parameters. threshold: single=0.8,acc=0.9; typical: epsilon=0.09,delta=0.3; "
+    "relaxed: topk=2,delta=0.3.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
 def acceptance(
     files: tuple[Path, ...],
@@ -69,13 +93,17 @@ def acceptance(
     draft_ms: float | None,
     verify_us_per_token: float,
     draft_us_per_token: float,
+    passes: Path | None,
+    context: float | None,
     rtt_ms: float,
-    batch: int,
+    batch: int | None,
     confidence: float,
     records: Path | None,
     profile: Path | None,
     schedule: Path | None,
     figure: Path | None,
+    price: Path | None,
+    rule: str | None,
     as_json: bool,
 ) -> None:
     """Print acceptance by depth and the best draft length from an engine's counts of accepted drafts.
@@ -84,26 +112,23 @@ def acceptance(
     bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics; llama.cpp's /metrics, answers or log; a folder
     of specdec_bench; Spec-Bench's or AIPerf's JSONL. The format is recognised from the content.
 
-    The best draft length needs --verify-ms and --draft-ms. Files with other drafts or another acceptance rule are not
-    averaged. An answer with several samples (n > 1) is left out and named.
+    The best draft length needs --passes, or --verify-ms and --draft-ms. Files with other drafts or another acceptance
+    rule are not averaged. An answer with several samples (n > 1) is left out and named. A lossy rule gets a price with
+    --price.
     """
     from validation.acceptance.engines import read_acceptance
+    from validation.acceptance.passes import read_passes
     from validation.acceptance.record import marked, write_records
-    from validation.acceptance.summary import RoundTimes, speculation_profile, speculative_config, summarise
+    from validation.acceptance.summary import speculation_profile, speculative_config, summarise
 
-    if (verify_ms is None) != (draft_ms is None):
-        raise UserError("The best draft length needs both --verify-ms and --draft-ms; give both or none.")
-    times = None
-    if verify_ms is not None and draft_ms is not None:
-        if verify_ms + rtt_ms + verify_us_per_token == 0:
-            raise UserError("A round takes no time; give --verify-ms above 0.")
-        times = RoundTimes(
-            round_trip=rtt_ms / 1e3,
-            verify=verify_ms / 1e3,
-            verify_token=verify_us_per_token / 1e6,
-            draft=draft_ms / 1e3,
-            draft_token=draft_us_per_token / 1e6,
-        )
+    fitted = None if passes is None else read_passes(passes, confidence)
+    if context is not None and fitted is None:
+        raise UserError("--context is of the passes in a table; give --passes with it.")
+    times = _times(fitted, context, rtt_ms, verify_ms, draft_ms, verify_us_per_token, draft_us_per_token)
+    if batch is None:
+        batch = 1 if fitted is None else min(fitted.largest_batch, _LARGEST_BATCH)
+    if rule is not None and price is None:
+        raise UserError("--rule gives the parameters of a price; give the trace with --price.")
     read = read_acceptance(*files)
     found = [record for record in read.records if only is None or only in record.engine]
     if not found:
@@ -138,12 +163,73 @@ def acceptance(
 
         with naming(figure):
             draw_tokens(summary, figure)
+    for said in [] if fitted is None else fitted.sentences():
+        console.print(said, soft_wrap=True, highlight=False)
     _show(console, summary)
+    cost = None if price is None else _price(price, rule, summary, draft_length, confidence)
+    for said in () if cost is None else cost.sentences():
+        console.print(said, soft_wrap=True, highlight=False, markup=False)
     for path in (profile, schedule, records, figure):
         if path is not None:
             console.print(str(path), soft_wrap=True)
     if as_json:
-        print_json(summary.as_json())
+        print_json(summary.as_json() | ({} if cost is None else {"price": cost.as_json()}))
+
+
+def _price(path: Path, rule: str | None, summary: Summary, draft_length: int | None, confidence: float) -> Price:
+    """Return the price of the rule of the counts, on a trace."""
+    from validation.planning.lossy import parameters_of, price_of
+    from validation.trace.reader import open_trace
+
+    if summary.verification is None:
+        raise UserError("A price is that of a rule; name it with --verification.")
+    parameters = parameters_of(summary.verification, rule or "")
+    length = draft_length or max((one.draft_length for one in summary.lengths), default=1)
+    return price_of(open_trace(path), summary.verification, parameters, length, confidence)
+
+
+def _times(
+    fitted: Passes | None,
+    context: float | None,
+    rtt_ms: float,
+    verify_ms: float | None,
+    draft_ms: float | None,
+    verify_us_per_token: float,
+    draft_us_per_token: float,
+) -> RoundTimes | None:
+    """Return the times of a round from a table of passes or from options; None without both."""
+    from validation.acceptance.summary import RoundTimes
+
+    draft = None if draft_ms is None else (draft_ms / 1e3, draft_us_per_token / 1e6)
+    if fitted is not None:
+        if verify_ms is not None or verify_us_per_token:
+            raise UserError("--passes has the times of the target model; leave out --verify-ms and its tokens'.")
+        if (draft is None) == (fitted.draft is None):
+            has = "no pass" if fitted.draft is None else "passes"
+            wanted = "give --draft-ms (0 for n-grams)" if fitted.draft is None else "leave out --draft-ms"
+            raise UserError(f"The table of --passes has {has} of the draft model; {wanted}.")
+        base, token, cached = fitted.target.coefficients
+        known = fitted.context if context is None else context
+        if fitted.draft is not None:
+            first, each, kept = fitted.draft.coefficients
+            draft = (first, each + kept * known)
+        target = base, token, cached * known
+    elif (verify_ms is None) != (draft_ms is None):
+        raise UserError("The best draft length needs both --verify-ms and --draft-ms; give both or none.")
+    elif verify_ms is None:
+        return None
+    else:
+        target = verify_ms / 1e3, verify_us_per_token / 1e6, 0.0
+    if draft is None or sum(target) + rtt_ms == 0:
+        raise UserError("A round takes no time; give --verify-ms above 0.")
+    return RoundTimes(
+        round_trip=rtt_ms / 1e3,
+        verify=target[0],
+        verify_token=target[1],
+        cache=target[2],
+        draft=draft[0],
+        draft_token=draft[1],
+    )
 
 
 def _show(console: Console, summary: Summary) -> None:
@@ -185,6 +271,8 @@ def _show(console: Console, summary: Summary) -> None:
         console.print(f"Intervals: {summary.intervals}. Read from: {summary.reason}.", soft_wrap=True)
     if summary.best is not None:
         console.print(_advice(summary), style="bold", soft_wrap=True)
+        if said := _crossing(summary):
+            console.print(said, style="bold", soft_wrap=True)
         if summary.schedule[-1][1] > 1:
             said = json.dumps([list(one) for one in summary.schedule])
             console.print(
@@ -216,6 +304,19 @@ def _token_table(summary: Summary) -> Table:
         cells += [] if here.tokens_per_second is None else [f"{here.tokens_per_second:.2f}"]
         table.add_row(*cells)
     return table
+
+
+def _crossing(summary: Summary) -> str:
+    """Return from which batch on drafting loses, with the interval; empty if nothing is asked of larger batches."""
+    found = summary.crossover
+    if found is None or (found.loses_from is None and summary.schedule[-1][1] == 1):
+        return ""
+    if found.loses_from is None:
+        said = "With these times drafting pays at every large batch"
+    else:
+        said = f"With these times drafting loses from a batch of {found.loses_from:,} on"
+    ends = [f"{end:,.0f}" if isfinite(end) else "never" for end in (found.low, found.high) if not isnan(end)]
+    return f"{said} ({' to '.join(ends)}, by the intervals of the tokens; times as given)." if ends else f"{said}."
 
 
 def _advice(summary: Summary) -> str:

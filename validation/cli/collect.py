@@ -111,12 +111,16 @@ def collect_here(
     ``where`` returns the folder of the trace of a pair. The models are released: what follows may need their memory.
     """
     from validation.collection.ranks import Link, collect_as_rank, this_rank
+    from validation.models.devices import return_freed_memory
 
     command, rank = typed_command(), this_rank()
     models, settings, fresh = asked.models, asked.settings, asked.fresh
     if rank is None:
         pair = models.load(console)
-        return str(pair.device), collect_trace(console, pair, prompts, where(pair), settings, command, fresh)
+        found = str(pair.device), collect_trace(console, pair, prompts, where(pair), settings, command, fresh)
+        del pair
+        return_freed_memory()
+        return found
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # a lost rank is named in one sentence, without a stack
     console.quiet = console.quiet or rank.number > 0  # one process draws on the terminal
     with Link(rank, asked.wait) as link:

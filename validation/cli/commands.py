@@ -13,12 +13,13 @@ from validation.cli.acceptance import acceptance
 from validation.cli.audit import audit
 from validation.cli.collect import Collection, collect, collect_here, collection_command, merge
 from validation.cli.decode import decode
+from validation.cli.device import device
 from validation.cli.display import open_console, waiting
 from validation.cli.docs import docs
 from validation.cli.doctor import doctor
 from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, Verdict
 from validation.cli.imports import import_
-from validation.cli.link import device, link, serve
+from validation.cli.link import link
 from validation.cli.options import PLACE, SEED, json_option, quiet_option
 from validation.cli.plan import plan
 from validation.cli.refusals import refusals
@@ -31,6 +32,7 @@ from validation.cli.run import (
     run_name,
     typed_command,
 )
+from validation.cli.serve import serve
 from validation.cli.top_k import top_k
 from validation.errors import UserError, naming
 from validation.trace.remote import Place

@@ -195,14 +195,19 @@ def conclusion(healths: list[Health], unused: str = "") -> str:
 
 
 @click.command()
+@click.option("--times", type=click.Path(path_type=Path), help="Measure a pair's times for `hlm plan --times`, here.")
+@click.option("--pair", "name", help="The pair of --times.  [default: builtin]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
-def doctor(as_json: bool) -> None:
+def doctor(times: Path | None, name: str | None, as_json: bool) -> None:
     """Say what this machine has, and whether each device works.
 
     On each device that torch finds, one claim is checked and ten tokens are decoded with the built-in pair, in float32;
-    the results must be those of the host. Exit codes: 0 everything works; 1 a device fails, or torch finds no GPU where
-    a GPU's driver is.
+    the results must be those of the host. With --times a pair's drafts, its passes by texts and tokens, and messages
+    are then timed; run it on an idle machine. Exit codes: 0 everything works; 1 a device fails, or torch finds no GPU
+    where a GPU's driver is.
     """
+    if name is not None and times is None:
+        raise UserError("--pair names the models that --times measures; give --times FILE with it.")
     try:
         import torch
     except OSError as error:  # a library of a GPU build is missing
@@ -222,8 +227,11 @@ def doctor(as_json: bool) -> None:
     said = conclusion(healths, unused)
     console.print(said, markup=False, soft_wrap=True)
     works = not unused and not any(one.reason for one in healths)
+    measured = {} if times is None or not works else {"times": _measure(console, name or "builtin", times)}
     if as_json:
-        print_json({**about, "devices": [asdict(one) for one in healths], "works": works, "conclusion": said})
+        print_json(
+            {**about, "devices": [asdict(one) for one in healths], "works": works, "conclusion": said, **measured}
+        )
     if not works:
         raise Verdict
 
@@ -237,3 +245,25 @@ def _print(console: Console, health: Health) -> None:
         memory = f"{device.total / 1e9:.1f} GB{free}"
     found = f"a claim and {health.tokens} tokens in {health.seconds:.1f} s" if not health.reason else "fails"
     console.print(f"{device.name} ({device.model}, {memory}): {found}", markup=False, soft_wrap=True)
+
+
+def _measure(console: Console, name: str, path: Path) -> dict[str, Any]:
+    """Time a pair, write its times, and print them; return them as plain values."""
+    from validation.link.timing import measure_times
+    from validation.models.pair import load_pair
+    from validation.planning.times import write_times
+
+    with waiting(console, "timing the pair"):
+        found = measure_times(load_pair(name, device="auto"))
+    write_times(found, path)
+    base, slope = found.pass_line()
+    console.print(
+        f"A draft takes {1e3 * found.draft.median_s:.3g} ms; a pass of one text {1e3 * base:.3g} ms + "
+        f"{1e6 * slope:.3g} µs for each token. Between passes device and server take "
+        f"{1e3 * found.exchange_s():.3g} ms of a round, and the server {1e3 * found.between_s():.3g} ms for each token "
+        f"that it writes (medians of {found.repeats}, at a load of {found.machine['load']:g}): {path}",
+        markup=False,
+        soft_wrap=True,
+        highlight=False,
+    )
+    return found.plain()

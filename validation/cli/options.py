@@ -24,6 +24,15 @@ class PlaceType(click.ParamType[Any]):
 PLACE = PlaceType()
 SEED = click.IntRange(0, 2**63 - 1)
 """What all generators of random numbers take."""
+FILE = click.Path(path_type=Path)
+DEVICE = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
+DTYPE = click.option("--dtype", help="Type of the weights.  [default: float32 on the CPU, elsewhere as stored]")
+KEY = click.option(
+    "--key", type=FILE, help="A file with a secret of 16 to 64 bytes; the server's may have more, one a line."
+)
+DRAFT_TIME = click.option(
+    "--draft-time", default="0ms", show_default=True, help="Each pass of the draft takes at least so long."
+)
 
 
 class Renamed(click.Option):

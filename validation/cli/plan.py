@@ -31,6 +31,8 @@ MILLISECONDS = click.FloatRange(min=0.0)
 @click.option(
     "--acceptance", type=PATH, multiple=True, help="Instead of a trace, an engine's counts: `hlm acceptance`."
 )
+@click.option("--run", type=PATH, help="Instead of a trace, a record of `hlm device --record`: rounds, times and link.")
+@click.option("--times", type=PATH, help="Times of `hlm doctor --times`, for options of times that are left out.")
 @click.option("--only", help="With --acceptance: only engines whose name contains this word, for example eagle.")
 @click.option("--draft-length", type=click.IntRange(min=1), help="With --acceptance: every step drafted this many.")
 @click.option(
@@ -71,6 +73,13 @@ MILLISECONDS = click.FloatRange(min=0.0)
     help="Time that each token adds to a pass of the target model.",
 )
 @click.option(
+    "--between-ms",
+    type=MILLISECONDS,
+    default=0.0,
+    show_default=True,
+    help="Time between two passes of a text that the server writes.",
+)
+@click.option(
     "--bias",
     type=click.FloatRange(0.0, 1.0),
     default=0.05,
@@ -86,6 +95,7 @@ MILLISECONDS = click.FloatRange(min=0.0)
     help="Keep --risk in this share of calibrations, such as .95.  [default: in their mean]",
 )
 @click.option("--latency", help="A round's time, such as p95=80ms.  [default: no limit]")
+@click.option("--leak", help="What sizes of a round may tell, such as bits=1, by padding.  [default: no limit]")
 @click.option("--energy", help="The device's energy of a token, such as 50mJ.  [default: no limit]")
 @click.option(
     "--device-w",
@@ -142,7 +152,14 @@ MILLISECONDS = click.FloatRange(min=0.0)
     show_default=True,
     help="Ours may draft by a seed that the server shares: docs/shared_seed.md.",
 )
+@click.option(
+    "--block/--no-block",
+    default=False,
+    show_default=True,
+    help="A server may verify the drafts of a round together: of ours with lattice rows, and its own.",
+)
 @click.option("--policy", "policy", type=PATH, help="Write the plan here as a device's policy.json.")
+@click.option("--alone", is_flag=True, help="With --policy: the device may go on alone while its server is away.")
 @click.option("--page", type=PATH, help="Also write the plan as a page with sliders, such as plan.html.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
 @click.pass_context
@@ -152,7 +169,10 @@ def plan(
     as_json: bool,
     trace: Place | None,
     acceptance: tuple[Path, ...],
+    run: Path | None,
+    times: Path | None,
     policy: Path | None,
+    alone: bool,
     page: Path | None,
     seal: str,
     **given: Any,
@@ -161,18 +181,31 @@ def plan(
 
     Prompts are split into three parts: to choose, to calibrate, and to predict. Every number names what it rests on.
     """
+    from validation.planning.from_run import planner_of_run
     from validation.planning.measure import planner_of_acceptance, planner_of_trace
     from validation.planning.page import write_page
     from validation.planning.result import make
     from validation.planning.users import read_users
 
+    if alone and policy is None:
+        raise UserError("--alone is a field of the policy that --policy writes; give that file too.")
     counts = {name: given.pop(name) for name in COUNTS_ONLY}
     _refuse(trace, acceptance, given, counts, policy, page)
-    request = _request(given)
+    _refuse_run(run, times, trace, acceptance, given, policy, seal)
+    left_out = {
+        f"--{name.replace('_', '-')}": name
+        for name in given
+        if ctx.get_parameter_source(name) in (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
+    }
+    if run is not None and _said_skips(run, as_json=as_json):
+        return
+    request, said, measured = _measured(_request(given), run, times, left_out, given)
     console = open_console(stderr=as_json)
     setting = request.setting()
     listed = read_users(Path(given["users"]), setting) if given["users"].endswith(".csv") else None
-    if acceptance:
+    if run is not None:
+        planner, about = planner_of_run(run, setting)
+    elif acceptance:
         planner, about = planner_of_acceptance(acceptance, request.vocabulary, setting, **counts, seal=seal)
     else:
         path = trace_of(trace if trace is not None else Path("runs/builtin/trace"))
@@ -184,18 +217,15 @@ def plan(
                 report=report,
                 seal=seal,
                 shared_seed=request.shared_seed,
+                block=request.block,
             )
     if request.users > 1:  # a device that drafts on takes more of a server than one in rounds
         planner.streamed = None
     request = request.with_server_draft(about["evidence"].get("parameter_ratio"))
     setting = planner.setting = request.setting()
-    defaulted = [
-        f"--{name.replace('_', '-')}"
-        for name in given
-        if ctx.get_parameter_source(name) in (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
-    ]
+    defaulted = [option for option in left_out if option not in measured]
     result = make(planner, request, defaulted)
-    result.notes[:0] = about["notes"]
+    result.notes[:0] = [*said, *about["notes"]]
     _show(console, result, planner.setting.link.name, planner.split.prompts)
     shared = None
     if request.users > 1 or listed is not None:
@@ -205,7 +235,7 @@ def plan(
         _, shared = plan_band(planner, users, request.server_batch)
         _show_users(console, shared)
     if policy is not None:
-        _write_policy(planner, about, policy)
+        _write_policy(planner, about, policy, alone)
         console.print(str(policy), soft_wrap=True)
     if page is None and not as_json:
         return
@@ -234,15 +264,83 @@ def _refuse(
     for name, value in counts.items():
         if value is not None and not acceptance:
             raise UserError(f"--{name.replace('_', '-')} reads an engine's counts; give --acceptance with it.")
+    if given["block"] and (acceptance or given["users"] != "1"):
+        raise UserError("--block plans the rounds of one user from a trace; leave out --acceptance and --users.")
     if given["link_name"] is not None and given["link_csv"] is None:
         raise UserError("--link names a trace of --link-csv; give that file too.")
     if acceptance and policy is not None:
         raise UserError("--policy needs a trace: counts of an engine do not name the models' vocabulary.")
     if acceptance and given["users"] != "1":
         raise UserError("--users needs a trace: counts of an engine have no distributions; plan for one user.")
+    if given["leak"] is not None and (acceptance or given["users"] != "1" or page is not None):
+        raise UserError("--leak needs a trace, one user and no --page: sizes are known from a trace; leave those out.")
     for name, file in (("--policy", policy), ("--page", page)):
         if file is not None and (file.is_dir() or any(one.is_file() for one in file.parents)):
             raise UserError(f"{name} is {file}, which cannot be a file; name one, such as {file.stem or 'plan'}.out.")
+
+
+def _refuse_run(
+    run: Path | None,
+    times: Path | None,
+    trace: Place | None,
+    acceptance: tuple[Path, ...],
+    given: dict[str, Any],
+    policy: Path | None,
+    seal: str,
+) -> None:
+    """Refuse what a record or measured times contradict."""
+    if run is None:
+        return
+    for name, there in (("--trace", trace is not None), ("--acceptance", acceptance), ("--times", times is not None)):
+        if there:
+            raise UserError(f"--run has its own evidence and times; leave {name} out.")
+    if policy is not None:
+        raise UserError("--policy needs a trace: a record names no thresholds and no messages but its own.")
+    if given["leak"] is not None:
+        raise UserError("--leak needs a trace: a record does not know the sizes of other messages; plan from a trace.")
+    if given["users"] != "1":
+        raise UserError("--users needs a trace: a record has no distributions; plan for one user.")
+    if given["block"]:
+        raise UserError("--block needs a trace: a record has no distributions; leave it out.")
+    if seal != "none":
+        raise UserError("--seal is known from the record: it says whether its frames had a key; leave it out.")
+
+
+def _said_skips(run: Path, *, as_json: bool) -> bool:
+    """Say what the record of a run that skipped tells of its risk; return whether it skipped."""
+    from validation.planning.run_record import read_record
+    from validation.planning.run_skips import said_of_skips, skips_of
+
+    found = skips_of(read_record(run), str(run))
+    if found is None:
+        return False
+    notes = [
+        said_of_skips(found),
+        "Such a record tells no other plan: which drafts behind a skip the server would have accepted is not in it. "
+        "Plan from a trace, or record `--method 'shared seed'`.",
+    ]
+    console = open_console(stderr=as_json)
+    for note in notes:
+        console.print(note, soft_wrap=True, markup=False, highlight=False)
+    if as_json:
+        print_json({"evidence": {"run": str(run)}, "skips": found, "notes": notes})
+    return True
+
+
+def _measured(
+    request: Any, run: Path | None, times: Path | None, left_out: dict[str, str], given: dict[str, Any]
+) -> tuple[Any, list[str], set[str]]:
+    """Return the request with measured numbers for options that were left out, sentences on them, and the options."""
+    from validation.planning.from_run import OPTIONS, with_run
+    from validation.planning.times import read_times, with_times
+
+    here = {option for option in ("--rate", "--rtt", "--draft-ms", "--verify-ms") if option not in left_out}
+    if run is not None:
+        known = "--rate" in here or given["link_csv"] is not None or given["fading"] != "none"
+        return *with_run(request, run, here, known), set(OPTIONS) - here
+    if times is not None:
+        return with_times(request, read_times(times), set(left_out))
+    return request, [], set()
 
 
 def _request(given: dict[str, Any]) -> Any:
@@ -266,10 +364,12 @@ def _request(given: dict[str, Any]) -> Any:
         verify_s=given["verify_ms"] / 1e3,
         verify_token_s=given["verify_us_per_token"] / 1e6,
         server_draft_s=None if given["server_draft_ms"] is None else given["server_draft_ms"] / 1e3,
+        between_s=given["between_ms"] / 1e3,
         bias=given["bias"],
         risk=read.read_risk(given["risk"]),
         confidence=given["confidence"],
         latency=None if given["latency"] is None else read.read_latency(given["latency"]),
+        leak_bits=None if given["leak"] is None else read.read_leak(given["leak"]),
         energy_j=None if given["energy"] is None else read.read_energy("--energy", given["energy"]),
         device_w=given["device_w"],
         transmit_w=given["transmit_w"],
@@ -280,18 +380,19 @@ def _request(given: dict[str, Any]) -> Any:
         server_batch=given["server_batch"],
         vocabulary=given["vocabulary"],
         shared_seed=given["shared_seed"],
+        block=given["block"],
         recorded=None if given["link_csv"] is None else read_link(given["link_csv"], given["link_name"]),
     )
 
 
-def _write_policy(planner: Any, about: dict[str, Any], path: Path) -> None:
+def _write_policy(planner: Any, about: dict[str, Any], path: Path, alone: bool) -> None:
     """Write the plan as a device's policy."""
     from validation.decoding.policy_file import write_policy
     from validation.planning.deploy import policy_of
 
     option, _ = planner.ours(planner.setting)
     evidence = about["evidence"]
-    write_policy(policy_of(option, planner, evidence["vocabulary"], evidence["models"]), path)
+    write_policy(policy_of(option, planner, evidence["vocabulary"], evidence["models"], alone=alone), path)
 
 
 def _show_users(console: Console, shared: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import json
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,7 +15,7 @@ from validation.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = Path("validation") / "reproduce" / "times.json"
-"""Seconds of the tasks of the published run."""
+"""Seconds of the tasks of the published run, and terms to predict those of other runs."""
 
 _folder = click.Path(path_type=Path, file_okay=False)
 
@@ -59,7 +60,8 @@ def reproduce(
         raise ModuleNotFoundError("No module named 'doit'", name="doit")
     from validation.decoding.studies import STUDIES
     from validation.plots import commit_of_code
-    from validation.reproduce.engine import NOT_RUN, TO_RUN, duration, in_a_process, line_of, run_tasks, states
+    from validation.reproduce.costs import expected_seconds
+    from validation.reproduce.engine import NOT_RUN, TO_RUN, in_a_process, line_of, run_tasks, states, total_of
     from validation.reproduce.tasks import Setting, chosen, tasks_of
 
     if not (ROOT / ".git").exists() and not (quick or dry_run):
@@ -78,14 +80,15 @@ def reproduce(
         texts=prompts,
     )
     tasks = chosen(tasks_of(setting), only)
+    record = _record()
+    predicted = expected_seconds(setting, record.get("terms", {}))
+    waiting = states(tasks, place, predicted | ({} if quick else record.get("seconds", {})))
+    for state in waiting if dry_run else ():
+        click.echo(line_of(state))
+    click.echo(total_of(waiting))
+    if any(state.task.name in predicted and state.word == TO_RUN for state in waiting):
+        click.echo(record["terms_note"])
     if dry_run:
-        found = states(tasks, place, {} if quick else _published_times())
-        for state in found:
-            click.echo(line_of(state))
-        waiting = [state.seconds for state in found if state.word == TO_RUN]
-        known = [seconds for seconds in waiting if seconds is not None]
-        unknown = f", {len(waiting) - len(known)} tasks of unknown time" if len(known) < len(waiting) else ""
-        click.echo(f"To run: {len(waiting)} of {len(found)} tasks, {duration(sum(known))}{unknown}.")
         return
     found = run_tasks(tasks, place, in_a_process(ROOT), click.echo)
     failed = [state for state in found if state.word == "failed"]
@@ -95,7 +98,7 @@ def reproduce(
         sys.exit(PARTLY)
 
 
-def _published_times() -> dict[str, float]:
-    """Return the seconds that the tasks of the published run took; none if they are not stored."""
+def _record() -> dict[str, Any]:
+    """Return the seconds of the published run and the terms; empty if they are not stored."""
     file = ROOT / RECORD
-    return dict(json.loads(file.read_text(encoding="utf-8"))["seconds"]) if file.exists() else {}
+    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}

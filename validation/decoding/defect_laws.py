@@ -81,11 +81,12 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """The two tables, as drafts are drawn from one and judged by the other two."""
+    """The two tables, as drafts are drawn from one and judged by others."""
 
     drawn: Array  # (nodes, V): what drafts are drawn from
     told: Array  # (nodes, V): q of the acceptance and the residual
     bonus: Array  # (nodes, V): what a bonus token is drawn from if it is drawn from q
+    verified: Array  # (nodes, V): p of the acceptance and the residual
     target: Array  # (nodes, V)
 
 
@@ -99,6 +100,9 @@ def defective_law(
     max_draft_length: int = 2,
     temperature: float = 1.0,
     top_p: float = 1.0,
+    by_block: bool = False,
+    drawn: Array | None = None,
+    verified: Array | None = None,
 ) -> Law:
     """Return the law of the texts of speculative decoding with a defect, or with none.
 
@@ -115,6 +119,11 @@ def defective_law(
         Drafts of a round.
     temperature, top_p : float
         Of the run.
+    by_block : bool
+        Whether the drafts of a round are verified together, as they are with the defect ``block_token_rule``.
+    drawn, verified : array, shape (nodes, V), optional
+        What drafts are drawn from in place of the draft's rows, and by which p they are judged in place of the
+        target's.
 
     Returns
     -------
@@ -123,11 +132,20 @@ def defective_law(
     """
     q, p = processed(draft, temperature, top_p), processed(target, temperature, top_p)
     told = {
-        "draft_temperature": lambda: processed(draft, 1.0, top_p),
+        "draft_temperature": lambda: q if drawn is not None else processed(draft, 1.0, top_p),
         "draft_before_top_p": lambda: processed(draft, temperature, 1.0),
     }.get(defect or "", lambda: q)()
-    drawn = processed(draft, 0.0, 1.0) if defect == "greedy_draft_ratio" else q
-    rounds = _Rounds(defect, _Pair(drawn, told, q, p), positions, end_tokens, max_draft_length)
+    if drawn is None:
+        drawn = processed(draft, 0.0, 1.0) if defect == "greedy_draft_ratio" else q
+    by_block |= defect == "block_token_rule"
+    rounds = _Rounds(
+        defect,
+        _Pair(drawn, told, q, p if verified is None else verified, p),
+        positions,
+        end_tokens,
+        max_draft_length,
+        by_block,
+    )
     law: Law = {}
     waiting = {_State((), ()): 1.0}
     while waiting:
@@ -151,6 +169,7 @@ class _Rounds:
     positions: int
     end_tokens: frozenset[int]
     most: int
+    by_block: bool = False
 
     def row(self, table: Array, text: Text) -> Array:
         return np.asarray(table[node_of(text, table.shape[1])])
@@ -160,6 +179,12 @@ class _Rounds:
         left = self.positions - len(state.text)
         for drafts, mass in self.drafts(state.text, min(self.most, left)):
             reached = mass
+            if self.by_block:
+                for i, chance, weight in self.blocks(state, drafts):
+                    ways = self.replaced(state, drafts, i, weight) if weight else self.accepted(state, drafts, left)
+                    for after, part in ways:
+                        yield after, mass * chance * part
+                continue
             for i in range(len(drafts)):
                 chance = self.accepts(state, drafts, i)
                 if chance < 1:
@@ -192,7 +217,7 @@ class _Rounds:
 
     def accepts(self, state: _State, drafts: Text, i: int) -> float:
         """Return the probability that draft i is accepted, given the ones before it."""
-        p = float(self.row(self.pair.target, (*state.seen, *drafts[:i]))[drafts[i]])
+        p = float(self.row(self.pair.verified, (*state.seen, *drafts[:i]))[drafts[i]])
         q = float(self.told(state, drafts, i)[drafts[i]])
         ratio = min(1.0, p / q) if q > 0 else float(p > 0)
         if self.defect == "zero_accepted":
@@ -204,11 +229,28 @@ class _Rounds:
             return float(np.clip((ratio - low) / (high - low), 0.0, 1.0))
         return ratio
 
-    def replaced(self, state: _State, drafts: Text, i: int) -> Iterator[tuple[_State, float]]:
+    def blocks(self, state: _State, drafts: Text) -> Iterator[tuple[int, float, float]]:
+        """Yield how many drafts may be kept, the probability, and the weight for the residual; 0 for all drafts."""
+        weights, spare = [1.0], []
+        for i, token in enumerate(drafts):
+            p, q = self.row(self.pair.verified, (*state.seen, *drafts[:i])), self.told(state, drafts, i)
+            spare.append(float(np.maximum(weights[-1] * p - q, 0.0).sum()))
+            weights.append(min(1.0, weights[-1] * float(p[token]) / float(q[token])))
+        yield len(drafts), weights[-1], 0.0
+        left = 1.0 - weights[-1]
+        for i in reversed(range(len(drafts))):
+            passes = spare[i] / (spare[i] + 1.0 - weights[i]) if i and spare[i] else float(i == 0)
+            passes = weights[i] if self.defect == "block_token_rule" else passes
+            if left * passes > 0:
+                yield i, left * passes, weights[i]
+            left *= 1.0 - passes
+
+    def replaced(self, state: _State, drafts: Text, i: int, weight: float = 1.0) -> Iterator[tuple[_State, float]]:
         """Yield the states after draft i was rejected."""
         kept = drafts[:i]
-        p = self.row(self.pair.target, (*state.seen, *kept))
-        law = self.residual(p, self.told(state, drafts, i))
+        p = self.row(self.pair.verified, (*state.seen, *kept))
+        weight = 1.0 if self.defect == "block_token_rule" else weight
+        law = self.residual(weight * p, self.told(state, drafts, i))
         if self.defect == "noise_reused":
             law = _drawn_again(law, *_interval(self.row(self.pair.drawn, (*state.text, *kept)), drafts[i]))
         for token in np.flatnonzero(law).tolist():

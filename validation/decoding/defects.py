@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from validation.decoding import loop, verification
 from validation.decoding.batch_state import DRAFT, TARGET
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import FixedLength
+from validation.decoding.methods.multi_draft import BlockVerification, FixedLength
 from validation.decoding.random_streams import ACCEPT, REPLACE, Noise
 from validation.decoding.sampling import distributions_of, draw, levels, residual
 from validation.decoding.session import Draft, Message, Proposal, Session, Step
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from validation.models.pair import Pair
 
 Array = NDArray[Any]
+MIN_P = 0.3
+"""Of the control whose server leaves it out."""
 COIN_FLOOR = 2.0**-8
 """A coin below this number is 0 in the control of the zero-probability comparison."""
 
@@ -107,6 +109,39 @@ def residual_by_rank(target: torch.Tensor, draft: torch.Tensor) -> torch.Tensor:
     p, order = target.double().sort(dim=-1, descending=True, stable=True)
     q = draft.double().sort(dim=-1, descending=True, stable=True).values
     return torch.zeros_like(p).scatter_(-1, order, residual(p, q))
+
+
+def weight_passes(weights: Array, spare: Array) -> Array:
+    """Return the weights of the blocks as the probabilities that they pass."""
+    return weights
+
+
+def token_residual(target: torch.Tensor, draft: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Return the residual of token-by-token verification, whatever the weight of the block."""
+    return residual(target, draft)
+
+
+# --------------------------------------------------------------------------------------------- the target's rows
+
+
+def with_min_p(rows: torch.Tensor, min_p: float) -> torch.Tensor:
+    """Return distributions without the tokens below ``min_p`` times the largest probability."""
+    cut = rows * (rows >= min_p * rows.max(dim=-1, keepdim=True).values)
+    return cut / cut.sum(dim=-1, keepdim=True)
+
+
+def min_p_of_bonus_alone(
+    method: Method, session: Session, sequences: Array, drafts: Any, logits: Any, sizes: Array, *rest: Any
+) -> VerifiedDrafts:
+    """Verify with rows that have min-p behind the last draft alone; the arguments are those of ``verify``."""
+
+    def rows(*given: Any) -> torch.Tensor:
+        found, last = distributions_of(*given), np.cumsum(sizes) - 1
+        found[last] = with_min_p(found[last], MIN_P)
+        return found
+
+    with replaced(verification, "distributions_of", rows):
+        return verification.verify(method, session, sequences, drafts, logits, sizes, *rest)
 
 
 # ------------------------------------------------------------------------------------------- the random numbers
@@ -266,12 +301,13 @@ class Defect:
         What is wrong, in a sentence.
     source : str
         The report: repository and number of the issue or pull request, and more of them if several say it.
-    temperature, top_p : float
+    temperature, top_p, min_p : float
         The setting at which the control is run; the defect cannot be seen at some others.
     method : callable
         Makes the method from the number of drafts of a round.
-    noise, residual, step : optional
-        What replaces the random numbers, the residual, or the loop's class.
+    noise, residual, passes, step, verify : optional
+        What replaces the random numbers, the residual, the acceptance of blocks, the loop's class, or the
+        verification.
     """
 
     name: str
@@ -279,10 +315,13 @@ class Defect:
     source: str
     temperature: float = 1.0
     top_p: float = 1.0
+    min_p: float = 0.0
     method: Callable[[int], Method] = FixedLength
     noise: Callable[[int, Sequence[str], int], Noise] = Noise
     residual: Callable[..., Any] | None = None
+    passes: Callable[..., Any] | None = None
     step: type[loop._Loop] | None = None
+    verify: Callable[..., VerifiedDrafts] | None = None
 
 
 DEFECTS: dict[str, Defect] = {
@@ -369,9 +408,24 @@ DEFECTS: dict[str, Defect] = {
             "vllm-project/vllm#47386",
             noise=CoinOfLastDraft,
         ),
+        Defect(
+            "block_token_rule",
+            "a block passes with its weight, and the residual of token-by-token verification follows it",
+            "vllm-project/vllm-ascend#7807, vllm-project/vllm-ascend#7603",
+            method=BlockVerification,
+            residual=token_residual,
+            passes=weight_passes,
+        ),
+        Defect(
+            "min_p_dropped",
+            "min-p is left out of the target's distributions that verify drafts",
+            "vllm-project/vllm#42802",
+            min_p=MIN_P,
+            verify=min_p_of_bonus_alone,
+        ),
     )
 }
-"""Every defect by its flag: twelve, and one more that is right at depth 1."""
+"""Every defect by its flag; ``next_coin`` is right at depth 1."""
 
 
 @contextmanager
@@ -408,7 +462,12 @@ def decode_with(
     if found is None:
         raise UserError(f"There is no defect {defect!r}; the defects are {', '.join(DEFECTS)}.")
     settings: dict[str, Any] = {"temperature": found.temperature, "top_p": found.top_p, "noise": found.noise} | options
-    with replaced(loop, "_Loop", found.step), replaced(verification, "residual", found.residual):
+    with (
+        replaced(loop, "_Loop", found.step),
+        replaced(loop, "verify", found.verify),
+        replaced(verification, "residual", found.residual),
+        replaced(verification, "block_passes", found.passes),
+    ):
         return loop.decode(pair, prompts, found.method(max_draft_length), **settings)
 
 

@@ -5,7 +5,7 @@ The number of drafts in flight before the position selects it, since this count 
 number were used again, the distribution of a method that learns from dropped drafts would change. Example: flexspec's
 next K depends on the dropped drafts, and K decides whether the position is drafted or replaced. So K would depend on
 the random number that is used again. Acceptance uses only the numbers up to the draft's own position, and never those
-behind a rejected draft.
+behind a rejected draft. Block verification does, so its numbers are selected as those of drafts are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hlmtheory.shared_seed import stream_key
 DRAFT, ACCEPT, REPLACE, SKIP = range(4)
 """Purpose of a random number: the draft, its acceptance, the server's token, and whether verification is skipped."""
 PURPOSES = 4
-_TEXT, _LINK, _EXTRA, _FINE, _AHEAD, _ROUND = range(6)  # streams of a prompt
+_TEXT, _LINK, _EXTRA, _FINE, _AHEAD, _ROUND, _BLOCK = range(7)  # streams of a prompt
 
 Array = NDArray[Any]
 
@@ -69,6 +69,7 @@ class Noise:
         self._extra: dict[int, Array] = {}
         self._fine: dict[int, Array] = {}
         self._ahead: dict[tuple[int, int], Array] = {}
+        self._block: dict[int, Array] = {}
 
     def stream_keys(self) -> Array:
         """Return the key of each prompt's stream of :mod:`hlmtheory.shared_seed`, from the seed and its id, int64."""
@@ -98,6 +99,15 @@ class Noise:
                 self._ahead[offset, count] = self._tables(_AHEAD, (count,), offset, count)
             some = ahead == offset
             found[some] = self._ahead[offset, count][sequences[some], positions[some]]
+        return found
+
+    def blocks(self, sequence: int, position: int, count: int) -> Array:
+        """Return a random number (count,) for each block of drafts of a round that begins at this position."""
+        found = self.uniform(ACCEPT, np.full(count, sequence), np.minimum(position + np.arange(count), self.positions))
+        for offset in range(1, count):
+            if offset not in self._block:
+                self._block[offset] = self._tables(_BLOCK, (), offset)
+            found[offset] = self._block[offset][sequence, position]
         return found
 
     def link(self, sequence: int) -> np.random.Generator:

@@ -172,17 +172,20 @@ def probabilities_at(distributions: torch.Tensor, tokens: Array) -> Array:
     return found
 
 
-def residual(target: torch.Tensor, draft: torch.Tensor) -> torch.Tensor:
+def residual(target: torch.Tensor, draft: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
     """Return the residual that replaces a rejected draft: (p - q̂)⁺ in float64, not normalised; p if it is all zeros.
 
-    With q̂ = q it is never all zeros where a draft was rejected. With another q̂ it may be, and then any law is allowed
+    In block verification it is (w p - q̂)⁺, with the weight w (n, 1) of the block before the draft. With q̂ = q it is
+    never all zeros where a draft was rejected. With another q̂ it may be, and then any law is allowed
     (:mod:`hlmtheory.truncation`); p is available. :func:`hlmtheory.verification.residual_distribution` computes the
     same but checks its arguments; this function runs for every token.
     """
     import torch
 
     p, q = target.double(), draft.double()
-    left = (p / p.sum(dim=-1, keepdim=True)).sub_(q / q.sum(dim=-1, keepdim=True)).clamp_min_(0.0)
+    whole = p / p.sum(dim=-1, keepdim=True)
+    whole = whole if weight is None else whole.mul_(weight)
+    left = whole.sub_(q / q.sum(dim=-1, keepdim=True)).clamp_min_(0.0)
     none = left.amax(dim=-1, keepdim=True) == 0  # NaN compares as False and stays
     return torch.where(none, p, left) if bool(none.any()) else left
 

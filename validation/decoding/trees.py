@@ -2,7 +2,8 @@
 
 A node is a draft; its children are drafts of the next position. Children of a node with distribution q were drawn from
 q without replacement, in the order in which they are listed; children of a node without one are *certain*: they were
-chosen and not drawn. The server tries the children in order. With p_1 = p, child i is accepted with probability
+chosen and not drawn. A node may have both: then the drawn children come first, and a child to which q gives nothing is
+certain. The server tries the children in order. With p_1 = p, child i is accepted with probability
 min(1, p_i(x_i)/q_i(x_i)), where q_i is the distribution that it was drawn from (a point mass for a certain child);
 otherwise p_{i+1} = (p_i - q_i)⁺, normalised. If no child is left, the token is drawn from the last p_i. This is the
 rule of SpecInfer (miao2024specinfer), with the q_i of drawing without replacement (jeon2024recursive).
@@ -186,15 +187,16 @@ def _certain(tree: DraftTree, children: list[int], p: Array, chance: Chance) -> 
 
 
 def _drawn(tree: DraftTree, children: list[int], p: Array, draft: Array, chance: Chance) -> int | None:
-    """Return the accepted child of a node whose children were drawn, or None; ``p`` becomes the residual."""
+    """Return the accepted child of a node with drawn children, or None; ``p`` becomes the residual."""
     q = draft / draft.sum()
-    for child in children:
+    drawn = [child for child in children if draft[tree.tokens[child]]]
+    for child in drawn:
         token = tree.tokens[child]
         if chance.happens(float(p[token]), float(q[token])):
             return child
         p[:] = residual(p, q)
         q = without(q, token)
-    return None
+    return _certain(tree, children[len(drawn) :], p, chance)
 
 
 def residual(p: Array, q: Array) -> Array:

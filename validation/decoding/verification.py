@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hlmtheory import verification
 from validation.decoding.random_streams import ACCEPT, REPLACE
-from validation.decoding.sampling import distributions_of, draw, levels, residual, without_token
+from validation.decoding.sampling import distributions_of, draw, levels, probabilities_at, residual, without_token
 from validation.decoding.session import Draft, Session
 
 if TYPE_CHECKING:
@@ -74,8 +74,11 @@ def verify(
     target = distributions_of(logits, session.temperature, session.top_p)
     counts = np.array([len(drafts) for drafts in in_flight])
     last = np.cumsum(sizes) - 1
+    weight = None
     if method.shared_seed:
         accepted, token, mass = _matches(session, sequences, in_flight, target, last - counts, position, counts)
+    elif method.by_block and session.temperature > 0:  # at 0 the two rules are one, and no distribution is sent
+        accepted, weight = _longest_blocks(session, sequences, in_flight, target, last - counts, position)
     else:
         accepted = _count_accepted(method, session, sequences, in_flight, target, last - counts, position, counts)
     rejected = accepted < counts
@@ -93,7 +96,7 @@ def verify(
         if len(target) > len(sequences):
             following = target.index_select(0, torch.from_numpy(last - counts + accepted).to(target.device))
         if rejected.any() and not method.samples_target:
-            following = _with_residuals(following, in_flight, accepted, np.flatnonzero(rejected))
+            following = _with_residuals(method, following, in_flight, accepted, np.flatnonzero(rejected), weight)
         places = np.minimum(position + accepted, session.new_tokens)
         token, mass = draw(following, session.noise.uniforms(REPLACE, sequences, places, levels(target.shape[-1])))
     return VerifiedDrafts(accepted, rejected, np.where(gets_token, token, -1), mass, target, last, counts)
@@ -132,6 +135,46 @@ def _count_accepted(
     return np.asarray(np.cumprod(passes, axis=1).sum(axis=1))
 
 
+def block_passes(weights: Array, spare: Array) -> Array:
+    """Return h of each block (K,), from w (K,) and S (K - 1,)."""
+    rest = spare + 1.0 - weights[:-1]
+    return np.append(np.divide(spare, rest, out=np.ones_like(rest), where=rest > 0), weights[-1])
+
+
+def _longest_blocks(
+    session: Session,
+    sequences: Array,
+    in_flight: list[list[Draft]],
+    target: torch.Tensor,
+    first: Array,
+    position: Array,
+) -> tuple[Array, Array]:
+    """Return the drafts of the longest block of each sequence that passes, and the block's weight, both (n,).
+
+    As :func:`hlmtheory.verification.block_acceptance`, which checks its arguments.
+    """
+    import torch
+
+    kept, weight = np.zeros(len(sequences), dtype=np.int64), np.ones(len(sequences))
+    for i, drafts in enumerate(in_flight):
+        if not drafts:
+            continue
+        p = target[int(first[i]) : int(first[i]) + len(drafts)].double()
+        q = torch.stack([draft.server_distribution for draft in drafts if draft.server_distribution is not None]).to(p)
+        p, q = p / p.sum(dim=-1, keepdim=True), q / q.sum(dim=-1, keepdim=True)
+        tokens = np.array([draft.token for draft in drafts])
+        weights = [1.0]
+        for at_p, at_q in zip(probabilities_at(p, tokens), probabilities_at(q, tokens), strict=True):
+            weights.append(1.0 if weights[-1] * at_p >= at_q else weights[-1] * at_p / at_q)
+        before = torch.tensor(weights[1:-1], dtype=p.dtype, device=p.device)[:, None]
+        spare = (before * p[1:]).sub_(q[1:]).clamp_min_(0.0).sum(dim=-1).cpu().numpy()
+        passes = block_passes(np.array(weights[1:]), spare)
+        passed = session.noise.blocks(int(sequences[i]), int(position[i]), len(drafts)) < passes
+        kept[i] = passed.nonzero()[0].max(initial=-1) + 1
+        weight[i] = weights[kept[i]]
+    return kept, weight
+
+
 def _matches(
     session: Session,
     sequences: Array,
@@ -157,7 +200,14 @@ def _matches(
     return accepted, winner[sequence, accepted], mass[sequence, accepted]
 
 
-def _with_residuals(following: torch.Tensor, in_flight: list[list[Draft]], accepted: Array, rejected: Array) -> Any:
+def _with_residuals(
+    method: Method,
+    following: torch.Tensor,
+    in_flight: list[list[Draft]],
+    accepted: Array,
+    rejected: Array,
+    weight: Array | None,
+) -> Any:
     """Return ``following``, with unnormalised residuals in the rows of the sequences whose draft was rejected."""
     import torch
 
@@ -166,11 +216,22 @@ def _with_residuals(following: torch.Tensor, in_flight: list[list[Draft]], accep
     all_rejected = len(rejected) == len(following)
     index = torch.from_numpy(rejected).to(following.device)
     target = following if all_rejected else following[index]
+    if method.cuts_answer:
+        target = _answers(method, first, target)
     if known:  # the drafts of a method are either all certain or all drawn from a distribution
-        found = residual(target, known[0][None] if len(known) == 1 else torch.stack(known))
+        rows = known[0][None] if len(known) == 1 else torch.stack(known)
+        weights = () if weight is None else (torch.from_numpy(weight[rejected]).to(target.device)[:, None],)
+        found = residual(target, rows, *weights)
     else:
         found = without_token(target, np.array([draft.token for draft in first]))
     return found if all_rejected else following.double().index_copy(0, index, found)
+
+
+def _answers(method: Method, drafts: list[Draft], target: torch.Tensor) -> torch.Tensor:
+    """Return what the device learns of p (n, V) at each rejected draft."""
+    import torch
+
+    return torch.stack([method.answered(*one) for one in zip(drafts, target, strict=True)])
 
 
 def step_risks(method: Method, drafts: list[Draft], target: torch.Tensor) -> tuple[float, float]:
@@ -196,12 +257,16 @@ def step_risks(method: Method, drafts: list[Draft], target: torch.Tensor) -> tup
     if method.by_argmax:
         top = p.argmax(dim=-1, keepdim=True)
         return mismatch, float((q.gather(-1, top) * (1.0 - p.gather(-1, top))).sum())
-    if not method.truncates:
+    if not method.truncates and not method.cuts_answer:
         return mismatch, 0.0
-    known = torch.stack([draft.server_distribution for draft in drafts if draft.server_distribution is not None])
     tokens = torch.tensor([draft.token for draft in drafts], device=p.device)[:, None]
     beta = verification.rejection_probability(p, q).gather(-1, tokens)[:, 0]
-    true, distorted = (part / part.sum(-1, keepdim=True) for part in (residual(p, q), residual(p, known)))
+    if method.cuts_answer:
+        drawn = residual(_answers(method, drafts, p), q)
+    else:
+        known = torch.stack([draft.server_distribution for draft in drafts if draft.server_distribution is not None])
+        drawn = residual(p, known)
+    true, distorted = (part / part.sum(-1, keepdim=True) for part in (residual(p, q), drawn))
     return mismatch, float((beta * 0.5 * (true - distorted).abs().sum(dim=-1)).sum())
 
 

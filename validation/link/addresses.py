@@ -7,7 +7,7 @@ from pathlib import Path
 
 from validation.errors import UserError
 
-KEY_BYTES = (16, 64)
+KEY_BYTES, MOST_KEYS = (16, 64), 100
 
 
 def read_address(option: str, text: str, *, key: bytes | None = None, needs_key: bool = True) -> tuple[str, int]:
@@ -28,17 +28,37 @@ def read_address(option: str, text: str, *, key: bytes | None = None, needs_key:
     return host, int(port)
 
 
+def read_keys(path: Path | None) -> tuple[bytes, ...] | None:
+    """Return the keys in a server's file, one a line, without the white space around them; None without a file."""
+    return None if path is None else keys_of(path, path.read_bytes())
+
+
 def read_key(path: Path | None) -> bytes | None:
-    """Return the key in a file, without the white space around it; None without a file."""
-    if path is None:
-        return None
-    key = path.read_bytes().strip()
-    if not KEY_BYTES[0] <= len(key) <= KEY_BYTES[1]:
+    """Return the key in a device's file; None without a file."""
+    keys = read_keys(path)
+    if keys is not None and len(keys) != 1:
+        raise UserError(f"{path} holds {len(keys)} keys, and a device has one; give the device a file with its key.")
+    return None if keys is None else keys[0]
+
+
+def keys_of(path: Path, content: bytes) -> tuple[bytes, ...]:
+    """Return the keys in the content of a file, one a line.
+
+    Raises
+    ------
+    UserError
+        If the file holds no key or too many keys, or a key is too short or too long.
+    """
+    keys = tuple(dict.fromkeys(line.strip() for line in content.splitlines() if line.strip()))
+    wrong = next((key for key in keys if not KEY_BYTES[0] <= len(key) <= KEY_BYTES[1]), None)
+    if not keys or wrong is not None:
         raise UserError(
-            f"The key in {path} has {len(key)} bytes; it must have {KEY_BYTES[0]} to {KEY_BYTES[1]}: make one with "
-            "`openssl rand -hex 32`."
+            f"A key in {path} has {len(wrong or b'')} bytes; it must have {KEY_BYTES[0]} to {KEY_BYTES[1]}: make one "
+            "with `openssl rand -hex 32`."
         )
-    return key
+    if len(keys) > MOST_KEYS:
+        raise UserError(f"{path} holds {len(keys)} keys; a server has at most {MOST_KEYS}, one a line.")
+    return keys
 
 
 def is_loopback(host: str) -> bool:

@@ -20,6 +20,7 @@ from validation.decoding.session import Draft, Session
 from validation.decoding.verification import verify
 from validation.link.formats import Terms
 from validation.link.loops import OneText
+from validation.link.pace import Pace
 from validation.link.wire import Opening, answer_body, round_of
 
 if TYPE_CHECKING:
@@ -45,12 +46,13 @@ class WaitingDrafts:
 
 
 class ServedText:
-    """A text at the server: its tokens, its cache, and how its drafts are verified."""
+    """A text at the server: its tokens, its cache, and how its drafts are verified: by ``terms``, of several given."""
 
-    def __init__(self, pair: Pair, opening: Opening, terms: Terms) -> None:
-        self.opening, self.terms, self.method = opening, terms, terms.method()
+    def __init__(self, pair: Pair, opening: Opening, *terms: Terms) -> None:
+        self.opening, self.ways = opening, [(one, one.method()) for one in terms]
+        self.terms, self.method = self.ways[0]
         self.first, self.left = len(opening.prompt), opening.new_tokens - len(opening.text)
-        capacity = self.first + opening.new_tokens + 2 + terms.most  # the last is for filler
+        capacity = self.first + opening.new_tokens + 2 + max(one.most for one in terms)  # the last is for filler
         self.tokens = np.zeros(capacity, dtype=np.int64)
         self.kept = self.first + len(opening.text)
         self.tokens[: self.kept] = [*opening.prompt, *opening.text]
@@ -59,7 +61,19 @@ class ServedText:
         lengths = np.array([self.first], dtype=np.int64)
         settings = (opening.temperature, opening.top_p, opening.new_tokens)
         self.session = Session(pair, 1, noise, None, *settings, prompt_lengths=lengths)
-        self.method.begin(self.session)
+        for _, method in self.ways:
+            method.begin(self.session)
+
+    @property
+    def longest(self) -> int:
+        """The most bytes of a round's body."""
+        return 1 + max(one.longest(self.session.vocabulary, self.left) for one, _ in self.ways)
+
+    @property
+    def complete(self) -> bool:
+        """Whether no token is to come."""
+        ends = self.session.pair.end_tokens
+        return self.left <= 0 or (self.kept > self.first and int(self.tokens[self.kept - 1]) in ends)
 
     def take_cache(self, other: ServedText) -> None:
         """Take over the cache of an earlier connection, as far as its tokens are this text's."""
@@ -78,6 +92,10 @@ class ServedText:
     def received(self, body: bytes) -> ReceivedRound:
         """Return the round in these bytes, or raise a ValueError."""
         vocabulary = self.session.vocabulary
+        if len(self.ways) > 1:
+            if not body or body[0] >= len(self.ways):
+                raise MalformedError("a round that names none of its text's messages; no device sends that")
+            (self.terms, self.method), body = self.ways[body[0]], body[1:]
         skipped, payload = round_of(body, vocabulary, self.left)
         drafts = self.terms.received(payload, vocabulary, self.session.temperature)
         if len(skipped) + max(len(drafts), 1) > self.left:
@@ -88,11 +106,13 @@ class ServedText:
 class WrittenText:
     """A text that the server writes by the shared seed, alone or with a draft model of its own."""
 
-    def __init__(self, text: ServedText, draft_length: int) -> None:
+    def __init__(self, text: ServedText, engine: Engine) -> None:
+        self.stretch_s, draft_length = engine.stretch_s, engine.draft_length
         opening, method = text.opening, SharedSeed(draft_length)
         method.runs_draft = draft_length > 0
         record = GenerationRecord(method.name, opening.name, "none", opening.seed, opening.temperature, opening.top_p)
         self.loop = OneText(text.session, method, [opening.prompt], [record], None, False, None)
+        self.loop.draft_pace, self.loop.pass_pace = engine.draft_pace, engine.pass_pace
         self.loop.resume(opening.text)
         self._new: list[int] = []
         self.loop.on_tokens = self._new.extend
@@ -107,6 +127,8 @@ class WrittenText:
         """Draft, or verify; return new tokens, perhaps none."""
         self.loop.step()
         new, self._new[:] = list(self._new), []
+        if new and self.stretch_s:  # each pass of the target gives a token or more
+            time.sleep(self.stretch_s)
         return new
 
 
@@ -120,9 +142,20 @@ class Engine:
         Seconds that each pass waits at its end, to stand for a slower server.
     draft_length : int
         K of texts that the server writes, with the pair's draft; 0 if the target writes alone.
+    least_pass_s, least_draft_s : float
+        Seconds that each pass of the target, and of its own draft, lasts at least.
     """
 
-    def __init__(self, pair: Pair, *, stretch_s: float = 0.0, draft_length: int = 0) -> None:
+    def __init__(
+        self,
+        pair: Pair,
+        *,
+        stretch_s: float = 0.0,
+        draft_length: int = 0,
+        least_pass_s: float = 0.0,
+        least_draft_s: float = 0.0,
+    ) -> None:
+        self.pass_pace, self.draft_pace = Pace(least_pass_s), Pace(least_draft_s)
         self.pair, self.stretch_s, self.draft_length = pair, stretch_s, draft_length
         self.model = CachedModel(pair.target, pair.vocabulary, pair.device, 1, pair.context + 2, pair.context)
         self.pass_s = 0.0  # of the last pass
@@ -153,6 +186,7 @@ class Engine:
         with torch.inference_mode():
             rows = self._read(texts, ends, counts)
             answers = [self._answer(*one) for one in zip(texts, rounds, rows, strict=True)]
+        self.pass_pace.wait(began)
         if self.stretch_s:
             time.sleep(self.stretch_s)
         self.pass_s = time.perf_counter() - began
@@ -160,7 +194,7 @@ class Engine:
 
     def writing(self, text: ServedText) -> WrittenText:
         """Return a text that the server writes, with its prompt read."""
-        return WrittenText(text, self.draft_length)
+        return WrittenText(text, self)
 
     def _read(self, texts: Sequence[ServedText], until: Sequence[int], rows: Sequence[int]) -> Sequence[Any]:
         """Read each text up to a position, and return its last rows of logits."""
@@ -189,4 +223,13 @@ class Engine:
         if accepted < count and text.terms.device_draws and text.session.temperature > 0:
             token, target = -1, found.target[accepted]  # the device draws, and sends the token with its next round
         text.extend([*(draft.token for draft in one.drafts[:accepted]), *([token] if token >= 0 else [])])
-        return answer_body(accepted, count, token, vocabulary, target)
+        return answer_body(accepted, count, token, vocabulary, target, least=text.terms.least_answer(vocabulary))
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of the target: its name, the engine that runs it, and the fingerprint of its weights."""
+
+    name: str
+    engine: Engine
+    mark: str

@@ -37,10 +37,11 @@ from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.quantized import Sqs
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import CloudOnly, CuHlm, Hlm
+from validation.decoding.methods.switched import Switched
 from validation.decoding.session import Draft
 from validation.decoding.wire import index_bits, unpack
 from validation.errors import UserError
-from validation.link.wire import LONGEST_ROUND, LinkError
+from validation.link.wire import LONGEST_ROUND, LinkError, answer_size
 
 if TYPE_CHECKING:
     pass
@@ -63,6 +64,8 @@ _BY_MESSAGE: dict[Callable[..., Any], str] = {
 }
 """The format of each function that writes messages; a method with another one does not run over a link."""
 _REQUEST = b"\0"
+MOST_TERMS = 4
+"""Messages among which the rounds of a text may choose."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class Terms:
     format : str
     most : int
         Drafts of a round at most.
-    bonus, by_argmax, shared_seed, streamed, samples_target : bool
+    bonus, by_argmax, shared_seed, streamed, samples_target, by_block : bool
         As for :class:`validation.decoding.methods.base.Method`.
     policy : str
         The text of ``policy.json`` for the format ``policy``, else empty.
@@ -87,6 +90,7 @@ class Terms:
     shared_seed: bool
     streamed: bool
     samples_target: bool
+    by_block: bool
     policy: str
 
     @classmethod
@@ -94,21 +98,25 @@ class Terms:
         """Return the terms of a method, or raise a UserError if it does not run over a link."""
         found = _BY_MESSAGE.get(type(method).message)
         on_server = isinstance(method, CloudOnly) and type(method) is not CloudOnly  # its drafts are made there
-        if found is None or on_server or method.tree_nodes or not method.runs_target:
+        if found is None or on_server or method.tree_nodes or method.cuts_answer or not method.runs_target:
             raise UserError(f"{method.name} does not run over a link; choose another method, or a policy.json.")
         if found == PROBABILITIES and method.by_argmax:
             found = TOKENS
         most = LONGEST_ROUND if found == LATTICE else min(method.max_draft_length, LONGEST_ROUND)
         policy = method.text if isinstance(method, Planned) else ""
         flags = (method.bonus, method.by_argmax, method.shared_seed, method.streamed, method.samples_target)
-        return cls(found, most, *flags, policy)
+        return cls(found, most, *flags, method.by_block, policy)
 
     @classmethod
-    def from_plain(cls, given: dict[str, Any], vocabulary: int) -> Terms:
+    def from_plain(cls, given: Any, vocabulary: int) -> Terms:
         """Return the terms of an opening, or raise a LinkError or a DomainError."""
         kinds: dict[str, type] = dict.fromkeys(cls.__dataclass_fields__, bool)
         kinds |= {"format": str, "most": int, "policy": str}
-        if set(given) != set(kinds) or any(type(given[name]) is not kind for name, kind in kinds.items()):
+        if (
+            not isinstance(given, dict)
+            or set(given) != set(kinds)
+            or any(type(given[name]) is not kind for name, kind in kinds.items())
+        ):
             raise LinkError("the terms have other fields than are known; use one protocol on both sides")
         terms = cls(**given)
         if terms.format not in {*_BY_MESSAGE.values(), SERVER} or not 0 <= terms.most <= LONGEST_ROUND:
@@ -129,9 +137,28 @@ class Terms:
             raise LinkError("drafts are streamed by a shared seed alone; got another rule")
         if terms.format == SERVER and terms != SERVER_WRITES:
             raise LinkError("a text that the server writes has no terms for drafts; leave them out")
+        if terms.by_block and (terms.format not in (ROWS, LATTICE, POLICY) or terms.shared_seed or terms.by_argmax):
+            raise LinkError(
+                "drafts are verified together by their whole distributions alone; got another format or rule"
+            )
         if terms.shared_seed and terms.format not in (TOKENS, POLICY, SERVER):
             raise LinkError("drafts by a shared seed are sent as tokens; got distributions")
         return terms
+
+    @classmethod
+    def each_of(cls, method: Method) -> tuple[Terms, ...]:
+        """Return the terms of each message that a method may send, or raise a UserError."""
+        return tuple(map(cls.of, method.parts.values() if isinstance(method, Switched) else (method,)))
+
+    @classmethod
+    def each_from_plain(cls, given: list[Any], vocabulary: int) -> tuple[Terms, ...]:
+        """Return the terms of an opening, or raise a LinkError or a DomainError."""
+        if not 1 <= len(given) <= MOST_TERMS:
+            raise LinkError(f"an opening has 1 to {MOST_TERMS} terms; got {len(given)}; name fewer messages")
+        found = tuple(cls.from_plain(one, vocabulary) for one in given)
+        if len(found) > 1 and any(terms.streamed or terms.format == SERVER for terms in found):
+            raise LinkError("a text without rounds has one message; got several; name one")
+        return found
 
     def plain(self) -> dict[str, Any]:
         """Return the terms as plain values."""
@@ -154,6 +181,15 @@ class Terms:
         kind = DraftProbabilities
         return self.format == PROBABILITIES or (self.format == POLICY and isinstance(self.known.policy.messages, kind))
 
+    @property
+    def pads(self) -> bool:
+        """Whether messages, answers and openings are padded."""
+        return self.format == POLICY and bool(self.known.policy.message_sizes)
+
+    def least_answer(self, vocabulary: int) -> int:
+        """Return the least bytes of an answer: those of one to all drafts, if answers are padded."""
+        return answer_size(self.most, vocabulary) if self.pads else 0
+
     def longest(self, vocabulary: int, left: int) -> int:
         """Return the most bytes of a round's body, with ``left`` tokens to come."""
         head = 8 + -(-left * index_bits(vocabulary) // 8)
@@ -166,7 +202,7 @@ class Terms:
         """Return a method that verifies by these terms."""
         method = Method()
         method.bonus, method.by_argmax, method.samples_target = self.bonus, self.by_argmax, self.samples_target
-        method.shared_seed, method.max_draft_length = self.shared_seed, self.most
+        method.shared_seed, method.by_block, method.max_draft_length = self.shared_seed, self.by_block, self.most
         return method
 
     def received(self, payload: bytes, vocabulary: int, temperature: float) -> list[Draft]:
@@ -255,7 +291,7 @@ def _planned(coded: Any, vocabulary: int) -> Draft:
     return Draft(coded.token, float(row[coded.token]) if own is None else own, None, row)
 
 
-SERVER_WRITES = Terms(SERVER, 0, True, False, True, False, False, "")
+SERVER_WRITES = Terms(SERVER, 0, True, False, True, False, False, False, "")
 """The terms of a text that the server writes: the tokens of the shared seed, whoever drafts."""
 
 REFUSED = (CodecError, DomainError, UserError)

@@ -1,14 +1,20 @@
-"""The in-process loop for one text that reports its tokens, and that can begin behind tokens it has already."""
+"""The in-process loop for one text that reports its tokens, and that can begin behind tokens it has already.
+
+Its drafts and passes can be made to last a stated time.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 from numpy.typing import NDArray
 
 from validation.decoding.loop import _Loop
-from validation.decoding.session import Draft
+from validation.decoding.session import Draft, Message
+from validation.decoding.verification import VerifiedDrafts
+from validation.link.pace import Pace
 
 Array = NDArray[Any]
 
@@ -18,6 +24,7 @@ class OneText(_Loop):
 
     on_tokens: Callable[[list[int]], None] | None = None
     reported = 0
+    draft_pace, pass_pace = Pace(), Pace()
 
     def resume(self, text: list[int]) -> None:
         """Begin behind these new tokens; no round may have begun."""
@@ -25,6 +32,17 @@ class OneText(_Loop):
         self.tokens[0, first : first + len(text)] = text
         self.kept_end[:] = self.draft_end[:] = first + len(text)
         self.reported = len(text)
+
+    def _draft(self) -> None:
+        began = time.perf_counter()
+        super()._draft()
+        self.draft_pace.wait(began)
+
+    def _verified(self, slots: Array, in_flight: list[list[Draft]], messages: list[Message]) -> VerifiedDrafts:
+        began = time.perf_counter()
+        found = super()._verified(slots, in_flight, messages)
+        self.pass_pace.wait(began)
+        return found
 
     def close_rounds(self, slots: Array, rounds: list[Any]) -> None:
         """Close the round, and report its tokens."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import selectors
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -20,10 +21,11 @@ from validation.errors import UserError
 
 SEGMENT = 1448
 """Bytes that take their turn at a time: those of a segment on Ethernet."""
-AHEAD_S = 0.005
-"""How much of a sender's future the relay may hold; the rest waits in the sender's own buffers."""
-EARLY_S = 0.0005
-"""Timers of the event loop are late by up to a millisecond, by half of one on average."""
+AHEAD_S = 0.02
+"""How much of a sender's future the relay may hold; the rest waits in the sender's own buffers. A process that is woken
+later than this leaves the link idle."""
+EARLY_S = 0.0001
+"""Timers of :func:`precise_loop` are late by about this, if the machine has time."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,11 @@ class _Direction:
         else:
             self.free = start + 8.0 * size / self.rate
         return self.free
+
+
+def precise_loop() -> asyncio.AbstractEventLoop:
+    """Return an event loop for a relay: it waits by select, in microseconds; epoll waits whole milliseconds."""
+    return asyncio.SelectorEventLoop(selectors.SelectSelector())
 
 
 @dataclass

@@ -3,14 +3,17 @@
 ============ ========= ==============================================================================================
 frame        sender    content
 ============ ========= ==============================================================================================
-greeting     server    :class:`Greeting` as JSON: protocol, nonce, vocabulary, tokenizer, target, end tokens, context
+greeting     server    :class:`Greeting` as JSON: protocol, nonce, vocabulary, tokenizer, versions of the target, ...
 opening      device    ``o``, then :class:`Opening` as JSON: how it drafts and samples, the prompt, the text so far
-opened       server    ``o``: the text may begin
-round        device    ``r``; skipped tokens: their number, LEB128, and ids; the method's message
+opened       server    ``o``, then the name of the version that verifies from here on: the text may go on
+round        device    ``r``; with several terms the number of one; skipped tokens: count, LEB128, and ids; the message
 answer       server    ``r``; accepted drafts; the server's token plus 1, or 0; p in float32, if the device draws
 tokens       server    ``t``: new tokens of a text that the server writes: their number, LEB128, and ids
 error        server    a text frame, JSON: ``error``, ``message``, and ``retry_s`` if another try may help
 ============ ========= ==============================================================================================
+
+A server that switches to another version of the target closes the connections of open texts between two rounds, with
+the code 1012. Their devices connect and open their texts again.
 
 Drafts of a device that does not wait, and their answers, are those of :mod:`hlmtheory.policy.streaming`. All others but
 greeting and error are sealed by :class:`hlmtheory.codec.envelope.Envelope`, whose session is the nonce: with a key an
@@ -21,6 +24,7 @@ an opening with the text so far. Random numbers belong to positions, so the answ
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -37,17 +41,25 @@ if TYPE_CHECKING:
     import torch
 
 Array = NDArray[Any]
-PROTOCOL = 1
+PROTOCOL = 2
 OPEN, ROUND, TEXT = b"o", b"r", b"t"
 """Kinds of a sealed frame."""
 LONGEST_OPENING = 2**20
 """In bytes: the largest frame of a device that has not opened a text."""
 LONGEST_NAME, LONGEST_ROUND = 256, 64
 """Bytes of a text's name, and drafts of a round."""
+VERSION_NAME, MOST_VERSIONS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"), 64
 
 
 class LinkError(CodecError):
     """A frame that this side does not accept, or a peer that does not answer."""
+
+
+class WithdrawnError(LinkError):
+    """The device's key is not one of the server's any more."""
+
+
+ENDED_KEY = "the key of this device was withdrawn; ask for another one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +70,7 @@ class Greeting:
     nonce: str  # 16 bytes, hexadecimal
     vocabulary: int
     tokenizer: str
-    target: str
+    targets: dict[str, str]  # name of each version of the target, and the fingerprint of its weights
     end_tokens: list[int]
     context: int
     keyed: bool
@@ -70,8 +82,8 @@ class Opening:
 
     Attributes
     ----------
-    terms : dict
-        How drafts are sent and verified: :class:`validation.link.formats.Terms`.
+    terms : list of dict
+        How drafts are sent and verified: :class:`validation.link.formats.Terms`. Of several, each round names one.
     name, seed : str, int
         They choose the text's random numbers, as in the in-process loop.
     prompt, text : list of int
@@ -82,7 +94,7 @@ class Opening:
 
     tokenizer: str
     draft: str
-    terms: dict[str, Any]
+    terms: list[Any]
     name: str
     seed: int
     temperature: float
@@ -97,6 +109,7 @@ class Pipe:
     """One side of a connection: seals what it sends, and unseals what it receives, in order."""
 
     def __init__(self, nonce: str, key: bytes | None, *, server: bool) -> None:
+        self.key = key
         self.envelope = Envelope.of(f"hlm link {PROTOCOL}", bytes.fromhex(nonce), key)
         self.out, self.into = (DOWN, UP) if server else (UP, DOWN)
         self.sent = self.received = 0
@@ -118,9 +131,10 @@ class Pipe:
         return body[:1], body[1:]
 
 
-def to_json(value: Greeting | Opening) -> bytes:
-    """Return the bytes of a greeting or an opening."""
-    return json.dumps(asdict(value), separators=(",", ":")).encode()
+def to_json(value: Greeting | Opening, *, padded: bool = False) -> bytes:
+    """Return the bytes of a greeting or an opening; padded, with spaces to a power of two and at least 4 KiB."""
+    data = json.dumps(asdict(value), separators=(",", ":")).encode()
+    return data.ljust(1 << max(12, (len(data) - 1).bit_length())) if padded else data
 
 
 def greeting_of(data: bytes | str) -> Greeting:
@@ -134,6 +148,10 @@ def greeting_of(data: bytes | str) -> Greeting:
         raise LinkError(
             f"the server's vocabulary is {greeting.vocabulary} and its context {greeting.context}; no server has that"
         )
+    if not 1 <= len(greeting.targets) <= MOST_VERSIONS or any(
+        not VERSION_NAME.fullmatch(name) or not isinstance(mark, str) for name, mark in greeting.targets.items()
+    ):
+        raise LinkError("the server's versions have no names, or too many; no server sends that")
     return greeting
 
 
@@ -201,21 +219,33 @@ def round_of(body: bytes, vocabulary: int, most: int) -> tuple[list[int], bytes]
     return tokens, body[head + size :]
 
 
-def answer_body(accepted: int, drafts: int, token: int, vocabulary: int, target: torch.Tensor | None = None) -> bytes:
-    """Return the body of an answer; ``token`` is -1 if the server draws none; ``target`` (V,) is p, if it is sent."""
-    head = pack([(accepted, drafts.bit_length()), (token + 1, index_bits(vocabulary + 1))])
+def answer_size(drafts: int, vocabulary: int) -> int:
+    """Return the bytes of the body of an answer without p."""
+    return -(-(drafts.bit_length() + index_bits(vocabulary + 1)) // 8)
+
+
+def answer_body(
+    accepted: int, drafts: int, token: int, vocabulary: int, target: torch.Tensor | None = None, *, least: int = 0
+) -> bytes:
+    """Return the body of an answer; ``token`` is -1 if the server draws none; ``target`` (V,) is p, if it is sent.
+
+    It is padded with zeros to at least ``least`` bytes.
+    """
+    head = pack([(accepted, drafts.bit_length()), (token + 1, index_bits(vocabulary + 1))]).ljust(least, b"\0")
     return head if target is None else head + target.float().cpu().numpy().tobytes()
 
 
-def answer_of(body: bytes, drafts: int, vocabulary: int) -> tuple[int, int, Array | None]:
-    """Return accepted drafts, the server's token or -1, and p (V,) if it was sent."""
-    widths = [drafts.bit_length(), index_bits(vocabulary + 1)]
-    size = -(-sum(widths) // 8)
-    if len(body) not in (size, size + 4 * vocabulary):
+def answer_of(body: bytes, drafts: int, vocabulary: int, *, least: int = 0) -> tuple[int, int, Array | None]:
+    """Return accepted drafts, the server's token or -1, and p (V,) if it was sent, of at least ``least`` bytes."""
+    widths, own = [drafts.bit_length(), index_bits(vocabulary + 1)], answer_size(drafts, vocabulary)
+    size = max(own, least)
+    if len(body) not in (size, size + 4 * vocabulary) or body[own:size].strip(b"\0"):
         raise MalformedError(f"{len(body)} bytes are no answer to {drafts} drafts; no server writes that")
-    accepted, token = unpack(body[:size], widths)
+    accepted, token = unpack(body[:own], widths)
     if accepted > drafts or token > vocabulary:
-        raise MalformedError("the answer accepts more drafts than were sent, or its token is none; no server does that")
+        raise MalformedError(
+            "the answer accepts more drafts than were sent, or its token is outside the vocabulary; no server does that"
+        )
     if len(body) == size:
         return accepted, token - 1, None
     row = np.frombuffer(body[size:], dtype="<f4")

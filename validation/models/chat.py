@@ -51,7 +51,7 @@ def turn_ids(tokenizer: Any, messages: Sequence[tuple[str, str]], name: str) -> 
     Raises
     ------
     UserError
-        The template refuses the conversation, as one without a system's turn does, or is none.
+        The template cannot be read, or refuses the conversation; some templates refuse a system's turn.
     """
     plain = [{"role": role, "content": content} for role, content in messages]
     try:

@@ -226,6 +226,15 @@ def keep_freed_memory() -> None:
             libc.mallopt(name, value)
 
 
+def return_freed_memory() -> None:
+    """Give the memory of freed arrays back to the system, where this process uses glibc.
+
+    glibc keeps most of a model's weights when the model is gone: of the pair ``smollm2-small``, 0.6 of 1.1 GB.
+    """
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
+
+
 def cores() -> int:
     """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Draft models that lean on a target model: an early exit, and a small model stored in 8 bits.
+"""Draft models that lean on a target model: an early exit, and a small model stored in 4 bits.
 
 A folder holds ``config.json``, that of a plain Llama model, and ``model.safetensors``. The key ``draft`` of config.json
 says what the weights are, and names the target model, whose tokenizer the draft uses: ``"smollm2"``, or a model folder
@@ -10,7 +10,8 @@ beside the draft's, such as ``"../large"``.
 ``exit``   ``exit.weight`` (H, H) float16, the fitted map W. The draft is the target's first n blocks and final norm;
            its head is E W with the target's head E, so the logits are E W norm(h_n). ``mark`` in ``draft`` is the
            fingerprint of the target's weights that it uses, and a target with another one is refused.
-``int8``   every matrix as int8 with ``NAME.scale``, one float32 number a row, and every vector in float32
+``int4``   every matrix in 4 bits: two weights a byte, and in ``NAME.scale`` one float16 number for 32 weights of a row;
+           every vector in float32
 =========  =============================================================================================================
 
 Loading gives a plain Llama model in either case.
@@ -31,8 +32,9 @@ from validation.models.aligned import BASE_FOLDER
 if TYPE_CHECKING:
     import torch
 
-EXIT, INT8 = "exit", "int8"
+EXIT, INT4 = "exit", "int4"
 KEY, WEIGHTS, SCALE = "draft", "model.safetensors", ".scale"
+BLOCK, LEVELS = 32, 7  # weights of a scale; a weight is -7, ..., 7 times it
 
 
 def settings(folder: Path) -> dict[str, Any] | None:
@@ -122,12 +124,18 @@ def cut(target: Any, layers: int, weights: torch.Tensor) -> Any:
 
 
 def pack(model: Any) -> dict[str, torch.Tensor]:
-    """Return a model's weights in 8 bits: each matrix as int8 and one scale a row, the largest weight over 127.
+    """Return a model's weights in 4 bits.
 
     Parameters
     ----------
     model : transformers model
-        A tied head is left out.
+        Its matrices have rows of even length. A tied head is left out.
+
+    Returns
+    -------
+    dict of torch.Tensor
+        Of a matrix (m, n): uint8 (m, n / 2), the weights 2i and 2i + 1 in the low and the high half of byte i, and
+        float16 (m, ⌈n / 32⌉), the largest weight of each block of 32 over 7. Vectors stay in float32.
     """
     import torch
 
@@ -137,19 +145,32 @@ def pack(model: Any) -> dict[str, torch.Tensor]:
         if values.ndim != 2:
             found[name] = values.contiguous()
             continue
-        scale = values.abs().amax(dim=1).clamp_min(1e-12) / 127.0
-        found[name] = (values / scale[:, None]).round().to(torch.int8)
+        scale = torch.stack([block.abs().amax(dim=1) for block in values.split(BLOCK, dim=1)], dim=1) / LEVELS
+        scale = scale.clamp_min(2.0**-24).half()
+        steps = (values / _each(scale, values.shape[1])).round().clamp(-LEVELS, LEVELS).to(torch.uint8) & 15
+        found[name] = steps[:, ::2] | steps[:, 1::2] << 4
         found[name + SCALE] = scale
     return found
 
 
 def unpack(stored: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Return the weights in float32 from what :func:`pack` returned."""
-    return {
-        name: values.float() * stored[name + SCALE][:, None] if name + SCALE in stored else values.float()
-        for name, values in stored.items()
-        if not name.endswith(SCALE)
-    }
+    import torch
+
+    found = {}
+    for name, values in stored.items():
+        if name + SCALE in stored:
+            steps = torch.stack([values & 15, values >> 4], dim=2).flatten(1).to(torch.int8)
+            steps = torch.where(steps > LEVELS, steps - 16, steps)
+            found[name] = steps.float() * _each(stored[name + SCALE], steps.shape[1])
+        elif not name.endswith(SCALE):
+            found[name] = values.float()
+    return found
+
+
+def _each(scale: torch.Tensor, width: int) -> torch.Tensor:
+    """Return the scale of each weight of a row, in float32."""
+    return scale.float().repeat_interleave(BLOCK, dim=1)[:, :width]
 
 
 def save(folder: Path, config: Any, stored: dict[str, torch.Tensor], told: dict[str, Any]) -> int:
@@ -202,11 +223,11 @@ def read(folder: Path, config: Any, load_target: Callable[[], Any], dtype: str) 
 
     told = settings(folder) or {}
     kind = told.get("kind")
-    if kind not in (EXIT, INT8):
-        raise UserError(f"config.json of {str(folder)!r} names the kind {kind!r}; {EXIT} or {INT8} is needed.")
+    if kind not in (EXIT, INT4):
+        raise UserError(f"config.json of {str(folder)!r} names the kind {kind!r}; {EXIT} or {INT4} is needed.")
     try:
         stored = load_file(folder / WEIGHTS)
-        model: Any = _whole(config, unpack(stored)) if kind == INT8 else None
+        model: Any = _whole(config, unpack(stored)) if kind == INT4 else None
         weights = stored["exit.weight"] if kind == EXIT else None
     except (SafetensorError, OSError, KeyError, RuntimeError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -46,6 +46,11 @@ PAIRS = {
         target=smollm2.NAME,
         description="SmolLM2-135M-Instruct and its own weights at 3 bits; run 'python3 hlm setup smollm2' once",
     ),
+    f"{smollm2.NAME}-small": PairSource(
+        draft=str(PAIRS_FOLDER / "smollm2" / "small"),
+        target=smollm2.NAME,
+        description="SmolLM2-135M-Instruct and a draft of 9.4 M parameters that ships with hlm; set up as smollm2",
+    ),
     "tinyllama-llama2-7b": PairSource(
         draft=TINY_LLAMA,
         target="meta-llama/Llama-2-7b-hf",

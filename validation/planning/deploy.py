@@ -23,7 +23,9 @@ from validation.planning.profile import SEEDED
 from validation.planning.rows import PROVED
 
 
-def policy_of(option: Option, planner: Planner, vocabulary: int, mark: str | None) -> DevicePolicy:
+def policy_of(
+    option: Option, planner: Planner, vocabulary: int, mark: str | None, *, alone: bool = False
+) -> DevicePolicy:
     """Return the policy of an option of ours, or of a model alone.
 
     Parameters
@@ -35,6 +37,8 @@ def policy_of(option: Option, planner: Planner, vocabulary: int, mark: str | Non
     vocabulary : int
     mark : str, optional
         Mark of the models: :func:`validation.decoding.policy_file.models_mark`.
+    alone : bool
+        Whether the device may go on with its draft model alone while the server is away.
     """
     messages: DraftProbabilities | LatticeRows | SeededTokens = DraftProbabilities()
     if option.family == DEVICE:
@@ -53,6 +57,7 @@ def policy_of(option: Option, planner: Planner, vocabulary: int, mark: str | Non
     else:
         rule = threshold_rule(0, None)
     setting = planner.setting
+    promised: tuple[Guarantee, ...]
     if option.lossless:
         promised = (Guarantee("total variation of a text", 0.0, PROVED, None),)
     else:
@@ -60,6 +65,8 @@ def policy_of(option: Option, planner: Planner, vocabulary: int, mark: str | Non
         if setting.confidence is not None:
             name += f", at confidence {setting.confidence:g}"
         promised = (Guarantee(name, setting.risk_limit, "calibrated", planner.split.prompts["calibrate"]),)
+    if setting.leak_bits is not None:
+        promised = (*promised, Guarantee("bits that the sizes of a round tell", option.leak_bits, PROVED, None))
     line = UncertaintyLine(1.0, 0.0) if rule.skips else None
     return DevicePolicy(
         vocabulary,
@@ -70,6 +77,9 @@ def policy_of(option: Option, planner: Planner, vocabulary: int, mark: str | Non
         planned_for=mark,
         bonus=option.family != STREAMED,
         guarantees=(*promised, _speed(option, planner)),
+        alone=alone,
+        message_sizes=option.sizes,
+        block=option.block,
     )
 
 

@@ -43,8 +43,6 @@ def options_of_records(
 ) -> tuple[list[Option], dict[str, Any]]:
     """Return the options that counts of accepted drafts allow, and what the plan says about them.
 
-    A text is a record. A round of K drafts emits the mean number of accepted drafts among the first K, and one more.
-
     Parameters
     ----------
     files : sequence of Path
@@ -64,6 +62,37 @@ def options_of_records(
         target's law.
     """
     records = _records(files, only, drafts, verification)
+    found, evidence = options_of_counts(records, vocabulary, draft_length)
+    evidence = {"files": [str(file) for file in files]} | evidence
+    evidence["read_with"] = {
+        "only": only,
+        "draft_length": draft_length,
+        "drafts": drafts,
+        "verification": verification,
+    }
+    return found, {"evidence": evidence, "notes": _notes(records, _by_ids(records))}
+
+
+def options_of_counts(
+    records: Sequence[AcceptanceRecord], vocabulary: int, draft_length: int | None = None
+) -> tuple[list[Option], dict[str, Any]]:
+    """Return the options of counts with one way of drafting and one lossless rule, and the evidence.
+
+    A text is a record. A round of K drafts emits the mean number of accepted drafts among the first K, and one more.
+
+    Parameters
+    ----------
+    records : sequence of AcceptanceRecord
+    vocabulary : int
+        V.
+    draft_length : int, optional
+        Drafts of every step, for records without it.
+
+    Raises
+    ------
+    UserError
+        The records do not determine the acceptance at each depth.
+    """
     tables = [record.counts(draft_length) for record in records]
     deepest = max(max(table, default=0) for table in tables)
     if deepest < 1:
@@ -100,7 +129,7 @@ def options_of_records(
             (0, 0),
         ),
     ]
-    ids = records[0].draft_sampling == "greedy" or records[0].verification == "match"
+    ids = _by_ids(records)
     reply = 8.0 * -(-(4 + width) // 8)
     for k in range(1, known + 1):
         rounds = 1.0 / tokens[:, k - 1]
@@ -124,26 +153,20 @@ def options_of_records(
         found.append(Option(FIXED, f"K = {k}", full, k, -np.inf, none, none, sized))
         found.append(Option(FLEXSPEC, f"K = {k}", split, k, -np.inf, none, none, (1, 1), 0))
         found.append(Option(OURS, f"q_d up, p down, K = {k}", split, k, -np.inf, none, none, (1, 1), 0))
-    about = {
-        "evidence": {
-            "files": [str(file) for file in files],
-            "engine": records[0].engine,
-            "records": len(records),
-            "draft_sampling": records[0].draft_sampling,
-            "verification": records[0].verification,
-            "steps": int(sum(record.num_spec_steps for record in records)),
-            "acceptance_by_depth": profile[:known].tolist(),
-            "vocabulary": vocabulary,
-            "read_with": {
-                "only": only,
-                "draft_length": draft_length,
-                "drafts": drafts,
-                "verification": verification,
-            },
-        },
-        "notes": _notes(records, ids),
+    return found, {
+        "engine": records[0].engine,
+        "records": len(records),
+        "draft_sampling": records[0].draft_sampling,
+        "verification": records[0].verification,
+        "steps": int(sum(record.num_spec_steps for record in records)),
+        "acceptance_by_depth": profile[:known].tolist(),
+        "vocabulary": vocabulary,
     }
-    return found, about
+
+
+def _by_ids(records: Sequence[AcceptanceRecord]) -> bool:
+    """Return whether token ids alone keep the target's law."""
+    return records[0].draft_sampling == "greedy" or records[0].verification == "match"
 
 
 def _records(

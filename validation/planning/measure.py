@@ -16,6 +16,7 @@ from validation.errors import UserError
 from validation.planning.bound import Model
 from validation.planning.envelopes import SEALS, sealed
 from validation.planning.menu import Line, fitted_line, options
+from validation.planning.padding import padded
 from validation.planning.plan import Planner
 from validation.planning.profile import Profile, profile_of
 from validation.planning.setting import Setting
@@ -43,6 +44,7 @@ def planner_of_trace(
     report: Report | None = None,
     seal: str = "none",
     shared_seed: bool = True,
+    block: bool = False,
 ) -> tuple[Planner, dict[str, Any]]:
     """Return the planner of a trace, and what the plan says about its evidence.
 
@@ -59,6 +61,10 @@ def planner_of_trace(
         Envelope of messages and answers, of :data:`validation.planning.envelopes.SEALS`.
     shared_seed : bool
         Whether ours may draft by a seed that the server shares.
+    block : bool
+        Whether a server may verify the drafts of a round together.
+
+    With a limit on what sizes tell, messages are padded, and no device drafts on: its number of messages tells as much.
     """
     trace = open_trace(path)
     if cache is not None:
@@ -83,8 +89,11 @@ def planner_of_trace(
         "notes": [CORPUS_NOTE] if trace.manifest.get("texts") == CORPUS else [],
     }
     model = None if line is None else Model.of(profile, split.train, line, shared_seed=shared_seed)
-    found = sealed(options(profile, cut, shared_seed=shared_seed), seal)
-    streamed = Streamed.of(profile, SEALS[seal]) if shared_seed else None
+    found = options(profile, cut, shared_seed=shared_seed, block=block)
+    if setting.leak_bits is not None:
+        found = padded(found, profile, split.train, setting.leak_bits)
+    found = sealed(found, seal)
+    streamed = Streamed.of(profile, SEALS[seal]) if shared_seed and setting.leak_bits is None else None
     return Planner(found, setting, split, line, model, streamed), about
 
 

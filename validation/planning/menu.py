@@ -55,6 +55,14 @@ class Option:
         Mean one-step risk of a token.
     top_k : tuple of float
         Mean and 95th percentile of the probabilities that a draft's message holds.
+    leak_bits : float
+        Bits that the sizes of a round tell at most, where messages are padded (:mod:`validation.planning.padding`).
+    sizes : tuple of int
+        Bytes to which messages are padded.
+    codec : int, optional
+        Of the message.
+    block : bool
+        Whether the server verifies the drafts of a round together.
     """
 
     family: str
@@ -66,6 +74,9 @@ class Option:
     token_loss: Array
     top_k: tuple[float, float]
     codec: int | None = None
+    leak_bits: float = 0.0
+    sizes: tuple[int, ...] = ()
+    block: bool = False
 
     @cached_property
     def lossless(self) -> bool:
@@ -101,7 +112,9 @@ def column_of(threshold: float) -> int:
     return int(np.searchsorted(THRESHOLDS, threshold + 1e-9, side="right"))
 
 
-def options(profile: Profile, cut: dict[str, dict[str, Array]], *, shared_seed: bool = True) -> list[Option]:
+def options(
+    profile: Profile, cut: dict[str, dict[str, Array]], *, shared_seed: bool = True, block: bool = False
+) -> list[Option]:
     """Return every option whose counts do not depend on a fit.
 
     Parameters
@@ -111,6 +124,8 @@ def options(profile: Profile, cut: dict[str, dict[str, Array]], *, shared_seed: 
         The messages of CU-HLM, by kind: see :func:`validation.planning.truncated.messages`.
     shared_seed : bool
         Whether ours may draft by a seed that the server shares.
+    block : bool
+        Whether a server may verify the drafts of a round together: of ours, and of a server with its own draft.
     """
     none = np.zeros(profile.texts)
     vocabulary = float(profile.vocabulary)
@@ -150,6 +165,22 @@ def options(profile: Profile, cut: dict[str, dict[str, Array]], *, shared_seed: 
                 loss = (profile.overlap[:, codec, column - 1], profile.risk[:, codec, column - 1])
                 label = f"{name}, K = {k}, u ≤ {threshold:g}"
                 found.append(Option(OURS, label, table[column], k, threshold, *loss, kept, codec))
+    return found + _blocks(profile) if block else found
+
+
+def _blocks(profile: Profile) -> list[Option]:
+    """Return the options whose drafts are verified by block: they need the distribution of each draft."""
+    none, found = np.zeros(profile.texts), []
+    down = profile.server[:, COUNTS.index("down_bits")]
+    for codec, name in enumerate(CODECS[:SEEDED]):
+        for k, table in zip(DRAFT_LENGTHS, profile.blocks[:, codec], strict=True):
+            if codec:
+                kept = _pair(profile.kept[codec])
+                label = f"{name}, K = {k}, by block"
+                found.append(Option(OURS, label, table, k, -np.inf, none, none, kept, codec, block=True))
+            drafts = f", drafts from {name.removeprefix('lattice ')}" if codec else ""
+            label, own = f"K = {k}{drafts}, by block", _at_server(table, down)
+            found.append(Option(COLOCATED, label, own, k, -np.inf, none, none, (0, 0), block=True))
     return found
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hlmtheory.codec import message_bytes
 from hlmtheory.lattice import payload_bits
-from validation.planning.positions import LATTICES
+from validation.planning.positions import LATTICES, Lattice
 
 Array = NDArray[Any]
 NO_ROW_BITS = 4
@@ -60,6 +60,27 @@ def message_bits(sizes: Array, length: Array, most: int, vocabulary: int) -> Arr
         bare = _FRAME + body + np.ceil((np.ceil(total - _ROUNDING)) / 8.0)
         found[:, codec] = np.where(drafts > 0, 8.0 * (bare + np.where(bare + 1 < 128, 1, 2)), 0.0)
     return found
+
+
+def longest_bytes(codec: int, drafts: int, vocabulary: int) -> int:
+    """Return bytes that no message of so many drafts exceeds: of a lattice's number, or for the last codec tokens."""
+    if codec > len(LATTICES):
+        return token_bytes(vocabulary, drafts)
+    lattice = LATTICES[codec - 1]
+    each = np.arange(1, most_counts(lattice, vocabulary) + 1)
+    row = float(np.max(np.asarray(payload_bits(vocabulary, each, lattice.resolution)) + np.log2(each)))
+    total = drafts * row + (drafts * np.log2(vocabulary) if drafts > 1 else 0.0)
+    body = _varint(vocabulary) + 2 + _varint(lattice.resolution) + _varint(len(each))
+    bare = _FRAME + body + int(np.ceil(total / 8.0))
+    return int(bare + (1 if bare + 1 < 128 else 2))
+
+
+def most_counts(lattice: Lattice, vocabulary: int) -> int:
+    """Return how many tokens of a quantised row may have a count."""
+    most = lattice.resolution if lattice.k is None else min(lattice.k, lattice.resolution)
+    if lattice.threshold:
+        most = min(most, int(1.0 / lattice.threshold + _ROUNDING))
+    return min(most, vocabulary)
 
 
 def token_bytes(vocabulary: int, drafts: int) -> int:

@@ -21,7 +21,7 @@ from validation.planning.setting import SHARES
 from validation.printable import printable_value
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-UNUSED = ("bias", "vocabulary", "k_factor", "users", "server_batch", "shared_seed")
+UNUSED = ("bias", "vocabulary", "k_factor", "users", "server_batch", "shared_seed", "block")
 """Parts of a request that the counts already hold, or that the page cannot change."""
 DIGITS = 10
 
@@ -142,8 +142,12 @@ def _command(plan: Mapping[str, Any]) -> str:
         words += ["--confidence", f"{asked['confidence']:.10g}"]
     if not asked["shared_seed"]:
         words.append("--no-shared-seed")
+    if asked["block"]:
+        words.append("--block")
     if asked["verify_token_s"]:
         words += ["--verify-us-per-token", f"{1e6 * asked['verify_token_s']:.10g}"]
+    if asked["between_s"]:
+        words += ["--between-ms", f"{1e3 * asked['between_s']:.10g}"]
     if asked["k_factor"] != 10.0:
         words += ["--k-factor", f"{asked['k_factor']:.10g}x"]
     return shlex.join(words)

@@ -37,6 +37,7 @@ from validation.planning.words import explanation, headline
 
 Array = NDArray[Any]
 _HALVINGS = 30  # of a limit
+_TOLD = 1e-9  # bits: a logarithm is rounded
 _BUDGET = 0.3  # of a page whose command has none
 
 
@@ -161,6 +162,8 @@ class Planner:
                 found.append("latency")
         if setting.energy_j is not None and self._joules(option, setting) > setting.energy_j:
             found.append("energy")
+        if setting.leak_bits is not None and option.leak_bits > setting.leak_bits + _TOLD:
+            found.append("leak")
         return tuple(found)
 
     def safe(self, option: Option, setting: Setting) -> bool:
@@ -300,7 +303,10 @@ class Planner:
         offered = None if self.setting.confidence is None else self.codec(self._with_budget())
         usual = {id(one) for family in FAMILIES for one in self.candidates(family, self.setting, lossless=True)}
         found = []
+        allowed = np.inf if self.setting.leak_bits is None else self.setting.leak_bits
         for one in self.options:
+            if one.leak_bits > allowed + _TOLD:
+                continue
             train, test = (one.counts[part].sum(axis=0) for part in (self.split.train, self.split.test))
             found.append(
                 {

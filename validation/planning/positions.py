@@ -73,6 +73,8 @@ class Positions:
         min(1, q̂_y/p_y) of the text's token y, or t_y/p_y; α where the trace has no token.
     fell : array, shape (n, C)
         (1 - q̂_y/p_y)⁺, for the overlap loss.
+    ratio : array, shape (n, C - 1)
+        q̂_y/p_y; α where the trace has no token. Of the codecs whose server may verify by block: not the shared seed.
     bits : array, shape (n, C)
         Bits of a draft: of q_d and the token, or of the quantised row and the token.
     kept : array, shape (n, C)
@@ -91,6 +93,7 @@ class Positions:
     acceptance: Array
     accepted: Array
     fell: Array
+    ratio: Array
     bits: Array
     kept: Array
     sizes: Array
@@ -189,7 +192,7 @@ def positions_of(chunk: TraceChunk, uniform: Array) -> Positions:
     matched, given = race_matches(p, q, y)
     rate = np.minimum(matched.sum(axis=-1), 1.0)
     same = np.where(p_y > 0, np.minimum(matched[at, y] / np.where(p_y > 0, p_y, 1.0), 1.0), rate)
-    columns.append((rate, same, columns[0][2]))
+    columns.append((rate, same, *columns[0][2:]))
     place = (at[:, None] * BINS + bins)[low]
     masses[0].append(masses[0][0])
     masses[1].append(_by_bin(matched[low], place, matched.sum(axis=-1)))
@@ -199,9 +202,10 @@ def positions_of(chunk: TraceChunk, uniform: Array) -> Positions:
     bits.append(np.full(len(q), float(width)))
     kept.append(np.zeros(len(q)))
     sizes.append(np.zeros(len(q)))
-    rates, accepted, fell = (np.stack(one, axis=1) for one in zip(*columns, strict=True))
+    rates, accepted, fell, ratio = (np.stack(one, axis=1) for one in zip(*columns, strict=True))
     sent, drawn = (np.stack(bits, 1), np.stack(kept, 1), np.stack(sizes, 1)), (u[at, d], rejection)
-    return Positions(rates, accepted, fell, *sent, np.stack(masses[0], 1), np.stack(masses[1], 1), moved, *drawn)
+    drafted, kept_mass = (np.stack(one, 1) for one in masses)
+    return Positions(rates, accepted, fell, ratio[:, :-1], *sent, drafted, kept_mass, moved, *drawn)
 
 
 def race_matches(p: Array, q: Array, token: Array) -> tuple[Array, Array]:
@@ -244,11 +248,12 @@ def race_matches(p: Array, q: Array, token: Array) -> tuple[Array, Array]:
     return matched, np.where(p_y[:, None] > 0, given, 0.0)
 
 
-def _column(rate: Array, q_y: Array, p_y: Array) -> tuple[Array, Array, Array]:
-    """Return α, the acceptance of the text's token, and its (1 - q̂_y/p_y)⁺."""
-    ratio = q_y / np.where(p_y > 0, p_y, 1.0)
-    accepted = np.where(p_y > 0, np.minimum(1.0, ratio), rate)
-    return rate, accepted, np.where(p_y > 0, np.maximum(0.0, 1.0 - ratio), 1.0)
+def _column(rate: Array, q_y: Array, p_y: Array) -> tuple[Array, Array, Array, Array]:
+    """Return α, the acceptance of the text's token, its (1 - q̂_y/p_y)⁺, and q̂_y/p_y."""
+    known = p_y > 0
+    ratio = q_y / np.where(known, p_y, 1.0)
+    accepted = np.where(known, np.minimum(1.0, ratio), rate)
+    return rate, accepted, np.where(known, np.maximum(0.0, 1.0 - ratio), 1.0), np.where(known, ratio, rate)
 
 
 def _by_bin(values: Array, place: Array, total: Array) -> Array:

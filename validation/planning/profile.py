@@ -37,7 +37,7 @@ from validation.trace.sealed import checksum
 
 Array = NDArray[Any]
 
-VERSION = 8
+VERSION = 9
 DRAFT_LENGTHS = tuple(range(1, 9))
 BUDGETS = (100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0)
 """Bits that end a round of c-sqs; 5,000 in the paper."""
@@ -68,6 +68,9 @@ class Profile:
     planned : array, shape (K, 1 + thresholds, codecs, texts, counts)
         Counts of rounds with K drafts of a codec, where the first draft is skipped up to a threshold; threshold 0 is
         "skip nothing". The messages are as long as those of ``DevicePolicy``.
+    blocks : array, shape (K, codecs - 1, texts, counts)
+        Rounds with K drafts of a codec that the server verifies by block; without the shared seed. The bits of the
+        first codec are those of ``planned``, whose message is too short for it: they serve the server's own drafts.
     split : array, shape (K, texts, counts)
         FlexSpec's rounds of K drafts, with q_d in 32 bits and a header of 16.
     full : array, shape (K, texts, counts)
@@ -88,6 +91,10 @@ class Profile:
         Mean α.
     accepted : array, shape (texts, T)
         Acceptance along the text, 0 beyond its end.
+    chances : array, shape (texts, T, codecs)
+        Acceptance along the text of each codec, 0 beyond its end.
+    counted : array, shape (texts, T, codecs)
+        Tokens with a count in the row of each codec, 0 beyond the end of a text.
     rejections : array, shape (texts, codecs)
         1 - acceptance along the text, summed over all positions but the last; without the shared seed.
     streaks : array, shape (texts, T)
@@ -104,6 +111,7 @@ class Profile:
     prompts: Array
     lengths: Array
     planned: Array
+    blocks: Array
     split: Array
     full: Array
     quantised: Array
@@ -116,6 +124,8 @@ class Profile:
     risk_sampled: Array
     acceptance: Array
     accepted: Array
+    chances: Array
+    counted: Array
     rejections: Array
     streaks: Array
     uncertainty: Array
@@ -275,8 +285,8 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
     width = index_bits(vocabulary)
     plain = Wire(header=16.0, reply=reply_bits(vocabulary))
     dssd = Wire(plain.header, plain.reply, rejection=16.0 + 32.0 * vocabulary)
-    accepted, alpha, bits, sizes = (
-        along([getattr(one, name) for one in texts]) for name in ("accepted", "acceptance", "bits", "sizes")
+    accepted, alpha, ratio, bits, sizes = (
+        along([getattr(one, name) for one in texts]) for name in ("accepted", "acceptance", "ratio", "bits", "sizes")
     )
 
     def shares(at: Callable[[Array], Array]) -> tuple[Array, Array]:
@@ -293,7 +303,7 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
     none = np.zeros_like(skip[:, :1])
     all_skip = np.concatenate([none, skip], axis=1)  # skip nothing comes first, with the acceptance along the text
     all_first = np.concatenate([accepted[:, None], first], axis=1)
-    planned, nothing = [], np.zeros_like(bits)
+    planned, blocks, nothing = [], [], np.zeros_like(bits)
     for k in DRAFT_LENGTHS:
         both, sent = [], message_bits(sizes, length, k, vocabulary)
         for codecs, wire in ((slice(0, 1), dssd), (slice(1, None), plain)):
@@ -308,6 +318,8 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
             )
             both.append(found.table())
         planned.append(np.concatenate(both, axis=1))
+        header = replace(plain, header=sent[:, :SEEDED])
+        blocks.append(expected_counts(ratio, nothing[:, :SEEDED], length, k, wire=header, ratio=ratio).table())
     own, zero = accepted[:, 0], np.zeros_like(accepted[:, 0])
     whole = np.full_like(own, width + 32.0 * vocabulary)
     split = [expected_counts(own, bits[:, 0], length, k, wire=dssd).table() for k in DRAFT_LENGTHS]
@@ -331,6 +343,7 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
     return {
         "lengths": length,
         "planned": np.stack(planned),
+        "blocks": np.stack(blocks),
         "split": np.stack(split),
         "full": np.stack(full),
         "quantised": np.stack(quantised),
@@ -343,6 +356,8 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
         "risk_sampled": np.stack([risk[:, 0].mean(axis=0) for _, risk in drawn]),
         "acceptance": np.stack([one.acceptance.mean(axis=0) for one in texts]),
         "accepted": own.T,
+        "chances": accepted.transpose(2, 0, 1),
+        "counted": sizes.transpose(2, 0, 1),
         "rejections": np.where(before_last[:, None], 1.0 - accepted[:, :SEEDED], 0.0).sum(axis=0).T,
         "streaks": np.stack([expected_streaks(accepted[:, SEEDED, n], int(length[n])) for n in range(len(texts))]),
         "uncertainty": np.concatenate([text.uncertainty for text in texts]),
@@ -372,11 +387,12 @@ def _joined(tables: list[dict[str, Array]], known: bool, vocabulary: int, prompt
     longest = max(table["accepted"].shape[1] for table in tables)
     offset = 0
     for table in tables:
-        for name in ("accepted", "streaks"):
-            table[name] = np.pad(table[name], ((0, 0), (0, longest - table[name].shape[1])))
+        for name in ("accepted", "streaks", "chances", "counted"):
+            more = [(0, 0), (0, longest - table[name].shape[1]), *[(0, 0)] * (table[name].ndim - 2)]
+            table[name] = np.pad(table[name], more)
         table["owner"] = table["owner"] + offset
         offset += len(table["lengths"])
-    axis = {"planned": 3, "split": 1, "full": 1, "quantised": 2, "budgeted": 2, "single": 1}
+    axis = {"planned": 3, "blocks": 2, "split": 1, "full": 1, "quantised": 2, "budgeted": 2, "single": 1}
     found = {name: np.concatenate([table[name] for table in tables], axis=axis.get(name, 0)) for name in tables[0]}
     kept = found.pop("kept")
     sizes = np.stack([kept.mean(axis=0), np.quantile(kept, 0.95, axis=0)], axis=-1)

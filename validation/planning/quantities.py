@@ -12,6 +12,8 @@ _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z
 RATES = {"k": 1e3, "M": 1e6, "G": 1e9, "bit/s": 1.0, "bps": 1.0}
 RATES |= {f"{prefix}{unit}": RATES[prefix] for prefix in ("k", "M", "G") for unit in ("bit/s", "bps", "b/s")}
 SMALLEST, LARGEST = 1e-18, 1e18  # of any quantity in its SI unit; products of a few such numbers stay finite
+MOST_LEAK = 6.0
+"""Bits that the sizes of a round may tell at most: a policy holds 64 sizes."""
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 JOULES = {"J": 1.0, "mJ": 1e-3}
 
@@ -106,6 +108,24 @@ def read_latency(text: str) -> tuple[float, float]:
     if found is None or not 0 < float(found[1]) < 100:
         raise UserError(f"--latency is {text!r}; write a percentile and a time, such as p95=80ms.")
     return float(found[1]) / 100.0, read_time("--latency", found[2])
+
+
+def read_leak(text: str) -> float:
+    """Return the most bits that the sizes of a round may tell: ``bits=1``.
+
+    >>> read_leak("bits=1")
+    1.0
+    """
+    kind, equals, number = text.partition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if kind != "bits" or not equals or not 0 <= value <= MOST_LEAK:
+        raise UserError(
+            f"--leak is {text!r}; write bits=0 for messages of one size, or up to bits={MOST_LEAK:g} for 2^bits sizes."
+        )
+    return value
 
 
 def read_risk(text: str) -> tuple[str, float]:

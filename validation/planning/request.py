@@ -33,6 +33,7 @@ class Request:
     confidence: float | None = None
     latency: tuple[float, float] | None = None
     energy_j: float | None = None
+    leak_bits: float | None = None
     device_w: float = 5.0
     transmit_w: float = 1.0
     server_price: float = 1.0
@@ -42,8 +43,10 @@ class Request:
     server_batch: int = 1
     server_draft_s: float | None = None
     server_draft_basis: str = "given"
+    between_s: float = 0.0
     vocabulary: int = 32_000
     shared_seed: bool = True
+    block: bool = False
     recorded: tuple[str, TraceLink] | None = None
 
     def with_server_draft(self, ratio: float | None) -> Request:
@@ -76,6 +79,7 @@ class Request:
     def setting(self) -> Setting:
         """Return the setting of a single user."""
         numbers = VARIED | {option: OTHERS[option] for option in ("--down-rate", "--verify-us-per-token")}
+        numbers |= {"--between-ms": ("between_s", ())}
         for option, (name, _) in numbers.items():
             value = getattr(self, name)
             if value and not SMALLEST <= abs(value) <= LARGEST:
@@ -110,6 +114,8 @@ class Request:
             objective=self.objective,
             confidence=self.confidence,
             server_draft_s=self.server_draft_s,
+            between_s=self.between_s,
+            leak_bits=self.leak_bits,
         )
 
 

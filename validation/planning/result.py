@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from validation.planning.menu import OURS, SERVER, STREAMED
+from validation.acceptance.summary import RoundTimes, loses_from
+from validation.decoding.intervals import ratio
+from validation.planning.menu import COLOCATED, OURS, SERVER, STREAMED
+from validation.planning.padding import said
 from validation.planning.plan import Planner
 from validation.planning.request import OTHERS, VARIED, Request, variants
 from validation.planning.rounds import COUNTS
@@ -130,7 +133,7 @@ def make(planner: Planner, request: Request, defaulted: Iterable[str]) -> Result
         _mattered(sensitivity),
         gap,
         message_gain,
-        [_server_draft(planner, request), *_any_message(message_gain), *_notes(planner)],
+        [_server_draft(planner, request), *_crossover(planner), *_any_message(message_gain), *_notes(planner)],
     )
 
 
@@ -142,6 +145,8 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None]:
     setting, model = planner.setting, planner.model
     option, _ = planner.ours(setting)
     median = setting.link.quantile(0.5)
+    if option.block:  # the bounds are those of drafts that are verified one by one
+        return None, None
     if model is None or option.family not in (OURS, STREAMED) or setting.objective != "throughput" or median <= 0:
         return None, None
     streams = planner.candidates(STREAMED, setting)
@@ -225,6 +230,32 @@ def _server_draft(planner: Planner, request: Request) -> str:
     return said + "."
 
 
+def _crossover(planner: Planner) -> list[str]:
+    """Return from which batch on drafts of the server's own lose; nothing where a token of a pass takes no time."""
+    setting, split = planner.setting, planner.split
+    own = [one for one in planner.options if one.family == COLOCATED and one.label == f"K = {one.draft_length:g}"]
+    if setting.verify_token_s == 0 or not own:
+        return []
+    times = RoundTimes(verify=setting.verify_s, verify_token=setting.verify_token_s, draft=setting.own_draft_s)
+    found = [
+        ratio(*(split.sums(one.counts, split.test)[:, COUNTS.index(name)] for name in ("tokens", "passes")))
+        for one in own
+    ]
+    lengths = [one.draft_length for one in own]
+    ends = [
+        loses_from(np.array([getattr(one, end) for one in found]), times, np.array(lengths))
+        for end in ("value", "low", "high")
+    ]
+    batch, low, high = (f"{end:,.0f}" if np.isfinite(end) else "never" for end in ends)
+    said = "pay at every large batch" if batch == "never" else f"lose from a batch of {batch} on"
+    interval = f" ({low} to {high}, 95% over prompts)" if split.prompts["test"] > 1 else ""
+    return [
+        f"Drafts of a server's own model {said}{interval}, if a pass takes {1e3 * setting.verify_s:.3g} ms and "
+        f"{1e6 * setting.verify_token_s:.3g} us a token (--verify-us-per-token); the times of the cache and of a "
+        "sequence in the draft's pass count as 0."
+    ]
+
+
 def _any_message(gain: Number | None) -> list[str]:
     """Return the sentence on what messages could still add, if it is known."""
     if gain is None or gain.value is None:
@@ -246,6 +277,9 @@ def _notes(planner: Planner) -> list[str]:
         )
     elif planner.setting.risk_limit > 0:
         notes.append(_promise(planner))
+    if planner.setting.leak_bits is not None:
+        option, _ = planner.ours(planner.setting)
+        notes.append(said(option, option.counts[:, COUNTS.index("tokens")]))
     return notes
 
 

@@ -83,6 +83,7 @@ def expected_counts(
     skip: Array | None = None,
     bonus: bool = True,
     wire: Wire | None = None,
+    ratio: Array | None = None,
 ) -> Counts:
     """Return the expected counts of texts under rounds of at most ``most`` drafts.
 
@@ -103,6 +104,10 @@ def expected_counts(
     bonus : bool
         Whether a round whose drafts are all accepted gives one more token.
     wire : Wire, optional
+    ratio : array, shape (T, ..., texts), optional
+        q̂(y_t)/p(y_t), if drafts are verified by block. The first i drafts of a round are then kept with probability
+        min(1, R_1, ..., R_i), where R_i is the product of i ratios (``verification.block_text``). ``accepted`` and
+        ``first`` are not read.
 
     Returns
     -------
@@ -139,13 +144,17 @@ def expected_counts(
         header = wire.header[t] if isinstance(wire.header, np.ndarray) else wire.header
         found["up_bits"] += now * (header + sent)
         found["down_bits"] += now * wire.reply
-        alive = now
+        alive, product = now, np.ones(shape)
         for j in range(deepest):
             active = j < drafts
             if not active.any():
                 break
-            rate = (accepted if j or first is None else first)[min(t + j, steps - 1)]
-            lost = np.where(active, alive * (1.0 - rate), 0.0)
+            if ratio is None:
+                rate = (accepted if j or first is None else first)[min(t + j, steps - 1)]
+                lost = np.where(active, alive * (1.0 - rate), 0.0)
+            else:
+                product = product * ratio[min(t + j, steps - 1)]
+                lost = np.where(active, np.maximum(alive - now * product, 0.0), 0.0)
             start[t + j + 1] += lost
             found["down_bits"] += lost * wire.rejection
             alive = alive - lost

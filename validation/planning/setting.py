@@ -125,6 +125,10 @@ class Setting:
         The share of calibrations that keep the limit of the risk; without it their mean keeps it.
     server_draft_s : float, optional
         Seconds of a pass of the draft model on the server; those of the device if left out.
+    between_s : float
+        Seconds that the server takes between two passes of a text that it writes, or whose device drafts on.
+    leak_bits : float, optional
+        The most bits that the sizes of a round may tell.
     """
 
     link: PlanLink
@@ -144,6 +148,8 @@ class Setting:
     objective: str = "throughput"
     confidence: float | None = None
     server_draft_s: float | None = None
+    between_s: float = 0.0
+    leak_bits: float | None = None
     defaults: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -167,6 +173,7 @@ class Setting:
             + c["passes"] * self.verify_s
             + c["exchanges"] * self.link.round_trip_s
             + c["verified"] * self.verify_token_s
+            + (c["passes"] - c["exchanges"]) * self.between_s
             + up
             + c["down_bits"] / self.link.down_bps
         )
@@ -177,6 +184,7 @@ class Setting:
             counts[..., COUNTS.index("passes")] * self.verify_s
             + counts[..., COUNTS.index("server_drafts")] * self.own_draft_s
             + counts[..., COUNTS.index("verified")] * self.verify_token_s
+            + (counts[..., COUNTS.index("passes")] - counts[..., COUNTS.index("exchanges")]) * self.between_s
         )
 
     def joules(self, counts: Array, rate_bps: float) -> Array:

@@ -64,7 +64,8 @@ def headline(option: Option) -> str:
         return f"Draft {option.draft_length:g} by a shared seed, send token ids{kept}"
     lattice = LATTICES[option.codec - 1]
     sent = f"the top {lattice.k}" if lattice.k is not None else f"q ≥ {lattice.threshold:g}"
-    return f"Draft {option.draft_length:g}, send {sent}{kept}"
+    together = ", verify by block" if option.block else ""
+    return f"Draft {option.draft_length:g}, send {sent}{kept}{together}"
 
 
 def explanation(option: Option) -> str:
@@ -93,7 +94,8 @@ def explanation(option: Option) -> str:
     kept = ""
     if _skips(option):
         kept = f" A first draft of uncertainty at most {option.threshold:g} is kept without verification."
-    return f"The device drafts {drafts} a round and sends each with {_message(option)}. The server verifies them.{kept}"
+    verified = "The server verifies them together." if option.block else "The server verifies them."
+    return f"The device drafts {drafts} a round and sends each with {_message(option)}. {verified}{kept}"
 
 
 def _message(option: Option) -> str:

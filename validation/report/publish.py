@@ -346,7 +346,8 @@ def _outcomes(results: list[Results]) -> list[tuple[str, list[str]]]:
         for outcome in sorted({outcome for count in shown for which, outcome in count if which == kind}, key=_place):
             lines[f"claims {kind}: {outcome}"] = [count[kind, outcome] for count in shown]
         rows += [(title, [*map(str, cells), *"–" * (len(results) - len(shown))]) for title, cells in lines.items()]
-    missing = [len(results[0].tallies.keys() - result.tallies.keys()) for result in results]
+    wanted = {name for name, tally in results[0].tallies.items() if tally.kind == "measured"}
+    missing = [len(wanted - result.tallies.keys()) for result in results]
     return [*rows, ("claims newer than the record, not measured", list(map(str, missing)))] if any(missing) else rows
 
 

@@ -7,7 +7,6 @@ knows when it ends, so each task is a run of doit of its own: a kill loses at mo
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from validation.errors import UserError
+from validation.processes import run_to_end
 from validation.reproduce.tasks import Task
 from validation.trace.journal import write_atomically
 
@@ -37,7 +37,7 @@ class State:
 
 
 def in_a_process(root: Path) -> Runner:
-    """Return a runner that runs each task as a process of its own in a folder.
+    """Return a runner that runs each task as a process of its own in a folder; SIGTERM ends both.
 
     Raises
     ------
@@ -46,9 +46,9 @@ def in_a_process(root: Path) -> Runner:
     """
 
     def run(task: Task) -> None:
-        found = subprocess.run([sys.executable, *task.argv], cwd=root)
-        if found.returncode:
-            raise UserError(f"{task.name} ended with exit code {found.returncode}; the same command continues.")
+        code = run_to_end([sys.executable, *task.argv], cwd=root)
+        if code:
+            raise UserError(f"{task.name} ended with exit code {code}; the same command continues.")
 
     return run
 
@@ -122,6 +122,19 @@ def line_of(state: State) -> str:
     time_said = f" ({duration(state.seconds)})" if state.word in (TO_RUN, DONE) else ""
     why = f": {state.why}" if state.why else ""
     return f"{state.task.name}: {state.word}{time_said}{why}"
+
+
+def total_of(found: Sequence[State]) -> str:
+    """Return one line for the tasks that are to run: how many, and the sum of their known times.
+
+    >>> one, other = Task("a", ()), Task("b", ())
+    >>> total_of([State(one, TO_RUN, seconds=5400.0), State(other, TO_RUN), State(other, DONE)])
+    'To run: 2 of 3 tasks, 1.5 h, 1 tasks of unknown time.'
+    """
+    waiting = [state.seconds for state in found if state.word == TO_RUN]
+    known = [seconds for seconds in waiting if seconds is not None]
+    unknown = f", {len(waiting) - len(known)} tasks of unknown time" if len(known) < len(waiting) else ""
+    return f"To run: {len(waiting)} of {len(found)} tasks, {duration(sum(known))}{unknown}."
 
 
 def duration(seconds: float | None) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validation.errors import UserError
+from validation.processes import run_to_end
 
 if TYPE_CHECKING:
     from validation.collection.prompts import Prompt
@@ -33,6 +34,12 @@ DESIGN_SOURCE = "Alpaca"
 """The set of cu-hlm's Figure 9 and u-hlm's Figure 4; the built-in pair has no prompt of it."""
 ANSWERS = Path("gsm8k") / "dev.jsonl.gz"
 """In the folder of the texts: the similarity to the answers needs it; without it, that score is left out."""
+YES_OR_NO = (
+    ("StrategyQA", "strategyqa", "id", "{} Answer yes or no."),
+    ("CREAK", "creak", "prompt", "Is this claim true: {} Answer yes or no."),
+)
+"""Set, its folder in the texts, the field whose hash holds a record out, and the form of a prompt."""
+MOST_ANSWERED = 120
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -73,7 +80,7 @@ def _train(given: argparse.Namespace) -> None:
     from validation.reproduce.training import commands
 
     for words in commands(given.pair, given.models, given.data):
-        subprocess.run([sys.executable, *words], check=True)
+        _run([sys.executable, *words])
 
 
 def _pair(given: argparse.Namespace) -> Pair:
@@ -90,10 +97,32 @@ def _prompts(given: argparse.Namespace) -> list[Prompt]:
 
     base = given.pair.partition("-")[0]
     found = builtin_prompts() if given.draft is None else read_prompts(given.draft.parents[1] / base / "prompts.jsonl")
+    if base == "smollm2" and given.data is not None:
+        found += answered_prompts(given.data)
     if base in ("instructed", "smollm2"):
         found = in_turn(found)
     answers = {} if given.data is None else _answers(given.data / ANSWERS)
     return [replace(one, reference=answers.get(one.id, one.reference)) for one in found]
+
+
+def answered_prompts(data: Path) -> list[Prompt]:
+    """Return held-out questions of StrategyQA and claims of CREAK that ask for yes or no, with the answer.
+
+    Parameters
+    ----------
+    data : Path
+        The folder of the texts; a set that is not in it is left out.
+    """
+    from validation.collection.prompts import Prompt
+    from validation.training.texts import _held_out, _records
+
+    found = []
+    for source, folder, key, form in YES_OR_NO:
+        records = _records(data, f"{folder}/dev.jsonl.gz") if (data / folder).exists() else []
+        for one in [record for record in records if _held_out(record[key], 16)][:MOST_ANSWERED]:
+            answer = {"true": "yes", "false": "no"}.get(one["reference"], one["reference"])
+            found.append(Prompt(one["id"], form.format(one["prompt"]), source, answer))
+    return found
 
 
 def in_turn(prompts: Sequence[Prompt]) -> list[Prompt]:
@@ -120,11 +149,13 @@ def _trace(given: argparse.Namespace) -> Trace:
 
 def _collect(given: argparse.Namespace) -> None:
     from validation.collection.collect import DEFAULT_BATCH, collect
+    from validation.collection.prompts import builtin_prompts
 
     whole = given.pair == "wide" and not given.positions  # all texts of its first prompts
+    prompts = builtin_prompts() if given.pair == "smollm2" else _prompts(given)  # those of `hlm collect`
     trace = collect(
         _pair(given),
-        _prompts(given)[: WIDE_TEXTS if whole else None],
+        prompts[: WIDE_TEXTS if whole else None],
         given.run / "trace",
         positions=None if whole else given.positions or POSITIONS,
         new_tokens=given.new_tokens or NEW_TOKENS,
@@ -146,9 +177,13 @@ def _fit(given: argparse.Namespace) -> None:
 def _check(given: argparse.Namespace) -> None:
     import hlmtheory
     from validation.claims.check import check_trace
+    from validation.claims.instances import measured
     from validation.trace.journal import write_atomically
 
-    some = {name: one for name, one in hlmtheory.all_claims().items() if name.startswith(f"{given.claims}.")}
+    claims = hlmtheory.all_claims()
+    some = {name: one for name, one in claims.items() if name.startswith(f"{given.claims}.")}
+    if given.pair == "smollm2":  # the others depend on no model, and the run of the built-in pair checks them
+        some = measured(some if given.claims else claims)
     trace, kept = _trace(given), given.run / ".check.json"
     if given.positions:  # of a long trace; the record says how many were checked
         trace, kept = trace.first(given.positions), given.run / f".check-{given.positions}.json"
@@ -246,8 +281,14 @@ def _experiment(log: Path, command: Sequence[str]) -> None:
     (log.parent / log.stem).mkdir(exist_ok=True)
     part = log.with_suffix(".part")
     with part.open("w", encoding="utf-8") as file:
-        subprocess.run([sys.executable, *command], check=True, stdout=file, stderr=subprocess.STDOUT)
+        _run([sys.executable, *command], stdout=file, stderr=subprocess.STDOUT)
     part.replace(log)
+
+
+def _run(argv: Sequence[str], **options: Any) -> None:
+    """Run a command; raise if it fails."""
+    if code := run_to_end(argv, **options):
+        raise subprocess.CalledProcessError(code, list(argv))
 
 
 def _command(given: argparse.Namespace) -> str:

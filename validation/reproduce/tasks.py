@@ -53,17 +53,20 @@ class Scope:
         Pairs whose texts are compared with those of this pair. They are not checked; their rows alone are published.
     positions, new_tokens : int or None
         Positions of the trace, and tokens of each of its texts; those of ``hlm validate`` by default.
+    text_tokens : int or None
+        Most tokens of a decoded text; that of ``hlm decode`` by default.
     """
 
     studies: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     positions: int | None = None
     new_tokens: int | None = None
+    text_tokens: int | None = None
 
 
 PAIRS = {
     "builtin": Scope(tuple(STUDIES)),
-    smollm2.NAME: Scope(("hlm", "design"), positions=4_000, new_tokens=64),
+    smollm2.NAME: Scope(("hlm", "design"), positions=2_400, new_tokens=60, text_tokens=96),
     "wide": Scope(),
     "instructed": Scope(("hlm", "design"), beside=("instructed-distilled", "instructed-larger")),
 }
@@ -241,6 +244,8 @@ def _texts_tasks(setting: Setting, pair: str, studies: Sequence[str]) -> list[Ta
     found.append(_task(setting, pair, "fit", inputs=(trace,), outputs=(fitted,)))
     answers = ["--data", str(setting.data)] if setting.data else []
     short = ["--prompts", str(setting.prompts), "--new-tokens", str(setting.text_tokens)] if setting.quick else []
+    if not setting.quick:
+        short = _option("new-tokens", PAIRS.get(pair, Scope()).text_tokens)
     for study in studies:
         more = ("--study", study, *answers, *short, *_texts_words(setting))
         made = tuple(run / "decoded" / study / name for name in ("study.json", "scores.json"))

@@ -35,6 +35,7 @@ TITLES = {
     "traces": "Traces",
     "lossless": "Audits of a sampler",
     "shared_seed": "Drafts by a shared seed",
+    "vocabulary": "Drafts on a part of the vocabulary",
 }
 """Title of each module's pages."""
 

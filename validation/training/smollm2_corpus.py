@@ -3,7 +3,8 @@
     python -m validation.training.smollm2_corpus --data DATA --out CORPUS --tokens 500000
     python -m validation.training.smollm2_corpus --data DATA --out CORPUS --held-out
 
-Every token is drawn at temperature 1. A row of 256 tokens starts in one of three ways, each also in ``row_kinds``:
+Every token is drawn at temperature 1, by the target model in bfloat16; ``--dtype float32`` is more exact and half as
+fast. The held-out shard is always in float32. A row of 256 tokens starts in one of three ways:
 
 ``self``   the chat template up to the user's turn: the target model writes the question too
 ``chat``   the chat template around a question of GSM8K, CREAK or StrategyQA (MIT), or around a passage of a Python
@@ -15,10 +16,10 @@ together by one token, and a prompt's token is read where a token would be drawn
 the user names and are not in this repository. A shard is one file, written under a temporary name, and its draws depend
 on the seed and its number alone: a stopped run goes on with the next missing shard, by the same command.
 
-A shard holds, for 64 rows: ``tokens`` (64, 256) uint16; ``top_ids`` (64, 256, 32) uint16 and ``top_probabilities``
-(64, 256, 32) float16, the target model's likeliest tokens behind each position at temperature 1; ``prompt_tokens``
-(64,) uint16. The first ``--states`` shards also hold ``states`` (64, 256, 4, 576) float16: the outputs of the target
-model's first 6, 10 and 14 layers, and its last hidden state in front of the head.
+A shard holds, for 128 rows: ``tokens`` (128, 256) uint16; ``top_ids`` (128, 256, 32) uint16 and ``top_probabilities``
+(128, 256, 32) float16, the target model's likeliest tokens behind each position at temperature 1; ``prompt_tokens``
+(128,) uint16 and ``row_kinds`` (128,) uint8. The first ``--states`` shards also hold ``states`` (128, 256, 4, 576)
+float16: the outputs of the target model's first 6, 10 and 14 layers, and its last hidden state in front of the head.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from validation.training.texts import _excerpts, _held_out, _records, question
 if TYPE_CHECKING:
     import torch
 
-ROWS, LENGTH, TOP = 64, 256, 32
+ROWS, LENGTH, TOP = 128, 256, 32
 LAYERS = (6, 10, 14)  # whose outputs are stored
 KINDS = ("self", "chat", "plain")
 SHARES = (0.5, 0.35, 0.15)
@@ -111,7 +112,6 @@ def starts(tokenizer: Any, found: Prompts, rng: np.random.Generator, rows: int =
 
 def _buffered(model: Any, length: int) -> Any:
     """Return a key-value cache that is allocated once; transformers' own copies the past at every token."""
-    import torch
     from transformers import DynamicCache
     from transformers.cache_utils import DynamicLayer
 
@@ -119,7 +119,7 @@ def _buffered(model: Any, length: int) -> Any:
         def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
             super().lazy_initialization(key_states, value_states)
             rows, heads, _, size = key_states.shape
-            self.buffers = [torch.empty(rows, heads, length, size) for _ in range(2)]
+            self.buffers = [key_states.new_empty(rows, heads, length, size) for _ in range(2)]
             self.filled = 0
 
         def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any) -> Any:
@@ -178,7 +178,7 @@ def write_texts(
     Parameters
     ----------
     model : transformers model
-        Llama-style, in float32.
+        Llama-style.
     turns : Turns
         Every row has a first token.
     rng : torch.Generator
@@ -208,7 +208,7 @@ def write_texts(
             made = model.model(
                 torch.tensor(chosen)[:, None], past_key_values=cache, use_cache=True, output_hidden_states=bool(layers)
             )
-            law = model.lm_head(made.last_hidden_state[:, 0]).softmax(dim=-1)
+            law = model.lm_head(made.last_hidden_state[:, 0]).float().softmax(dim=-1)
             best = law.topk(top, dim=-1)
             sums = law.cumsum(dim=-1)
             levels = torch.rand(rows, 1, generator=rng) * sums[:, -1:]
@@ -217,9 +217,9 @@ def write_texts(
         found["top_ids"][:, place] = best.indices.numpy()
         found["top_probabilities"][:, place] = best.values.numpy()
         for i, layer in enumerate(layers):
-            found["states"][:, place, i] = made.hidden_states[layer][:, 0].numpy()
+            found["states"][:, place, i] = made.hidden_states[layer][:, 0].float().numpy()
         if layers:
-            found["states"][:, place, -1] = made.last_hidden_state[:, 0].numpy()
+            found["states"][:, place, -1] = made.last_hidden_state[:, 0].float().numpy()
     return found
 
 
@@ -236,7 +236,9 @@ def write_shard(file: Path, arrays: dict[str, np.ndarray]) -> None:
     os.replace(temporary, file)
 
 
-def write_corpus(folder: Path, data: Path, tokens: int, *, states: int, held_out: bool, seconds: float) -> None:
+def write_corpus(
+    folder: Path, data: Path, tokens: int, *, states: int, held_out: bool, seconds: float, dtype: str
+) -> None:
     """Write the missing shards of the corpus, or the held-out one.
 
     Parameters
@@ -251,6 +253,8 @@ def write_corpus(folder: Path, data: Path, tokens: int, *, states: int, held_out
         Write the one held-out shard alone: other prompts and another seed.
     seconds : float
         No shard is begun later than this.
+    dtype : str
+        Of the target model, if ``held_out`` is false.
     """
     import torch
 
@@ -261,7 +265,9 @@ def write_corpus(folder: Path, data: Path, tokens: int, *, states: int, held_out
         print("nothing is missing")
         return
     source = ModelSource.parse(smollm2.NAME)
-    model, tokenizer = source.load_model("float32").eval(), source.load_tokenizer()
+    model = source.load_model("float32").eval()
+    model = model if held_out else model.to(getattr(torch, dtype))  # a GGUF file loaded in bfloat16 stays packed
+    tokenizer = source.load_tokenizer()
     found = prompts(data, held_out=held_out)
     began = time.monotonic()
     for number in missing:
@@ -286,9 +292,16 @@ def main() -> None:
     parser.add_argument("--states", type=int, default=8, help="number of shards with hidden states")
     parser.add_argument("--held-out", action="store_true", help="write the held-out shard alone")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no shard later than this")
+    parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="of the target model")
     given = parser.parse_args()
     write_corpus(
-        given.out, given.data, given.tokens, states=given.states, held_out=given.held_out, seconds=given.seconds
+        given.out,
+        given.data,
+        given.tokens,
+        states=given.states,
+        held_out=given.held_out,
+        seconds=given.seconds,
+        dtype=given.dtype,
     )
 
 

@@ -6,7 +6,7 @@
 
 ``exit`` fits W of an early exit by ridge regression of the target's last hidden state on norm(h_n). ``--epochs`` goes
 on with distillation, which changed the acceptance by less than .01 on a corpus of 32,768 tokens. ``small`` is a Llama
-model of 11 M parameters. Its embedding starts from the target's, projected so that the target's logits on the corpus
+model of 9.4 M parameters. Its embedding starts from the target's, projected so that the target's logits on the corpus
 lose least. ``aligned`` is flexspec's draft around the frozen last block and head.
 
 The loss of a position is KL(p' ‖ q'), where p' and q' have the target's 32 likeliest tokens, as stored, and the rest as
@@ -44,7 +44,7 @@ CONTEXT = 2048  # of the small draft as stored
 SAMPLED = 2048  # tokens that stand for those that are unlikely everywhere in a batch
 RIDGE = 1e-3  # of the mean squared entry
 SMALL = Recipe(
-    hidden=192, feed_forward=512, layers=4, heads=3, context=LENGTH - 1, matrix_rate=0.02, other_rate=1e-3, epochs=6.0,
+    hidden=160, feed_forward=416, layers=5, heads=5, context=LENGTH - 1, matrix_rate=0.02, other_rate=4e-3, epochs=4.0,
     batch=8, warm_up=0.03,
 )  # fmt: skip
 EXIT = Continuation(matrix_rate=0.0, other_rate=3e-4, epochs=0.0, batch=8, warm_up=0.05)  # the ridge map alone
@@ -144,7 +144,7 @@ def divergence(
 
     known, places = torch.unique(ids, return_inverse=True)
     others = sampled[torch.isin(sampled, known, invert=True)]
-    logits = hidden @ head[torch.cat([known, others])].T
+    logits = (hidden @ head[torch.cat([known, others])].T).float()
     if len(others):
         logits[:, len(known) :] += math.log((len(head) - len(known)) / len(others))
     logs = logits.log_softmax(dim=-1).gather(1, places)
@@ -165,7 +165,8 @@ def stored_loss(corpus: Corpus, read: Read, vocabulary: int, sampled: int = SAMP
         draws = torch.Generator().manual_seed(SEED + int(places[0]))
         some = torch.randperm(vocabulary, generator=draws)[:sampled]
         ids, probabilities = corpus.top_ids[places], corpus.top_probabilities[places]
-        return divergence(hidden.flatten(0, 1), head, ids, probabilities, some)
+        with torch.autocast("cpu", torch.bfloat16):
+            return divergence(hidden.flatten(0, 1), head, ids, probabilities, some)
 
     return loss
 
@@ -230,6 +231,19 @@ def projected(head: torch.Tensor, states: torch.Tensor, shares: torch.Tensor, si
     return (head.double() @ root @ best[:, -size:]).float()
 
 
+def spread(embedding: torch.Tensor) -> torch.Tensor:
+    """Return an embedding (V, H) in another basis: the mean row is taken off, the rest is turned by a random rotation.
+
+    The logits of a position change by one constant, so no distribution does. Every column is then about as large, and 4
+    bits lose less: the acceptance of a draft of 160 columns fell by .004 and not by .056.
+    """
+    import torch
+
+    size = embedding.shape[1]
+    turn, _ = torch.linalg.qr(torch.randn(size, size, generator=torch.Generator().manual_seed(SEED)))
+    return (embedding - embedding.mean(dim=0)) @ turn
+
+
 def ridge(states: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
     """Return the W (H, H) of least mean |W x - y|² plus a penalty of ``RIDGE`` times the mean squared entry of x.
 
@@ -258,7 +272,14 @@ def token_shares(corpus: Corpus, vocabulary: int) -> torch.Tensor:
 
 
 def _llama_read(corpus: Corpus) -> Read:
-    return lambda model, rows: (model.model(corpus.tokens[rows]).last_hidden_state, model.lm_head.weight)
+    """Return how a Llama model reads the texts; in training its matrix products are in bfloat16."""
+    import torch
+
+    def read(model: Any, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        with torch.autocast("cpu", torch.bfloat16, enabled=model.training):
+            return model.model(corpus.tokens[rows]).last_hidden_state, model.lm_head.weight
+
+    return read
 
 
 def _exit_read(corpus: Corpus, index: int, norm: Any, head: torch.Tensor) -> Read:
@@ -354,7 +375,7 @@ class _Shape:
 
 
 def train_small(target: Any, course: Recipe, folder: Path, out: Path, work: Path, start: Path | None = None) -> None:
-    """Train the small draft and write its folder in 8 bits; ``start`` is the folder of an earlier one to go on from."""
+    """Train the small draft and write its folder in 4 bits; ``start`` is the folder of an earlier one to go on from."""
     import torch
 
     corpus, check = read_corpus(folder, states=start is None), read_corpus(folder, held_out=True, states=True)
@@ -369,7 +390,8 @@ def train_small(target: Any, course: Recipe, folder: Path, out: Path, work: Path
                 raise UserError("The first shards of the corpus hold no states; the embedding starts from them.")
             shares = token_shares(corpus, head.shape[0])
             states = corpus.states[:, -1].float()
-            model.model.embed_tokens.weight.copy_(START_SCALE * projected(head, states, shares, course.hidden))
+            rows = spread(projected(head, states, shares, course.hidden))
+            model.model.embed_tokens.weight.copy_(START_SCALE * rows)
             model.model.norm.weight.fill_(START_NORM)
     corpus = replace(corpus, states=None)
     name = "small" if start is None else f"small-{start.name}"
@@ -380,7 +402,7 @@ def train_small(target: Any, course: Recipe, folder: Path, out: Path, work: Path
     for key in ("bos_token_id", "eos_token_id", "pad_token_id"):
         setattr(model.config, key, getattr(target.config, key))
     model.config.max_position_embeddings = CONTEXT
-    record["bytes"] = drafts.save(out, model.config, drafts.pack(model), {"kind": drafts.INT8, "target": smollm2.NAME})
+    record["bytes"] = drafts.save(out, model.config, drafts.pack(model), {"kind": drafts.INT4, "target": smollm2.NAME})
     _write(out, record)
 
 

@@ -34,6 +34,7 @@ import numpy as np
 from validation.errors import UserError
 from validation.models.adapters import base_mark, merged
 from validation.models.aligned import fingerprint
+from validation.models.sources import ModelSource, quiet
 from validation.training.loop import text_loss
 from validation.training.texts import _held_out, _is_held, _records, blocks, exchange, tokens
 
@@ -42,6 +43,7 @@ LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_
 ROW = 256  # tokens of a row
 BATCH = 4  # rows of a step
 ADAPTER = "adapter_config.json"
+CHECKPOINT_STEPS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,75 +178,121 @@ def prepare(base: Any, update: Update) -> Any:
 
 def train_version(
     update: Update,
-    base_folder: Path,
+    base: Path | str,
     data: Path,
     out: Path,
     *,
     stops: tuple[int, ...] = (),
     width: int = ROW,
+    work: Path | None = None,
 ) -> dict[str, Any]:
     """Train one version, write it to ``out/<name>``, and return its record.
 
     Parameters
     ----------
     update : Update
-    base_folder : Path
-        The base model, version 0.
+    base : Path or str
+        The base model, version 0: a folder, or a name such as ``"smollm2"``.
     data, out : Path
         The folder of the texts, and that of the versions.
     stops : tuple of int
         Steps after which the version so far is written to ``out/<name>/step-NNN``, for a curve.
     width : int
         Tokens of a row.
+    work : Path, optional
+        Folder of the checkpoint; a run that was stopped goes on from it.
 
     Raises
     ------
     UserError
-        Unknown domain or method, or too little text.
+        Unknown domain or method, too little text, or a checkpoint of another recipe.
     ModuleNotFoundError
         An adapter without peft.
     """
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     if update.domain not in DOMAINS:
         raise UserError(f"Unknown domain {update.domain!r}; use {', '.join(DOMAINS)}.")
     rank, began = update.rank, time.process_time()
     torch.manual_seed(update.seed)
-    tokenizer = AutoTokenizer.from_pretrained(base_folder)
-    base = AutoModelForCausalLM.from_pretrained(base_folder, dtype=torch.float32)
-    model = prepare(base, update)
+    tokenizer = _source(base).load_tokenizer()
+    model = prepare(_base_model(base), update)
     rows = _rows(tokens(tokenizer, DOMAINS[update.domain](data)[0]), update, width)
-    free = [weights for weights in model.parameters() if weights.requires_grad]
-    optimizer = torch.optim.AdamW(free, lr=update.rate, weight_decay=0.0, betas=(0.9, 0.95))
+    free = {name: weights for name, weights in model.named_parameters() if weights.requires_grad}
+    optimizer = torch.optim.AdamW(list(free.values()), lr=update.rate, weight_decay=0.0, betas=(0.9, 0.95))
+    course = asdict(update) | {"width": width}
+    checkpoint = None if work is None else work / f"{update.name}.pt"
+    losses, spent = _resume(checkpoint, course, free, optimizer)
     model.train()
-    losses = []
-    for step in range(update.steps):
+    for step in range(len(losses), update.steps):
         for group in optimizer.param_groups:
             group["lr"] = update.rate * min(1.0, (step + 1) / 4)  # warm-up over 4 steps
         loss = text_loss(model, torch.from_numpy(rows[step]).to(model.device))
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(free, 1.0)
+        torch.nn.utils.clip_grad_norm_(free.values(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         losses.append(round(loss.item(), 4))
         if step + 1 in stops and step + 1 < update.steps:
-            _write(model, tokenizer, out / update.name / f"step-{step + 1:03}", base_folder)
+            _write(model, tokenizer, out / update.name / f"step-{step + 1:03}", base)
+        if checkpoint is not None and ((step + 1) % CHECKPOINT_STEPS == 0 or step + 1 == update.steps):
+            used = spent + time.process_time() - began
+            _save(checkpoint, course, free, optimizer, losses, used)
+            print(f"{update.name} {step + 1}/{update.steps} loss {losses[-1]:.3f}, {used:.0f} CPU s", flush=True)
     record = asdict(update) | {
         "rank": rank,
-        "own_parameters": sum(weights.numel() for weights in free),
+        "own_parameters": sum(weights.numel() for weights in free.values()),
         "tokens": update.steps * BATCH * width,
         "losses": losses,
-        "cpu_seconds": round(time.process_time() - began, 1),
+        "cpu_seconds": round(spent + time.process_time() - began, 1),
     }
-    _write(model, tokenizer, out / update.name, base_folder)
-    record["base_weights"] = base_mark(base_folder)
-    record["fingerprint"] = fingerprint(load_version(out / update.name, base_folder), tokenizer)
-    record["keeps_the_anchor"] = record["fingerprint"] == fingerprint(
-        AutoModelForCausalLM.from_pretrained(base_folder, dtype=torch.float32), tokenizer
-    )
+    _write(model, tokenizer, out / update.name, base)
+    if Path(base).is_dir():
+        record["base_weights"] = base_mark(Path(base))
+    record["fingerprint"] = fingerprint(load_version(out / update.name, base), tokenizer)
+    record["keeps_the_anchor"] = record["fingerprint"] == fingerprint(_base_model(base), tokenizer)
     (out / update.name / "version.json").write_text(json.dumps(record, indent=1) + "\n")
     return record
+
+
+def _source(base: Path | str) -> ModelSource:
+    return ModelSource.parse(str(base))
+
+
+def _base_model(base: Path | str) -> Any:
+    """Return the base model in float32."""
+    with quiet():
+        return _source(base).load_model("float32")
+
+
+def _save(
+    checkpoint: Path, course: dict[str, Any], free: dict[str, Any], optimizer: Any, losses: list[float], used: float
+) -> None:
+    """Write a temporary file, then rename it, so that a killed run leaves the previous checkpoint."""
+    import torch
+
+    checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    state = {"course": course, "weights": free, "optimizer": optimizer.state_dict(), "losses": losses, "used": used}
+    torch.save(state, checkpoint.with_suffix(".tmp"))
+    os.replace(checkpoint.with_suffix(".tmp"), checkpoint)
+
+
+def _resume(
+    checkpoint: Path | None, course: dict[str, Any], free: dict[str, Any], optimizer: Any
+) -> tuple[list[float], float]:
+    """Load the checkpoint, and return the losses of the steps that it has and the CPU seconds so far."""
+    import torch
+
+    if checkpoint is None or not checkpoint.exists():
+        return [], 0.0
+    state = torch.load(checkpoint, weights_only=True)
+    if state.get("course") != course:
+        raise UserError(f"{checkpoint} is a checkpoint of another recipe; remove it, or give another folder.")
+    with torch.no_grad():
+        for name, weights in free.items():
+            weights.copy_(state["weights"][name])
+    optimizer.load_state_dict(state["optimizer"])
+    return list(state["losses"]), float(state["used"])
 
 
 def _rows(documents: list[np.ndarray], update: Update, width: int) -> np.ndarray:
@@ -258,13 +306,13 @@ def _rows(documents: list[np.ndarray], update: Update, width: int) -> np.ndarray
     return np.concatenate(found)[: update.steps * BATCH].reshape(update.steps, BATCH, width + 1)
 
 
-def _write(model: Any, tokenizer: Any, folder: Path, base_folder: Path) -> None:
-    """Write an adapter, which names the base model by its path from here, or a full model in bf16."""
+def _write(model: Any, tokenizer: Any, folder: Path, base: Path | str) -> None:
+    """Write an adapter, which names the base model by its path from here or its name, or a full model in bf16."""
     import torch
 
     folder.mkdir(parents=True, exist_ok=True)
     if hasattr(model, "peft_config"):
-        place = os.path.relpath(base_folder.resolve(), folder.resolve())
+        place = os.path.relpath(Path(base).resolve(), folder.resolve()) if Path(base).is_dir() else str(base)
         model.peft_config["default"].base_model_name_or_path = place
         model.save_pretrained(folder, safe_serialization=True, save_embedding_layers=False)
         return
@@ -276,13 +324,13 @@ def _write(model: Any, tokenizer: Any, folder: Path, base_folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def load_version(folder: Path, base_folder: Path) -> Any:
+def load_version(folder: Path, base: Path | str) -> Any:
     """Return a version as one transformers model in float32; an adapter is merged into the base model.
 
     Parameters
     ----------
     folder : Path
-    base_folder : Path
+    base : Path or str
         The base model, read only for an adapter.
 
     Raises
@@ -298,9 +346,7 @@ def load_version(folder: Path, base_folder: Path) -> Any:
     adapter = (folder / ADAPTER).is_file()
     if not (folder / ("adapter_model.safetensors" if adapter else "model.safetensors")).is_file():
         raise UserError(f"{str(folder)!r} holds no version in safetensors, and other formats are never read.")
-    source = base_folder if adapter else folder
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, use_safetensors=True)
     if adapter:
         require_peft()
-        model = merged(model, folder)
-    return model.eval()
+        return merged(_base_model(base), folder).eval()
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, use_safetensors=True).eval()

@@ -12,6 +12,7 @@ function                             what it returns or does
 :meth:`Method.skip`                  which drafts are kept without verification
 :meth:`Method.server_distributions`  the part of each draft's distribution that the server will know
 :meth:`Method.message`               how the drafts are sent: bits by the paper's formula, and bytes
+:meth:`Method.answered`              what the device learns of p at a rejected draft
 :meth:`Method.reply`                 the number of bytes of the server's answer
 :meth:`Method.learn`                 the round is over: update what the method keeps
 ==================================== =====================================================================
@@ -23,13 +24,16 @@ A method without a draft model implements :meth:`Method.guess` in place of ``pro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.session import Draft, Message, Outcome, Proposal, Session, Step
 from validation.decoding.wire import index_bits, pack
+
+if TYPE_CHECKING:
+    import torch
 
 Array = NDArray[Any]
 
@@ -47,6 +51,9 @@ class Method:
         Whether the server adds a token when it accepts all drafts.
     by_argmax : bool
         Whether a draft is accepted if it is the target model's likeliest token, as flexspec prints it.
+    by_block : bool
+        Whether the drafts of a round are verified together (:mod:`hlmtheory.verification.block`). The server must know
+        the distribution of each draft.
     shared_seed : bool
         Whether drafts and the server's tokens are winners of races in one stream (:mod:`hlmtheory.shared_seed`). A
         draft is accepted if it is the server's token.
@@ -55,6 +62,9 @@ class Method:
         finds which drafts match, and the rounds and their times are simulated.
     samples_target : bool
         Whether a rejected draft is replaced from p, as flexspec prints it, and not from the residual.
+    cuts_answer : bool
+        Whether the device replaces a rejected draft from p̂, what the server's answer tells of p
+        (:meth:`Method.answered`).
     truncates : bool
         Whether q̂ differs from the distribution that drafts are drawn from, so that the residual is distorted.
     wants_likeliest : bool
@@ -73,7 +83,8 @@ class Method:
 
     name = "method"
     runs_draft = runs_target = bonus = real_bytes = True
-    by_argmax = shared_seed = streamed = samples_target = truncates = wants_likeliest = follows_rate = False
+    by_argmax = by_block = shared_seed = streamed = samples_target = truncates = cuts_answer = False
+    wants_likeliest = follows_rate = False
     max_draft_length = 1
     tree_nodes = 0
 
@@ -92,6 +103,10 @@ class Method:
     def propose(self, step: Step) -> Proposal:
         """Return the distributions that the drafts are drawn from."""
         return Proposal(step.distributions)
+
+    def audited(self, sequence: int) -> bool:
+        """Return whether the first draft of a sequence's round would have skipped, and is sent to audit the skips."""
+        return False
 
     def skip(self, step: Step, tokens: Array) -> Array:
         """Return which drafts skip verification, (n,) bool; the loop uses it for the first draft of a round only."""
@@ -115,6 +130,10 @@ class Method:
         known = [draft.server_distribution for draft in drafts if draft.server_distribution is not None]
         rows = [distribution.float().cpu().numpy().tobytes() for distribution in known]
         return Message(head.bits + 32.0 * vocabulary * len(rows), b"".join([head.payload, *rows]))
+
+    def answered(self, draft: Draft, target: torch.Tensor) -> torch.Tensor:
+        """Return what the device learns of p (V,) after this draft was rejected; p itself, unless ``cuts_answer``."""
+        return target
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
         """Return the number of bytes of the answer: the number of accepted drafts, and the server's token."""

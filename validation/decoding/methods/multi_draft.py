@@ -51,6 +51,25 @@ class FixedLength(Method):
 
 @register(
     MethodInfo(
+        "block verification",
+        Family.SPECULATIVE,
+        PlotStyle(BLACK, "*", "dashed"),
+        default=lambda setup: BlockVerification(setup.max_draft_length),
+        studies=(),
+    )
+)
+class BlockVerification(FixedLength):
+    """Standard speculative decoding, but the server verifies the K drafts of a round together (sun2025block)."""
+
+    by_block = True
+
+    def __init__(self, max_draft_length: int = 4) -> None:
+        super().__init__(max_draft_length)
+        self.name = f"block verification (K = {max_draft_length})"
+
+
+@register(
+    MethodInfo(
         "DSSD",
         Family.SPECULATIVE,
         PlotStyle(LIGHT_BLUE, "o"),

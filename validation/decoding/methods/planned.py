@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.policy import CertifiedRows, DeviceDraft, DevicePolicy, DraftProbabilities, SeededTokens, StreamedTokens
+from hlmtheory.policy.answers import answer_length
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.registry import BLACK, Family, MethodInfo, PlotStyle, register
 from validation.decoding.random_streams import Columns
@@ -40,6 +41,7 @@ class Planned(Method):
         self.runs_draft = policy.rule.draft_length > 0
         self.shared_seed = isinstance(policy.messages, SeededTokens)
         self.streamed = isinstance(policy.messages, StreamedTokens)
+        self.by_block = policy.block
 
     def begin(self, session: Session) -> None:
         """Refuse another vocabulary, temperature or top-p than those of the plan."""
@@ -88,6 +90,8 @@ class Planned(Method):
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
         """Return the bytes of the answer: the count and a token, or after a rejection p, if the device draws."""
+        if self.policy.message_sizes:
+            return answer_length(self.policy, len(drafts))
         sends_p = accepted < len(drafts) and isinstance(self.policy.messages, DraftProbabilities)
         return 2 + 4 * self.policy.vocabulary if sends_p else super().reply(drafts, accepted) + self.streamed
 

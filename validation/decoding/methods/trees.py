@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.registry import BLACK, GREY, Family, MethodInfo, PlotStyle, register
+from validation.decoding.methods.registry import BLACK, BLUE, GREY, Family, MethodInfo, PlotStyle, register
+from validation.decoding.random_streams import Chance
 from validation.decoding.sampling import distributions_of
 from validation.decoding.session import Message, Session
 from validation.decoding.tree_cache import TreeModel
@@ -211,8 +212,12 @@ class SampledTree(LevelTree):
                 found += [tree.add(node, int(token)) for token in best]
             else:
                 q = distributions_of(logits[None], temperature, self.session.top_p)[0].double().cpu().numpy()
-                found += draw_children(tree, node, q, width, request.chance)
+                found += self.draw(tree, node, q, width, request.chance)
         return [node for node in found if tree.tokens[node] not in self.session.pair.end_tokens]
+
+    def draw(self, tree: DraftTree, node: int, q: Array, width: int, chance: Chance) -> list[int]:
+        """Draw the children of a node from q (V,), and return them."""
+        return draw_children(tree, node, q, width, chance)
 
 
 @register(
@@ -232,6 +237,35 @@ class DraftTreeSd(SampledTree):
     def __init__(self, widths: tuple[int, ...] = (3, 2, 1, 1)) -> None:
         super().__init__(widths)
         self.name = f"draft tree ({'-'.join(map(str, widths))})"
+
+
+@register(
+    MethodInfo(
+        "draft tree, sure",
+        Family.SPECULATIVE,
+        PlotStyle(BLUE, "d", "dashed"),
+        default=lambda setup: SureTreeSd(),
+        studies=(),
+    )
+)
+class SureTreeSd(DraftTreeSd):
+    """A tree whose nodes have one drawn child; the others are the likeliest tokens (hu2025multidraft, greedy drafts).
+
+    Of n children the n - 1 likeliest are sure, and one is drawn from q without them. It is tried first; no exact rule
+    accepts one of these children more often (``verification.top_drafts_tried``).
+    """
+
+    def __init__(self, widths: tuple[int, ...] = (3, 2, 1, 1)) -> None:
+        super().__init__(widths)
+        self.name = f"draft tree, sure ({'-'.join(map(str, widths))})"
+
+    def draw(self, tree: DraftTree, node: int, q: Array, width: int, chance: Chance) -> list[int]:
+        """Add the drawn child, if q has a token left for it, and the sure ones."""
+        likeliest = [int(token) for token in np.argsort(-q, kind="stable")[: width - 1] if q[token] > 0]
+        rest = q.copy()
+        rest[likeliest] = 0.0
+        drawn = draw_children(tree, node, rest, 1, chance) if rest.any() else []
+        return drawn + [tree.add(node, token) for token in likeliest]
 
 
 def up_to_end(tokens: tuple[int, ...], ends: Collection[int]) -> tuple[int, ...]:

@@ -43,7 +43,8 @@ function withLink(s) {
 }
 
 /** The time of the server, also for drafts of its own. */
-const served = (c, s) => c[PASSES] * s.verify + c[SERVER_DRAFTS] * (asked.server_draft_s ?? s.draft) + c[VERIFIED] * asked.verify_token_s;
+const served = (c, s) => c[PASSES] * s.verify + c[SERVER_DRAFTS] * (asked.server_draft_s ?? s.draft) + c[VERIFIED] * asked.verify_token_s
+  + (c[PASSES] - c[EXCHANGES]) * asked.between_s;
 const fixed = (c, s) => c[DRAFTS] * s.draft + served(c, s) + c[EXCHANGES] * s.roundTrip + c[DOWN] / s.down;
 const air = (bits, rate) => (rate > 0 ? bits / rate : bits > 1e-9 ? Infinity : 0);
 const seconds = (c, s, rate) => fixed(c, s) + air(c[UP], rate);

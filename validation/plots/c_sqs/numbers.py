@@ -34,6 +34,7 @@ from validation.plots.c_sqs.runs import (
     METHODS,
     MIDDLE_SIZE,
     MIDDLE_THRESHOLD,
+    NAMES,
     SIZES,
     THRESHOLDS,
     Cell,
@@ -51,7 +52,6 @@ RATE_BPS = 1e6  # of the link in the figures; c-sqs does not print its value
 RATES_BPS = (1e4, 1e5, 1e6, 1e7, 1e8)
 LARGER_MODELS = Times(*PAPER_TIMES, 0.0)
 RESAMPLES = 4000
-NAMES = tuple(METHODS)
 DENSE, ALLOCATED = DenseQs().name, AllocatedSqs(DRAFT_BITS).name
 BY_SIZE = {k: KSqs(k).name for k in SIZES}
 ADAPTIVE = {t: CSqs(t).name for t in THRESHOLDS}
@@ -169,13 +169,20 @@ def basis(found: CSqsStudy, passes: str | None = None, texts: str | None = None)
 # ------------------------------------------------------------------------------------------------------ the curves
 
 
-def simulate_curves(seed: int, panels: Sequence[tuple[str, Sequence[str]]]) -> Numbers:
+def curves_of(found: CSqsStudy, panels: Sequence[tuple[str, Sequence[str]]]) -> Numbers:
     """Compute the curves of each panel over the temperature: latency or resampling rate."""
-    found = study(seed)
     names = {"latency": LATENCY, "resampling": RESAMPLING}
     return {
         "axes": [{"x": TEMPERATURE, "y": names[metric]} for metric, _ in panels],
         "series": [one for k, (metric, kept) in enumerate(panels) for one in _series(found, kept, k, metric)],
+    }
+
+
+def simulate_curves(seed: int, panels: Sequence[tuple[str, Sequence[str]]]) -> Numbers:
+    """Compute the curves of each panel, and what is said of them."""
+    found = study(seed)
+    return {
+        **curves_of(found, panels),
         "statistics": {
             "drafts_per_round": _by_temperature(found, lambda cell: (cell.totals("drafted"), cell.rounds)),
             "rejected_per_draft": _by_temperature(found, lambda cell: (cell.totals("resampled"), cell.looked_at)),
@@ -233,11 +240,13 @@ def crossovers(found: CSqsStudy) -> list[dict[str, Any]]:
 
 
 def _count(found: CSqsStudy, times: Times | None, rate: float) -> dict[str, Any]:
-    """Count the pairs of K and τ_1 that cross or not; ``which`` names those that cross."""
+    """Count the decoded pairs of K and τ_1 that cross or not; ``which`` names those that cross."""
     ends = (found.scale.temperatures[0], found.scale.temperatures[-1])
     tally: dict[str, Any] = {"crossing": 0, "clear": 0, "reverse": 0, "k": 0, "c": 0, "which": []}
     for size, by_size in BY_SIZE.items():
         for threshold, by_mass in ADAPTIVE.items():
+            if any((name, end) not in found.cells for name in (by_mass, by_size) for end in ends):
+                continue
             gaps = []
             for end in ends:
                 cells = [found.cells[name, end] for name in (by_mass, by_size)]

@@ -7,7 +7,7 @@ for any pass times and any link. The drafts depend on neither.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,7 @@ WIDTHS, REPEATS, PREFIX = (1, 4, 8, 16, 32), 9, 64  # new tokens of the timed pa
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Numbers of prompts and tokens of a study; ``long_tokens`` is the length of the texts for the regret."""
+    """Numbers of prompts and tokens of a study; ``long_tokens`` is the length of the texts for the regret, 0: none."""
 
     prompts: int = 20
     new_tokens: int = 32
@@ -192,6 +192,7 @@ _MAKERS: tuple[Callable[[], _Bounded], ...] = (
 )
 METHODS: dict[str, Callable[[], _Bounded]] = {make().name: make for make in _MAKERS}
 """The compared methods by name; with "bytes", budget and link count the bytes of the codec."""
+NAMES = tuple(METHODS)
 LONG: tuple[Callable[[], _Bounded], ...] = (
     _MIDDLE,
     partial(_MIDDLE, printed=True),
@@ -211,15 +212,18 @@ def some_prompts(count: int) -> list[Prompt]:
     return prompts[:: max(1, len(prompts) // count)][:count]
 
 
-def pass_times(pair: Pair) -> Times:
-    """Return the minimum time of passes after a prefix; for the target model, a linear fit over the new tokens."""
-    draft = _quickest(pair, pair.draft, 1)
-    target = [_quickest(pair, pair.target, width) for width in WIDTHS]
+def pass_times(pair: Pair, clock: Callable[[], float] = time.perf_counter) -> Times:
+    """Return the minimum time of passes after a prefix; for the target model, a linear fit over the new tokens.
+
+    ``clock`` returns seconds; ``time.process_time`` does not count other work of the machine, if torch has one thread.
+    """
+    draft = _quickest(pair, pair.draft, 1, clock)
+    target = [_quickest(pair, pair.target, width, clock) for width in WIDTHS]
     slope, intercept = np.polyfit(WIDTHS, target, 1)
     return Times(draft, float(intercept), float(slope))
 
 
-def _quickest(pair: Pair, model: Any, width: int) -> float:
+def _quickest(pair: Pair, model: Any, width: int, clock: Callable[[], float]) -> float:
     """Return the minimum seconds of a pass over a number of new tokens."""
     import torch
 
@@ -229,9 +233,9 @@ def _quickest(pair: Pair, model: Any, width: int) -> float:
     best = float("inf")
     with torch.inference_mode():
         for _ in range(REPEATS + 1):  # the first pass also reads the prefix
-            began = time.perf_counter()
+            began = clock()
             reader.read(text, np.array([prefix + width]), rows=width)
-            best = min(best, time.perf_counter() - began)
+            best = min(best, clock() - began)
             reader.cached[:] = prefix
     return best
 
@@ -241,8 +245,11 @@ def decode_texts(
     scale: Scale | None = None,
     *,
     keep: Callable[[str, Callable[[], Named]], Named] = lambda key, decode: decode(),
+    pair: Pair | None = None,
+    names: Sequence[str] = NAMES,
+    times: Times | None = None,
 ) -> CSqsStudy:
-    """Decode with the built-in pair, once for all figures.
+    """Decode once for all figures.
 
     Parameters
     ----------
@@ -252,17 +259,22 @@ def decode_texts(
         More prompts and tokens make the intervals narrower.
     keep : callable, optional
         Called as ``keep(key, decode)`` for each method and temperature; returns ``decode()`` or its stored result.
+    pair : Pair, optional
+        The built-in pair if not given.
+    names : sequence of str
+        Methods of ``METHODS``, in the order in which they are decoded.
+    times : Times, optional
+        Those of :func:`pass_times` if not given.
     """
-    scale = scale or Scale()
-    pair = load_pair()
+    scale, pair = scale or Scale(), pair or load_pair()
     prompts = some_prompts(scale.prompts)
-    found = CSqsStudy(pair.name, pair.vocabulary, scale, pass_times(pair))
+    found = CSqsStudy(pair.name, pair.vocabulary, scale, times or pass_times(pair))
     last = scale.temperatures[-1]
-    for i, make in enumerate(METHODS.values()):
+    for name in names:
         for t in scale.temperatures:
-            name, cell = keep(f"c{i}-{t:g}", partial(_cell, pair, prompts, make(), t, scale.new_tokens, seed))
-            found.cells[name, t] = cell
-    for i, make in enumerate(LONG):
+            decode_one = partial(_cell, pair, prompts, METHODS[name](), t, scale.new_tokens, seed)
+            _, found.cells[name, t] = keep(f"c{NAMES.index(name)}-{t:g}", decode_one)
+    for i, make in enumerate(LONG if scale.long_tokens else ()):
         name, cell = keep(f"l{i}", partial(_cell, pair, prompts, make(), last, scale.long_tokens, seed))
         found.long[name] = cell
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 from validation.decoding.methods.registry import Family, info_of
 from validation.decoding.methods.single_draft import CU_CHOSEN
-from validation.plots.common.decoded.numbers import ACCURACIES
+from validation.plots.common.decoded.numbers import METRICS, titled
 from validation.plots.common.decoded.printed import (
     PRINTED,
     TEXTS,
@@ -65,7 +65,7 @@ def caption_both(numbers: Numbers) -> str:
         likeness = "".join(f", {said(one['accuracy'][name])}" for name in there)
         speed = said(one["throughput"]["median"], ".1f")
         parts.append(f"{one['name']} {speed}{likeness}, {said(one['perplexity'], '.2f')}")
-    order = " and ".join(ACCURACIES[name] for name in there)
+    order = " and ".join(METRICS[name] for name in there)
     first = f"Tokens/s, {order}, and perplexity: " if there else "Tokens/s and perplexity: "
     alone = nothing_sent({one["name"]: (one["throughput"], one["accuracy"]) for one in numbers["series"]})
     return f"{first}{'; '.join(parts)}.{alone} The paper prints no numbers for this figure.{_absent(numbers)}"
@@ -100,7 +100,7 @@ def _accuracies(numbers: Numbers, at: int) -> str:
     """Give accuracy at the first, the chosen and the last threshold."""
     text = ""
     for one in numbers["series"]:
-        if one["kind"] in ACCURACIES:
+        if one["kind"] in METRICS:
             last = len(one["x"]) - 1
             places = dict.fromkeys((0, at, last))
             each = ", ".join(f"{at_place(one, place)} at {one['x'][place]:g}" for place in places)
@@ -128,10 +128,10 @@ def caption_sizes(numbers: Numbers) -> str:
     near = min(range(len(x)), key=lambda i: abs(x[i] - PRINTED["offline_k"].value))
     places = dict.fromkeys((0, near, len(x) - 1))
     text = ""
-    for name, words in ACCURACIES.items():
+    for name in METRICS:
         if name in series:
             each = ", ".join(f"{at_place(series[name], place)} at k = {x[place]:g}" for place in places)
-            text += f"Mean cosine {words}: {each}. "
+            text += f"Mean {titled(name)}: {each}. "
     bits = "; ".join(
         f"{at_place(series['formula'], place, ',.0f')} by formula and {at_place(series['encoded'], place, ',.0f')} as "
         f"encoded at k = {x[place]:g}"
@@ -214,7 +214,7 @@ def caption_accuracy(numbers: Numbers, paper: str) -> str:
         each = [f"{method} {_kept(methods[method])}" for method in of_paper(methods, paper)]
         bases = dict.fromkeys(base for found in methods.values() for base in found)
         whose = " and of ".join("HLM's" if base == "HLM" else "the target model's" for base in bases)
-        parts.append(f"Percent of {whose} {ACCURACIES[name]} kept: {'; '.join(each)}.")
+        parts.append(f"Percent of {whose} {METRICS[name]} kept: {'; '.join(each)}.")
     alone = nothing_sent(next(iter(statistics["shares"].values()), {}))
     common = statistics["sets_in_common"]
     sets = f"Sets in common with the paper: {', '.join(common)}." if common else "None of its sets is among ours."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from validation.plots.common.decoded.captions import at_place, decibels, draft_alone, of_paper, said
-from validation.plots.common.decoded.numbers import ACCURACIES
+from validation.plots.common.decoded.numbers import METRICS
 from validation.plots.common.decoded.printed import PRINTED
 from validation.plots.common.record import Numbers
 from validation.plots.common.skipping.printed import CU, U, value
@@ -43,7 +43,7 @@ def message_sizes(numbers: Numbers) -> str:
         return "The study has no sizes."
     near = min(range(len(x)), key=lambda i: abs(x[i] - PRINTED["offline_k"].value))
     return (
-        f"A message of k = {x[near]:g} entries takes {at_place(encoded, near, ',.0f')} bits as encoded, one of all "
+        f"A message of k = {x[near]:g} entries takes {at_place(encoded, near, ',.0f')} bits as encoded, one of "
         f"{x[-1]:,.0f} entries {at_place(encoded, len(x) - 1, ',.0f')}."
     )
 
@@ -70,7 +70,7 @@ def message_accuracy(numbers: Numbers, paper: str) -> str:
         shares = [100.0 * share for share in bases if share is not None]
         if shares:
             return (
-                f"{name} keeps {min(shares):.1f} to {max(shares):.1f}% of HLM's {ACCURACIES[metric]}, where it "
+                f"{name} keeps {min(shares):.1f} to {max(shares):.1f}% of HLM's {METRICS[metric]}, where it "
                 "verifies drafts."
             )
     return f"The similarity that {name} keeps is undefined here."

@@ -24,6 +24,9 @@ ACCURACIES = {
     "similarity_large": "similarity to another text of the target model",
 }
 """The papers' accuracy metric, and the metrics that need no reference answer."""
+RIGHT = "right"
+METRICS = {RIGHT: "share of right answers", **ACCURACIES}
+"""The same, after the share of right answers, which only a pair that was tuned for turns has."""
 RATES = ("transmission_rate", "true_skip_rate")
 LOGARITHMIC, LINEAR = "log", "linear"
 
@@ -81,9 +84,24 @@ def perplexity(decoded: Decoded, rows: Sequence[GenerationRecord], seed: int) ->
 
 
 def scored(decoded: Decoded) -> list[str]:
-    """Return the metrics of ``ACCURACIES`` that at least one text has."""
+    """Return the metrics of ``METRICS`` that at least one text has."""
     there = {name for row in decoded.records for name in decoded.scores.get(score_key(row), {})}
-    return [name for name in ACCURACIES if name in there]
+    return [name for name in METRICS if name in there]
+
+
+def titled(name: str) -> str:
+    """Return the words of a metric of ``METRICS`` with what is averaged.
+
+    >>> titled("right"), titled("similarity_large")
+    ('share of right answers', 'cosine similarity to another text of the target model')
+    """
+    return METRICS[name] if name == RIGHT else f"cosine {METRICS[name]}"
+
+
+def accuracy_axis(names: Sequence[str]) -> dict[str, Any]:
+    """Return the axis of one or more metrics of ``METRICS``."""
+    words = [] if names and set(names) == {RIGHT} else ["mean cosine similarity"]
+    return axis(", ".join([*words, *([METRICS[RIGHT]] if RIGHT in names else [])]))
 
 
 def _absent(decoded: Decoded) -> list[str]:
@@ -133,7 +151,7 @@ def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
         )
     speed = axis("token throughput, median over texts", "tokens/s")
     return {
-        "axes": [{"x": speed, "y": axis("mean cosine similarity")} for _ in there]
+        "axes": [{"x": speed, "y": accuracy_axis([name])} for name in there]
         or [{"x": speed, "y": axis("perplexity under the target model")}],
         "series": series,
         "statistics": {"absent": _absent(decoded), "accuracies": there, "average_snr_db": SNR_DB},
@@ -157,11 +175,11 @@ def _sizes(decoded: Decoded) -> dict[int, list[GenerationRecord]]:
 
 
 def _accuracy_lines(decoded: Decoded, by_x: dict[Any, list[GenerationRecord]], seed: int) -> list[dict[str, Any]]:
-    """Return one accuracy curve for each similarity that was computed."""
+    """Return one curve for each metric of ``METRICS`` that was computed."""
     x = list(by_x)
     return [
         line(
-            f"cosine {ACCURACIES[name]}",
+            titled(name),
             x,
             [mean_score(decoded, rows, name, seed) for rows in by_x.values()],
             kind=name,
@@ -195,7 +213,7 @@ def measure_thresholds(studies: Sequence[Decoded], seed: int) -> Numbers:
     return {
         "axes": [
             {"x": axis("threshold of the uncertainty"), "y": axis("share")},
-            {"x": axis("threshold of the uncertainty"), "y": axis("mean cosine similarity")},
+            {"x": axis("threshold of the uncertainty"), "y": accuracy_axis(scored(decoded))},
         ],
         "series": [
             line("transmission rate", x, sent, kind="transmission"),
@@ -239,7 +257,7 @@ def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
     vocabulary = int(decoded.about["pair"]["vocabulary"])
     return {
         "axes": [
-            {"x": axis("k", scale=LOGARITHMIC), "y": axis("mean cosine similarity")},
+            {"x": axis("k", scale=LOGARITHMIC), "y": accuracy_axis(scored(decoded))},
             {"x": axis("k", scale=LOGARITHMIC), "y": axis("uplink payload of a message", "bit", scale)},
         ],
         "series": [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from validation.decoding.methods.registry import info_of
-from validation.plots.common.decoded.numbers import ACCURACIES
+from validation.plots.common.decoded.numbers import METRICS
 from validation.plots.common.names import name_points
 from validation.plots.common.record import Numbers
 from validation.plots.common.skipping.printed import CU, U, value
@@ -80,7 +80,7 @@ def paint_both(numbers: Numbers) -> Canvas:
                 bars.append([(end, y["value"]) for end in (x["low"], x["high"]) if end is not None])
         name_axes(axes, both)
         if name is not None:
-            axes.set_title(ACCURACIES[name], fontsize=7)
+            axes.set_title(METRICS[name], fontsize=7)
         axes.margins(0.12)
         name_points(axes, points, size=5.5, avoid=bars)
     return figure
@@ -94,6 +94,7 @@ _RATES: dict[str, dict[str, Any]] = {
     "skipped_if_accepted": {"color": _GREY, "linestyle": (0, (1, 1.5))},
     "similarity_reference": {"color": DARK},
     "similarity_large": {"color": MIDDLE, "linestyle": (0, (4, 2))},
+    "right": {"color": _GREY, "linestyle": (0, (1, 1.5))},
     "formula": {"color": DARK},
     "encoded": {"color": MIDDLE, "linestyle": (0, (4, 2))},
 }
@@ -127,7 +128,7 @@ def _panels(numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...]) -> 
 def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
     """Paint rates over the threshold on the left, accuracy on the right."""
     rate = "accepted_if_skipped" if paper == CU else "skipped_if_accepted"
-    figure, (left, right) = _panels(numbers, ("transmission", rate), tuple(ACCURACIES))
+    figure, (left, right) = _panels(numbers, ("transmission", rate), tuple(METRICS))
     for axes in (left, right):
         _mark(axes, numbers, paper)
         axes.set_xlim(-0.02, 1.02)
@@ -139,7 +140,7 @@ def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
 
 def paint_sizes(numbers: Numbers) -> Canvas:
     """Paint accuracy over k on the left, bits by the formula and as encoded on the right."""
-    figure, (left, right) = _panels(numbers, tuple(ACCURACIES), ("formula", "encoded"))
+    figure, (left, right) = _panels(numbers, tuple(METRICS), ("formula", "encoded"))
     for axes in (left, right):
         axes.axvline(numbers["statistics"]["offline_k"], color=_GREY, linewidth=0.9, label="k* of this pair")
         axes.legend(**_ABOVE)

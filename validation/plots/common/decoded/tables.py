@@ -14,7 +14,7 @@ from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD, CU_CHOSEN
 from validation.decoding.metrics import Summary, compare, summarize
 from validation.decoding.records import GenerationRecord
 from validation.decoding.studies import Decoded
-from validation.plots.common.decoded.numbers import ACCURACIES, kept, mean_score, perplexity, scored, share_of
+from validation.plots.common.decoded.numbers import ACCURACIES, kept, mean_score, perplexity, scored, share_of, titled
 from validation.plots.common.decoded.printed import (
     ACCURACY,
     LARGER_DRAFT_S,
@@ -91,7 +91,7 @@ def _methods(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
 def _likeness_table(
     parts: dict[str, Decoded], decoded: Decoded, name: str, printed: dict[str, Any], seed: int
 ) -> Table:
-    """Return the table of one similarity, on the sets that have it; printed values refer to the reference answer."""
+    """Return the table of one metric, on the sets that have it; printed values refer to the reference answer."""
     own = {source: part for source, part in parts.items() if name in scored(part)}
     beside = [source for source in own if source in SETS and name == "similarity_reference"]
     heads = ["method"]
@@ -106,7 +106,7 @@ def _likeness_table(
             if source in beside:
                 cells.append(_printed_cell(printed, method, source))
         rows.append(tuple(cells))
-    return Table(f"Mean cosine {ACCURACIES[name]}", (*heads, *(["all sets"] if len(own) > 1 else [])), tuple(rows))
+    return Table(f"Mean {titled(name)}", (*heads, *(["all sets"] if len(own) > 1 else [])), tuple(rows))
 
 
 def _perplexity_table(parts: dict[str, Decoded], decoded: Decoded, seed: int) -> Table:

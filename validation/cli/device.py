@@ -1,0 +1,301 @@
+"""The command ``hlm device``: a draft model whose drafts a server verifies."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from validation.cli.device_texts import append_text, mark_of, stored_texts, told, write_text
+from validation.cli.display import open_console, waiting
+from validation.cli.options import DEVICE, DRAFT_TIME, DTYPE, FILE, KEY, SEED, chat_option, json_option, quiet_option
+from validation.cli.run import print_json
+from validation.errors import UserError, naming
+from validation.planning.quantities import read_time
+
+if TYPE_CHECKING:
+    import ssl
+
+    from validation.decoding.methods.base import Method
+    from validation.link.device import Device
+
+SERVER, AT_ONCE = "server", 4
+
+
+@click.command()
+@click.option("--draft", default="builtin", show_default=True, help="The draft model: a folder, a .gguf file, ...")
+@click.option("--server", default="ws://127.0.0.1:7070", show_default=True, help="Address of `hlm serve`.")
+@click.option("--prompts", type=FILE, help="Your prompts: .txt or .jsonl.  [default: the first built-in ones]")
+@chat_option
+@click.option("--texts", type=click.IntRange(min=1), help="Only the first prompts.  [default: all; built-in: 4]")
+@click.option("--new-tokens", type=click.IntRange(min=1), default=64, show_default=True, help="Maximum new tokens.")
+@click.option(
+    "--method",
+    default="shared seed",
+    show_default=True,
+    help="A decoding method, or server: it writes alone, or drafts itself.",
+)
+@click.option("--draft-length", type=click.IntRange(1, 64), default=4, show_default=True, help="K of such a method.")
+@click.option(
+    "--adapt",
+    type=click.IntRange(1, 64),
+    metavar="MOST",
+    help="With a shared seed in rounds: begin with --draft-length, then follow the rounds so far, up to MOST drafts. "
+    "With a lossless policy: for each round choose its message or a shared seed, and its drafts.",
+)
+@click.option("--policy", type=FILE, help="A policy.json of `hlm plan`, in place of --method.")
+@click.option(
+    "--audit",
+    type=float,
+    metavar="SHARE",
+    help="Of a policy's drafts that would be kept without verification, send this share to the server, such as 0.1.",
+)
+@click.option(
+    "--own-threshold",
+    is_flag=True,
+    help="With --audit: keep drafts only as far as the audits so far prove the policy's promise.",
+)
+@click.option("--temperature", type=click.FloatRange(min=0), help="Of both models.  [default: 1, or the policy's]")
+@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True)
+@click.option("--seed", type=SEED, default=1, show_default=True)
+@click.option("--patience", default="30s", show_default=True, help="How long the server may be away.")
+@click.option(
+    "--alone",
+    is_flag=True,
+    help="Go on with the draft alone when the server stays away longer; a policy may say so too.",
+)
+@click.option("--openai", "door", metavar="HOST:PORT", help="Serve an OpenAI-compatible API there, in place of texts.")
+@click.option("--at-once", type=click.IntRange(1, 64), help="Texts of --openai at the same time.  [default: 4]")
+@click.option("--out", type=FILE, help="Write the texts here, one JSON object a line; the same command continues.")
+@click.option("--record", type=FILE, help="Append what happens in each round here, for `hlm plan --run`: docs/run.md.")
+@KEY
+@click.option("--ca", type=FILE, metavar="CERT", help="The certificate to trust for wss://.  [default: the system's]")
+@DRAFT_TIME
+@DEVICE
+@DTYPE
+@quiet_option
+@json_option
+def device(
+    draft: str,
+    server: str,
+    prompts: Path | None,
+    chat: bool,
+    texts: int | None,
+    new_tokens: int,
+    method: str,
+    draft_length: int,
+    adapt: int | None,
+    policy: Path | None,
+    audit: float | None,
+    own_threshold: bool,
+    temperature: float | None,
+    top_p: float,
+    seed: int,
+    patience: str,
+    alone: bool,
+    door: str | None,
+    at_once: int | None,
+    out: Path | None,
+    record: Path | None,
+    key: Path | None,
+    ca: Path | None,
+    draft_time: str,
+    device: str,
+    dtype: str | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Write texts whose drafts a server verifies.
+
+    The text is the one that `hlm decode` writes with the same seed. After a cut the device connects again and goes on.
+    Tokens that it writes with --alone while the server is away have the law of the draft model, and are named.
+    """
+    from validation.collection.collect import ids_of
+    from validation.collection.fingerprint import marks_of_model
+    from validation.collection.prompts import builtin_prompts, read_prompts
+    from validation.link.addresses import read_address, read_key
+    from validation.link.device import Device
+    from validation.link.recording import Recording
+    from validation.link.remote import Remote
+    from validation.models.chat import PLAIN, has_template, require_template
+    from validation.models.pair import PAIRS, load_single
+
+    if door is not None and chat:
+        raise UserError("--chat is about --prompts; with --openai a request to /v1/chat/completions has turns.")
+    if door is not None and record is not None:
+        raise UserError(
+            "--record writes the rounds of --prompts; with --openai texts belong to others, so leave it out."
+        )
+    if door is not None and audit is not None:
+        raise UserError("--audit is about the texts of --prompts; with --openai leave it out.")
+    if door is None and at_once is not None:
+        raise UserError("--at-once is about the requests of --openai; leave it out.")
+    follower = None if policy is None or adapt is None else _follower(policy, adapt, audit, door)
+    made, usual = (
+        _method(method, draft_length, policy, adapt, audit, own_threshold=own_threshold)
+        if follower is None
+        else (follower.method, follower.temperature)
+    )
+    alone |= policy is not None and (follower or made().policy).alone
+    if audit is not None and alone:
+        raise UserError("Tokens of a device that goes on alone are not audited; leave --audit or --alone out.")
+    warm = usual if temperature is None else temperature
+    chosen = builtin_prompts(limit=texts or 4) if prompts is None else read_prompts(prompts, limit=texts)
+    console, draft_s = open_console(quiet=quiet, stderr=as_json), read_time("--draft-time", draft_time)
+    with waiting(console, "loading the draft model"):
+        pair = load_single(PAIRS[draft].draft if draft in PAIRS else draft, device=device, dtype=dtype)
+        tokenizer, weights = marks_of_model(pair)
+    if chat:
+        require_template(pair.tokenizer, draft)
+    elif door is None and has_template(pair.tokenizer) and not quiet:
+        click.echo(PLAIN, err=True)
+    options: dict[str, Any] = {"key": read_key(key), "tls": _device_tls(server, ca), "alone": alone}
+    options["patience_s"] = read_time("--patience", patience)
+    if door is not None:
+        where = read_address("--openai", door)
+        with Remote(server, **options) as remote:
+            ours = Device(pair, remote, tokenizer=tokenizer, draft=weights, least_draft_s=draft_s)
+            _open_door(ours, made, draft, usual if policy else None, at_once or AT_ONCE, where, console)
+        return
+    settings = {"seed": seed, "new_tokens": new_tokens, "temperature": warm, "top_p": top_p}
+    label = method if method == SERVER and policy is None else made().name
+    if follower is not None:
+        label = "policy, adapts"
+        if record is not None or out is not None:
+            raise UserError(
+                "With --adapt a policy's messages change from round to round; leave --record and --out out."
+            )
+    described = {"method": label, "draft": weights, **settings}
+    asked = {prompt.id: ids for prompt, ids in zip(chosen, ids_of(pair.tokenizer, chosen, chat=chat), strict=True)}
+    stored = stored_texts(out, described, {name: mark_of(ids) for name, ids in asked.items()})
+    lines = []
+    with Remote(server, **options) as remote:
+        ours = Device(pair, remote, tokenizer=tokenizer, draft=weights, least_draft_s=draft_s)
+        if follower is not None:
+            follower.remote = remote
+        kept = None if record is None else Recording(record, ours, made(), settings, adapts=adapt is not None)
+        for name, ids in asked.items():
+            line = stored.get(name) or write_text(ours, made(), name, ids, settings, kept) | described
+            lines.append(line)
+            if out is not None and name not in stored:
+                append_text(out, line)
+            if not as_json:
+                console.print(f"{name}: {line['text']}", soft_wrap=True, markup=False, highlight=False)
+                console.print(told(line), soft_wrap=True, markup=False, style="dim")
+    if as_json:
+        print_json({"server": server, "method": label, "texts": lines})
+
+
+def _open_door(
+    device: Device,
+    make: Any,
+    model: str,
+    temperature: float | None,
+    at_once: int,
+    where: tuple[str, int],
+    console: Any,
+) -> None:
+    import socket
+
+    import uvicorn
+
+    from validation.link.door import Door
+
+    door = Door(device, make, model=model, temperature=temperature, at_once=at_once)
+    with closing(door), socket.create_server(where) as listening:  # refuses an address in use by name
+        config = uvicorn.Config(door.application(), log_level="warning", timeout_graceful_shutdown=2)
+        number = listening.getsockname()[1]
+        console.print(f"Serving http://{where[0]}:{number}/v1; Ctrl-C ends it.", soft_wrap=True, markup=False)
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _method(
+    name: str,
+    draft_length: int,
+    policy: Path | None,
+    adapt: int | None = None,
+    audit: float | None = None,
+    *,
+    own_threshold: bool = False,
+) -> tuple[Any, float]:
+    """Return a function that makes the method of a text, and its usual temperature.
+
+    With ``adapt`` all texts share one choice of the draft length, with ``own_threshold`` one of the skips.
+    """
+    from validation.audit.samplers import method_named
+    from validation.decoding.methods.planned import Planned
+    from validation.decoding.methods.shared_seed import SharedSeed
+    from validation.decoding.policy_file import read_policy
+    from validation.link.formats import Terms
+
+    if adapt is not None:
+        own = None if name == SERVER else method_named(name, draft_length)
+        if type(own) is not SharedSeed:
+            raise UserError(
+                f"--adapt changes the draft length, and the text of --method {name!r} depends on it; use --method "
+                "'shared seed', or a lossless --policy."
+            )
+        from validation.link.adapt import AdaptiveSeed, LengthChoice
+
+        choice = LengthChoice(draft_length, adapt)
+        return (lambda: AdaptiveSeed(choice)), 1.0
+    if audit is None and own_threshold:
+        raise UserError("--own-threshold follows from audits; give --audit with it, such as 0.1.")
+    if audit is not None and policy is None:
+        raise UserError("--audit is about the skips of a policy; give --policy with it.")
+    if policy is not None:
+        planned = read_policy(policy)
+        if audit is not None:
+            return _audited(planned, audit, own_threshold=own_threshold), planned.temperature
+        return (lambda: Planned(planned)), planned.temperature
+
+    if name == SERVER:
+        return (lambda: None), 1.0
+
+    def make() -> Method:
+        return method_named(name, draft_length)
+
+    Terms.of(make())  # refuse before a model is loaded
+    return make, 1.0
+
+
+def _follower(policy: Path, most: int, audit: float | None, door: str | None) -> Any:
+    """Return what chooses the message of each round within a policy."""
+    from validation.decoding.policy_file import read_policy
+    from validation.link.message_choice import Following
+
+    if audit is not None:
+        raise UserError("--adapt changes messages of lossless policies, which have nothing to audit; leave one out.")
+    if door is not None:
+        raise UserError("--adapt learns from the texts of --prompts; with --openai and a policy leave it out.")
+    return Following(read_policy(policy), most)
+
+
+def _audited(planned: Any, audit: float, *, own_threshold: bool) -> Any:
+    """Return a function that makes a policy's method, whose skips are audited."""
+    from validation.decoding.methods.audited import Audited
+    from validation.link.skip_choice import OwnThreshold, SkipChoice, promise_of
+
+    made = Audited(planned, audit)  # refuses before a model is loaded
+    if not own_threshold:
+        return lambda: Audited(planned, audit)
+    choice = SkipChoice(*promise_of(planned), made.probability)
+    return lambda: OwnThreshold(planned, choice)
+
+
+def _device_tls(server: str, trusted: Path | None) -> ssl.SSLContext | None:
+    import ssl
+
+    if not server.startswith(("ws://", "wss://")):
+        raise UserError(f"--server is {server!r}; write ws://HOST:PORT, or wss://HOST:PORT with TLS.")
+    if server.startswith("ws://"):
+        if trusted is not None:
+            raise UserError(f"--ca is about TLS, and --server is {server}; write wss://, or leave --ca out.")
+        return None
+    try:
+        with naming(trusted or server):
+            return ssl.create_default_context(cafile=trusted)
+    except ssl.SSLError as error:
+        raise UserError(f"{trusted} is no certificate ({error.reason}).") from error

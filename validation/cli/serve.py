@@ -1,0 +1,167 @@
+"""The command ``hlm serve``: a target model behind a socket."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from validation.cli.display import open_console, waiting
+from validation.cli.options import DEVICE, DRAFT_TIME, DTYPE, FILE, KEY, quiet_option
+from validation.errors import UserError, naming
+from validation.planning.quantities import read_time
+
+if TYPE_CHECKING:
+    import ssl
+
+    from validation.link.engine import Engine
+    from validation.models.pair import Pair
+
+
+@click.command()
+@click.option("--target", default="builtin", show_default=True, help="The target model: a folder, a .gguf file, ...")
+@click.option("--version", "versions", multiple=True, metavar="NAME=MODEL", help="Another version of the target.")
+@click.option("--in-use", type=FILE, help="A file with the name of the version to use; it is read again.")
+@click.option("--draft", help="A draft model of the server's own, for devices with --method server.")
+@click.option("--draft-length", type=click.IntRange(1, 64), default=4, show_default=True, help="K of such texts.")
+@click.option("--listen", default="127.0.0.1:7070", show_default=True, help="HOST:PORT; port 0 takes a free one.")
+@click.option("--batch", type=click.IntRange(1, 256), default=4, show_default=True, help="Rounds of a pass at most.")
+@click.option("--wait", default="0ms", show_default=True, help="How long a pass waits for further rounds.")
+@click.option("--devices", type=click.IntRange(1, 4096), default=64, show_default=True, help="Connections at most.")
+@KEY
+@click.option("--tls", nargs=2, type=FILE, default=None, metavar="CERT KEY", help="Serve wss:// with this certificate.")
+@click.option("--stretch", default="0ms", show_default=True, help="Each pass takes so much longer: a slower server.")
+@click.option("--pass-time", default="0ms", show_default=True, help="Each pass of the target takes at least so long.")
+@DRAFT_TIME
+@DEVICE
+@DTYPE
+@quiet_option
+def serve(
+    target: str,
+    versions: tuple[str, ...],
+    in_use: Path | None,
+    draft: str | None,
+    draft_length: int,
+    listen: str,
+    batch: int,
+    wait: str,
+    devices: int,
+    key: Path | None,
+    tls: tuple[Path, Path] | None,
+    stretch: str,
+    pass_time: str,
+    draft_time: str,
+    device: str,
+    dtype: str | None,
+    quiet: bool,
+) -> None:
+    """Verify the drafts of devices.
+
+    Devices are those of `hlm device`. Their rounds share passes of the target model. Without --key only this machine
+    is served; /metrics has the server's numbers. Ctrl-C ends the server.
+
+    The model of --target is the version `target`. Texts follow the file of --in-use from one round to the next. It is
+    read every half second, as is the file of --key: a device whose key is not there any more is refused.
+    """
+    import asyncio
+
+    from validation.collection.fingerprint import marks_of_model
+    from validation.link.addresses import read_address, read_keys
+    from validation.link.engine import Engine
+    from validation.link.passes import Limits
+    from validation.link.server import Server
+    from validation.models.pair import PAIRS, load_pair, load_single
+
+    keys, others = read_keys(key), _versions(versions)
+    if in_use is not None and not in_use.is_file():
+        raise UserError(f"There is no file {in_use}; write the name of a version into it, such as target.")
+    host, port = read_address("--listen", listen, key=keys[0] if keys else None)
+    limits = Limits(batch=batch, wait_s=read_time("--wait", wait), devices=devices)
+    pass_s, draft_s = read_time("--pass-time", pass_time), read_time("--draft-time", draft_time)
+    console, context = open_console(quiet=quiet), _server_tls(tls)
+    with waiting(console, "loading the target model"):
+        named = PAIRS[target].target if target in PAIRS else target
+        own = PAIRS[draft].draft if draft in PAIRS else draft
+        pair = (
+            load_single(named, device=device, dtype=dtype)
+            if own is None
+            else load_pair(draft=own, target=named, device=device, dtype=dtype)
+        )
+        tokenizer, weights = marks_of_model(pair)
+    more: dict[str, Any] = {"stretch_s": read_time("--stretch", stretch), "draft_length": draft_length if draft else 0}
+    more |= {"least_pass_s": pass_s, "least_draft_s": draft_s}
+    engines = {}
+    for name, model in others.items():
+        with waiting(console, f"loading version {name}"):
+            engines[name] = _version(pair, name, model, Engine, more)
+    options: dict[str, Any] = {"keys": keys, "limits": limits, "versions": engines}
+    server = Server(Engine(pair, **more), tokenizer=tokenizer, target=weights, **options)
+    if in_use is not None:
+        server.switch(in_use.read_text(encoding="utf-8").strip())
+        server.follow_version(in_use)
+    if key is not None:
+        server.follow_keys(key)
+
+    scheme = "wss" if context else "ws"
+    with naming(listen):
+        asyncio.run(until_stopped(server, server.serve(host, port, tls=context), console, f"Serving {target}", scheme))
+
+
+async def until_stopped(server: Any, serving: Any, console: Any, what: str, scheme: str) -> None:
+    """Serve, and say where as soon as it listens."""
+    import asyncio
+
+    task, ready = asyncio.ensure_future(serving), asyncio.ensure_future(server.ready())
+    await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
+    if ready.done():
+        name, number = server.address
+        where = f"{scheme}://{f'[{name}]' if ':' in name else name}:{number}"
+        console.print(f"{what} at {where}; Ctrl-C ends it.", soft_wrap=True, markup=False)
+    ready.cancel()
+    await task
+
+
+def _versions(given: tuple[str, ...]) -> dict[str, str]:
+    """Return the models of --version by name."""
+    found: dict[str, str] = {}
+    for one in given:
+        name, equals, model = one.partition("=")
+        if not (name and equals and model) or name in found:
+            raise UserError(f"--version is {one!r}; write NAME=MODEL, with another name for each version.")
+        found[name] = model
+    return found
+
+
+def _version(pair: Pair, name: str, model: str, make: type[Engine], options: dict[str, Any]) -> tuple[Engine, str]:
+    """Return the engine of another version of a pair's target, and the fingerprint of its weights."""
+    from validation.collection.fingerprint import marks_of_model
+    from validation.models.pair import PAIRS, load_single
+    from validation.models.versions import share_weights
+
+    named = PAIRS[model].target if model in PAIRS else model
+    other = load_single(named, device=str(pair.device), dtype=pair.dtype)
+    tokenizers = [marks_of_model(one)[0] for one in (pair, other)]
+    if tokenizers[0] != tokenizers[1] or pair.end_tokens != other.end_tokens or other.context < pair.context:
+        raise UserError(
+            f"Version {name!r} ({model}) has another tokenizer or end of text than the model of --target, or a shorter "
+            "context; give versions of one model."
+        )
+    share_weights([pair.target, other.target])
+    return make(replace(pair, target=other.target), **options), marks_of_model(other)[1]
+
+
+def _server_tls(files: tuple[Path, Path] | None) -> ssl.SSLContext | None:
+    import ssl
+
+    if not files:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        for file in files:
+            file.read_bytes()  # names a file that is not there
+        context.load_cert_chain(*files)
+    except ssl.SSLError as error:
+        raise UserError(f"{files[0]} and {files[1]} are no certificate and its key ({error.reason}).") from error
+    return context

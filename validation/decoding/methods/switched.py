@@ -1,0 +1,133 @@
+"""Several lossless messages, of which one is chosen before each round of a text.
+
+A lossless message leaves the target's law at every position. So it is charged 0 where it may be sent, and a mixture is
+charged the mean of its parts, which is 0 again. This holds only if a choice knows nothing of the random numbers of the
+positions to come. Under a shared seed a device does know some. A rejected draft drops the drafts behind it, which were
+winners of races in the stream that the next round uses. A choice that follows from such a draft, from how many there
+were, or from how long they took, changes the law of the text (``tests/validation/decoding/test_switched.py`` has one
+whose law moves by 1/32).
+
+So a text stays under the shared seed until it is past every position that was drafted under it, and its rounds are then
+no longer than that. Proof that this suffices: let τ be the place at which another message is next allowed. Everything
+that a choice may know at τ follows from the stream before τ, from numbers that no later round uses
+(:mod:`validation.decoding.random_streams`), and from times. Whether τ is behind a place also follows from the stream
+before that place. So at every place the numbers that decide the next token are independent of all choices so far, and
+the token has the target's law given the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.policy import CertifiedRows, DeviceDraft, DevicePolicy, StreamedTokens
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.planned import Planned
+from validation.decoding.session import Draft, Message, Outcome, Proposal, Session, Step
+from validation.errors import UserError
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A message by its name, and the most drafts of a round."""
+
+    message: str
+    length: int
+
+
+def lossless_part(policy: DevicePolicy, most: int) -> DevicePolicy:
+    """Return a policy with another draft length.
+
+    Raises
+    ------
+    UserError
+        If its texts do not have the target's law, or it drafts on.
+    """
+    if policy.rule.skips or isinstance(policy.messages, CertifiedRows | StreamedTokens) or not policy.bonus:
+        raise UserError(
+            "A message changes within a promise that texts have the target's law; this policy skips, truncates or "
+            "drafts on, so leave --adapt out."
+        )
+    return replace(policy, rule=replace(policy.rule, draft_length=most, later_risk_prices=()))
+
+
+class Switched(Method):
+    """Lossless policies, one of which is chosen before each round; it writes one text at a time.
+
+    Parameters
+    ----------
+    policies : mapping of str to DevicePolicy
+        By name, each as :func:`lossless_part` returns it.
+    choose : callable
+        Returns the :class:`Chosen` of the next round.
+
+    Attributes
+    ----------
+    choices : list of Chosen
+        Those of the rounds so far. With ``iter(choices).__next__`` as ``choose`` the text is written again.
+    """
+
+    def __init__(self, policies: Mapping[str, DevicePolicy], choose: Callable[[], Chosen]) -> None:
+        self.parts, self.choose = {name: Planned(policy) for name, policy in policies.items()}, choose
+        self.max_draft_length = max(part.max_draft_length for part in self.parts.values())
+        self.name = " or ".join(part.name for part in self.parts.values())
+
+    @property
+    def number(self) -> int:
+        """Which of the parts is in use."""
+        return list(self.parts.values()).index(self.now)
+
+    def begin(self, session: Session) -> None:
+        """Begin a text."""
+        if session.sequences != 1:
+            raise UserError(f"Messages change in one text at a time, and the batch has {session.sequences}; use 1.")
+        for part in self.parts.values():
+            part.begin(session)
+        self.choices, self.place, self.looked = list[Chosen](), 0, 0  # stream positions before `looked` were looked at
+        super().begin(session)
+
+    def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
+        """Choose; keep the shared seed where its stream was looked at."""
+        chosen, ahead = self.choose(), self.looked - self.place
+        if ahead > 0 and not self.parts[chosen.message].shared_seed:
+            chosen = Chosen(self.choices[-1].message, min(ahead, chosen.length))
+        self.choices.append(chosen)
+        self.now = self.parts[chosen.message]
+        self.shared_seed = self.now.shared_seed
+        return np.full(len(sequences), chosen.length)
+
+    def propose(self, step: Step) -> Proposal:
+        """Return the distributions of the message in use."""
+        if step.first_of_round[0]:
+            self.place = int(step.positions[0])
+        if self.shared_seed:
+            self.looked = max(self.looked, int(step.positions[0]) + 1)
+        return self.now.propose(step)
+
+    def skip(self, step: Step, tokens: Array) -> Array:
+        """Decide each draft; none is skipped."""
+        return self.now.skip(step, tokens)
+
+    def server_distributions(
+        self, step: Step, tokens: Array, skip: Array
+    ) -> tuple[Sequence[Any], Sequence[DeviceDraft]]:
+        """Return what the server decodes of the message in use."""
+        return self.now.server_distributions(step, tokens, skip)
+
+    def message(self, drafts: list[Draft]) -> Message:
+        """Return the message in use."""
+        return self.now.message(drafts)
+
+    def reply(self, drafts: list[Draft], accepted: int) -> int:
+        """Return the bytes of the answer to it."""
+        return self.now.reply(drafts, accepted)
+
+    def learn(self, outcome: Outcome) -> None:
+        """Note where the next round begins."""
+        self.place += outcome.accepted + 1

@@ -1,0 +1,206 @@
+"""One device at the server: its greeting, its texts, and the frames of their rounds."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING
+
+from hlmtheory.policy import StreamedServer
+from validation.link.engine import ServedText, Version, WaitingDrafts
+from validation.link.formats import SERVER, Terms
+from validation.link.shared import Shared
+from validation.link.wire import (
+    ENDED_KEY,
+    LONGEST_OPENING,
+    LONGEST_ROUND,
+    OPEN,
+    PROTOCOL,
+    ROUND,
+    TEXT,
+    Greeting,
+    LinkError,
+    Opening,
+    Pipe,
+    WithdrawnError,
+    opening_of,
+    round_body,
+    to_json,
+)
+
+if TYPE_CHECKING:
+    from websockets.asyncio.server import ServerConnection
+
+
+class SwitchedError(Exception):
+    """Another version of the target is in use than the one that the text was opened with."""
+
+
+class Connection:
+    """A device that is connected to a server.
+
+    Parameters
+    ----------
+    server : Shared
+    socket : ServerConnection
+    """
+
+    pipe: Pipe
+
+    def __init__(self, server: Shared, socket: ServerConnection) -> None:
+        self.server, self.socket, self.nonce = server, socket, secrets.token_hex(16)
+
+    async def serve(self) -> None:
+        """Greet the device, then serve its texts one after the other."""
+        server, pair = self.server, self.server.engine.pair
+        targets = {name: version.mark for name, version in server.versions.items()}
+        described = (pair.vocabulary, server.tokenizer, targets, list(pair.end_tokens), pair.context)
+        await self._send(to_json(Greeting(PROTOCOL, self.nonce, *described, server.keys is not None)))
+        data = await _received(self.socket, server.limits.opening_s)
+        self.pipe = pipe = server.pipe(self.nonce, data)
+        text: ServedText | None = None
+        version = server.version
+        server.peers[self.socket] = pipe.key
+        server.passes.open += 1
+        try:
+            while True:
+                longest = text.longest if text else 0
+                kind, body = pipe.unseal(data, max(longest, LONGEST_OPENING if text is None else 2**16) + 1)
+                if kind == OPEN:
+                    opened = server.version
+                    text, version = await self._open(body, opened), opened
+                    self.socket.protocol.max_message_size = LONGEST_OPENING + text.longest
+                    await self._send(pipe.seal(OPEN, version.name.encode()))
+                    if text.terms.format == SERVER:
+                        await self._write(text, version)
+                    elif text.terms.streamed:
+                        await self._stream(text, version)
+                elif kind == ROUND and text is not None:
+                    self._require(version)
+                    before, one = text.kept, text.received(body)
+                    answer = await server.passes.verify(version.engine, text, one)
+                    server.metrics.drafts.inc(len(one.drafts))
+                    server.metrics.tokens.inc(text.kept - before)
+                    await self._send(pipe.seal(ROUND, answer))
+                else:
+                    raise LinkError(f"a frame of kind {kind!r} is not expected here; open a text first")
+                data = await _received(self.socket, server.limits.idle_s)
+        finally:
+            server.passes.open -= 1
+            del server.peers[self.socket]
+            if text is not None and not text.complete:
+                server.park(text, version)
+
+    async def _send(self, data: bytes) -> None:
+        """Send a frame; raise a TimeoutError if the device does not read what was sent before."""
+        async with asyncio.timeout(self.server.limits.idle_s):
+            await self.socket.send(data)
+
+    def _require(self, version: Version) -> None:
+        """Raise unless the version is in use, and the device's key was not withdrawn."""
+        keys = self.server.keys
+        if keys is not None and self.pipe.key not in keys:
+            raise WithdrawnError(ENDED_KEY)
+        if version is not self.server.version:
+            raise SwitchedError
+
+    async def _write(self, text: ServedText, version: Version) -> None:
+        """Write a text, a step between two passes at a time, and send its tokens."""
+        written = await self.server.passes.call(version.engine.writing, text)
+        while not written.finished:
+            self._require(version)
+            if tokens := await self.server.passes.call(written.step):
+                self.server.metrics.tokens.inc(len(tokens))
+                await self._send(self.pipe.seal(TEXT, round_body(tokens, b"", version.engine.pair.vocabulary)))
+        text.left = 0
+
+    async def _stream(self, text: ServedText, version: Version) -> None:
+        """Verify the drafts of a device that drafts on; each pass takes those that have arrived."""
+        opening, vocabulary = text.opening, version.engine.pair.vocabulary
+        side = StreamedServer(
+            text.terms.streamed_policy(vocabulary, opening.temperature),
+            session=bytes.fromhex(self.nonce),
+            key=self.pipe.key,
+            seed=int(text.session.stream_keys[0]),
+            used=set(),
+            position=text.kept,
+        )
+        arrived = asyncio.Event()
+
+        async def receive() -> None:
+            while True:
+                message = await _received(self.socket, self.server.limits.idle_s)
+                if isinstance(message, str):
+                    raise LinkError("a text frame came where a draft is expected; no device sends that")
+                if side.receive(message):
+                    arrived.set()
+
+        receiving = asyncio.create_task(receive())
+        receiving.add_done_callback(lambda task: arrived.set())
+        try:
+            while text.left:
+                await arrived.wait()
+                if receiving.done():
+                    receiving.result()
+                arrived.clear()
+                while text.left and side.waiting:
+                    tokens = list(side.waiting[: min(LONGEST_ROUND, text.left)])
+                    self._require(version)
+                    rows = await self.server.passes.verify(version.engine, text, WaitingDrafts(tokens))
+                    before = len(side.text)
+                    answer = side.verify(rows)
+                    new = list(side.text[before:])
+                    text.extend(new)
+                    self.server.metrics.drafts.inc(len(tokens))
+                    self.server.metrics.tokens.inc(len(new))
+                    await self._send(answer)
+            await receiving
+        finally:
+            receiving.cancel()
+            await asyncio.gather(receiving, return_exceptions=True)
+
+    async def _open(self, body: bytes, version: Version) -> ServedText:
+        """Return the text of an opening, read by a version up to its last token."""
+        pair = version.engine.pair
+        opening = opening_of(body, pair.vocabulary, pair.context)
+        each = Terms.each_from_plain(opening.terms, pair.vocabulary)
+        for terms in each:
+            self._check(opening, terms, version)
+        text = ServedText(pair, opening, *each)
+        if (earlier := self.server.parked.pop((opening.session, version.name), None)) is not None:
+            text.take_cache(earlier)
+        await self.server.passes.call(version.engine.prefill, text)
+        return text
+
+    def _check(self, opening: Opening, terms: Terms, version: Version) -> None:
+        """Refuse another tokenizer, and a policy for other models or another temperature."""
+        if opening.tokenizer != self.server.tokenizer:
+            raise LinkError(
+                f"the device's tokenizer is {opening.tokenizer!r:.40}, and the server's {self.server.tokenizer!r}; use "
+                "models with one tokenizer"
+            )
+        if terms.streamed and opening.top_p < 1:
+            raise LinkError(f"a device that drafts on has top-p 1; got {opening.top_p:g}; leave it out")
+        if terms.policy:
+            policy = terms.known.policy
+            mark = f"{version.engine.pair.vocabulary} {opening.draft} {version.mark}"
+            if policy.planned_for not in (None, mark):
+                raise LinkError(
+                    f"the policy was planned for other models ({policy.planned_for!r}) than these "
+                    f"({mark!r:.100}); plan for these"
+                )
+            if (opening.temperature, opening.top_p) != (policy.temperature, 1.0):
+                raise LinkError(
+                    f"the policy is for temperature {policy.temperature:g} and top-p 1; got {opening.temperature:g} "
+                    f"and {opening.top_p:g}; plan for these"
+                )
+
+
+async def _received(socket: ServerConnection, seconds: float) -> bytes | str:
+    """Return the next frame, or raise a TimeoutError.
+
+    ``asyncio.wait_for`` is not used: in Python 3.11 it may lose a cancellation as a frame comes.
+    """
+    async with asyncio.timeout(seconds):
+        data: bytes | str = await socket.recv()
+    return data

@@ -1,0 +1,244 @@
+"""Which of several messages the next round sends, and with how many drafts, from the rounds and the link so far.
+
+The messages are lossless, and change as :mod:`validation.decoding.methods.switched` says. So a text has the target's
+law, whatever is chosen.
+
+The expected tokens of a round of each length are known for each message by an interval that holds at all times together
+(``draft_length.adaptive_depths``). A round of k drafts takes
+
+    f + k t_d + 8 (h + k b)/C,
+
+with t_d a draft, h + k b the bytes of its frames, fitted to the message's rounds, and f what else it waits: the median
+of the waits without their bytes. C is the rate now, by pings. They take a fiftieth of the time, and up to a fifth while
+the last rounds waited a quarter longer or shorter than expected. If C is then the same as before, f has changed, and
+earlier waits are dropped. So the seconds of a message that is not in use follow the link too.
+
+First each message has 16 rounds of its middle length, which examine half of the depths. Then a message and length are
+not taken if another is faster at its lower end than this one at its upper end. Of the rest that one is taken which
+gives the most tokens a second at its estimate, moved a tenth of the way to its upper end. Sixteen and a tenth are a
+choice: of six rules they had the best worst case in a simulation of two links (figures/studies/adapting), 6% below the
+best fixed message and length. With one round each to begin with, a tenth may stay with a length that had bad luck, and
+a quarter drafts too long. There is no guarantee on the speed.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.draft_length import tokens_by_length
+from hlmtheory.policy import SeededTokens
+from validation.decoding.methods.switched import Chosen, Switched, lossless_part
+from validation.errors import UserError
+from validation.link.adapt import CONFIDENCE, KEPT, MORE
+
+if TYPE_CHECKING:
+    from hlmtheory.policy import DevicePolicy
+    from validation.decoding.records import Round
+    from validation.link.device_records import Exchange
+    from validation.link.remote import Remote
+
+Array = NDArray[np.float64]
+JUMP, RECENT = 0.25, 8
+"""How far off the waits of the last rounds are when the link is measured again, and how many rounds these are."""
+TRIED, TOWARDS_UPPER = 16, 0.1
+"""Rounds that each message has first, and how far an estimate is moved to its upper end."""
+STEADY, JUMPED = 0.02, 0.2
+"""Share of the time that measurements of the link may take: usually, and where the waits are off."""
+
+
+class _Message:
+    """What is known of one message."""
+
+    def __init__(self, lengths: tuple[int, ...], confidence: float) -> None:
+        most = max(lengths)
+        self.lengths, self.confidence, self.rounds = lengths, confidence, 0
+        self.counts = np.zeros((most + 1, most + 1), dtype=np.int64)
+        self.sizes = deque[tuple[int, int]](maxlen=KEPT)  # drafts and bytes of a round
+        self._next, self._ends = 1, (np.zeros(most), np.zeros(most), np.zeros(most))
+
+    def add(self, drafted: int, accepted: int, frames: int) -> None:
+        self.counts[drafted, accepted] += 1
+        self.sizes.append((drafted, frames))
+        self.rounds += 1
+
+    def tokens(self) -> tuple[Array, Array, Array]:
+        """Return lower end, estimate and upper end of a round's tokens for lengths 1, 2, ...: computed now and then."""
+        if self.rounds >= self._next:
+            self._next = max(self.rounds + 2, int(MORE * self.rounds))
+            found = tokens_by_length(self.counts, confidence=self.confidence, method="anytime")
+            tokens = np.concatenate([[1.0], np.asarray(found.tokens)])
+            for length in np.flatnonzero(np.isnan(tokens)):  # a depth that no round examined
+                tokens[length] = tokens[length - 1] + (tokens[length - 1] - tokens[length - 2] if length > 1 else 1.0)
+            self._ends = np.asarray(found.low), tokens[1:], np.asarray(found.high)
+        return self._ends
+
+    def bytes_of(self, lengths: Array) -> Array:
+        """Return the bytes of a round's frames, a line in its drafts."""
+        drafted, frames = np.array(self.sizes, dtype=np.float64).T
+        spread = drafted - drafted.mean()
+        slope = float(spread @ frames / (spread @ spread)) if spread.any() else float((frames / (drafted + 1)).mean())
+        return np.asarray(np.maximum(frames.mean() + slope * (lengths - drafted.mean()), 1.0))
+
+
+class MessageChoice:
+    """The message and the draft length of the next round.
+
+    Parameters
+    ----------
+    lengths : dict of str to tuple of int
+        The draft lengths that each message may have, by its name.
+    confidence : float
+        Of the intervals of all lengths, messages and times together.
+
+    Raises
+    ------
+    UserError
+        If there is no message, or a message has no lengths of 1 or more.
+    """
+
+    def __init__(self, lengths: dict[str, tuple[int, ...]], confidence: float = CONFIDENCE) -> None:
+        if not lengths or not all(own and min(own) >= 1 for own in lengths.values()):
+            raise UserError(f"The messages {lengths} have no lengths of 1 or more to choose from; give each some.")
+        each = 1.0 - (1.0 - confidence) / len(lengths)
+        self.messages = {name: _Message(own, each) for name, own in lengths.items()}
+        self.draft_s, self.fixed_s = deque[float](maxlen=KEPT), deque[float](maxlen=KEPT)
+        self.rate_bps = np.inf
+        self._off = deque[float](maxlen=RECENT)  # waits of the last rounds, over what was expected
+        self._since, self._probe_s = 0.0, 0.0  # seconds since the link was measured, and that this took
+
+    def wants_link(self) -> bool:
+        """Return whether the link should be measured before the next round."""
+        return self._since * (JUMPED if self._jumped() else STEADY) >= self._probe_s
+
+    def link(self, rate_bps: float, seconds: float) -> None:
+        """Take the rate that was measured now, in so many seconds.
+
+        Raises
+        ------
+        UserError
+            If it is not above 0.
+        """
+        if not rate_bps > 0:
+            raise UserError(f"The link's rate is {rate_bps:g} bit/s; it must be above 0.")
+        same, jumped = rate_bps == self.rate_bps or _near(rate_bps / self.rate_bps), self._jumped()
+        if same and jumped:  # so it is the other seconds that changed
+            self.fixed_s = deque(list(self.fixed_s)[-RECENT:], KEPT)
+        if jumped or not same:
+            self._off.clear()
+        self.rate_bps, self._since, self._probe_s = rate_bps, 0.0, seconds
+
+    def learn(self, message: str, drafted: int, accepted: int, draft_s: float, wait_s: float, frames: int) -> None:
+        """Add a round: its drafts, the seconds of them and of the wait, and the bytes of its frames both ways."""
+        self.messages[message].add(drafted, accepted, frames)
+        self._since += draft_s + wait_s
+        if drafted:
+            self.draft_s.append(draft_s / drafted)
+        bytes_s = 8.0 * frames / self.rate_bps
+        if self.fixed_s:
+            self._off.append(wait_s / (statistics.median(self.fixed_s) + bytes_s))
+        self.fixed_s.append(max(wait_s - bytes_s, 0.0))
+
+    def choose(self) -> Chosen:
+        """Return the message and the length of the next round."""
+        for name, one in self.messages.items():
+            if one.rounds < TRIED:
+                return Chosen(name, sorted(one.lengths)[len(one.lengths) // 2])
+        speeds = [(name, *self._speeds(one)) for name, one in self.messages.items()]
+        least = max(float(low.max()) for _, _, low, _, _ in speeds)
+        wanted = [
+            (float(value), name, int(length))
+            for name, lengths, _, estimate, high in speeds
+            for length, value, most in zip(lengths, estimate + TOWARDS_UPPER * (high - estimate), high, strict=True)
+            if most >= least
+        ]
+        _, name, length = max(wanted)
+        return Chosen(name, length)
+
+    def _jumped(self) -> bool:
+        """Return whether half of the last rounds waited much longer or shorter than expected."""
+        return len(self._off) > RECENT // 2 and not _near(statistics.median(self._off))
+
+    def _speeds(self, one: _Message) -> tuple[Array, Array, Array, Array]:
+        """Return the lengths of a message, and lower end, estimate and upper end of its tokens a second."""
+        lengths = np.array(one.lengths)
+        drafting = statistics.median(self.draft_s) if self.draft_s else 0.0
+        seconds = statistics.median(self.fixed_s) + lengths * drafting + 8.0 * one.bytes_of(lengths) / self.rate_bps
+        low, estimate, high = (np.asarray(ends)[lengths - 1] / seconds for ends in one.tokens())
+        return lengths, low, estimate, high
+
+
+def _near(ratio: float) -> bool:
+    return 1.0 / (1.0 + JUMP) <= ratio <= 1.0 + JUMP
+
+
+SMALL, PING, TRAIN, HEADER = 4, 125, 8, 6
+"""Bytes of a ping alone and of one in a train, pings of a train, and what a WebSocket adds to each."""
+OWN, SEEDED = "policy", "shared seed"
+
+
+class Following:
+    """A device whose message and draft length follow its rounds and its link, within a lossless policy.
+
+    Its messages are the policy's and token ids under a shared seed, each with 1 to ``most`` drafts a round.
+
+    Parameters
+    ----------
+    policy : DevicePolicy
+        One whose texts have the target's law: without skips, and without truncated rows.
+    most : int
+        Drafts of a round at most.
+
+    Raises
+    ------
+    UserError
+        If the policy is not lossless, drafts on, or pads its messages.
+    """
+
+    def __init__(self, policy: DevicePolicy, most: int) -> None:
+        if policy.message_sizes:
+            raise UserError("The messages of this policy are padded, and others would not be; leave --adapt out.")
+        own = lossless_part(policy, most)
+        self.temperature, self.alone = policy.temperature, policy.alone
+        self.policies = {} if isinstance(own.messages, SeededTokens) else {OWN: own}
+        self.policies[SEEDED] = replace(own, messages=SeededTokens())
+        self.choice = MessageChoice(dict.fromkeys(self.policies, tuple(range(1, most + 1))))
+        self.remote: Remote | None = None
+
+    def method(self) -> FollowingText:
+        """Return the method of the next text."""
+        return FollowingText(self)
+
+    def next(self) -> Chosen:
+        """Return the message and length of the next round; with a server, now and then after a look at its link."""
+        if self.remote is not None and self.choice.wants_link():
+            began = time.perf_counter()
+            self.choice.link(rate_of(self.remote), time.perf_counter() - began)
+        return self.choice.choose()
+
+
+class FollowingText(Switched):
+    """One text, whose rounds follow from those before them, and are learnt."""
+
+    def __init__(self, following: Following) -> None:
+        super().__init__(following.policies, following.next)
+        self.choice = following.choice
+
+    def exchange(self, one: Round, spent: Exchange) -> None:
+        """Learn from a round; the times of one that opened its text are those of the opening too, and do not count."""
+        if not spent.opened:
+            numbers = (one.drafted, one.accepted, spent.draft_s, spent.wait_s, spent.up_bytes + spent.down_bytes)
+            self.choice.learn(self.choices[-1].message, *numbers)
+
+
+def rate_of(remote: Remote) -> float:
+    """Return the rate of the slower direction in bit/s, from pings alone and a train of them; inf if it is not told."""
+    single = min(remote.probe(1, SMALL) for _ in range(2))
+    train = remote.probe(TRAIN, PING)
+    return 8.0 * (TRAIN * (PING + HEADER) - SMALL - HEADER) / (train - single) if train > single else np.inf

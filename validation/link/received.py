@@ -1,0 +1,125 @@
+"""Texts whose tokens come as the server sends them: it writes them, or verifies drafts that do not wait for answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from hlmtheory.policy import StreamedDevice
+from validation.decoding.records import Round
+from validation.link.device_records import ALONE, LinkRecord
+from validation.link.formats import Terms
+from validation.link.own_model import OwnModel
+from validation.link.remote import Remote, ServerAwayError
+from validation.link.wire import LinkError, Opening
+
+MOST_WAITING = 256
+"""Drafts that a device sends ahead of the answers."""
+
+
+class Received:
+    """A text whose tokens come as the server sends them."""
+
+    def __init__(
+        self,
+        remote: Remote,
+        opening: Opening,
+        terms: Terms,
+        record: LinkRecord,
+        own: OwnModel,
+        on_tokens: Callable[[list[int]], None] | None,
+    ) -> None:
+        self.remote, self.opening, self.terms, self.session = remote, opening, terms, own.session
+        self.record, self.own, self.on_tokens = record, own, on_tokens
+        self.on_answer: Callable[[int, int, int], None] | None = None
+        self.text: list[int] = []
+
+    def run(self) -> None:
+        """Receive the text; go on alone while the server stays away, if the device may."""
+        while self.left:
+            try:
+                self.remote.text(lambda: replace(self.opening, text=self.text), self.once)
+            except ServerAwayError:
+                if not self.remote.alone:
+                    raise
+                self._alone()
+        self.record.tokens = self.text
+        self.record.last = Round(len(self.text), skipped=sum(end - first for first, end in self.record.alone()))
+
+    def _alone(self) -> None:
+        """Take tokens of the draft model, one or more, until the server is back or the text is complete."""
+        with self.remote.watched() as back:
+            while True:
+                self.take([self.own.token(self.text)], ALONE)
+                if back.is_set() or not self.left:
+                    return
+
+    def once(self) -> None:
+        """Receive the rest of the text over one connection."""
+        raise NotImplementedError
+
+    @property
+    def left(self) -> int:
+        """How many tokens may follow."""
+        return 0 if self.record.ended else self.session.new_tokens - len(self.text)
+
+    def take(self, tokens: list[int], writer: str, accepted: int = 0) -> None:
+        """Add a writer's tokens to the text, of which the first are accepted drafts."""
+        ends = self.session.pair.end_tokens
+        if len(tokens) > self.left or any(token in ends for token in tokens[:-1]):
+            raise LinkError("the server sent tokens behind the end of the text; no server does that")
+        if tokens:
+            self.record.note(len(self.text), writer)
+        if self.on_answer and writer != ALONE:
+            self.on_answer(len(self.text), len(tokens), accepted)
+        self.text += tokens
+        self.record.ended = bool(tokens) and tokens[-1] in ends
+        if self.on_tokens and tokens:
+            self.on_tokens(tokens)
+
+
+class Written(Received):
+    """A text that the server writes."""
+
+    def once(self) -> None:
+        """Receive tokens until the text is complete."""
+        while self.left:
+            self.take(self.remote.tokens(self.session.vocabulary, self.left), self.remote.version)
+
+
+class Streamed(Received):
+    """A text whose drafts do not wait for answers."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.policy = self.terms.streamed_policy(self.session.vocabulary, self.session.temperature)
+
+    def once(self) -> None:
+        """Draft, send, and read the answers that have come, until the text is complete."""
+        prompt, remote = self.opening.prompt, self.remote
+        first, key = len(self.text), int(self.session.stream_keys[0])
+        side = StreamedDevice(self.policy, session=remote.nonce, key=remote.key, seed=key, position=len(prompt) + first)
+        while self.left:
+            ahead = list(side.waiting)
+            ended = bool(ahead) and ahead[-1] in self.session.pair.end_tokens
+            full = len(ahead) >= min(self.left, MOST_WAITING) or ended
+            if not full:
+                began = time.perf_counter()
+                _, message = side.draft(self.own.logits([*self.text, *ahead]).double().cpu().numpy())
+                self.own.pace.wait(began)
+                remote.send(message)
+            try:
+                answer = remote.receive(None if full else 0.0)
+            except TimeoutError:
+                if full:
+                    raise
+                continue
+            sent = list(side.waiting)
+            tokens = side.tokens(answer)
+            remote.heard()
+            missed = tokens != sent[: len(tokens)]  # the last one is the server's, in place of a draft
+            counts = {"drafted": len(tokens), "accepted": len(tokens) - missed, "resampled": int(missed)}
+            self.record.rounds.append(Round(len(self.text), **counts))
+            self.take(tokens, remote.version, counts["accepted"])

@@ -1,0 +1,312 @@
+"""The server, as a device sees it: connected when needed, and again after a cut."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from validation.errors import UserError
+from validation.link.formats import REFUSED
+from validation.link.wire import (
+    LONGEST_OPENING,
+    OPEN,
+    ROUND,
+    TEXT,
+    Greeting,
+    LinkError,
+    Opening,
+    Pipe,
+    greeting_of,
+    round_of,
+    to_json,
+)
+
+if TYPE_CHECKING:
+    import ssl
+
+LONGEST_PAUSE_S = 2.0
+"""Between two attempts to connect."""
+
+
+class ServerAwayError(UserError):
+    """The server did not answer for as long as the device may wait."""
+
+
+class RefusedError(UserError):
+    """The server refuses what the device asks for."""
+
+
+class Remote:
+    """The server, as a device sees it: connected when needed, and again after a cut.
+
+    Parameters
+    ----------
+    address : str
+        ``ws://HOST:PORT`` or ``wss://HOST:PORT``.
+    key : bytes, optional
+    patience_s : float
+        How long the server may be away, counted from the last answer.
+    answer_s : float
+        How long an answer may take, before the connection is given up.
+    tls : ssl.SSLContext, optional
+    alone : bool
+        Whether the device may go on without the server. A server that was away is then tried only once.
+
+    Attributes
+    ----------
+    connections, openings, sent_bytes, received_bytes : int
+        Connections so far, and bytes of frames.
+    version : str
+        The version of the target that verifies the text that was opened last; empty before.
+    pads : bool
+        Whether the opening of a text is padded, so that its size does not tell the length of the prompt.
+    away : bool
+        Whether the server did not answer within the patience, and has not answered since.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        key: bytes | None = None,
+        patience_s: float = 30.0,
+        answer_s: float = 30.0,
+        tls: ssl.SSLContext | None = None,
+        alone: bool = False,
+    ) -> None:
+        self.address, self.key, self.patience_s, self.answer_s, self.tls = address, key, patience_s, answer_s, tls
+        self.alone, self.away, self.version, self.pads = alone, False, "", False
+        self.connections = self.openings = self.sent_bytes = self.received_bytes = 0
+        self._greeting: Greeting | None = None
+        self._heard = 0.0  # when the last answer came
+        self._open = False  # whether this connection has the text
+        self._socket: Any = None
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Remote:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._socket, self._open = None, False
+        with contextlib.suppress(Exception):
+            self._stack.close()
+
+    def greeting(self) -> Greeting:
+        """Return what the server says of itself; connect if need be."""
+        if self._greeting is None:
+            self._patiently(self._connected)
+        assert self._greeting is not None
+        return self._greeting
+
+    def beside(self) -> Remote:
+        """Return another connection to the same server, which is opened when it is needed."""
+        times = {"patience_s": self.patience_s, "answer_s": self.answer_s}
+        other = Remote(self.address, key=self.key, tls=self.tls, alone=self.alone, **times)
+        other._greeting = self._greeting
+        return other
+
+    @property
+    def target(self) -> str:
+        """The fingerprint of the version of the target that was used last; before any text, of the first."""
+        targets = self.greeting().targets
+        return targets[self.version] if self.version else next(iter(targets.values()))
+
+    @contextmanager
+    def watched(self) -> Iterator[threading.Event]:
+        """Look for the server in a thread; the event says that it greets again."""
+        back, ended = threading.Event(), threading.Event()
+
+        def look() -> None:
+            pause = 0.05
+            while not ended.wait(pause) and not back.is_set():
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+                with contextlib.suppress(Exception), self._connect() as socket:
+                    greeting_of(socket.recv(self.answer_s))
+                    back.set()
+
+        threading.Thread(target=look, daemon=True).start()
+        try:
+            yield back
+        finally:
+            ended.set()
+
+    def begin(self) -> None:
+        """Say that the next round is of another text."""
+        self._open = False
+
+    def round(self, opening: Callable[[], Opening], body: bytes) -> bytes:
+        """Return the answer to a round; ``opening`` makes the opening of its text, for a new connection.
+
+        Raises
+        ------
+        ServerAwayError
+            If no answer came within the patience.
+        RefusedError
+            If the server refuses the text or the round.
+        """
+        return bytes(self._patiently(lambda: self._round(opening, body)))
+
+    def _round(self, opening: Callable[[], Opening], body: bytes) -> bytes:
+        self._connected()
+        if not self._open:
+            self._open_text(opening())
+            self._open = True
+        return self._exchange(ROUND, body)
+
+    def _open_text(self, opening: Opening) -> None:
+        """Open a text, and read which version of the target verifies it."""
+        version = self._exchange(OPEN, to_json(opening, padded=self.pads)).decode(errors="replace")
+        if version not in self.greeting().targets:
+            raise LinkError("the server opened the text with a version that it did not name; no server does that")
+        self.version = version
+        self.openings += 1
+
+    def _exchange(self, kind: bytes, body: bytes) -> bytes:
+        self.send(self._pipe.seal(kind, body))
+        said, found = self._pipe.unseal(self.receive(), self._longest)
+        self.heard()
+        if said != kind:
+            raise LinkError(f"an answer of kind {said!r} to a frame of kind {kind!r}; no server sends that")
+        return found
+
+    def text(self, opening: Callable[[], Opening], run: Callable[[], None]) -> None:
+        """Open a text and call a function that sends and receives its frames; after a cut again, behind an opening."""
+
+        def once() -> None:
+            self._connected()
+            self._open_text(opening())
+            run()
+
+        self._patiently(once)
+        self.close()
+
+    def probe(self, frames: int, size: int) -> float:
+        """Send pings at once, and return the seconds until the last answer; ``size`` is 4 to 125 bytes."""
+
+        def once() -> float:
+            self._connected()
+            began = time.perf_counter()
+            answers = [self._socket.ping(number.to_bytes(size, "big")) for number in range(frames)]
+            if not answers[-1].wait(self.answer_s):
+                raise TimeoutError("no answer to a ping")
+            return time.perf_counter() - began
+
+        return float(self._patiently(once))
+
+    def send(self, data: bytes) -> None:
+        """Send a frame."""
+        self._socket.send(data)
+        self.sent_bytes += len(data)
+
+    def receive(self, timeout_s: float | None = None) -> bytes:
+        """Return the next frame; raise a TimeoutError if none comes in time, and what an error frame says."""
+        data = self._socket.recv(self.answer_s if timeout_s is None else timeout_s)
+        self._raise_error(data)
+        self.received_bytes += len(data)
+        return bytes(data) if isinstance(data, bytes) else data.encode()
+
+    def tokens(self, vocabulary: int, most: int) -> list[int]:
+        """Return the next tokens of a text that the server writes."""
+        kind, body = self._pipe.unseal(self.receive(), self._longest)
+        self.heard()
+        tokens, rest = round_of(body, vocabulary, most)
+        if kind != TEXT or rest or not tokens:
+            raise LinkError("a frame without tokens where some are expected; no server sends that")
+        return tokens
+
+    @property
+    def nonce(self) -> bytes:
+        """The nonce of this connection."""
+        return bytes.fromhex(self.greeting().nonce)
+
+    def heard(self) -> None:
+        """Say that a valid answer came, from which the patience counts."""
+        self._heard, self.away = time.monotonic(), False
+
+    def _connected(self) -> None:
+        """Connect, unless there is a connection, and read the greeting."""
+        if self._socket is not None:
+            return
+        self._socket = self._stack.enter_context(self._connect())
+        data = self._socket.recv(self.answer_s)
+        self._raise_error(data)
+        greeting = greeting_of(data)
+        earlier = self._greeting
+        if greeting.keyed != (self.key is not None):
+            raise RefusedError("The server wants a key; give --key." if greeting.keyed else "The server has no key.")
+        if earlier is not None and replace(greeting, nonce="") != replace(earlier, nonce=""):
+            raise RefusedError("The server came back with another model or tokenizer; begin the text anew.")
+        self._greeting, self._pipe = greeting, Pipe(greeting.nonce, self.key, server=False)
+        self._longest = 64 + 4 * greeting.vocabulary
+        self._socket.protocol.max_message_size = 128 + self._longest
+        self.connections += 1
+
+    def _connect(self) -> Any:
+        import ssl
+
+        from websockets.sync.client import connect
+
+        options: dict[str, Any] = {"compression": None, "proxy": None, "close_timeout": 0.5, "ssl": self.tls}
+        try:
+            return connect(self.address, open_timeout=self.answer_s, max_size=LONGEST_OPENING, **options)
+        except ssl.SSLCertVerificationError as error:
+            raise RefusedError(
+                f"The certificate of {self.address} is not trusted ({error.verify_message}); give --ca with the "
+                "certificate of the server, or of the authority that signed it."
+            ) from error
+
+    def _raise_error(self, data: bytes | str) -> None:
+        """Raise what an error frame says."""
+        if isinstance(data, bytes) or '"error"' not in data:
+            return
+        import json
+
+        try:
+            said = json.loads(data)
+            name, message, retry = str(said["error"]), str(said["message"]), said.get("retry_s")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise LinkError("the server sent a text that is no error; no server sends that") from error
+        if retry is not None:
+            raise _Busy(min(max(float(retry), 0.0), LONGEST_PAUSE_S))
+        raise RefusedError(f"The server refused: {name}: {message}.")
+
+    def _patiently(self, function: Callable[[], Any]) -> Any:
+        """Call a function; after a cut or a damaged frame again, until the patience is over."""
+        from websockets.exceptions import InvalidHandshake, WebSocketException
+
+        began, pause = time.monotonic(), 0.02
+        patience_s = 0.0 if self.alone and self.away else self.patience_s
+        while True:
+            try:
+                return function()
+            except RefusedError:
+                self.close()
+                raise
+            except (OSError, TimeoutError, WebSocketException, InvalidHandshake, _Busy, *REFUSED) as error:
+                self.close()
+                wait = error.retry_s if isinstance(error, _Busy) else pause
+                if time.monotonic() + wait - max(began, self._heard) > patience_s:
+                    self.away = True
+                    raise ServerAwayError(
+                        f"The server at {self.address} did not answer for {self.patience_s:g} s "
+                        f"({type(error).__name__}: {error}); check that it runs, or give it more time with --patience."
+                    ) from error
+                time.sleep(wait)
+                pause = min(2 * pause, LONGEST_PAUSE_S) if self._heard < began else 0.02
+
+
+class _Busy(Exception):
+    """The server has no place now."""
+
+    def __init__(self, retry_s: float) -> None:
+        super().__init__("the server is busy")
+        self.retry_s = retry_s

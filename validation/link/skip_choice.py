@@ -1,0 +1,163 @@
+"""A skipping threshold that follows from a run's own audits, and never leaves the promise.
+
+The promise is a limit on the mean risk of the tokens so far, or on the mean over texts of the sum of their risks, which
+bounds a text's total variation. A device keeps a draft only if the promise holds even if this draft's risk is 1:
+
+    S + 1 ≤ ε (t + 1) for a limit ε on a token, or S + 1 ≤ ε n for n texts that were begun,
+
+with S an upper bound on the sum of the risks so far that holds at all times together with probability 1 - δ
+(``skipping.audit``). A draft that is not kept has no risk. So with this probability the promise holds after every
+token, for any models, texts, links and any rule by which the threshold was chosen. No calibration is used, so a device
+begins without skips. Without any loss S is about log(1/δ)/π, so about log(1/δ)/(π ε) tokens come before the first skip.
+
+Within the promise the threshold is the largest whose estimated risk, with one loss more than was seen, keeps the limit.
+A first draft that is sent counts once, an audited one 1/π times. This is a choice; only the first rule is a guarantee.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.skipping import SkipAudit
+from validation.decoding.methods.audited import Audited
+from validation.errors import UserError
+
+if TYPE_CHECKING:
+    from hlmtheory.policy import DevicePolicy
+    from validation.decoding.records import Round
+    from validation.decoding.session import Session
+    from validation.link.device_records import Exchange
+
+LEVELS = np.arange(1, 21) / 20
+"""Thresholds of β̂ among which the device chooses; none is below them."""
+ERROR = 0.05
+OFTEN = 16
+"""Tokens after which the bound is computed again, at the earliest."""
+
+
+def promise_of(policy: DevicePolicy) -> tuple[str, float]:
+    """Return what a policy promises of its skips: "token" or "text", and the limit.
+
+    Raises
+    ------
+    UserError
+        If it promises no risk above 0.
+    """
+    for one in policy.guarantees:
+        for kind, words in (("token", "mean one-step risk of a token"), ("text", "mean total variation of a text")):
+            if one.quantity.startswith(words) and 0 < one.value < 1:
+                return kind, one.value
+    raise UserError("The policy promises no risk between 0 and 1, so nothing may be skipped; plan with --risk.")
+
+
+class SkipChoice:
+    """Which drafts may be kept now.
+
+    Parameters
+    ----------
+    kind : str
+        "token" or "text".
+    limit : float
+        ε in (0, 1).
+    probability : float
+        π of the audit.
+    error : float
+        δ in (0, 1).
+
+    Attributes
+    ----------
+    threshold : float
+        Largest β̂ that is kept where the promise allows it; -inf: none.
+    tokens, texts, kept : int
+        So far; ``texts`` that were begun.
+    """
+
+    def __init__(self, kind: str, limit: float, probability: float, error: float = ERROR) -> None:
+        self.kind, self.limit, self.probability = kind, limit, probability
+        self.audit = SkipAudit(probability, limit, error)
+        self.threshold, self.texts, self.kept = -np.inf, 0, 0
+        self.losses: NDArray[np.float64] = np.zeros(len(LEVELS))
+        self._sum, self._since, self._next = 0.0, 0, 0
+        self._estimate, self._would = 1.0, False
+
+    @property
+    def tokens(self) -> int:
+        """Tokens so far."""
+        return self.audit.tokens
+
+    @property
+    def bound(self) -> float:
+        """Upper bound on the sum of the risks so far, at all times together with probability 1 - δ."""
+        return self._sum + self._since
+
+    def begin(self) -> None:
+        """Begin a text."""
+        self.texts += 1
+
+    def keeps(self, estimate: float) -> bool:
+        """Return whether a first draft with this β̂ would be kept, if the audit's coin allows it."""
+        self._estimate, self._would = estimate, False
+        if estimate <= self.threshold:
+            if not self._allowed() and self.tokens >= self._next:
+                self._refresh()
+            self._would = self._allowed()
+            self._since += self._would  # its risk is 1 until the bound is computed again
+        return self._would
+
+    def on_kept(self) -> None:
+        """Take a draft that was kept: its coin did not audit it."""
+        self.audit.update(0.0)
+        self.kept += 1
+
+    def exchange(self, one: Round) -> None:
+        """Learn from a round, whose first draft was decided last."""
+        rejected = bool(one.drafted) and not one.accepted
+        new = one.accepted + one.resampled + one.bonus
+        if one.drafted:
+            self.audit.update(float(self._would and rejected))
+            self.losses[self._estimate <= LEVELS] += rejected / (self.probability if self._would else 1.0)
+        for _ in range(new - bool(one.drafted)):
+            self.audit.update(0.0)
+        self._would = False
+        if self.tokens >= self._next:
+            self._refresh()
+
+    def _allowed(self) -> bool:
+        room = self.limit * (self.tokens + 1 if self.kind == "token" else self.texts)
+        return self.bound + 1.0 <= room
+
+    def _refresh(self) -> None:
+        """Compute the bound again, and choose the threshold."""
+        if not self.tokens:
+            return
+        self._sum, self._since = float(self.audit.bound) * self.tokens, 0
+        self._next = self.tokens + OFTEN
+        per = self.tokens if self.kind == "token" else self.texts
+        allowed = LEVELS[(self.losses + 1.0) / per <= self.limit]
+        self.threshold = float(allowed.max()) if len(allowed) else -np.inf
+
+
+class OwnThreshold(Audited):
+    """A policy whose threshold is that of a choice, which several texts may share.
+
+    Raises
+    ------
+    UserError
+        As :class:`validation.decoding.methods.audited.Audited`.
+    """
+
+    def __init__(self, policy: DevicePolicy, choice: SkipChoice) -> None:
+        super().__init__(policy, choice.probability, keeps=choice.keeps, on_kept=choice.on_kept)
+        self.choice = choice
+
+    def begin(self, session: Session) -> None:
+        """Begin a text."""
+        super().begin(session)
+        self.choice.begin()
+
+    def exchange(self, one: Round, spent: Exchange) -> None:
+        """Learn from a round."""
+        self.choice.exchange(one)

@@ -1,0 +1,231 @@
+"""Measure the times of :mod:`validation.planning.times` with the code that a device and a server run."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from validation.decoding.methods.multi_draft import FixedLength
+from validation.decoding.methods.shared_seed import SharedSeed
+from validation.decoding.random_streams import Noise
+from validation.decoding.records import GenerationRecord
+from validation.decoding.session import Draft, Session
+from validation.errors import UserError
+from validation.link.engine import Engine, ReceivedRound, ServedText
+from validation.link.formats import Terms
+from validation.link.loops import OneText
+from validation.link.timed_rounds import time_rounds
+from validation.link.wire import ROUND, Opening, Pipe, answer_body, answer_of, round_body
+from validation.models.machine import machine
+from validation.planning.times import PassTiming, Serialisation, Times, Timing
+
+if TYPE_CHECKING:
+    from validation.decoding.methods.base import Method
+    from validation.models.pair import Pair
+
+BATCHES, WIDTHS = (1, 2, 4), (1, 2, 3, 5, 9)
+"""Texts of a pass, and tokens of each: one more than its drafts."""
+BEFORE, REPEATS, WARM_UP, DRAFTS = 64, 21, 3, 4
+METHODS: tuple[Callable[[int], Method], ...] = (SharedSeed, FixedLength)
+"""One for each format of messages whose serialisation is timed."""
+
+
+class _Drafting(OneText):
+    """Drafts for ever: no round is verified."""
+
+    def _target(self, shape: tuple[Any, ...]) -> Any:
+        return None
+
+    def _verify(self) -> None:
+        pass
+
+
+def measure_times(
+    pair: Pair,
+    *,
+    batches: Sequence[int] = BATCHES,
+    widths: Sequence[int] = WIDTHS,
+    before: int = BEFORE,
+    repeats: int = REPEATS,
+    report: Callable[[str], None] | None = None,
+) -> Times:
+    """Time drafts, passes, serialisation, a socket, whole rounds and written tokens on this machine.
+
+    Parameters
+    ----------
+    pair : Pair
+    batches, widths : sequence of int
+        Texts of a pass, and tokens of each.
+    before : int
+        Tokens in the caches; fewer if the context is short.
+    repeats : int
+        Measured repetitions of each, after ``WARM_UP`` others.
+    report : callable, optional
+        Called with what is timed next.
+
+    Raises
+    ------
+    UserError
+        If the context is too short, or there are fewer than three repetitions or no pass of one text.
+    """
+    say = report or (lambda what: None)
+    before = min(before, pair.context - max(widths) - repeats - WARM_UP - 2)
+    if before < 1 or repeats < 3 or 1 not in batches:
+        raise UserError(
+            f"{repeats} repetitions of {max(widths)} tokens in batches of {list(batches)} do not suit a context of "
+            f"{pair.context}; time 3 or more, with batch 1, in a longer context."
+        )
+    endless = replace(pair, end_tokens=())
+    say("drafts")
+    draft = Timing.of(_drafts(endless, before, repeats))
+    passes = []
+    for batch in batches:
+        for width in widths:
+            say(f"passes of {batch} x {width} tokens")
+            passes.append(PassTiming(batch, width, Timing.of(_passes(endless, batch, width, before, repeats))))
+    say("messages")
+    written = tuple(_serialised(endless, make(DRAFTS), before, repeats) for make in METHODS)
+    say("the socket")
+    socket = Timing.of(_socket(repeats))
+    say("rounds")
+    rounds, token = time_rounds(endless, _text(pair, before), DRAFTS, repeats, WARM_UP)
+    described: dict[str, Any] = pair.describe()
+    names = ("small_name", "large_name", "small_commit", "large_commit", "device", "dtype")
+    return Times(
+        draft,
+        tuple(passes),
+        written,
+        socket,
+        rounds,
+        token,
+        before,
+        repeats,
+        {name: str(described[name]) for name in names if name in described},
+        machine(),
+        datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _text(pair: Pair, before: int) -> list[int]:
+    ids: list[int] = np.random.default_rng(1).integers(0, pair.vocabulary, before).tolist()
+    return ids
+
+
+def _loop(pair: Pair, method: Method, before: int, new_tokens: int) -> _Drafting:
+    lengths = np.array([before], dtype=np.int64)
+    session = Session(pair, 1, Noise(1, ["timed"], new_tokens), None, 1.0, 1.0, new_tokens, prompt_lengths=lengths)
+    record = GenerationRecord(method.name, "timed", "none", 1, 1.0, 1.0)
+    loop = _Drafting(session, method, [_text(pair, before)], [record], None, False, None)
+    loop.read()
+    return loop
+
+
+def _drafts(pair: Pair, before: int, repeats: int) -> list[float]:
+    """Return the seconds of drafts, one after the other in one round."""
+    count = WARM_UP + repeats
+    loop = _loop(pair, SharedSeed(count), before, count)
+    return list(_timed(loop.step, repeats))
+
+
+def _timed(function: Callable[[], object], repeats: int) -> Iterator[float]:
+    for number in range(WARM_UP + repeats):
+        began = time.perf_counter()
+        function()
+        if number >= WARM_UP:
+            yield time.perf_counter() - began
+
+
+def _served(pair: Pair, terms: Terms, before: int, new_tokens: int) -> ServedText:
+    sampling = (1.0, 1.0, new_tokens)
+    opening = Opening("", "", [terms.plain()], "timed", 1, *sampling, _text(pair, before), [], secrets.token_hex(16))
+    return ServedText(pair, opening, terms)
+
+
+def _passes(pair: Pair, batch: int, width: int, before: int, repeats: int) -> list[float]:
+    """Return the seconds of passes over the same positions, answers included."""
+    engine, terms = Engine(pair), Terms.of(SharedSeed(max(width - 1, 1)))
+    texts = [_served(pair, terms, before, width + 1) for _ in range(batch)]
+    drafts = [Draft(token) for token in _text(pair, before + width)[before : before + width - 1]]
+    for text in texts:
+        engine.prefill(text)
+
+    def once() -> float:
+        for text in texts:
+            text.kept, text.left, text.cached = before, width + 1, before - 1
+        engine.run(texts, [ReceivedRound([], list(drafts)) for _ in texts])
+        return engine.pass_s
+
+    return [once() for _ in range(WARM_UP + repeats)][WARM_UP:]
+
+
+def _serialised(pair: Pair, method: Method, before: int, repeats: int) -> Serialisation:
+    """Time a round and its answer on both sides."""
+    terms, vocabulary = Terms.of(method), pair.vocabulary
+    loop = _loop(pair, method, before, DRAFTS + 1)
+    for _ in range(DRAFTS):
+        loop.step()
+    drafts, text, nonce = loop.in_flight[0], _served(pair, terms, before, DRAFTS + 1), secrets.token_hex(16)
+    here, there = Pipe(nonce, None, server=False), Pipe(nonce, None, server=True)
+    sizes = list[int]()
+
+    def once() -> None:
+        frame = here.seal(ROUND, round_body([], method.message(drafts).payload, vocabulary))
+        sizes.append(len(frame))
+        one = text.received(there.unseal(frame, len(frame))[1])
+        answer = there.seal(ROUND, answer_body(len(one.drafts), len(drafts), 0, vocabulary))
+        answer_of(here.unseal(answer, len(answer))[1], len(drafts), vocabulary)
+
+    seconds = list(_timed(once, repeats))
+    return Serialisation(terms.format, len(drafts), max(sizes), Timing.of(seconds))
+
+
+def _socket(repeats: int) -> list[float]:
+    """Return the seconds of a frame over a loopback socket and back."""
+    from websockets.sync.client import connect
+
+    with _echo() as address, connect(address, compression=None, proxy=None) as socket:
+
+        def once() -> None:
+            socket.send(b"r" * 32)
+            socket.recv(10)
+
+        return list(_timed(once, repeats))
+
+
+@contextmanager
+def _echo() -> Iterator[str]:
+    """Run a server of the same kind as ours that sends every frame back."""
+    from websockets.asyncio.server import serve
+
+    loop, stop, found = asyncio.new_event_loop(), asyncio.Event(), list[str]()
+    listening = threading.Event()
+
+    async def run() -> None:
+        async def back(socket: Any) -> None:
+            async for frame in socket:
+                await socket.send(frame)
+
+        async with serve(back, "127.0.0.1", 0, compression=None) as server:
+            found.append(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            listening.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(run()), daemon=True)
+    thread.start()
+    try:
+        if not listening.wait(10):
+            raise UserError("No socket of this machine could be opened in 10 s; let it listen on 127.0.0.1.")
+        yield found[0]
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(10)
+        loop.close()

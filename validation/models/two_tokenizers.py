@@ -1,0 +1,140 @@
+"""A draft model with a tokenizer of its own: it drafts the tokens that both tokenizers have (timor2025heterogeneous).
+
+The adapter is a model over the target's vocabulary. It decodes the tokens so far to text, encodes the text with the
+draft's own tokenizer, and reads it with the draft model. The logits of common tokens keep their values; all others get
+the lowest finite number, so their probability is 0 (:func:`hlmtheory.vocabulary.common_draft`). What it proposes is a
+distribution over the target's tokens that depends on the tokens so far alone. So every lossless method stays lossless.
+
+The text is encoded anew for each draft, without a cache of the draft model: slow for a large draft or a long text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.errors import UserError
+from validation.models.pair import Pair
+
+if TYPE_CHECKING:
+    import torch
+
+Array = NDArray[Any]
+
+
+class OtherTokens:
+    """A draft model that reads and writes another model's tokens; the decoding loop runs it like any draft model.
+
+    Parameters
+    ----------
+    model : transformers causal language model
+        With its own vocabulary.
+    encode : callable
+        Its own tokens, from the other model's tokens so far, prompt included.
+    own : int array, shape (V,)
+        Its own token for each token of the other model; -1 where it has none.
+    context : int
+        How many of its last tokens it reads.
+    """
+
+    def __init__(self, model: Any, encode: Callable[[list[int]], Sequence[int]], own: Array, context: int) -> None:
+        import torch
+
+        self.model, self.encode, self.context = model, encode, context
+        self.common = torch.from_numpy(np.flatnonzero(own >= 0))
+        self.own = torch.from_numpy(own[own >= 0])
+        self.vocabulary, self.dtype = len(own), torch.float32
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        position_ids: torch.Tensor,
+        past_key_values: Any,
+        use_cache: bool,
+        logits_to_keep: int = 0,
+    ) -> SimpleNamespace:
+        """Return the logits of the last ``logits_to_keep`` new tokens; the cache holds the tokens themselves."""
+        import torch
+
+        new = input_ids[:, None, :, None].double()
+        seen = past_key_values.update(new, new, 0)[0][:, 0, :, 0].long()
+        width = input_ids.shape[1]
+        keep = logits_to_keep or width
+        lowest = torch.finfo(self.dtype).min
+        logits = torch.full((len(seen), keep, self.vocabulary), lowest, dtype=self.dtype, device=input_ids.device)
+        for place in range(keep):
+            visible = attention_mask[:, 0, width - keep + place] == 0
+            for slot in range(len(seen)):
+                text = list(self.encode(seen[slot][visible[slot]].tolist()))[-self.context :]
+                ids = torch.tensor([text], device=input_ids.device)
+                logits[slot, place, self.common] = self.model(ids).logits[0, -1, self.own].to(self.dtype)
+        return SimpleNamespace(logits=logits)
+
+    __call__ = forward
+
+
+def common_tokens(own: Any, other: Any) -> Array:
+    """Return the id in ``own`` of each token of ``other``, (V,); -1 where ``own`` has no token of this spelling.
+
+    Special tokens are never common, since the same spelling may mean something else.
+
+    Parameters
+    ----------
+    own, other : transformers tokenizers
+        Both of byte-level BPE, so that equal spellings are equal bytes.
+
+    Raises
+    ------
+    UserError
+        No token is common.
+    """
+    spelled, theirs = own.get_vocab(), other.get_vocab()
+    special = {*own.all_special_tokens, *other.all_special_tokens}
+    found = np.full(max(theirs.values()) + 1, -1, dtype=np.int64)
+    for token, place in theirs.items():
+        if token in spelled and token not in special:
+            found[place] = spelled[token]
+    if (found < 0).all():
+        raise UserError("The two tokenizers spell no token alike, so nothing can be drafted; choose another draft.")
+    return found
+
+
+def with_other_draft(pair: Pair, draft: Pair) -> Pair:
+    """Return the target of ``pair`` with the draft model of another pair, which keeps its own tokenizer.
+
+    Parameters
+    ----------
+    pair : Pair
+        Whose target, tokenizer and context are taken.
+    draft : Pair
+        Whose draft model and tokenizer are taken.
+
+    Raises
+    ------
+    UserError
+        The tokenizers have no token in common.
+    """
+    ours, theirs = pair.tokenizer, draft.tokenizer
+
+    def encode(tokens: list[int]) -> list[int]:
+        text = ours.decode(tokens, skip_special_tokens=True)
+        return list(theirs(text).input_ids) or [draft.end_tokens[0]]
+
+    own = common_tokens(theirs, ours)
+    own = np.concatenate([own, np.full(pair.vocabulary - len(own), -1)]) if len(own) < pair.vocabulary else own
+    model: Any = OtherTokens(draft.draft, encode, own, draft.context)
+    note = f"the draft model has a tokenizer of its own: {np.count_nonzero(own >= 0):,} of its tokens are common"
+    return replace(
+        pair,
+        name=f"{pair.name} with {draft.draft_name}",
+        draft=model,
+        draft_name=draft.draft_name,
+        draft_parameters=draft.draft_parameters,
+        notes=(*pair.notes, note),
+    )

@@ -1,0 +1,270 @@
+"""A plan from the record of a run: what the rounds, their bytes and their times tell, and what they do not.
+
+=============== =====================================================================================================
+number          from
+=============== =====================================================================================================
+acceptance      rounds by drafted and accepted drafts, of all texts
+a draft         median of ``draft_s`` over the drafts of a round: pass, draw, message and the loop
+rate            trains of pings that are sent at once. A train of n pings of b bytes takes 8 b (n - m) bits longer than
+                one of m at the rate of the slower direction; of each length the fastest counts. Both directions get it
+round trip      median of single pings, without their bits at that rate
+a pass          median over rounds of the wait, without round trip and bits: with its time in the server's queue
+=============== =====================================================================================================
+
+A round that opened its text waited for the opening and for the reading of the prompt too, so its times do not count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.draft_length import acceptance_by_depth
+from validation.acceptance.record import AcceptanceRecord, tally
+from validation.errors import UserError
+from validation.planning.engine_counts import options_of_counts
+from validation.planning.envelopes import sealed
+from validation.planning.menu import Option
+from validation.planning.plan import Planner
+from validation.planning.run_record import RunRecord, read_record
+from validation.planning.setting import Setting
+from validation.planning.split import split_prompts
+
+Array = NDArray[Any]
+WEBSOCKET = 6 + 2
+"""Bytes of the headers of a round's frame and of its answer, of at most 125 bytes each."""
+FASTEST_BPS = 10e6
+"""Above this rate the handling of pings takes longer than the link, on the machine where this was tried."""
+OPTIONS = {"--rate": "rate_bps", "--rtt": "round_trip_s", "--draft-ms": "draft_s", "--verify-ms": "verify_s"}
+"""The options whose values a record holds, and the fields of a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number of a run in SI units with its quartiles; ``value`` is None where the record does not tell it."""
+
+    value: float | None
+    low: float = 0.0
+    high: float = 0.0
+    why: str = ""
+
+
+def measured_in(record: RunRecord, rate_bps: float | None = None) -> dict[str, Estimate]:
+    """Return the rate, the round trip, a draft and a pass of a record, by option.
+
+    Parameters
+    ----------
+    record : RunRecord
+    rate_bps : float, optional
+        A rate that is known otherwise.
+
+    Returns
+    -------
+    dict of Estimate
+        Without ``--rate`` if it is known. Where the rate is not, round trip and pass have their bits in them.
+    """
+    rounds = [one for text in record.texts for one in text.rounds if not one["opened"]]
+    drafts = [one["draft_s"] / (one["drafted"] + one["skipped"]) for one in rounds if one["drafted"] + one["skipped"]]
+    found = {"--draft-ms": _quartiles(drafts, "no round but the first of a text drafted anything")}
+    alone = [one for one in record.probes if one["frames"] == 1]
+    if rate_bps is None:
+        found["--rate"] = _rate(record)
+    rate = rate_bps or found["--rate"].value or np.inf
+    trips = [one["seconds"] - 8.0 * (one["up_bytes"] + one["down_bytes"]) / rate for one in alone]
+    found["--rtt"] = _quartiles(trips, "it has no pings")
+    trip = found["--rtt"].value or 0.0
+    waits = [one["wait_s"] - trip - 8.0 * (one["up_bytes"] + one["down_bytes"] + WEBSOCKET) / rate for one in rounds]
+    found["--verify-ms"] = _quartiles(waits, "each round waited no longer than its round trip and its bits take")
+    return found
+
+
+def _quartiles(values: list[float], why: str) -> Estimate:
+    low, median, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist() if values else (0.0, 0.0, 0.0)
+    return Estimate(median, low, high) if median > 0 else Estimate(None, why=why)
+
+
+def _rate(record: RunRecord) -> Estimate:
+    trains = [one for one in record.probes if one["frames"] > 1]
+    lengths = sorted({one["frames"] for one in trains})
+    if len(lengths) < 2:
+        return Estimate(None, why="it has no trains of pings of two lengths")
+    ends = lengths[0], lengths[-1]
+    short, long = ([one["seconds"] for one in trains if one["frames"] == length] for length in ends)
+    bits = 8.0 * trains[0]["up_bytes"] * (ends[1] - ends[0])
+    longer = min(long) - min(short), min(long) - max(short), max(long) - min(short)
+    if longer[0] <= 0:
+        return Estimate(None, why="its longer trains of pings took no longer than its short ones")
+    return Estimate(bits / longer[0], bits / longer[2], bits / longer[1] if longer[1] > 0 else np.inf)
+
+
+def records_of(record: RunRecord, source: str) -> list[AcceptanceRecord]:
+    """Return the counts of each text.
+
+    Raises
+    ------
+    UserError
+        If the run does not tell the acceptance of another draft length: it drafted on, wrote at the server, skipped,
+        or changed its drafts' distributions.
+    """
+    run = record.run
+    again = "plan from a trace, or record `--method 'shared seed'`"
+    if run["streamed"] or run["messages"] == "server":
+        raise UserError(f"{source}: a {run['method']} run has no rounds of a draft length; {again}.")
+    if any(one["skipped"] for text in record.texts for one in text.rounds):
+        raise UserError(
+            f"{source}: its device kept drafts without verification, and nobody knows which of them the server would "
+            f"have accepted; {again}."
+        )
+    seeded = run["shared_seed"] and run["messages"] in ("tokens", "policy")
+    if not run["lossless"] or not (seeded or run["messages"] in ("rows", "probabilities")):
+        raise UserError(
+            f"{source}: drafts of {run['method']} are accepted by another rule or drawn from other rows than those of "
+            f"the models, so it tells this message alone; {again}."
+        )
+    found = []
+    for number, text in enumerate(record.texts):
+        counts = tally((one["drafted"], one["accepted"]) for one in text.rounds)
+        if not counts:
+            continue
+        accepted, drafted = (sum(one[name] for one in text.rounds) for name in ("accepted", "drafted"))
+        found.append(
+            AcceptanceRecord(
+                engine="hlm device",
+                source=f"{source}, text {number + 1}",
+                num_spec_steps=len(text.rounds),
+                num_accepted_draft_tokens=accepted,
+                num_draft_tokens=drafted,
+                by_draft_length=counts,
+                draft_sampling="sampled",
+                verification="match" if seeded else "standard",
+            )
+        )
+    if not found:
+        raise UserError(f"{source} has no rounds; record a run that ends some.")
+    return found
+
+
+def planner_of_run(path: Path, setting: Setting) -> tuple[Planner, dict[str, Any]]:
+    """Return the planner of a record, and what the plan says about its evidence; the setting is the caller's.
+
+    Raises
+    ------
+    UserError
+        As :func:`records_of`, or if the file is no record.
+    """
+    record = read_record(path)
+    records = records_of(record, str(path))
+    vocabulary = int(record.run["vocabulary"])
+    options, evidence = options_of_counts(records, vocabulary)
+    seal = "hmac" if record.run["keyed"] else "checksum"
+    evidence |= {
+        "run": str(path),
+        "method": record.run["method"],
+        "texts": len(records),
+        "depths": _depths(records, record.adapts),
+    }
+    notes = [_said_of_depths(evidence), *_limits(record, options)]
+    planner = Planner(sealed(options, seal), setting, split_prompts(np.arange(len(records))))
+    return planner, {"evidence": evidence, "notes": notes}
+
+
+def _depths(records: list[AcceptanceRecord], adapts: bool) -> dict[str, Any]:
+    """Return the acceptance by depth with intervals, by a method that the run allows."""
+    deepest = max(max(record.by_draft_length or {}) for record in records)
+    squares = np.zeros((len(records), deepest + 1, deepest + 1), dtype=np.int64)
+    for square, record in zip(squares, records, strict=True):
+        for length, row in (record.by_draft_length or {}).items():
+            square[length, : len(row)] = row
+    method = "anytime" if adapts else "clustered" if len(records) >= 10 else "exact"
+    found = acceptance_by_depth(squares if method == "clustered" else squares.sum(axis=0), method=method)
+    columns = {name: np.asarray(getattr(found, name)).tolist() for name in ("examined", "acceptances", "low", "high")}
+    seen = [index for index, count in enumerate(columns["examined"]) if count]
+    return {"intervals": method} | {name: [values[i] for i in seen] for name, values in columns.items()}
+
+
+INTERVALS = {
+    "anytime": "they hold for lengths that follow from earlier rounds, if all rounds have one law",
+    "clustered": "texts may differ",
+    "exact": "if all rounds have one law: too few texts to allow for their differences",
+}
+
+
+def _said_of_depths(evidence: dict[str, Any]) -> str:
+    depths = evidence["depths"]
+    ends = zip(depths["acceptances"], depths["low"], depths["high"], strict=True)
+    said = ", ".join(f"{one:.2f} ({low:.2f}–{high:.2f})" for one, low, high in ends)
+    return (
+        f"Measured: drafts 1, 2, ... of a round are accepted with {said}, in {evidence['steps']:,} rounds of "
+        f"{evidence['texts']} texts; 95% intervals, {INTERVALS[depths['intervals']]}."
+    )
+
+
+def _limits(record: RunRecord, options: list[Option]) -> list[str]:
+    """Return what the record cannot tell."""
+    longest = max(int(option.draft_length) for option in options)
+    said = [
+        f"Not in the record: drafts of another model, longer than {longest} a round, skipped, or in another message. "
+        "What is not listed is not compared."
+    ]
+    if record.run["shared_seed"]:
+        said.append(
+            "Drafts were compared with the server's own tokens. Drafts that are accepted by their probabilities are "
+            "accepted more often, so a server with its own draft may be faster than it is shown here."
+        )
+    killed = sum(text.end is None for text in record.texts)
+    return said + ([f"{killed} text(s) did not end in the record; their rounds count."] if killed else [])
+
+
+def said_of_times(found: dict[str, Estimate], given: set[str]) -> list[str]:
+    """Return what was measured and what is assumed, for options of which some were given instead."""
+    scale = {"--rate": (1e-6, "Mbit/s"), "--rtt": (1e3, "ms"), "--draft-ms": (1e3, "ms"), "--verify-ms": (1e3, "ms")}
+    measured = [
+        f"{option} {one.value * scale[option][0]:.4g} {scale[option][1]} ({one.low * scale[option][0]:.3g}–"
+        f"{one.high * scale[option][0]:.3g})"
+        for option, one in found.items()
+        if option not in given and one.value is not None
+    ]
+    notes = [f"Measured in the run, with quartiles: {', '.join(measured)}."] if measured else []
+    rate = found.get("--rate")
+    if rate is not None and "--rate" not in given and (rate.value or 0.0) > FASTEST_BPS:
+        notes.append(
+            "So fast a link may be faster still: the handling of pings takes time too. Give --rate if you know it."
+        )
+    return [
+        *notes,
+        "Assumed: the downlink is as fast as the uplink, unless --down-rate is given; a pass takes as long for few "
+        "tokens as for many, unless --verify-us-per-token is given; powers and prices.",
+    ]
+
+
+def with_run(request: Any, path: Path, given: set[str], rate_known: bool) -> tuple[Any, list[str]]:
+    """Return a request with the numbers of a record, and sentences on them; options that were given stay.
+
+    Parameters
+    ----------
+    request : Request
+    path : Path
+    given : set of str
+        Options that the user gave.
+    rate_known : bool
+        Whether the link's rate is not the record's: a rate, a law of fading or a recording was given.
+
+    Raises
+    ------
+    UserError
+        If the record does not tell a number that was not given.
+    """
+    record = read_record(path)
+    found = measured_in(record, request.rate_bps if rate_known else None)
+    changed = {}
+    for option, one in found.items():
+        if option in given:
+            continue
+        if one.value is None:
+            raise UserError(f"{path} does not tell {option}: {one.why}; give it.")
+        changed[OPTIONS[option]] = float(f"{one.value:.4g}")
+    return replace(request, **changed, vocabulary=int(record.run["vocabulary"])), said_of_times(found, given)

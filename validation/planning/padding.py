@@ -1,0 +1,143 @@
+"""Options whose messages are padded, so that the sizes of a round tell at most B bits: :mod:`hlmtheory.channel.leak`.
+
+A round's messages have at most 2^B sizes, both directions together. A message of ours is padded to size classes, which
+are found on the training texts and hold the largest message of all; every answer then has one size. The papers'
+policies are padded by their own counts: to K drafts of the largest size, and answers to one size, unless B allows two.
+
+========================== ===========================================================================================
+policy                     what its sizes tell
+========================== ===========================================================================================
+server alone, in any way   nothing: an answer has one token
+server with its own draft  the tokens of a pass, unless an answer is padded to K + 1, or B allows K + 1 sizes
+fixed K, HLM               nothing, if the last rounds of a text are padded to K drafts
+U-HLM, CU-HLM, any skips   the kept drafts, which the next message carries: left out
+SQS within a budget        the drafts within the budget: left out
+FlexSpec                   whether a draft was rejected, by the answer with p: one bit, or p in every answer
+shared seed                nothing, if the last rounds of a text are padded to K drafts
+========================== ===========================================================================================
+
+Not bounded are the number of rounds and their times: a text of N tokens takes ⌈N/(K + 1)⌉ to N rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.channel import rounds_leak, size_classes
+from hlmtheory.lattice import payload_bits
+from validation.decoding.wire import index_bits
+from validation.planning.menu import (
+    COLOCATED,
+    CU_HLM,
+    DEVICE,
+    FIXED,
+    FLEXSPEC,
+    HLM,
+    OURS,
+    SERVER,
+    SQS,
+    STREAM,
+    U_HLM,
+    Option,
+)
+from validation.planning.message_length import longest_bytes, message_bits, most_counts
+from validation.planning.positions import LATTICES
+from validation.planning.profile import Profile, reply_bits
+from validation.planning.rounds import COUNTS, Wire, expected_counts
+
+Array = NDArray[Any]
+_UP, _DOWN, _EXCHANGES, _PASSES, _TOKENS = map(COUNTS.index, ("up_bits", "down_bits", "exchanges", "passes", "tokens"))
+_HEADER, _PROBABILITY = 16, 32  # bits of the papers' rounds: see validation.planning.profile
+_ROUNDING = 1e-9
+
+
+def padded(options: Sequence[Option], profile: Profile, training: Array, bits: float) -> list[Option]:
+    """Return the options with padded messages; the papers' options that tell more are marked, and ours left out.
+
+    Parameters
+    ----------
+    options : sequence of Option
+        Of :func:`validation.planning.menu.options`, without envelopes.
+    profile : Profile
+    training : array of int
+        The texts on which size classes are found.
+    bits : float
+        B, 0 or more.
+    """
+    found, classes = [], int(2.0**bits + _ROUNDING)
+    for option in options:
+        if option.family != OURS:
+            found.append(_rival(option, profile, classes))
+        elif option.lossless and option.codec:
+            found.append(_ours(option, profile, training, classes))
+    return found
+
+
+def said(option: Option, lengths: Array) -> str:
+    """Return the sentence on what an option's messages tell."""
+    if option.family in (SERVER, DEVICE):
+        return "Its messages have one size, so their sizes tell nothing; their number tells the tokens of a text."
+    sizes = ", ".join(map(str, option.sizes))
+    length = int(np.max(lengths))
+    more = float(rounds_leak(length, int(option.draft_length)))
+    return (
+        f"Messages are padded to {sizes} bytes and answers to one size, so the sizes of a round tell at most "
+        f"{option.leak_bits:.3g} bits (proved). Of a text of {length} tokens the number of rounds tells up to "
+        f"{more:.3g} bits more, and times are not hidden."
+    )
+
+
+def _ours(option: Option, profile: Profile, training: Array, classes: int) -> Option:
+    """Return an option of ours whose messages have at most so many sizes."""
+    codec, most = int(option.codec or 0), int(option.draft_length)
+    sizes, length = profile.counted.transpose(1, 2, 0), profile.lengths
+    each = message_bits(sizes, length, most, profile.vocabulary)[:, codec] / 8.0 + 1.0  # a byte ends the message
+    sent = np.arange(len(each))[:, None] < length
+    trained = each[:, training][sent[:, training]]
+    largest = longest_bytes(codec, most, profile.vocabulary) + 1
+    tops = size_classes(np.append(trained, largest), np.append(np.ones(len(trained)), 0.0), classes).tops
+    counts = option.counts.copy()
+    if len(tops) == 1:
+        counts[:, _UP] = 8.0 * tops[0] * counts[:, _EXCHANGES]
+    else:
+        header = 8.0 * tops[np.minimum(np.searchsorted(tops, each), len(tops) - 1)]
+        chances, wire = profile.chances.transpose(1, 2, 0)[:, codec], Wire(header=header)
+        counts[:, _UP] = expected_counts(chances, np.zeros_like(header), length, most, wire=wire).up_bits
+    return replace(option, counts=counts, leak_bits=math.log2(len(tops)), sizes=tuple(int(top) for top in tops))
+
+
+def _rival(option: Option, profile: Profile, classes: int) -> Option:
+    """Return a paper's option whose sizes are padded, or with more bits than any limit."""
+    counts, family, most = option.counts.copy(), option.family, option.draft_length
+    exchanges, width = counts[:, _EXCHANGES], index_bits(profile.vocabulary)
+    if family in (SERVER, STREAM, DEVICE, HLM):
+        return option
+    if family in (U_HLM, CU_HLM) or ", B = " in option.label:
+        return replace(option, leak_bits=math.inf)
+    if family == COLOCATED:
+        if classes > most:
+            return replace(option, leak_bits=math.log2(most + 1))
+        counts[:, _DOWN] = counts[:, _PASSES] * (most + 1) * profile.server[:, _DOWN] / counts[:, _TOKENS]
+        return replace(option, counts=counts)
+    told = 0.0
+    if family == FIXED:
+        row = width + 32.0 * profile.vocabulary
+    elif family == SQS:
+        lattice = next(one for one in LATTICES if option.label.startswith(f"{one.name}, "))
+        each = np.arange(1, most_counts(lattice, profile.vocabulary) + 1)
+        adaptive = lattice.k is None
+        row = width + float(np.max(payload_bits(profile.vocabulary, each, lattice.resolution, adaptive=adaptive)))
+    else:
+        assert family == FLEXSPEC, family
+        row, told = width + _PROBABILITY, 1.0 if classes > 1 else 0.0
+        if not told:
+            answer = reply_bits(profile.vocabulary) + _HEADER + _PROBABILITY * profile.vocabulary
+            counts[:, _DOWN] = exchanges * answer
+    counts[:, _UP] = exchanges * (_HEADER + most * row)
+    return replace(option, counts=counts, leak_bits=told)

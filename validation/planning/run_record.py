@@ -1,0 +1,189 @@
+"""The record of a run of ``hlm device``: JSON lines that are only appended, and survive a kill.
+
+Every line is an object with a ``kind``. A line that does not end is what a kill left, and is ignored.
+
+========= ==========================================================================================================
+kind      fields
+========= ==========================================================================================================
+run       ``format``, ``version``, ``date``, ``method``, ``messages`` (of :mod:`validation.link.formats`),
+          ``shared_seed``, ``lossless``, ``streamed``, ``adapts``, ``audit`` (the probability that a draft is
+          sent which would be kept; 0: none), ``vocabulary``, ``tokenizer``, ``draft``, ``target``, ``keyed``,
+          ``temperature``, ``top_p``, ``seed``
+probe     ``frames`` pings sent at once, of ``up_bytes`` each and answers of ``down_bytes``, with WebSocket's headers;
+          ``seconds`` from the first ping to the last answer. No pass is in it
+text      ``prompt``, its ``mark``, ``new_tokens``: the lines that follow are of this text
+round     ``position``: new tokens before it; ``length``: drafts that it might have; ``drafted``, ``accepted``,
+          ``bonus``, ``skipped`` before it; ``up_bytes``, ``down_bytes`` of its frames without the headers of
+          WebSocket and TCP; ``draft_s`` from the last answer (or the text's begin: then with the prompt) to the
+          sending; ``wait_s`` from the sending to the answer; ``opened``: the text was opened with it, in the
+          first round and after a cut, and bytes and wait are of both; ``audited``: its first draft would have been
+          kept without verification
+answer    of a device that drafts on, or a server that writes: ``position``, ``tokens``, ``accepted`` (0 if the server
+          writes), ``seconds`` since the text began
+end       ``tokens``, ``ended``, ``seconds`` of the text
+========= ==========================================================================================================
+
+A server's pass is not in the record: the device sees only how long it waits. :mod:`validation.planning.from_run` takes
+the link's part away.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from validation.errors import UserError, naming
+
+FORMAT, VERSION = "hlm record", 2
+FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "run": {
+        "method": str,
+        "messages": str,
+        **dict.fromkeys(("shared_seed", "lossless", "streamed", "adapts", "keyed"), bool),
+        "vocabulary": int,
+        **dict.fromkeys(("tokenizer", "draft", "target"), str),
+        **dict.fromkeys(("temperature", "top_p", "audit"), (int, float)),
+        "seed": int,
+    },
+    "probe": {**dict.fromkeys(("frames", "up_bytes", "down_bytes"), int), "seconds": (int, float)},
+    "text": {"prompt": str, "mark": str, "new_tokens": int},
+    "round": {
+        **dict.fromkeys(
+            ("position", "length", "drafted", "accepted", "bonus", "skipped", "up_bytes", "down_bytes"), int
+        ),
+        **dict.fromkeys(("draft_s", "wait_s"), (int, float)),
+        **dict.fromkeys(("opened", "audited"), bool),
+    },
+    "answer": {**dict.fromkeys(("position", "tokens", "accepted"), int), "seconds": (int, float)},
+    "end": {"tokens": int, "ended": bool, "seconds": (int, float)},
+}
+"""The fields of each kind, and their types."""
+SAME = ("method", "messages", "shared_seed", "lossless", "streamed", "vocabulary", "tokenizer", "draft", "target")
+SAMPLED = ("temperature", "top_p", "keyed", "audit")
+"""Fields in which all runs of a file agree."""
+
+
+class Recorder:
+    """Appends lines to a record; a half line that a kill left is taken away first.
+
+    Parameters
+    ----------
+    path : Path
+    run : dict
+        The fields of the line ``run``, without format, version and date.
+
+    Raises
+    ------
+    UserError
+        If the file holds something else, or a run of other models or settings.
+    """
+
+    def __init__(self, path: Path, run: dict[str, Any]) -> None:
+        from datetime import UTC, datetime
+
+        self.path = path
+        with naming(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists() and path.stat().st_size:
+                earlier = read_record(path).run
+                other = [name for name in (*SAME, *SAMPLED) if earlier[name] != run[name]]
+                if other:
+                    raise UserError(
+                        f"{path} holds a run with another {other[0]} ({earlier[other[0]]!s:.60}, now "
+                        f"{run[other[0]]!s:.60}); give --record another name."
+                    )
+                whole = path.read_bytes()
+                os.truncate(path, whole.rfind(b"\n") + 1)
+        date = datetime.now(UTC).isoformat(timespec="seconds")
+        self.add("run", format=FORMAT, version=VERSION, date=date, **run)
+
+    def add(self, kind: str, **fields: Any) -> None:
+        """Append a line in one write."""
+        line = json.dumps({"kind": kind, **fields}, ensure_ascii=False) + "\n"
+        with naming(self.path), self.path.open("a", encoding="utf-8") as file:
+            file.write(line)
+
+
+@dataclass(slots=True)
+class RecordedText:
+    """A text of a record; ``end`` is None if the run was killed within it."""
+
+    begin: dict[str, Any]
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+    answers: list[dict[str, Any]] = field(default_factory=list)
+    end: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class RunRecord:
+    """What a record holds: the first run's fields, whether any run adapted, all probes and texts."""
+
+    run: dict[str, Any]
+    adapts: bool = False
+    probes: list[dict[str, Any]] = field(default_factory=list)
+    texts: list[RecordedText] = field(default_factory=list)
+
+
+def read_record(path: Path) -> RunRecord:
+    """Return the record of a file, without a half line at its end.
+
+    Raises
+    ------
+    UserError
+        If the file is not there, a line does not belong to a record, or two runs differ in models or settings.
+    """
+    with naming(path):
+        whole = path.read_bytes()
+    found: RunRecord | None = None
+    for number, line in enumerate(whole[: whole.rfind(b"\n") + 1].splitlines(), 1):
+        kind, given = _line(path, number, line)
+        if kind == "run":
+            if found is not None and any(given[name] != found.run[name] for name in (*SAME, *SAMPLED)):
+                raise UserError(
+                    f"{path}: line {number} begins a run of other models or settings; plan from each alone."
+                )
+            found = found or RunRecord(given)
+            found.adapts |= given["adapts"]
+            continue
+        if found is None:
+            raise UserError(f"{path} does not begin with a run; it is no record of `hlm device --record`.")
+        if kind == "probe":
+            found.probes.append(given)
+        elif kind == "text":
+            found.texts.append(RecordedText(given))
+        elif not found.texts:
+            raise UserError(f"{path}: line {number} is a {kind} before any text; the file is damaged.")
+        elif kind == "end":
+            found.texts[-1].end = given
+        else:
+            (found.texts[-1].rounds if kind == "round" else found.texts[-1].answers).append(given)
+    if found is None:
+        raise UserError(f"{path} holds no line of a record; write one with `hlm device --record`.")
+    return found
+
+
+def _line(path: Path, number: int, line: bytes) -> tuple[str, dict[str, Any]]:
+    """Return kind and fields of a line, each of its type and range."""
+    try:
+        given = json.loads(line)
+        kind = given["kind"]
+        known = FIELDS[kind]
+        right = all(_is(given[name], wanted) for name, wanted in known.items())
+        version = (given["format"], given["version"]) if kind == "run" else (FORMAT, VERSION)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(f"{path}: line {number} does not belong to a record; the file is damaged.") from error
+    if version != (FORMAT, VERSION):
+        raise UserError(f"{path} is a record of version {version[1]!s:.20}, and this is {VERSION}; record it again.")
+    numbers = [given[name] for name, wanted in known.items() if wanted not in (str, bool)]
+    more = kind == "round" and not given["accepted"] <= given["drafted"] <= given["length"]
+    more |= kind == "run" and given["audit"] > 1
+    if not right or more or any(not 0 <= value < 2**63 for value in numbers):
+        raise UserError(f"{path}: line {number} has a value that no run gives; the file is damaged.")
+    return kind, given
+
+
+def _is(value: Any, wanted: type | tuple[type, ...]) -> bool:
+    return isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))

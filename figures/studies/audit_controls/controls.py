@@ -1,4 +1,4 @@
-"""The controls of the audit: twelve defects that it must find, and exact samplers that it must not accuse.
+"""The controls of the audit: fourteen defects that it must find, and exact samplers that it must not accuse.
 
 Both models are tables over five tokens, so the law of every text is known. The samplers are the project's own loop with
 its own random numbers: with one defect built in, or with a lossless method as it is.
@@ -27,8 +27,21 @@ from validation.decoding.defect_laws import defective_law, distance, marginal, p
 from validation.decoding.defects import DEFECTS, decode_by_matching, decode_with
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
+from validation.decoding.methods.multi_draft import (
+    BlockVerification,
+    Dssd,
+    FixedLength,
+    FlexSpec,
+    Lookahead,
+    PromptLookup,
+)
 from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
+from validation.decoding.methods.shared_seed import (
+    SharedSeed,
+    SharedSeedSkipping,
+    SharedSeedStreamed,
+    SharedSeedTree,
+)
 from validation.decoding.methods.single_draft import CloudOnly, Hlm, RandHlm, TargetOnly
 from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead
 from validation.decoding.session import Draft, Message
@@ -64,10 +77,13 @@ def branch(table: Array, token: int) -> Array:
     return np.concatenate(found)
 
 
-def law(table: Array, temperature: float, top_p: float, prompts: Sequence[list[int]] = PROMPTS) -> TableLaw:
-    """Return a table's law at a temperature and top-p, with prompts."""
+def law(
+    table: Array, temperature: float, top_p: float, prompts: Sequence[list[int]] = PROMPTS, min_p: float = 0.0
+) -> TableLaw:
+    """Return a table's law at a temperature, top-p and min-p, with prompts."""
     rows = np.stack([branch(table, prompt[-1]) for prompt in prompts])
-    return TableLaw(rows, [list(prompt) for prompt in prompts], (END,), Processors(temperature, top_p=top_p))
+    made = Processors(temperature, top_p=top_p, min_p=min_p)
+    return TableLaw(rows, [list(prompt) for prompt in prompts], (END,), made)
 
 
 @dataclass(frozen=True)
@@ -95,9 +111,9 @@ class WithoutTable:
         """Return the rows of the tokens."""
         return self.table.next_rows(prompt, tokens)
 
-    def rows_before(self, prompt: int, tokens: Array) -> dict[str, Array]:
-        """Return the rows before the processors."""
-        return self.table.rows_before(prompt, tokens)
+    def rows_without(self, prompt: int, tokens: Array) -> dict[str, Array]:
+        """Return the rows without one of the processors."""
+        return self.table.rows_without(prompt, tokens)
 
 
 def from_loop(run: Callable[..., Any], seed: int = 1) -> Sampler:
@@ -123,8 +139,12 @@ def true_distances(defect: str, seed: int) -> dict[str, float]:
     setting = {"temperature": info.temperature, "top_p": info.top_p}
     for prompt in PROMPTS:
         q, p = (branch(table, prompt[-1]) for table in tables(seed))
-        wrong = defective_law(defect, q, p, DEPTH, frozenset({END}), max_draft_length=DRAFTS, **setting)
-        right = target_law(processed(p, **setting), DEPTH, frozenset({END}))
+        other, right_p = {}, processed(p, **setting)
+        if info.min_p:
+            other = {"verified": right_p}
+            p = right_p = TableLaw(p, processors=Processors(min_p=info.min_p)).table[0]
+        wrong = defective_law(defect, q, p, DEPTH, frozenset({END}), max_draft_length=DRAFTS, **setting, **other)
+        right = target_law(right_p, DEPTH, frozenset({END}))
         found.append((distance(marginal(wrong, 1), marginal(right, 1)), distance(wrong, right)))
     first, joint = np.mean(found, axis=0).tolist()
     return {"first_token": first, "joint": joint}
@@ -133,7 +153,10 @@ def true_distances(defect: str, seed: int) -> dict[str, float]:
 def audit_defect(defect: str, seed: int, draws: int = DRAWS, *, as_table: bool = True) -> dict[str, Any]:
     """Audit one defect on the pair of a seed until it is found and named, and return what is said beside the truth."""
     info, (draft, target) = DEFECTS[defect], tables(seed)
-    laws: list[Any] = [law(table, info.temperature, info.top_p) for table in (target, draft)]
+    laws: list[Any] = [
+        law(table, info.temperature, info.top_p, min_p=min_p)
+        for table, min_p in ((target, info.min_p), (draft, 0.0))
+    ]
     if not as_table:
         laws = [WithoutTable(one) for one in laws]
     sampler = from_loop(partial(decode_with, defect, max_draft_length=DRAFTS), seed)
@@ -228,11 +251,20 @@ LOSSLESS: tuple[tuple[str, Callable[[], Method] | None], ...] = (
     ("draft tree", lambda: silent(DraftTreeSd, (2, 2))),
     ("n-gram Lookahead", lambda: silent(NgramLookahead, 3, 3, 2)),
 )
+SHARED: tuple[tuple[str, Callable[[], Method]], ...] = (
+    ("shared seed", lambda: SharedSeed(DRAFTS)),
+    ("shared seed streamed", SharedSeedStreamed),
+    ("shared seed skipping, nothing skipped", lambda: SharedSeedSkipping(-np.inf, DRAFTS, draws=None)),
+    ("shared seed tree", lambda: SharedSeedTree((2, 2))),
+)
 EXACT: tuple[Exact, ...] = (
     *(Exact("fixed K", lambda: silent(FixedLength, DRAFTS), *setting) for setting in SETTINGS),
     *(Exact(name, make, *SETTINGS[i % len(SETTINGS)]) for i, (name, make) in enumerate(LOSSLESS)),
+    *(Exact(name, make, *SETTINGS[i % 3]) for i, (name, make) in enumerate(SHARED)),  # greedy texts need no seed
+    Exact("block verification", lambda: silent(BlockVerification, DRAFTS)),
 )
 """Fixed K at every setting; the other lossless methods of the registry and sample-and-match, the settings in turn."""
+SKIPS_ALL = "shared seed skipping, everything skipped"
 
 
 def draws_of(sampler: Sampler, target: TableLaw, audits: int, each: int, seed: int) -> Iterator[Array]:
@@ -274,6 +306,30 @@ def audit_exact(exact: Exact, seed: int, audits: int = AUDITS, each: int = AUDIT
     }
 
 
+def audit_shared(name: str, make: Callable[[], Method], epsilon: float, seed: int) -> dict[str, Any]:
+    """Audit a method by a shared seed until the verdict is known: the law is kept to within epsilon, or it is not."""
+    target, began = law(tables()[1], 1.0, 1.0), time.process_time()
+    report = audit_sampler(target, Exact(name, make).sampler(), depth=DEPTH, level=LEVEL, epsilon=epsilon, seed=seed)
+    return {
+        "sampler": name,
+        "epsilon": epsilon,
+        "verdict": report.verdict,
+        "draws": report.draws,
+        "at_least": report.at_least,
+        "at_most": report.at_most,
+        "seconds": time.process_time() - began,
+    }
+
+
+def distance_of_models() -> float:
+    """Return the total variation between texts of the draft and of the target model, in the mean over prompts."""
+    found = []
+    for prompt in PROMPTS:
+        q, p = (target_law(branch(table, prompt[-1]), DEPTH, frozenset({END})) for table in tables())
+        found.append(distance(q, p))
+    return float(np.mean(found))
+
+
 def main() -> None:
     """Run the controls and store the numbers."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -281,23 +337,32 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5, help="pairs on which each defect is audited")
     parser.add_argument("--audits", type=int, default=AUDITS, help="audits of each exact sampler")
     parser.add_argument("--draws", type=int, default=AUDIT_DRAWS, help="draws of such an audit")
-    parser.add_argument("--only", choices=("defects", "exact"))
+    parser.add_argument("--only", choices=("defects", "exact", "shared"))
+    parser.add_argument("--resume", action="store_true", help="keep the stored audits of exact samplers")
     parser.add_argument("--out", type=Path, default=STORED)
     arguments = parser.parse_args()
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     found: dict[str, Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
-    if arguments.only != "exact":
+    if arguments.only in (None, "defects"):
         found["defects"] = []
         for defect in DEFECTS:
             for seed in range(arguments.seed, arguments.seed + arguments.seeds):
                 for as_table in (True, False):
                     found["defects"].append(audit_defect(defect, seed, as_table=as_table))
                     print(json.dumps(found["defects"][-1]), flush=True)
-    if arguments.only != "defects":
+    if arguments.only in (None, "exact"):
+        kept = {(one["sampler"], one["setting"]): one for one in found.get("exact", [])} if arguments.resume else {}
         found["exact"] = []
         for i, exact in enumerate(EXACT):
-            found["exact"].append(audit_exact(exact, arguments.seed + i, arguments.audits, arguments.draws))
+            found["exact"].append(
+                kept.get((exact.name, exact.setting))
+                or audit_exact(exact, arguments.seed + i, arguments.audits, arguments.draws)
+            )
             print(json.dumps(found["exact"][-1]), flush=True)
+    if arguments.only in (None, "shared"):
+        everything = (SKIPS_ALL, lambda: SharedSeedSkipping(2.0, DRAFTS, draws=None))
+        found["shared"] = [audit_shared(*one, 0.05, arguments.seed) for one in (*SHARED, everything)]
+        print(json.dumps(found["shared"], indent=1), flush=True)
     found |= {"level": LEVEL, "most_draws": DRAWS, "depth": DEPTH, "seed": arguments.seed, "commit": commit}
     found["command"] = "python3 figures/studies/audit_controls/controls.py --seed 1"
     arguments.out.write_text(json.dumps(found, indent=1) + "\n")

@@ -11,14 +11,35 @@ from typing import Any
 
 import samplers
 import torch
+from llama_examples import llama_example_cases
 from samplers import Case, Models, version_of
 from tiny_models import PROMPTS, write_tiny_models
 
 from validation.audit import ModelLaw, Processors, audit_sampler
 
 BUILTIN = Path("validation/pairs/builtin")
-BUILTIN_PROMPTS = ("Question: Tom has two apples and two", "It was the best of times, it was the")
+REPEATING = ("Question: Tom has two apples and two", "It was the best of times, it was the")
+"""They repeat themselves, so that prompt lookup finds drafts."""
 LEVEL, EPSILON, SEED = 0.001, 0.05, 1
+
+
+def real_cases(draft: Path, draws: int) -> Iterator[tuple[Case, Models]]:
+    """Yield the cases of SmolLM2-135M-Instruct with a draft, at temperature 1 and 0.7."""
+    models = samplers.smollm2_models(draft, REPEATING)
+    made = [samplers.transformers_cases(models, "SmolLM2", draws)]
+    if version_of("llama-cpp-python"):
+        made.append(samplers.llama_cpp_cases(models, "SmolLM2", draws, models.folder))
+    for several in made:
+        for one in several:
+            if one.setting.startswith("temperature"):
+                yield one, models
+
+
+def example_cases(work: Path, target: Path, draft: Path, draws: int) -> Iterator[tuple[Case, Models]]:
+    """Yield llama.cpp's example programs on the built-in pair, whose GGUF files are given."""
+    models = samplers.load_models(BUILTIN / "large", BUILTIN / "small", REPEATING, other=None)
+    for one in llama_example_cases(models, "built-in", draws, work, (target, draft)):
+        yield one, models
 
 
 def cases(work: Path, gguf: Path | None, other: Path | None) -> Iterator[tuple[Case, Models]]:
@@ -28,7 +49,7 @@ def cases(work: Path, gguf: Path | None, other: Path | None) -> Iterator[tuple[C
     tiny = samplers.load_models(
         work / "tiny" / "target", work / "tiny" / "draft", PROMPTS, other=work / "tiny" / "other"
     )
-    builtin = samplers.load_models(BUILTIN / "large", BUILTIN / "small", BUILTIN_PROMPTS, other=other)
+    builtin = samplers.load_models(BUILTIN / "large", BUILTIN / "small", REPEATING, other=other)
     made = [(samplers.transformers_cases(tiny, "tiny", 2_000), tiny)]
     for package, cases_of in (
         ("sequential-speculative-decoding", samplers.seqspecdecod_cases),
@@ -81,11 +102,21 @@ def main() -> None:
     parser.add_argument("work", type=Path, help="folder for the tiny models and the answers")
     parser.add_argument("--gguf", type=Path, help="the built-in target as an F32 GGUF file, for llama-cpp-python")
     parser.add_argument("--other", type=Path, help="an assistant with another tokenizer, for the built-in target")
+    parser.add_argument("--smollm2", type=Path, help="a draft's folder: audit SmolLM2 with it, and nothing else")
+    parser.add_argument("--examples", type=Path, help="what llama_cpp.sh made: audit llama.cpp's examples, with --gguf")
+    parser.add_argument("--gguf-draft", type=Path, help="the built-in draft as an F32 GGUF file, for --examples")
+    parser.add_argument("--draws", type=int, default=2_000, help="of each case of SmolLM2 and of the examples")
     parser.add_argument("--only", default="", help="a part of the case's name")
     parser.add_argument("--seed", type=int, default=SEED)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    for number, (case, models) in enumerate(cases(given.work, given.gguf, given.other)):
+    if given.examples:
+        chosen = example_cases(given.examples, given.gguf, given.gguf_draft, given.draws)
+    elif given.smollm2:
+        chosen = real_cases(given.smollm2, given.draws)
+    else:
+        chosen = cases(given.work, given.gguf, given.other)
+    for number, (case, models) in enumerate(chosen):
         place = given.work / f"seed{given.seed}" / f"{number:02d}.json"
         if given.only not in case.name or place.exists():
             continue

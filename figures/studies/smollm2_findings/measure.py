@@ -1,0 +1,150 @@
+"""What holds at other temperatures and on longer texts: acceptance, k and rounds of a trace; run by hand on each trace.
+
+PYTHONPATH=. python3 figures/studies/smollm2_findings/measure.py TRACE OUT.json [--every 4]
+
+Both models' logits are divided by the temperature, or cut to the smallest set of mass 0.9 (top-p). The texts were drawn
+at temperature 1. So the rounds are measured at temperature 1 alone: the first i drafts of a round along the text y are
+all accepted with probability Π_j min(1, q(y_j) / p(y_j)), and its mean over the texts is exact. The rest is a mean over
+every fourth position, at each setting. Intervals are of a bootstrap over prompts, at 95%.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import hlmtheory as hlm
+from hlmtheory import shared_seed, truncation
+from validation.trace.identity import fingerprint
+from validation.trace.reader import Trace, open_trace, probabilities
+
+Array = NDArray[np.float64]
+ROWS, DRAFTS, TOP_P = 64, 8, 0.9
+BIASES = (0.1, 0.02)
+SETTINGS = {"T = 1": 1.0, "T = 0.7": 0.7, "T = 0": 0.0, "top-p 0.9": None}
+
+
+def at_setting(logits: Array, temperature: float | None) -> Array:
+    """Return the distributions at a temperature, or by top-p if it is None.
+
+    >>> at_setting(np.log([[0.6, 0.35, 0.05]]), None).round(3).tolist()
+    [[0.632, 0.368, 0.0]]
+    >>> at_setting(np.log([[0.6, 0.35, 0.05]]), 0.0).tolist()
+    [[1.0, 0.0, 0.0]]
+    """
+    if temperature == 0.0:
+        found = np.zeros(logits.shape)
+        found[np.arange(len(logits)), logits.argmax(axis=-1)] = 1.0
+        return found
+    if temperature is not None:
+        return probabilities(logits / temperature)
+    law = probabilities(logits)
+    order = np.argsort(-law, axis=-1, kind="stable")
+    sorted_law = np.take_along_axis(law, order, axis=-1)
+    before = np.cumsum(sorted_law, axis=-1) - sorted_law
+    kept = np.zeros(law.shape)
+    np.put_along_axis(kept, order, np.where(before < TOP_P, sorted_law, 0.0), axis=-1)
+    return np.asarray(kept / kept.sum(axis=-1, keepdims=True))
+
+
+def of_rows(q: Array, p: Array) -> dict[str, Array]:
+    """Return acceptance, match by a shared seed and certified k of each position."""
+    found = {
+        "acceptance": np.asarray(hlm.acceptance_rate(p, q)),
+        "shared_seed_match": np.asarray(shared_seed.match_probability(p, q)),
+    }
+    return found | {f"k at {bias:g}": np.asarray(truncation.certified_size(q, bias), dtype=float) for bias in BIASES}
+
+
+def with_interval(values: Array, prompts: NDArray[Any]) -> dict[str, Any]:
+    """Return mean, its interval over prompts, and the median."""
+    index = np.unique(prompts, return_inverse=True)[1]
+    sums, counts = np.bincount(index, values), np.bincount(index)
+    picks = np.random.default_rng(1).integers(0, len(sums), (2_000, len(sums)))
+    ends = np.quantile(sums[picks].sum(axis=1) / counts[picks].sum(axis=1), [0.025, 0.975])
+    return {"mean": float(values.mean()), "interval": [float(end) for end in ends], "median": float(np.median(values))}
+
+
+def rounds(trace: Trace) -> dict[str, Any]:
+    """Return the probability that the first 1, 2, ..., 8 drafts are accepted, and what one rate says of it."""
+    tokens = np.asarray(trace.arrays["tokens"][:])
+    prompts = np.asarray(trace.arrays["prompt_index"][:])
+    places = np.asarray(trace.arrays["position"][:])
+    kept, rate = np.empty(trace.positions), np.empty(trace.positions)
+    for start in range(0, trace.positions, ROWS):
+        whole = slice(start, min(start + ROWS, trace.positions))
+        q, p = (probabilities(np.asarray(trace.arrays[f"{side}_logits"][whole])) for side in ("draft", "target"))
+        at = np.arange(len(p)), tokens[whole]
+        kept[whole] = np.minimum(1.0, q[at] / p[at])
+        rate[whole] = np.minimum(p, q).sum(axis=-1)
+    text = np.concatenate([[0], np.cumsum((np.diff(prompts) != 0) | (np.diff(places) != 1))])
+    products: list[list[float]] = [[] for _ in range(DRAFTS)]
+    for number in range(text[-1] + 1):
+        each = kept[text == number]
+        for first in range(len(each) - DRAFTS + 1):
+            for i, product in enumerate(np.cumprod(each[first : first + DRAFTS])):
+                products[i].append(product)
+    depth = [float(np.mean(one)) for one in products]
+    alpha = float(rate.mean())
+    return {
+        "rounds": len(products[0]),
+        "alpha": alpha,
+        "first_i_accepted": depth,
+        "tokens_of_a_round": 1.0 + sum(depth),
+        "tokens_by_one_rate": sum(alpha**i for i in range(DRAFTS + 1)),
+        "rate_at_depth": [later / earlier for earlier, later in zip([1.0, *depth], depth, strict=False)],
+        "positions_by_eighth_of_a_text": _by_place(rate, text),
+    }
+
+
+def _by_place(rate: Array, text: NDArray[Any]) -> list[float]:
+    """Return the mean acceptance in each eighth of the texts."""
+    starts = np.searchsorted(text, np.arange(text[-1] + 1))
+    length = np.bincount(text)
+    place = ((np.arange(len(text)) - starts[text]) * 8) // length[text]
+    return [float(rate[place == i].mean()) for i in range(8)]
+
+
+def main() -> None:
+    """Measure and store."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("trace", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--every", type=int, default=4)
+    given = parser.parse_args()
+    trace = open_trace(given.trace)
+    rows = np.arange(0, trace.positions, given.every)
+    prompts = np.asarray(trace.arrays["prompt_index"][:])[rows]
+    parts: dict[str, list[dict[str, Array]]] = {name: [] for name in SETTINGS}
+    for some in np.array_split(rows, -(-len(rows) // ROWS)):
+        whole = slice(int(some[0]), int(some[-1]) + 1)
+        q, p = (
+            np.asarray(trace.arrays[f"{side}_logits"][whole])[:: given.every].astype(float)
+            for side in ("draft", "target")
+        )
+        for name, setting in SETTINGS.items():
+            parts[name].append(of_rows(at_setting(q, setting), at_setting(p, setting)))
+    found = {
+        name: {column: with_interval(np.concatenate([part[column] for part in each]), prompts) for column in each[0]}
+        for name, each in parts.items()
+    }
+    about = {
+        "kind": "measured",
+        "trace": fingerprint(trace),
+        "positions": trace.positions,
+        "positions_of_settings": len(rows),
+        "prompts": len(np.unique(prompts)),
+        "vocabulary": trace.vocabulary,
+    }
+    result = about | {"settings": found, "rounds": rounds(trace)}
+    given.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(json.dumps(result, indent=1, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()

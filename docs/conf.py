@@ -72,8 +72,9 @@ def escape_bars(app: Any, kind: str, name: str, thing: object, options: object, 
 
 
 def setup(app: Any) -> None:
-    """Register the hook, and the format of /metrics, which has no lexer."""
+    """Register the hook, and two formats that have no lexer: of /metrics, and tables."""
     from pygments.lexers.special import TextLexer
 
-    app.add_lexer("prometheus", TextLexer)
+    for plain in ("prometheus", "csv"):
+        app.add_lexer(plain, TextLexer)
     app.connect("autodoc-process-docstring", escape_bars, priority=400)

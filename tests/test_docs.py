@@ -36,7 +36,7 @@ RUN_ELSEWHERE = {
 }
 """The test that runs the python blocks of a page."""
 
-KINDS = {"bash", "python", "text", "json", "prometheus"}
+KINDS = {"bash", "python", "text", "json", "yaml", "prometheus", "csv"}
 """What a block may be. A text block is neither run nor parsed: output, or code for an engine that is not here."""
 
 SETUP = {"setup": ["validation", "docs"], "test": []}
@@ -163,7 +163,7 @@ def test_the_list_of_commands_is_complete() -> None:
 # ---------------------------------------------------------------------------------------------------- licences
 
 
-TEXTS = re.compile(r"\.(pyi?|c|md|json|toml|ya?ml|txt|bib|cff|css|js|j2|sh|csv|typed|svg)")
+TEXTS = re.compile(r"\.(pyi?|c(pp)?|md|json|toml|ya?ml|txt|bib|cff|css|js|j2|sh|csv|typed|svg)")
 
 
 def licences() -> list[list[str]]:

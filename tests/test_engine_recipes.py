@@ -20,8 +20,8 @@ from validation.trace.reader import open_trace
 TEXT = (ROOT / "docs" / "engines.md").read_text(encoding="utf-8")
 SECTIONS = {part.split("\n", 1)[0]: part for part in TEXT.split("\n## ")[1:]}
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NAME = re.compile(r"`([\w.]+\.(?:json|jsonl|txt))`")
-FILES = ("json", "prometheus")
+NAME = re.compile(r"`([\w.]+\.(?:json|jsonl|txt|csv))`")
+FILES = ("json", "prometheus", "csv")
 CLAIMS = ("verification.tokens", "truncation.softplus", "truncation.certificate")
 NOT_RUN = ("vLLM", "SGLang", "TensorRT-LLM")
 
@@ -113,7 +113,7 @@ def test_llama_cpp_from_its_stores_and_gguf_files_on(here: Path) -> None:
     assert "Acceptance rate" in checked
     assert "Acceptance rate" in collected
     assert open_trace(here / "runs" / "gguf" / "trace").manifest["pair"]["small_name"] == "draft-q4.gguf"
-    assert "42 steps of 2 records accepted 54 drafts" in counted
+    assert "40 steps of 2 records accepted 54 drafts" in counted
     assert "is not identified" in counted
 
 
@@ -133,9 +133,12 @@ def test_the_script_of_llama_cpp_runs_the_commands_of_the_recipe() -> None:
 
 
 def test_vllm(here: Path) -> None:
-    scrapes, answers, top_k = followed("vLLM")
+    scrapes, loaded, answers, top_k = followed("vLLM")
     assert "1,000 steps of 1 records accepted 1,500 drafts" in scrapes
     assert '"num_speculative_tokens_per_batch_size": [[1, 64, 3]]' in scrapes
+    assert "drafting loses from a batch of" in loaded
+    ranges = json.loads(Path("schedule.json").read_text())["num_speculative_tokens_per_batch_size"]
+    assert (ranges[0][0], ranges[-1][1], ranges[0][2]) == (1, 128, 3)
     assert "43 steps" in answers
     assert json.loads(Path("speculation_profile.json").read_text())["verification_method"] == "standard"
     assert "acceptance" in top_k.lower()

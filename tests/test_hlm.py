@@ -456,6 +456,7 @@ def test_set_up_keeps_earlier_extras(hlm, root, environment, pip):
     [
         (["--pair", "smollm2"], True),
         (["--pair=smollm2"], True),
+        (["--pair", "smollm2-small"], True),
         (["--draft", "smollm2@3-bit", "--target", "smollm2"], True),
         (["--draft", "models/smollm2", "--target", "smollm"], False),
         (["--prompts", "smollm2.txt"], False),

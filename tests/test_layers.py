@@ -27,6 +27,7 @@ LAYERS = (
     "claims",
     "decoding",
     "audit",
+    "pytest_plugin",
     "uncertainty",
     "planning",
     "link",

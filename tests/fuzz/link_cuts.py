@@ -1,7 +1,7 @@
 """Cut a link at random bytes of random frames; no token may be lost, doubled or changed.
 
 ``python -m tests.fuzz.link_cuts CUTS`` in the repository's root writes texts of small models by several methods, over a
-relay that resets all connections at random bytes, until so many cuts have happened.
+relay that resets all connections at random bytes, until there were CUTS cuts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ METHODS = (
 
 
 def main(cuts: int) -> None:
-    """Write texts until so many cuts have happened, and compare each with the in-process loop's."""
+    """Write texts until there were ``cuts`` cuts, and compare each with the in-process loop's."""
     rng = np.random.default_rng(11)
     pair = table_pair(*(quarters(rng, nodes(3, 5)) * 0.9 + 0.1 / 3 for _ in range(2)))
     places = np.cumsum(rng.integers(1, 1500, size=cuts)).tolist()

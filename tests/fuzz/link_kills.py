@@ -46,7 +46,7 @@ def rounds(port: int) -> float:
 
 
 def main(kills: int) -> None:
-    """Kill so many times, then compare the texts."""
+    """Kill server and device ``kills`` times in all, and compare the texts."""
     pair, prompts, rng = load_pair("builtin"), builtin_prompts(limit=TEXTS), np.random.default_rng(1)
     expected = [r.tokens for r in decode(pair, prompts, SharedSeed(4), new_tokens=NEW_TOKENS, seed=1, batch=1)]
     with socket.create_server(("127.0.0.1", 0)) as free:

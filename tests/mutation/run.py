@@ -11,9 +11,11 @@ each place.
 
 The tests are run once with coverage, which says what tests reach each line and how long each takes (kept beside the
 results). The first command then runs, for each mutant, the tests that reach its line, the quickest of each kind first.
-The second command runs, for each survivor, the files of all these tests and those named after its module. The code on
-disk is not changed: each mutant exists only in a forked process. Results are written after each mutant, and the same
-command continues an interrupted run. README.md in this folder names the survivors.
+Where one fails, the tests up to it run on the unchanged code too, within the same limits: a mutant is caught only if
+they pass there. The second command runs, for each mutant that was not caught, the files of all these tests and those
+named after its module. The code on disk is not changed: each mutant exists only in a forked process. Results are
+written after each mutant, and the same command continues an interrupted run. README.md in this folder names the
+survivors.
 """
 
 from __future__ import annotations
@@ -196,15 +198,35 @@ def lines_of(mutant: dict[str, Any]) -> range:
     return found
 
 
-def passes(path: str, code: str, tests: list[str], limit: int = LIMIT) -> bool:
-    """Return whether the tests pass within CPU seconds, in a forked process in which ``path`` holds ``code``."""
+class FirstFailure:
+    """A plugin of pytest that writes the name of the first test that fails to a pipe."""
+
+    def __init__(self, pipe: int) -> None:
+        self.pipe = pipe
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Write the name; pytest stops after it."""
+        if report.failed:
+            os.write(self.pipe, report.nodeid.encode())
+
+
+def first_failure(path: str, code: str, tests: list[str], limit: int = LIMIT) -> str | None:
+    """Return the first test that fails in a forked process in which ``path`` holds ``code``, or None if all pass.
+
+    If the process ends without a failed test, as when its CPU seconds are over, the result is an empty string.
+    """
+    read, write = os.pipe()
     child = os.fork()
     if child:
+        os.close(write)
+        with os.fdopen(read) as pipe:
+            name = pipe.read()
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if status == NOT_LOADED:
             raise RuntimeError(f"No test imported {path}: the mutant was never run.")
-        return status == 0
+        return None if status == 0 else name
     try:
+        os.close(read)
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         silent = os.open(os.devnull, os.O_WRONLY)
@@ -223,32 +245,47 @@ def passes(path: str, code: str, tests: list[str], limit: int = LIMIT) -> bool:
         import pytest
 
         # pytest loads a given file with its own loader, unless asserts stay as they are
-        status = pytest.main(["-q", "-x", "--assert=plain", "-p", "no:cacheprovider", *dict.fromkeys(tests)])
+        words = ["-q", "-x", "--assert=plain", "-p", "no:cacheprovider", *dict.fromkeys(tests)]
+        status = pytest.main(words, plugins=[FirstFailure(write)])
         os._exit(NOT_LOADED if not loaded else 0 if status == 0 else 1)
     except BaseException:
         traceback.print_exc()
         os._exit(2)
 
 
-def survives(mutant: dict[str, Any], reach: Reach, again: bool = False) -> bool:
-    """Return whether no test notices the mutant."""
+def outcome_of(mutant: dict[str, Any], reach: Reach, again: bool = False) -> dict[str, Any]:
+    """Return whether a mutant survives, the test that catches it, and whether that test passes without the mutant."""
     path, tests = mutant["path"], reach.tests(mutant["path"], lines_of(mutant))
     if again:
         files = sorted({test.partition("::")[0] for test in tests} | {*own_tests(path)})
-        return passes(path, mutated_code(mutant), files)
+        return _judged(mutant, files, LIMIT)
     own = {path, *own_tests(path)}  # collecting all files takes longer than most tests
-    groups = [[test for test in tests if (test.partition("::")[0] in own) is mine] for mine in (True, False)]
-    return all(_passes_first(path, mutated_code(mutant), group, reach) for group in groups)
+    for mine in (True, False):
+        chosen, left = [], BUDGET
+        for test in (test for test in tests if (test.partition("::")[0] in own) is mine):
+            if reach.time_of(test) <= left:
+                chosen.append(test)
+                left -= reach.time_of(test)
+        outcome = _judged(mutant, chosen, 40 + round(3 * (BUDGET - left))) if chosen else {"survived": True}
+        if not outcome["survived"]:
+            return outcome
+    return {"survived": True}
 
 
-def _passes_first(path: str, code: str, tests: list[str], reach: Reach) -> bool:
-    """Return whether the first tests pass, as many as the budget allows."""
-    chosen, left = [], BUDGET
-    for test in tests:
-        if reach.time_of(test) <= left:
-            chosen.append(test)
-            left -= reach.time_of(test)
-    return not chosen or passes(path, code, chosen, limit=40 + round(3 * (BUDGET - left)))
+def _judged(mutant: dict[str, Any], tests: list[str], limit: int) -> dict[str, Any]:
+    """Run the tests on the mutant. If one fails, run them up to it on the unchanged code, within the same limit."""
+    path = mutant["path"]
+    test = first_failure(path, mutated_code(mutant), tests, limit)
+    if test is None:
+        return {"survived": True}
+    same = tests[: tests.index(test) + 1] if test in tests else tests
+    control = first_failure(path, (ROOT / path).read_text(encoding="utf-8"), same, limit)
+    return {"survived": False, "by": test or "time or crash", "control": control is None}
+
+
+def is_caught(mutant: dict[str, Any]) -> bool:
+    """Return whether a test fails with the mutant, and the same tests pass without it."""
+    return not mutant["survived"] and bool(mutant["control"])
 
 
 def preload() -> None:
@@ -284,23 +321,24 @@ def main() -> None:
     preload()
     done = json.loads(options.results.read_text()) if options.results.exists() else []
     if options.survivors:
-        waiting = [one for one in done if one["survived"] and not one.get("again")]
+        waiting = [one for one in done if not is_caught(one) and not one.get("again")]
     else:
         chosen = sample(places(), options.mutants, options.seed)
         known = {name_of(one) for one in done}
         waiting = [one for one in chosen if name_of(one) not in known]
         waiting = [one for one in waiting if not options.modules or module_of(one["path"]) in options.modules]
     with ThreadPoolExecutor(options.jobs) as pool:
-        outcomes = {pool.submit(survives, mutant, reach, options.survivors): mutant for mutant in waiting}
+        outcomes = {pool.submit(outcome_of, mutant, reach, options.survivors): mutant for mutant in waiting}
         for outcome in as_completed(outcomes):
-            mutant, survived = outcomes[outcome], outcome.result()
+            mutant = outcomes[outcome]
             if not options.survivors:
                 done.append(mutant)
-            mutant |= {"survived": survived} | ({"again": True} if options.survivors else {})
+            mutant |= outcome.result() | ({"again": True} if options.survivors else {})
             options.results.write_text(json.dumps(done, indent=1) + "\n")
-            if survived:
-                print("survived: {path}:{line}:{column} {operator}".format(**mutant), flush=True)
-    caught = Counter(module_of(one["path"]) for one in done if not one["survived"])
+            if not is_caught(mutant):
+                word = "survived" if mutant["survived"] else "fails without it too"
+                print("{word}: {path}:{line}:{column} {operator}".format(word=word, **mutant), flush=True)
+    caught = Counter(module_of(one["path"]) for one in done if is_caught(one))
     tested = Counter(module_of(one["path"]) for one in done)
     for module in sorted(tested):
         print(f"{module:14} {caught[module]:4} of {tested[module]:4} caught")

@@ -2,14 +2,16 @@
 
     ENVIRONMENT/bin/python tests/wheel/try_commands.py [--whole]
 
-The environment holds the wheel with its extra ``validation``, and nothing of the repository is used but this file. With
-``--whole`` the built-in pair is collected, checked, decoded and drawn as well, which takes about ten minutes on two
-cores. The exit code is the number of commands that did something else than expected.
+The environment holds the wheel with its extras ``validation`` and ``link``, and nothing of the repository is used but
+this file. With ``--whole`` the built-in pair is collected, checked, decoded and drawn as well, which takes about ten
+minutes on two cores. The exit code is the number of commands that did something else than expected.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -80,6 +82,35 @@ WHOLE = [
 ]
 
 
+class Serving:
+    """A command that serves, until it is left; ``address`` is where."""
+
+    def __init__(self, *words: str) -> None:
+        told = os.environ | {"PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
+        self.process = subprocess.Popen(words, env=told, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> str:
+        for line in self.process.stdout or ():
+            if found := re.search(r"at (ws://\S+?);", line):
+                return found[1]
+        raise RuntimeError(f"{self.process.args} does not serve")
+
+    def __exit__(self, *error: object) -> None:
+        self.process.terminate()
+        self.process.wait(20)
+
+
+def try_link(hlm: str) -> str:
+    """Let a device write four tokens over a relay; return what it prints."""
+    free = ("--listen", "127.0.0.1:0")
+    with (
+        Serving(hlm, "serve", *free) as server,
+        Serving(hlm, "link", *free, "--to", server.removeprefix("ws://")) as relay,
+    ):
+        line = (hlm, "device", "--server", relay, "--texts", "1", "--new-tokens", "4", "--json")
+        return subprocess.run(line, capture_output=True, text=True, check=True).stdout
+
+
 def main(words: list[str]) -> int:
     """Run the commands; return how many did something else."""
     hlm = Path(sys.executable).parent / "hlm"
@@ -104,6 +135,10 @@ def main(words: list[str]) -> int:
             print(f"{'ok   ' if fine else 'WRONG'} {time.perf_counter() - begun:6.1f} s  hlm {command}", flush=True)
             if not fine:
                 print(f"      exit code {done.returncode}, not {code}, or without {said!r}: {told[-600:]}", flush=True)
+        begun = time.perf_counter()
+        fine = len(json.loads(try_link(str(hlm)))["texts"][0]["tokens"]) == 4
+        wrong += not fine
+        print(f"{'ok   ' if fine else 'WRONG'} {time.perf_counter() - begun:6.1f} s  hlm serve, link, device")
     return wrong
 
 

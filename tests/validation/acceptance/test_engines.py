@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from validation.acceptance.engines import read_acceptance
-from validation.acceptance.record import AcceptanceRecord, add, marked, refuse_mixture, remarks, tally
+from validation.acceptance.record import NOTHING, AcceptanceRecord, add, marked, refuse_mixture, remarks, tally
 from validation.errors import UserError
 
 
@@ -92,6 +92,10 @@ LLAMA_LOG_LATER = (  # as llama-server 0.5.0 wrote it for the built-in pair
     "0.06.226.916 I slot print_timing: id  3 | task 0 | draft acceptance = 0.54717 (   29 accepted /    53 generated), "
     "mean len =  2.61\n"
 )
+LLAMA_LOG_PLACES = (  # as the server of release b11549 wrote it for SmolLM2, at verbosity 4
+    "0.11.497.928 I slot print_timing: id  0 | task 0 | draft acceptance = 0.23684 (    9 accepted /    38 generated), "
+    "mean len =  1.69\n0.11.497.934 I slot print_timing: id  0 | task 0 |      acc per pos = (0.462, 0.231, 0.000)\n"
+)
 LLAMA_EXAMPLE = "n_draft   = 16\nn_predict = 100\nn_drafted = 120\nn_accept  = 60\naccept    = 50.000%\n"
 SPECDEC = [
     {"Request_AL": {"0": {"0": 2.0}}, "Average_AL": 9.9, "Acceptance_Length_Histogram": {"1": 40, "2": 30, "4": 30}}
@@ -112,9 +116,10 @@ CASES = {
     "llama_without_total.txt": (llama_scrape(10, 30, [8, 4, 2], ""), ("llama.cpp", 10, 14, 30, None)),
     "old.json": (OLD_SGLANG, ("sglang", 2, 2, None, {0: 1, 2: 1})),
     "tensorrt.json": (TENSORRT, ("tensorrt-llm", 10, 15, 30, None)),
-    "llama.json": (LLAMA, ("llama.cpp", 10, 10, 14, None)),
+    "llama.json": (LLAMA, ("llama.cpp", 9, 10, 14, None)),
     "server.log": (LLAMA_LOG, ("llama.cpp", 1449, 1797, 2898, None)),
     "later.log": (LLAMA_LOG_LATER, ("llama.cpp", 18, 29, 53, None)),
+    "places.log": (LLAMA_LOG_PLACES, ("llama.cpp", 13, 9, 38, None)),
     "example.txt": (LLAMA_EXAMPLE, ("llama.cpp", 40, 60, 120, None)),
     "acceptance_rate.json": (SPECDEC, ("specdec_bench", 100, 120, None, {0: 40, 1: 30, 3: 30})),
     "spec_bench.jsonl": (SPEC_BENCH, ("spec-bench", 3, 3, None, {0: 1, 1: 1, 2: 1})),
@@ -202,6 +207,53 @@ def test_totals_alone_do_not_give_the_depths(tmp_path, name):
         record.counts()
 
 
+def test_the_log_gives_counts_by_position_where_its_rates_leave_one_choice(tmp_path):
+    (record,) = records_of(stored(tmp_path, "a.log", LLAMA_LOG_PLACES))
+    assert (record.num_spec_steps, record.accepted_per_position) == (13, (6, 3, 0))
+    (record,) = records_of(stored(tmp_path, "b.log", LLAMA_LOG_PLACES.replace("38 generated", "39 generated")))
+    assert record.counts() == {3: (7, 3, 3, 0)}  # every step drafted three
+    for other in ("(0.462, 0.309, 0.000)", "(0.470, 0.231, 0.000)"):  # no counts have these rates and this sum
+        (record,) = records_of(stored(tmp_path, "c.log", LLAMA_LOG_PLACES.replace("(0.462, 0.231, 0.000)", other)))
+        assert (record.num_spec_steps, record.accepted_per_position) == (13, None)
+    later = LLAMA_LOG_PLACES.replace("\n", "\nslot 1: another line\n", 1)  # rates of another request, for all one knows
+    assert records_of(stored(tmp_path, "d.log", later))[0].accepted_per_position is None
+    many = "draft acceptance = 0.5 ( 1500 accepted / 3000 generated), mean len = 2.50\nacc per pos = (0.8, 0.5, 0.2)\n"
+    assert records_of(stored(tmp_path, "e.log", many))[0].accepted_per_position is None  # three digits leave several
+
+
+@pytest.mark.parametrize("accepted", [0, 1])
+def test_a_log_line_with_hardly_an_accepted_draft_is_left_out_and_named(tmp_path, accepted):
+    """Its mean length is 1.00, so its steps are not known; the others alone accept too often."""
+    line = f"draft acceptance = 0.00200 ({accepted:>5} accepted /   538 generated), mean len =  1.00\n"
+    found = read_acceptance(stored(tmp_path, "a.log", line + LLAMA_LOG_PLACES))
+    assert [record.num_spec_steps for record in found.records] == [13]
+    (left_out,) = found.left_out
+    assert left_out.source.endswith("a.log, line 1")
+    assert f"{accepted} of 538 drafts were accepted" in left_out.reason
+    with pytest.raises(UserError, match=f"no acceptance to read.*{accepted} of 538 drafts"):
+        read_acceptance(stored(tmp_path, "b.log", line))
+
+
+def test_an_answer_for_which_the_server_drafted_nothing_is_left_out(tmp_path):
+    """It ended with its first token, as answers of SmolLM2 did; its timings have no count of drafts."""
+    short = {"timings": {"predicted_n": 1, "predicted_ms": 0.001}}
+    found = read_acceptance(stored(tmp_path, "a.jsonl", "\n".join(map(json.dumps, (LLAMA, short)))))
+    assert [record.num_spec_steps for record in found.records] == [9]
+    assert [(one.source[-6:], one.reason) for one in found.left_out] == [("line 2", NOTHING)]
+    with pytest.raises(UserError, match=r"no acceptance to read.*nothing was drafted"):
+        read_acceptance(stored(tmp_path, "b.json", short))
+
+
+def test_the_answers_and_the_log_of_one_request_have_the_same_steps(tmp_path):
+    """The pass over the prompt emits the first of 48 tokens: it is no step."""
+    answer = {"timings": {"predicted_n": 48, "predicted_ms": 178.773, "draft_n": 53, "draft_n_accepted": 29}}
+    steps = [
+        records_of(stored(tmp_path, name, content))[0].num_spec_steps
+        for name, content in (("a.json", answer), ("a.log", LLAMA_LOG_LATER))
+    ]
+    assert steps == [18, 18]
+
+
 def test_lengths_that_varied_are_not_taken_for_fixed_ones(tmp_path):
     """18 drafts in 5 steps, and 20 in 5 with three positions: not every step drafted three."""
     (record,) = records_of(stored(tmp_path, "bench.json", BENCH))
@@ -263,7 +315,7 @@ def test_several_samples_are_left_out_and_named(tmp_path):
     null = {"choices": [{}, {}], "metrics": {"speculative_decoding": None}}
     two = {"choices": [{"index": 0}, {"index": 1}], **VLLM}
     alone = stored(tmp_path, "null.jsonl", "\n".join(map(json.dumps, (null, two))))
-    with pytest.raises(UserError, match=r"nothing was drafted.*line 1: it has several samples \(n > 1\)"):
+    with pytest.raises(UserError, match=r"no acceptance to read.*line 1: it has several samples \(n > 1\)"):
         records_of(alone)
     lines = [{"metrics": {"speculative_decoding": None}}, null, VLLM | {"choices": [{}]}, two]
     found = read_acceptance(stored(tmp_path, "mixed.jsonl", "\n".join(map(json.dumps, lines))))

@@ -8,22 +8,31 @@ from pathlib import Path
 import pytest
 
 from hlmtheory.lossless import draws_to_find
+from tests.validation.audit.test_plugin import run_pytest
 from validation.audit import MECHANISMS
 from validation.audit.tests_of_law import TokenTests
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
 def test_the_transformers_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """With 8 draws in place of 5,000; the verdict must then be that they are too few."""
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    code, _ = BLOCKS
     assert "draws=5_000" in code
     monkeypatch.chdir(ROOT)
     names: dict[str, object] = {}
     exec(compile(code.replace("draws=5_000", "draws=8"), "docs/audit.md", "exec"), names)
     assert capsys.readouterr().out.startswith("Not enough draws: no difference was found")
     assert names["report"].draws == 8  # type: ignore[attr-defined]
+
+
+def test_the_test_of_an_engine_passes(tmp_path: Path) -> None:
+    (tmp_path / "test_law.py").write_text(BLOCKS[1])
+    found = run_pytest(tmp_path)
+    assert found.returncode == 0, found.stdout
+    assert "test_the_engine_keeps_the_law\n  Kept: the law of the next 2 tokens is at most" in found.stdout
 
 
 def test_the_table_of_mechanisms_is_that_of_the_code() -> None:

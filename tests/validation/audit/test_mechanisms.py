@@ -6,15 +6,18 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
 
-from validation.audit import MECHANISMS, NOT_KEPT, Processors, TableLaw, audit_sampler
+from validation.audit import MECHANISMS, NOT_KEPT, ModelLaw, Processors, TableLaw, audit_sampler
 from validation.audit.mechanisms import local_likelihoods
 from validation.audit.naming import EXCLUDED, Naming
 from validation.decoding.defect_laws import defective_law
 
 V, D = 4, 3
 ROWS = sum(V**t for t in range(D + 2))
-NOT_LOCAL = {"bonus_after_rejection", "cache_off_by_one"}
+NOT_LOCAL = {"bonus_after_rejection", "cache_off_by_one", "block_token_rule"}
+MIN_P = Processors(min_p=0.3)
 
 
 def tables(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -24,7 +27,7 @@ def tables(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("ends", [(), (0,)])
-@pytest.mark.parametrize("made", [Processors(), Processors(temperature=0.7), Processors(top_p=0.8)])
+@pytest.mark.parametrize("made", [Processors(), Processors(temperature=0.7), Processors(top_p=0.8), MIN_P])
 def test_the_recursion_gives_the_enumerated_law(ends, made):
     target, draft = (TableLaw(rows, [[0]], ends, made) for rows in tables(1))
     enumerated = Naming(target, draft, D)._laws(0)
@@ -38,17 +41,22 @@ def test_the_recursion_gives_the_enumerated_law(ends, made):
             np.testing.assert_allclose(likelihood[canonical], enumerated[key][canonical], atol=1e-12, err_msg=str(key))
             assert likelihood[canonical].sum() == pytest.approx(1.0)
             seen.add(key[0])
-    wanted = set(MECHANISMS) - NOT_LOCAL - {"draft_before_top_p"} - (set() if ends else {"end_passed_over"})
-    assert seen == wanted | {""} | ({"draft_before_top_p"} if made.top_p < 1 else set())
+    of_settings = {"draft_before_top_p": made.top_p < 1, "min_p_dropped": made.min_p, "penalty_dropped": False}
+    wanted = set(MECHANISMS) - NOT_LOCAL - set(of_settings) - (set() if ends else {"end_passed_over"})
+    assert seen == wanted | {""} | {name for name, needed in of_settings.items() if needed}
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", [name for name in MECHANISMS if name != "penalty_dropped"])
 def test_the_mechanism_is_named(name):
     """Draws from the enumerated law of each defect, from a generator that knows nothing of the audit."""
     made = {"draft_temperature": Processors(temperature=0.7)}.get(name, Processors())
     made = Processors(top_p=0.85) if name in ("draft_before_top_p", "zero_accepted") else made
     target, draft = tables(2)
     settings = {"temperature": made.temperature, "top_p": made.top_p}
+    laws = [TableLaw(rows, [[0]], (0,), made) for rows in (target, draft)]
+    if name == "min_p_dropped":
+        laws[0] = TableLaw(target, [[0]], (0,), MIN_P)
+        target, settings = laws[0].table[0], {"verified": target}
     law = defective_law(name, draft, target, D, frozenset([0]), max_draft_length=2, **settings)
     texts = [list(text) for text in law]
     chances = np.array(list(law.values()))
@@ -57,11 +65,60 @@ def test_the_mechanism_is_named(name):
         drawn = np.random.default_rng(seed).choice(len(texts), size=n, p=chances / chances.sum())
         return [[texts[i] for i in drawn]]
 
-    laws = [TableLaw(rows, [[0]], (0,), made) for rows in (target, draft)]
     report = audit_sampler(laws[0], sample, draws=60_000, depth=D, draft=laws[1])
     assert report.verdict == NOT_KEPT
     assert [fit.name for fit in report.mechanisms] == [name]
     assert report.witnesses
+
+
+def test_a_draft_that_ignores_the_temperature_is_named():
+    """Drafts drawn at temperature 1 and judged at 0.5: twice the server's temperature, and exactly 1."""
+    target, draft = (TableLaw(rows, [[0]], (0,), Processors(temperature=0.5)) for rows in tables(2))
+    variants = Naming(target, draft, D)._laws(0)
+    np.testing.assert_allclose(
+        variants["draft_temperature", "K = 2 1"], variants["draft_temperature", "K = 2 × 2"], atol=1e-12
+    )
+
+
+def small_model(seed):
+    """Return a model of few tokens, whose rows differ from each other."""
+    torch.manual_seed(seed)
+    size = {"vocab_size": V, "n_embd": 16, "n_layer": 1, "n_head": 1, "n_positions": 16}
+    model = GPT2LMHeadModel(GPT2Config(**size, bos_token_id=0, eos_token_id=0)).eval()
+    model.lm_head.weight = torch.nn.Parameter(3.0 * torch.randn(V, 16))
+    return model
+
+
+def rows_behind_every_text(law):
+    """Return the rows of a law behind every text, in the order of a table."""
+    rows = []
+    for depth in range(D + 1):
+        texts = np.array(list(itertools.product(range(V), repeat=depth)), dtype=np.int64).reshape(V**depth, depth)
+        last = np.zeros((len(texts), 1), dtype=np.int64)
+        rows.append(law.next_rows(0, np.concatenate([texts, last], axis=1))[:, -1])
+    return np.concatenate(rows)
+
+
+@pytest.mark.parametrize("bonus_too", [False, True])
+def test_a_penalty_that_is_left_out_is_named(bonus_too):
+    """A repetition penalty needs logits and the text, so its law is a model's."""
+    models = [small_model(seed) for seed in (1, 2)]
+    law, draft = (
+        ModelLaw(model, [[1, 2]], Processors(repetition_penalty=3.0, rounding=1e-5), end_tokens=()) for model in models
+    )
+    verified = rows_behind_every_text(ModelLaw(models[0], [[1, 2]], end_tokens=()))
+    bonus = verified if bonus_too else rows_behind_every_text(law)
+    wrong = defective_law(
+        "penalty_dropped", rows_behind_every_text(draft), bonus, D, frozenset(), max_draft_length=2, verified=verified
+    )
+    texts, chances = np.array(list(wrong)), np.array(list(wrong.values()))
+
+    def sample(prompts, n, seed):
+        return [texts[np.random.default_rng(seed).choice(len(texts), size=n, p=chances / chances.sum())]]
+
+    report = audit_sampler(law, sample, draws=20_000, depth=D, draft=draft)
+    assert report.verdict == NOT_KEPT
+    assert [fit.name for fit in report.mechanisms][:1] == ["penalty_dropped"]
 
 
 @pytest.mark.parametrize("name", ["stale_draft", "bonus_from_draft", "greedy_draft_ratio", "residual_by_rank"])
@@ -96,8 +153,8 @@ class Rows:
     def next_rows(self, prompt, tokens):
         return self._law.next_rows(prompt, tokens)
 
-    def rows_before(self, prompt, tokens):
-        return self._law.rows_before(prompt, tokens)
+    def rows_without(self, prompt, tokens):
+        return self._law.rows_without(prompt, tokens)
 
 
 def stale_target(draft, target, n, rng, most=2):

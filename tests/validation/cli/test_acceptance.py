@@ -178,3 +178,96 @@ def test_what_is_not_identified_is_said(tmp_path):
     assert result.exit_code == 0
     assert "is not identified" in result.output
     assert "totals only" in result.output
+
+
+# ------------------------------------------------------------------------------------------------ a table of passes
+
+
+@pytest.fixture
+def passes(tmp_path):
+    """A table of 20 ms + 2 ms a token of the pass + 2 us a cached token, and drafts of 3.1 ms."""
+    path, lines = tmp_path / "passes.csv", ["model,batch,width,context,ms"]
+    for size, width, context in ((1, 1, 100), (8, 1, 100), (8, 4, 100), (32, 2, 50), (4, 2, 400)):
+        lines.append(f"target,{size},{width},{context},{20 + 2 * size * width + 0.002 * size * context:g}")
+        lines.append(f"draft,{size},{width},{context},3.1")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_table_of_passes_gives_the_schedule_and_the_crossover(answers, passes, tmp_path):
+    """One draft makes 1.5 tokens in 23.1 + 4B ms against 20 + 2B, two 1.8 in 26.2 + 6B: they pay below 6.9 and 4.1."""
+    file = tmp_path / "schedule.json"
+    result = run(answers, "--passes", passes, "--context", "0", "--schedule", file)
+    assert result.exit_code == 0, result.output
+    assert "A pass of the target model: 20 ms + 2000 us a token + 2 us a cached token (5 passes;" in result.output
+    assert "A pass of the draft model: 3.1 ms + 0 us a token (5 passes;" in result.output
+    assert "drafting loses from a batch of 7 on (" in result.output
+    ranges = json.loads(file.read_text())["num_speculative_tokens_per_batch_size"]
+    assert ranges == [[1, 1, 2], [2, 6, 1], [7, 32, 0]]  # the largest batch of the table
+    found = json.loads(run(answers, "--passes", passes, "--context", "0", "--json").stdout)["crossover"]
+    assert found["loses_from"] == 7
+    assert 1 <= found["low"] < 7 < found["high"]
+
+
+def test_the_cache_of_a_long_context_moves_the_crossover(answers, passes):
+    """At 5,000 tokens a sequence's cache takes 10 ms a pass, and one draft saves 0.5 of it: it pays at every batch."""
+    result = run(answers, "--passes", passes, "--context", "5000")
+    assert "drafting pays at every large batch" in result.output
+
+
+def test_draft_times_of_the_options_go_with_a_table_of_the_target(answers, tmp_path):
+    path = tmp_path / "passes.csv"
+    path.write_text("batch,width,ms\n1,1,22\n1,3,26\n4,2,36\n")
+    assert "give --draft-ms (0 for n-grams)" in run(answers, "--passes", path).output
+    result = run(answers, "--passes", path, "--draft-ms", "3.1", "--batch", "8")
+    assert "drafting loses from a batch of 7 on" in result.output
+    assert "[[1, 1, 2], [2, 6, 1], [7, 8, 0]]" in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("batch,width\n1,1\n", "has no column ms"),
+        ("", "has no column batch"),
+        ("batch,width,ms\n1,1.5,3\n", "line 2: width is '1.5'; give a whole number, 1 to 1,000,000."),
+        ("batch,width,ms\n1" + "0" * 30 + ",1,3\n", "give a whole number, 1 to 1,000,000."),
+        ("batch,width,ms\n1,1,0\n", "line 2: ms is '0'; give a number above 0."),
+        ("batch,width,context,ms\n1,1,-4,2\n", "line 2: context is '-4'; give 0 or more."),
+        ("batch,width,ms\n1,1\n", "line 2: ms is ''; give a number above 0."),
+        ("batch,width,ms,model\n1,1,2,small\n", "line 2: the model is 'small'; write target or draft."),
+        ("batch,width,ms,model\n1,1,2,draft\n2,1,3,draft\n4,1,5,draft\n", "has no pass of the target model"),
+        (
+            "batch,width,ms\n1,1,2\n1,1,2\n1,1,2\n",
+            "passes of the target model: batch_size, width and context must vary",
+        ),
+    ],
+)
+def test_a_table_that_is_none_is_refused(answers, tmp_path, text, said):
+    path = tmp_path / "passes.csv"
+    path.write_text(text)
+    result = run(answers, "--passes", path, "--draft-ms", "1")
+    assert (result.exit_code, said in " ".join(result.output.split())) == (2, True), result.output
+
+
+def test_a_table_in_another_encoding_is_refused(answers, tmp_path):
+    path = tmp_path / "passes.csv"
+    path.write_bytes(b"batch,width,ms\n1,1,\xff\n")
+    result = run(answers, "--passes", path, "--draft-ms", "1")
+    assert (result.exit_code, "no CSV file in UTF-8" in result.output) == (2, True), result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--verify-ms", "3"), "leave out --verify-ms"),
+        (("--draft-ms", "3"), "has passes of the draft model; leave out --draft-ms"),
+    ],
+)
+def test_times_are_given_once(answers, passes, words, said):
+    result = run(answers, "--passes", passes, *words)
+    assert (result.exit_code, said in result.output) == (2, True), result.output
+
+
+def test_a_context_needs_a_table(answers):
+    result = run(answers, *TIMES, "--context", "5")
+    assert (result.exit_code, "give --passes with it" in result.output) == (2, True)

@@ -280,12 +280,15 @@ def test_a_wrong_file_of_users(plan, folder, text, said):
     one_sentence(plan("--users", "wrong.csv"), said)
 
 
-@pytest.mark.parametrize("words", [(), ("--risk", "text=.6"), ("--rtt", "0ms", "--verify-ms", "1", "--draft-ms", "99")])
+@pytest.mark.parametrize(
+    "words", [("--alone",), ("--risk", "text=.6"), ("--rtt", "0ms", "--verify-ms", "1", "--draft-ms", "99")]
+)
 def test_the_plan_is_written_as_a_policy(plan, folder, words):
     result = plan("--policy", "policy.json", "--json", *words)
     row = next(row for row in planned(result)["rows"] if row["policy"] == "ours")
     policy = read_policy(folder / "policy.json")
     assert policy.rule.draft_length == row["draft_length"]["value"]
+    assert policy.alone == ("--alone" in words)
     assert policy.rule.skips == (row["threshold"]["value"] is not None)
     assert policy.guarantees[0].basis == ("calibrated" if policy.rule.skips else "proved")
 
@@ -396,6 +399,17 @@ def test_greedy_drafts_and_drafts_that_are_matched_need_their_token_ids_alone(an
     assert said["how"].startswith("The device drafts 2 tokens a round and sends each with its token id alone. ")
 
 
+def test_the_batch_from_which_drafts_lose_is_said_where_tokens_take_time(answers):
+    """Acceptances .5 and .6: one draft makes 1.5 tokens in 23.1 + 4B ms, against 20 + 2B for each."""
+    words = ("--acceptance", "answers.jsonl", "--verify-ms", "20", "--server-draft-ms", "3.1")
+    said = "Drafts of a server's own model lose from a batch of "
+    assert said not in run("plan", *words).output
+    (note,) = [
+        one for one in planned(run("plan", *words, "--verify-us-per-token", "2000", "--json"))["notes"] if said in one
+    ]
+    assert note.startswith(f"{said}7 on")
+
+
 def test_the_page_of_an_engine_repeats_how_its_counts_are_read(answers):
     words = ("--acceptance", "answers.jsonl", "--drafts", "greedy", "--only", "vllm", "--draft-length", "2")
     result = run("plan", *words, "--page", "counts.html", "--json")
@@ -430,7 +444,10 @@ def test_a_rule_that_loses_the_law_is_not_planned(answers, rule):
     ("words", "said"),
     [
         (("--acceptance", "answers.jsonl", "--policy", "policy.json"), "--policy needs a trace"),
+        (("--alone",), "--alone is a field of the policy that --policy writes"),
         (("--acceptance", "answers.jsonl", "--users", "2"), "--users needs a trace"),
+        (("--block", "--users", "2"), "--block plans the rounds of one user from a trace"),
+        (("--run", "run.jsonl", "--block"), "--block needs a trace"),
         (("--trace", "trace", "--only", "eagle"), "--only reads an engine's counts"),
         (("--trace", "trace", "--draft-length", "3"), "--draft-length reads an engine's counts"),
         (("--trace", "trace", "--drafts", "greedy"), "--drafts reads an engine's counts"),

@@ -22,6 +22,7 @@ from tests.validation.tiny_texts import (
     table_pair,
 )
 from tests.validation.tiny_texts import Grid as GridNoise
+from validation.audit import Processors, TableLaw
 from validation.collection.prompts import Prompt
 from validation.decoding import loop, verification
 from validation.decoding.defect_laws import defective_law, marginal, processed, target_law
@@ -74,6 +75,10 @@ def law_and_target(defect: str) -> tuple[dict[tuple[int, ...], float], dict[tupl
     draft, target = toy()
     info = DEFECTS[defect]
     setting = {"temperature": info.temperature, "top_p": info.top_p}
+    if info.min_p:
+        right = TableLaw(target, processors=Processors(min_p=info.min_p)).table[0]
+        law = defective_law(defect, draft, right, POSITIONS, END, **setting, verified=target)
+        return law, target_law(right, POSITIONS, END)
     law = defective_law(defect, draft, target, POSITIONS, END, **setting)
     return law, target_law(processed(target, **setting), POSITIONS, END)
 
@@ -116,7 +121,14 @@ def test_without_a_defect_the_enumeration_gives_the_targets_law() -> None:
     draft, target = toy(3)
     for temperature, top_p in ((1.0, 1.0), (0.7, 1.0), (1.0, 0.9)):
         law = defective_law(None, draft, target, POSITIONS, END, temperature=temperature, top_p=top_p)
-        assert law_distance(law, target_law(processed(target, temperature, top_p), POSITIONS, END)) < 1e-12
+        right = target_law(processed(target, temperature, top_p), POSITIONS, END)
+        assert law_distance(law, right) < 1e-12
+        setting = {"temperature": temperature, "top_p": top_p}
+        for most in (1, 2, 3):
+            by_block = defective_law(
+                None, draft, target, POSITIONS, END, max_draft_length=most, by_block=True, **setting
+            )
+            assert law_distance(by_block, right) < 1e-12
 
 
 def test_the_enumerations_sampling_settings_are_the_loops() -> None:
@@ -144,21 +156,21 @@ def test_after_a_run_with_a_defect_the_loop_is_what_it_was() -> None:
     rng = np.random.default_rng(8)
     draft, target = halves(rng, nodes(3, 4)), quarters(rng, nodes(3, 4))
     pair = table_pair(draft, target)
-    parts = (loop._Loop, loop.verify, verification.residual)
+    parts = (loop._Loop, loop.verify, verification.residual, verification.block_passes)
     for defect in DEFECTS:
         decode_with(defect, pair, [Prompt("one", "0", "test")], new_tokens=3)
     decode_by_matching(pair, [Prompt("one", "0", "test")], new_tokens=3)
     with pytest.raises(UserError):
         decode_with("bonus_after_rejection", pair, [Prompt("one", "0", "test")], new_tokens=-1)
-    assert (loop._Loop, loop.verify, verification.residual) == parts
+    assert (loop._Loop, loop.verify, verification.residual, verification.block_passes) == parts
     assert verification.residual is residual
     law = law_of(all_texts(pair, FixedLength(2), 3, SAMPLED))
     assert distance(law, exact_law(target, 3)) < 1e-12
     assert len(decode(pair, [Prompt("one", "0", "test")], FixedLength(2), new_tokens=3)) == 1
 
 
-def test_there_are_twelve_defects_and_one_more_each_with_a_report() -> None:
-    assert len(DEFECTS) == 13
+def test_there_are_fifteen_defects_each_with_a_report() -> None:
+    assert len(DEFECTS) == 15
     assert all("#" in info.source for info in DEFECTS.values())
     with pytest.raises(UserError, match="no defect 'typo'"):
         decode_with("typo", table_pair(*toy()), [Prompt("one", "1", "test")])

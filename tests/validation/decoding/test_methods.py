@@ -25,7 +25,14 @@ from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink
 from validation.decoding.loop import DecodingError, decode
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
+from validation.decoding.methods.multi_draft import (
+    BlockVerification,
+    Dssd,
+    FixedLength,
+    FlexSpec,
+    Lookahead,
+    PromptLookup,
+)
 from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
 from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.methods.single_draft import (
@@ -57,6 +64,7 @@ ALL: list[Method] = [
     CuHlmOnline(0.5, slope=0.8, intercept=-0.05),
     CuHlmCertified(0.5),
     FixedLength(4),
+    BlockVerification(4),
     Dssd(4),
     FlexSpec("linear", printed_acceptance=True),
     FlexSpec("linear"),
@@ -420,5 +428,6 @@ def test_a_method_takes_under_40_lines() -> None:
         "Method",
         "LevelTree",
         "Sqs",
+        "Switched",
         "Planned",
     }  # base classes; a policy in a file

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from hlmtheory.verification import top_draft_optimum
 from tests.validation.every_decision import Script, Scripted, every_outcome, tree_law
 from tests.validation.tiny_texts import PROMPTS, distance, exact_law, nodes, table_pair
 from tests.validation.unpacking import Unpacker
@@ -18,7 +19,7 @@ from validation.decoding.links import FadingLink
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.single_draft import TargetOnly
-from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead
+from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead, SureTreeSd
 from validation.decoding.tree_cache import TreeModel
 from validation.decoding.trees import DraftTree, draw_children, exact_walk
 from validation.decoding.wire import index_bits
@@ -48,6 +49,9 @@ def rows(seed: int, vocabulary: int, depth: int, *, zeros: bool = True) -> np.nd
         (lambda: DraftTreeSd((3,)), 3, "0"),
         (lambda: DraftTreeSd((2, 1)), 3, "0"),
         (lambda: DraftTreeSd((1, 2, 1)), 2, "0"),
+        (lambda: SureTreeSd((3, 2)), 3, "0"),
+        (lambda: SureTreeSd((2, 1)), 3, "0"),
+        (lambda: SureTreeSd((1, 2, 2)), 2, "0"),
         (lambda: NgramLookahead(2, 3, 2), 3, "0 1 2 0 1"),
         (lambda: NgramLookahead(3, 2, 2), 3, "0 1"),
     ],
@@ -101,12 +105,25 @@ def test_a_wrong_proposal_is_noticed() -> None:
     assert distance(every_outcome(lambda script: wrong(script, right=False)), law) > 0.01
 
 
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+def test_a_sure_tree_accepts_as_often_as_the_best_rule(width: int) -> None:
+    target, draft = np.random.default_rng(7).dirichlet(np.full(4, 0.7), 2)
+
+    def accepts(script: Script) -> tuple[int, ...]:
+        chance, tree = Scripted(script), DraftTree([0])
+        SureTreeSd((width,)).draw(tree, 0, draft.copy(), width, chance)
+        path, _, _ = exact_walk(tree, target[None], chance, 1, frozenset())
+        return (len(path),)
+
+    assert every_outcome(accepts).get((1,), 0.0) == pytest.approx(float(top_draft_optimum(target, draft, width)))
+
+
 def test_drawn_texts_pass_a_chi_square_test() -> None:
     """Random numbers of the loop itself, in batches."""
     from scipy.stats import chi2
 
     draft, target = rows(5, 3, 3, zeros=False), rows(6, 3, 3, zeros=False)
-    for make in (lambda: DraftTreeSd((2, 2, 1)), lambda: NgramLookahead(2, 3, 2)):
+    for make in (lambda: DraftTreeSd((2, 2, 1)), lambda: SureTreeSd((2, 2, 1)), lambda: NgramLookahead(2, 3, 2)):
         prompts = [Prompt(str(i), "0", "test") for i in range(800)]
         found = decode(table_pair(draft, target), prompts, make(), new_tokens=3, batch=800, seed=3)
         expected = exact_law(target, 3)
@@ -167,7 +184,9 @@ def test_a_model_with_a_sliding_window_is_refused(save_model: Callable[..., Path
 # ------------------------------------------------------------------------------------------------ whole runs
 
 
-@pytest.mark.parametrize("method", [DraftTreeSd((3, 2, 1)), NgramLookahead(3, 3, 2), NgramLookahead(2, 2, 1)])
+@pytest.mark.parametrize(
+    "method", [DraftTreeSd((3, 2, 1)), SureTreeSd((3, 2, 1)), NgramLookahead(3, 3, 2), NgramLookahead(2, 2, 1)]
+)
 def test_greedy_texts_are_those_of_the_target_alone(pair: Pair, method: Method) -> None:
     expected = decode(pair, PROMPTS, TargetOnly(), temperature=0.0, new_tokens=12)
     for batch in (1, 3):

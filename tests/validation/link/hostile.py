@@ -20,7 +20,7 @@ import numpy as np
 from hlmtheory.policy import CertifiedRows, DevicePolicy, LatticeRows, SeededTokens, threshold_rule
 from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import Dssd, FixedLength
+from validation.decoding.methods.multi_draft import BlockVerification, Dssd, FixedLength
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.quantized import KSqs
 from validation.decoding.methods.shared_seed import SharedSeed
@@ -51,12 +51,12 @@ def methods() -> list[Method]:
     """Return a method of each format."""
     plans = [LatticeRows(100, top_k=2), CertifiedRows(), SeededTokens()]
     planned = [Planned(DevicePolicy(V, 1.0, threshold_rule(3), messages)) for messages in plans]
-    return [FixedLength(3), SharedSeed(3), Dssd(3), KSqs(2), CuHlmOffline(0.5, k=2), *planned]
+    return [FixedLength(3), BlockVerification(3), SharedSeed(3), Dssd(3), KSqs(2), CuHlmOffline(0.5, k=2), *planned]
 
 
 def opening(method: Method) -> Opening:
     """Return a valid opening."""
-    return Opening("t", "q", Terms.of(method).plain(), "a", 1, 1.0, 1.0, 12, [0, 1], [2], "s")
+    return Opening("t", "q", [Terms.of(method).plain()], "a", 1, 1.0, 1.0, 12, [0, 1], [2], "s")
 
 
 def honest_rounds(method: Method) -> list[bytes]:
@@ -90,10 +90,16 @@ def cases() -> list[tuple[str, Check, list[bytes]]]:
         opened.append(to_json(first))
         text = ServedText(pair, replace(first, text=[]), terms)
         found.append((f"round: {method.name}", text.received, honest_rounds(method)))
+    several = [one for one in methods() if isinstance(one, Planned)]
+    first = replace(opening(several[0]), terms=[Terms.of(one).plain() for one in several])
+    opened.append(to_json(first))
+    text = ServedText(pair, replace(first, text=[]), *map(Terms.of, several))
+    named = [bytes([number]) + body for number, one in enumerate(several) for body in honest_rounds(one)]
+    found.append(("round: one of several messages", text.received, named))
     found.append(("opening", lambda data: _open(pair, data), opened))
     sealed = [Pipe(NONCE, key, server=False).seal(OPEN, opened[0]) for key in (None, b"k" * 16)]
     found.append(("sealed", lambda data: Pipe(NONCE, b"k" * 16, server=True).unseal(data, 1000), sealed))
-    greeting = to_json(Greeting(PROTOCOL, NONCE, V, "t", "p", [], CONTEXT, False))
+    greeting = to_json(Greeting(PROTOCOL, NONCE, V, "t", {"target": "p"}, [], CONTEXT, False))
     found.append(("greeting", greeting_of, [greeting]))
     rows = quarters(rng, 2)
     import torch
@@ -105,7 +111,7 @@ def cases() -> list[tuple[str, Check, list[bytes]]]:
 
 def _open(pair: Any, data: bytes) -> object:
     first = opening_of(data, V, CONTEXT)
-    return ServedText(pair, first, Terms.from_plain(first.terms, V))
+    return ServedText(pair, first, *Terms.each_from_plain(first.terms, V))
 
 
 def mutated(data: bytes, others: list[bytes], rng: np.random.Generator) -> bytes:
@@ -158,7 +164,7 @@ def tried(check: Check, data: bytes) -> str:
 
 
 def main(count: int) -> None:
-    """Try so many frames."""
+    """Try ``count`` frames."""
     rng, known = np.random.default_rng(1), cases()
     results: Counter[str] = Counter()
     longest = most = 0.0

@@ -6,22 +6,43 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from validation.link.device import Device, Remote
+import numpy as np
+
+from tests.validation.tiny_texts import nodes, quarters, table_pair
+from validation.link.device import Device
 from validation.link.engine import Engine
-from validation.link.relay import LinkModel, Relay
-from validation.link.server import Limits, Server
+from validation.link.relay import LinkModel, Relay, precise_loop
+from validation.link.remote import Remote
+from validation.link.server import Server
 from validation.models.pair import Pair
+
+
+def small_pair(positions: int) -> Pair:
+    """Return two tables over three tokens, without zeros, that differ at this many positions."""
+    rng, count = np.random.default_rng(5), nodes(3, positions)
+    return table_pair(*(quarters(rng, count) * 0.9 + 0.1 / 3 for _ in range(2)))
 
 
 class Running:
     """A server that runs in a thread of its own."""
 
-    def __init__(self, pair: Pair, port: int = 0, draft_length: int = 0, **options: Any) -> None:
+    def __init__(
+        self,
+        pair: Pair,
+        port: int = 0,
+        draft_length: int = 0,
+        key_file: Path | None = None,
+        stretch_s: float = 0.0,
+        **options: Any,
+    ) -> None:
         self.loop = asyncio.new_event_loop()
-        self.engine = Engine(pair, draft_length=draft_length)
-        self.server = Server(self.engine, **{"tokenizer": "t", "target": "p", "limits": Limits()} | options)
+        self.engine = Engine(pair, draft_length=draft_length, stretch_s=stretch_s)
+        self.server = Server(self.engine, **{"tokenizer": "t", "target": "p"} | options)
+        if key_file is not None:
+            self.server.follow_keys(key_file)
         self.thread = threading.Thread(target=self._run, args=(port,), daemon=True)
         self.thread.start()
         ready = asyncio.run_coroutine_threadsafe(self.server.ready(), self.loop)
@@ -61,7 +82,7 @@ class Relayed:
 
     def __init__(self, model: LinkModel, to: str) -> None:
         host, port = to.removeprefix("ws://").split(":")
-        self.loop, self.relay = asyncio.new_event_loop(), Relay(model)
+        self.loop, self.relay = precise_loop(), Relay(model)
         self.thread = threading.Thread(target=self._run, args=((host, int(port)),), daemon=True)
         self.thread.start()
         ready = asyncio.run_coroutine_threadsafe(self.relay.ready(), self.loop)

@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.validation.link.served import Running, device_of, relayed, served
-from tests.validation.tiny_texts import nodes, quarters, table_pair
+from tests.validation.link.served import Running, device_of, relayed, served, small_pair
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import RandHlm
-from validation.link.device import RefusedError, ServerAwayError
 from validation.link.relay import LinkModel
+from validation.link.remote import RefusedError, ServerAwayError
 from validation.models.pair import Pair
 
 POSITIONS = 16
@@ -34,9 +33,7 @@ METHODS: list[Callable[[], Method]] = [
 
 @pytest.fixture(scope="module")
 def pair() -> Pair:
-    rng = np.random.default_rng(5)
-    count = nodes(3, 5)
-    return table_pair(*(quarters(rng, count) * 0.9 + 0.1 / 3 for _ in range(2)))
+    return small_pair(5)
 
 
 def text_of(pair: Pair, method: Method, name: str) -> list[int]:
@@ -104,12 +101,14 @@ def test_a_cut_text_finds_its_cache_again(pair: Pair) -> None:
 
         def cut(tokens: list[int]) -> None:
             device.remote.close()
-            while not server.server.parked:
+            while server.server.devices:
                 time.sleep(0.005)
+            left.append(len(server.server.parked))
 
-        target.calls = 0
+        target.calls, left = 0, list[int]()
         device.generate(SharedSeed(3), [0, 1, 2], name="a", seed=2, new_tokens=9, on_tokens=cut)
         assert target.calls == server.server.metrics.value("hlm_pass_seconds_count") + 1  # the prompt was read once
+        assert left == [1] * (len(left) - 1) + [0]  # a text that is complete leaves no cache
 
 
 def test_a_server_that_stays_away_is_said_in_time(pair: Pair) -> None:
@@ -132,7 +131,7 @@ def test_a_server_that_comes_back_with_another_model_is_refused(pair: Pair) -> N
 
     def replace(tokens: list[int]) -> None:
         nonlocal server
-        if server.server.target == "p":
+        if server.server.version.mark == "p":
             server.stop()
             server = Running(pair, port, target="another")
 

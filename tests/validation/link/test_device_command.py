@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from hlmtheory.policy import DevicePolicy, SeededTokens, threshold_rule
 from tests.validation.link.served import served
 from validation.cli.commands import main
 from validation.collection.fingerprint import marks_of_model
+from validation.decoding.policy_file import write_policy
+from validation.link.device import Device
+from validation.link.device_records import ALONE, LinkRecord
 from validation.models.chat import PLAIN
 from validation.models.pair import PAIRS_FOLDER, load_pair
 
@@ -62,6 +67,44 @@ def test_a_stored_text_is_of_its_prompt(words: list[str], tmp_path: Path) -> Non
     again = CliRunner().invoke(main, words)
     assert again.exit_code == 2
     assert "other models, prompts or settings" in again.output
+
+
+@pytest.mark.parametrize("alone", ["the option", "the policy", ""])
+def test_tokens_of_the_draft_alone_are_named(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: str
+) -> None:
+    pair, generate = load_pair("builtin"), Device.generate
+    tokenizer, target = marks_of_model(pair)
+    with served(pair, tokenizer=tokenizer, target=target) as running:
+
+        def first_with_the_server(*given: Any, **options: Any) -> LinkRecord:
+            found = generate(*given, **options)
+            running.stop()
+            return found
+
+        monkeypatch.setattr(Device, "generate", first_with_the_server)
+        given = [
+            *words,
+            "--server",
+            running.address,
+            "--patience",
+            "0.2s",
+            *(["--alone"] if alone == "the option" else []),
+        ]
+        planned = DevicePolicy(pair.vocabulary, 1.0, threshold_rule(4), SeededTokens(), alone=alone == "the policy")
+        given += ["--policy", str(write_policy(planned, tmp_path / "policy.json"))]
+        done = CliRunner().invoke(main, given)
+    if not alone:  # neither the option nor the policy
+        assert done.exit_code == 2
+        assert "did not answer for 0.2 s" in done.output
+        return
+    assert done.exit_code == 0, done.output
+    told = [line for line in done.output.splitlines() if "4 tokens in" in line]
+    assert ["by the draft alone" in line for line in told] == [False, True]
+    assert told[1].endswith("; by the draft alone, with its law: tokens 1 to 4")
+    stored = [json.loads(line) for line in Path(words[words.index("--out") + 1]).read_text().splitlines()]
+    assert [one["writers"] for one in stored] == [[[0, "target"]], [[0, ALONE]]]
+    assert [one["alone"] for one in stored] == [[], [[0, 4]]]
 
 
 @pytest.mark.parametrize(

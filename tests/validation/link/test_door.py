@@ -7,6 +7,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from validation.collection.collect import prompt_ids
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.shared_seed import SharedSeed
+from validation.link import door as door_module
 from validation.link.door import NAME, Door, Progress
 from validation.models.pair import Pair, load_pair
 
@@ -32,22 +34,30 @@ def pair() -> Pair:
     return load_pair("builtin")
 
 
-@pytest.fixture(scope="module")
-def door(pair: Pair) -> Iterator[SimpleNamespace]:
-    """A running door; its client, its server, and its pair."""
+@contextmanager
+def opened(pair: Pair, **options: Any) -> Iterator[SimpleNamespace]:
+    """Run a door; return it with its client, its server, and its pair."""
     with served(pair) as running, device_of(pair, running.address, patience_s=0.3) as device:
         device.pair.tokenizer.chat_template = TEMPLATE
-        app = Door(device, lambda: SharedSeed(3), model="builtin").application()
+        door = Door(device, lambda: SharedSeed(3), model="builtin", **options)
         with socket.create_server(("127.0.0.1", 0)) as listening:
             port = listening.getsockname()[1]
-            server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+            server = uvicorn.Server(uvicorn.Config(door.application(), log_level="error", lifespan="off"))
             thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
             thread.start()
             url = f"http://127.0.0.1:{port}/v1"
             with openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=20) as client:
-                yield SimpleNamespace(client=client, pair=pair, running=running, url=url, device=device)
+                yield SimpleNamespace(client=client, pair=pair, running=running, url=url, device=device, door=door)
             server.should_exit = True
             thread.join(10)
+            door.close()
+
+
+@pytest.fixture(scope="module")
+def door(pair: Pair) -> Iterator[SimpleNamespace]:
+    """A running door that writes one text at a time."""
+    with opened(pair) as found:
+        yield found
 
 
 def expected(pair: Pair, ids: list[int], count: int, seed: int) -> str:
@@ -179,6 +189,56 @@ def test_a_server_that_stays_away_is_503(door: SimpleNamespace) -> None:
     finally:
         door.device.remote.address = address
     assert away.value.status_code == 503
+
+
+def test_tokens_of_the_draft_alone_are_named_in_the_answer(door: SimpleNamespace) -> None:
+    ask, remote = {"model": "builtin", "prompt": PROMPT, "max_tokens": 4, "seed": 1}, door.device.remote
+    address = remote.address
+    with_server = door.client.completions.create(**ask).model_extra["hlm"]
+    remote.close()
+    remote.address, remote.alone = "ws://127.0.0.1:9", True
+    try:
+        alone = door.client.completions.create(**ask).model_extra["hlm"]
+        parts = list(door.client.completions.create(**ask, stream=True))
+    finally:
+        remote.address, remote.alone = address, False
+    assert with_server == {"writers": [[0, "target"]]}
+    assert alone == parts[-1].model_extra["hlm"] == {"writers": [[0, "draft alone"]]}
+    assert all("hlm" not in part.model_extra for part in parts[:-1])
+    assert door.client.completions.create(**ask).model_extra["hlm"] == with_server
+
+
+def long_text(door: SimpleNamespace, **more: Any) -> Any:
+    """Return a stream of a long text, whose first part has come."""
+    ask = {"model": "builtin", "prompt": PROMPT, "max_tokens": 40, "seed": 2}
+    stream = iter(door.client.completions.create(**ask, stream=True, **more))
+    return next(stream), stream
+
+
+def test_texts_are_written_at_the_same_time(pair: Pair) -> None:
+    ids = prompt_ids(pair.tokenizer, [PROMPT])[0]
+    with opened(pair, at_once=2) as door:
+        door.running.engine.stretch_s = 0.05  # the long text takes half a second at least
+        first, stream = long_text(door)
+        found = door.client.completions.create(model="builtin", prompt=PROMPT, max_tokens=2, seed=5)
+        assert found.choices[0].text == expected(pair, ids, 2, 5)
+        assert door.door.taken == 1  # the long text was begun before, and is not complete
+        assert found.model_extra["hlm"] == {"writers": [[0, "target"]]}
+        text = first.choices[0].text + "".join(part.choices[0].text for part in stream)
+        assert text == expected(pair, ids, 40, 2)
+        assert door.running.server.metrics.value("hlm_devices") == 2
+
+
+def test_requests_beyond_the_queue_are_told_when_to_come_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door_module, "MOST_WAITING", 0)
+    with opened(pair) as door:
+        door.running.engine.stretch_s = 0.05
+        _, stream = long_text(door)
+        with pytest.raises(openai.RateLimitError, match="no more may") as refused:
+            door.client.completions.create(model="builtin", prompt=PROMPT, max_tokens=1)
+        assert refused.value.response.headers["retry-after"] == "1"
+        assert len(list(stream)) > 1
+        assert door.client.completions.create(model="builtin", prompt=PROMPT, max_tokens=1).usage.completion_tokens == 1
 
 
 def test_text_is_held_back_where_a_stop_or_a_character_may_begin() -> None:

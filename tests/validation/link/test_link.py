@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -20,13 +21,20 @@ from hlmtheory.policy import (
     UncertaintyLine,
     threshold_rule,
 )
-from tests.validation.link.served import device_of, served
-from tests.validation.tiny_texts import nodes, quarters, table_pair
+from tests.validation.link.served import device_of, served, small_pair
+from tests.validation.tiny_texts import table_pair
 from validation.collection.collect import encode_prompts
 from validation.collection.prompts import Prompt, builtin_prompts
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
+from validation.decoding.methods.multi_draft import (
+    BlockVerification,
+    Dssd,
+    FixedLength,
+    FlexSpec,
+    Lookahead,
+    PromptLookup,
+)
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.quantized import CSqs, DenseQs, KSqs
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
@@ -41,13 +49,14 @@ from validation.decoding.methods.single_draft import (
 )
 from validation.decoding.methods.trees import SampledTree
 from validation.errors import UserError
-from validation.link.device import RefusedError
 from validation.link.formats import Terms
+from validation.link.remote import RefusedError
 from validation.link.wire import LinkError
 from validation.models.pair import Pair, load_pair
 
 METHODS: list[Callable[[], Method]] = [
     lambda: FixedLength(3),
+    lambda: BlockVerification(3),
     lambda: SharedSeed(3),
     SharedSeedStreamed,
     Hlm,
@@ -69,9 +78,7 @@ POSITIONS = 6
 
 @pytest.fixture(scope="module")
 def pair() -> Pair:
-    rng = np.random.default_rng(5)
-    count = nodes(3, POSITIONS)
-    return table_pair(*(quarters(rng, count) * 0.9 + 0.1 / 3 for _ in range(2)))
+    return small_pair(POSITIONS)
 
 
 @pytest.mark.parametrize("make", METHODS, ids=lambda make: make().name)
@@ -127,6 +134,14 @@ def test_a_policy_for_other_models_is_refused_by_name(pair: Pair) -> None:
         Terms.from_plain(Terms.of(mine).plain(), 4)
 
 
+def test_blocks_need_whole_distributions() -> None:
+    plain = Terms.of(BlockVerification(3)).plain()
+    assert Terms.from_plain(plain, 3).method().by_block
+    for other in (Dssd(3), SharedSeed(3), PromptLookup()):
+        with pytest.raises(LinkError, match="verified together by their whole distributions alone"):
+            Terms.from_plain({**Terms.of(other).plain(), "by_block": True}, 3)
+
+
 @pytest.mark.parametrize("draft_length", [0, 3])
 def test_a_server_writes_the_text_of_the_shared_seed(pair: Pair, draft_length: int) -> None:
     told: list[int] = []
@@ -135,6 +150,17 @@ def test_a_server_writes_the_text_of_the_shared_seed(pair: Pair, draft_length: i
         found = device.generate(None, [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=told.extend)
         again = device.generate(SharedSeed(2), [0], name="a", seed=2, new_tokens=POSITIONS)
     assert told == found.tokens == again.tokens == expected.tokens
+
+
+@pytest.mark.parametrize("method", [None, SharedSeed(2), SharedSeedStreamed()])
+def test_each_pass_of_a_slower_server_takes_longer(pair: Pair, method: Method | None) -> None:
+    with served(pair, stretch_s=0.05) as server, device_of(pair, server.address) as device:
+        began = time.perf_counter()
+        found = device.generate(method, [0], name="a", seed=2, new_tokens=4)
+        seconds = time.perf_counter() - began
+    passes = len(found.tokens) if method is None else len(found.rounds)
+    assert passes >= 1
+    assert seconds >= 0.05 * passes
 
 
 def test_drafts_that_do_not_wait_end_at_an_end_token() -> None:
@@ -199,5 +225,7 @@ def test_a_greeting_says_what_runs(pair: Pair) -> None:
     with served(pair) as server, connect(server.address) as socket:
         said = socket.recv(5)
     assert isinstance(said, bytes)
-    assert said.startswith(b'{"protocol":1,"nonce":"')
-    assert said.endswith(b'"vocabulary":3,"tokenizer":"t","target":"p","end_tokens":[],"context":64,"keyed":false}')
+    assert said.startswith(b'{"protocol":2,"nonce":"')
+    assert said.endswith(
+        b'"vocabulary":3,"tokenizer":"t","targets":{"target":"p"},"end_tokens":[],"context":64,"keyed":false}'
+    )

@@ -41,9 +41,9 @@ def tied() -> Any:
     return build_model(shape, 300).eval()
 
 
-def write_int8(place: Path, model: Any, **told: Any) -> Path:
+def write_int4(place: Path, model: Any, **told: Any) -> Path:
     folder = place / "small"
-    drafts.save(folder, model.config, drafts.pack(model), {"kind": "int8", "target": "../large"} | told)
+    drafts.save(folder, model.config, drafts.pack(model), {"kind": "int4", "target": "../large"} | told)
     return folder
 
 
@@ -60,21 +60,34 @@ def write_exit(place: Path, target: Any, layers: int = 1, **told: Any) -> tuple[
     return place / "exit", weights.float()
 
 
-# ---------------------------------------------------------------------------------------------- 8 bits
+# ---------------------------------------------------------------------------------------------- 4 bits
 
 
-def test_eight_bits_keep_each_weight_within_half_a_step():
+def test_four_bits_keep_each_weight_within_half_a_step():
     model = tied()
     stored = drafts.pack(model)
-    assert {v.dtype for n, v in stored.items() if not n.endswith(".scale")} == {torch.int8, torch.float32}
+    assert {v.dtype for n, v in stored.items() if not n.endswith(".scale")} == {torch.uint8, torch.float32}
     assert "lm_head.weight" not in stored  # tied
     found = drafts.unpack(stored)
     for name, weights in model.named_parameters():
         if weights.ndim == 1:
             assert torch.equal(found[name], weights)
             continue
-        step = weights.detach().abs().amax(dim=1, keepdim=True) / 127
-        assert ((found[name] - weights).abs() <= 0.5001 * step).all()
+        step = weights.detach().abs().amax(dim=1, keepdim=True) / 7  # rows shorter than a block
+        assert ((found[name] - weights).abs() <= 0.503 * step).all()  # the scale is rounded to float16
+
+
+def test_each_block_of_32_weights_has_its_own_scale():
+    layer = torch.nn.Linear(70, 2, bias=False)
+    wanted = torch.tensor([[7.0] * 31 + [-7.0] + [14.0] * 32 + [70.0, 10.0] * 3, [-1.0] * 32 + [0.0] * 38])
+    with torch.no_grad():
+        layer.weight.copy_(wanted)
+    stored = drafts.pack(layer)
+    assert stored["weight"].shape == (2, 35)
+    assert torch.equal(stored["weight.scale"][0], torch.tensor([1.0, 2.0, 10.0]).half())
+    assert stored["weight"][0, 15].item() == (16 - 7) << 4 | 7  # the second of two weights is in the high half
+    found = drafts.unpack(stored)["weight"]
+    torch.testing.assert_close(found, wanted, rtol=2e-3, atol=0.0)
 
 
 def test_a_row_of_zeros_stays_zero():
@@ -85,9 +98,9 @@ def test_a_row_of_zeros_stays_zero():
 
 
 @pytest.mark.parametrize("shares_head", [True, False])
-def test_a_folder_in_8_bits_loads_as_its_dequantised_model(place, folders, shares_head):
+def test_a_folder_in_4_bits_loads_as_its_dequantised_model(place, folders, shares_head):
     model = tied() if shares_head else ModelSource(str(folders[0])).load_model("float32").eval()
-    folder = write_int8(place, model)
+    folder = write_int4(place, model)
     loaded = ModelSource(str(folder)).load_model("float32").eval()
     model.load_state_dict(drafts.unpack(drafts.pack(model)), strict=False)
     with torch.no_grad():
@@ -115,7 +128,7 @@ def test_an_exit_is_the_first_blocks_the_map_and_the_head(place, target):
 
 def test_both_kinds_draft_for_their_target_with_its_tokenizer(place, folders, target):
     own = ModelSource(str(folders[0])).load_model("float32")
-    for folder in (write_int8(place, own), write_exit(place, target)[0]):
+    for folder in (write_int4(place, own), write_exit(place, target)[0]):
         assert {file.name for file in folder.iterdir()} == {"config.json", "model.safetensors"}
         pair = load_pair(draft=folder, target=place / "large")
         (record,) = decode(pair, [Prompt("a", "one two", "toy")], Hlm(), new_tokens=6)
@@ -153,14 +166,14 @@ def test_the_fingerprint_counts_what_the_exit_uses_and_no_more(target):
 
 def test_the_wheels_model_is_a_target_by_its_name(place, folders, monkeypatch):
     monkeypatch.setattr(smollm2, "weights_file", lambda: place / "large")
-    folder = write_int8(place, ModelSource(str(folders[0])).load_model("float32"), target="smollm2")
+    folder = write_int4(place, ModelSource(str(folders[0])).load_model("float32"), target="smollm2")
     assert ModelSource(str(folder)).leaned_on == ModelSource(str(place / "large"))
     assert ModelSource(str(place / "large")).leaned_on is None
 
 
 @pytest.mark.parametrize("named", ["/etc", "../../large", "owner/model", 3, None])
 def test_only_the_wheels_model_and_a_folder_beside_it_are_targets(place, folders, named):
-    folder = write_int8(place, ModelSource(str(folders[0])).load_model("float32"), target=named)
+    folder = write_int4(place, ModelSource(str(folders[0])).load_model("float32"), target=named)
     with pytest.raises(UserError, match="names the target model"):
         ModelSource(str(folder)).load_tokenizer()
 
@@ -168,16 +181,16 @@ def test_only_the_wheels_model_and_a_folder_beside_it_are_targets(place, folders
 def test_a_missing_target_and_a_draft_as_target_are_refused(place, folders):
     model = ModelSource(str(folders[0])).load_model("float32")
     for named in ("../none", "../small"):
-        folder = write_int8(place, model, target=named)
+        folder = write_int4(place, model, target=named)
         with pytest.raises(UserError, match="holds no whole model"):
             ModelSource(str(folder)).load_tokenizer()
 
 
 def test_an_unknown_kind_and_damaged_weights_are_refused(place, folders, target):
     model = ModelSource(str(folders[0])).load_model("float32")
-    with pytest.raises(UserError, match="names the kind 'int4'"):
-        ModelSource(str(write_int8(place, model, kind="int4"))).load_model("float32")
-    folder = write_int8(place, model)
+    with pytest.raises(UserError, match="names the kind 'int8'"):
+        ModelSource(str(write_int4(place, model, kind="int8"))).load_model("float32")
+    folder = write_int4(place, model)
     stored = load_file(folder / "model.safetensors")
     del stored["model.norm.weight"]
     save_file(stored, folder / "model.safetensors")
@@ -194,6 +207,6 @@ def test_an_unknown_kind_and_damaged_weights_are_refused(place, folders, target)
 
 def test_what_the_folder_says_is_read_defensively(tmp_path):
     assert drafts.settings(tmp_path) is None
-    for text in ("{", "[]", json.dumps({"draft": "int8"})):
+    for text in ("{", "[]", json.dumps({"draft": "int4"})):
         (tmp_path / "config.json").write_text(text)
         assert drafts.settings(tmp_path) is None

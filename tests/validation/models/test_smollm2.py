@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from transformers import LlamaConfig
 
 from tests.validation.gguf_writing import write_gguf
 from validation.cli.commands import main
 from validation.errors import UserError
-from validation.models import smollm2
+from validation.models import drafts, smollm2
 from validation.models.pair import PAIRS_FOLDER, load_pair
 from validation.models.rounding import round_weights
 from validation.models.sources import ModelSource
@@ -80,6 +81,17 @@ def test_the_command_of_the_readme_ends_with_its_report(
     result = CliRunner().invoke(main, ["validate", "--pair", "smollm2", "--chat", *options])
     assert result.exit_code == 0, result.output
     assert (tmp_path / "runs" / "smollm2" / "report.html").is_file()
+
+
+def test_the_small_draft_of_the_repository_is_whole_and_knows_words():
+    """``The capital of France is`` goes on with a space, `` a`` or `` the``: SmolLM2's tokens 216, 253 and 260."""
+    folder = PAIRS_FOLDER / "smollm2" / "small"
+    config = LlamaConfig.from_pretrained(folder)
+    model = drafts.read(folder, config, pytest.fail, "float32").eval()  # the target is not needed
+    assert (model.num_parameters(), model.config.vocab_size) == (9_376_480, 49_152)
+    with torch.inference_mode():
+        logits = model(torch.tensor([[504, 3575, 282, 4649, 314]])).logits[0, -1]
+    assert set(logits.topk(3).indices.tolist()) == {216, 253, 260}
 
 
 def test_a_folder_of_the_name_is_that_folder(folders, tmp_path, monkeypatch):

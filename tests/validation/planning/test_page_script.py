@@ -42,7 +42,7 @@ SETTINGS = [
 
 def test_the_script_chooses_what_the_command_chooses(tmp_path: Path) -> None:
     stored(tmp_path / "trace", noise=0.5)
-    words = ("plan", "--trace", tmp_path / "trace", "--server-draft-ms", "4", "--json")
+    words = ("plan", "--trace", tmp_path / "trace", "--server-draft-ms", "4", "--between-ms", "2", "--json")
     plan = json.loads(run(*words).stdout)
     names = ("rate", "roundTrip", "draft", "verify")
     settings = [dict(zip(names, one, strict=True)) for one in SETTINGS]

@@ -12,11 +12,16 @@ from hlmtheory.skipping import one_step_risk, overlap_losses
 from hlmtheory.uncertainty import vocabulary_uncertainty
 from hlmtheory.verification import acceptance_rate
 from tests.validation.stored_traces import LENGTH, TEXTS, VOCABULARY, stored
+from validation.planning.deploy import policy_of
+from validation.planning.measure import planner_of_trace
 from validation.planning.message_length import message_bits
+from validation.planning.plan import Planner
 from validation.planning.positions import LATTICES, THRESHOLDS, positions_of, race_matches
 from validation.planning.profile import CODECS, DRAFT_LENGTHS, SEEDED, profile_of
 from validation.planning.rounds import COUNTS
+from validation.planning.setting import Setting, constant_link
 from validation.planning.truncated import _weighted
+from validation.planning.words import headline
 from validation.trace.reader import TraceChunk, probabilities
 
 
@@ -105,6 +110,41 @@ def test_rounds_along_a_text_accept_its_own_tokens(trace, profile):
     assert (np.diff(longer) <= 1e-9).all()
     assert longer[3] < longer[0] - 1
     assert len(longer) == len(DRAFT_LENGTHS)
+
+
+def test_rounds_by_block_along_a_text(trace, profile):
+    """Two drafts a round: kept with min(1, R_1) and min(1, R_1, R_2), whatever the second ratio alone."""
+    column, text = COUNTS.index("exchanges"), 5
+    q, p, _, token = rows(trace, text)
+    ratio = q[np.arange(LENGTH), token] / p[np.arange(LENGTH), token]
+    start = np.zeros(LENGTH + 4)
+    start[0] = 1.0
+    for t in range(LENGTH):
+        first = min(1.0, ratio[t])
+        both = min(first, ratio[t] * ratio[t + 1]) if t + 1 < LENGTH else 0.0
+        start[t + 1 : t + 4] += start[t] * np.array([1 - first, first - both, both])
+    assert profile.blocks[1, 0, text, column] == pytest.approx(start[:LENGTH].sum(), rel=1e-12)
+    one_by_one = profile.planned[:, 0, :-1, :, column].sum(axis=-1)
+    assert (profile.blocks[..., column].sum(axis=-1) <= one_by_one * (1 + 1e-12)).all()
+
+
+def test_a_plan_by_block_is_a_policy_by_block(tmp_path):
+    stored(tmp_path / "trace", noise=0.5)
+    setting = Setting(constant_link(1e5, 0.2), 0.012, 0.030)
+    whole = planner_of_trace(tmp_path / "trace", setting, shared_seed=False, block=True)[0]
+    rows = [one for one in whole.options if one.codec != 0]  # with distributions up
+    planner = Planner(rows, setting, whole.split, whole.line, whole.model)
+    plain = Planner([one for one in rows if not one.block], setting, whole.split, whole.line, whole.model)
+    option, broken = planner.ours(setting)
+    assert option.block
+    assert option.lossless
+    assert not broken
+    assert not any(one.block for one in planner_of_trace(tmp_path / "trace", setting)[0].options)
+    assert planner.value_of(option, setting) > plain.value_of(plain.ours(setting)[0], setting)
+    policy = policy_of(option, planner, VOCABULARY, None)
+    assert policy.block
+    assert "verify by block" in headline(option)
+    assert policy_of(plain.ours(setting)[0], plain, VOCABULARY, None).block is False
 
 
 # ------------------------------------------------------------------------------------------------ the shared seed

@@ -217,6 +217,27 @@ def test_fig_1_puts_accuracy_over_speed(studies: dict[str, Decoded]) -> None:
     assert "Not drawn" not in caption
 
 
+def test_the_share_of_right_answers_has_its_own_column_and_its_own_words(studies: dict[str, Decoded]) -> None:
+    scores = {
+        key: {**one, "right": float(number % 2)} for number, (key, one) in enumerate(studies["hlm"].scores.items())
+    }
+    decoded = replace(studies["hlm"], scores=scores)
+    found = measure("I", decoded)
+    titles = [table["title"] for table in found["tables"]]
+    assert titles[:2] == ["Mean share of right answers", "Mean cosine similarity to the reference answer"]
+    assert found["statistics"]["absent"] == []
+    assert "share of right answers kept" in EXHIBITS[CU, "I"].caption(found)
+    assert "right" not in measure("I", studies["hlm"])["statistics"]["shares"]
+    both = measure("1", decoded)
+    assert [one["y"]["label"] for one in both["axes"]] == ["share of right answers", *["mean cosine similarity"] * 2]
+    assert EXHIBITS[CU, "1"].paint(both) is not None
+    lines = measure(
+        "9a-texts", replace(studies["design"], scores={k: {"right": 1.0} for k in studies["design"].scores})
+    )
+    assert [one["name"] for one in lines["series"]][-1] == "share of right answers"
+    assert lines["axes"][1]["y"]["label"] == "share of right answers"
+
+
 def test_what_was_not_scored_is_said(bare: dict[str, Decoded], studies: dict[str, Decoded]) -> None:
     for paper, number in EVERY:
         one = EXHIBITS[paper, number]

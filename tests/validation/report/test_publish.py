@@ -147,7 +147,7 @@ def run_again(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     shutil.copytree(
         copy / "figures",
         run / "figures",
-        ignore=shutil.ignore_patterns("claims.json", "*.csv", "wide", "instr*", "studies"),
+        ignore=shutil.ignore_patterns("claims.json", "*.csv", "wide", "instr*", "smollm2", "studies"),
     )
     record = json.loads((copy / "figures" / "claims.json").read_text(encoding="utf-8"))
     record["statements"] = {n: hlmtheory.all_claims()[n].statement for n in record["results"]["tallies"]}

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from validation.cli import reproduce
 from validation.collection.prompts import Prompt
 from validation.decoding.methods.registry import Fitted
 from validation.errors import UserError
 from validation.models import smollm2
-from validation.reproduce import steps
+from validation.reproduce import costs, engine, steps
 from validation.reproduce.code import closure, code_of
 from validation.reproduce.engine import DONE, FAILED, NOT_RUN, TO_RUN, UP_TO_DATE, read_times, run_tasks, states
 from validation.reproduce.tasks import PAIRS, Setting, Task, chosen, tasks_of
@@ -172,7 +179,8 @@ def test_the_real_model_is_found_by_name_or_what_is_missing_is_said(
     tasks = {task.name: task for task in tasks_of(setting)}
     assert not any(task.needs for task in tasks.values())
     assert tasks["smollm2:collect"].inputs == (tmp_path / "model.gguf",)
-    assert tasks["smollm2:collect"].argv[-4:] == ("--positions", "4000", "--new-tokens", "64")
+    assert tasks["smollm2:collect"].argv[-4:] == ("--positions", "2400", "--new-tokens", "60")
+    assert tasks["smollm2:decode:hlm"].argv[-2:] == ("--new-tokens", "96")
     assert {"smollm2:decode:hlm", "smollm2:decode:design", "smollm2:publish"} <= tasks.keys()
     assert not [name for name in tasks if name.startswith("experiment") or name.endswith("train")]
 
@@ -254,3 +262,88 @@ def test_the_code_of_a_module_is_that_of_what_it_imports() -> None:
     assert "validation.plots" not in closure(["validation.trace.sealed"])
     assert code_of("validation.errors") != code_of("validation.trace.sealed")
     assert code_of("validation.errors") == code_of("validation.errors")
+
+
+@pytest.mark.usefixtures("one_code")
+def test_hours_are_said_before_a_run_of_the_real_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smollm2, "weights_file", lambda: tmp_path / "model.gguf")
+    record = json.loads((Path(__file__).parents[3] / reproduce.RECORD).read_text())
+    setting = Setting(tmp_path, tmp_path / "out", pairs=("smollm2",), commit="c")
+    found = costs.expected_seconds(setting, record["terms"])
+    names = {task.name for task in tasks_of(setting)}
+    assert names == set(found)  # no time is unknown
+    assert all(seconds > 0 for seconds in found.values())
+    assert set(record["terms"]["smollm2"]) == set(costs.TERMS)
+    ten, twenty = (
+        costs.expected_seconds(replace(setting, texts=texts), record["terms"])["smollm2:decode:hlm"]
+        for texts in (10, 20)
+    )
+    start = record["terms"]["smollm2"]["start"]
+    assert twenty - start == pytest.approx(2 * (ten - start))
+    quick = costs.expected_seconds(replace(setting, quick=True), record["terms"])
+    assert quick["smollm2:decode:hlm"] < ten
+    assert costs.expected_seconds(replace(setting, pairs=("wide",)), record["terms"]) == {}
+    assert costs.sizes(setting, PAIRS["smollm2"]) == (3840, 100, 96)
+    assert costs.sizes(replace(setting, quick=True), PAIRS["smollm2"]) == (2560, 6, 24)
+
+
+def test_the_first_line_of_a_run_is_the_hours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smollm2, "weights_file", lambda: tmp_path / "model.gguf")
+    (tmp_path / "model.gguf").write_text("weights")
+    ran: list[str] = []
+    monkeypatch.setattr(engine, "in_a_process", lambda root: writing(ran, fails=("smollm2:collect",)))
+    words_ = ["--pair", "smollm2", "--prompts", "10", "--out", str(tmp_path / "runs"), "--quick"]
+    done = CliRunner().invoke(reproduce.reproduce, words_)
+    first, second, *_ = done.output.splitlines()
+    assert re.fullmatch(r"To run: 6 of 6 tasks, [\d.]+ (min|h)\.", first), done.output
+    assert "CPU" in second
+    assert "measured" in second
+    assert ran == ["smollm2:collect"]
+    listed = CliRunner().invoke(reproduce.reproduce, [*words_, "--dry-run"])
+    assert "unknown" not in listed.output
+    assert ran == ["smollm2:collect"]
+
+
+def test_sigterm_ends_the_running_task_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    """A stand-in run of two tasks: the second waits until it is stopped, and no process of it is left."""
+    (tmp_path / "waits.py").write_text(
+        "import os, pathlib, sys, time\n"
+        "out = pathlib.Path(sys.argv[1])\n"
+        "pathlib.Path('pid').write_text(str(os.getpid()))\n"
+        "while not pathlib.Path('go').exists():\n"
+        "    time.sleep(0.02)\n"
+        "out.write_text('made')\n"
+    )
+    (tmp_path / "run.py").write_text(
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from validation.reproduce.engine import in_a_process, run_tasks\n"
+        "from validation.reproduce.tasks import Task\n"
+        "here = Path.cwd()\n"
+        "tasks = [\n"
+        "    Task('a', ('-c', 'open(\"first\", \"a\").write(\"x\")'), (), (here / 'first',), '1'),\n"
+        "    Task('b', ('waits.py', 'second'), (here / 'first',), (here / 'second',), '1'),\n"
+        "]\n"
+        "run_tasks(tasks, here / 'out', in_a_process(here), print)\n"
+    )
+    root = Path(__file__).parents[3]
+    words_ = [sys.executable, "run.py"]
+    settings = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(root)}, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(words_, **settings) as process:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        child = int((tmp_path / "pid").read_text())
+        process.terminate()
+        try:
+            assert process.wait(60) != 0
+        finally:
+            process.kill()
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    assert not (tmp_path / "second").exists()
+    (tmp_path / "go").write_text("")
+    assert subprocess.run(words_, **settings, timeout=60).returncode == 0
+    assert (tmp_path / "second").read_text() == "made"
+    assert (tmp_path / "first").read_text() == "x"  # the first task was not run again

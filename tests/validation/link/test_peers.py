@@ -1,0 +1,199 @@
+"""Peers that are silent, slow, do not read, or name a session that is in use."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from websockets.asyncio.server import ServerConnection
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+from websockets.sync.server import serve
+
+from tests.validation.link.hostile import opening
+from tests.validation.link.served import device_of, served
+from tests.validation.tiny_texts import nodes, quarters, table_pair
+from validation.collection.prompts import Prompt
+from validation.decoding.loop import decode
+from validation.decoding.methods.multi_draft import FixedLength
+from validation.decoding.methods.shared_seed import SharedSeed
+from validation.link import device as device_module
+from validation.link.formats import SERVER_WRITES
+from validation.link.passes import Limits
+from validation.link.remote import ServerAwayError
+from validation.link.wire import OPEN, PROTOCOL, Greeting, Pipe, greeting_of, to_json
+from validation.models.pair import Pair
+
+POSITIONS = 16
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    rng = np.random.default_rng(5)
+    count = nodes(3, 5)
+    return table_pair(*(quarters(rng, count) * 0.9 + 0.1 / 3 for _ in range(2)))
+
+
+def text_of(pair: Pair, name: str) -> list[int]:
+    """Return the loop's text."""
+    return decode(pair, [Prompt(name, "0", "")], SharedSeed(3), new_tokens=POSITIONS, seed=2)[0].tokens
+
+
+def closed_as_silent(socket: Any) -> None:
+    """Wait until a server ends a connection whose device was silent or too slow."""
+    assert '"error": "Silent"' in str(socket.recv(10))
+    with pytest.raises(ConnectionClosed):
+        socket.recv(10)
+
+
+def test_a_device_that_opens_no_text_is_closed_in_time(pair: Pair) -> None:
+    with served(pair, limits=Limits(opening_s=0.1)) as server, connect(server.address) as peer:
+        peer.recv(5)
+        closed_as_silent(peer)
+
+
+def test_a_device_that_is_silent_within_a_text_is_closed_in_time(pair: Pair) -> None:
+    with served(pair, limits=Limits(idle_s=0.1)) as server, connect(server.address) as peer:
+        pipe = Pipe(greeting_of(peer.recv(5)).nonce, None, server=False)
+        peer.send(pipe.seal(OPEN, to_json(opening(SharedSeed(3)))))
+        peer.recv(5)
+        closed_as_silent(peer)
+
+
+def test_a_device_whose_frame_comes_too_slowly_is_closed_in_time(pair: Pair) -> None:
+    with served(pair, limits=Limits(opening_s=0.4)) as server, connect(server.address) as peer:
+        peer.recv(5)
+        ended = threading.Event()
+
+        def pieces() -> Iterator[bytes]:
+            while not ended.wait(0.05):
+                yield b"x"  # a fragment of one frame that never ends
+
+        def send() -> None:
+            with suppress(ConnectionClosed):
+                peer.send(pieces())
+
+        sending = threading.Thread(target=send)
+        sending.start()
+        try:
+            closed_as_silent(peer)
+        finally:
+            ended.set()
+            sending.join(10)
+
+
+def test_a_connection_without_a_handshake_is_closed_in_time(pair: Pair) -> None:
+    with served(pair, limits=Limits(opening_s=0.1)) as server:
+        host, port = server.address.removeprefix("ws://").split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as raw:
+            raw.sendall(b"GET / HTTP/1.1\r\n")
+            while raw.recv(1000):
+                pass
+
+
+def test_a_device_that_does_not_read_is_closed_in_time(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    send, sent = ServerConnection.send, list[int]()
+
+    async def stuck(self: Any, data: Any, *given: Any) -> None:
+        if self.remote_address[1] == port:
+            sent.append(1)
+            if len(sent) == 3:
+                await asyncio.sleep(60)  # as a send does whose buffers are full
+        await send(self, data, *given)
+
+    with served(pair, limits=Limits(idle_s=0.3)) as server, connect(server.address) as peer:
+        port = peer.socket.getsockname()[1]
+        monkeypatch.setattr(ServerConnection, "send", stuck)
+        pipe = Pipe(greeting_of(peer.recv(5)).nonce, None, server=False)
+        written = replace(opening(SharedSeed(3)), terms=[SERVER_WRITES.plain()])
+        peer.send(pipe.seal(OPEN, to_json(written)))
+        with device_of(pair, server.address) as device:
+            found = device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=POSITIONS)
+        assert found.tokens == text_of(pair, "a")
+        deadline = time.monotonic() + 10
+        while server.server.metrics.value("hlm_refused_total", reason="Silent") < 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+@contextmanager
+def mute_server() -> Iterator[tuple[str, list[int]]]:
+    """A server that greets and then answers nothing; its address, and its connections."""
+    connections: list[int] = []
+
+    def greet(peer: Any) -> None:
+        connections.append(1)
+        peer.send(to_json(Greeting(PROTOCOL, "00" * 16, 3, "t", {"target": "p"}, [], 64, False)))
+        for _ in peer:
+            pass
+
+    with serve(greet, "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield "ws://{}:{}".format(*server.socket.getsockname()), connections
+        finally:
+            server.shutdown()
+            thread.join(10)
+
+
+def test_a_server_that_greets_and_is_silent_is_said_in_time(pair: Pair) -> None:
+    began = time.monotonic()
+    with (
+        mute_server() as (address, connections),
+        device_of(pair, address, patience_s=0.5, answer_s=0.2) as device,
+        pytest.raises(ServerAwayError, match=r"did not answer for 0\.5 s \(TimeoutError"),
+    ):
+        device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=POSITIONS)
+    assert len(connections) >= 2
+    assert time.monotonic() - began < 10
+
+
+def test_a_server_that_says_nothing_at_all_is_said_in_time(pair: Pair) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"ws://127.0.0.1:{listening.getsockname()[1]}"
+        with (
+            pytest.raises(ServerAwayError, match=r"did not answer for 0\.3 s"),
+            device_of(pair, address, patience_s=0.3, answer_s=0.1),
+        ):
+            pass
+
+
+def test_a_device_that_names_a_session_in_use_gets_its_own_text(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server cannot tell it from a device whose cut connection it has not seen end, so it serves both."""
+    monkeypatch.setattr(device_module.secrets, "token_hex", lambda size: "ab" * size)
+    with (
+        served(pair) as server,
+        device_of(pair, server.address) as first,
+        device_of(pair, server.address) as second,
+        device_of(pair, server.address) as third,
+    ):
+        other: list[list[int]] = []
+
+        def intrude(tokens: list[int]) -> None:
+            for device, name, method in ((second, "b", SharedSeed(3)), (third, "a", FixedLength(2))):
+                found = device.generate(method, [0], name=name, seed=2, new_tokens=POSITIONS)
+                other.append(found.tokens)
+                device.remote.close()  # its cache stays under the name of the session
+
+        cut: list[int] = []
+
+        def cut_and_intrude(tokens: list[int]) -> None:
+            if not cut:
+                intrude(tokens)
+                first.remote.close()
+            cut.extend(tokens)
+
+        found = first.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=cut_and_intrude)
+        assert len(server.server.parked) <= 1
+    assert found.tokens == cut == text_of(pair, "a")
+    (loop,) = decode(pair, [Prompt("a", "0", "")], FixedLength(2), new_tokens=POSITIONS, seed=2)
+    assert other == [text_of(pair, "b"), loop.tokens]

@@ -1,0 +1,258 @@
+"""A server that switches between versions of its target: the record says which version wrote which token."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.validation.decoding.test_versions import VersionTable
+from tests.validation.link.served import Running, device_of, relayed, served
+from tests.validation.tiny_texts import nodes, quarters, table_pair
+from validation.collection.prompts import Prompt
+from validation.decoding.loop import decode
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec
+from validation.decoding.methods.planned import Planned
+from validation.decoding.methods.quantized import KSqs
+from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
+from validation.decoding.methods.single_draft import RandHlm
+from validation.errors import UserError
+from validation.link import files
+from validation.link.device_records import LinkRecord
+from validation.link.engine import Engine, ServedText
+from validation.link.passes import Limits, Metrics, SharedPasses
+from validation.link.relay import LinkModel
+from validation.link.remote import RefusedError
+from validation.link.server import Server
+from validation.link.wire import LinkError, greeting_of
+from validation.models.pair import Pair
+from validation.models.versions import VersionedTarget
+
+POSITIONS = 16
+METHODS: list[Callable[[], Method]] = [
+    lambda: FixedLength(3),
+    lambda: SharedSeed(3),
+    lambda: RandHlm(0.5),
+    lambda: Dssd(3),
+    lambda: FlexSpec("exact"),
+    lambda: KSqs(2),
+]
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    """A draft and the first version of the target; a cache of another version changes what a version says."""
+    rng = np.random.default_rng(5)
+    count = nodes(3, 5)
+    made = table_pair(*(quarters(rng, count) * 0.9 + 0.1 / 3 for _ in range(2)))
+    models: Any = [VersionTable(quarters(rng, count) * 0.9 + 0.1 / 3, 1, n) for n in range(2)]
+    return replace(made, target=VersionedTarget(dict(zip(("target", "v2"), models, strict=True)), [(0, "target")]))
+
+
+def options(pair: Pair) -> dict[str, Any]:
+    """Return what a server of both versions is given."""
+    models: Any = pair.target
+    first, second = (replace(pair, target=model) for model in models.versions.values())
+    return {"pair": first, "versions": {"v2": (Engine(second), "p2")}}
+
+
+def switch(running: Running, name: str) -> None:
+    """Switch a running server, and wait for it."""
+
+    async def now() -> None:
+        running.server.switch(name)
+
+    asyncio.run_coroutine_threadsafe(now(), running.loop).result(10)
+
+
+def there_and_back(running: Running, places: tuple[int, int] = (4, 10)) -> Callable[[list[int]], None]:
+    """Return a function of new tokens that switches to v2 and rolls back behind that many tokens."""
+    told: list[int] = []
+
+    def take(tokens: list[int]) -> None:
+        told.extend(tokens)
+        wanted = "v2" if places[0] <= len(told) < places[1] else "target"
+        if running.server.version.name != wanted:
+            switch(running, wanted)
+
+    return take
+
+
+def expected(pair: Pair, make: Callable[[], Method], name: str, found: LinkRecord, pin: str) -> list[int]:
+    """Return the in-process text with the switches of a record, at its rounds or its tokens."""
+    switches = found.writers
+    if pin == "round":
+        begins = [one.position + one.skipped for one in found.rounds]
+        switches = [(begins.index(place) if n else 0, who) for n, (place, who) in enumerate(found.writers)]
+    models: Any = pair.target
+    versioned: Any = VersionedTarget(models.versions, switches, pin=pin)
+    text = decode(replace(pair, target=versioned), [Prompt(name, "0", "")], make(), new_tokens=POSITIONS, seed=2)
+    return text[0].tokens
+
+
+@pytest.mark.parametrize("make", METHODS, ids=lambda make: make().name)
+def test_an_update_and_a_roll_back_give_the_text_of_the_loop(pair: Pair, make: Callable[[], Method]) -> None:
+    for name in "ab":
+        with served(**options(pair)) as server, device_of(pair, server.address) as device:
+            take = there_and_back(server)
+            found = device.generate(make(), [0], name=name, seed=2, new_tokens=POSITIONS, on_tokens=take)
+            assert server.server.metrics.value("hlm_version", version="target") == 1
+        assert [who for _, who in found.writers] == ["target", "v2", "target"]
+        assert found.tokens == expected(pair, make, name, found, "round")
+
+
+def test_versions_differ(pair: Pair) -> None:
+    """Without this the tests above could not fail."""
+    texts = [
+        expected(
+            pair, lambda: FixedLength(3), "a", LinkRecord("", "a", "", 2, 1.0, 1.0, writers=[(0, name)]), "position"
+        )
+        for name in ("target", "v2")
+    ]
+    assert texts[0] != texts[1]
+
+
+@pytest.mark.parametrize("make", [SharedSeedStreamed, None], ids=["streamed", "server"])
+def test_texts_without_rounds_switch_between_passes(pair: Pair, make: Callable[[], Method] | None) -> None:
+    method = make() if make else None
+    with served(**options(pair)) as server, device_of(pair, server.address) as device:
+        server.engine.stretch_s = 0.01
+        take = there_and_back(server)
+        found = device.generate(method, [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=take)
+    assert "v2" in [who for _, who in found.writers]
+    assert found.tokens == expected(pair, SharedSeedStreamed, "a", found, "position")
+
+
+def test_devices_at_a_switch_and_cuts_keep_their_own_texts(pair: Pair) -> None:
+    found: dict[str, LinkRecord] = {}
+    cuts = np.cumsum(np.random.default_rng(7).integers(200, 1500, size=8)).tolist()
+    with (
+        served(**options(pair), limits=Limits(batch=3, wait_s=0.02)) as server,
+        relayed(LinkModel(1e9, 1e9, cut_bytes=cuts), server.address) as relay,
+    ):
+
+        def write(name: str) -> None:
+            with device_of(pair, relay.address) as device:
+                found[name] = device.generate(SharedSeed(2), [0], name=name, seed=2, new_tokens=POSITIONS)
+
+        server.engine.stretch_s = 0.01  # each pass sleeps, so that switches fall within the texts
+        threads = [threading.Thread(target=write, args=(name,)) for name in "abc"]
+        for thread in threads:
+            thread.start()
+        deadline, n = time.monotonic() + 60, 0
+        while any(thread.is_alive() for thread in threads) and time.monotonic() < deadline:
+            switch(server, ("v2", "target")[n % 2])
+            time.sleep(0.02)
+            n += 1
+        for thread in threads:
+            thread.join(20)
+    assert sum(len(one.writers) for one in found.values()) > 3
+    for name in "abc":
+        assert found[name].tokens == expected(pair, lambda: SharedSeed(2), name, found[name], "position")
+
+
+def test_a_roll_back_finds_the_cache_of_its_version_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_cache, taken = ServedText.take_cache, list[tuple[int, int]]()
+
+    def spy(text: ServedText, other: ServedText) -> None:
+        take_cache(text, other)
+        taken.append((text.cached, text.kept))
+
+    monkeypatch.setattr(ServedText, "take_cache", spy)
+    with served(**options(pair)) as server, device_of(pair, server.address) as device:
+        take = there_and_back(server)
+        found = device.generate(SharedSeed(3), [0, 1, 2], name="a", seed=2, new_tokens=POSITIONS, on_tokens=take)
+        assert [name for _, name in server.server.parked] == ["v2"]
+    (_, (update, _), (back, _)) = found.writers
+    assert taken == [(3 + update - 1, 3 + back)]  # what v2 wrote is read; the prompt and the tokens before it are not
+
+
+def test_a_policy_that_was_planned_for_one_version_is_refused_by_another(pair: Pair) -> None:
+    from hlmtheory.policy import DevicePolicy, SeededTokens, threshold_rule
+
+    policy = DevicePolicy(3, 1.0, threshold_rule(3), SeededTokens(), planned_for="3 q p")
+    with served(**options(pair)) as server, device_of(pair, server.address) as device:
+        assert len(device.generate(Planned(policy), [0], name="a", seed=1, new_tokens=2).tokens) == 2
+        switch(server, "v2")
+        with pytest.raises(RefusedError, match="planned for other models"):
+            device.generate(Planned(policy), [0], name="a", seed=1, new_tokens=2)
+
+
+def test_versions_that_cannot_be_are_refused_by_name(pair: Pair) -> None:
+    engine = options(pair)["versions"]["v2"][0]
+    for name in ("target", "two words", ""):
+        with pytest.raises(UserError, match="cannot be called"):
+            Server(engine, tokenizer="t", target="p", versions={name: (engine, "p2")})
+    server = Server(engine, tokenizer="t", target="p", versions={"v2": (engine, "p2")})
+    with pytest.raises(UserError, match=r"no version 'v3' of the target; the server has target, v2"):
+        server.switch("v3")
+    greeting = b'{"protocol":2,"nonce":"%s","vocabulary":3,"tokenizer":"t","targets":%s,"end_tokens":[],'
+    greeting += b'"context":64,"keyed":false}'
+    for targets in (b"{}", b'{"two words":"p"}', b'{"a":1}'):
+        with pytest.raises(LinkError, match="versions have no names"):
+            greeting_of(greeting % (b"0" * 32, targets))
+
+
+def test_a_file_names_the_version_in_use(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(files.follow, "__kwdefaults__", {"every_s": 0.02})
+    name = tmp_path / "version.txt"
+    name.write_text("target\n")
+    setup = options(pair)
+    server = Server(Engine(setup["pair"]), tokenizer="t", target="p", versions=setup["versions"])
+    server.follow_version(name)
+
+    async def scenario() -> list[str]:
+        serving, found = asyncio.create_task(server.serve("127.0.0.1", 0)), list[str]()
+        await server.ready()
+        for content in ("v2", "v3", "target"):
+            name.write_text(content)
+            await asyncio.sleep(0.3)
+            found.append(server.version.name)
+        server.stop()
+        await serving
+        return found
+
+    assert asyncio.run(scenario()) == ["v2", "v2", "target"]
+    assert "The version stays v2: There is no version 'v3'" in caplog.text
+
+
+def test_a_pass_holds_rounds_of_one_version() -> None:
+    class Passes:
+        """Stands in for an engine: keeps what each of its passes was given."""
+
+        pass_s = 0.0
+
+        def __init__(self) -> None:
+            self.passes: list[tuple[Any, ...]] = []
+
+        def run(self, texts: tuple[Any, ...], rounds: tuple[Any, ...]) -> list[str]:
+            self.passes.append(texts)
+            return [f"answer to {text}" for text in texts]
+
+    first, second = Passes(), Passes()
+
+    async def scenario() -> list[str]:
+        shared = SharedPasses(Limits(batch=3, wait_s=5.0), Metrics(lambda: 0))
+        shared.open = 5
+        given: list[tuple[Any, Any]] = [(first, "a"), (second, "b"), (first, "c"), (second, "d"), (first, "e")]
+        asked = [asyncio.create_task(shared.verify(engine, text, None)) for engine, text in given]  # type: ignore[arg-type]
+        await asyncio.sleep(0)  # all of them wait before the first pass
+        running = asyncio.create_task(shared.run())
+        try:
+            return await asyncio.wait_for(asyncio.gather(*asked), 20.0)
+        finally:
+            running.cancel()
+
+    assert asyncio.run(scenario()) == [f"answer to {text}" for text in "abcde"]
+    assert first.passes == [("a", "c", "e")]
+    assert second.passes == [("b", "d")]

@@ -1,0 +1,163 @@
+"""Plans with a limit on what sizes tell: classes hold every message, and the padding is charged."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from hlmtheory.policy import DevicePolicy, LatticeRows, SeededTokens, ServerPolicy, threshold_rule
+from tests.validation.command_line import one_sentence, run
+from tests.validation.stored_traces import VOCABULARY, stored
+from validation.decoding.policy_file import read_policy
+from validation.planning.measure import planner_of_trace
+from validation.planning.menu import COLOCATED, CU_HLM, FLEXSPEC, OURS, SERVER, SQS, STREAMED, U_HLM, Option, options
+from validation.planning.message_length import longest_bytes, message_bits, token_bytes
+from validation.planning.padding import padded
+from validation.planning.positions import LATTICES
+from validation.planning.profile import CODECS, SEEDED, profile_of, reply_bits
+from validation.planning.rounds import COUNTS
+from validation.planning.setting import Setting, constant_link
+from validation.trace.reader import open_trace
+
+UP, DOWN, EXCHANGES, PASSES = map(COUNTS.index, ("up_bits", "down_bits", "exchanges", "passes"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("padding")
+    stored(path / "trace", noise=0.5)
+    return path
+
+
+@pytest.fixture(scope="module")
+def profile(folder):
+    return profile_of(open_trace(folder / "trace"), folder / "profile.npz")
+
+
+@pytest.fixture(scope="module")
+def plain(profile):
+    """The options of ours and of rivals without padding, by family and label."""
+    return {(one.family, one.label): one for one in options(profile, {}) if one.family != CU_HLM}
+
+
+def of(found: list[Option], family: str) -> dict[str, Option]:
+    return {one.label: one for one in found if one.family == family}
+
+
+@pytest.mark.parametrize("bits", [0.0, 1.0, 1.6, 6.0])
+def test_classes_hold_every_message_and_cost_no_less_than_none(profile, plain, bits):
+    found = padded(list(plain.values()), profile, np.arange(profile.texts), bits)
+    ours = of(found, OURS)
+    assert {one.codec for one in ours.values()} == set(range(1, len(CODECS)))
+    for label, one in ours.items():
+        before, most = plain[OURS, label], int(one.draft_length)
+        assert one.lossless
+        assert len(one.sizes) <= 2**bits
+        assert one.leak_bits == pytest.approx(math.log2(len(one.sizes)))
+        assert one.sizes[-1] == longest_bytes(one.codec, most, VOCABULARY) + 1
+        same = [place for place in range(len(COUNTS)) if place != UP]
+        np.testing.assert_allclose(one.counts[:, same], before.counts[:, same], rtol=1e-9)
+        assert (one.counts[:, UP] >= before.counts[:, UP]).all()
+        if bits == 0:
+            np.testing.assert_allclose(one.counts[:, UP], 8.0 * one.sizes[0] * one.counts[:, EXCHANGES], rtol=1e-9)
+        every = (
+            message_bits(profile.counted.transpose(1, 2, 0), profile.lengths, most, VOCABULARY)[:, one.codec] / 8 + 1
+        )
+        if bits == 6 and set(np.unique(every[every > 1])) <= set(one.sizes):  # a class for each size
+            extra = one.counts[:, UP] - before.counts[:, UP]
+            np.testing.assert_allclose(extra, 8.0 * one.counts[:, EXCHANGES], rtol=1e-9)
+
+
+def test_more_classes_cost_no_more_on_the_training_texts(profile, plain):
+    every = np.arange(profile.texts)
+    costs = [
+        {
+            label: one.counts[:, UP].sum()
+            for label, one in of(padded(list(plain.values()), profile, every, bits), OURS).items()
+        }
+        for bits in (0.0, 2.0, 6.0)
+    ]
+    for label in costs[0]:
+        assert costs[0][label] >= costs[1][label] * 0.999 >= costs[2][label] * 0.998, label
+
+
+@pytest.mark.parametrize("codec", range(1, len(CODECS)))
+def test_no_message_of_the_device_is_longer_than_the_largest_class(codec):
+    rng, vocabulary = np.random.default_rng(codec), 300
+    for most in (1, 3, 8):
+        largest = longest_bytes(codec, most, vocabulary)
+        if codec == SEEDED:
+            policy = DevicePolicy(vocabulary, 1.0, threshold_rule(most), SeededTokens())
+            assert largest == token_bytes(vocabulary, most)
+        else:
+            lattice = LATTICES[codec - 1]
+            kept = {"threshold": lattice.threshold} if lattice.k is None else {"top_k": min(lattice.k, vocabulary)}
+            policy = DevicePolicy(vocabulary, 1.0, threshold_rule(most), LatticeRows(lattice.resolution, **kept))
+        assert largest <= ServerPolicy(policy).longest
+        for scale in (0.0, 0.5, 1.0, 3.0, 20.0):
+            logits = rng.normal(size=(most, vocabulary)) * scale
+            drafts = [policy.draft(row, place=n + 1, rng=rng, seed=3, position=n + 1) for n, row in enumerate(logits)]
+            assert len(policy.message(drafts)) <= largest
+
+
+def test_rivals_are_padded_or_say_that_they_tell_more(profile, plain):
+    none, two, five = (padded(list(plain.values()), profile, np.arange(profile.texts), b) for b in (0.0, 1.0, 3.0))
+    assert {one.leak_bits for one in of(none, U_HLM).values()} == {math.inf}
+    assert {one.leak_bits for label, one in of(none, SQS).items() if "B = " in label} == {math.inf}
+    for label, one in of(none, COLOCATED).items():
+        if "B = " in label:
+            continue
+        token = profile.server[:, DOWN] / profile.lengths
+        np.testing.assert_allclose(one.counts[:, DOWN], one.counts[:, PASSES] * (one.draft_length + 1) * token)
+        assert of(five, COLOCATED)[label].leak_bits == (math.log2(one.draft_length + 1) if one.draft_length < 8 else 0)
+    for label, one in of(none, FLEXSPEC).items():
+        answer = reply_bits(VOCABULARY) + 16.0 + 32.0 * VOCABULARY
+        np.testing.assert_allclose(one.counts[:, DOWN], one.counts[:, EXCHANGES] * answer)
+        assert (one.leak_bits, of(two, FLEXSPEC)[label].leak_bits) == (0.0, 1.0)
+        assert (of(two, FLEXSPEC)[label].counts[:, DOWN] <= one.counts[:, DOWN]).all()
+    assert of(none, SERVER) == {label: one for (family, label), one in plain.items() if family == SERVER}
+
+
+def test_a_plan_names_who_breaks_the_limit_and_no_device_drafts_on(folder):
+    setting = Setting(constant_link(1e6, 0.02), 0.012, 0.030, leak_bits=0.0)
+    planner, _ = planner_of_trace(folder / "trace", setting, cache=folder / "cache")
+    rows = {row.policy: row for row in planner.table()}
+    assert STREAMED not in rows
+    assert "leak" in rows[U_HLM].breaks
+    assert not rows[OURS].breaks
+    assert all(one["policy"] != U_HLM for one in planner.menu())
+
+
+def test_the_command_writes_a_policy_with_its_sizes(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    given = ("plan", "--trace", "trace", "--rate", "1M", "--policy", "policy.json", "--json")
+    found = json.loads(run(*given, "--leak", "bits=1", "--no-shared-seed", "--rtt", "1ms").stdout)
+    policy = read_policy("policy.json")
+    assert found["request"]["leak_bits"] == 1.0
+    assert any("the sizes of a round tell at most" in note for note in found["notes"]) == bool(policy.message_sizes)
+    assert len(policy.message_sizes) <= 2
+    told = [one for one in policy.guarantees if one.quantity == "bits that the sizes of a round tell"]
+    assert [one.basis for one in told] == ["proved"]
+    assert told[0].value <= 1.0
+    assert read_policy("policy.json").message_sizes == policy.message_sizes
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--leak", "3"), "--leak is '3'; write bits=0"),
+        (("--leak", "bits=-1"), "--leak is 'bits=-1'"),
+        (("--leak", "bits=nan"), "--leak is 'bits=nan'"),
+        (("--leak", "bits=7"), "up to bits=6"),
+        (("--leak", "bits=1", "--users", "2"), "--leak needs a trace, one user and no --page"),
+        (("--leak", "bits=1", "--page", "plan.html"), "--leak needs a trace, one user and no --page"),
+        (("--leak", "bits=1", "--acceptance", "a.json"), "--leak needs a trace"),
+        (("--leak", "bits=1", "--run", "a.jsonl"), "--leak needs a trace"),
+    ],
+)
+def test_refusals(words, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    one_sentence(run("plan", *words), said)

@@ -1,0 +1,125 @@
+"""Measured times: the line of a pass, the file, and a plan that takes them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.validation.command_line import one_sentence, run
+from tests.validation.stored_traces import stored
+from validation.errors import UserError
+from validation.planning.rounds import COUNTS
+from validation.planning.setting import Setting, constant_link
+from validation.planning.times import PassTiming, RoundTiming, Serialisation, Times, Timing, read_times, write_times
+from validation.trace.sealed import write_sealed
+
+
+def exactly(seconds: float) -> Timing:
+    return Timing(seconds, seconds, seconds)
+
+
+def times(*passes: tuple[int, int, float], waiting: float = 0.0175, token: float = 0.0124) -> Times:
+    return Times(
+        exactly(0.004),
+        tuple(PassTiming(batch, width, exactly(seconds)) for batch, width, seconds in passes),
+        (Serialisation("tokens", 4, 19, exactly(0.0002)), Serialisation("rows", 4, 65555, exactly(0.0009))),
+        exactly(0.0003),
+        RoundTiming(4, exactly(0.0165), exactly(waiting), exactly(0.0155)),
+        exactly(token),
+        *(64, 21, {"small_name": "small", "large_name": "large"}, {"load": 0.1}, "2026-01-01T00:00:00+00:00"),
+    )
+
+
+LINE = times((1, 1, 0.011), (1, 3, 0.013), (1, 9, 0.019), (2, 1, 0.5))
+
+
+def test_a_pass_is_a_line_in_its_tokens() -> None:
+    assert LINE.pass_line() == pytest.approx((0.010, 0.001))
+    assert times((1, 5, 0.02)).pass_line() == pytest.approx((0.02, 0.0))
+    assert times((1, 1, 0.02), (1, 9, 0.01)).pass_line()[1] == 0.0  # never faster for more tokens
+    base, slope = times((1, 1, 0.001), (1, 9, 0.020)).pass_line()
+    assert base >= 0
+    assert slope == pytest.approx(0.001)
+
+
+def test_the_file_gives_what_was_written(tmp_path: Path) -> None:
+    write_times(LINE, tmp_path / "here" / "times.json")
+    assert read_times(tmp_path / "here" / "times.json") == LINE
+
+
+def test_an_exchange_is_what_drafts_and_pass_leave_of_a_round() -> None:
+    """Drafting 16.5 ms and waiting 17.5 ms, without 4 drafts of 4 ms and a pass of 10 + 5 ms, leave 3 ms."""
+    assert LINE.exchange_s() == pytest.approx(0.003)
+    assert LINE.exchange_s("rows") == pytest.approx(0.0037)
+    with pytest.raises(UserError, match=r"format 'lattice' was timed; these were: rows, tokens"):
+        LINE.exchange_s("lattice")
+    quick = times((1, 1, 0.011), (1, 3, 0.013), waiting=0.0101)
+    assert quick.exchange_s() == pytest.approx(0.0005)  # never less than the messages and the socket
+    assert quick.exchange_s("rows") == pytest.approx(0.0012)
+
+
+def test_the_server_takes_time_between_the_passes_of_its_own_text() -> None:
+    """A token of 12.4 ms has a pass of 10 + 1 ms in it."""
+    assert LINE.between_s() == pytest.approx(0.0014)
+    assert times((1, 1, 0.011), token=0.0108).between_s() == 0.0
+
+
+def test_a_plan_with_these_times_gives_a_round_and_a_token_the_time_that_they_took() -> None:
+    base, slope = LINE.pass_line()
+    link = constant_link(1e6, LINE.exchange_s())
+    setting = Setting(link, LINE.draft.median_s, base, slope, between_s=LINE.between_s())
+    round_of = dict.fromkeys(COUNTS, 0.0) | {"drafts": 4, "passes": 1, "exchanges": 1, "verified": 5, "tokens": 3}
+    token_of = dict.fromkeys(COUNTS, 0.0) | {"passes": 1, "verified": 1, "tokens": 1}
+    counts = np.array([[one[name] for name in COUNTS] for one in (round_of, token_of)])
+    assert setting.seconds(counts, 1e6) == pytest.approx([0.0165 + 0.0175, 0.0124])
+    assert setting.server_seconds(counts) == pytest.approx([0.015, 0.0124])
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"format": "other"}, "holds no times of this version"),
+        ({"version": 1}, "holds no times of this version"),
+        ({"draft": 3}, "no times that can be used"),
+        ({"draft": {"median_s": -1.0, "low_s": 0.0, "high_s": 0.0}}, "no times that can be used"),
+        ({"passes": []}, "no times that can be used"),
+        ({"rounds": {"drafts": 4}}, "no times that can be used"),
+        ({"token": {"median_s": 0.0, "low_s": 0.0, "high_s": 0.0}}, "no times that can be used"),
+    ],
+)
+def test_a_file_with_something_else_is_refused(tmp_path: Path, changed: dict[str, object], said: str) -> None:
+    write_sealed(tmp_path / "times.json", LINE.plain() | changed)
+    with pytest.raises(UserError, match=said):
+        read_times(tmp_path / "times.json")
+
+
+def test_a_plan_takes_the_times_that_were_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    stored(tmp_path / "trace")
+    write_times(LINE, tmp_path / "times.json")
+    line = ["plan", "--trace", "trace", "--rate", "1M", "--rtt", "40ms", "--json"]
+    timed = json.loads(run(*line, "--times", "times.json").stdout)
+    given = ("--draft-ms", "4", "--verify-ms", "10", "--verify-us-per-token", "1000", "--server-draft-ms", "4")
+    given += ("--between-ms", "1.4")
+    by_hand = json.loads(run(*line[:6], "43ms", "--json", *given).stdout)
+    speeds = [[row["tokens_per_s_median"]["value"] for row in plan["rows"]] for plan in (timed, by_hand)]
+    assert speeds[0] == pytest.approx(speeds[1], rel=1e-9)
+    assert "Measured on one machine on 2026-01-01 (small and large" in timed["notes"][0]
+    assert "--verify-us-per-token 1e+03" in timed["notes"][0]
+    assert not {"--draft-ms", "--verify-ms"} & set(timed["defaults"])
+    own = json.loads(run(*line, "--times", "times.json", "--draft-ms", "7").stdout)
+    assert own["request"]["draft_s"] == pytest.approx(0.007)
+    assert "--draft-ms" not in own["notes"][0].split("what device")[0]
+    assert "--between-ms 1.4" in own["notes"][0]
+    one_sentence(run(*line, "--times", "trace"), "trace")
+    half = json.loads(run(*line, "--times", "times.json", "--verify-ms", "30").stdout)
+    assert (half["request"]["verify_s"], half["request"]["verify_token_s"]) == pytest.approx((0.03, 0.0))
+
+
+def test_without_a_slope_a_device_may_draft_on() -> None:
+    flat = replace(LINE, passes=(PassTiming(1, 1, exactly(0.01)),))
+    assert flat.pass_line() == (0.01, 0.0)

@@ -42,6 +42,8 @@ SIMULATED = frozenset(
         *(f"truncation.distance_{name}" for name in ("bretagnolle_huber", "pinsker", "wasserstein")),
         *(f"uncertainty.{name}" for name in ("expected", "quick_rule", "stated_error", "vocabulary")),
         "verification.misdeclared_converse",
+        "verification.multi_draft_optimum",
+        *(f"verification.top_drafts{name}" for name in ("", "_any_order", "_order", "_tried")),
     }
 )
 """Claims that a trace would serve, but which cost too much on all of its positions, or are in scope on few of them."""

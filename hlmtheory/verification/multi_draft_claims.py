@@ -84,9 +84,9 @@ def _tried(target: Array, draft: Array, draft_count: Array) -> Array:
 
 
 def _covered(target: Array, draft: Array, draft_count: Array) -> Array:
-    """Return Σ_v min(p_v, 1 - (1 - q_v)ⁿ)."""
+    """Return Σ_v min(p_v, 1 - (1 - q_v)ⁿ), as 1 minus what p has beyond it: exactly 1 where it has nothing."""
     xp, _, p, q, n = checked_rows(target, draft, draft_count)
-    return xp.sum(xp.minimum(p, 1.0 - (1.0 - q) ** n[..., None]), axis=-1)
+    return 1.0 - xp.sum(excess(xp, p, 1.0 - (1.0 - q) ** n[..., None]), axis=-1)
 
 
 def _independent(target: Array, draft: Array, draft_count: Array) -> Array:

@@ -63,6 +63,7 @@ LEFT_OUT = {
         "UncertaintyLine",
         "envelope_bits",
         "threshold_rule",
+        "upload_batches",
     },
     "takes objects made of numbers of Python": {
         "Service",

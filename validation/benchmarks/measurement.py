@@ -15,6 +15,7 @@ STREAMED = (
     "skipping.rejection_by_draft",
     "truncation.softplus",
     "lattice.dropped_mass",
+    "channel.downlink",
     "shared_seed.match",
 )
 """One claim of each module that a trace serves; not the slowest, because 10^6 positions take an hour."""

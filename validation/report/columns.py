@@ -235,6 +235,7 @@ HEADS = {
 """What a column holds, by its head."""
 
 _SET = r"GSM8K|NQ \((?:QA|RAG)\)|MT-Bench|WMT14|CNN/DM|Alpaca|QED|CREAK|StrategyQA"
+_SET += r"|Python Enhancement Proposals|English novels, \d+ to \d+"
 _DEVICE = r"Raspberry Pi 5|Jetson AGX Orin|iPhone 15 Pro Max|Snapdragon 8 Gen 3"
 PLAIN = re.compile(
     r"method|network|printed|ours|paper|value|source|target|temperature|pair|prompts|model|rate|"

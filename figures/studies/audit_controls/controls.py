@@ -43,7 +43,7 @@ from validation.decoding.methods.shared_seed import (
     SharedSeedTree,
 )
 from validation.decoding.methods.single_draft import CloudOnly, Hlm, RandHlm, TargetOnly
-from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead
+from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead, SureTreeSd
 from validation.decoding.session import Draft, Message
 from validation.decoding.trees import DraftTree
 from validation.models.tables import nodes, table_pair
@@ -262,6 +262,7 @@ EXACT: tuple[Exact, ...] = (
     *(Exact(name, make, *SETTINGS[i % len(SETTINGS)]) for i, (name, make) in enumerate(LOSSLESS)),
     *(Exact(name, make, *SETTINGS[i % 3]) for i, (name, make) in enumerate(SHARED)),  # greedy texts need no seed
     Exact("block verification", lambda: silent(BlockVerification, DRAFTS)),
+    Exact("draft tree, sure", lambda: silent(SureTreeSd, (2, 2))),
 )
 """Fixed K at every setting; the other lossless methods of the registry and sample-and-match, the settings in turn."""
 SKIPS_ALL = "shared seed skipping, everything skipped"

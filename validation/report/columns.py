@@ -234,8 +234,10 @@ HEADS = {
 }
 """What a column holds, by its head."""
 
-_SET = r"GSM8K|NQ \((?:QA|RAG)\)|MT-Bench|WMT14|CNN/DM|Alpaca|QED|CREAK|StrategyQA"
-_SET += r"|Python Enhancement Proposals|English novels, \d+ to \d+"
+_SET = (
+    r"GSM8K|NQ \((?:QA|RAG)\)|MT-Bench|WMT14|CNN/DM|Alpaca|QED|CREAK|StrategyQA|"
+    r"Python Enhancement Proposals|English novels, \d+ to \d+"
+)
 _DEVICE = r"Raspberry Pi 5|Jetson AGX Orin|iPhone 15 Pro Max|Snapdragon 8 Gen 3"
 PLAIN = re.compile(
     r"method|network|printed|ours|paper|value|source|target|temperature|pair|prompts|model|rate|"
@@ -315,7 +317,7 @@ _THRESHOLDS = _one_of(0, "0", "0.1", "0.2", "0.4", "0.6", "0.8", "1")
 _CODECS = _begins("cheapest codec", "one budget", "certified, 24", "offline", "online", "K-SQS, best", "C-SQS, best")
 
 MAIN_ROWS: Mapping[tuple[str, int], Choice] = {
-    ("cu-hlm-tableI", 4): lambda row: row[0].endswith("Llama2-13B"),
+    **dict.fromkeys((("cu-hlm-tableI", 3), ("cu-hlm-tableI", 4)), lambda row: row[0].endswith("Llama2-13B")),
     ("flexspec-fig4", 1): _one_of(1, "Cloud-Only", "Std. SD", "EAGLE-2", "FlexSpec"),
     ("flexspec-tableII", 2): _VERSIONS,
     ("flexspec-tableIII-length-rule", 5): _LENGTHS,

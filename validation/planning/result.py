@@ -10,7 +10,7 @@ import numpy as np
 
 from validation.acceptance.summary import RoundTimes, loses_from
 from validation.decoding.intervals import ratio
-from validation.planning.menu import COLOCATED, OURS, SERVER, STREAMED
+from validation.planning.menu import CERTIFIED, COLOCATED, OURS, SERVER, STREAMED
 from validation.planning.padding import said
 from validation.planning.plan import Planner
 from validation.planning.request import OTHERS, VARIED, Request, variants
@@ -286,6 +286,12 @@ def _notes(planner: Planner) -> list[str]:
 def _promise(planner: Planner) -> str:
     """Return what is promised of the risk, or why nothing may be skipped."""
     setting, n = planner.setting, planner.split.prompts["calibrate"]
+    option, _ = planner.ours(setting)
+    if option.family == CERTIFIED:
+        return (
+            f"Proved: the law of each token, given those before it, is within {option.answer_limit:g} of the target's, "
+            f"and that of a text as long as these within {option.loss.max():.3g}, whatever the models are."
+        )
     kind, limit, sure = setting.risk_kind, setting.risk_limit, setting.confidence
     codec = 0 if sure is None else planner.codec(setting)
     if codec is not None and planner.threshold(setting, codec) > -np.inf:

@@ -16,7 +16,7 @@ from hlmtheory._domains import DomainError
 from hlmtheory._simplex import canonical
 from hlmtheory.codec import MalformedError, TruncatedMessage, decode, decoded_rows, encode, truncated_message
 from hlmtheory.codec.bitfields import BitReader, fixed
-from hlmtheory.policy.costs import Numbers
+from hlmtheory.policy.costs import Integers, Numbers
 from hlmtheory.policy.device import ANSWER_BITS, DevicePolicy
 from hlmtheory.policy.device_parts import CertifiedAnswers, DraftProbabilities, ServerAnswer
 from hlmtheory.truncation import certified_size
@@ -32,8 +32,17 @@ def cut_answer(target: Array, token: int, limit: float) -> bytes:
     That of ``token``, the rejected one, is sent whole.
     """
     row: Numbers = canonical("target", target)
-    size = certified_size(row, 2.0 * limit, bits_per_probability=ANSWER_BITS)
-    return encode(truncated_message(row, k=size, token=token, bits=ANSWER_BITS))
+    return coded_answer(row, token, int(answer_size(row, limit)))
+
+
+def answer_size(target: Array, limit: float) -> Integers:
+    """Return the fewest probabilities of p (..., V) with TV(p, p̂) ≤ ``limit``."""
+    return np.asarray(certified_size(target, 2.0 * limit, bits_per_probability=ANSWER_BITS))
+
+
+def coded_answer(target: Array, token: int, size: int) -> bytes:
+    """Return the bytes of the ``size`` largest probabilities of p (V,), and of that of ``token``."""
+    return encode(truncated_message(target, k=size, token=token, bits=ANSWER_BITS))
 
 
 def received_answer(data: bytes, vocabulary: int) -> Numbers:

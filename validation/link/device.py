@@ -126,8 +126,8 @@ class _RemoteLoop(OneText):
         spent = (drafting, self.answered - began, *sizes, remote.openings > before[2], audited)
         self.exchange = Exchange(int(self.draft_length[slots[0]]), *spent)
         self.record.note(kept - first, remote.version)
-        shape = {"least": terms.least_answer(vocabulary), "cut": terms.cut_limit > 0}
-        accepted, token, row = answer_of(answer, len(drafts), vocabulary, **shape)
+        least, cut = terms.least_answer(vocabulary), terms.cut_limit > 0
+        accepted, token, row = answer_of(answer, len(drafts), vocabulary, least=least, cut=cut)
         if row is not None:  # the device draws from the residual of p
             p, q = torch.from_numpy(row.copy())[None], drafts[accepted].draft_distribution
             assert q is not None

@@ -242,7 +242,8 @@ def answer_body(
     head = pack([(accepted, drafts.bit_length()), (token + 1, index_bits(vocabulary + 1))]).ljust(least, b"\0")
     if target is None or isinstance(target, bytes):
         return head + (target or b"")
-    return head + target.float().cpu().numpy().tobytes()
+    row: bytes = target.float().cpu().numpy().tobytes()
+    return head + row
 
 
 def answer_of(

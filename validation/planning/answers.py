@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.policy.answers import cut_answer
+from hlmtheory.policy.answers import answer_size, coded_answer
 from hlmtheory.policy.device import ANSWER_BITS
 from validation.errors import UserError
 from validation.planning.menu import CERTIFIED, Option
@@ -77,12 +77,13 @@ def answer_bits(trace: Trace, profile: Profile, cache: Path | None = None) -> di
 
 
 def _measured(trace: Trace, limits: list[float]) -> dict[float, float]:
-    rng, weights, sizes = np.random.default_rng(3), [], []
+    weights, sizes = [], []
     for chunk in sampled_chunks(trace):
-        for q, p in zip(probabilities(chunk.draft_logits), probabilities(chunk.target_logits), strict=True):
-            lost = np.maximum(q - p, 0.0)
-            weights.append(lost.sum())
-            token = int(np.argmax(np.cumsum(lost) > rng.random() * lost.sum()))
-            sizes.append([8.0 * len(cut_answer(p, token, limit)) for limit in limits])
-    weight = np.array(weights) if np.any(weights) else np.ones(len(weights))
-    return dict(zip(limits, (weight @ np.array(sizes) / weight.sum()).tolist(), strict=True))
+        q, p = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)
+        weights.append(np.maximum(q - p, 0.0).sum(axis=-1))
+        sizes.append(np.stack([answer_size(p, limit) for limit in limits], axis=-1))
+    weight, size = np.concatenate(weights), np.concatenate(sizes)
+    weight = weight if weight.any() else np.ones(len(weight))
+    each, place = np.unique(size, return_inverse=True)
+    bits = np.array([8.0 * len(coded_answer(p[0], 0, int(one))) for one in each])  # the size alone decides the length
+    return dict(zip(limits, (weight @ bits[place].reshape(size.shape) / weight.sum()).tolist(), strict=True))

@@ -175,7 +175,8 @@ class Device:
         if (greeting.tokenizer, greeting.vocabulary) != (tokenizer, pair.vocabulary):
             raise RefusedError(
                 f"The server's tokenizer has {greeting.vocabulary:,} tokens and the fingerprint {greeting.tokenizer}, "
-                f"the device's {pair.vocabulary:,} and {tokenizer}; use models with one tokenizer."
+                f"the device's {pair.vocabulary:,} and {tokenizer}; use models with one tokenizer, or "
+                "`hlm decode common` on one machine."
             )
         ends, context = tuple(greeting.end_tokens), min(pair.context, greeting.context)
         self.pair = replace(pair, end_tokens=ends, context=context)

@@ -1,8 +1,8 @@
-"""What the sizes and times of messages tell someone who cannot read them, and what padding costs.
+"""What an eavesdropper learns from the sizes and times of encrypted messages, and what padding costs.
 
-An eavesdropper sees of a text X the trace T: the size and the time of each message. Encryption hides neither. The leak
-is I(X; T) in bits, at most H(T), and 0 only where the trace has the same law for every text. wei2024spills tell
-prompts from each other by the tokens of a round, or the size of its packet.
+The eavesdropper sees the trace T of a text X: the size and the time of each message. Encryption hides neither. The leak
+is I(X; T) in bits. It is at most H(T), and 0 only if the trace has the same law for every text. wei2024spills identify
+prompts by the number of tokens in a round, or by the size of its packet.
 
 ========== =============================================== ========= ===========
 symbol     name                                            unit      shape
@@ -16,10 +16,10 @@ K          ``draft_length``, drafts of a round             tokens    (...)
 R          rounds of a text                                1         –
 ========== =============================================== ========= ===========
 
-A message that is padded to one of m sizes tells at most log₂ m bits. A text of R rounds tells at most
-H(R) + E[R] log₂ m bits by the sizes of its messages (claim ``leak_text``). The number of rounds counts also where
-every message has one size: by a shared seed with fixed K it tells how many drafts were accepted
-(:func:`rounds_leak`). No bound here is of times, beyond the number of messages.
+A message that is padded to one of m sizes leaks at most log₂ m bits. The sizes of all messages of a text of R rounds
+leak at most H(R) + E[R] log₂ m bits (claim ``leak_text``). The number of rounds leaks even if every message has one
+size: under a shared seed with fixed K it depends on the number of accepted drafts (:func:`rounds_leak`). Of the times,
+only the number of messages is bounded here.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class SizeClasses:
 
 @finite_answer
 def leaked_bits(joint: Array) -> Array:
-    """Return I(X; T), the bits that a trace tells about a text.
+    """Return I(X; T), the bits that a trace leaks about a text.
 
     Parameters
     ----------
@@ -105,10 +105,10 @@ def joint_of(joint: Array) -> tuple[Array, Array]:
 
 @finite_answer
 def rounds_leak(tokens: Array, draft_length: Array) -> Array:
-    """Return log₂ of how many rounds a text can take: the most bits that messages of one size tell.
+    """Return log₂ of the number of values that R can take: the most bits that messages of one size leak.
 
     A text of N tokens takes R rounds of at most K drafts, ⌈N/(K + 1)⌉ ≤ R ≤ N, since a round gives 1 to K + 1 tokens.
-    Where every message has one size, and all times but their number are hidden, the trace is R (claim ``leak_rounds``).
+    If every message has one size, and only the number of messages is visible, the trace is R (claim ``leak_rounds``).
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def rounds_leak(tokens: Array, draft_length: Array) -> Array:
 
 @finite_answer
 def size_classes(sizes: Array, weights: Array, classes: int) -> SizeClasses:
-    """Return the at most m sizes to which messages are padded at the least mean size.
+    """Return at most m sizes to which messages are padded so that their mean size is smallest.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Claims on what sizes of messages tell, each with its proof above its record."""
+"""Claims on what the sizes of messages leak, each with its proof above its record."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Sour
 #   h joins no two traces of unequal posterior.
 # leak_guess. The best guess of X is right with the probability Σ_t max_x P(x, t), over the t that occur, and each term
 #   is at most max_x P(x). Equal if the m traces each belong to one of the likeliest texts.
-# leak_added. False: let size and time be fair coins and the text be whether they agree. Each alone tells nothing of
-#   it, and both together one bit.
+# leak_added. False: let size and time be fair coins, and let the text be whether they agree. Each alone leaks nothing
+#   about it, and both together leak one bit.
 # leak_text. H(T) = H(R) + H(T | R) since T has its length, and each of R messages has one of m sizes, so
 #   H(T | R) ≤ E[R] log m. Equal where sizes are uniform and independent.
-# leak_messages. False: it leaves out H(R). With m = 1, and one or two rounds, the number of messages tells a bit.
+# leak_messages. False: it leaves out H(R). With m = 1, and one or two rounds, the number of messages leaks a bit.
 # leak_rounds. H(R) ≤ log |range of R|. A round gives 1 to K + 1 tokens, so ⌈N/(K + 1)⌉ ≤ R ≤ N. Equal at N = 2, K = 1
 #   and a draft that matches half of the time.
-# leak_constant. False by the same text: messages of one size tell how many rounds there are, and so of the accepted
+# leak_constant. False by the same text: messages of one size show the number of rounds, which depends on the accepted
 #   drafts.
 # leak_classes_mean. Each size is padded to the smallest class at or above it.
 # leak_classes. In any padding the messages of one class are padded to it, so with the tops given a message is best
@@ -268,7 +268,7 @@ LEAK_CLAIMS = (
         id="channel.leak_entropy",
         source=_ATTACK,
         origin=Origin.NEW,
-        statement="I(X; T) ≤ H(T): a trace tells of a text no more than its own entropy",
+        statement="I(X; T) ≤ H(T): a trace leaks at most its own entropy about a text",
         relation=Relation.LE,
         lhs=leaked_bits,
         rhs=_trace_entropy,
@@ -278,7 +278,7 @@ LEAK_CLAIMS = (
         id="channel.leak_merged",
         source=_DEFENCE,
         origin=Origin.NEW,
-        statement="I(X; h(T)) ≤ I(X; T): padding, a function of the trace, never tells more",
+        statement="I(X; h(T)) ≤ I(X; T): padding is a function of the trace, so it never leaks more",
         relation=Relation.LE,
         lhs=_merged,
         rhs=_unmerged,
@@ -288,7 +288,7 @@ LEAK_CLAIMS = (
         id="channel.leak_guess",
         source=_ATTACK,
         origin=Origin.NEW,
-        statement="Σ_t max_x P(x, t) ≤ m max_x P(x): m traces make a guess of the text at most m times as often right",
+        statement="Σ_t max_x P(x, t) ≤ m max_x P(x): with m traces the best guess is right at most m times as often",
         relation=Relation.LE,
         lhs=_best_guess,
         rhs=_traces_times_prior,
@@ -319,7 +319,7 @@ LEAK_CLAIMS = (
         id="channel.leak_messages",
         source=_DEFENCE,
         origin=Origin.IMPLIED,
-        statement="H(T) ≤ E[R] log₂ m: a text tells the bits of its messages alone",
+        statement="H(T) ≤ E[R] log₂ m: a text leaks through the sizes of its messages alone",
         relation=Relation.LE,
         lhs=_text_entropy,
         rhs=_message_bound,
@@ -339,7 +339,7 @@ LEAK_CLAIMS = (
         id="channel.leak_constant",
         source=_DEFENCE,
         origin=Origin.IMPLIED,
-        statement="H(R) ≤ 0: messages of one size tell nothing of the text",
+        statement="H(R) ≤ 0: messages of one size leak nothing about the text",
         relation=Relation.LE,
         lhs=_rounds_entropy,
         rhs=_nothing,

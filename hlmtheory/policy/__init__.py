@@ -36,6 +36,7 @@ from hlmtheory.policy.colocated import CapacityGain, ColocatedPlan, capacity_gai
 from hlmtheory.policy.costs import DeviceRule, PlanPart, StageCosts, UserPlan
 from hlmtheory.policy.device import DevicePolicy
 from hlmtheory.policy.device_parts import (
+    CertifiedAnswers,
     CertifiedRows,
     DeviceDraft,
     DraftProbabilities,
@@ -60,6 +61,7 @@ __all__ = [
     "CLAIMS",
     "BandUser",
     "CapacityGain",
+    "CertifiedAnswers",
     "CertifiedRows",
     "ColocatedPlan",
     "DeviceDraft",

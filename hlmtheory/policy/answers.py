@@ -2,22 +2,65 @@
 
 What follows the count is known from the policy and the count itself, so it is not said. The count takes as many bits as
 that of the drafts, a token ⌈log₂ V⌉, both together in whole bytes; p takes V numbers in float32. Rounding p to them
-moves the law of a token by 2^-24 at most. Under a policy that pads its messages every answer has the bytes of one to K
-drafts.
+moves the law of a token by 2^-24 at most. Under :class:`CertifiedAnswers` a truncated message of
+:mod:`hlmtheory.codec` takes the place of p. Under a policy that pads its messages every answer has the bytes of one to
+K drafts.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from hlmtheory._array import Array
 from hlmtheory._domains import DomainError
 from hlmtheory._simplex import canonical
-from hlmtheory.codec import MalformedError
+from hlmtheory.codec import MalformedError, TruncatedMessage, decode, decoded_rows, encode, truncated_message
 from hlmtheory.codec.bitfields import BitReader, fixed
-from hlmtheory.policy.device import DevicePolicy
-from hlmtheory.policy.device_parts import DraftProbabilities, ServerAnswer
+from hlmtheory.policy.costs import Integers, Numbers
+from hlmtheory.policy.device import ANSWER_BITS, DevicePolicy
+from hlmtheory.policy.device_parts import CertifiedAnswers, DraftProbabilities, ServerAnswer
+from hlmtheory.truncation import certified_size
 
 _NUMBER = np.dtype(">f4")
+_HEAD = 32
+"""More bytes than the frame, the head and the whole probability of a certified answer take."""
+
+
+def cut_answer(target: Array, token: int, limit: float) -> bytes:
+    """Return the bytes of the fewest probabilities of p (V,) with TV(p, p̂) ≤ ``limit``.
+
+    That of ``token``, the rejected one, is sent whole.
+    """
+    row: Numbers = canonical("target", target)
+    return coded_answer(row, token, int(answer_size(row, limit)))
+
+
+def answer_size(target: Array, limit: float) -> Integers:
+    """Return the fewest probabilities of p (..., V) with TV(p, p̂) ≤ ``limit``."""
+    return np.asarray(certified_size(target, 2.0 * limit, bits_per_probability=ANSWER_BITS))
+
+
+def coded_answer(target: Array, token: int, size: int) -> bytes:
+    """Return the bytes of the ``size`` largest probabilities of p (V,), and of that of ``token``."""
+    return encode(truncated_message(target, k=size, token=token, bits=ANSWER_BITS))
+
+
+def received_answer(data: bytes, vocabulary: int) -> Numbers:
+    """Return p̂ (V,) from the bytes of :func:`cut_answer`, or refuse them."""
+    message = decode(data)
+    if not isinstance(message, TruncatedMessage) or len(message.drafts) != 1:
+        raise MalformedError("the answer is not one truncated distribution; no server writes that")
+    if (message.vocabulary, message.bits) != (vocabulary, ANSWER_BITS):
+        raise MalformedError(
+            f"the answer has V = {message.vocabulary} and {message.bits} bits a probability; no server of V = "
+            f"{vocabulary} writes that"
+        )
+    return np.asarray(decoded_rows(message)[0])
+
+
+def longest_cut(vocabulary: int) -> int:
+    """Return the most bytes of :func:`cut_answer`."""
+    return _HEAD + -(-(vocabulary + 1) * ((vocabulary - 1).bit_length() + ANSWER_BITS) // 8)
 
 
 def answer_length(policy: DevicePolicy, drafts: int) -> int:
@@ -25,8 +68,11 @@ def answer_length(policy: DevicePolicy, drafts: int) -> int:
     if policy.message_sizes:
         drafts = policy.rule.draft_length
     short = -(-(drafts.bit_length() + (policy.vocabulary - 1).bit_length()) // 8)
-    sends_p = isinstance(policy.messages, DraftProbabilities) and drafts
-    return max(short, -(-drafts.bit_length() // 8) + _NUMBER.itemsize * policy.vocabulary) if sends_p else short
+    if not isinstance(policy.messages, DraftProbabilities) or not drafts:
+        return short
+    cut = isinstance(policy.messages, CertifiedAnswers)
+    row = longest_cut(policy.vocabulary) if cut else _NUMBER.itemsize * policy.vocabulary
+    return max(short, -(-drafts.bit_length() // 8) + row)
 
 
 def answer_bytes(policy: DevicePolicy, answer: ServerAnswer, drafts: int) -> bytes:
@@ -37,7 +83,10 @@ def answer_bytes(policy: DevicePolicy, answer: ServerAnswer, drafts: int) -> byt
     head = np.packbits(np.concatenate(parts)).tobytes()
     if policy.message_sizes:
         return head.ljust(answer_length(policy, drafts), b"\0")
-    return head if answer.target is None else head + answer.target.astype(_NUMBER).tobytes()
+    if answer.target is None:
+        return head
+    cut = isinstance(policy.messages, CertifiedAnswers)
+    return head + (answer.coded if cut else answer.target.astype(_NUMBER).tobytes())
 
 
 def answer_of(policy: DevicePolicy, data: bytes, drafts: int) -> ServerAnswer:
@@ -49,8 +98,11 @@ def answer_of(policy: DevicePolicy, data: bytes, drafts: int) -> ServerAnswer:
     if accepted > drafts:
         raise MalformedError(f"{accepted} of {drafts} drafts are accepted; no server writes that")
     if isinstance(policy.messages, DraftProbabilities) and accepted < drafts:
-        target = _target(policy.vocabulary, data[-(-drafts.bit_length() // 8) :])
-        again = ServerAnswer(accepted, None, target)
+        row = data[-(-drafts.bit_length() // 8) :]
+        if isinstance(policy.messages, CertifiedAnswers):
+            again = ServerAnswer(accepted, None, received_answer(row, policy.vocabulary), row)
+        else:
+            again = ServerAnswer(accepted, None, _target(policy.vocabulary, row))
     elif accepted < drafts or policy.bonus or not drafts:
         again = ServerAnswer(accepted, bits.fixed((policy.vocabulary - 1).bit_length()))
     else:

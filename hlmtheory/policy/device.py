@@ -41,6 +41,7 @@ from hlmtheory.policy.costs import DeviceRule, Numbers, PlanPart, StageCosts, Us
 from hlmtheory.policy.device_json import policy_of, text_of
 from hlmtheory.policy.device_parts import (
     FINITE,
+    CertifiedAnswers,
     CertifiedRows,
     Coded,
     DeviceDraft,
@@ -63,6 +64,9 @@ from hlmtheory.policy.tokens import drawn, replacement
 
 REQUEST = b"\0"
 """The message of a round without drafts: a request for one token."""
+
+ANSWER_BITS = 24
+"""Bits of a probability in a certified answer."""
 
 MOST_SIZES = 64
 """Sizes of padded messages."""
@@ -104,7 +108,7 @@ class DevicePolicy:
         Of both models; 0 takes the likeliest token.
     rule : DeviceRule
         Its prices choose among :class:`CertifiedRows`; other messages have no choice, and cost nothing in the rule.
-    messages : CertifiedRows, LatticeRows, DraftProbabilities, SeededTokens or StreamedTokens
+    messages : CertifiedRows, LatticeRows, DraftProbabilities, CertifiedAnswers, SeededTokens or StreamedTokens
         What is sent of a draft.
     line : UncertaintyLine, optional
         Estimates β̂. None only if the rule never skips.
@@ -205,6 +209,8 @@ class DevicePolicy:
                 "block must be False unless every draft is sent as LatticeRows; got True for "
                 f"{type(self.messages).__name__}, skips = {rule.skips}; verify token by token"
             )
+        if isinstance(self.messages, CertifiedAnswers):
+            _answerable(self.messages.limit, self.vocabulary, self.temperature)
         if isinstance(self.messages, LatticeRows) and (self.messages.top_k or 0) > self.vocabulary:
             raise DomainError(f"top_k must be at most V = {self.vocabulary}; got {self.messages.top_k}; keep fewer")
 
@@ -448,7 +454,9 @@ class DevicePolicy:
             raise DomainError("logits must be of a draft; got them under a policy of K = 0; send message(()) instead")
         # 1. the message: for certified rows the corner of the row's hull with the least price
         cost, fits, choice, bias = 0.0, True, None, 0.0
-        if isinstance(self.messages, CertifiedRows):
+        if isinstance(self.messages, CertifiedAnswers):
+            bias = 2.0 * self.messages.limit
+        elif isinstance(self.messages, CertifiedRows):
             hulls = codec_hulls(row[None], menu=self.messages.menu)
             corner, fits = cheapest_corner(hulls, rule.bit_price, rule.risk_price(place), self.bits_limit)
             cost = rule.bit_price * float(hulls.bits[corner])
@@ -491,6 +499,20 @@ def _later_prices(prices: Any, length: int) -> tuple[float, ...]:
             "leave out the others"
         )
     return tuple(float(number(_PRICE, "later_risk_prices", price)) for price in prices)
+
+
+def _answerable(limit: float, vocabulary: int, temperature: float) -> None:
+    """Refuse answers with a certificate that may fail, or that are for one token."""
+    least = vocabulary * 2.0**-ANSWER_BITS
+    if limit < least:
+        raise DomainError(
+            f"limit must be at least {least:.2g} for V = {vocabulary}, since a probability has {ANSWER_BITS} bits; got "
+            f"{limit}; send DraftProbabilities for an exact answer"
+        )
+    if temperature == 0:
+        raise DomainError(
+            "messages must be DraftProbabilities at temperature 0; got CertifiedAnswers, and p is one token; send those"
+        )
 
 
 def _sizes(sizes: Any) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from hlmtheory._domains import DomainError
 from hlmtheory.codec import CodecMenu
 from hlmtheory.policy.costs import DeviceRule
 from hlmtheory.policy.device_parts import (
+    CertifiedAnswers,
     CertifiedRows,
     DraftProbabilities,
     Guarantee,
@@ -26,7 +27,7 @@ from hlmtheory.policy.device_parts import (
 
 FORMAT, VERSION = "hlm-policy", 2
 CERTIFIED, LATTICE, PROBABILITIES, SEEDED = "certified rows", "lattice rows", "draft probabilities", "shared seed"
-STREAMED = "shared seed, streamed"
+ANSWERS, STREAMED = "draft probabilities, certified answer", "shared seed, streamed"
 LONGEST = 2**20
 """Most characters of the text."""
 
@@ -41,6 +42,7 @@ _FIELDS = {
     "menu": ("kinds", "widths", "sizes", "resolutions"),
     LATTICE: ("kind", "resolution", "top_k", "threshold"),
     PROBABILITIES: ("kind",),
+    ANSWERS: ("kind", "limit"),
     SEEDED: ("kind", "stream"),
     STREAMED: ("kind", "stream"),
     "guarantees": ("quantity", "value", "basis", "prompts"),
@@ -51,6 +53,7 @@ _IF_TRUE = ("alone", "message_sizes", "block")
 _MADE: dict[str, Callable[..., Messages]] = {
     LATTICE: LatticeRows,
     PROBABILITIES: DraftProbabilities,
+    ANSWERS: CertifiedAnswers,
     SEEDED: SeededTokens,
     STREAMED: StreamedTokens,
 }
@@ -104,6 +107,7 @@ def _messages_of(messages: Messages) -> dict[str, Any]:
         CertifiedRows: CERTIFIED,
         LatticeRows: LATTICE,
         DraftProbabilities: PROBABILITIES,
+        CertifiedAnswers: ANSWERS,
         SeededTokens: SEEDED,
         StreamedTokens: STREAMED,
     }
@@ -112,7 +116,7 @@ def _messages_of(messages: Messages) -> dict[str, Any]:
 
 def _messages(value: Any) -> Messages:
     """What is sent, from plain values."""
-    kinds = (CERTIFIED, LATTICE, PROBABILITIES, SEEDED, STREAMED)
+    kinds = (CERTIFIED, *_MADE)
     kind = value.get("kind") if isinstance(value, Mapping) else None
     if not isinstance(kind, str) or kind not in kinds:
         raise DomainError(f"kind must be one of {', '.join(kinds)}; got {brief(kind)}; write the policy again")

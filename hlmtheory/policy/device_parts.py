@@ -36,6 +36,9 @@ LONGEST_TEXT = 500
 FINITE = Domain("finite", lambda xp, value: xp.isfinite(value), "give a number")
 _PROMPTS = whole_from_one("give the number of prompts, or None")
 _SIZE = whole_from_one("give the most tokens that are kept, or None")
+_BIAS = Domain(
+    "above 0 and below 1", lambda xp, value: (value > 0) & (value < 1), "DraftProbabilities sends the whole of p"
+)
 _RESOLUTION = Domain(
     f"a whole number in 1..{LARGEST_RESOLUTION}",
     lambda xp, value: (value >= 1) & (value <= LARGEST_RESOLUTION),
@@ -236,6 +239,34 @@ class DraftProbabilities:
 
 
 @dataclass(frozen=True, slots=True)
+class CertifiedAnswers(DraftProbabilities):
+    """As :class:`DraftProbabilities`, but the server answers with p̂, as few probabilities of p as keep TV(p, p̂) ≤ ε.
+
+    Then each verified token's law is within ε of the target's (claim ``channel.downlink_truncated``).
+
+    Parameters
+    ----------
+    limit : float
+        ε, at least V 2^-24: a probability is sent in 24 bits.
+
+    Raises
+    ------
+    ValueError
+        If the limit is not above 0 and below 1.
+
+    Examples
+    --------
+    >>> CertifiedAnswers(0.01).limit
+    0.01
+    """
+
+    limit: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limit", float(number(_BIAS, "limit", self.limit)))
+
+
+@dataclass(frozen=True, slots=True)
 class SeededTokens:
     """Drafts are drawn from q by a seed that the server has too; only tokens are sent, and nothing is lost.
 
@@ -332,12 +363,15 @@ class ServerAnswer:
         The token after them: a replacement of the first rejected draft, or, if all were accepted, a bonus token. None
         if the policy has no bonus, or the device draws the replacement.
     target : float64 array, shape (V,), or None
-        p at the rejected draft, from which the device draws; only under ``DraftProbabilities``.
+        p at the rejected draft, from which the device draws, or p̂; only under ``DraftProbabilities``.
+    coded : bytes
+        p̂ as it is sent; only under ``CertifiedAnswers``.
     """
 
     accepted: int
     token: int | None
     target: Numbers | None = None
+    coded: bytes = b""
 
 
 def threshold_rule(draft_length: int, threshold: float | None = None) -> DeviceRule:

@@ -71,29 +71,24 @@ def _token_seconds(
     return (length * draft + round_trip + verify) / mean
 
 
-def _at(limit: Any) -> Any:
-    """Return the left side: the time of a token if the round trip is exactly the limit."""
+def _at(limit: Any) -> dict[str, Any]:
+    """Return the sides, the time of a token if the round trip is exactly the limit and without drafts, and when."""
 
     def side(acceptance: Array, draft_length: Array, draft_time: Array, verify_time: Array) -> Array:
         values = (acceptance, draft_length, draft_time, verify_time)
         return _token_seconds(*values, limit(*values))
 
-    return side
+    def holds(acceptance: Array, draft_length: Array, draft_time: Array, verify_time: Array) -> Array:
+        return limit(acceptance, draft_length, draft_time, verify_time) >= 0
+
+    scope = (Assumption("the round trip is 0 or more", holds),)
+    return {"lhs": side, "rhs": _alone, "assumptions": scope}
 
 
 def _roundings(draft_length: Array, draft_time: Array) -> Array:
     """Return the scale of the rounding error of a round's time."""
     xp, length, draft = arrays(draft_length=draft_length, draft_time=draft_time)
     return 8.0 * (1.0 + xp.astype(length, xp.float64)) * (1.0 + draft)
-
-
-def _not_negative(limit: Any) -> Any:
-    """Return whether the limit of the round trip is 0 or more."""
-
-    def holds(acceptance: Array, draft_length: Array, draft_time: Array, verify_time: Array) -> Array:
-        return limit(acceptance, draft_length, draft_time, verify_time) >= 0
-
-    return holds
 
 
 def _alone(acceptance: Array, draft_length: Array, draft_time: Array, verify_time: Array) -> Array:
@@ -156,6 +151,13 @@ _QUEUE = ("server_draft_s", "pass_s", "draft_length", "away_s", "users")
 _CASE = {"acceptance": 0.5, "draft_length": 1, "draft_time": 0.25, "verify_time": 1.0}
 _LATE = {"acceptance": 0.984375, "draft_time": 0.25, "verify_time": 1.0}
 
+_DRAFTS_ON: dict[str, Any] = {
+    "relation": Relation.LE,
+    "lhs": _best_seconds,
+    "rhs": _streamed_seconds,
+    "condition": lambda acceptance: 64.0 + 0.0 * acceptance,
+}
+
 DISTANCE_CLAIMS = (
     Claim(
         id="policy.colocated_capacity_printed",
@@ -179,9 +181,7 @@ DISTANCE_CLAIMS = (
         origin=Origin.PUBLISHED,
         statement="(γ t + R + V)/E(γ) = V at R = (E(γ) − 1) V − γ t: the longest round trip that gains on no drafts",
         relation=Relation.EQ,
-        lhs=_at(_break_even),
-        rhs=_alone,
-        assumptions=(Assumption("the round trip is 0 or more", _not_negative(_break_even)),),
+        **_at(_break_even),
         attained=Attained(_CASE),
         condition=_roundings,
     ),
@@ -191,9 +191,7 @@ DISTANCE_CLAIMS = (
         origin=Origin.IMPLIED,
         statement="(γ t + R + V)/E(γ) ≤ V at R = α/(1 − α) V − γ t",
         relation=Relation.LE,
-        lhs=_at(_geometric),
-        rhs=_alone,
-        assumptions=(Assumption("the round trip is 0 or more", _not_negative(_geometric)),),
+        **_at(_geometric),
         refuted=_CASE,
     ),
     Claim(
@@ -212,26 +210,20 @@ DISTANCE_CLAIMS = (
         source=Source(_KEY, f"{_ABSTRACT}, for a device that never stops drafting"),
         origin=Origin.NEW,
         statement="min_K (K t + V)/E(K) ≤ t + (1 − α)(R + V + W) if R ≥ K t, K the server's best length",
-        relation=Relation.LE,
-        lhs=_best_seconds,
-        rhs=_streamed_seconds,
         assumptions=(Assumption("R ≥ K t", _far_enough),),
         attained=Attained(
             {"acceptance": 0.998046875, "draft_time": 0.25, "verify_time": 0.375, "round_trip": 5.25},
             ratio=0.9989834151284822,
         ),
-        condition=lambda acceptance: 64.0 + 0.0 * acceptance,
+        **_DRAFTS_ON,
     ),
     Claim(
         id="policy.colocated_streamed_any",
         source=Source(_KEY, f"{_ABSTRACT}, read for every device that drafts on and every γ"),
         origin=Origin.IMPLIED,
         statement="min_K (K t + V)/E(K) ≤ t + (1 − α)(R + V + W) if R ≥ γ t, for any γ",
-        relation=Relation.LE,
-        lhs=_best_seconds,
-        rhs=_streamed_seconds,
         assumptions=(Assumption("R ≥ γ t", _far),),
         refuted=_LATE | {"draft_length": 5, "round_trip": 1.25},
-        condition=lambda acceptance: 64.0 + 0.0 * acceptance,
+        **_DRAFTS_ON,
     ),
 )

@@ -12,9 +12,17 @@ from hlmtheory._domains import DomainError, generator, instance
 from hlmtheory._simplex import canonical
 from hlmtheory.codec import LatticeDraft, MixedDraft, TokenDraft, TruncatedMessage, UnexpectedError
 from hlmtheory.codec.coding import decoded
+from hlmtheory.policy.answers import cut_answer, received_answer
 from hlmtheory.policy.costs import Numbers
 from hlmtheory.policy.device import REQUEST, DevicePolicy, row_of
-from hlmtheory.policy.device_parts import Coded, DraftProbabilities, ServerAnswer, raced, stream_place
+from hlmtheory.policy.device_parts import (
+    CertifiedAnswers,
+    Coded,
+    DraftProbabilities,
+    ServerAnswer,
+    raced,
+    stream_place,
+)
 from hlmtheory.policy.padding import unpadded
 from hlmtheory.policy.sendable import Sendable
 from hlmtheory.policy.tokens import drawn, replacement
@@ -164,7 +172,11 @@ class ServerPolicy:
             q_d = float(known[draft.token]) if own is None else own
             if rng.random() * q_d < p[place, draft.token]:  # u < p/q, without a quotient
                 continue
-            if isinstance(self.policy.messages, DraftProbabilities):
+            messages = self.policy.messages
+            if isinstance(messages, CertifiedAnswers):
+                cut = cut_answer(p[place], draft.token, messages.limit)
+                return ServerAnswer(place, None, received_answer(cut, self.policy.vocabulary), cut)
+            if isinstance(messages, DraftProbabilities):
                 return ServerAnswer(place, None, p[place])
             return ServerAnswer(place, replacement(p[place], known, rng))
         return ServerAnswer(len(drafts), drawn(p[-1], rng) if bonus else None)

@@ -69,20 +69,17 @@ def top_draft_optimum(target: Array, draft: Array, draft_count: Array) -> Array:
 
     Parameters
     ----------
-    target, draft : array, shape (..., V)
-        Distributions p and q.
-    draft_count : integer array, shape (...) or broadcastable to it
-        n. If q has fewer tokens with q_v > 0, all of them are drafts.
+    target, draft, draft_count
+        As for :func:`multi_draft_optimum`. If q has fewer than n tokens with q_v > 0, all of them are drafts.
 
     Returns
     -------
     array, shape (...)
-        For n = 1 the acceptance rate Σ min(p, q).
 
     Raises
     ------
     ValueError
-        If a row is not a distribution, n is below 1, or the shapes do not match.
+        As :func:`multi_draft_optimum`.
 
     Examples
     --------

@@ -47,16 +47,30 @@ def subsets(xp: Any, size: int, like: Array) -> Iterator[Array]:
         yield xp.asarray([bool(number >> v & 1) for v in range(size)], device=like.device)
 
 
+def _counted(xp: Any, n: Array) -> range:
+    """Return 0, 1, .. for the largest number of drafts."""
+    return range(int(xp.max(n)) if 0 not in n.shape else 0)
+
+
+def _least_cut(xp: Any, p: Array, n: Array, within: Callable[[Array], Array]) -> Array:
+    """Return the least of 1 and 1 + p(H) - P(A ⊆ H) over all sets H; ``within`` returns P(A ⊆ H)."""
+    best = xp.ones_like(n)
+    for inside in subsets(xp, p.shape[-1], p):
+        best = xp.minimum(best, 1.0 + xp.sum(xp.where(inside, p, 0.0), axis=-1) - within(inside))
+    return best
+
+
 def _independent_cut(target: Array, draft: Array, draft_count: Array) -> Array:
     """Return the least cut over all sets H, with P(A ⊆ H) = q(H)ⁿ multiplied out."""
     xp, _, p, q, n = checked_rows(target, draft, draft_count)
-    best = xp.ones_like(n)
-    for inside in subsets(xp, q.shape[-1], q):
-        mass, within = xp.sum(xp.where(inside, q, 0.0), axis=-1), xp.ones_like(n)
-        for number in range(int(xp.max(n)) if 0 not in n.shape else 0):
-            within = xp.where(n > number, within * mass, within)
-        best = xp.minimum(best, 1.0 + xp.sum(xp.where(inside, p, 0.0), axis=-1) - within)
-    return best
+
+    def within(inside: Array) -> Array:
+        mass, found = xp.sum(xp.where(inside, q, 0.0), axis=-1), xp.ones_like(n)
+        for number in _counted(xp, n):
+            found = xp.where(n > number, found * mass, found)
+        return found
+
+    return _least_cut(xp, p, n, within)
 
 
 def _top_cut(target: Array, draft: Array, draft_count: Array) -> Array:
@@ -64,19 +78,19 @@ def _top_cut(target: Array, draft: Array, draft_count: Array) -> Array:
     xp, _, p, q, n = checked_rows(target, draft, draft_count)
     p, sure, last = sure_and_drawn(xp, p, q, n)
     alone = ~xp.any(last > 0, axis=-1)  # nothing is left to draw
-    best = xp.ones_like(n)
-    for inside in subsets(xp, q.shape[-1], q):
+
+    def within(inside: Array) -> Array:
         drawn = xp.where(alone, 1.0, xp.sum(xp.where(inside, last, 0.0), axis=-1))
-        within = xp.where(xp.all(inside | ~sure, axis=-1), drawn, 0.0)
-        best = xp.minimum(best, 1.0 + xp.sum(xp.where(inside, p, 0.0), axis=-1) - within)
-    return best
+        return xp.where(xp.all(inside | ~sure, axis=-1), drawn, 0.0)
+
+    return _least_cut(xp, p, n, within)
 
 
 def _tried(target: Array, draft: Array, draft_count: Array) -> Array:
     """Return the probability that one of n independent drafts is accepted if each is tried with the residual."""
     xp, _, p, q, n = checked_rows(target, draft, draft_count)
     left = xp.ones_like(n)
-    for number in range(int(xp.max(n)) if 0 not in n.shape else 0):
+    for number in _counted(xp, n):
         left = xp.where(n > number, left * xp.sum(excess(xp, q, p), axis=-1), left)
         after, mass = normalised(xp, excess(xp, p, q))
         p = xp.where((mass > 0)[..., None], after, p)
@@ -128,6 +142,9 @@ _OPTIMUM, _SURE = Source("hu2025multidraft", "abstract, the dual"), Source("hu20
 _POINT = {"target": [0.5, 0.5], "draft": [1.0, 0.0], "draft_count": 2}
 _ROWS = {"target": [0.5, 0.25, 0.25], "draft": [0.25, 0.5, 0.25], "draft_count": 2}
 
+_OF_TOP: dict[str, Any] = {"source": _SURE, "rhs": top_draft_optimum}
+_AT_MOST: dict[str, Any] = {"relation": Relation.LE, "ceiling": 1.0}
+
 CLAIMS = (
     Claim(
         id="verification.multi_draft_optimum",
@@ -147,22 +164,20 @@ CLAIMS = (
         source=Source("miao2024specinfer", "multi-step speculative sampling"),
         origin=Origin.NEW,
         statement="n independent drafts that are tried in turn are accepted at most with 1 + min_H (p(H) − q(H)ⁿ)",
-        relation=Relation.LE,
         lhs=_tried,
         rhs=multi_draft_optimum,
         attained=Attained(_ROWS | {"draft_count": 1}, ratio=1.0),
-        ceiling=1.0,
+        **_AT_MOST,
     ),
     Claim(
         id="verification.multi_draft_covered",
         source=_OPTIMUM,
         origin=Origin.NEW,
         statement="1 + min_H (p(H) − q(H)ⁿ) ≤ Σ_v min(p_v, 1 − (1 − q_v)ⁿ)",
-        relation=Relation.LE,
         lhs=multi_draft_optimum,
         rhs=_covered,
         attained=Attained(_POINT, ratio=1.0),
-        ceiling=1.0,
+        **_AT_MOST,
     ),
     Claim(
         id="verification.multi_draft_coverage",
@@ -186,7 +201,6 @@ CLAIMS = (
     ),
     Claim(
         id="verification.top_drafts",
-        source=_SURE,
         origin=Origin.NEW,
         statement=(
             "with the n − 1 most probable tokens G of q as sure drafts and one drawn from q′ = q without G, the best "
@@ -194,48 +208,43 @@ CLAIMS = (
         ),
         relation=Relation.EQ,
         lhs=_top_cut,
-        rhs=top_draft_optimum,
         attained=Attained(_ROWS),
+        **_OF_TOP,
     ),
     Claim(
         id="verification.top_drafts_tried",
-        source=_SURE,
         origin=Origin.NEW,
         statement="trying the drawn draft first and then the sure ones attains p(G) + Σ_{v ∉ G} min(p_v, q′_v)",
         relation=Relation.EQ,
         lhs=_in_turn(sure_first=False),
-        rhs=top_draft_optimum,
         attained=Attained(_ROWS),
+        **_OF_TOP,
     ),
     Claim(
         id="verification.top_drafts_order",
-        source=_SURE,
         origin=Origin.NEW,
         statement="trying the sure drafts first accepts no more: p(G) + Σ_{v ∉ G} min(p_v, (1 − p(G)) q′_v)",
-        relation=Relation.LE,
         lhs=_in_turn(sure_first=True),
-        rhs=top_draft_optimum,
         attained=Attained(_ROWS | {"draft_count": 1}, ratio=1.0),
-        ceiling=1.0,
+        **_OF_TOP,
+        **_AT_MOST,
     ),
     Claim(
         id="verification.top_drafts_any_order",
-        source=_SURE,
         origin=Origin.IMPLIED,
         statement="the order in which sure drafts and a drawn one are tried does not change the acceptance",
         relation=Relation.EQ,
         lhs=_in_turn(sure_first=True),
-        rhs=top_draft_optimum,
         refuted={"target": [0.5, 0.5, 0.0], "draft": [0.5, 0.25, 0.25], "draft_count": 2},
+        **_OF_TOP,
     ),
     Claim(
         id="verification.top_drafts_best",
-        source=_SURE,
         origin=Origin.IMPLIED,
         statement="n − 1 sure drafts and a drawn one are accepted at least as often as n independent ones, by any rule",
         relation=Relation.LE,
         lhs=multi_draft_optimum,
-        rhs=top_draft_optimum,
         refuted={"target": [0.0, 0.5, 0.5, 0.0], "draft": [0.3125, 0.25, 0.25, 0.1875], "draft_count": 2},
+        **_OF_TOP,
     ),
 )

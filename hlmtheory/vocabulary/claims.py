@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hlmtheory._array import Array, arrays
 from hlmtheory._simplex import distance, distributions, normalised
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
@@ -29,6 +31,14 @@ def _mass(row: Array, support: Array) -> Array:
     """Return the mass of a row on A, added token by token."""
     xp, _, inside, _, _ = on_support(row, support)
     return xp.sum(inside, axis=-1)
+
+
+def _target_mass(target: Array, support: Array) -> Array:
+    return _mass(target, support)
+
+
+def _draft_mass(draft: Array, support: Array) -> Array:
+    return _mass(draft, support)
 
 
 def _overlap(law: Array, target: Array) -> Array:
@@ -90,6 +100,7 @@ _PART = Source(_TIMOR, "the token-level method, drafts on the common tokens")
 _SURE = {"target": [1.0, 0.0], "draft": [0.5, 0.5], "support": [True, False]}
 _SAME = {"target": [0.5, 0.5], "draft": [0.5, 0.5], "support": [True, False]}
 _HALF = {"target": [0.25, 0.25, 0.5], "draft": [0.25, 0.25, 0.5], "support": [True, True, False]}
+_BOUND: dict[str, Any] = {"source": _PART, "relation": Relation.LE, "ceiling": 1.0}
 
 CLAIMS = (
     Claim(
@@ -115,69 +126,57 @@ CLAIMS = (
     ),
     Claim(
         id="vocabulary.target_mass",
-        source=_PART,
         origin=Origin.NEW,
         statement="P(accept) ≤ p(A), the target's mass on the common tokens",
-        relation=Relation.LE,
         lhs=common_acceptance,
-        rhs=lambda target, support: _mass(target, support),
+        rhs=_target_mass,
         attained=Attained(_HALF),
-        ceiling=1.0,
+        **_BOUND,
     ),
     Claim(
         id="vocabulary.draft_mass",
-        source=_PART,
         origin=Origin.IMPLIED,
         statement="P(accept) ≤ q(A), the draft's mass on the common tokens",
-        relation=Relation.LE,
         lhs=common_acceptance,
-        rhs=lambda draft, support: _mass(draft, support),
+        rhs=_draft_mass,
         refuted=_SURE,
-        ceiling=1.0,
+        **_BOUND,
     ),
     Claim(
         id="vocabulary.unnormalised",
-        source=_PART,
         origin=Origin.NEW,
         statement="Σ_A min(p, q) ≤ q(A): without renormalising, with every draft outside of A rejected",
-        relation=Relation.LE,
         lhs=_unnormalised,
-        rhs=lambda draft, support: _mass(draft, support),
+        rhs=_draft_mass,
         attained=Attained(_SAME),
-        ceiling=1.0,
+        **_BOUND,
     ),
     Claim(
         id="vocabulary.renormalised",
-        source=_PART,
         origin=Origin.NEW,
         statement="Σ_A min(p, q) ≤ P(accept): renormalising never lowers it",
-        relation=Relation.LE,
         lhs=_unnormalised,
         rhs=common_acceptance,
         attained=Attained(_SAME),
-        ceiling=1.0,
+        **_BOUND,
     ),
     Claim(
         id="vocabulary.renormalised_gain",
-        source=_PART,
         origin=Origin.NEW,
         statement="q(A) P(accept) ≤ Σ_A min(p, q): renormalising multiplies it by at most 1/q(A)",
-        relation=Relation.LE,
         lhs=lambda target, draft, support: _mass(draft, support) * common_acceptance(target, draft, support),
         rhs=_unnormalised,
         attained=Attained(_SURE),
-        ceiling=1.0,
+        **_BOUND,
     ),
     Claim(
         id="vocabulary.whole",
-        source=_PART,
         origin=Origin.IMPLIED,
         statement="P(accept) ≤ Σ_v min(p, q): drafts on a part of the vocabulary are accepted no more often",
-        relation=Relation.LE,
         lhs=common_acceptance,
         rhs=_whole,
         refuted=_SURE,
-        ceiling=1.0,
+        **_BOUND,
     ),
     Claim(
         id="vocabulary.change",

@@ -48,6 +48,7 @@ LEFT_OUT = {
         "Task",
         "exact_payload_bits",
         "steps_distribution",
+        "CertifiedAnswers",
         "CertifiedRows",
         "DevicePolicy",
         "DraftProbabilities",

@@ -19,6 +19,7 @@ from scipy.optimize import linprog
 from hlmtheory import codec
 from hlmtheory.codec.frame import framed, unframed, varint
 from hlmtheory.policy import (
+    CertifiedAnswers,
     CertifiedRows,
     DevicePolicy,
     DeviceRule,
@@ -38,6 +39,7 @@ PRICED = DeviceRule(4, False, 2.0**-8, 4.0, (2.0,), 1.0, 0.0)
 SKIPS = DeviceRule(4, True, 2.0**-8, 4.0, (0.0,), 3.0, 0.25)
 POLICIES = {
     "probabilities": DevicePolicy(V, 1.0, threshold_rule(4), DraftProbabilities()),
+    "certified answers": DevicePolicy(V, 1.0, threshold_rule(4), CertifiedAnswers(0.05)),
     "top-k on a lattice": DevicePolicy(V, 1.0, threshold_rule(4), LatticeRows(100, top_k=16)),
     "threshold on a lattice": DevicePolicy(V, 1.0, threshold_rule(4), LatticeRows(100, threshold=0.034)),
     "coarse lattice": DevicePolicy(V, 0.7, threshold_rule(2), LatticeRows(7, top_k=5, threshold=0.11)),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from hlmtheory import codec, policy, truncation, uncertainty
 from hlmtheory.policy import (
+    CertifiedAnswers,
     CertifiedRows,
     DevicePolicy,
     DeviceRule,
@@ -35,7 +36,8 @@ from hlmtheory.shared_seed import exponentials, match_probability
 
 MENU = codec.CodecMenu(kinds=("top-k", "lattice"), widths=(4, 8, 16), sizes=(1, 2, 3, 4, 8), resolutions=(1, 10, 100))
 CERTIFIED, LATTICE, PROBABILITIES = CertifiedRows(MENU), LatticeRows(16, top_k=4), DraftProbabilities()
-KINDS = (CERTIFIED, LATTICE, LatticeRows(50, threshold=0.125), PROBABILITIES)
+ANSWERS = CertifiedAnswers(0.1)
+KINDS = (CERTIFIED, LATTICE, LatticeRows(50, threshold=0.125), PROBABILITIES, ANSWERS)
 SEEDED = SeededTokens()
 RULE = DeviceRule(3, True, 2.0**-8, 4.0, (2.0, 1.0), 3.0, 0.25)
 LINE = UncertaintyLine(0.9, 0.01)
@@ -247,6 +249,11 @@ def lattice_rows(top_k, threshold):
     return {"kind": "lattice rows", "resolution": 5, "top_k": top_k, "threshold": threshold}
 
 
+def answers(**fields):
+    """Return a change to certified answers with these fields."""
+    return lambda plain: plain | {"messages": {"kind": "draft probabilities, certified answer"} | fields}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -262,6 +269,14 @@ def lattice_rows(top_k, threshold):
         (lambda plain: plain | {"guarantees": [1]}, "guarantees must be an object"),
         (lambda plain: plain | {"messages": {"kind": "smoke"}}, "kind must be one of certified rows"),
         (lambda plain: plain | {"messages": {"kind": "draft probabilities", "k": 1}}, "no field 'k'"),
+        (
+            answers(limit=0.0),
+            "messages: limit must be above 0 and below 1; got 0.0; DraftProbabilities sends the whole",
+        ),
+        (answers(limit="0.1"), "messages: limit must be"),
+        (answers(), "limit must be a field of draft probabilities, certified answer"),
+        (answers(limit=1e-9), "limit must be at least 4.8e-07 for V = 8"),
+        (lambda plain: answers(limit=0.1)(plain) | {"temperature": 0.0}, "must be DraftProbabilities at temperature 0"),
         (lambda plain: plain | {"messages": {"kind": "shared seed"}}, "stream must be a field of shared seed"),
         (
             lambda plain: plain | {"messages": {"kind": "shared seed", "stream": "philox4x32-10 race 0"}},
@@ -520,7 +535,7 @@ def test_the_server_decodes_what_the_device_used(messages, seed):
         assert sent.probability == draft.distribution[draft.token]
         if isinstance(messages, DraftProbabilities):
             np.testing.assert_array_equal(known, draft.distribution)
-            assert draft.bias == 0.0
+            assert draft.bias == (2.0 * ANSWERS.limit if messages == ANSWERS else 0.0)
             continue
         (decoded,) = codec.decoded_rows(codec.MixedMessage(8, (sent,)))
         np.testing.assert_array_equal(known, decoded)
@@ -552,6 +567,18 @@ Q, P = np.array([0.5, 0.25, 0.25]), np.array([0.25, 0.5, 0.25])
 def test_without_skipping_a_round_has_the_target_s_law(messages):
     one = make(messages, threshold_rule(1, None), vocabulary=3, line=None)
     np.testing.assert_allclose(law_of_a_round(one, np.log(Q), P, 4), P, atol=1e-12)
+
+
+def test_a_certified_answer_moves_a_token_by_less_than_its_limit():
+    q, p = np.array([0.75, 0.25, 0.0, 0.0]), np.array([0.25, 0.25, 0.375, 0.125])
+    laws = [
+        law_of_a_round(
+            make(CertifiedAnswers(limit), threshold_rule(1), vocabulary=4, line=None), np.log(q + 1e-300), p, 12
+        )
+        for limit in (0.1, 1e-6)
+    ]
+    assert 0.5 * np.abs(laws[0] - p).sum() == pytest.approx(1 / 24, abs=0.01)  # p̂ = (1/4, 3/16, 3/8, 3/16)
+    assert 0.5 * np.abs(laws[1] - p).sum() < 0.02
 
 
 def test_drafts_that_are_verified_by_block():
@@ -629,7 +656,7 @@ def test_an_answer_to_other_drafts_is_refused(answer, words):
 
 
 def test_temperature_zero_takes_the_likeliest_token():
-    for messages in KINDS:
+    for messages in (one for one in KINDS if one != ANSWERS):
         one = make(messages, replace(RULE, skips=False), temperature=0.0)
         logits = np.array([0.0, 3.0, 3.0, 1.0, 0.0, 0.0, 0.0, 0.0])
         draft = one.draft(logits, rng=np.random.default_rng(0))

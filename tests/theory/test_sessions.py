@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hlmtheory import codec
 from hlmtheory.codec.frame import framed, unframed
 from hlmtheory.policy import (
+    CertifiedAnswers,
     CertifiedRows,
     DevicePolicy,
     DeviceSession,
@@ -28,14 +29,14 @@ from hlmtheory.policy import (
     envelope_bits,
     threshold_rule,
 )
-from hlmtheory.policy.answers import answer_bytes, answer_length, answer_of
+from hlmtheory.policy.answers import answer_bytes, answer_length, answer_of, cut_answer, longest_cut, received_answer
 from hlmtheory.shared_seed import race_winner
 
 KEY, NAME = b"0123456789abcdef", b"text 0001"
 V = 8
 POLICIES = [
     DevicePolicy(V, 1.0, threshold_rule(3), messages, bonus=bonus)
-    for messages in (LatticeRows(16, top_k=4), DraftProbabilities(), CertifiedRows())
+    for messages in (LatticeRows(16, top_k=4), DraftProbabilities(), CertifiedRows(), CertifiedAnswers(0.05))
     for bonus in (True, False)
 ]
 PLAIN = POLICIES[0]
@@ -322,19 +323,22 @@ def test_a_policy_that_drafts_by_a_seed_needs_one():
 @given(st.sampled_from(POLICIES), st.integers(0, 3), st.data())
 def test_an_answer_comes_back_from_its_bytes(policy, drafts, data):
     accepted = data.draw(st.integers(0, drafts))
-    token, target = data.draw(st.integers(0, V - 1)), None
+    token, target, cut = data.draw(st.integers(0, V - 1)), None, b""
     if accepted < drafts and isinstance(policy.messages, DraftProbabilities):
         rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
         token, target = None, rng.dirichlet([0.2] * V)
+        if isinstance(policy.messages, CertifiedAnswers):
+            cut = cut_answer(target, data.draw(st.integers(0, V - 1)), 0.05)
+            target = received_answer(cut, V)
     elif accepted == drafts > 0 and not policy.bonus:
         token = None
-    sent = answer_bytes(policy, ServerAnswer(accepted, token, target), drafts)
+    sent = answer_bytes(policy, ServerAnswer(accepted, token, target, cut), drafts)
     found = answer_of(policy, sent, drafts)
     assert (found.accepted, found.token) == (accepted, token)
     assert len(sent) <= answer_length(policy, drafts)
     if target is not None:
         np.testing.assert_allclose(found.target, target, rtol=2.0**-24, atol=1e-45)
-        assert len(sent) == 1 + 4 * V
+        assert len(sent) == 1 + (len(cut) or 4 * V)
 
 
 @given(st.sampled_from(POLICIES), st.integers(0, 3), st.binary(max_size=40))
@@ -346,6 +350,21 @@ def test_any_bytes_are_an_answer_with_these_bytes_or_refused(policy, drafts, dat
     assert answer_bytes(policy, found, drafts) == data
     assert found.accepted <= drafts
     assert found.token is None or found.token < V
+
+
+def test_a_certified_answer_of_other_models_is_refused():
+    p = np.full(V, 1.0 / V)
+    whole = cut_answer(p, 0, 1e-6)
+    assert np.abs(received_answer(whole, V) - p).sum() <= 2e-6
+    assert len(whole) <= longest_cut(V)
+    for wrong, words in (
+        (cut_answer(np.full(6, 1 / 6), 0, 0.1), "V = 6 and 24 bits"),
+        (codec.encode(codec.truncated_message(p, k=2, token=0, bits=8)), "8 bits a probability"),
+        (codec.encode(codec.truncated_message([p, p], k=2, token=[0, 1], bits=24)), "not one truncated distribution"),
+    ):
+        with pytest.raises(codec.MalformedError, match=words):
+            received_answer(wrong, V)
+    assert len(cut_answer(np.random.default_rng(1).dirichlet(np.ones(4096)), 5, 1e-3)) < longest_cut(4096)
 
 
 def test_wrong_answers_are_refused():

@@ -724,6 +724,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "CertifiedRows": {"menu": codec.CodecMenu()},
     "LatticeRows": {"resolution": 10, "top_k": 2, "threshold": 0.125},
     "DraftProbabilities": {},
+    "CertifiedAnswers": {"limit": 0.125},
     "SeededTokens": {"stream": "philox4x32-10 race 1"},
     "StreamedTokens": {"stream": "philox4x32-10 race 1"},
     "StreamedDevice": STREAMED,

@@ -37,8 +37,8 @@ FEWEST_CLUSTERS = 20
 class RoundTimes:
     """Time of a round that drafts K tokens for each of B sequences, in seconds.
 
-    It is ``round_trip + verify + B (cache + (K + 1) verify_token) + K (draft + B draft_token)``. Without drafts the
-    target model waits for nobody: it streams its tokens, each in ``verify + B (cache + verify_token)``.
+    It is ``round_trip + verify + B (cache + draft_cache + (K + 1) verify_token) + K (draft + B draft_token)``. Without
+    drafts the target model waits for nobody: it streams its tokens, each in ``verify + B (cache + verify_token)``.
     """
 
     round_trip: float = 0.0
@@ -47,6 +47,7 @@ class RoundTimes:
     draft: float
     draft_token: float = 0.0
     cache: float = 0.0
+    draft_cache: float = 0.0
 
     def alone(self, batch: int = 1) -> float:
         """Return the time of a token without drafts."""
@@ -54,7 +55,7 @@ class RoundTimes:
 
     def fixed(self, batch: int = 1) -> float:
         """Return the time of a round that drafts, without its drafts."""
-        return self.round_trip + self.alone(batch)
+        return self.round_trip + self.alone(batch) + batch * self.draft_cache
 
     def marginal(self, batch: int = 1) -> float:
         """Return the time that each draft adds."""
@@ -368,11 +369,14 @@ def loses_from(tokens: NDArray[np.float64], times: RoundTimes, lengths: NDArray[
     lengths : integer array, shape (n,), optional
         The lengths; 1, ..., n by default.
     """
+    lengths = np.arange(1, len(tokens) + 1) if lengths is None else lengths
+    draft = np.tile([times.draft, times.draft_token, 0.0], (len(lengths), 1))
+    draft[:, 2] = times.draft_cache / lengths  # it is paid once a round
     _, pays_to = crossover_batch(
         np.maximum(tokens, 1.0),
         [times.verify, times.verify_token, times.cache],
-        [times.draft, times.draft_token, 0.0],
-        np.arange(1, len(tokens) + 1) if lengths is None else lengths,
+        draft,
+        lengths,
         1.0,  # the cache of a sequence is counted as one token
         times.round_trip,
     )

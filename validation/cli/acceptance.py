@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from validation.acceptance.passes import Passes
+    from validation.acceptance.published import PublishedPasses
     from validation.acceptance.summary import RoundTimes, Summary
     from validation.planning.lossy import Price
 
@@ -50,7 +51,8 @@ _LARGEST_BATCH = 65536
 @click.option(
     "--passes",
     type=click.Path(path_type=Path),
-    help="Instead of these times, a CSV of measured passes: batch, width, context, ms and, of both models, model.",
+    help="Instead of these times, a CSV of measured passes: batch, width, context, ms and, of both models, model; or "
+    "the name of a published fit, which needs --context: h100-llama-3.1-8b.",
 )
 @click.option(
     "--context", type=NON_NEGATIVE, help="With --passes: cached tokens of a sequence.  [default: the table's median]"
@@ -118,10 +120,13 @@ def acceptance(
     """
     from validation.acceptance.engines import read_acceptance
     from validation.acceptance.passes import read_passes
+    from validation.acceptance.published import PUBLISHED
     from validation.acceptance.record import marked, write_records
     from validation.acceptance.summary import speculation_profile, speculative_config, summarise
 
-    fitted = None if passes is None else read_passes(passes, confidence)
+    fitted: Passes | PublishedPasses | None = PUBLISHED.get(str(passes))
+    if fitted is None and passes is not None:
+        fitted = read_passes(passes, confidence)
     if context is not None and fitted is None:
         raise UserError("--context is of the passes in a table; give --passes with it.")
     times = _times(fitted, context, rtt_ms, verify_ms, draft_ms, verify_us_per_token, draft_us_per_token)
@@ -189,7 +194,7 @@ def _price(path: Path, rule: str | None, summary: Summary, draft_length: int | N
 
 
 def _times(
-    fitted: Passes | None,
+    fitted: Passes | PublishedPasses | None,
     context: float | None,
     rtt_ms: float,
     verify_ms: float | None,
@@ -197,13 +202,21 @@ def _times(
     verify_us_per_token: float,
     draft_us_per_token: float,
 ) -> RoundTimes | None:
-    """Return the times of a round from a table of passes or from options; None without both."""
+    """Return the times of a round from a table of passes, a published fit or options; None without any."""
+    from validation.acceptance.published import PublishedPasses
     from validation.acceptance.summary import RoundTimes
 
     draft = None if draft_ms is None else (draft_ms / 1e3, draft_us_per_token / 1e6)
     if fitted is not None:
         if verify_ms is not None or verify_us_per_token:
             raise UserError("--passes has the times of the target model; leave out --verify-ms and its tokens'.")
+        if isinstance(fitted, PublishedPasses):
+            if draft is not None or context is None:
+                raise UserError(
+                    "A published fit has the times of its own drafts, and its cache is not yours; give --context, the "
+                    "mean cached tokens of a sequence, and leave out --draft-ms."
+                )
+            return fitted.times(context, rtt_ms / 1e3)
         if (draft is None) == (fitted.draft is None):
             has = "no pass" if fitted.draft is None else "passes"
             wanted = "give --draft-ms (0 for n-grams)" if fitted.draft is None else "leave out --draft-ms"

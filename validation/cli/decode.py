@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +11,10 @@ from validation.cli.display import decoded_lines, decoded_screen, open_console, 
 from validation.cli.options import SEED, Renamed, chat_option, json_option, quiet_option, version_options
 from validation.cli.run import print_json, tell_notes
 from validation.errors import UserError, naming
+
+if TYPE_CHECKING:
+    from validation.decoding.studies import Decoded
+    from validation.models.pair import Pair
 
 
 @click.command()
@@ -65,48 +70,45 @@ def decode(
     """Continue prompts by the methods of a study.
 
     NAME is the study: hlm (the methods of cu-hlm and u-hlm), design (their thresholds and sizes), greedy (the methods
-    of all papers but edge-sd, at temperature 0) or nucleus (the same, at temperature 1 with top-p 0.9).
+    of all papers but edge-sd, at temperature 0), nucleus (the same, at temperature 1 with top-p 0.9) or common (two
+    models with tokenizers of their own: lossless methods on the tokens that both have, at temperature 1).
 
-    Thresholds are fitted to the trace of `hlm validate` in the same folder. Finished texts are kept: the same command
-    continues after Ctrl-C or a crash. `hlm figure` draws from them. Speeds are computed from the number of forward
-    passes and the time of one pass of each model, measured once per run.
+    Thresholds are fitted to the trace of `hlm validate` in the same folder; common needs none. Finished texts are kept:
+    the same command continues after Ctrl-C or a crash. `hlm figure` draws from them. Speeds are computed from the
+    number of forward passes and the time of one pass of each model, measured once per run.
     """
     from validation.collection.prompts import builtin_prompts, read_prompts
     from validation.decoding.fit_file import fitted_to, of_other_models
     from validation.decoding.pass_times import FILE, passes_of
     from validation.decoding.policy_file import planned_methods, refuse_other_models
-    from validation.decoding.studies import STUDIES, decode_study, likely_names, refuse_unknown
+    from validation.decoding.studies import COMMON, STUDIES, decode_study, likely_names, refuse_unknown
     from validation.decoding.text_files import sample_of, write_texts
-    from validation.models.pair import load_pair
     from validation.trace.reader import open_trace
 
-    if name not in STUDIES:
-        raise UserError(f"There is no study {name!r}; choose one of: {', '.join(STUDIES)}.")
-    study, folder = STUDIES[name], run / "decoded" / name
+    known = {**STUDIES, COMMON.name: COMMON}
+    if name not in known:
+        raise UserError(f"There is no study {name!r}; choose one of: {', '.join(known)}.")
+    study, folder = known[name], run / "decoded" / name
+    models = {"draft": draft, "target": target, "base": base, "changed_anchor": changed_anchor, "chat": chat}
+    if study is COMMON:
+        _refuse_common(models, policy)
     planned = planned_methods(policy, study.temperature, study.top_p)
     own = [one.name for one in planned]
     only = tuple(own[0] if own and one == "planned" else one for one in only)
     refuse_unknown(study, only, [*likely_names(study), *own], loosely=True)  # fail early; checked again once fitted
     console = open_console(quiet=quiet, stderr=as_json)
-    trace = open_trace(run / "trace")
+    trace = open_trace(run / "trace") if study.fits else None
     chosen = builtin_prompts()[:100] if prompts is None else read_prompts(prompts)
-    with waiting(console, "fitting thresholds to the trace"), naming(folder):
-        fitted = fitted_to(trace, folder.parent / "fitted.json")
+    fitted = None
+    if trace is not None:
+        with waiting(console, "fitting thresholds to the trace"), naming(folder):
+            fitted = fitted_to(trace, folder.parent / "fitted.json")
     refuse_unknown(study, only, [*(method.name for method in study.methods(fitted)), *own])
     with waiting(console, "loading the two models"):
-        pair = load_pair(
-            None if draft else "builtin",
-            draft=draft,
-            target=target,
-            base=base,
-            changed_anchor=changed_anchor,
-            device=device,
-            dtype=dtype,
-            chat=chat,
-        )
+        pair = _load(models, device, dtype, common=study is COMMON)
     tell_notes(console, pair)
     refuse_other_models(planned, pair)
-    if remark := of_other_models(trace, pair):
+    if trace is not None and (remark := of_other_models(trace, pair)):
         console.print(remark, soft_wrap=True, markup=False)
     settings = {"new_tokens": new_tokens, "batch": batch, "seed": seed}
     with waiting(console, "timing a pass of each model"), naming(folder):
@@ -126,6 +128,47 @@ def decode(
     with naming(folder):
         texts = write_texts(decoded, chosen, pair.tokenizer, folder)
     decoded_screen(console, decoded, passes, folder.parent / FILE, texts, sample_of(decoded, chosen, pair.tokenizer))
+    shares = _shares(pair, decoded) if study is COMMON else {}
+    if shares:
+        console.print(
+            f"Of the tokens of these texts {shares['of_texts']:.1%} are common; no more drafts can be accepted "
+            "(vocabulary.target_mass).",
+            soft_wrap=True,
+        )
     if as_json:
         about = {"study": name, "run": str(run), "texts": str(texts), "passes": passes.plain()}
+        about |= {"common": shares} if shares else {}
         print_json(about | {"methods": decoded_lines(decoded, passes)})
+
+
+def _refuse_common(models: dict[str, Any], policy: Path | None) -> None:
+    """Refuse what two tokenizers do not have."""
+    if not (models["draft"] and models["target"]):
+        raise UserError("The study common is of two models with tokenizers of their own; give --draft and --target.")
+    given = {"--base": models["base"], "--changed-anchor": models["changed_anchor"], "--policy": policy}
+    if named := [name for name, value in given.items() if value]:
+        raise UserError(f"{named[0]} is for models with one tokenizer; leave it out, or use another study.")
+
+
+def _load(models: dict[str, Any], device: str, dtype: str | None, *, common: bool) -> Pair:
+    """Return the pair; ``common``: of two models with tokenizers of their own."""
+    from validation.models.pair import load_pair
+    from validation.models.two_tokenizers import load_two
+
+    if common:
+        named = {name: models[name] for name in ("draft", "target", "chat")}
+        return load_two(**named, device=device, dtype=dtype)
+    return load_pair(None if models["draft"] else "builtin", **models, device=device, dtype=dtype)
+
+
+def _shares(pair: Pair, decoded: Decoded) -> dict[str, float]:
+    """Return the common tokens, their share of the target's vocabulary, and that of the texts' tokens."""
+    from validation.models.two_tokenizers import common_share
+
+    count = len(pair.draft.common)
+    texts = [record.tokens for record in decoded.records]
+    return {
+        "tokens": count,
+        "of_vocabulary": count / pair.vocabulary,
+        "of_texts": common_share(pair, texts),
+    }

@@ -31,6 +31,7 @@ class Draft:
     draft_distribution: torch.Tensor | None = None  # q, the draft model's
     server_distribution: torch.Tensor | None = None  # q̂, what the server knows of q; None for a certain draft
     note: Any = None  # data for the method's message
+    answer: bytes = b""  # what the server sends of p if it rejects the draft, where the method cuts it
 
     @property
     def distribution(self) -> torch.Tensor:

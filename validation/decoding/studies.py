@@ -23,7 +23,9 @@ from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import DEFAULT_BATCH, DEFAULT_SEED
 from validation.decoding.methods import default_methods
 from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import FixedLength, PromptLookup
 from validation.decoding.methods.registry import Family, Fitted
+from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD, CuHlmOffline, TargetOnly, UHlm
 from validation.decoding.records import GenerationRecord
 from validation.decoding.scoring import Scores, score, score_key
@@ -70,6 +72,8 @@ class Study:
     methods : callable
         Function from the fitted values to the methods, as :func:`validation.decoding.methods.default_methods`.
     temperature, top_p : float
+    fits : bool
+        Whether the methods need values that are fitted to a trace; without, ``methods`` is given None.
     """
 
     name: str
@@ -77,6 +81,7 @@ class Study:
     methods: Callable[..., list[Method]]
     temperature: float = 1.0
     top_p: float = 1.0
+    fits: bool = True
 
 
 THRESHOLDS = tuple(i / 10 for i in range(11))
@@ -96,6 +101,13 @@ def _design(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:
     sizes = [CuHlmOffline(limit, k, name=f"CU-HLM offline (k = {k}){suffix}") for k in SIZES]
     return [TargetOnly(), *thresholds, *sizes]
 
+
+def _lossless(fitted: Fitted | None, *, delay_s: float = 0.0) -> list[Method]:
+    return [FixedLength(), SharedSeed(), PromptLookup(), TargetOnly()]
+
+
+COMMON = Study("common", "two tokenizers: lossless methods on the tokens that both have", _lossless, fits=False)
+"""The study of a draft model with a tokenizer of its own; no figure is drawn from it."""
 
 STUDIES = {
     study.name: study
@@ -165,7 +177,7 @@ def decode_study(
     study: Study,
     pair: Pair,
     prompts: Sequence[Prompt],
-    trace: Trace,
+    trace: Trace | None,
     folder: Path,
     *,
     new_tokens: int = ANSWER_TOKENS,
@@ -184,8 +196,8 @@ def decode_study(
     ----------
     study : Study
     pair, prompts
-    trace : Trace
-        A trace of this pair: thresholds and sizes are fitted to it.
+    trace : Trace or None
+        A trace of this pair: thresholds and sizes are fitted to it. None for a study that fits nothing.
     folder : Path
     new_tokens, batch, seed : int
         As in :func:`validation.decoding.loop.decode`.
@@ -206,7 +218,7 @@ def decode_study(
         As :func:`~validation.decoding.sweep.sweep` and :func:`~validation.decoding.fitting.fit`; or if the study has no
         such method.
     """
-    fitted = fitted_to(trace, folder.parent / "fitted.json")
+    fitted = None if trace is None else fitted_to(trace, folder.parent / "fitted.json")
     methods = [*study.methods(fitted), *more]
     refuse_unknown(study, only, [method.name for method in methods])
     chosen = [method for method in methods if not only or method.name in only]
@@ -234,8 +246,8 @@ def decode_study(
         "pair": pair.describe(),
         **settings,
         "seconds": round(time.perf_counter() - began, 1),
-        "trace": fingerprint(trace),
-        "fitted": asdict(fitted),
+        "trace": None if trace is None else fingerprint(trace),
+        "fitted": None if fitted is None else asdict(fitted),
         "methods": [method.name for method in complete],
         "rows": len(records),
         "prompts": [{"id": prompt.id, "source": prompt.source} for prompt in prompts],
@@ -247,7 +259,7 @@ def decode_study(
 
 def likely_names(study: Study) -> list[str]:
     """Return the names of a study's methods before anything is fitted; a fitted number in a name is only an example."""
-    fits = [Fitted(1.0, 0.0, 0.5, 0.1, prone, 0.1, 1) for prone in (0.5, 2.0)]
+    fits = [Fitted(1.0, 0.0, 0.5, 0.1, prone, 0.1, 1) if study.fits else None for prone in (0.5, 2.0)]
     return list(dict.fromkeys(method.name for fitted in fits for method in study.methods(fitted)))
 
 

@@ -177,7 +177,7 @@ class Connection:
         if opening.tokenizer != self.server.tokenizer:
             raise LinkError(
                 f"the device's tokenizer is {opening.tokenizer!r:.40}, and the server's {self.server.tokenizer!r}; use "
-                "models with one tokenizer"
+                "models with one tokenizer, or `hlm decode common` on one machine"
             )
         if terms.streamed and opening.top_p < 1:
             raise LinkError(f"a device that drafts on has top-p 1; got {opening.top_p:g}; leave it out")

@@ -126,7 +126,8 @@ class _RemoteLoop(OneText):
         spent = (drafting, self.answered - began, *sizes, remote.openings > before[2], audited)
         self.exchange = Exchange(int(self.draft_length[slots[0]]), *spent)
         self.record.note(kept - first, remote.version)
-        accepted, token, row = answer_of(answer, len(drafts), vocabulary, least=terms.least_answer(vocabulary))
+        least, cut = terms.least_answer(vocabulary), terms.cut_limit > 0
+        accepted, token, row = answer_of(answer, len(drafts), vocabulary, least=least, cut=cut)
         if row is not None:  # the device draws from the residual of p
             p, q = torch.from_numpy(row.copy())[None], drafts[accepted].draft_distribution
             assert q is not None
@@ -174,7 +175,8 @@ class Device:
         if (greeting.tokenizer, greeting.vocabulary) != (tokenizer, pair.vocabulary):
             raise RefusedError(
                 f"The server's tokenizer has {greeting.vocabulary:,} tokens and the fingerprint {greeting.tokenizer}, "
-                f"the device's {pair.vocabulary:,} and {tokenizer}; use models with one tokenizer."
+                f"the device's {pair.vocabulary:,} and {tokenizer}; use models with one tokenizer, or "
+                "`hlm decode common` on one machine."
             )
         ends, context = tuple(greeting.end_tokens), min(pair.context, greeting.context)
         self.pair = replace(pair, end_tokens=ends, context=context)

@@ -221,7 +221,8 @@ class Engine:
             raise ArithmeticError("the target model gives logits that are not finite; check its weights")
         accepted, token, target = int(found.accepted[0]), int(found.token[0]), None
         if accepted < count and text.terms.device_draws and text.session.temperature > 0:
-            token, target = -1, found.target[accepted]  # the device draws, and sends the token with its next round
+            token = -1  # the device draws, and sends the token with its next round
+            target = one.drafts[accepted].answer or found.target[accepted]
         text.extend([*(draft.token for draft in one.drafts[:accepted]), *([token] if token >= 0 else [])])
         return answer_body(accepted, count, token, vocabulary, target, least=text.terms.least_answer(vocabulary))
 

@@ -7,7 +7,7 @@ format        a draft in a message
 ============= =====================================================================================================
 rows          its token, and its whole distribution in float32; at temperature 0 the token alone
 tokens        its token: drafts by a shared seed, or certain ones
-probabilities its token and q_d; after a rejection the answer carries p, and the device draws
+probabilities its token and q_d; after a rejection the answer carries p or p̂, and the device draws
 lattice       its quantised distribution, by :mod:`hlmtheory.codec`
 truncated     its top-k probabilities and q_d, by :mod:`hlmtheory.codec`
 policy        as ``policy.json`` says, by :class:`hlmtheory.policy.ServerPolicy`
@@ -29,7 +29,14 @@ from hlmtheory.codec import MalformedError, MixedDraft, TokenDraft, TruncatedMes
 from hlmtheory.codec.coding import decoded
 from hlmtheory.codec.frame import LATTICE_ROWS, CodecError
 from hlmtheory.codec.limits import Limits
-from hlmtheory.policy import DevicePolicy, DraftProbabilities, ServerPolicy, StreamedTokens, threshold_rule
+from hlmtheory.policy import (
+    CertifiedAnswers,
+    DevicePolicy,
+    DraftProbabilities,
+    ServerPolicy,
+    StreamedTokens,
+    threshold_rule,
+)
 from hlmtheory.policy.device import row_of
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FlexSpec, PromptLookup
@@ -37,6 +44,7 @@ from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.quantized import Sqs
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import CloudOnly, CuHlm, Hlm
+from validation.decoding.methods.split import DssdCertified
 from validation.decoding.methods.switched import Switched
 from validation.decoding.session import Draft
 from validation.decoding.wire import index_bits, unpack
@@ -81,6 +89,8 @@ class Terms:
         As for :class:`validation.decoding.methods.base.Method`.
     policy : str
         The text of ``policy.json`` for the format ``policy``, else empty.
+    limit : float
+        ε of answers with p̂, for the format ``probabilities``; 0: they carry p. A policy has its own.
     """
 
     format: str
@@ -92,26 +102,28 @@ class Terms:
     samples_target: bool
     by_block: bool
     policy: str
+    limit: float
 
     @classmethod
     def of(cls, method: Method) -> Terms:
         """Return the terms of a method, or raise a UserError if it does not run over a link."""
         found = _BY_MESSAGE.get(type(method).message)
         on_server = isinstance(method, CloudOnly) and type(method) is not CloudOnly  # its drafts are made there
-        if found is None or on_server or method.tree_nodes or method.cuts_answer or not method.runs_target:
+        if found is None or on_server or method.tree_nodes or not method.runs_target:
             raise UserError(f"{method.name} does not run over a link; choose another method, or a policy.json.")
         if found == PROBABILITIES and method.by_argmax:
             found = TOKENS
         most = LONGEST_ROUND if found == LATTICE else min(method.max_draft_length, LONGEST_ROUND)
         policy = method.text if isinstance(method, Planned) else ""
         flags = (method.bonus, method.by_argmax, method.shared_seed, method.streamed, method.samples_target)
-        return cls(found, most, *flags, method.by_block, policy)
+        limit = method.limit if isinstance(method, DssdCertified) else 0.0
+        return cls(found, most, *flags, method.by_block, policy, limit)
 
     @classmethod
     def from_plain(cls, given: Any, vocabulary: int) -> Terms:
         """Return the terms of an opening, or raise a LinkError or a DomainError."""
         kinds: dict[str, type] = dict.fromkeys(cls.__dataclass_fields__, bool)
-        kinds |= {"format": str, "most": int, "policy": str}
+        kinds |= {"format": str, "most": int, "policy": str, "limit": float}
         if (
             not isinstance(given, dict)
             or set(given) != set(kinds)
@@ -123,6 +135,11 @@ class Terms:
             raise LinkError(
                 f"there are no messages of format {terms.format!r:.40} with {terms.most} drafts; at most "
                 f"{LONGEST_ROUND} drafts may be in a round"
+            )
+        if not 0 <= terms.limit < 1 or (terms.limit and terms.format != PROBABILITIES):
+            raise LinkError(
+                f"the limit {terms.limit} of answers is outside [0, 1), or its drafts are sent as {terms.format}; send "
+                "probabilities"
             )
         if (terms.format == POLICY) != bool(terms.policy):
             raise LinkError("a policy belongs to the format policy, and to no other; give both")
@@ -182,6 +199,12 @@ class Terms:
         return self.format == PROBABILITIES or (self.format == POLICY and isinstance(self.known.policy.messages, kind))
 
     @property
+    def cut_limit(self) -> float:
+        """The limit ε of answers that carry p̂; 0: they carry p, or none."""
+        messages = self.known.policy.messages if self.format == POLICY else None
+        return messages.limit if isinstance(messages, CertifiedAnswers) else self.limit
+
+    @property
     def pads(self) -> bool:
         """Whether messages, answers and openings are padded."""
         return self.format == POLICY and bool(self.known.policy.message_sizes)
@@ -200,7 +223,7 @@ class Terms:
 
     def method(self) -> Method:
         """Return a method that verifies by these terms."""
-        method = Method()
+        method = DssdCertified(self.cut_limit, self.most) if self.cut_limit else Method()
         method.bonus, method.by_argmax, method.samples_target = self.bonus, self.by_argmax, self.samples_target
         method.shared_seed, method.by_block, method.max_draft_length = self.shared_seed, self.by_block, self.most
         return method
@@ -291,7 +314,7 @@ def _planned(coded: Any, vocabulary: int) -> Draft:
     return Draft(coded.token, float(row[coded.token]) if own is None else own, None, row)
 
 
-SERVER_WRITES = Terms(SERVER, 0, True, False, True, False, False, False, "")
+SERVER_WRITES = Terms(SERVER, 0, True, False, True, False, False, False, "", 0.0)
 """The terms of a text that the server writes: the tokens of the shared seed, whoever drafts."""
 
 REFUSED = (CodecError, DomainError, UserError)

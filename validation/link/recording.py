@@ -51,7 +51,7 @@ class Recording:
             "method": "server" if method is None else method.name,
             "messages": terms.format,
             "shared_seed": terms.shared_seed,
-            "lossless": not (terms.by_argmax or terms.samples_target or (method is not None and method.truncates)),
+            "lossless": not (terms.by_argmax or terms.samples_target or _loses(method)),
             "streamed": terms.streamed,
             "adapts": adapts,
             "audit": method.probability if isinstance(method, Audited) else 0.0,
@@ -102,3 +102,8 @@ class Recording:
         seconds = time.perf_counter() - self.began
         self.recorder.add("end", tokens=len(record.tokens), ended=record.ended, seconds=seconds)
         self._ping(1, SMALL)
+
+
+def _loses(method: Method | None) -> bool:
+    """Return whether a method replaces rejected drafts by a part of what it needs."""
+    return method is not None and (method.truncates or method.cuts_answer)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hlmtheory.policy.answers import longest_cut
 from validation.errors import UserError
 from validation.link.formats import REFUSED
 from validation.link.wire import (
@@ -246,7 +247,7 @@ class Remote:
         if earlier is not None and replace(greeting, nonce="") != replace(earlier, nonce=""):
             raise RefusedError("The server came back with another model or tokenizer; begin the text anew.")
         self._greeting, self._pipe = greeting, Pipe(greeting.nonce, self.key, server=False)
-        self._longest = 64 + 4 * greeting.vocabulary
+        self._longest = 64 + max(4 * greeting.vocabulary, longest_cut(greeting.vocabulary))
         self._socket.protocol.max_message_size = 128 + self._longest
         self.connections += 1
 

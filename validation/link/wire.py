@@ -7,7 +7,8 @@ greeting     server    :class:`Greeting` as JSON: protocol, nonce, vocabulary, t
 opening      device    ``o``, then :class:`Opening` as JSON: how it drafts and samples, the prompt, the text so far
 opened       server    ``o``, then the name of the version that verifies from here on: the text may go on
 round        device    ``r``; with several terms the number of one; skipped tokens: count, LEB128, and ids; the message
-answer       server    ``r``; accepted drafts; the server's token plus 1, or 0; p in float32, if the device draws
+answer       server    ``r``; accepted drafts; the server's token plus 1, or 0; p in float32, if the device draws, or p̂
+                       in the bytes of :mod:`hlmtheory.policy.answers`
 tokens       server    ``t``: new tokens of a text that the server writes: their number, LEB128, and ids
 error        server    a text frame, JSON: ``error``, ``message``, and ``retry_s`` if another try may help
 ============ ========= ==============================================================================================
@@ -35,13 +36,14 @@ from numpy.typing import NDArray
 from hlmtheory.codec import CodecError, MalformedError
 from hlmtheory.codec.envelope import DOWN, UP, Envelope
 from hlmtheory.codec.frame import Reader, varint
+from hlmtheory.policy.answers import received_answer
 from validation.decoding.wire import index_bits, pack, unpack
 
 if TYPE_CHECKING:
     import torch
 
 Array = NDArray[Any]
-PROTOCOL = 2
+PROTOCOL = 3
 OPEN, ROUND, TEXT = b"o", b"r", b"t"
 """Kinds of a sealed frame."""
 LONGEST_OPENING = 2**20
@@ -225,21 +227,36 @@ def answer_size(drafts: int, vocabulary: int) -> int:
 
 
 def answer_body(
-    accepted: int, drafts: int, token: int, vocabulary: int, target: torch.Tensor | None = None, *, least: int = 0
+    accepted: int,
+    drafts: int,
+    token: int,
+    vocabulary: int,
+    target: torch.Tensor | bytes | None = None,
+    *,
+    least: int = 0,
 ) -> bytes:
-    """Return the body of an answer; ``token`` is -1 if the server draws none; ``target`` (V,) is p, if it is sent.
+    """Return the body of an answer; ``token`` is -1 if the server draws none; ``target`` is p (V,) or p̂, if it is sent.
 
     It is padded with zeros to at least ``least`` bytes.
     """
     head = pack([(accepted, drafts.bit_length()), (token + 1, index_bits(vocabulary + 1))]).ljust(least, b"\0")
-    return head if target is None else head + target.float().cpu().numpy().tobytes()
+    if target is None or isinstance(target, bytes):
+        return head + (target or b"")
+    row: bytes = target.float().cpu().numpy().tobytes()
+    return head + row
 
 
-def answer_of(body: bytes, drafts: int, vocabulary: int, *, least: int = 0) -> tuple[int, int, Array | None]:
-    """Return accepted drafts, the server's token or -1, and p (V,) if it was sent, of at least ``least`` bytes."""
+def answer_of(
+    body: bytes, drafts: int, vocabulary: int, *, least: int = 0, cut: bool = False
+) -> tuple[int, int, Array | None]:
+    """Return accepted drafts, the server's token or -1, and p (V,) if it was sent, of at least ``least`` bytes.
+
+    ``cut``: what is sent of p is p̂.
+    """
     widths, own = [drafts.bit_length(), index_bits(vocabulary + 1)], answer_size(drafts, vocabulary)
     size = max(own, least)
-    if len(body) not in (size, size + 4 * vocabulary) or body[own:size].strip(b"\0"):
+    fits = len(body) >= size if cut else len(body) in (size, size + 4 * vocabulary)
+    if not fits or body[own:size].strip(b"\0"):
         raise MalformedError(f"{len(body)} bytes are no answer to {drafts} drafts; no server writes that")
     accepted, token = unpack(body[:own], widths)
     if accepted > drafts or token > vocabulary:
@@ -248,7 +265,7 @@ def answer_of(body: bytes, drafts: int, vocabulary: int, *, least: int = 0) -> t
         )
     if len(body) == size:
         return accepted, token - 1, None
-    row = np.frombuffer(body[size:], dtype="<f4")
+    row = received_answer(body[size:], vocabulary) if cut else np.frombuffer(body[size:], dtype="<f4")
     whole = np.where(np.isfinite(row) & (row >= 0), row, 2.0).sum(dtype=np.float64)
     if accepted == drafts or not 0.99 < whole < 1.01:
         raise MalformedError("the answer's probabilities are no distribution, or not wanted; no server writes that")

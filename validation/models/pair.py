@@ -344,7 +344,8 @@ def same_vocabulary(draft: Any, target: Any, *, names: tuple[str, str]) -> None:
     ours, theirs = (repr(side[first]) if first in side else "missing" for side in entries)
     raise UserError(
         f"The vocabularies differ, first at id {first}: {ours} in {names[0]!r}, {theirs} in {names[1]!r} "
-        f"({len(entries[0])} and {len(entries[1])} entries); choose two models of one family."
+        f"({len(entries[0])} and {len(entries[1])} entries); choose two models of one family, or let "
+        "`hlm decode common` draft the tokens that both have."
     )
 
 

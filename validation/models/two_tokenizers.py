@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.errors import UserError
-from validation.models.pair import Pair
+from validation.models import chat as turns
+from validation.models.pair import Pair, load_single
 
 if TYPE_CHECKING:
     import torch
@@ -49,6 +50,10 @@ class OtherTokens:
         self.common = torch.from_numpy(np.flatnonzero(own >= 0))
         self.own = torch.from_numpy(own[own >= 0])
         self.vocabulary, self.dtype = len(own), torch.float32
+        # what else is asked of a model: its fingerprint, and its commit
+        self.config, self.state_dict, self.named_modules = (
+            getattr(model, name, None) for name in ("config", "state_dict", "named_modules")
+        )
 
     def forward(
         self,
@@ -129,7 +134,11 @@ def with_other_draft(pair: Pair, draft: Pair) -> Pair:
     own = common_tokens(theirs, ours)
     own = np.concatenate([own, np.full(pair.vocabulary - len(own), -1)]) if len(own) < pair.vocabulary else own
     model: Any = OtherTokens(draft.draft, encode, own, draft.context)
-    note = f"the draft model has a tokenizer of its own: {np.count_nonzero(own >= 0):,} of its tokens are common"
+    count = np.count_nonzero(own >= 0)
+    note = (
+        f"The draft model has a tokenizer of its own: {count:,} of the target's {pair.vocabulary:,} tokens "
+        f"({count / pair.vocabulary:.1%}) are common. Only these are drafted, and the texts keep the target's law."
+    )
     return replace(
         pair,
         name=f"{pair.name} with {draft.draft_name}",
@@ -138,3 +147,50 @@ def with_other_draft(pair: Pair, draft: Pair) -> Pair:
         draft_parameters=draft.draft_parameters,
         notes=(*pair.notes, note),
     )
+
+
+def load_two(draft: str, target: str, *, device: str = "cpu", dtype: str | None = None, chat: bool = False) -> Pair:
+    """Load a draft and a target model with tokenizers of their own, as a pair over the target's tokens.
+
+    Parameters
+    ----------
+    draft, target : str
+        Folders, GGUF files, or hub names.
+    device, dtype, chat
+        As for :func:`validation.models.pair.load_pair`.
+
+    Raises
+    ------
+    UserError
+        As :func:`validation.models.pair.load_single`; the two have one tokenizer, or no token in common; ``chat``
+        without a chat template of the target.
+    """
+    pair = load_single(target, device=device, dtype=dtype)
+    if chat:
+        turns.require_template(pair.tokenizer, target)
+    own = load_single(draft, device=device, dtype=dtype)
+    if own.tokenizer.get_vocab() == pair.tokenizer.get_vocab():
+        raise UserError(
+            f"{draft!r} and {target!r} have one tokenizer, so all tokens are common; decode them with `hlm decode "
+            "nucleus`, which has more methods."
+        )
+    talks = turns.has_template(pair.tokenizer)
+    note = turns.TURNS if chat else turns.PLAIN if talks else ""
+    notes = (*pair.notes, note) if note else pair.notes
+    return with_other_draft(replace(pair, chat=chat if talks else None, notes=notes), own)
+
+
+def common_share(pair: Pair, texts: Sequence[Sequence[int]]) -> float:
+    """Return the share of the texts' tokens that the draft model has too; drafts are accepted no more often.
+
+    Parameters
+    ----------
+    pair : Pair
+        Of :func:`with_other_draft`.
+    texts : sequence of sequence of int
+        Texts that the target model's law gives.
+    """
+    common = np.zeros(pair.vocabulary, dtype=bool)
+    common[pair.draft.common.numpy()] = True
+    tokens = np.concatenate([np.asarray(text, dtype=np.int64) for text in texts])
+    return float(common[tokens].mean()) if len(tokens) else 0.0

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory.policy import (
+    CertifiedAnswers,
     DevicePolicy,
     DraftProbabilities,
     Guarantee,
@@ -16,10 +17,11 @@ from hlmtheory.policy import (
     UncertaintyLine,
     threshold_rule,
 )
-from validation.planning.menu import DEVICE, OURS, STREAMED, Option
+from validation.planning.menu import CERTIFIED, DEVICE, OURS, STREAMED, Option
 from validation.planning.plan import Planner
 from validation.planning.positions import LATTICES, Lattice
 from validation.planning.profile import SEEDED
+from validation.planning.rounds import COUNTS
 from validation.planning.rows import PROVED
 
 
@@ -52,6 +54,8 @@ def policy_of(
         elif option.codec:
             lattice = LATTICES[option.codec - 1]
             messages = LatticeRows(lattice.resolution, **_support(lattice, vocabulary))
+    elif option.family == CERTIFIED:
+        rule, messages = threshold_rule(int(option.draft_length)), CertifiedAnswers(option.answer_limit)
     elif option.family == STREAMED:
         rule, messages = threshold_rule(1, None), StreamedTokens()
     else:
@@ -60,6 +64,12 @@ def policy_of(
     promised: tuple[Guarantee, ...]
     if option.lossless:
         promised = (Guarantee("total variation of a text", 0.0, PROVED, None),)
+    elif option.family == CERTIFIED:
+        length = int(option.counts[:, COUNTS.index("tokens")].max())
+        promised = (
+            Guarantee("total variation of a token, given those before it", option.answer_limit, PROVED, None),
+            Guarantee(f"total variation of a text of at most {length} tokens", float(option.loss.max()), PROVED, None),
+        )
     else:
         name = "mean total variation of a text" if setting.risk_kind == "text" else "mean one-step risk of a token"
         if setting.confidence is not None:

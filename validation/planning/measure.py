@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from validation.collection.import_lists import CORPUS
 from validation.decoding.policy_file import models_mark
 from validation.errors import UserError
+from validation.planning.answers import answer_options
 from validation.planning.bound import Model
 from validation.planning.envelopes import SEALS, sealed
 from validation.planning.menu import Line, fitted_line, options
@@ -20,6 +21,7 @@ from validation.planning.padding import padded
 from validation.planning.plan import Planner
 from validation.planning.profile import Profile, profile_of
 from validation.planning.setting import Setting
+from validation.planning.several import tree_options
 from validation.planning.split import PARTS, split_prompts
 from validation.planning.streamed import Streamed
 from validation.planning.truncated import messages
@@ -65,6 +67,7 @@ def planner_of_trace(
         Whether a server may verify the drafts of a round together.
 
     With a limit on what sizes tell, messages are padded, and no device drafts on: its number of messages tells as much.
+    Certified answers and trees are then left out. Trees need the time of each token of the target's pass.
     """
     trace = open_trace(path)
     if cache is not None:
@@ -92,6 +95,9 @@ def planner_of_trace(
     found = options(profile, cut, shared_seed=shared_seed, block=block)
     if setting.leak_bits is not None:
         found = padded(found, profile, split.train, setting.leak_bits)
+    else:
+        found += answer_options(trace, profile, None if cache is None else cache / "answers.json")
+        found += tree_options(profile, shared_seed=shared_seed) if setting.verify_token_s > 0 else []
     found = sealed(found, seal)
     streamed = Streamed.of(profile, SEALS[seal]) if shared_seed and setting.leak_bits is None else None
     return Planner(found, setting, split, line, model, streamed), about

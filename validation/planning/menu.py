@@ -16,23 +16,25 @@ from validation.planning.profile import ADAPTIVE, BUDGETS, CODECS, DRAFT_LENGTHS
 from validation.planning.rounds import COUNTS
 
 Array = NDArray[Any]
-SERVER, DEVICE, STREAM, COLOCATED, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, STREAMED, OURS = (
+SERVER, DEVICE, STREAM, COLOCATED, OWN_TREE, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC = (
     "server alone",
     "device alone",
     "server alone, streaming",
     "server with its own draft",
+    "server with its own tree",
     "fixed K, full rows",
     "HLM",
     "U-HLM",
     "CU-HLM",
     "SQS",
     "FlexSpec",
-    "shared seed, streamed",
-    "ours",
 )
-WITHOUT_DEVICE = (SERVER, STREAM, COLOCATED)
+SEED_TREE, CERTIFIED, STREAMED, OURS = ("shared seed tree", "DSSD certified", "shared seed, streamed", "ours")
+WITHOUT_DEVICE = (SERVER, STREAM, COLOCATED, OWN_TREE)
 """Policies that need no device."""
-FAMILIES = (*WITHOUT_DEVICE, DEVICE, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, STREAMED, OURS)
+FAMILIES = (*WITHOUT_DEVICE, DEVICE, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, SEED_TREE, CERTIFIED, STREAMED, OURS)
+NO_RIVALS = (CERTIFIED, STREAMED, OURS)
+"""Policies of ours."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class Option:
         Of the message.
     block : bool
         Whether the server verifies the drafts of a round together.
+    answer_limit : float
+        ε of an answer with a part of p; 0: it is exact.
     """
 
     family: str
@@ -77,6 +81,7 @@ class Option:
     leak_bits: float = 0.0
     sizes: tuple[int, ...] = ()
     block: bool = False
+    answer_limit: float = 0.0
 
     @cached_property
     def lossless(self) -> bool:

@@ -14,9 +14,11 @@ from validation.decoding.intervals import ratio
 from validation.errors import UserError
 from validation.planning.bound import Model
 from validation.planning.menu import (
+    CERTIFIED,
     CU_HLM,
     DEVICE,
     FAMILIES,
+    NO_RIVALS,
     OURS,
     SERVER,
     STREAMED,
@@ -177,7 +179,13 @@ class Planner:
             if setting.confidence is not None and (option.codec or 0) != self.codec(setting):
                 return setting.risk_limit >= 1
             return level <= self.threshold(setting, option.codec or 0) + 1e-9
-        return self._mean_loss(option, setting.risk_kind, self.split.seen) <= setting.risk_limit
+        return self._charged(option, setting.risk_kind) <= setting.risk_limit
+
+    def _charged(self, option: Option, kind: str) -> float:
+        """Return the risk of an option without a calibrated threshold: what is proved of it, or its measured mean."""
+        if option.family == CERTIFIED:
+            return float(self._loss(option, kind).max())
+        return self._mean_loss(option, kind, self.split.seen)
 
     def _joules(self, option: Option, setting: Setting) -> float:
         total = self._totals[id(option)]
@@ -190,6 +198,8 @@ class Planner:
         own = [one for one in self.options if one.family == family]
         if family == STREAMED:
             return self._streamed(setting)
+        if family == CERTIFIED and (lossless or setting.risk_limit <= 0):
+            return []
         if family in (U_HLM, CU_HLM) and (lossless or setting.risk_limit <= 0):  # the papers' thresholds
             prone = column_of(self.line.prone) if self.line is not None else len(THRESHOLDS) * 4 // 5
             level = THRESHOLDS[max(prone, 1) - 1]
@@ -233,7 +243,7 @@ class Planner:
 
     def ours(self, setting: Setting, *, streams: bool = True) -> tuple[Option, tuple[str, ...]]:
         """Return the best option of all that keep the limits, whatever the policy; ``streams``: one may draft on."""
-        pool = [one for one in self.options if one.family in (OURS, SERVER, DEVICE)]
+        pool = [one for one in self.options if one.family in (OURS, SERVER, DEVICE, CERTIFIED)]
         allowed = [one for one in pool if self.safe(one, setting)]
         allowed += self.candidates(STREAMED, setting) if streams else []
         values = setting.value(self.totals(allowed))
@@ -274,7 +284,7 @@ class Planner:
         if option.lossless:
             return 0.0
         if option.family not in (OURS, DEVICE):
-            return self._mean_loss(option, kind, self.split.seen)
+            return self._charged(option, kind)
         if not len(self.split.calibrate):
             return None
         level = 1.0 if option.family == DEVICE else option.threshold
@@ -356,7 +366,7 @@ class Planner:
     def rival(self, setting: Setting) -> Option:
         """Return the strongest option of all other policies that keeps the limits; of a server alone if none does."""
         if id(setting) not in self._rivals:
-            others = [family for family in FAMILIES if family not in (OURS, STREAMED)]
+            others = [family for family in FAMILIES if family not in NO_RIVALS]
             best = [one for family in others if (one := self.best(family, setting)) is not None]
             kept = [option for option, broken in best if not broken]
             pool = kept or [option for option, _ in best if option.family in WITHOUT_DEVICE]
@@ -401,6 +411,8 @@ class Planner:
         )
         if option.lossless:
             loss = token = Number(0.0, PROVED, None, 0.0, 0.0)
+        elif option.family == CERTIFIED:
+            loss, token = (Number(self._charged(option, kind), PROVED) for kind in ("text", "token"))
         elif family == OURS or (option.family == OURS and option.threshold > -np.inf):
             bound = text_risk(self.split.means(np.clip(option.loss, 0.0, 1.0), test))
             loss = Number(
@@ -471,7 +483,7 @@ class Planner:
         """
         setting = replace(self.setting, latency_s=None, energy_j=None)
         alone = [one for one in self.options if one.family == family]
-        own = [one for one in self.options if one.family == OURS and self.safe(one, setting)]
+        own = [one for one in self.options if one.family in (OURS, CERTIFIED) and self.safe(one, setting)]
         totals = self.totals([*alone, *own, *self.candidates(STREAMED, setting)])  # its passes know no round trip
 
         def beats(round_trip_s: float) -> bool:

@@ -27,6 +27,8 @@ WIDEST = 1024
 """Largest support of a quantised row."""
 CENTRES = np.append((np.arange(BINS - 1) + 0.5) / BINS, 0.999)
 """Uncertainty that stands for each bin. Nearly all tokens of the last bin have an uncertainty close to 1."""
+MOST_CHILDREN = 4
+"""Drafts of one position, at most."""
 ROUNDING = 1e-9  # of a sum of probabilities
 
 
@@ -88,6 +90,9 @@ class Positions:
         the trace has no token.
     uncertainty, rejection : array, shape (n,)
         u and β of one draft that is drawn from q.
+    sure : array, shape (n, MOST_CHILDREN)
+        Probability that one of 1, 2, ... drafts of the position is the text's token: all but one are the likeliest
+        tokens of q, and one is drawn from the rest.
     """
 
     acceptance: Array
@@ -102,6 +107,7 @@ class Positions:
     moved: Array
     uncertainty: Array
     rejection: Array
+    sure: Array
 
     def losses(self, at: Callable[[Array], Array]) -> tuple[Array, Array]:
         """Return min(1, S_y/p_y) and the one-step risk at each threshold, (n, C, thresholds).
@@ -205,7 +211,36 @@ def positions_of(chunk: TraceChunk, uniform: Array) -> Positions:
     rates, accepted, fell, ratio = (np.stack(one, axis=1) for one in zip(*columns, strict=True))
     sent, drawn = (np.stack(bits, 1), np.stack(kept, 1), np.stack(sizes, 1)), (u[at, d], rejection)
     drafted, kept_mass = (np.stack(one, 1) for one in masses)
-    return Positions(rates, accepted, fell, ratio[:, :-1], *sent, drafted, kept_mass, moved, *drawn)
+    several = sure_drafts(p, q, index[:, : MOST_CHILDREN - 1], np.where(known, y, -1))
+    return Positions(rates, accepted, fell, ratio[:, :-1], *sent, drafted, kept_mass, moved, *drawn, several)
+
+
+def sure_drafts(p: Array, q: Array, likeliest: Array, token: Array) -> Array:
+    """Return the probability that one of n drafts is accepted, given the text's token, (positions, likeliest + 1).
+
+    Of n drafts n - 1 are the likeliest tokens S, and one is drawn from q' = q/(1 - q(S)) outside of S. Then one is
+    accepted if the text's token y is in S, and else with min(1, q'_y/p_y) (``verification.top_drafts_tried``).
+
+    Parameters
+    ----------
+    p, q : array, shape (n, V)
+    likeliest : int array, shape (n, m)
+        The likeliest tokens of q, in descending order.
+    token : int array, shape (n,)
+        The text's token; -1 where it is not known: the mean over p is returned.
+    """
+    at, known = np.arange(len(q)), token >= 0
+    rest, found = q.copy(), []
+    for sure in range(likeliest.shape[1] + 1):
+        if sure:
+            rest[at, likeliest[:, sure - 1]] = 0.0
+        total = rest.sum(axis=-1, keepdims=True)
+        drawn = np.minimum(p, rest / np.where(total > 0, total, 1.0))
+        drawn[at[:, None], likeliest[:, :sure]] = p[at[:, None], likeliest[:, :sure]]
+        p_y = np.where(known, p[at, token], 0.0)
+        own = drawn[at, token] / np.where(p_y > 0, p_y, 1.0)
+        found.append(np.minimum(np.where(p_y > 0, own, drawn.sum(axis=-1)), 1.0))
+    return np.stack(found, axis=1)
 
 
 def race_matches(p: Array, q: Array, token: Array) -> tuple[Array, Array]:

@@ -37,7 +37,7 @@ from validation.trace.sealed import checksum
 
 Array = NDArray[Any]
 
-VERSION = 9
+VERSION = 10
 DRAFT_LENGTHS = tuple(range(1, 9))
 BUDGETS = (100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0)
 """Bits that end a round of c-sqs; 5,000 in the paper."""
@@ -99,6 +99,9 @@ class Profile:
         1 - acceptance along the text, summed over all positions but the last; without the shared seed.
     streaks : array, shape (texts, T)
         Expected runs of accepted drafts of a shared seed, by their length: :func:`expected_streaks`.
+    sure : array, shape (texts, T, children)
+        Probability along the text that one of 1, 2, ... drafts of a position is accepted, if all but one are the
+        likeliest tokens; 0 beyond its end.
     uncertainty, rejection : array, shape (positions,)
         Of one drawn draft at each position; ``owner`` is its text.
     kept : array, shape (codecs, 2)
@@ -128,6 +131,7 @@ class Profile:
     counted: Array
     rejections: Array
     streaks: Array
+    sure: Array
     uncertainty: Array
     rejection: Array
     owner: Array
@@ -284,7 +288,7 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
 
     width = index_bits(vocabulary)
     plain = Wire(header=16.0, reply=reply_bits(vocabulary))
-    dssd = Wire(plain.header, plain.reply, rejection=16.0 + 32.0 * vocabulary)
+    dssd = Wire(plain.header, plain.reply, rejection=rejection_bits(vocabulary))
     accepted, alpha, ratio, bits, sizes = (
         along([getattr(one, name) for one in texts]) for name in ("accepted", "acceptance", "ratio", "bits", "sizes")
     )
@@ -360,6 +364,7 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
         "counted": sizes.transpose(2, 0, 1),
         "rejections": np.where(before_last[:, None], 1.0 - accepted[:, :SEEDED], 0.0).sum(axis=0).T,
         "streaks": np.stack([expected_streaks(accepted[:, SEEDED, n], int(length[n])) for n in range(len(texts))]),
+        "sure": along([one.sure for one in texts]).transpose(2, 0, 1),
         "uncertainty": np.concatenate([text.uncertainty for text in texts]),
         "rejection": np.concatenate([text.rejection for text in texts]),
         "owner": np.repeat(np.arange(len(texts)), length),
@@ -370,6 +375,11 @@ def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
 def reply_bits(vocabulary: int) -> float:
     """Return the bits of an answer without a distribution: a count and a token, in whole bytes."""
     return 8.0 * -(-(4 + index_bits(vocabulary)) // 8)
+
+
+def rejection_bits(vocabulary: int) -> float:
+    """Return the bits that p adds to an answer after a rejection, with a count of 16 bits."""
+    return 16.0 + 32.0 * vocabulary
 
 
 def until_spent(bits: Array, budget: float) -> Array:
@@ -387,7 +397,7 @@ def _joined(tables: list[dict[str, Array]], known: bool, vocabulary: int, prompt
     longest = max(table["accepted"].shape[1] for table in tables)
     offset = 0
     for table in tables:
-        for name in ("accepted", "streaks", "chances", "counted"):
+        for name in ("accepted", "streaks", "chances", "counted", "sure"):
             more = [(0, 0), (0, longest - table[name].shape[1]), *[(0, 0)] * (table[name].ndim - 2)]
             table[name] = np.pad(table[name], more)
         table["owner"] = table["owner"] + offset

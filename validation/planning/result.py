@@ -10,7 +10,7 @@ import numpy as np
 
 from validation.acceptance.summary import RoundTimes, loses_from
 from validation.decoding.intervals import ratio
-from validation.planning.menu import COLOCATED, OURS, SERVER, STREAMED
+from validation.planning.menu import CERTIFIED, COLOCATED, OURS, SERVER, STREAMED
 from validation.planning.padding import said
 from validation.planning.plan import Planner
 from validation.planning.request import OTHERS, VARIED, Request, variants
@@ -286,9 +286,19 @@ def _notes(planner: Planner) -> list[str]:
 def _promise(planner: Planner) -> str:
     """Return what is promised of the risk, or why nothing may be skipped."""
     setting, n = planner.setting, planner.split.prompts["calibrate"]
+    option, _ = planner.ours(setting)
+    kept, proved = "the plan is lossless", ""
+    if option.family == CERTIFIED:
+        kept = "the plan skips nothing"
+        proved = (
+            f"Proved: the law of each token, given those before it, is within {option.answer_limit:g} of the target's, "
+            f"and that of a text as long as these within {option.loss.max():.3g}, whatever the models are. "
+        )
     kind, limit, sure = setting.risk_kind, setting.risk_limit, setting.confidence
     codec = 0 if sure is None else planner.codec(setting)
     if codec is not None and planner.threshold(setting, codec) > -np.inf:
+        if proved:
+            return proved.rstrip()
         what = "a text's total variation" if kind == "text" else "a token's one-step risk"
         if sure is None:
             return (
@@ -310,4 +320,4 @@ def _promise(planner: Planner) -> str:
         why = f"{n} calibration prompts, and {int(np.ceil(1 / limit)) - 1} are needed"
     else:
         why = f"the smallest threshold already loses more on the {n} calibration prompts"
-    return f"No token may be skipped at --risk {kind}={limit:g}: {why}; the plan is lossless."
+    return f"{proved}No token may be skipped at --risk {kind}={limit:g}: {why}; {kept}."

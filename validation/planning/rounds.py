@@ -10,6 +10,7 @@ The time of a text is linear in the counts, so they are computed once and serve 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -84,6 +85,8 @@ def expected_counts(
     bonus: bool = True,
     wire: Wire | None = None,
     ratio: Array | None = None,
+    by_depth: Sequence[Array] | None = None,
+    read: Array | None = None,
 ) -> Counts:
     """Return the expected counts of texts under rounds of at most ``most`` drafts.
 
@@ -108,6 +111,10 @@ def expected_counts(
         q̂(y_t)/p(y_t), if drafts are verified by block. The first i drafts of a round are then kept with probability
         min(1, R_1, ..., R_i), where R_i is the product of i ratios (``verification.block_text``). ``accepted`` and
         ``first`` are not read.
+    by_depth : sequence of array, shape (T, ..., texts), optional
+        Acceptance of the draft at each position if it is the first, second, ... of its round, in place of ``accepted``.
+    read : array, shape (T, ..., texts), optional
+        Tokens that the pass of a round reads which begins at each position; if not given, its drafts and one more.
 
     Returns
     -------
@@ -135,7 +142,7 @@ def expected_counts(
         drafts = np.broadcast_to(np.minimum(wanted, left), shape)
         found["exchanges"] += now
         found["drafts"] += now * drafts
-        found["verified"] += now * (drafts + 1)
+        found["verified"] += now * (drafts + 1 if read is None else read[t])
         ends = np.minimum(t + drafts, steps)
         if isinstance(most, int) and (drafts == drafts.flat[0]).all():
             sent = total[ends.flat[0]] - total[t]
@@ -150,7 +157,8 @@ def expected_counts(
             if not active.any():
                 break
             if ratio is None:
-                rate = (accepted if j or first is None else first)[min(t + j, steps - 1)]
+                row = by_depth[j] if by_depth is not None else accepted if j or first is None else first
+                rate = row[min(t + j, steps - 1)]
                 lost = np.where(active, alive * (1.0 - rate), 0.0)
             else:
                 product = product * ratio[min(t + j, steps - 1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,18 +74,22 @@ def messages(
     return made
 
 
-def _measure(trace: Trace, line: Line | None, bias: float) -> dict[str, dict[str, Array]]:
+def sampled_chunks(trace: Trace) -> Iterator[TraceChunk]:
+    """Yield the positions of the sample, some at a time."""
     rows = np.unique(np.linspace(0, trace.positions - 1, min(SAMPLE, trace.positions)).astype(np.int64))
-    blocks = np.array_split(rows, max(1, -(-len(rows) * trace.vocabulary // 2**21)))
+    for block in np.array_split(rows, max(1, -(-len(rows) * trace.vocabulary // 2**21))):
+        yield TraceChunk(**{name: np.array(array[block]) for name, array in trace.arrays.items()})
+
+
+def _measure(trace: Trace, line: Line | None, bias: float) -> dict[str, dict[str, Array]]:
     rng = np.random.default_rng(2)
     found: dict[str, list[tuple[Array, Array, Array]]] = {}
     sent = []
     offline = offline_k(trace, DISTORTION)
-    for block in blocks:
-        chunk = TraceChunk(**{name: np.array(array[block]) for name, array in trace.arrays.items()})
-        at = positions_of(chunk, rng.random(len(block)))
+    for chunk in sampled_chunks(trace):
+        at = positions_of(chunk, rng.random(len(chunk.tokens)))
         skip = without_residue(sampled(at.draft_mass[:, 0]))
-        sent.append(1.0 - np.concatenate([np.zeros((len(block), 1)), skip], axis=1))
+        sent.append(1.0 - np.concatenate([np.zeros((len(skip), 1)), skip], axis=1))
         q, p = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)
         token = np.argmax(np.cumsum(q, axis=-1) > rng.random((len(q), 1)), axis=-1)
         sizes: dict[str, tuple[Array, Array]] = {}

@@ -9,12 +9,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.planning.menu import COLOCATED, DEVICE, OURS, SERVER, STREAM, STREAMED, WITHOUT_DEVICE, Option
+from validation.planning.menu import (
+    CERTIFIED,
+    COLOCATED,
+    DEVICE,
+    NO_RIVALS,
+    OURS,
+    SERVER,
+    STREAM,
+    STREAMED,
+    WITHOUT_DEVICE,
+    Option,
+)
 from validation.planning.plan import Planner
 from validation.planning.rows import Row, interval_in_words
 
 Array = NDArray[Any]
-SPEED, SKIPPING, CAPACITY, NOTHING = "speed", "skipping", "capacity", "nothing"
+SPEED, SKIPPING, LOSS, CAPACITY, NOTHING = "speed", "skipping", "loss", "capacity", "nothing"
 WORTH = 1.05
 """Users of a full server, with devices that draft over without, from which a device gains capacity."""
 
@@ -27,7 +38,8 @@ class Standing:
     ----------
     gains : str
         "speed": a lossless plan is faster than any server without a device. "skipping": only one that skips
-        verification is. "capacity": none is, but a full server carries more users. "nothing".
+        verification is. "loss": only one whose answers hold a part of p is. "capacity": none is, but a full server
+        carries more users. "nothing".
     rival, rival_option : str
         The strongest policy besides ours that keeps the limits.
     rival_tokens_per_s, server_tokens_per_s : float
@@ -58,17 +70,18 @@ def standing_of(planner: Planner) -> Standing:
     """Return what a device gains in the planner's setting."""
     setting = planner.setting
     rival, server = planner.rival(setting), _fastest_server(planner)
-    pool = [*(one for one in planner.options if one.family in (OURS, DEVICE)), *planner.candidates(STREAMED, setting)]
-    ours = [one for one in pool if not planner.broken(one, setting)]
+    own = [one for one in planner.options if one.family in (OURS, DEVICE, CERTIFIED)]
+    ours = [one for one in [*own, *planner.candidates(STREAMED, setting)] if not planner.broken(one, setting)]
     lossless = [one for one in ours if one.lossless]
-    best, exact = (_speed_of(planner, _largest(planner, pool)) if pool else None for pool in (ours, lossless))
+    fastest, exact_one = (_largest(planner, pool) if pool else None for pool in (ours, lossless))
+    best, exact = (None if one is None else _speed_of(planner, one) for one in (fastest, exact_one))
     most = _speed_of(planner, server)
     capacity, light, plain = _capacity(planner, ours)
     gains = NOTHING
     if exact is not None and exact > most:
         gains = SPEED
     elif best is not None and best > most:
-        gains = SKIPPING
+        gains = LOSS if fastest is not None and fastest.family == CERTIFIED else SKIPPING
     elif capacity is not None and capacity >= WORTH:
         gains = CAPACITY
     return Standing(
@@ -135,7 +148,7 @@ def verdict_of(planner: Planner, rows: Sequence[Row], standing: Standing) -> str
 def _faster(rows: Sequence[Row]) -> str:
     """Return the sentence on the fastest other method that drafts on a device, if it is faster than ours."""
     ours = next(row for row in rows if row.policy == OURS)
-    others = [row for row in rows if row.policy not in (*WITHOUT_DEVICE, DEVICE, STREAMED, OURS) and not row.breaks]
+    others = [row for row in rows if row.policy not in (*WITHOUT_DEVICE, DEVICE, *NO_RIVALS) and not row.breaks]
     best = max(others, key=_value, default=None)
     if best is None or _value(best) <= _value(ours):
         return ""
@@ -149,11 +162,12 @@ def _value(row: Row) -> float:
 def _lead(standing: Standing, plan: str) -> str:
     if standing.gains == SPEED:
         return f"The device gains speed: {plan}"
-    if standing.gains == SKIPPING:
+    if standing.gains in (SKIPPING, LOSS):
         exact = standing.lossless_tokens_per_s
         least = "no lossless plan keeps the limits" if exact is None else f"without loss it is {exact:.3g} tokens/s"
         fastest = f"{standing.server_tokens_per_s:.3g} of a server without a device"
-        return f"The device gains by skipping only ({least}, against {fastest}): {plan}"
+        how = "skipping only" if standing.gains == SKIPPING else "answers with a part of p only"
+        return f"The device gains by {how} ({least}, against {fastest}): {plan}"
     option = f", {standing.rival_option}" if standing.rival_option else ""
     fastest = f"for one user the fastest is {standing.rival}{option}: {standing.rival_tokens_per_s:.3g} tokens/s"
     if standing.gains == CAPACITY:

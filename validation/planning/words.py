@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from validation.planning.menu import (
+    CERTIFIED,
     COLOCATED,
     CU_HLM,
     DEVICE,
@@ -10,6 +11,8 @@ from validation.planning.menu import (
     FLEXSPEC,
     HLM,
     OURS,
+    OWN_TREE,
+    SEED_TREE,
     SERVER,
     SQS,
     STREAM,
@@ -24,6 +27,7 @@ _ALONE = {
     SERVER: "The server generates every token and waits a round trip for each.",
     STREAM: "The server generates every token and sends it at once, without waiting for the device.",
     COLOCATED: "The server drafts for itself and streams its tokens.",
+    OWN_TREE: "The server drafts a tree for itself, reads it in one pass and streams its tokens.",
     DEVICE: "The device generates every token. The server is not asked.",
 }
 _SENT = {
@@ -33,6 +37,7 @@ _SENT = {
     CU_HLM: "a truncated distribution ({label})",
     SQS: "a quantised distribution ({label})",
     FLEXSPEC: "its probability alone",
+    CERTIFIED: "its probability alone; a rejected one is answered with a part of the target's distribution ({label})",
 }
 """What each draft of a paper's policy is sent with."""
 
@@ -85,6 +90,11 @@ def explanation(option: Option) -> str:
         return (
             "The device drafts by a seed that the server has too, sends each token's id at once and does not wait. "
             "The server verifies what has arrived; behind a mismatch the device starts again."
+        )
+    if option.family == SEED_TREE:
+        return (
+            f"The device drafts a tree by a seed that the server has too ({option.label} drafts after each one, by "
+            "depth) and sends token ids. The server reads it in one pass."
         )
     if option.family not in (OURS, *_SENT):
         return f"{headline(option)}."

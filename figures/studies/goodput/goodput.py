@@ -41,6 +41,9 @@ THEIRS = HERE.parent / "length_rules" / "simulator_output.json"
 LENGTHS = (0, 1, 2, 3, 5, 7)
 BATCHES = (1, 8, 32, 128, 512)
 ROUNDS, SEQUENCE_ROUNDS, WARM, SEED = 1500, 40_000, 300, 1
+CONTEXTS = (512, 2048, 8192, 32768)
+MEMORY_BYTES, WEIGHT_BYTES, CACHED_BYTES = 80e9, 16.06e9, 2 * 32 * 8 * 128 * 2
+"""An H100's memory, and Llama-3.1-8B in 16 bits: its weights, and keys and values of a token in 32 layers of 8 heads."""
 LOOPS = 8192
 """Answers of this many tokens repeat themselves; four of instructcoder's do, three of them in one half."""
 TARGET = (TARGET_FIXED_S + OVERHEAD_S, TARGET_TOKEN_S, TARGET_CACHED_S)
@@ -164,6 +167,32 @@ def simulator(folder: Path) -> dict[str, Any]:
     return found
 
 
+def long_contexts(folder: Path) -> dict[str, Any]:
+    """Return what the published times say of caches that are longer than the data's, at the data's acceptance.
+
+    That the acceptance does not change with the context is assumed; that the plane holds there is too.
+    """
+    found: dict[str, Any] = {}
+    for dataset in DATASETS:
+        known = [one for one in read(path_of(folder, dataset), "eagle") if len(one.emitted) < LOOPS][::2]
+        tokens, rows = {length: tokens_of(known, length) for length in LENGTHS}, []
+        for context in CONTEXTS:
+            ends, row = {}, {"context": context, "batch_that_fits": int((MEMORY_BYTES - WEIGHT_BYTES) / CACHED_BYTES / context)}
+            for length in (1, 3, 7):
+                draft, overhead = drafts_of(length)
+                end = float(crossover_batch(tokens[length], TARGET, draft, length, context, overhead)[1])
+                ends[str(length)] = plain(end, 4) if np.isfinite(end) else None
+            speeds = [
+                {length: float(goodput(tokens[length], *line(length, context), batch)) for length in LENGTHS}
+                for batch in BATCHES
+            ]
+            best = [max(speed, key=lambda length, speed=speed: speed[length]) for speed in speeds]
+            gains = [plain(speed[k] / speed[0], 3) for speed, k in zip(speeds, best, strict=True)]
+            rows.append(row | {"loses_from": ends, "best_by_batch": best, "gain_by_batch": gains})
+        found[dataset] = rows
+    return found
+
+
 def rate_of(accepted: float, length: int) -> float:
     """Return the single acceptance rate that gives the mean accepted drafts of rounds of K.
 
@@ -257,6 +286,7 @@ def main() -> None:
         "commit": commit,
         "sha256": digests(given.folder),
         "simulator": simulator(given.folder),
+        "long_contexts": long_contexts(given.folder),
         "reports": {
             "vllm-mlx #763": expert_mixture(),
             "ds4 #695": separate_verification(),

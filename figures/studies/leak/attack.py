@@ -1,4 +1,4 @@
-"""Tell prompts from each other by the sizes of messages alone: accuracy on held-out texts, bits, and what padding costs.
+"""Identify prompts by the sizes of messages alone: accuracy on held-out texts, bits, and what padding costs.
 
 PYTHONPATH=. python3 figures/studies/leak/attack.py WORK attack.json
 
@@ -190,7 +190,7 @@ def by_prompts(right: Array, prompt: Array) -> list[float]:
 
 
 def least_bits(share: float, names: int) -> float:
-    """Return the bits on one of equally likely names that so many right guesses need, by Fano's inequality."""
+    """Return the bits about a name that a share of right guesses needs, by Fano's inequality; names are equally likely."""
     error = 1.0 - max(share, 1.0 / names)
     own = sum(-x * math.log2(x) for x in (error, 1.0 - error) if x > 0)
     return math.log2(names) - own - error * math.log2(names - 1)

@@ -1,4 +1,4 @@
-"""Draw how often a prompt is told by sizes alone, from the stored result of ``attack.py``.
+"""Draw how often the sizes of messages alone identify a prompt, from the stored result of ``attack.py``.
 
 PYTHONPATH=. python3 figures/studies/leak/draw.py figures/studies/leak/attack.json
 """
@@ -41,7 +41,7 @@ def main() -> None:
             label = f"temperature {temperature}"
             axes.errorbar(middle, places, xerr=errors, fmt=marker, color=color, markersize=3.5, label=label)
         axes.axvline(found["chance"]["prompt"], color="0.5", linestyle="--", label="chance")
-        axes.set(yticks=range(len(ORDER)), yticklabels=ORDER, xlabel="prompts told rightly, of 12", xlim=(0, 0.75))
+        axes.set(yticks=range(len(ORDER)), yticklabels=ORDER, xlabel="share of texts whose prompt is identified, of 12", xlim=(0, 0.75))
         axes.invert_yaxis()
         picture.legend(loc="outside lower center", ncols=3)
         save(picture, stored.with_suffix(".svg"))

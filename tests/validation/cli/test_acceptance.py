@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from validation.acceptance.engines import read_acceptance
+from validation.acceptance.published import PUBLISHED
 from validation.cli.commands import main
 
 TIMES = ("--verify-ms", "30", "--draft-ms", "5", "--rtt-ms", "5")
@@ -266,6 +268,48 @@ def test_a_table_in_another_encoding_is_refused(answers, tmp_path):
 def test_times_are_given_once(answers, passes, words, said):
     result = run(answers, "--passes", passes, *words)
     assert (result.exit_code, said in result.output) == (2, True), result.output
+
+
+def test_a_published_fit_gives_the_times_and_says_whose_they_are(answers):
+    """1.5 tokens with one draft: a long cache is read once for both, so drafts pay at more batches."""
+    short, long = (run(answers, "--passes", "h100-llama-3.1-8b", "--context", str(c)) for c in (0, 20_000))
+    assert "A pass of the target model: 7.093 ms + 21.01 us a token + 0.03926 us a cached token" in short.output
+    assert "fitted by the authors of SpecDecode-Bench/simulator" in " ".join(short.output.split())
+    assert "drafting loses from a batch of" in short.output
+    assert "drafting pays at every large batch" in long.output
+    a, b, _ = PUBLISHED["h100-llama-3.1-8b"].target
+    drafts = PUBLISHED["h100-llama-3.1-8b"]
+    end = (0.5 * a - drafts.drafting_s) / (0.5 * b + drafts.draft[0])  # 1.5 (a + bB) = a + 2 b B + drafts
+    found = json.loads(run(answers, "--passes", "h100-llama-3.1-8b", "--context", "0", "--json").stdout)["crossover"]
+    assert found["loses_from"] == np.ceil(max(end, ends_of_two(drafts)))
+
+
+def ends_of_two(drafts):
+    """Return where rounds of two drafts with 1.8 tokens lose."""
+    a, b, _ = drafts.target
+    return (0.8 * a - drafts.drafting_s) / (1.2 * b + 2 * drafts.draft[0])
+
+
+def test_the_cache_of_the_drafts_is_paid_once_a_round():
+    times = PUBLISHED["h100-llama-3.1-8b"].times(20_000.0, 0.01)
+    drafts = PUBLISHED["h100-llama-3.1-8b"]
+    a, b, c = drafts.target
+    assert times.alone(4) == pytest.approx(a + 4 * (b + 20_000 * c))
+    whole = a + drafts.drafting_s + 0.01 + 4 * (20_000 * (c + drafts.draft[1]) + 4 * b + 3 * drafts.draft[0])
+    assert times.fixed(4) + 3 * times.marginal(4) == pytest.approx(whole)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "give --context, the mean cached tokens of a sequence"),
+        (("--context", "9", "--draft-ms", "1"), "leave out --draft-ms"),
+        (("--context", "9", "--verify-ms", "1"), "leave out --verify-ms"),
+    ],
+)
+def test_a_published_fit_is_refused_without_its_context_or_with_other_times(answers, words, said):
+    result = run(answers, "--passes", "h100-llama-3.1-8b", *words)
+    assert (result.exit_code, said in " ".join(result.output.split())) == (2, True), result.output
 
 
 def test_a_context_needs_a_table(answers):

@@ -7,15 +7,21 @@ import pytest
 
 import hlmtheory
 from hlmtheory.codec import encode, truncated_message
+from hlmtheory.policy import CertifiedAnswers, DevicePolicy, threshold_rule
+from hlmtheory.policy.device import ANSWER_BITS as BITS
 from hlmtheory.truncation import certified_size
 from tests.validation.tiny_texts import PROMPTS, all_texts, distance, exact_law, halves, law_of, nodes, table_pair
+from validation.audit import KEPT, NOT_KEPT, TableLaw, audit_sampler
+from validation.audit.samplers import method_sampler
 from validation.decoding.loop import decode
 from validation.decoding.methods import METHODS
 from validation.decoding.methods.multi_draft import Dssd
-from validation.decoding.methods.split import BITS, DssdCertified
+from validation.decoding.methods.planned import Planned
+from validation.decoding.methods.split import DssdCertified
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE
 from validation.errors import UserError
 from validation.link.formats import Terms
+from validation.link.wire import LinkError
 
 CELLS = {DRAFT: 2, ACCEPT: 4, REPLACE: 8}
 
@@ -79,11 +85,84 @@ def test_greedy_texts_are_those_of_dssd():
         assert texts[0] == texts[1]
 
 
-def test_it_is_registered_and_refuses_a_link_and_other_limits():
+def answer(p, rejected, limit):
+    """Return p̂ by hand: the fewest probabilities within the limit, in 24 bits, and that of the rejected token."""
+    order, levels = np.argsort(-p, kind="stable"), 2**BITS - 1
+    for k in range(len(p) + 1):
+        sent = np.isin(np.arange(len(p)), order[:k])
+        row = np.where(sent, np.floor(p * levels) / levels, 0.0)
+        rest = ~sent if not sent.all() else np.ones(len(p), dtype=bool)
+        told = row + rest * (1.0 - row.sum()) / rest.sum()
+        if 0.5 * np.abs(told - p).sum() <= limit:
+            break
+    row[rejected], sent[rejected] = p[rejected], True
+    rest = ~sent if not sent.all() else np.arange(len(p)) != rejected
+    return row + rest * (1.0 - row.sum()) / rest.sum()
+
+
+def promised(q, p, limit):
+    """Return the law of a drafted token, and the mass of each token that is an accepted draft."""
+    accepted = np.minimum(p, q)
+    law = accepted.copy()
+    for d in np.flatnonzero(q - accepted > 0):
+        left = np.maximum(answer(p, d, limit) - q, 0.0)
+        law += (q[d] - accepted[d]) * left / left.sum()
+    return law, accepted
+
+
+def law_by_hand(draft, target, limit):
+    """Return the laws of two tokens, K = 1: behind an accepted draft the server's token follows, from p."""
+    first, accepted = promised(draft[0], target[0], limit)
+    share = np.divide(accepted, first, out=np.zeros_like(first), where=first > 0)[:, None]
+    then = [promised(q, p, limit)[0] for q, p in zip(draft[1:], target[1:], strict=True)]
+    return np.vstack([first[None], share * target[1:] + (1.0 - share) * np.array(then)])
+
+
+LIMIT = 0.15
+METHODS_OF_ONE_LAW = {
+    "the method": DssdCertified(LIMIT, 1),
+    "a policy": Planned(DevicePolicy(6, 1.0, threshold_rule(1), CertifiedAnswers(LIMIT))),
+}
+
+
+@pytest.mark.parametrize("name", METHODS_OF_ONE_LAW)
+def test_an_audit_finds_the_law_by_hand_and_not_the_targets(name):
+    """The audit draws texts with random numbers of its own; the law is within the limit of the target's, and not it."""
+    draft = np.tile([0.5, 0.3, 0.2, 0.0, 0.0, 0.0], (7, 1))
+    target = np.tile([0.16, 0.16, 0.16, 0.30, 0.21, 0.01], (7, 1))
+    law = law_by_hand(draft, target, LIMIT)
+    apart = 0.5 * np.abs(law - target).sum(axis=1)
+    assert 0.08 < apart.max() <= LIMIT
+    sample = method_sampler(table_pair(draft, target), METHODS_OF_ONE_LAW[name], ["0"], temperature=1.0, top_p=1.0)
+    given = {"depth": 2, "draws": 6_000, "epsilon": 0.25, "seed": 4}
+    assert audit_sampler(TableLaw(law), sample, **given).verdict == KEPT
+    assert audit_sampler(TableLaw(target), sample, **given).verdict == NOT_KEPT
+
+
+def test_the_bytes_of_a_policys_answer_are_those_of_its_message():
+    policy = METHODS_OF_ONE_LAW["a policy"]
+    draft = np.tile([0.5, 0.3, 0.2, 0.0, 0.0, 0.0], (7, 1))
+    target = np.tile([0.16, 0.16, 0.16, 0.30, 0.21, 0.01], (7, 1))
+    prompts = [PROMPTS[0].__class__(str(n), "0", "test") for n in range(20)]
+    records = decode(table_pair(draft, target), prompts, policy, new_tokens=2, risk=True)
+    rejected = [one for record in records for one in record.rounds if one.resampled]
+    size = int(certified_size(target[0], 2 * LIMIT, bits_per_probability=BITS))
+    wholes = {len(encode(truncated_message(target[0], k=size, token=token, bits=BITS))) for token in range(3)}
+    assert {one.down_bytes - 2 for one in rejected} <= wholes
+    assert 0 < max(one.risk for one in rejected) <= LIMIT
+
+
+def test_it_is_registered_runs_over_a_link_and_refuses_other_limits():
     assert METHODS["DSSD certified"].method is DssdCertified
     assert DssdCertified(0.01, 4).name == "DSSD certified (ε = 0.01, K = 4)"
-    with pytest.raises(UserError, match="does not run over a link"):
-        Terms.of(DssdCertified(0.01, 4))
+    terms = Terms.of(DssdCertified(0.01, 4))
+    assert (terms.format, terms.cut_limit, terms.device_draws) == ("probabilities", 0.01, True)
+    assert Terms.from_plain(terms.plain(), 4) == terms
+    for other in ({"limit": 1.0}, {"limit": -0.1}, {"format": "tokens"}):
+        with pytest.raises(LinkError, match=r"limit .* of answers"):
+            Terms.from_plain(terms.plain() | other, 4)
+    with pytest.raises(LinkError, match="other fields"):
+        Terms.from_plain(terms.plain() | {"limit": 1}, 4)
     for limit in (0.0, 1.0, -1.0, float("nan")):
         with pytest.raises(UserError, match="above 0 and below 1"):
             DssdCertified(limit)

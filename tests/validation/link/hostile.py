@@ -17,7 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory.policy import CertifiedRows, DevicePolicy, LatticeRows, SeededTokens, threshold_rule
+from hlmtheory.policy import (
+    CertifiedAnswers,
+    CertifiedRows,
+    DevicePolicy,
+    LatticeRows,
+    SeededTokens,
+    threshold_rule,
+)
+from hlmtheory.policy.answers import cut_answer
 from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import BlockVerification, Dssd, FixedLength
@@ -25,6 +33,7 @@ from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.quantized import KSqs
 from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.methods.single_draft import CuHlmOffline
+from validation.decoding.methods.split import DssdCertified
 from validation.link.engine import ServedText
 from validation.link.formats import REFUSED, Terms
 from validation.link.wire import (
@@ -49,9 +58,10 @@ Check = Callable[[bytes], object]
 
 def methods() -> list[Method]:
     """Return a method of each format."""
-    plans = [LatticeRows(100, top_k=2), CertifiedRows(), SeededTokens()]
+    plans = [LatticeRows(100, top_k=2), CertifiedRows(), SeededTokens(), CertifiedAnswers(0.1)]
     planned = [Planned(DevicePolicy(V, 1.0, threshold_rule(3), messages)) for messages in plans]
-    return [FixedLength(3), BlockVerification(3), SharedSeed(3), Dssd(3), KSqs(2), CuHlmOffline(0.5, k=2), *planned]
+    more = [Dssd(3), DssdCertified(0.1, 3), KSqs(2), CuHlmOffline(0.5, k=2)]
+    return [FixedLength(3), BlockVerification(3), SharedSeed(3), *more, *planned]
 
 
 def opening(method: Method) -> Opening:
@@ -106,6 +116,8 @@ def cases() -> list[tuple[str, Check, list[bytes]]]:
 
     answers = [answer_body(1, 3, 2, V), answer_body(3, 3, -1, V), answer_body(0, 3, -1, V, torch.from_numpy(rows[0]))]
     found.append(("answer", lambda data: answer_of(data, 3, V), answers))
+    cut = [answers[0], *(answer_body(0, 3, -1, V, cut_answer(row, 1, 0.1)) for row in rows)]
+    found.append(("certified answer", lambda data: answer_of(data, 3, V, cut=True), cut))
     return found
 
 

@@ -11,6 +11,7 @@ import pytest
 from websockets.sync.client import connect
 
 from hlmtheory.policy import (
+    CertifiedAnswers,
     CertifiedRows,
     DevicePolicy,
     DeviceRule,
@@ -47,6 +48,7 @@ from validation.decoding.methods.single_draft import (
     RandHlm,
     UHlm,
 )
+from validation.decoding.methods.split import DssdCertified
 from validation.decoding.methods.trees import SampledTree
 from validation.errors import UserError
 from validation.link.formats import Terms
@@ -65,6 +67,7 @@ METHODS: list[Callable[[], Method]] = [
     lambda: CuHlmOffline(0.4, k=2),
     lambda: CuHlmCertified(0.4),
     lambda: Dssd(3),
+    lambda: DssdCertified(0.1, 3),
     lambda: FlexSpec("exact"),
     lambda: FlexSpec("linear", printed_acceptance=True),
     DenseQs,
@@ -102,6 +105,7 @@ POLICIES = {
     "certified rows": DevicePolicy(3, 1.0, DeviceRule(3, False, 2.0**-8, 4.0, (2.0,), 1.0, 0.0), CertifiedRows()),
     "probabilities": DevicePolicy(3, 1.0, threshold_rule(3), DraftProbabilities()),
     "probabilities, cold": DevicePolicy(3, 0.0, threshold_rule(3), DraftProbabilities()),
+    "certified answers": DevicePolicy(3, 1.0, threshold_rule(3), CertifiedAnswers(0.1)),
     "seeded": DevicePolicy(3, 1.0, threshold_rule(3), SeededTokens()),
     "seeded, sampled uncertainty": DevicePolicy(
         3, 0.8, threshold_rule(2, 0.4), SeededTokens(), UncertaintyLine(1.0, 0.0, draws=4)
@@ -225,7 +229,7 @@ def test_a_greeting_says_what_runs(pair: Pair) -> None:
     with served(pair) as server, connect(server.address) as socket:
         said = socket.recv(5)
     assert isinstance(said, bytes)
-    assert said.startswith(b'{"protocol":2,"nonce":"')
+    assert said.startswith(b'{"protocol":3,"nonce":"')
     assert said.endswith(
         b'"vocabulary":3,"tokenizer":"t","targets":{"target":"p"},"end_tokens":[],"context":64,"keyed":false}'
     )

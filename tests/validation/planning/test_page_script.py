@@ -41,8 +41,19 @@ SETTINGS = [
 
 
 def test_the_script_chooses_what_the_command_chooses(tmp_path: Path) -> None:
+    chosen = {option.startswith("shared seed, streamed") for option in compared(tmp_path)}
+    assert chosen == {True, False}
+
+
+def test_the_script_knows_certified_answers_and_trees(tmp_path: Path) -> None:
+    more = ("--verify-us-per-token", "300", "--risk", "token=.1", "--down-rate", "60k", "--no-shared-seed")
+    assert any(option.startswith("DSSD certified") for option in compared(tmp_path, *more))
+
+
+def compared(tmp_path: Path, *more: str) -> list[str]:
+    """Compare the page with the command in every setting, and return the plans."""
     stored(tmp_path / "trace", noise=0.5)
-    words = ("plan", "--trace", tmp_path / "trace", "--server-draft-ms", "4", "--between-ms", "2", "--json")
+    words = ("plan", "--trace", tmp_path / "trace", "--server-draft-ms", "4", "--between-ms", "2", *more, "--json")
     plan = json.loads(run(*words).stdout)
     names = ("rate", "roundTrip", "draft", "verify")
     settings = [dict(zip(names, one, strict=True)) for one in SETTINGS]
@@ -53,7 +64,7 @@ def test_the_script_chooses_what_the_command_chooses(tmp_path: Path) -> None:
     script += [(TEMPLATES / "plan.js").read_text(encoding="utf-8").replace('"use strict";', ""), ANSWER]
     (tmp_path / "page.js").write_text("\n".join(script), encoding="utf-8")
     found = subprocess.run([NODE, tmp_path / "page.js"], capture_output=True, text=True, check=True)
-    chosen = set()
+    chosen = []
     for (rate, trip, draft, verify), mine in zip(SETTINGS, json.loads(found.stdout), strict=True):
         link = ("--rate", f"{rate / 1e6}M", "--rtt", f"{1e3 * trip}ms")
         own = json.loads(run(*words, *link, "--draft-ms", str(1e3 * draft), "--verify-ms", str(1e3 * verify)).stdout)
@@ -63,5 +74,5 @@ def test_the_script_chooses_what_the_command_chooses(tmp_path: Path) -> None:
         assert mine["kilobytes"] == pytest.approx(row["kilobytes_per_token"]["value"], rel=1e-8)
         assert mine["gain"] == pytest.approx(row["gain"]["value"], rel=1e-8)
         assert (mine["rival"], mine["gains"]) == (own["standing"]["rival"], own["standing"]["gains"])
-        chosen.add(row["option"].startswith("shared seed, streamed"))
-    assert chosen == {True, False}
+        chosen.append(row["option"])
+    return chosen

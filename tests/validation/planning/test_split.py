@@ -10,7 +10,7 @@ import pytest
 
 from tests.validation.command_line import run
 from tests.validation.stored_traces import TEXTS, stored
-from validation.planning.menu import DEVICE, OURS, Option
+from validation.planning.menu import CERTIFIED, DEVICE, OURS, Option
 from validation.planning.plan import Planner
 from validation.planning.profile import _names
 from validation.planning.rounds import COUNTS
@@ -54,7 +54,7 @@ def test_three_equal_texts_of_each_prompt_change_no_number(folders, words):
     assert thrice["prompts"] == once["prompts"] == {"train": 14, "calibrate": 13, "test": 13}
     assert thrice["split"] == once["split"]
     for one, three in zip(once["rows"], thrice["rows"], strict=True):
-        if one["policy"] not in ("U-HLM", "CU-HLM"):  # theirs depend on a sample of positions, and on drawn tokens
+        if one["policy"] not in ("U-HLM", "CU-HLM", CERTIFIED):  # they depend on a sample of positions, or drawn tokens
             alike(one, three)
     allowed = [[one["allowed"] for one in plan["menu"] if one["policy"] == OURS] for plan in plans]
     assert allowed[0] == [pytest.approx(one) for one in allowed[1]]
@@ -64,9 +64,11 @@ def test_a_limit_that_the_prompts_cannot_carry_allows_nothing(tmp_path):
     """13 calibration prompts allow no limit below 1/14, whatever they lose; 39 texts would seem to allow 1/40."""
     stored(tmp_path / "trace", noise=0.001, repeat=3)
     shown = run("plan", "--trace", tmp_path / "trace", "--risk", "text=.05").output
-    assert "13 calibration prompts, and 19 are needed; the plan is lossless" in shown
+    assert "13 calibration prompts, and 19 are needed; the plan skips nothing" in shown
     assert "predicted on 13 held-out prompts" in shown
-    assert planned(tmp_path, "--risk", "text=.05")["rows"][-1]["text_risk"]["value"] == 0.0
+    row = planned(tmp_path, "--risk", "text=.05")["rows"][-1]
+    assert row["option"].startswith(f"{CERTIFIED} ε = 0.005, ")  # what its answers lose is proved, not calibrated
+    assert (row["threshold"]["value"], row["text_risk"]["basis"]) == (None, "proved")
     assert planned(tmp_path, "--risk", "text=.1")["rows"][-1]["text_risk"]["basis"] == "calibrated on 13 prompts"
 
 

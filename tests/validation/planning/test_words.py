@@ -19,7 +19,7 @@ def menu(tmp_path_factory):
     """The menu of ``hlm plan --json``."""
     folder = tmp_path_factory.mktemp("words")
     stored(folder / "trace")
-    result = run("plan", "--trace", folder / "trace", "--json")
+    result = run("plan", "--trace", folder / "trace", "--verify-us-per-token", "50", "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)["menu"]
 

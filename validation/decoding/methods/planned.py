@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.policy import CertifiedRows, DeviceDraft, DevicePolicy, DraftProbabilities, SeededTokens, StreamedTokens
+from hlmtheory.policy import (
+    CertifiedAnswers,
+    CertifiedRows,
+    DeviceDraft,
+    DevicePolicy,
+    DraftProbabilities,
+    SeededTokens,
+    StreamedTokens,
+)
 from hlmtheory.policy.answers import answer_length
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.registry import BLACK, Family, MethodInfo, PlotStyle, register
+from validation.decoding.methods.split import cut
 from validation.decoding.random_streams import Columns
 from validation.decoding.session import Draft, Message, Proposal, Session, Step
 from validation.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
 
 Array = NDArray[Any]
 
@@ -42,6 +54,7 @@ class Planned(Method):
         self.shared_seed = isinstance(policy.messages, SeededTokens)
         self.streamed = isinstance(policy.messages, StreamedTokens)
         self.by_block = policy.block
+        self.cuts_answer = isinstance(policy.messages, CertifiedAnswers)
 
     def begin(self, session: Session) -> None:
         """Refuse another vocabulary, temperature or top-p than those of the plan."""
@@ -88,12 +101,20 @@ class Planned(Method):
         payload = bytes(self.streamed) + self.policy.message([draft.note for draft in drafts])
         return Message(8.0 * len(payload), payload)
 
+    def answered(self, draft: Draft, target: torch.Tensor) -> torch.Tensor:
+        """Return p̂, if the server sends as little of p as the policy allows; else p."""
+        messages = self.policy.messages
+        if not isinstance(messages, CertifiedAnswers) or not bool(target.isfinite().all()):
+            return target
+        return cut(draft, target, messages.limit)
+
     def reply(self, drafts: list[Draft], accepted: int) -> int:
         """Return the bytes of the answer: the count and a token, or after a rejection p, if the device draws."""
         if self.policy.message_sizes:
             return answer_length(self.policy, len(drafts))
-        sends_p = accepted < len(drafts) and isinstance(self.policy.messages, DraftProbabilities)
-        return 2 + 4 * self.policy.vocabulary if sends_p else super().reply(drafts, accepted) + self.streamed
+        if accepted == len(drafts) or not isinstance(self.policy.messages, DraftProbabilities):
+            return super().reply(drafts, accepted) + self.streamed
+        return 2 + (len(drafts[accepted].answer) if self.cuts_answer else 4 * self.policy.vocabulary)
 
     def _numbers(self, step: Step, place: int) -> np.random.Generator:
         """Return the generator of the samples of an uncertainty, for one sequence at its position."""

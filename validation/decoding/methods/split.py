@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlmtheory.codec import decoded_rows, encode, truncated_message
-from hlmtheory.truncation import certified_size
+from hlmtheory.policy.answers import cut_answer, received_answer
+from hlmtheory.policy.device import ANSWER_BITS
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd
 from validation.decoding.methods.quantized import short_form
@@ -16,8 +16,13 @@ from validation.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-BITS = 24
-"""Bits of a probability that the server sends."""
+
+def cut(draft: Draft, target: torch.Tensor, limit: float) -> torch.Tensor:
+    """Return p̂ (V,) as the device decodes it after this draft was rejected; the draft keeps the bytes."""
+    import torch
+
+    draft.answer = cut_answer(target.double().cpu().numpy(), draft.token, limit)
+    return torch.from_numpy(received_answer(draft.answer, len(target))).to(target.device)
 
 
 @register(
@@ -33,7 +38,7 @@ class DssdCertified(Dssd):
     """DSSD whose server sends the fewest probabilities p̂ of p with TV(p, p̂) ≤ ε, after a rejection.
 
     The device draws from (p̂ - q)⁺. So each token's law is within ε of the target's (``channel.downlink_truncated``),
-    and a text's within ε times its rejected drafts. At temperature 0 the answer is a token.
+    and the law of a text of n tokens within n ε. At temperature 0 the answer is a token.
 
     Parameters
     ----------
@@ -52,28 +57,21 @@ class DssdCertified(Dssd):
 
     def begin(self, session: Session) -> None:
         """Refuse a limit that the rounding of V probabilities may exceed."""
-        least = session.vocabulary * 2.0**-BITS
+        least = session.vocabulary * 2.0**-ANSWER_BITS
         if self.limit < least:
             raise UserError(
                 f"The limit of DSSD's answer must be at least {least:.2g} for {session.vocabulary:,} tokens, since a "
-                f"probability has {BITS} bits, not {self.limit!r}; use Dssd for an exact answer."
+                f"probability has {ANSWER_BITS} bits, not {self.limit!r}; use Dssd for an exact answer."
             )
         super().begin(session)
 
     def answered(self, draft: Draft, target: torch.Tensor) -> torch.Tensor:
-        """Return p̂ as the device decodes it, and note the bytes of the answer in the draft."""
-        import torch
-
-        draft.note = 0
+        """Return p̂ as the device decodes it; the draft keeps the bytes of the answer."""
         if self.session.temperature == 0 or not bool(target.isfinite().all()):
             return target  # broken logits are refused by the loop
-        row = target.double().cpu().numpy()
-        size = certified_size(row, 2.0 * self.limit, bits_per_probability=BITS)
-        message = truncated_message(row, k=size, token=draft.token, bits=BITS)
-        draft.note = len(encode(message))
-        return torch.from_numpy(decoded_rows(message)[0]).to(target.device)
+        return cut(draft, target, self.limit)
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
         """Return the number of bytes of the count of accepted drafts, and p̂ at the rejected draft, or a token."""
-        cut = accepted < len(drafts) and self.session.temperature > 0
-        return 2 + int(drafts[accepted].note) if cut else Method.reply(self, drafts, accepted)
+        sends_p = accepted < len(drafts) and self.session.temperature > 0
+        return 2 + len(drafts[accepted].answer) if sends_p else Method.reply(self, drafts, accepted)

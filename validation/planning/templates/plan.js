@@ -6,14 +6,14 @@ const asked = data.request;
 const byId = (id) => document.getElementById(id);
 const [DRAFTS, PASSES, EXCHANGES, VERIFIED, UP, DOWN, SKIPPED, SERVER_DRAFTS] =
   "drafts passes exchanges verified up_bits down_bits skipped server_drafts".split(" ").map((name) => data.count_names.indexOf(name));
-const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone", STREAM = "server alone, streaming", COLOCATED = "server with its own draft", DEVICE = "device alone";
-const PAPERS = ["fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec"];
-const WITHOUT_DEVICE = [SERVER, STREAM, COLOCATED];
-const POLICIES = [...WITHOUT_DEVICE, DEVICE, ...PAPERS, ...(data.streamed ? [STREAMED] : []), OURS];
+const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone", STREAM = "server alone, streaming", COLOCATED = "server with its own draft", OWN_TREE = "server with its own tree", CERTIFIED = "DSSD certified", DEVICE = "device alone";
+const PAPERS = ["fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec", "shared seed tree"];
+const WITHOUT_DEVICE = [SERVER, STREAM, COLOCATED, OWN_TREE], NO_RIVALS = [CERTIFIED, STREAMED, OURS];
+const POLICIES = [...WITHOUT_DEVICE, DEVICE, ...PAPERS, CERTIFIED, ...(data.streamed ? [STREAMED] : []), OURS];
 const MENU = data.menu.map((one) => ({ ...one, train: one.counts.train, test: one.counts.test }));
 const options = (...policies) => MENU.filter((one) => policies.includes(one.policy));
 const POOLS = Object.fromEntries(POLICIES.map((policy) => [policy, options(policy)]));
-const MIXED = options(OURS, SERVER, DEVICE);
+const MIXED = options(OURS, SERVER, DEVICE, CERTIFIED);
 const TOKENS = data.count_names.indexOf("tokens");
 
 // ------------------------------------------------------------------------------------------------ link and speed
@@ -140,7 +140,7 @@ function chosen(policy, s) {
 
 /** The strongest option of all other policies that keeps the limits; of a server alone if none does. */
 function rival(s) {
-  const best = POLICIES.filter((policy) => policy !== OURS && policy !== STREAMED).map((policy) => chosen(policy, s)).filter(Boolean);
+  const best = POLICIES.filter((policy) => !NO_RIVALS.includes(policy)).map((policy) => chosen(policy, s)).filter(Boolean);
   return largest(best, s, keeps(s)) ?? largest(best.filter((option) => WITHOUT_DEVICE.includes(option.policy)), s, () => true);
 }
 
@@ -149,7 +149,7 @@ function rowOf(policy, s, base) {
   if (!option) return null;
   const c = option.test, on = option.policy === STREAMED, up = on ? (c[UP] * seconds(c, s, s.median)) / (s.draft * c[EXCHANGES]) : c[UP], sent = (number) => (c[EXCHANGES] > 0 && number > 0 ? number : null);
   const basis = option.policy === OURS && !option.lossless || policy === OURS && !option.lossless ? "c" : "m";
-  const risk = option.lossless ? "p" : basis;
+  const risk = option.lossless || option.policy === CERTIFIED ? "p" : basis;
   return { policy, option, label: option.policy === policy ? option.option : `${option.policy} ${option.option}`.trim(),
     breaks: broken(option, s), cells: {
       threshold: [option.threshold, basis], k_mean: [sent(option.top_k[0]), "m"], k_p95: [sent(option.top_k[1]), "m"],
@@ -192,7 +192,7 @@ function binding(option, s) {
 
 /** The round trips between which an option of ours is faster than a policy without a device; null: no end there. */
 function crossings(policy, s) {
-  const pool = POOLS[OURS].filter((option) => safe(option, s)), more = streamed(s);
+  const pool = options(OURS, CERTIFIED).filter((option) => safe(option, s)), more = streamed(s);
   const beats = (roundTrip) => {
     const there = { ...s, roundTrip, latency: null, energy: null };
     const [own, server] = [pool, POOLS[policy]].map((some) => largest(some, there, () => true)), best = faster(own, more, there);
@@ -211,22 +211,23 @@ function crossings(policy, s) {
 /** What a device gains, on the test prompts at the median rate; the same rules as in validation/planning/verdict.py. */
 function standing(s) {
   const all = () => true, light = (pool) => pool.reduce((a, b) => (served(b.train, s) < served(a.train, s) ? b : a));
-  const servers = options(...WITHOUT_DEVICE), own = [...options(OURS, DEVICE).filter(keeps(s)), ...streamed(s)], mine = own.filter(({ policy }) => policy === OURS);
+  const servers = options(...WITHOUT_DEVICE), own = [...options(OURS, DEVICE, CERTIFIED).filter(keeps(s)), ...streamed(s)], mine = own.filter(({ policy }) => policy === OURS);
   const speed = (option) => (option ? 1 / seconds(option.test, s, s.median) : null);
   const most = speed(largest(servers, s, keeps(s)) ?? largest(servers, s, all));
-  const exact = speed(largest(own.filter(({ lossless }) => lossless), s, all)), best = speed(largest(own, s, all));
+  const exact = speed(largest(own.filter(({ lossless }) => lossless), s, all)), first = largest(own, s, all), best = speed(first);
   const device = mine.length ? light(mine) : null;
   const capacity = device && served(light(servers).test, s) / served(device.test, s);
-  const gains = exact > most ? "speed" : best > most ? "skipping" : Number.isFinite(capacity) && capacity >= 1.05 ? "capacity" : "nothing";
+  const gains = exact > most ? "speed" : best > most ? (first.policy === CERTIFIED ? "loss" : "skipping") : Number.isFinite(capacity) && capacity >= 1.05 ? "capacity" : "nothing";
   return { gains, most, exact, capacity, option: device?.option };
 }
 
 function lead(base, use, s) {
   const { gains, most, exact, capacity, option } = standing(s), named = base.option ? `${base.policy}, ${base.option}` : base.policy;
   if (gains === "speed") return `The device gains speed: ${use}`;
-  if (gains === "skipping") {
+  if (gains === "skipping" || gains === "loss") {
+    const how = gains === "skipping" ? "skipping only" : "answers with a part of p only";
     const least = exact === null ? "no lossless plan keeps the limits" : `without loss it is ${say(exact)} tokens/s`;
-    return `The device gains by skipping only (${least}, against ${say(most)} of a server without a device): ${use}`;
+    return `The device gains by ${how} (${least}, against ${say(most)} of a server without a device): ${use}`;
   }
   const fastest = `for one user the fastest is ${named}: ${speedOf(base, s)}`;
   if (gains === "nothing") return `The device gains nothing: ${fastest}. With drafts of the device ${use}`;
@@ -237,7 +238,7 @@ function lead(base, use, s) {
 function verdict(plan, rows, base, s) {
   if (!plan) return unmet(s);
   const { option, label } = plan, binds = binding(option, s), speed = speedOf(option, s), ms = (x) => `${say(1e3 * x)} ms`;
-  const use = option.policy === OURS || option.policy === STREAMED
+  const use = NO_RIVALS.includes(option.policy)
     ? `use ${label}: ${speed}, ${plan.cells.gain[0].toFixed(2)} times that of the strongest rival, ${base.policy}; ${binds}.`
     : `use the ${option.policy}: ${speed}; ${binds}.`;
   const said = [lead(base, use, s)];
@@ -269,6 +270,7 @@ function unmet(s) {
 function guarantee(option, s) {
   if (option.lossless) return ["Lossless", "Every text has exactly the target model's law: proved."];
   if (needs(option, s.kind) >= 1 || s.limit >= 1) return ["No limit", `The limit allows any text; its loss is ${two.format(option.loss[s.kind])}, ${measured}.`];
+  if (option.policy === CERTIFIED) return [`TV ≤ ${say(needs(option, s.kind))}`, `The law of ${s.kind === "text" ? "a text as long as these" : "each token, given those before it,"} is within this of the target model's: proved.`];
   const what = s.kind === "text" ? "mean total variation of a new text from the target model's" : "mean one-step risk of a new text's tokens";
   return [`${s.kind === "text" ? "TV" : "Risk"} ≤ ${say(s.limit)}`, `The ${what}: ${calibrated}. Its bound on the test prompts is ${two.format(option.loss[s.kind])}.`];
 }
@@ -375,8 +377,8 @@ function drawQuality(s, plan) {
 }
 
 const KINDS = [OURS, STREAM, SERVER, DEVICE, "a paper's"];
-const STREAMING = [STREAM, COLOCATED]; // one kind
-const kindOf = ({ policy }) => (policy === STREAMED ? 0 : STREAMING.includes(policy) ? 1 : KINDS.includes(policy) ? KINDS.indexOf(policy) : 4);
+const STREAMING = [STREAM, COLOCATED, OWN_TREE]; // one kind
+const kindOf = ({ policy }) => (NO_RIVALS.includes(policy) ? 0 : STREAMING.includes(policy) ? 1 : KINDS.includes(policy) ? KINDS.indexOf(policy) : 4);
 
 /** Where each policy wins: the fastest that keeps the limits, over the rate and the round trip. */
 function drawMap(s) {
@@ -488,7 +490,7 @@ function drawTable(rows) {
 function card(s, plan, base) {
   const use = fastest(s, counted());
   if (!use) return { use: "No policy", "use-how": "", speed: "–", "speed-how": "", sure: "Nothing", "sure-how": "" };
-  const other = plan && plan.option !== use && [OURS, STREAMED].includes(plan.option.policy) ? ` With drafts of the device: ${plan.option.use} (${speedOf(plan.option, s)}).` : "";
+  const other = plan && plan.option !== use && NO_RIVALS.includes(plan.option.policy) ? ` With drafts of the device: ${plan.option.use} (${speedOf(plan.option, s)}).` : "";
   const slow = `${say(1 / seconds(use.test, s, s.slow))} or more in 95% of the time`;
   const gain = plan && plan.option === use ? `; ${plan.cells.gain[0].toFixed(2)} times that of the strongest rival, ${base.policy}` : "";
   const [sure, how] = guarantee(use, s);

@@ -1,0 +1,106 @@
+"""DSSD's certified answers in a plan: their bytes, what is promised of them, and the policy of such a plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hlmtheory.policy import CertifiedAnswers, DevicePolicy
+from hlmtheory.policy.answers import cut_answer
+from tests.validation.stored_traces import LENGTH, VOCABULARY, stored
+from validation.planning.answers import LIMITS, answer_bits, answer_options
+from validation.planning.deploy import policy_of
+from validation.planning.measure import planner_of_trace
+from validation.planning.menu import CERTIFIED, FLEXSPEC, OURS
+from validation.planning.profile import DRAFT_LENGTHS, profile_of, rejection_bits, reply_bits
+from validation.planning.request import Request
+from validation.planning.result import make
+from validation.planning.rounds import COUNTS
+from validation.planning.setting import Setting, constant_link
+from validation.planning.verdict import LOSS, standing_of
+from validation.trace.reader import open_trace
+
+SLOW_DOWN = Setting(constant_link(1e6, 0.02, 60e3), 0.012, 0.03, server_draft_s=0.04)
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("answers")
+    stored(folder / "trace", noise=0.5)
+    return folder / "trace"
+
+
+@pytest.fixture(scope="module")
+def planner(trace):
+    return planner_of_trace(trace, SLOW_DOWN, shared_seed=False)[0]
+
+
+def test_an_answer_grows_as_its_limit_falls_and_is_counted_at_each_rejection(trace):
+    opened = open_trace(trace)
+    profile = profile_of(opened)
+    bits = answer_bits(opened, profile)
+    assert list(bits) == list(LIMITS)
+    assert all(a > b for a, b in zip(bits.values(), list(bits.values())[1:], strict=False))
+    least = 8 * len(cut_answer(np.eye(VOCABULARY)[0], 1, 0.1))
+    assert least <= bits[0.1] < bits[0.0005] <= 8 * (24 + VOCABULARY * 29 // 8 + 8)
+    found = {one.label: one for one in answer_options(opened, profile)}
+    down, exchanges = COUNTS.index("down_bits"), COUNTS.index("exchanges")
+    for k, exact in zip(DRAFT_LENGTHS, profile.split, strict=True):
+        option = found[f"ε = 0.01, K = {k}"]
+        rejected = (exact[:, down] - exact[:, exchanges] * reply_bits(VOCABULARY)) / rejection_bits(VOCABULARY)
+        saved = rejected * (rejection_bits(VOCABULARY) - 16.0 - bits[0.01])
+        np.testing.assert_allclose(option.counts[:, down], exact[:, down] - saved, rtol=1e-9)
+        np.testing.assert_array_equal(np.delete(option.counts, down, axis=1), np.delete(exact, down, axis=1))
+        assert set(option.token_loss) == {0.01}
+        assert set(option.loss) == {LENGTH * 0.01}
+
+
+def test_the_bytes_of_answers_are_kept_with_the_trace(trace, tmp_path):
+    opened, file = open_trace(trace), tmp_path / "answers.json"
+    profile = profile_of(opened)
+    first = answer_bits(opened, profile, file)
+    assert answer_bits(opened, profile, file) == first
+    file.write_text("damaged", encoding="utf-8")
+    assert answer_bits(opened, profile, file) == first
+
+
+def test_the_row_needs_a_limit_on_the_risk_and_says_what_is_proved(planner):
+    assert planner.row(CERTIFIED) is None
+    for kind, most in (("token", 0.05), ("text", 0.005)):
+        setting = replace(SLOW_DOWN, risk_kind=kind, risk_limit=0.05)
+        row, exact = (planner.row(family, setting) for family in (CERTIFIED, FLEXSPEC))
+        assert row.option.startswith(f"ε = {most:g}, ")
+        assert (row.token_risk.value, row.token_risk.basis) == (most, "proved")
+        assert (row.text_risk.value, row.text_risk.basis) == (pytest.approx(LENGTH * most), "proved")
+        assert row.breaks == ()
+        assert row.tokens_per_s_median.value > exact.tokens_per_s_median.value
+        assert planner.rival(setting).family != CERTIFIED
+        assert planner.row(OURS, setting).option == f"{CERTIFIED} {row.option}"
+        assert planner.least_limit(planner.ours(setting)[0], kind) == row.plain()[f"{kind}_risk"]["value"]
+
+
+def test_sizes_that_tell_nothing_leave_certified_answers_out(trace):
+    hidden = planner_of_trace(trace, replace(SLOW_DOWN, leak_bits=0.0), shared_seed=False)[0]
+    assert CERTIFIED not in {one.family for one in hidden.options}
+
+
+def test_the_plan_is_written_as_a_policy_with_what_is_proved(planner):
+    planner.setting = replace(SLOW_DOWN, risk_kind="token", risk_limit=0.02, draft_s=0.018).with_link(round_trip_s=5e-3)
+    option, _ = planner.ours(planner.setting)
+    policy = policy_of(option, planner, VOCABULARY, None)
+    assert DevicePolicy.from_json(policy.to_json()) == policy
+    assert policy.messages == CertifiedAnswers(0.02)
+    assert policy.rule.draft_length == option.draft_length
+    token, text, speed = policy.guarantees
+    assert (token.quantity, token.value) == ("total variation of a token, given those before it", 0.02)
+    assert (text.quantity, text.value) == (f"total variation of a text of at most {LENGTH} tokens", LENGTH * 0.02)
+    assert (token.basis, text.basis, speed.basis) == ("proved", "proved", "measured")
+    standing = standing_of(planner)
+    assert standing.gains == LOSS
+    found = make(planner, Request(server_draft_s=0.04), [])
+    assert found.verdict.startswith("The device gains by answers with a part of p only (without loss it is ")
+    said = "Proved: the law of each token, given those before it, is within 0.02 of"
+    assert any(note.startswith(said) for note in found.notes)
+    assert found.gap is None

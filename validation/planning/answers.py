@@ -1,0 +1,89 @@
+"""DSSD with a certified answer: rounds of K drafts with q_d, after a rejection as little of p as a limit ε allows.
+
+The law of each token is within ε of the target's, whatever the models are (``channel.downlink_truncated``). So the law
+of a text of n tokens is within n ε, and that is charged with the n of the longest text. The bytes of an answer are
+measured on a sample of positions, each weighted by how often its draft is rejected.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.policy.answers import answer_size, coded_answer
+from hlmtheory.policy.device import ANSWER_BITS
+from validation.errors import UserError
+from validation.planning.menu import CERTIFIED, Option
+from validation.planning.profile import DRAFT_LENGTHS, Profile, rejection_bits, reply_bits
+from validation.planning.rounds import COUNTS
+from validation.planning.truncated import sampled_chunks
+from validation.trace.reader import Trace, probabilities
+from validation.trace.sealed import checksum, read_sealed, write_sealed
+
+Array = NDArray[Any]
+LIMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+"""ε of a token."""
+_COUNT = 8.0 * 2  # bits of the number of accepted drafts
+
+
+def answer_options(trace: Trace, profile: Profile, cache: Path | None = None) -> list[Option]:
+    """Return the option of every draft length and limit.
+
+    Parameters
+    ----------
+    trace : Trace
+    profile : Profile
+        Of the trace.
+    cache : Path, optional
+        A JSON file with the bytes of the answers.
+    """
+    down, exchanges = COUNTS.index("down_bits"), COUNTS.index("exchanges")
+    longest, found = int(profile.lengths.max()), []
+    for limit, bits in answer_bits(trace, profile, cache).items():
+        loss, token_loss = (np.full(profile.texts, min(n * limit, 1.0)) for n in (longest, 1))
+        for k, whole in zip(DRAFT_LENGTHS, profile.split, strict=True):
+            counts = whole.copy()
+            plain = counts[:, exchanges] * reply_bits(profile.vocabulary)
+            counts[:, down] = plain + (counts[:, down] - plain) / rejection_bits(profile.vocabulary) * (_COUNT + bits)
+            label = f"ε = {limit:g}, K = {k}"
+            found.append(Option(CERTIFIED, label, counts, k, -np.inf, loss, token_loss, (1, 1), answer_limit=limit))
+    return found
+
+
+def answer_bits(trace: Trace, profile: Profile, cache: Path | None = None) -> dict[float, float]:
+    """Return the mean bits of p̂ after a rejection, by limit; limits that 24 bits a probability may break are left out.
+
+    Parameters
+    ----------
+    trace, profile, cache
+        As for :func:`answer_options`.
+    """
+    limits = [limit for limit in LIMITS if limit >= profile.vocabulary * 2.0**-ANSWER_BITS]
+    key = checksum({"limits": limits, "positions": trace.positions, "rejection": float(profile.rejection.sum())})
+    if cache is not None:
+        try:
+            stored = read_sealed(cache)
+            if stored["key"] == key:
+                return dict(zip(limits, stored["bits"], strict=True))
+        except (OSError, UserError, KeyError, TypeError, ValueError):
+            pass  # there is none, or it is damaged: measure again
+    bits = _measured(trace, limits)
+    if cache is not None:
+        write_sealed(cache, {"key": key, "bits": list(bits.values())})
+    return bits
+
+
+def _measured(trace: Trace, limits: list[float]) -> dict[float, float]:
+    weights, sizes = [], []
+    for chunk in sampled_chunks(trace):
+        q, p = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)
+        weights.append(np.maximum(q - p, 0.0).sum(axis=-1))
+        sizes.append(np.stack([answer_size(p, limit) for limit in limits], axis=-1))
+    weight, size = np.concatenate(weights), np.concatenate(sizes)
+    weight = weight if weight.any() else np.ones(len(weight))
+    each, place = np.unique(size, return_inverse=True)
+    bits = np.array([8.0 * len(coded_answer(p[0], 0, int(one))) for one in each])  # the size alone decides the length
+    return dict(zip(limits, (weight @ bits[place].reshape(size.shape) / weight.sum()).tolist(), strict=True))

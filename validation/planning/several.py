@@ -1,0 +1,81 @@
+"""Several drafts of a position: lists by a shared seed from a device, and a tree of the server's own draft model.
+
+Both are trees with w_j children of each node at depth j. One pass of the target model reads all nodes, so a wider tree
+costs the time of each token of that pass; the rows need it (``--verify-us-per-token``).
+A level of a tree is one pass of the draft model, and counts as a pass over one token. Along a text with the next token
+y, a node of n children has the child y with the probability
+
+- *list by a shared seed*: the first n tokens of the device's race; at least 1 - (1 - t_y/p_y)^n, where t_y is the
+  probability that both races are won by y (``shared_seed.list_bound``): a floor, since the number of tokens ahead of y
+  is at most a Poisson number;
+- *sure tree*: the n - 1 likeliest tokens, and one that is drawn from the rest q' of q; 1 if y is one of the likeliest,
+  else min(1, q'_y/p_y) (``verification.top_drafts_tried``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.decoding.wire import index_bits
+from validation.planning.menu import OWN_TREE, SEED_TREE, Option
+from validation.planning.profile import SEEDED, Profile
+from validation.planning.rounds import COUNTS, Wire, expected_counts
+
+Array = NDArray[Any]
+WIDTHS = (
+    *((n,) for n in (2, 3, 4)),
+    *((n, 1) for n in (2, 3, 4)),
+    *((2, 2), (2, 1, 1), (2, 2, 1), (2, 2, 2), (3, 2, 1), (3, 3)),
+    *((2, 1, 1, 1), (2, 2, 1, 1), (3, 2, 1, 1), (4, 2, 1, 1), (2, 2, 2, 1), (2, 2, 2, 2), (4, 4)),
+    *((2, 2, 1, 1, 1, 1), (3, 2, 2, 1, 1, 1)),
+)
+"""Children of each node, by depth."""
+
+
+def nodes_of(widths: Sequence[int]) -> Array:
+    """Return the drafts of a tree that ends at depth 0, 1, ..., (K + 1,)."""
+    return np.concatenate([[0], np.cumsum(np.cumprod(widths))]).astype(np.int64)
+
+
+def tree_options(profile: Profile, *, shared_seed: bool = True) -> list[Option]:
+    """Return the option of every tree, of a device's lists and of the server's own.
+
+    Parameters
+    ----------
+    profile : Profile
+    shared_seed : bool
+        Whether a device may draft by a seed that the server shares.
+    """
+    matched, sure = profile.chances[..., SEEDED].T, profile.sure.transpose(2, 1, 0)
+    none, found = np.zeros(profile.texts), []
+    for widths in WIDTHS:
+        name, k = "-".join(map(str, widths)), len(widths)
+        if shared_seed:
+            lists = _counts([1.0 - (1.0 - matched) ** n for n in widths], widths, profile)
+            found.append(Option(SEED_TREE, name, lists, k, -np.inf, none, none, (0, 0)))
+        counts = _counts([sure[n - 1] for n in widths], widths, profile)
+        own, drafts = COUNTS.index("server_drafts"), COUNTS.index("drafts")
+        counts[:, own] = counts[:, drafts]
+        counts[:, [drafts, COUNTS.index("up_bits"), COUNTS.index("exchanges")]] = 0.0
+        counts[:, COUNTS.index("down_bits")] = profile.server[:, COUNTS.index("down_bits")]
+        found.append(Option(OWN_TREE, name, counts, k, -np.inf, none, none, (0, 0)))
+    return found
+
+
+def _counts(by_depth: Sequence[Array], widths: Sequence[int], profile: Profile) -> Array:
+    """Return the counts of rounds whose trees are sent as tokens with their parents; ``by_depth``: (T, texts) each."""
+    nodes, width = nodes_of(widths), index_bits(profile.vocabulary)
+    up = int(nodes[-1]).bit_length()
+    left = np.maximum(profile.lengths - np.arange(len(by_depth[0]))[:, None], 0)
+    drafts = nodes[np.minimum(left, len(widths))]
+    message = 8.0 * -(-(16 + drafts * (width + up)) // 8)
+    wire = Wire(header=message, reply=8.0 * -(-(up + width) // 8))
+    zero = np.zeros_like(by_depth[0])
+    found = expected_counts(
+        by_depth[0], zero, profile.lengths, len(widths), wire=wire, by_depth=by_depth, read=drafts + 1.0
+    )
+    return found.table()

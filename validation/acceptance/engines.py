@@ -27,6 +27,7 @@ from validation.acceptance.other_engines import (
     tensorrt,
 )
 from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut, Read
+from validation.acceptance.server import two_scrapes
 from validation.acceptance.vllm import PREFIX, is_scrape, of_answer, of_bench, of_metrics_list, of_scrapes
 from validation.errors import UserError
 
@@ -118,6 +119,30 @@ def read_acceptance(*paths: str | Path) -> Reading:
         first = f"{left_out[0].source}: {left_out[0].reason}" if left_out else "nothing was drafted"
         raise UserError(f"{', '.join(map(str, paths))}: there is no acceptance to read ({first}).")
     return Reading(tuple(records), tuple(left_out))
+
+
+def read_server(address: str, wait_s: float, patience_s: float) -> Reading:
+    """Return the record of what a server did between two scrapes of its ``/metrics``, ``wait_s`` seconds apart.
+
+    Parameters
+    ----------
+    address : str
+        Such as ``http://localhost:8000/metrics``.
+    wait_s, patience_s : float
+        Seconds between the scrapes, and seconds that the server may be silent.
+
+    Raises
+    ------
+    UserError
+        As :func:`validation.acceptance.server.fetch`, a counter fell, or no step was drafted between the scrapes.
+    """
+    records = of_scrapes(*two_scrapes(address, wait_s, patience_s))
+    if not records[0].num_spec_steps:
+        raise UserError(
+            f"{address} drafted nothing in the {wait_s:g} s between the two scrapes; send it requests, or wait longer "
+            "with --wait."
+        )
+    return Reading(tuple(records))
 
 
 def _of_file(path: Path) -> Sequence[Read]:

@@ -28,7 +28,16 @@ from validation.acceptance.other_engines import (
 )
 from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut, Read
 from validation.acceptance.server import two_scrapes
-from validation.acceptance.vllm import PREFIX, is_scrape, of_answer, of_bench, of_metrics_list, of_scrapes
+from validation.acceptance.vllm import (
+    PREFIX,
+    is_scrape,
+    looks_like_metrics,
+    of_answer,
+    of_bench,
+    of_metrics_list,
+    of_scrapes,
+    without_counters,
+)
 from validation.errors import UserError
 
 SEVERAL = "it has several samples (n > 1), whose steps share a prompt"
@@ -164,6 +173,8 @@ def _of_file(path: Path) -> Sequence[Read]:
         return [record for label, one in zip(labels, each, strict=True) for record in _of_request(label, one)]
     if LLAMA_LOG.search(text) or LLAMA_EXAMPLE.search(text):
         return llama_log(str(path), text)
+    if looks_like_metrics(text):
+        raise without_counters(str(path), text)
     raise UserError(f"{path} has an unknown format; the known formats are {FORMATS}.")
 
 

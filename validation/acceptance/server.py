@@ -13,7 +13,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from validation.acceptance.vllm import SCRAPED, is_scrape
+from validation.acceptance.vllm import is_scrape, without_counters
 from validation.errors import UserError
 
 MOST_BYTES = 2**26
@@ -88,29 +88,9 @@ def _counters_in(address: str, content: bytes) -> str:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{address} answers with bytes that are no text; give the address of /metrics.") from error
-    start = text.lstrip()[:1]
-    if start == "<":
-        raise UserError(f"{address} is a web page; give the address of the server's /metrics.")
-    if start in ("{", "["):
-        raise UserError(
-            f"{address} answers with JSON, which has no cumulative counters; collect TensorRT-LLM's statistics in a "
-            "file, and give that file."
-        )
-    if is_scrape(text):
-        return text
-    if "sglang:" in text:
-        raise UserError(
-            f"{address} is SGLang's, which counts no accepted drafts: spec_accept_length is a gauge of the last "
-            "batches, and spec_verify_calls_total counts steps. Store the answers: their meta_info has the counts."
-        )
-    known = " or ".join(f"{prefix}drafts_total" for prefix in SCRAPED)
-    engine = next((name for prefix, name in SCRAPED.items() if prefix.split(":")[0] + ":" in text), None)
-    if engine:
-        raise UserError(
-            f"{address} has metrics of {engine}, but no counters of drafts ({known}): it serves without speculative "
-            "decoding, or its version has other names."
-        )
-    raise UserError(f"{address} has no counters of drafts; {known} is needed.")
+    if not is_scrape(text):
+        raise without_counters(address, text)
+    return text
 
 
 def two_scrapes(

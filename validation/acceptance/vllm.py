@@ -36,6 +36,38 @@ def is_scrape(text: str) -> bool:
     return any(prefix in text for prefix in SCRAPED) and not text.lstrip().startswith(("{", "["))
 
 
+def looks_like_metrics(text: str) -> bool:
+    """Return whether a text is a web page or metrics, though without the counters of :func:`is_scrape`."""
+    return text.lstrip().startswith(("<", "# HELP", "# TYPE")) or bool(
+        re.search(r"^(vllm|sglang|llamacpp):", text, re.M)
+    )
+
+
+def without_counters(where: str, text: str) -> UserError:
+    """Return the error for an answer or a file without counters of drafts; it says what the text is."""
+    start = text.lstrip()[:1]
+    if start == "<":
+        return UserError(f"{where} is a web page; give the address of the server's /metrics, or what it answers.")
+    if start in ("{", "["):
+        return UserError(
+            f"{where} answers with JSON, which has no cumulative counters; collect TensorRT-LLM's statistics in a "
+            "file, and give that file."
+        )
+    if "sglang:" in text:
+        return UserError(
+            f"{where} is SGLang's, which counts no accepted drafts: spec_accept_length is a gauge of the last "
+            "batches, and spec_verify_calls_total counts steps. Store the answers: their meta_info has the counts."
+        )
+    known = " or ".join(f"{prefix}drafts_total" for prefix in SCRAPED)
+    engine = next((name for prefix, name in SCRAPED.items() if prefix.split(":")[0] + ":" in text), None)
+    if engine:
+        return UserError(
+            f"{where} has metrics of {engine}, but no counters of drafts ({known}): it serves without speculative "
+            "decoding, or its version has other names."
+        )
+    return UserError(f"{where} has no counters of drafts; {known} is needed.")
+
+
 def _engine(path: str, text: str) -> str:
     """Return the prefix of the counters of a scrape."""
     found = [prefix for prefix in SCRAPED if prefix in text]

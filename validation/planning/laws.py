@@ -11,8 +11,9 @@ sampled, match       q(y_t)
 ==================== ==========================================
 
 A greedy draft d is accepted with p(d) by both rules, and is emitted if accepted. A match of a sampled draft with the
-target's own sample accepts with Σ q p, rejection sampling with 1 − TV(q, p). So the expected steps of each text are
-exact sums (:mod:`validation.planning.rounds`), and the intervals are over texts.
+target's own sample accepts with Σ q p, rejection sampling with 1 − TV(q, p). Where a step begins is a Markov chain
+along the text, so the expected steps and their tokens are exact sums. Steps that the end of a text would cut are left
+out. The intervals are over texts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from validation.acceptance.planners import Estimate
 from validation.collection.import_lists import CORPUS
 from validation.decoding.intervals import ratio
 from validation.errors import UserError
-from validation.planning.rounds import expected_counts
 from validation.trace.reader import LOGITS, Trace, probabilities
 
 Array = NDArray[Any]
@@ -53,7 +53,7 @@ def lengths_by_law(trace: Trace, draft_length: int, confidence: float = 0.95) ->
     Raises
     ------
     UserError
-        The trace has lists of probabilities only, or no tokens.
+        The trace has lists of probabilities only, no tokens, texts of a corpus, or none that holds a whole step.
     """
     if trace.kind != LOGITS:
         raise UserError("The trace has the most probable tokens only; the laws need whole rows of both models.")
@@ -69,15 +69,40 @@ def lengths_by_law(trace: Trace, draft_length: int, confidence: float = 0.95) ->
         last = chunk.position[-1]
     chances, text = np.concatenate(parts, axis=1), np.cumsum(np.concatenate(begins)) - 1
     counts = np.bincount(text)
+    if counts.max() <= draft_length:
+        raise UserError(
+            f"No text of the trace has {draft_length + 1} tokens, as a step of {draft_length} drafts needs."
+        )
     place = np.arange(len(text)) - np.repeat(np.cumsum(counts) - counts, counts)
     found = {}
     for name, row in zip(LAWS, chances, strict=True):
         along = np.zeros((counts.max(), len(counts)))
         along[place, text] = row
-        rounds = expected_counts(along, np.zeros_like(along), counts, draft_length)
-        one = ratio(rounds.tokens, rounds.exchanges, confidence=confidence)
+        one = ratio(*_steps(along, counts, draft_length), confidence=confidence)
         found[name] = Estimate(value=float(one.value or 0.0), low=one.low, high=one.high)
     return found
+
+
+def _steps(chances: Array, length: Array, drafts: int) -> tuple[Array, Array]:
+    """Return the expected tokens of the whole steps of each text, and their number, (texts,) each.
+
+    ``chances`` is (T, texts); a step that begins at t is whole if its drafts and one more token lie in the text.
+    """
+    padded = np.concatenate([chances, np.zeros((drafts, len(length)))])
+    start = np.zeros((len(padded) + 2, len(length)))
+    start[0] = 1.0
+    steps, tokens = np.zeros(len(length)), np.zeros(len(length))
+    for t in range(len(chances)):
+        alive = np.where(t + drafts < length, start[t], 0.0)
+        steps += alive
+        tokens += alive
+        for j in range(drafts):
+            lost = alive * (1.0 - padded[t + j])
+            start[t + j + 1] += lost
+            alive = alive - lost
+            tokens += alive
+        start[t + drafts + 1] += alive
+    return tokens, steps
 
 
 def _chances(draft_logits: Array, target_logits: Array, tokens: Array) -> Array:

@@ -45,7 +45,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     def started(*contents: str | bytes, status: int = 200, length: int | None = None) -> str:
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         server.answers = [(content, status, length) for content in contents]  # type: ignore[attr-defined]
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         servers.append(server)
         return f"http://127.0.0.1:{server.server_port}/metrics"
 

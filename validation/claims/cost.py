@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -38,7 +39,7 @@ from validation.trace.reader import Trace, TraceWriter, open_trace
 from validation.trace.synthetic import SyntheticTrace
 
 MEASURED, DERIVED, ASSUMED = "measured", "derived", "assumed"
-FEW, MORE = 2, 10
+FEW, MORE = 1, 16
 """New tokens of the two trials, whose difference is the time of a step."""
 MATRIX = 1024
 FIGURES_S, FIGURES_V = 150.0, 0.005
@@ -289,9 +290,10 @@ def _try_models(
     texts = [Text(i, str(i), list(tokens), len(tokens)) for i, tokens in enumerate(encoded[: asked.batch])]
     say("the target model writes a few tokens")
     continue_texts(pair, texts, 1, seed, _silent)  # warm-up
-    few, _ = _timed(pair, lambda: continue_texts(pair, texts, min(FEW, asked.new_tokens), seed, _silent))
-    more, written = _timed(pair, lambda: continue_texts(pair, texts, MORE, seed, _silent))
-    step_s = max(more - few, 0.0) / (MORE - FEW)
+    few, _ = _timed(pair, partial(continue_texts, pair, texts, FEW, seed, _silent))
+    more, written = _timed(pair, partial(continue_texts, pair, texts, min(MORE, asked.new_tokens), seed, _silent))
+    steps_taken = max(len(text.tokens) - text.start for text in written)
+    step_s = max(more - few, 0.0) / max(steps_taken - FEW, 1)
     first_s = max(few - FEW * step_s, 0.0)
     say("both models read a few texts")
     whole = [_lengthened(text, asked.new_tokens) for text in written]
@@ -299,12 +301,14 @@ def _try_models(
     group = sorted(whole, key=lambda text: len(text.tokens))[-rows:]
     times, logits = {}, {}
     for which in ("draft", "target"):
-        teacher_forced_logits(pair, which, group[:1])  # warm-up
-        times[which], logits[which] = _timed(pair, lambda which=which: teacher_forced_logits(pair, which, group))  # type: ignore[misc]
+        read = partial(teacher_forced_logits, pair, which)
+        read(group[:1])  # warm-up
+        times[which], logits[which] = _timed(pair, partial(read, group))
     count = rows * asked.new_tokens
     kept = min(count, block_rows(pair.vocabulary))
-    store_s, size = _timed(pair, lambda: _store(folder / "all", pair, group, logits, count))
+    store_s, size = _timed(pair, partial(_store, folder / "all", pair, group, logits, count))
     _store(folder / "block", pair, group, logits, kept)
+    few_tokens, some_texts = f"{len(texts)} texts of {steps_taken} tokens", f"{rows} texts"
     cores = _threads()
     steps = [
         ("the target model writes", f"steps of {asked.batch} texts", asked.batches * asked.new_tokens, step_s),
@@ -313,6 +317,7 @@ def _try_models(
         ("the target model reads", "texts", asked.texts, times["target"] / rows),
         ("storing", "positions", asked.texts * asked.new_tokens, store_s / count),
     ]
+    sources = (few_tokens, few_tokens, some_texts, some_texts, some_texts)
     found = tuple(
         Step(
             name=name,
@@ -320,10 +325,10 @@ def _try_models(
             count=number,
             each_s=each,
             origin=MEASURED,
-            source=f"{len(texts)} texts of {MORE} tokens" if "writes" in name or "prompts" in name else f"{rows} texts",
+            source=source,
             cores=1 if name == "storing" else cores,
         )
-        for name, unit, number, each in steps
+        for (name, unit, number, each), source in zip(steps, sources, strict=True)
     )
     return Passes(found, size / count, MEASURED), open_trace(folder / "block")
 
@@ -347,7 +352,7 @@ def _store(folder: Path, pair: Pair, group: Sequence[Text], logits: dict[str, An
             tokens = np.array(text.tokens[text.start :][:rows], dtype=np.int32)
             index = np.full(rows, text.prompt_index, dtype=np.int32)
             writer.append(draft[:rows], target[:rows], tokens, index, np.arange(rows, dtype=np.int32))
-    return sum(int(file.stat().st_size) for file in folder.rglob("*") if file.is_file())
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def _check_step(trace: Any, seed: int, source: str, origin: str) -> Step:
@@ -378,7 +383,7 @@ def _silent(text: str) -> None:
 def _threads() -> int:
     import torch
 
-    return torch.get_num_threads()
+    return int(torch.get_num_threads())
 
 
 def _matrix_rate() -> float:

@@ -51,7 +51,7 @@ def fetch(address: str, patience_s: float) -> str:
         The address is none, nothing answers, the answer is late, cut off, a refusal, a web page, JSON, or has no
         counters of accepted drafts.
     """
-    if not urlsplit(address).hostname:
+    if not _host_of(address):
         raise UserError(f"{address} names no host; give an address such as http://localhost:8000/metrics.")
     try:
         with urlopen(Request(address, headers={"Accept": "text/plain"}), timeout=patience_s) as answer:
@@ -76,6 +76,13 @@ def fetch(address: str, patience_s: float) -> str:
     if announced.isdecimal() and len(content) < int(announced):
         raise UserError(f"The answer of {address} is cut off after {len(content):,} bytes; try again.")
     return _counters_in(address, content)
+
+
+def _host_of(address: str) -> str | None:
+    try:
+        return urlsplit(address).hostname
+    except ValueError:  # brackets that do not match
+        return None
 
 
 def _late(address: str, patience_s: float) -> UserError:

@@ -126,8 +126,11 @@ def test_a_server_that_is_silent_or_absent_is_named(monkeypatch: pytest.MonkeyPa
         port = silent.getsockname()[1]
     with pytest.raises(UserError, match="No server answers at"):
         fetch(f"http://127.0.0.1:{port}/metrics", 5.0)
-    with pytest.raises(UserError, match="names no host"):
-        fetch("http:///metrics", 5.0)
+    for address in ("http:///metrics", "http://[", "https://"):
+        with pytest.raises(UserError, match="names no host"):
+            fetch(address, 5.0)
+    with pytest.raises(UserError, match="No metrics come from"):
+        fetch("http://127.0.0.1:port/metrics", 5.0)
 
 
 def test_one_address_is_enough(serve: Serve) -> None:

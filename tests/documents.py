@@ -43,6 +43,7 @@ SMALLER = {
     "python3 hlm validate --draft FOLDER --target FOLDER --prompts prompts.txt": PAIR,
     "python3 hlm validate --draft aligned --target versions/math": PAIR,
     "python3 hlm validate --draft aligned --target versions/math --out runs/math": PAIR,
+    "python3 hlm validate --dry-run --draft FOLDER --target FOLDER --positions 5000 --memory 8G": PAIR,
     "python3 hlm collect --out s3://bucket/builtin": f"{PAIR} --prompts prompts.txt",
     **{f"python3 hlm collect --shard {i}/3 --draft DRAFT --target TARGET --out shard{i}": SHARD for i in (1, 2, 3)},
     "python3 hlm decode hlm": DECODE,

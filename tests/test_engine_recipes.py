@@ -68,10 +68,11 @@ def followed(title: str) -> list[str]:
 
 
 def test_every_section_is_tested_or_only_links() -> None:
-    tested = {"An array", "transformers", "llama.cpp", *NOT_RUN}
-    assert set(SECTIONS) == tested | {"Three traps", "Benchmarks"}
+    tested = {"An array", "transformers", "llama.cpp", *NOT_RUN, "Two engines, one pair"}
+    linking = ("Three traps", "Other planners", "Benchmarks")
+    assert set(SECTIONS) == tested | set(linking)
     assert all("*Not run here.*" in SECTIONS[title] for title in NOT_RUN)
-    assert all("```" not in SECTIONS[title] for title in ("Three traps", "Benchmarks"))
+    assert all("```" not in SECTIONS[title] for title in linking)
 
 
 def test_an_array(here: Path) -> None:
@@ -142,6 +143,15 @@ def test_vllm(here: Path) -> None:
     assert "43 steps" in answers
     assert json.loads(Path("speculation_profile.json").read_text())["verification_method"] == "standard"
     assert "acceptance" in top_k.lower()
+
+
+def test_two_engines_of_one_pair(here: Path) -> None:
+    """They accept alike, but one drafts 5 tokens and the other 3, and counts the prefill's token."""
+    (printed,) = followed("Two engines, one pair")
+    said = " ".join(printed.split())
+    assert "vllm (A) 2.675 (tokens a step, the target's own included), sglang (B) 2.502 (tokens of the answer" in said
+    assert "They draft up to 5 and 3 tokens a step" in said
+    assert "Counted alike (tokens a step at the shorter K) the intervals do not tell them apart" in said
 
 
 def test_sglang(here: Path) -> None:

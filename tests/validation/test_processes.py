@@ -234,7 +234,7 @@ from validation.claims import order
 from validation.cli.start import start
 from validation.cli.commands import main
 if __name__ == "__main__":
-    order.workers_here = lambda vocabulary: 2
+    order.workers_here = lambda vocabulary, limit=None: 2
     start(main)
 """
 

@@ -27,7 +27,17 @@ from validation.acceptance.other_engines import (
     tensorrt,
 )
 from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut, Read
-from validation.acceptance.vllm import PREFIX, is_scrape, of_answer, of_bench, of_metrics_list, of_scrapes
+from validation.acceptance.server import two_scrapes
+from validation.acceptance.vllm import (
+    PREFIX,
+    is_scrape,
+    looks_like_metrics,
+    of_answer,
+    of_bench,
+    of_metrics_list,
+    of_scrapes,
+    without_counters,
+)
 from validation.errors import UserError
 
 SEVERAL = "it has several samples (n > 1), whose steps share a prompt"
@@ -120,6 +130,30 @@ def read_acceptance(*paths: str | Path) -> Reading:
     return Reading(tuple(records), tuple(left_out))
 
 
+def read_server(address: str, wait_s: float, patience_s: float) -> Reading:
+    """Return the record of what a server did between two scrapes of its ``/metrics``, ``wait_s`` seconds apart.
+
+    Parameters
+    ----------
+    address : str
+        Such as ``http://localhost:8000/metrics``.
+    wait_s, patience_s : float
+        Seconds between the scrapes, and seconds that the server may be silent.
+
+    Raises
+    ------
+    UserError
+        As :func:`validation.acceptance.server.fetch`, a counter fell, or no step was drafted between the scrapes.
+    """
+    records = of_scrapes(*two_scrapes(address, wait_s, patience_s))
+    if not records[0].num_spec_steps:
+        raise UserError(
+            f"{address} drafted nothing in the {wait_s:g} s between the two scrapes; send it requests, or wait longer "
+            "with --wait."
+        )
+    return Reading(tuple(records))
+
+
 def _of_file(path: Path) -> Sequence[Read]:
     if path.name.endswith((".jsonl", ".jsonl.gz")):
         return [record for where, content in read_lines(path) for record in _of_request(where, content)]
@@ -139,6 +173,8 @@ def _of_file(path: Path) -> Sequence[Read]:
         return [record for label, one in zip(labels, each, strict=True) for record in _of_request(label, one)]
     if LLAMA_LOG.search(text) or LLAMA_EXAMPLE.search(text):
         return llama_log(str(path), text)
+    if looks_like_metrics(text):
+        raise without_counters(str(path), text)
     raise UserError(f"{path} has an unknown format; the known formats are {FORMATS}.")
 
 

@@ -19,8 +19,15 @@ from validation.errors import UserError
 
 
 def sglang_meta(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the ``meta_info`` of an answer of ``/generate``, or of the first choice of an OpenAI-compatible answer."""
-    choices = content.get("choices")
+    """Return the counts of an answer of SGLang.
+
+    They are the ``meta_info`` of ``/generate`` or of the first choice of an OpenAI-compatible answer; in newer versions
+    also ``sglext.spec_tokens_details`` of the latter, if the request sets ``return_spec_tokens_details``.
+    """
+    choices, extension = content.get("choices"), content.get("sglext")
+    if isinstance(extension, Mapping) and isinstance(extension.get("spec_tokens_details"), Mapping):
+        usage = content.get("usage")
+        return {**(usage if isinstance(usage, Mapping) else {}), **extension["spec_tokens_details"]}
     if "meta_info" not in content and isinstance(choices, list) and choices and isinstance(choices[0], Mapping):
         content = choices[0]
     meta = content.get("meta_info", content)

@@ -176,6 +176,18 @@ class AcceptanceRecord:
         """Return accepted drafts over drafts; None if the number of drafts is not known or 0."""
         return self.num_accepted_draft_tokens / self.num_draft_tokens if self.num_draft_tokens else None
 
+    @property
+    def fixed_length(self) -> int | None:
+        """Return the drafts of every step, if the totals say that all drafted the largest number; else None."""
+        most = self.num_spec_tokens or len(self.accepted_per_position or ())
+        return most if self.num_draft_tokens == most * self.num_spec_steps else None
+
+    @property
+    def knows_lengths(self) -> bool:
+        """Return whether the record has the draft length of every step."""
+        by_step = self.per_step_accepted is not None and self.per_step_drafted is not None
+        return self.by_draft_length is not None or by_step or self.fixed_length is not None
+
     def counts(self, assumed_length: int | None = None) -> Counts:
         """Return the steps by draft length and accepted drafts.
 
@@ -205,15 +217,13 @@ class AcceptanceRecord:
                 f"{self.source} has totals only: they give the mean number of accepted drafts, but not the acceptance "
                 "at each depth."
             )
-        length = assumed_length
+        length = self.fixed_length if self.fixed_length is not None else assumed_length
         if length is None:
-            length = self.num_spec_tokens or len(self.accepted_per_position or ())
-            if self.num_draft_tokens != length * self.num_spec_steps:
-                raise UserError(
-                    f"{self.source} does not contain the draft lengths of its steps, or they varied: a step that "
-                    "accepted i drafts may have drafted only i tokens. If every step drafted K tokens, give "
-                    "--draft-length K."
-                )
+            raise UserError(
+                f"{self.source} does not contain the draft lengths of its steps, or they varied: a step that "
+                "accepted i drafts may have drafted only i tokens. If every step drafted K tokens, give "
+                "--draft-length K."
+            )
         if (deepest := max((i for i, count in histogram.items() if count), default=0)) > length:
             raise UserError(f"{self.source} has a step with {deepest} accepted drafts; K cannot be {length}.")
         return {length: tuple(histogram.get(i, 0) for i in range(length + 1))}

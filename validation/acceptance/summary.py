@@ -280,7 +280,7 @@ def summarise(
         **about,
         identified=True,
         reason=f"the assumption that every step drafted {assumed_length} tokens"
-        if assumed_length is not None
+        if not all(record.knows_lengths for record in records)
         else "the recorded draft length of every step",
         counts=add(tables),
         intervals=_promise(confidence, len(records)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from validation.acceptance.counts import (
@@ -35,6 +36,38 @@ def is_scrape(text: str) -> bool:
     return any(prefix in text for prefix in SCRAPED) and not text.lstrip().startswith(("{", "["))
 
 
+def looks_like_metrics(text: str) -> bool:
+    """Return whether a text is a web page or metrics, though without the counters of :func:`is_scrape`."""
+    return text.lstrip().startswith(("<", "# HELP", "# TYPE")) or bool(
+        re.search(r"^(vllm|sglang|llamacpp):", text, re.M)
+    )
+
+
+def without_counters(where: str, text: str) -> UserError:
+    """Return the error for an answer or a file without counters of drafts; it says what the text is."""
+    start = text.lstrip()[:1]
+    if start == "<":
+        return UserError(f"{where} is a web page; give the address of the server's /metrics, or what it answers.")
+    if start in ("{", "["):
+        return UserError(
+            f"{where} answers with JSON, which has no cumulative counters; collect TensorRT-LLM's statistics in a "
+            "file, and give that file."
+        )
+    if "sglang:" in text:
+        return UserError(
+            f"{where} is SGLang's, which counts no accepted drafts: spec_accept_length is a gauge of the last "
+            "batches, and spec_verify_calls_total counts steps. Store the answers: their meta_info has the counts."
+        )
+    known = " or ".join(f"{prefix}drafts_total" for prefix in SCRAPED)
+    engine = next((name for prefix, name in SCRAPED.items() if prefix.split(":")[0] + ":" in text), None)
+    if engine:
+        return UserError(
+            f"{where} has metrics of {engine}, but no counters of drafts ({known}): it serves without speculative "
+            "decoding, or its version has other names."
+        )
+    return UserError(f"{where} has no counters of drafts; {known} is needed.")
+
+
 def _engine(path: str, text: str) -> str:
     """Return the prefix of the counters of a scrape."""
     found = [prefix for prefix in SCRAPED if prefix in text]
@@ -43,19 +76,32 @@ def _engine(path: str, text: str) -> str:
     return found[0]
 
 
-def _scrape(path: str, text: str, prefix: str) -> tuple[dict[str, int], dict[int, int], set[str]]:
-    """Return totals, accepted drafts by position and the models of a scrape of ``/metrics``."""
+@dataclass(frozen=True, slots=True)
+class _Scrape:
+    """Totals, accepted drafts by position, the models, and when each counter began, of a scrape of ``/metrics``."""
+
+    totals: dict[str, int]
+    places: dict[int, int]
+    models: set[str]
+    began: dict[str, str]
+
+
+def _scrape(path: str, text: str, prefix: str) -> _Scrape:
     totals: Counter[str] = Counter()
     places: Counter[int] = Counter()
-    models = set()
-    for number, line in enumerate(text.splitlines(), start=1):
+    models, began = set(), {}
+    lines = text.splitlines()
+    for number, line in enumerate(lines, start=1):
         if not line.startswith(prefix):
             continue
         where, found = f"{path}, line {number}", _SAMPLE.match(line.strip())
+        if number == len(lines) and not text.endswith("\n"):
+            raise UserError(f"{where} ends without a line break, so the scrape may be cut off; save it again.")
         if found is None:
             raise UserError(f"{where} is not a Prometheus sample: {line[:60]!r}.")
         name = found["name"].removeprefix(prefix).removesuffix("_total")
         if name.endswith("_created"):
+            began[f"{found['name']} {found['labels']}"] = found["value"]
             continue
         labels = dict(_LABEL.findall(found["labels"] or ""))
         models |= {labels["model_name"]} if "model_name" in labels else set()
@@ -67,7 +113,7 @@ def _scrape(path: str, text: str, prefix: str) -> tuple[dict[str, int], dict[int
             places[read_length(where, "position", labels.get("position", ""))] += value
         else:
             totals[name] += value
-    return dict(totals), dict(places), models
+    return _Scrape(dict(totals), dict(places), models, began)
 
 
 def of_scrapes(paths: list[str], texts: list[str]) -> list[AcceptanceRecord]:
@@ -76,18 +122,36 @@ def of_scrapes(paths: list[str], texts: list[str]) -> list[AcceptanceRecord]:
     if len(set(prefixes)) > 1:
         raise UserError(f"{' and '.join(paths)} are of two engines; give two scrapes of one server.")
     found = [_scrape(path, text, prefixes[0]) for path, text in zip(paths, texts, strict=True)]
-    models = set().union(*(one[2] for one in found))
+    models = set().union(*(one.models for one in found))
     if len(models) > 1:
         raise UserError(f"{paths[-1]} holds {len(models)} models ({', '.join(sorted(models))}); scrape one at a time.")
-    before, after = (found[0], found[-1]) if len(found) > 1 else (({}, {}, set()), found[0])
+    before, after = (found[0], found[-1]) if len(found) > 1 else (_Scrape({}, {}, set(), {}), found[0])
     where = " to ".join(paths)
-    totals = {name: value - before[0].get(name, 0) for name, value in after[0].items()}
-    places = [after[1].get(i, 0) - before[1].get(i, 0) for i in range(max(after[1], default=-1) + 1)]
-    if any(value < 0 for value in (*totals.values(), *places)):
-        raise UserError(
-            f"{where}: a counter falls. Give the earlier scrape first, and no restart of the server between the two."
-        )
+    _refuse_restart(where, prefixes[0], before, after)
+    totals = {name: value - before.totals.get(name, 0) for name, value in after.totals.items()}
+    last = max((*after.places, *before.places), default=-1)
+    places = [after.places.get(i, 0) - before.places.get(i, 0) for i in range(last + 1)]
     return [_record(SCRAPED[prefixes[0]], where, totals, places)]
+
+
+def _refuse_restart(where: str, prefix: str, before: _Scrape, after: _Scrape) -> None:
+    """Refuse two scrapes between which a counter went down, vanished, or began anew."""
+    pairs = {f"{prefix}{name}": (value, after.totals.get(name)) for name, value in before.totals.items()}
+    name = f"{prefix}accepted_tokens_per_pos"
+    pairs |= {f"{name} {i}": (value, after.places.get(i)) for i, value in before.places.items()}
+    for name, (earlier, later) in pairs.items():
+        if later is None:
+            raise UserError(f"{where}: the later scrape has no {name}, so it is cut off, or of another server.")
+        if later < earlier:
+            raise UserError(
+                f"{where}: a counter falls, {name} from {earlier:,} to {later:,}. Give the earlier scrape first, and "
+                "no restart of the server between the two."
+            )
+    if any(after.began.get(name, value) != value for name, value in before.began.items()):
+        raise UserError(
+            f"{where}: the counters began anew between the two scrapes, so the server was restarted; take both from "
+            "one run of it."
+        )
 
 
 def of_metrics_list(path: str, content: list[Any]) -> list[AcceptanceRecord]:

@@ -99,9 +99,11 @@ def opened(address: str) -> Trace:
     return open_trace(address, kinds=(LOGITS, LISTS))
 
 
-def workers_here(vocabulary: int) -> int:
-    """Return the number of worker processes for a trace, limited by cores and by memory."""
+def workers_here(vocabulary: int, limit: int | None = None) -> int:
+    """Return the number of worker processes for a trace, limited by cores, by free memory and by the user's limit."""
     most, free = workers_in_memory(vocabulary), free_host_memory()
+    if limit is not None:
+        most = max(1, min(most, limit // PROCESS_MEMORY))
     return most if free is None else max(1, min(most, free // PROCESS_MEMORY))
 
 

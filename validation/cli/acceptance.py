@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from math import isfinite, isnan
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from validation.cli.display import open_console
+from validation.cli.display import open_console, waiting
+from validation.cli.options import PLACE
+from validation.cli.reconciliation import plain_reconciliation, show_reconciliation
 from validation.cli.run import print_json
 from validation.errors import UserError, naming
+from validation.trace.remote import Place
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
     from rich.table import Table
 
+    from validation.acceptance.engines import Reading
     from validation.acceptance.passes import Passes
+    from validation.acceptance.planners import Estimate, NextN
     from validation.acceptance.published import PublishedPasses
+    from validation.acceptance.reconcile import Reconciliation
+    from validation.acceptance.record import AcceptanceRecord
     from validation.acceptance.summary import RoundTimes, Summary
     from validation.planning.lossy import Price
 
@@ -27,7 +37,21 @@ _LARGEST_BATCH = 65536
 
 
 @click.command("acceptance")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True)
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0.0, min_open=True, max=86_400.0),
+    default=60.0,
+    show_default=True,
+    help="Seconds between the two scrapes of a server that is given by its address.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.0, min_open=True, max=3_600.0),
+    default=10.0,
+    show_default=True,
+    help="Seconds that such a server may be silent.",
+)
 @click.option("--only", help="Read only records whose engine name contains this word, for example eagle.")
 @click.option(
     "--drafts",
@@ -72,6 +96,23 @@ _LARGEST_BATCH = 65536
     "--schedule", type=click.Path(path_type=Path), help="Write draft lengths by batch size here, for vLLM, as JSON."
 )
 @click.option(
+    "--sglang",
+    type=click.Path(path_type=Path),
+    help="Write candidate draft lengths by batch size here, as SGLang's adaptive configuration.",
+)
+@click.option(
+    "--reconcile",
+    "others",
+    multiple=True,
+    metavar="FILE",
+    help="The counts of another engine for the same models: say why the two print different acceptance.",
+)
+@click.option(
+    "--laws",
+    type=PLACE,
+    help="With --reconcile: a trace of both models: what each way of drafting and verifying would accept.",
+)
+@click.option(
     "--figure", type=click.Path(path_type=Path), help="Draw tokens of a round by draft length: .svg, .pdf or .png."
 )
 @click.option(
@@ -86,7 +127,9 @@ _LARGEST_BATCH = 65536
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
 def acceptance(
-    files: tuple[Path, ...],
+    files: tuple[str, ...],
+    wait: float,
+    timeout: float,
     only: str | None,
     drafts: str | None,
     verification: str | None,
@@ -103,6 +146,9 @@ def acceptance(
     records: Path | None,
     profile: Path | None,
     schedule: Path | None,
+    sglang: Path | None,
+    others: tuple[str, ...],
+    laws: Place | None,
     figure: Path | None,
     price: Path | None,
     rule: str | None,
@@ -112,14 +158,15 @@ def acceptance(
 
     FILES are files of the engine: vLLM's /metrics (one scrape, or two: the earlier first), get_metrics, answers and
     bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics; llama.cpp's /metrics, answers or log; a folder
-    of specdec_bench; Spec-Bench's or AIPerf's JSONL. The format is recognised from the content.
+    of specdec_bench; Spec-Bench's or AIPerf's JSONL. The format is recognised from the content. The address of a
+    running server, such as http://localhost:8000/metrics, is scraped twice, --wait seconds apart.
 
     The best draft length needs --passes, or --verify-ms and --draft-ms. Files with other drafts or another acceptance
     rule are not averaged. An answer with several samples (n > 1) is left out and named. A lossy rule gets a price with
-    --price.
+    --price. --reconcile says whether two engines accept differently, or only count differently.
     """
-    from validation.acceptance.engines import read_acceptance
     from validation.acceptance.passes import read_passes
+    from validation.acceptance.planners import acceptance_length, adaptive_config, nextn_of
     from validation.acceptance.published import PUBLISHED
     from validation.acceptance.record import marked, write_records
     from validation.acceptance.summary import speculation_profile, speculative_config, summarise
@@ -134,16 +181,11 @@ def acceptance(
         batch = 1 if fitted is None else min(fitted.largest_batch, _LARGEST_BATCH)
     if rule is not None and price is None:
         raise UserError("--rule gives the parameters of a price; give the trace with --price.")
-    read = read_acceptance(*files)
-    found = [record for record in read.records if only is None or only in record.engine]
-    if not found:
-        known = ", ".join(sorted({record.engine for record in read.records}))
-        raise UserError(f"No record has an engine name with {only!r}; the engines are: {known}.")
-    if len(engines := sorted({record.engine for record in found})) > 1:
-        raise UserError(
-            f"The files have records of {len(engines)} engines; their mean has no meaning. Choose one with --only: "
-            f"{'; '.join(engines)}."
-        )
+    if laws is not None and not others:
+        raise UserError("--laws is about a reconciliation; give the other engine's counts with --reconcile.")
+    console = open_console(stderr=as_json)
+    read = _read(console, files, wait, timeout)
+    found = _of_one_engine(read.records, only)
     found = [marked(record, drafts=drafts, verification=verification) for record in found]
     summary = summarise(
         found,
@@ -153,7 +195,15 @@ def acceptance(
         largest_batch=batch,
         left_out=read.left_out,
     )
-    console = open_console(stderr=as_json)
+    length = acceptance_length(found, summary, confidence)
+    planned = nextn_of(summary, length)
+    compared = None
+    if others:
+        asked = {"assumed_length": draft_length, "confidence": confidence}
+        compared = _reconciled(found, summary, _read(console, others, wait, timeout).records, laws, asked)
+    if sglang is not None:
+        with naming(sglang):
+            sglang.write_text(json.dumps(adaptive_config(summary, times), indent=1) + "\n", encoding="utf-8")
     if profile is not None:
         with naming(profile):
             profile.write_text(json.dumps(speculation_profile(found, summary), indent=1) + "\n", encoding="utf-8")
@@ -171,14 +221,73 @@ def acceptance(
     for said in [] if fitted is None else fitted.sentences():
         console.print(said, soft_wrap=True, highlight=False)
     _show(console, summary)
+    _show_planned(console, summary, length, planned)
+    if compared is not None:
+        show_reconciliation(console, *compared)
     cost = None if price is None else _price(price, rule, summary, draft_length, confidence)
     for said in () if cost is None else cost.sentences():
         console.print(said, soft_wrap=True, highlight=False, markup=False)
-    for path in (profile, schedule, records, figure):
+    for path in (profile, schedule, sglang, records, figure):
         if path is not None:
             console.print(str(path), soft_wrap=True)
     if as_json:
-        print_json(summary.as_json() | ({} if cost is None else {"price": cost.as_json()}))
+        more: dict[str, Any] = {"acceptance_length": asdict(length), "nextn": [asdict(one) for one in planned]}
+        more |= {} if cost is None else {"price": cost.as_json()}
+        more |= {} if compared is None else {"reconciliation": plain_reconciliation(*compared)}
+        print_json(summary.as_json() | more)
+
+
+def _read(console: Console, files: Sequence[str], wait: float, timeout: float) -> Reading:
+    """Return the records of files, or of one running server."""
+    from validation.acceptance.engines import read_acceptance, read_server
+    from validation.acceptance.server import is_address
+
+    addresses = [name for name in files if is_address(name)]
+    if not addresses:
+        return read_acceptance(*files)
+    if len(files) > 1:
+        raise UserError(f"{addresses[0]} is scraped twice by itself; give one address, or files.")
+    with waiting(console, f"{wait:g} s between two scrapes of {addresses[0]}"):
+        return read_server(addresses[0], wait, timeout)
+
+
+def _of_one_engine(records: Sequence[AcceptanceRecord], only: str | None) -> list[AcceptanceRecord]:
+    """Return the records whose engine has the word in its name; refuse those of several engines."""
+    found = [record for record in records if only is None or only in record.engine]
+    if not found:
+        known = ", ".join(sorted({record.engine for record in records}))
+        raise UserError(f"No record has an engine name with {only!r}; the engines are: {known}.")
+    if len(engines := sorted({record.engine for record in found})) > 1:
+        raise UserError(
+            f"The files have records of {len(engines)} engines; their mean has no meaning. Choose one with --only: "
+            f"{'; '.join(engines)}."
+        )
+    return found
+
+
+def _reconciled(
+    records: Sequence[AcceptanceRecord],
+    summary: Summary,
+    others: Sequence[AcceptanceRecord],
+    laws: Place | None,
+    asked: dict[str, Any],
+) -> tuple[Reconciliation, dict[str, Estimate]]:
+    """Return both sides under each convention, and the tokens of a step under each law on a trace."""
+    from validation.acceptance.reconcile import Side, reconcile
+    from validation.acceptance.summary import summarise
+
+    second = Side(others, summarise(_of_one_engine(others, None), **asked))
+    first = Side(records, summary)
+    found = reconcile(first, second, asked["confidence"])
+    if laws is None:
+        return found, {}
+    from validation.planning.laws import lengths_by_law
+    from validation.trace.reader import open_trace
+
+    length = min(filter(None, (first.longest, second.longest)), default=None)
+    if length is None:
+        raise UserError("Neither side records how many tokens a step drafted; give --draft-length.")
+    return found, lengths_by_law(open_trace(laws), length, asked["confidence"])
 
 
 def _price(path: Path, rule: str | None, summary: Summary, draft_length: int | None, confidence: float) -> Price:
@@ -290,6 +399,27 @@ def _show(console: Console, summary: Summary) -> None:
             said = json.dumps([list(one) for one in summary.schedule])
             console.print(
                 f'By batch size: "num_speculative_tokens_per_batch_size": {said}', soft_wrap=True, markup=False
+            )
+
+
+def _show_planned(console: Console, summary: Summary, length: Estimate, planned: Sequence[NextN]) -> None:
+    """Print the acceptance length with its interval, and what AIConfigurator and AISimulate ask for."""
+    console.print(f"Acceptance length of the recorded steps: {length} tokens.", soft_wrap=True, highlight=False)
+    if not planned:
+        console.print(
+            f"For AIConfigurator and AISimulate: nextn_accepted = {length + -1.0}, at the engine's nextn.",
+            soft_wrap=True,
+            highlight=False,
+        )
+        return
+    recorded = max(summary.counts or {})
+    wanted = {recorded, *([summary.best] if summary.best else [])}
+    for one in planned:
+        if one.nextn in wanted:
+            console.print(
+                f"For AIConfigurator and AISimulate: nextn = {one.nextn}, nextn_accepted = {one.nextn_accepted}.",
+                soft_wrap=True,
+                highlight=False,
             )
 
 

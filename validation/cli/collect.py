@@ -40,6 +40,7 @@ class Models:
     changed_anchor: bool
     device: str
     dtype: str | None
+    memory: int | None
     chat: bool
 
     def load(self, console: Console, device: str | None = None) -> Pair:
@@ -55,6 +56,7 @@ class Models:
                 changed_anchor=self.changed_anchor,
                 device=device or self.device,
                 dtype=self.dtype,
+                memory=self.memory,
                 chat=self.chat,
                 report=lambda text: say(f"loading the two models: {text}"),
             )

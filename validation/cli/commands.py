@@ -17,6 +17,7 @@ from validation.cli.device import device
 from validation.cli.display import open_console, waiting
 from validation.cli.docs import docs
 from validation.cli.doctor import doctor
+from validation.cli.dry_run import show_dry_run
 from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, Verdict
 from validation.cli.imports import import_
 from validation.cli.link import link
@@ -75,6 +76,11 @@ def main() -> None:
 @click.option(
     "--figures/--no-figures", default=True, help="Draw the figures; they take longer than the check at a large V."
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print positions, disk, memory and CPU time of each step, from a short trial; start nothing.",
+)
 @click.option("--scheduler", help="Check on dask's workers: local, or the address of a scheduler, tcp://HOST:PORT.")
 @quiet_option
 @json_option
@@ -86,6 +92,7 @@ def validate(
     all_claims: bool,
     scheduler: str | None,
     figures: bool,
+    dry_run: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -99,6 +106,15 @@ def validate(
 
     console, models, seed = open_console(quiet=quiet, stderr=as_json), asked.models, asked.settings["seed"]
     options: dict[str, Any] = {"scheduler": scheduler, "all_claims": all_claims, "figures": figures}
+    options["memory"] = models.memory
+    if dry_run:
+        if stored is not None or scheduler is not None or this_rank() is not None:
+            raise UserError(
+                "--dry-run estimates the collection and the check of one process on this machine; leave out --trace, "
+                "--scheduler and torchrun."
+            )
+        show_dry_run(console, asked, figures=figures, all_claims=all_claims, as_json=as_json)
+        return
     if stored is not None:
         named = (models.name, models.draft, models.target, models.base, models.changed_anchor, models.chat)
         if any((*named, asked.prompts, asked.fresh)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,22 @@ class PlaceType(click.ParamType[Any]):
         return place(value)
 
 
+class SizeType(click.ParamType[Any]):
+    """A number of bytes with a unit: ``500M``, ``8G``, ``8GB``, ``1.5T``; 1G is 10^9 bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the bytes."""
+        found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)\s*([MGT])B?", str(value).strip(), re.IGNORECASE)
+        size = 0 if found is None else int(float(found[1]) * {"M": 10**6, "G": 10**9, "T": 10**12}[found[2].upper()])
+        if not size:
+            self.fail(f"{value!r} is no size; give for example 500M, 8G or 1.5T.", param, ctx)
+        return size
+
+
 PLACE = PlaceType()
+SIZE = SizeType()
 SEED = click.IntRange(0, 2**63 - 1)
 """What all generators of random numbers take."""
 FILE = click.Path(path_type=Path)
@@ -112,6 +128,12 @@ def collection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..., or sharded."),
         click.option("--dtype", help="Type of the weights.  [default: float32 on the CPU, elsewhere as stored]"),
+        click.option(
+            "--memory",
+            type=SIZE,
+            metavar="SIZE",
+            help="Use at most this much memory, such as 8G.  [default: what is free]",
+        ),
     )
     for option in reversed(options):
         command = option(command)

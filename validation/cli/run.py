@@ -135,13 +135,14 @@ def finish_run(
     scheduler: str | None = None,
     all_claims: bool = False,
     figures: bool = True,
+    memory: int | None = None,
 ) -> None:
     """Run all steps after the trace; the exit code reports whether a claim failed."""
     from validation.claims.order import workers_here
     from validation.processes import Processes
 
     folder.mkdir(parents=True, exist_ok=True)
-    with naming(folder), Lock(folder), Processes(workers_here(trace.vocabulary)) as processes:
+    with naming(folder), Lock(folder), Processes(workers_here(trace.vocabulary, memory)) as processes:
         results = _check(console, trace, folder, seed, device, stored_rows, scheduler, all_claims, processes)
         verdict_screen(console, results)
         report = _draw_and_report(console, trace, results, folder, seed, typed_command(), processes, figures)

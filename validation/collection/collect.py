@@ -263,7 +263,7 @@ def collect_batch(
         Text(row, prompts[i].id, encoded[i], len(encoded[i])) for i, row in zip(batch.chosen, batch.rows, strict=True)
     ]
     began = time.perf_counter()
-    texts = _continue(pair, texts, new_tokens, batch.sample_seed, report)
+    texts = continue_texts(pair, texts, new_tokens, batch.sample_seed, report)
     middle = time.perf_counter()
     _score_and_store(pair, texts, writer, report)
     state["sampling"] += middle - began
@@ -291,8 +291,22 @@ class _Watch:
         return cut
 
 
-def _continue(pair: Pair, texts: list[Text], new_tokens: int, seed: int, report: Callable[[str], None]) -> list[Text]:
-    """Return the sequences continued by the target model at temperature 1; torch's global random state is kept."""
+def continue_texts(
+    pair: Pair, texts: list[Text], new_tokens: int, seed: int, report: Callable[[str], None]
+) -> list[Text]:
+    """Return the sequences continued by the target model at temperature 1; torch's global random state is kept.
+
+    Parameters
+    ----------
+    pair : Pair
+    texts : list of Text
+        Continued together, as one batch.
+    new_tokens : int
+        At most; an end-of-text token ends a sequence.
+    seed : int
+    report : callable
+        Called with one line at every eighth step.
+    """
     import torch
     from transformers import GenerationConfig
 

@@ -112,7 +112,19 @@ def weight_bytes(config: Any, dtype: str) -> int | None:
     return int(width * sum(parameter.numel() for parameter in model.parameters()))
 
 
-def require_memory(draft: int | None, target: int | None, where: torch.device, *, sharded: bool = False) -> None:
+def working_memory(weights: int) -> int:
+    """Return the bytes that two models need with their working space, from the bytes of their weights."""
+    return weights + max(int(WORKING_SHARE * weights), WORKING_LEAST)
+
+
+def require_memory(
+    draft: int | None,
+    target: int | None,
+    where: torch.device,
+    *,
+    sharded: bool = False,
+    limit: int | None = None,
+) -> None:
     """Refuse a pair that does not fit on the device, before anything is loaded.
 
     Parameters
@@ -122,31 +134,33 @@ def require_memory(draft: int | None, target: int | None, where: torch.device, *
     where : torch.device
     sharded : bool
         Whether the target model is spread over all GPUs and the host.
+    limit : int, optional
+        Bytes that the user allows.
 
     Raises
     ------
     UserError
-        Weights and working space exceed the free memory of the device, or of the host while loading.
+        Weights and working space exceed the limit, or the free memory of the device, or of the host while loading.
     """
     import torch
 
     if draft is None or target is None:
         return
-    weights = draft + target
-    needed = weights + max(int(WORKING_SHARE * weights), WORKING_LEAST)
-    free, place = free_memory(where), f"on {where}"
+    needed = working_memory(draft + target)
+    _compare("The two models with working space need", needed, limit, "allowed by --memory")
+    free, place = free_memory(where), f"free on {where}"
     if sharded:
         spread = [free_memory(torch.device("cuda", gpu)) for gpu in range(torch.cuda.device_count())]
-        free, place = sum(filter(None, [*spread, free_host_memory()])), "on all GPUs and the host together"
+        free, place = sum(filter(None, [*spread, free_host_memory()])), "free on all GPUs and the host together"
     _compare("The two models with working space need", needed, free, place)
     if where.type != "cpu" and not sharded:
         _compare("Loading passes the larger model through the host and needs", max(draft, target), free_host_memory())
 
 
-def _compare(what: str, needed: int, free: int | None, place: str = "there") -> None:
+def _compare(what: str, needed: int, free: int | None, place: str = "free there") -> None:
     if free is not None and needed > free:
         raise UserError(
-            f"{what} about {needed / 1e9:.2f} GB, but only {free / 1e9:.2f} GB of memory are free {place}; {REMEDY}."
+            f"{what} about {needed / 1e9:.2f} GB, but only {free / 1e9:.2f} GB of memory are {place}; {REMEDY}."
         )
 
 

@@ -125,6 +125,7 @@ def load_pair(
     chat: bool = False,
     device: str = "cpu",
     dtype: str | None = None,
+    memory: int | None = None,
     report: Callable[[str], None] | None = None,
 ) -> Pair:
     """Load two models that share a vocabulary.
@@ -148,6 +149,8 @@ def load_pair(
         and spreads the target model over all GPUs and, if they are too small, the host.
     dtype : str, optional
         Cast the weights to this type, one of ``DTYPES``; by default float32 on the CPU, elsewhere the stored type.
+    memory : int, optional
+        Bytes that both models may take with their working space.
     report : callable, optional
         Called with one line before each step.
 
@@ -174,7 +177,7 @@ def load_pair(
         tokenizers, sizes = _inspect(sources, chosen, tell)
         if chat:
             turns.require_template(tokenizers[1], target)
-        require_memory(sizes[0], sizes[1], where, sharded=device == SHARDED)
+        require_memory(sizes[0], sizes[1], where, sharded=device == SHARDED, limit=memory)
         tell(f"loading {target}")
         if device == SHARDED:
             big, where = _load_shards(sources[1], chosen, where, shards(sizes[0]))
@@ -205,6 +208,58 @@ def load_pair(
         target_parameters=models[1].num_parameters(),
         notes=tuple(note for note in notes if note),
         chat=chat if talks else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """Sizes of a pair that is not loaded.
+
+    ``here`` says whether the weights of both models are on this machine.
+    """
+
+    names: tuple[str, str]
+    parameters: tuple[int, int]
+    tokenizer: PreTrainedTokenizerBase
+    vocabulary: int
+    here: bool
+
+
+def shapes_of(
+    name: str | None = None,
+    *,
+    draft: str | Path | None = None,
+    target: str | Path | None = None,
+    base: str | Path | None = None,
+) -> Shapes:
+    """Return the sizes of a pair from its configurations and the target's tokenizer; no weights are read.
+
+    Parameters
+    ----------
+    name, draft, target, base
+        As for :func:`load_pair`.
+
+    Raises
+    ------
+    UserError
+        As :func:`load_pair`, or a configuration gives no model.
+    """
+    name, draft, target = _resolve(name, draft, target)
+    sources = _of_one_content(ModelSource.parse(draft), ModelSource.parse(target, "" if base is None else str(base)))
+    with quiet():
+        for source in sources:
+            source.reach()
+        tokenizer = sources[1].load_tokenizer()
+        sizes = [weight_bytes(source.load("AutoConfig"), "float32") for source in sources]
+    for source, size in zip(sources, sizes, strict=True):
+        if size is None:
+            raise UserError(f"The configuration of {source.name!r} gives no model; check that it is a causal LM.")
+    return Shapes(
+        names=(draft, target),
+        parameters=(int(sizes[0] or 0) // 4, int(sizes[1] or 0) // 4),
+        tokenizer=tokenizer,
+        vocabulary=max(tokenizer.get_vocab().values()) + 1,
+        here=all(source.local or source.cached for source in sources),
     )
 
 

@@ -69,6 +69,11 @@ SGLANG = {
     },
 }
 OPENAI_SGLANG = {"usage": {"completion_tokens": 9}, "choices": [{"index": 0, "meta_info": SGLANG["meta_info"]}]}
+SGLEXT = {
+    "usage": {"completion_tokens": 4},
+    "choices": [{"index": 0, "message": {}}],
+    "sglext": {"spec_tokens_details": {k: v for k, v in SGLANG["meta_info"].items() if k.startswith("spec_")}},
+}
 OLD_SGLANG = {"meta_info": {"spec_verify_ct": 2, "spec_accepted_drafts": 2, "spec_accept_histogram": [1, 0, 1]}}
 BENCH = {
     "spec_decode_acceptance_rate": 50.0,
@@ -112,6 +117,7 @@ CASES = {
     "bench.json": (BENCH, ("vllm", 5, 9, 18, None)),
     "sglang.json": (SGLANG, ("sglang", 2, 2, None, {0: 1, 2: 1})),
     "openai.json": (OPENAI_SGLANG, ("sglang", 2, 2, None, {0: 1, 2: 1})),
+    "sglext.json": (SGLEXT, ("sglang", 2, 2, None, {0: 1, 2: 1})),
     "llama.txt": (llama_scrape(10, 30, [8, 4, 2]), ("llama.cpp", 10, 14, 30, None)),
     "llama_without_total.txt": (llama_scrape(10, 30, [8, 4, 2], ""), ("llama.cpp", 10, 14, 30, None)),
     "old.json": (OLD_SGLANG, ("sglang", 2, 2, None, {0: 1, 2: 1})),
@@ -276,6 +282,36 @@ def test_two_scrapes_are_differenced(tmp_path):
         records_of(before, after, stored(tmp_path, "c.txt", scrape(20, 60, [11, 6, 2])))
     with pytest.raises(UserError, match="holds 2 models"):
         records_of(before, stored(tmp_path, "d.txt", scrape(14, 42, [11, 6, 2], model="other")))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("# HELP vllm:num_requests_running x\nvllm:num_requests_running 2.0\n", "has metrics of vllm, but no counters"),
+        ("sglang:spec_accept_length 2.5\n", "SGLang's, which counts no accepted drafts"),
+        ("<!DOCTYPE html>\n<html></html>\n", "is a web page"),
+        (scrape(10, 30, [8, 4, 2]).rstrip("\n"), "ends without a line break"),
+        (
+            scrape(10, 30, [8, 4, 2]).replace("num_drafts", "num_rounds"),
+            "has no drafts; check that the file is complete",
+        ),
+        (scrape(10, 30, [8, 4, 2]).rsplit("\n", 2)[0] + "\n", "the positions have 12 accepted drafts; the total is 14"),
+    ],
+)
+def test_a_saved_scrape_without_the_counts_is_refused_by_what_it_is(tmp_path, text, said):
+    with pytest.raises(UserError, match=said):
+        read_acceptance(stored(tmp_path, "a.txt", text))
+
+
+def test_two_scrapes_around_a_restart_are_refused(tmp_path):
+    """The new counters have overtaken the old ones, but they began later."""
+    before = stored(tmp_path, "a.txt", scrape(10, 30, [8, 4, 2]))
+    after = stored(tmp_path, "b.txt", scrape(14, 42, [11, 6, 2]).replace("1.7e+09", "1.8e+09"))
+    with pytest.raises(UserError, match="the counters began anew"):
+        read_acceptance(before, after)
+    cut = stored(tmp_path, "c.txt", scrape(14, 42, [11, 6, 2]).rsplit("\n", 2)[0] + "\n")
+    with pytest.raises(UserError, match="the later scrape has no vllm:spec_decode_num_accepted_tokens_per_pos 2"):
+        read_acceptance(before, cut)
 
 
 def test_two_scrapes_of_llama_cpp_are_differenced(tmp_path):

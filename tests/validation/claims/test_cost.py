@@ -1,0 +1,147 @@
+"""What a run of a pair costs: counts, origins, limits; no time is asserted but that it is one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.validation.command_line import one_sentence, run
+from validation.claims import check, order
+from validation.claims.cost import ASSUMED, DERIVED, MEASURED, Asked, Cost, cost_of_pair, cost_of_shapes
+from validation.claims.order import PROCESS_MEMORY, workers_here
+from validation.cli.options import SizeType
+from validation.models.pair import Pair, shapes_of
+
+PROMPTS = [[5, 6, 7], [8, 9], [10, 11, 12, 13]]
+ASKED = Asked(positions=100, new_tokens=20, prompts=3)
+
+
+@pytest.fixture(scope="module")
+def cost(pair: Pair) -> Cost:
+    return cost_of_pair(pair, PROMPTS, ASKED, 1, 2.5, lambda text: None)
+
+
+def steps_of(cost: Cost) -> dict[str, float]:
+    """The counts by step."""
+    return {step.name: step.count for step in cost.steps}
+
+
+def test_the_positions_are_those_of_whole_batches() -> None:
+    assert (ASKED.batch, ASKED.batches, ASKED.texts) == (3, 2, 6)
+    assert Asked(positions=20_000, new_tokens=160, prompts=500).batches == 4
+    assert Asked(positions=1, new_tokens=160, prompts=500).texts == 32
+
+
+def test_each_step_is_counted_and_timed(cost: Cost, pair: Pair) -> None:
+    assert (cost.positions, cost.batches, cost.vocabulary) == (120, 2, pair.vocabulary)
+    assert steps_of(cost) == {
+        "loading": 1,
+        "the target model writes": 40,
+        "it reads the prompts": 2,
+        "the draft model reads": 6,
+        "the target model reads": 6,
+        "storing": 120,
+        "the check": 120,
+        "figures and report": 1,
+    }
+    assert [step.origin for step in cost.steps] == [MEASURED] * 7 + [ASSUMED]
+    assert cost.steps[0].cpu_s == 2.5
+    assert all(step.each_s >= 0 for step in cost.steps)
+    assert cost.cpu_s == pytest.approx(sum(step.cpu_s for step in cost.steps))
+    assert cost.wall_s <= cost.cpu_s
+
+
+def test_the_disk_is_measured_and_close_to_the_stored_rows(cost: Cost, pair: Pair) -> None:
+    raw = 120 * 2 * 2 * pair.vocabulary
+    assert 0.5 * raw < cost.disk < 3 * raw  # a few rows: the metadata weighs
+    assert cost.disk_origin == MEASURED
+
+
+def test_twice_the_positions_cost_twice_but_what_is_paid_once(pair: Pair) -> None:
+    double = cost_of_pair(pair, PROMPTS, replace(ASKED, positions=240, all_claims=True, figures=False), 1, 2.5, len)
+    counts = steps_of(double)
+    assert (counts["loading"], counts["the check"], counts["the draft model reads"]) == (1, 240, 12)
+    assert counts["the simulated claims"] == 1
+    assert "figures and report" not in counts
+
+
+def test_models_that_are_not_loaded_have_derived_passes() -> None:
+    found = cost_of_shapes((1_000_000, 10_000_000), 64, 5.0, ASKED, 4, "They are elsewhere")
+    assert [step.origin for step in found.steps] == [DERIVED, DERIVED, MEASURED, ASSUMED]
+    reads = found.steps[1]
+    assert reads.count == 6 * 25
+    assert found.steps[0].each_s > 0
+    assert found.remarks[0].startswith("They are elsewhere, so their passes are derived")
+    larger = cost_of_shapes((1_000_000, 40_000_000), 64, 5.0, ASKED, 4, "They are elsewhere")
+    assert larger.memory["both models"] > found.memory["both models"]
+
+
+def test_a_limit_of_memory_takes_workers_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "free_host_memory", lambda: 10**15)
+    monkeypatch.setattr(check, "cores", lambda: 8)
+    assert [workers_here(4096, limit) for limit in (None, 3 * PROCESS_MEMORY, 1)] == [8, 3, 1]
+    found = cost_of_shapes((10**6, 10**9), 64, 5.0, replace(ASKED, memory=2 * PROCESS_MEMORY), 4, "It is large")
+    assert found.workers == 2
+    assert any("more than the 2.15 GB of --memory, so the run would be refused" in one for one in found.remarks)
+
+
+def test_shapes_are_read_without_weights(folders: tuple[Path, Path], pair: Pair) -> None:
+    found = shapes_of(draft=folders[0], target=folders[1])
+    assert found.parameters == (pair.draft_parameters, pair.target_parameters)
+    assert (found.vocabulary, found.here) == (pair.vocabulary, True)
+
+
+@pytest.fixture
+def words(folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The command on two tiny models, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("two and two\nthe sum of three\n")
+    return [
+        *("validate", "--dry-run", "--draft", str(folders[0]), "--target", str(folders[1])),
+        *("--prompts", str(prompts), "--new-tokens", "16", "--positions", "64"),
+    ]
+
+
+def test_the_command_prints_the_cost_and_starts_nothing(words: list[str], tmp_path: Path) -> None:
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    assert "64 positions in 2 batches, V = 300. Disk: " in result.output
+    for said in ("the target model writes", "measured: 2 texts of", "the check", "assumed: ", "Nothing was started."):
+        assert said in result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["prompts.txt"]
+    found = json.loads(run(*words, "--positions", "640", "--json").stdout)
+    assert (found["positions"], found["batches"]) == (640, 20)
+    assert found["cpu_s"] == pytest.approx(sum(step["cpu_s"] for step in found["steps"]))
+
+
+def test_a_pair_that_does_not_fit_is_estimated_and_a_run_of_it_refused(words: list[str]) -> None:
+    result = run(*words, "--memory", "100M")
+    assert result.exit_code == 0, result.output
+    assert "so the run would be refused" in " ".join(result.output.split())
+    assert "derived: " in result.output
+    one_sentence(run(*(word for word in words if word != "--dry-run"), "--memory", "100M"), "allowed by --memory")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--trace", "somewhere"), "leave out --trace, --scheduler and torchrun"),
+        (("--scheduler", "local"), "leave out --trace, --scheduler and torchrun"),
+        (("--memory", "much"), "is no size; give for example 500M, 8G or 1.5T"),
+        (("--memory", "0G"), "is no size"),
+        (("--memory", "-1G"), "is no size"),
+        (("--target", "nowhere"), "is not a folder here"),
+    ],
+)
+def test_what_is_refused(words: list[str], more: tuple[str, ...], said: str) -> None:
+    result = run(*words, *more)
+    assert (result.exit_code, said in " ".join(result.output.split())) == (2, True), result.output
+
+
+def test_sizes_have_a_unit() -> None:
+    sizes = [SizeType().convert(text, None, None) for text in ("500M", "8G", "8gb", "1.5T")]
+    assert sizes == [5 * 10**8, 8 * 10**9, 8 * 10**9, 15 * 10**11]

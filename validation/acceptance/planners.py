@@ -1,0 +1,146 @@
+"""Write acceptance as other planners and engines ask for it.
+
+AIConfigurator and AISimulate take ``nextn``, the drafts of a step, and ``nextn_accepted``, the mean number of them that
+are accepted; a step then emits 1 + nextn_accepted tokens (AIConfigurator pull request 1383). SGLang's
+``--speculative-adaptive-config`` takes candidate draft lengths by the smallest batch at which they apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from validation.acceptance.record import AcceptanceRecord
+from validation.acceptance.summary import FEWEST_CLUSTERS, RoundTimes, Summary, schedule
+from validation.errors import UserError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A number with both ends of its interval; None if the records give no interval."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    def __add__(self, shift: float) -> Estimate:
+        """Return the number and its ends, moved by a constant."""
+        low, high = (None if end is None else end + shift for end in (self.low, self.high))
+        return Estimate(value=self.value + shift, low=low, high=high)
+
+    def __mul__(self, factor: float) -> Estimate:
+        """Return the number and its ends, times a constant."""
+        low, high = (None if end is None else end * factor for end in (self.low, self.high))
+        return Estimate(value=self.value * factor, low=low, high=high)
+
+    def __str__(self) -> str:
+        """Return the number with its interval, with four digits."""
+        return f"{self.value:.4f}" + ("" if self.low is None else f" ({self.low:.4f} to {self.high:.4f})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextN:
+    """What AIConfigurator and AISimulate ask for, at one draft length."""
+
+    nextn: int
+    nextn_accepted: Estimate
+
+
+def mean_over(above: Sequence[float], below: Sequence[float], confidence: float) -> Estimate:
+    """Return Σ above/Σ below over requests, with an interval if there are enough requests.
+
+    The interval is the linearised ratio's, with Student's t: for many independent requests.
+
+    Parameters
+    ----------
+    above, below : sequence of float
+        One entry a request.
+    confidence : float
+        Of the interval.
+
+    Examples
+    --------
+    >>> mean_over([1, 3], [2, 2], 0.95)
+    Estimate(value=1.0, low=None, high=None)
+    """
+    top, bottom = np.asarray(above, dtype=np.float64), np.asarray(below, dtype=np.float64)
+    mean = float(top.sum() / bottom.sum())
+    count = len(top)
+    if count < FEWEST_CLUSTERS:
+        return Estimate(value=mean)
+    from scipy.special import stdtrit
+
+    spread = np.sqrt(count / (count - 1) * np.sum((top - mean * bottom) ** 2)) / bottom.sum()
+    half = float(stdtrit(count - 1, (1 + confidence) / 2) * spread)
+    return Estimate(value=mean, low=max(mean - half, 0.0), high=mean + half)
+
+
+def acceptance_length(records: Sequence[AcceptanceRecord], summary: Summary, confidence: float) -> Estimate:
+    """Return the mean tokens of a recorded step, with its interval.
+
+    The interval weighs those of the draft lengths, which hold together, by their shares of the steps, and is widened to
+    the recorded mean. Where the acceptance by depth is not identified, it is that of :func:`mean_over`.
+    """
+    mean = summary.mean_acceptance_length
+    if summary.counts is None:
+        steps = [record.num_spec_steps for record in records]
+        accepted = [record.num_accepted_draft_tokens for record in records]
+        return mean_over(accepted, steps, confidence) + 1.0
+    ends = {0: (1.0, 1.0)} | {one.draft_length: (one.low, one.high) for one in summary.lengths}
+    last = max(ends)
+    rows = [(sum(row), ends[min(length, last)]) for length, row in summary.counts.items()]
+    low, high = (sum(count * end[side] for count, end in rows) / summary.steps for side in (0, 1))
+    return Estimate(value=mean, low=min(low, mean), high=max(high, mean))
+
+
+def nextn_of(summary: Summary, length: Estimate) -> tuple[NextN, ...]:
+    """Return ``nextn`` and ``nextn_accepted`` by draft length; empty where the draft length is not known.
+
+    Copied drafts have the recorded length alone: a shorter one is not known from its depths.
+    """
+    if summary.counts is None:
+        return ()
+    if summary.copied:
+        (recorded, *others) = [k for k in summary.counts if k]
+        return () if others else (NextN(nextn=recorded, nextn_accepted=length + -1.0),)
+    return tuple(
+        NextN(
+            nextn=one.draft_length,
+            nextn_accepted=Estimate(value=one.tokens - 1.0, low=one.low - 1.0, high=one.high - 1.0),
+        )
+        for one in summary.lengths
+    )
+
+
+def adaptive_config(summary: Summary, times: RoundTimes | None) -> dict[str, Any]:
+    """Return SGLang's adaptive configuration: candidate draft lengths by the smallest batch at which they apply.
+
+    The candidates of a batch are the best lengths for the tokens of a round and for both ends of their intervals. So
+    SGLang chooses at run time only among lengths that the counts leave open. For copied drafts there is one.
+
+    Raises
+    ------
+    UserError
+        There are no times, the acceptance at each depth is not identified, or drafting does not pay for any batch.
+    """
+    if times is None or not summary.schedule:
+        raise UserError("The configuration needs the times of a round; give --passes, or --verify-ms and --draft-ms.")
+    largest = summary.schedule[-1][1]
+    ranges = [summary.schedule]
+    if not summary.copied:
+        for side in ("low", "high"):
+            tokens = np.array([getattr(one, side) for one in summary.lengths])
+            ranges.append(schedule(tokens, times, largest))
+    found: dict[str, Any] = {}
+    before: list[int] = []
+    for first in sorted({row[0] for table in ranges for row in table}):
+        steps = sorted({length for table in ranges for start, end, length in table if start <= first <= end})
+        if steps != before:
+            found[str(first)] = {"candidate_steps": steps}
+            before = steps
+    if found == {"1": {"candidate_steps": [0]}}:
+        raise UserError("Drafting does not pay for any batch size; serve without speculative decoding.")
+    return found

@@ -1,0 +1,261 @@
+"""Say why two engines print different acceptance for one pair of models.
+
+Engines print one number by different conventions, and the records keep the counts below them. So each convention is
+applied to both sides: where both numbers agree, the engines differ in how they count; where they differ under each, the
+drafts themselves were accepted differently: other drafts, another rule, other texts or other weights.
+
+========== ====================================================== ==============================================
+key        number                                                 printed by
+========== ====================================================== ==============================================
+tokens     1 + accepted/steps: the target's own token counts      vLLM, AIPerf, TensorRT-LLM, llama.cpp's log
+accepted   accepted/steps: drafts alone                           AISimulate's nextn_accepted
+answer     tokens of the answer/steps: the prefill's counts too   SGLang's spec_accept_length
+requests   mean of 1 + accepted/steps over requests               specdec_bench's Average_AL
+rate       accepted/drafted                                       vLLM, llama.cpp
+configured accepted/(steps times K), whatever was drafted         SGLang's spec_accept_rate
+first      acceptance of the first draft of a step                vLLM's position 0
+common     1 + accepted drafts, at the shorter K of both          none: it removes another K
+========== ====================================================== ==============================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from validation.acceptance.planners import Estimate, acceptance_length, mean_over
+from validation.acceptance.record import AcceptanceRecord
+from validation.acceptance.summary import Length, Summary
+from validation.errors import UserError
+
+CONVENTIONS = {
+    "tokens": "tokens a step, the target's own included",
+    "accepted": "accepted drafts a step",
+    "answer": "tokens of the answer a step, the prefill's included",
+    "requests": "tokens a step, mean over requests",
+    "rate": "accepted drafts over drafts",
+    "configured": "accepted drafts over steps times K",
+    "first": "acceptance of a step's first draft",
+    "common": "tokens a step at the shorter K",
+}
+"""What each number is, in words."""
+PRINTED = {
+    "vllm": "tokens",
+    "sglang": "answer",
+    "tensorrt-llm": "tokens",
+    "llama.cpp": "tokens",
+    "specdec_bench": "requests",
+}
+"""The acceptance length that each engine prints; of other engines, ``tokens``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One engine's records and their summary."""
+
+    records: Sequence[AcceptanceRecord]
+    summary: Summary
+
+    @property
+    def printed(self) -> str:
+        """Return the convention of the acceptance length that the engine prints."""
+        return PRINTED.get(self.summary.engine, "tokens")
+
+    @property
+    def longest(self) -> int | None:
+        """Return the configured drafts of a step, or the most that are recorded; None if neither is known."""
+        configured = max((record.num_spec_tokens or 0 for record in self.records), default=0)
+        places = max((len(record.accepted_per_position or ()) for record in self.records), default=0)
+        return configured or max(self.summary.counts or {}, default=0) or places or None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One convention: both numbers, None where a side lacks what it needs, and whether they agree.
+
+    ``agree`` is None where a side has no interval, or no number.
+    """
+
+    key: str
+    first: Estimate | None
+    second: Estimate | None
+    agree: bool | None
+
+    @property
+    def apart(self) -> float | None:
+        """Return by which share the second number is above the first."""
+        if self.first is None or self.second is None or self.first.value == 0:
+            return None
+        return self.second.value / self.first.value - 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """Both sides under each convention, and what follows from it."""
+
+    engines: tuple[str, str]
+    printed: tuple[str, str]
+    rows: tuple[Row, ...]
+    findings: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the table and the findings as plain values."""
+        return {
+            "engines": list(self.engines),
+            "printed": list(self.printed),
+            "conventions": [
+                {"convention": row.key, "means": CONVENTIONS[row.key], "agree": row.agree}
+                | {name: _plain(getattr(row, name)) for name in ("first", "second")}
+                for row in self.rows
+            ],
+            "findings": list(self.findings),
+        }
+
+
+def reconcile(first: Side, second: Side, confidence: float) -> Reconciliation:
+    """Return both sides under each convention, and why their printed numbers differ.
+
+    Two numbers agree if their intervals overlap. If both intervals hold, equal numbers are never said to differ; so a
+    wrong "differ" has at most twice the error of one interval.
+
+    Parameters
+    ----------
+    first, second : Side
+    confidence : float
+        Of each interval.
+
+    Raises
+    ------
+    UserError
+        Both sides are the same records.
+    """
+    if {one.source for one in first.records} & {one.source for one in second.records}:
+        raise UserError("Both sides are of the same file; give the counts of the other engine.")
+    common = min(filter(None, (first.longest, second.longest)), default=None)
+    tables = [_numbers(side, common, confidence) for side in (first, second)]
+    rows = tuple(
+        Row(key=key, first=tables[0][key], second=tables[1][key], agree=_agree(tables[0][key], tables[1][key]))
+        for key in CONVENTIONS
+    )
+    engines = first.summary.engine, second.summary.engine
+    printed = first.printed, second.printed
+    return Reconciliation(engines, printed, rows, tuple(_findings((first, second), tables, rows)))
+
+
+def _numbers(side: Side, common: int | None, confidence: float) -> dict[str, Estimate | None]:
+    """Return the number of each convention, None where the records lack what it needs."""
+    summary, records = side.summary, side.records
+    length = acceptance_length(records, summary, confidence)
+    accepted, steps = length + -1.0, summary.steps
+    drafted = [record.num_draft_tokens for record in records]
+    answers = [record.completion_tokens for record in records]
+    complete = all(one is not None for one in answers)
+    each = [1.0 + record.num_accepted_draft_tokens / record.num_spec_steps for record in records]
+    depth = summary.depths[0] if summary.depths else None
+    at_common = next((one for one in summary.lengths if one.draft_length == common), None)
+    total = sum(filter(None, drafted))
+    return {
+        "tokens": length,
+        "accepted": accepted,
+        "answer": length + (sum(filter(None, answers)) / steps - length.value) if complete else None,
+        "requests": mean_over(each, [1.0] * len(each), confidence) if len(each) > 1 else None,
+        "rate": accepted * (steps / total) if total and None not in drafted else None,
+        "configured": accepted * (1.0 / side.longest) if side.longest else None,
+        "first": None
+        if depth is None
+        else Estimate(value=depth.accepted / depth.examined, low=depth.low, high=depth.high),
+        "common": _at(at_common, summary.copied),
+    }
+
+
+def _at(length: Length | None, copied: bool) -> Estimate | None:
+    """Return the tokens of a step at one draft length; of copied drafts, those of the split steps."""
+    if length is None:
+        return None
+    if copied:
+        return None if length.same_text is None else Estimate(value=length.same_text)
+    return Estimate(value=length.tokens, low=length.low, high=length.high)
+
+
+def _agree(first: Estimate | None, second: Estimate | None) -> bool | None:
+    if first is None or second is None:
+        return None
+    if first.low is None or first.high is None or second.low is None or second.high is None:
+        return None
+    return first.low <= second.high and second.low <= first.high
+
+
+def _findings(sides: tuple[Side, Side], tables: Sequence[dict[str, Estimate | None]], rows: Sequence[Row]) -> list[str]:
+    """Return what the table says, in sentences."""
+    said = [_as_printed(sides, tables)]
+    lengths = [side.longest for side in sides]
+    if None not in lengths and lengths[0] != lengths[1]:
+        said.append(f"They draft up to {lengths[0]} and {lengths[1]} tokens a step; compare them at the shorter K.")
+    alike = [CONVENTIONS[row.key] for row in rows if row.agree]
+    if alike:
+        said.append(f"They agree within their intervals by: {'; '.join(alike)}.")
+    by_key = {row.key: row for row in rows}
+    if by_key["common"].agree is None and lengths[0] != lengths[1]:
+        unknown = " and ".join(letter for letter, length in zip("AB", lengths, strict=True) if length is None)
+        why = (
+            f"the K of {unknown} is not recorded; give --draft-length"
+            if unknown
+            else "a side has no acceptance by depth"
+        )
+        return [*said, f"Whether they accept alike is not decided: {why}."]
+    deciding = by_key["common"] if by_key["common"].agree is not None else by_key["tokens"]
+    return [*said, _conclusion(deciding, sides)]
+
+
+def _as_printed(sides: tuple[Side, Side], tables: Sequence[dict[str, Estimate | None]]) -> str:
+    """Return the acceptance length that each engine prints, and how far apart the two are."""
+    numbers, said = [], []
+    for letter, side, table in zip("AB", sides, tables, strict=True):
+        key = side.printed if table[side.printed] is not None else "tokens"
+        number = table[key] or Estimate(value=side.summary.mean_acceptance_length)
+        numbers.append(number.value)
+        said.append(f"{side.summary.engine} ({letter}) {number.value:.3f} ({CONVENTIONS[key]})")
+    return f"As each prints it: {', '.join(said)}; B is {_percent(numbers[1] / numbers[0] - 1.0)} from A."
+
+
+def _conclusion(deciding: Row, sides: tuple[Side, Side]) -> str:
+    """Return what the fairest convention decides: the shorter K of both, else the tokens of a step."""
+    alike = f"Counted alike ({CONVENTIONS[deciding.key]})"
+    if deciding.agree is True:
+        return (
+            f"{alike} the intervals do not tell them apart: what else differs in print is how the engines count, or K."
+        )
+    if deciding.agree is False:
+        return f"{alike} they differ by {_percent(deciding.apart)}: drafts were accepted differently.{_causes(sides)}"
+    apart = "" if deciding.apart is None else f" {alike} they are {_percent(deciding.apart)} apart."
+    return (
+        f"Whether they accept alike is not decided, because a side has no interval.{apart} Give one record a request, "
+        "20 or more, or counts by position."
+    )
+
+
+def _causes(sides: tuple[Side, Side]) -> str:
+    """Return what may accept drafts differently, as far as the marks of both sides leave it open."""
+    drafts, rules = (
+        tuple(getattr(side.summary, name) or "not stated" for side in sides)
+        for name in ("draft_sampling", "verification")
+    )
+    found = []
+    if drafts[0] != drafts[1] or "not stated" in drafts:
+        found.append(f"drafts {drafts[0]} and {drafts[1]}")
+    if rules[0] != rules[1] or "not stated" in rules:
+        found.append(f"verification {rules[0]} and {rules[1]}")
+    lossy = [side.summary.verification for side in sides if side.summary.lossless is False]
+    said = f" Marks: {', '.join(found)}." if found else " The marks of both sides are equal."
+    if lossy:
+        said += f" {' and '.join(map(str, lossy))} accepts more than lossless verification does."
+    return said + " Other causes: temperature, prompts, weights (quantised), a template, a defect."
+
+
+def _percent(share: float | None) -> str:
+    return "unknown" if share is None else f"{100 * share:+.1f}%"
+
+
+def _plain(one: Estimate | None) -> dict[str, float | None] | None:
+    return None if one is None else {"value": one.value, "low": one.low, "high": one.high}

@@ -1,0 +1,114 @@
+"""What each way of drafting and of lossless verification would accept, replayed on the texts of a trace.
+
+Along a text y of the target model the emitted token decides the chance that its draft was accepted:
+
+==================== ==========================================
+drafts, verification P(draft accepted | y_t)
+==================== ==========================================
+greedy, either       1 if y_t is the draft model's most probable token
+sampled, rejection   min(1, q(y_t)/p(y_t))
+sampled, match       q(y_t)
+==================== ==========================================
+
+A greedy draft d is accepted with p(d) by both rules, and is emitted if accepted. A match of a sampled draft with the
+target's own sample accepts with Σ q p, rejection sampling with 1 − TV(q, p). Where a step begins is a Markov chain
+along the text, so the expected steps and their tokens are exact sums. Steps that the end of a text would cut are left
+out. The intervals are over texts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.acceptance.planners import Estimate
+from validation.collection.import_lists import CORPUS
+from validation.decoding.intervals import ratio
+from validation.errors import UserError
+from validation.trace.reader import LOGITS, Trace, probabilities
+
+Array = NDArray[Any]
+LAWS = {
+    "greedy": "greedy drafts, match or rejection",
+    "rejection": "sampled drafts, rejection",
+    "match": "sampled drafts, match",
+}
+ROWS = 128
+
+
+def lengths_by_law(trace: Trace, draft_length: int, confidence: float = 0.95) -> dict[str, Estimate]:
+    """Return the tokens of a step of ``draft_length`` drafts under each key of :data:`LAWS`.
+
+    Parameters
+    ----------
+    trace : Trace
+        With whole distributions of both models and the tokens of the target's texts.
+    draft_length : int
+        K ≥ 1.
+    confidence : float
+        Of the bootstrap intervals over texts.
+
+    Raises
+    ------
+    UserError
+        The trace has lists of probabilities only, no tokens, texts of a corpus, or none that holds a whole step.
+    """
+    if trace.kind != LOGITS:
+        raise UserError("The trace has the most probable tokens only; the laws need whole rows of both models.")
+    if trace.manifest.get("texts") == CORPUS:
+        raise UserError("The texts are a corpus's; the laws are replayed along texts that the target model wrote.")
+    parts, begins = [], []
+    last = np.inf
+    for chunk in trace.chunks(ROWS):
+        if (chunk.tokens < 0).any():
+            raise UserError("The trace has positions without a token; the laws are replayed along texts.")
+        parts.append(_chances(chunk.draft_logits, chunk.target_logits, chunk.tokens))
+        begins.append(np.diff(chunk.position, prepend=last) <= 0)
+        last = chunk.position[-1]
+    chances, text = np.concatenate(parts, axis=1), np.cumsum(np.concatenate(begins)) - 1
+    counts = np.bincount(text)
+    if counts.max() <= draft_length:
+        raise UserError(
+            f"No text of the trace has {draft_length + 1} tokens, as a step of {draft_length} drafts needs."
+        )
+    place = np.arange(len(text)) - np.repeat(np.cumsum(counts) - counts, counts)
+    found = {}
+    for name, row in zip(LAWS, chances, strict=True):
+        along = np.zeros((counts.max(), len(counts)))
+        along[place, text] = row
+        one = ratio(*_steps(along, counts, draft_length), confidence=confidence)
+        found[name] = Estimate(value=float(one.value or 0.0), low=one.low, high=one.high)
+    return found
+
+
+def _steps(chances: Array, length: Array, drafts: int) -> tuple[Array, Array]:
+    """Return the expected tokens of the whole steps of each text, and their number, (texts,) each.
+
+    ``chances`` is (T, texts); a step that begins at t is whole if its drafts and one more token lie in the text.
+    """
+    padded = np.concatenate([chances, np.zeros((drafts, len(length)))])
+    start = np.zeros((len(padded) + 2, len(length)))
+    start[0] = 1.0
+    steps, tokens = np.zeros(len(length)), np.zeros(len(length))
+    for t in range(len(chances)):
+        alive = np.where(t + drafts < length, start[t], 0.0)
+        steps += alive
+        tokens += alive
+        for j in range(drafts):
+            lost = alive * (1.0 - padded[t + j])
+            start[t + j + 1] += lost
+            alive = alive - lost
+            tokens += alive
+        start[t + drafts + 1] += alive
+    return tokens, steps
+
+
+def _chances(draft_logits: Array, target_logits: Array, tokens: Array) -> Array:
+    """Return P(the draft of each position was accepted | its token) under each law, (3, n)."""
+    q, p = probabilities(draft_logits), probabilities(target_logits)
+    at = np.arange(len(tokens)), tokens
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kept = np.where(p[at] > 0, np.minimum(1.0, q[at] / p[at]), 0.0)
+    return np.stack([(q.argmax(axis=-1) == tokens).astype(np.float64), kept, q[at]])

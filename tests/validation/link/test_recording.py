@@ -12,6 +12,7 @@ import pytest
 
 from tests.validation.command_line import one_sentence, run
 from tests.validation.link.served import device_of, relayed, served, small_pair
+from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.collection.fingerprint import marks_of_model
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode

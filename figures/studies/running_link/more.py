@@ -19,6 +19,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,21 +28,22 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parents[1] / "papers_on_a_link"))
 
-from device import written
 from measure import HERE, K, at_server, environment, option_of, policy, serving, total
 from systems import OWN, SEEDED, STREAM, STREAMED
 
 from hlmtheory.policy import SharedServer, queue_rates
 from validation.collection.collect import ids_of
 from validation.collection.fingerprint import marks_of_model
-from validation.collection.prompts import builtin_prompts
+from validation.collection.prompts import Prompt, builtin_prompts
 from validation.decoding.intervals import ratio
+from validation.decoding.methods.base import Method
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import Hlm
 from validation.decoding.policy_file import read_policy
 from validation.decoding.recorded_links import load_link_file
 from validation.link.device import Device
+from validation.link.device_records import LinkRecord
 from validation.link.remote import Remote
 from validation.models.machine import machine
 from validation.models.pair import PAIRS, load_single
@@ -52,6 +54,7 @@ from validation.planning.profile import SEEDED as SEEDED_CODEC
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link, recorded_link
 
+SEED = 1
 ROWS, WIDE = "SQS rows", "rows, k = 256, ℓ = 1000"
 LATTICES = {ROWS: "lattice k = 64, ℓ = 100", WIDE: "lattice k = 256, ℓ = 1000"}
 """The codecs of rows; the second one is the widest that a plan knows."""
@@ -196,6 +199,25 @@ def write() -> None:
             made = None if method not in makes else makes[method]()
             found.append(written(device, made, prompt, ids, new_tokens=int(new_tokens))[1])
     print(json.dumps(found))
+
+
+def written(
+    device: Device, method: Method | None, prompt: Prompt, ids: list[int], **sampling: Any
+) -> tuple[LinkRecord, list[tuple[float, int]]]:
+    """Write a text; return its record, and when how many tokens came, from the first answer on."""
+    answered = method is None or method.streamed
+    events: list[tuple[float, int]] = []
+
+    def on_exchange(*_: object) -> None:
+        nonlocal answered
+        answered = True
+
+    def on_tokens(new: list[int]) -> None:
+        if answered:
+            events.append((time.monotonic(), len(new)))
+
+    watched: dict[str, Any] = {"on_tokens": on_tokens, "on_exchange": on_exchange}
+    return device.generate(method, ids, name=prompt.id, seed=SEED, **sampling, **watched), events
 
 
 def each_text(texts: list[list[tuple[float, int]]]) -> dict[str, Any]:

@@ -111,6 +111,8 @@ def test_a_method_with_stated_numbers_writes_the_text_of_the_loop(
     (found,) = json.loads(done.stdout)["texts"]
     (expected,) = decode(load_pair("builtin"), builtin_prompts(limit=1), make(), new_tokens=8, seed=1, batch=1)
     assert found["tokens"] == expected.tokens
+    assert 0 < found["came"]["tokens"] <= 8
+    assert 0 < found["came"]["first_s"] <= found["came"]["last_s"] <= found["seconds"]
     assert (found["drafted"], found["skipped"]) == (expected.total("drafted"), expected.total("skipped"))
     assert found["method"] == f"{name} ({', '.join(f'{number} = {value}' for number, value in numbers.items())})"
 

@@ -130,7 +130,7 @@ def test_the_page_runs(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
                 here.start(line)
             else:
                 printed[line] = here.run(line)
-    assert len(printed) == 9
+    assert len(printed) == 11
     assert "Measured in the run" in printed["python3 hlm plan --run run.jsonl --rate 10M"]
     assert printed["python3 hlm device"].count("6 tokens in") == 4
     (completion,) = (text for line, text in printed.items() if "completions" in line)

@@ -39,6 +39,7 @@ def main(cuts: int) -> None:
         device_of(pair, relay.address, patience_s=30.0) as device,
     ):
         while relay.relay.resets < cuts:
+            assert texts < 100 + cuts, "the texts are cut too seldom"
             make, name = METHODS[texts % len(METHODS)], f"text {texts}"
             told: list[int] = []
             found = device.generate(make(), [0], name=name, seed=2, new_tokens=NEW_TOKENS, on_tokens=told.extend)

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,6 +28,8 @@ from validation.models.pair import load_pair
 
 ROOT = Path(__file__).resolve().parents[2]
 NEW_TOKENS, TEXTS = 64, 3
+LONGEST_S = 300.0
+"""What is waited for takes less, also on a busy machine."""
 
 
 def start(*words: str) -> subprocess.Popen[str]:
@@ -34,6 +37,14 @@ def start(*words: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "validation", *words]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def until(condition: Callable[[], object], seconds: float = LONGEST_S) -> None:
+    """Wait until a condition holds, or fail."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not so after {seconds:g} s"
+        time.sleep(0.02)
 
 
 def rounds(port: int) -> float:
@@ -60,22 +71,23 @@ def main(kills: int) -> None:
             device += ("--new-tokens", str(NEW_TOKENS), "--out", str(out), "--json")
             server, client = start(*serve), start(*device)
             try:
+                deadline = time.monotonic() + LONGEST_S
                 while client.poll() is None:
+                    assert time.monotonic() < deadline, f"no kill, and no end, for {LONGEST_S:g} s"
                     if done < kills and rounds(port) > rng.integers(1, 6):
                         if done % 2:
                             client.kill()
-                            client.communicate()
+                            client.communicate(timeout=LONGEST_S)
                             client = start(*device)
                         else:
                             server.kill()
-                            server.communicate()
+                            server.communicate(timeout=LONGEST_S)
                             server, began = start(*serve), time.monotonic()
-                            while not rounds(port) and client.poll() is None:
-                                time.sleep(0.02)
+                            until(lambda: rounds(port) or client.poll() is not None)  # noqa: B023
                             back.append(time.monotonic() - began)
-                        done += 1
+                        done, deadline = done + 1, time.monotonic() + LONGEST_S
                     time.sleep(0.1)
-                said, _ = client.communicate()
+                said, _ = client.communicate(timeout=LONGEST_S)
                 assert client.returncode == 0
                 assert [one["tokens"] for one in json.loads(said)["texts"]] == expected
                 stored = [json.loads(line)["tokens"] for line in out.read_text(encoding="utf-8").splitlines()]
@@ -83,7 +95,7 @@ def main(kills: int) -> None:
             finally:
                 for process in (client, server):
                     process.kill()
-                    process.wait()
+                    process.wait(LONGEST_S)
     print(f"{done} kills, {len(back)} of the server: every text as before; goes on after {max(back):.1f} s at most")
 
 

@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.fuzz.link_kills import rounds, start
+from tests.fuzz.link_kills import LONGEST_S, rounds, start, until
 from validation.collection.prompts import builtin_prompts
 from validation.decoding.loop import decode
 from validation.decoding.methods.shared_seed import SharedSeed
@@ -41,15 +41,14 @@ def main(seconds: float) -> None:
     device += ("--new-tokens", str(NEW_TOKENS), "--json")
     clients, texts, sizes = [start(*device) for _ in range(DEVICES)], 0, []
     try:
-        while not rounds(port):
-            time.sleep(0.5)
+        until(lambda: rounds(port))
         began = time.monotonic()
         while (spent := time.monotonic() - began) < seconds:
             sizes.append((spent, resident(server.pid)))
             for i, client in enumerate(clients):
                 if client.poll() is None:
                     continue
-                said, _ = client.communicate()
+                said, _ = client.communicate(timeout=LONGEST_S)
                 assert client.returncode == 0
                 assert [one["tokens"] for one in json.loads(said)["texts"]] == expected
                 texts += TEXTS
@@ -59,7 +58,7 @@ def main(seconds: float) -> None:
     finally:
         for process in (*clients, server):
             process.kill()
-            process.wait()
+            process.wait(LONGEST_S)
     fifths = [max(size for spent, size in sizes if i <= 5 * spent / seconds < i + 1) for i in range(5)]
     print(f"{seconds:.0f} s, {texts} texts, {verified:.0f} rounds; MB at most, by fifths of the time: {fifths}")
     assert texts

@@ -39,6 +39,13 @@ SERVER, AT_ONCE = "server", 4
 )
 @click.option("--draft-length", type=click.IntRange(1, 64), default=4, show_default=True, help="K of such a method.")
 @click.option(
+    "--set",
+    "numbers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A number of --method, such as threshold=0.8 of U-HLM or k=64 of K-SQS; again for others: docs/run.md.",
+)
+@click.option(
     "--adapt",
     type=click.IntRange(1, 64),
     metavar="MOST",
@@ -86,6 +93,7 @@ def device(
     new_tokens: int,
     method: str,
     draft_length: int,
+    numbers: tuple[str, ...],
     adapt: int | None,
     policy: Path | None,
     audit: float | None,
@@ -132,9 +140,11 @@ def device(
         raise UserError("--audit is about the texts of --prompts; with --openai leave it out.")
     if door is None and at_once is not None:
         raise UserError("--at-once is about the requests of --openai; leave it out.")
+    if numbers and (policy is not None or adapt is not None or method == SERVER):
+        raise UserError("--set is about a method of --method that the device runs as it is; leave it out.")
     follower = None if policy is None or adapt is None else _follower(policy, adapt, audit, door)
     made, usual = (
-        _method(method, draft_length, policy, adapt, audit, own_threshold=own_threshold)
+        _method(method, draft_length, policy, adapt, audit, own_threshold=own_threshold, numbers=numbers)
         if follower is None
         else (follower.method, follower.temperature)
     )
@@ -219,6 +229,7 @@ def _method(
     audit: float | None = None,
     *,
     own_threshold: bool = False,
+    numbers: tuple[str, ...] = (),
 ) -> tuple[Any, float]:
     """Return a function that makes the method of a text, and its usual temperature.
 
@@ -226,6 +237,7 @@ def _method(
     """
     from validation.audit.samplers import method_named
     from validation.decoding.methods.planned import Planned
+    from validation.decoding.methods.settable import SETTABLE, method_with, needed
     from validation.decoding.methods.shared_seed import SharedSeed
     from validation.decoding.policy_file import read_policy
     from validation.link.formats import Terms
@@ -255,6 +267,8 @@ def _method(
         return (lambda: None), 1.0
 
     def make() -> Method:
+        if numbers or (name in SETTABLE and needed(name)):
+            return method_with(name, numbers)
         return method_named(name, draft_length)
 
     Terms.of(make())  # refuse before a model is loaded

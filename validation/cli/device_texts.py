@@ -17,6 +17,25 @@ if TYPE_CHECKING:
     from validation.link.recording import Recording
 
 
+class _Came:
+    """When the tokens of a text came: how many with the first answer, and the seconds until then and until the last."""
+
+    def __init__(self, *, answered: bool) -> None:
+        self.answered, self.count, self.began = answered, 0, time.perf_counter()
+        self.tokens, self.first_s, self.last_s = 0, 0.0, 0.0
+
+    def plain(self) -> dict[str, float]:
+        return {"tokens": self.tokens, "first_s": self.first_s, "last_s": self.last_s}
+
+    def exchange(self, one: Any, spent: Any) -> None:
+        self.answered = True
+
+    def take(self, new: list[int]) -> None:
+        self.count, self.last_s = self.count + len(new), time.perf_counter() - self.began
+        if self.answered and not self.tokens:
+            self.tokens, self.first_s = self.count, self.last_s
+
+
 def write_text(
     device: Device,
     method: Method | None,
@@ -32,7 +51,8 @@ def write_text(
     from validation.link.skip_choice import OwnThreshold
 
     remote = device.remote
-    watching: list[Any] = [] if recording is None else [recording.exchange]
+    came = _Came(answered=method is None or method.streamed)
+    watching: list[Any] = [came.exchange, *([] if recording is None else [recording.exchange])]
     watching += [method.exchange] if isinstance(method, AdaptiveSeed | OwnThreshold | FollowingText) else []
 
     def on_exchange(one: Any, spent: Any) -> None:
@@ -42,10 +62,9 @@ def write_text(
     if recording is not None:
         recording.begin(name, mark_of(ids), settings["new_tokens"])
     before = remote.sent_bytes, remote.received_bytes
-    began = time.perf_counter()
     watched: dict[str, Any] = {"on_exchange": on_exchange, "on_answer": recording and recording.answer}
-    record = device.generate(method, ids, name=name, **watched, **settings)
-    seconds = time.perf_counter() - began
+    record = device.generate(method, ids, name=name, on_tokens=came.take, **watched, **settings)
+    seconds = time.perf_counter() - came.began
     if recording is not None:
         recording.end(record)
     return {
@@ -55,6 +74,7 @@ def write_text(
         "tokens": record.tokens,
         "ended": record.ended,
         "seconds": seconds,
+        "came": came.plain(),
         "rounds": len(record.rounds),
         "drafted": record.total("drafted"),
         "accepted": record.total("accepted"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 LONGEST_PAUSE_S = 2.0
 """Between two attempts to connect."""
+LOOKING = "hlm looks for its server"
+"""The name of the thread of a device that goes on alone."""
 
 
 class ServerAwayError(UserError):
@@ -51,9 +54,10 @@ class Remote:
         ``ws://HOST:PORT`` or ``wss://HOST:PORT``.
     key : bytes, optional
     patience_s : float
-        How long the server may be away, counted from the last answer.
+        How long the server may be away, counted from its last tokens. An opening that it answers does not count, so a
+        server that opens a text and never goes on is given up too.
     answer_s : float
-        How long an answer may take, before the connection is given up.
+        How long an answer may take, or the server may not read, before the connection is given up.
     tls : ssl.SSLContext, optional
     alone : bool
         Whether the device may go on without the server. A server that was away is then tried only once.
@@ -130,11 +134,11 @@ class Remote:
             pause = 0.05
             while not ended.wait(pause) and not back.is_set():
                 pause = min(2 * pause, LONGEST_PAUSE_S)
-                with contextlib.suppress(Exception), self._connect() as socket:
-                    greeting_of(socket.recv(self.answer_s))
+                with contextlib.suppress(Exception), self._connect() as tried:
+                    greeting_of(tried.recv(self.answer_s))
                     back.set()
 
-        threading.Thread(target=look, daemon=True).start()
+        threading.Thread(target=look, daemon=True, name=LOOKING).start()
         try:
             yield back
         finally:
@@ -174,9 +178,10 @@ class Remote:
     def _exchange(self, kind: bytes, body: bytes) -> bytes:
         self.send(self._pipe.seal(kind, body))
         said, found = self._pipe.unseal(self.receive(), self._longest)
-        self.heard()
         if said != kind:
             raise LinkError(f"an answer of kind {said!r} to a frame of kind {kind!r}; no server sends that")
+        if kind == ROUND:
+            self.heard()
         return found
 
     def text(self, opening: Callable[[], Opening], run: Callable[[], None]) -> None:
@@ -230,7 +235,7 @@ class Remote:
         return bytes.fromhex(self.greeting().nonce)
 
     def heard(self) -> None:
-        """Say that a valid answer came, from which the patience counts."""
+        """Say that tokens came, from which the patience counts."""
         self._heard, self.away = time.monotonic(), False
 
     def _connected(self) -> None:
@@ -258,7 +263,11 @@ class Remote:
 
         options: dict[str, Any] = {"compression": None, "proxy": None, "close_timeout": 0.5, "ssl": self.tls}
         try:
-            return connect(self.address, open_timeout=self.answer_s, max_size=LONGEST_OPENING, **options)
+            connected = connect(self.address, open_timeout=self.answer_s, max_size=LONGEST_OPENING, **options)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):  # else a send waits for ever for a server that does not read
+                longest_ms = max(1, int(1000 * self.answer_s))
+                connected.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, longest_ms)
+            return connected
         except ssl.SSLCertVerificationError as error:
             raise RefusedError(
                 f"The certificate of {self.address} is not trusted ({error.verify_message}); give --ca with the "

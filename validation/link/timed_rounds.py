@@ -31,6 +31,8 @@ MARK = "timed"
 """Stands for the fingerprints of tokenizer and models: both sides have the same pair."""
 TEXT = 32
 """New tokens of a text whose rounds are timed; fewer in a short context."""
+MOST_TEXTS = 20
+"""Texts for each round that is timed, at most: in a short context few texts have a whole round behind their first."""
 
 
 def time_rounds(pair: Pair, prompt: list[int], drafts: int, repeats: int, warm_up: int) -> tuple[RoundTiming, Timing]:
@@ -63,12 +65,13 @@ def time_rounds(pair: Pair, prompt: list[int], drafts: int, repeats: int, warm_u
                 found.append((spent.draft_s, spent.wait_s, engine.pass_s))
 
         settings: dict[str, Any] = {"name": MARK, "new_tokens": new_tokens}
-        seed = 0
-        while len(found) < warm_up + repeats:
+        most = warm_up + MOST_TEXTS * repeats
+        for seed in range(most):
             device.generate(SharedSeed(drafts), prompt, seed=seed, on_exchange=note, **settings)
-            seed += 1
+            if len(found) >= warm_up + repeats:
+                break
         gaps = list[float]()
-        while len(gaps) < repeats:
+        for seed in range(most):
             came = list[float]()
 
             def token(_: list[int], came: list[float] = came) -> None:
@@ -76,7 +79,12 @@ def time_rounds(pair: Pair, prompt: list[int], drafts: int, repeats: int, warm_u
 
             device.generate(None, prompt, seed=seed, on_tokens=token, **settings)
             gaps += [later - earlier for earlier, later in pairwise(came[1:])]
-            seed += 1
+            if len(gaps) >= repeats:
+                break
+    if len(found) < warm_up + repeats or len(gaps) < repeats:
+        raise UserError(
+            f"{most} texts of {new_tokens} tokens had {len(found)} rounds of {drafts} drafts; use a longer context."
+        )
     columns = zip(*found[warm_up : warm_up + repeats], strict=True)
     return RoundTiming(drafts, *(Timing.of(list(column)) for column in columns)), Timing.of(gaps)
 

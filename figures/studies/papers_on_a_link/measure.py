@@ -2,7 +2,7 @@
 
 PYTHONPATH=. python3 figures/studies/papers_on_a_link/measure.py --out figures/studies/papers_on_a_link/speeds.json
 
-For each setting run two ``hlm serve`` (one with a draft of its own), an ``hlm link`` before each, and ``device.py``.
+For each setting run two ``hlm serve`` (one with a draft of its own), an ``hlm link`` before each, and ``hlm device``.
 Passes are made as long as the paper's. A run that was stopped continues.
 
 Simulated: :func:`validation.decoding.loop.decode` in this process, with the same prompts and seed, so its counts are
@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -26,16 +28,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from device import SEED, mark, prompts_of
 from systems import DOWN_BPS, SETTINGS, K, Setting, System
 
+from validation.collection.prompts import Prompt, builtin_prompts
 from validation.decoding.loop import decode
 from validation.decoding.records import GenerationRecord
 from validation.errors import UserError
 from validation.models.machine import machine
 from validation.models.pair import Pair, load_pair
 
-HERE = Path(__file__).parent
+SEED, SOURCE = 1, "GSM8K"
 LISTEN = ("--listen", "127.0.0.1:0")
 WAITS_S, USUAL_S = 240.0, 50.0
 
@@ -169,18 +171,48 @@ def run(setting: Setting, missing: Sequence[System], servers: Sequence[str], sto
         rates = ("--rate", f"{setting.rate_bps:.0f}bit/s", "--down-rate", f"{DOWN_BPS:.0f}bit/s")
         relay = ("link", *LISTEN, *rates, "--rtt", f"{1000 * setting.rtt_s:.6g}ms")
         links = [stack.enter_context(serving(*relay, "--to", one)) for one in servers]
-        words = [setting.name, *links, str(asked.texts), str(asked.new_tokens), *(one.name for one in missing)]
-        line = [sys.executable, str(HERE / "device.py"), *words]
-        began = time.time()
-        process = stack.enter_context(subprocess.Popen(line, env=environment(), stdout=subprocess.PIPE, text=True))
-        assert process.stdout is not None
-        for found in map(json.loads, process.stdout):
-            system = next(one for one in missing if one.name == found["method"])
-            about = {"measured": found["measured"], "load": os.getloadavg()[0], "wall_s": round(time.time() - began, 1)}
-            stored.write(setting, system, about)
+        prompts = Path(stack.enter_context(tempfile.TemporaryDirectory()), "prompts.jsonl")
+        lines = [json.dumps({"id": one.id, "prompt": one.text}) for one in prompts_of(asked.texts)]
+        prompts.write_text("\n".join(lines), encoding="utf-8")
+        usual = ("--prompts", str(prompts), "--draft-time", f"{1000 * setting.times[0]:.6g}ms", "--seed", str(SEED))
+        usual += ("--temperature", f"{setting.temperature:g}", "--top-p", f"{setting.top_p:g}", "--json")
+        for system in missing:
+            began, address = time.time(), links[system.drafts]
+            most = str(min(system.new_tokens, asked.new_tokens))
+            texts = device("--server", address, *usual, "--new-tokens", most, *system.words)
+            about = {"load": os.getloadavg()[0], "wall_s": round(time.time() - began, 1)}
+            stored.write(setting, system, {"measured": [behind_first_answer(one) for one in texts]} | about)
             print(setting.name, system.name, flush=True)
-        if process.wait():
-            raise UserError(f"The device of {setting.name!r} ended with {process.returncode}; see its words above.")
+
+
+def device(*words: str) -> list[dict[str, Any]]:
+    """Run ``hlm device``; return its texts."""
+    call = [sys.executable, "-m", "validation", "device", *words]
+    done = subprocess.run(call, env=environment(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UserError(f"`hlm device {' '.join(words)}` ended with {done.returncode}: {done.stderr.strip()[-300:]}.")
+    texts: list[dict[str, Any]] = json.loads(done.stdout)["texts"]
+    return texts
+
+
+def behind_first_answer(text: dict[str, Any]) -> dict[str, Any]:
+    """Return tokens and seconds behind the first answer, which holds the opening and the prompt."""
+    return {
+        "tokens": len(text["tokens"]) - text["came"]["tokens"],
+        "seconds": text["came"]["last_s"] - text["came"]["first_s"],
+        "skipped": text["skipped"] / len(text["tokens"]),
+        "mark": mark(text["tokens"]),
+    }
+
+
+def prompts_of(count: int) -> list[Prompt]:
+    """Return the first built-in prompts of the papers' set that is among them."""
+    return [one for one in builtin_prompts() if one.source == SOURCE][:count]
+
+
+def mark(tokens: list[int]) -> str:
+    """Return a hash of a text."""
+    return hashlib.sha256(json.dumps(tokens).encode()).hexdigest()[:16]
 
 
 @contextlib.contextmanager

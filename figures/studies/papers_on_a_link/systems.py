@@ -19,25 +19,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from hlmtheory.channel import db_to_linear
+from validation.audit.samplers import method_named
 from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S, FixedLength, FlexSpec
-from validation.decoding.methods.quantized import CSqs, DenseQs, KSqs
-from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
-from validation.decoding.methods.single_draft import (
-    CHOSEN_THRESHOLD,
-    CloudOnly,
-    CuHlmOffline,
-    CuHlmOnline,
-    Hlm,
-    UHlm,
-)
+from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S
+from validation.decoding.methods.settable import method_with
+from validation.decoding.methods.shared_seed import SharedSeed
+from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD
 from validation.decoding.retiming import BANDWIDTH_HZ, uhlm_link
 from validation.decoding.studies import CLOUD_ONLY_S, CLOUD_S, RATES_BPS
 
@@ -57,18 +50,39 @@ STREAM, OWN, STREAMED, SEEDED = (
     "shared seed, streamed",
     "shared seed",
 )
+SERVER = "server"
+"""The method of ``hlm device`` whose texts the server writes."""
 STD_SD, FLEX = "Std. SD, K = 4", "FlexSpec, plain draft"
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A method: how to make it, most new tokens of a text, and which terminal it runs in."""
+    """A method: its name for ``hlm device`` with its numbers, most new tokens of a text, and which server it has."""
 
     name: str
-    make: Callable[[], Method]
+    method: str
+    numbers: tuple[str, ...] = ()
     new_tokens: int = 32
-    writes: bool = False  # the server writes the text
-    drafts: bool = False  # with a draft of its own
+    drafts: bool = False  # the server has a draft of its own
+
+    @property
+    def writes(self) -> bool:
+        """Whether the server writes the text."""
+        return self.method == SERVER
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of ``hlm device``."""
+        given = [word for one in self.numbers for word in ("--set", one)]
+        return ("--method", self.method, *given, "--draft-length", str(K))
+
+    def make(self) -> Method:
+        """Return the method for the simulator; a text that the server writes is that of the shared seed."""
+        if self.numbers:
+            return method_with(self.method, self.numbers)
+        method = SharedSeed(K) if self.writes else method_named(self.method, K)
+        method.runs_draft &= self.drafts or not self.writes
+        return method
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +115,13 @@ class Setting:
         return FadingLink(self.name, self.rate_bps, 1.0, Way(self.rtt_s / 2, DOWN_BPS))  # W log₂(1 + 1) = W
 
 
-def _alone() -> Method:
-    """Return a method without drafts whose texts are those of the shared seed, as the server writes them."""
-    method = SharedSeed(K)
-    method.runs_draft = False
-    return method
-
-
 def rivals(*, streamed: bool = True) -> tuple[System, ...]:
     """Return what a paper's method competes with: the server alone, with its own draft, and the shared seed."""
     found = [
-        System(STREAM, _alone, writes=True),
-        System(OWN, lambda: SharedSeed(K), writes=True, drafts=True),
-        System(STREAMED, SharedSeedStreamed),
-        System(SEEDED, lambda: SharedSeed(K)),
+        System(STREAM, SERVER),
+        System(OWN, SERVER, drafts=True),
+        System(STREAMED, "shared seed streamed"),
+        System(SEEDED, "shared seed"),
     ]
     return tuple(one for one in found if streamed or one.name != STREAMED)
 
@@ -131,15 +138,15 @@ def shannon(bandwidth_hz: float, snr_db: float) -> float:
 
 def hlm(new_tokens: int) -> System:
     """Return HLM; all its tokens take the same time, so over a slow link a few are enough."""
-    return System("HLM", Hlm, new_tokens)
+    return System("HLM", "HLM", (), new_tokens)
 
 
 def uhlm(threshold: float, new_tokens: int = 32) -> System:
     """Return U-HLM."""
-    return System(f"U-HLM, u_th = {threshold:g}", lambda: UHlm(threshold), new_tokens)
+    return System(f"U-HLM, u_th = {threshold:g}", "U-HLM", (f"threshold={threshold}",), new_tokens)
 
 
-OFFLINE = System("CU-HLM offline, k = 30", lambda: CuHlmOffline(CHOSEN_THRESHOLD, 30))
+OFFLINE = System("CU-HLM offline, k = 30", "CU-HLM offline", (f"threshold={CHOSEN_THRESHOLD}", "k=30"))
 U_CHOSEN = f"U-HLM, u_th = {CHOSEN_THRESHOLD:g}"
 SLOW_BPS, FAST_BPS = shannon(BANDWIDTH_HZ, -20.0), shannon(BANDWIDTH_HZ, 10.0)
 U_BPS = shannon(1e6, 10 * math.log10(uhlm_link().fading.mean_snr))
@@ -147,11 +154,8 @@ U_BPS = shannon(1e6, 10 * math.log10(uhlm_link().fading.mean_snr))
 
 def online(new_tokens: int = 32) -> System:
     """Return CU-HLM online with the line of the built-in pair."""
-
-    def make() -> Method:
-        return CuHlmOnline(CHOSEN_THRESHOLD, slope=LINE["slope"], intercept=LINE["intercept"])
-
-    return System("CU-HLM online", make, new_tokens)
+    line = (f"slope={LINE['slope']}", f"intercept={LINE['intercept']}")
+    return System("CU-HLM online", "CU-HLM online", (f"threshold={CHOSEN_THRESHOLD}", *line), new_tokens)
 
 
 def _cu_gains(place: str) -> tuple[Gain, ...]:
@@ -166,10 +170,10 @@ def _cu_gains(place: str) -> tuple[Gain, ...]:
 def _sqs(temperature: float) -> Setting:
     """Return c-sqs: 1 Mbit/s, K = 64, the first threshold and times are assumed."""
     methods = (
-        System("K-SQS, K = 64", KSqs),
-        System("C-SQS, τ₁ = 0.001", lambda: CSqs(0.001)),
-        System("QS dense", DenseQs),
-        System("rows in float32, K = 4", lambda: FixedLength(K)),
+        System("K-SQS, K = 64", "K-SQS", ("k=64",)),
+        System("C-SQS, τ₁ = 0.001", "C-SQS", ("threshold=0.001",)),
+        System("QS dense", "QS dense"),
+        System("rows in float32, K = 4", "fixed K"),
     )
     words = "faster" if temperature == 1 else "slower"
     gains = tuple(
@@ -190,16 +194,11 @@ FLEX_PRINTED = {
 def _flexspec(network: str, temperature: float) -> Setting:
     """Return flexspec over a network; the paper's aligned draft is not shipped, so the plain one drafts."""
     delay = CLOUD_ONLY_S[network] - CLOUD_S
-
-    def make() -> Method:
-        costs = {"propagation_s": delay, "edge_slope_s": FLEXSPEC_DRAFT_S}
-        return FlexSpec("linear", printed_acceptance=True, costs=costs)
-
     systems = (
         *rivals(streamed=temperature == 0),
-        System(FLEX, make),
-        System(STD_SD, lambda: FixedLength(K)),
-        System("Cloud-Only", CloudOnly, 10),
+        System(FLEX, "flexspec linear, printed acceptance", (f"propagation_s={delay}",)),
+        System(STD_SD, "fixed K"),
+        System("Cloud-Only", "cloud only", (), 10),
     )
     ours, plain = FLEX_PRINTED[temperature][network]
     place = "Table III" if temperature == 0 else "Table IV"

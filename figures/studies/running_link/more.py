@@ -19,6 +19,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,21 +28,22 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parents[1] / "papers_on_a_link"))
 
-from device import written
 from measure import HERE, K, at_server, environment, option_of, policy, serving, total
 from systems import OWN, SEEDED, STREAM, STREAMED
 
 from hlmtheory.policy import SharedServer, queue_rates
 from validation.collection.collect import ids_of
 from validation.collection.fingerprint import marks_of_model
-from validation.collection.prompts import builtin_prompts
+from validation.collection.prompts import Prompt, builtin_prompts
 from validation.decoding.intervals import ratio
+from validation.decoding.methods.base import Method
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import Hlm
 from validation.decoding.policy_file import read_policy
 from validation.decoding.recorded_links import load_link_file
 from validation.link.device import Device
+from validation.link.device_records import LinkRecord
 from validation.link.remote import Remote
 from validation.models.machine import machine
 from validation.models.pair import PAIRS, load_single
@@ -52,10 +54,13 @@ from validation.planning.profile import SEEDED as SEEDED_CODEC
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link, recorded_link
 
-ROWS = "SQS rows"
-LATTICE = CODECS.index("lattice k = 64, ℓ = 100")
-BUILTIN, SMOLLM2 = "builtin", "smollm2-small"
-SMALL_TIMES, LARGE_TIMES = (0.025, 0.1), (0.1, 0.3)
+SEED = 1
+ROWS, WIDE = "SQS rows", "rows, k = 256, ℓ = 1000"
+LATTICES = {ROWS: "lattice k = 64, ℓ = 100", WIDE: "lattice k = 256, ℓ = 1000"}
+"""The codecs of rows; the second one is the widest that a plan knows."""
+BUILTIN, SMOLLM2, BITS = "builtin", "smollm2-small", "smollm2"
+SMALL_TIMES, LARGE_TIMES, BITS_TIMES = (0.025, 0.1), (0.1, 0.3), (0.2, 0.5)
+"""Seconds of a draft and of a pass; a draft with SmolLM2's weights at 3 bits is computed as slowly as SmolLM2 here."""
 SPREAD = 0.02
 """Of the times away from the server in the simulated queue, as in a plan for several users."""
 
@@ -75,6 +80,10 @@ class Case:
 
 CASES = (
     Case("SmolLM2, 1 Mbit/s, 50 ms", SMOLLM2, 1e6, 0.05, LARGE_TIMES, (STREAM, OWN, STREAMED, SEEDED)),
+    Case("SmolLM2, 1 Mbit/s, 40 ms", SMOLLM2, 1e6, 0.04, LARGE_TIMES, (STREAM, OWN, STREAMED)),
+    Case("SmolLM2, 10 Mbit/s, 20 ms", SMOLLM2, 1e7, 0.02, LARGE_TIMES, (STREAM, OWN, STREAMED)),
+    Case("SmolLM2 at 3 bits, 1 Mbit/s, 40 ms", BITS, 1e6, 0.04, BITS_TIMES, (WIDE,)),
+    Case("SmolLM2 at 3 bits, 10 Mbit/s, 20 ms", BITS, 1e7, 0.02, BITS_TIMES, (WIDE,)),
     Case("1 device, 1 Mbit/s, 50 ms", BUILTIN, 1e6, 0.05, SMALL_TIMES, (SEEDED, ROWS), 1),
     Case("2 devices, 1 Mbit/s, 50 ms", BUILTIN, 1e6, 0.05, SMALL_TIMES, (SEEDED, ROWS), 2),
     Case("4 devices, 1 Mbit/s, 50 ms", BUILTIN, 1e6, 0.05, SMALL_TIMES, (SEEDED, ROWS), 4),
@@ -86,7 +95,7 @@ def main() -> None:
     """Predict, run, compare, and store."""
     given = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     given.add_argument("--work", type=Path, required=True, help="PAIR/trace is the trace of a pair")
-    given.add_argument("--links", type=Path, required=True, help="a CSV with one recorded link")
+    given.add_argument("--links", type=Path, help="a CSV with one recorded link, for the case that has no rate")
     given.add_argument("--out", type=Path, required=True)
     given.add_argument("--cases", nargs="+", metavar="NAME", help="only these")
     given.add_argument("--texts", type=int, default=8, help="of each device")
@@ -113,16 +122,21 @@ def main() -> None:
 
 def predicted(case: Case, asked: Any, folder: Path) -> dict[str, float]:
     """Return the tokens per second of each method of a case; write the policy of quantised rows."""
-    (source,) = load_link_file(asked.links).values()
-    link = recorded_link(source, case.rtt_s) if case.rate_bps is None else constant_link(case.rate_bps, case.rtt_s)
+    if case.rate_bps is None:
+        (source,) = load_link_file(asked.links).values()
+        link = recorded_link(source, case.rtt_s)
+    else:
+        link = constant_link(case.rate_bps, case.rtt_s)
     draft_s, verify_s = case.times
     setting = Setting(link, draft_s, verify_s, server_draft_s=draft_s)
     trace = asked.work / case.pair / "trace"
     planner, about = planner_of_trace(trace, setting, cache=trace.parent / "plan", seal="checksum")
     seeded = option_of(planner, OURS, f"{CODECS[SEEDED_CODEC]}, K = {K}")
-    lattice = option_of(planner, OURS, f"{CODECS[LATTICE]}, K = {K}")
-    policy(lattice, planner, about, folder / "policy.json")
-    counts = {SEEDED: total(seeded), ROWS: total(lattice), HLM: total(option_of(planner, HLM, ""))}
+    counts = {SEEDED: total(seeded), HLM: total(option_of(planner, HLM, ""))}
+    for name, codec in LATTICES.items():
+        lattice = option_of(planner, OURS, f"{codec}, K = {K}")
+        policy(lattice, planner, about, folder / f"{name}.json")
+        counts[name] = total(lattice)
     counts |= {STREAM: total(option_of(planner, STREAM, None)), OWN: at_server(planner, seeded)}
     if planner.streamed is not None and (drafting_on := planner.streamed.option(setting)) is not None:
         counts[STREAMED] = total(drafting_on)
@@ -156,11 +170,12 @@ def measured(case: Case, method: str, asked: Any, folder: Path) -> dict[str, flo
     with contextlib.ExitStack() as stack:
         address = stack.enter_context(serving(server, *serve)).removeprefix("ws://")
         address = stack.enter_context(serving(device, *relay, "--to", address))
-        words = (case.pair, address, str(case.times[0]), method, str(folder / "policy.json"))
+        words = (case.pair, address, str(case.times[0]), method, str(folder / f"{method}.json"))
         counts = str(asked.texts), str(asked.new_tokens)
         calls = [[*words, str(n * asked.texts), *counts] for n in range(case.devices)]
         script = f"import os; os.sched_setaffinity(0, {{{device}}}); from more import write; write()"
-        own = environment() | {"PYTHONPATH": os.pathsep.join([os.getcwd(), str(Path(__file__).parent)])}
+        places = [os.getcwd(), str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        own = environment() | {"PYTHONPATH": os.pathsep.join(places)}
         running = [
             stack.enter_context(subprocess.Popen([*HERE, script, *call], env=own, stdout=subprocess.PIPE, text=True))
             for call in calls
@@ -175,7 +190,7 @@ def write() -> None:
     pair = load_single(PAIRS[pair_name].draft)
     tokenizer, weights = marks_of_model(pair)
     makes: dict[str, Any] = {SEEDED: lambda: SharedSeed(K), STREAMED: SharedSeedStreamed, HLM: Hlm}
-    makes[ROWS] = lambda: Planned(read_policy(Path(file)))
+    makes |= dict.fromkeys(LATTICES, lambda: Planned(read_policy(Path(file))))
     chosen = builtin_prompts()[int(first) : int(first) + int(texts)]
     found = []
     with Remote(address) as remote:
@@ -184,6 +199,25 @@ def write() -> None:
             made = None if method not in makes else makes[method]()
             found.append(written(device, made, prompt, ids, new_tokens=int(new_tokens))[1])
     print(json.dumps(found))
+
+
+def written(
+    device: Device, method: Method | None, prompt: Prompt, ids: list[int], **sampling: Any
+) -> tuple[LinkRecord, list[tuple[float, int]]]:
+    """Write a text; return its record, and when how many tokens came, from the first answer on."""
+    answered = method is None or method.streamed
+    events: list[tuple[float, int]] = []
+
+    def on_exchange(*_: object) -> None:
+        nonlocal answered
+        answered = True
+
+    def on_tokens(new: list[int]) -> None:
+        if answered:
+            events.append((time.monotonic(), len(new)))
+
+    watched: dict[str, Any] = {"on_tokens": on_tokens, "on_exchange": on_exchange}
+    return device.generate(method, ids, name=prompt.id, seed=SEED, **sampling, **watched), events
 
 
 def each_text(texts: list[list[tuple[float, int]]]) -> dict[str, Any]:

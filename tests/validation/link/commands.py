@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.validation.link.served import ended
 from validation.cli.commands import main
 from validation.link.server import Server
 
@@ -36,4 +37,4 @@ def serving(monkeypatch: pytest.MonkeyPatch, *words: str) -> Iterator[Server]:
         yield server
     finally:
         loop.call_soon_threadsafe(server.stop)
-        thread.join(20)
+        ended(thread)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,28 @@ from validation.link.remote import Remote
 from validation.link.server import Server
 from validation.models.pair import Pair
 
+LONGEST_S = 30
+"""What a test waits for takes less, also on a busy machine; nothing in these tests waits longer."""
+
 
 def small_pair(positions: int) -> Pair:
     """Return two tables over three tokens, without zeros, that differ at this many positions."""
     rng, count = np.random.default_rng(5), nodes(3, positions)
     return table_pair(*(quarters(rng, count) * 0.9 + 0.1 / 3 for _ in range(2)))
+
+
+def ended(thread: threading.Thread) -> None:
+    """Wait for a thread, or fail."""
+    thread.join(LONGEST_S)
+    assert not thread.is_alive(), f"{thread.name} did not end in {LONGEST_S} s"
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds, or fail."""
+    deadline = time.monotonic() + LONGEST_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not so after {LONGEST_S} s"
+        time.sleep(0.005)
 
 
 class Running:
@@ -46,7 +64,7 @@ class Running:
         self.thread = threading.Thread(target=self._run, args=(port,), daemon=True)
         self.thread.start()
         ready = asyncio.run_coroutine_threadsafe(self.server.ready(), self.loop)
-        self.address = "ws://{}:{}".format(*ready.result(10))
+        self.address = "ws://{}:{}".format(*ready.result(LONGEST_S))
 
     def _run(self, port: int) -> None:
         asyncio.set_event_loop(self.loop)
@@ -57,7 +75,7 @@ class Running:
         """End the server, and wait for its thread."""
         if self.thread.is_alive():
             self.loop.call_soon_threadsafe(self.server.stop)
-            self.thread.join(10)
+            ended(self.thread)
 
 
 @contextmanager
@@ -86,7 +104,7 @@ class Relayed:
         self.thread = threading.Thread(target=self._run, args=((host, int(port)),), daemon=True)
         self.thread.start()
         ready = asyncio.run_coroutine_threadsafe(self.relay.ready(), self.loop)
-        self.host, self.port = ready.result(10)
+        self.host, self.port = ready.result(LONGEST_S)
         self.address = f"ws://{self.host}:{self.port}"
 
     def _run(self, to: tuple[str, int]) -> None:
@@ -97,7 +115,7 @@ class Relayed:
     def stop(self) -> None:
         """End the relay, and wait for its thread."""
         self.loop.call_soon_threadsafe(self.relay.stop)
-        self.thread.join(10)
+        ended(self.thread)
 
 
 @contextmanager

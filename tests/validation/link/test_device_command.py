@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,12 @@ from hlmtheory.policy import DevicePolicy, SeededTokens, threshold_rule
 from tests.validation.link.served import served
 from validation.cli.commands import main
 from validation.collection.fingerprint import marks_of_model
+from validation.collection.prompts import builtin_prompts
+from validation.decoding.loop import decode
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S, FlexSpec
+from validation.decoding.methods.quantized import CSqs, KSqs
+from validation.decoding.methods.single_draft import CuHlmCertified, CuHlmOffline, CuHlmOnline, UHlm
 from validation.decoding.policy_file import write_policy
 from validation.link.device import Device
 from validation.link.device_records import ALONE, LinkRecord
@@ -65,6 +72,76 @@ def test_a_stored_text_is_of_its_prompt(words: list[str], tmp_path: Path) -> Non
     assert (tmp_path / "texts.jsonl").read_text() == stored
     (tmp_path / "prompts.txt").write_text("One.\nThree.\n")
     again = CliRunner().invoke(main, words)
+    assert again.exit_code == 2
+    assert "other models, prompts or settings" in again.output
+
+
+NUMBERS: list[tuple[str, dict[str, float], Callable[[], Method]]] = [
+    ("U-HLM", {"threshold": 0.431}, lambda: UHlm(0.431)),
+    ("CU-HLM offline", {"threshold": 0.6, "k": 30}, lambda: CuHlmOffline(0.6, 30)),
+    (
+        "CU-HLM online",
+        {"threshold": 0.6, "slope": 0.5, "intercept": -0.1, "distortion_tolerance": 0.2},
+        lambda: CuHlmOnline(0.6, slope=0.5, intercept=-0.1, distortion_tolerance=0.2),
+    ),
+    ("CU-HLM certified", {"threshold": 0.6, "bias_tolerance": 0.3}, lambda: CuHlmCertified(0.6, bias_tolerance=0.3)),
+    ("K-SQS", {"k": 8, "resolution": 50}, lambda: KSqs(8, resolution=50)),
+    ("C-SQS", {"threshold": 0.01, "learning_rate": 0.002}, lambda: CSqs(0.01, learning_rate=0.002)),
+    (
+        "flexspec linear, printed acceptance",
+        {"max_draft_length": 3, "propagation_s": 0.3},
+        lambda: FlexSpec(
+            "linear",
+            printed_acceptance=True,
+            max_draft_length=3,
+            costs={"propagation_s": 0.3, "edge_slope_s": FLEXSPEC_DRAFT_S},
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "numbers", "make"), NUMBERS, ids=[one[0] for one in NUMBERS])
+def test_a_method_with_stated_numbers_writes_the_text_of_the_loop(
+    address: str, name: str, numbers: dict[str, float], make: Callable[[], Method]
+) -> None:
+    given = [word for number, value in numbers.items() for word in ("--set", f"{number}={value}")]
+    line = ["device", "--server", address, "--texts", "1", "--new-tokens", "8", "--json", "--method", name, *given]
+    done = CliRunner().invoke(main, line)
+    assert done.exit_code == 0, done.output
+    (found,) = json.loads(done.stdout)["texts"]
+    (expected,) = decode(load_pair("builtin"), builtin_prompts(limit=1), make(), new_tokens=8, seed=1, batch=1)
+    assert found["tokens"] == expected.tokens
+    assert 0 < found["came"]["tokens"] <= 8
+    assert 0 < found["came"]["first_s"] <= found["came"]["last_s"] <= found["seconds"]
+    assert (found["drafted"], found["skipped"]) == (expected.total("drafted"), expected.total("skipped"))
+    assert found["method"] == f"{name} ({', '.join(f'{number} = {value}' for number, value in numbers.items())})"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--method", "U-HLM"], "needs --set threshold=VALUE"),
+        (["--method", "U-HLM", "--set", "k=3"], "has no number 'k'; it takes threshold (0 to 1)"),
+        (["--method", "U-HLM", "--set", "threshold=2"], "must be a number (0 to 1)"),
+        (["--method", "HLM", "--set", "threshold=0.5"], "has no numbers to set"),
+        (["--method", "server", "--set", "threshold=0.5"], "--set is about a method of --method"),
+        (["--policy", "policy.json", "--set", "threshold=0.5"], "--set is about a method of --method"),
+        (["--adapt", "8", "--set", "threshold=0.5"], "--set is about a method of --method"),
+    ],
+)
+def test_numbers_that_cannot_be_set_are_refused(given: list[str], said: str) -> None:
+    done = CliRunner().invoke(main, ["device", *given])
+    assert done.exit_code == 2
+    assert said in " ".join(done.output.split())
+
+
+def test_stored_texts_are_of_the_numbers(address: str, tmp_path: Path) -> None:
+    out = ["--out", str(tmp_path / "texts.jsonl"), "--texts", "1", "--new-tokens", "2", "--method", "U-HLM"]
+    first, again = (
+        CliRunner().invoke(main, ["device", "--server", address, *out, "--set", f"threshold={value}"])
+        for value in (0.5, 0.6)
+    )
+    assert first.exit_code == 0, first.output
     assert again.exit_code == 2
     assert "other models, prompts or settings" in again.output
 

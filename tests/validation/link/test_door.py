@@ -16,7 +16,7 @@ import openai
 import pytest
 import uvicorn
 
-from tests.validation.link.served import device_of, served
+from tests.validation.link.served import device_of, ended, served
 from validation.collection.collect import prompt_ids
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
@@ -49,7 +49,7 @@ def opened(pair: Pair, **options: Any) -> Iterator[SimpleNamespace]:
             with openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=20) as client:
                 yield SimpleNamespace(client=client, pair=pair, running=running, url=url, device=device, door=door)
             server.should_exit = True
-            thread.join(10)
+            ended(thread)
             door.close()
 
 

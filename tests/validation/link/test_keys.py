@@ -13,7 +13,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.validation.link.served import Running, device_of, served
+from tests.validation.link.served import LONGEST_S, Running, device_of, served
 from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
@@ -45,7 +45,7 @@ def take_keys(running: Running, *keys: bytes) -> None:
     async def now() -> None:
         running.server.take_keys(keys)
 
-    asyncio.run_coroutine_threadsafe(now(), running.loop).result(10)
+    asyncio.run_coroutine_threadsafe(now(), running.loop).result(LONGEST_S)
 
 
 def write(device: Any, method: Method | None = None, **options: Any) -> list[int]:
@@ -130,8 +130,8 @@ def test_a_key_file_is_read_again(
             else:
                 file.write_bytes(content)
             began = time.monotonic()
-            said = device.remote._socket.recv(20)
-            assert time.monotonic() - began < 10  # two looks of half a second, on a busy machine
+            said = device.remote._socket.recv(LONGEST_S)
+            assert time.monotonic() - began < LONGEST_S  # two looks of half a second
             assert '"error": "WithdrawnError"' in str(said)
         assert server.server.keys == ((TWO,) if content == TWO + b"\n" else ())
     assert ("No device is served" in caplog.text) == (content != TWO + b"\n")

@@ -19,12 +19,12 @@ from websockets.sync.client import connect
 from websockets.sync.server import serve
 
 from tests.validation.link.hostile import opening
-from tests.validation.link.served import device_of, served
+from tests.validation.link.served import LONGEST_S, device_of, ended, served, until
 from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.multi_draft import FixedLength
-from validation.decoding.methods.shared_seed import SharedSeed
+from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.link import device as device_module
 from validation.link.formats import SERVER_WRITES
 from validation.link.passes import Limits
@@ -71,23 +71,23 @@ def test_a_device_that_is_silent_within_a_text_is_closed_in_time(pair: Pair) -> 
 def test_a_device_whose_frame_comes_too_slowly_is_closed_in_time(pair: Pair) -> None:
     with served(pair, limits=Limits(opening_s=0.4)) as server, connect(server.address) as peer:
         peer.recv(5)
-        ended = threading.Event()
+        over = threading.Event()
 
         def pieces() -> Iterator[bytes]:
-            while not ended.wait(0.05):
+            while not over.wait(0.05):
                 yield b"x"  # a fragment of one frame that never ends
 
         def send() -> None:
             with suppress(ConnectionClosed):
                 peer.send(pieces())
 
-        sending = threading.Thread(target=send)
+        sending = threading.Thread(target=send, daemon=True)
         sending.start()
         try:
             closed_as_silent(peer)
         finally:
-            ended.set()
-            sending.join(10)
+            over.set()
+            ended(sending)
 
 
 def test_a_connection_without_a_handshake_is_closed_in_time(pair: Pair) -> None:
@@ -118,31 +118,56 @@ def test_a_device_that_does_not_read_is_closed_in_time(pair: Pair, monkeypatch: 
         with device_of(pair, server.address) as device:
             found = device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=POSITIONS)
         assert found.tokens == text_of(pair, "a")
-        deadline = time.monotonic() + 10
-        while server.server.metrics.value("hlm_refused_total", reason="Silent") < 1:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: server.server.metrics.value("hlm_refused_total", reason="Silent") >= 1)
 
 
 @contextmanager
-def mute_server() -> Iterator[tuple[str, list[int]]]:
-    """A server that greets and then answers nothing; its address, and its connections."""
-    connections: list[int] = []
+def mute_server(*, opens: bool = False, reads: bool = True) -> Iterator[tuple[str, list[int]]]:
+    """A server that greets and then answers nothing, except perhaps openings; its address, and its connections."""
+    connections, over = list[int](), threading.Event()
 
     def greet(peer: Any) -> None:
         connections.append(1)
         peer.send(to_json(Greeting(PROTOCOL, "00" * 16, 3, "t", {"target": "p"}, [], 64, False)))
-        for _ in peer:
-            pass
+        pipe = Pipe("00" * 16, None, server=True)
+        if not reads:
+            over.wait(20)
+            return
+        for number, data in enumerate(peer):
+            if opens and number == 0 and pipe.unseal(data, 10_000)[0] == OPEN:
+                peer.send(pipe.seal(OPEN, b"target"))
 
-    with serve(greet, "127.0.0.1", 0) as server:
-        thread = threading.Thread(target=server.serve_forever)
+    with serve(greet, "127.0.0.1", 0, max_queue=1, max_size=2**25, close_timeout=0.2) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
             yield "ws://{}:{}".format(*server.socket.getsockname()), connections
         finally:
+            over.set()
             server.shutdown()
-            thread.join(10)
+            ended(thread)
+
+
+@pytest.mark.parametrize("method", [SharedSeed(3), SharedSeedStreamed(), None], ids=["rounds", "streamed", "server"])
+def test_a_server_that_opens_every_text_and_is_then_silent_is_said_in_time(pair: Pair, method: Any) -> None:
+    began = time.monotonic()
+    with (
+        mute_server(opens=True) as (address, connections),
+        device_of(pair, address, patience_s=0.5, answer_s=0.2) as device,
+        pytest.raises(ServerAwayError, match=r"did not answer for 0\.5 s \(TimeoutError"),
+    ):
+        device.generate(method, [0], name="a", seed=2, new_tokens=POSITIONS)
+    assert len(connections) >= 2
+    assert time.monotonic() - began < LONGEST_S
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system bounds no send")
+def test_a_server_that_does_not_read_is_given_up_in_time(pair: Pair) -> None:
+    with mute_server(reads=False) as (address, _), device_of(pair, address, answer_s=0.3) as device:
+        began = time.monotonic()
+        with pytest.raises(ConnectionClosed):
+            list(map(device.remote.send, [bytes(2**22)] * 12))  # the buffers of both sides hold less
+        assert time.monotonic() - began < LONGEST_S
 
 
 def test_a_server_that_greets_and_is_silent_is_said_in_time(pair: Pair) -> None:
@@ -154,7 +179,7 @@ def test_a_server_that_greets_and_is_silent_is_said_in_time(pair: Pair) -> None:
     ):
         device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=POSITIONS)
     assert len(connections) >= 2
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < LONGEST_S
 
 
 def test_a_server_that_says_nothing_at_all_is_said_in_time(pair: Pair) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.validation.command_line import one_sentence, run
 from tests.validation.link.served import device_of, relayed, served, small_pair
+from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.collection.fingerprint import marks_of_model
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
@@ -213,3 +214,11 @@ def test_the_rounds_that_are_timed_have_their_drafts_and_passes(pair: Pair) -> N
     assert rounds.waiting.low_s > rounds.passing.low_s > 0.02
     assert rounds.drafting.median_s < 0.02
     assert token.median_s > 0.02
+
+
+def test_rounds_that_never_have_their_drafts_are_said() -> None:
+    """Every draft is accepted, so no text has room for a second round of four."""
+    rows = quarters(np.random.default_rng(5), nodes(3, 5))
+    same = table_pair(rows, rows)
+    with pytest.raises(UserError, match="6 tokens had 0 rounds of 4 drafts; use a longer context"):
+        time_rounds(same, [0] * (same.context - 7), 4, repeats=3, warm_up=1)

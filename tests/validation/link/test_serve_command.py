@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
 from tests.validation.link.commands import serving
+from tests.validation.link.served import LONGEST_S, until
 from validation.cli.commands import main
 from validation.collection.collect import encode_prompts
 from validation.collection.fingerprint import marks_of_model
@@ -33,7 +34,7 @@ def certificate(folder: Path, name: str, *, host: str = "localhost") -> tuple[Pa
     made = folder / f"{name}.pem", folder / f"{name}.key"
     words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
     words += ["-subj", f"/CN={host}", "-addext", f"subjectAltName=DNS:{host}", "-out", made[0], "-keyout", made[1]]
-    subprocess.run(words, check=True, capture_output=True)
+    subprocess.run(words, check=True, capture_output=True, timeout=LONGEST_S)
     return made
 
 
@@ -141,10 +142,7 @@ def test_a_file_switches_the_version_within_a_text(
 
 def wait_for(server: Server, name: str) -> None:
     """Wait until a server uses a version."""
-    deadline = time.monotonic() + 20
-    while server.version.name != name:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: server.version.name == name)
 
 
 def test_versions_that_cannot_be_are_refused(second: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.validation.decoding.test_versions import VersionTable
-from tests.validation.link.served import Running, device_of, relayed, served
+from tests.validation.link.served import LONGEST_S, Running, device_of, ended, relayed, served
 from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
@@ -70,7 +70,7 @@ def switch(running: Running, name: str) -> None:
     async def now() -> None:
         running.server.switch(name)
 
-    asyncio.run_coroutine_threadsafe(now(), running.loop).result(10)
+    asyncio.run_coroutine_threadsafe(now(), running.loop).result(LONGEST_S)
 
 
 def there_and_back(running: Running, places: tuple[int, int] = (4, 10)) -> Callable[[list[int]], None]:
@@ -144,16 +144,16 @@ def test_devices_at_a_switch_and_cuts_keep_their_own_texts(pair: Pair) -> None:
                 found[name] = device.generate(SharedSeed(2), [0], name=name, seed=2, new_tokens=POSITIONS)
 
         server.engine.stretch_s = 0.01  # each pass sleeps, so that switches fall within the texts
-        threads = [threading.Thread(target=write, args=(name,)) for name in "abc"]
+        threads = [threading.Thread(target=write, args=(name,), daemon=True) for name in "abc"]
         for thread in threads:
             thread.start()
-        deadline, n = time.monotonic() + 60, 0
-        while any(thread.is_alive() for thread in threads) and time.monotonic() < deadline:
+        for n in range(40):
             switch(server, ("v2", "target")[n % 2])
-            time.sleep(0.02)
-            n += 1
+            time.sleep(0.02 * (1 + n // 10))  # on a busy machine a round takes longer than the first pauses
+            if not any(thread.is_alive() for thread in threads):
+                break
         for thread in threads:
-            thread.join(20)
+            ended(thread)
     assert sum(len(one.writers) for one in found.values()) > 3
     for name in "abc":
         assert found[name].tokens == expected(pair, lambda: SharedSeed(2), name, found[name], "position")
@@ -214,15 +214,22 @@ def test_a_file_names_the_version_in_use(
     async def scenario() -> list[str]:
         serving, found = asyncio.create_task(server.serve("127.0.0.1", 0)), list[str]()
         await server.ready()
-        for content in ("v2", "v3", "target"):
+        for content, seen in (("v2", lambda: server.version.name == "v2"), ("v3", refused), ("target", back)):
             name.write_text(content)
-            await asyncio.sleep(0.3)
+            while not seen():
+                await asyncio.sleep(0.01)
             found.append(server.version.name)
         server.stop()
         await serving
         return found
 
-    assert asyncio.run(scenario()) == ["v2", "v2", "target"]
+    def refused() -> bool:
+        return "no version 'v3'" in caplog.text
+
+    def back() -> bool:
+        return server.version.name == "target"
+
+    assert asyncio.run(asyncio.wait_for(scenario(), LONGEST_S)) == ["v2", "v2", "target"]
     assert "The version stays v2: There is no version 'v3'" in caplog.text
 
 
@@ -242,14 +249,14 @@ def test_a_pass_holds_rounds_of_one_version() -> None:
     first, second = Passes(), Passes()
 
     async def scenario() -> list[str]:
-        shared = SharedPasses(Limits(batch=3, wait_s=5.0), Metrics(lambda: 0))
+        shared = SharedPasses(Limits(batch=3, wait_s=0.2), Metrics(lambda: 0))
         shared.open = 5
         given: list[tuple[Any, Any]] = [(first, "a"), (second, "b"), (first, "c"), (second, "d"), (first, "e")]
         asked = [asyncio.create_task(shared.verify(engine, text, None)) for engine, text in given]  # type: ignore[arg-type]
         await asyncio.sleep(0)  # all of them wait before the first pass
         running = asyncio.create_task(shared.run())
         try:
-            return await asyncio.wait_for(asyncio.gather(*asked), 20.0)
+            return await asyncio.wait_for(asyncio.gather(*asked), LONGEST_S)
         finally:
             running.cancel()
 

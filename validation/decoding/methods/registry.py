@@ -166,7 +166,8 @@ def info_of(name: str) -> MethodInfo:
     >>> info_of("CU-HLM offline (k = 30)").family
     <Family.CU_HLM: 'CU-HLM'>
     """
-    found = REGISTERED.get(name) or REGISTERED.get(_PARAMETERS.sub("", name))
+    whole = name.rpartition(" (")[0]  # a registered name may have a comma
+    found = REGISTERED.get(name) or REGISTERED.get(whole) or REGISTERED.get(_PARAMETERS.sub("", name))
     if found is None:
         raise UserError(f"No method is registered as {name!r}; add @register to its class.")
     return found

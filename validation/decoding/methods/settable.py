@@ -1,0 +1,156 @@
+"""The numbers of a method that a command may set, by name: the papers' thresholds and sizes, with their ranges.
+
+The names are those of the classes. The number of drafts of a round is no such number where it is fixed: it is
+``--draft-length``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S, FlexSpec, PromptLookup
+from validation.decoding.methods.quantized import (
+    FINEST,
+    AllocatedSqs,
+    BudgetedCSqs,
+    BudgetedSqs,
+    CSqs,
+    DenseQs,
+    KSqs,
+    short_form,
+)
+from validation.decoding.methods.single_draft import CuHlmCertified, CuHlmOffline, CuHlmOnline, RandHlm, UHlm
+from validation.errors import UserError, nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Values of a number: from ``least`` to ``most``, whole ones only, or those above ``least`` and below ``most``."""
+
+    least: float = -math.inf
+    most: float = math.inf
+    whole: bool = False
+    inside: bool = False
+
+    def __str__(self) -> str:
+        least, most = (f"{end:,.7g}" for end in (self.least, self.most))
+        words = f"{least} to {most}" if self.most < math.inf else f"{least} or more"
+        if self.inside:
+            words = f"above {least}" + (f" and below {most}" if self.most < math.inf else "")
+        return "any" if self.least == -math.inf else ("whole, " if self.whole else "") + words
+
+    def read(self, text: str) -> float:
+        """Return the number in a text, or raise a ValueError."""
+        value = int(text) if self.whole else float(text)
+        ends = self.least < value < self.most if self.inside else self.least <= value <= self.most
+        if not (math.isfinite(value) and ends):
+            raise ValueError(text)
+        return value
+
+
+UNIT, OPEN_UNIT, POSITIVE, ANY = Range(0, 1), Range(0, 1, inside=True), Range(0, inside=True), Range()
+COUNT, SECONDS = Range(1, 2**20, whole=True), Range(0, 3600)
+SKIPS = {"threshold": UNIT, "draws": Range(1, 1000, whole=True)}
+ROWS = {"budget_bits": POSITIVE, "resolution": Range(1, FINEST, whole=True)}
+LENGTHS = {
+    "max_draft_length": Range(1, 64, whole=True),
+    "step": Range(0, 1),
+    **dict.fromkeys(("propagation_s", "downlink_s", "cloud_base_s", "cloud_slope_s", "edge_slope_s"), SECONDS),
+}
+
+
+def _flexspec(
+    policy: str, printed_acceptance: bool, *, max_draft_length: int = 8, step: float = 0.1, **costs: float
+) -> FlexSpec:
+    """Return a variant of flexspec, with the paper's time of a draft unless another is given."""
+    options: dict[str, Any] = {"printed_acceptance": printed_acceptance, "costs": {"edge_slope_s": FLEXSPEC_DRAFT_S}}
+    options["costs"] |= costs
+    return FlexSpec(policy, max_draft_length=max_draft_length, step=step, **options)
+
+
+SETTABLE: dict[str, tuple[Callable[..., Method], Mapping[str, Range]]] = {
+    "Rand-HLM": (RandHlm, {"share": UNIT}),
+    "U-HLM": (UHlm, SKIPS),
+    "CU-HLM offline": (CuHlmOffline, SKIPS | {"k": COUNT}),
+    "CU-HLM online": (
+        CuHlmOnline,
+        SKIPS | {"slope": ANY, "intercept": ANY, "distortion_tolerance": Range(0), "sharpness": Range(1e-6)},
+    ),
+    "CU-HLM certified": (CuHlmCertified, SKIPS | {"bias_tolerance": OPEN_UNIT}),
+    "QS dense": (DenseQs, ROWS),
+    "K-SQS": (KSqs, {"k": COUNT, **ROWS}),
+    "C-SQS": (CSqs, {"threshold": UNIT, "learning_rate": UNIT, "epsilon": OPEN_UNIT, **ROWS}),
+    "Budgeted SQS": (BudgetedSqs, {"epsilon": OPEN_UNIT, **ROWS}),
+    "Budgeted C-SQS": (BudgetedCSqs, {"threshold": UNIT, "learning_rate": POSITIVE, "epsilon": OPEN_UNIT, **ROWS}),
+    "SQS allocated": (AllocatedSqs, {"draft_bits": Range(64), **ROWS}),
+    **{
+        f"flexspec {policy}{', printed acceptance' if printed else ''}": (partial(_flexspec, policy, printed), LENGTHS)
+        for policy in ("linear", "exact")
+        for printed in (True, False)
+    },
+    "prompt lookup": (PromptLookup, {"ngram": Range(1, 64, whole=True)}),
+}
+"""Each method that has such numbers: what makes it, and their ranges, by its registered name."""
+
+
+def method_with(name: str, given: Iterable[str]) -> Method:
+    """Return a method with these numbers, whose stored name holds them.
+
+    Parameters
+    ----------
+    name : str
+        A registered name.
+    given : iterable of str
+        ``NAME=VALUE`` of each number.
+
+    Raises
+    ------
+    UserError
+        If the method has no number of a name, or needs one that is not given, or a value is out of range.
+
+    Examples
+    --------
+    >>> method_with("U-HLM", ["threshold=0.8"]).name
+    'U-HLM (threshold = 0.8)'
+    """
+    if name not in SETTABLE:
+        near = nearest(name, SETTABLE) or list(SETTABLE)
+        raise UserError(f"The method {name!r} has no numbers to set; these have some: {'; '.join(near)}.")
+    make, ranges = SETTABLE[name]
+    values: dict[str, float] = {}
+    for one in given:
+        word, equals, text = one.partition("=")
+        if not equals or word in values or word not in ranges:
+            what = f"{one!r} is no NAME=VALUE" if not equals else f"{name} has no number {word!r}"
+            raise UserError(f"{f'{word} is given twice' if word in values else what}; {_told(ranges)}.")
+        try:
+            values[word] = ranges[word].read(text)
+        except ValueError as error:
+            raise UserError(f"{word} of {name} is {text!r}; it must be a number ({ranges[word]}).") from error
+    missing = [word for word in needed(name) if word not in values]
+    if missing:
+        raise UserError(f"{name} needs --set {missing[0]}=VALUE; {_told(ranges)}.")
+    method = make(**values)
+    shown = [f"{word} = {short_form(values[word])}" for word in ranges if word in values]
+    method.name = f"{name} ({', '.join(shown)})" if shown else method.name
+    return method
+
+
+def needed(name: str) -> list[str]:
+    """Return the numbers without which a method cannot be made."""
+    make, ranges = SETTABLE[name]
+    arguments = inspect.signature(make).parameters
+    return [word for word in ranges if word in arguments and arguments[word].default is inspect.Parameter.empty]
+
+
+def _told(ranges: Mapping[str, Range]) -> str:
+    return "it takes " + ", ".join(f"{word} ({values})" for word, values in ranges.items())
+
+
+__all__ = ["SETTABLE", "Range", "method_with", "needed"]

@@ -3,7 +3,7 @@
 Part one takes the acceptance data and the H100 times of SpecDecode-Bench/simulator. The tokens of a round are counted
 on every second request. The other requests are replayed in batches: each slot takes the next request when one is done,
 and each round pays for its actual caches. The model has the mean tokens and one mean cache. Part two puts the numbers
-of three reports into the model. Writes ``goodput.json``.
+of three reports into the model, part three puts the first one's numbers at longer contexts. Writes ``goodput.json``.
 """
 
 from __future__ import annotations
@@ -177,7 +177,10 @@ def long_contexts(folder: Path) -> dict[str, Any]:
         known = [one for one in read(path_of(folder, dataset), "eagle") if len(one.emitted) < LOOPS][::2]
         tokens, rows = {length: tokens_of(known, length) for length in LENGTHS}, []
         for context in CONTEXTS:
-            ends, row = {}, {"context": context, "batch_that_fits": int((MEMORY_BYTES - WEIGHT_BYTES) / CACHED_BYTES / context)}
+            ends, row = (
+                {},
+                {"context": context, "batch_that_fits": int((MEMORY_BYTES - WEIGHT_BYTES) / CACHED_BYTES / context)},
+            )
             for length in (1, 3, 7):
                 draft, overhead = drafts_of(length)
                 end = float(crossover_batch(tokens[length], TARGET, draft, length, context, overhead)[1])
@@ -279,14 +282,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, default=HERE / "goodput.json")
+    parser.add_argument("--long-contexts", action="store_true", help="compute this part alone, and keep the others")
     given = parser.parse_args()
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    contexts = {"commit": commit} | long_contexts(given.folder)
+    if given.long_contexts:
+        stored = json.loads(given.out.read_text(encoding="utf-8"))
+        if stored["sha256"] != digests(given.folder):
+            parser.error("the data are not those of the stored parts; compute all parts")
+        given.out.write_text(json.dumps(stored | {"long_contexts": contexts}, indent=1) + "\n", encoding="utf-8")
+        return
     about = {
         "command": "python3 figures/studies/goodput/goodput.py FOLDER",
         "commit": commit,
         "sha256": digests(given.folder),
         "simulator": simulator(given.folder),
-        "long_contexts": long_contexts(given.folder),
+        "long_contexts": contexts,
         "reports": {
             "vllm-mlx #763": expert_mixture(),
             "ds4 #695": separate_verification(),

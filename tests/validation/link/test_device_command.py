@@ -21,6 +21,7 @@ from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S, FlexSpec
 from validation.decoding.methods.quantized import CSqs, KSqs
 from validation.decoding.methods.single_draft import CuHlmCertified, CuHlmOffline, CuHlmOnline, UHlm
+from validation.decoding.methods.split import DssdCertified
 from validation.decoding.policy_file import write_policy
 from validation.link.device import Device
 from validation.link.device_records import ALONE, LinkRecord
@@ -85,6 +86,7 @@ NUMBERS: list[tuple[str, dict[str, float], Callable[[], Method]]] = [
         lambda: CuHlmOnline(0.6, slope=0.5, intercept=-0.1, distortion_tolerance=0.2),
     ),
     ("CU-HLM certified", {"threshold": 0.6, "bias_tolerance": 0.3}, lambda: CuHlmCertified(0.6, bias_tolerance=0.3)),
+    ("DSSD certified", {"limit": 0.05}, lambda: DssdCertified(0.05, 4)),
     ("K-SQS", {"k": 8, "resolution": 50}, lambda: KSqs(8, resolution=50)),
     ("C-SQS", {"threshold": 0.01, "learning_rate": 0.002}, lambda: CSqs(0.01, learning_rate=0.002)),
     (

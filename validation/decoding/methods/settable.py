@@ -26,6 +26,7 @@ from validation.decoding.methods.quantized import (
     short_form,
 )
 from validation.decoding.methods.single_draft import CuHlmCertified, CuHlmOffline, CuHlmOnline, RandHlm, UHlm
+from validation.decoding.methods.split import DssdCertified
 from validation.errors import UserError, nearest
 
 
@@ -94,6 +95,7 @@ SETTABLE: dict[str, tuple[Callable[..., Method], Mapping[str, Range]]] = {
         for policy in ("linear", "exact")
         for printed in (True, False)
     },
+    "DSSD certified": (DssdCertified, {"limit": OPEN_UNIT}),
     "prompt lookup": (PromptLookup, {"ngram": Range(1, 64, whole=True)}),
 }
 """Each method that has such numbers: what makes it, and their ranges, by its registered name."""

@@ -279,7 +279,7 @@ def test_a_published_fit_gives_the_times_and_says_whose_they_are(answers):
     assert "drafting pays at every large batch" in long.output
     a, b, _ = PUBLISHED["h100-llama-3.1-8b"].target
     drafts = PUBLISHED["h100-llama-3.1-8b"]
-    end = (0.5 * a - drafts.drafting_s) / (0.5 * b + drafts.draft[0])  # 1.5 (a + bB) = a + 2 b B + drafts
+    end = (0.5 * a - drafts.drafting_s - drafts.draft[0]) / (0.5 * b)  # 1.5 (a + bB) = a + 2 b B + drafts
     found = json.loads(run(answers, "--passes", "h100-llama-3.1-8b", "--context", "0", "--json").stdout)["crossover"]
     assert found["loses_from"] == np.ceil(max(end, ends_of_two(drafts)))
 
@@ -287,7 +287,7 @@ def test_a_published_fit_gives_the_times_and_says_whose_they_are(answers):
 def ends_of_two(drafts):
     """Return where rounds of two drafts with 1.8 tokens lose."""
     a, b, _ = drafts.target
-    return (0.8 * a - drafts.drafting_s) / (1.2 * b + 2 * drafts.draft[0])
+    return (0.8 * a - drafts.drafting_s - 2 * drafts.draft[0]) / (1.2 * b)
 
 
 def test_the_cache_of_the_drafts_is_paid_once_a_round():
@@ -295,7 +295,7 @@ def test_the_cache_of_the_drafts_is_paid_once_a_round():
     drafts = PUBLISHED["h100-llama-3.1-8b"]
     a, b, c = drafts.target
     assert times.alone(4) == pytest.approx(a + 4 * (b + 20_000 * c))
-    whole = a + drafts.drafting_s + 0.01 + 4 * (20_000 * (c + drafts.draft[1]) + 4 * b + 3 * drafts.draft[0])
+    whole = a + drafts.drafting_s + 0.01 + 4 * (20_000 * (c + drafts.draft[1]) + 4 * b) + 3 * drafts.draft[0]
     assert times.fixed(4) + 3 * times.marginal(4) == pytest.approx(whole)
 
 

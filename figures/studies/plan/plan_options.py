@@ -14,8 +14,9 @@ from validation.decoding.methods.multi_draft import Dssd, FixedLength
 from validation.decoding.methods.quantized import CSqs, KSqs, Sqs
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedSkipping, SharedSeedStreamed
 from validation.decoding.methods.single_draft import CuHlmCertified, CuHlmOffline, CuHlmOnline, Hlm, UHlm
+from validation.decoding.methods.split import DssdCertified
 from validation.decoding.session import Draft, Message, Step
-from validation.planning.menu import CU_HLM, FIXED, FLEXSPEC, HLM, OURS, SQS, STREAMED, U_HLM, Line, Option
+from validation.planning.menu import CERTIFIED, CU_HLM, FIXED, FLEXSPEC, HLM, OURS, SQS, STREAMED, U_HLM, Line, Option
 from validation.planning.positions import LATTICES
 from validation.planning.profile import SEEDED
 
@@ -90,6 +91,8 @@ def method_of(option: Option, line: Line | None) -> Method:
         return _truncated(option, line)
     if option.family == FLEXSPEC:
         return Dssd(int(option.draft_length))
+    if option.family == CERTIFIED:
+        return DssdCertified(option.answer_limit, int(option.draft_length))
     if option.family == STREAMED:
         return SharedSeedStreamed()
     if option.family == OURS and option.codec == SEEDED:

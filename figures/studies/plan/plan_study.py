@@ -27,7 +27,7 @@ from validation.decoding.wire import index_bits
 from validation.models.pair import load_pair
 from validation.planning import profile
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import COLOCATED, DEVICE, FAMILIES, OURS, SERVER, STREAM, STREAMED, WITHOUT_DEVICE, Option
+from validation.planning.menu import COLOCATED, DEVICE, FAMILIES, NO_RIVALS, OURS, SERVER, STREAM, STREAMED, WITHOUT_DEVICE, Option
 from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
@@ -353,7 +353,7 @@ def _limit(
         }
     regret = 1.0 - ours / hindsight
     test = planner.split.test
-    pool = [place for place in allowed if planner.options[place].family in (OURS, STREAMED, SERVER, DEVICE)]
+    pool = [place for place in allowed if planner.options[place].family in (*NO_RIVALS, SERVER, DEVICE)]
     totals = np.stack([planner.options[place].counts[test].sum(axis=0) for place in pool])
     model, estimation, grid = [], [], []
     for i, (name, source) in enumerate(links.items()):
@@ -393,7 +393,7 @@ def _limit(
 def _rivals(chosen: list[Choice], speeds: dict[int, Array], ours: Array) -> dict[str, Any]:
     """Return which other policy was predicted to be the fastest on each link, with and without those of a server."""
     found = {}
-    for name, without in {"of all": (OURS, STREAMED), "with a device": (OURS, STREAMED, *WITHOUT_DEVICE)}.items():
+    for name, without in {"of all": NO_RIVALS, "with a device": (*NO_RIVALS, *WITHOUT_DEVICE)}.items():
         ratio, used = np.full(len(chosen), np.nan), {}
         for i, one in enumerate(chosen):
             others = {family: speed for family, speed in one.predicted.items() if family not in without}

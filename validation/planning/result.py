@@ -55,7 +55,7 @@ class Result:
     gap : Number, optional
         By how much a better plan of the class could be faster, relative.
     message_gain : Number, optional
-        By how much any other message could make a plan of rounds of a fixed length faster, relative.
+        By how much any other message could make a plan faster, with one draft a position and rounds of a fixed length.
     notes : list of str
     """
 
@@ -261,8 +261,8 @@ def _any_message(gain: Number | None) -> list[str]:
     if gain is None or gain.value is None:
         return []
     return [
-        "Even a message as short as token ids makes a plan with rounds of a fixed length, or a lossless one that "
-        "drafts each position once while the server verifies what it gets, at most "
+        "Even a message as short as token ids makes a plan with one draft a position and rounds of a fixed length, or "
+        "a lossless one that drafts each position once while the server verifies what it gets, at most "
         f"{1.0 + gain.value:.2f} times as fast as this one ({gain.basis})."
     ]
 

@@ -16,6 +16,7 @@ from validation.cli.options import SizeType
 from validation.collection.collect import Text
 from validation.models.pair import Pair, shapes_of
 
+ROOT = Path(__file__).resolve().parents[3]
 PROMPTS = [[5, 6, 7], [8, 9], [10, 11, 12, 13]]
 ASKED = Asked(positions=100, new_tokens=20, prompts=3)
 
@@ -159,6 +160,16 @@ def test_a_pair_that_does_not_fit_is_estimated_and_a_run_of_it_refused(words: li
 def test_what_is_refused(words: list[str], more: tuple[str, ...], said: str) -> None:
     result = run(*words, *more)
     assert (result.exit_code, said in " ".join(result.output.split())) == (2, True), result.output
+
+
+def test_the_pages_say_what_the_study_stored() -> None:
+    folder = ROOT / "figures" / "studies" / "pair_cost"
+    rows = json.loads((folder / "builtin.json").read_text())["rows"]
+    readme, page = (folder / "README.md").read_text(), (ROOT / "docs" / "commands.md").read_text()
+    for row in rows.values():
+        assert f"| {row['estimated']:,} | {row['taken']:,} | {row['ratio']} |" in readme
+        assert f"{row['ratio']} times" in page
+        assert 1 / 1.5 < row["ratio"] < 1.5
 
 
 def test_sizes_have_a_unit() -> None:

@@ -46,7 +46,8 @@ MATRIX = 1024
 FIGURES_S, FIGURES_V = 226.0, 0.0034
 """CPU seconds of all figures and the report: a constant, and more for each entry of the vocabulary.
 
-They join 240 s of the built-in pair (V = 4,096) and 395 s of SmolLM2 (V = 49,152), each measured once.
+They join 240 s of the built-in pair (V = 4,096; two minutes on two cores) and 395 s of SmolLM2 (V = 49,152), each
+measured once, on other machines.
 """
 SIMULATED_S = 85.0
 """CPU seconds of the simulated claims, measured once."""

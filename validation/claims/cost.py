@@ -13,6 +13,7 @@ assumed  a constant; measured once on another pair, or a guess that the text sta
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -42,9 +43,14 @@ MEASURED, DERIVED, ASSUMED = "measured", "derived", "assumed"
 FEW, MORE = 1, 16
 """New tokens of the two trials, whose difference is the time of a step."""
 MATRIX = 1024
-FIGURES_S, FIGURES_V = 150.0, 0.005
+FIGURES_S, FIGURES_V = 226.0, 0.0034
+"""CPU seconds of all figures and the report: a constant, and more for each entry of the vocabulary.
+
+They join 240 s of the built-in pair (V = 4,096; two minutes on two cores) and 395 s of SmolLM2 (V = 49,152), each
+measured once, on other machines.
+"""
 SIMULATED_S = 85.0
-"""CPU seconds of all figures: a constant, and one for each entry of the vocabulary; and of the simulated claims."""
+"""CPU seconds of the simulated claims, measured once."""
 COMPRESSED = 0.75
 """Bytes on disk of a stored byte, of models that are not timed."""
 
@@ -89,7 +95,7 @@ class Cost:
     Attributes
     ----------
     positions, batches, vocabulary : int
-        Positions if no text ends before ``new_tokens``; each batch has 32 prompts or all.
+        Expected positions; each batch has 32 prompts, or all.
     disk : int
         Bytes of the trace.
     disk_origin : str
@@ -129,7 +135,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of the run: its size, and what it computes after the check."""
+    """What is asked of the run: its size, what it computes after the check, and the mean tokens of a text.
+
+    ``length`` is None where the models were not tried: then no text is assumed to end before ``new_tokens``.
+    """
 
     positions: int
     new_tokens: int
@@ -137,6 +146,7 @@ class Asked:
     figures: bool = True
     all_claims: bool = False
     memory: int | None = None
+    length: float | None = None
 
     @property
     def batch(self) -> int:
@@ -145,13 +155,28 @@ class Asked:
 
     @property
     def batches(self) -> int:
-        """Return the batches that give the positions, if no text ends early."""
-        return -(-self.positions // (self.batch * self.new_tokens))
+        """Return the batches that give the positions."""
+        return math.ceil(self.positions / (self.batch * (self.length or self.new_tokens)))
 
     @property
     def texts(self) -> int:
         """Return the texts of all batches."""
         return self.batches * self.batch
+
+    @property
+    def expected(self) -> int:
+        """Return the expected positions of all batches."""
+        return round(self.texts * (self.length or self.new_tokens))
+
+    def ending(self, texts: Sequence[Text], end_tokens: Sequence[int]) -> Asked:
+        """Return the same with the mean length of texts that end as often as those of a trial.
+
+        A token ends its text with the probability (ends + 1/2)/(tokens + 1).
+        """
+        tokens = sum(len(text.tokens) - text.start for text in texts)
+        ends = sum(text.tokens[-1] in end_tokens for text in texts)
+        rate = (ends + 0.5) / (tokens + 1.0)
+        return replace(self, length=-math.expm1(self.new_tokens * math.log1p(-rate)) / rate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,15 +201,22 @@ def cost_of_pair(
     asked : Asked
     seed : int
     loading_s : float
-        CPU seconds that loading both models took.
+        CPU seconds that starting and loading both models took.
     say : callable
         Called with one line before each trial.
     """
     with tempfile.TemporaryDirectory(prefix="hlm-cost-") as folder:
-        passes, trace = _try_models(pair, encoded, asked, seed, Path(folder), say)
+        passes, trace, asked = _try_models(pair, encoded, asked, seed, Path(folder), say)
         say("timing the check")
         check = _check_step(trace, seed, "the run's own rows", MEASURED)
-    loading = Step(name="loading", unit="pair", count=1, each_s=loading_s, origin=MEASURED, source="both models")
+    loading = Step(
+        name="starting and loading",
+        unit="pair",
+        count=1,
+        each_s=loading_s,
+        origin=MEASURED,
+        source="Python, its libraries, both models",
+    )
     passes = replace(passes, steps=(loading, *passes.steps))
     weights = [
         sum(one.numel() * one.element_size() for one in model.parameters()) for model in (pair.draft, pair.target)
@@ -244,13 +276,13 @@ def _cost(
     asked: Asked, vocabulary: int, passes: Passes, check: Step, weights: int, remarks: tuple[str, ...] = ()
 ) -> Cost:
     """Return the cost from the models' steps and the check of one position."""
-    positions, workers = asked.texts * asked.new_tokens, workers_here(vocabulary, asked.memory)
+    positions, workers = asked.expected, workers_here(vocabulary, asked.memory)
     steps = [*passes.steps, _scaled(check, positions, workers)]
     if asked.all_claims:
-        steps.append(_constant("the simulated claims", SIMULATED_S, "SmolLM2's run, measured once", workers))
+        steps.append(_constant("the simulated claims", SIMULATED_S, "a run of SmolLM2", workers))
     if asked.figures:
         seconds = FIGURES_S + FIGURES_V * vocabulary
-        steps.append(_constant("figures and report", seconds, "two pairs, measured once", workers))
+        steps.append(_constant("figures and report", seconds, "the built-in pair and SmolLM2, once each", workers))
     memory = {"both models": working_memory(weights), "the check": workers * PROCESS_MEMORY}
     needed = memory["both models"]
     if asked.memory is not None and needed > asked.memory:
@@ -258,7 +290,10 @@ def _cost(
             f"{needed / 1e9:.2f} GB are more than the {asked.memory / 1e9:.2f} GB of --memory, so the run would be "
             "refused; choose --dtype bfloat16 or smaller models.",
         )
-    remarks += (f"No text is assumed to end before {asked.new_tokens} tokens; texts that end early take more batches.",)
+    if asked.length is None:
+        remarks += (f"No text is assumed to end before {asked.new_tokens} tokens; texts that do take more batches.",)
+    else:
+        remarks += (f"A text is expected to have {asked.length:.0f} of {asked.new_tokens} tokens, as in the trial.",)
     return Cost(
         positions=positions,
         batches=asked.batches,
@@ -285,8 +320,8 @@ def _constant(name: str, seconds: float, source: str, cores: int) -> Step:
 
 def _try_models(
     pair: Pair, encoded: Sequence[Sequence[int]], asked: Asked, seed: int, folder: Path, say: Say
-) -> tuple[Passes, Trace]:
-    """Return the steps of both models, timed on one batch, and a trace of one block of their rows."""
+) -> tuple[Passes, Trace, Asked]:
+    """Return the steps of both models, timed on one batch, a trace of a block of their rows, and the texts' length."""
     texts = [Text(i, str(i), list(tokens), len(tokens)) for i, tokens in enumerate(encoded[: asked.batch])]
     say("the target model writes a few tokens")
     continue_texts(pair, texts, 1, seed, _silent)  # warm-up
@@ -295,6 +330,7 @@ def _try_models(
     steps_taken = max(len(text.tokens) - text.start for text in written)
     step_s = max(more - few, 0.0) / max(steps_taken - FEW, 1)
     first_s = max(few - FEW * step_s, 0.0)
+    asked = asked.ending(written, pair.end_tokens)
     say("both models read a few texts")
     whole = [_lengthened(text, asked.new_tokens) for text in written]
     rows = max(1, min(SCORED_ROWS, SCORED_VALUES // (asked.new_tokens * pair.vocabulary), len(whole)))
@@ -315,7 +351,7 @@ def _try_models(
         ("it reads the prompts", f"batches of {asked.batch}", asked.batches, first_s),
         ("the draft model reads", "texts", asked.texts, times["draft"] / rows),
         ("the target model reads", "texts", asked.texts, times["target"] / rows),
-        ("storing", "positions", asked.texts * asked.new_tokens, store_s / count),
+        ("storing", "positions", asked.expected, store_s / count),
     ]
     sources = (few_tokens, few_tokens, some_texts, some_texts, some_texts)
     found = tuple(
@@ -330,7 +366,7 @@ def _try_models(
         )
         for (name, unit, number, each), source in zip(steps, sources, strict=True)
     )
-    return Passes(found, size / count, MEASURED), open_trace(folder / "block")
+    return Passes(found, size / count, MEASURED), open_trace(folder / "block"), asked
 
 
 def _lengthened(text: Text, new_tokens: int) -> Text:

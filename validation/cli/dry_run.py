@@ -43,9 +43,8 @@ def _estimated(console: Console, asked: Collection, prompts: list[Prompt], size:
     needed = working_memory(width * sum(shapes.parameters))
     room = min((one for one in (size.memory, free_memory(where)) if one is not None), default=needed)
     if shapes.here and needed <= room:
-        began = time.process_time()
         pair = models.load(console)
-        loading_s = time.process_time() - began
+        loading_s = time.process_time()  # since this process began
         encoded = encode_prompts(pair, prompts, size.new_tokens)
         with waiting(console, "timing the models") as say:
             return cost_of_pair(pair, encoded, size, asked.settings["seed"], loading_s, say)

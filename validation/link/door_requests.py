@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from validation.models.pair import Pair
 
 LONGEST_BODY, MOST_STOPS, USUAL_TOKENS = 2**20, 4, 16
+SLOWEST_S = 30.0
+"""A request that takes longer to arrive is refused."""
 NOTHING: dict[str, tuple[Any, ...]] = {
     "n": (1,),
     "best_of": (1,),
@@ -145,14 +148,18 @@ class Reader:
 
 
 async def body_of(request: Request) -> dict[str, Any]:
-    """Return the JSON object of a request, of bounded size."""
+    """Return the JSON object of a request, of bounded size and time."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise RequestError("The content type must be application/json.", status=415)
     data = b""
-    async for part in request.stream():
-        data += part
-        if len(data) > LONGEST_BODY:
-            raise RequestError(f"A request has at most {LONGEST_BODY:,} bytes.", status=413)
+    try:
+        async with asyncio.timeout(SLOWEST_S):
+            async for part in request.stream():
+                data += part
+                if len(data) > LONGEST_BODY:
+                    raise RequestError(f"A request has at most {LONGEST_BODY:,} bytes.", status=413)
+    except TimeoutError as error:
+        raise RequestError(f"The request did not come within {SLOWEST_S:g} s; send it again.", status=408) from error
     try:
         given = json.loads(data)
     except (ValueError, RecursionError) as error:

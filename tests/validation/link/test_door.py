@@ -16,12 +16,13 @@ import openai
 import pytest
 import uvicorn
 
-from tests.validation.link.served import device_of, ended, served
+from tests.validation.link.served import LONGEST_S, device_of, ended, served
 from validation.collection.collect import prompt_ids
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.shared_seed import SharedSeed
 from validation.link import door as door_module
+from validation.link import door_requests
 from validation.link.door import NAME, Door, Progress
 from validation.models.pair import Pair, load_pair
 
@@ -170,7 +171,20 @@ def test_other_requests_are_refused(door: SimpleNamespace, headers: dict[str, st
     assert refused.value.code == status
 
 
-def test_a_client_that_leaves_ends_its_text(door: SimpleNamespace) -> None:
+def test_a_request_that_does_not_come_is_refused_in_time(
+    door: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door_requests, "SLOWEST_S", 0.2)
+    host, port = door.url.removeprefix("http://").removesuffix("/v1").split(":")
+    head = ["POST /v1/completions HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json", "Content-Length: 9"]
+    with socket.create_connection((host, int(port)), timeout=LONGEST_S) as client:
+        client.sendall("\r\n".join([*head, "", "{"]).encode())
+        said = client.recv(65536)
+    assert said.startswith(b"HTTP/1.1 408")
+
+
+def test_a_client_that_leaves_ends_its_text(door: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door.running.engine, "stretch_s", 0.05)  # the whole text would take 10 s
     before = door.running.server.metrics.value("hlm_tokens_total")
     stream = door.client.completions.create(model="builtin", prompt=PROMPT, max_tokens=200, seed=1, stream=True)
     next(iter(stream))

@@ -216,8 +216,9 @@ def test_the_rounds_that_are_timed_have_their_drafts_and_passes(pair: Pair) -> N
     assert token.median_s > 0.02
 
 
-def test_rounds_that_never_have_their_drafts_are_said() -> None:
+def test_rounds_that_never_have_their_drafts_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every draft is accepted, so no text has room for a second round of four."""
+    monkeypatch.setattr(timed_rounds, "MOST_TEXTS", 1)
     rows = quarters(np.random.default_rng(5), nodes(3, 5))
     same = table_pair(rows, rows)
     with pytest.raises(UserError, match="6 tokens had 0 rounds of 4 drafts; use a longer context"):

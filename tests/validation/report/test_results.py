@@ -15,7 +15,7 @@ import hlmtheory
 from validation.plots import EXHIBITS
 from validation.report.columns import MAIN_ROWS, legend, meaning
 from validation.report.results import INTRODUCTIONS, LONGEST, MOST, paper_page, sections, sentences, site_pages, slug
-from validation.report.verdicts import BEST, COVERAGE, MAIN_RESULTS
+from validation.report.verdicts import BEST, COUNTEREXAMPLE, COVERAGE, MAIN_RESULTS, MEASURED, PROMPTS, TOO_FEW
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "paper_repro.md", *sorted((ROOT / "docs" / "results").glob("*.md"))]
@@ -178,6 +178,25 @@ def test_the_chosen_results_name_what_exists():
     assert [one for one in MAIN_RESULTS if not one.claim and not one.verdict] == []
     assert len(BEST) == 5
     assert set(BEST) <= set(EXHIBITS)
+
+
+def test_one_bar_holds_for_all_measurements():
+    """Too few prompts cannot say; what was measured on enough of them, or on positions, is a measurement."""
+    for one in MAIN_RESULTS:
+        if one.verdict and one.exhibit and not one.claim and not one.verdict.startswith(COUNTEREXAMPLE):
+            basis = json.loads((ROOT / "figures" / f"{EXHIBITS[one.exhibit].stem}.json").read_text("utf-8"))["basis"]
+            prompts = [int(count) for count in re.findall(r"(?:prompts: )?\b(\d+) (?:prompts|of GSM8K)", basis)]
+            sign = TOO_FEW if prompts and min(prompts) < PROMPTS else MEASURED
+            assert one.verdict.startswith(sign), (one.paper, one.place, prompts)
+
+
+def test_each_sign_of_the_verdicts_is_in_the_legend():
+    page = (ROOT / "paper_repro.md").read_text(encoding="utf-8")
+    legend, table = page.split("<!-- begin generated: verdicts -->")
+    signs = {line.split(" | ")[3][0] for line in table.split("<!-- end")[0].splitlines()[3:] if line.startswith("| ")}
+    assert signs == {"✓", COUNTEREXAMPLE, MEASURED, TOO_FEW}
+    assert all(f"\n- {sign} " in legend for sign in signs - {"✓"})
+    assert f"fewer than {PROMPTS} prompts" in legend
 
 
 def test_the_coverage_names_each_exhibit_of_a_paper_once():

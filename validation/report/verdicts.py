@@ -7,8 +7,8 @@ from typing import NamedTuple
 Key = tuple[str, str]
 
 COUNTEREXAMPLE, MEASURED, TOO_FEW = "⊘", "◇", "?"
-"""Signs of a verdict: a formula has a counterexample; a measurement on small models agrees or not, as its words say; the
-sample cannot say, because it has fewer than PROMPTS prompts or because no sample can."""
+"""Signs of a verdict: a formula has a counterexample; a measurement on small models agrees or not, as its words say;
+the sample cannot say, because it has fewer than PROMPTS prompts or because no sample can."""
 
 PROMPTS = 50
 """Smallest number of prompts of a set that is called a measurement."""
@@ -18,7 +18,8 @@ class MainResult(NamedTuple):
     """Hold one printed result.
 
     ``claim`` gives the verdict from the published record; another result has its ``verdict`` written here, which begins
-    with its sign. Numbers that follow from the printed constants only if one is changed have a counterexample. ``found`` has no number that a new run can change: such numbers stand in the figure's caption.
+    with its sign. Numbers that follow from the printed constants only if one is changed have a counterexample.
+    ``found`` has no number that a new run can change: such numbers stand in the figure's caption.
     """
 
     paper: str

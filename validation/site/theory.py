@@ -14,7 +14,7 @@ from hlmtheory.claims import Claim, Origin, Relation
 from validation.report.citations import bibliography, cite, relation_to_source
 from validation.report.tables import UNPUBLISHED, plain_cells, table_row
 from validation.site.claim_links import citation, lemmas, named_in_tests, shown
-from validation.site.markup import escaped, formula
+from validation.site.markup import escaped, formula, sentence
 from validation.site.notation import notation
 from validation.site.pages import REPOSITORY
 
@@ -152,7 +152,7 @@ def claim_entry(claim: Claim, tally: Tally | None = None) -> str:
     where = f"{REPOSITORY}/blob/main/{claim.proof.file}#L{claim.proof.line}"
     word = "Proof." if mark == "true" else "Why it is false."
     text = claim.proof.text.removeprefix("False: ").removeprefix("False. ") if mark == "false" else claim.proof.text
-    rows.append(f"**{word}** {formula(text)} (`{claim.proof.file} <{where}>`__)")
+    rows.append(f"**{word}** {sentence(text)} (`{claim.proof.file} <{where}>`__)")
     if claim.attained is not None:
         ratio = (
             "Both sides are equal"

@@ -68,6 +68,14 @@ READING = (
     "explained where it first occurs. [What we found](../../paper_repro.md) in all papers; [what is "
     "refuted](refuted.md); [what holds instead](new.md)."
 )
+COVERAGE_PAGE = "results/coverage.md"
+COVERED = """\
+# Figures and tables of the papers
+
+Every figure and table of the papers that shows a result is here. "Absent" are drawings, settings, and what needs a
+physical device. All measurements are weaker than the papers' in one respect: our models have 1.6 to 135 million
+parameters, the papers' 68 million to 70 billion. "–": nothing else is weaker.
+"""
 AUDIT_PAGE = "results/audit.md"
 AUDIT = """\
 # The audit's controls
@@ -124,7 +132,7 @@ def generated(root: Path, results: Results) -> dict[Path, dict[str, str]]:
         For each page, relative to the root, the text by the name of its marker.
     """
     figures = root / "figures"
-    return {PAGE: {"verdicts": _verdicts(results), "best": _best(figures), "coverage": _coverage()}}
+    return {PAGE: {"verdicts": _verdicts(results), "best": _best(figures)}}
 
 
 def csv_files(root: Path, results: Results) -> dict[Path, str]:
@@ -190,6 +198,7 @@ def _sidecars(figures: Path, one: Exhibit) -> list[Path]:
 def site_pages(root: Path) -> dict[str, str]:
     """Return the pages of results that the site alone has, by their path in its source."""
     pages = {f"results/{paper}.md": paper_page(root / "figures", paper) for paper in INTRODUCTIONS}
+    pages[COVERAGE_PAGE] = f"{COVERED}\n{_coverage()}\n"
     controls = audit_controls(root)
     return pages | ({AUDIT_PAGE: f"{AUDIT}\n{controls}\n"} if controls else {})
 
@@ -430,6 +439,6 @@ def _coverage() -> str:
     rows = []
     for paper, printed, numbers, weaker in COVERAGE:
         ones = [EXHIBITS[paper, number] for number in numbers]
-        where = [f"[{heading(one)}]({_where(one)})" for one in ones]
+        where = [f"[{heading(one)}]({one.paper}.md#{slug(heading(one))})" for one in ones]
         rows.append(f"| {paper} | {printed} | {', '.join(where) or 'absent'} | {weaker} |")
     return "\n".join(["| paper | printed | here | weaker than in the paper, and why |", "|---|---|---|---|", *rows])

@@ -77,6 +77,7 @@ ELSEWHERE = {
         "tests/validation/models/test_smollm2.py::test_the_command_of_the_readme_ends_with_its_report"
     ),
     "python3 hlm serve": "tests/test_run_page.py::test_the_page_runs",
+    "python3 hlm acceptance http://*": "tests/validation/acceptance/test_server.py::test_the_command_reads_an_address",
     ".venv/bin/torchrun *": (
         "tests/validation/collection/test_ranks.py::test_two_ranks_of_torchruns_agent_which_restarts_them"
     ),

@@ -21,9 +21,13 @@ from filelock import FileLock
 import hlmtheory
 from validation.errors import UserError
 from validation.report.citations import bibliography
+from validation.report.results import site_pages
 from validation.site.build import build
+from validation.site.claim_links import bibtex, lemmas, named_in_tests, shown
+from validation.site.markup import formula
+from validation.site.notation import above_proofs, notation
 from validation.site.pages import REPOSITORY, pages
-from validation.site.theory import anchor, claim_entry, doi, formula, theory_pages, topics
+from validation.site.theory import anchor, claim_entry, doi, theory_pages, topics
 
 ROOT = Path(__file__).resolve().parent.parent
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -73,6 +77,11 @@ def page(path: Path) -> Page:
     return Page(path.read_text(encoding="utf-8"))
 
 
+@cache
+def theory() -> dict[str, str]:
+    return theory_pages()
+
+
 def built(site: Path) -> list[Path]:
     return sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
 
@@ -80,6 +89,7 @@ def built(site: Path) -> list[Path]:
 def test_every_page_is_there(site: Path) -> None:
     known = {path.relative_to(site).with_suffix("").as_posix() for path in built(site)}
     wanted = {*pages().values(), "theory/index", "theory/sources", "api/index", "examples/index"}
+    wanted |= {page.removesuffix(".md") for page in site_pages(ROOT)}
     wanted |= {f"theory/{module}" for module in topics(hlmtheory.all_claims())}
     wanted |= {f"api/{module}" for module in hlmtheory.MODULES}
     wanted |= {f"examples/{path.stem}" for path in (ROOT / "examples").glob("*.py")}
@@ -133,6 +143,50 @@ def test_every_claim_has_its_entry(site: Path) -> None:
     assert len({anchor(name) for name in claims}) == len(claims)
 
 
+def test_the_symbols_of_each_file_stand_above_its_proofs() -> None:
+    claims = hlmtheory.all_claims()
+    for module in topics(claims):
+        mine = [claim for claim in claims.values() if claim.id.startswith(f"{module}.")]
+        names = {claim.id.partition(".")[2] for claim in mine}
+        files = {claim.proof.file for claim in mine}
+        text = theory()[f"theory/{module}.rst"]
+        assert notation(module, files, names) in text
+        assert text.index("Notation\n--------") < text.index("**Proof.**"), module
+        assert "list-table" in text, module
+        for file in files:
+            told = above_proofs((ROOT / file).read_text(encoding="utf-8"), names)
+            assert not told or file in text
+            assert len(told) < 600, (file, "a proof was taken for notation")
+    assert "T̂ = Σ ω = TV(q̂, p)" in theory()["theory/truncation.rst"]
+
+
+def test_a_claim_leads_to_its_lemmas_tests_and_figures() -> None:
+    claims = hlmtheory.all_claims()
+    assert lemmas(claims["skipping.bill_deviation"], claims) == ["truncation.tvd_sharp"]
+    assert "tests/theory/test_policy_colocated.py" in named_in_tests(claims["policy.colocated_speed"])
+    assert any("ours.html#figure-3" in link for link in shown(claims["truncation.certificate"]))
+    assert any("studies/plan/" in link for link in shown(claims["policy.colocated_speed"]))
+    for claim in claims.values():
+        assert set(lemmas(claim, claims)) <= claims.keys() - {claim.id}
+        assert all((ROOT / file).is_file() for file in named_in_tests(claim))
+
+
+def test_a_claim_is_cited_with_its_version_and_commit() -> None:
+    entry = bibtex(hlmtheory.all_claims()["truncation.tvd_sharp"])
+    assert entry.startswith("@software{hlmtheory:truncation.tvd_sharp,\n")
+    assert "Claim truncation.tvd\\_sharp of hlmtheory" in entry
+    assert f"version = {{{hlmtheory.__version__}" in entry
+    assert re.search(r"/blob/(?:[0-9a-f]{40}|main)/hlmtheory/truncation/\S+\.py}", entry)
+    assert entry.count("{") == entry.count("}")
+
+
+def test_a_new_claim_improves_on_its_source() -> None:
+    claims = hlmtheory.all_claims()
+    assert ":Improves on: :ref:`Oh et al" in claim_entry(claims["truncation.tvd_sharp"])
+    assert ":Source: :ref:`Oh et al" in claim_entry(claims["truncation.tvd_bound"])
+    assert not [name for name, text in theory().items() if re.search(r"^Ours$|:Origin: ours$", text, re.MULTILINE)]
+
+
 def test_the_reference_has_every_public_name(site: Path) -> None:
     for module in hlmtheory.MODULES:
         library = getattr(hlmtheory, module)
@@ -141,7 +195,7 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
 
 
 def test_every_source_is_listed_with_its_doi() -> None:
-    text = theory_pages()["theory/sources.rst"]
+    text = theory()["theory/sources.rst"]
     keys = {claim.source.key for claim in hlmtheory.all_claims().values()}
     for key in keys:
         assert f"<https://doi.org/{doi(bibliography()[key]['link'])}>" in text or not bibliography()[key]["link"], key

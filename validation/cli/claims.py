@@ -11,7 +11,7 @@ from validation.claims.certificate import certificate
 from validation.claims.instances import scenarios
 from validation.cli.display import shortened
 from validation.errors import UserError, nearest
-from validation.report.citations import PAPERS, cite
+from validation.report.citations import PAPERS, cite, relation_to_source
 from validation.site.theory import FALSE_WORDS
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def show_claim(console: Console, claim: Claim) -> None:
     rows = {
         "statement": claim.statement,
         "status": "stands" if claim.standing == "true" else f"{claim.standing}: {FALSE_WORDS[claim.standing]}",
-        "source": cite(claim.source),
+        relation_to_source(claim).lower(): cite(claim.source),
         "origin": claim.origin.value,
         "assumptions": "; ".join(a.statement for a in claim.assumptions) or "none",
         "checked on": ", ".join(claim.takes),

@@ -240,7 +240,7 @@ def repro(check: bool, tables: bool, captions: bool, run: Path, name: str) -> No
                 err=True,
             )
             raise Verdict
-        click.echo("paper_repro.md and docs/results/ agree with figures/.")
+        click.echo("paper_repro.md agrees with figures/.")
         return
     if captions:
         files = [*refresh_captions(ROOT / "figures"), regenerate(ROOT)]

@@ -54,7 +54,7 @@ def reproduce(
     PAPER is all (the default), cu-hlm, u-hlm, c-sqs, flexspec, edge-sd or ours. Tasks that are up to date are skipped,
     so the same command continues a run that was stopped. What needs other inputs is listed, not run (exit code 3).
 
-    Publishing writes into figures/, docs/results/ and paper_repro.md; it needs a committed state of the code.
+    Publishing writes into figures/ and paper_repro.md; it needs a committed state of the code.
     """
     if find_spec("doit") is None:
         raise ModuleNotFoundError("No module named 'doit'", name="doit")

@@ -238,7 +238,10 @@ def _draw_and_report(
             report(len(figures), len(figures), "drawing the figures")
             write_marks(part / "figures", marks)
         drawn = [part / "figures" / f"{one.stem}.json" for one in figures]
-        written = write_report(part, results=results, manifest=trace.manifest, figures=drawn, command=command)
+        place = str(trace.path)
+        written = write_report(
+            part, results=results, manifest=trace.manifest, figures=drawn, command=command, trace=place
+        )
         (folder / "figures").mkdir(exist_ok=True)
         for file in [*(part / "figures").iterdir(), written]:  # the report is last
             file.replace(folder / file.relative_to(part))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from hlmtheory.claims import Source
+from hlmtheory.claims import Claim, Origin, Source
 
 BIBLIOGRAPHY = Path(__file__).resolve().parents[1] / "references.bib"
 
@@ -27,6 +27,19 @@ def cite(source: Source) -> str:
     'Oh et al. (2025), Fig. 6'
     """
     return f"{bibliography().get(source.key, {}).get('short', source.key)}, {source.place}"
+
+
+def relation_to_source(claim: Claim) -> str:
+    """Return how a claim is related to its source: printed there, corrected, read into it, improved, or built on it.
+
+    >>> import hlmtheory
+    >>> names = ("truncation.tvd_bound", "truncation.tvd_sharp", "lossless.level")
+    >>> [relation_to_source(hlmtheory.all_claims()[name]) for name in names]
+    ['Source', 'Improves on', 'Builds on']
+    """
+    if claim.origin is Origin.NEW:
+        return "Improves on" if claim.source.key in PAPERS.values() else "Builds on"
+    return {Origin.CORRECTED: "Corrects", Origin.IMPLIED: "Read into"}.get(claim.origin, "Source")
 
 
 @cache

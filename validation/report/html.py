@@ -18,7 +18,7 @@ from validation.claims.certificate import certificate
 from validation.plots.common.record import whole_caption
 from validation.printable import printable_value
 from validation.report.citations import bibliography
-from validation.report.first_screen import partition, partition_table, printed_false, what_to_send
+from validation.report.first_screen import CLAIM_OUTCOMES, partition, partition_table, printed_false, what_to_send
 from validation.report.symbols import SYMBOLS, topic
 from validation.report.tables import pieces, stale, summary, table_row, update_between_markers
 from validation.trace.format import LISTS
@@ -61,6 +61,7 @@ def write_report(
     manifest: Mapping[str, Any],
     figures: Sequence[Path],
     command: str,
+    trace: str = "",
     claims: Mapping[str, Claim] | None = None,
 ) -> Path:
     """Write ``report.html``, with everything inlined.
@@ -76,6 +77,8 @@ def write_report(
         Sidecars that :func:`validation.plots.draw` wrote; a picture may lie beside each.
     command : str
         Command that reproduces the run.
+    trace : str
+        Place of the trace, as the command of a plan needs it.
     claims : mapping of str to Claim, optional
         Default: all claims.
 
@@ -110,6 +113,8 @@ def write_report(
         symbols=SYMBOLS,
         figures=[_figure(sidecar, prefix=f"f{i}-") for i, sidecar in enumerate(figures, 1)],
         command=command,
+        trace=trace,
+        of_pair=sum(counts[outcome]["measured"] for outcome in CLAIM_OUTCOMES),
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
     path = Path(folder) / "report.html"

@@ -1,4 +1,4 @@
-"""Publish a run in the repository: ``figures/``, ``docs/results/`` and the generated parts of ``paper_repro.md``.
+"""Publish a run in the repository: ``figures/`` and the generated parts of ``paper_repro.md``.
 
 ``figures/claims.json`` holds the verdicts of the published run and a description of its models, so that the tables can
 be regenerated and checked without a trace. ``figures/NAME/`` holds the same for another pair.
@@ -25,7 +25,6 @@ from validation.errors import UserError
 from validation.plots import EXHIBITS, Exhibit, commit_of_code, repaint
 from validation.plots.common.stored import in_todays_words
 from validation.report import results as results_pages
-from validation.report.audit_controls import audit_controls
 from validation.report.tables import SYMBOLS, markdown_table, stale, update_between_markers
 from validation.trace.identity import fingerprint
 from validation.trace.reader import open_trace
@@ -188,7 +187,7 @@ def _tagged(about: dict[str, Any], exhibit: Exhibit) -> dict[str, Any]:
 
 
 def regenerate(root: Path) -> Path:
-    """Rewrite every generated part of ``paper_repro.md`` and ``docs/results/`` from ``figures/`` and the claims.
+    """Rewrite every generated part of ``paper_repro.md`` from ``figures/`` and the claims.
 
     The certificate of the claims that no model changes is rewritten, too.
 
@@ -238,9 +237,6 @@ def tables(root: Path) -> dict[str, dict[str, str]]:
     records = _read_records(root)
     results = [_results(record) for record in records]
     pages = {page.as_posix(): parts for page, parts in results_pages.generated(root, results[0]).items()}
-    controls = audit_controls(root)
-    if controls is not None:
-        pages[(results_pages.FOLDER / "audit.md").as_posix()] = {"audit-controls": controls}
     pages[results_pages.PAGE.as_posix()]["pairs"] = _pairs_table([record["run"] for record in records], results)
     return pages
 

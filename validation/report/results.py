@@ -1,10 +1,10 @@
-"""Write the pages of results: ``docs/results/*.md`` and the generated parts of ``paper_repro.md``.
+"""Write the generated parts of ``paper_repro.md``, and the pages of results that the site alone has.
 
-A page is written by hand, except between its markers. Each paper has a page with its figures and tables; the page of
-our own ones is made when the site is built. Nothing stands twice on a page: of another pair of models it has the
-message, what that pair alone shows, and a link to its numbers. Tables with more than LONGEST rows are CSV files next to
-the figure, and the page has their main rows. Of an exhibit with many tables the page has the first ones and links to
-the others.
+Each paper has a page with its figures and tables, and so have our own ones and the audit's controls; they are made from
+the stored numbers when the site is built. Nothing stands twice on a page: of another pair of models it has the message,
+what that pair alone shows, and a link to its numbers. Tables with more than LONGEST rows are CSV files next to the
+figure, and the page has their main rows. Of an exhibit with many tables the page has the first ones and links to the
+others.
 """
 
 from __future__ import annotations
@@ -23,22 +23,67 @@ from hlmtheory.claims import Claim
 from validation.claims.results import Results
 from validation.plots import EXHIBITS
 from validation.plots.common.record import Exhibit
+from validation.report.audit_controls import audit_controls
 from validation.report.columns import legend, main_rows
 from validation.report.tables import COLUMNS, STANDINGS, UNPUBLISHED, markdown_table, plain_cells, table_row
 from validation.report.verdicts import BEST, COVERAGE, MAIN_RESULTS
 
-FOLDER = Path("docs") / "results"
 PAGE = Path("paper_repro.md")
-PAPERS = ("cu-hlm", "u-hlm", "c-sqs", "flexspec", "edge-sd")
-SITE_PAGE = "results/ours.md"
-"""Page of the site that no file of the repository holds."""
+INTRODUCTIONS = {
+    "cu-hlm": (
+        "CU-HLM: skip what is certain, send the k largest probabilities",
+        "Oh et al. (2025): a device drafts one token at a time, skips the server where the draft is certain, and sends "
+        "k of V probabilities where it is not.",
+    ),
+    "u-hlm": (
+        "U-HLM: skip what is certain",
+        "Oh et al. (2024): the conference version of cu-hlm. A device skips the server where the draft is certain, and "
+        "else sends the whole distribution.",
+    ),
+    "c-sqs": (
+        "C-SQS: sparse quantised drafts",
+        "Bhattacharjee et al. (2025): a device drafts several tokens from sparse quantised distributions, whose "
+        "support is fixed (K-SQS) or follows a threshold (C-SQS).",
+    ),
+    "flexspec": (
+        "FlexSpec: one draft for all versions, a length for each link",
+        "Li et al. (2025): a draft model that is aligned once serves all later versions of the target, and the draft "
+        "length follows the link.",
+    ),
+    "edge-sd": (
+        "Edge-SD: batches and bandwidth",
+        "Zhu et al. (2025): two machines at the edge draft and verify in a pipeline; batches and shares of the band "
+        "are chosen for the latency.",
+    ),
+    "ours": (
+        "New figures and tables",
+        "Exhibits that are in no paper: what the bounds, rules and certificates of this project do on the same models. "
+        "Files and commands call them `ours`.",
+    ),
+}
+"""Title and first sentence of each page of exhibits, by its name on the site."""
 
-OURS = """\
-# Figures and tables of ours
+READING = (
+    "A sentence with a number stands once on this page, under the first exhibit that it is true of; a column is "
+    "explained where it first occurs. [What we found](../../paper_repro.md) in all papers; [what is "
+    "refuted](refuted.md); [what holds instead](new.md)."
+)
+COVERAGE_PAGE = "results/coverage.md"
+COVERED = """\
+# Figures and tables of the papers
 
-Exhibits that are in no paper: what the bounds, rules and certificates of this project do on the same models. What they
-mean is on [another page](new.md).
+Every figure and table of the papers that shows a result is here. "Absent" are drawings, settings, and what needs a
+physical device. All measurements are weaker than the papers' in one respect: our models have 1.6 to 135 million
+parameters, the papers' 68 million to 70 billion. "–": nothing else is weaker.
+"""
+AUDIT_PAGE = "results/audit.md"
+AUDIT = """\
+# The audit's controls
 
+What [`hlm audit`](../audit.md) finds in samplers whose law is known
+([study](../../figures/studies/audit_controls/README.md)). *TV* is the total variation that the defect causes, over five
+pairs; *draws until found* are at level .001; a name is *right* if the likeliest mechanism that is not excluded is the
+defect. The second table says how many audits of 128 draws accused an exact sampler.
 """
 ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X")
 """Numbers of tables in their order."""
@@ -72,7 +117,7 @@ def heading(one: Exhibit) -> str:
 
 
 def generated(root: Path, results: Results) -> dict[Path, dict[str, str]]:
-    """Return the generated parts of all pages.
+    """Return the generated parts of the pages of the repository.
 
     Parameters
     ----------
@@ -87,10 +132,7 @@ def generated(root: Path, results: Results) -> dict[Path, dict[str, str]]:
         For each page, relative to the root, the text by the name of its marker.
     """
     figures = root / "figures"
-    pages = {PAGE: {"verdicts": _verdicts(results), "best": _best(figures), "coverage": _coverage()}}
-    for paper in PAPERS:
-        pages[FOLDER / f"{paper}.md"] = {"exhibits": _exhibits(figures, paper)}
-    return pages
+    return {PAGE: {"verdicts": _verdicts(results), "best": _best(figures)}}
 
 
 def csv_files(root: Path, results: Results) -> dict[Path, str]:
@@ -153,22 +195,28 @@ def _sidecars(figures: Path, one: Exhibit) -> list[Path]:
 # ------------------------------------------------------------------------------------------- a page for each paper
 
 
-def ours(figures: Path) -> str:
-    """Return the page of our own exhibits, which the site alone has."""
-    return OURS + _exhibits(figures, "ours") + "\n"
+def site_pages(root: Path) -> dict[str, str]:
+    """Return the pages of results that the site alone has, by their path in its source."""
+    pages = {f"results/{paper}.md": paper_page(root / "figures", paper) for paper in INTRODUCTIONS}
+    pages[COVERAGE_PAGE] = f"{COVERED}\n{_coverage()}\n"
+    controls = audit_controls(root)
+    return pages | ({AUDIT_PAGE: f"{AUDIT}\n{controls}\n"} if controls else {})
+
+
+def paper_page(figures: Path, paper: str) -> str:
+    """Return the page of a paper's exhibits, or of ours."""
+    title, about = INTRODUCTIONS[paper]
+    return f"# {title}\n\n{about} {READING}\n\n{_exhibits(figures, paper)}\n"
 
 
 def sections() -> dict[str, str]:
-    """Return the section on the site of each file of our exhibits; elsewhere a link leads to the file."""
-    ones = [one for one in EXHIBITS.values() if one.paper == "ours"]
-    places = {f"figures/{one.stem}": f"{SITE_PAGE}#{slug(heading(one))}" for one in ones}
+    """Return the section on the site of each picture and file of numbers; elsewhere a link leads to the file."""
+    places = {f"figures/{one.stem}": f"results/{one.paper}.md#{slug(heading(one))}" for one in EXHIBITS.values()}
     return {f"{stem}.{ending}": place for stem, place in places.items() for ending in ("svg", "json")}
 
 
 def _where(one: Exhibit) -> str:
-    """Return where an exhibit stands: its section, or for ours its picture or its numbers."""
-    if one.paper in PAPERS:
-        return f"{FOLDER.as_posix()}/{one.paper}.md#{slug(heading(one))}"
+    """Return the file of an exhibit: its picture, or the numbers of a table."""
     return f"figures/{one.stem}.{'svg' if one.paint else 'json'}"
 
 
@@ -370,8 +418,7 @@ def _verdicts(results: Results) -> str:
             one = EXHIBITS[exhibit]
             said = heading(one) if one.paper == paper else f"{heading(one)} of {one.paper}"
             where.append(f"[{said}]({_where(one)})")
-        page = f"[{paper}]({FOLDER.as_posix()}/{paper}.md)"
-        rows.append(f"| {page} | {place} | {printed} | {verdict} | {found} | {', '.join(where)} |")
+        rows.append(f"| {paper} | {place} | {printed} | {verdict} | {found} | {', '.join(where)} |")
     heads = "| paper | place | printed | verdict | what we found | proof, numbers |\n|---|---|---|---|---|---|"
     return "\n".join([heads, *rows])
 
@@ -392,6 +439,6 @@ def _coverage() -> str:
     rows = []
     for paper, printed, numbers, weaker in COVERAGE:
         ones = [EXHIBITS[paper, number] for number in numbers]
-        where = [f"[{heading(one)}]({_where(one)})" for one in ones]
+        where = [f"[{heading(one)}]({one.paper}.md#{slug(heading(one))})" for one in ones]
         rows.append(f"| {paper} | {printed} | {', '.join(where) or 'absent'} | {weaker} |")
     return "\n".join(["| paper | printed | here | weaker than in the paper, and why |", "|---|---|---|---|", *rows])

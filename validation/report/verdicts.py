@@ -6,12 +6,20 @@ from typing import NamedTuple
 
 Key = tuple[str, str]
 
+COUNTEREXAMPLE, MEASURED, TOO_FEW = "⊘", "◇", "?"
+"""Signs of a verdict: a formula has a counterexample; a measurement on small models agrees or not, as its words say;
+the sample cannot say, because it has fewer than PROMPTS prompts or because no sample can."""
+
+PROMPTS = 50
+"""Smallest number of prompts of a set that is called a measurement."""
+
 
 class MainResult(NamedTuple):
     """Hold one printed result.
 
-    ``claim`` gives the verdict from the published record; a measured result without a claim has its ``verdict``
-    written here. ``found`` has no number that a new run can change: such numbers stand in the figure's caption.
+    ``claim`` gives the verdict from the published record; another result has its ``verdict`` written here, which begins
+    with its sign. Numbers that follow from the printed constants only if one is changed have a counterexample.
+    ``found`` has no number that a new run can change: such numbers stand in the figure's caption.
     """
 
     paper: str
@@ -39,7 +47,7 @@ MAIN_RESULTS = (
         "rejection is linear in the uncertainty, R² = 0.9774",
         "true of means at each u; of single tokens a line explains a third",
         exhibit=(CU, "4a"),
-        verdict="≈ true of means",
+        verdict=f"{MEASURED} true of means",
     ),
     MainResult(
         CU,
@@ -96,7 +104,7 @@ MAIN_RESULTS = (
         "no mean exists under Rayleigh fading; a ratio depends on the sample",
         "channel.rayleigh_mean",
         (CU, "10a"),
-        "depends on the sample",
+        f"{TOO_FEW} no sample is enough",
     ),
     MainResult(
         CU,
@@ -104,7 +112,7 @@ MAIN_RESULTS = (
         "97.4% of HLM's accuracy",
         "similar on `builtin`; on `instructed` the risk-prone threshold skips everything",
         exhibit=(CU, "I"),
-        verdict="≈ similar",
+        verdict=f"{MEASURED} similar",
     ),
     MainResult(
         U, "(9)", "law of the emitted token", "cu-hlm (3) prints the intended form", "verification.unbiased_printed"
@@ -121,7 +129,7 @@ MAIN_RESULTS = (
         "skips 46% of the uplinks and keeps 97.54% of the target's accuracy",
         "similar accuracy on `builtin`, which skips more; on `instructed` the risk-prone threshold skips everything",
         exhibit=(U, "I"),
-        verdict="≈ similar",
+        verdict=f"{MEASURED} similar",
     ),
     MainResult(
         C,
@@ -160,7 +168,7 @@ MAIN_RESULTS = (
         "K-SQS is better when cold, C-SQS when hot",
         "with most pairs of K and τ₁ over a fast link, with none over a slow one",
         exhibit=(C, "2"),
-        verdict="≈ over a fast link",
+        verdict=f"{TOO_FEW} few texts",
     ),
     MainResult(
         F,
@@ -182,9 +190,10 @@ MAIN_RESULTS = (
         F,
         "Table I",
         "48, 9.5 and 1.6 minutes for 3.2 GB",
-        "with about 90% of the rate as goodput, all three",
+        "not at the full rate; with 90% of it as goodput, all three",
         "draft_length.update_storm",
         (F, "I"),
+        f"{COUNTEREXAMPLE} a constant",
     ),
     MainResult(
         F,
@@ -192,7 +201,7 @@ MAIN_RESULTS = (
         "acceptance of a fixed draft collapses from .72 to .18",
         "no collapse here: on code the harder texts cost more than the version",
         exhibit=(F, "II"),
-        verdict="✗ not seen here",
+        verdict=f"{MEASURED} not seen",
     ),
     MainResult(
         F,
@@ -200,7 +209,7 @@ MAIN_RESULTS = (
         "FlexSpec is the fastest over 4G and WiFi",
         "on none of our sets; its aligned draft is accepted less often",
         exhibit=(F, "III"),
-        verdict="✗ not seen here",
+        verdict=f"{TOO_FEW} few texts",
     ),
     MainResult(
         F,
@@ -208,7 +217,7 @@ MAIN_RESULTS = (
         "53% of the energy saved",
         "less with the powers that we state; the paper prints none",
         exhibit=(F, "6"),
-        verdict="≈ smaller",
+        verdict=f"{TOO_FEW} few texts",
     ),
     MainResult(E, "(7)", "tokens of a round", "true for independent acceptance at one rate", "verification.tokens_iid"),
     MainResult(
@@ -217,7 +226,7 @@ MAIN_RESULTS = (
         "run time is linear in F b",
         "true on this machine",
         exhibit=(E, "5"),
-        verdict="✓ seen here",
+        verdict=f"{MEASURED} seen",
     ),
     MainResult(
         E,
@@ -249,7 +258,7 @@ MAIN_RESULTS = (
         "eight printed savings",
         "none follows from Table II alone; each does with one changed constant",
         exhibit=(E, "9a"),
-        verdict="✗ not from Table II",
+        verdict=f"{COUNTEREXAMPLE} a constant",
     ),
 )
 

@@ -11,7 +11,7 @@ task                 makes
 ``PAIR:check``       the verdict of every claim
 ``PAIR:decode:S``    the decoded texts of the study S, with their scores
 ``PAIR:draw``        the figures and tables of the trace, the texts, and those without a pair (``instructed``: texts)
-``PAIR:publish``     the pair's folder of ``figures/``, the generated parts of ``paper_repro.md`` and ``docs/results/``
+``PAIR:publish``     the pair's folder of ``figures/``, and the generated parts of ``paper_repro.md``
 ``experiment:N``     the stored result of ``figures/studies/N``
 ===================  ==========================================================================================
 """

@@ -67,11 +67,12 @@ def write_sources(folder: Path, root: Path = ROOT) -> list[str]:
         written[f"{name}.md"] = relinked(
             text, file, names, root=root, picture=copied, targets=targets, sections=results.sections()
         )
-    page, here = results.SITE_PAGE, f"docs/{results.SITE_PAGE}"
-    text, known = results.ours(root / "figures"), names | {here: page.removesuffix(".md")}
-    written[page] = relinked(text, here, known, root=root, picture=copied, targets=targets)
+    made = results.site_pages(root)
+    known = names | {f"docs/{page}": page.removesuffix(".md") for page in made}
+    for page, text in made.items():
+        written[page] = relinked(text, f"docs/{page}", known, root=root, picture=copied, targets=targets)
     written["index.md"] = _with_both_figures(written["index.md"], copied)
-    listed = contents([*names.values(), page.removesuffix(".md")])
+    listed = contents(list(known.values()))
     written["index.md"] += "".join(
         f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(found) + "\n```\n"
         for caption, found in listed.items()

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 import hlmtheory
 from hlmtheory._array import to_numpy
 from hlmtheory.claims import Claim, Origin, Relation
-from validation.report.citations import bibliography, cite
-from validation.report.tables import UNPUBLISHED, pieces, plain_cells, table_row
+from validation.report.citations import bibliography, cite, relation_to_source
+from validation.report.tables import UNPUBLISHED, plain_cells, table_row
+from validation.site.claim_links import citation, lemmas, named_in_tests, shown
+from validation.site.markup import escaped, formula, sentence
+from validation.site.notation import notation
 from validation.site.pages import REPOSITORY
 
 if TYPE_CHECKING:
@@ -42,16 +45,16 @@ TITLES = {
 GROUPS = (
     ("Printed, and true", "Results of the literature that hold as they are printed.", {Origin.PUBLISHED}),
     ("What holds instead", "Corrected forms of printed statements.", {Origin.CORRECTED}),
-    ("Ours", "In none of the papers: new, or a known result that is applied here.", {Origin.NEW, Origin.IMPLIED}),
+    ("New", "In none of the papers: new, or a known result that is applied here.", {Origin.NEW, Origin.IMPLIED}),
 )
 THEORY = """\
 Theory by topic
 ===============
 
-Every result of the papers and of ours is one record: {count} claims. Each entry has the statement, its source, its
-assumptions, the proof, and the tightest case known. A printed statement that is false stays, with its counterexample.
-These pages are generated from the records that the tests and ``hlm validate`` read, so they cannot differ from the
-code. ``python3 hlm claims ID`` prints one entry.
+Every result is one record: {count} claims, of which {published} are printed in a paper and {new} are new. Each entry
+has the statement, its source, its assumptions, the proof, links to lemmas, tests and figures, and the tightest case
+known. A printed statement that is false stays, with its counterexample. These pages are generated from the records that
+the tests and ``hlm validate`` read, so they cannot differ from the code. ``python3 hlm claims ID`` prints one entry.
 
 *Verdict* is that of the published run: on how many positions of the built-in pair, or on how many simulated instances
 if no language model is needed; how near its worst instance is to failing (worst slack); the largest left over right
@@ -72,7 +75,7 @@ ORIGINS = {
     Origin.MISPRINT: "misprint",
     Origin.IMPLIED: "reading that no paper prints",
     Origin.CORRECTED: "correction of what is printed",
-    Origin.NEW: "ours",
+    Origin.NEW: "new",
 }
 
 
@@ -97,26 +100,6 @@ def doi(link: str) -> str:
     ('10.48550/arXiv.2412.12687', '10.1145/3478535', '')
     """
     return link.removeprefix("https://doi.org/").replace("https://arxiv.org/abs/", "10.48550/arXiv.")
-
-
-def escaped(text: str) -> str:
-    r"""Return a text in which no character has a meaning for reStructuredText.
-
-    >>> escaped("|q*|")
-    '\\|q\\*\\|'
-    """
-    return re.sub(r"([\\*_`|<>\[\]:{}])", r"\\\1", text)
-
-
-def formula(statement: str) -> str:
-    r"""Return a statement in reStructuredText, with its indices and exponents.
-
-    >>> formula("p_v ≤ α^{K+1}")
-    'p\\ :sub:`v`\\  ≤ α\\ :sup:`K+1`'
-    """
-    roles = {"": "{}", "_": "\\ :sub:`{}`\\ ", "^": "\\ :sup:`{}`\\ "}
-    made = "".join(roles[kind].format(escaped(text)) for kind, text in pieces(statement))
-    return made.removesuffix("\\ ")
 
 
 def values(value: Any) -> str:
@@ -161,15 +144,15 @@ def claim_entry(claim: Claim, tally: Tally | None = None) -> str:
         f".. rst-class:: statement {mark}\n\n{formula(claim.statement)}",
         f":Status: **{standing}**" + ("" if mark == "true" else f" – {FALSE_WORDS[claim.standing]}") + "\n"
         f":Origin: {ORIGINS[claim.origin]}\n"
-        f":Source: :ref:`{escaped(cite(claim.source))} <{source_anchor(claim.source.key)}>`\n"
+        f":{relation_to_source(claim)}: :ref:`{escaped(cite(claim.source))} <{source_anchor(claim.source.key)}>`\n"
         f":Assumptions: {formula('; '.join(a.statement for a in claim.assumptions)) or 'none'}\n"
         f":Checked on: {', '.join(f'``{name}``' for name in claim.takes)}\n"
-        f":Verdict: {escaped(measured(claim, tally))}",
+        f":Verdict: {escaped(measured(claim, tally))}\n" + _links(claim),
     ]
     where = f"{REPOSITORY}/blob/main/{claim.proof.file}#L{claim.proof.line}"
     word = "Proof." if mark == "true" else "Why it is false."
     text = claim.proof.text.removeprefix("False: ").removeprefix("False. ") if mark == "false" else claim.proof.text
-    rows.append(f"**{word}** {formula(text)} (`{claim.proof.file} <{where}>`__)")
+    rows.append(f"**{word}** {sentence(text)} (`{claim.proof.file} <{where}>`__)")
     if claim.attained is not None:
         ratio = (
             "Both sides are equal"
@@ -181,7 +164,15 @@ def claim_entry(claim: Claim, tally: Tally | None = None) -> str:
         verdict = claim.check(claim.refuted)
         sides = f"left {verdict.lhs.flat[0]:.6g}, right {verdict.rhs.flat[0]:.6g}"
         rows.append(f"**Counterexample.** {escaped(instance_text(claim.refuted))}: {sides}.")
-    return "\n\n".join(rows)
+    return "\n\n".join([*rows, citation(claim)])
+
+
+def _links(claim: Claim) -> str:
+    """Return the fields of a claim's lemmas, tests, and figures; a field without a link is left out."""
+    named = [f":ref:`{name} <{anchor(name)}>`" for name in lemmas(claim, hlmtheory.all_claims())]
+    files = [f"`{file.rpartition('/')[2]} <{REPOSITORY}/blob/main/{file}>`__" for file in named_in_tests(claim)]
+    fields = {"Uses": named, "Tests": files, "Shown in": shown(claim)}
+    return "\n".join(f":{name}: {', '.join(links)}" for name, links in fields.items() if links)
 
 
 def topic_page(module: str, claims: Mapping[str, Claim], results: Results | None = None) -> str:
@@ -197,7 +188,8 @@ def topic_page(module: str, claims: Mapping[str, Claim], results: Results | None
         f"{title}\n{'=' * len(title)}",
         escaped(about),
         f"{len(mine)} claims: {len(true)} stand, {len(false)} are false and stay with their counterexample. q is the "
-        f"draft model's distribution, p the target model's; :doc:`its functions </api/{module}>` have the symbols.",
+        f"draft model's distribution, p the target model's; :doc:`its functions </api/{module}>`.",
+        notation(module, {claim.proof.file for claim in mine}, {claim.id.partition(".")[2] for claim in mine}),
     ]
     groups = [(head, told, [claim for claim in true if claim.origin in origins]) for head, told, origins in GROUPS]
     for head, told, found in [*groups, (*FALSE, false)]:
@@ -227,7 +219,9 @@ def index_page(claims: Mapping[str, Claim]) -> str:
         rows += [f"   * - :doc:`{TITLES[module]} <{module}>`", f"     - {escaped(about)}"]
         rows += [f"     - {len(mine) - false}", f"     - {false}"]
     tree = "\n".join(f"   {module}" for module in topics(claims))
-    told = THEORY.format(count=len(claims))
+    origins = [claim.origin for claim in claims.values()]
+    printed = origins.count(Origin.PUBLISHED) + origins.count(Origin.MISPRINT)
+    told = THEORY.format(count=len(claims), published=printed, new=origins.count(Origin.NEW))
     return told + "\n".join(rows) + f"\n\n.. toctree::\n   :hidden:\n   :maxdepth: 1\n\n{tree}\n   sources\n"
 
 

@@ -115,8 +115,8 @@ def told(value: list[Any], spec: str) -> str:
 def markdown(found: dict[str, Any]) -> Iterator[str]:
     """Yield the rows of the README's tables."""
     for name in found["SmolLM2"]["curves"]:
-        cells = [
-            told(found[pair]["curves"][name][metric][place], spec)
+        cells = [  # the intervals of the built-in pair are in its own study
+            told(found[pair]["curves"][name][metric][place], spec).partition(" (" if pair == "built-in" else "\0")[0]
             for metric, spec in (("latency", ".1f"), ("resampling", ".2f"))
             for pair in FILES
             for place in (0, -1)

@@ -83,7 +83,14 @@ def page(trace: Trace, results: Results, tmp_path_factory: pytest.TempPathFactor
     (folder / "figures" / "table.json").write_text(json.dumps(TABLE))
     figures.append(folder / "figures" / "table.json")
     command = f"hlm validate --prompts '{EVIL}'"
-    path = write_report(folder / "new", results=results, manifest=trace.manifest, figures=figures, command=command)
+    path = write_report(
+        folder / "new",
+        results=results,
+        manifest=trace.manifest,
+        figures=figures,
+        command=command,
+        trace="runs/it/trace",
+    )
     assert path == folder / "new" / "report.html"
     return path.read_text(encoding="utf-8")
 
@@ -313,12 +320,37 @@ def test_report_and_screen_say_how_many_claims_are_of_the_pair(page: str, result
     measured = sum(tally.kind == "measured" for tally in results.tallies.values())
     true = sum(t.kind == "measured" and t.outcome == "holds" for t in results.tallies.values())
     said = " ".join(Elements(page).text.split())
-    assert f"All {len([c for c in CLAIMS.values() if c.refuted is None])} claims hold: {true} at 120 positions" in said
+    assert "No claim is violated. " in said
+    of_pair = sum(t.kind == "measured" and not CLAIMS[name].refuted for name, t in results.tallies.items())
+    assert f"Of {of_pair} claims that these models decide, {true} hold at 120 positions" in said
     assert f"All statements{measured}{len(CLAIMS) - measured}0{len(CLAIMS)}" in said
     console = Console(file=StringIO(), width=200)
     verdict_screen(console, results)
     shown = " ".join(console.file.getvalue().split())
     assert f"{measured} claims were measured on this pair's positions, {len(CLAIMS) - measured} on simulated" in shown
+
+
+def test_the_report_opens_with_acceptance_message_plan_and_the_pair_s_claims(page: str, results: Results):
+    said = " ".join(Elements(page).text.split())
+    opening = said[said.index("The pair") : said.index("What to send, and what it buys")]
+    parts = (
+        f"{results.summary['acceptance']:.3f} of the drafts are accepted",
+        "For a Bias of at most",
+        "python3 hlm plan --trace runs/it/trace",
+        "claims that these models decide",
+        "The papers print",
+    )
+    places = [opening.index(part) for part in parts]
+    assert places == sorted(places)
+    assert '<p id="acceptance">' in page
+
+
+def test_a_trace_of_lists_opens_with_an_interval_of_the_acceptance(results: Results, tmp_path: Path):
+    ends = {"acceptance_low": 0.5, "acceptance_high": 0.625}
+    page = write_report(tmp_path, results=replace(results, summary=ends), manifest={}, figures=[], command="")
+    assert "Between 0.500 and 0.625 of the drafts" in " ".join(Elements(page.read_text("utf-8")).text.split())
+    page = write_report(tmp_path, results=replace(results, summary={}), manifest={}, figures=[], command="")
+    assert "This run stored no acceptance rate." in page.read_text("utf-8")
 
 
 def test_report_and_screen_say_which_claims_the_release_has_checked(results: Results, tmp_path: Path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ import pytest
 import hlmtheory
 from validation.plots import EXHIBITS
 from validation.report.columns import MAIN_ROWS, legend, meaning
-from validation.report.results import LONGEST, MOST, PAPERS, ours, sections, sentences, slug
-from validation.report.verdicts import BEST, COVERAGE, MAIN_RESULTS
+from validation.report.results import INTRODUCTIONS, LONGEST, MOST, paper_page, sections, sentences, site_pages, slug
+from validation.report.verdicts import BEST, COUNTEREXAMPLE, COVERAGE, MAIN_RESULTS, MEASURED, PROMPTS, TOO_FEW
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "paper_repro.md", *sorted((ROOT / "docs" / "results").glob("*.md"))]
@@ -23,8 +24,8 @@ LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)|^\[[^\]]+\]: (\S+)
 
 @cache
 def page_of(paper: str) -> str:
-    """The text of the page with a paper's exhibits; that of ours is made for the site."""
-    return ours(ROOT / "figures") if paper == "ours" else (PAGES[-1].parent / f"{paper}.md").read_text(encoding="utf-8")
+    """The text of the page with a paper's exhibits, as the site has it."""
+    return paper_page(ROOT / "figures", paper)
 
 
 def anchors(page: Path) -> set[str]:
@@ -87,16 +88,31 @@ def test_every_claim_that_a_page_names_exists(page: Path):
 def test_every_exhibit_stands_on_its_paper_s_page():
     for one in EXHIBITS.values():
         assert f"\n## {one.place.replace('Fig.', 'Figure')}\n" in page_of(one.paper), one.stem
-    assert {one.paper for one in EXHIBITS.values()} == {*PAPERS, "ours"}
+    assert {one.paper for one in EXHIBITS.values()} == {*INTRODUCTIONS}
 
 
-def test_each_file_of_our_exhibits_has_its_section():
+def test_each_file_of_an_exhibit_has_its_section_on_the_site():
+    pages = site_pages(ROOT)
     for file, place in sections().items():
         assert (ROOT / file).is_file() or file.endswith(".svg")
-        assert f"\n## {place.partition('#')[2].replace('-', ' ')}\n" in page_of("ours").lower()
+        page, _, anchor = place.partition("#")
+        assert anchor in {slug(title) for title in re.findall(r"^## (.+)$", pages[page], re.MULTILINE)}
 
 
-@pytest.mark.parametrize("paper", [*PAPERS, "ours"])
+def test_no_page_that_the_site_makes_is_in_the_repository():
+    assert [page for page in site_pages(ROOT) if (ROOT / "docs" / page).exists()] == []
+
+
+def test_a_changed_number_shows_on_the_page_of_the_site(tmp_path: Path):
+    shutil.copytree(ROOT / "figures", tmp_path / "figures", ignore=shutil.ignore_patterns("studies", "*.svg"))
+    sidecar = tmp_path / "figures" / "cu-hlm-fig6.json"
+    sidecar.write_text(sidecar.read_text(encoding="utf-8").replace("0.9763", "0.9999"), encoding="utf-8")
+    pages = site_pages(tmp_path)
+    assert "0.9999" in pages["results/cu-hlm.md"]
+    assert "results/audit.md" not in pages  # its study was not copied
+
+
+@pytest.mark.parametrize("paper", [*INTRODUCTIONS])
 def test_no_table_of_a_page_is_long(paper: str):
     text = page_of(paper)
     longest = max((table.count("\n") for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)), default=0)
@@ -125,13 +141,13 @@ def test_every_column_is_explained_and_every_long_table_has_main_rows():
         legend(["a new one"])
 
 
-@pytest.mark.parametrize("paper", [*PAPERS, "ours"])
+@pytest.mark.parametrize("paper", [*INTRODUCTIONS])
 def test_nothing_with_a_number_stands_twice_on_a_page(paper: str):
     items = re.findall(r"^- .*\d.*[^:]$", page_of(paper), re.MULTILINE)
     assert [line for line in set(items) if items.count(line) > 1] == []
 
 
-@pytest.mark.parametrize("paper", [*PAPERS, "ours"])
+@pytest.mark.parametrize("paper", [*INTRODUCTIONS])
 def test_no_finding_is_lost(paper: str):
     """Each stands on the page; of another pair, also if only its numbers differ from those of the built-in pair."""
     page = re.sub(r"\n(?:  )?- |\s+", " ", page_of(paper))
@@ -146,7 +162,7 @@ def test_no_finding_is_lost(paper: str):
                     like.add(words)
 
 
-@pytest.mark.parametrize("paper", [*PAPERS, "ours"])
+@pytest.mark.parametrize("paper", [*INTRODUCTIONS])
 def test_every_column_is_explained_on_its_page(paper: str):
     page = page_of(paper)
     heads = {head for row in re.findall(r"^\| (.*) \|\n\|---", page, re.MULTILINE) for head in row.split(" | ")}
@@ -164,6 +180,25 @@ def test_the_chosen_results_name_what_exists():
     assert set(BEST) <= set(EXHIBITS)
 
 
+def test_one_bar_holds_for_all_measurements():
+    """Too few prompts cannot say; what was measured on enough of them, or on positions, is a measurement."""
+    for one in MAIN_RESULTS:
+        if one.verdict and one.exhibit and not one.claim and not one.verdict.startswith(COUNTEREXAMPLE):
+            basis = json.loads((ROOT / "figures" / f"{EXHIBITS[one.exhibit].stem}.json").read_text("utf-8"))["basis"]
+            prompts = [int(count) for count in re.findall(r"(?:prompts: )?\b(\d+) (?:prompts|of GSM8K)", basis)]
+            sign = TOO_FEW if prompts and min(prompts) < PROMPTS else MEASURED
+            assert one.verdict.startswith(sign), (one.paper, one.place, prompts)
+
+
+def test_each_sign_of_the_verdicts_is_in_the_legend():
+    page = (ROOT / "paper_repro.md").read_text(encoding="utf-8")
+    legend, table = page.split("<!-- begin generated: verdicts -->")
+    signs = {line.split(" | ")[3][0] for line in table.split("<!-- end")[0].splitlines()[3:] if line.startswith("| ")}
+    assert signs == {"✓", COUNTEREXAMPLE, MEASURED, TOO_FEW}
+    assert all(f"\n- {sign} " in legend for sign in signs - {"✓"})
+    assert f"fewer than {PROMPTS} prompts" in legend
+
+
 def test_the_coverage_names_each_exhibit_of_a_paper_once():
     named = [(one.paper, number) for one in COVERAGE for number in one.exhibits]
     assert sorted(named) == sorted(key for key in EXHIBITS if key[0] != "ours")
@@ -177,7 +212,7 @@ def test_sentences_end_where_they_end():
     ]
 
 
-@pytest.mark.parametrize("paper", [*PAPERS, "ours"])
+@pytest.mark.parametrize("paper", [*INTRODUCTIONS])
 def test_an_exhibit_has_few_tables_on_the_page_and_links_to_the_others(paper: str):
     for section in page_of(paper).split("\n## ")[1:]:
         for part in section.split("\n**"):  # the built-in pair's, then each other pair's

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 COLUMN = (3.4, 2.55)  # inches: one panel
 PAGE = (7.0, 3.0)  # two panels
+
+SMALLEST = 7
+"""Points of the smallest text; a page shows a picture at its own size."""
 
 MOST = 5
 """Series that one panel may hold, so that they can be told apart."""
@@ -86,7 +90,7 @@ def legend_below(axes: Axes, columns: int = 1, **options: Any) -> None:
     from matplotlib.transforms import ScaledTranslation
 
     below = axes.transAxes + ScaledTranslation(0, -28 / 72, _canvas(axes).dpi_scale_trans)
-    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "fontsize": 6}
+    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "fontsize": SMALLEST}
     axes.legend(**(place | {"ncols": columns, "bbox_transform": below} | options))
 
 
@@ -125,7 +129,20 @@ PICTURES: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"Creation
 """Picture formats, and the metadata left out of each: dates and versions."""
 
 
+DARK_PAGE = (
+    "<style>@media (prefers-color-scheme: dark) "
+    "{ svg:root { color-scheme: dark; filter: invert(.91) hue-rotate(180deg); } }</style>"
+)
+"""Turns light and dark around on a dark page and keeps the hues; ``:root`` leaves a picture inside of HTML alone."""
+
+
 def save(figure: Figure, path: Path) -> None:
-    """Write a picture in the format of the path's suffix; its bytes depend only on the drawing."""
+    """Write a picture in the format of the path's suffix; its bytes depend only on the drawing.
+
+    An SVG has no background, and its colours follow the page.
+    """
     kind = path.suffix.removeprefix(".")
-    figure.savefig(path, format=kind, metadata=PICTURES[kind])
+    figure.savefig(path, format=kind, metadata=PICTURES[kind], transparent=kind == "svg")
+    if kind == "svg":
+        text = path.read_text(encoding="utf-8")
+        path.write_text(re.sub(r"(<svg\b[^>]*>)", rf"\1\n {DARK_PAGE}", text, count=1), encoding="utf-8")

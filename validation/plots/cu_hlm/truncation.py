@@ -228,7 +228,7 @@ def paint_payload(numbers: Numbers) -> Canvas:
     curve(right, distortion["x"], distortion["y"], color=DARK, label=r"TV(r, $\hat{r}$)")
     curve(right, bias["x"], bias["y"], color=MIDDLE, linestyle=(0, (4, 2)), label="Bias")
     right.set_ylim(0, None)
-    left.legend(loc="lower right", fontsize=6)
+    left.legend(loc="lower right")
     right.legend(loc="upper right")
     line = [(k, k * width) for k in payload["x"]]
     name_points(

@@ -156,7 +156,7 @@ def paint_sizes(numbers: Numbers) -> Canvas:
         right.plot([one["mean"]], [place], "D", color=DARK, markersize=4, label=names[2])
         if one["name"] == "offline":
             right.plot([OFFLINE.value], [place], "*", color="black", markersize=7, label="mean that cu-hlm prints")
-    right.set_yticks(range(len(drawn)), [_named(one["name"]) for one in drawn], fontsize=6)
+    right.set_yticks(range(len(drawn)), [_named(one["name"]) for one in drawn])
     right.set(ylim=(len(drawn) - 0.5, -0.5), xlim=(0, None), ylabel="", title=f"promise: Bias ≤ {EPSILON:g}")
     legend_below(right)
     return figure
@@ -361,7 +361,7 @@ def paint_direction(numbers: Numbers) -> Canvas:
             curve(axes, one["x"], one["y"], label=name, **mark, **looks[one["name"]])
         low, high = decades([one["y"] for one in lines], 0.1)
         axes.set(xlim=(-0.03, 1.03), ylim=(low, 12 * high))  # space for the legend
-        axes.legend(loc="upper center", fontsize=6, ncols=2)
+        axes.legend(loc="upper center", ncols=2)
     panels[0].set_title("measured, by the true $\\beta_d$")
     panels[1].set_title("the same rows, another $\\beta$")
     return figure

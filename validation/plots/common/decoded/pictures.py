@@ -9,6 +9,7 @@ import numpy as np
 
 from validation.decoding.methods.registry import info_of
 from validation.plots.common.decoded.numbers import METRICS
+from validation.plots.common.ends import label_ends
 from validation.plots.common.names import name_points
 from validation.plots.common.record import Numbers
 from validation.plots.common.skipping.printed import CU, U, value
@@ -17,6 +18,7 @@ from validation.plots.common.style import (
     LIGHT,
     MIDDLE,
     PAGE,
+    SMALLEST,
     canvas,
     groups,
     name_axes,
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 _GREY = "0.45"
+SPEED_PANELS = ("median", "total")
+"""Averages of the two panels; the mean over rounds of cu-hlm (6) is in the numbers."""
 _WORDS = {"median": "median over texts", "total": "ratio of totals", "round_mean": "mean over rounds, cu-hlm (6)"}
 
 
@@ -82,11 +86,11 @@ def paint_both(numbers: Numbers) -> Canvas:
         if name is not None:
             axes.set_title(METRICS[name], fontsize=7)
         axes.margins(0.12)
-        name_points(axes, points, size=5.5, avoid=bars)
+        name_points(axes, points, avoid=bars)
     return figure
 
 
-_ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2, "fontsize": 5.5}
+_ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2, "fontsize": SMALLEST}
 """Legend position that covers no curve."""
 _RATES: dict[str, dict[str, Any]] = {
     "transmission": {"color": DARK},
@@ -169,25 +173,47 @@ def _hold(panels: Sequence[Axes], numbers: Numbers, words: Sequence[str]) -> Non
             axes.set_ylim(drawn.min() / 1.6, drawn.max() * 1.6)
 
 
+def _drawn(numbers: Numbers) -> dict[str, str]:
+    """Return the name to write at the end of each curve: what is fastest without a link, HLM, and what saves bits."""
+    found: dict[str, str] = {}
+    for name in dict.fromkeys(one["name"] for one in numbers["series"]):
+        registered = info_of(name).name
+        if registered in SHOWN_SPEEDS and SHOWN_SPEEDS[registered] not in found.values():
+            found[name] = SHOWN_SPEEDS[registered]
+    return found
+
+
+SHOWN_SPEEDS = {
+    "small only": "draft alone",
+    "large only": "target alone",
+    "HLM": "HLM",
+    "U-HLM risk-prone": "U-HLM",
+    "CU-HLM offline": "CU-HLM offline",
+    "CU-HLM online": "CU-HLM online",
+    "CU-HLM certified": "ours, certified bias 0.1",
+}
+"""Methods of the picture, by registered name, and their names there; the numbers hold all methods."""
+_ALONE = ("small only", "large only")
+"""Methods without a link: their speed is a level, the same at every SNR."""
+
+
 def paint_speeds(numbers: Numbers) -> Canvas:
-    """Paint throughput over the SNR: a column for each way to average, a row for each group of methods."""
-    rows = _methods(numbers)
-    figure, panels = canvas((PAGE[0], 0.4 + 2.6 * len(rows)), panels=len(_WORDS), rows=len(rows))
-    for number, names in enumerate(rows):
-        row = panels[len(_WORDS) * number : len(_WORDS) * (number + 1)]
-        for axes, (word, title), both in zip(row, _WORDS.items(), numbers["axes"], strict=True):
-            _curves(axes, numbers, word, names)
-            name_axes(axes, both)
-            if number == 0:
-                axes.set_title(title, fontsize=7)
-        for axes in row[1:]:
-            axes.set_ylabel("")
-        for axes in row if number < len(rows) - 1 else ():
-            axes.set_xlabel("")
-    _hold(panels, numbers, tuple(_WORDS))
-    handles = [axes.get_legend_handles_labels() for axes in panels[:: len(_WORDS)]]
-    shown = [[one for pair in handles for one in pair[side]] for side in (0, 1)]
-    figure.legend(*shown, loc="outside upper center", ncols=5, fontsize=6)
+    """Paint throughput over the SNR: medians over texts on the left, ratios of totals on the right."""
+    names = _drawn(numbers)
+    figure, panels = canvas((PAGE[0], 3.2), panels=len(SPEED_PANELS))
+    for axes, word, both in zip(panels, SPEED_PANELS, numbers["axes"], strict=False):
+        curves = [one for one in numbers["series"] if one["word"] == word and one["name"] in names]
+        for one in curves:
+            if info_of(one["name"]).name in _ALONE:
+                axes.axhline(one["mean"][0], color=_GREY, linestyle=(0, (4, 2)), linewidth=0.9, label=one["name"])
+        _curves(axes, numbers, word, [name for name in names if info_of(name).name not in _ALONE])
+        name_axes(axes, both)
+        axes.set_title(_WORDS[word])
+        axes.set_xlim(min(curves[0]["x"], default=0), max(curves[0]["x"], default=1)) if curves else None
+    panels[1].set_ylabel("")
+    _hold(panels, numbers, SPEED_PANELS)
+    for axes in panels:
+        label_ends(axes, names, order=list(names))
     return figure
 
 
@@ -211,7 +237,7 @@ def paint_methods(numbers: Numbers) -> Canvas:
     left.axvline(
         1 - value(U, "skipped"), color=DARK, linestyle=(0, (1, 1.5)), linewidth=0.9, label="TR from the printed skips"
     )
-    left.set_yticks(range(len(bars)), [one["name"].replace(" (", "\n(") for one in bars], fontsize=6)
+    left.set_yticks(range(len(bars)), [one["name"].replace(" (", "\n(") for one in bars], fontsize=SMALLEST)
     left.invert_yaxis()
     left.set(xlim=(0, 1.02), xlabel=numbers["axes"][0]["x"]["label"])
     left.legend(**_ABOVE)
@@ -220,7 +246,7 @@ def paint_methods(numbers: Numbers) -> Canvas:
         axes.axvline(numbers["statistics"]["link_snr_db"], color=_GREY, linewidth=0.9)
         name_axes(axes, numbers["axes"][1])
         axes.yaxis.label.set_fontsize(6)
-        axes.legend(loc="lower right", fontsize=5.5)
+        axes.legend(loc="lower right", fontsize=SMALLEST)
     for axes in right[:-1]:
         axes.set_xlabel("")
     _hold(right, numbers, ("median",))

@@ -99,7 +99,7 @@ def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper:
     axes.plot([0, 1], [intercept, slope + intercept], color=MIDDLE, label=f"line that {paper} prints")
     _mark_thresholds(axes, numbers, paper)
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.08, 1))
-    axes.legend(loc="upper left", fontsize=6)
+    axes.legend(loc="upper left")
 
 
 def paint_line(numbers: Numbers) -> Canvas:
@@ -124,7 +124,7 @@ def paint_density(numbers: Numbers) -> Canvas:
     _draw(axes, density, color=DARK)
     _mark_thresholds(axes, numbers, CU)
     axes.set(xlim=(-0.04, 1.04), ylim=(0, None))
-    axes.legend(loc="upper center", fontsize=6)
+    axes.legend(loc="upper center")
     return figure
 
 
@@ -136,7 +136,7 @@ def paint_both(numbers: Numbers) -> Canvas:
         name_axes(axes, names)
     _bars(left, share)
     _mark_thresholds(left, numbers, U)
-    left.legend(loc="upper center", fontsize=6)
+    left.legend(loc="upper center")
     _relation(right, numbers, relation, U)
     return figure
 
@@ -158,7 +158,7 @@ def paint_rates(numbers: Numbers) -> Canvas:
         )
     name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    figure.legend(loc="outside upper center", ncols=2, fontsize=6)
+    figure.legend(loc="outside upper center", ncols=2)
     return figure
 
 

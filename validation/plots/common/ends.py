@@ -18,8 +18,6 @@ _LINE = 1.25
 """Height of a line of text over its size."""
 _GAP = 6.0
 """Points between the right edge of the panel and the names."""
-_SAME = 2.0
-"""Points within which two curves end at one height."""
 
 
 def label_ends(
@@ -50,7 +48,7 @@ def label_ends(
         if height is not None and name:
             rank = list(order).index(label) if label in order else place
             found.append((min(max(height * scale, bottom), top), rank, fill(name, wrap), line.get_color()))
-    found.sort(key=lambda one: (round(one[0] / _SAME), -one[1]))
+    found.sort(key=lambda one: (round(one[0], 1), -one[1]))
     sizes = [SMALLEST * _LINE * (1 + text.count("\n")) for *_, text, _ in found]
     for (height, _, text, color), middle in zip(found, apart([one[0] for one in found], sizes), strict=True):
         _write(axes, text, color, height - bottom, middle - bottom, top - bottom)
@@ -61,7 +59,8 @@ def _curves(axes: Axes) -> list[tuple[str, Any]]:
     found = []
     for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
         line = handle[0] if isinstance(handle, tuple) else handle
-        if hasattr(line, "get_ydata") and len(line.get_ydata()):
+        upright = hasattr(line, "get_ydata") and line.get_transform() == axes.get_xaxis_transform("grid")  # axvline
+        if hasattr(line, "get_ydata") and len(line.get_ydata()) and not upright:
             found.append((label, line))
     return found
 

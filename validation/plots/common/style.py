@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,17 +71,6 @@ def canvas(size: tuple[float, float], panels: int = 1, rows: int = 1) -> tuple[F
 
     figure = Figure(figsize=size, layout="constrained")
     return figure, list(figure.subplots(rows, panels, squeeze=False).flat)
-
-
-def groups(names: Sequence[str]) -> list[list[str]]:
-    """Return names in as few groups as possible, in order and of about equal size, for panels of at most MOST series.
-
-    >>> [len(group) for group in groups("abcdefghijk")]
-    [4, 4, 3]
-    """
-    count = max(1, -(-len(names) // MOST))
-    ends = [round(len(names) * k / count + 1e-9) for k in range(count + 1)]
-    return [list(names[first:last]) for first, last in pairwise(ends)]
 
 
 def legend_below(axes: Axes, columns: int = 1, **options: Any) -> None:

@@ -67,7 +67,10 @@ FIGURES = (
         tag=Tag.MEASURED,
         title="Tokens that each rule sends for the same Bias",
         message=message_sizes,
-        shows="Left and middle: mean tokens against the true mean Bias; each rule is a curve over its parameter.",
+        shows=(
+            "Left: mean tokens against the true mean Bias; each rule is a curve over its parameter. Right: tokens sent "
+            "by each rule for one promise."
+        ),
         measure=measure_sizes,
         sample="truncation",
         paint=paint_sizes,

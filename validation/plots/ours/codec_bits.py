@@ -323,10 +323,10 @@ def caption_figure(numbers: Numbers) -> str:
     """Say what is charged, and which rules promise what."""
     one = _at(numbers, BUDGET, 0.05)
     return (
-        f"{CHARGED} K-SQS keeps the bias on average only. Certified at every position: the cheapest codec, its three "
-        "kinds alone, and top-k of 8, 16 and 24 "
-        "bits, drawn where each position can meet ε. Offline and online use θ = ε/2 and 8 bits; they are about values "
-        "that are not rounded, and Table V gives their 2 TV(q, q̂) with 8 bits. The rules of c-sqs have one K, "
+        f"{CHARGED} K-SQS keeps the bias on average only. Certified at every position: the cheapest codec and top-k of "
+        "16 and 24 bits, drawn where each position can meet ε. The stored numbers also have 8 bits, the three kinds "
+        "of the cheapest codec alone, and their shares. Offline and online use θ = ε/2 and 8 bits; they are about "
+        "values that are not rounded, and Table V gives their 2 TV(q, q̂) with 8 bits. The rules of c-sqs have one K, "
         "threshold or ℓ for all positions. It is chosen on these positions for a mean of at most ε, with "
         f"ℓ = {PAPER_RESOLUTION} as printed and with "
         f"the best ℓ. {LIMIT} With one budget, ε for the mean of all positions, {three(one)} bits are enough at ε = "

@@ -37,8 +37,8 @@ EXCERPTS, EXCERPT_LENGTH, NAME_LENGTH, SOURCES = 4, 390, 80, 5
 """Prompts shown; characters of a text and of a name, which are cut if longer; sources of prompts named."""
 SHORT_BIAS = 0.05
 """Bias whose message the verdict names."""
-WIDE = 400.0
-"""Points from which a picture has panels side by side, which a telephone shows in full size."""
+WIDE = 260.0
+"""Points from which a picture is wider than a telephone, which scrolls it."""
 HEADS = {"ofdma": "OFDMA"}
 NAMED = 5
 """Violated claims that the verdict names."""

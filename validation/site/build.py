@@ -94,8 +94,12 @@ def _with_both_figures(text: str, copied: Callable[[str], str]) -> str:
 def accessible(text: str) -> str:
     """Return a page that a keyboard and a screen reader can use: what scrolls has a tab stop, what is there a name.
 
+    A picture is a link to itself, which is where a narrow page scrolls it.
+
     >>> accessible('<p class="caption" role="heading">')
     '<p class="caption" role="heading" aria-level="2">'
+    >>> accessible('<img alt="ours 1" src="_images/ours-fig1.svg" />')
+    '<a class="picture" href="_images/ours-fig1.svg"><img alt="ours 1" src="_images/ours-fig1.svg" /></a>'
     """
     for old, new in (
         ('<p class="caption" role="heading">', '<p class="caption" role="heading" aria-level="2">'),
@@ -105,6 +109,8 @@ def accessible(text: str) -> str:
         ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
     ):
         text = text.replace(old, new)
+    shown = r'(<img alt="[^"]+" [^>]*?src="([^"]+\.svg)"[^>]*>)'  # a thumbnail of the gallery has no name
+    text = re.sub(shown, r'<a class="picture" href="\2">\1</a>', text)
     link = r'(<a class="reference internal" href="[^"]*")(><span class="doc">([^<]*)</span>)'  # of the gallery
     return re.sub(link, r'\1 aria-label="\3"\2', text)
 

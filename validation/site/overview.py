@@ -9,6 +9,7 @@ import sys
 from html import escape
 from pathlib import Path
 
+from validation.plots.common.style import DARK_PAGE
 from validation.site.pages import ROOT
 
 BLUE, GREEN, BROWN, INK, GREY = "#1f5fa8", "#2b7a4b", "#8a5a12", "#1c2733", "#5a6673"
@@ -83,30 +84,29 @@ def _part(number: int, left: float, top: float, height: float) -> list[str]:
     for row, (name, asks) in enumerate(modules):
         y = top + 88 + ROW * row
         lines += [
-            _text(left + 14, y, name, size=14, color=color, extra=BOLD),
-            _text(left + 118, y, asks, size=14),
+            _text(left + 14, y, name, size=13, color=color, extra=BOLD),
+            _text(left + 116, y, asks, size=13),
         ]
     return lines
 
 
 def _traffic(center: float, top: float) -> list[str]:
     """Return what goes up and down."""
-    texts = ((0, UP[0], BLUE), (24, UP[1], BLUE), (76, DOWN, GREEN))
-    return [_text(center, top + y, text, size=14, color=color, extra=MIDDLE) for y, text, color in texts]
+    texts = ((0, UP[0], BLUE), (20, UP[1], BLUE), (50, DOWN, GREEN))
+    return [_text(center, top + y, text, size=13, color=color, extra=MIDDLE) for y, text, color in texts]
 
 
 def _page(width: int, height: int, lines: list[str]) -> str:
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{LABEL}">'
-    paper = f'<rect width="{width}" height="{height}" rx="12" fill="#ffffff"/>'
-    return "\n".join([head, paper, *lines, "</svg>"]) + "\n"
+    return "\n".join([head, DARK_PAGE, *lines, "</svg>"]) + "\n"
 
 
 def overview() -> str:
     """Return the figure as SVG, with the parts side by side."""
     lines = [line for number in range(3) for line in _part(number, 20 + 325 * number, 20, 300)]
     for left in (292, 617):
-        lines += [*_arrow(left, 200, left + 51, 200, BLUE), *_arrow(left + 51, 272, left, 272, GREEN)]
-    lines += [*_traffic(480, 192), _box(20, 340, 920, 72, GREY), _text(34, 370, "policy", size=16, extra=BOLD)]
+        lines += [*_arrow(left, 230, left + 51, 230, BLUE), *_arrow(left + 51, 276, left, 276, GREEN)]
+    lines += [*_traffic(480, 230), _box(20, 340, 920, 72, GREY), _text(34, 370, "policy", size=16, extra=BOLD)]
     lines += [_text(118, 370 + 24 * row, " ".join(POLICY[2 * row : 2 * row + 2])) for row in range(2)]
     return _page(960, 430, lines)
 
@@ -118,7 +118,7 @@ def narrow_overview() -> str:
     for top in (310, 610):
         lines += [*_arrow(center - 30, top, center - 30, top + 40, BLUE)]
         lines += [*_arrow(center + 30, top + 40, center + 30, top, GREEN)]
-    lines += [*_traffic(center, 516), _box(left, 888, WIDTH, 128, GREY)]
+    lines += [*_traffic(center, 548), _box(left, 888, WIDTH, 128, GREY)]
     lines += [_text(left + 14, 914, "policy", size=15, extra=BOLD)]
     lines += [_text(left + 14, 936 + 22 * row, text, size=12) for row, text in enumerate(POLICY)]
     return _page(WIDTH + 40, 1036, lines)

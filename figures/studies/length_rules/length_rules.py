@@ -15,7 +15,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from source_data import DATASETS, DEVICE_DRAFT_S, DRAFTERS, Request, RoundTimes, digests, path_of, read, round_times
@@ -28,8 +28,12 @@ from hlmtheory.draft_length import (
     split_tokens,
     surrogate_draft_length,
 )
+from validation.plots.common.ends import label_ends
 from validation.plots.common.record import plain
-from validation.plots.common.style import DARK, MIDDLE, house_style, save
+from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, house_style, save
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 HERE = Path(__file__).parent
 MAX_LENGTH = 15
@@ -284,48 +288,49 @@ DRAWN: dict[str, dict[str, Any]] = {
     "clairvoyant": {"color": "0.65", "marker": "D"},
 }
 TICKS = (-30, -10, -3, -1, 0, 1, 3, 10, 30)
-PANELS = (("EAGLE-3", "H100"), ("EAGLE-3", "device"), ("n-gram", "H100"))
+SHOWN = ("EAGLE-3", "device")
+"""Drafter and place of the picture, where drafts cost time; the numbers hold all places."""
 
 
 def draw(found: dict[str, Any], path: Path) -> None:
-    """Draw the regret of five rules over the round-trip time."""
-    from matplotlib.figure import Figure
-
+    """Draw the regret of five rules over the round-trip time, a panel for each data set."""
     with house_style():
-        figure = Figure(figsize=(7.0, 4.4), layout="constrained")
-        axes = figure.subplots(len(DATASETS), len(PANELS), squeeze=False, sharex=True, sharey=True)
-        for row, dataset in enumerate(DATASETS):
-            for column, (drafter, place) in enumerate(PANELS):
-                panel, one = axes[row, column], found[f"{drafter}, {dataset}"]["settings"]
-                for offset, (name, style) in enumerate(DRAWN.items()):
-                    told = [one[f"{place}, {trip:g} ms"]["rules"][name] for trip in ROUND_TRIPS_MS]
-                    x = np.arange(len(ROUND_TRIPS_MS)) + 0.07 * (offset - 2)
-                    y = 100 * np.array([rule["regret"] for rule in told])
-                    ends = 100 * np.array([rule["interval"] for rule in told]).T
-                    panel.plot(x, y, ms=3.5, label=name, **style)
-                    panel.vlines(x, *ends, color=style["color"], lw=0.8)
-                panel.axhline(0, color="0.3", lw=0.6)
-                panel.set_yscale("symlog", linthresh=1.0, linscale=0.7)
-                panel.set_yticks(TICKS, [f"{tick:g}".replace("-", "−") for tick in TICKS])
-                panel.minorticks_off()
-                panel.set_xticks(range(len(ROUND_TRIPS_MS)), [f"{trip:g}" for trip in ROUND_TRIPS_MS])
-                where = f"{1e3 * DEVICE_DRAFT_S:g} ms a draft" if place == "device" else "H100 times"
-                panel.set_title(f"{drafter}, {dataset}\n{where}")
-                if row == len(DATASETS) - 1:
-                    panel.set_xlabel("round trip (ms)")
-                if column == 0:
-                    panel.set_ylabel("regret (%)")
-        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(DRAWN))
+        figure, panels = canvas((PAGE[0], 3.0), panels=len(DATASETS))
+        for panel, dataset in zip(panels, DATASETS, strict=True):
+            draw_rules(panel, found[f"{SHOWN[0]}, {dataset}"]["settings"])
+            panel.set_title(f"{SHOWN[0]}, {dataset}")
+            panel.set_ylim(-45, 75)
+        panels[0].set_ylabel("regret (%)")
+        for panel in panels:
+            label_ends(panel)
         save(figure, path)
 
 
+def draw_rules(panel: Axes, settings: dict[str, Any]) -> None:
+    """Draw one data set: regret by round trip, with intervals."""
+    for offset, (name, style) in enumerate(DRAWN.items()):
+        told = [settings[f"{SHOWN[1]}, {trip:g} ms"]["rules"][name] for trip in ROUND_TRIPS_MS]
+        x = np.arange(len(ROUND_TRIPS_MS)) + 0.07 * (offset - 2)
+        ends = 100 * np.array([rule["interval"] for rule in told]).T
+        panel.plot(x, [100 * rule["regret"] for rule in told], ms=3.5, label=name, **style)
+        panel.vlines(x, *ends, color=style["color"], lw=0.8)
+    panel.axhline(0, color="0.3", lw=0.6)
+    panel.set_yscale("symlog", linthresh=1.0, linscale=0.7)
+    panel.set_yticks(TICKS, [f"{tick:g}".replace("-", "−") for tick in TICKS])
+    panel.minorticks_off()
+    panel.set_xticks(range(len(ROUND_TRIPS_MS)), [f"{trip:g}" for trip in ROUND_TRIPS_MS])
+    panel.set_xlabel("round trip (ms)")
+
+
 def main() -> None:
-    """Replay all data; write the numbers and the figure."""
+    """Replay all data and write the numbers and the figure; without a folder, draw the stored numbers again."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=HERE / "length_rules.json")
     given = parser.parse_args()
+    if given.folder is None:
+        return draw(json.loads(given.out.read_text(encoding="utf-8"))["data"], given.out.with_suffix(".svg"))
     begun = time.perf_counter()
     found, without = {}, {}
     for dataset, (drafter, name) in itertools.product(DATASETS, DRAFTERS.items()):

@@ -20,7 +20,7 @@ from matplotlib.text import Annotation, Text
 
 from validation.plots import EXHIBITS, repaint
 from validation.plots.common.names import crosses, name_points
-from validation.plots.common.style import DARK, MOST, PICTURES, canvas, house_style, save
+from validation.plots.common.style import DARK, MOST, PICTURES, SMALLEST, canvas, house_style, save
 from validation.plots.common.values import as_csv
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ def leaders(figure: Canvas) -> list[tuple[str, tuple[Any, Any]]]:
 def faults(figure: Canvas) -> list[str]:
     """Return what is wrong.
 
-    Too many series, two that look alike, text outside of the frame, two texts that overlap, leader lines that cross.
+    Too many series, two that look alike, text that is small, outside of the frame or over another, leader lines that
+    cross.
     """
     wrong = []
     for place, axes in enumerate(figure.axes):
@@ -130,6 +131,8 @@ def faults(figure: Canvas) -> list[str]:
             seen[look] = name
     frame = figure.bbox
     for text in texts(figure):
+        if text.get_fontsize() < SMALLEST:
+            wrong.append(f"{text.get_text()!r} is smaller than {SMALLEST} points")
         box = text.get_window_extent()
         if box.x0 < -EDGE or box.y0 < -EDGE or box.x1 > frame.x1 + EDGE or box.y1 > frame.y1 + EDGE:
             wrong.append(f"{text.get_text()!r} leaves the frame")
@@ -226,6 +229,11 @@ def test_the_faults_are_found():
     assert faults(figure) == ["'name' and 'name' overlap"]
 
     figure, axes = drawing()
+    axes.text(0.5, 0.5, "small", fontsize=6)
+    figure.draw_without_rendering()
+    assert faults(figure) == ["'small' is smaller than 7 points"]
+
+    figure, axes = drawing()
     for name, x in (("one", 0.2), ("two", 0.8)):
         axes.annotate(name, (x, 0.2), xytext=(1 - x, 0.8), arrowprops={"arrowstyle": "-"})
     figure.draw_without_rendering()
@@ -251,7 +259,7 @@ def test_the_leader_lines_of_a_crowd_do_not_cross(seed: int):
     figure, axes = drawing()
     axes.set(xlim=(0, 10), ylim=(0, 10))
     crowd = np.random.default_rng(seed).uniform(3.5, 5.5, (10, 2))
-    name_points(axes, [(x, y, f"point {k}") for k, (x, y) in enumerate(crowd)], size=5.5)
+    name_points(axes, [(x, y, f"point {k}") for k, (x, y) in enumerate(crowd)], size=7)
     figure.draw_without_rendering()
     assert len(leaders(figure)) >= 3
     assert faults(figure) == []

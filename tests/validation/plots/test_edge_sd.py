@@ -248,7 +248,7 @@ def test_figs_7_and_8_show_the_mean_totals_of_the_same_runs():
     assert eight["max"][0] == pytest.approx(np.mean(totals), rel=1e-4)
 
 
-def test_certified_gaps_are_drawn():
+def test_certified_gaps_are_stored():
     numbers = numbers_of("7b")
     assert numbers["axes"][1]["y"]["label"] == "certified gap of the plan"
     gaps = {one["scheme"]: np.asarray(one["mean"]) for one in numbers["series"] if one["panel"] == 1}
@@ -263,17 +263,23 @@ def test_certified_gaps_are_drawn():
     assert numbers_of("9a")["statistics"]["certified_gap_percent"] >= 0
 
 
-def test_the_memory_has_a_panel_of_its_own_with_the_limit_and_the_printed_mark():
+def test_hollow_marks_show_where_the_published_plan_breaks_the_memory():
     numbers = numbers_of("8a")
-    with house_style():
-        figure = EXHIBITS["edge-sd", "8a"].paint(numbers)
-    latency, baselines, memory = figure.axes
-    assert [len(axes.get_lines()) for axes in (latency, baselines, memory)] == [4, len(IN_FIG_8) - 2, 4]
-    assert memory.get_ylabel() == "draft machine's memory (GB)"
-    assert list(memory.get_lines()[-1].get_ydata()) == [16.0, 16.0]
-    mark = latency.get_lines()[-1]
-    assert mark.get_label() == "printed: 21.4% below max batching, (24b)"
-    assert not {"I_max", "O_max"} & set(latency.get_xlabel().split())
+    for limit, names in ((16.0, ["Algorithm 1, (24b)"]), (0.0, ["Algorithm 1, (24b), breaks the memory"])):
+        numbers["statistics"]["memory_limit_gb"] = limit
+        with house_style():
+            left, right = EXHIBITS["edge-sd", "8a"].paint(numbers).axes
+        written = [text.get_text().replace("\n", " ") for text in left.texts]
+        assert [name for name in written if "(24b)" in name] == names
+        assert "printed" in written
+        faces = {
+            line.get_markerfacecolor()
+            for line in left.get_lines()
+            if len(line.get_xdata()) and line.get_marker() == "o"
+        }
+        assert ("white" in faces) is (limit == 0.0)
+        assert left.get_ylim() == right.get_ylim()
+        assert len(right.texts) == len(IN_FIG_8) - 2  # the baselines, and Algorithm 1
 
 
 def test_the_papers_plan_is_drawn_beside_the_one_in_waves_and_the_free_one():
@@ -285,19 +291,6 @@ def test_the_papers_plan_is_drawn_beside_the_one_in_waves_and_the_free_one():
     tight = sweep("a", IN_FIG_8, 1, values=(12,), **few)
     memory = {one["scheme"]: one["mean"][0] for one in tight["series"] if one["panel"] == 1}
     assert memory["paper"] > 2.0 >= max(memory["proposed"], memory["free"])
-
-
-def test_the_gap_has_a_panel_of_its_own():
-    numbers = numbers_of("7a")
-    with house_style():
-        figure = EXHIBITS["edge-sd", "7a"].paint(numbers)
-    latency, baselines, gap = figure.axes
-    assert [len(axes.get_lines()) for axes in (latency, baselines, gap)] == [3, len(IN_FIG_7) - 2, 2]
-    assert latency.get_ylim() == baselines.get_ylim()
-    assert gap.get_ylabel() == "certified gap of the plan (%)"
-    assert gap.get_ylim()[0] == 0
-    drawn = gap.get_lines()[0].get_ydata()
-    assert list(drawn) == numbers["statistics"]["certified_gap_percent"]
 
 
 def test_the_planners_are_ranked_on_one_problem():
@@ -315,10 +308,12 @@ def test_fig_6_compares_with_no_drafts_at_every_acceptance():
     assert all(len(set(series["mean"])) == 1 for series in without)
     assert numbers["statistics"]["settings"] == 6
     assert 0 <= numbers["statistics"]["settings_with_drafts_faster"] <= 6
+    assert max(map(max, numbers["statistics"]["memory_gb"])) < numbers["statistics"]["memory_limit_gb"] == 16.0
     for pair in range(3):
-        proposed, free, never = (np.asarray(one["mean"]) for one in numbers["series"][3 * pair : 3 * pair + 3])
-        assert np.all(free <= proposed)  # all caches fit at once
-        assert proposed[1] <= proposed[0]  # the larger acceptance
+        paper, waves, free, never = (np.asarray(one["mean"]) for one in numbers["series"][4 * pair : 4 * pair + 4])
+        assert paper.tolist() == waves.tolist()  # all caches fit at once
+        assert np.all(free <= waves)
+        assert waves[1] <= waves[0]  # the larger acceptance
         assert len(never) == 2
 
 

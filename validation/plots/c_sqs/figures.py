@@ -24,6 +24,7 @@ from validation.plots.c_sqs.pictures import (
     caption_sizes,
     message_adaptive,
     message_crossings,
+    message_main,
     message_sizes,
     paint,
 )
@@ -39,11 +40,8 @@ FIGURES = (
         number="2",
         tag=Tag.ASSUMED,
         title="Latency and resampling rate over the temperature",
-        message=message_crossings,
-        shows=(
-            "Left: latency; right: resampling rate; bits by the formulas (solid, dotted) or by the encoded bytes "
-            "(dashed)."
-        ),
+        message=message_main,
+        shows="Left: latency; right: resampling rate; with the bits of the formulas.",
         method=f"{_BUDGET} {_UNPRINTED}",
         simulate=partial(
             simulate_curves, panels=[(metric, (*MAIN, BUDGETED, *BYTES)) for metric in ("latency", "resampling")]

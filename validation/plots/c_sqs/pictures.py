@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from validation.decoding.methods.registry import info_of
 from validation.plots.c_sqs.numbers import (
     ADAPTIVE,
-    ALLOCATED,
     BUDGETED,
     BY_SIZE,
     BYTES,
@@ -18,8 +17,9 @@ from validation.plots.c_sqs.numbers import (
     Interval,
 )
 from validation.plots.c_sqs.runs import MIDDLE_SIZE, MIDDLE_THRESHOLD
+from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, MOST, PAGE, canvas, legend_below, name_axes
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, MOST, PAGE, canvas, name_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -59,8 +59,7 @@ def _rows(names: Sequence[str]) -> list[list[str]]:
         return [[one for one in names if one not in fixed], fixed]  # adaptive thresholds, then fixed ones
     if len(adaptive) == len(by_size) > 1:
         return [[*by_size[:-1], *adaptive], [by_size[-1], *adaptive]]
-    counted = [one for one in names if one in (*BYTES, ALLOCATED)]
-    return [[one for one in names if one not in counted], counted]
+    return [[one for one in names if one not in (*BYTES, *FIXED.values())]]
 
 
 def paint(numbers: Numbers) -> Canvas:
@@ -81,13 +80,14 @@ def paint(numbers: Numbers) -> Canvas:
                 shift = 0.01 * (number - 2)  # so that the intervals do not overlap
                 x = [value + shift for value in one["x"]]
                 axes.errorbar(x, one["mean"], yerr=sides, markersize=3.5, elinewidth=0.6, label=name, **_look(name))
-            legend_below(axes, columns=2)
     same = numbers["axes"][0]["y"] == numbers["axes"][-1]["y"]
     for column in range(columns):
         alike = panels if same else panels[column::columns]
         highest = max(axes.get_ylim()[1] for axes in alike)
         for axes in alike:
             axes.set_ylim(0, highest)
+    for axes in panels:
+        label_ends(axes)
     return figure
 
 
@@ -238,6 +238,15 @@ def message_crossings(numbers: Numbers) -> str:
     here = [one for one in lines if one["rate_bps"] in (None, RATE_BPS) and one["times"] in ("", "as measured")]
     told = " and ".join(f"{one['crossing']} in {_METRICS[one['metric']]}" for one in here)
     return f"Of {len(BY_SIZE) * len(ADAPTIVE)} pairs of K and τ₁, {told} cross over the temperature as in the paper."
+
+
+def message_main(numbers: Numbers) -> str:
+    """Say whether the drawn pair of K and τ₁ crosses in latency as in the paper."""
+    names = BY_SIZE[MIDDLE_SIZE], ADAPTIVE[MIDDLE_THRESHOLD]
+    k, c = (next(one["mean"] for one in numbers["series"] if one["name"] == name) for name in names)
+    first, last = ("faster" if k[at] < c[at] else "not faster" for at in (0, -1))
+    how = "as in the paper" if (first, last) == ("faster", "not faster") else "other than in the paper"
+    return f"{names[0]} is {first} than {names[1]} at the lowest temperature and {last} at the highest, {how}."
 
 
 _METRICS = {"latency": "latency", "resampling": "resampling rate"}

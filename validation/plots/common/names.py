@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from validation.plots.common.style import SMALLEST
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -42,7 +44,7 @@ class _Place:
 def name_points(
     axes: Axes,
     points: Sequence[tuple[float, float, str]],
-    size: float = 6.0,
+    size: float = SMALLEST,
     avoid: Sequence[Sequence[tuple[float, float]]] = (),
 ) -> None:
     """Write names beside points, once the limits are set; points that coincide share one name.

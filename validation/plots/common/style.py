@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 COLUMN = (3.4, 2.55)  # inches: one panel
 PAGE = (7.0, 3.0)  # two panels
+
+SMALLEST = 7
+"""Points of the smallest text; a page shows a picture at its own size."""
 
 MOST = 5
 """Series that one panel may hold, so that they can be told apart."""
@@ -70,23 +73,12 @@ def canvas(size: tuple[float, float], panels: int = 1, rows: int = 1) -> tuple[F
     return figure, list(figure.subplots(rows, panels, squeeze=False).flat)
 
 
-def groups(names: Sequence[str]) -> list[list[str]]:
-    """Return names in as few groups as possible, in order and of about equal size, for panels of at most MOST series.
-
-    >>> [len(group) for group in groups("abcdefghijk")]
-    [4, 4, 3]
-    """
-    count = max(1, -(-len(names) // MOST))
-    ends = [round(len(names) * k / count + 1e-9) for k in range(count + 1)]
-    return [list(names[first:last]) for first, last in pairwise(ends)]
-
-
 def legend_below(axes: Axes, columns: int = 1, **options: Any) -> None:
     """Put a panel's own legend below its axis label, where it covers no curve."""
     from matplotlib.transforms import ScaledTranslation
 
     below = axes.transAxes + ScaledTranslation(0, -28 / 72, _canvas(axes).dpi_scale_trans)
-    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "fontsize": 6}
+    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "fontsize": SMALLEST}
     axes.legend(**(place | {"ncols": columns, "bbox_transform": below} | options))
 
 
@@ -125,7 +117,20 @@ PICTURES: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"Creation
 """Picture formats, and the metadata left out of each: dates and versions."""
 
 
+DARK_PAGE = (
+    "<style>@media (prefers-color-scheme: dark) "
+    "{ svg:root { color-scheme: dark; filter: invert(.91) hue-rotate(180deg); } }</style>"
+)
+"""Turns light and dark around on a dark page and keeps the hues; ``:root`` leaves a picture inside of HTML alone."""
+
+
 def save(figure: Figure, path: Path) -> None:
-    """Write a picture in the format of the path's suffix; its bytes depend only on the drawing."""
+    """Write a picture in the format of the path's suffix; its bytes depend only on the drawing.
+
+    An SVG has no background, and its colours follow the page.
+    """
     kind = path.suffix.removeprefix(".")
-    figure.savefig(path, format=kind, metadata=PICTURES[kind])
+    figure.savefig(path, format=kind, metadata=PICTURES[kind], transparent=kind == "svg")
+    if kind == "svg":
+        text = path.read_text(encoding="utf-8")
+        path.write_text(re.sub(r"(<svg\b[^>]*>)", rf"\1\n {DARK_PAGE}", text, count=1), encoding="utf-8")

@@ -8,7 +8,7 @@ import numpy as np
 
 from validation.plots.common.names import name_points
 from validation.plots.common.record import Numbers, Printed, plain
-from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, legend_below, name_axes
+from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, name_axes
 from validation.plots.common.truncation.sample import (
     EPSILON,
     PARAMETERS,
@@ -107,37 +107,28 @@ def _ratio(above: float, below: float) -> float:
 
 
 def paint_bounds(numbers: Numbers) -> Canvas:
-    """Paint TV(r, r̂) with its bounds that need no estimate, then with the online bound, then the Bias."""
-    figure, panels = canvas((PAGE[0], 3.4), panels=3)
+    """Paint TV(r, r̂) with its bounds on the left, the Bias with its certificates on the right."""
+    figure, panels = canvas((PAGE[0], 3.2), panels=2)
     true = {"color": "black", "linewidth": 2}
     looks = {
         "TV(r, r̂)": true,
         "sharp bound": LOOKS["certified"],
-        "published (20)": {"color": MIDDLE, "linestyle": (0, (1, 1.2))},
+        "published (20)": {"color": MIDDLE},
+        f"online (23), η = {SHOWN[0]:g}": LOOKS[f"online {SHOWN[0]:g}"],
         "Δ_k/(q_d β_d)": {"color": "0.6"},
         "Bias": true,
         "2 min(T, Δ_k)": {"color": "0.6"},
         "2Δ_k": LOOKS["certified"],
-    }
-    online = {f"online (23), η = {eta:g}": LOOKS[f"online {eta:g}"] for eta in SHOWN}
-    left, middle = panels[:2]
-    for axes, names in zip(panels, (numbers["axes"][0], *numbers["axes"]), strict=True):
-        name_axes(axes, names)
-    shown: dict[int, list[list[float | None]]] = {place: [] for place in range(3)}
-    for one in numbers["series"]:
-        places = (2,) if one["panel"] else (0, 1) if one["name"] == "TV(r, r̂)" else (int(one["name"] in online),)
-        name = one["name"].replace("r̂", r"$\hat{r}$").replace("Δ_k", r"$\Delta_k$").replace("β_d", r"$\beta_d$")
-        for place in places:
-            curve(
-                panels[place], one["x"], one["y"], label=name.replace("q_d", "$q_d$"), **(looks | online)[one["name"]]
-            )
-            shown[place].append(one["y"])
+    }  # the online bound with a larger η is above 1 at almost every k: it is in the numbers
     for place, axes in enumerate(panels):
-        axes.set_ylim(decades(shown[place], 1e-4))
-        legend_below(axes)
-    for axes in (left, middle):
-        axes.axhline(1.0, color="0.4", linewidth=0.6)
-    middle.set_ylabel("")
+        name_axes(axes, numbers["axes"][place])
+        shown = [one for one in numbers["series"] if one["panel"] == place and one["name"] in looks]
+        for one in shown:
+            name = one["name"].replace("r̂", r"$\hat{r}$").replace("Δ_k", r"$\Delta_k$").replace("β_d", r"$\beta_d$")
+            curve(axes, one["x"], one["y"], label=name.replace("q_d", "$q_d$"), **looks[one["name"]])
+        axes.set_ylim(decades([one["y"] for one in shown], 1e-4))
+        axes.legend(loc="lower left")
+    panels[0].axhline(1.0, color="0.4", linewidth=0.6)
     return figure
 
 
@@ -149,7 +140,7 @@ def caption_bounds(numbers: Numbers) -> str:
     online = ", ".join(f"{three(means[f'online (23), η = {eta:g}'])} for η = {eta:g}" for eta in SHOWN)
     left_out = statistics["positions_without_rejection"]
     return (
-        f"Left and middle: means over the positions with q ≠ p ({left_out:,} are left out). At k = "
+        f"Left: means over the positions with q ≠ p ({left_out:,} are left out). At k = "
         f"{statistics['k']} TV(r, r̂) is {three(means['TV(r, r̂)'])}, the published bound "
         f"{three(means['published (20)'])} and the sharp bound {three(means['sharp bound'])}. The online bound is "
         f"{online} there. Δ_k/(q_d β_d), clipped at 1, is {three(means['Δ_k/(q_d β_d)'])}. TV(r, r̂) reaches at most "
@@ -228,7 +219,7 @@ def paint_payload(numbers: Numbers) -> Canvas:
     curve(right, distortion["x"], distortion["y"], color=DARK, label=r"TV(r, $\hat{r}$)")
     curve(right, bias["x"], bias["y"], color=MIDDLE, linestyle=(0, (4, 2)), label="Bias")
     right.set_ylim(0, None)
-    left.legend(loc="lower right", fontsize=6)
+    left.legend(loc="lower right")
     right.legend(loc="upper right")
     line = [(k, k * width) for k in payload["x"]]
     name_points(

@@ -6,10 +6,19 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from validation.plots.common.ends import label_ends
+from validation.plots.common.names import name_points
 from validation.plots.common.record import Numbers, Simulation, Tag
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, legend_below, name_axes
+from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, name_axes
 from validation.plots.edge_sd.beside import beside_words, percent, saving_message
-from validation.plots.edge_sd.numbers import IN_FIG_7, IN_FIG_8, simulate_acceptance, simulate_bandwidth, simulate_sweep
+from validation.plots.edge_sd.numbers import (
+    IN_FIG_7,
+    IN_FIG_8,
+    NAMES,
+    simulate_acceptance,
+    simulate_bandwidth,
+    simulate_sweep,
+)
 from validation.plots.edge_sd.printed import PAIR_NAMES, PRINTED
 from validation.plots.edge_sd.stages import caption_stages, message_stages, paint_stages, simulate_stages
 
@@ -30,6 +39,8 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 OURS = ("paper", "proposed", "free")
 """Schemes of the first panel; the baselines are in the second."""
+BREAKS = "Algorithm 1, (24b), breaks the memory"
+ALL_BEST = "best shares, by all plans"
 _MARK: dict[str, Any] = {"color": "black", "marker": "*", "markersize": 8, "linestyle": "", "zorder": 5}
 """Marker of a printed saving."""
 
@@ -40,86 +51,111 @@ _PAPER: dict[str, Any] = {"paper": "edge-sd", "source": "zhu2025edgesd"}
 
 
 def _draw(axes: Any, series: dict[str, Any], **look: Any) -> None:
-    if series["scheme"] == "printed":
-        axes.plot(series["x"], series["mean"], label=series["name"], **_MARK)
-        return
     axes.fill_between(series["x"], series["low"], series["high"], color=look["color"], alpha=0.15, linewidth=0)
     axes.plot(series["x"], series["mean"], label=series["name"], **({"markersize": 3.5} | look))
 
 
+def _draw_over_memory(axes: Any, series: dict[str, Any], broken: Sequence[bool], **look: Any) -> None:
+    """Draw a curve whose marks are filled where the caches fit, and hollow where they break the memory."""
+    _draw(axes, series, **look | {"marker": ""})
+    for hollow, face in ((False, look["color"]), (True, "white")):
+        at = [place for place, over in enumerate(broken) if over == hollow]
+        x, y = ([series[key][place] for place in at] for key in ("x", "mean"))
+        axes.plot(x, y, look["marker"], color=look["color"], markerfacecolor=face, markersize=3.5)
+
+
+def _mark_printed(axes: Any, printed: Sequence[dict[str, Any]], curves: Sequence[dict[str, Any]]) -> None:
+    """Mark a printed saving with a star, and its name beside it; needs the limits."""
+    for one in printed:
+        axes.plot(one["x"], one["mean"], **_MARK)
+        avoid = [list(zip(curve["x"], curve["mean"], strict=True)) for curve in curves]
+        name_points(axes, [(one["x"][0], one["mean"][0], "printed")], avoid=avoid)
+
+
 def _paint_schemes(numbers: Numbers) -> Canvas:
-    """Paint Algorithm 1 and ours, then the baselines, then the certified gaps (Fig. 7) or the memory (Fig. 8)."""
-    figure, (ours, baselines, right) = canvas((PAGE[0], 3.4), panels=3)
-    for series in numbers["series"]:
-        look = LOOKS.get(series["scheme"], {})
-        if series["panel"] == 1:
-            _draw(right, series, **look)
-        elif series["scheme"] in (*OURS, "printed"):
-            _draw(ours, series, **look)
+    """Paint Algorithm 1 and ours on the left, the baselines beside Algorithm 1 on the right."""
+    figure, (ours, baselines) = canvas((PAGE[0], 3.2), panels=2)
+    limit, memory = (numbers["statistics"][key] for key in ("memory_limit_gb", "memory_gb"))
+    broken = [gigabytes > limit for gigabytes in memory["paper"]]
+    curves = {one["scheme"]: one for one in numbers["series"] if one["panel"] == 0 and one["scheme"] != "printed"}
+    for scheme, one in curves.items():
+        if scheme == "paper":
+            _draw_over_memory(ours, one, broken, **LOOKS[scheme])
         else:
-            _draw(baselines, series, **look)
-        if series["panel"] == 0 and series["scheme"] == "proposed":
-            _draw(baselines, series, **look)
-    if numbers["axes"][1]["y"]["unit"] == "GB":
-        limit = numbers["statistics"]["memory_limit_gb"]
-        right.axhline(limit, color="black", linewidth=0.8)
-        place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "top"}
-        right.annotate(f"{limit:.0f} GB", (0.98, limit), (0, -8), ha="right", **place)
-    for axes, names in zip((ours, baselines, right), (numbers["axes"][0], *numbers["axes"]), strict=True):
-        name_axes(axes, names)
+            _draw(ours if scheme in OURS else baselines, one, **LOOKS[scheme])
+    _draw(baselines, curves["proposed"], **LOOKS["proposed"])
     highest = max(ours.get_ylim()[1], baselines.get_ylim()[1])
     for axes in (ours, baselines):
+        name_axes(axes, numbers["axes"][0])
         axes.set_ylim(0, highest)
-        legend_below(axes)
     baselines.set_ylabel("")
-    right.set_ylim(0, None)
-    legend_below(right)
+    for axes in (ours, baselines):
+        label_ends(axes, _told(any(broken)))
+    printed = [one for one in numbers["series"] if one["scheme"] == "printed"]
+    _mark_printed(ours, printed, [curves[scheme] for scheme in OURS])
     return figure
 
 
 def _paint_pairs(numbers: Numbers) -> Canvas:
-    """Paint a panel for each pair of models."""
-    pairs = list(dict.fromkeys(one["pair"] for one in numbers["series"]))
-    figure, panels = canvas((PAGE[0], 3.2), panels=len(pairs))
-    looks: dict[str, dict[str, Any]] = {
-        "proposed": LOOKS["proposed"],
-        "free": LOOKS["free"] | {"linestyle": (0, (1, 1.5))},
-        "autoregressive": {"color": "0.5", "linestyle": (0, (4, 2))},
-    }
-    handles: dict[str, Any] = {}
-    for axes, pair in zip(panels, pairs, strict=True):
+    """Paint the smallest and the largest pair of models."""
+    pairs = sorted({one["pair"] for one in numbers["series"]})
+    figure, panels = canvas((PAGE[0], 3.2), panels=2)
+    limit, memory = (numbers["statistics"][key] for key in ("memory_limit_gb", "memory_gb"))
+    over: list[bool] = []
+    for axes, pair in zip(panels, (pairs[0], pairs[-1]), strict=True):
+        broken = [gigabytes > limit for gigabytes in memory[pair]]
         for series in (one for one in numbers["series"] if one["pair"] == pair):
-            title, _, scheme = series["name"].partition(": ")
-            _draw(axes, series | {"name": scheme}, **looks[series["scheme"]])
-            axes.set_title(title)
-        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+            title, _, name = series["name"].partition(": ")
+            if series["scheme"] == "paper":
+                _draw_over_memory(axes, series | {"name": name}, broken, **LOOKS["paper"])
+            else:
+                look = {"marker": ""} if series["scheme"] == "autoregressive" else {}
+                _draw(axes, series | {"name": name}, **LOOKS[series["scheme"]] | look)
+            axes.set_title(f"models of {title.replace(', ', ' and ')}")
+        over.append(any(broken))
     _share_height(panels, numbers)
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
+    for axes, broken_here in zip(panels, over, strict=True):
+        label_ends(axes, _told(broken_here))
     return figure
+
+
+def _told(broken: bool) -> dict[str, str]:
+    """Return the names at the ends of the curves; the published plan's says whether its caches break the memory."""
+    told = {"paper": BREAKS, "proposed": "Algorithm 1, in waves that fit", "free": "ours, in waves that fit"}
+    return {NAMES[scheme]: name for scheme, name in told.items() if broken or scheme != "paper"}
 
 
 def _paint_shares(numbers: Numbers) -> Canvas:
-    """Paint a panel for each number of tasks; where curves coincide, the wide one below still shows."""
+    """Paint a panel for each number of tasks; curves that coincide are one curve, named with all of their names."""
     looks: dict[str, dict[str, Any]] = {
         "equal": {"color": "0.5", "marker": "s"},
-        "best": {"color": LIGHT, "linewidth": 4.0},
-        "waves": {"color": DARK, "linestyle": (0, (4, 2)), "marker": "o"},
-        "free": {"color": MIDDLE, "linestyle": (0, (1, 1.5)), "marker": "D", "markerfacecolor": "white"},
+        "best": LOOKS["paper"],
+        "waves": LOOKS["proposed"],
+        "free": LOOKS["free"],
     }
     users = sorted({one["users"] for one in numbers["series"] if "users" in one})
     figure, panels = canvas((PAGE[0], 3.2), panels=len(users))
-    handles: dict[str, Any] = {}
+    shown: dict[int, list[dict[str, Any]]] = {}
     for axes, count in zip(panels, users, strict=True):
         axes.set_title(f"K = {count} tasks")
-        for series in (one for one in numbers["series"] if one.get("users") == count):
-            _draw(axes, series | {"name": series["name"].partition(": ")[2]}, **looks[series["scheme"]])
-    for series in (one for one in numbers["series"] if one["scheme"] == "printed"):
-        _draw(panels[-1], series)  # the saving is of the most tasks
-    for axes in panels:
-        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+        shown[count] = _distinct(numbers, count)
+        for series in shown[count]:
+            _draw(axes, series, **looks[series["scheme"]])
     _share_height(panels, numbers)
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
+    for axes in panels:
+        label_ends(axes)
+    # the printed saving is of the most tasks
+    _mark_printed(panels[-1], [one for one in numbers["series"] if one["scheme"] == "printed"], shown[users[-1]])
     return figure
+
+
+def _distinct(numbers: Numbers, count: int) -> list[dict[str, Any]]:
+    """Return the curves of a number of tasks with short names; those that coincide are the last of them."""
+    found: dict[tuple[float, ...], dict[str, Any]] = {}
+    for one in (one for one in numbers["series"] if one.get("users") == count):
+        name = ALL_BEST if tuple(one["mean"]) in found else one["name"].partition(": ")[2]
+        found[tuple(one["mean"])] = one | {"name": name}
+    return list(found.values())
 
 
 def _share_height(panels: Sequence[Any], numbers: Numbers) -> None:
@@ -208,9 +244,10 @@ def _shares_message(numbers: Numbers) -> str:
 _SUBJECTS = {"a": "number of tasks", "b": "longest prompt", "c": "longest answer"}
 
 
-_SHOWS = "Left, middle: mean total latency, (23); dashed: Algorithm 1 as published{star}. Right: "
-_RIGHT_7 = "certified gap of the planned T_inf, for answers of O_max tokens."
-_RIGHT_8 = "memory of the weights and all simultaneous caches; line: Γ_s."
+_SHOWS = (
+    "Left: mean total latency, (23), of Algorithm 1 and of ours; hollow: the caches of the plan need more than the "
+    "memory{star}. Right: the baselines, and Algorithm 1 again."
+)
 _METHOD = (
     "The latency is with the best bandwidth shares. Algorithm 1 as published has a barrier at each step, (22), and a "
     "memory limit for each batch, (24b). All other lines count the caches of all batches that run at once and serve "
@@ -231,8 +268,7 @@ def _sweep_figure(number: str) -> Simulation:
         tag=Tag.SIMULATED,
         title=f"Latency of {baselines} over the {_SUBJECTS[number[1]]}",
         message=_schemes_message,
-        shows=_SHOWS.format(star="; star: the printed saving" if number in PRINTED else "")
-        + (_RIGHT_7 if number[0] == "7" else _RIGHT_8),
+        shows=_SHOWS.format(star="; star: the printed saving" if number in PRINTED else ""),
         simulate=partial(simulate_sweep, number[1], shown),
         paint=_paint_schemes,
         caption=_schemes_caption,
@@ -260,8 +296,8 @@ FIGURES = (
         title="Latency with and without drafts over the acceptance rate",
         message=_acceptance_message,
         shows=(
-            "Lines: mean total latency, (23), of three pairs of draft and target model, with Algorithm 1, with ours, "
-            "and without drafts."
+            "Lines: mean total latency, (23), of the smallest and the largest pair of draft and target model; hollow: "
+            "the caches of the plan need more than the memory."
         ),
         simulate=simulate_acceptance,
         paint=_paint_pairs,

@@ -270,26 +270,34 @@ def simulate_acceptance(
     seed: int, *, runs: int = RUNS, base: Load | None = None, values: tuple[float, ...] = ACCEPTANCES
 ) -> Numbers:
     """Compute Fig. 6: total latency over the acceptance rate, for three pairs of models and without drafts."""
-    series, faster, saved, gaps = [], 0, [], []
+    series, faster, saved, gaps, memory = [], 0, [], [], []
+    limit = (base or Load()).memory / 1e9
     for pair, name in enumerate(PAIR_NAMES):
         load = replace(base or Load(), pair=pair)
         loads = [replace(load, acceptance=acceptance) for acceptance in values]
         without = _totals(seed, runs, load, ("autoregressive",), EACH)["autoregressive"]  # for every acceptance rate
         drafted = [_totals(seed, runs, one, IN_FIG_9, EACH)["proposed"] for one in loads]
-        free = [_totals(seed, runs, one, ("free",), TOGETHER)["free"] for one in loads]
+        held = [_totals(seed, runs, one, WITH_GAP, TOGETHER) for one in loads]
+        waves, free = ([one[scheme] for one in held] for scheme in WITH_GAP)
         series += [
-            _series(f"{name}: Algorithm 1, (24b)", values, drafted, scheme="proposed", pair=pair),
-            _series(f"{name}: ours, free, waves", values, free, scheme="free", pair=pair),
+            _series(f"{name}: {NAMES['paper']}", values, drafted, scheme="paper", pair=pair),
+            _series(f"{name}: {NAMES['proposed']}", values, waves, scheme="proposed", pair=pair),
+            _series(f"{name}: {NAMES['free']}", values, free, scheme="free", pair=pair),
             _series(f"{name}: no drafts", values, [without] * len(values), scheme="autoregressive", pair=pair),
         ]
         faster += sum(bool(row.mean() < without.mean()) for row in drafted)
-        gaps += [interval(100.0 * _served(seed, runs, one, ("free",), TOGETHER, "gap", "free"))[0] for one in loads]
-        for scheme, rows in (("Algorithm 1, (24b)", drafted), ("ours, free, waves", free)):
-            saved.append((f"{name}: {scheme}", *(percent(spread(100.0 * (1.0 - row / without))) for row in rows)))
+        gaps += [interval(100.0 * _served(seed, runs, one, WITH_GAP, TOGETHER, "gap", "free"))[0] for one in loads]
+        needed = [_served(seed, runs, one, IN_FIG_9, EACH, "bytes", "proposed") / 1e9 for one in loads]
+        memory.append([interval(row)[0] for row in needed])
+        for scheme, rows in (("paper", drafted), ("proposed", waves), ("free", free)):
+            label = f"{name}: {NAMES[scheme]}"
+            saved.append((label, *(percent(spread(100.0 * (1.0 - row / without))) for row in rows)))
     statistics = {
         "settings": len(values) * len(PAIR_NAMES),
         "settings_with_drafts_faster": faster,
         "largest_certified_gap_percent": max(gaps),
+        "memory_gb": memory,
+        "memory_limit_gb": limit,
     }
     return {
         "axes": [{"x": axis("acceptance rate α"), "y": _LATENCY}],

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from hlmtheory import codec, lattice, truncation
 from hlmtheory.codec import CODEC_KINDS, CodecMenu
 from validation.decoding.trace_drafts import prompt_of
+from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers, Table, plain, sampled, sampled_positions
 from validation.plots.common.skipping.sample import mean
 from validation.plots.common.skipping.words import with_interval
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, axis, canvas, legend_below, name_axes
+from validation.plots.common.style import DARK, MIDDLE, PAGE, axis, canvas, name_axes
 from validation.plots.common.truncation.sample import SAMPLE_VALUES, SHOWN, Drafts, denominator, sample_of
 from validation.plots.common.truncation.values import curve, three
 from validation.trace.reader import Trace, probabilities
@@ -237,74 +238,49 @@ def _full_bits(vocabulary: int) -> int:
 
 
 GREEN = "#3a7d44"
+_CERTIFIED = tuple(f"certified, {bits} bits" for bits in WIDTHS[1:])
+_ONLINE = f"online (24), η = {ETA:g}"
 LOOKS: dict[str, dict[str, Any]] = {
-    CHEAPEST: {"color": DARK, "linestyle": "-", "marker": "o", "markersize": 3},
-    ENTROPY: {"color": DARK, "linestyle": "none", "marker": "D", "markersize": 3},
+    CHEAPEST: {"color": DARK, "marker": "o", "markersize": 3},
     BUDGET: {"color": DARK, "linestyle": (0, (1, 1.2))},
-    "top-k alone": {"color": "0.45", "linestyle": (0, (4, 2))},
-    "lattice alone": {"color": "0.45", "linestyle": (0, (1, 1.2))},
-    "mixture alone": {"color": "0.45", "linestyle": "-"},
-    f"certified, {WIDTHS[0]} bits": {"color": MIDDLE, "linestyle": ":"},
-    f"certified, {WIDTHS[1]} bits": {"color": MIDDLE, "linestyle": "--"},
-    f"certified, {WIDTHS[2]} bits": {"color": MIDDLE, "linestyle": "-"},
-    "offline (21)": {"color": MIDDLE, "linestyle": "none", "marker": "s", "markersize": 3},
-    f"online (24), η = {ETA:g}": {"color": MIDDLE, "linestyle": "none", "marker": "^", "markersize": 3},
-    f"K-SQS, ℓ = {PAPER_RESOLUTION}": {"color": GREEN, "linestyle": "none", "marker": "s", "markersize": 3},
-    f"C-SQS, ℓ = {PAPER_RESOLUTION}": {"color": GREEN, "linestyle": "none", "marker": "^", "markersize": 3},
+    _CERTIFIED[0]: {"color": MIDDLE, "linestyle": "--"},
+    _CERTIFIED[1]: {"color": MIDDLE},
+    "offline (21)": {"color": "0.45", "marker": "s", "markersize": 3},
+    _ONLINE: {"color": "0.45", "marker": "^", "markersize": 3},
     "K-SQS, best ℓ": {"color": GREEN, "linestyle": "--"},
-    "C-SQS, best ℓ": {"color": GREEN, "linestyle": "-"},
+    "C-SQS, best ℓ": {"color": GREEN},
     "dense, best ℓ": {"color": GREEN, "linestyle": ":"},
 }
-"""Line styles: ours dark, its parts grey, cu-hlm's rules in the second colour, c-sqs's green."""
-
-
+"""Line styles: ours dark, certified top-k in the second colour, cu-hlm's rules grey, c-sqs's green."""
 PANELS = (
-    ("ours", (CHEAPEST, BUDGET, ENTROPY)),
-    ("one kind alone", (CHEAPEST, "top-k alone", "lattice alone", "mixture alone")),
-    (
-        "cu-hlm's rules",
-        (*(f"certified, {bits} bits" for bits in WIDTHS), "offline (21)", f"online (24), η = {ETA:g}"),
-    ),
-    (
-        "c-sqs's rules",
-        (
-            f"K-SQS, ℓ = {PAPER_RESOLUTION}",
-            f"C-SQS, ℓ = {PAPER_RESOLUTION}",
-            "K-SQS, best ℓ",
-            "C-SQS, best ℓ",
-            "dense, best ℓ",
-        ),
-    ),
+    ("ours and cu-hlm's rules", (CHEAPEST, *_CERTIFIED, "offline (21)", _ONLINE)),
+    ("ours and c-sqs's rules", (CHEAPEST, BUDGET, "K-SQS, best ℓ", "C-SQS, best ℓ", "dense, best ℓ")),
 )
-"""Title and rules of each panel."""
+"""Title and rules of each panel; the numbers hold all rules, and Table V has the kinds of the cheapest codec."""
+ENDS = {
+    CHEAPEST: "cheapest codec, certified",
+    BUDGET: "one budget for all",
+    **{name: f"top-k of {bits} bits, certified" for name, bits in zip(_CERTIFIED, WIDTHS[1:], strict=True)},
+}
+"""Names at the ends of the curves, where they are not those of the rules."""
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Paint bits over ε, a panel for each family of rules, and the shares of the kinds."""
-    figure, panels = canvas((PAGE[0], 5.6), panels=3, rows=2)
-    bits, shares_of = numbers["axes"]
-    right = panels[2]
-    families = (panels[0], panels[1], panels[3], panels[4])
+    """Paint bits over ε: ours beside cu-hlm's rules on the left, beside c-sqs's on the right."""
+    figure, panels = canvas((PAGE[0], 3.2), panels=2)
     found = {one["name"]: one for one in numbers["series"] if any(value is not None for value in one["y"])}
-    for axes, (title, rules) in zip(families, PANELS, strict=True):
-        name_axes(axes, bits)
+    for axes, (title, rules) in zip(panels, PANELS, strict=True):
+        name_axes(axes, numbers["axes"][0])
         for name in (name for name in rules if name in found):
             curve(axes, found[name]["x"], found[name]["y"], label=name, **LOOKS[name])
         axes.set_title(title)
-        legend_below(axes)
-    limits = [axes.get_ylim() for axes in families]
-    for axes in families:
+    limits = [axes.get_ylim() for axes in panels]
+    for axes in panels:
         axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
         axes.set_xlim(EPSILON[0] / 1.2, EPSILON[-1] * 1.2)
-    for axes in (panels[1], panels[4]):
-        axes.set_ylabel("")
-    name_axes(right, shares_of)
-    shares = np.array([one["y"] for one in numbers["kinds"]])
-    colors = (MIDDLE, DARK, LIGHT)
-    right.stackplot(numbers["kinds"][0]["x"], shares, labels=[one["name"] for one in numbers["kinds"]], colors=colors)
-    right.set(ylim=(0, 1), xlim=(EPSILON[0], EPSILON[-1]), title="kind of the cheapest codec")
-    legend_below(right)
-    panels[5].set_axis_off()
+    panels[1].set_ylabel("")
+    for axes, (_, rules) in zip(panels, PANELS, strict=True):
+        label_ends(axes, ENDS, order=rules)
     return figure
 
 
@@ -347,10 +323,10 @@ def caption_figure(numbers: Numbers) -> str:
     """Say what is charged, and which rules promise what."""
     one = _at(numbers, BUDGET, 0.05)
     return (
-        f"{CHARGED} K-SQS keeps the bias on average only. Certified at every position: the cheapest codec, its three "
-        "kinds alone, and top-k of 8, 16 and 24 "
-        "bits, drawn where each position can meet ε. Offline and online use θ = ε/2 and 8 bits; they are about values "
-        "that are not rounded, and Table V gives their 2 TV(q, q̂) with 8 bits. The rules of c-sqs have one K, "
+        f"{CHARGED} K-SQS keeps the bias on average only. Certified at every position: the cheapest codec and top-k of "
+        "16 and 24 bits, drawn where each position can meet ε. The stored numbers also have 8 bits, the three kinds "
+        "of the cheapest codec alone, and their shares. Offline and online use θ = ε/2 and 8 bits; they are about "
+        "values that are not rounded, and Table V gives their 2 TV(q, q̂) with 8 bits. The rules of c-sqs have one K, "
         "threshold or ℓ for all positions. It is chosen on these positions for a mean of at most ε, with "
         f"ℓ = {PAPER_RESOLUTION} as printed and with "
         f"the best ℓ. {LIMIT} With one budget, ε for the mean of all positions, {three(one)} bits are enough at ε = "

@@ -67,7 +67,10 @@ FIGURES = (
         tag=Tag.MEASURED,
         title="Tokens that each rule sends for the same Bias",
         message=message_sizes,
-        shows="Left and middle: mean tokens against the true mean Bias; each rule is a curve over its parameter.",
+        shows=(
+            "Left: mean tokens against the true mean Bias; each rule is a curve over its parameter. Right: tokens sent "
+            "by each rule for one promise."
+        ),
         measure=measure_sizes,
         sample="truncation",
         paint=paint_sizes,
@@ -262,7 +265,7 @@ FIGURES = (
         tag=Tag.MEASURED,
         title="Bits of each rule for the same certified bias",
         message=codec_bits.message_figure,
-        shows="Lines: mean bits for each distribution over ε. Areas: share of the positions by kind of the cheapest.",
+        shows="Lines: mean bits for each distribution over ε. Left: ours and cu-hlm's rules. Right: ours and c-sqs's.",
         measure=codec_bits.measure_figure,
         sample="codecs",
         paint=codec_bits.paint,

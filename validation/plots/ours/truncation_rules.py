@@ -121,32 +121,24 @@ def _named(rule: str) -> str:
     return rule.replace("online ", "online, η = ")
 
 
-PANELS = (
-    ("certified and published", ("certified", "offline", *ONLINE_RULES)),
-    ("certified and samplers' rules", ("exact", "certified", "top-p", "min-p", "top-nσ")),
-)
-"""Title and rules of each panel of tokens against the Bias."""
+RULES = ("exact", "certified", "offline", "online 5", "top-p")
+"""Rules of the panel of tokens against the Bias: the strongest of each kind; the numbers hold all."""
 
 MARKS = "oDv^s"
 """Markers of the rules of a panel, so that curves of one colour can be told apart."""
 
 
 def paint_sizes(numbers: Numbers) -> Canvas:
-    """Paint tokens against the Bias for two groups of rules, then what each rule sends for a promised Bias."""
-    figure, panels = canvas((PAGE[0], 3.6), panels=3)
-    right = panels[-1]
-    for axes, names in zip(panels, (numbers["axes"][0], *numbers["axes"]), strict=True):
+    """Paint tokens against the Bias on the left, what each rule sends for a promised Bias on the right."""
+    figure, (left, right) = canvas((PAGE[0], 3.2), panels=2)
+    for axes, names in zip((left, right), numbers["axes"], strict=True):
         name_axes(axes, names)
-    known = [one for one in numbers["series"] if one["name"] != "online 20"]
-    for axes, (title, rules) in zip(panels, PANELS, strict=False):
-        for one in (one for one in numbers["series"] if one["name"] in rules):
-            mark = {"marker": MARKS[rules.index(one["name"])], "markersize": 3}
-            curve(axes, one["x"], one["y"], label=_named(one["name"]), **mark, **LOOKS[one["name"]])
-        axes.set_xlim(decades([one["x"] for one in known], 1e-4)[::-1])
-        axes.set_ylim(decades([one["y"] for one in numbers["series"]], 0.5))
-        axes.set_title(title)
-        legend_below(axes)
-    panels[1].set_ylabel("")
+    known = [one for name in RULES for one in numbers["series"] if one["name"] == name]
+    for one, mark in zip(known, MARKS, strict=False):
+        curve(left, one["x"], one["y"], label=_named(one["name"]), marker=mark, markersize=3, **LOOKS[one["name"]])
+    left.set_xlim(decades([one["x"] for one in known], 1e-4)[::-1])
+    left.set_ylim(decades([one["y"] for one in known], 0.5))
+    left.legend(loc="lower right")
     drawn = [one for one in numbers["promised"] if one["mean"] is not None]
     for place, one in enumerate(drawn):
         low, middle, high = one["spread"]
@@ -156,9 +148,9 @@ def paint_sizes(numbers: Numbers) -> Canvas:
         right.plot([one["mean"]], [place], "D", color=DARK, markersize=4, label=names[2])
         if one["name"] == "offline":
             right.plot([OFFLINE.value], [place], "*", color="black", markersize=7, label="mean that cu-hlm prints")
-    right.set_yticks(range(len(drawn)), [_named(one["name"]) for one in drawn], fontsize=6)
+    right.set_yticks(range(len(drawn)), [_named(one["name"]) for one in drawn])
     right.set(ylim=(len(drawn) - 0.5, -0.5), xlim=(0, None), ylabel="", title=f"promise: Bias ≤ {EPSILON:g}")
-    legend_below(right)
+    legend_below(right, columns=2)
     return figure
 
 
@@ -181,7 +173,7 @@ def caption_sizes(numbers: Numbers) -> str:
         "is false for some η. The exact rule needs p, the offline rule needs its statistics, and “T known” needs the "
         "mean rejection probability. The certified rule takes the smallest k with 2Δ_k ≤ ε, from q alone. Sending "
         f"nothing has a mean Bias of at most {three(statistics['bias_unsent'])}. The online rule estimates β_d by "
-        f"{line_said(statistics['line'])}. Left and middle: each rule uses one parameter at all positions. This does "
+        f"{line_said(statistics['line'])}. Left: each rule uses one parameter at all positions. This does "
         "not minimise the tokens at a given mean Bias, so a fixed k can lie below the exact rule. The paper prints "
         f"{OFFLINE.value:.0f} tokens offline, {ONLINE[0].value:.0f} online, and no η."
     )
@@ -361,7 +353,7 @@ def paint_direction(numbers: Numbers) -> Canvas:
             curve(axes, one["x"], one["y"], label=name, **mark, **looks[one["name"]])
         low, high = decades([one["y"] for one in lines], 0.1)
         axes.set(xlim=(-0.03, 1.03), ylim=(low, 12 * high))  # space for the legend
-        axes.legend(loc="upper center", fontsize=6, ncols=2)
+        axes.legend(loc="upper center", ncols=2)
     panels[0].set_title("measured, by the true $\\beta_d$")
     panels[1].set_title("the same rows, another $\\beta$")
     return figure

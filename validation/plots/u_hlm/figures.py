@@ -83,8 +83,8 @@ FIGURES = (
         title="True skip rate and transmission rate by method",
         message=message_methods,
         shows=(
-            "Bars: the left half of the figure; the right half is about a simulated link. Each measure has its own "
-            "threshold."
+            "Points: the rates of the left half of the figure; the right half is about a simulated link. Each measure "
+            "has its own threshold."
         ),
         measure=measure_methods,
         sample="drafts",

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from validation.decoding.methods.registry import info_of
 from validation.plots.common.decoded.numbers import METRICS
+from validation.plots.common.ends import label_ends
 from validation.plots.common.names import name_points
 from validation.plots.common.record import Numbers
+from validation.plots.common.skipping.pictures import dots, name_rows
 from validation.plots.common.skipping.printed import CU, U, value
 from validation.plots.common.style import (
     DARK,
-    LIGHT,
     MIDDLE,
     PAGE,
+    SMALLEST,
     canvas,
-    groups,
     name_axes,
 )
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 _GREY = "0.45"
+SPEED_PANELS = ("median", "total")
+"""Averages of the two panels; the mean over rounds of cu-hlm (6) is in the numbers."""
 _WORDS = {"median": "median over texts", "total": "ratio of totals", "round_mean": "mean over rounds, cu-hlm (6)"}
 
 
@@ -67,26 +70,26 @@ def _cross(axes: Axes, x: dict[str, Any], y: dict[str, Any], look: dict[str, Any
 
 def paint_both(numbers: Numbers) -> Canvas:
     """Paint accuracy against throughput: a panel for each accuracy metric, each method's name beside its point."""
-    names = numbers["statistics"]["accuracies"]
-    figure, panels = canvas((PAGE[0], 3.6), panels=max(1, len(names)))
+    names, shown = numbers["statistics"]["accuracies"], _drawn(numbers, SHOWN)
+    figure, panels = canvas((PAGE[0], 3.4), panels=max(1, len(names)))
     for axes, name, both in zip(panels, names or [None], numbers["axes"], strict=True):
         points, bars = [], []
-        for one in numbers["series"]:
+        for one in (one for one in numbers["series"] if one["name"] in shown):
             x, y = one["throughput"]["median"], one["perplexity"] if name is None else one["accuracy"][name]
             _cross(axes, x, y, _look(one["name"]))
             if None not in (x["value"], y["value"]):
-                points.append((x["value"], y["value"], one["name"]))
+                points.append((x["value"], y["value"], shown[one["name"]]))
                 bars.append([(x["value"], end) for end in (y["low"], y["high"]) if end is not None])
                 bars.append([(end, y["value"]) for end in (x["low"], x["high"]) if end is not None])
         name_axes(axes, both)
         if name is not None:
-            axes.set_title(METRICS[name], fontsize=7)
+            axes.set_title(METRICS[name])
         axes.margins(0.12)
-        name_points(axes, points, size=5.5, avoid=bars)
+        name_points(axes, points, avoid=bars)
     return figure
 
 
-_ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2, "fontsize": 5.5}
+_ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2, "fontsize": SMALLEST}
 """Legend position that covers no curve."""
 _RATES: dict[str, dict[str, Any]] = {
     "transmission": {"color": DARK},
@@ -98,6 +101,16 @@ _RATES: dict[str, dict[str, Any]] = {
     "formula": {"color": DARK},
     "encoded": {"color": MIDDLE, "linestyle": (0, (4, 2))},
 }
+
+
+_ENDS = {
+    "true skip rate of cu-hlm, P(accepted | skipped)": "P(accepted | skipped)",
+    "true skip rate of u-hlm, P(skipped | accepted)": "P(skipped | accepted)",
+    "cosine similarity to the reference answer": "to the reference answer",
+    "cosine similarity to another text of the target model": "to another text of the target model",
+    "by the formula, k(8 + ⌈log₂ V⌉)": "by the formula",
+}
+"""Names at the ends of the curves; the label of the axis says the rest."""
 
 
 def _mark(axes: Axes, numbers: Numbers, paper: str) -> None:
@@ -134,7 +147,9 @@ def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
         axes.set_xlim(-0.02, 1.02)
     left.set_ylim(-0.02, 1.02)
     for axes in (left, right):
-        axes.legend(**_ABOVE)
+        upright = [line for line in axes.get_lines() if str(line.get_label()).startswith("thresholds")]
+        axes.legend(handles=upright, **_ABOVE)
+        label_ends(axes, _ENDS)
     return figure
 
 
@@ -142,8 +157,9 @@ def paint_sizes(numbers: Numbers) -> Canvas:
     """Paint accuracy over k on the left, bits by the formula and as encoded on the right."""
     figure, (left, right) = _panels(numbers, tuple(METRICS), ("formula", "encoded"))
     for axes in (left, right):
-        axes.axvline(numbers["statistics"]["offline_k"], color=_GREY, linewidth=0.9, label="k* of this pair")
-        axes.legend(**_ABOVE)
+        offline = axes.axvline(numbers["statistics"]["offline_k"], color=_GREY, linewidth=0.9, label="k* of this pair")
+        axes.legend(handles=[offline], **_ABOVE)
+        label_ends(axes, _ENDS)
     return figure
 
 
@@ -152,11 +168,6 @@ def _curves(axes: Axes, numbers: Numbers, word: str, names: Sequence[str]) -> No
     shown = [one for one in numbers["series"] if one["word"] == word and one["name"] in names]
     for number, one in enumerate(shown):
         _draw(axes, one, **(_look(one["name"]) | {"markevery": (number % 3, 3)}))
-
-
-def _methods(numbers: Numbers) -> list[list[str]]:
-    """Return the methods of each panel."""
-    return groups(list(dict.fromkeys(one["name"] for one in numbers["series"])))
 
 
 def _hold(panels: Sequence[Axes], numbers: Numbers, words: Sequence[str]) -> None:
@@ -169,59 +180,77 @@ def _hold(panels: Sequence[Axes], numbers: Numbers, words: Sequence[str]) -> Non
             axes.set_ylim(drawn.min() / 1.6, drawn.max() * 1.6)
 
 
+def _drawn(numbers: Numbers, shown: Mapping[str, str]) -> dict[str, str]:
+    """Return the shown methods by the name in the numbers, each with its name in the picture."""
+    names = dict.fromkeys(one["name"] for one in numbers["series"])
+    return {name: shown[info_of(name).name] for name in names if info_of(name).name in shown}
+
+
+SHOWN = {
+    "small only": "draft alone",
+    "large only": "target alone",
+    "HLM": "HLM",
+    "U-HLM risk-prone": "U-HLM",
+    "CU-HLM offline": "CU-HLM offline",
+    "CU-HLM online": "CU-HLM online",
+    "CU-HLM certified": "ours, certified bias 0.1",
+}
+"""Methods of the picture, by registered name, and their names there; the numbers hold all methods."""
+SHOWN_OF_U_HLM = {
+    "HLM": "HLM",
+    "Rand-HLM": "Rand-HLM",
+    "U-HLM risk-prone": "U-HLM",
+    "U-HLM at 0.8": "U-HLM at 0.8",
+    "CU-HLM certified": "ours, certified bias 0.1",
+}
+"""The same for u-hlm."""
+_ALONE = ("small only", "large only")
+"""Methods without a link: their speed is a level, the same at every SNR."""
+
+
 def paint_speeds(numbers: Numbers) -> Canvas:
-    """Paint throughput over the SNR: a column for each way to average, a row for each group of methods."""
-    rows = _methods(numbers)
-    figure, panels = canvas((PAGE[0], 0.4 + 2.6 * len(rows)), panels=len(_WORDS), rows=len(rows))
-    for number, names in enumerate(rows):
-        row = panels[len(_WORDS) * number : len(_WORDS) * (number + 1)]
-        for axes, (word, title), both in zip(row, _WORDS.items(), numbers["axes"], strict=True):
-            _curves(axes, numbers, word, names)
-            name_axes(axes, both)
-            if number == 0:
-                axes.set_title(title, fontsize=7)
-        for axes in row[1:]:
-            axes.set_ylabel("")
-        for axes in row if number < len(rows) - 1 else ():
-            axes.set_xlabel("")
-    _hold(panels, numbers, tuple(_WORDS))
-    handles = [axes.get_legend_handles_labels() for axes in panels[:: len(_WORDS)]]
-    shown = [[one for pair in handles for one in pair[side]] for side in (0, 1)]
-    figure.legend(*shown, loc="outside upper center", ncols=5, fontsize=6)
+    """Paint throughput over the SNR: medians over texts on the left, ratios of totals on the right."""
+    names = _drawn(numbers, SHOWN)
+    figure, panels = canvas((PAGE[0], 3.2), panels=len(SPEED_PANELS))
+    for axes, word, both in zip(panels, SPEED_PANELS, numbers["axes"], strict=False):
+        curves = [one for one in numbers["series"] if one["word"] == word and one["name"] in names]
+        for one in curves:
+            if info_of(one["name"]).name in _ALONE:
+                axes.axhline(one["mean"][0], color=_GREY, linestyle=(0, (4, 2)), linewidth=0.9, label=one["name"])
+        _curves(axes, numbers, word, [name for name in names if info_of(name).name not in _ALONE])
+        name_axes(axes, both)
+        axes.set_title(_WORDS[word])
+        axes.set_xlim(min(curves[0]["x"], default=0), max(curves[0]["x"], default=1)) if curves else None
+    panels[1].set_ylabel("")
+    _hold(panels, numbers, SPEED_PANELS)
+    for axes in panels:
+        label_ends(axes, names, order=list(names))
     return figure
 
 
 def paint_methods(numbers: Numbers) -> Canvas:
     """Paint the rates of each method on the left, throughput over the SNR on the right."""
-    from matplotlib.figure import Figure
-
-    rows = _methods(numbers)
-    figure = Figure(figsize=(PAGE[0], max(3.6, 0.6 + 2.2 * len(rows))), layout="constrained")
-    sides = figure.add_gridspec(len(rows), 2)
-    left = figure.add_subplot(sides[:, 0])
-    right = [figure.add_subplot(sides[number, 1]) for number in range(len(rows))]
-    names = {"transmission": "TR", "skipped_if_accepted": "TSR, P(skipped | accepted)"}
-    names["accepted_if_skipped"] = "cu-hlm's, P(accepted | skipped)"
-    bars = numbers["bars"]
-    for number, ((key, name), color) in enumerate(zip(names.items(), (DARK, MIDDLE, LIGHT), strict=True)):
-        places = np.arange(len(bars)) + 0.26 * (number - 1)
-        middle, low, high = (_values([one[key][end] for one in bars]) for end in ("value", "low", "high"))
-        left.barh(places, middle, height=0.24, color=color, label=name)
-        left.errorbar(middle, places, xerr=(middle - low, high - middle), fmt="none", ecolor="black", elinewidth=0.7)
-    left.axvline(
-        1 - value(U, "skipped"), color=DARK, linestyle=(0, (1, 1.5)), linewidth=0.9, label="TR from the printed skips"
-    )
-    left.set_yticks(range(len(bars)), [one["name"].replace(" (", "\n(") for one in bars], fontsize=6)
-    left.invert_yaxis()
-    left.set(xlim=(0, 1.02), xlabel=numbers["axes"][0]["x"]["label"])
+    figure, (left, right) = canvas((PAGE[0], 3.6), panels=2)
+    bars, names = numbers["bars"], _drawn(numbers, SHOWN_OF_U_HLM)
+    looks = ({"color": DARK, "marker": "o"}, {"color": MIDDLE, "marker": "D"}, {"color": _GREY, "marker": "s"})
+    for (key, name), shift, look in zip(_SKIPS.items(), (-0.2, 0.0, 0.2), looks, strict=True):
+        dots(left, bars, key, shift, label=name, **look)
+    sent = 1 - value(U, "skipped")
+    left.axvline(sent, color=DARK, linestyle=(0, (1, 1.5)), linewidth=0.9, label="TR from the printed skips")
+    name_rows(left, [one["name"].replace(" (", "\n(") for one in bars])
+    left.set_xlabel(numbers["axes"][0]["x"]["label"])
     left.legend(**_ABOVE)
-    for axes, methods in zip(right, rows, strict=True):
-        _curves(axes, numbers, "median", methods)
-        axes.axvline(numbers["statistics"]["link_snr_db"], color=_GREY, linewidth=0.9)
-        name_axes(axes, numbers["axes"][1])
-        axes.yaxis.label.set_fontsize(6)
-        axes.legend(loc="lower right", fontsize=5.5)
-    for axes in right[:-1]:
-        axes.set_xlabel("")
-    _hold(right, numbers, ("median",))
+    _curves(right, numbers, "median", list(names))
+    name_axes(right, numbers["axes"][1])
+    _hold([right], numbers, ("median",))
+    right.axvline(numbers["statistics"]["link_snr_db"], color=_GREY, linewidth=0.9)
+    right.set_title("line: the paper's link")
+    label_ends(right, names, order=list(names))
     return figure
+
+
+_SKIPS = {
+    "transmission": "TR",
+    "skipped_if_accepted": "TSR, P(skipped | accepted)",
+    "accepted_if_skipped": "cu-hlm's, P(accepted | skipped)",
+}

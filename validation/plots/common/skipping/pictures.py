@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,7 +100,7 @@ def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper:
     axes.plot([0, 1], [intercept, slope + intercept], color=MIDDLE, label=f"line that {paper} prints")
     _mark_thresholds(axes, numbers, paper)
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.08, 1))
-    axes.legend(loc="upper left", fontsize=6)
+    axes.legend(loc="upper left")
 
 
 def paint_line(numbers: Numbers) -> Canvas:
@@ -124,7 +125,7 @@ def paint_density(numbers: Numbers) -> Canvas:
     _draw(axes, density, color=DARK)
     _mark_thresholds(axes, numbers, CU)
     axes.set(xlim=(-0.04, 1.04), ylim=(0, None))
-    axes.legend(loc="upper center", fontsize=6)
+    axes.legend(loc="upper center")
     return figure
 
 
@@ -136,14 +137,14 @@ def paint_both(numbers: Numbers) -> Canvas:
         name_axes(axes, names)
     _bars(left, share)
     _mark_thresholds(left, numbers, U)
-    left.legend(loc="upper center", fontsize=6)
+    left.legend(loc="upper center")
     _relation(right, numbers, relation, U)
     return figure
 
 
 def paint_rates(numbers: Numbers) -> Canvas:
     """Paint the transmission rate and both true skip rates over the threshold."""
-    figure, (axes,) = canvas((COLUMN[0], 3.0))
+    figure, (axes,) = canvas((COLUMN[0], 3.5))
     for series, look in zip(numbers["series"], _LOOKS, strict=True):
         _draw(axes, _inside(series), **look)
     marks = (1 - value(CU, "skipped"), "s", DARK, "sent"), (value(CU, "true_skips"), "D", MIDDLE, "accepted | skipped")
@@ -158,7 +159,7 @@ def paint_rates(numbers: Numbers) -> Canvas:
         )
     name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    figure.legend(loc="outside upper center", ncols=2, fontsize=6)
+    figure.legend(loc="outside upper center", ncols=1)
     return figure
 
 
@@ -181,23 +182,41 @@ def paint_transmission(numbers: Numbers) -> Canvas:
     return figure
 
 
+def dots(axes: Axes, rows: Sequence[dict[str, dict[str, float | None]]], key: str, shift: float, **look: Any) -> None:
+    """Draw a rate of each row as a point with its interval, one row below the other."""
+    middle, low, high = (_values([row[key][end] for row in rows]) for end in ("value", "low", "high"))
+    places = np.arange(len(rows)) + shift
+    ends = (np.nan_to_num(middle - low), np.nan_to_num(high - middle))
+    axes.errorbar(middle, places, xerr=ends, linestyle="none", markersize=5, elinewidth=1.0, **look)
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Name the rows of a panel from top to bottom, and scale it for rates."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set(ylim=(len(names) - 0.5, -0.5), xlim=(-0.02, 1.04))
+
+
 def paint_methods(numbers: Numbers) -> Canvas:
-    """Paint bars of the three rates, grouped by method."""
-    figure, (axes,) = canvas(PAGE)
+    """Paint the transmission rate of each method on the left, both true skip rates on the right."""
+    figure, (left, right) = canvas((PAGE[0], 2.8), panels=2)
     series = numbers["series"]
-    for number, ((key, name), color) in enumerate(zip(RATES.items(), (DARK, MIDDLE, LIGHT), strict=True)):
-        places = np.arange(len(series)) + 0.26 * (number - 1)
-        values, low, high = (_values([one[key][end] for one in series]) for end in ("value", "low", "high"))
-        axes.bar(places, values, width=0.24, color=color, label=name)
-        axes.errorbar(places, values, yerr=(values - low, high - values), fmt="none", ecolor="black", elinewidth=0.7)
+    names = iter(RATES.items())
+    key, name = next(names)
+    dots(left, series, key, 0.0, color=DARK, marker="o")
+    left.set_xlabel(name)
     sent = 1 - value(U, "skipped")
-    axes.axhline(
-        sent, color=DARK, linestyle=(0, (1, 1.5)), linewidth=0.9, label=f"transmission rate, from {U}'s printed skips"
-    )
+    left.axvline(sent, color=DARK, linestyle=(0, (1, 1.5)), linewidth=0.9, label=f"from {U}'s printed skips")
+    left.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    for (key, name), shift, look in zip(names, (-0.12, 0.12), (_OPEN, _FULL), strict=True):
+        dots(right, series, key, shift, label=name, **look)
+    right.set_xlabel("rate")
+    right.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     if not series:
-        axes.text(0.5, 0.5, "no line rises: no threshold", ha="center", transform=axes.transAxes)
-    name_axes(axes, numbers["axes"][0])
-    axes.set_xticks(range(len(series)), [one["name"].replace(", ", ",\n") for one in series])
-    axes.set_ylim(0, 1.02)
-    figure.legend(loc="outside upper center", ncols=4)
+        left.text(0.5, 0.5, "no line rises: no threshold", ha="center", transform=left.transAxes)
+    name_rows(left, [one["name"].replace(", ", ",\n") for one in series])
+    name_rows(right, [""] * len(series))
     return figure
+
+
+_FULL: dict[str, Any] = {"color": MIDDLE, "marker": "D"}
+_OPEN: dict[str, Any] = {"color": DARK, "marker": "s", "markerfacecolor": "white"}

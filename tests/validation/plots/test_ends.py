@@ -1,0 +1,82 @@
+"""Names at the ends of curves, and pictures on a dark page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.text import Text
+
+from validation.plots.common.ends import apart, label_ends, readable
+from validation.plots.common.style import DARK_PAGE, canvas, house_style, save
+
+
+def boxes(axes):
+    axes.get_figure().draw_without_rendering()
+    return {text.get_text(): Text.get_window_extent(text) for text in axes.texts}
+
+
+def test_names_of_curves_that_end_together_are_above_each_other_and_beside_the_panel():
+    figure, (axes,) = canvas((3.4, 2.5))
+    for name, end in (("first", 1.0), ("second", 1.01), ("third, a long name", 1.0), ("low", 0.0)):
+        axes.plot([0, 1], [0.5, end], label=name)
+    axes.axvline(0.5, label="a place")
+    axes.plot([0, 1], [np.nan, np.nan], label="nothing")
+    label_ends(axes, {"low": "lowest", "second": ""}, wrap=12, order=("first", "third, a long name"))
+    found = boxes(axes)
+    assert list(found) == ["lowest", "third, a\nlong name", "first"]
+    middles = sorted(found.values(), key=lambda box: box.y0)
+    assert all(one.y1 <= other.y0 + 1 for one, other in zip(middles, middles[1:], strict=False))
+    assert min(box.x0 for box in found.values()) >= axes.get_window_extent().x1
+    assert max(box.x1 for box in found.values()) <= figure.bbox.x1
+
+
+def test_curves_with_intervals_are_named_and_gaps_at_their_end_are_skipped():
+    _, (axes,) = canvas((3.4, 2.5))
+    axes.errorbar([0, 1, 2], [1.0, 3.0, np.nan], yerr=0.1, label="measured")
+    axes.plot([0, 2], [0.0, 4.0], label="line")
+    axes.set_ylim(0, 4)
+    label_ends(axes)
+    found = boxes(axes)
+    panel = axes.get_window_extent()
+    place = (sum(found["measured"].intervaly) / 2 - panel.y0) / panel.height
+    assert place == pytest.approx(0.75, abs=0.02)
+
+
+def test_boxes_move_least():
+    assert apart([], []) == []
+    assert apart([5.0, 50.0], [10.0, 10.0]) == [5.0, 50.0]
+    middles = apart([10.0, 10.0, 10.0, 18.0], [8.0] * 4)
+    assert np.diff(middles).tolist() == [8.0, 8.0, 8.0]
+    assert np.mean(middles) == pytest.approx(12.0)
+
+
+def test_a_light_curve_has_a_darker_name():
+    assert readable("black") == (0.0, 0.0, 0.0)
+    assert max(readable("0.8")) == pytest.approx(0.45)
+    assert readable("#16325c") == to_rgb("#16325c")
+
+
+def test_an_svg_has_no_background_and_turns_dark_with_its_page(tmp_path: Path):
+    with house_style():
+        figure, (axes,) = canvas((3.4, 2.5))
+        axes.plot([0, 1], [0, 1])
+        for suffix in ("svg", "png"):
+            save(figure, tmp_path / f"one.{suffix}")
+    text = (tmp_path / "one.svg").read_text(encoding="utf-8")
+    assert text.count(DARK_PAGE) == 1
+    assert re.search(r"<svg\b[^>]*>\s*<style>@media \(prefers-color-scheme: dark\)", text)
+    assert "fill: #ffffff" not in text
+
+
+SHELF = Path(__file__).resolve().parents[3] / "figures"
+
+
+@pytest.mark.parametrize("picture", sorted(SHELF.rglob("*.svg")), ids=lambda path: path.parent.name + "/" + path.stem)
+def test_every_published_picture_turns_dark_with_its_page(picture: Path):
+    text = picture.read_text(encoding="utf-8")
+    assert DARK_PAGE in text
+    assert not re.search(r'id="patch_[12]">\s*<path d="[^"]*" style="fill: #ffffff"', text)

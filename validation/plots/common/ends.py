@@ -1,0 +1,122 @@
+"""Write the name of each curve at its right end, so that a panel needs no legend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.colors import to_rgb
+
+from validation.plots.common.style import SMALLEST
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LINE = 1.25
+"""Height of a line of text over its size."""
+_GAP = 6.0
+"""Points between the right edge of the panel and the names."""
+
+
+def label_ends(
+    axes: Axes, names: Mapping[str, str] | None = None, *, wrap: int = 18, order: Sequence[str] = ()
+) -> None:
+    """Write the name of each labelled curve beside its last point, in its colour; the names do not overlap.
+
+    Call it once the limits are set.
+
+    Parameters
+    ----------
+    axes : Axes
+    names : mapping of str to str, optional
+        Names to write in place of the labels, by label; an empty name is not written.
+    wrap : int
+        Characters of a line.
+    order : sequence of str
+        Labels from top to bottom, for curves that end at one height.
+    """
+    figure = axes.get_figure(root=True)
+    assert figure is not None, "the panel has been removed from its figure"
+    figure.draw_without_rendering()  # the layout gives the panel its height
+    scale = 72.0 / figure.dpi
+    bottom, top = (float(value) * scale for value in axes.get_window_extent().intervaly)
+    found = []
+    for place, (label, line) in enumerate(_curves(axes)):
+        height, name = _last(line), (names or {}).get(label, label)
+        if height is not None and name:
+            rank = list(order).index(label) if label in order else place
+            found.append((min(max(height * scale, bottom), top), rank, fill(name, wrap), line.get_color()))
+    found.sort(key=lambda one: (round(one[0], 1), -one[1]))
+    sizes = [SMALLEST * _LINE * (1 + text.count("\n")) for *_, text, _ in found]
+    for (height, _, text, color), middle in zip(found, apart([one[0] for one in found], sizes), strict=True):
+        _write(axes, text, color, height - bottom, middle - bottom, top - bottom)
+
+
+def _curves(axes: Axes) -> list[tuple[str, Any]]:
+    """Return the line of each labelled curve, with intervals or without."""
+    found = []
+    for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+        line = handle[0] if isinstance(handle, tuple) else handle
+        upright = hasattr(line, "get_ydata") and line.get_transform() == axes.get_xaxis_transform("grid")  # axvline
+        if hasattr(line, "get_ydata") and len(line.get_ydata()) and not upright:
+            found.append((label, line))
+    return found
+
+
+def _last(line: Any) -> float | None:
+    """Return the height of a curve's last defined point, in pixels; None if it has none."""
+    x, y = (np.asarray(one, dtype=np.float64) for one in (line.get_xdata(), line.get_ydata()))
+    known = np.flatnonzero(np.isfinite(y))
+    if not known.size:
+        return None
+    return float(line.get_transform().transform((x[known[-1]], y[known[-1]]))[1])
+
+
+def apart(heights: Sequence[float], sizes: Sequence[float]) -> list[float]:
+    """Return the middles of boxes of these sizes, in order, that do not overlap and move least from their heights.
+
+    >>> apart([10.0, 11.0, 40.0], [8.0, 8.0, 8.0])
+    [6.5, 14.5, 40.0]
+    """
+    blocks: list[tuple[list[int], float]] = []  # indices, bottom
+    for index, (height, size) in enumerate(zip(heights, sizes, strict=True)):
+        members, low = [index], height - size / 2
+        while blocks and blocks[-1][1] + sum(sizes[i] for i in blocks[-1][0]) > low:
+            members = blocks.pop()[0] + members
+            starts = np.cumsum([0.0, *(sizes[i] for i in members[:-1])])
+            low = float(np.mean([heights[i] - sizes[i] / 2 - s for i, s in zip(members, starts, strict=True)]))
+        blocks.append((members, low))
+    middles = []
+    for members, low in blocks:
+        for i in members:
+            middles.append(float(low + sizes[i] / 2))
+            low += sizes[i]
+    return middles
+
+
+def _write(axes: Axes, text: str, color: Any, end: float, middle: float, height: float) -> None:
+    """Write a name beside the panel, with a line to the curve's end if it was moved."""
+    moved = abs(end - middle) > 3.0
+    arrow: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.5, "color": color, "shrinkA": 0, "shrinkB": 0}
+    axes.annotate(
+        text,
+        (1.0, end / height),
+        (_GAP + 4.0 if moved else _GAP, middle - end),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=SMALLEST,
+        color=readable(color),
+        va="center",
+        annotation_clip=False,
+        arrowprops=arrow | {"relpos": (0.0, 0.5)} if moved else None,
+    )
+
+
+def readable(color: Any) -> tuple[float, float, float]:
+    """Return a colour that is dark enough for text on white: its luma is at most 0.45."""
+    red, green, blue = to_rgb(color)
+    luma = 0.299 * red + 0.587 * green + 0.114 * blue
+    share = min(1.0, 0.45 / luma) if luma else 1.0
+    return red * share, green * share, blue * share

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ def test_names_of_curves_that_end_together_are_above_each_other_and_beside_the_p
     found = boxes(axes)
     assert list(found) == ["lowest", "third, a\nlong name", "first"]
     middles = sorted(found.values(), key=lambda box: box.y0)
-    assert all(one.y1 <= other.y0 + 1 for one, other in zip(middles, middles[1:], strict=False))
+    assert all(one.y1 <= other.y0 + 1 for one, other in pairwise(middles))
     assert min(box.x0 for box in found.values()) >= axes.get_window_extent().x1
     assert max(box.x1 for box in found.values()) <= figure.bbox.x1
 

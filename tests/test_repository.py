@@ -231,8 +231,8 @@ def long_description() -> str:
 def test_the_links_and_pictures_of_the_long_description_are_absolute_and_lead_to_files():
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
     raw = urls["Source"].replace("https://github.com/", "https://raw.githubusercontent.com/")
-    relative = re.findall(r"(!?)\[[^\]]*\]\(([^()\s]+)\)", readme())
-    absolute = re.findall(r"(!?)\[[^\]]*\]\(([^()\s]+)\)", long_description())
+    link = r"(?:(!)\[[^\]]*\]|\])\(([^()\s]+)\)"  # also the one around a picture
+    relative, absolute = re.findall(link, readme()), re.findall(link, long_description())
     assert len(relative) == len(absolute) > 10
     assert {mark for mark, _ in absolute} == {"", "!"}
     for (mark, path), (_, address) in zip(relative, absolute, strict=True):

@@ -1,4 +1,4 @@
-"""How this project lies on the machine: a clone with its launcher, or an installed package; and the lines that suit it."""
+"""How this project lies on the machine, a clone or an installed package, and the lines that suit it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _origin() -> str:
 
 
 def as_typed(text: str) -> str:
-    """Return a text whose commands are typed as this machine knows them: without ``python3`` in an installed package."""
+    """Return a text whose commands are typed as this machine knows them."""
     if is_clone():
         return text
     text = re.sub(r"python3 hlm setup (\w+(?: \w+)*)", lambda found: pip_line(found[1].replace(" ", ",")), text)

@@ -202,10 +202,8 @@ def _collect_shard(
             command=typed_command(),
             fresh=asked.fresh,
         )
-    console.print(
-        f"Shard {place}: {len(counts)} {'batch' if len(counts) == 1 else 'batches'}, {sum(counts):,} positions, at {out}.",
-        soft_wrap=True,
-    )
+    several = "batch" if len(counts) == 1 else "batches"
+    console.print(f"Shard {place}: {len(counts)} {several}, {sum(counts):,} positions, at {out}.", soft_wrap=True)
     if not counts:
         console.print(
             "The other shards have all batches that these positions need: this one adds nothing.", soft_wrap=True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -217,3 +218,27 @@ def test_the_run_of_a_stored_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     places = [run_folder(Path(name)) for name in ("a/models/trace", "b/models/trace", "c/models")]
     assert len(set(places)) == 3
     assert all(str(place).startswith("runs/models-") for place in places)
+
+
+def test_a_step_that_is_interrupted_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("argparse.ArgumentParser.parse_args", interrupted)
+    monkeypatch.delitem(sys.modules, "validation.reproduce.steps", raising=False)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("validation.reproduce.steps", run_name="__main__")
+    assert ended.value.code == 130
+
+
+def test_an_installed_package_writes_runs_where_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "ROOT", tmp_path / "away")
+    monkeypatch.setattr("validation.cli.reproduce.ROOT", tmp_path / "away")
+    monkeypatch.chdir(tmp_path)
+    seen: list[Path] = []
+    monkeypatch.setattr("validation.reproduce.engine.states", lambda tasks, place, known: seen.append(place) or [])
+    assert CliRunner().invoke(main, ["reproduce", "u-hlm", "--quick", "--dry-run"]).exit_code == 0
+    assert seen == [tmp_path / "runs" / "quick"]
+    refused = CliRunner().invoke(main, ["reproduce", "--dry-run"])
+    assert refused.exit_code == 2
+    assert "give --quick" in refused.output

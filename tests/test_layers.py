@@ -17,6 +17,7 @@ PACKAGES = ("hlmtheory", "validation")
 LAYERS = (
     "hlmtheory",
     "printable",
+    "installed",
     "errors",
     "processes",
     "acceptance",

@@ -26,6 +26,7 @@ def keeps_law(record_property: Callable[[str, object], None]) -> Callable[..., A
     from validation.audit.assertion import keeps_law as assert_keeps_law
 
     def assert_and_record(*given: Any, **options: Any) -> Any:
+        __tracebackhide__ = True
         report = assert_keeps_law(*given, **options)
         record_property(SHOWN, f"{report.sentences()[0]} {report.draws:,} draws.")
         return report

@@ -88,6 +88,7 @@ def keeps_law(
     ...
     validation.audit.assertion.LawBrokenError: Not kept: the law of the next token is at least ...
     """
+    __tracebackhide__ = True  # pytest shows the line of the test, not these
     report = audit_sampler(law, sample, draws=draws, depth=depth, level=level, epsilon=within, seed=seed, draft=draft)
     if report.verdict == NOT_KEPT:
         raise LawBrokenError(report)

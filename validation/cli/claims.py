@@ -11,6 +11,7 @@ from validation.claims.certificate import certificate
 from validation.claims.instances import scenarios
 from validation.cli.display import shortened
 from validation.errors import UserError, nearest
+from validation.installed import as_typed
 from validation.report.citations import PAPERS, cite, relation_to_source
 from validation.site.theory import FALSE_WORDS
 
@@ -71,7 +72,7 @@ def show_list(console: Console, listed: list[Claim]) -> None:
         console.print(claim.id, style="bold", soft_wrap=True)
         console.print(f"  {claim.statement}", highlight=False)
         console.print(f"  {_status(claim)}; {claim.origin.value}; {cite(claim.source)}", highlight=False)
-    console.print(f"{len(listed)} claims; `python3 hlm claims ID` shows one in full.")
+    console.print(as_typed(f"{len(listed)} claims; `python3 hlm claims ID` shows one in full."))
     certified = certificate()
     if said := certified.sentence(sum(claim.id in certified.tallies for claim in listed), "of them"):
         console.print(said, highlight=False, soft_wrap=True)

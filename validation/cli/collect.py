@@ -154,7 +154,7 @@ def collect_here(
 )
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors; see the exit code.")
 def collect(asked: Collection, out: Place, shard: str | None, batches: int | None, quiet: bool) -> None:
-    r"""Collect the logits of two models, on one machine or on several, and check nothing.
+    """Collect the logits of two models, on one machine or on several, and check nothing.
 
     \b
     One process:       hlm collect --out TRACE
@@ -163,7 +163,7 @@ def collect(asked: Collection, out: Place, shard: str | None, batches: int | Non
                        hlm merge A B C --out TRACE
 
     Each way gives the same trace. The same command continues what was stopped.
-    """
+    """  # noqa: D301 (click takes the character, not an escape)
     from validation.collection.ranks import this_rank
 
     console, prompts = open_console(quiet=quiet), asked.read_prompts()
@@ -204,7 +204,12 @@ def _collect_shard(
             command=typed_command(),
             fresh=asked.fresh,
         )
-    console.print(f"Shard {place}: {len(counts)} batches, {sum(counts):,} positions, at {out}.", soft_wrap=True)
+    several = "batch" if len(counts) == 1 else "batches"
+    console.print(f"Shard {place}: {len(counts)} {several}, {sum(counts):,} positions, at {out}.", soft_wrap=True)
+    if not counts:
+        console.print(
+            "The other shards have all batches that these positions need: this one adds nothing.", soft_wrap=True
+        )
 
 
 @click.command()

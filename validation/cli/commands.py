@@ -36,6 +36,7 @@ from validation.cli.run import (
 from validation.cli.serve import serve
 from validation.cli.top_k import top_k
 from validation.errors import UserError, naming
+from validation.installed import is_clone
 from validation.trace.remote import Place
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -226,6 +227,8 @@ def repro(check: bool, tables: bool, captions: bool, run: Path, name: str) -> No
     Take its figures and verdicts into the repository and regenerate the tables. What was simulated (`hlm figure
     PAPER`) is taken with it. Runs of other pairs stand beside the built-in one.
     """
+    if not is_clone():
+        raise UserError("What is published lies in a clone of the repository; this is an installed package.")
     from validation.report.publish import publish, refresh_captions, regenerate, stale_captions, stale_tables
 
     if check:

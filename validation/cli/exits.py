@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from importlib.metadata import PackageNotFoundError, requires
 
+from validation.installed import PROJECT, extras_of, pip_line
+
 VIOLATED, REFUSED, PARTLY, INTERRUPTED, CLOSED = 1, 2, 3, 130, 141
 
 
@@ -24,11 +26,12 @@ Exit codes: 0 done, no claim is violated; 1 a verdict: a claim is violated, a te
 `repro --check` found a stale table, or `audit` found that a law is not kept; 2 no answer: an error, most of which you
 can fix (a wrong argument, a damaged file, a full disk); 3 partly done, the rest is listed, or `audit` shows neither;
 130 interrupted; 141 the reader of the output left (`| head`)."""
-PROJECT = "hlmtheory"
 
 
-def missing_extra(error: ModuleNotFoundError) -> str | None:
+def missing_extra(error: ModuleNotFoundError, command: str | None = None) -> str | None:
     """Return the message for a missing package of one of this project's extras, or None for any other package.
+
+    With the name of a command, the line installs all that this command needs.
 
     >>> missing_extra(ModuleNotFoundError("No module named 'click'", name="click"))
     "This command needs click; install the extra: pip install '.[validation]' in the project's folder."
@@ -38,7 +41,8 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
     extra = _extras().get(package)
     if extra is None:
         return None
-    return f"This command needs {package}; install the extra: pip install '.[{extra}]' in the project's folder."
+    wanted = extras_of(command) if extra == "validation" or extra in extras_of(command).split(",") else extra
+    return f"This command needs {package}; install the extra: {pip_line(wanted)}."
 
 
 def _extras() -> dict[str, str]:

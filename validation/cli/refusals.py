@@ -12,6 +12,7 @@ import click
 from hlmtheory._domains import DomainError
 from validation.cli.exits import CLOSED, REFUSED, missing_extra
 from validation.errors import UserError
+from validation.installed import as_typed
 from validation.models.devices import memory_errors
 
 REMEDIES = {
@@ -45,7 +46,7 @@ def refusals() -> Iterator[None]:
         with memory_errors():
             yield
     except (UserError, DomainError) as error:
-        raise Refusal(str(error)) from error
+        raise Refusal(as_typed(str(error))) from error
     except OSError as error:
         if error.errno == errno.EPIPE:  # the reader closed the pipe
             raise SystemExit(CLOSED) from error
@@ -66,7 +67,7 @@ def os_sentence(error: OSError) -> str:
     remedy = REMEDIES.get(error.errno or 0)
     if remedy is None:
         remedy = f"{error.strerror or str(error) or type(error).__name__}; check the path, or choose another place"
-    return f"{where or 'A file or folder'}: {remedy}."
+    return f"{where or 'The output'}: {remedy}."
 
 
 def _text(name: Any) -> str:

@@ -12,6 +12,7 @@ import click
 
 from validation.cli.exits import PARTLY
 from validation.errors import UserError
+from validation.installed import is_clone
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = Path("validation") / "reproduce" / "times.json"
@@ -64,9 +65,9 @@ def reproduce(
     from validation.reproduce.engine import NOT_RUN, TO_RUN, in_a_process, line_of, run_tasks, states, total_of
     from validation.reproduce.tasks import Setting, chosen, tasks_of
 
-    if not (ROOT / ".git").exists() and not (quick or dry_run):
+    if not (ROOT / ".git").exists() and not quick:
         raise UserError("What is published names its commit, and this is no checkout of git; give --quick.")
-    place = (out or ROOT / "runs" / ("quick" if quick else "reproduce")).resolve()
+    place = (out or (ROOT if is_clone() else Path.cwd()) / "runs" / ("quick" if quick else "reproduce")).resolve()
     setting = Setting(
         root=ROOT,
         out=place,

@@ -15,6 +15,7 @@ import click
 from validation.cli.display import progress_bar, verdict_screen, waiting
 from validation.cli.exits import Verdict
 from validation.errors import naming
+from validation.installed import as_typed
 from validation.printable import printable
 from validation.trace.format import MANIFEST
 from validation.trace.journal import Lock, write_atomically
@@ -273,4 +274,4 @@ def print_json(value: object) -> None:
 
 def typed_command() -> str:
     """Return the command as typed; bytes that are not text become escapes."""
-    return shlex.join(["python3", "hlm", *sys.argv[1:]]).encode(errors="backslashreplace").decode()
+    return as_typed(shlex.join(["python3", "hlm", *sys.argv[1:]])).encode(errors="backslashreplace").decode()

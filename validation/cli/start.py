@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from validation.cli.exits import INTERRUPTED, REFUSED, VIOLATED, Verdict, missing_extra
+from validation.installed import COMMANDS, extras_of, pip_line
 
 TRACEBACK = "HLM_TRACEBACK"
 
@@ -29,9 +30,23 @@ def _commands(**options: Any) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     # torch's threads sleep while they wait. Threads that spin were over 20 times slower on two cores with other work.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from validation.cli.commands import main as commands
-
+    try:
+        from validation.cli.commands import main as commands
+    except ModuleNotFoundError as error:
+        if sys.argv[1:] not in ([], ["-h"], ["--help"]) or missing_extra(error) is None:
+            raise
+        print(_core_help())
+        return
     commands(**options)
+
+
+def _core_help() -> str:
+    """Return the help of an install without extras: the commands, and the line that installs what each needs."""
+    lines = ["Usage: hlm COMMAND", "", "The library is installed (import hlmtheory). The commands need more:", ""]
+    for extras in dict.fromkeys(map(extras_of, COMMANDS)):
+        names = ", ".join(name for name in COMMANDS if extras_of(name) == extras)
+        lines += [f"  {names}", f"      {pip_line(extras)}"]
+    return "\n".join([*lines, "", "After that, hlm --help says what each does. hlm --version works as it is."])
 
 
 def start(commands: Callable[..., Any]) -> None:
@@ -72,7 +87,9 @@ def _run(commands: Callable[..., Any]) -> int:
 
 def _sentence(error: BaseException) -> str:
     """Return the message for an error that no command expected."""
-    if isinstance(error, ModuleNotFoundError) and (said := missing_extra(error)):
+    if isinstance(error, ModuleNotFoundError) and (
+        said := missing_extra(error, sys.argv[1] if len(sys.argv) > 1 else None)
+    ):
         return said
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)

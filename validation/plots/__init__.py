@@ -80,8 +80,9 @@ def find_exhibits(paper: str, number: str | None = None) -> list[Exhibit]:
     """
     found = [one for one in EXHIBITS.values() if one.paper == paper and number in (None, one.number)]
     if not found:
+        name = f"{paper} {number}" if number else paper
         known = ", ".join(f"{paper} {number}" for paper, number in EXHIBITS)
-        raise UserError(f"There is no figure {paper} {number or ''}; choose one of: {known}.")
+        raise UserError(f"There is no figure {name}; choose one of: {known}.")
     return found
 
 

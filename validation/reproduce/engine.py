@@ -129,12 +129,13 @@ def total_of(found: Sequence[State]) -> str:
 
     >>> one, other = Task("a", ()), Task("b", ())
     >>> total_of([State(one, TO_RUN, seconds=5400.0), State(other, TO_RUN), State(other, DONE)])
-    'To run: 2 of 3 tasks, 1.5 h, 1 tasks of unknown time.'
+    'To run: 2 of 3 tasks, 1.5 h, and 1 of unknown time.'
     """
     waiting = [state.seconds for state in found if state.word == TO_RUN]
     known = [seconds for seconds in waiting if seconds is not None]
-    unknown = f", {len(waiting) - len(known)} tasks of unknown time" if len(known) < len(waiting) else ""
-    return f"To run: {len(waiting)} of {len(found)} tasks, {duration(sum(known))}{unknown}."
+    unknown = f", and {len(waiting) - len(known)} of unknown time" if len(known) < len(waiting) else ""
+    sums = duration(sum(known)) if known or not waiting else duration(None)
+    return f"To run: {len(waiting)} of {len(found)} tasks, {sums}{unknown if known else ''}."
 
 
 def duration(seconds: float | None) -> str:

@@ -300,4 +300,7 @@ def _command(given: argparse.Namespace) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except KeyboardInterrupt:  # the command that started this step says that it stopped
+        sys.exit(130)

@@ -124,12 +124,12 @@ def build(out: Path, root: Path = ROOT, *, quiet: bool = True) -> Path:
         If the extra ``docs`` is not installed, the repository's docs/ is not there, the folder holds other files, or
         Sphinx reports a warning.
     """
+    if not (root / "docs" / "conf.py").is_file():
+        raise UserError("The documentation is built from a clone of the repository; this is an installed package.")
     try:
         from sphinx.cmd.build import build_main
     except ImportError as error:
         raise UserError("The documentation needs Sphinx; `python3 hlm setup validation docs` installs it.") from error
-    if not (root / "docs" / "conf.py").is_file():
-        raise UserError("The documentation is built from a clone of the repository; this is an installed package.")
     if out.exists() and any(out.iterdir()) and not (out / "source" / "index.md").is_file():
         raise UserError(f"{out} holds other files; choose an empty or new folder with --out.")
     for part in ("source", "gallery", "html", "doctrees"):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 import hlmtheory
 from tests.validation.stored_traces import stored
+from validation import installed
 from validation.claims.certificate import certificate
 from validation.cli.commands import main
 from validation.cli.exits import EXIT_CODES, missing_extra
@@ -46,6 +49,65 @@ def test_a_core_only_install_is_told_which_extra(module: str) -> None:
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1
     assert f"This command needs {module}; install the extra: pip install '.[validation]'" in done.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
+def test_the_help_of_a_core_install_says_what_each_command_needs(words: tuple[str, ...]) -> None:
+    done = run(*words, code=WITHOUT.format(module="click"))
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in installed.COMMANDS)
+    assert "pip install '.[validation,link]'" in done.stdout
+
+
+def test_the_commands_of_that_help_are_those_there_are() -> None:
+    assert set(installed.COMMANDS) == set(main.commands)
+
+
+def test_a_command_that_serves_is_told_both_extras() -> None:
+    said = run("serve", code=WITHOUT.format(module="click")).stderr
+    assert "pip install '.[validation,link]'" in said
+
+
+def test_an_installed_package_is_told_lines_that_work_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "ROOT", tmp_path)
+    monkeypatch.setattr(installed, "_origin", lambda: " @ file:///dist/it.whl")
+    assert installed.as_typed("run `python3 hlm plan`") == "run `hlm plan`"
+    line = "pip install 'hlmtheory[validation,accuracy] @ file:///dist/it.whl'"
+    assert installed.as_typed("run 'python3 hlm setup validation accuracy'") == f"run '{line}'"
+    monkeypatch.chdir(tmp_path)
+    command = CliRunner()
+    assert "an installed package" in command.invoke(main, ["repro", "--check"]).output
+    refused = command.invoke(main, ["plan", "--trace", "none"]).output
+    assert "`hlm validate`" in refused
+    assert "python3" not in refused
+
+
+@pytest.mark.parametrize(
+    ("said", "origin"),
+    [
+        ('{"url": "file:///dist/it.whl", "archive_info": {}}', " @ file:///dist/it.whl"),
+        (
+            '{"url": "https://a.org/it", "vcs_info": {"vcs": "git", "commit_id": "12ab"}}',
+            " @ git+https://a.org/it@12ab",
+        ),
+        (None, ""),
+    ],
+)
+def test_the_line_names_the_place_that_pip_took_the_package_from(
+    said: str | None, origin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installed, "distribution", lambda name: SimpleNamespace(read_text=lambda file: said))
+    assert installed._origin() == origin
+
+
+def test_help_shows_no_mark_of_its_layout() -> None:
+    runner = CliRunner()
+    shown = [runner.invoke(main, [name, "--help"]).output for name in main.commands]
+    assert [text for text in shown if "\\b" in text or "\b" in text] == []
+
+
+def test_an_unknown_figure_is_named_without_a_gap() -> None:
+    assert "There is no figure nonsense; choose" in CliRunner().invoke(main, ["figure", "nonsense"]).output
 
 
 def test_the_version_needs_no_extra() -> None:
@@ -156,3 +218,27 @@ def test_the_run_of_a_stored_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     places = [run_folder(Path(name)) for name in ("a/models/trace", "b/models/trace", "c/models")]
     assert len(set(places)) == 3
     assert all(str(place).startswith("runs/models-") for place in places)
+
+
+def test_a_step_that_is_interrupted_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("argparse.ArgumentParser.parse_args", interrupted)
+    monkeypatch.delitem(sys.modules, "validation.reproduce.steps", raising=False)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("validation.reproduce.steps", run_name="__main__")
+    assert ended.value.code == 130
+
+
+def test_an_installed_package_writes_runs_where_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "ROOT", tmp_path / "away")
+    monkeypatch.setattr("validation.cli.reproduce.ROOT", tmp_path / "away")
+    monkeypatch.chdir(tmp_path)
+    seen: list[Path] = []
+    monkeypatch.setattr("validation.reproduce.engine.states", lambda tasks, place, known: seen.append(place) or [])
+    assert CliRunner().invoke(main, ["reproduce", "u-hlm", "--quick", "--dry-run"]).exit_code == 0
+    assert seen == [tmp_path / "runs" / "quick"]
+    refused = CliRunner().invoke(main, ["reproduce", "--dry-run"])
+    assert refused.exit_code == 2
+    assert "give --quick" in refused.output

@@ -153,9 +153,7 @@ def test_a_figure_has_few_series_told_apart_in_grey_and_inside_its_frame(sidecar
     assert faults(painted(sidecar)) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "panel"), [("cu-hlm-fig1", 0), ("cu-hlm-fig9a-texts", 1), ("cu-hlm-fig9b-texts", 0)]
-)
+@pytest.mark.parametrize(("name", "panel"), [("cu-hlm-fig1", 0), ("cu-hlm-fig9a-texts", 1), ("cu-hlm-fig9b-texts", 0)])
 def test_an_axis_of_shares_that_are_all_0_is_that_of_shares(name: str, panel: int):
     """It would go from -.05 to .05."""
     axes = painted(SHELF / "smollm2" / f"{name}.json").axes[panel]

@@ -56,16 +56,32 @@ class EngineLaw(ModelLaw):
         return self._rows[tuple(ids)]
 
 
+def drafted(law: EngineLaw, lookup: Any) -> float:
+    """Return the probability that the lookup has a draft behind the first token: the mean over the prompts.
+
+    A draft follows a token of the prompt alone, so the tokens of the prompt are tried.
+    """
+    found = []
+    for number, ids in enumerate(law.prompts):
+        row = law.next_rows(number, np.array([[0]]))[0, 0]
+        found.append(sum(float(row[token]) for token in set(ids) if len(lookup(np.array([*ids, token])))))
+    return float(np.mean(found))
+
+
 def audited(case: samplers.Case, engine: Any, models: samplers.Models, draws: int, seed: int) -> dict[str, Any]:
     """Return what an audit of a case says, in the form that ``collect.py`` reads."""
     heat = samplers.SETTINGS[case.setting].get("temperature", 1.0)
     end = models.tokenizer.eos_token_id
     law = EngineLaw(engine, models.prompts, Processors(temperature=heat, rounding=case.rounding), end)
+    from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
+
     start = time.process_time()
     report = audit_sampler(law, case.sampler, draws=draws, depth=DEPTH, level=LEVEL, epsilon=EPSILON, seed=seed)
     found = {"package": case.package, "version": samplers.version_of(case.package), "call": case.call}
     found |= {"pair": case.pair, "setting": case.setting, "depth": DEPTH, "seed": seed}
-    found |= {"cpu_s": round(time.process_time() - start, 1), "first tokens": len(law._rows) - len(models.prompts)}
+    found |= {"cpu_s": round(time.process_time() - start, 1)}
+    if "Lookup" in case.call:
+        found["drafted"] = drafted(law, LlamaPromptLookupDecoding(num_pred_tokens=3))
     return found | {"report": report.as_json(), "words": report.sentences()}
 
 

@@ -7,12 +7,9 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from validation.collection.prompts import Prompt
 
 ROOT = Path(__file__).resolve().parents[3]
 STUDY = ROOT / "figures" / "studies" / "smollm2_exhibits"
@@ -113,27 +110,12 @@ def test_the_text_is_what_is_stored(page: str) -> None:
     assert all(one in page for one in re.findall(r"[0-9a-f]{8}", run["commit"])[:1])
 
 
-def script(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(f"{name}_of_exhibits", STUDY / f"{name}.py")
+def test_exhibits_of_two_runs_are_refused(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("numbers_of", STUDY / "numbers.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
-
-
-def test_answers_are_counted_with_the_exact_interval() -> None:
-    prompts = [Prompt(name, "?", "GSM8K", "It is so. #### 7") for name in "abcd"]
-    ended = (True, True, False, False)
-    records = [SimpleNamespace(ended=end, tokens=[1, 2], total=lambda field: {"skipped": 1}[field]) for end in ended]
-    found = script("answers").scored(records, ["so 7", "so 8", "so 7", "The answer is 7, so"], prompts)
-    assert (found["right"], found["texts"], found["right ones"]) == (2, 4, ["a", "d"])
-    assert (found["with a readable answer"], found["ended"], found["tokens"], found["skipped"]) == (3, 2, 8, 4)
-    assert found["interval"] == pytest.approx([0.06758, 0.93242], abs=1e-5)  # Clopper and Pearson, 2 of 4
-
-
-def test_exhibits_of_two_runs_are_refused(tmp_path: Path) -> None:
-    module = script("numbers")
     marks = dict.fromkeys(module.RUN, 1)
     about = marks | {"title": "T", "findings": "F", "series": [0.0] * 4_000, "statistics": {}}
     (tmp_path / "figures").mkdir()

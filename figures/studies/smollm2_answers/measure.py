@@ -1,6 +1,6 @@
 """Score GSM8K by answer on SmolLM2-135M-Instruct: the target alone, two lossy methods and the draft alone, greedy.
 
-    PYTHONPATH=. python3 figures/studies/smollm2_exhibits/answers.py DATA WORK answers.json [--prompts 36]
+    PYTHONPATH=. python3 figures/studies/smollm2_answers/measure.py DATA WORK answers.json [--prompts 48]
 
 DATA holds ``gsm8k/``, WORK the journals of the texts; a run that was stopped goes on. Each question of GSM8K's test split
 is a turn of the user. A text has at most 200 tokens; the draft is the small one. At temperature 0 a truncated
@@ -33,6 +33,7 @@ from validation.models.pair import load_pair
 
 SOURCE, HELD_OUT = "GSM8K", "test"
 SEED, NEW_TOKENS, GROUP = 20261127, 200, 12
+SETTINGS: dict[str, Any] = {"temperature": 0.0, "new_tokens": NEW_TOKENS, "batch": GROUP, "seed": SEED, "times": (0.0, 0.0)}
 
 
 def questions(data: Path, count: int) -> list[Prompt]:
@@ -70,43 +71,25 @@ def scored(records: Sequence[GenerationRecord], texts: Sequence[str], prompts: S
 
 
 def main() -> None:
-    """Decode group by group, so that each method has the same questions, and store the counts; no text is stored."""
+    """Decode group by group, so that each method has the same questions, and store the counts; no text is stored.
+
+    A group is smaller where the work was stopped; greedy texts do not depend on it but for rounding.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("work", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--prompts", type=int, default=36)
+    parser.add_argument("--prompts", type=int, default=48)
     given = parser.parse_args()
-    pair, prompts, start = (
-        load_pair("smollm2-small", chat=True),
-        questions(given.data, given.prompts),
-        time.process_time(),
-    )
+    pair, prompts = load_pair("smollm2-small", chat=True), questions(given.data, given.prompts)
+    start = time.process_time()
     for count in range(GROUP, given.prompts + GROUP, GROUP):
         some, found = prompts[:count], {}
         for method in methods():
-            records = sweep(
-                pair,
-                some,
-                [method],
-                given.work,
-                temperature=0.0,
-                new_tokens=NEW_TOKENS,
-                batch=GROUP,
-                seed=SEED,
-                times=(0.0, 0.0),
-            )
-            texts = texts_of(pair, records)
-            found[method.name] = scored(records, texts, some)
-            print(
-                count, method.name, found[method.name]["right"], f"{time.process_time() - start:.0f} CPU s", flush=True
-            )
-        about = {
-            "pair": "smollm2-small",
-            "source": f"{SOURCE}, {HELD_OUT}",
-            "temperature": 0.0,
-            "new_tokens": NEW_TOKENS,
-        }
+            records = sweep(pair, some, [method], given.work, **SETTINGS)
+            found[method.name] = scored(records, texts_of(pair, records), some)
+            print(len(some), method.name, found[method.name]["right"], f"{time.process_time() - start:.0f} CPU s")
+        about = {"pair": pair.name, "source": f"{SOURCE}, {HELD_OUT}", "temperature": 0.0, "new_tokens": NEW_TOKENS}
         result = about | {"seed": SEED, "prompts": [one.id for one in some], "methods": found}
         given.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 

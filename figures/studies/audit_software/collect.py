@@ -10,7 +10,8 @@ from typing import Any
 
 def row(first: dict[str, Any], again: dict[str, Any] | None) -> dict[str, Any]:
     """Return one case: what it is, and what the audits with one and with another seed said."""
-    found = {key: first[key] for key in ("package", "version", "call", "pair", "setting", "depth")}
+    keys = ("package", "version", "call", "pair", "setting", "depth", "drafted")
+    found = {key: first[key] for key in keys if key in first}
     for name, answer in (("audit", first), ("again", again)):
         if answer is not None:
             report = answer["report"]

@@ -264,24 +264,30 @@ def rotalabs_cases(models: Models, pair: str, draws: int) -> Iterator[Case]:
     )
 
 
-def llama_cpp_cases(models: Models, pair: str, draws: int, gguf: Path) -> Iterator[Case]:
-    """Yield llama-cpp-python's prompt lookup, on the target as an F32 GGUF file."""
+def llama_cpp_engine(gguf: Path, **options: Any) -> Any:
+    """Return llama-cpp-python's engine of a GGUF file, on one thread, with its cache in float32 as in transformers."""
     from llama_cpp import Llama
+
+    return Llama(
+        model_path=str(gguf),
+        n_ctx=64,
+        n_threads=1,
+        n_threads_batch=1,
+        type_k=0,
+        type_v=0,
+        flash_attn=False,
+        verbose=False,
+        **options,
+    )
+
+
+def llama_cpp_cases(models: Models, pair: str, draws: int, gguf: Path, new_tokens: int = NEW_TOKENS) -> Iterator[Case]:
+    """Yield llama-cpp-python with and without its prompt lookup, on the target as a GGUF file."""
     from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
     for lookup in (True, False):
-        engine = Llama(
-            model_path=str(gguf),
-            n_ctx=64,
-            n_threads=1,
-            n_threads_batch=1,
-            type_k=0,  # the cache in float32, as in transformers
-            type_v=0,
-            flash_attn=False,
-            logits_all=lookup,
-            verbose=False,
-            draft_model=LlamaPromptLookupDecoding(num_pred_tokens=3) if lookup else None,
-        )
+        drafts = LlamaPromptLookupDecoding(num_pred_tokens=3) if lookup else None
+        engine = llama_cpp_engine(gguf, logits_all=lookup, draft_model=drafts)
         for setting, options in SETTINGS.items():
             chain = {"temp": options.get("temperature", 1.0), "top_k": int(options.get("top_k", 0)), "min_p": 0.0}
             chain |= {"top_p": options.get("top_p", 1.0), "repeat_penalty": 1.0}
@@ -298,7 +304,7 @@ def llama_cpp_cases(models: Models, pair: str, draws: int, gguf: Path) -> Iterat
                         text: list[int] = []
                         for token in engine.generate(prompt, reset=True, **chain):
                             text.append(int(token))
-                            if len(text) == NEW_TOKENS or token == models.tokenizer.eos_token_id:
+                            if len(text) == new_tokens or token == models.tokenizer.eos_token_id:
                                 break
                         texts.append(text)
                     found.append(texts)

@@ -100,6 +100,17 @@ def collect(setup: Setup, data: Path, work: Path) -> tuple[list[dict[str, Any]],
     return rows, shown
 
 
+def with_kept(own: list[dict[str, Any]], stored: list[dict[str, Any]], setup: Setup) -> list[dict[str, Any]]:
+    """Return one's own rows or flags and those that only the store has, in the order of versions and temperatures."""
+
+    def key(row: dict[str, Any]) -> list[Any]:
+        return [value for name, value in row.items() if name != "texts"]
+
+    found = {str(key(row)): row for row in stored} | {str(key(row)): row for row in own}
+    order = list(setup.versions)
+    return sorted(found.values(), key=lambda row: (order.index(row["version"]), row["temperature"]))
+
+
 def write(setup: Setup, prompts: Sequence[Prompt], rows: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:
     """Write the counts of all texts, one method a line."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
@@ -136,11 +147,16 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[], help="only this version and draft: 'version 0, plain'")
     parser.add_argument("--without", action="append", default=[], help="leave out methods whose names begin like this")
     parser.add_argument("--count", action="store_true", help="decode nothing, only write the counts")
+    parser.add_argument("--keep", action="store_true", help="keep stored counts of texts that WORK does not hold")
     options = parser.parse_args()
     setup = SETUPS[options.models]
     if not options.count:
         decode_all(setup, options.data, options.work, options.only, options.without)
-    write(setup, prompts_of(options.data, setup.per_set), *collect(setup, options.data, options.work))
+    rows, shown = collect(setup, options.data, options.work)
+    if options.keep:
+        counts = json.loads((stored.ROOT / setup.stored).read_text(encoding="utf-8"))
+        rows, shown = with_kept(rows, counts["rows"], setup), with_kept(shown, counts["flags"], setup)
+    write(setup, prompts_of(options.data, setup.per_set), rows, shown)
 
 
 if __name__ == "__main__":

@@ -154,6 +154,8 @@ SMOLLM2 = Setup(
         BASE: smollm2.NAME,
         "math, LoRA 16": MODELS / "versions/math-lora16-s1",
         "code, LoRA 16": MODELS / "versions/code-lora16-s1",
+        "math, LoRA 4": MODELS / "versions/math-lora4-s1",
+        "code, LoRA 4": MODELS / "versions/code-lora4-s1",
     },
     drafts={PLAIN: PAIRS[f"{smollm2.NAME}-small"].draft},
     methods=smollm2_methods,

@@ -172,7 +172,7 @@ def _names(found: dict[str, Any], table: str) -> list[str]:
 
 
 def markdown(found: dict[str, Any]) -> Iterator[str]:
-    """Yield the rows of the README's tables: by network for version 0, then over 4G by version."""
+    """Yield the rows of the README's tables: by network for version 0, then over 4G by version, for each kind of texts."""
     for table in TEMPERATURES:
         for name in _names(found, table):
             printed = [found["printed"][f"{table}, {network}"].get(name) for network in NETWORKS]
@@ -182,15 +182,12 @@ def markdown(found: dict[str, Any]) -> Iterator[str]:
                 for one, ends in zip(own, printed, strict=True)
             ]
             yield f"| {table} | {name} | {' | '.join(cells)} |"
-    for table in TEMPERATURES:
-        for name in _names(found, table):
-            versions = dict.fromkeys(one["version"] for one in found["cells"])
-            cells = [
-                _shown(found, table, version, "4G", "measured", texts, name)
-                for texts in (SIX, CODE)
-                for version in versions
-            ]
-            yield f"| {table} | {name} | {' | '.join(cells)} |"
+    versions = dict.fromkeys(one["version"] for one in found["cells"])
+    for texts in (SIX, CODE):
+        for table in TEMPERATURES:
+            for name in _names(found, table):
+                cells = [_shown(found, table, version, "4G", "measured", texts, name) for version in versions]
+                yield f"| {table} | {name} | {' | '.join(cells)} |"
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ SHELF = Path(__file__).resolve().parents[3] / "figures"
 BY_STEM = {one.stem: one for one in EXHIBITS.values() if one.paint is not None}
 STORED = [
     sidecar
-    for folder in ("", "wide", "instructed")
+    for folder in ("", "wide", "instructed", "smollm2")
     for sidecar in sorted((SHELF / folder).glob("*.json"))
     if sidecar.stem in BY_STEM
 ]
@@ -154,6 +154,14 @@ def identity(sidecar: Path) -> str:
 @pytest.mark.parametrize("sidecar", STORED, ids=identity)
 def test_a_figure_has_few_series_told_apart_in_grey_and_inside_its_frame(sidecar: Path):
     assert faults(painted(sidecar)) == []
+
+
+@pytest.mark.parametrize(("name", "panel"), [("cu-hlm-fig1", 0), ("cu-hlm-fig9a-texts", 1), ("cu-hlm-fig9b-texts", 0)])
+def test_an_axis_of_shares_that_are_all_0_is_that_of_shares(name: str, panel: int):
+    """It would go from -.05 to .05."""
+    axes = painted(SHELF / "smollm2" / f"{name}.json").axes[panel]
+    assert axes.get_yticks().tolist() == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    assert axes.get_ylim()[1] > 1.0
 
 
 def test_every_figure_is_drawn_here():

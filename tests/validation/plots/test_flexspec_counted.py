@@ -102,6 +102,19 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         c.counted(tmp_path / "rows.json")
 
 
+def test_stored_counts_stay_until_they_are_counted_again() -> None:
+    setup = rows.SETUPS["smollm2"]
+    base, other = list(setup.versions)[:2]
+
+    def row(version: str, temperature: float, method: str, texts: list[int]) -> dict[str, Any]:
+        return {"version": version, "temperature": temperature, "method": method, "texts": texts}
+
+    stored = [row(base, 0.0, "HLM", [1]), row(base, 1.0, "HLM", [2]), row(other, 0.0, "HLM", [3])]
+    own = [row(other, 0.0, "HLM", [4]), row(base, 0.0, "PLD", [5])]
+    found = [one["texts"] for one in rows.with_kept(own, stored, setup)]
+    assert found == [[1], [5], [2], [4]]
+
+
 # ------------------------------------------------------------------------------------------------ what was stored
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from validation.decoding.methods.registry import info_of
-from validation.plots.common.decoded.numbers import METRICS
+from validation.plots.common.decoded.numbers import METRICS, RIGHT
 from validation.plots.common.ends import label_ends
 from validation.plots.common.names import name_points
 from validation.plots.common.record import Numbers
@@ -50,6 +50,12 @@ def _draw(axes: Axes, series: dict[str, Any], **look: Any) -> None:
     axes.plot(series["x"], _values(series["mean"]), label=series["name"], **({"markersize": 3} | look))
 
 
+def _hold_zeros(axes: Axes, names: Sequence[str], values: Sequence[float | None], below: float = 0.02) -> None:
+    """Give an axis of shares that are all 0 the range of shares, and room below 0 for what is written there."""
+    if set(names) == {RIGHT} and not any(values):
+        axes.set(ylim=(-below, 1.02), yticks=np.linspace(0.0, 1.0, 6))
+
+
 def _cross(axes: Axes, x: dict[str, Any], y: dict[str, Any], look: dict[str, Any]) -> None:
     """Draw a point with horizontal and vertical intervals."""
     at = [_values([one[end] for end in ("value", "low", "high")]) for one in (x, y)]
@@ -85,6 +91,8 @@ def paint_both(numbers: Numbers) -> Canvas:
         if name is not None:
             axes.set_title(METRICS[name])
         axes.margins(0.12)
+        if name is not None:
+            _hold_zeros(axes, [name], [one["accuracy"][name]["high"] for one in numbers["series"]], below=0.3)
         name_points(axes, points, avoid=bars)
     return figure
 
@@ -135,6 +143,7 @@ def _panels(numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...]) -> 
         if not there:
             axes.text(0.5, 0.5, "no text was scored", ha="center", transform=axes.transAxes)
         name_axes(axes, both)
+        _hold_zeros(axes, [one["kind"] for one in there], [high for one in there for high in one["high"]])
     return figure, panels
 
 

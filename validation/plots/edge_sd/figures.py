@@ -97,26 +97,33 @@ def _paint_schemes(numbers: Numbers) -> Canvas:
 
 
 def _paint_pairs(numbers: Numbers) -> Canvas:
-    """Paint the smallest and the largest pair of models."""
+    """Paint the smallest and the largest pair of models; numbers of an earlier run have no memory and no waves."""
     pairs = sorted({one["pair"] for one in numbers["series"]})
     figure, panels = canvas((PAGE[0], 3.2), panels=2)
-    limit, memory = (numbers["statistics"][key] for key in ("memory_limit_gb", "memory_gb"))
-    over: list[bool] = []
+    limit, memory = (numbers["statistics"].get(key) for key in ("memory_limit_gb", "memory_gb"))
+    names: list[dict[str, str]] = []
     for axes, pair in zip(panels, (pairs[0], pairs[-1]), strict=True):
-        broken = [gigabytes > limit for gigabytes in memory[pair]]
         for series in (one for one in numbers["series"] if one["pair"] == pair):
             title, _, name = series["name"].partition(": ")
-            if series["scheme"] == "paper":
+            look = {"marker": ""} if series["scheme"] == "autoregressive" else {}
+            if name == NAMES["paper"]:
+                broken = [one > limit for one in memory[pair]] if memory else [False] * len(series["x"])
                 _draw_over_memory(axes, series | {"name": name}, broken, **LOOKS["paper"])
             else:
-                look = {"marker": ""} if series["scheme"] == "autoregressive" else {}
                 _draw(axes, series | {"name": name}, **LOOKS[series["scheme"]] | look)
             axes.set_title(f"models of {title.replace(', ', ' and ')}")
-        over.append(any(broken))
+        names.append(_told(any(broken)) | ({} if memory else UNKNOWN))
     _share_height(panels, numbers)
-    for axes, broken_here in zip(panels, over, strict=True):
-        label_ends(axes, _told(broken_here))
+    for axes, told in zip(panels, names, strict=True):
+        label_ends(axes, told)
     return figure
+
+
+UNKNOWN = {
+    "Algorithm 1, (24b)": "Algorithm 1, (24b): memory of each batch alone",
+    "ours, free, waves": "ours, in waves that fit",
+}
+"""Names at the ends of the curves of an earlier run."""
 
 
 def _told(broken: bool) -> dict[str, str]:
@@ -296,8 +303,8 @@ FIGURES = (
         title="Latency with and without drafts over the acceptance rate",
         message=_acceptance_message,
         shows=(
-            "Lines: mean total latency, (23), of the smallest and the largest pair of draft and target model; hollow: "
-            "the caches of the plan need more than the memory."
+            "Lines: mean total latency, (23), of the smallest and the largest pair of draft and target model. (24b) "
+            "limits the caches of each batch alone, so those of all batches may need more than the memory."
         ),
         simulate=simulate_acceptance,
         paint=_paint_pairs,

@@ -193,7 +193,7 @@ def dots(axes: Axes, rows: Sequence[dict[str, dict[str, float | None]]], key: st
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
     """Name the rows of a panel from top to bottom, and scale it for rates."""
     axes.set_yticks(range(len(names)), names)
-    axes.set(ylim=(len(names) - 0.5, -0.5), xlim=(-0.02, 1.04))
+    axes.set(ylim=(max(len(names), 1) - 0.5, -0.5), xlim=(-0.02, 1.04))
 
 
 def paint_methods(numbers: Numbers) -> Canvas:

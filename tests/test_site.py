@@ -96,6 +96,13 @@ def test_every_page_is_there(site: Path) -> None:
     assert wanted <= known
 
 
+def test_a_plan_of_a_real_model_opens_from_the_page_of_plans(site: Path) -> None:
+    assert 'href="plan-smollm2.html"' in (site / "plan.html").read_text(encoding="utf-8")
+    shown = (site / "plan-smollm2.html").read_text(encoding="utf-8")
+    assert "smollm2-small" in shown
+    assert "server with its own draft" in shown
+
+
 def test_every_link_inside_leads_to_a_page_and_an_anchor(site: Path) -> None:
     dead = []
     for path in built(site):

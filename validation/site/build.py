@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -9,10 +12,11 @@ from pathlib import Path
 
 import hlmtheory
 from validation.errors import UserError
+from validation.planning.page import write_page
 from validation.report import results
 from validation.report.publish import published
 from validation.site.interface import api_pages, api_targets
-from validation.site.pages import ROOT, contents, pages, relinked
+from validation.site.pages import REPOSITORY, ROOT, contents, pages, relinked
 from validation.site.theory import anchor, theory_pages
 
 GALLERY = """\
@@ -30,6 +34,10 @@ EXAMPLES = {
     "send_fewer_probabilities": ("Send fewer probabilities for a guaranteed bias", "figures/cu-hlm-fig5a.svg"),
 }
 """Title of each example, and the picture that stands for it."""
+
+
+PLAN = "figures/studies/plan/smollm2_page.json.gz"
+"""The plan that the site shows as a page with sliders."""
 
 
 def write_examples(folder: Path, root: Path = ROOT) -> None:
@@ -141,6 +149,10 @@ def build(out: Path, root: Path = ROOT, *, quiet: bool = True) -> Path:
         command.append("-q")
     if build_main([*command, str(out / "source"), str(out / "html")]):
         raise UserError("The documentation has warnings; they are above.")
+    plan = out / "html" / "plan-smollm2.html"
     for page in (out / "html").rglob("*.html"):
-        page.write_text(accessible(page.read_text(encoding="utf-8")), encoding="utf-8")
+        here = os.path.relpath(plan, page.parent)
+        text = page.read_text(encoding="utf-8").replace(f"{REPOSITORY}/blob/main/{PLAN}", here)
+        page.write_text(accessible(text), encoding="utf-8")
+    write_page(plan, json.loads(gzip.decompress((root / PLAN).read_bytes())))
     return out / "html" / "index.html"

@@ -12,7 +12,7 @@ accepted   accepted/steps: drafts alone                           AISimulate's n
 answer     tokens of the answer/steps: the prefill's counts too   SGLang's spec_accept_length
 requests   mean of 1 + accepted/steps over requests               specdec_bench's Average_AL
 rate       accepted/drafted                                       vLLM, llama.cpp
-configured accepted/(steps times K), whatever was drafted         SGLang's spec_accept_rate
+configured accepted/(steps times K), each record with its own K   SGLang's spec_accept_rate
 first      acceptance of the first draft of a step                vLLM's position 0
 common     1 + accepted drafts, at the shorter K of both          none: it removes another K
 ========== ====================================================== ==============================================
@@ -48,6 +48,9 @@ PRINTED = {
     "specdec_bench": "requests",
 }
 """The acceptance length that each engine prints; of other engines, ``tokens``."""
+
+EITHER_WAY = ("synthetic", "typical")
+"""Lossy rules that may also accept fewer drafts: at a prescribed rate, or by a threshold on p alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,8 @@ def _numbers(side: Side, common: int | None, confidence: float) -> dict[str, Est
     accepted, steps = length + -1.0, summary.steps
     drafted = [record.num_draft_tokens for record in records]
     answers = [record.completion_tokens for record in records]
-    complete = all(one is not None for one in answers)
+    complete = all(answers)  # a step emits a token, so an answer of none says nothing
+    possible = sum(record.num_spec_steps * (record.num_spec_tokens or side.longest or 0) for record in records)
     each = [1.0 + record.num_accepted_draft_tokens / record.num_spec_steps for record in records]
     depth = summary.depths[0] if summary.depths else None
     at_common = next((one for one in summary.lengths if one.draft_length == common), None)
@@ -161,7 +165,7 @@ def _numbers(side: Side, common: int | None, confidence: float) -> dict[str, Est
         "answer": length + (sum(filter(None, answers)) / steps - length.value) if complete else None,
         "requests": mean_over(each, [1.0] * len(each), confidence) if len(each) > 1 else None,
         "rate": accepted * (steps / total) if total and None not in drafted else None,
-        "configured": accepted * (1.0 / side.longest) if side.longest else None,
+        "configured": accepted * (steps / possible) if possible else None,
         "first": None
         if depth is None
         else Estimate(value=depth.accepted / depth.examined, low=depth.low, high=depth.high),
@@ -246,10 +250,11 @@ def _causes(sides: tuple[Side, Side]) -> str:
         found.append(f"drafts {drafts[0]} and {drafts[1]}")
     if rules[0] != rules[1] or "not stated" in rules:
         found.append(f"verification {rules[0]} and {rules[1]}")
-    lossy = [side.summary.verification for side in sides if side.summary.lossless is False]
+    lossy = sorted({str(side.summary.verification) for side in sides if side.summary.lossless is False})
     said = f" Marks: {', '.join(found)}." if found else " The marks of both sides are equal."
-    if lossy:
-        said += f" {' and '.join(map(str, lossy))} accepts more than lossless verification does."
+    for rule in lossy:
+        how = "more or fewer drafts than" if rule in EITHER_WAY else "more than"
+        said += f" {rule} accepts {how} lossless verification does."
     return said + " Other causes: temperature, prompts, weights (quantised), a template, a defect."
 
 

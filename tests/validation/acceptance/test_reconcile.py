@@ -112,6 +112,56 @@ def test_totals_do_not_decide_and_say_what_is_missing():
     assert {row.agree for row in found.rows} == {None}
 
 
+@pytest.mark.parametrize("rule", ["synthetic", "typical"])
+def test_a_rule_that_may_accept_fewer_is_not_said_to_accept_more(rule):
+    """A prescribed rate may lie below the lossless one; a threshold on p refuses improbable tokens for good."""
+    first, second = side("vllm", SAME), side("sglang", (0.2, 0.2, 0.2), seed=2, verification=rule)
+    assert f"{rule} accepts more or fewer drafts than lossless" in reconcile(first, second, 0.95).findings[-1]
+
+
+def test_one_lossy_rule_of_both_sides_is_named_once():
+    first, second = (
+        side(name, alphas, verification="threshold", name=name, draft_sampling="greedy")
+        for name, alphas in (("vllm", SAME), ("sglang", (0.2, 0.2, 0.2)))
+    )
+    assert reconcile(first, second, 0.95).findings[-1].count("threshold accepts more than lossless") == 1
+
+
+def test_records_of_two_draft_lengths_count_each_with_its_own():
+    """SGLang's rate of a request is over its own steps times K: 1 of 2 and 3 of 6 are one half."""
+    records = [
+        AcceptanceRecord(
+            engine="sglang",
+            source=f"K = {k}",
+            num_spec_steps=10,
+            num_accepted_draft_tokens=5 * k,
+            num_draft_tokens=10 * k,
+            num_spec_tokens=k,
+            per_step_accepted=(k // 2,) * 10,
+            per_step_drafted=(k,) * 10,
+        )
+        for k in (2, 6)
+    ]
+    found = reconcile(Side(records, summarise(records)), side("vllm", SAME), 0.95)
+    assert rows_of(found)["configured"].first.value == pytest.approx(0.5)
+
+
+def test_answers_of_no_tokens_have_no_number_of_their_own():
+    """A step emits a token. So steps with an answer of 0 tokens are a defect, not an acceptance length of 0."""
+    empty = AcceptanceRecord(
+        engine="sglang",
+        source="empty",
+        num_spec_steps=5,
+        num_accepted_draft_tokens=0,
+        num_draft_tokens=15,
+        num_spec_tokens=K,
+        completion_tokens=0,
+    )
+    found = reconcile(Side([empty], summarise([empty])), side("vllm", SAME), 0.95)
+    assert rows_of(found)["answer"].first is None
+    assert "sglang (A) 1.000 (tokens a step" in found.findings[0]
+
+
 def test_one_file_twice_is_refused():
     with pytest.raises(UserError, match="are of the same file"):
         reconcile(side("vllm", SAME), side("vllm", SAME), 0.95)

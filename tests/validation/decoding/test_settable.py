@@ -90,6 +90,7 @@ def test_the_ends_of_every_range_run(pair: Pair, name: str) -> None:
         ("C-SQS", ["epsilon=0"], r"above 0 and below 1"),
         ("K-SQS", ["k=0"], r"whole, 1 to 1,048,576"),
         ("K-SQS", ["k=2.5"], "whole"),
+        ("K-SQS", ["k=1" + "0" * 400], "whole, 1 to 1,048,576"),  # no float holds it
         ("fixed K", ["k=3"], "has no numbers to set"),
         ("KSQS", ["k=3"], "has no numbers to set"),
     ],

@@ -50,7 +50,7 @@ class Range:
         """Return the number in a text, or raise a ValueError."""
         value = int(text) if self.whole else float(text)
         ends = self.least < value < self.most if self.inside else self.least <= value <= self.most
-        if not (math.isfinite(value) and ends):
+        if not (ends and math.isfinite(value)):  # a whole number may be too large for isfinite
             raise ValueError(text)
         return value
 

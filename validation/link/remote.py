@@ -266,7 +266,8 @@ class Remote:
             connected = connect(self.address, open_timeout=self.answer_s, max_size=LONGEST_OPENING, **options)
             if hasattr(socket, "TCP_USER_TIMEOUT"):  # else a send waits for ever for a server that does not read
                 longest_ms = max(1, int(1000 * self.answer_s))
-                connected.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, longest_ms)
+                with contextlib.suppress(OSError):  # the server has closed: what it said before is still to be read
+                    connected.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, longest_ms)
             return connected
         except ssl.SSLCertVerificationError as error:
             raise RefusedError(

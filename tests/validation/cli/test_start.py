@@ -225,6 +225,7 @@ def test_a_step_that_is_interrupted_says_nothing(monkeypatch: pytest.MonkeyPatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr("argparse.ArgumentParser.parse_args", interrupted)
+    monkeypatch.setattr(sys, "argv", ["steps", "decode"])
     monkeypatch.delitem(sys.modules, "validation.reproduce.steps", raising=False)
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("validation.reproduce.steps", run_name="__main__")

@@ -19,7 +19,7 @@ from hlmtheory.channel import TraceLink
 from tests.validation.stored_traces import stored
 from validation.errors import UserError
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import COLOCATED, DEVICE, OURS, SERVER, STREAM, Line
+from validation.planning.menu import CERTIFIED, COLOCATED, DEVICE, OURS, OWN_TREE, SERVER, STREAM, Line
 from validation.planning.page import write_page
 from validation.planning.plan import Planner
 from validation.planning.request import Request
@@ -321,8 +321,8 @@ def test_the_card_is_the_fastest_policy_of_the_map_in_the_words_of_its_fields(op
             pool = [
                 one
                 for one in planner.options
-                if (stream or one.family not in (STREAM, COLOCATED))
-                and (one.lossless or one.family in (OURS, DEVICE))
+                if (stream or one.family not in (STREAM, COLOCATED, OWN_TREE))
+                and (one.lossless or one.family in (OURS, DEVICE, CERTIFIED))
                 and not planner.broken(one, setting)
             ]
             values = setting.value(planner.totals(pool))

@@ -132,7 +132,7 @@ def test_the_limits_of_size_are_met(opened, file):
 
 def test_the_first_screen_holds_the_verdict_what_to_send_and_what_is_wrong(opened):
     page = opened()
-    assert page.locator(".verdict p").count() == 3
+    assert page.locator(".verdict p").count() == 5
     foot = page.evaluate("() => document.getElementById('verdict').getBoundingClientRect().bottom")
     assert foot <= 800
     rows = [row.split("\t")[0] for row in page.inner_text("#verdict tbody").splitlines()]

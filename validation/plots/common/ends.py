@@ -7,7 +7,6 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.colors import to_rgb
 
 from validation.plots.common.style import SMALLEST
 
@@ -48,7 +47,7 @@ def label_ends(
         if height is not None and name:
             rank = list(order).index(label) if label in order else place
             found.append((min(max(height * scale, bottom), top), rank, fill(name, wrap), line.get_color()))
-    found.sort(key=lambda one: (round(one[0], 1), -one[1]))
+    found.sort(key=lambda one: (round(one[0], 1 if order else 3), -one[1]))
     sizes = [SMALLEST * _LINE * (1 + text.count("\n")) for *_, text, _ in found]
     for (height, _, text, color), middle in zip(found, apart([one[0] for one in found], sizes), strict=True):
         _write(axes, text, color, height - bottom, middle - bottom, top - bottom)
@@ -116,6 +115,8 @@ def _write(axes: Axes, text: str, color: Any, end: float, middle: float, height:
 
 def readable(color: Any) -> tuple[float, float, float]:
     """Return a colour that is dark enough for text on white: its luma is at most 0.45."""
+    from matplotlib.colors import to_rgb
+
     red, green, blue = to_rgb(color)
     luma = 0.299 * red + 0.587 * green + 0.114 * blue
     share = min(1.0, 0.45 / luma) if luma else 1.0

@@ -143,6 +143,8 @@ def _panels(numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...]) -> 
         if not there:
             axes.text(0.5, 0.5, "no text was scored", ha="center", transform=axes.transAxes)
         name_axes(axes, both)
+        if all(mean is None for one in there for mean in one["mean"]):  # a logarithm needs data
+            axes.set(xscale="linear", yscale="linear")
         _hold_zeros(axes, [one["kind"] for one in there], [high for one in there for high in one["high"]])
     return figure, panels
 
@@ -156,7 +158,7 @@ def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
         axes.set_xlim(-0.02, 1.02)
     left.set_ylim(-0.02, 1.02)
     for axes in (left, right):
-        upright = [line for line in axes.get_lines() if str(line.get_label()).startswith("thresholds")]
+        upright = [line for line in axes.get_lines() if str(line.get_label()).partition(",")[0] == "thresholds"]
         axes.legend(handles=upright, **_ABOVE)
         label_ends(axes, _ENDS)
     return figure

@@ -352,7 +352,7 @@ def map_at_the_ring(page) -> int:
 def kind_of(family: str) -> int:
     """The colour of the map: servers that stream share one."""
     kinds = [OURS, STREAM, SERVER, DEVICE]
-    family = STREAM if family == COLOCATED else family
+    family = STREAM if family in (COLOCATED, OWN_TREE) else OURS if family == CERTIFIED else family
     return kinds.index(family) if family in kinds else len(kinds)
 
 

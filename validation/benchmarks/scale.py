@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import time
-import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,9 +51,8 @@ def main() -> None:
 def memory(positions: int, vocabulary: int, kept: Path | None, seconds: float | None) -> None:
     """Check one claim of each module as a stream; print the memory at each doubling of positions.
 
-    A line has the resident memory, its peak so far, and the most that Python allocated during the next block
-    (tracemalloc). The last line says between what the resident memory was from 10^5 positions on (or from half, for
-    less), relative to there.
+    A line has the resident memory and its peak so far. The last line says between what the resident memory was from
+    10^5 positions on (or from half, for less), relative to there.
     """
     if seconds is not None and kept is None:
         raise click.UsageError("--seconds stops a check that --kept stores; give both.")
@@ -75,7 +73,6 @@ def memory(positions: int, vocabulary: int, kept: Path | None, seconds: float | 
         check_trace(_trace(positions, vocabulary), claims=streamed(), progress=progress, kept=kept)
     except TimeoutError:
         click.echo(f"stopped after {seconds:g} s at {seen.last:,} of {positions:,} positions; the same command goes on")
-    tracemalloc.stop()
     if seen.later:
         least, most = (bound(seen.later) / seen.later[0] for bound in (min, max))
         where = f"from {seen.since:,} to {seen.last:,} positions of V = {vocabulary:,}"
@@ -88,21 +85,16 @@ class _Seen:
     def __init__(self, start: int) -> None:
         self.start, self.next, self.since, self.last = start, 1000, 0, 0
         self.later: list[int] = []
-        self.line = ""
 
     def at(self, done: int) -> Iterator[str]:
-        """Yield a line after the block that follows a doubling of the positions: only that one is traced."""
+        """Yield a line at each doubling of the positions."""
         self.last, now = done, resident("VmRSS")
         if done >= self.start:
             self.since = self.since or done
             self.later = [now] if not self.later else [self.later[0], min(now, *self.later), max(now, *self.later)]
-        if tracemalloc.is_tracing():
-            yield f"{self.line}, {tracemalloc.get_traced_memory()[1] / 1e6:.1f} MB allocated in the next block"
-            tracemalloc.stop()
         if done >= self.next:
             self.next = 2 * done
-            self.line = f"{done:>12,} positions  {now / 1e6:8.1f} MB, peak {resident('VmHWM') / 1e6:.1f} MB"
-            tracemalloc.start()
+            yield f"{done:>12,} positions  {now / 1e6:8.1f} MB, peak {resident('VmHWM') / 1e6:.1f} MB"
 
 
 @main.command()

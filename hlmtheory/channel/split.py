@@ -1,7 +1,8 @@
 """Split verification: the server accepts, and the device replaces a rejected draft (ning2025dssd).
 
-The device sends each draft and its probability. The server sends p at the first rejected draft, and no distribution if
-there is none. The device knows q and draws from (p - q)⁺. The abstract was at hand, and public code for Algorithm 2.
+The device sends each draft and its probability. The server sends p at the first rejected draft; if all are
+accepted, it sends no distribution. The device knows q and draws from (p - q)⁺. Read from the abstract and from public
+code for Algorithm 2.
 """
 
 from __future__ import annotations

@@ -15,7 +15,10 @@ _END = b"\x80"
 
 
 def padded(message: bytes, sizes: tuple[int, ...]) -> bytes:
-    """Return the message, padded to the smallest of ascending sizes; as it is if there are none."""
+    """Return the message, padded to the smallest size that holds it; unpadded if ``sizes`` is empty.
+
+    Sizes are in bytes and ascend.
+    """
     if not sizes:
         return message
     place = bisect_left(sizes, len(message) + len(_END))

@@ -32,7 +32,7 @@ FRAME = 22.0
 """Bytes of a round's two frames without drafts."""
 DRAFT_S, BETWEEN_S = 0.003, 0.003
 MOST, SCALE = 8, 4.0
-"""Drafts of a round at most; by how much recorded downlinks are divided, as uplinks."""
+"""Most drafts of a round, and the divisor that makes an uplink of a recorded downlink."""
 PASSES = {"a pass of 7 ms": (0.0065, 0.001), "a pass of 57 ms": (0.0565, 0.001)}
 TRIPS = {"20 ms": 0.02}
 SLOWEST = 1e3

@@ -5,8 +5,8 @@
 A program that draws each token as it would without drafts, and keeps a draft that is equal, uses the same random
 numbers with drafts and without. Then the total variation of the two laws of a text is at most the probability that the
 two texts of a seed differ (the coupling inequality), and that probability has an exact binomial bound. So a few hundred
-texts bound it far closer than two samples of the same size, and the bound is of whole texts, not of some cells. It does
-not say that the law without drafts is the target's.
+texts give a much smaller bound than two independent samples of that size, and the bound holds for whole texts. It says
+nothing about the law without drafts.
 """
 
 from __future__ import annotations

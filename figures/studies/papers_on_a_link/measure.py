@@ -81,7 +81,7 @@ def main() -> None:
     given.add_argument("--out", type=Path, required=True, help="the result; a run that was stopped continues")
     given.add_argument("--settings", nargs="+", metavar="NAME", help="only these")
     given.add_argument("--texts", type=int, default=8)
-    given.add_argument("--new-tokens", type=int, default=64, help="at most so many a text, for a trial")
+    given.add_argument("--new-tokens", type=int, default=64, help="most tokens of a text; fewer for a trial")
     given.add_argument("--at-once", type=int, default=4, help="settings at the same time; each waits most of the time")
     given.add_argument("--simulate", action="store_true", help="run nothing")
     asked = given.parse_args()

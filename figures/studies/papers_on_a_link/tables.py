@@ -37,7 +37,7 @@ def main() -> None:
     kept = [one for one in SETTINGS if all("measured" in rows.get((one.name, s.name), {}) for s in one.systems)]
     print("\n".join(speeds(kept, rows)), end="\n\n")
     print("\n".join(gains(kept, rows)))
-    draw(kept, rows, stored.with_name("gains.svg"))
+    draw(kept, rows, stored.with_suffix(".svg"))
 
 
 def speeds(kept: list[Setting], rows: Rows) -> list[str]:

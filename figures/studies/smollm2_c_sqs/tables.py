@@ -3,7 +3,7 @@
     PYTHONPATH=. python3 figures/studies/smollm2_c_sqs/tables.py
 
 Reads ``texts.json``, which ``figures/studies/c_sqs/decode_texts.py WORK smollm2-small COUNT`` wrote, and of the stored
-texts of the built-in pair the same methods and temperatures. Writes ``tables.json`` and ``fig2.svg``, and prints the
+texts of the built-in pair the same methods and temperatures. Writes ``tables.json`` and ``tables.svg``, and prints the
 README's tables.
 """
 
@@ -36,7 +36,7 @@ from validation.plots.common.style import house_style, save
 
 HERE = Path(__file__).parent
 FILES = {"SmolLM2": HERE / "texts.json", "built-in": ROOT / "validation" / "plots" / "c_sqs" / "texts.json"}
-STORED, PICTURE = HERE / "tables.json", HERE / "fig2.svg"
+STORED, PICTURE = HERE / "tables.json", HERE / "tables.svg"
 METRICS = ("latency", "resampling")
 
 

@@ -75,7 +75,6 @@ EXPERIMENTS = (
         models=("pair/aligned", "versions"),
     ),
     Experiment("anytime", "ours", _script("anytime", "simulate.py")),
-    Experiment("audit_controls", "ours", _script("audit_controls", "controls.py")),
     Experiment(
         "audit_software",
         "ours",
@@ -83,23 +82,13 @@ EXPERIMENTS = (
         models=("target.gguf",),
         packages=("llama_cpp",),
     ),
-    Experiment("bills", "ours", _script("bills", "decode_texts.py", "{trace}")),
     Experiment("c_sqs", "c-sqs", _script("c_sqs", "decode_texts.py", "{work}")),
-    Experiment("edge_sd_settings", "edge-sd", _script("edge_sd_settings", "search.py")),
     Experiment(
         "flexspec_tables",
         "flexspec",
         _script("flexspec_tables", "decode_rows.py", "{data}", "{work}"),
         data=_SETS,
         models=_MODELS,
-    ),
-    Experiment("forward_times", "edge-sd", _script("forward_times", "measure.py")),
-    Experiment(
-        "gguf",
-        "ours",
-        _script("gguf", "measure.py", "--work", "{models}/llama.cpp", "--trace", "{trace}"),
-        models=("llama.cpp",),
-        packages=("gguf",),
     ),
     Experiment(
         "length_rules",
@@ -121,18 +110,6 @@ EXPERIMENTS = (
     ),
     Experiment("policy_bound", "ours", _script("policy_bound", "brute_force.py")),
     Experiment("served_gaps", "ours", _script("policy_bound", "served_gaps.py")),
-    Experiment(
-        "rivals",
-        "flexspec",
-        _script("rivals", "measure.py", "{models}", "{work}"),
-        models=("medusa", "eagle"),
-    ),
-    Experiment(
-        "synchronisation",
-        "flexspec",
-        _script("synchronisation", "measure_bytes.py", "{models}", "{work}/synchronised.json"),
-        models=("pair", "versions", "medusa", "eagle"),
-    ),
     Experiment(
         "text_enumeration",
         "ours",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import hlmtheory
-from validation.benchmarks.__main__ import MEMORY_LIMIT, MEMORY_VOCABULARY, _peak_in_child
+from validation.benchmarks import MEMORY_LIMIT, MEMORY_VOCABULARY, _peak_in_child
 from validation.claims import check
 from validation.claims.check import check_trace
 from validation.trace.synthetic import SyntheticTrace

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from tokenizers import processors
 
-from validation.benchmarks.collection import measure_pace
 from validation.collection import collect as module
 from validation.collection.collect import Text, collect, encode_prompts, teacher_forced_logits
 from validation.collection.prompts import Prompt
@@ -265,13 +264,6 @@ def test_other_settings_models_or_prompts_are_refused(
             collect(pair, prompts, tmp_path / "t", **(RESUMED | settings))
     assert (tmp_path / "t" / "journal.jsonl").read_bytes() == before
     assert collect(ending, PROMPTS, tmp_path / "t", **(RESUMED | {"seed": 7}), fresh=True).manifest["seed"] == 7
-
-
-def test_the_pace_is_that_of_the_same_forward_passes(ending: Pair) -> None:
-    pace = measure_pace(ending, PROMPTS, rounds=1, positions=20, new_tokens=8, batch=3)
-    assert pace.positions[0] >= 20
-    assert 0 < pace.ratio < 2
-    assert pace.forward_milliseconds > 0
 
 
 def refused(message: str, pair: Pair, path: Path, prompts: list[Prompt] = PROMPTS, **settings: Any) -> None:

@@ -115,7 +115,7 @@ def test_a_crash_at_every_single_step_is_survived(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks a process that has loaded torch")
 def test_five_rounds_of_kill_9(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "validation.benchmarks.crash_recovery", "--rounds", "5", "--seed", "7"]
+    command = [sys.executable, "-m", "tests.validation.trace.crash_recovery", "--rounds", "5", "--seed", "7"]
     environment = os.environ | {"TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=Path(__file__).parents[3], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

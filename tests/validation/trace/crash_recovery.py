@@ -1,6 +1,6 @@
 """Kill a collection at random times, resume it, and compare it with an uninterrupted one.
 
-    python -m validation.benchmarks.crash_recovery --rounds 100
+    python -m tests.validation.trace.crash_recovery --rounds 100
 
 A round kills one collection up to three times with SIGKILL: in odd rounds after a random time, in even rounds just
 before or just after a random fsync, where a crash does the most harm. Then the round finishes the collection and

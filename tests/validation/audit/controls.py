@@ -6,15 +6,10 @@ its own random numbers: with one defect built in, or with a lossless method as i
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,7 +53,6 @@ LEVEL, DRAWS = 0.001, 100_000
 AUDITS, AUDIT_DRAWS = 1_000, 128
 LEVELS = (0.05, 0.01, 0.001)
 BATCH = 4_096
-STORED = Path(__file__).parent / "controls.json"
 
 
 def tables(seed: int = 1) -> tuple[Array, Array]:
@@ -154,13 +148,11 @@ def audit_defect(defect: str, seed: int, draws: int = DRAWS, *, as_table: bool =
     """Audit one defect on the pair of a seed until it is found and named, and return what is said beside the truth."""
     info, (draft, target) = DEFECTS[defect], tables(seed)
     laws: list[Any] = [
-        law(table, info.temperature, info.top_p, min_p=min_p)
-        for table, min_p in ((target, info.min_p), (draft, 0.0))
+        law(table, info.temperature, info.top_p, min_p=min_p) for table, min_p in ((target, info.min_p), (draft, 0.0))
     ]
     if not as_table:
         laws = [WithoutTable(one) for one in laws]
     sampler = from_loop(partial(decode_with, defect, max_draft_length=DRAFTS), seed)
-    began = time.process_time()
     report = audit_sampler(
         laws[0], sampler, draws=draws, depth=DEPTH, level=LEVEL, epsilon=0.001, seed=seed, draft=laws[1]
     )
@@ -177,7 +169,6 @@ def audit_defect(defect: str, seed: int, draws: int = DRAWS, *, as_table: bool =
         "draws": report.draws,
         "at_least": report.at_least,
         "mechanisms": [[fit.name, fit.p_value, fit.gain] for fit in report.mechanisms or ()],
-        "seconds": time.process_time() - began,
     }
 
 
@@ -289,7 +280,6 @@ def audit_exact(exact: Exact, seed: int, audits: int = AUDITS, each: int = AUDIT
     target = law(tables()[1], exact.temperature, exact.top_p, PROMPTS[:1])
     fresh = {level: Audit(target, DEPTH, level) for level in LEVELS}
     accused = dict.fromkeys(LEVELS, 0)
-    began = time.process_time()
     for draws in draws_of(exact.sampler(), target, audits, each, seed):
         for level in LEVELS:
             audit = copied(fresh[level])
@@ -303,13 +293,12 @@ def audit_exact(exact: Exact, seed: int, audits: int = AUDITS, each: int = AUDIT
         "audits": audits,
         "draws": each,
         "accused": {f"{level:g}": count for level, count in accused.items()},
-        "seconds": time.process_time() - began,
     }
 
 
 def audit_shared(name: str, make: Callable[[], Method], epsilon: float, seed: int) -> dict[str, Any]:
     """Audit a method by a shared seed until the verdict is known: the law is kept to within epsilon, or it is not."""
-    target, began = law(tables()[1], 1.0, 1.0), time.process_time()
+    target = law(tables()[1], 1.0, 1.0)
     report = audit_sampler(target, Exact(name, make).sampler(), depth=DEPTH, level=LEVEL, epsilon=epsilon, seed=seed)
     return {
         "sampler": name,
@@ -318,7 +307,6 @@ def audit_shared(name: str, make: Callable[[], Method], epsilon: float, seed: in
         "draws": report.draws,
         "at_least": report.at_least,
         "at_most": report.at_most,
-        "seconds": time.process_time() - began,
     }
 
 
@@ -329,45 +317,3 @@ def distance_of_models() -> float:
         q, p = (target_law(branch(table, prompt[-1]), DEPTH, frozenset({END})) for table in tables())
         found.append(distance(q, p))
     return float(np.mean(found))
-
-
-def main() -> None:
-    """Run the controls and store the numbers."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seeds", type=int, default=5, help="pairs on which each defect is audited")
-    parser.add_argument("--audits", type=int, default=AUDITS, help="audits of each exact sampler")
-    parser.add_argument("--draws", type=int, default=AUDIT_DRAWS, help="draws of such an audit")
-    parser.add_argument("--only", choices=("defects", "exact", "shared"))
-    parser.add_argument("--resume", action="store_true", help="keep the stored audits of exact samplers")
-    parser.add_argument("--out", type=Path, default=STORED)
-    arguments = parser.parse_args()
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-    found: dict[str, Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
-    if arguments.only in (None, "defects"):
-        found["defects"] = []
-        for defect in DEFECTS:
-            for seed in range(arguments.seed, arguments.seed + arguments.seeds):
-                for as_table in (True, False):
-                    found["defects"].append(audit_defect(defect, seed, as_table=as_table))
-                    print(json.dumps(found["defects"][-1]), flush=True)
-    if arguments.only in (None, "exact"):
-        kept = {(one["sampler"], one["setting"]): one for one in found.get("exact", [])} if arguments.resume else {}
-        found["exact"] = []
-        for i, exact in enumerate(EXACT):
-            found["exact"].append(
-                kept.get((exact.name, exact.setting))
-                or audit_exact(exact, arguments.seed + i, arguments.audits, arguments.draws)
-            )
-            print(json.dumps(found["exact"][-1]), flush=True)
-    if arguments.only in (None, "shared"):
-        everything = (SKIPS_ALL, lambda: SharedSeedSkipping(2.0, DRAFTS, draws=None))
-        found["shared"] = [audit_shared(*one, 0.05, arguments.seed) for one in (*SHARED, everything)]
-        print(json.dumps(found["shared"], indent=1), flush=True)
-    found |= {"level": LEVEL, "most_draws": DRAWS, "depth": DEPTH, "seed": arguments.seed, "commit": commit}
-    found["command"] = "python3 figures/studies/audit_controls/controls.py --seed 1"
-    arguments.out.write_text(json.dumps(found, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()

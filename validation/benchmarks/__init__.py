@@ -1,1 +1,0 @@
-"""Benchmarks of speed and memory against references measured in the same run."""

@@ -22,6 +22,7 @@ LAYERS = (
     "processes",
     "acceptance",
     "models",
+    "workers",
     "trace",
     "collection",
     "training",

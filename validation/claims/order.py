@@ -11,12 +11,13 @@ from typing import Any, cast
 
 import hlmtheory
 from validation.claims.check import Backend, Part, PartsOf, Work, parts_here, workers_in_memory
-from validation.claims.progress import code_mark, trace_mark
+from validation.claims.progress import trace_mark
 from validation.errors import UserError
 from validation.models.devices import free_host_memory
 from validation.processes import Processes
 from validation.trace.reader import LISTS, LOGITS, Trace, open_trace
 from validation.trace.synthetic import SYNTHETIC, SyntheticTrace
+from validation.workers import code_mark
 
 CONTINUES = "the same command continues from what is stored"
 LEAST_PARTS, PARTS_OF_BLOCK = 500, 25
@@ -70,10 +71,10 @@ _ONE = Lock()
 @lru_cache(maxsize=2)
 def _made(order: Order) -> Work:
     if code_mark() != order.code:
-        raise UserError(f"A worker that joined later has another source of hlmtheory; update it, and {CONTINUES}.")
+        raise UserError(f"A worker has another source of hlmtheory; update it, and {CONTINUES}.")
     trace = opened(order.path)
     if trace_mark(order.path) != order.trace:
-        raise UserError(f"A worker that joined later reads another trace at {order.path}; {CONTINUES} without it.")
+        raise UserError(f"A worker reads another trace at {order.path}; {CONTINUES} without it.")
     claims = hlmtheory.all_claims()
     return Work.of(
         trace,

@@ -22,12 +22,10 @@ from validation.trace.journal import JOURNAL, write_atomically
 from validation.trace.reader import Trace
 from validation.trace.remote import Place, place
 from validation.trace.synthetic import SYNTHETIC
+from validation.workers import LIBRARIES, code_mark
 
 EVERY_S = 2.0
 """Seconds between two writes."""
-
-SOURCE = Path(__file__).resolve().parents[2]
-LIBRARIES = ("numpy", "scipy", "array-api-compat", "array-api-extra")
 
 
 @dataclass(slots=True)
@@ -104,13 +102,4 @@ def trace_mark(path: str | Place) -> str:
     for name in (JOURNAL, MANIFEST):
         file = place(path) / name
         digest.update(file.read_bytes() if file.exists() else b"none")
-    return digest.hexdigest()
-
-
-def code_mark() -> str:
-    """Return a hash of the source of both packages."""
-    digest = hashlib.sha256()
-    for folder in ("hlmtheory", "validation"):
-        for file in sorted((SOURCE / folder).rglob("*.py")):
-            digest.update(file.relative_to(SOURCE).as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()

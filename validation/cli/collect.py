@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.cli.display import open_console, progress_bar, waiting
-from validation.cli.options import PLACE, collection_options, pair_options, wait_option
+from validation.cli.options import PLACE, collection_options, pair_options
 from validation.cli.run import collect_trace, say_what_stays, tell_notes, typed_command
 from validation.errors import UserError
 from validation.trace.remote import Place, RemotePath
@@ -43,23 +42,12 @@ class Models:
     memory: int | None
     chat: bool
 
-    def load(self, console: Console, device: str | None = None) -> Pair:
-        """Load the models, on another device if it is given, and print their notes."""
+    def load(self, console: Console) -> Pair:
+        """Load the models and print their notes."""
         from validation.models.pair import load_pair
 
         with waiting(console, "loading the two models") as say:
-            pair = load_pair(
-                self.name,
-                draft=self.draft,
-                target=self.target,
-                base=self.base,
-                changed_anchor=self.changed_anchor,
-                device=device or self.device,
-                dtype=self.dtype,
-                memory=self.memory,
-                chat=self.chat,
-                report=lambda text: say(f"loading the two models: {text}"),
-            )
+            pair = load_pair(**asdict(self), report=lambda text: say(f"loading the two models: {text}"))
         tell_notes(console, pair)
         return pair
 
@@ -72,7 +60,6 @@ class Collection:
     prompts: Path | None  # None: the built-in ones
     settings: dict[str, int]
     fresh: bool
-    wait: float
 
     def read_prompts(self) -> list[Prompt]:
         """Return the prompts of the file, or the built-in ones."""
@@ -97,9 +84,9 @@ def collection_command(out: Decorator, fresh: str) -> Decorator:
         def gathered(**given: Any) -> None:
             models = Models(**{field.name: given.pop(field.name) for field in fields(Models)})
             settings = {name: given.pop(name) for name in ("positions", "new_tokens", "seed")}
-            command(Collection(models, given.pop("prompts"), settings, given.pop("fresh"), given.pop("wait")), **given)
+            command(Collection(models, given.pop("prompts"), settings, given.pop("fresh")), **given)
 
-        found = click.option("--fresh", is_flag=True, help=fresh)(wait_option(gathered))
+        found = click.option("--fresh", is_flag=True, help=fresh)(gathered)
         return pair_options(collection_options(out(found)))
 
     return added
@@ -107,38 +94,19 @@ def collection_command(out: Decorator, fresh: str) -> Decorator:
 
 def collect_here(
     console: Console, asked: Collection, prompts: list[Prompt], where: Callable[[Pair], Place]
-) -> tuple[str, Trace] | None:
-    """Return the trace that this process collected, or all ranks of torchrun, and its device; None if not on rank 0.
+) -> tuple[str, Trace]:
+    """Return the device and the trace that this process collected.
 
     ``where`` returns the folder of the trace of a pair. The models are released: what follows may need their memory.
     """
-    from validation.collection.ranks import Link, collect_as_rank, this_rank
     from validation.models.devices import return_freed_memory
 
-    command, rank = typed_command(), this_rank()
-    models, settings, fresh = asked.models, asked.settings, asked.fresh
-    if rank is None:
-        pair = models.load(console)
-        found = str(pair.device), collect_trace(console, pair, prompts, where(pair), settings, command, fresh)
-        del pair
-        return_freed_memory()
-        return found
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # a lost rank is named in one sentence, without a stack
-    console.quiet = console.quiet or rank.number > 0  # one process draws on the terminal
-    with Link(rank, asked.wait) as link:
-        pair = models.load(console, rank.device(models.device))
-        path = Path(str(where(pair)))  # ranks need folders
-        if fresh and rank.number == 0:
-            say_what_stays(console, path)
-        console.print(f"Rank {rank.number} of {rank.world} collects shard {rank.place}.")
-        with progress_bar(console) as report:
-            trace = collect_as_rank(
-                link, pair, prompts, path, progress=report, command=command, fresh=fresh, **settings
-            )
-    if trace is None:
-        return None
-    console.print(f"{trace.positions:,} positions of {rank.world} ranks are at {path}.", soft_wrap=True)
-    return str(pair.device), trace
+    pair = asked.models.load(console)
+    device = str(pair.device)
+    trace = collect_trace(console, pair, prompts, where(pair), asked.settings, typed_command(), asked.fresh)
+    del pair
+    return_freed_memory()
+    return device, trace
 
 
 @click.command()
@@ -152,30 +120,41 @@ def collect_here(
     type=click.IntRange(min=1),
     help="With --shard: collect the shard's part of this number of batches, not of --positions.",
 )
+@click.option("--scheduler", help="Collect on dask's workers: local, or the address of a scheduler, tcp://HOST:PORT.")
 @click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors; see the exit code.")
-def collect(asked: Collection, out: Place, shard: str | None, batches: int | None, quiet: bool) -> None:
+def collect(
+    asked: Collection, out: Place, shard: str | None, batches: int | None, scheduler: str | None, quiet: bool
+) -> None:
     """Collect the logits of two models, on one machine or on several, and check nothing.
 
     \b
     One process:       hlm collect --out TRACE
-    torchrun:          torchrun --nproc-per-node 3 -m validation collect --out TRACE
+    dask's workers:    hlm collect --scheduler tcp://HOST:8786 --out TRACE
     Separate machines: hlm collect --shard 1/3 --out A    (2/3 and 3/3 elsewhere)
                        hlm merge A B C --out TRACE
 
     Each way gives the same trace. The same command continues what was stopped.
     """  # noqa: D301 (click takes the character, not an escape)
-    from validation.collection.ranks import this_rank
-
     console, prompts = open_console(quiet=quiet), asked.read_prompts()
-    if isinstance(out, RemotePath) and (shard is not None or this_rank() is not None):
+    if isinstance(out, RemotePath) and (shard or scheduler):
         raise UserError(f"Shards need a folder each; give --out FOLDER, then `hlm merge SHARDS --out {out}`.")
+    if shard is not None and scheduler is not None:
+        raise UserError("--scheduler gives each worker its shard; leave out --shard.")
     if shard is not None and isinstance(out, Path):
         _collect_shard(console, asked, prompts, out, shard, batches)
         return
     if batches is not None:
         raise UserError("--batches counts the batches of a shard; give it with --shard.")
-    if collect_here(console, asked, prompts, lambda pair: out) is not None:
-        console.print(shlex.join(["python3", "hlm", "validate", "--trace", str(out)]), soft_wrap=True)
+    if scheduler is not None and isinstance(out, Path):
+        from validation.collection.on_workers import collect_on_workers
+
+        options: dict[str, Any] = {"command": typed_command(), "fresh": asked.fresh}
+        with progress_bar(console) as options["progress"]:
+            trace = collect_on_workers(scheduler, asdict(asked.models), prompts, asked.settings, out, **options)
+        console.print(f"{trace.positions:,} positions are at {out}.", soft_wrap=True)
+    else:
+        collect_here(console, asked, prompts, lambda pair: out)
+    console.print(shlex.join(["python3", "hlm", "validate", "--trace", str(out)]), soft_wrap=True)
 
 
 def _collect_shard(
@@ -183,12 +162,9 @@ def _collect_shard(
 ) -> None:
     """Collect one shard by itself, and say what to do next."""
     from validation.collection.collect import DEFAULT_BATCH, settings_of
-    from validation.collection.ranks import this_rank
     from validation.collection.shards import collect_shard, its_share, shard_number
 
     place = shard_number(shard)
-    if this_rank() is not None:
-        raise UserError("torchrun gives each rank its shard; leave out --shard, or start this without torchrun.")
     pair = asked.models.load(console)
     every, encoded = settings_of(pair, prompts, batch=DEFAULT_BATCH, **asked.settings)
     with progress_bar(console) as report:

@@ -100,19 +100,16 @@ def validate(
     """Collect logits, check the claims that they decide, draw the figures, write the report.
 
     The other claims are the same for all models; the release has checked them. A run that was stopped, by Ctrl-C or by
-    a crash, continues when the same command is given again. Started by torchrun, several processes collect the logits,
-    and one does the rest.
+    a crash, continues when the same command is given again.
     """
-    from validation.collection.ranks import this_rank
-
     console, models, seed = open_console(quiet=quiet, stderr=as_json), asked.models, asked.settings["seed"]
     options: dict[str, Any] = {"scheduler": scheduler, "all_claims": all_claims, "figures": figures}
     options["memory"] = models.memory
     if dry_run:
-        if stored is not None or scheduler is not None or this_rank() is not None:
+        if stored is not None or scheduler is not None:
             raise UserError(
-                "--dry-run estimates the collection and the check of one process on this machine; leave out --trace, "
-                "--scheduler and torchrun."
+                "--dry-run estimates the collection and the check of one process on this machine; leave out --trace "
+                "and --scheduler."
             )
         show_dry_run(console, asked, figures=figures, all_claims=all_claims, as_json=as_json)
         return
@@ -123,20 +120,16 @@ def validate(
                 "--trace checks a stored trace; leave out --pair, --draft, --target, --base, --changed-anchor, "
                 "--prompts, --chat and --fresh."
             )
-        if this_rank() is not None:
-            raise UserError("--trace checks a stored trace in one process; start it without torchrun.")
         trace = open_stored(console, stored)
         folder = out or run_folder(stored)
         finish_run(console, trace, folder, seed, models.device, as_json, stored_rows=stored_rows, **options)
         return
     if stored_rows:
         raise UserError("--stored-rows is about a stored trace; give it with --trace.")
-    collected = collect_here(
+    device, trace = collect_here(
         console, asked, asked.read_prompts(), lambda pair: (out or Path("runs") / run_name(pair)) / "trace"
     )
-    if collected is not None:
-        device, trace = collected
-        finish_run(console, trace, Path(str(trace.path.parent)), seed, device, as_json, **options)
+    finish_run(console, trace, Path(str(trace.path.parent)), seed, device, as_json, **options)
 
 
 @main.command()

@@ -140,13 +140,6 @@ def collection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-wait_option = click.option(
-    "--wait",
-    type=click.FloatRange(min=1),
-    default=120.0,
-    show_default=True,
-    help="Seconds that a rank of torchrun may be silent before the others end.",
-)
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors; see the exit code.")
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output."

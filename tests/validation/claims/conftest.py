@@ -7,13 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.validation.claims.dask_processes import LIMIT_S
-from validation.claims import cluster
+from validation import workers
 
 
 @pytest.fixture(autouse=True, scope="module")
 def patient() -> Iterator[None]:
     """Wait long for schedulers and workers; a test that is about a wait sets its own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster, "WAIT_S", LIMIT_S)
-        patch.setattr(cluster, "STALLED_S", LIMIT_S)
+        patch.setattr(workers, "WAIT_S", LIMIT_S)
         yield

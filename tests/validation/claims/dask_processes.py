@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import hlmtheory
-from validation.claims import cluster
+from validation import workers
 from validation.claims.check import Backend, Results, Work, check_trace
 from validation.claims.cluster import on_scheduler
 from validation.trace.reader import Trace
@@ -28,67 +27,26 @@ CLAIMS = ("verification.tokens", "truncation.softplus", "codec.round_trip", "dra
 LIMIT_S = 300.0  # for anything that another process has to do; the machine may be busy
 
 PRELOAD = """
-import os, signal, threading, time
+import os, time
 from pathlib import Path
 import numpy as np
-from validation.claims import check, worker
-folder, me, late = Path(os.environ["TEST_ORDERS"]), os.getpid(), "TEST_LATE" in os.environ
-real, compute = getattr(check._check_block, "real", check._check_block), getattr(worker.compute, "real", worker.compute)
-
-def taken(order):
-    try:
-        os.rename(folder / order, folder / f"{order}-{me}")  # one worker takes it
-    except OSError:
-        return None
-    return folder / f"{order}-{me}"
-
-def wait_while(there):
-    while there():
-        time.sleep(0.02)
-
-def pause():
-    # fill the memory until this worker has paused; free it when the file is removed
-    from distributed import get_worker
-    kept, this, file = [], get_worker(), folder / f"paused-{me}"
-    def free():
-        wait_while(file.exists)
-        kept.clear()
-    while this.status.name != "paused":
-        if len(kept) < 24:
-            kept.append(np.ones(2**22))
-        time.sleep(0.02)
-    file.touch()
-    threading.Thread(target=free, daemon=True).start()
+from validation.claims import check
+folder, me = Path(os.environ["TEST_ORDERS"]), os.getpid()
+real = getattr(check._check_block, "real", check._check_block)
 
 def ordered(*given):
     if (folder / "fill").exists():
         kept = [np.ones(2**22) for _ in range(2**10)]
-    if (folder / "recurse").exists():
-        return ordered(*given)
-    if stalled := taken("stall"):
-        wait_while(stalled.exists)
-    wait_while(lambda: (folder / "hold").exists() and not late)
+    try:
+        os.rename(folder / "stall", folder / f"stall-{me}")  # one worker takes it
+    except OSError:
+        return real(*given)
+    while (folder / f"stall-{me}").exists():
+        time.sleep(0.02)
     return real(*given)
 
-def paused_and_done():
-    return any(any(folder.glob(f"did-{file.name.split('-')[1]}-*")) for file in folder.glob("paused-*"))
-
-def watched(order, number):
-    (folder / f"began-{me}").touch()
-    wait_while(lambda: (folder / "together").exists() and len([*folder.glob("began-*")]) < 2)
-    if (folder / f"die-{number}").exists():
-        (folder / f"died-{me}").touch()
-        os.kill(me, signal.SIGKILL)
-    if (folder / "pause").exists() or taken("pause-one"):
-        pause()
-    else:
-        wait_while(lambda: (folder / "pause-first").exists() and not paused_and_done())
-    found = compute(order, number)
-    (folder / f"did-{me}-{number}").touch()
-    return found
-
-ordered.real, watched.real = real, compute  # dask runs this file twice
-check._check_block, worker.compute = ordered, watched
+ordered.real = real  # dask runs this file twice
+check._check_block = ordered
 """
 
 
@@ -159,31 +117,23 @@ def with_workers(address: str, count: int) -> None:
     """Wait until this many workers can compute."""
 
     def ready() -> bool:
-        found = cluster._workers_of(client, address)
+        found = workers.workers_of(client)
         return len(found) == count and all(one["status"] == "running" for one in found.values())
 
-    with cluster._connected(address) as client:
+    with workers.connected(address) as client:
         until(ready, f"{count} workers")
 
 
 @contextmanager
 def joined(folder: Path, address: str, **more: Any) -> Iterator[None]:
     """One more worker, from the time when the scheduler knows it."""
-    with cluster._connected(address) as client:
-        count = len(cluster._workers_of(client, address))
+    with workers.connected(address) as client:
+        count = len(workers.workers_of(client))
         with worker(folder, address, **more):
-            until(lambda: len(cluster._workers_of(client, address)) > count, "a worker")
+            until(lambda: len(workers.workers_of(client)) > count, "a worker")
             yield
             # the block ends it
-        until(lambda: len(cluster._workers_of(client, address)) <= count, "its end")
-
-
-def another_version(folder: Path) -> None:
-    """Copy the source, and change a comment."""
-    for name in ("hlmtheory", "validation"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("pairs", "__pycache__"))
-    with (folder / "hlmtheory" / "claims.py").open("a") as file:
-        file.write("# newer\n")
+        until(lambda: len(workers.workers_of(client)) <= count, "its end")
 
 
 @contextmanager

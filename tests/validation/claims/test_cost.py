@@ -149,8 +149,8 @@ def test_a_pair_that_does_not_fit_is_estimated_and_a_run_of_it_refused(words: li
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--trace", "somewhere"), "leave out --trace, --scheduler and torchrun"),
-        (("--scheduler", "local"), "leave out --trace, --scheduler and torchrun"),
+        (("--trace", "somewhere"), "leave out --trace and --scheduler"),
+        (("--scheduler", "local"), "leave out --trace and --scheduler"),
         (("--memory", "much"), "is no size; give for example 500M, 8G or 1.5T"),
         (("--memory", "0G"), "is no size"),
         (("--memory", "-1G"), "is no size"),

@@ -7,12 +7,10 @@ nats                   -log of its probability under the target model at tempera
 nats_total             the same for the whole text
 similarity_reference   cosine similarity of sentence embeddings with the prompt's answer, where it has one
 similarity_large       with the target model's own text from another seed
-right                  1 if the text gives the right answer, else 0: of a pair that was tuned for turns, on prompts
-                       that :mod:`validation.decoding.right_answers` can read
 of                     hash of the text, the answer and the target model's text that were scored
 ====================== ======================================================================================
 
-The similarities need the extra ``accuracy``; without it they are left out. An answer of one word has no similarity.
+The similarities need the extra ``accuracy``; without it they are left out.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ from validation.decoding.accuracy import (
 )
 from validation.decoding.random_streams import label
 from validation.decoding.records import GenerationRecord
-from validation.decoding.right_answers import is_right, right_answers, without_similarity
 from validation.errors import UserError
 from validation.models.pair import Pair
 
@@ -92,10 +89,6 @@ def score(
             embed = None
     embed = embed and remembering(embed)
     wanted = {"similarity_reference": answers(prompts), "similarity_large": own_references(pair, own)}
-    right = right_answers(prompts) if pair.chat else {}
-    if pair.chat:
-        wanted["similarity_reference"] = without_similarity(wanted["similarity_reference"], prompts)
-    sources = {prompt.id: prompt.source for prompt in prompts}
     groups = [list(group) for _, group in groupby(records, key=lambda record: (record.method, record.link))]
     for done, group in enumerate(groups):
         if progress:
@@ -104,7 +97,6 @@ def score(
             record.prompt: label(
                 record.tokens,
                 *(texts.get(record.prompt) for texts in wanted.values()),
-                *([str(right[record.prompt])] if record.prompt in right else []),
             )
             for record in group
         }
@@ -120,10 +112,6 @@ def score(
         for record, nats in zip(missing, found.nats.tolist(), strict=True):
             each = {"nats": nats / len(record.tokens)} if record.tokens else {}
             scores[score_key(record)] = {"of": marks[record.prompt], "nats_total": nats} | each
-        answered = [record for record in missing if record.prompt in right]
-        for record, text in zip(answered, texts_of(pair, answered), strict=True):
-            one = is_right(sources[record.prompt], text, right[record.prompt], finished=record.ended)
-            scores[score_key(record)]["right"] = float(one)
         for name, references in wanted.items() if embed else ():
             some = [record for record in missing if record.prompt in references]
             values = _similarity(pair, some, references, embed)

@@ -1,14 +1,13 @@
-"""Baselines for temperature perturbation: uncertainty by MC dropout and by prompt perturbation.
+"""A baseline for temperature perturbation: uncertainty by MC dropout.
 
-u-hlm, Section III-A and Fig. 3; cu-hlm, Section IV-A and Fig. 2. Both run the draft model 20 times, on dropout rates in
-[0, 0.1] or on paraphrases of the prompt, take one token of each run at temperature 1, and count how many differ from
-the draft token d: u = (1/M) Σ_m 1(d_m ≠ d), u-hlm (7), cu-hlm (9).
+u-hlm, Section III-A and Fig. 3; cu-hlm, Section IV-A and Fig. 2. The draft model runs 20 times, at dropout rates in
+[0, 0.1]; one token of each run is taken at temperature 1, and u = (1/M) Σ_m 1(d_m ≠ d) counts how many differ from the
+draft token d: u-hlm (7), cu-hlm (9). The papers' third measure, paraphrases of the prompt, is not computed.
 
 Here the model reads the texts of a trace, so one pass serves every position of a text. The token of run m differs from
 d with probability 1 - q_d of that run. Only this event is used, so the event is drawn and not the token.
 
-The papers do not say which layers drop (see :func:`dropout_uncertainty`), nor which words are replaced by which
-synonyms (see :func:`paraphrases`). torch and nltk are imported inside the functions.
+The papers do not say which layers drop (see :func:`dropout_uncertainty`). torch is imported inside the functions.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,24 +27,12 @@ from validation.errors import UserError
 from validation.models.devices import seeded_random_state
 from validation.models.pair import Pair
 from validation.trace.reader import ARRAYS, Trace, TraceChunk
-from validation.uncertainty.wordnet import RUNS, WordNet, find_wordnet, paraphrases
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "DROPOUT",
-    "PARAPHRASES",
-    "Baselines",
-    "WordNet",
-    "baseline_measures",
-    "dropout_uncertainty",
-    "find_wordnet",
-    "paraphrase_uncertainty",
-    "paraphrases",
-]
-
-DROPOUT, PARAPHRASES = "MC dropout", "prompt perturbation"
+DROPOUT = "MC dropout"
+RUNS = 20
 LARGEST_RATE = 0.1
 DEFAULT_POSITIONS = 2_000
 # The names of the two blocks of a layer in transformers.
@@ -59,13 +45,12 @@ class Baselines:
     """The result of :func:`baseline_measures` at n positions.
 
     ``rows`` (n,): rows of the trace; ``drafts`` (n,): the tokens drawn from q there; ``uncertainty``: by the measure's
-    name, u (n,) in multiples of 1/20; ``left_out``: by the measure's name, one sentence that says why.
+    name, u (n,) in multiples of 1/20.
     """
 
     rows: Array
     drafts: Array
     uncertainty: dict[str, Array]
-    left_out: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,82 +156,25 @@ def _dropped(rate: float) -> Any:
     return hook
 
 
-def paraphrase_uncertainty(
-    model: Any,
-    tokenizer: Any,
-    prompts: Sequence[str],
-    continuations: Sequence[Sequence[int]],
-    positions: Sequence[Iterable[int]],
-    drafts: Sequence[Iterable[int]],
-    *,
-    wordnet: WordNet,
-    count: int = RUNS,
-    rng: np.random.Generator,
-) -> Array:
-    """Return the uncertainty by prompt perturbation: the share of paraphrases after which the token differs.
-
-    Parameters
-    ----------
-    model : PreTrainedModel
-        The draft model, in eval mode.
-    tokenizer : PreTrainedTokenizerBase
-    prompts : sequence of str
-    continuations : sequence of token sequences
-        The continuation of each prompt; the model reads it unchanged after each paraphrase.
-    positions : sequence of int sequences
-        Per text, indices into the continuation, from 0.
-    drafts : sequence of int sequences
-        Per text, the draft tokens d there.
-    wordnet : WordNet
-    count : int
-        Number of paraphrases of each prompt, at least 1.
-    rng : numpy Generator
-        Seed of the paraphrases and the tokens.
-
-    Returns
-    -------
-    numpy.ndarray, shape (positions of all texts,)
-        u in multiples of 1/count, text after text.
-
-    Raises
-    ------
-    UserError
-        If ``count`` is below 1, or a paraphrase and its continuation do not fit into the model's context.
-    """
-    versions = [paraphrases(prompt, count, wordnet=wordnet, rng=rng) for prompt in prompts]
-    differing = np.zeros(sum(len(list(at)) for at in positions))
-    for run in range(count):
-        heads = prompt_ids(tokenizer, [texts[run] for texts in versions])
-        ids = [[*head, *rest] for head, rest in zip(heads, continuations, strict=True)]
-        moved = [np.asarray(list(at), dtype=np.int64) + len(head) for at, head in zip(positions, heads, strict=True)]
-        for group in _groups(_readings(ids, moved, drafts), model):
-            _count(differing, model, group, rng)
-    return differing / count
-
-
 def baseline_measures(
     trace: Trace,
     pair: Pair,
     *,
     positions: int = DEFAULT_POSITIONS,
     seed: int = 1,
-    wordnet: str | Path | None = None,
 ) -> Baselines:
-    """Compute both baselines at some positions of a trace.
+    """Compute the baseline at some positions of a trace.
 
     Parameters
     ----------
     trace : Trace
         A trace that was collected with ``pair``.
     pair : Pair
-        Its draft model is run 40 times over the chosen texts.
+        Its draft model is run 20 times over the chosen texts.
     positions : int
         Whole texts are taken, in an order drawn from ``seed``, until their positions reach this number.
     seed : int
         Seed of the choice of texts, the drafts and all other random draws.
-    wordnet : str or Path, optional
-        The dictionary's folder; by default Debian's. If there is none, prompt perturbation is left out, with the
-        reason.
 
     Returns
     -------
@@ -255,8 +183,7 @@ def baseline_measures(
     Raises
     ------
     UserError
-        If ``positions`` is below 1, the trace has another vocabulary or prompts that are turns, or the given folder
-        holds no dictionary.
+        If ``positions`` is below 1, or the trace has another vocabulary or prompts that are turns.
     """
     if positions < 1:
         raise UserError(f"positions is {positions}; it must be at least 1.")
@@ -266,9 +193,8 @@ def baseline_measures(
             f"{pair.vocabulary}; choose the pair that it was collected with."
         )
     if trace.manifest.get("pair", {}).get("chat"):
-        raise UserError(f"The trace at {trace.path} was collected with --chat; the baselines read plain prompts alone.")
-    found, left_out = _dictionary(wordnet)
-    choice, draws, dropout, prompts = (np.random.default_rng([seed, part]) for part in range(4))
+        raise UserError(f"The trace at {trace.path} was collected with --chat; the baseline reads plain prompts alone.")
+    choice, draws, dropout = (np.random.default_rng([seed, part]) for part in range(3))
     texts = _whole_texts(trace, positions, choice)
     drafts = _drafts(trace, texts, InstanceDraws.of(draws, trace.positions, trace.vocabulary))
     heads = [trace.manifest["prompts"][int(trace.arrays["prompt_index"][text[0]])]["text"] for text in texts]
@@ -277,22 +203,7 @@ def baseline_measures(
     ids = [[*head, *rest] for head, rest in zip(encoded, rests, strict=True)]
     at = [np.arange(len(head), len(text)) for head, text in zip(encoded, ids, strict=True)]
     measures = {DROPOUT: dropout_uncertainty(pair.draft, ids, at, drafts, rng=dropout)}
-    if found is not None:
-        inside = [range(len(rest)) for rest in rests]
-        measures[PARAPHRASES] = paraphrase_uncertainty(
-            pair.draft, pair.tokenizer, heads, rests, inside, drafts, wordnet=found, rng=prompts
-        )
-    return Baselines(np.concatenate(texts), np.concatenate(drafts), measures, left_out)
-
-
-def _dictionary(folder: str | Path | None) -> tuple[WordNet | None, dict[str, str]]:
-    """Return the dictionary, or the reason why prompt perturbation is left out; a named folder must hold one."""
-    try:
-        return find_wordnet(folder), {}
-    except UserError as error:
-        if folder is not None:
-            raise
-        return None, {PARAPHRASES: f"{PARAPHRASES.capitalize()} is left out: {error}"}
+    return Baselines(np.concatenate(texts), np.concatenate(drafts), measures)
 
 
 def _drafts(trace: Trace, texts: list[Array], draws: InstanceDraws) -> list[Array]:

@@ -1,9 +1,7 @@
-"""MC dropout and prompt perturbation: their counts, the restored model, and refusals."""
+"""MC dropout: its counts, the restored model, and refusals."""
 
 from __future__ import annotations
 
-import builtins
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,57 +14,13 @@ from validation.collection.prompts import Prompt
 from validation.errors import UserError
 from validation.models.pair import Pair, load_pair
 from validation.trace.reader import Trace, open_trace, probabilities
-from validation.uncertainty import wordnet as dictionary
 from validation.uncertainty.baselines import (
     DROPOUT,
-    PARAPHRASES,
-    Baselines,
-    WordNet,
     baseline_measures,
     dropout_uncertainty,
-    find_wordnet,
-    paraphrase_uncertainty,
-    paraphrases,
 )
 
-# Part of speech → synsets, the most frequent first; the first word of the first is the commonest.
-SYNSETS = {
-    "noun": ["sum amount total", "apple malus_pumila", "time clip", "best topper", "he helium", "time Greenwich"],
-    "verb": ["make create", "sum tally"],
-    "adj": ["best top"],
-    "adv": [],
-}
 TEXTS = ["what is the Sum of apples?", "two and two make four", "it was the best of times"]
-
-
-def write_wordnet(folder: Path) -> Path:
-    """Write a dictionary in WordNet's format: data lines at their offsets, index lines by lemma."""
-    folder.mkdir(parents=True)
-    for name, synsets in SYNSETS.items():
-        part = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}[name]
-        data = "  1 A licence would stand here.\n"
-        index: dict[str, list[str]] = {}
-        for words in (entry.split() for entry in synsets):
-            offset = f"{len(data):08d}"
-            frames = "01 + 08 00 " if part == "v" else ""
-            named = " ".join(f"{word} 0" for word in words)
-            data += f"{offset} 03 {part} {len(words):02x} {named} 000 {frames}| a gloss\n"
-            for word in words:
-                index.setdefault(word.lower(), []).append(offset)
-        lines = [f"{word} {part} {len(at)} 0 {len(at)} 0 {' '.join(at)}\n" for word, at in sorted(index.items())]
-        (folder / f"data.{name}").write_text(data)
-        (folder / f"index.{name}").write_text("  1 A licence would stand here.\n" + "".join(lines))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_wordnet(tmp_path_factory.mktemp("words") / "dict")
-
-
-@pytest.fixture(scope="module")
-def wordnet(folder: Path) -> WordNet:
-    return find_wordnet(folder)
 
 
 @pytest.fixture(scope="module")
@@ -108,93 +62,7 @@ def probability(model: Any, ids: list[int], at: int, token: int) -> float:
 # -------------------------------------------------------------------------------------------------- the dictionary
 
 
-def test_synonyms_are_those_of_the_commonest_sense(wordnet: WordNet) -> None:
-    assert wordnet.synonyms("Sum") == ["amount", "tally", "total"]  # one sense of the noun, one of the verb
-    assert wordnet.synonyms("time") == ["clip"]
-    assert wordnet.synonyms("best") == ["top", "topper"]
-    assert wordnet.synonyms("unheard") == []
-
-
-def test_two_words_names_inflections_and_function_words_are_no_synonyms(wordnet: WordNet) -> None:
-    assert wordnet.synonyms("apple") == []  # malus_pumila
-    assert wordnet.synonyms("time", None) == ["clip"]  # Greenwich
-    assert wordnet.synonyms("sums") == []
-    assert wordnet.synonyms("he", None) == []
-
-
-def test_files_beside_the_eight_may_be_there(tmp_path: Path) -> None:
-    folder = write_wordnet(tmp_path / "dict")
-    (folder / "lexnames").write_text("00\tadj.all\t3\n01\tadj.pert\t3\n02\tadv.all\t4\n03\tnoun.Tops\t1\n")
-    (folder / "noun.exc").write_text("summae sum\n")
-    for name in ("verb", "adj", "adv"):
-        (folder / f"{name}.exc").write_text("")
-    assert find_wordnet(folder).synonyms("sum") == ["amount", "tally", "total"]
-    assert find_wordnet(folder).synonyms("summae") == []  # still an inflected form
-
-
-def test_without_a_folder_debian_s_is_taken(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    monkeypatch.setattr(dictionary, "DEBIAN_FOLDER", folder)
-    assert find_wordnet().folder == folder
-
-
-def test_no_dictionary_is_one_sentence(tmp_path: Path) -> None:
-    refused("index.noun is missing.*install Debian's package wordnet-base", find_wordnet, tmp_path)
-
-
-def test_a_damaged_dictionary_is_one_sentence(tmp_path: Path) -> None:
-    folder = write_wordnet(tmp_path / "dict")
-    (folder / "index.noun").write_text("sum n many\n")
-    refused("cannot be read", find_wordnet, folder)
-
-
-def test_without_nltk_one_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *arguments: Any, **options: Any) -> Any:
-        if name.startswith("nltk"):
-            raise ImportError(name)
-        return real(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    refused("need nltk", find_wordnet, folder)
-
-
 # -------------------------------------------------------------------------------------------------- paraphrases
-
-
-def test_paraphrases_replace_words_and_keep_the_rest(wordnet: WordNet) -> None:
-    found = paraphrases("What SUM? The Sum of 3 times: sum.", wordnet=wordnet, rng=rng())
-    assert len(found) == 20
-    assert len(set(found)) > 5
-    for text in found:
-        _, loud, _, capital, _, _, _, plain = re.findall(r"\w+", text)
-        assert loud in {"SUM", "AMOUNT", "TALLY", "TOTAL"}
-        assert capital in {"Sum", "Amount", "Tally", "Total"}
-        assert plain in {"sum", "amount", "tally", "total"}
-        assert text != "What SUM? The Sum of 3 times: sum."
-
-
-def test_share_of_the_words(wordnet: WordNet) -> None:
-    text = "make " * 400
-    counts = [version.split().count("create") for version in paraphrases(text, wordnet=wordnet, rng=rng(), share=0.25)]
-    assert abs(np.mean(counts) - 100) < 5 * np.sqrt(75 / 20)  # five standard errors
-    assert paraphrases(text, 2, wordnet=wordnet, rng=rng(), share=1.0) == ["create " * 400] * 2
-    assert [
-        version.split().count("create") for version in paraphrases(text, 3, wordnet=wordnet, rng=rng(), share=0)
-    ] == [
-        1,
-        1,
-        1,
-    ]
-
-
-def test_a_text_without_synonyms_stays(wordnet: WordNet) -> None:
-    assert paraphrases("of the 7 he", 3, wordnet=wordnet, rng=rng()) == ["of the 7 he"] * 3
-
-
-def test_paraphrases_refuse(wordnet: WordNet) -> None:
-    refused("number of paraphrases is 0", paraphrases, "sum", 0, wordnet=wordnet, rng=rng())
-    refused("share of words to replace is 1.5", paraphrases, "sum", wordnet=wordnet, rng=rng(), share=1.5)
 
 
 # -------------------------------------------------------------------------------------------------- MC dropout
@@ -322,51 +190,12 @@ def test_a_model_without_known_blocks_is_refused() -> None:
 # -------------------------------------------------------------------------------------------------- prompts
 
 
-def test_the_continuation_is_read_after_each_paraphrase(
-    pair: Pair, wordnet: WordNet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from validation.uncertainty import baselines
-
-    texts, rests = ["make the sum", "best"], [[40, 41, 42], [50, 51]]
-    seen: list[list[int]] = []
-    real = baselines._count
-    monkeypatch.setattr(baselines, "_count", lambda *a: seen.extend(r.tokens for r in a[2]) or real(*a))
-    found = paraphrase_uncertainty(
-        pair.draft, pair.tokenizer, texts, rests, [[0, 2], [1]], [[40, 42], [51]], wordnet=wordnet, count=5, rng=rng()
-    )
-    assert found.shape == (3,)
-    first = [ids for ids in seen if ids[-3:] == rests[0]]
-    assert len(first) == 5
-    assert len(seen) == 10
-    read = {pair.tokenizer.decode(ids[1:-3]) for ids in first}
-    assert len(read) > 1
-    assert "make the sum" not in read
-    assert read <= {f"{verb} the {noun}" for verb in ("make", "create") for noun in ("sum", "amount", "tally", "total")}
-
-
-def test_u_after_one_paraphrase_is_the_chance_there(sharp: Pair, wordnet: WordNet) -> None:
-    """A prompt of one word with one synonym, so every paraphrase is the same prompt."""
-    rest, repeats = [40, 41, 42], 2000
-    head = [0, *sharp.tokenizer("create").input_ids]
-    draft = int(logits(sharp.draft, [*head, 40])[0, -1].argmax())
-    positions, drafts = [[1] * repeats], [[draft] * repeats]
-    found = paraphrase_uncertainty(
-        sharp.draft, sharp.tokenizer, ["make"], [rest], positions, drafts, wordnet=wordnet, count=2, rng=rng()
-    )
-    expected = 1 - probability(sharp.draft, [*head, *rest], len(head) + 1, draft)
-    plain = [0, *sharp.tokenizer("make").input_ids]
-    error = 5 * np.sqrt(0.25 / (2 * repeats))
-    assert abs(1 - probability(sharp.draft, [*plain, *rest], len(plain) + 1, draft) - expected) > 2 * error
-    np.testing.assert_allclose(found.mean(), expected, atol=error)
-
-
 # -------------------------------------------------------------------------------------------------- a trace
 
 
-def test_both_measures_of_a_trace(trace: Trace, pair: Pair, folder: Path) -> None:
-    found = baseline_measures(trace, pair, positions=30, seed=3, wordnet=folder)
-    assert set(found.uncertainty) == {DROPOUT, PARAPHRASES}
-    assert found.left_out == {}
+def test_the_measure_of_a_trace(trace: Trace, pair: Pair) -> None:
+    found = baseline_measures(trace, pair, positions=30, seed=3)
+    assert set(found.uncertainty) == {DROPOUT}
     assert 30 <= len(found.rows) < 30 + 12
     starts = np.flatnonzero(trace.arrays["position"][:] == 0)
     assert set(starts) & set(found.rows)
@@ -378,43 +207,33 @@ def test_both_measures_of_a_trace(trace: Trace, pair: Pair, folder: Path) -> Non
         assert u * 20 == pytest.approx(np.rint(u * 20))
 
 
-def test_a_row_keeps_its_draft_whatever_else_is_chosen(trace: Trace, pair: Pair, folder: Path) -> None:
-    few, many = (baseline_measures(trace, pair, positions=count, seed=3, wordnet=folder) for count in (5, 50))
+def test_a_row_keeps_its_draft_whatever_else_is_chosen(trace: Trace, pair: Pair) -> None:
+    few, many = (baseline_measures(trace, pair, positions=count, seed=3) for count in (5, 50))
     drafts = dict(zip(many.rows.tolist(), many.drafts.tolist(), strict=True))
     assert [drafts[row] for row in few.rows.tolist()] == few.drafts.tolist()
 
 
-def test_more_positions_than_there_are_take_all(trace: Trace, pair: Pair, folder: Path) -> None:
-    assert sorted(baseline_measures(trace, pair, positions=10**6, wordnet=folder).rows) == list(range(trace.positions))
+def test_more_positions_than_there_are_take_all(trace: Trace, pair: Pair) -> None:
+    assert sorted(baseline_measures(trace, pair, positions=10**6).rows) == list(range(trace.positions))
 
 
-def test_the_texts_are_those_of_the_trace(trace: Trace, pair: Pair, folder: Path, monkeypatch: Any) -> None:
+def test_the_texts_are_those_of_the_trace(trace: Trace, pair: Pair, monkeypatch: Any) -> None:
     """Without perturbation, q_d of the passes equals that of the stored logits."""
     from validation.uncertainty import baselines
 
     seen: dict[str, Any] = {}
     monkeypatch.setattr(baselines, "dropout_uncertainty", lambda *a, rng: seen.update(a=a) or np.zeros(1))
-    found = baseline_measures(trace, pair, positions=40, wordnet=folder)
+    found = baseline_measures(trace, pair, positions=40)
     readings = baselines._readings(*seen["a"][1:])
     likely = np.concatenate([baselines._draft_probabilities(pair.draft, [reading])[0] for reading in readings])
     stored = probabilities(trace.arrays["draft_logits"][found.rows])[np.arange(len(found.rows)), found.drafts]
     np.testing.assert_allclose(likely, stored, rtol=0.02)  # float16
 
 
-def test_without_a_dictionary_prompts_are_left_out(
-    trace: Trace, pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(dictionary, "DEBIAN_FOLDER", tmp_path)
-    found: Baselines = baseline_measures(trace, pair, positions=5)
-    assert set(found.uncertainty) == {DROPOUT}
-    assert found.left_out[PARAPHRASES].startswith("Prompt perturbation is left out: There is no WordNet dictionary in")
-
-
 def test_a_trace_and_its_pair_are_checked(
-    trace: Trace, pair: Pair, tmp_path: Path, save_model: Callable[..., Path], extended_tokenizer: Callable[..., Any]
+    trace: Trace, pair: Pair, save_model: Callable[..., Path], extended_tokenizer: Callable[..., Any]
 ) -> None:
     refused("positions is 0", baseline_measures, trace, pair, positions=0)
-    refused("no WordNet dictionary", baseline_measures, trace, pair, wordnet=tmp_path)
     place = save_model(vocabulary=301, tokenizer=extended_tokenizer(extra=("<added>",)))
     other = load_pair(draft=place, target=place)
     refused("has 300 entries and the pair .* has 301", baseline_measures, open_trace(trace.path), other)

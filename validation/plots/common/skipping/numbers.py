@@ -100,9 +100,7 @@ def _measured_baselines(source: TraceKey, seed: int) -> tuple[dict[str, tuple[Ro
     prompt = prompt_of(source.trace, rows)
     own = uncertainty_at(source.trace, rows, drafts, np.random.default_rng([seed, 2]))
     measures = {TEMPERATURE: own, **{name: values[order] for name, values in found.uncertainty.items()}}
-    return {name: (u, rejection, prompt) for name, u in measures.items()}, {
-        name: f"{name.capitalize()} is left out: it needs nltk and a WordNet dictionary." for name in found.left_out
-    }
+    return {name: (u, rejection, prompt) for name, u in measures.items()}, {}
 
 
 def correlation(uncertainty: Row, rejection: Row) -> float:

@@ -57,9 +57,11 @@ from hlmtheory.skipping.risk import one_step_risk
 # greedy_above. False: the argmax of q may be a token that p never draws.
 # streamed. Let J drafts be accepted before the one that fails, P(J = j) = (1 - α) α^j. It is made at (J + 1) t_d,
 #   arrives R/2 later, waits for the pass in progress, takes V, and its answer takes R/2. The first pass starts with
-#   draft 0. If t_d < V the server is never idle after it, so pass i starts i V later, and draft j is in the pass ⌈j
-#   t_d/V⌉; E⌈J t_d/V⌉ = Σ_i P(J t_d > i V) = Σ_i α^(⌊i V/t_d⌋ + 1). If t_d ≥ V no draft waits. Rounds are independent,
-#   so the long-run rate is E[J + 1]/E[time].
+#   draft 0. If t_d < V the server is never idle after it: each open interval of length V has an arrival. So pass i
+#   starts i V later, and draft j ≥ 1 is in pass ⌊j t_d/V⌋ + 1, as one that arrives when a pass starts misses it. The
+#   mean is Σ_i P(pass of J > i) = P(J ≥ 1) + Σ_{i≥1} P(J t_d ≥ i V) = α + Σ_{i≥1} α^⌈i V/t_d⌉. If t_d ≥ V no draft
+#   waits. Rounds are independent, so the long-run rate is E[J + 1]/E[time]. Where j t_d = i V, a draft that does not
+#   miss its pass gives the other side of a jump.
 # streamed_fastest. A wait is at least 0.
 # streamed_slowest. A wait is at most V, and draft 0 does not wait: E[wait] ≤ α V.
 # streamed_bonus. False: the server's token behind the last draft of a pass is known one pass earlier.
@@ -337,7 +339,10 @@ CLAIMS = (
         id="shared_seed.streamed",
         source=Source(_STREAMED, "drafting during verification; the rate for constant times"),
         origin=Origin.NEW,
-        statement="seconds per token = (m t_d + R + V + W)/m, m = 1/(1 − α), W the exact wait for a pass",
+        statement=(
+            "seconds per token = (m t_d + R + V + W)/m, m = 1/(1 − α), W the exact wait for a pass, which a draft that "
+            "arrives as it starts misses"
+        ),
         relation=Relation.EQ,
         lhs=sides.streamed_seconds,
         rhs=sides.simulated_seconds,

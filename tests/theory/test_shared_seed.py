@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from hlmtheory import shared_seed
+from hlmtheory import all_claims, shared_seed
+from hlmtheory.claims import Status
 from hlmtheory.shared_seed import sides, stream
 from hlmtheory.verification import total_variation
 
@@ -298,6 +299,23 @@ def test_the_rate_without_matches_and_with_nearly_only_matches():
     assert float(found.rate[1]) == pytest.approx(1000 / (1000 * 0.01 + 0.07 + found.wait[1]))
     assert 0.0 <= found.wait[1] <= 0.02
     assert float(found.passes[1]) == pytest.approx(0.5, abs=0.01)
+
+
+def test_times_in_milliseconds_have_the_rate_of_the_simulation():
+    """Quotients of small whole numbers among them, such as 30 and 12 ms, which no binary number is exactly."""
+    draft, verify = (row.ravel() / 1000 for row in np.meshgrid(np.arange(1, 55), np.arange(10, 101, 10)))
+    values = {"acceptance": 0.675, "draft_time": draft, "round_trip": 0.02, "verify_time": verify}
+    assert all_claims()["shared_seed.streamed"].check(values).count(Status.HOLDS) == 540
+
+
+@pytest.mark.parametrize(("draft", "verify"), [(0.012, 0.03), (0.01, 0.03), (0.02, 0.03), (0.007, 0.049)])
+def test_the_rate_at_a_jump_is_the_lower_side(draft, verify):
+    faster, there, slower = (
+        float(shared_seed.streamed_rate(0.675, time, 0.02, verify).rate)
+        for time in (draft - 1e-12, draft, draft + 1e-12)
+    )
+    assert there == pytest.approx(slower, rel=1e-9)
+    assert faster > 1.005 * there
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,8 @@ from hlmtheory.skipping.risk import one_step_risk
 # apart. t_v ≥ q_v p_v/(q_v + p_v - q_v p_v): M_v = Q/q_v + P/p_v, where Q ≤ 1, and P ≤ 1 - p_v since v is not in it. So
 #   q_v p_v M_v ≤ p_v + q_v (1 - p_v).
 # order. q_v + p_v - q_v p_v ≤ 1, so Σ q p ≤ P(a = b) by apart.
+# message_value_any. False: 1 - T bounds drafts that are drawn from q. With p = (1, 0) the argmax of q = (.75, .25) is
+#   accepted with 1, a draft from q with .75 at most, and .75 is what a shared seed accepts of two tokens.
 # greedy_below. False: rejection sampling bounds drafts that are drawn from q; the argmax of q is not.
 # greedy_above. False: the argmax of q may be a token that p never draws.
 # streamed. Let J drafts be accepted before the one that fails, P(J = j) = (1 - α) α^j. It is made at (J + 1) t_d,
@@ -74,7 +76,8 @@ _STREAMED = "liu2024pearl"
 _SIMULATED = Assumption("α ≤ 0.9", sides.few_drafts)
 _THIRDS = {"target": [0.5, 0.5, 0.0], "draft": [0.5, 0.0, 0.5]}
 _TURNED = {"target": [0.5, 0.25, 0.25], "draft": [0.25, 0.5, 0.25]}
-_EQUAL = {"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.25, 0.25]}
+_TWO = {"target": [0.25, 0.75], "draft": [0.5, 0.5]}
+_ONE_SURE = {"target": [1.0, 0.0], "draft": [0.75, 0.25]}
 _POINTS = {"target": [1.0, 0.0], "draft": [1.0, 0.0]}
 _SKIPPED = _THIRDS | {"skip": [1.0, 0.0, 0.0]}
 _FIRST_LIST = _THIRDS | {"list_size": 1}
@@ -119,7 +122,7 @@ CLAIMS = (
         lhs=match_probability,
         rhs=sides.overlap,
         condition=sides.roundings,
-        attained=Attained(_EQUAL),
+        attained=Attained(_TWO),
         ceiling=1.0,
     ),
     Claim(
@@ -142,7 +145,7 @@ CLAIMS = (
         rhs=sides.overlap,
         assumptions=(Assumption("at most two tokens have a probability in q or p", sides.two_tokens),),
         condition=sides.roundings,
-        attained=Attained({"target": [0.25, 0.75], "draft": [0.5, 0.5]}),
+        attained=Attained(_TWO),
     ),
     Claim(
         id="shared_seed.law",
@@ -221,12 +224,23 @@ CLAIMS = (
         id="shared_seed.message_value",
         source=Source(_DALIRI, "its two bounds"),
         origin=Origin.NEW,
-        statement="1 − T − P(a = b) ≤ T(1 − T)/(1 + T): what a message about q can add for drafts from q",
+        statement="1 − T − P(a = b) ≤ T(1 − T)/(1 + T): what a message about q can add for drafts drawn from q",
         relation=Relation.LE,
         lhs=sides.value_of_message,
         rhs=lambda target, draft: message_value(sides.distance_of(target, draft)),
         condition=sides.roundings,
         attained=Attained(_THIRDS),
+    ),
+    Claim(
+        id="shared_seed.message_value_any",
+        source=Source(_DALIRI, "its two bounds"),
+        origin=Origin.IMPLIED,
+        statement="p(argmax q) − P(a = b) ≤ T(1 − T)/(1 + T): what a message can add, whatever law the drafts have",
+        relation=Relation.LE,
+        lhs=lambda target, draft: sides.greedy_draft(target, draft) - sides.no_mismatch(target, draft),
+        rhs=lambda target, draft: message_value(sides.distance_of(target, draft)),
+        condition=sides.roundings,
+        refuted=_ONE_SURE,
     ),
     Claim(
         id="shared_seed.message_value_most",
@@ -242,7 +256,7 @@ CLAIMS = (
         id="shared_seed.any_scheme",
         source=Source(_DALIRI, "abstract, the optimal coupling"),
         origin=Origin.PUBLISHED,
-        statement="P(a = b) ≤ 1 − TV(law of a, law of b) for every joint law, whatever is sent",
+        statement="P(a = b) ≤ 1 − TV(law of a, law of b) for every joint law, whatever is sent; 1 − T if a is from q",
         relation=Relation.LE,
         lhs=sides.agreement,
         rhs=sides.joint_overlap,
@@ -323,7 +337,7 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=sides.greedy_draft,
         rhs=sides.overlap,
-        refuted={"target": [1.0, 0.0], "draft": [0.75, 0.25]},
+        refuted=_ONE_SURE,
     ),
     Claim(
         id="shared_seed.greedy_above",

@@ -224,7 +224,7 @@ CLAIMS = (
         id="shared_seed.message_value",
         source=Source(_DALIRI, "its two bounds"),
         origin=Origin.NEW,
-        statement="1 − T − P(a = b) ≤ T(1 − T)/(1 + T): what a message about q can add for drafts drawn from q",
+        statement="1 − T − P(a = b) ≤ T(1 − T)/(1 + T): what a message about q can add for drafts from q",
         relation=Relation.LE,
         lhs=sides.value_of_message,
         rhs=lambda target, draft: message_value(sides.distance_of(target, draft)),

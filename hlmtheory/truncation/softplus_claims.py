@@ -188,7 +188,10 @@ CLAIMS = (
         id="truncation.online_gap",
         source=Source("oh2025cuhlm", "Fig. 8, where Ū is an upper bound of the TVD, read without its moderate η"),
         origin=Origin.IMPLIED,
-        statement="TV(r, r̂) ≤ Ū(k), with the true β_d, on any token and for any η",
+        statement=(
+            "TV(r, r̂) ≤ Ū(k), with the true β_d, on any token and for any η; the paper asks for a moderate η "
+            "and has sent tokens in mind, where it fails seldom"
+        ),
         relation=Relation.LE,
         lhs=resampling_distortion,
         rhs=_true_online,

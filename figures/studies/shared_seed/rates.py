@@ -229,7 +229,6 @@ def main() -> None:
         "times_s": TIMES,
         "server_draft_s": plain(own_draft.server_draft_s, 5),
         "acceptance": plain(float(np.concatenate(matches).mean()), 5),
-        "counted_acceptance": plain(float(np.concatenate([matches[text] for text in planner.split.test]).mean()), 5),
         "bootstrap": "95% over the counted prompts",
     }
     head["decoded"] = decoded(about["split"]["test"], max(map(len, matches)))

@@ -171,7 +171,8 @@ def size_classes(sizes: Array, weights: Array, classes: int) -> SizeClasses:
     if not w.sum() > 0:
         raise DomainError("weights must be positive somewhere; got none; say how often each size is sent")
     distinct, place = np.unique(s, return_inverse=True)
-    return _least_mean(distinct, np.bincount(place, weights=w / w.sum()), min(many, len(distinct)))
+    shares = np.bincount(place, weights=w / w.sum()).astype(np.float64)
+    return _least_mean(distinct, shares, min(many, len(distinct)))
 
 
 def _least_mean(sizes: Numbers, weights: Numbers, most: int) -> SizeClasses:

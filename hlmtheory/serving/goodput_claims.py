@@ -303,24 +303,15 @@ def _summed(one: _Round, load: Array) -> Array:
     return (left >= 0.1 * one.tokens) & (asked * one.fixed <= 400.0 * left)
 
 
-@_of("mix")
-def _held_with_drafts(one: _Round, mix: Array) -> Array:
-    return load_batch(_light(one, mix, 1.0), one.tokens, one.fixed, one.slope)
+def _held_at(fewer: float, *, drafting: bool) -> Callable[..., Array]:
+    """Return a side: the sequences at a part of the load (B* - fewer)/T_0(B*), if requests arrive at random."""
 
+    @_of("mix")
+    def side(one: _Round, mix: Array) -> Array:
+        line = (one.tokens, one.fixed, one.slope) if drafting else (1.0, one.alone, one.each)
+        return load_batch(_light(one, mix, fewer), *line)
 
-@_of("mix")
-def _held_alone(one: _Round, mix: Array) -> Array:
-    return load_batch(_light(one, mix, 1.0), 1.0, one.alone, one.each)
-
-
-@_of("mix")
-def _evenly_with_drafts(one: _Round, mix: Array) -> Array:
-    return load_batch(_light(one, mix, 0.0), one.tokens, one.fixed, one.slope)
-
-
-@_of("mix")
-def _evenly_alone(one: _Round, mix: Array) -> Array:
-    return load_batch(_light(one, mix, 0.0), 1.0, one.alone, one.each)
+    return side
 
 
 def _light(one: _Round, mix: Array, fewer: float) -> Array:
@@ -486,8 +477,8 @@ CLAIMS = (
             "sequences in the server than no drafts"
         ),
         relation=Relation.LE,
-        lhs=_held_with_drafts,
-        rhs=_held_alone,
+        lhs=_held_at(1.0, drafting=True),
+        rhs=_held_at(1.0, drafting=False),
         assumptions=(Assumption("drafts pay at batch 1 and lose above B*", _of()(_upper)),),
         attained=Attained(_CASE | {"mix": 1.0}),
         condition=_digits_near_the_crossing,
@@ -498,8 +489,8 @@ CLAIMS = (
         origin=Origin.IMPLIED,
         statement="the same up to the load B*/T_0(B*), at which requests that arrive evenly hold as many either way",
         relation=Relation.LE,
-        lhs=_evenly_with_drafts,
-        rhs=_evenly_alone,
+        lhs=_held_at(0.0, drafting=True),
+        rhs=_held_at(0.0, drafting=False),
         assumptions=(Assumption("drafts pay at batch 1 and lose above B*", _of()(_upper)),),
         refuted=_CASE | {"mix": 1.0},
         condition=_digits_near_the_crossing,

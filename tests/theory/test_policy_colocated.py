@@ -151,10 +151,3 @@ def test_tokens_that_cost_the_server_as_much_as_a_pass_leave_nothing_to_gain():
     found = policy.capacity_gain([0.5] * 4, 0.001, policy.SharedServer(1e-6, 0.25))
     assert (found.device_length, found.server_length) == (0, 0)
     assert found.gain == 1.0
-
-
-@pytest.mark.parametrize("wrong", [[], [[0.5]]])
-def test_acceptances_of_another_shape_are_refused(wrong):
-    for function in (policy.colocated_plan, policy.capacity_gain):
-        with pytest.raises(ValueError, match="acceptances must have shape"):
-            function(wrong, 0.1, policy.SharedServer(0.5))

@@ -320,36 +320,6 @@ def test_the_rate_at_a_jump_is_the_lower_side(draft, verify):
     assert faster > 1.005 * there
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: shared_seed.race([0.5, 0.5], 1.5, 0), r"seed must be a whole number in 0\.\.2\^63 - 1; got 1\.5"),
-        (lambda: shared_seed.race([0.5, 0.5], -1, 0), r"seed must be a whole number .*; got -1; give an integer"),
-        (lambda: shared_seed.race([0.5, 0.5], 1, -3), r"position must be a whole number .*; got -3; count the tokens"),
-        (lambda: shared_seed.race([0.5, 0.6], 1, 0), r"probabilities must be rows of probabilities"),
-        (
-            lambda: shared_seed.race_list([0.5, 0.5], 1, 0, 3),
-            r"size must be a whole number in 1\.\.V with V = 2; got 3",
-        ),
-        (lambda: shared_seed.exponentials(1, 0, 0), r"vocabulary must be a whole number in 1\.\.1048576; got 0"),
-        (lambda: shared_seed.stream_key(1, -1), r"prompt must be a whole number .*; got -1; give the prompt's number"),
-        (lambda: shared_seed.streamed_rate(1.0, 1.0, 1.0, 1.0), r"acceptance must be in \[0, 0\.999\]; got 1\.0"),
-        (
-            lambda: shared_seed.list_match_probability(np.full(5000, 1 / 5000), np.full(5000, 1 / 5000), 2),
-            r"target and draft must have at most 4096 tokens; got 5000; take list_match_bound",
-        ),
-    ],
-)
-def test_refusals_name_value_and_remedy(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
 def test_a_joint_law_is_square_in_a_batch_too():
     with pytest.raises(ValueError, match=r"^joint must be square; got shape \(2, 2, 3\)"):
         sides.joint_law(np.full((2, 2, 3), 1 / 6))
-
-
-def test_a_seed_that_is_no_number_is_refused():
-    with pytest.raises(TypeError, match="seed must be real numbers"):
-        shared_seed.race([0.5, 0.5], "1", 0)

@@ -280,6 +280,12 @@ def no_later_than(most: str, values: Values) -> Values:
     return derived(values, drawn)
 
 
+def often_of_one_law(draw: Draw, shape: Shape) -> Row:
+    """Return a law of draft lengths for each context; for most instances all contexts have one."""
+    laws = grid(draw.rng, shape)
+    return np.where(draw.rng.random((*shape[:-2], 1, 1)) < 0.7, laws[..., :1, :], laws)
+
+
 def never_idle(draw: Draw, shape: Shape) -> Row:
     """Return times away that leave a full server busy, for most instances."""
     busy = (draw["users"] - 1) * (draw["pass_s"] + draw["token_s"] * (draw["draft_length"] + 1))

@@ -376,7 +376,7 @@ ARGUMENTS: Mapping[str, Argument] = {
     "company": Argument("n", "", whole(1, 4)),
     "patience_s": Argument("w", "", zero_or(1e-3, 2.0)),
     "server_draft_s": Argument("t_s", "", between(1e-3, 0.5)),
-    "other_s": Argument("o", "K", zero_or(1e-3, 1.0)),
+    "other_s": Argument("o", "", zero_or(1e-3, 1.0)),
     "users": Argument("N", "", whole(1, 5)),
     "bias": Argument("ε", "NS", Values("0 or more", joint.levels(8), entries(-0.5, math.nan))),
     "bias_budget": Argument("ε", "", Values("0 or more", joint.levels(24), entries(-1.0, math.nan))),
@@ -501,7 +501,8 @@ WITHIN: Mapping[str, Mapping[str, Argument]] = {
     },
     "policy.colocated_capacity": {"away_s": Argument("a", "", Values("0 or more", joint.never_idle, entries(-1.0)))},
     "policy.colocated_speed": {
-        "draft_s": _drawn_as("draft_s", joint.no_later_than("server_draft_s", ARGUMENTS["draft_s"].values))
+        "draft_s": _drawn_as("draft_s", joint.no_later_than("server_draft_s", ARGUMENTS["draft_s"].values)),
+        "context_lengths": _in_domain("context_lengths", joint.often_of_one_law),
     },
     "policy.colocated_streamed": {"acceptance": _drawn_as("acceptance", uniform(0.0, 0.99, -0.5, 1.5))},
     "policy.fading_cut": {

@@ -171,19 +171,20 @@ def size_classes(sizes: Array, weights: Array, classes: int) -> SizeClasses:
     if not w.sum() > 0:
         raise DomainError("weights must be positive somewhere; got none; say how often each size is sent")
     distinct, place = np.unique(s, return_inverse=True)
-    below = np.concatenate([[0.0], np.cumsum(np.bincount(place, weights=w / w.sum()))])
-    return _least_mean(distinct, below, min(many, len(distinct)))
+    shares = np.bincount(place, weights=w / w.sum()).astype(np.float64)
+    return _least_mean(distinct, shares, min(many, len(distinct)))
 
 
-def _least_mean(sizes: Numbers, below: Numbers, most: int) -> SizeClasses:
-    """Return the best classes of ascending sizes; ``below`` (n + 1,) is the weight of the sizes before each."""
+def _least_mean(sizes: Numbers, weights: Numbers, most: int) -> SizeClasses:
+    """Return the best classes of ascending sizes, by the least padding: its terms are 0 or more, so none cancels."""
     n = len(sizes)
-    # best[j]: the least Σ w·top over the first j sizes, with the top of the last class at size j - 1
+    # best[j]: the least Σ w (top - s) over the first j sizes, with the top of the last class at size j - 1
     best, cuts = np.concatenate([[0.0], np.full(n, np.inf)]), []
     for _ in range(most):
         after, cut = np.full(n + 1, np.inf), np.zeros(n + 1, dtype=np.int64)
         for j in range(1, n + 1):
-            costs = best[:j] + sizes[j - 1] * (below[j] - below[:j])
+            padding = weights[:j] * (sizes[j - 1] - sizes[:j])
+            costs = best[:j] + np.cumsum(padding[::-1])[::-1]
             cut[j] = int(np.argmin(costs))
             after[j] = costs[cut[j]]
         after[0] = 0.0  # a class may be left out
@@ -195,4 +196,4 @@ def _least_mean(sizes: Numbers, below: Numbers, most: int) -> SizeClasses:
             break
         tops.append(float(sizes[j - 1]))
         j = int(cut[j])
-    return SizeClasses(np.array(tops[::-1]), float(best[n]))
+    return SizeClasses(np.array(tops[::-1]), float(weights @ sizes + best[n]))

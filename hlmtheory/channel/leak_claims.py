@@ -246,9 +246,20 @@ def _competes(sizes: Array, weights: Array, classes: Array, tops: Array) -> Arra
 
 
 def _padding(sizes: Array, weights: Array, classes: Array) -> Array:
-    """Return the mean padding of the best classes."""
+    """Return the mean padding of the best classes, message by message."""
+    s, w, m = _messages(sizes, weights, classes)
+
+    def one(s: Any, w: Any, m: Any) -> float:
+        tops = size_classes(s, w, int(m)).tops
+        return float(np.dot(tops[np.searchsorted(tops, s)] - s, w) / w.sum())
+
+    return _each(one, (s, 1), (w, 1), (m, 0))
+
+
+def _roundings(sizes: Array, weights: Array, classes: Array) -> Array:
+    """Return the scale of the rounding of a mean: a sum over the sizes."""
     s, w, _ = _messages(sizes, weights, classes)
-    return _by_program(sizes, weights, classes) - (s * w).sum(axis=-1) / w.sum(axis=-1)
+    return s.shape[-1] * (1.0 + (s * w).sum(axis=-1) / w.sum(axis=-1))
 
 
 def _range_share(sizes: Array, weights: Array, classes: Array) -> Array:
@@ -292,7 +303,7 @@ LEAK_CLAIMS = (
         relation=Relation.LE,
         lhs=_best_guess,
         rhs=_traces_times_prior,
-        attained=Attained({"joint": [[0.5, 0.0], [0.0, 0.5]]}),
+        attained=Attained({"joint": [[0.25, 0.0], [0.0, 0.25], [0.25, 0.0], [0.0, 0.25]]}),
         ceiling=1.0,
     ),
     Claim(
@@ -353,6 +364,7 @@ LEAK_CLAIMS = (
         relation=Relation.EQ,
         lhs=_by_program,
         rhs=_by_padding,
+        condition=_roundings,
         attained=Attained(_FOUR),
     ),
     Claim(
@@ -363,6 +375,7 @@ LEAK_CLAIMS = (
         relation=Relation.LE,
         lhs=_by_program,
         rhs=_by_competitor,
+        condition=_roundings,
         assumptions=(Assumption("the competitor has at most m sizes, the largest among them", _competes),),
         attained=Attained({**_FOUR, "tops": [False, True, False, True]}),
     ),

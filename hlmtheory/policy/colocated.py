@@ -40,11 +40,14 @@ class ColocatedPlan:
     draft_length : int
         K; 0 if drafts do not pay.
     rate : float
-        E(K)/(K t_s + V(K)), in tokens a second; rounded up.
+        E(K)/(K t_s + V(K)), in tokens a second; rounded up. The most if K is independent of what would be accepted.
+    ceiling : float
+        Tokens a second that no plan of up to K_max drafts exceeds, whatever it knows of its drafts; rounded up.
     """
 
     draft_length: int
     rate: float
+    ceiling: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +71,15 @@ class CapacityGain:
 def colocated_plan(acceptances: Array, server_draft_s: float, server: SharedServer) -> ColocatedPlan:
     """Return the fastest rounds for one user of a server that runs the draft model itself and streams.
 
-    With t_s ≤ t_d no device that drafts, sends and waits in turn is faster, if it loses nothing and its drafts are
-    accepted as often (claim ``policy.colocated_speed``). That also holds if K changes from round to round. It does not
-    hold for a device that skips verification, or that goes on drafting while a round is verified. The downlink must
-    carry the tokens as they come. If the acceptance changes along a text, repeat the device's own rounds on the server.
+    With t_s ≤ t_d no device that drafts, sends and waits in turn is faster than ``rate``, if it loses nothing, its
+    drafts are accepted as often, and the K of a round, which may change, is independent of what would be accepted
+    (claim ``policy.colocated_speed``). A device that ends a round where its draft model is unsure can be faster, but
+    not than a server that looks at its own draft model in the same way (``policy.colocated_speed_looks``), and neither
+    exceeds ``ceiling`` (``policy.colocated_speed_most``). So repeat the rounds of such a device on the server: their
+    tokens over Σ K t_s + V(K).
+
+    This does not hold for a device that skips verification, or that goes on drafting while a round is verified. The
+    downlink must carry the tokens as they come.
 
     Parameters
     ----------
@@ -94,13 +102,15 @@ def colocated_plan(acceptances: Array, server_draft_s: float, server: SharedServ
     Examples
     --------
     >>> colocated_plan([0.75, 0.75, 0.75], 0.125, SharedServer(0.5))
-    ColocatedPlan(draft_length=3, rate=3.1250000000031255)
+    ColocatedPlan(draft_length=3, rate=3.1250000000031255, ceiling=3.8147138964615808)
     """
     tokens, drafting, server = _checked(acceptances, server_draft_s, server)
     seconds = drafting + [server.alone_s(k) for k in range(len(tokens))]
     rates = tokens / seconds
     best = int(np.argmax(rates))
-    return ColocatedPlan(best, float(rates[best]) * _ROUND_UP)
+    most = tokens[-1]
+    nothing_rejected = float(most / ((most - 1.0) * drafting[1] + server.pass_s + server.token_s * most))
+    return ColocatedPlan(best, float(rates[best]) * _ROUND_UP, max(nothing_rejected, float(rates[0])) * _ROUND_UP)
 
 
 def capacity_gain(acceptances: Array, server_draft_s: float, server: SharedServer) -> CapacityGain:

@@ -11,7 +11,7 @@ import numpy as np
 from hlmtheory._array import Array, arrays
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.policy.capacity import SharedServer
-from hlmtheory.policy.colocated import capacity_gain, colocated_plan
+from hlmtheory.policy.colocated import ColocatedPlan, capacity_gain, colocated_plan
 from hlmtheory.policy.queueing import passes
 from hlmtheory.policy.user_claims import host_side
 
@@ -19,10 +19,20 @@ from hlmtheory.policy.user_claims import host_side
 #
 # colocated_speed. The server repeats the device's rounds: the same drafts, drawn from the same distributions, and the
 #   same verification. So it emits the same tokens, round by round, in K t_s + V(K) ≤ K t_d + a + V(K) seconds, where a
-#   ≥ 0 is the time of messages, round trip and queue. With the shares w of rounds of each K, the rate Σ w E/Σ w (K t_s
-#   + V) of these rounds is a mean of E/(K t_s + V), so it is at most the largest of them. Three conditions are needed.
-#   With t_s > t_d a device may be faster. A round that keeps its draft unverified has one token in t_d, without V. A
-#   device that drafts while a round is verified does not add these times.
+#   ≥ 0 is the time of messages, round trip and queue. If K is independent of what would be accepted, rounds of each K
+#   give E(K) in the mean. With the shares w of rounds of each K, the rate Σ w E/Σ w (K t_s + V) is a mean of
+#   E/(K t_s + V), so it is at most the largest of them. Four conditions are needed. With t_s > t_d a device may be
+#   faster. A round that keeps its draft unverified has one token in t_d, without V. A device that drafts while a round
+#   is verified does not add these times. For the fourth see colocated_speed_any.
+# colocated_speed_any. False: let half of the rounds be sure (all drafts accepted), the others unsure (the first is
+#   rejected), t = 0.1, V = 1. Rounds of 10 drafts give 6 tokens in 2 seconds, and no other K is better. A device that
+#   sees after one draft that it is unsure, and then sends, gives 11 + 1 tokens in 2 + 1.1 seconds.
+# colocated_speed_looks. As colocated_speed: the server repeats the rounds, with the same stops, since these depend on
+#   the draft model's distributions and drafts, which it has too. The rule that is best for its times is no slower.
+# colocated_speed_most. A round of K drafts with N tokens has N - 1 ≤ K. So it takes K t_s + s + s'(K + 1) ≥ (N - 1) t_s
+#   + s + s' N, and a rate is at most f(E N), f(x) = x/((x - 1) t_s + s + s' x). f is monotone, and 1 ≤ E N ≤ E(K_max)
+#   whatever the rule is, since N - 1 is at most the drafts that would be accepted. So the rate is at most the larger
+#   of f(1) = 1/V(0) and f(E(K_max)). A rule that stops before each rejected draft attains it.
 # colocated_capacity. A server that is never idle completes a round in V(K) seconds if devices draft, and in K t_s +
 #   V(K) if it drafts; both give E(K) tokens in the mean. It is not idle if N users return from their devices within
 #   (N - 1) V(K), the time in which it verifies the other users' rounds.
@@ -48,18 +58,35 @@ def _server(one: Values) -> SharedServer:
     return SharedServer(float(one["pass_s"]), float(one["token_s"]), int(one.get("batch", 1)))
 
 
+def _rounds(one: Values, draft_s: float, away_s: float) -> tuple[Any, Any]:
+    """The mean tokens and the seconds of a round, for each context and each K."""
+    count = one["context_lengths"].shape[-1]
+    tokens = [[_tokens(alphas, k) for k in range(count)] for alphas in one["context_acceptances"]]
+    drafts = np.arange(count)
+    return np.array(tokens), drafts * draft_s + away_s + one["pass_s"] + one["token_s"] * (drafts + 1)
+
+
 def _device_rate(one: Values) -> float:
-    """The rate of a device that drafts, sends and waits in turn, with rounds of several draft lengths."""
-    tokens = seconds = 0.0
-    for length, share, away in zip(one["draft_lengths"].tolist(), one["parts"], one["other_s"], strict=True):
-        k = min(length, len(one["acceptances"]))
-        tokens += share * _tokens(one["acceptances"], k)
-        seconds += share * (k * one["draft_s"] + away + one["pass_s"] + one["token_s"] * (k + 1))
-    return float(tokens / seconds)
+    """The rate of a device that drafts, sends and waits in turn, with a law of K for each context."""
+    tokens, seconds = _rounds(one, float(one["draft_s"]), float(one["other_s"]))
+    lengths = one["context_lengths"] / one["context_lengths"].sum(axis=-1, keepdims=True)
+    return float(one["context_law"] @ (lengths * tokens).sum(axis=-1) / (one["context_law"] @ (lengths @ seconds)))
 
 
-def _server_rate(one: Values) -> float:
-    return colocated_plan(one["acceptances"], float(one["server_draft_s"]), _server(one)).rate
+def _server_plan(one: Values) -> ColocatedPlan:
+    """The plan for the acceptances of all rounds together."""
+    reached = one["context_law"] @ np.cumprod(one["context_acceptances"], axis=-1) / one["context_law"].sum()
+    before = np.concatenate([[1.0], reached[:-1]])
+    alphas = np.minimum(np.divide(reached, before, out=np.zeros_like(reached), where=before > 0), 1.0)
+    return colocated_plan(alphas, float(one["server_draft_s"]), _server(one))
+
+
+def _looking_rate(one: Values) -> float:
+    """The largest rate of a server that knows the context of a round before it drafts: all choices of K are tried."""
+    tokens, seconds = _rounds(one, float(one["server_draft_s"]), 0.0)
+    choices = np.array(list(itertools.product(range(len(seconds)), repeat=len(tokens))))
+    made = np.take_along_axis(tokens, choices.T, axis=-1)
+    return float(np.max(one["context_law"] @ made / (one["context_law"] @ seconds[choices.T])))
 
 
 def _busy_s(one: Values, pass_s: float, away_s: float) -> float:
@@ -97,6 +124,11 @@ def _gain(one: Values) -> float:
     return capacity_gain(one["acceptances"], float(one["server_draft_s"]), _server(one)).gain
 
 
+def _independent(one: Values) -> bool:
+    lengths = one["context_lengths"][one["context_law"] > 0]
+    return bool((lengths == lengths[:1]).all())
+
+
 def _no_slower(*, server_draft_s: Array, draft_s: Array) -> Array:
     _, own, device = arrays(server_draft_s=server_draft_s, draft_s=draft_s)
     return own <= device
@@ -107,12 +139,26 @@ def _never_idle(one: Values) -> bool:
     return bool(one["away_s"] <= (one["users"] - 1) * verifying * (1.0 - 1e-12))
 
 
-_RANK = {"acceptances": 1, "draft_lengths": 1, "parts": 1, "other_s": 1}
+_RANK = {"acceptances": 1, "context_law": 1, "context_acceptances": 2, "context_lengths": 2}
 _side = partial(host_side, rank=_RANK)
 _SOURCE = Source("leviathan2023fast", "Theorem 3.8, with the draft model on the device or on the server")
 _OWN = ("server_draft_s", "pass_s", "token_s")
 _QUEUE = (*_OWN, "draft_length", "away_s", "users")
 _LOADS = (*_OWN, "acceptances", "batch")
+_CONTEXTS = ("context_law", "context_acceptances", "context_lengths")
+_DEVICE = (*_CONTEXTS, "other_s", "draft_s", "pass_s", "token_s")
+_FAST_SERVER = Assumption("t_s ≤ t_d: the server drafts at least as fast as the device", _no_slower)
+_SURE_OR_NOT = {
+    "context_law": [0.5, 0.5],
+    "context_acceptances": [[1.0] * 10, [0.0] * 10],
+    "context_lengths": [[0.0] * 10 + [1.0], [1.0] + [0.0] * 10],
+    "server_draft_s": 0.1,
+    "pass_s": 1.0,
+    "token_s": 0.0,
+}
+"""Half of the rounds accept all drafts, half none. Who knows it drafts 10 or none: 12 tokens in 3 s."""
+_ITS_DEVICE = {"draft_s": 0.1, "other_s": 0.0}
+_FIRST_SEEN = {"context_lengths": [[0.0] * 10 + [1.0], [0.0, 1.0] + [0.0] * 9]}
 
 COLOCATED_CLAIMS = (
     Claim(
@@ -120,25 +166,70 @@ COLOCATED_CLAIMS = (
         source=_SOURCE,
         origin=Origin.NEW,
         statement=(
-            "tokens a second of a device that drafts, sends and waits in turn and loses nothing ≤ max over K of "
-            "E(K)/(K t_s + V(K)), those of a server that drafts itself and streams"
+            "tokens a second of a device that drafts, sends and waits in turn, loses nothing and draws K independently "
+            "of what would be accepted ≤ max over K of E(K)/(K t_s + V(K)), those of a server that drafts itself and "
+            "streams"
         ),
         relation=Relation.LE,
-        lhs=_side(_device_rate, "acceptances", "draft_lengths", "parts", "other_s", "draft_s", "pass_s", "token_s"),
-        rhs=_side(_server_rate, "acceptances", *_OWN),
-        assumptions=(Assumption("t_s ≤ t_d: the server drafts at least as fast as the device", _no_slower),),
+        lhs=_side(_device_rate, *_DEVICE),
+        rhs=_side(lambda one: _server_plan(one).rate, *_CONTEXTS[:2], *_OWN),
+        assumptions=(
+            _FAST_SERVER,
+            Assumption(
+                "K is independent of what would be accepted: no look at the draft model's confidence",
+                _side(_independent, "context_law", "context_lengths", test=True),
+            ),
+        ),
         attained=Attained(
             {
-                "acceptances": [0.75],
-                "draft_lengths": [1],
-                "parts": [1.0],
-                "other_s": [0.0],
+                "context_law": [1.0],
+                "context_acceptances": [[0.75]],
+                "context_lengths": [[0.0, 1.0]],
+                "other_s": 0.0,
                 "draft_s": 0.25,
                 "server_draft_s": 0.25,
                 "pass_s": 0.5,
                 "token_s": 0.0,
             }
         ),
+    ),
+    Claim(
+        id="policy.colocated_speed_any",
+        source=_SOURCE,
+        origin=Origin.IMPLIED,
+        statement="the same for a device that ends a round where its draft model is unsure, and a server that does not",
+        relation=Relation.LE,
+        lhs=_side(_device_rate, *_DEVICE),
+        rhs=_side(lambda one: _server_plan(one).rate, *_CONTEXTS[:2], *_OWN),
+        assumptions=(_FAST_SERVER,),
+        refuted=_SURE_OR_NOT | _ITS_DEVICE | _FIRST_SEEN,
+    ),
+    Claim(
+        id="policy.colocated_speed_looks",
+        source=_SOURCE,
+        origin=Origin.NEW,
+        statement=(
+            "tokens a second of a device that drafts, sends and waits in turn and loses nothing, with any rule for K ≤ "
+            "those of a server that drafts itself, streams, and looks at its draft model as the device does"
+        ),
+        relation=Relation.LE,
+        lhs=_side(_device_rate, *_DEVICE),
+        rhs=_side(_looking_rate, *_CONTEXTS, *_OWN),
+        assumptions=(_FAST_SERVER,),
+        attained=Attained(_SURE_OR_NOT | _ITS_DEVICE),
+    ),
+    Claim(
+        id="policy.colocated_speed_most",
+        source=_SOURCE,
+        origin=Origin.NEW,
+        statement=(
+            "tokens a second of a server that drafts at most K tokens and knows what will be accepted ≤ the larger of "
+            "1/V(0) and E/((E − 1) t_s + s + s' E), E = E(K): the most that a look adds to max E(K)/(K t_s + V(K))"
+        ),
+        relation=Relation.LE,
+        lhs=_side(_looking_rate, *_CONTEXTS, *_OWN),
+        rhs=_side(lambda one: _server_plan(one).ceiling, *_CONTEXTS[:2], *_OWN),
+        attained=Attained(_SURE_OR_NOT),
     ),
     Claim(
         id="policy.colocated_capacity",

@@ -335,8 +335,9 @@ class DeviceDraft:
     coded : MixedDraft, LatticeDraft, TokenDraft or None
         What is sent of it; None if it is skipped.
     bias : float or None
-        Certified Σ_v |law_v - p_v| of the token emitted at this position if the draft is sent, whatever p is; None if
-        it is skipped.
+        Certified Σ_v |law_v - p_v| of the token emitted at this position, whatever p is, if every draft of this
+        distribution is sent. A rule that skips some adds at most twice their probability Σ_v s_v q_v, whatever p is,
+        and 2 Σ_v s_v q_v β_v for a known p (``skipping.bill``). None if this draft is skipped.
     rejection : float or None
         β̂; None where the rule does not need it.
     distribution : float64 array, shape (V,)

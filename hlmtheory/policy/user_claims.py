@@ -11,7 +11,7 @@ import numpy as np
 from array_api_compat import device
 
 from hlmtheory._array import Array, arrays, to_numpy
-from hlmtheory._domains import COUNT, UNIT_INTERVAL, DomainError
+from hlmtheory._domains import COUNT, SIMPLEX, UNIT_INTERVAL, DomainError
 from hlmtheory._quantities import at_least_one, not_negative, positive
 from hlmtheory._simplex import canonical
 from hlmtheory.channel.fading import LAW
@@ -58,6 +58,9 @@ _DOMAINS = {
     "risk": RISK,
     "rejection": UNIT_INTERVAL,
     "acceptances": UNIT_INTERVAL,
+    "context_law": SIMPLEX,
+    "context_acceptances": UNIT_INTERVAL,
+    "context_lengths": SIMPLEX,
     "draft_s": positive("give a time in seconds"),
     "server_draft_s": positive("give a time in seconds"),
     "other_s": not_negative("give a time in seconds"),

@@ -179,7 +179,7 @@ def round_line(
     Raises
     ------
     ValueError
-        If a value is outside its domain or the shapes do not broadcast.
+        If a value is outside its domain, the shapes do not broadcast, or a round takes no time.
 
     Examples
     --------
@@ -194,6 +194,8 @@ def round_line(
     fixed = target[..., 0] + length * draft[..., 0] + np.where(length > 0, overhead, 0.0)
     new = (length + 1.0) * target[..., 1] + length * draft[..., 1]
     slope = new + cached * (target[..., 2] + length * draft[..., 2])
+    if not np.all(fixed + slope > 0):
+        raise DomainError("target_pass must give a round some time; got 0 s for one sequence; measure a pass")
     return np.broadcast_to(fixed, shape) + 0.0, np.broadcast_to(slope, shape) + 0.0
 
 
@@ -281,7 +283,12 @@ def crossover_batch(
 
 @finite_answer
 def load_batch(load: Array, tokens: Array, fixed: Array, slope: Array) -> Array:
-    """Return the mean number of sequences in the server at a load, by Little's law: B = load·(F + B·S)/E.
+    """Return the mean number of sequences in the server if requests arrive at random (Poisson).
+
+    Requests that arrive evenly hold load·F/(E - load·S) sequences. At random the batches vary, and a larger one takes
+    longer, so it counts for more of the time. The mean is exact for answers of many rounds, whatever the law of their
+    length (claim ``serving.load_poisson``). Where answers have few rounds, add the wait of a request for the round in
+    progress to end.
 
     Parameters
     ----------
@@ -293,8 +300,7 @@ def load_batch(load: Array, tokens: Array, fixed: Array, slope: Array) -> Array:
     Returns
     -------
     array, shape (...)
-        load·F/(E - load·S). A token of one sequence takes B/load seconds. Below 1 the server is idle at times, and the
-        line is used outside of what was measured.
+        load·(F + S)/(E - load·S). A token of one sequence takes this over the load in seconds, by Little's law.
 
     Raises
     ------
@@ -303,8 +309,8 @@ def load_batch(load: Array, tokens: Array, fixed: Array, slope: Array) -> Array:
 
     Examples
     --------
-    >>> float(load_batch(0.5, 2.5, 6.5, 2.0))
-    2.1666666666666665
+    >>> float(load_batch(1.25, 1.5, 1.0, 1.0))
+    10.0
     """
     made, base, each = _line(tokens, fixed, slope)
     asked = numbers(LOAD, "load", load)
@@ -312,7 +318,7 @@ def load_batch(load: Array, tokens: Array, fixed: Array, slope: Array) -> Array:
     left = made - asked * each
     if not np.all(left > 0):
         raise DomainError("load must be below tokens / slope; got more than any batch emits; lower it")
-    return asked * base / left
+    return asked * (base + each) / left
 
 
 def _gain(made: Array, fixed: Array, slope: Array, alone: Array, each: Array) -> tuple[Array, Array]:

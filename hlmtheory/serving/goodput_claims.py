@@ -31,11 +31,23 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 #   if s_0 a_d ≤ (a + o) m; then draft_length.ratio.
 # goodput_longer. False: where the cache dominates, s_0 a_d > (a + o) m, and F/M rises with B.
 # goodput_load. B = load·T(B)/E (Little: sequences = tokens per second times seconds a token, T/E) is linear in B.
-# goodput_light. B/T(B) times E rises with B. For u > 0 > v drafts have more goodput at every B < B*, and both have
-#   B*/T_0(B*) at B*. So for a smaller load drafts reach it with a smaller B; by Little's law a token then waits less.
+# load_poisson. Let requests arrive at the rate λ, with G tokens in the mean, load = λG. If an answer takes many rounds,
+#   n sequences share the rate n E/T(n) evenly, and an arrival joins at once: processor sharing. Then the number in the
+#   server has the law π(n) ∝ Π_{i≤n} load T(i)/(i E), whatever the law of G (kelly1979reversibility, insensitivity).
+#   With p = load S/E the factors are p (F/S + i)/i: the number is negative binomial with the mean (F/S + 1) p/(1 - p) =
+#   load (F + S)/(E - load S); for S = 0 it is Poisson with the mean load F/E. In rounds: if a share δ of the sequences
+#   ends in each, the batch has over rounds the mean μ = load F/(E - load S) and the variance V from δμ(2 - δ) =
+#   V (1 - (1 - δ + δp)²); over time its mean is μ + S V/(F + S μ), which tends to the same as δ → 0.
+# goodput_light. With T_K(1) for F + S in both means, and E T_0(B*) = T_K(B*): load (F_K + S_K)/(E - load S_K) ≤ load
+#   (F_0 + S_0)/(1 - load S_0) is load (F_0 S_K - S_0 F_K) ≤ G(1) = v (1 - B*), linear in the load, and both sides are
+#   B* - 1 at the load (B* - 1)/T_0(B*). By Little's law a token then waits no longer.
+# goodput_light_even. False: with requests that arrive evenly B*/T_0(B*) is where both hold B*. At random drafts, whose
+#   rounds take longer for each sequence, hold more from (B* - 1)/T_0(B*) on.
 
 _SMART, _LATENCY = "liu2024goodput", "kong2026latency"
 _ROUND = ("acceptance", "target_pass", "draft_pass", "draft_length", "context", "overhead_s")
+_MOST_HELD = 4096
+"""Sequences over which the law of their number is summed; beyond it has less than a rounding where it is in scope."""
 _K_MAX = 64
 """Longest draft in the claims on the best length."""
 _LENGTH = whole_from_one("a round drafts at least one token")
@@ -238,7 +250,8 @@ def _dear_drafts(one: _Round) -> Array:
 @_of("load")
 def _goodput_at_load(one: _Round, load: Array) -> Array:
     asked = numbers(LOAD, "load", load)
-    batch = load_batch(np.where(_has_room(one, asked), asked, 0.0), one.tokens, one.fixed, one.slope)
+    room = _has_room(one, asked)
+    batch = np.where(room, asked, 0.0) * one.fixed / (one.tokens - np.where(room, asked, 0.0) * one.slope)
     return goodput(one.tokens, one.fixed, one.slope, np.where(batch > 0, batch, 1.0))
 
 
@@ -253,37 +266,72 @@ def _has_room(one: _Round, load: Array) -> Array:
 
 @_of("load")
 def _carried(one: _Round, load: Array) -> Array:
-    return _has_room(one, numbers(LOAD, "load", load))
+    return _has_room(one, numbers(LOAD, "load", load)) & (one.fixed > 0)
 
 
-@_of("mix")
-def _held_with_drafts(one: _Round, mix: Array) -> Array:
-    return load_batch(_light(one, mix), one.tokens, one.fixed, one.slope)
+@_of("load")
+def _held(one: _Round, load: Array) -> Array:
+    asked = numbers(LOAD, "load", load)
+    return load_batch(np.where(_has_room(one, asked), asked, 0.0), one.tokens, one.fixed, one.slope)
 
 
-@_of("mix")
-def _held_alone(one: _Round, mix: Array) -> Array:
-    return load_batch(_light(one, mix), 1.0, one.alone, one.each)
+@_of("load")
+def _held_by_balance(one: _Round, load: Array) -> Array:
+    """Return the mean number of the law in which as many requests join n - 1 sequences as leave n: a sum over n."""
+    number = np.arange(1.0, _MOST_HELD)
+    asked = numbers(LOAD, "load", load)[..., None]
+    tokens, fixed, slope = (side[..., None] for side in (one.tokens, one.fixed, one.slope))
+    with np.errstate(divide="ignore"):
+        log = np.cumsum(np.log(asked) + np.log(fixed + number * slope) - np.log(number * tokens), axis=-1)
+    top = np.maximum(np.max(log, axis=-1, keepdims=True), 0.0)
+    weight = np.exp(log - top)
+    return np.sum(number * weight, axis=-1) / (np.exp(-top[..., 0]) + np.sum(weight, axis=-1))
 
 
-def _light(one: _Round, mix: Array) -> Array:
-    """Return a part of the load at which both have B* sequences in the server; 0 if no B* exists."""
+@_of("load")
+def _digits_of_the_sum(one: _Round, load: Array) -> Array:
+    """Return the rounding of the logarithms, whose sums have as many terms as there are sequences."""
+    asked = numbers(LOAD, "load", load)
+    left = np.maximum(one.tokens - asked * one.slope, 0.1 * one.tokens)
+    return 16.0 * (1.0 + asked * one.seconds(1.0) / left) ** 2
+
+
+@_of("load")
+def _summed(one: _Round, load: Array) -> Array:
+    asked = numbers(LOAD, "load", load)
+    left = one.tokens - asked * one.slope
+    return (left >= 0.1 * one.tokens) & (asked * one.fixed <= 400.0 * left)
+
+
+def _held_at(fewer: float, *, drafting: bool) -> Callable[..., Array]:
+    """Return a side: the sequences at a part of the load (B* - fewer)/T_0(B*), if requests arrive at random."""
+
+    @_of("mix")
+    def side(one: _Round, mix: Array) -> Array:
+        line = (one.tokens, one.fixed, one.slope) if drafting else (1.0, one.alone, one.each)
+        return load_batch(_light(one, mix, fewer), *line)
+
+    return side
+
+
+def _light(one: _Round, mix: Array, fewer: float) -> Array:
+    """Return a part of the load (B* - fewer)/T_0(B*); 0 if no B* exists."""
+    batch = np.where(_upper(one), one.crossing(), 1.0)
     share = numbers(UNIT_INTERVAL, "mix", mix) * _upper(one)
-    return share * goodput(1.0, one.alone, one.each, one.crossing())
+    return share * (batch - fewer) / one.seconds_alone(batch)
 
 
 def _upper(one: _Round) -> Array:
     start, rise = one.gain
-    return (start > 0) & (rise < 0)
+    return (start > 0) & (rise < 0) & (start + rise >= 0)
 
 
 @_of("mix")
 def _digits_near_the_crossing(one: _Round, mix: Array) -> Array:
     """Return the rounding of both batches: 1/(E - load·S) magnifies it."""
     batch = one.crossing()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        lost = (one.seconds(batch) / one.fixed + one.seconds_alone(batch) / one.alone) * batch
-        return np.nan_to_num(16.0 * lost, nan=np.inf, posinf=1e300)
+    lost = (one.seconds(batch) / one.seconds(1.0) + one.seconds_alone(batch) / one.seconds_alone(1.0)) * batch
+    return 16.0 * lost
 
 
 _CASE = {
@@ -297,6 +345,8 @@ _CASE = {
 """E = 1.75 and T_2 = 1.25 + 0.375 B: drafts lose from B = 0.5/0.15625 = 3.2 on."""
 _LONG = _CASE | {"target_pass": [0.25, 0.0, 0.125], "draft_pass": [1.0, 0.0, 0.0], "context": 1.0, "draft_length": 1}
 """E = 1.5 and T_1 = 1.25 + 0.125 B against 0.375 + 0.1875 B: drafts pay from B = 14 on."""
+_EQUAL = _CASE | {"target_pass": [1.0, 0.5, 0.0], "draft_pass": [0.0, 0.0, 0.0], "draft_length": 1}
+"""E = 1.5, F = S = 1: ten sequences at the load 1.25 if requests arrive at random, five if they arrive evenly."""
 
 _BOTH_LOSE = Assumption("at both acceptances drafts lose from some batch on, or everywhere", _both_lose)
 _AT_ONE = Assumption("drafts pay at batch 1", _pays_for_one)
@@ -396,23 +446,53 @@ CLAIMS = (
         id="serving.goodput_load",
         source=Source(_LATENCY, "the batch by Little's law"),
         origin=Origin.NEW,
-        statement="at B = load·F/(E - load·S) sequences the goodput is the load",
+        statement="at B = load·F/(E - load·S) sequences, those of requests that arrive evenly, the goodput is the load",
         relation=Relation.EQ,
         lhs=_goodput_at_load,
         rhs=_load,
-        assumptions=(Assumption("0 < load < E/S", _carried),),
+        assumptions=(Assumption("F > 0 and 0 < load < E/S", _carried),),
         attained=Attained(_CASE | {"load": 1.0}),
+    ),
+    Claim(
+        id="serving.load_poisson",
+        source=Source("kelly1979reversibility", "symmetric queues; the batch time of liu2024goodput"),
+        origin=Origin.NEW,
+        statement=(
+            "load·(F + S)/(E - load·S) = the mean number of sequences, Σ n π(n), π(n) ∝ Π_{i≤n} load·T(i)/(i E), if "
+            "requests arrive at random (Poisson) and share every round"
+        ),
+        relation=Relation.EQ,
+        lhs=_held,
+        rhs=_held_by_balance,
+        assumptions=(Assumption("load ≤ 0.9 E/S and few sequences: the law can be summed", _summed),),
+        condition=_digits_of_the_sum,
+        attained=Attained(_EQUAL | {"load": 1.25}),
     ),
     Claim(
         id="serving.goodput_light",
         source=Source(_LATENCY, "the batch by Little's law"),
         origin=Origin.NEW,
-        statement="up to the load B*/T_0(B*), K drafts hold no more sequences in the server than no drafts",
+        statement=(
+            "up to the load (B* − 1)/T_0(B*) of requests that arrive at random (Poisson), K drafts hold no more "
+            "sequences in the server than no drafts"
+        ),
         relation=Relation.LE,
-        lhs=_held_with_drafts,
-        rhs=_held_alone,
-        assumptions=(Assumption("drafts pay below B* and lose above", _of()(_upper)),),
+        lhs=_held_at(1.0, drafting=True),
+        rhs=_held_at(1.0, drafting=False),
+        assumptions=(Assumption("drafts pay at batch 1 and lose above B*", _of()(_upper)),),
         attained=Attained(_CASE | {"mix": 1.0}),
+        condition=_digits_near_the_crossing,
+    ),
+    Claim(
+        id="serving.goodput_light_even",
+        source=Source(_LATENCY, "the batch by Little's law"),
+        origin=Origin.IMPLIED,
+        statement="the same up to the load B*/T_0(B*), at which requests that arrive evenly hold as many either way",
+        relation=Relation.LE,
+        lhs=_held_at(0.0, drafting=True),
+        rhs=_held_at(0.0, drafting=False),
+        assumptions=(Assumption("drafts pay at batch 1 and lose above B*", _of()(_upper)),),
+        refuted=_CASE | {"mix": 1.0},
         condition=_digits_near_the_crossing,
     ),
 )

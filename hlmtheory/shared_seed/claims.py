@@ -53,13 +53,17 @@ from hlmtheory.skipping.risk import one_step_risk
 # apart. t_v ≥ q_v p_v/(q_v + p_v - q_v p_v): M_v = Q/q_v + P/p_v, where Q ≤ 1, and P ≤ 1 - p_v since v is not in it. So
 #   q_v p_v M_v ≤ p_v + q_v (1 - p_v).
 # order. q_v + p_v - q_v p_v ≤ 1, so Σ q p ≤ P(a = b) by apart.
+# message_value_any. False: 1 - T bounds drafts that are drawn from q. With p = (1, 0) the argmax of q = (.75, .25) is
+#   accepted with 1, a draft from q with .75 at most, and .75 is what a shared seed accepts of two tokens.
 # greedy_below. False: rejection sampling bounds drafts that are drawn from q; the argmax of q is not.
 # greedy_above. False: the argmax of q may be a token that p never draws.
 # streamed. Let J drafts be accepted before the one that fails, P(J = j) = (1 - α) α^j. It is made at (J + 1) t_d,
 #   arrives R/2 later, waits for the pass in progress, takes V, and its answer takes R/2. The first pass starts with
-#   draft 0. If t_d < V the server is never idle after it, so pass i starts i V later, and draft j is in the pass ⌈j
-#   t_d/V⌉; E⌈J t_d/V⌉ = Σ_i P(J t_d > i V) = Σ_i α^(⌊i V/t_d⌋ + 1). If t_d ≥ V no draft waits. Rounds are independent,
-#   so the long-run rate is E[J + 1]/E[time].
+#   draft 0. If t_d < V the server is never idle after it: each open interval of length V has an arrival. So pass i
+#   starts i V later, and draft j ≥ 1 is in pass ⌊j t_d/V⌋ + 1, as one that arrives when a pass starts misses it. The
+#   mean is Σ_i P(pass of J > i) = P(J ≥ 1) + Σ_{i≥1} P(J t_d ≥ i V) = α + Σ_{i≥1} α^⌈i V/t_d⌉. If t_d ≥ V no draft
+#   waits. Rounds are independent, so the long-run rate is E[J + 1]/E[time]. Where j t_d = i V, a draft that does not
+#   miss its pass gives the other side of a jump.
 # streamed_fastest. A wait is at least 0.
 # streamed_slowest. A wait is at most V, and draft 0 does not wait: E[wait] ≤ α V.
 # streamed_bonus. False: the server's token behind the last draft of a pass is known one pass earlier.
@@ -72,7 +76,8 @@ _STREAMED = "liu2024pearl"
 _SIMULATED = Assumption("α ≤ 0.9", sides.few_drafts)
 _THIRDS = {"target": [0.5, 0.5, 0.0], "draft": [0.5, 0.0, 0.5]}
 _TURNED = {"target": [0.5, 0.25, 0.25], "draft": [0.25, 0.5, 0.25]}
-_EQUAL = {"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.25, 0.25]}
+_TWO = {"target": [0.25, 0.75], "draft": [0.5, 0.5]}
+_ONE_SURE = {"target": [1.0, 0.0], "draft": [0.75, 0.25]}
 _POINTS = {"target": [1.0, 0.0], "draft": [1.0, 0.0]}
 _SKIPPED = _THIRDS | {"skip": [1.0, 0.0, 0.0]}
 _FIRST_LIST = _THIRDS | {"list_size": 1}
@@ -117,7 +122,7 @@ CLAIMS = (
         lhs=match_probability,
         rhs=sides.overlap,
         condition=sides.roundings,
-        attained=Attained(_EQUAL),
+        attained=Attained(_TWO),
         ceiling=1.0,
     ),
     Claim(
@@ -140,7 +145,7 @@ CLAIMS = (
         rhs=sides.overlap,
         assumptions=(Assumption("at most two tokens have a probability in q or p", sides.two_tokens),),
         condition=sides.roundings,
-        attained=Attained({"target": [0.25, 0.75], "draft": [0.5, 0.5]}),
+        attained=Attained(_TWO),
     ),
     Claim(
         id="shared_seed.law",
@@ -227,6 +232,17 @@ CLAIMS = (
         attained=Attained(_THIRDS),
     ),
     Claim(
+        id="shared_seed.message_value_any",
+        source=Source(_DALIRI, "its two bounds"),
+        origin=Origin.IMPLIED,
+        statement="p(argmax q) − P(a = b) ≤ T(1 − T)/(1 + T): what a message can add, whatever law the drafts have",
+        relation=Relation.LE,
+        lhs=lambda target, draft: sides.greedy_draft(target, draft) - sides.no_mismatch(target, draft),
+        rhs=lambda target, draft: message_value(sides.distance_of(target, draft)),
+        condition=sides.roundings,
+        refuted=_ONE_SURE,
+    ),
+    Claim(
         id="shared_seed.message_value_most",
         source=Source(_DALIRI, "its two bounds"),
         origin=Origin.NEW,
@@ -240,7 +256,7 @@ CLAIMS = (
         id="shared_seed.any_scheme",
         source=Source(_DALIRI, "abstract, the optimal coupling"),
         origin=Origin.PUBLISHED,
-        statement="P(a = b) ≤ 1 − TV(law of a, law of b) for every joint law, whatever is sent",
+        statement="P(a = b) ≤ 1 − TV(law of a, law of b) for every joint law, whatever is sent; 1 − T if a is from q",
         relation=Relation.LE,
         lhs=sides.agreement,
         rhs=sides.joint_overlap,
@@ -321,7 +337,7 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=sides.greedy_draft,
         rhs=sides.overlap,
-        refuted={"target": [1.0, 0.0], "draft": [0.75, 0.25]},
+        refuted=_ONE_SURE,
     ),
     Claim(
         id="shared_seed.greedy_above",
@@ -337,7 +353,10 @@ CLAIMS = (
         id="shared_seed.streamed",
         source=Source(_STREAMED, "drafting during verification; the rate for constant times"),
         origin=Origin.NEW,
-        statement="seconds per token = (m t_d + R + V + W)/m, m = 1/(1 − α), W the exact wait for a pass",
+        statement=(
+            "seconds per token = (m t_d + R + V + W)/m, m = 1/(1 − α), W the exact wait for a pass, which a draft that "
+            "arrives as it starts misses"
+        ),
         relation=Relation.EQ,
         lhs=sides.streamed_seconds,
         rhs=sides.simulated_seconds,

@@ -151,7 +151,7 @@ def list_match_floor(total_variation: Array, size: Array) -> Array:
 
 
 def message_value(total_variation: Array) -> Array:
-    """Return the most acceptance that any message about q can add to a shared seed: T(1 - T)/(1 + T).
+    """Return the most acceptance that a message about q adds to a shared seed for drafts from q: T(1 - T)/(1 + T).
 
     Parameters
     ----------
@@ -161,8 +161,9 @@ def message_value(total_variation: Array) -> Array:
     Returns
     -------
     array, shape (...)
-        In [0, 3 - 2√2], rounded up: no scheme that drafts from q accepts more than 1 - T, and a shared seed accepts
-        :func:`match_floor`.
+        In [0, 3 - 2√2], rounded up: no scheme whose drafts are drawn from q accepts more than 1 - T, and a shared seed
+        accepts :func:`match_floor`. Drafts that are not drawn from q may be accepted more often: with p = (1, 0) and
+        q = (.75, .25) the argmax of q always is, and 1 - T = .75 (``shared_seed.greedy_below``).
 
     Raises
     ------

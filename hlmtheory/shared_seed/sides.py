@@ -26,7 +26,8 @@ from hlmtheory.shared_seed.streamed import DOMAINS, streamed_rate
 LENGTH = 8  # tokens of a text
 ENOUGH = 400  # drafts of a simulation; 0.9^400 = 5e-19
 MOST_SIMULATED = 0.9
-DRAFTED, ARRIVED, VERIFIED, ANSWERED = range(4)  # events of one moment happen in this order
+IN_TIME = 10**12  # parts of the time since the first arrival; one part decides no order
+DRAFTED, VERIFIED, ARRIVED, ANSWERED = range(4)  # events of one moment happen in this order
 LARGEST_LIST = 5  # tokens of an enumerated vocabulary
 
 
@@ -397,14 +398,16 @@ def _seconds(alpha: float, draft: Fraction, trip: Fraction, verify: Fraction, *,
 def _known_at(draft: Fraction, trip: Fraction, verify: Fraction, *, bonus: bool) -> list[float]:
     """Return for each draft the time at which the device knows the server's token at its place.
 
-    An answer holds the tokens of its pass, with ``bonus`` one more. What arrives as a pass ends is in the next one.
+    An answer holds the tokens of its pass, with ``bonus`` one more. What arrives as a pass ends, or by a part in
+    10^12 of the time before, is not in the next one, unless that would hold nothing.
     """
     unit = math.lcm(draft.denominator, (trip / 2).denominator, verify.denominator)
     each, link, whole = (
         int(time * unit) for time in (draft, trip / 2, verify)
     )  # whole numbers, so that ties are exact
     events = [(each, DRAFTED, 0)]
-    waiting: list[int] = []
+    waiting: list[tuple[int, int]] = []  # moment of arrival and place
+    first = each + link
     known: list[float] = []
     busy = False
     while events:
@@ -414,15 +417,16 @@ def _known_at(draft: Fraction, trip: Fraction, verify: Fraction, *, bonus: bool)
             if place < ENOUGH:
                 heapq.heappush(events, (now + each, DRAFTED, place + 1))
         elif kind == ARRIVED:
-            waiting.append(place)
+            waiting.append((now, place))
         elif kind == VERIFIED:
             busy = False
             heapq.heappush(events, (now + link, ANSWERED, place))
         else:
             known += [now / unit] * (place + 1 + bonus - len(known))
         if waiting and not busy:
-            heapq.heappush(events, (now + whole, VERIFIED, waiting[-1]))
-            waiting, busy = [], True
+            in_time = [entry for entry in waiting if (now - entry[0]) * IN_TIME > now - first] or waiting
+            heapq.heappush(events, (now + whole, VERIFIED, in_time[-1][1]))
+            waiting, busy = waiting[len(in_time) :], True
     return known[:ENOUGH]
 
 

@@ -47,10 +47,11 @@ PROMPT = Domain(_WHOLE, lambda xp, value: value >= 0, "give the prompt's number"
 
 
 def stream_key(seed: Array, prompt: Array) -> Array:
-    """Return the seed of one prompt's stream, so that two prompts never share their random numbers.
+    """Return the seed of one prompt's stream, by which prompts have random numbers of their own.
 
-    It is words 0 and 1 of Philox4x32-10 with key ``seed`` and counter (prompt mod 2^32, ⌊prompt / 2^32⌋, 0, 1), without
-    the highest bit.
+    It has 63 bits: some two of n prompts share one with probability about n²/2^64, 5e-8 for a million. It is words 0
+    and 1 of Philox4x32-10 with key ``seed`` and counter (prompt mod 2^32, ⌊prompt / 2^32⌋, 0, 1), without the highest
+    bit.
 
     Parameters
     ----------

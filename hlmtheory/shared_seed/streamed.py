@@ -9,6 +9,7 @@ from hlmtheory._domains import Domain, checked, finite_answer
 from hlmtheory._quantities import not_negative, positive
 
 LARGEST_ACCEPTANCE = 0.999  # the sum over passes has 42 / (1 - α) terms
+SAME = 1e-12  # relative: times in decimals, such as 0.012, are no quotients of whole numbers in binary
 DOMAINS = {
     "acceptance": Domain(
         f"in [0, {LARGEST_ACCEPTANCE}]",
@@ -43,8 +44,12 @@ def streamed_rate(acceptance: Array, draft_time: Array, round_trip: Array, verif
 
     The device sends each draft when it is made, and starts again behind a mismatch when it learns of it. The server
     starts a pass over all drafts that have arrived as soon as it is free. Between two mismatches are m = 1/(1 - α)
-    tokens on average, in the time m·t_d + R + V + W. The wait W is exact: the draft with J accepted before it is in the
-    pass ⌈J t_d/V⌉ after the first, so W = V Σ_{i≥0} α^(⌊i V/t_d⌋ + 1) - t_d α/(1 - α) where t_d < V, else 0.
+    tokens on average, in the time m·t_d + R + V + W. The wait W is exact: draft j ≥ 1 is in the pass ⌊j t_d/V⌋ + 1
+    after the first, so W = V (α + Σ_{i≥1} α^⌈i V/t_d⌉) - t_d α/(1 - α) where t_d < V, else 0.
+
+    The rate jumps where V/t_d is a quotient of small whole numbers, such as 30 and 12 ms: some drafts then arrive just
+    as a pass begins, and one that misses it waits for the next. Returned is the lower side, which a device that is
+    slower by any little has. Moments within 1e-12 of their time are one.
 
     Parameters
     ----------
@@ -77,12 +82,12 @@ def streamed_rate(acceptance: Array, draft_time: Array, round_trip: Array, verif
     )
     kind = widest(xp, *given)
     alpha, draft, trip, verify = xp.broadcast_arrays(*(in_kind(xp, value, xp.float64) for value in given))
-    shared = draft < verify  # passes of several drafts
-    later = xp.zeros_like(alpha)  # mean number of passes after the first
-    step, term = 0, xp.ones_like(alpha)
+    shared = draft < verify * (1.0 - SAME)  # passes of several drafts
+    later = xp.where(shared, alpha, 0.0)  # mean number of passes after the first
+    step, term = 1, xp.ones_like(alpha)
     while bool(xp.any(term > 1e-18)):
-        made = xp.floor(step * verify / draft)  # drafts; in this order, so that a quotient of whole numbers is exact
-        term = xp.where(shared, alpha ** (made + 1.0), 0.0)
+        made = step * verify / draft
+        term = xp.where(shared, alpha ** xp.ceil(made * (1.0 - SAME)), 0.0)
         later, step = later + term, step + 1
     ahead = alpha / (1.0 - alpha)
     wait = xp.where(shared, xp.clip(verify * later - draft * ahead, min=0.0), 0.0)

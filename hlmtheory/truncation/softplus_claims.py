@@ -28,7 +28,8 @@ from hlmtheory.verification import total_variation
 #   The public functions split ℓ into its ReLU and the rest. This side does not, and shares no code with them.
 # online_bound. ℓ rises, so ℓ(p_i/q_i - 1) ≥ ℓ(-1), and ℓ(p_d/q_d - 1) ≥ ℓ(-β_d), as p_d/q_d - 1 ≥ -β_d. Hence
 #   Σ q ℓ ≥ D. The ratio tends to 1 with p = q as η → 0 or q_d → 1.
-# online_gap. False: D is below Σ q ℓ but can be above 2 TV(q, p), for a small η by any factor.
+# online_gap. False: D is below Σ q ℓ but can be above 2 TV(q, p), for a small η by any factor. cu-hlm asks for a
+#   moderate η and has sent tokens in mind; there it fails seldom.
 # online_safe. If D ≤ 2 Δ_k, then Ū ≥ 1. If D ≤ 2 q_d β_d: q_d β_d = (q_d - p_d)⁺ ≤ TV(q, p), so by tvd_sharp
 #   TV(r, r̂) ≤ Δ_k/TV(q, p) ≤ Δ_k/(q_d β_d) ≤ Ū. From q_d and β_d alone nothing sharper follows: see safe_sharpness.
 # online_certified. TV(q, p) ≥ q_d β_d ≥ q_d b for every b ≤ β_d; the bound is smallest, and checked, at b = β_d.
@@ -185,8 +186,8 @@ CLAIMS = (
     ),
     Claim(
         id="truncation.online_gap",
-        source=Source("oh2025cuhlm", "Fig. 8, where Ū is an upper bound of the TVD; Prop. 2, below (22)"),
-        origin=Origin.PUBLISHED,
+        source=Source("oh2025cuhlm", "Fig. 8, where Ū is an upper bound of the TVD, read without its moderate η"),
+        origin=Origin.IMPLIED,
         statement=(
             "TV(r, r̂) ≤ Ū(k), with the true β_d, on any token and for any η; the paper asks for a moderate η "
             "and has sent tokens in mind, where it fails seldom"

@@ -193,7 +193,7 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=_rate,
         rhs=_line,
-        attained=Attained(_HALVES | {"accept": [1.0, 1.0], "replacement": [0.0, 1.0]}, ratio=1.0),
+        attained=Attained(_HALVES | {"accept": [0.75, 1.0], "replacement": [0.0, 1.0]}),
         ceiling=1.0,
     ),
     Claim(

@@ -132,7 +132,7 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=_rate_difference,
         rhs=_misdeclared_by,
-        attained=Attained({"target": [0.0, 1.0], "draft": [1.0, 0.0], "actual_draft": [0.0, 1.0]}, ratio=1.0),
+        attained=Attained({"target": [0.0, 1.0], "draft": [0.5, 0.5], "actual_draft": [0.25, 0.75]}),
         ceiling=1.0,
     ),
     Claim(

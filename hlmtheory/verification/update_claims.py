@@ -157,6 +157,12 @@ _BRANCH = {
     "new_chain": [[0.0, 0.75, 0.25], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
 }
 """The versions differ at the first token only. After token 2 the draft is wrong for both."""
+_FIRST_DRAFT = {
+    "draft_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+    "old_chain": [[0.5, 0.25, 0.25], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+    "new_chain": [[0.25, 0.375, 0.375], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+}
+"""The first draft is accepted with 0.5 before the update and with 0.75 after it, and all later ones behind it."""
 _PAIR = {"old": [0.7944868122665105, 0.2055131877334895], "new": [0.3434823572503344, 0.6565176427496656]}
 """The pair of update_divergence at s = 2."""
 
@@ -202,7 +208,7 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=_accepted,
         rhs=lambda draft_chain, old_chain, new_chain: _round_after(draft_chain, old_chain, new_chain).upper,
-        attained=Attained({**_BRANCH, "old_chain": _BRANCH["new_chain"], "new_chain": _BRANCH["old_chain"]}),
+        attained=Attained(_FIRST_DRAFT),
         ceiling=float(HORIZON),
     ),
     Claim(
@@ -257,7 +263,7 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=largest_distance,
         rhs=_bretagnolle_huber,
-        attained=Attained({"divergence": 39.0}),
+        attained=Attained({"divergence": 4.0}, ratio=0.9907998593184946),  # 1 is approached where the bound is 1
         ceiling=1.0,
     ),
     Claim(

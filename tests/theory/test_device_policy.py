@@ -785,3 +785,26 @@ def test_a_shared_seed_needs_its_place_in_the_stream(missing):
         for wrong in (-1, 2**63, 0.5, True):
             with pytest.raises((ValueError, TypeError), match=missing):
                 call(where | {missing: wrong})
+
+
+def test_what_a_certified_bias_is_of_where_a_rule_skips():
+    """The law's distance is at most bias + 2 Σ s q for every target, and above the bias alone for some."""
+    rng, above = np.random.default_rng(3), 0
+    device = make(rule=replace(RULE, skip_level=1.5))
+    for _ in range(60):
+        logits = rng.normal(0.0, 2.0, 8)
+        q = device.distribution(logits)
+        drafts = [device.decide(logits, token, rng=rng) for token in range(8)]
+        skipped = np.array([draft.skip for draft in drafts])
+        bias = max((draft.bias for draft in drafts if draft.bias is not None), default=0.0)
+        for p in (*rng.dirichlet(np.full(8, 0.3), 5), np.eye(8)[int(q.argmin())]):
+            law = np.where(skipped, q, 0.0)
+            for draft in (draft for draft in drafts if not draft.skip):
+                missing = np.maximum(p - device.server_row(draft), 0.0)
+                kept = min(1.0, p[draft.token] / q[draft.token])
+                law = law + q[draft.token] * kept * np.eye(8)[draft.token]
+                law = law + q[draft.token] * (1.0 - kept) * missing / max(missing.sum(), 1e-300)
+            distance = np.abs(law - p).sum()
+            assert distance <= bias + 2.0 * q[skipped].sum() + 1e-9
+            above += bool(0 < skipped.sum() < 8 and distance > bias + 1e-9)
+    assert above

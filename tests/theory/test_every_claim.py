@@ -92,9 +92,10 @@ def test_nothing_is_claimed_of_no_instance(claim):
 
 @each(TRUE)
 def test_attained_and_its_mutant(claim):
-    """The recorded ratio is reached, and a right side shrunk below it is caught."""
+    """The recorded ratio is reached where the claim says something, and a right side shrunk below it is caught."""
     verdict = claim.check(claim.attained.instance)
     assert verdict.holds
+    assert not verdict.vacuous
     assert float(verdict.lhs / verdict.rhs) == pytest.approx(claim.attained.ratio, rel=1e-6)
     assert claim.relation is Relation.EQ or verdict.lhs <= verdict.rhs * (1 + 1e-12)
     for mutant in mutants(claim):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hlmtheory import serving
+from hlmtheory import all_claims, serving
+from hlmtheory.claims import Status
 from hlmtheory.verification import expected_tokens
 
 SIZES, WIDTHS, CONTEXTS = np.array(
@@ -98,12 +99,71 @@ def test_a_round_is_its_passes():
     assert float(fixed + 3 * slope) == target + 2 * draft + 0.5
 
 
-def test_the_batch_of_a_load_is_where_a_server_settles():
-    """Sequences arrive at a constant rate and leave when their tokens are made: a fluid in small steps of time."""
-    made, fixed, slope, load = 2.5, 6.5, 2.0, 0.8
-    held = 1.0
-    for _ in range(2_000):
-        held += 0.1 * (load - float(serving.goodput(made, fixed, slope, held)))
-    assert held == pytest.approx(float(serving.load_batch(load, made, fixed, slope)), rel=1e-3)
+def sequences_over_time(load, tokens, fixed, slope, lengths, rounds, rng):
+    """Return the mean number of sequences in the passes over time, for 20 parts of a run, event by event.
+
+    Requests arrive by a Poisson process. One that comes while a pass runs begins with the next; an idle server begins
+    at once. ``lengths`` draws in how many rounds an answer is made, 60 in the mean.
+    """
+    between = 60.0 * tokens / load  # seconds between two requests
+    clock, arrival, leaving, parts = 0.0, rng.exponential(between), [], []
+    for _ in range(21):
+        start, held = clock, 0.0
+        for _ in range(rounds // 21):
+            if not leaving:
+                clock = max(clock, arrival)
+            while arrival <= clock:
+                leaving.append(lengths(rng))
+                arrival += rng.exponential(between)
+            seconds = fixed + slope * len(leaving)
+            held += len(leaving) * seconds
+            clock += seconds
+            leaving = [left - 1 for left in leaving if left > 1]
+        parts.append(held / (clock - start))
+    return np.array(parts[1:])  # the first part fills the server
+
+
+LENGTHS = (lambda rng: rng.geometric(1 / 60), lambda rng: 60, lambda rng: 20 if rng.random() < 0.5 else 100)
+
+
+def settings(count, seed):
+    """Return loads up to 0.8 of what the largest batch emits, for lines and tokens of all kinds."""
+    rng = np.random.default_rng(seed)
+    slope, tokens = 10.0 ** rng.uniform(-1.5, 0.5, count), rng.uniform(1.0, 5.0, count)
+    load = rng.uniform(0.2, 0.8, count) * tokens / slope
+    return np.stack([load, tokens, np.ones(count), slope], axis=1)
+
+
+def test_requests_that_arrive_at_random_hold_the_mean_batch_of_an_event_simulation():
+    """Within an interval that all settings keep at 99.9%; the batch of even arrivals is outside of most of them."""
+    rng, cases = np.random.default_rng(11), settings(6, 3)
+    wide = float(stats.t.ppf(1 - 0.0005 / len(cases), 19))
+    even = 0
+    for number, (load, tokens, fixed, slope) in enumerate(cases):
+        seen = sequences_over_time(load, tokens, fixed, slope, LENGTHS[number % 3], 210_000, rng)
+        half = wide * seen.std(ddof=1) / np.sqrt(len(seen))
+        assert abs(seen.mean() - float(serving.load_batch(load, tokens, fixed, slope))) < half
+        even += abs(seen.mean() - load * fixed / (tokens - load * slope)) > half
+    assert even >= 4
     with pytest.raises(ValueError, match="load must be below tokens / slope"):
-        serving.load_batch(1.25, made, fixed, slope)
+        serving.load_batch(1.25, 2.5, 6.5, 2.0)
+
+
+def test_drafts_hold_more_of_a_random_load_that_even_arrivals_would_let_them_hold_less_of():
+    """B* = 3.2 and the load 2.2: fewer with drafts if requests arrive evenly, more if they arrive at random."""
+    drafts, alone = (1.75, 1.25, 0.375), (1.0, 1.0, 0.125)
+    even = [2.2 * fixed / (tokens - 2.2 * slope) for tokens, fixed, slope in (drafts, alone)]
+    assert even[0] < even[1]
+    assert serving.load_batch(2.2, *drafts) > serving.load_batch(2.2, *alone)
+
+
+def test_a_round_of_no_time_is_refused_and_one_of_no_fixed_time_has_no_even_batch():
+    claims = all_claims()
+    case = dict(claims["serving.goodput_load"].attained.instance) | {"draft_pass": [0.0] * 3}
+    with pytest.raises(ValueError, match="target_pass must give a round some time"):
+        claims["serving.goodput_between"].check(
+            {name: value for name, value in case.items() if name != "load"}
+            | {"target_pass": [0.0] * 3, "batch_size": 2, "other_batch": 3, "mix": 0.5}
+        )
+    verdict = claims["serving.goodput_load"].check(case | {"target_pass": [0.0, 0.125, 0.0]})
+    assert verdict.status.item() is Status.OUT_OF_SCOPE

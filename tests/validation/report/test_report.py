@@ -299,7 +299,7 @@ def cells(results: Results, name: str) -> list[str]:
 
 
 def test_what_is_false_is_so_by_its_counterexample_and_not_by_this_run(results: Results):
-    name = "truncation.online_gap"
+    name = "conformal.regret"
     for violated, said in ((0, "on no instance here"), (3, "fails on 2.5% here")):
         tally = replace(results.tallies[name], violated=violated, instances=120, out_of_scope=0)
         outcome, *_ = cells(replace(results, tallies={**results.tallies, name: tally}), name)
@@ -313,7 +313,7 @@ def test_false_statements_have_a_table_a_kind(page: str):
     text = text[text.index("Each fails on its counterexample") :]
     heads = [text.index(head) for head in ("Printed results that are false", "Misprints", "False readings")]
     assert heads == sorted(heads)
-    assert heads[0] < text.index("truncation.online_gap") < heads[1] < text.index("ofdma.minmax_printed") < heads[2]
+    assert heads[0] < text.index("conformal.regret") < heads[1] < text.index("ofdma.minmax_printed") < heads[2]
 
 
 def test_report_and_screen_say_how_many_claims_are_of_the_pair(page: str, results: Results):

@@ -281,12 +281,12 @@ def sentences(text: str) -> list[str]:
 
 def _message(about: Mapping[str, Any], one: Exhibit) -> str:
     """Return the first sentence of a sidecar's caption."""
-    return one.message if isinstance(one.message, str) else one.message(dict(about))
+    return one.sentence(about)
 
 
 def _findings(about: Mapping[str, Any], one: Exhibit) -> list[str]:
     """Return the findings of a sidecar as sentences, without the message, which the caption has."""
-    return sentences(about["findings"].removeprefix(_message(about, one)).strip())
+    return sentences(about.get("findings", "").removeprefix(_message(about, one)).strip())
 
 
 def _new(texts: Sequence[str], said: dict[str, str], where: str) -> list[str]:

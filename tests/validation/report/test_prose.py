@@ -48,8 +48,11 @@ PLACES: dict[str, tuple[str, ...]] = {
         "ours-tableV:statistics/epsilon/*",
     ),
     "The risk of skipping": ("ours-tableVII:tables/*",),
-    "No mean latency under fading": ("cu-hlm-fig10a:findings", "cu-hlm-fig10a:printed/*"),
-    "How many tokens to draft": ("ours-fig8:findings",),
+    "No mean latency under fading": (
+        "studies/shared_seed/gain_over_hlm:CU-HLM offline, k = 30/*",
+        "cu-hlm-fig10a:printed/*",
+    ),
+    "How many tokens to draft": ("ours-fig8:statistics/*",),
     "Audits of a sampler": ("studies/audit_controls/controls:defects/*/found_after",),
     "Batches": ("studies/edge_sd_plans/plans:many_tasks/*",),
 }

@@ -95,7 +95,7 @@ class Exhibit:
 
     def sentence(self, numbers: Mapping[str, Any]) -> str:
         """Return the message with the statistics of the numbers, or of a whole sidecar."""
-        return _Sentence().vformat(self.message, (), numbers["statistics"])
+        return _Sentence().vformat(self.message, (), numbers.get("statistics", {}))
 
     def describe(self, numbers: Mapping[str, Any], basis: str) -> dict[str, str]:
         """Return title, caption and method, as a sidecar stores them; ``basis`` is what was measured or simulated."""
@@ -165,6 +165,12 @@ class Decoding(Exhibit):
 
     study: str
     measure: Callable[[Sequence[Decoded], int], Numbers]
+
+
+def printed_words(about: Mapping[str, Any]) -> str:
+    """Return the printed numbers of a sidecar as a sentence; empty if there are none."""
+    each = [f"{one['what']} {one['value']:g} ({one['place']})" for one in about["printed"]]
+    return f"Printed: {'; '.join(each)}." if each else ""
 
 
 @dataclass(frozen=True, slots=True)

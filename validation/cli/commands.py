@@ -211,10 +211,9 @@ def figure(
 @main.command()
 @click.option("--check", is_flag=True, help="Change nothing; fail if a generated table is stale.")
 @click.option("--tables", is_flag=True, help="Only regenerate the tables, from figures/ as it is; needs no run.")
-@click.option("--captions", is_flag=True, help="Rewrite captions from stored numbers, then the tables; draws nothing.")
 @click.option("--run", type=click.Path(path_type=Path), default=Path("runs/builtin"), show_default=True)
 @click.option("--pair", "name", default="builtin", show_default=True, help="Name of the pair in figures/.")
-def repro(check: bool, tables: bool, captions: bool, run: Path, name: str) -> None:
+def repro(check: bool, tables: bool, run: Path, name: str) -> None:
     """Update paper_repro.md from a run.
 
     Take its figures and verdicts into the repository and regenerate the tables. What was simulated (`hlm figure
@@ -222,12 +221,9 @@ def repro(check: bool, tables: bool, captions: bool, run: Path, name: str) -> No
     """
     if not is_clone():
         raise UserError("What is published lies in a clone of the repository; this is an installed package.")
-    from validation.report.publish import publish, refresh_captions, regenerate, stale_captions, stale_tables
+    from validation.report.publish import publish, regenerate, stale_tables
 
     if check:
-        if old := stale_captions(ROOT / "figures"):
-            click.echo(f"Stale captions: {', '.join(old)}; run `python3 hlm repro --captions`.", err=True)
-            raise Verdict
         names = stale_tables(ROOT)
         if names:
             click.echo(
@@ -238,10 +234,7 @@ def repro(check: bool, tables: bool, captions: bool, run: Path, name: str) -> No
             raise Verdict
         click.echo("paper_repro.md agrees with figures/.")
         return
-    if captions:
-        files = [*refresh_captions(ROOT / "figures"), regenerate(ROOT)]
-    else:
-        files = [regenerate(ROOT)] if tables else publish(run, SIMULATED, ROOT, name)
+    files = [regenerate(ROOT)] if tables else publish(run, SIMULATED, ROOT, name)
     for written in files:
         click.echo(str(written.relative_to(ROOT)))
 

@@ -12,16 +12,11 @@ from typing import TYPE_CHECKING, Any
 import hlmtheory
 from validation.decoding.fit_file import fit_mark, stored_fit
 from validation.errors import UserError, naming
-from validation.plots.c_sqs import figures as c_sqs_figures
 from validation.plots.common.record import Decoding, Exhibit, Figure, Printed, Simulation, Table, Tag
 from validation.plots.common.stored import origin
 from validation.plots.common.style import PICTURES, house_style, save
 from validation.plots.common.values import as_csv
-from validation.plots.cu_hlm import figures as cu_hlm_figures
-from validation.plots.edge_sd import figures as edge_sd_figures
-from validation.plots.flexspec import figures as flexspec_figures
-from validation.plots.ours import figures as ours_figures
-from validation.plots.u_hlm import figures as u_hlm_figures
+from validation.plots.exhibits import EXHIBITS, FIGURES
 from validation.trace.identity import fingerprint
 from validation.trace.reader import Trace
 
@@ -45,27 +40,8 @@ __all__ = [
     "repaint",
 ]
 
-# imported by names other than their packages', so that `import validation.plots.c_sqs.numbers as numbers` works
-_PAPERS = (cu_hlm_figures, u_hlm_figures, c_sqs_figures, flexspec_figures, edge_sd_figures, ours_figures)
-"""One folder for each paper, in the order of the page; ``ours`` holds exhibits that are in no paper."""
-
-
-def _order(one: Exhibit) -> tuple[bool, int, str]:
-    """Return a sort key that puts figures before tables, and 4a before 10."""
-    digits = "".join(filter(str.isdigit, one.number))
-    return not digits, int(digits or 0), one.number
-
-
-EXHIBITS: dict[tuple[str, str], Exhibit] = {
-    (one.paper, one.number): one for paper in _PAPERS for one in sorted(paper.FIGURES, key=_order)
-}
-"""Every figure and table, by paper and number."""
-
 FORMATS = (*PICTURES, "csv")
 """Formats of a figure's files."""
-
-FIGURES: dict[tuple[str, str], Figure] = {key: one for key, one in EXHIBITS.items() if isinstance(one, Figure)}
-"""Figures that are drawn from a trace."""
 
 SOURCE = Path(__file__).resolve().parents[2]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import hlmtheory
 from hlmtheory.claims import Claim
 from validation.claims.certificate import certificate
-from validation.plots.common.record import whole_caption
+from validation.plots.common.record import printed_words
 from validation.printable import printable_value
 from validation.report.citations import bibliography
 from validation.report.first_screen import CLAIM_OUTCOMES, partition, partition_table, printed_false, what_to_send
@@ -210,7 +210,7 @@ def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
     about = json.loads(sidecar.read_text(encoding="utf-8"))
     name, _, caption = about["caption"].partition(": ")
     message, shows = first_sentence(caption)
-    details = whole_caption(about).removeprefix(about["caption"]).strip()
+    details = f"{printed_words(about)} {about['method']}".strip()
     picture = sidecar.with_suffix(".svg")
     svg = _inline(picture, prefix, f"{name}: {about['title']}. {message}") if picture.exists() else ""
     width = re.search(r'<svg[^>]*\swidth="([\d.]+)pt"', svg)

@@ -12,7 +12,6 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,7 @@ from validation.claims.certificate import PLACE, certificate_text
 from validation.claims.check import Results, load_results
 from validation.decoding.fit_file import stored_fit
 from validation.errors import UserError
-from validation.plots import EXHIBITS, Exhibit, commit_of_code, repaint
-from validation.plots.common.stored import in_todays_words
+from validation.plots import commit_of_code, repaint
 from validation.report import results as results_pages
 from validation.report.tables import SYMBOLS, markdown_table, stale, update_between_markers
 from validation.trace.identity import fingerprint
@@ -102,7 +100,6 @@ def publish(
     if whole or not _same(found, shelf / "claims.json"):
         written.append(Path(shutil.copy(found, shelf / "claims.json")))
     if whole:  # later code may have drawn and described it otherwise than the code that measured it
-        written += refresh_captions(root / "figures")
         for figure in made:
             if figure.suffix == ".json":
                 repaint(shelf / figure.name)
@@ -141,49 +138,6 @@ def _unstamped(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {key: _unstamped(part) for key, part in value.items() if key not in STAMPS}
-
-
-def refresh_captions(figures: Path) -> list[Path]:
-    """Rewrite the captions of all sidecars from their stored numbers, without drawing or changing a number.
-
-    Labels, heads and titles that a run stored in an earlier run's words take the words in use.
-
-    Returns
-    -------
-    list of Path
-        The sidecars whose caption, findings, title or labels changed.
-    """
-    found = _with_new_captions(figures)
-    for sidecar, text in found.items():
-        sidecar.write_text(text, encoding="utf-8")
-    return list(found)
-
-
-def stale_captions(figures: Path) -> list[str]:
-    """Return the names of the sidecars whose caption differs from the one that the code now writes."""
-    return [str(sidecar.relative_to(figures)) for sidecar in _with_new_captions(figures)]
-
-
-def _with_new_captions(figures: Path) -> dict[Path, str]:
-    """Return the new text of each sidecar whose caption changes."""
-    found = {}
-    for one in EXHIBITS.values():
-        for sidecar in (figures / f"{one.stem}.json", *sorted(figures.glob(f"*/{one.stem}.json"))):
-            if sidecar.exists():
-                before = sidecar.read_text(encoding="utf-8")
-                about = _tagged(in_todays_words(json.loads(before)), one)
-                after = json.dumps(about | one.describe(about, about["basis"]), ensure_ascii=False) + "\n"
-                if after != before:
-                    found[sidecar] = after
-    return found
-
-
-def _tagged(about: dict[str, Any], exhibit: Exhibit) -> dict[str, Any]:
-    """Return a sidecar with the tag of its record, in the place of an earlier one, and with its printed numbers."""
-    said = about["kind"].capitalize()
-    basis = about["basis"].removeprefix(said)
-    found = {"kind": str(exhibit.tag), "printed": [asdict(one) for one in exhibit.printed]}
-    return about | found | {"basis": about["basis"] if basis == about["basis"] else exhibit.tag.capitalize() + basis}
 
 
 def regenerate(root: Path) -> Path:

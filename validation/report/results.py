@@ -1,10 +1,7 @@
 """Write the generated parts of ``paper_repro.md``, and the pages of results that the site alone has.
 
 Each paper has a page with its figures and tables, and so have our own ones and the audit's controls; they are made from
-the stored numbers when the site is built. Nothing stands twice on a page: of another pair of models it has the message,
-what that pair alone shows, and a link to its numbers. Tables with more than LONGEST rows are CSV files next to the
-figure, and the page has their main rows. Of an exhibit with many tables the page has the first ones and links to the
-others.
+the stored numbers when the site is built.
 """
 
 from __future__ import annotations
@@ -13,8 +10,7 @@ import csv
 import io
 import json
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +18,8 @@ import hlmtheory
 from hlmtheory.claims import Claim
 from validation.claims.results import Results
 from validation.plots import EXHIBITS
-from validation.plots.common.record import Exhibit
+from validation.plots.common.record import Exhibit, printed_words
 from validation.report.audit_controls import audit_controls
-from validation.report.columns import legend, main_rows
 from validation.report.tables import COLUMNS, STANDINGS, UNPUBLISHED, markdown_table, plain_cells, table_row
 from validation.report.verdicts import BEST, COVERAGE, MAIN_RESULTS
 
@@ -64,9 +59,7 @@ INTRODUCTIONS = {
 """Title and first sentence of each page of exhibits, by its name on the site."""
 
 READING = (
-    "A sentence with a number stands once on this page, under the first exhibit that it is true of; a column is "
-    "explained where it first occurs. [What we found](../../paper_repro.md) in all papers; [what is "
-    "refuted](refuted.md); [what holds instead](new.md)."
+    "[What we found](../../paper_repro.md) in all papers; [what is refuted](refuted.md); [what holds instead](new.md)."
 )
 COVERAGE_PAGE = "results/coverage.md"
 COVERED = """\
@@ -88,25 +81,12 @@ defect. The second table says how many audits of 128 draws accused an exact samp
 ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X")
 """Numbers of tables in their order."""
 
-LONGEST = 12
-"""Largest number of rows of a table on a page."""
-
-MOST = 2
-"""Largest number of tables of a table of a paper on a page. A figure, another pair and an earlier study have one."""
-
-LONG = 240
-"""Characters from which an enumeration in a sentence is a list."""
-
-SENTENCE = re.compile(
-    r"(?<=[.!?]) (?=[A-ZΣΔTVŪ(\"'“0-9])(?<!e\.g\. )(?<!i\.e\. )(?<!Fig\. )(?<!Figs\. )(?<!Eq\. )(?<!Std\. )"
-)
-
 
 def slug(heading: str) -> str:
     """Return the anchor of a heading, as GitHub and MyST make it.
 
-    >>> slug("`truncation.tvd_sharp`"), slug("Table III-length-rule")
-    ('truncationtvd_sharp', 'table-iii-length-rule')
+    >>> slug("`truncation.tvd_sharp`"), slug("Table III")
+    ('truncationtvd_sharp', 'table-iii')
     """
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
@@ -136,15 +116,8 @@ def generated(root: Path, results: Results) -> dict[Path, dict[str, str]]:
 
 
 def csv_files(root: Path, results: Results) -> dict[Path, str]:
-    """Return the CSV files of the long tables and of the claims, by path relative to the root."""
-    files = {Path("figures") / "claims.csv": _claims_csv(hlmtheory.all_claims(), results)}
-    figures = root / "figures"
-    for one in EXHIBITS.values():
-        for sidecar in _sidecars(figures, one):
-            for number, table in enumerate(_read(sidecar).get("tables", []), start=1):
-                if len(table["rows"]) > LONGEST or number > _most(sidecar, figures):
-                    files[_csv_path(sidecar, number).relative_to(root)] = _csv([table["heads"], *table["rows"]])
-    return files
+    """Return the CSV file of the claims, by its path relative to the root."""
+    return {Path("figures") / "claims.csv": _claims_csv(hlmtheory.all_claims(), results)}
 
 
 def stale_files(root: Path, results: Results) -> list[str]:
@@ -175,10 +148,6 @@ def _csv(rows: Sequence[Sequence[str]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
-
-
-def _csv_path(sidecar: Path, number: int) -> Path:
-    return sidecar.with_name(f"{sidecar.stem}-{number}.csv")
 
 
 def _read(sidecar: Path) -> dict[str, Any]:
@@ -221,14 +190,13 @@ def _where(one: Exhibit) -> str:
 
 
 def _exhibits(figures: Path, paper: str) -> str:
-    """Return the list of a paper's exhibits, then each with its picture, caption, findings and tables."""
+    """Return the list of a paper's exhibits, then each with its picture, caption and table."""
     ones = sorted(
         (one for one in EXHIBITS.values() if one.paper == paper and _sidecars(figures, one)),
-        key=lambda one: 0 if one.number[0].isdigit() else ROMAN.index(one.number.partition("-")[0]) + 1,
+        key=lambda one: 0 if one.number[0].isdigit() else ROMAN.index(one.number) + 1,
     )
     contents = [f"- [{heading(one)}](#{slug(heading(one))}): {_lower(one.title)}" for one in ones]
-    said: dict[str, str] = {}
-    return "\n\n".join(["\n".join(contents), *(_exhibit(figures, one, said) for one in ones)])
+    return "\n\n".join(["\n".join(contents), *(_exhibit(figures, one) for one in ones)])
 
 
 def _lower(title: str) -> str:
@@ -240,148 +208,23 @@ def _lower(title: str) -> str:
     return title if re.match(r"\w[\w-]*[A-Z]", title) else title[0].lower() + title[1:]
 
 
-def _exhibit(figures: Path, one: Exhibit, said: dict[str, str]) -> str:
-    """Return the section of an exhibit.
-
-    ``said`` holds each text that the page has, with the heading under which it stands, so that none stands twice.
-    """
-    first, *others = _sidecars(figures, one)
-    about = _read(first)
+def _exhibit(figures: Path, one: Exhibit) -> str:
+    """Return the section of an exhibit: of another pair than the built-in one, what its numbers say."""
     shown = [f"## {heading(one)}"]
-    if first.with_suffix(".svg").exists():
-        shown.append(f"![{about['figure']}](../../figures/{first.stem}.svg)")
-    shown.append(about["caption"].partition(": ")[2])
-    findings = _findings(about, one)
-    said[_message(about, one)] = heading(one)
-    shown.append(_items(_new(findings, said, heading(one))))
-    numbers = f"Numbers: [`{first.name}`](../../figures/{first.name})."
-    shown.append(f"{_method(about, one, said)} {numbers}")
-    shown += _tables(first, figures, said)
-    like = {_masked(sentence) for sentence in findings}
-    for other in others:
-        shelf = f"../../figures/{other.parent.name}/{other.stem}"
-        picture = f"[picture]({shelf}.svg), " if other.with_suffix(".svg").exists() else ""
-        again = _read(other)
-        name = f"**{heading(one)} on the pair {other.parent.name}** ({picture}[numbers and findings]({shelf}.json)):"
-        shown.append(" ".join([name, _message(again, one), *_new([again["basis"]], said, heading(one))]))
-        unlike = [sentence for sentence in _findings(again, one) if _masked(sentence) not in like]
-        shown.append(_items(_new(unlike, said, heading(one))))
-        shown += _tables(other, figures, said)
-    return "\n\n".join(part for part in shown if part)
-
-
-def sentences(text: str) -> list[str]:
-    """Return a text split into its sentences.
-
-    >>> sentences("It is 3.1 by Fig. 5. The paper prints 2. Both hold.")
-    ['It is 3.1 by Fig. 5.', 'The paper prints 2.', 'Both hold.']
-    """
-    return [part for part in SENTENCE.split(text) if part]
-
-
-def _message(about: Mapping[str, Any], one: Exhibit) -> str:
-    """Return the first sentence of a sidecar's caption."""
-    return one.message if isinstance(one.message, str) else one.message(dict(about))
-
-
-def _findings(about: Mapping[str, Any], one: Exhibit) -> list[str]:
-    """Return the findings of a sidecar as sentences, without the message, which the caption has."""
-    return sentences(about["findings"].removeprefix(_message(about, one)).strip())
-
-
-def _new(texts: Sequence[str], said: dict[str, str], where: str) -> list[str]:
-    """Return the sentences that the page does not have yet, and note them.
-
-    A sentence without a number stays: "The printed saving lies outside the interval" speaks of its own exhibit.
-    """
-    fresh = [text for text in texts if text not in said or not re.search(r"\d", text)]
-    said.update(dict.fromkeys(fresh, where))
-    return fresh
-
-
-def _unexplained(heads: Sequence[str], said: dict[str, str]) -> list[str]:
-    """Return the columns that the page has not explained yet, and note them."""
-    fresh = [head for head in heads if f"column {head}" not in said]
-    said.update(dict.fromkeys((f"column {head}" for head in fresh), "columns"))
-    return fresh
-
-
-def _masked(sentence: str) -> str:
-    """Return a sentence without its numbers: of two pairs, sentences that differ in numbers alone are the same.
-
-    >>> _masked("At −20 dB it is 3.1 [2, 4] times as fast.")
-    'At # dB it is # times as fast.'
-    """
-    found = re.sub(r"[−-]?\d[\d,.]*\d|[−-]?\d", "#", sentence)
-    return re.sub(r"#(?:,? ?(?:\[#, #\]|#))+", "#", found)
-
-
-def _method(about: Mapping[str, Any], one: Exhibit, said: dict[str, str]) -> str:
-    """Return the method of a sidecar; what the page has already is named by its place."""
-    if about["method"] in said:
-        return f"Method: as for {said[about['method']]}."
-    said[about["method"]] = heading(one)
-    parts = []
-    for what, text in (("Settings", one.method), ("Data", about["basis"])):
-        known = said.setdefault(text, heading(one))
-        if text:
-            parts.append(text if known == heading(one) else f"{what} as for {known}.")
-    return " ".join(["Method:", *parts])
-
-
-def _items(texts: Sequence[str]) -> str:
-    return "\n".join(map(_item, texts))
-
-
-def _item(sentence: str) -> str:
-    """Return a sentence as a list item; a long enumeration after a colon becomes a list of its own.
-
-    >>> print(_item("Short: one; two."))
-    - Short: one; two.
-    """
-    head, colon, rest = sentence.partition(": ")
-    parts = re.split(r"; (?![^(\[]*[)\]])", rest)
-    if not colon or len(sentence) < LONG or len(parts) < 3 or ";" in head:
-        return f"- {sentence}"
-    return "\n".join([f"- {head}:", *(f"  - {part.rstrip('.')}" for part in parts)])
-
-
-def _escape_stars(text: str) -> str:
-    return text.replace("*", r"\*")
-
-
-def _most(sidecar: Path, figures: Path) -> int:
-    """Return how many tables of a sidecar the page shows; the picture of a figure shows what the others hold."""
-    drawn, earlier = sidecar.with_suffix(".svg").exists(), sidecar.stem.endswith("-length-rule")
-    return 1 if drawn or earlier or sidecar.parent != figures else MOST
-
-
-def _tables(sidecar: Path, figures: Path, said: dict[str, str]) -> Iterator[str]:
-    """Yield the first tables of a sidecar with the legend of their new columns, then the links to the others."""
-    tables, most = _read(sidecar).get("tables", []), _most(sidecar, figures)
-    for number, table in enumerate(tables[:most], start=1):
-        rows, note = table["rows"], _escape_stars(legend(_unexplained(table["heads"], said)))
-        if len(rows) > LONGEST:
-            path = _csv_path(sidecar, number).relative_to(figures)
-            rows = main_rows(sidecar.stem, number, table, LONGEST)
-            note += f" {len(rows)} of {len(table['rows'])} rows; [all rows as CSV](../../figures/{path.as_posix()})."
-        yield f"{markdown_table({**table, 'rows': rows})}\n\n{note}".strip()
-    others, short = [], Counter(_short(table["title"]) for table in tables)
-    for number, table in enumerate(tables[most:], start=most + 1):
-        path, title = _csv_path(sidecar, number).relative_to(figures), _short(table["title"])
-        title = table["title"] if short[title] > 1 else title
-        others.append(f"[{_escape_stars(title)}](../../figures/{path.as_posix()})")
-    if others:
-        yield f"More tables, as CSV: {'; '.join(others)}."
-
-
-def _short(title: str) -> str:
-    """Return a title up to its first comma, colon or semicolon.
-
-    >>> _short("Draft lengths with the plain draft, lossless, all six sets: ms a token")
-    'Draft lengths with the plain draft'
-    """
-    return re.split(r"[,:;] (?![^(]*\))", title)[0]
+    for sidecar in _sidecars(figures, one):
+        about, place = _read(sidecar), f"../../{sidecar.relative_to(figures.parent).as_posix()}"
+        picture = f"{place.removesuffix('.json')}.svg" if sidecar.with_suffix(".svg").exists() else ""
+        if sidecar.parent == figures:
+            shown += [f"![{about['figure']}]({picture})"] if picture else []
+            shown.append(about["caption"].partition(": ")[2])
+            shown += [printed_words(about)] if about["printed"] else []
+            shown.append(f"Method: {about['method']} Numbers: [`{sidecar.name}`]({place}).")
+        else:
+            links = f"[picture]({picture}), [numbers]({place})" if picture else f"[numbers]({place})"
+            name = f"**{heading(one)} on the pair {sidecar.parent.name}** ({links}):"
+            shown.append(f"{name} {one.sentence(about)} {about['basis']}")
+        shown += [markdown_table(table) for table in about.get("tables", [])]
+    return "\n\n".join(shown)
 
 
 # ------------------------------------------------------------------------------------------------------- the claims

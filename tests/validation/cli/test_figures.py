@@ -24,8 +24,6 @@ ABOUT = {
     "tag": Tag.MEASURED,
     "title": "t",
     "message": "m",
-    "shows": "s",
-    "caption": lambda numbers: "",
 }
 NUMBERS = {"axes": [], "series": [{"name": "a", "x": [1, 2], "band": {"low": [0.5, 1.0]}}], "basis": "made up"}
 

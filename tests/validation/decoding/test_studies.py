@@ -130,7 +130,7 @@ def test_what_cannot_be_is_refused(run_folder: Callable[..., Result], tmp_path: 
         open_study(tmp_path / "decoded" / "hlm")
     exhibit = Decoding(
         tag=Tag.MEASURED,
-        number="1", paper="cu-hlm", source="oh2025cuhlm", title="t", message="m", shows="s", paint=None, caption=str,
+        number="1", paper="cu-hlm", source="oh2025cuhlm", title="t", message="m",
         study="hlm",
         measure=lambda studies, seed: {},
     )  # fmt: skip
@@ -143,8 +143,7 @@ def test_a_decoded_table_says_what_it_was_measured_on(tmp_path: Path, pair: Pair
     study = decode_study(STUDIES["hlm"], pair, PROMPTS, trace, tmp_path / "hlm", new_tokens=2, only=[TargetOnly.name])
     exhibit = Decoding(
         tag=Tag.MEASURED,
-        number="I", paper="cu-hlm", source="oh2025cuhlm", title="t", message="m", shows="s", paint=None, study="hlm",
-        caption=lambda n: "",
+        number="I", paper="cu-hlm", source="oh2025cuhlm", title="t", message="m", study="hlm",
         measure=lambda studies, seed: {"statistics": {"tokens": len(studies[0].records[0].tokens)}},
     )  # fmt: skip
     (sidecar,) = draw(exhibit, None, tmp_path / "figures", command="c", seed=1, commit="none", decoded=[study])

@@ -1,4 +1,4 @@
-"""Bytes that are sent of a version, on real files; the stored bytes agree with the exhibit and with each other."""
+"""Bytes that are sent of a version, on real files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from safetensors.torch import load_file, save_file
 from tests.validation.models.test_adapters import made  # noqa: F401
 from validation.errors import UserError
 from validation.models.aligned import build_aligned
-from validation.models.sources import PAIRS_FOLDER, ModelSource
+from validation.models.sources import ModelSource
 from validation.models.sync_bytes import anchor_bytes, measure_download
-from validation.plots.flexspec.synchronised import ALIGNED, PLAIN, break_even, bytes_of, measured_table, stored
-
-EXPERIMENT = Path(__file__).resolve().parents[3] / "figures" / "studies" / "synchronisation"
 
 
 def test_weights_and_their_settings_are_counted_and_nothing_else(tmp_path: Path) -> None:
@@ -57,25 +54,3 @@ def test_the_shared_part_is_last_block_norm_and_head_in_the_stored_type(made: Pa
     draft = build_aligned(base, entry_layers=0, entry_width=0, exit_width=4)
     own = sum(weights.numel() for weights in draft.parameters() if weights.requires_grad)
     assert anchor_bytes(made / "large") == 2 * (draft.num_parameters() - own)
-
-
-def test_the_stored_bytes_are_those_of_the_files_that_ship() -> None:
-    pair = PAIRS_FOLDER / "builtin"
-    assert stored()["target_bytes"] == measure_download(pair / "large").bytes
-    for row in stored()["rows"]:
-        assert row["bytes"] == sum(row["files"].values())
-        folder = pair / Path(row["folder"]).name
-        if row["folder"].startswith("pair/") and folder.is_dir():
-            files = measure_download(folder).files
-            assert {name: size for name, size in row["files"].items() if name.endswith(".safetensors")} == {
-                name: size for name, size in files.items() if name.endswith(".safetensors")
-            }
-
-
-def test_the_table_and_the_break_even_are_those_of_the_bytes() -> None:
-    rows = {row[0]: row for row in measured_table().rows}
-    assert set(rows) == {row["what"] for row in stored()["rows"]}
-    assert rows[PLAIN][2] == f"{bytes_of(PLAIN):,}"
-    assert rows[PLAIN][4] == f"{8 * bytes_of(PLAIN) / 10e6:.3g} s"
-    n = break_even()
-    assert (n - 1) * bytes_of(PLAIN) < bytes_of(ALIGNED) <= n * bytes_of(PLAIN)

@@ -42,6 +42,8 @@ SHOWN = [
 TABLE = {
     "title": "numbers",
     "caption": "a-paper Table I: They agree. Theirs and ours.",
+    "method": "By hand.",
+    "printed": [],
     "tables": [Table("What is printed", ("what", "value"), (("gain", "44.9%"),)).plain()],
 }
 
@@ -184,7 +186,7 @@ def test_the_figures_are_inlined_with_their_captions(page: str):
         assert attributes["aria-label"].startswith(name)
         assert len(attributes["aria-label"]) > len(name) + 20  # the message
     assert "cu-hlm Figure 5a: The draft model's probabilities by descending rank" in elements.text
-    assert "the paper prints 0.9763" in elements.text
+    assert "Printed: correlation coefficient of TVD and bias 0.9763" in elements.text
 
 
 def test_the_table_of_an_exhibit_is_shown_without_a_picture(page: str):

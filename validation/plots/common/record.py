@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import takewhile
+from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,10 +53,7 @@ class Tag(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """Hold a number whose digits stand in the paper; what follows from printed numbers is derived and not printed.
-
-    ``printed_numbers.json`` holds the digits and the words around them for each, and a test compares.
-    """
+    """Hold a number whose digits stand in the paper; what follows from printed numbers is derived and not printed."""
 
     what: str
     value: float
@@ -64,7 +62,7 @@ class Printed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exhibit:
-    """Describe one figure or table of a paper; see :class:`Figure` and :class:`Simulation`.
+    """Describe one figure or table of a paper; ``exhibits.toml`` holds its texts.
 
     Attributes
     ----------
@@ -73,23 +71,16 @@ class Exhibit:
     source : str
         Key of ``references.bib``.
     title : str
-        The title, in one line.
     tag : Tag
         Where its numbers come from.
-    message : str or callable
-        First sentence of the caption: what the figure says. A callable takes the numbers. A fixed text appears with the
-        figure of every pair, so it must hold for all numbers.
-    shows : str
-        Second sentence of the caption: what is drawn.
-    paint : callable or None
-        Maps the numbers alone to a matplotlib figure. None for a table, which has no picture.
-    caption : callable
-        Maps the numbers to the details: findings, settings and method, in sentences. They stand in the sidecar and as a
-        list on the page of the paper.
+    message : str
+        The caption: one sentence that holds for every pair, with statistics of the numbers in braces.
     method : str
-        Settings that the caption has no place for: further lines, the paper's link, how intervals are made.
+        Settings: further lines, the paper's link, how intervals are made.
     printed : tuple of Printed
         Numbers that the paper prints in its text; no number is read off its curves.
+    paint : callable or None
+        Maps the numbers alone to a matplotlib figure. None for a table, which has no picture.
     """
 
     paper: str
@@ -97,36 +88,21 @@ class Exhibit:
     source: str
     title: str
     tag: Tag
-    message: str | Callable[[Numbers], str]
-    shows: str
-    paint: Callable[[Numbers], Canvas] | None
-    caption: Callable[[Numbers], str]
+    message: str
     method: str = ""
     printed: tuple[Printed, ...] = ()
+    paint: Callable[[Numbers], Canvas] | None = None
 
-    def describe(self, numbers: Numbers, basis: str) -> dict[str, Any]:
-        """Return title, caption and findings, as a sidecar stores them.
+    def sentence(self, numbers: Mapping[str, Any]) -> str:
+        """Return the message with the statistics of the numbers, or of a whole sidecar."""
+        return _Sentence().vformat(self.message, (), numbers.get("statistics", {}))
 
-        Parameters
-        ----------
-        numbers : dict
-            The numbers drawn, or a whole sidecar.
-        basis : str
-            What was measured or simulated.
-
-        Returns
-        -------
-        dict
-            ``title``; ``caption``, the message, what is drawn and the tag; ``findings``, the message and the details,
-            one sentence after the other; ``method``, settings and what was measured.
-        """
-        message = self.message if isinstance(self.message, str) else self.message(numbers)
-        details = self.caption(numbers)
+    def describe(self, numbers: Mapping[str, Any], basis: str) -> dict[str, str]:
+        """Return title, caption and method, as a sidecar stores them; ``basis`` is what was measured or simulated."""
         name = f"{self.paper} {self.place.replace('Fig.', 'Figure')}"
         return {
             "title": self.title,
-            "caption": " ".join(part for part in (f"{name}: {message}", self.shows, self.tag.sentence) if part),
-            "findings": " ".join(part for part in (message, details) if part),
+            "caption": f"{name}: {self.sentence(numbers)} {self.tag.sentence}",
             "method": " ".join(part for part in (self.method, basis) if part),
         }
 
@@ -139,6 +115,24 @@ class Exhibit:
     def stem(self) -> str:
         """Return the file name without suffix: ``cu-hlm-fig5a``, ``flexspec-tableII``."""
         return f"{self.paper}-{'fig' if self.number[0].isdigit() else 'table'}{self.number}"
+
+
+class _Sentence(Formatter):
+    """Fill the fields of a sentence, such as ``{gap[latency][-1]:.2f}``; what is missing or None is "undefined"."""
+
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> tuple[Any, str]:
+        found: Any = kwargs
+        for part in re.split(r"[\[\]]+", field_name.rstrip("]")):
+            try:
+                found = found[int(part)] if isinstance(found, Sequence) else found[part]
+            except (KeyError, IndexError, TypeError):
+                return None, field_name
+        return found, field_name
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if value is None:
+            return "undefined"
+        return str(format(value, format_spec)).replace("-", "−")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,13 +167,10 @@ class Decoding(Exhibit):
     measure: Callable[[Sequence[Decoded], int], Numbers]
 
 
-def whole_caption(about: Mapping[str, Any]) -> str:
-    """Return a sidecar's caption, then its findings without the message, then its method, as one text."""
-    caption, findings = about["caption"], about.get("findings", "")
-    pairs = zip(caption.partition(": ")[2], findings, strict=False)
-    shared = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    message = shared if shared == findings else shared[: shared.rfind(". ") + 2]
-    return " ".join(part for part in (caption, findings[len(message) :], about.get("method", "")) if part)
+def printed_words(about: Mapping[str, Any]) -> str:
+    """Return the printed numbers of a sidecar as a sentence; empty if there are none."""
+    each = [f"{one['what']} {one['value']:g} ({one['place']})" for one in about["printed"]]
+    return f"Printed: {'; '.join(each)}." if each else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,6 @@ RECORDS = Path(__file__).resolve().parents[1] / "experiments.json"
 SHOWN = ("date", "commit", "digest")
 """Fields of a record that a sidecar holds beside the name."""
 
-WORDS = {"large model": "target model", "small model": "draft model"}
-"""Words of earlier runs in stored labels, heads and titles, and the words in use."""
-
 
 def records(file: Path = RECORDS) -> dict[str, dict[str, Any]]:
     """Return the record of each stored experiment, by its name."""
@@ -63,23 +60,7 @@ def stored(name: str) -> tuple[Any, dict[str, Any]]:
     """
     file = ROOT / records()[name]["file"]
     shown = from_experiment(name)
-    return in_todays_words(json.loads(file.read_text(encoding="utf-8"))), shown
-
-
-def in_todays_words(value: Any) -> Any:
-    """Return a JSON value with the words in use in all of its texts.
-
-    >>> in_todays_words({"heads": ["large model, ms", "k"], "x": 0.5})
-    {'heads': ['target model, ms', 'k'], 'x': 0.5}
-    """
-    if isinstance(value, dict):
-        return {key: in_todays_words(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [in_todays_words(part) for part in value]
-    if isinstance(value, str):
-        for old, new in WORDS.items():
-            value = value.replace(old, new)
-    return value
+    return json.loads(file.read_text(encoding="utf-8")), shown
 
 
 def from_experiment(name: str) -> dict[str, Any]:

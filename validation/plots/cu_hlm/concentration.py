@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from hlmtheory.truncation import resampling_bias, resampling_distortion, tail_deviation
 from hlmtheory.verification import total_variation
-from validation.plots.common.record import Numbers, Printed, plain, sampled, spread
+from validation.plots.common.printed import CU, value
+from validation.plots.common.record import Numbers, plain, sampled, spread
 from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
 from validation.plots.common.truncation.values import axis
 from validation.trace.reader import Trace, probabilities
@@ -182,42 +183,9 @@ def paint_bias(numbers: Numbers) -> Canvas:
         axes.locator_params(nbins=5)
         axes.legend(loc="lower right")
     r, of_means = (_four(statistics[key]) for key in ("pearson_r", "pearson_r_of_means_per_k"))
-    left.set_title(f"Pearson r = {r} over all points, {of_means}\nover the means; the paper prints {PRINTED_R.value}")
+    left.set_title(
+        f"Pearson r = {r} over all points, {of_means}\nover the means; the paper prints {value(CU, 'bias_correlation')}"
+    )
     right.set_title(f"an identity: largest\ndeviation below ${_bound(statistics['largest_deviation_from_identity'])}$")
     figure.colorbar(points, ax=right, label="TV(q, p)", pad=0.02)
     return figure
-
-
-def caption_bias(numbers: Numbers) -> str:
-    """Give the correlation, and the identity behind it."""
-    statistics = numbers["statistics"]
-    deviation = f"{statistics['largest_deviation_from_identity']:.0e}".replace("-", "−")
-    return (
-        f"Pearson's r is {_four(statistics['pearson_r'])} over all points and "
-        f"{_four(statistics['pearson_r_of_means_per_k'])} over the means at each k = "
-        f"{', '.join(str(one['k']) for one in numbers['series'])}; the paper prints {PRINTED_R.value} "
-        f"({PRINTED_R.place}). Right: the largest deviation from the identity is {deviation}, which is rounding."
-    )
-
-
-PRINTED_R = Printed("correlation coefficient of TVD and bias", 0.9763, "Section IV-B, below (18)")
-
-
-def message_ranks(numbers: Numbers) -> str:
-    """Give the mean probability of the most probable token."""
-    return f"The most probable token has a mean probability of {numbers['statistics']['mean_of_largest']:.3f}."
-
-
-def message_tails(numbers: Numbers) -> str:
-    """Give the k from which each mean is small."""
-    remains, deviation = (_first_below(one, 0.05) for one in numbers["series"])
-    return (
-        f"The mean of Δ_k is at most 0.05 from k = {deviation:,} on, the mean residual probability from {remains:,} on."
-    )
-
-
-def _first_below(series: dict[str, Any], level: float) -> int:
-    return next(int(k) for k, mean in zip(series["x"], series["mean"], strict=True) if mean <= level)
-
-
-MESSAGE_BIAS = "The Bias is exactly 2 TV(q, p) TV(r, r̂)."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from validation.plots.common.names import name_points
-from validation.plots.common.record import Numbers, Printed, plain
+from validation.plots.common.record import Numbers, plain
 from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, name_axes
 from validation.plots.common.truncation.sample import (
     EPSILON,
@@ -20,8 +20,6 @@ from validation.plots.common.truncation.sample import (
     sample_of,
 )
 from validation.plots.common.truncation.values import (
-    BITS,
-    FULL,
     LOOKS,
     OFFLINE,
     average,
@@ -31,16 +29,12 @@ from validation.plots.common.truncation.values import (
     defined,
     entry_bits,
     full_bits,
-    line_said,
-    say,
-    three,
 )
 from validation.trace.reader import Trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-SHARE = Printed("payload of k* offline over the full one, less than", 0.001, "Section V-B")
 ROUNDING = 1e-9
 """Distances below this are rounding errors on both sides of a bound."""
 
@@ -84,7 +78,7 @@ def measure_bounds(trace: Trace, seed: int) -> Numbers:
     }
     series += [{"name": name, "panel": 1, "x": x, "y": plain(rows.mean(axis=0), 5)} for name, rows in biases.items()]
     true = bounds["TV(r, r̂)"]
-    at = int(np.argmin(np.abs(sample.grid - OFFLINE.value)))
+    at = int(np.argmin(np.abs(sample.grid - OFFLINE)))
     tokens = axis("tokens kept k")
     return {
         "axes": [{"x": tokens, "y": axis("TV(r, r̂) and bounds, mean")}, {"x": tokens, "y": axis("Bias, mean")}],
@@ -130,27 +124,6 @@ def paint_bounds(numbers: Numbers) -> Canvas:
         axes.legend(loc="lower left")
     panels[0].axhline(1.0, color="0.4", linewidth=0.6)
     return figure
-
-
-def caption_bounds(numbers: Numbers) -> str:
-    """Give the tightness of each bound."""
-    statistics = numbers["statistics"]
-    means = statistics["means_at_k"]
-    sharp, published = (say(statistics[f"largest_share_of_{name}"], ".4f") for name in ("sharp", "published"))
-    online = ", ".join(f"{three(means[f'online (23), η = {eta:g}'])} for η = {eta:g}" for eta in SHOWN)
-    left_out = statistics["positions_without_rejection"]
-    return (
-        f"Left: means over the positions with q ≠ p ({left_out:,} are left out). At k = "
-        f"{statistics['k']} TV(r, r̂) is {three(means['TV(r, r̂)'])}, the published bound "
-        f"{three(means['published (20)'])} and the sharp bound {three(means['sharp bound'])}. The online bound is "
-        f"{online} there. Δ_k/(q_d β_d), clipped at 1, is {three(means['Δ_k/(q_d β_d)'])}. TV(r, r̂) reaches at most "
-        f"{sharp} of the "
-        f"sharp bound and {published} of the published one. A bound above 1, the horizontal line, is vacuous. The "
-        f"online bound uses the estimate {line_said(statistics['line'])} for β_d; "
-        "Δ_k/(q_d β_d) uses the true β_d. Right: the certificate of the Bias needs nothing from the server; at this k "
-        f"it is {three(statistics['certificate_over_bias_at_k'])} times the mean Bias. The paper calls (20) tight and "
-        "prints no number for this figure."
-    )
 
 
 # ------------------------------------------------------------------------------------------------- Fig. 9b
@@ -215,7 +188,7 @@ def paint_payload(numbers: Numbers) -> Canvas:
     left.plot(
         list(marks.values()), [k * width for k in marks.values()], "o", color=DARK, label="mean k of a rule", **hollow
     )
-    left.plot([OFFLINE.value], [OFFLINE.value * width], "*", color="black", markersize=8, label="k* that cu-hlm prints")
+    left.plot([OFFLINE], [OFFLINE * width], "*", color="black", markersize=8, label="k* that cu-hlm prints")
     curve(right, distortion["x"], distortion["y"], color=DARK, label=r"TV(r, $\hat{r}$)")
     curve(right, bias["x"], bias["y"], color=MIDDLE, linestyle=(0, (4, 2)), label="Bias")
     right.set_ylim(0, None)
@@ -228,34 +201,3 @@ def paint_payload(numbers: Numbers) -> Canvas:
         avoid=[line, [(payload["x"][0], full), (payload["x"][-1], full)]],
     )
     return figure
-
-
-def caption_payload(numbers: Numbers) -> str:
-    """Give the payload of each rule."""
-    statistics = numbers["statistics"]
-    width, full, sent = (statistics[key] for key in ("bits_per_entry", "full_bits", "mean_k"))
-    size = statistics["vocabulary"]
-    offline = sent["offline (21)"]
-    share = "undefined" if offline is None else f"{offline / size:.2%}"
-    marks = "; ".join(f"{name} {'undefined' if k is None else f'{k:,.0f}'}" for name, k in sent.items())
-    return (
-        f"An entry takes {BITS} + {width - BITS} bits, all {size:,} entries {full:,} bits. Mean k at θ = {THETA:g} "
-        f"and ε = {EPSILON:g}: {marks}. The payload of the offline k* is {share} of the full one; the paper prints "
-        f"less than {SHARE.value:.1%}, for k* = {OFFLINE.value:.0f} of {FULL:,}. The paper also draws the accuracy, "
-        "which needs decoded texts (Figure 9b-texts). Its place is taken by the mean TV(r, r̂) over the positions "
-        "with q ≠ p, and by the mean Bias."
-    )
-
-
-MESSAGE_BOUNDS = "The published bound (20) is always at least twice the distortion; the sharp bound can be reached."
-
-
-def message_payload(numbers: Numbers) -> str:
-    """Give the payload of the offline rule."""
-    statistics = numbers["statistics"]
-    offline = statistics["mean_k"]["offline (21)"]
-    if offline is None:
-        return "The offline k* is undefined here."
-    return (
-        f"The offline rule sends {offline:,.0f} entries, {offline / statistics['vocabulary']:.2%} of the full payload."
-    )

@@ -8,27 +8,31 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory.batching import plan
-from hlmtheory.serving import Task
-from validation.claims.scenarios.cell import SCHEMES, Load, Radio, draw_users, serve, uploads
+from validation.claims.scenarios.cell import SCHEMES, Load, Radio, serve, uploads
+from validation.plots.common.cells import cell
+from validation.plots.common.printed import value as printed_value
 from validation.plots.common.record import Numbers, Table, plain
 from validation.plots.common.style import axis
-from validation.plots.edge_sd.beside import beside, interval, percent, printed_table, settings_table, spread
-from validation.plots.edge_sd.printed import BANDWIDTH_SAVINGS, BATCHING_SAVINGS, PAIR_NAMES
 
 Row = np.ndarray[Any, Any]
 
+PAIR_NAMES = ("68M, 7B", "1.1B, 7B", "1.1B, 13B")
 RUNS = 10
-PLANNER_RUNS = 3
-"""Number of runs of the slow planners."""
-
 USERS = (10, 30, 60, 90, 100)
 INPUTS = (256, 512, 1024, 1792)
 OUTPUTS = (512, 1024, 1792, 2048)
 ACCEPTANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
 BANDWIDTHS_MHZ = (10, 15, 20, 25, 30, 35, 40)
 SHARED_BY = (50, 100)
-LABELS = 30
+PRINTED_AT_MHZ = 25
+SAVINGS = {
+    "7b": ("sequential", "longest_input", 512),
+    "7c": ("sequential", "longest_output", 1792),
+    "8a": ("max", "users", 90),
+    "8b": ("heuristic", "longest_input", 1792),
+    "8c": ("heuristic", "longest_output", 1024),
+}
+"""Printed savings over the load: baseline, and the one field of Table II that differs, with its value."""
 
 NAMES = {
     "paper": "Algorithm 1, (24b)",
@@ -45,6 +49,30 @@ NAMES = {
     "heuristic": "heuristic batching",
 }
 _LATENCY = {"label": "total latency T", "unit": "s", "scale": "linear"}
+
+
+def interval(values: Row) -> tuple[float, float, float]:
+    """Return the mean over the last axis and its 95% interval by Student's t.
+
+    >>> interval(np.array([1.0, 3.0]))
+    (2.0, -10.706, 14.706)
+    """
+    from scipy.special import stdtrit
+
+    count = values.shape[-1]
+    mean = float(values.mean())
+    half = float(stdtrit(count - 1, 0.975) * values.std(ddof=1) / np.sqrt(count)) if count > 1 else 0.0
+    return plain(mean, 5), plain(mean - half, 5), plain(mean + half, 5)
+
+
+def spread(savings: Row) -> dict[str, float]:
+    """Return mean and interval over the runs, in percent."""
+    return dict(zip(("mean", "low", "high"), interval(savings), strict=True))
+
+
+def _percent(savings: Row) -> str:
+    value, low, high = interval(savings)
+    return cell({"value": value, "low": low, "high": high}, ".1f")
 
 
 def _series(name: str, x: Sequence[float], rows: Sequence[Row], **more: Any) -> dict[str, Any]:
@@ -141,36 +169,22 @@ def simulate_sweep(
         name: [100.0 * _served(seed, runs, one, SCHEMES, TOGETHER, "gap", name) for one in loads] for name in WITH_GAP
     }
     memory = _memory(seed, runs, loads)
-    tables = [
-        _savings_table("with the memory shared, in waves", x, totals, shown, ("proposed", "free")),
-        _savings_table("under (24b), the paper's memory rule", x, printed, shown, ("proposed",)),
-        _gaps_table(x, gaps),
-        _memory_table(x, memory, load),
-    ]
     statistics: dict[str, Any] = {
         "certified_gap_percent": [interval(gap)[0] for gap in gaps["proposed"]],
         "certified_gap_of_ours_percent": [interval(gap)[0] for gap in gaps["free"]],
-        "draft_lengths": sorted(
-            {int(k) for one in loads for k in _served(seed, runs, one, UNDER_EACH, EACH, "draft_length", "proposed")}
-        ),
         "ours_saves_percent": spread(_saved(totals[-1], "proposed", "free")),
         "memory_gb": {name: [interval(row)[0] for row in rows] for name, rows in memory.items()},
         "memory_limit_gb": load.memory / 1e9,
     }
     marks: list[dict[str, Any]] = []
-    goal = next((one for one in BATCHING_SAVINGS if one.changed[0] == field and one.baseline in shown), None)
-    if goal is not None:
-        place = x.index(goal.changed[1]) if goal.changed[1] in x else len(x) - 1
-        here = printed[place]
-        statistics |= _ranked(here, shown) | beside("batching", goal, _saved(here, goal.baseline))
-        name = f"printed: {goal.percent}% below {NAMES[goal.baseline]}, (24b)"
-        height = plain(here[goal.baseline].mean() * (1 - goal.percent / 100), 5)
-        marks = [{"name": name, "x": [x[place]], "mean": [height], "scheme": "printed", "panel": 0}]
-        where = {"users": "K", "longest_input": "I_max", "longest_output": "O_max"}[field]
-        title = f"Algorithm 1 against {NAMES[goal.baseline]}, {where} = {goal.changed[1]}, (24b)"
-        tables = [printed_table(statistics, title), *tables, settings_table(statistics, "batching")]
-    if part == "a" and shown == IN_FIG_8:
-        tables.append(_planners(seed, min(runs, PLANNER_RUNS), load))
+    for figure, (baseline, changed, at) in SAVINGS.items():
+        if changed == field and baseline in shown:
+            saving = printed_value("edge-sd", f"saving_{figure}")
+            here = printed[x.index(at) if at in x else -1]
+            statistics |= {"printed_percent": saving, "ours_percent": spread(_saved(here, baseline))}
+            mark = plain(here[baseline].mean() * (1 - saving / 100), 5)
+            name = f"printed: {saving}% below {NAMES[baseline]}, (24b)"
+            marks = [{"name": name, "x": [at if at in x else x[-1]], "mean": [mark], "scheme": "printed", "panel": 0}]
     drawn = {"paper": [one["proposed"] for one in printed]}
     drawn |= {name: [one[name] for one in totals] for name in shown if name != "paper"}
     right = gaps if shown == IN_FIG_7 else memory
@@ -183,7 +197,7 @@ def simulate_sweep(
             *marks,
         ],
         "statistics": statistics,
-        "tables": tables,
+        "tables": [_savings_table(x, totals, shown)],
         "basis": _basis(runs, ", models of 1.1B and 7B, α = 0.8"),
     }
 
@@ -196,71 +210,21 @@ def _memory(seed: int, runs: int, loads: Sequence[Load]) -> dict[str, list[Row]]
     return rows
 
 
-def _memory_table(x: Sequence[int], memory: dict[str, list[Row]], load: Load) -> dict[str, Any]:
-    """Return the table of means of :func:`_memory`."""
-    rows = tuple((NAMES[name], *(f"{row.mean():.1f}" for row in found)) for name, found in memory.items())
-    title = f"Memory that all caches need at once, GB, answers of O_max tokens; there are {load.memory / 1e9:.0f} GB"
-    return Table(title, ("at", *map(str, x)), rows).plain()
-
-
 def _saved(totals: dict[str, Row], baseline: str, ours: str = "proposed") -> Row:
     """Return the saving in percent of the baseline's total latency, shape (runs,)."""
     return np.asarray(100.0 * (1.0 - totals[ours] / totals[baseline]))
 
 
-def _ranked(here: dict[str, Row], shown: tuple[str, ...]) -> dict[str, Any]:
-    """Return the fastest of the drawn baselines under (24b), and whether it is slower than ours."""
-    baselines = [name for name in shown if name in (*BASELINES_7, *BASELINES_8)]
-    best = min(baselines, key=lambda name: float(here[name].mean()))
-    return {
-        "best_rival": NAMES[best],
-        "best_rival_is_slower": bool(here[best].mean() > here["proposed"].mean()),
-    }
-
-
-def _gaps_table(x: Sequence[int], gaps: dict[str, list[Row]]) -> dict[str, Any]:
-    """Return the table of the largest possible improvement of each plan."""
-    rows = tuple((NAMES[name], *(percent(spread(gap)) for gap in found)) for name, found in gaps.items())
-    title = "Certified gap of the planned T_inf, every answer of O_max tokens"
-    return Table(title, ("at", *map(str, x)), rows).plain()
-
-
-def _savings_table(
-    rule: str, x: Sequence[int], totals: list[dict[str, Row]], shown: tuple[str, ...], ours: tuple[str, ...]
-) -> dict[str, Any]:
-    """Return the table of savings of Algorithm 1 and of ours against each baseline."""
+def _savings_table(x: Sequence[int], totals: list[dict[str, Row]], shown: tuple[str, ...]) -> dict[str, Any]:
+    """Return the table of savings in waves, of Algorithm 1 and of ours, against each drawn baseline."""
     rows = []
-    for one in ours:
-        name = "Algorithm 1" if one == "proposed" else "free"
+    for one, name in (("proposed", "Algorithm 1"), ("free", "ours")):
         for baseline in shown:
             if baseline in (*BASELINES_7, *BASELINES_8) or (baseline, one) == ("proposed", "free"):
                 label = f"{name} against {'Algorithm 1' if baseline == 'proposed' else NAMES[baseline]}"
-                rows.append((label, *(percent(spread(_saved(row, baseline, one))) for row in totals)))
-    for better in ("johnson", "known"):
-        label = f"{NAMES[better]}, against Algorithm 1"
-        rows.append((label, *(percent(spread(_saved(row, "proposed", better))) for row in totals)))
-    return Table(f"Savings of the total latency {rule}", ("at", *map(str, x)), tuple(rows)).plain()
-
-
-def _planners(seed: int, runs: int, load: Load) -> dict[str, Any]:
-    """Compare planners on the planned problem: every answer has O_max tokens."""
-    names = {
-        "dp-printed": "Algorithm 1 word for word: not a partition",
-        "dp-printed-objective": "Algorithm 1 with (29) as printed, else repaired",
-        "dp": "Algorithm 1, repaired",
-        "pareto": f"Pareto sets of at most {LABELS} states",
-        "pareto+johnson": "the same, Johnson's order at each step",
-    }
-    rows = []
-    for method, name in names.items():
-        found = []
-        for run in range(runs):
-            tasks = [Task(int(prompt), load.longest_output) for prompt in draw_users(seed, run, load).inputs]
-            found.append(plan(tasks, load.service, method, memory_rule="each", max_labels=LABELS))
-        latency, gap = (np.asarray([getattr(one, key) for one in found]) for key in ("latency", "gap"))
-        rows.append((name, f"{latency.mean():.1f} s", f"{100 * gap.mean():.1f}%"))
-    title = f"Planners at K = {load.users}, T_inf if every answer has O_max tokens; means of {runs} seeds"
-    return Table(title, ("planner", "T_inf", "certified gap"), tuple(rows)).plain()
+                rows.append((label, *(_percent(_saved(row, baseline, one)) for row in totals)))
+    title = "Savings of the total latency in percent, the memory shared, in waves"
+    return Table(title, ("at", *map(str, x)), tuple(rows)).plain()
 
 
 # ----------------------------------------------------------------------------------------------- Figs. 6 and 9
@@ -270,7 +234,7 @@ def simulate_acceptance(
     seed: int, *, runs: int = RUNS, base: Load | None = None, values: tuple[float, ...] = ACCEPTANCES
 ) -> Numbers:
     """Compute Fig. 6: total latency over the acceptance rate, for three pairs of models and without drafts."""
-    series, faster, saved, gaps, memory = [], 0, [], [], []
+    series, faster, saved, memory = [], 0, [], []
     limit = (base or Load()).memory / 1e9
     for pair, name in enumerate(PAIR_NAMES):
         load = replace(base or Load(), pair=pair)
@@ -286,16 +250,14 @@ def simulate_acceptance(
             _series(f"{name}: no drafts", values, [without] * len(values), scheme="autoregressive", pair=pair),
         ]
         faster += sum(bool(row.mean() < without.mean()) for row in drafted)
-        gaps += [interval(100.0 * _served(seed, runs, one, WITH_GAP, TOGETHER, "gap", "free"))[0] for one in loads]
         needed = [_served(seed, runs, one, IN_FIG_9, EACH, "bytes", "proposed") / 1e9 for one in loads]
         memory.append([interval(row)[0] for row in needed])
         for scheme, rows in (("paper", drafted), ("proposed", waves), ("free", free)):
             label = f"{name}: {NAMES[scheme]}"
-            saved.append((label, *(percent(spread(100.0 * (1.0 - row / without))) for row in rows)))
+            saved.append((label, *(_percent(100.0 * (1.0 - row / without)) for row in rows)))
     statistics = {
         "settings": len(values) * len(PAIR_NAMES),
         "settings_with_drafts_faster": faster,
-        "largest_certified_gap_percent": max(gaps),
         "memory_gb": memory,
         "memory_limit_gb": limit,
     }
@@ -303,7 +265,7 @@ def simulate_acceptance(
         "axes": [{"x": axis("acceptance rate α"), "y": _LATENCY}],
         "series": series,
         "statistics": statistics,
-        "tables": [Table("Savings against no drafts", ("α", *map(str, values)), tuple(saved)).plain()],
+        "tables": [Table("Savings against no drafts in percent", ("α", *map(str, values)), tuple(saved)).plain()],
         "basis": _basis(runs),
     }
 
@@ -341,33 +303,20 @@ def simulate_bandwidth(
         for load, row in zip(loads, rows, strict=True)
         for key in SHARES
     ]
-    marks = _printed_shares(pair, rows[-1])
+    saving = printed_value("edge-sd", f"saving_9{'abc'[pair]}")
     savings = [100.0 * (1.0 - best / equal) for best, equal in zip(rows[-1]["best"], rows[-1]["equal"], strict=True)]
-    upload = np.asarray([uploads(seed, run, loads[-1], Radio(bandwidth_hz=25e6)) for run in range(runs)])
-    statistics = beside("bandwidth", BANDWIDTH_SAVINGS[pair], savings[BANDWIDTHS_MHZ.index(25)]) | {
-        "upload_alone_percent": spread(100.0 * (1.0 - upload[:, 0] / upload[:, 1])),
-        "certified_gap_percent": interval(100.0 * _served(seed, runs, loads[-1], WITH_GAP, TOGETHER, "gap", "free"))[0],
-    }
-    by_band = ("best against equal shares", *(percent(spread(one)) for one in savings))
+    at = BANDWIDTHS_MHZ.index(PRINTED_AT_MHZ)
+    height = plain(rows[-1]["equal"][at].mean() * (1 - saving / 100), 5)
+    name = f"printed: {saving}% below equal shares"
+    by_band = ("best against equal shares", *map(_percent, savings))
+    title = f"Savings of the total latency in percent, K = {shared_by[-1]}"
     return {
         "axes": [{"x": axis("bandwidth", "MHz"), "y": _LATENCY}],
-        "series": [*series, *marks],
-        "statistics": statistics,
-        "tables": [
-            printed_table(statistics, f"best against equal shares, K = {shared_by[-1]}, 25 MHz"),
-            Table("Savings of the total latency", ("at MHz", *map(str, BANDWIDTHS_MHZ)), (by_band,)).plain(),
-            settings_table(statistics, "bandwidth"),
-        ],
+        "series": [*series, {"name": name, "x": [PRINTED_AT_MHZ], "mean": [height], "scheme": "printed"}],
+        "statistics": {"printed_percent": saving, "ours_percent": spread(savings[at])},
+        "tables": [Table(title, ("at MHz", *map(str, BANDWIDTHS_MHZ)), (by_band,)).plain()],
         "basis": _basis(runs, f", models of {PAIR_NAMES[pair].replace(', ', ' and ')}, α = 0.8"),
     }
-
-
-def _printed_shares(pair: int, rows: dict[str, list[Row]]) -> list[dict[str, Any]]:
-    """Return the mark of the printed saving, at 25 MHz."""
-    goal = BANDWIDTH_SAVINGS[pair]
-    height = rows["equal"][BANDWIDTHS_MHZ.index(25)].mean() * (1 - goal.percent / 100)
-    name = f"printed: {goal.percent}% below equal shares"
-    return [{"name": name, "x": [25], "mean": [plain(height, 5)], "scheme": "printed"}]
 
 
 def _over_bandwidths(seed: int, runs: int, load: Load) -> dict[str, list[Row]]:

@@ -4,8 +4,9 @@ The counts are of texts that were decoded; the times are assumed. A round over a
 
     delay + drafts · draft time + passes · pass time + 8 · (bytes up + bytes down)/R.
 
-A rule that uses only the past is replayed on the texts of HLM, which verify one draft at every position (see
-:func:`validation.plots.flexspec.texts_lines.fates`).
+A rule that uses only the past is replayed on the texts of HLM, which verify one draft at every position. What HLM
+accepts and emits there depends only on the text before it. So the result has the distribution of a lossless method with
+that rule; at temperature 0 it is that method's own text.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from numpy.typing import NDArray
 from hlmtheory.draft_length import (
     AcceptanceTracker,
     optimal_draft_length,
-    optimal_draft_length_profile,
     surrogate_draft_length,
 )
 from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S
@@ -31,13 +31,11 @@ from validation.decoding.studies import CLOUD_S, RATES_BPS, flexspec_links
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
 from validation.plots.common.stored import from_experiment
-from validation.plots.flexspec.texts_lines import Fate
 
 Column = NDArray[np.float64]
 STORED = Path(__file__).resolve().parents[3] / "figures" / "studies" / "flexspec_tables" / "rows.json"
 DELAYS_S = {link.name: 2.0 * link.way.propagation_s for link in flexspec_links()}
 """Delay of a round, both ways: Cloud-Only's time of Table III less a pass of the cloud."""
-LLAMA_VOCABULARY = 32_000
 STEP = 0.1
 """μ of the moving average; flexspec prints none."""
 
@@ -75,6 +73,24 @@ class Texts:
         return delay * self.rounds + draft_s * self.draft_passes + cloud_s * self.target_passes + sent
 
 
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """Hold the target model's verification of a text, position by position.
+
+    Attributes
+    ----------
+    runs : list of int
+        Number of consecutive accepted drafts from each position on.
+    ended : bool
+        Whether the text ended by itself, before ``most`` tokens.
+    most : int
+    """
+
+    runs: list[int]
+    ended: bool
+    most: int
+
+
 @dataclass(frozen=True)
 class Counted:
     """Hold what the study stored.
@@ -100,11 +116,6 @@ class Counted:
     def sources(self) -> NDArray[np.str_]:
         """Return the prompt set of each prompt."""
         return np.array([prompt["source"] for prompt in self.about["prompts"]])
-
-    @property
-    def versions(self) -> list[str]:
-        """Return the versions of the target model, in the stored order."""
-        return list(dict.fromkeys(key[0] for key in self.rows))
 
 
 @cache
@@ -220,14 +231,3 @@ def by_optimum(fixed_s: float, marginal_s: float, most: int) -> Rule:
 @cache
 def _optimum(average: float, fixed_s: float, marginal_s: float, most: int) -> int:
     return int(optimal_draft_length(average, fixed_s, marginal_s, most))
-
-
-def by_profile(fates: Sequence[Fate], fixed_s: float, marginal_s: float, most: int) -> list[Rule]:
-    """Return for each text the length that is best for the acceptance by depth of the other texts."""
-    reached = np.zeros((len(fates), most + 1))
-    for i, fate in enumerate(fates):
-        runs = np.asarray(fate.runs)
-        reached[i] = [np.count_nonzero(runs >= depth) for depth in range(most + 1)]
-    rest = reached.sum(axis=0) - reached
-    profiles = rest[:, 1:] / np.maximum(rest[:, :-1], 1.0)
-    return [fixed(int(optimal_draft_length_profile(profile, fixed_s, marginal_s))) for profile in profiles]

@@ -9,14 +9,13 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.decoding.intervals import IntervalEstimate, ratio
+from validation.decoding.intervals import DEFAULT_CONFIDENCE, DEFAULT_RESAMPLES, IntervalEstimate, draw_texts, estimate
 from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S
 from validation.decoding.methods.registry import info_of
 from validation.decoding.wire import index_bits
 from validation.plots.flexspec import counted as c
 from validation.plots.flexspec.counted import Counted, Texts
 from validation.plots.flexspec.printed import DATASETS, NETWORKS
-from validation.plots.flexspec.texts_lines import quotient
 
 BASE, PLAIN, ALIGNED = "version 0", "plain", "aligned"
 CLOUD, STANDARD, MEDUSA, EAGLE, DSSD = "Cloud-Only", "Std. SD", "Medusa-1", "EAGLE-2", "DSSD"
@@ -129,21 +128,12 @@ class Case:
         return c.replayed(fates, rules, vocabulary=vocabulary, lossless=lossless, method=method)
 
     def by_length(self, draft: str, network: str) -> dict[str, Texts]:
-        """Return the texts of every choice of the draft length, lossless: fixed, by the profile, K*, by Algorithm 2."""
-        count, most = len(self.study.about["prompts"]), self.study.about["max_draft_length"]
+        """Return the texts of every choice of the draft length, lossless: fixed, K*, by Algorithm 2."""
+        count = len(self.study.about["prompts"])
         found = {f"fixed K = {k}": self.replayed(draft, [c.fixed(k)] * count) for k in LENGTHS}
-        fates = self.study.flags[self.version, self.temperature, draft]
-        costs = c.cost(network, FLEXSPEC_DRAFT_S, self.lossless_bits)
-        found["by the profile"] = self.replayed(draft, c.by_profile(fates, *costs, most))
         found["K*"] = self.replay(draft, network, c.by_optimum)
         found["Algorithm 2"] = self.replay(draft, network, c.by_surrogate, method="ema_printed")
         return found
-
-    def acceptance(self, draft: str) -> IntervalEstimate:
-        """Return the share of accepted drafts when each position is verified."""
-        fates = self.study.flags[self.version, self.temperature, draft]
-        accepted = np.array([float(np.count_nonzero(fate.runs)) for fate in fates])
-        return ratio(accepted, np.array([float(len(fate.runs)) for fate in fates]))
 
 
 Times = Callable[[Texts], NDArray[np.float64]]
@@ -181,3 +171,20 @@ def speed_ups(case: Case, network: str, source: str | None, seed: int) -> dict[s
 def chosen_prompts(study: Counted, source: str | None) -> NDArray[np.bool_]:
     """Return which prompts are of a set, or of any of the paper's six."""
     return np.asarray(study.sources == source if source else np.isin(study.sources, DATASETS))
+
+
+Columns = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Numerator and denominator of a ratio of totals, one entry for each text."""
+
+
+def quotient(one: Columns, other: Columns, seed: int) -> IntervalEstimate:
+    """Return one ratio of totals over another on the same texts, with its interval."""
+    chosen = draw_texts(len(one[0]), DEFAULT_RESAMPLES, seed)
+
+    def ratio(columns: Columns, texts: NDArray[np.int64] | slice) -> NDArray[np.float64]:
+        return np.asarray(columns[0][texts].sum(axis=-1) / columns[1][texts].sum(axis=-1))
+
+    whole = slice(None)
+    return estimate(
+        ratio(one, whole) / ratio(other, whole), ratio(one, chosen) / ratio(other, chosen), DEFAULT_CONFIDENCE
+    )

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from validation.decoding.intervals import ratio
-from validation.plots.common.record import Numbers, Printed, Table, plain
+from validation.decoding.intervals import IntervalEstimate, ratio
+from validation.plots.common.printed import value
+from validation.plots.common.record import Numbers, plain
 from validation.plots.common.style import DARK, LIGHT, MIDDLE, axis, canvas, name_axes
 from validation.plots.flexspec import counted as c
 from validation.plots.flexspec import counted_lines as k
-from validation.plots.flexspec import implied_energy as energy
-from validation.plots.flexspec.computed import stride_tables
 from validation.plots.flexspec.counted import Texts
 from validation.plots.flexspec.counted_lines import Case
-from validation.plots.flexspec.counted_tables import basis, drafts_shown, printed_gain
-from validation.plots.flexspec.printed import FLEXSPECS_OWN, LATENCIES, METHODS, NETWORKS, STRIDES
-from validation.plots.flexspec.texts_lengths import ends, with_interval
-from validation.plots.flexspec.texts_lines import quotient
+from validation.plots.flexspec.counted_tables import basis, drafts_shown
+from validation.plots.flexspec.printed import DEVICES, LATENCIES, METHODS, NETWORKS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -28,10 +25,19 @@ if TYPE_CHECKING:
 SET = "GSM8K"
 DRAWN = tuple(range(1, 9))
 """Draft lengths of Fig. 5."""
+STRIDES = {"5G": {1: "ms_5G_K1", 5: "ms_5G_K5"}, "WiFi": {5: "ms_WiFi_K5"}}
+"""Printed latencies of a fixed K by network and K; over WiFi the paper prints FlexSpec's own in place of K = 1."""
 RADIO_W, DRAFTING_W = 1.1, 5.0
 """Stated: a connected LTE radio between exchanges, and a phone's NPU or GPU at work."""
-OTHER_W = ((1.1, 2.0), (1.1, 10.0), (2.5, 5.0))
-"""Other pairs of powers, for the table."""
+PHONE_S = next(ms / 1e3 for name, ms, _ in DEVICES if name == "Snapdragon 8 Gen 3")
+"""Time of a draft on the mobile device of Section V-F, by Table V."""
+SHOWN = "4G"
+"""The drawn network: Fig. 6 names none, and Table V, of the same devices, has this one."""
+
+
+def _ends(found: IntervalEstimate, scale: float = 1.0) -> list[float | None]:
+    """Return value, low and high as JSON holds them."""
+    return [None if end is None else plain(scale * end, 6) for end in (found.value, found.low, found.high)]
 
 
 # ------------------------------------------------------------------------------------------------------- Fig. 4
@@ -42,7 +48,7 @@ def simulate_latencies(seed: int) -> Numbers:
     study = c.counted()
     case = Case(study, 0.0)
     chosen = k.chosen_prompts(study, SET)
-    series, rows = [], []
+    series = []
     for place, network in enumerate(NETWORKS):
         lines = []
         for line in k.LINES:
@@ -52,28 +58,15 @@ def simulate_latencies(seed: int) -> Numbers:
                 one["printed_ms"] = float(LATENCIES["III"][0][0, place, METHODS.index(line.column)])
             if texts is not None:
                 own = texts.of(chosen)
-                found = ratio(k.over(network)(own), own.tokens, seed=seed)
-                one["ms"] = [None if value is None else plain(1e3 * value, 6) for value in ends(found)]
+                one["ms"] = _ends(ratio(k.over(network)(own), own.tokens, seed=seed), 1e3)
             if texts is not None or line.column:
                 lines.append(one)
-                gain = printed_gain("III", SET, network, line.column)
-                rows.append(
-                    (
-                        network,
-                        line.name,
-                        f"{one['printed_ms']:.0f}" if "printed_ms" in one else "–",
-                        "not run" if texts is None else f"{one['ms'][0]:.0f} [{one['ms'][1]:.0f}, {one['ms'][2]:.0f}]",
-                        "–" if gain is None else f"{gain:.2f}",
-                    )
-                )
         series.append({"name": network, "lines": lines})
-    heads = ("network", "method", "printed, ms a token", "ours", "printed speed-up")
     axes = {"x": axis("latency of a token", "ms"), "y": axis("method")}
     return {
         "axes": [axes] * len(series),
         "series": series,
         "statistics": {"draft": drafts_shown(case)[0]},
-        "tables": [Table("Latency on GSM8K, temperature 0, target version 0", heads, tuple(rows)).plain()],
         "basis": basis(study),
         **study.record,
     }
@@ -105,25 +98,6 @@ def paint_latencies(numbers: Numbers) -> Canvas:
     return figure
 
 
-def _latency(numbers: Numbers, network: str, name: str) -> float | None:
-    lines = next(one for one in numbers["series"] if one["name"] == network)["lines"]
-    return next((line["ms"][0] for line in lines if line["name"] == name and "ms" in line), None)
-
-
-def message_latencies(numbers: Numbers) -> str:
-    """Give FlexSpec's speed-ups, and whether the printed slowdowns show."""
-    said = []
-    for network in NETWORKS:
-        own, cloud = _latency(numbers, network, k.FLEXSPEC), _latency(numbers, network, k.CLOUD)
-        if own and cloud:
-            said.append(cloud / own)
-    standard = [_latency(numbers, network, k.STANDARD) for network in NETWORKS]
-    clouds = [_latency(numbers, network, k.CLOUD) for network in NETWORKS]
-    slower = any(a and b and a > b for a, b in zip(standard, clouds, strict=True))
-    flexspec = f"FlexSpec is at least {min(said):.2f} times as fast as Cloud-Only" if said else ""
-    return f"{flexspec}{', and ' if said else ''}standard SD {'is' if slower else 'is not'} slower than Cloud-Only."
-
-
 # ------------------------------------------------------------------------------------------------------- Fig. 5
 
 
@@ -132,54 +106,26 @@ def simulate_sweep(seed: int) -> Numbers:
     study = c.counted()
     case = Case(study, 0.0)
     chosen = k.chosen_prompts(study, SET)
-    series, tables, statistics = [], [], {}
-    for draft in drafts_shown(case):
-        cells: dict[str, list[str]] = {}
-        for network in NETWORKS:
-            found = {name: texts.of(chosen) for name, texts in case.by_length(draft, network).items()}
-            ms = {name: k.milliseconds(texts, k.over(network)) for name, texts in found.items()}
-            for name, value in ms.items():
-                cells.setdefault(name, []).append(f"{value:.0f}")
-            if draft == drafts_shown(case)[0]:
-                series.append(
-                    {
-                        "name": network,
-                        "x": list(DRAWN),
-                        "y": plain([ms[f"fixed K = {length}"] for length in DRAWN], 5),
-                        "rule": plain(ms["Algorithm 2"], 5),
-                        "optimum": plain(ms["K*"], 5),
-                        "printed": {
-                            str(length): value
-                            for length, value in STRIDES.get(network, {}).items()
-                            if length and (network, length) != FLEXSPECS_OWN
-                        },
-                        "cloud": plain(k.milliseconds(case.lines[network][k.CLOUD].of(chosen), k.over(network)), 5),
-                    }
-                )
-                statistics[network] = _worst(found, ms, network, seed)
-        title = f"Latency on GSM8K, temperature 0, {draft} draft, in ms a token"
-        rows = tuple((name, *values) for name, values in cells.items())
-        tables.append(Table(title, ("length", *NETWORKS), rows).plain())
+    draft = drafts_shown(case)[0]
+    series, statistics = [], {}
+    for network in NETWORKS:
+        texts = case.by_length(draft, network) | {"cloud": case.lines[network][k.CLOUD]}
+        ms = {name: plain(k.milliseconds(one.of(chosen), k.over(network)), 5) for name, one in texts.items()}
+        fixed = [ms[f"fixed K = {length}"] for length in DRAWN]
+        printed = {str(length): value("flexspec", name) for length, name in STRIDES.get(network, {}).items()}
+        series.append(
+            {"name": network, "x": list(DRAWN), "y": fixed, "rule": ms["Algorithm 2"], "optimum": ms["K*"]}
+            | {"printed": printed, "cloud": ms["cloud"]}
+        )
+        statistics[network] = {"best": DRAWN[fixed.index(min(fixed))]}
     axes = {"x": axis("draft length K"), "y": axis("latency of a token", "ms")}
     return {
         "axes": [axes] * len(series),
         "series": series,
-        "statistics": {"draft": drafts_shown(case)[0], "networks": statistics},
-        "tables": [*tables, *stride_tables()],
+        "statistics": {"draft": draft, "networks": statistics},
         "basis": basis(study),
         **study.record,
     }
-
-
-def _worst(found: dict[str, Texts], ms: dict[str, float], network: str, seed: int) -> dict[str, Any]:
-    """Return the best fixed length, and the time of the rules over its time."""
-    best = min((name for name in ms if "fixed" in name), key=ms.__getitem__)
-    times = k.over(network)
-    over = {
-        name: ends(quotient((times(found[name]), found[name].tokens), (times(found[best]), found[best].tokens), seed))
-        for name in ("Algorithm 2", "K*", "by the profile")
-    }
-    return {"best": int(best.removeprefix("fixed K = ")), "over_best": over}
 
 
 def paint_sweep(numbers: Numbers) -> Canvas:
@@ -202,32 +148,12 @@ def paint_sweep(numbers: Numbers) -> Canvas:
     return figure
 
 
-def message_sweep(numbers: Numbers) -> str:
-    """Give the best fixed lengths."""
-    best = {network: one["best"] for network, one in numbers["statistics"]["networks"].items()}
-    if set(best.values()) == {max(DRAWN)}:
-        return f"Longer drafts are faster up to the limit of {max(DRAWN)}, over every network."
-    each = ", ".join(f"{length} over {network}" for network, length in best.items())
-    return f"The best fixed draft length up to {max(DRAWN)} is {each}."
-
-
-def caption_sweep(numbers: Numbers) -> str:
-    """Compare the rule to the best fixed length."""
-    found = numbers["statistics"]["networks"]
-    over = {network: one["over_best"]["Algorithm 2"][0] for network, one in found.items()}
-    if set(over.values()) == {1.0}:
-        return f"Algorithm 2 chooses {next(iter(found.values()))['best']} too."
-    each = ", ".join(f"{ratio:.2f} times as long over {network}" for network, ratio in over.items())
-    return f"Algorithm 2 takes {each}."
-
-
 # ------------------------------------------------------------------------------------------------------- Fig. 6
 
 
-def _joules(texts: Texts, network: str, powers: tuple[float, float]) -> tuple[Any, Any]:
+def _joules(texts: Texts) -> tuple[Any, Any]:
     """Return joules of radio and drafting of each text."""
-    drafting = energy.PHONE_S * texts.draft_passes
-    return powers[0] * texts.seconds(network, draft_s=energy.PHONE_S), powers[1] * drafting
+    return RADIO_W * texts.seconds(SHOWN, draft_s=PHONE_S), DRAFTING_W * PHONE_S * texts.draft_passes
 
 
 def simulate_energy(seed: int) -> Numbers:
@@ -235,71 +161,37 @@ def simulate_energy(seed: int) -> Numbers:
     study = c.counted()
     case = Case(study, 0.0)
     chosen = k.chosen_prompts(study, SET)
-    rows, bars = [], []
-    for network in NETWORKS:
-        cloud = case.lines[network][k.CLOUD].of(chosen)
-        base = _joules(cloud, network, (RADIO_W, DRAFTING_W))[0]
-        for name in (k.CLOUD, k.STANDARD, k.FLEXSPEC, k.RULE_ALONE):
-            texts = case.lines[network].get(name)
-            if texts is None:
-                continue
-            own = texts.of(chosen)
-            radio, drafting = _joules(own, network, (RADIO_W, DRAFTING_W))
-            share = quotient((radio + drafting, own.tokens), (base, cloud.tokens), seed)
-            tokens = own.tokens.sum()
-            one = {
+    cloud = case.lines[SHOWN][k.CLOUD].of(chosen)
+    base = _joules(cloud)[0]
+    bars: list[dict[str, Any]] = []
+    for name in (k.CLOUD, k.STANDARD, k.FLEXSPEC, k.RULE_ALONE):
+        if (texts := case.lines[SHOWN].get(name)) is None:
+            continue
+        own = texts.of(chosen)
+        radio, drafting = _joules(own)
+        tokens = own.tokens.sum()
+        bars.append(
+            {
                 "name": name,
                 "radio": plain(radio.sum() / tokens, 5),
                 "drafting": plain(drafting.sum() / tokens, 5),
-                "share": ends(share),
+                "share": _ends(k.quotient((radio + drafting, own.tokens), (base, cloud.tokens), seed)),
                 "cloud": plain(base.sum() / cloud.tokens.sum(), 5),
             }
-            rows.append((network, name, f"{one['radio']:.3f}", f"{one['drafting']:.3f}", with_interval(share, ".2f")))
-            if network == energy.SHOWN:
-                bars.append(one)
-    heads = ("network", "method", "radio, J a token", "drafting, J a token", "times Cloud-Only's")
-    title = f"Energy on GSM8K: radio {RADIO_W:g} W all the time, drafting {DRAFTING_W:g} W; stated by us"
-    other = [_other_powers(case, chosen, powers) for powers in OTHER_W]
+        )
+    whole, sent, saved = (value("flexspec", name) for name in ("cloud_j", "communication_j", "saved"))
     printed = [
         {"name": k.CLOUD, "radio": 1.0, "drafting": 0.0},
-        {
-            "name": k.FLEXSPEC,
-            "radio": plain(energy.COMMUNICATION_J / energy.CLOUD_J, 4),
-            "drafting": plain(energy.COMPUTE_J / energy.CLOUD_J, 4),
-        },
+        {"name": k.FLEXSPEC, "radio": plain(sent / whole, 4), "drafting": plain(1.0 - saved - sent / whole, 4)},
     ]
+    shares = {one["name"]: one["share"][0] for one in bars}
     return {
         "axes": [{"x": axis("energy of a token, Cloud-Only = 1"), "y": axis("method")}],
-        "series": [{"name": "printed", "bars": printed}, {"name": energy.SHOWN, "bars": bars}],
-        "statistics": {"draft": drafts_shown(case)[0]},
-        "tables": [
-            Table(title, heads, tuple(rows)).plain(),
-            Table(
-                f"Share of Cloud-Only's energy over {energy.SHOWN} with other powers",
-                ("radio, drafting", k.STANDARD, k.FLEXSPEC, k.RULE_ALONE),
-                tuple(other),
-            ).plain(),
-            energy.implied_table(),
-        ],
+        "series": [{"name": "printed", "bars": printed}, {"name": SHOWN, "bars": bars}],
+        "statistics": {"draft": drafts_shown(case)[0], "saved": plain(1.0 - shares.get(k.FLEXSPEC, 1.0), 4)},
         "basis": f"{basis(study)}; radio {RADIO_W:g} W, drafting {DRAFTING_W:g} W",
         **study.record,
     }
-
-
-def _other_powers(case: Case, chosen: Any, powers: tuple[float, float]) -> tuple[str, ...]:
-    network = energy.SHOWN
-    cloud = case.lines[network][k.CLOUD].of(chosen)
-    base = _joules(cloud, network, powers)[0].sum() / cloud.tokens.sum()  # Cloud-Only drafts nothing
-    cells = []
-    for name in (k.STANDARD, k.FLEXSPEC, k.RULE_ALONE):
-        texts = case.lines[network].get(name)
-        if texts is None:
-            cells.append("not run")
-            continue
-        own = texts.of(chosen)
-        radio, drafting = _joules(own, network, powers)
-        cells.append(f"{(radio.sum() + drafting.sum()) / own.tokens.sum() / base:.2f}")
-    return (f"{powers[0]:g} W, {powers[1]:g} W", *cells)
 
 
 def paint_energy(numbers: Numbers) -> Canvas:
@@ -326,28 +218,3 @@ def paint_energy(numbers: Numbers) -> Canvas:
     axes.grid(axis="y", visible=False)
     axes.legend(loc="lower right")
     return figure
-
-
-def message_energy(numbers: Numbers) -> str:
-    """Give the shares saved, ours and printed."""
-    bars = {bar["name"]: bar for bar in numbers["series"][1]["bars"]}
-    own = bars.get(k.FLEXSPEC)
-    if own is None:
-        return "FlexSpec was not run."
-    return (
-        f"With stated powers FlexSpec saves {1.0 - own['share'][0]:.0%} of the device's energy over {energy.SHOWN}; "
-        f"printed {energy.SAVED:.0%}."
-    )
-
-
-def _stride(network: str, length: int, value: float) -> Printed:
-    """Return a printed latency of Section V-C, or of Cloud-Only in Table III."""
-    if (network, length) == FLEXSPECS_OWN:
-        return Printed(f"latency of FlexSpec, {network} (ms)", value, "Section V-C")
-    what = f"latency of K = {length}, {network} (ms)" if length else f"latency of Cloud-Only, {network} (ms)"
-    return Printed(what, value, "Section V-C" if length else "Table III")
-
-
-PRINTED_STRIDES = tuple(
-    _stride(network, length, value) for network, points in STRIDES.items() for length, value in points.items()
-)

@@ -1,13 +1,12 @@
 """Compare C-SQS with the budget of dropped mass on decoded texts: Table VIII of ours.
 
 All methods decode the same prompts with the same seed, as in Figure 2 of c-sqs. All of them keep the target model's
-distribution. Differences are taken prompt by prompt.
+distribution.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from validation.decoding.methods.quantized import EPSILON, CSqs
 from validation.plots.c_sqs.numbers import (
@@ -65,72 +64,22 @@ def _cells(found: CSqsStudy) -> list[tuple[str, dict[str, Cell]]]:
 
 
 def simulate(seed: int) -> Numbers:
-    """Compute dropped mass, bits, latency and rejections of the three methods, and their differences by prompt."""
+    """Compute dropped mass, bits, latency and rejections of the three methods."""
     found = study(seed)
     metrics = _metrics()
-    values, gaps = [], []
+    values = []
     for where, cells in _cells(found):
         for name, cell in cells.items():
             one = {key: interval([ratio(cell)]).plain() for key, ratio in metrics.items()}
             values.append({"where": where, "method": name} | one)
-        for name in [name for name in cells if name != CONFORMAL]:
-            pair = (cells[name], cells[CONFORMAL])
-            one = {key: interval([ratio(cell) for cell in pair]).plain() for key, ratio in metrics.items()}
-            gaps.append({"where": where, "method": name} | one)
     passes = f"{1e3 * LARGER_MODELS.draft_s:g} and {1e3 * LARGER_MODELS.target_s:g} ms"
     heads = ("temperature", "method", *(head for head, _ in HEADS.values()))
+    rows = tuple(
+        (one["where"], one["method"], *(Interval(*one[key]).told(spec) for key, (_, spec) in HEADS.items()))
+        for one in values
+    )
     return {
-        "statistics": {"epsilon": EPSILON, "values": values, "gaps": gaps},
-        "tables": [
-            Table(f"ε = {EPSILON:g}", heads, _rows(values)).plain(),
-            Table(f"Difference to {CONFORMAL}, by prompt", heads, _rows(gaps, "+")).plain(),
-        ],
+        "statistics": {"epsilon": EPSILON, "values": values},
+        "tables": [Table(f"ε = {EPSILON:g}", heads, rows).plain()],
         **basis(found, f"passes of {passes}"),
     }
-
-
-def _rows(lines: list[dict[str, Any]], sign: str = "") -> tuple[tuple[str, ...], ...]:
-    return tuple(
-        (one["where"], one["method"], *(Interval(*one[key]).told(sign + spec) for key, (_, spec) in HEADS.items()))
-        for one in lines
-    )
-
-
-def _long(lines: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """Return the line of the long texts."""
-    return [one for one in lines if one["method"] == name][-1]
-
-
-def message(numbers: Numbers) -> str:
-    """Dropped mass, and whether latency and rejections differ."""
-    about = numbers["statistics"]
-    ours, theirs = (_long(about["values"], name) for name in (BUDGETED, CONFORMAL))
-    gap = _long(about["gaps"], BUDGETED)
-    dropped = f"the budget drops {ours['dropped'][0]:.2g} of the mass and {CONFORMAL} {theirs['dropped'][0]:.2g}"
-    return (
-        f"On long texts {dropped}; its latency is {_compared(gap['latency'])}, its share of rejected drafts "
-        f"{_compared(gap['rejected'])}."
-    )
-
-
-def _compared(gap: Any) -> str:
-    """Return whether a difference is beyond its interval."""
-    return {1: "higher", -1: "lower", 0: "not shown to differ"}[Interval(*gap).sign]
-
-
-def caption(numbers: Numbers) -> str:
-    """Give the differences on the long texts."""
-    about = numbers["statistics"]
-    told = []
-    for name in (*RIVALS, FROM_0):
-        gap = _long(about["gaps"], name)
-        parts = (
-            f"{Interval(*gap[key]).told('+' + HEADS[key][1])} {unit}"
-            for key, unit in (("draft_bits", "bits a draft"), ("latency", "ms a token"), ("rejected", "rejected"))
-        )
-        told.append(f"{name}: {', '.join(parts)}")
-    return (
-        f"Long texts, difference to {CONFORMAL} by prompt: {'; '.join(told)}. Here ε = {about['epsilon']:g}. "
-        "A round takes drafts until its bits are used up. So larger drafts make shorter rounds, and these discard "
-        "fewer drafts behind a rejection. The latency can fall although the bits rise."
-    )

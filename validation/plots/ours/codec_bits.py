@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from hlmtheory import codec, lattice, truncation
 from hlmtheory.codec import CODEC_KINDS, CodecMenu
 from validation.decoding.trace_drafts import prompt_of
+from validation.plots.common.cells import cell
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers, Table, plain, sampled, sampled_positions
 from validation.plots.common.skipping.sample import mean
-from validation.plots.common.skipping.words import with_interval
 from validation.plots.common.style import DARK, MIDDLE, PAGE, axis, canvas, name_axes
 from validation.plots.common.truncation.sample import SAMPLE_VALUES, SHOWN, Drafts, denominator, sample_of
-from validation.plots.common.truncation.values import curve, three
+from validation.plots.common.truncation.values import curve
 from validation.trace.reader import Trace, probabilities
 
 if TYPE_CHECKING:
@@ -284,76 +284,13 @@ def paint(numbers: Numbers) -> Canvas:
     return figure
 
 
-def _at(numbers: Numbers, name: str, epsilon: float) -> float | None:
-    """Return the mean bits of a rule at an ε."""
-    series = next(one for one in numbers["series"] if one["name"] == name)
-    value: float | None = series["y"][series["x"].index(epsilon)]
-    return value
-
-
-def message_figure(numbers: Numbers) -> str:
-    """Compare the cheapest codec with 24 bits, which every position can meet, and with the best K-SQS."""
-    names = (CHEAPEST, f"certified, {WIDTHS[2]} bits", "K-SQS, best ℓ")
-    ours, certified, fixed = (_at(numbers, name, 0.05) for name in names)
-    return (
-        f"For a certified bias of 0.05 the cheapest codec takes {three(ours)} bits and top-k of {WIDTHS[2]} bits "
-        f"{_or_not(certified)}. K-SQS with the best K and ℓ, not certified, takes {_or_not(fixed)}."
-    )
-
-
-def _or_not(bits: float | None) -> str:
-    return "cannot meet it" if bits is None else three(bits)
-
-
-CHARGED = (
-    "Charged is what describes the distribution, with k, b and ℓ where they vary. The draft token, ⌈log₂V⌉ bits, and "
-    "its q_d, 64 bits, cost every rule the same and are left out. The bias is 2 TV(q, q̂). It bounds Σ|law − p| if "
-    "drafts come from q, as in cu-hlm. If they come from q̂, as in c-sqs, the law is exact, and half of it bounds the "
-    "acceptance that is lost."
-)
-
-
-LIMIT = (
-    "A lattice that the enumerative coder cannot write within its limit of time is not on the menu; entropy coding has "
-    "no such limit."
-)
-
-
-def caption_figure(numbers: Numbers) -> str:
-    """Say what is charged, and which rules promise what."""
-    one = _at(numbers, BUDGET, 0.05)
-    return (
-        f"{CHARGED} K-SQS keeps the bias on average only. Certified at every position: the cheapest codec and top-k of "
-        "16 and 24 bits, drawn where each position can meet ε. The stored numbers also have 8 bits, the three kinds "
-        "of the cheapest codec alone, and their shares. Offline and online use θ = ε/2 and 8 bits; they are about "
-        "values that are not rounded, and Table V gives their 2 TV(q, q̂) with 8 bits. The rules of c-sqs have one K, "
-        "threshold or ℓ for all positions. It is chosen on these positions for a mean of at most ε, with "
-        f"ℓ = {PAPER_RESOLUTION} as printed and with "
-        f"the best ℓ. {LIMIT} With one budget, ε for the mean of all positions, {three(one)} bits are enough at ε = "
-        f"0.05. All V entries at 8 bits are {numbers['statistics']['full']:,} bits."
-    )
-
-
 # --------------------------------------------------------------------------------------------------------- table
 
 
-def _bits_cell(found: Promise | float | None) -> str:
+def _cell(found: Promise | float | None, groups: NDArray[np.int64]) -> str:
     if found is None:
         return "not reached"
-    return f"not at {found:.0%}" if isinstance(found, float) else f"{found[0].mean():,.0f}"
-
-
-def _interval_cell(found: Promise | float | None, groups: NDArray[np.int64]) -> str:
-    if not isinstance(found, tuple):
-        return _bits_cell(found)
-    bits = mean(found[0], groups)
-    return with_interval(bits.value, (bits.low, bits.high), ",.0f")
-
-
-def _bias_cell(found: Promise | float | None, epsilon: float) -> str:
-    if not isinstance(found, tuple):
-        return "–"
-    return f"{found[1].mean():.2g}; {found[1].max():.2g}; {np.mean(found[1] > epsilon):.0%}"
+    return f"not at {found:.0%}" if isinstance(found, float) else cell(mean(found[0], groups), ",.0f")
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
@@ -361,24 +298,10 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
     found = compared(trace, seed)
     places = [EPSILON.index(epsilon) for epsilon in SHOWN_EPSILON]
     heads = ("rule", *(f"ε = {epsilon:g}" for epsilon in SHOWN_EPSILON))
-    bits = [(name, *(_bits_cell(values[n]) for n in places)) for name, values in found.rules.items()]
-    bias = [(name, *(_bias_cell(values[n], EPSILON[n]) for n in places)) for name, values in found.rules.items()]
-    budget = [
-        ("bits of the plan", *(f"{found.budget[n, 0]:,.1f}" for n in places)),
-        ("lower bound over its choices", *(f"{found.budget[n, 1]:,.1f}" for n in places)),
-        ("lower bound over the whole menu", *(f"{found.budget[n, 2]:,.1f}" for n in places)),
-    ]
-    for k, kind in enumerate(CODEC_KINDS[:3]):
-        budget.append((f"share of {kind}", *(f"{found.kinds[n, k]:.0%}" for n in places)))
-    met = [(name, *(_interval_cell(values[n], found.prompt) for n in places)) for name, values in found.rules.items()]
-    tables = (
-        Table("Bits for each distribution, mean over the positions", heads, tuple(bits)),
-        Table("2 TV(q, q̂): mean; largest; share of the positions above ε", heads, tuple(bias)),
-        Table("One budget for all positions, bits for each, and the kinds of the cheapest", heads, tuple(budget)),
-        Table("Bits for each distribution, mean with its 95% interval, clustered by prompt", heads, tuple(met)),
-    )
+    bits = [(name, *(_cell(values[n], found.prompt) for n in places)) for name, values in found.rules.items()]
+    title = "Bits for each distribution, mean with its 95% interval, clustered by prompt"
     return {
-        "tables": [table.plain() for table in tables],
+        "tables": [Table(title, heads, tuple(bits)).plain()],
         "statistics": {
             "epsilon": list(SHOWN_EPSILON),
             "bits": {name: [_mean_bits(values[n]) for n in places] for name, values in found.rules.items()},
@@ -386,24 +309,3 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
         },
         "positions_drawn": found.positions,
     }
-
-
-def message_table(numbers: Numbers) -> str:
-    """Give the bits of the cheapest codec at each ε."""
-    each = ", ".join(three(value) for value in numbers["statistics"]["bits"][CHEAPEST])
-    return f"The cheapest certified codec takes {each} bits for a distribution at ε = 0.01, 0.05, 0.1, 0.2."
-
-
-def caption_table(numbers: Numbers) -> str:
-    """Say what one budget saves, what is charged and what the lower bounds are."""
-    gaps = [plan / bound - 1.0 for plan, bound, _ in numbers["statistics"]["budget"]]
-    bits, budget = (numbers["statistics"]["bits"][name] for name in (CHEAPEST, BUDGET))
-    saved = ", ".join(f"{1.0 - less / more:.0%}" for less, more in zip(budget, bits, strict=True))
-    return (
-        f"One budget for all positions saves {saved} of these bits. "
-        f"{CHARGED} “Not at” gives the share of the positions where a rule cannot meet ε; “not reached”: no parameter "
-        "has a mean of at most ε. Offline and online use θ = ε/2 and 8 bits; they are about values that are not "
-        f"rounded. {LIMIT} The plan of one budget chooses among the codecs at {len(TOLERANCES)} tolerances. It is at "
-        f"most {max(gaps):.2%} above the lower bound over these. Over the whole menu the bound only knows that a codec "
-        "between two tolerances takes no fewer bits than that of the larger one."
-    )

@@ -8,20 +8,19 @@ on rows that are sorted once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.conformal import regret_bound_sharp
-from hlmtheory.lattice import payload_bits, quantize
-from hlmtheory.verification import total_variation
+from hlmtheory.lattice import payload_bits
 from validation.decoding.methods.quantized import EPSILON, LEARNING_RATE, RESOLUTION
 from validation.decoding.methods.registry import info_of
 from validation.plots.c_sqs.numbers import Interval, interval
 from validation.plots.c_sqs.runs import MIDDLE_THRESHOLD
-from validation.plots.common.record import Numbers, Table, plain, spread
+from validation.plots.common.record import Numbers, plain, spread
 from validation.plots.common.style import PAGE, axis, canvas, legend_below, name_axes
 from validation.trace.reader import Trace, probabilities
 
@@ -31,9 +30,7 @@ if TYPE_CHECKING:
 Values = NDArray[np.float64]
 
 TEXTS = 40  # evenly spaced over the trace
-EVERY = 8  # q̂ is computed at every 8th position
 EPSILONS = (EPSILON, 0.002, 0.005, 0.02, 0.05, 0.1)
-SHOWN = (EPSILON, 0.05)  # rows of the table
 PRICES = np.geomspace(1e-8, 0.05, 60)  # fixed thresholds
 POINTS = 40  # points of a drawn curve
 BOUND = f"sharp bound, τ₁ = {MIDDLE_THRESHOLD:g}"
@@ -43,26 +40,16 @@ CHEAPEST = ("C-SQS, cheapest support", "Budgeted SQS, cheapest support")
 FIXED = "C-SQS (τ = 0.001, fixed)"
 OTHERS = {f"C-SQS (τ₁ = {tau:g})": tau for tau in (0.0, 0.0001, 0.01)}
 """C-SQS from other first thresholds, at the paper's ε; the paper does not print its τ₁."""
-FROM_0 = next(iter(OTHERS))
 SHADES = dict(zip(OTHERS, ("#f0c6a4", "#e39a63", "#6b2a0b"), strict=True))
 LINES = dict(zip(OTHERS, ("-", (0, (1, 1.2)), (0, (4, 1, 1, 1))), strict=True))
-
-SHOWS = (
-    f"Above: running mean of the dropped mass at ε = {EPSILON:g}. Below: bits of a draft against the mean dropped mass."
-)
-METHOD = (
-    "The running mean is a mean over texts, bands are 95% intervals. The lower panels have "
-    f"ε = {EPSILONS[0]:g} to {EPSILONS[-1]:g}, and fixed thresholds."
-)
 
 
 @dataclass(slots=True)
 class Path:
-    """Tokens kept and dropped mass at each position of a text, and P(rejected) at every 8th position."""
+    """Tokens kept and dropped mass at each position of a text."""
 
     sizes: NDArray[np.int64]
     dropped: Values
-    rejected: Values = field(default_factory=lambda: np.zeros(0))
 
 
 # -------------------------------------------------------------------------------------------------- the controllers
@@ -128,13 +115,6 @@ def texts_of(trace: Trace) -> Iterator[tuple[Values, Values]]:
         yield q, p
 
 
-def _rejected(q: Values, p: Values, sizes: NDArray[np.int64]) -> Values:
-    """Return TV(q̂, p), the probability that a draft from q̂ is rejected."""
-    support = np.arange(q.shape[-1]) < np.minimum(sizes, np.count_nonzero(q, axis=-1))[:, None]
-    counts = quantize(q, support=support, resolution=RESOLUTION)
-    return np.asarray(total_variation(counts / RESOLUTION, p))
-
-
 def paths_of(trace: Trace, bits: Values) -> dict[tuple[str, float], list[Path]]:
     """Return the paths of all controllers and fixed thresholds, one for each text, by name and parameter.
 
@@ -151,8 +131,6 @@ def paths_of(trace: Trace, bits: Values) -> dict[tuple[str, float], list[Path]]:
         for epsilon in EPSILONS:
             for name in (*CONTROLLERS, *CHEAPEST, *(OTHERS if epsilon == EPSILON else ())):
                 path = follow(name, epsilon, q, tail, sizes if name in CHEAPEST else None)
-                if epsilon in SHOWN:
-                    path.rejected = _rejected(q[::EVERY], p[::EVERY], path.sizes[::EVERY])
                 found.setdefault((name, epsilon), []).append(path)
         for tau in PRICES:
             found.setdefault((FIXED, float(tau)), []).append(priced(float(tau), q, tail))
@@ -174,17 +152,6 @@ def _running(paths: list[Path], at: NDArray[np.int64]) -> list[Interval]:
     for n in at:
         means = np.array([path.dropped[:n].mean() for path in paths if len(path.dropped) >= n])
         found.append(interval([(means, np.ones(len(means)))]))
-    return found
-
-
-def _excess(points: list[tuple[float, float]], fixed: list[tuple[float, float]]) -> list[float | None]:
-    """Return bits divided by those of a fixed threshold with the same mean dropped mass; None outside its range."""
-    at, bits = (np.array(one) for one in zip(*sorted(fixed), strict=True))
-    some = at > 0
-    found: list[float | None] = []
-    for mass, ours in points:
-        inside = bool(some.any()) and at[some][0] <= mass <= at[some][-1]
-        found.append(plain(ours / np.interp(np.log(mass), np.log(at[some]), bits[some]), 4) if inside else None)
     return found
 
 
@@ -214,8 +181,6 @@ def measure(trace: Trace, seed: int) -> Numbers:
         points[name] = [(_mean(paths[key], lambda path: path.dropped), _mean(paths[key], bits)) for key in keys]
         mass, sent = zip(*points[name], strict=True)
         series.append({"name": name, "panel": 1, "parameter": [k[1] for k in keys], "x": plain(mass), "y": plain(sent)})
-    names = {EPSILON: OTHERS}
-    rows = [(e, _name(name), paths[name, e]) for e in SHOWN for name in (*CONTROLLERS, *CHEAPEST, *names.get(e, ()))]
     known = (*drawn, *CHEAPEST)
     return {
         "axes": [
@@ -228,49 +193,13 @@ def measure(trace: Trace, seed: int) -> Numbers:
             "epsilon": EPSILON,
             "dropped": {name: plain(_mean(paths[name, EPSILON], lambda path: path.dropped), 4) for name in known},
             "bits": {name: plain(_mean(paths[name, EPSILON], bits), 5) for name in known},
-            "over_fixed": {name: _excess(points[name], points[FIXED]) for name in CONTROLLERS},
         },
-        "tables": [_table(rows, bits).plain()],
         "positions_drawn": sum(len(path.dropped) for path in texts),
     }
 
 
 def _mean(paths: list[Path], value: Callable[[Path], Values]) -> float:
     return _over(paths, value).value
-
-
-def _largest(path: Path) -> float:
-    """Return the largest running mean of d."""
-    return float((np.cumsum(path.dropped) / np.arange(1, len(path.dropped) + 1)).max())
-
-
-def _table(rows: list[tuple[float, str, list[Path]]], bits: Callable[[Path], Values]) -> Table:
-    cells = []
-    for epsilon, name, paths in rows:
-        largest = max(map(_largest, paths)) / epsilon
-        cells.append(
-            (
-                f"{epsilon:g}",
-                name,
-                _over(paths, lambda path: path.dropped).told(".5f"),
-                f"{largest:.3g}",
-                f"{max(path.dropped.max() for path in paths):.3g}",
-                _over(paths, lambda path: path.sizes.astype(np.float64)).told(",.0f"),
-                _over(paths, bits).told(",.0f"),
-                _over(paths, lambda path: path.rejected).told(".3f"),
-            )
-        )
-    heads = (
-        "ε",
-        "controller",
-        "mean dropped mass",
-        "largest running mean, over ε",
-        "largest dropped mass",
-        "tokens kept",
-        "bits a draft, formula",
-        "P(rejected) = TV(q̂, p)",
-    )
-    return Table("On the same texts, every position kept", heads, tuple(cells))
 
 
 # ------------------------------------------------------------------------------------------------ picture and caption
@@ -337,36 +266,3 @@ def paint(numbers: Numbers) -> Canvas:
         axes.set_title(title)
         legend_below(axes, columns=2)
     return figure
-
-
-def message(numbers: Numbers) -> str:
-    """Give the dropped mass of C-SQS for each τ_1; the details have the bits."""
-    about = numbers["statistics"]
-    times = [about["dropped"][name] / about["epsilon"] for name in ("C-SQS", *OTHERS)]
-    return (
-        f"On the same texts C-SQS drops {min(times):.2g} to {max(times):.3g} times ε = {about['epsilon']:g}, depending "
-        "on τ₁; the budget never drops more than ε on average."
-    )
-
-
-def caption(numbers: Numbers) -> str:
-    """Compare the bits of each controller with those of the fixed threshold with the same dropped mass."""
-    about = numbers["statistics"]
-    told = []
-    for name in CONTROLLERS:
-        found = [one for one in about["over_fixed"][name] if one is not None]
-        told.append(f"{min(found):.2f} to {max(found):.2f} for {name}" if found else f"undefined for {name}")
-    names = (*CONTROLLERS, FROM_0)
-    small, cheap = (about["bits"][name] for name in ("Budgeted SQS", CHEAPEST[1]))
-    bits = ", ".join(f"{_name(name)} {about['bits'][name]:,.0f}" for name in names)
-    dropped = ", ".join(f"{_name(name)} {about['dropped'][name]:.2g}" for name in names)
-    return (
-        f"At ε = {about['epsilon']:g}, mean dropped mass: {dropped}; bits of a draft by the formula: {bits}. The "
-        "fixed threshold with the same mean dropped mass is known only afterwards. Bits divided by its bits: "
-        f"{'; '.join(told)}. The cheapest support has the fewest bits of those that hold the chosen one. Above K = V/2 "
-        "the list of its tokens gets shorter again, and all V tokens need none. The budget's smallest support takes "
-        f"{small:,.0f} bits, its cheapest one {cheap:,.0f}. "
-        f"{_name(CHEAPEST[0])}: {about['bits'][CHEAPEST[0]]:,.0f} bits and a dropped mass of "
-        f"{about['dropped'][CHEAPEST[0]]:.2g}. The controllers start anew at each of {about['texts']} evenly spaced "
-        "texts, and all positions are kept."
-    )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.channel import Rayleigh, Rician, db_to_linear, shannon_latency, vocabulary_payload_bits
-from validation.plots.common.record import Numbers, Table, plain
+from validation.plots.common.record import Numbers, plain
 from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
 
 if TYPE_CHECKING:
@@ -24,12 +24,6 @@ BANDWIDTH_HZ = 10e6
 VOCABULARY, BITS_PER_PROBABILITY = 32_000, 8
 CHUNK = 2**18  # samples per step; in float64 they take 2 MiB
 POINTS_PER_DECADE = 8
-
-SHOWS = (
-    f"Lines: running mean of the latency (5) of cu-hlm, {VOCABULARY:,} probabilities of {BITS_PER_PROBABILITY} bits "
-    f"with their indices over {BANDWIDTH_HZ / 1e6:.0f} MHz at a mean SNR of {MEAN_SNR_DB:.0f} dB, against the "
-    "number of independent blocks."
-)
 
 Row = NDArray[np.float64]
 
@@ -98,17 +92,6 @@ def simulate(seed: int) -> Numbers:
     ends = [[run[-1] for run in one["running_mean"]] for one in series]
     x = {"label": "blocks averaged", "unit": "", "scale": "log"}
     y = {"label": "latency of a row", "unit": "s", "scale": "linear"}
-    heads = ("fading", "median", f"means of {SAMPLES:,} blocks", "mean at 100 blocks", "growth per factor 10")
-    rows = [
-        (
-            one["name"],
-            f"{one['median']:.2f} s",
-            f"{min(end):.2f} to {max(end):.2f} s",
-            f"{min(run[0] for run in one['running_mean']):.2f} to {max(run[0] for run in one['running_mean']):.2f} s",
-            f"{one['growth_per_factor_e'] * math.log(10):.3g} s",
-        )
-        for one, end in zip(series, ends, strict=True)
-    ]
     return {
         "axes": [{"x": x, "y": y}] * len(series),
         "series": series,
@@ -120,7 +103,6 @@ def simulate(seed: int) -> Numbers:
             }
             for one, end in zip(series, ends, strict=True)
         },
-        "tables": [Table(f"A row of {_payload():,} bits at {MEAN_SNR_DB:.0f} dB", heads, tuple(rows)).plain()],
         "basis": f"{SAMPLES:,} blocks, {RUNS} seeds for each law",
     }
 
@@ -145,20 +127,3 @@ def paint(numbers: Numbers) -> Canvas:
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5)
     return figure
-
-
-def caption(numbers: Numbers) -> str:
-    """Say how the mean grows with the sample size, and that the median does not grow."""
-    rayleigh, _, strong = numbers["series"]
-    low, high = (numbers["statistics"]["Rayleigh"][key] for key in ("smallest_mean", "largest_mean"))
-    return (
-        f"Under Rayleigh fading the mean of {SAMPLES:,} blocks is {low:.1f} to {high:.1f} s, depending on the seed. "
-        f"Its typical value grows by {rayleigh['growth_per_factor_e'] * math.log(10):.1f} s with each factor of 10 in "
-        "the sample, because E[1/log₂(1 + S)] is infinite: the density of S at 0 is positive. The median stays at "
-        f"{rayleigh['median']:.2f} s. With a line of sight the mean is infinite, too. At a Rician factor of 10 dB, as "
-        f"in cu-hlm Fig. 10b, it grows by only {1e3 * strong['growth_per_factor_e'] * math.log(10):.0f} ms with each "
-        "factor of 10. A simulation cannot show so little, so there a mean over a stated sample size is acceptable."
-    )
-
-
-MESSAGE = "The mean latency under Rayleigh fading is infinite; the median is finite."

@@ -8,14 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory import truncation, verification
-from validation.decoding.trace_drafts import prompt_of
-from validation.plots.common.record import Numbers, Table, plain, sampled, sampled_positions
-from validation.plots.common.skipping.sample import mean
-from validation.plots.common.skipping.words import with_interval
+from validation.plots.common.record import Numbers, Table, plain, sampled
 from validation.trace.reader import Trace, probabilities
 
 SIZES = (5, 20, 100, 1000)
-SHOWN = 20  # k that the first sentence of the caption is about
 SAMPLE_VALUES = 12 * 10**6  # logits of a model in the sample: 2,929 positions at V = 4,096, 375 at V = 32,000
 QUANTISED_VALUES = 2**20  # of these, in the comparison of quantisers: 256 positions at V = 4,096
 QUANTISERS = (
@@ -100,12 +96,6 @@ def _spread(values: Row) -> str:
     return f"{values.mean():.2g}; {np.quantile(values, 0.95):.2g}"
 
 
-def _clustered(values: Row, groups: NDArray[np.int64]) -> str:
-    """Return the mean with its interval over prompts as text."""
-    found = mean(values, groups)
-    return with_interval(found.value, (found.low, found.high), ".3g")
-
-
 def measure_table(trace: Trace, seed: int) -> Numbers:
     """Measure Table IX of ours: the widths of the intervals that top-k lists and quantised rows leave."""
     of_lists, of_quantisers = _measured(trace, seed)
@@ -130,26 +120,6 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
         for k, found in of_lists.items()
     )
     first = Table("What the top k log-probabilities of p and q tell; mean; 95th percentile", heads, rows).plain()
-    second = Table(
-        "What a quantised row tells; mean; 95th percentile",
-        ("stored", "error in nats", "width of the acceptance rate"),
-        tuple((name, f"{half:.2g}", _spread(of_quantisers[name])) for name, half, _ in QUANTISERS),
-    ).plain()
-    groups = prompt_of(trace, sampled_positions(trace, max(1, SAMPLE_VALUES // trace.vocabulary), seed))
-    third = Table(
-        "Means with their 95% intervals, clustered by prompt",
-        ("k", "width of the acceptance rate", "largest Δ_k", "largest Bias", "drafts decided"),
-        tuple(
-            (
-                f"{k:,}",
-                *(
-                    _clustered(found[name], groups)
-                    for name in ("acceptance width", "largest deviation", "largest bias", "decided")
-                ),
-            )
-            for k, found in of_lists.items()
-        ),
-    ).plain()
     statistics: dict[str, Any] = {
         "lists": {
             str(k): {name: plain(values.mean(), 5) for name, values in found.items() if name != "outside"}
@@ -161,26 +131,4 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
         "positions_quantised": len(next(iter(of_quantisers.values()))),
     }
     drawn = len(next(iter(of_lists.values()))["bias"])
-    return {"tables": [first, second, third], "statistics": statistics, "positions_drawn": drawn}
-
-
-def message_table(numbers: Numbers) -> str:
-    """Give the interval and the decided drafts for the middle k."""
-    lists = numbers["statistics"]["lists"]
-    k = str(SHOWN) if str(SHOWN) in lists else next(iter(lists))
-    found = lists[k]
-    return (
-        f"The top {int(k):,} log-probabilities of both models bound the acceptance rate to an interval of mean width "
-        f"{found['acceptance width']:.2g}, and decide {found['decided']:.1%} of the drafts."
-    )
-
-
-def caption_table(numbers: Numbers) -> str:
-    """Say which ends are sharp, how drafts are counted, and how many positions the second table has."""
-    return (
-        "Both ends of the acceptance rate and of Δ_k, whose lower end is 0, are sharp: two distributions that agree "
-        "with the lists attain them. The upper end of the Bias, with all k listed entries of q sent, is a certificate "
-        "and not always attained. A draft is drawn from q at each position; it counts as decided for the share of u in "
-        "[0, 1] for which the lists decide u < p_d/q_d. In the second table the lower end is sharp and the upper end "
-        f"proven, at {numbers['statistics']['positions_quantised']:,} of the positions; the error is half a step."
-    )
+    return {"tables": [first], "statistics": statistics, "positions_drawn": drawn}

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hlmtheory.skipping import text_risk
 from validation.decoding.trace_drafts import POINTS, Row
+from validation.plots.common.cells import NONE, cell, told
 from validation.plots.common.record import Numbers, Table, plain
 from validation.plots.common.skipping.numbers import interval, number
-from validation.plots.common.skipping.sample import mean
-from validation.plots.common.skipping.words import shown, with_interval
 from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, axis, canvas, name_axes
 from validation.plots.ours.calibration_splits import (
     FEWEST,
@@ -36,19 +34,9 @@ ALLOWED = (0.05, 0.1, 0.2)
 """Risks of the table."""
 PROMISED = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
 """Risks of the figure."""
-NONE = "–"
 WHOLE = "overlap, bound 1"
 SUM = "sum, bound T"
 TOKEN = "sum / T, bound 1"
-SHOWS_TABLE = (
-    "Mean loss of a text at each threshold of u, and the thresholds that conformal risk control allows with the "
-    "overlap loss and with the sums of one-step total variations."
-)
-SHOWS_FIGURE = (
-    f"Left: mean loss of the test prompts over {SPLITS} random splits, against the ε promised. Right: share of the "
-    "splits whose test prompts lose more than ε."
-)
-METHOD_FIGURE = "Intervals are 95%, by the jackknife over prompts."
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,22 +65,14 @@ def lengths_of(losses: Losses) -> list[int]:
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
-    """Measure the loss of texts at each threshold, and the thresholds that calibration allows."""
+    """Measure the thresholds that calibration allows for the losses of whole texts."""
     losses = losses_of(trace, seed)
-    lengths = lengths_of(losses)
-    found = {length: _at_thresholds(losses, length) for length in lengths}
-    tables = [_loss_table(found[losses.longest], losses)]
-    if lengths[:-1]:
-        tables.append(_short_table({length: found[length] for length in lengths[:-1]}))
-    allowed = _allowed(losses, lengths, seed) if losses.prompts >= FEWEST else []
-    if allowed:
-        tables.insert(0, _allowed_table(allowed, losses))
+    allowed = _allowed(losses, lengths_of(losses), seed)
     return {
         "axes": [],
         "series": [],
-        "statistics": _about(losses)
-        | {"losses": [{"length": length, "thresholds": rows} for length, rows in found.items()], "allowed": allowed},
-        "tables": [table.plain() for table in tables],
+        "statistics": _about(losses) | {"allowed": allowed},
+        "tables": [_allowed_table(allowed, losses).plain()],
         "positions_drawn": losses.positions,
     }
 
@@ -107,64 +87,6 @@ def _about(losses: Losses) -> dict[str, Any]:
         "surprise": plain(losses.surprise, 4),
         "of_the_target_model": losses.of_the_target_model,
     }
-
-
-_ENDS = {"value": "mean", "low": "low", "high": "high"}
-
-
-def _at_thresholds(losses: Losses, length: int) -> list[dict[str, Any]]:
-    """Return the mean losses at each threshold, over the prompts."""
-    overlap, total = losses.overlap(length), losses.total(length)
-    sent, tokens = losses.sent_tokens(length)
-    prompts = np.arange(losses.prompts)
-    found = text_risk(overlap.T)
-    rows = []
-    for column, threshold in enumerate(POINTS.tolist()):
-        of_sum = mean(total[:, column], prompts)
-        rows.append(
-            {
-                "threshold": threshold,
-                "sent": number(sent[:, column].sum() / tokens.sum()),
-                "overlap": {key: plain(getattr(found, end)[column]) for key, end in _ENDS.items()},
-                "sum": interval(of_sum),
-                "clipped_sum": number(min(1.0, of_sum.value)),
-            }
-        )
-    return rows
-
-
-def _cell(found: dict[str, float | None], form: str) -> str:
-    value, low, high = (np.nan if end is None else end for end in found.values())
-    return with_interval(value, (low, high), form)
-
-
-def _loss_table(rows: list[dict[str, Any]], losses: Losses) -> Table:
-    heads = ("threshold", "sent", "overlap loss", "clipped sum", "Σ_t TV_t")
-    cells = [
-        (
-            f"{row['threshold']:g}",
-            shown(row["sent"], ".3f"),
-            _cell(row["overlap"], ".3f"),
-            shown(row["clipped_sum"], ".3f"),
-            _cell(row["sum"], ".2f"),
-        )
-        for row in rows
-    ]
-    title = f"Mean loss of whole texts, at most {losses.longest} tokens, over {losses.prompts} prompts"
-    return Table(title, heads, tuple(cells))
-
-
-def _short_table(found: dict[int, list[dict[str, Any]]]) -> Table:
-    """Return the table of the first tokens of the texts."""
-    heads = ("threshold", *(head for length in found for head in (f"overlap loss, T = {length}", "Σ_t TV_t")))
-    cells = [
-        (
-            f"{rows[0]['threshold']:g}",
-            *(cell for row in rows for cell in (_cell(row["overlap"], ".3f"), shown(row["sum"]["value"], ".3f"))),
-        )
-        for rows in zip(*found.values(), strict=True)
-    ]
-    return Table("Mean loss of the first T tokens", heads, tuple(cells))
 
 
 def _allowed(losses: Losses, lengths: list[int], seed: int) -> list[dict[str, Any]]:
@@ -208,9 +130,9 @@ def _allowed_table(rows: list[dict[str, Any]], losses: Losses) -> Table:
             (
                 *start,
                 _thresholds(row),
-                _cell(row["met"], ".3f"),
-                shown(row["overlap_met"], ".3f"),
-                shown(row["sent"], ".3f"),
+                cell(row["met"], ".3f"),
+                told(row["overlap_met"], ".3f"),
+                told(row["sent"], ".3f"),
             )
         )
     count = calibration_size(losses.prompts)
@@ -312,93 +234,3 @@ def paint(numbers: Numbers) -> Canvas:
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)
     return figure
-
-
-# ------------------------------------------------------------------------------------------- captions
-
-
-def _few(numbers: Numbers) -> str:
-    count = numbers["statistics"]["prompts"]
-    return f"The trace has {count} prompt{'s' if count != 1 else ''}; with fewer than {FEWEST} nothing is calibrated."
-
-
-def _foreign(numbers: Numbers) -> str:
-    """Say so if the texts are not the target model's; the losses of such texts bound nothing."""
-    found = numbers["statistics"]
-    how = (
-        f"The sum of H(p) + ln p_x over all tokens is {shown(found['surprise'], '.1f')} standard errors from 0. Its "
-        "mean is 0 for the target model's samples at temperature 1."
-    )
-    if found["of_the_target_model"]:
-        return f"The texts pass as the target model's own. {how}"
-    return f"Out of scope: the texts are not the target model's own samples, so these losses bound nothing. {how}"
-
-
-def message_figure(numbers: Numbers) -> str:
-    """Say whether the mean measured risk stays below the promised one."""
-    points = [point for one in numbers["series"] for point in one["points"]]
-    if not numbers["series"]:
-        return _few(numbers)
-    above = sum(point["met"]["value"] > point["risk"] for point in points)
-    where = f"above the promised one at {above} of {len(points)} points" if above else "at most the promised one"
-    return f"The mean risk of prompts that did not calibrate is {where}; in single splits it can be higher."
-
-
-def caption_figure(numbers: Numbers) -> str:
-    """Say what is promised, what each loss needs, and what the texts are."""
-    if not numbers["series"]:
-        return _foreign(numbers)
-    found = numbers["statistics"]
-    count, others = found["calibrating"], found["prompts"] - found["calibrating"]
-    largest = max((point["above"] for one in numbers["series"] for point in one["points"]), default=0.0)
-    refused = [
-        f"{needed:,} at ε = {risk:g}"
-        for one in numbers["series"]
-        if one["loss"] == SUM
-        for risk, needed in zip(PROMISED, one["needs"], strict=True)
-        if needed > count
-    ]
-    parts = [
-        f"{count} prompts calibrate, {others} test. Conformal risk control bounds the mean risk over random draws of "
-        f"the prompts, not the risk of each split. So some splits above ε are expected: here up to "
-        f"{100 * largest:.0f}%. The mean of {others} test prompts also varies.",
-        "The overlap loss and the sum are losses of a whole text; the sum divided by T is a mean over its tokens.",
-        *_whole_texts(numbers),
-    ]
-    if refused:
-        length = next(one["length"] for one in numbers["series"] if one["loss"] == SUM)
-        parts.append(f"For texts of {length} tokens the sum with bound T needs more prompts: {', '.join(refused)}.")
-    return " ".join([*parts, _foreign(numbers)])
-
-
-def _whole_texts(numbers: Numbers) -> list[str]:
-    """Give the losses of whole texts at the thresholds that the mean over tokens allows."""
-    points = [point for one in numbers["series"] if one["loss"] == TOKEN for point in one["points"]]
-    lost = ", ".join(f"{point['overlap_met']:.2f} at ε = {point['risk']:g}" for point in points)
-    return [f"Overlap loss of whole texts at the thresholds for the mean over tokens: {lost}."] if points else []
-
-
-def message_table(numbers: Numbers) -> str:
-    """Give the number of settings in which each loss of whole texts can be calibrated."""
-    rows = numbers["statistics"]["allowed"]
-    if not rows:
-        return _few(numbers)
-    refused = sum("needs" in row for row in rows if row["loss"] == SUM)
-    whole = [row for row in rows if row["loss"] == WHOLE]
-    asked = sum("needs" in row for row in whole)
-    count = numbers["statistics"]["calibrating"]
-    return (
-        f"With {count} prompts the overlap loss can be calibrated in {len(whole) - asked} of {len(whole)} settings, "
-        f"the sum over a text's tokens in {len(whole) - refused}."
-    )
-
-
-def caption_table(numbers: Numbers) -> str:
-    """Say how the numbers were made."""
-    found = numbers["statistics"]
-    return (
-        f"{found['texts']} texts of {found['prompts']} prompts, {found['mean_length']:.0f} tokens on average. Shorter "
-        "texts are their first T tokens. Intervals are 95%, over prompts; "
-        "those of the overlap loss hold for any number of prompts. The clipped sum is min(1, mean of Σ_t TV_t). "
-        f"{_foreign(numbers)}"
-    )

@@ -28,15 +28,11 @@ from validation.plots.common.truncation.sample import (
 from validation.plots.common.truncation.values import (
     LOOKS,
     OFFLINE,
-    ONLINE,
     average,
     axis,
     curve,
     decades,
     defined,
-    line_said,
-    say,
-    three,
 )
 from validation.trace.reader import Trace
 
@@ -114,7 +110,6 @@ def measure_sizes(trace: Trace, seed: int) -> Numbers:
     }
 
 
-ONLINE_RULES = [f"online {eta:g}" for eta in SHOWN]
 
 
 def _named(rule: str) -> str:
@@ -147,36 +142,11 @@ def paint_sizes(numbers: Numbers) -> Canvas:
         right.plot([middle], [place], "|", color=DARK, markersize=9, markeredgewidth=1.5, label=names[1])
         right.plot([one["mean"]], [place], "D", color=DARK, markersize=4, label=names[2])
         if one["name"] == "offline":
-            right.plot([OFFLINE.value], [place], "*", color="black", markersize=7, label="mean that cu-hlm prints")
+            right.plot([OFFLINE], [place], "*", color="black", markersize=7, label="mean that cu-hlm prints")
     right.set_yticks(range(len(drawn)), [_named(one["name"]) for one in drawn])
     right.set(ylim=(len(drawn) - 0.5, -0.5), xlim=(0, None), ylabel="", title=f"promise: Bias ≤ {EPSILON:g}")
     legend_below(right, columns=2)
     return figure
-
-
-def caption_sizes(numbers: Numbers) -> str:
-    """Give the tokens of each rule at the same Bias."""
-    words = []
-    for one in numbers["promised"]:
-        if one["mean"] is None:
-            words.append(f"{_named(one['name'])}: undefined, as q = p everywhere")
-            continue
-        low, high = one["range"]
-        true = "" if one["bias"] is None else f", mean Bias {three(one['bias'])}"
-        broken = f", exceeded at {one['exceeded']:.1%} of the positions" if one["exceeded"] else ""
-        words.append(f"{_named(one['name'])} {one['mean']:,.0f} ({low:,} to {high:,}{true}{broken})")
-    statistics = numbers["statistics"]
-    return (
-        f"Right: tokens sent if Bias ≤ ε = {EPSILON:g} is promised; bars 10–90% of positions, line the median, "
-        f"diamond the mean. Means and ranges: {'; '.join(words)}. The published rules use θ = ε/2, because TV(r, r̂) "
-        "≤ θ implies Bias ≤ 2 θ T. The offline rule keeps its promise on average only; the promise of the online rule "
-        "is false for some η. The exact rule needs p, the offline rule needs its statistics, and “T known” needs the "
-        "mean rejection probability. The certified rule takes the smallest k with 2Δ_k ≤ ε, from q alone. Sending "
-        f"nothing has a mean Bias of at most {three(statistics['bias_unsent'])}. The online rule estimates β_d by "
-        f"{line_said(statistics['line'])}. Left: each rule uses one parameter at all positions. This does "
-        "not minimise the tokens at a given mean Bias, so a fixed k can lie below the exact rule. The paper prints "
-        f"{OFFLINE.value:.0f} tokens offline, {ONLINE[0].value:.0f} online, and no η."
-    )
 
 
 # ------------------------------------------------------------------------------------------------- failures
@@ -257,35 +227,6 @@ def paint_failures(numbers: Numbers) -> Canvas:
     return figure
 
 
-def caption_failures(numbers: Numbers) -> str:
-    """Give the share of failures of (23)."""
-    true, estimated, sent = numbers["series"]
-    statistics = numbers["statistics"]
-    fails, ratios, exceeded = [], [], []
-    for eta in (*SHOWN, SHARPNESSES[-1]):
-        i = SHARPNESSES.index(eta)
-        shares = [say(one["share"][i], ".1%") for one in (true, estimated, sent)]
-        chosen = [say(one["chosen"][i], ".1%") for one in (true, estimated, sent)]
-        fails.append(f"η = {eta:g}: {shares[0]}, {shares[1]} and {shares[2]}")
-        middle = [three(true[key][i]) for key in ("worst", "median", "apart")]
-        ratios.append(f"{middle[0]}, {middle[1]} and {middle[2]} (η = {eta:g})")
-        exceeded.append(f"{chosen[0]}, {chosen[1]} and {chosen[2]} (η = {eta:g})")
-    sizes = statistics["sizes"]
-    return (
-        f"Ū uses β_d itself, its estimate, or its estimate at the {statistics['sent']:,} positions that Algorithm 1 "
-        f"sends, u > {SKIP_BELOW:g}. The positions with q ≠ p and {len(sizes)} values of k from {sizes[0]} to "
-        f"{sizes[-1]:,} are counted, equidistant on a logarithmic axis. Share with Ū < TV(r, r̂): {'; '.join(fails)}. "
-        "Where this fails with β_d itself, the largest ratio TV(r, r̂)/Ū, its median and the median TV(q, p): "
-        f"{'; '.join(ratios)}. At the k of (24), TV(r, r̂) > {THETA:g} at this share of the positions, in the same "
-        f"order: {'; '.join(exceeded)}. The estimate is {line_said(statistics['line'])}. "
-        "(23) holds for every p and k if η ≥ η*(q_d, β_d). The median of η*, where it exists, is "
-        f"{three(statistics['median_safe'])}. At {statistics['never_safe']:.1%} of the positions it does not exist, "
-        "because β_d = 0. With a larger η (23) fails less often, because Ū is then mostly far above 1. It can fail "
-        "only where TV(q, p) < D/2. There q is near p, and a distortion costs little Bias. The paper skips "
-        "verification there, but the proposition does not exclude such tokens. The paper prints no η."
-    )
-
-
 # ------------------------------------------------------------------------------------------------- direction
 
 
@@ -357,62 +298,3 @@ def paint_direction(numbers: Numbers) -> Canvas:
     panels[0].set_title("measured, by the true $\\beta_d$")
     panels[1].set_title("the same rows, another $\\beta$")
     return figure
-
-
-def caption_direction(numbers: Numbers) -> str:
-    """Describe the dependence of k on the rejection probability, by rule."""
-    online, least, exact, flat = (one["y"] for one in numbers["series"][1:])
-    statistics = numbers["statistics"]
-    published, safe, certified = (one["y"] for one in numbers["swept"])
-    distortion, bias = statistics["distortion_at_k"], statistics["bias_at_k"]
-    return (
-        f"Left, from β_d = 0 to β_d > {BINS[-2]:g}, the k of (24) with η = {SHOWN[1]:g} and the true β_d goes from "
-        f"{three(online[0])} to {three(online[-1])}. The smallest k with TV(r, r̂) ≤ {THETA:g} goes from "
-        f"{three(least[0])} to {three(least[-1])}. The smallest k with Bias ≤ {EPSILON:g} goes from {three(exact[0])} "
-        f"to {three(exact[-1])}. The certified k goes from {three(flat[0])} to {three(flat[-1])}. At the fixed k = "
-        f"{statistics['k']} the mean "
-        f"TV(r, r̂) goes from {three(distortion[0])} to {three(distortion[-1])} and the mean Bias from "
-        f"{three(bias[0])} to {three(bias[-1])}. The distributions differ between the bins. Right: the distributions "
-        f"are fixed and only β goes from 0 to 1. There (24) goes from {three(published[0])} to {three(published[-1])} "
-        f"tokens. The k that TV(r, r̂) ≤ θ needs in the worst case, Δ_k ≤ θ q_d β, falls from {three(safe[0])} to "
-        f"{three(safe[-1])}, and the certified k stays at {three(certified[0])}. So the increase of (24) with β comes "
-        "from its denominator D. "
-        "Positions by bin: " + ", ".join(f"{count:,}" for count in statistics["positions"]) + "."
-    )
-
-
-# ------------------------------------------------------------------------------------------- messages, in one sentence
-
-
-def message_sizes(numbers: Numbers) -> str:
-    """Compare tokens of the certified rule to the offline rule."""
-    sent = {one["name"]: one["mean"] for one in numbers["promised"]}
-    certified, offline = sent.get("certified"), sent.get("offline")
-    if certified is None or offline is None:
-        return "The rules cannot be compared here, as q = p everywhere."
-    return (
-        f"For a Bias of at most {EPSILON:g} the certified rule sends {certified:,.0f} tokens on average, the published "
-        f"offline rule {offline:,.0f}."
-    )
-
-
-def message_failures(numbers: Numbers) -> str:
-    """Give the largest share of failures over η."""
-    shares = [share for share in numbers["series"][0]["share"] if share is not None]
-    if not shares:
-        return "The published bound (23) cannot be checked here, as q = p everywhere."
-    return (
-        f"The published online bound (23) lies below the distortion at up to {max(shares):.1%} of the positions and k, "
-        "depending on η."
-    )
-
-
-def message_direction(numbers: Numbers) -> str:
-    """Describe how (24) and the required k change with β."""
-    published, safe = ([value for value in one["y"] if value is not None] for one in numbers["swept"][:2])
-    if not published or not safe:
-        return "The rules cannot be compared here, as q = p everywhere."
-    return (
-        f"From β = 0 to β = 1 the k of (24) goes from {three(published[0])} to {three(published[-1])}, the k needed at "
-        f"worst from {three(safe[0])} to {three(safe[-1])}."
-    )

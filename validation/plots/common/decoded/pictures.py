@@ -11,9 +11,9 @@ from validation.decoding.methods.registry import info_of
 from validation.plots.common.decoded.numbers import METRICS, RIGHT
 from validation.plots.common.ends import label_ends
 from validation.plots.common.names import name_points
+from validation.plots.common.printed import CU, U, value
 from validation.plots.common.record import Numbers
 from validation.plots.common.skipping.pictures import dots, name_rows
-from validation.plots.common.skipping.printed import CU, U, value
 from validation.plots.common.style import (
     DARK,
     MIDDLE,

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from validation.plots.common.printed import CU, U, value
 from validation.plots.common.record import Numbers
-from validation.plots.common.skipping.captions import (
-    RATES,
-)
-from validation.plots.common.skipping.printed import CU, U, value
 from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
+RATES = {
+    "transmission": "transmission rate",
+    "skipped_if_accepted": "P(skipped | accepted)",
+    "accepted_if_skipped": "P(accepted | skipped)",
+}
 _GREY = "0.45"
 _LOOKS: tuple[dict[str, Any], ...] = (
     {"color": DARK},

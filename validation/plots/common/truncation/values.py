@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hlmtheory.channel import vocabulary_payload_bits
-from validation.plots.common.record import Printed, plain
+from validation.plots.common.printed import CU, value
+from validation.plots.common.record import plain
 from validation.plots.common.style import DARK, MIDDLE
 
 if TYPE_CHECKING:
@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 BITS = 8  # b_prob of cu-hlm V-A
 FULL = 32_000  # |V| of cu-hlm V-A
-OFFLINE = Printed("k* offline at θ = 0.1", 30, "Section V-B")
-ONLINE = (
-    Printed("k(t)* online, mean", 832, "Section V-C"),
-    Printed("k(t)* online, least", 4, "Section V-C"),
-    Printed("k(t)* online, largest", 5715, "Section V-C"),
-)
+OFFLINE = value(CU, "k_offline")
 LOOKS: dict[str, dict[str, Any]] = {
     "exact": {"color": DARK, "linestyle": "-"},
     "certified": {"color": DARK, "linestyle": (0, (4, 2))},
@@ -70,15 +65,6 @@ def say(value: float | None, form: str = ",.0f") -> str:
     return "undefined" if value is None else format(value, form)
 
 
-def three(value: float | None) -> str:
-    """Format a number with three significant digits, or with all digits before the point; a half rounds up.
-
-    >>> three(1234.5), three(0.01234), three(None)
-    ('1,235', '0.0123', 'undefined')
-    """
-    if value is None:
-        return "undefined"
-    return f"{math.floor(value + 0.5):,}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def full_bits(vocabulary: int) -> int:
@@ -111,13 +97,3 @@ def decades(lines: Sequence[Sequence[float | None]], lowest: float) -> tuple[flo
     return (float(array.min() / 2), float(array.max() * 1.5)) if array.size else (lowest, 1.0)
 
 
-def line_said(line: list[float] | None) -> str:
-    """Describe how β_d was estimated.
-
-    >>> line_said(None), line_said([0.5, -0.0625])
-    ('the mean β, as no line could be fitted', 'a u + b = 0.5 u − 0.0625, clipped to [0, 1]')
-    """
-    if line is None:
-        return "the mean β, as no line could be fitted"
-    slope, intercept = line
-    return f"a u + b = {slope:.3g} u {'−' if intercept < 0 else '+'} {abs(intercept):.3g}, clipped to [0, 1]"

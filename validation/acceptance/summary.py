@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from hlmtheory.draft_length import (
     DepthAcceptance,
     acceptance_by_depth,
-    position_interval,
     split_tokens,
     tokens_by_length,
 )
@@ -32,6 +31,9 @@ from validation.errors import UserError
 FEWEST_CLUSTERS = 20
 """Smallest number of requests for intervals that allow rounds of one request to be alike."""
 
+Rest = Callable[[int, NDArray[np.int64]], NDArray[np.float64]]
+"""Measured minus fitted seconds of a pass, by its batch and widths."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundTimes:
@@ -39,6 +41,7 @@ class RoundTimes:
 
     It is ``round_trip + verify + B (cache + draft_cache + (K + 1) verify_token) + K (draft + B draft_token)``. Without
     drafts the target model waits for nobody: it streams its tokens, each in ``verify + B (cache + verify_token)``.
+    Where passes were measured, ``target_rest`` and ``draft_rest`` correct each pass to its measured time.
     """
 
     round_trip: float = 0.0
@@ -48,14 +51,29 @@ class RoundTimes:
     draft_token: float = 0.0
     cache: float = 0.0
     draft_cache: float = 0.0
+    target_rest: Rest | None = None
+    draft_rest: Rest | None = None
 
     def alone(self, batch: int = 1) -> float:
         """Return the time of a token without drafts."""
-        return self.verify + batch * (self.cache + self.verify_token)
+        return float(self._target(batch, np.ones(1, dtype=np.int64))[0])
+
+    def rounds(self, batch: int, lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the time of a round that drafts each of some numbers of tokens, 1 or more."""
+        draft = self.draft + batch * self.draft_token
+        if self.draft_rest is not None:
+            draft = max(draft + float(self.draft_rest(batch, np.ones(1, dtype=np.int64))[0]), 0.0)
+        return self.round_trip + self._target(batch, lengths + 1) + batch * self.draft_cache + lengths * draft
+
+    def _target(self, batch: int, widths: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the time of a pass of the target model by its width."""
+        fitted = self.verify + batch * (self.cache + widths * self.verify_token)
+        measured = fitted if self.target_rest is None else fitted + self.target_rest(batch, widths)
+        return np.where(measured > 0, measured, fitted)
 
     def fixed(self, batch: int = 1) -> float:
-        """Return the time of a round that drafts, without its drafts."""
-        return self.round_trip + self.alone(batch) + batch * self.draft_cache
+        """Return the fitted time of a round that drafts, without its drafts."""
+        return self.round_trip + self.verify + batch * (self.cache + self.verify_token + self.draft_cache)
 
     def marginal(self, batch: int = 1) -> float:
         """Return the time that each draft adds."""
@@ -64,7 +82,10 @@ class RoundTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Depth:
-    """Acceptance of the draft at one depth, given that all earlier drafts were accepted."""
+    """Acceptance of the draft at one depth, given that all earlier drafts were accepted.
+
+    ``examined`` is the most that the counts allow; where they allow fewer, ``acceptance`` is NaN.
+    """
 
     depth: int
     examined: int
@@ -82,6 +103,7 @@ class Length:
     into shorter ones, for drafts that copy a passage (:func:`hlmtheory.draft_length.split_tokens`). It is None if the
     recorded lengths varied and the drafts are not known to be copied. The two differ because a long draft covers an
     easy passage at once. ``tokens_per_second`` is of ``same_text`` if the drafts are copied, else of ``tokens``.
+    Where the counts leave the acceptance open, ``tokens`` is the least that they allow.
     """
 
     draft_length: int
@@ -125,11 +147,15 @@ class Summary:
     intervals : str
         What the intervals of ``depths`` and ``lengths`` promise.
     depths, lengths : tuple
-        By depth d = 1..K and by draft length; ``lengths`` is empty if the acceptance is not identified.
+        By depth d = 1..K and by draft length; empty for totals alone.
     best : int, optional
         The draft length with the most tokens per second, 0 if that is without drafts; None without times.
     best_if_copied : int, optional
         The same if the drafts are copied from the text; None without times, or if that is known, or not computed.
+    best_at_most : int, optional
+        The same by the largest acceptance that the counts allow; None without times, or if it is identified.
+    perfect_gain : float, optional
+        Tokens per second over those without drafts, if all drafts were accepted, at the best recorded length.
     alone_per_second : float, optional
         Tokens per second without drafts.
     longest : bool
@@ -167,6 +193,8 @@ class Summary:
     lengths: tuple[Length, ...] = ()
     best: int | None = None
     best_if_copied: int | None = None
+    best_at_most: int | None = None
+    perfect_gain: float | None = None
     alone_per_second: float | None = None
     longest: bool = False
     schedule: tuple[tuple[int, int, int], ...] = ()
@@ -248,21 +276,26 @@ def summarise(
         "remarks": remarks(records),
         "left_out": tuple(f"{one.source}: {one.reason}" for one in left_out),
     }
-    try:
-        tables = [record.counts(assumed_length) for record in records]
-    except UserError as error:
-        if assumed_length is not None:
-            raise
-        return Summary(**about, identified=False, reason=str(error), depths=_position_depths(records))
-    each = np.stack([square(table, max(max(other, default=0) for other in tables)) for table in tables])
-    counts = each.sum(axis=0)
-    if counts.shape[0] < 2:
+    ends, reasons = [], []
+    for record in records:
+        try:
+            ends.append(record.examined(assumed_length))
+        except UserError as error:
+            if assumed_length is not None:
+                raise
+            reasons.append(str(error))
+    if not ends:
+        return Summary(**about, identified=False, reason=reasons[0])
+    longest = max(max(table, default=0) for both in ends for table in both)
+    if longest < 1:
         raise UserError(f"{records[0].source}: no step drafted a token, so there is no acceptance to read.")
-    found = _depth_acceptance(each, confidence)
+    fewest, most = (np.stack([square(both[side], longest) for both in ends]) for side in (0, 1))
+    identified = not reasons and bool((fewest == most).all())
+    found, high = _depth_acceptance(fewest, most, confidence)
     known = int(np.count_nonzero(found.examined))  # deeper drafts were never examined
-    tokens, low, high = (end[:known] for end in _token_ends(each, confidence))
-    split = records[0].copied or len(set().union(*tables)) == 1
-    histogram = counts.sum(axis=0)
+    tokens, low, high_tokens = (end[:known] for end in _token_ends(fewest, most, confidence))
+    split = records[0].copied or len(set().union(*(table for both in ends for table in both))) == 1
+    histogram = most.sum(axis=(0, 1))
     same_text = [float(split_tokens(histogram, k + 1)) for k in range(known)] if split else [None] * known
     in_use = np.array(same_text if records[0].copied else tokens, dtype=np.float64)
     lengths = tuple(
@@ -270,45 +303,83 @@ def summarise(
             draft_length=k + 1,
             tokens=float(tokens[k]),
             low=float(low[k]),
-            high=float(high[k]),
+            high=float(high_tokens[k]),
             same_text=same_text[k],
             tokens_per_second=None if times is None else float(_rates(in_use, times)[k + 1]),
         )
         for k in range(known)
     )
+    chosen = {} if times is None else _choices(in_use, same_text, times, largest_batch, records[0].copied)
+    if chosen and not identified and not records[0].copied:
+        chosen["best_at_most"] = _best(1.0 + np.cumsum(np.cumprod(high[:known])), times)
     return Summary(
         **about,
-        identified=True,
-        reason=f"the assumption that every step drafted {assumed_length} tokens"
-        if not all(record.knows_lengths for record in records)
-        else "the recorded draft length of every step",
-        counts=add(tables),
-        intervals=_promise(confidence, len(records)),
+        identified=identified,
+        reason=_reason(reasons, identified, assumed_length, records),
+        counts=add(both[1] for both in ends) if identified else None,
+        intervals=_promise(confidence, len(ends)),
         depths=_depth_rows(found, known),
         lengths=lengths,
-        next_adds_at_most=float(np.prod(found.acceptances[:known])),
-        **({} if times is None else _choices(in_use, same_text, times, largest_batch, records[0].copied)),
-        crossover=None if times is None else _crossover(in_use, None if records[0].copied else (low, high), times),
+        next_adds_at_most=float(np.prod(high[:known])),
+        **chosen,
+        crossover=None
+        if times is None
+        else _crossover(in_use, None if records[0].copied else (low, high_tokens), times, largest_batch),
     )
 
 
-def _depth_acceptance(each: NDArray[np.int64], confidence: float) -> DepthAcceptance:
-    """Return the acceptance by depth of requests; with many requests, the wider of two intervals at each end."""
-    found = acceptance_by_depth(each.sum(axis=0), confidence=confidence, method="anytime")
-    if len(each) < FEWEST_CLUSTERS:
-        return found
-    other = acceptance_by_depth(each, confidence=confidence, method="clustered")
-    low, high = np.minimum(found.low, other.low), np.maximum(found.high, other.high)
-    return replace(found, low=low, high=high)
+def _reason(
+    reasons: Sequence[str], identified: bool, assumed_length: int | None, records: Sequence[AcceptanceRecord]
+) -> str:
+    """Return where the draft lengths come from, or why the acceptance is only bounded."""
+    if identified and all(record.knows_lengths for record in records):
+        return "the recorded draft length of every step"
+    if identified and assumed_length is not None:
+        return f"the assumption that every step drafted {assumed_length} tokens"
+    if identified:
+        return "the totals, which leave one number of examined drafts"
+    if reasons:
+        return f"the tables are of {len(records) - len(reasons):,} of {len(records):,} records. {reasons[0]}"
+    return (
+        "the draft lengths varied and only their sum is recorded, so a step that accepted i drafts may have drafted "
+        "only i tokens. Intervals are for the fewest and the most drafts that the totals allow to be examined, and "
+        "tokens are the least"
+    )
 
 
-def _token_ends(each: NDArray[np.int64], confidence: float) -> tuple[NDArray[np.float64], ...]:
-    """Return tokens by draft length with both ends, as :func:`_depth_acceptance`."""
-    found = tokens_by_length(each.sum(axis=0), confidence=confidence, method="anytime")
-    if len(each) < FEWEST_CLUSTERS:
-        return found.tokens, found.low, found.high
-    other = tokens_by_length(each, confidence=confidence, method="clustered")
-    return found.tokens, np.minimum(found.low, other.low), np.maximum(found.high, other.high)
+def _depth_acceptance(
+    fewest: NDArray[np.int64], most: NDArray[np.int64], confidence: float
+) -> tuple[DepthAcceptance, NDArray[np.float64]]:
+    """Return the acceptance by depth, and the largest that the counts allow, 1 where a draft may never be examined.
+
+    The tables are of requests, with the fewest and the most examined drafts. With many requests, each end is the wider
+    of two intervals. More examined drafts r of a accepted ones lower both ends of the first interval, which is where
+    the density f of Beta(a + 1, r - a + 1) is above δ. Going to r + 1 multiplies f by (1 - α) over its mean, and f is
+    above δ at the mean m of Beta: log f is concave, so log f(m) ≥ E log f ≥ 0. So f falls above m and rises below.
+    """
+    both = [acceptance_by_depth(one.sum(axis=0), confidence=confidence, method="anytime") for one in (fewest, most)]
+    lows, highs = [both[1].low], [both[0].high]
+    if len(most) >= FEWEST_CLUSTERS:
+        for one in (fewest, most):
+            other = acceptance_by_depth(one, confidence=confidence, method="clustered")
+            lows, highs = [*lows, other.low], [*highs, other.high]
+    same = both[0].examined == both[1].examined
+    rates = np.where(same, both[1].acceptances, np.nan)
+    found = replace(both[1], acceptances=rates, low=np.min(lows, axis=0), high=np.max(highs, axis=0))
+    return found, np.where(both[0].examined > 0, both[0].acceptances, 1.0)
+
+
+def _token_ends(
+    fewest: NDArray[np.int64], most: NDArray[np.int64], confidence: float
+) -> tuple[NDArray[np.float64], ...]:
+    """Return the least tokens by draft length with both ends, as :func:`_depth_acceptance`."""
+    both = [tokens_by_length(one.sum(axis=0), confidence=confidence, method="anytime") for one in (fewest, most)]
+    lows, highs = [both[1].low], [both[0].high]
+    if len(most) >= FEWEST_CLUSTERS:
+        for one in (fewest, most):
+            other = tokens_by_length(one, confidence=confidence, method="clustered")
+            lows, highs = [*lows, other.low], [*highs, other.high]
+    return both[1].tokens, np.min(lows, axis=0), np.max(highs, axis=0)
 
 
 def _promise(confidence: float, requests: int) -> str:
@@ -337,24 +408,36 @@ def _choices(
     rates = _rates(in_use, times)
     best = _best(in_use, times)
     other = None if copied or None in same_text else _best(np.array(same_text, dtype=np.float64), times)
+    ends = np.arange(len(in_use), len(in_use) + 2)
+    perfect = np.arange(2.0, len(in_use) + 2.0)
     return {
         "best": best,
         "best_if_copied": other,
+        "perfect_gain": float(np.max(_rates(perfect, times)[1:]) / rates[0]),
         "alone_per_second": float(rates[0]),
         "longest": best == len(in_use),
         "schedule": schedule(in_use, times, largest_batch),
-        # One draft more raises E/T if it adds more than M E/T
-        "next_pays_above": times.marginal() * float(rates[-1]),
+        # One draft more raises E/T if it adds more than its own time times E/T
+        "next_pays_above": float(np.diff(times.rounds(1, ends))[0] * rates[-1]),
     }
 
 
 def _crossover(
-    tokens: NDArray[np.float64], ends: tuple[NDArray[np.float64], ...] | None, times: RoundTimes
+    tokens: NDArray[np.float64],
+    ends: tuple[NDArray[np.float64], ...] | None,
+    times: RoundTimes,
+    largest_batch: int,
 ) -> Crossover:
     """Return the smallest batch from which no length pays, for tokens by draft length and for both of their ends."""
-    found, low, high = (
-        loses_from(one, times) if one is not None else np.nan for one in (tokens, *(ends or (None, None)))
-    )
+
+    def loses(tokens: NDArray[np.float64]) -> float:
+        fitted = loses_from(tokens, times)
+        if times.target_rest is None or not np.isfinite(fitted):
+            return fitted
+        pays = max((batch for batch in range(1, largest_batch + 1) if _best(tokens, times, batch)), default=0)
+        return max(fitted, pays + 1.0) if pays == largest_batch else pays + 1.0
+
+    found, low, high = (loses(one) if one is not None else np.nan for one in (tokens, *(ends or (None, None))))
     return Crossover(int(found) if np.isfinite(found) else None, low, high)
 
 
@@ -391,38 +474,9 @@ def square(counts: Counts, longest: int) -> NDArray[np.int64]:
     return table
 
 
-def _position_depths(records: Sequence[AcceptanceRecord]) -> tuple[Depth, ...]:
-    """Return the interval of each depth's acceptance from accepted drafts by position and the mean draft length."""
-    if any(record.accepted_per_position is None or record.num_draft_tokens is None for record in records):
-        return ()
-    longest = max(len(record.accepted_per_position or ()) for record in records)
-    places = np.zeros(longest)
-    for record in records:
-        row = record.accepted_per_position or ()
-        places[: len(row)] += row
-    steps = sum(record.num_spec_steps for record in records)
-    drafted = sum(record.num_draft_tokens or 0 for record in records)
-    if not steps <= drafted <= longest * steps:
-        return ()
-    low, high = position_interval(places / steps, drafted / steps)
-    before = [steps, *places[:-1]]
-    return tuple(
-        Depth(
-            depth=d + 1,
-            examined=int(before[d]),
-            accepted=int(places[d]),
-            acceptance=np.nan,
-            low=float(a),
-            high=float(b),
-        )
-        for d, (a, b) in enumerate(zip(low, high, strict=True))
-    )
-
-
 def _rates(tokens: NDArray[np.float64], times: RoundTimes, batch: int = 1) -> NDArray[np.float64]:
     """Return tokens per second at K = 0, 1, ..., K_max, by the tokens of a round at K = 1, ..., K_max."""
-    lengths = np.arange(1, len(tokens) + 1)
-    drafted = tokens / (times.fixed(batch) + lengths * times.marginal(batch))
+    drafted = tokens / times.rounds(batch, np.arange(1, len(tokens) + 1))
     return np.concatenate([[1.0 / times.alone(batch) if times.alone(batch) else np.inf], drafted])
 
 

@@ -71,14 +71,6 @@ class RoundTimes:
         measured = fitted if self.target_rest is None else fitted + self.target_rest(batch, widths)
         return np.where(measured > 0, measured, fitted)
 
-    def fixed(self, batch: int = 1) -> float:
-        """Return the fitted time of a round that drafts, without its drafts."""
-        return self.round_trip + self.verify + batch * (self.cache + self.verify_token + self.draft_cache)
-
-    def marginal(self, batch: int = 1) -> float:
-        """Return the time that each draft adds."""
-        return self.draft + batch * (self.draft_token + self.verify_token)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Depth:

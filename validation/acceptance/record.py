@@ -291,7 +291,7 @@ class AcceptanceRecord:
         if sum(row) != steps or drafted < sum(n * max(i, 1) for i, n in enumerate(row)):
             raise UserError(
                 f"{self.source} has a step with more than {longest} accepted drafts, or fewer drafts than its steps "
-                "need: the draft lengths of its steps are not known."
+                "need: the draft lengths of its steps are not known"
             )
         lacking = longest * steps - drafted
         most = sum(n * (longest - max(i, 1)) for i, n in enumerate(row))

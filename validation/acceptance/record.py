@@ -129,6 +129,11 @@ class AcceptanceRecord:
                     f"{name} has {steps:,} steps and {accepted:,} accepted drafts; the totals are "
                     f"{self.num_spec_steps:,} and {self.num_accepted_draft_tokens:,}"
                 )
+            deepest = max((i for i, count in histogram.items() if count), default=0)
+            if self.num_spec_tokens is not None and deepest > self.num_spec_tokens:
+                raise self._contradiction(
+                    f"{name} has a step of {deepest} accepted drafts; a step has at most {self.num_spec_tokens}"
+                )
         places = self.accepted_per_position
         if places is not None:
             if any(later > earlier for earlier, later in zip((self.num_spec_steps, *places), places, strict=False)):

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from validation.acceptance.engines import read_acceptance
-from validation.acceptance.record import NOTHING, AcceptanceRecord, add, marked, refuse_mixture, remarks, tally
+from validation.acceptance.record import (
+    NOTHING,
+    AcceptanceRecord,
+    add,
+    marked,
+    refuse_mixture,
+    remarks,
+    tally,
+    write_records,
+)
 from validation.errors import UserError
 
 
@@ -248,6 +257,48 @@ def test_an_answer_for_which_the_server_drafted_nothing_is_left_out(tmp_path):
     assert [(one.source[-6:], one.reason) for one in found.left_out] == [("line 2", NOTHING)]
     with pytest.raises(UserError, match=r"no acceptance to read.*nothing was drafted"):
         read_acceptance(stored(tmp_path, "b.json", short))
+
+
+def test_counts_that_no_steps_have_are_refused_by_name(tmp_path):
+    """Ten tokens in one step of three drafts; an answer whose accepted drafts leave no step."""
+    ten = "draft acceptance = 0.90000 ( 9 accepted / 10 generated), mean len = 10.00\nacc per pos = (1.0, 1.0, 1.0)\n"
+    with pytest.raises(UserError, match=r"line 1 has 10 tokens a step, but a step drafts at most 3"):
+        read_acceptance(stored(tmp_path, "a.log", ten))
+    answer = {"timings": {"predicted_n": 10, "draft_n": 12, "draft_n_accepted": 9}}
+    with pytest.raises(UserError, match="10 tokens with 9 accepted drafts leave no token for a step"):
+        read_acceptance(stored(tmp_path, "a.json", answer))
+    one = {"num_spec_steps": 2, "num_accepted_draft_tokens": 9, "num_draft_tokens": 10, "num_spec_tokens": 3}
+    for change, said in (
+        ({}, "9 drafts are accepted in 2 steps of at most 3"),
+        ({"num_accepted_draft_tokens": 5}, "10 drafts are made in 2 steps of at most 3"),
+        ({"num_draft_tokens": 20, "num_spec_steps": 9, "acceptance_histogram": [8] + [0] * 8 + [1]}, "a step of 9"),
+    ):
+        with pytest.raises(UserError, match=said):
+            read_acceptance(stored(tmp_path, "b.json", {"metrics": {"speculative_decoding": one | change}}))
+
+
+def test_steps_that_drafted_nothing_are_said(tmp_path):
+    """llama.cpp with n-grams: 30 tokens with 3 accepted of 6 drafts are 26 steps, of which 20 drafted nothing."""
+    answer = {"timings": {"predicted_n": 30, "draft_n": 6, "draft_n_accepted": 3}}
+    said = " ".join(remarks(records_of(stored(tmp_path, "a.json", answer))))
+    assert "At least 20 steps drafted nothing" in said
+
+
+def test_the_draft_length_of_sglang_is_its_proposed_drafts_a_step(tmp_path):
+    """Budgets 4, 8 and 16: their drafts begin at other tokens, so no mean is taken."""
+    names = ("spec_verify_ct", "spec_num_correct_drafts", "spec_num_proposed_drafts")
+    counts = [(83, 174, 249), (66, 191, 462), (61, 195, 915)]
+    answers = [{"meta_info": dict(zip(names, one, strict=True))} for one in counts]
+    records = records_of(stored(tmp_path, "a.json", answers))
+    assert [record.num_spec_tokens for record in records] == [3, 7, 15]
+    with pytest.raises(UserError, match="3 largest draft lengths"):
+        refuse_mixture(records)
+
+
+def test_counts_by_position_survive_their_own_file(tmp_path):
+    records = records_of(stored(tmp_path, "a.txt", scrape(10, 30, [8, 4, 2])))
+    write_records(records, tmp_path / "b.jsonl")
+    assert records_of(tmp_path / "b.jsonl")[0].counts() == records[0].counts() == {3: (2, 4, 2, 2)}
 
 
 def test_the_answers_and_the_log_of_one_request_have_the_same_steps(tmp_path):

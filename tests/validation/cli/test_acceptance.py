@@ -210,6 +210,39 @@ def test_a_table_of_passes_gives_the_schedule_and_the_crossover(answers, passes,
     assert 1 <= found["low"] < 7 < found["high"]
 
 
+@pytest.mark.parametrize("context", [0, 200])
+@pytest.mark.parametrize("drafts", [1, 2])
+def test_passes_are_taken_as_measured(tmp_path, context, drafts):
+    """320 of 761 drafts in 191 steps; widths 1, 2, 3, 5 take 51, 104, 151, 221 ms, so 4 takes 186: no draft pays."""
+    counts, passes = tmp_path / "counts.json", tmp_path / "passes.csv"
+    one = {"num_spec_steps": 191, "num_accepted_draft_tokens": 320, "num_draft_tokens": 761, "num_spec_tokens": 4}
+    one["acceptance_histogram"] = [58, 48, 23, 22, 40]
+    counts.write_text(json.dumps({"metrics": {"speculative_decoding": one}}))
+    rows = [(1, 51, "target"), (2, 104, "target"), (3, 151, "target"), (5, 221, "target"), *[(1, 3, "draft")] * drafts]
+    lines = ["batch,width,context,ms,model", *(f"1,{width},{context},{ms},{name}" for width, ms, name in rows)]
+    passes.write_text("\n".join(lines) + "\n")
+    result = run(counts, "--passes", passes, "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert (found["best"], found["alone_per_second"]) == (0, pytest.approx(1 / 0.051))
+    seconds = [one["tokens"] / one["tokens_per_second"] for one in found["lengths"]]
+    assert seconds == pytest.approx([0.107, 0.157, 0.195, 0.233])
+    assert found["perfect_gain"] == pytest.approx(5 / 0.233 * 0.051)
+    assert found["crossover"]["loses_from"] == 1
+    refused = run(counts, "--passes", passes, "--draft-length", "7")
+    assert (refused.exit_code, "contradicts --draft-length 7: its num_spec_tokens" in refused.output) == (2, True)
+
+
+def test_a_crossover_is_that_of_the_measured_passes(answers, tmp_path):
+    """The last measured batch is slower for wide passes than the plane says: there no draft pays."""
+    path = tmp_path / "passes.csv"
+    lines = [f"{b},{w},{20 + 0.1 * b * w + 60 * (b == 32) * (w > 1):g}" for b in (1, 8, 16, 32) for w in (1, 2, 3)]
+    path.write_text("\n".join(["batch,width,ms", *lines]) + "\n")
+    found = json.loads(run(answers, "--passes", path, "--draft-ms", "1", "--json").stdout)
+    assert found["schedule"][-1][1:] == [32, 0]
+    assert found["crossover"]["loses_from"] == found["schedule"][-1][0]
+
+
 def test_the_cache_of_a_long_context_moves_the_crossover(answers, passes):
     """At 5,000 tokens a sequence's cache takes 10 ms a pass, and one draft saves 0.5 of it: it pays at every batch."""
     result = run(answers, "--passes", passes, "--context", "5000")

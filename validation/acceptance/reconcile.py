@@ -41,7 +41,7 @@ CONVENTIONS = {
     "rate": "accepted drafts over drafts",
     "configured": "accepted drafts over steps times K",
     "first": "acceptance of a step's first draft",
-    "common": "tokens a step, drafts cut to the shorter K",
+    "common": "tokens a step at the shorter K",
 }
 """What each number is, in words."""
 PRINTED = {

@@ -467,8 +467,7 @@ _DRAFTS_OF = {
     "llama.cpp": "llama.cpp drafts the most probable token unless --spec-draft-sampling is probabilistic.",
 }
 _RULES_OF = {
-    "vllm": "vLLM is lossless with rejection_sample_method standard (the default) or block, and lossy with "
-    "synthetic.",
+    "vllm": "vLLM is lossless with rejection_sample_method standard (the default) or block, and lossy with synthetic.",
     "sglang": "SGLang is lossy if speculative_accept_threshold_single or speculative_accept_threshold_acc is below 1.",
     "tensorrt-llm": "TensorRT-LLM is lossy with relaxed acceptance.",
     "llama.cpp": "llama.cpp's server accepts a draft that equals the token it samples (match), or by rejection "

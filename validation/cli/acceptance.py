@@ -194,10 +194,7 @@ def acceptance(
     found = _of_one_engine(read.records, only)
     second = _of_one_engine(_read(console, others, wait, timeout).records, None) if others else []
     found, second = (
-        [
-            marked(record, drafts=_of_side(drafts, side), verification=_of_side(verification, side))
-            for record in records
-        ]
+        [marked(record, drafts=_of_side(drafts, side), verification=_of_side(verification, side)) for record in records]
         for side, records in enumerate((found, second))
     )
     assumed = _assumed_lengths(found, second, draft_length)
@@ -404,7 +401,9 @@ def _show(console: Console, summary: Summary) -> None:
         said = f"1 answer ({first})" if count == 1 else f"{count:,} answers (the first: {first})"
         console.print(f"Left out: {said}.", soft_wrap=True, markup=False)
     if not summary.identified:
-        console.print(f"The acceptance at each depth is not identified: {summary.reason}.", soft_wrap=True, markup=False)
+        console.print(
+            f"The acceptance at each depth is not identified: {summary.reason}.", soft_wrap=True, markup=False
+        )
     if summary.depths:
         table = Table(title="Acceptance of a draft, given that all earlier ones were accepted", box=box.SIMPLE)
         for head in ("depth", "examined", "accepted", "acceptance", "interval"):

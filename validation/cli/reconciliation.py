@@ -88,7 +88,8 @@ def laws_beside(side: Side, laws: Place, confidence: float) -> dict[str, Any]:
     own = (replay(side, length, confidence) or Estimate(value=summary.mean_acceptance_length)) + -1.0
     own *= 1.0 / length
     shares = {
-        name: (one + -1.0) * (1.0 / length) for name, one in lengths_by_law(open_trace(laws), length, confidence).items()
+        name: (one + -1.0) * (1.0 / length)
+        for name, one in lengths_by_law(open_trace(laws), length, confidence).items()
     }
     stated = {("sampled", "standard"): "rejection", ("sampled", "match"): "match"}
     stated |= {("greedy", rule): "greedy" for rule in (None, "standard", "block", "match")}

@@ -194,7 +194,10 @@ def test_the_fewest_and_the_most_examined_drafts_are_those_of_some_steps(steps, 
     for (drafted, places), ways in seen.items():
         tables = of_places(steps, drafted, *places).examined()
         found = [acceptance_by_depth(square(table, longest)) for table in tables]
-        assert [one.examined.tolist() for one in found] == [np.min(ways, axis=0).tolist(), np.max(ways, axis=0).tolist()]
+        assert [one.examined.tolist() for one in found] == [
+            np.min(ways, axis=0).tolist(),
+            np.max(ways, axis=0).tolist(),
+        ]
         assert {tuple(one.accepted) for one in found} == {places}
 
 
@@ -252,7 +255,9 @@ def test_one_short_draft_leaves_the_tables():
     """Of two answers one lacks a draft; it can lack it at the rejected first draft only if no step accepted one."""
     fields = {"engine": "vllm", "num_spec_steps": 10, "num_accepted_draft_tokens": 5, "num_spec_tokens": 3}
     answers = [
-        AcceptanceRecord(**fields, source=str(drafted), num_draft_tokens=drafted, acceptance_histogram={0: 7, 1: 2, 3: 1})
+        AcceptanceRecord(
+            **fields, source=str(drafted), num_draft_tokens=drafted, acceptance_histogram={0: 7, 1: 2, 3: 1}
+        )
         for drafted in (30, 29, 28)
     ]
     assert [one.examined for one in summarise(answers[:2]).depths] == [20, 6, 2]
@@ -271,7 +276,11 @@ def test_a_record_lacking_more_drafts_than_its_steps_can_is_not_bounded():
 @pytest.mark.parametrize(
     ("fields", "length", "said"),
     [
-        ({"num_spec_tokens": 4, "acceptance_histogram": {0: 1, 2: 1}, "num_draft_tokens": 7}, 7, "num_spec_tokens is 4"),
+        (
+            {"num_spec_tokens": 4, "acceptance_histogram": {0: 1, 2: 1}, "num_draft_tokens": 7},
+            7,
+            "num_spec_tokens is 4",
+        ),
         ({"num_spec_tokens": 4, "num_draft_tokens": 7, "acceptance_histogram": {0: 1, 2: 1}}, 2, "7 drafts in 2 steps"),
         ({"by_draft_length": {2: (1, 0, 1)}}, 3, "longest draft has 2"),
         ({"num_draft_tokens": 30}, 3, "30 drafts in 2 steps"),

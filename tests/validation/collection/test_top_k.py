@@ -294,7 +294,9 @@ def test_positions_count_from_the_answer_on(tmp_path, form):
     header = ",".join(map(str, TEXT[1:3]))
     assert json.loads(asked("told").stdout)["places"] == 3  # the first of seven tokens has no list
     assert json.loads(asked("chat", "--answer-after", header).stdout)["places"] == 3
-    assert json.loads(asked("plain").stdout)["places"] == json.loads(asked("chat", "--whole-text").stdout)["places"] == 6
+    assert (
+        json.loads(asked("plain").stdout)["places"] == json.loads(asked("chat", "--whole-text").stdout)["places"] == 6
+    )
     rates = acceptance_rate(rows(1), rows(2))[3:].mean()
     low, high = json.loads(asked("told").stdout)["acceptance"]
     assert low <= rates <= high

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.serving import PassFit, fit_passes
+from hlmtheory.serving import fit_passes
 from validation.errors import UserError, naming
 
 _COLUMNS = ("batch", "width", "ms")
@@ -36,25 +36,16 @@ _MOST = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Passes of one model.
-
-    Attributes
-    ----------
-    plane : tuple of float
-        a in s, b in s a token and c in s a cached token; c is 0 if the context did not vary.
-    rest : dict of int to (widths, seconds)
-        Mean measured minus fitted seconds, by batch and width.
-    context : float
-        Median of the cached tokens of a sequence.
-    fit : PassFit, optional
-        None if the passes do not determine a plane; then it is their mean time.
-    count : int
-    """
+    """Passes of one model."""
 
     plane: tuple[float, float, float]
+    """In s, s a token and s a cached token, which is 0 if the context did not vary; else the mean time alone."""
     rest: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]]
+    """Widths, and mean measured minus fitted seconds, by batch."""
     context: float
-    fit: PassFit | None
+    """Median of the cached tokens of a sequence."""
+    worst: float
+    """Largest distance of a pass from the plane, relative to its time."""
     count: int
 
     def beyond_plane(self, batch: int, widths: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -70,9 +61,7 @@ class Measured:
         a, b, c = self.plane
         said = f"A pass of the {name} model: {self.count} measured, interpolated. Beyond them {1e3 * a:.4g} ms"
         said += f" + {1e6 * b:.4g} us a token" + (f" + {1e6 * c:.4g} us a cached token" if c else "")
-        if self.fit is None:
-            return f"{said}, at every batch."
-        return f"{said}, from which the farthest pass is {self.fit.worst:.0%} off."
+        return f"{said}, from which the farthest pass is {self.worst:.0%} off."
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +113,8 @@ def read_passes(path: str | Path) -> Passes:
 def _measured(path: Path, model: str, passes: NDArray[np.float64]) -> Measured:
     size, width, context, seconds = *passes[:, :3].T, passes[:, 3] / 1e3
     cached = context if np.ptp(context) else 0.0 * context  # a cache that does not vary is a part of a
-    fit = None
     try:
-        fit = fit_passes(size.astype(np.int64), width.astype(np.int64), cached, seconds)
-        plane = fit.coefficients
+        plane = fit_passes(size.astype(np.int64), width.astype(np.int64), cached, seconds).coefficients
     except ValueError as error:
         if model == "target":
             raise UserError(f"{path}, passes of the {model} model: {error}.") from error
@@ -137,7 +124,7 @@ def _measured(path: Path, model: str, passes: NDArray[np.float64]) -> Measured:
     for batch in np.unique(size):
         widths = np.unique(width[size == batch])
         table[int(batch)] = widths, np.array([rest[(size == batch) & (width == one)].mean() for one in widths])
-    return Measured(plane, table, float(np.median(context)), fit, len(passes))
+    return Measured(plane, table, float(np.median(context)), float(np.max(np.abs(rest) / seconds)), len(passes))
 
 
 def _model(path: Path, number: int, row: dict[str, str]) -> str:

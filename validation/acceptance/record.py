@@ -10,10 +10,11 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from validation.acceptance.counts import GREATEST_LENGTH
 from validation.errors import UserError
 
 DRAFTS = ("greedy", "sampled", "copied")
@@ -100,6 +101,8 @@ class AcceptanceRecord:
         for name, value in self._counts():
             if value < 0:
                 raise UserError(f"{self.source}: {name} is {value:,}; a count cannot be negative.")
+        if (self.num_spec_tokens or 0) > GREATEST_LENGTH:
+            raise UserError(f"{self.source}: num_spec_tokens is {self.num_spec_tokens:,}; at most {GREATEST_LENGTH:,}.")
         self._check_sums()
 
     def _counts(self) -> Iterable[tuple[str, int]]:
@@ -313,26 +316,19 @@ class AcceptanceRecord:
 
     def as_json(self) -> dict[str, Any]:
         """Return the record with AIPerf's names, for a JSON file."""
-        found: dict[str, Any] = {
-            "engine": self.engine,
+        histogram, by_length = self.histogram, self.by_draft_length
+        found: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        found |= {
             "mean_acceptance_length": self.mean_acceptance_length,
             "draft_acceptance_rate": self.draft_acceptance_rate,
-            "acceptance_histogram": None
-            if self.histogram is None
-            else {str(i): n for i, n in sorted(self.histogram.items()) if n},
-            "num_accepted_draft_tokens": self.num_accepted_draft_tokens,
-            "num_draft_tokens": self.num_draft_tokens,
-            "num_spec_steps": self.num_spec_steps,
             "num_spec_tokens": self.longest,
-            "completion_tokens": self.completion_tokens,
-            "per_step_accepted": self.per_step_accepted,
-            "per_step_drafted": self.per_step_drafted,
+            "acceptance_histogram": histogram and {str(i): n for i, n in sorted(histogram.items()) if n},
+            "acceptance_histogram_by_draft_length": by_length and {str(k): row for k, row in by_length.items()},
+            "copied": self.copied or None,
         }
-        if self.by_draft_length is not None:
-            found["acceptance_histogram_by_draft_length"] = {str(k): row for k, row in self.by_draft_length.items()}
-        extra: dict[str, Any] = {"source": self.source, "draft_sampling": self.draft_sampling}
-        extra |= {"verification": self.verification, "copied": self.copied or None}
-        return found | {name: value for name, value in extra.items() if value is not None}
+        del found["accepted_per_position"], found["by_draft_length"]
+        own = ("acceptance_histogram_by_draft_length", "draft_sampling", "verification", "copied")
+        return {name: value for name, value in found.items() if value is not None or name not in own}
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,12 +383,7 @@ def marked(record: AcceptanceRecord, *, drafts: str | None, verification: str | 
 
 
 def refuse_mixture(records: Sequence[AcceptanceRecord]) -> None:
-    """Refuse records that must not be averaged: of two engines, ways of drafting, acceptance rules or draft lengths.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse records that must not be averaged: of two engines, ways of drafting, acceptance rules or draft lengths."""
     for name, what in (
         ("engine", "engines or formats"),
         ("draft_sampling", "ways of drafting"),

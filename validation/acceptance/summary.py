@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.draft_length import (
-    DepthAcceptance,
-    acceptance_by_depth,
-    split_tokens,
-    tokens_by_length,
-)
+from hlmtheory.draft_length import acceptance_by_depth, split_tokens, tokens_by_length
 from hlmtheory.serving import crossover_batch
 from validation.acceptance.record import (
     VERIFICATIONS,
@@ -125,7 +120,6 @@ class Summary:
 
     Attributes
     ----------
-    engine : str
     requests, steps, accepted : int
         Totals; a step is one verification.
     mean_acceptance_length : float
@@ -278,15 +272,18 @@ def summarise(
             reasons.append(str(error))
     if not ends:
         return Summary(**about, identified=False, reason=reasons[0])
-    longest = max(max(table, default=0) for both in ends for table in both)
+    tables = [table for both in ends for table in both]
+    deepest = max(i for table in tables for row in table.values() for i, count in enumerate(row) if count)
+    longest = min(max(max(table) for table in tables), deepest + 1)  # deeper drafts were never examined
     if longest < 1:
         raise UserError(f"{records[0].source}: no step drafted a token, so there is no acceptance to read.")
     fewest, most = (np.stack([square(both[side], longest) for both in ends]) for side in (0, 1))
     identified = not reasons and bool((fewest == most).all())
-    found, high = _depth_acceptance(fewest, most, confidence)
-    known = int(np.count_nonzero(found.examined))  # deeper drafts were never examined
-    tokens, low, high_tokens = (end[:known] for end in _token_ends(fewest, most, confidence))
-    split = records[0].copied or len(set().union(*(table for both in ends for table in both))) == 1
+    depths, rates = _depths(fewest, most, confidence)
+    known = len(depths)
+    (_, counted), low, high = _joined(tokens_by_length, fewest, most, confidence)
+    tokens = counted.tokens[:known]
+    split = records[0].copied or len(set().union(*tables)) == 1
     histogram = most.sum(axis=(0, 1))
     same_text = [float(split_tokens(histogram, k + 1)) for k in range(known)] if split else [None] * known
     in_use = np.array(same_text if records[0].copied else tokens, dtype=np.float64)
@@ -295,7 +292,7 @@ def summarise(
             draft_length=k + 1,
             tokens=float(tokens[k]),
             low=float(low[k]),
-            high=float(high_tokens[k]),
+            high=float(high[k]),
             same_text=same_text[k],
             tokens_per_second=None if times is None else float(_rates(in_use, times)[k + 1]),
         )
@@ -303,20 +300,20 @@ def summarise(
     )
     chosen = {} if times is None else _choices(in_use, same_text, times, largest_batch, records[0].copied)
     if chosen and not identified and not records[0].copied:
-        chosen["best_at_most"] = _best(1.0 + np.cumsum(np.cumprod(high[:known])), times)
+        chosen["best_at_most"] = _best(1.0 + np.cumsum(np.cumprod(rates)), times)
     return Summary(
         **about,
         identified=identified,
         reason=_reason(reasons, identified, assumed_length, records),
         counts=add(both[1] for both in ends) if identified else None,
         intervals=_promise(confidence, len(ends)),
-        depths=_depth_rows(found, known),
+        depths=depths,
         lengths=lengths,
-        next_adds_at_most=float(np.prod(high[:known])),
+        next_adds_at_most=float(np.prod(rates)),
         **chosen,
         crossover=None
         if times is None
-        else _crossover(in_use, None if records[0].copied else (low, high_tokens), times, largest_batch),
+        else _crossover(in_use, None if records[0].copied else (low[:known], high[:known]), times, largest_batch),
     )
 
 
@@ -339,39 +336,37 @@ def _reason(
     )
 
 
-def _depth_acceptance(
-    fewest: NDArray[np.int64], most: NDArray[np.int64], confidence: float
-) -> tuple[DepthAcceptance, NDArray[np.float64]]:
-    """Return the acceptance by depth, and the largest that the counts allow, 1 where a draft may never be examined.
+def _joined(
+    function: Callable[..., Any], fewest: NDArray[np.int64], most: NDArray[np.int64], confidence: float
+) -> tuple[list[Any], NDArray[np.float64], NDArray[np.float64]]:
+    """Return what a function of counts gives for the fewest and the most examined drafts, and both ends of its intervals.
 
-    The tables are of requests, with the fewest and the most examined drafts. With many requests, each end is the wider
-    of two intervals. More examined drafts r of a accepted ones lower both ends of the first interval, which is where
-    the density f of Beta(a + 1, r - a + 1) is above δ. Going to r + 1 multiplies f by (1 - α) over its mean, and f is
-    above δ at the mean m of Beta: log f is concave, so log f(m) ≥ E log f ≥ 0. So f falls above m and rises below.
+    With many requests each end is the wider of two intervals. More examined drafts r of a accepted ones lower both ends
+    of the first one, which is where the density f of Beta(a + 1, r - a + 1) is above δ. Going to r + 1 multiplies f by
+    (1 - α) over the mean of 1 - α. At the mean of α f is above δ: log f is concave, so it is at least E log f ≥ 0. So
+    f rises below an upper end and falls above a lower one.
     """
-    both = [acceptance_by_depth(one.sum(axis=0), confidence=confidence, method="anytime") for one in (fewest, most)]
+    both = [function(one.sum(axis=0), confidence=confidence, method="anytime") for one in (fewest, most)]
     lows, highs = [both[1].low], [both[0].high]
     if len(most) >= FEWEST_CLUSTERS:
-        for one in (fewest, most):
-            other = acceptance_by_depth(one, confidence=confidence, method="clustered")
-            lows, highs = [*lows, other.low], [*highs, other.high]
-    same = both[0].examined == both[1].examined
-    rates = np.where(same, both[1].acceptances, np.nan)
-    found = replace(both[1], acceptances=rates, low=np.min(lows, axis=0), high=np.max(highs, axis=0))
-    return found, np.where(both[0].examined > 0, both[0].acceptances, 1.0)
+        clustered = [function(one, confidence=confidence, method="clustered") for one in (fewest, most)]
+        lows, highs = [*lows, *(one.low for one in clustered)], [*highs, *(one.high for one in clustered)]
+    return both, np.min(lows, axis=0), np.max(highs, axis=0)
 
 
-def _token_ends(
+def _depths(
     fewest: NDArray[np.int64], most: NDArray[np.int64], confidence: float
-) -> tuple[NDArray[np.float64], ...]:
-    """Return the least tokens by draft length with both ends, as :func:`_depth_acceptance`."""
-    both = [tokens_by_length(one.sum(axis=0), confidence=confidence, method="anytime") for one in (fewest, most)]
-    lows, highs = [both[1].low], [both[0].high]
-    if len(most) >= FEWEST_CLUSTERS:
-        for one in (fewest, most):
-            other = tokens_by_length(one, confidence=confidence, method="clustered")
-            lows, highs = [*lows, other.low], [*highs, other.high]
-    return both[1].tokens, np.min(lows, axis=0), np.max(highs, axis=0)
+) -> tuple[tuple[Depth, ...], NDArray[np.float64]]:
+    """Return the acceptance by depth, and the largest that the counts allow, 1 where a draft may never be examined."""
+    (few, many), low, high = _joined(acceptance_by_depth, fewest, most, confidence)
+    rates = np.where(few.examined == many.examined, many.acceptances, np.nan)
+    columns = zip(many.examined, many.accepted, rates, low, high, strict=True)
+    depths = tuple(
+        Depth(depth=d, examined=int(n), accepted=int(a), acceptance=float(rate), low=float(one), high=float(other))
+        for d, (n, a, rate, one, other) in enumerate(columns, start=1)
+        if n
+    )
+    return depths, np.where(few.examined > 0, few.acceptances, 1.0)[: len(depths)]
 
 
 def _promise(confidence: float, requests: int) -> str:
@@ -383,14 +378,6 @@ def _promise(confidence: float, requests: int) -> str:
     if requests < FEWEST_CLUSTERS:
         return f"{said}. They do not allow for requests that differ: that takes {FEWEST_CLUSTERS} records, one each"
     return f"{said}. They are widened to {confidence:.0%} for requests that differ, if these are independent and many"
-
-
-def _depth_rows(found: DepthAcceptance, known: int) -> tuple[Depth, ...]:
-    columns = (found.examined, found.accepted, found.acceptances, found.low, found.high)
-    return tuple(
-        Depth(depth=d + 1, examined=int(n), accepted=int(a), acceptance=float(rate), low=float(low), high=float(high))
-        for d, (n, a, rate, low, high) in enumerate(zip(*columns, strict=True))
-    )[:known]
 
 
 def _choices(
@@ -459,10 +446,10 @@ def loses_from(tokens: NDArray[np.float64], times: RoundTimes, lengths: NDArray[
 
 
 def square(counts: Counts, longest: int) -> NDArray[np.int64]:
-    """Return a table of counts as an array (K+1, K+1), n[k][i]."""
+    """Return a table of counts as an array (K+1, K+1), n[k][i]; a longer draft counts as one of K."""
     table = np.zeros((longest + 1, longest + 1), dtype=np.int64)
     for k, row in counts.items():
-        table[k, : k + 1] = row
+        table[min(k, longest), : k + 1] += np.array(row[: longest + 1], dtype=np.int64)
     return table
 
 

@@ -90,8 +90,8 @@ def top_k(
 
     The files are JSON or JSONL, one answer for each text: vLLM's prompt_logprobs (nested or flat), SGLang's
     input_top_logprobs, or llama.cpp's completion_probabilities; or folders of DistillKit. The other probabilities are
-    not known, so each result is an interval. Of chats only the answers count. `hlm import` stores the lists, and `hlm validate --trace` then checks the
-    claims that they decide.
+    not known, so each result is an interval. Of chats only the answers count. `hlm import` stores the lists, and
+    `hlm validate --trace` then checks the claims that they decide.
     """
     from rich import box
     from rich.table import Table

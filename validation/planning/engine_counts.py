@@ -73,7 +73,7 @@ def options_of_records(
     notes = _notes(records, _by_ids(records))
     if any(fewest != most for fewest, most in (record.examined(draft_length) for record in records)):
         notes.append(
-            "Draft lengths varied and only their sum is recorded: planned is the least acceptance that the counts allow."
+            "Draft lengths varied and only their sum is known: planned is the least acceptance that the counts allow."
         )
     return found, {"evidence": evidence, "notes": notes}
 

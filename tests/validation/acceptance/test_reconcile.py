@@ -101,7 +101,7 @@ def scraped(name, *counts):
     ],
 )
 def test_first_drafts_of_steps_of_another_length_show_nothing(long, short, ends):
-    """One drafter: 76.2% of first drafts accepted at K = 8, 83.4% at K = 1, since long steps begin behind rejections."""
+    """One drafter: 76.2% of first drafts accepted at K = 8, 83.4% at K = 1: long steps begin behind rejections."""
     found = reconcile(scraped("long", *long), scraped("short", *short), 0.95)
     rows = rows_of(found)
     assert rows["first"].first is rows["first"].second is None
@@ -319,7 +319,7 @@ def test_counts_beside_the_laws_of_a_trace_find_a_verifier_that_rejects(tmp_path
         assert result.exit_code == 0, result.output
         said = " ".join(result.output.split())
         assert "Your verifier accepts 0." in said
-        assert f"greedy drafts, match or rejection: 0.1" in said
+        assert "greedy drafts, match or rejection: 0.1" in said
         assert f"; {verdict}." in said
         assert ("the verifier has a defect" in said) == (verdict == "differ")
     assert "copied drafts have no law" in run(file, "--laws", trace, "--drafts", "copied").output

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
+from tests.validation.acceptance.test_engines import scrape
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import stored
-from tests.validation.acceptance.test_engines import scrape
 from validation.cli.plan import BINDS
 from validation.decoding.policy_file import read_policy
 from validation.trace.reader import TraceWriter

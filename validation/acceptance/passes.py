@@ -54,7 +54,7 @@ class Measured:
         table = np.stack([np.interp(widths, *self.rest[size]) for size in batches])
         at = np.interp(batch, batches, np.arange(len(batches)))
         first, share = int(at), at - int(at)
-        return (1.0 - share) * table[first] + share * table[min(first + 1, len(batches) - 1)]
+        return np.asarray((1.0 - share) * table[first] + share * table[min(first + 1, len(batches) - 1)])
 
     def sentence(self, name: str) -> str:
         """Return what was measured, and how far a plane is off."""

@@ -298,9 +298,13 @@ def summarise(
         )
         for k in range(known)
     )
-    chosen = {} if times is None else _choices(in_use, same_text, times, largest_batch, records[0].copied)
-    if chosen and not identified and not records[0].copied:
-        chosen["best_at_most"] = _best(1.0 + np.cumsum(np.cumprod(rates)), times)
+    chosen: dict[str, Any] = {}
+    if times is not None:
+        both_ends = None if records[0].copied else (low[:known], high[:known])
+        chosen = _choices(in_use, same_text, times, largest_batch, records[0].copied)
+        chosen["crossover"] = _crossover(in_use, both_ends, times, largest_batch)
+        if not identified and not records[0].copied:
+            chosen["best_at_most"] = _best(1.0 + np.cumsum(np.cumprod(rates)), times)
     return Summary(
         **about,
         identified=identified,
@@ -311,9 +315,6 @@ def summarise(
         lengths=lengths,
         next_adds_at_most=float(np.prod(rates)),
         **chosen,
-        crossover=None
-        if times is None
-        else _crossover(in_use, None if records[0].copied else (low[:known], high[:known]), times, largest_batch),
     )
 
 
@@ -339,12 +340,12 @@ def _reason(
 def _joined(
     function: Callable[..., Any], fewest: NDArray[np.int64], most: NDArray[np.int64], confidence: float
 ) -> tuple[list[Any], NDArray[np.float64], NDArray[np.float64]]:
-    """Return what a function of counts gives for the fewest and the most examined drafts, and both ends of its intervals.
+    """Return what a function of counts gives for the fewest and the most examined drafts, and both joined ends.
 
     With many requests each end is the wider of two intervals. More examined drafts r of a accepted ones lower both ends
     of the first one, which is where the density f of Beta(a + 1, r - a + 1) is above δ. Going to r + 1 multiplies f by
-    (1 - α) over the mean of 1 - α. At the mean of α f is above δ: log f is concave, so it is at least E log f ≥ 0. So
-    f rises below an upper end and falls above a lower one.
+    (1 - α)/E(1 - α). At the mean of α f is above δ, as log f is concave, so that it is at least E log f ≥ 0 there. So f
+    rises at the lower end, which is below the mean, and falls at the upper one.
     """
     both = [function(one.sum(axis=0), confidence=confidence, method="anytime") for one in (fewest, most)]
     lows, highs = [both[1].low], [both[0].high]

@@ -91,9 +91,9 @@ def laws_beside(side: Side, laws: Place, confidence: float) -> dict[str, Any]:
         name: (one + -1.0) * (1.0 / length)
         for name, one in lengths_by_law(open_trace(laws), length, confidence).items()
     }
-    stated = {("sampled", "standard"): "rejection", ("sampled", "match"): "match"}
-    stated |= {("greedy", rule): "greedy" for rule in (None, "standard", "block", "match")}
-    law = stated.get((summary.draft_sampling, summary.verification))
+    law = {"standard": "rejection", "match": "match"}.get(summary.verification or "")
+    if summary.draft_sampling != "sampled":
+        law = "greedy" if summary.draft_sampling == "greedy" and summary.lossless is not False else None
     said = [f"Your verifier accepts {own} of its drafts, {length} in a step. On the trace's texts the pair gives:"]
     for name, share in shares.items():
         if law in (None, name):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from validation.errors import UserError
 
 if TYPE_CHECKING:
     from validation.collection.processing import Processing
+    from validation.collection.top_k import ListedText, ListSource
 
 FORMATS = ("array", "llama.cpp", "distillkit", "vllm", "sglang", "llama-server")
 
@@ -51,6 +53,12 @@ def read_processing(
     one, other = (parse_processing(text, default) for text, default in zip(texts, defaults, strict=True))
     refuse_mixed(one, other)
     return one, other
+
+
+def _answers(source: ListSource, after: tuple[int, ...]) -> Iterator[ListedText]:
+    """Yield the answer of each text."""
+    for text in source.texts():
+        yield text.from_answer(after)
 
 
 def _ids(text: str | None) -> tuple[int, ...]:
@@ -109,10 +117,7 @@ def top_k(
         raise UserError("Intervals need log-probabilities; import logits of all tokens with `hlm import`.")
     one, other = (open_lists(path, values, kind) for path, values in zip((draft, target), said, strict=True))
     if not whole_text:
-        one, other = (
-            replace(source, texts=lambda source=source: (text.from_answer(answer_after) for text in source.texts()))
-            for source in (one, other)
-        )
+        one, other = (replace(source, texts=partial(_answers, source, answer_after)) for source in (one, other))
     with waiting(console, "reading the lists"):
         found = intervals(pair_lists(one, other, vocabulary))
     low, high = found.acceptance

@@ -87,11 +87,12 @@ class ListedText:
         """
         begin = self.answer
         if after:
-            windows = np.lib.stride_tricks.sliding_window_view(self.text_tokens, min(len(after), len(self.text_tokens)))
-            found = np.flatnonzero((windows == np.array(after)).all(axis=1)) if windows.shape[1] == len(after) else []
-            if not len(found):
+            last = len(self.text_tokens) - len(after)
+            wanted = np.array(after)
+            found = [at for at in range(last + 1) if (self.text_tokens[at : at + len(after)] == wanted).all()]
+            if not found:
                 raise UserError(f"{self.places(0)}: the text does not hold the tokens {list(after)} of --answer-after.")
-            begin = int(found[-1]) + len(after)
+            begin = found[-1] + len(after)
         if begin is None:
             raise UserError(
                 f"{self.places(0)} is of a chat, whose template and prompt no model wrote: say with --answer-after "

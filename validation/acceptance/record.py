@@ -318,7 +318,7 @@ class AcceptanceRecord:
         """Return the record with AIPerf's names, for a JSON file."""
         histogram, by_length = self.histogram, self.by_draft_length
         found: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        found |= {
+        derived: dict[str, Any] = {
             "mean_acceptance_length": self.mean_acceptance_length,
             "draft_acceptance_rate": self.draft_acceptance_rate,
             "num_spec_tokens": self.longest,
@@ -326,6 +326,7 @@ class AcceptanceRecord:
             "acceptance_histogram_by_draft_length": by_length and {str(k): row for k, row in by_length.items()},
             "copied": self.copied or None,
         }
+        found |= derived
         del found["accepted_per_position"], found["by_draft_length"]
         own = ("acceptance_histogram_by_draft_length", "draft_sampling", "verification", "copied")
         return {name: value for name, value in found.items() if value is not None or name not in own}

@@ -58,16 +58,8 @@ class NextN:
 def mean_over(above: Values, below: Values, confidence: float, counts: Values | None = None) -> Estimate:
     """Return Σ above/Σ below over requests, with an interval if there are enough requests.
 
-    The interval is the linearised ratio's, with Student's t: for many independent requests.
-
-    Parameters
-    ----------
-    above, below : sequence of float
-        One entry a request.
-    confidence : float
-        Of the interval.
-    counts : sequence of float, optional
-        Requests of each entry; 1 by default.
+    The interval is the linearised ratio's, with Student's t: for many independent requests. ``counts`` are the requests
+    of each entry, 1 by default.
 
     Examples
     --------

@@ -127,12 +127,6 @@ def reconcile(first: Side, second: Side, confidence: float) -> Reconciliation:
     Two numbers agree if their intervals overlap. If both intervals hold, equal numbers are never said to differ; so a
     wrong "differ" has at most twice the error of one interval.
 
-    Parameters
-    ----------
-    first, second : Side
-    confidence : float
-        Of each interval.
-
     Raises
     ------
     UserError

@@ -51,20 +51,14 @@ class AcceptanceRecord:
 
     Attributes
     ----------
-    engine : str
-        Format or engine that wrote the counts.
-    source : str
-        File and place.
-    num_spec_steps : int
-        Steps.
+    engine, source : str
+        Format or engine that wrote the counts; file and place.
     num_accepted_draft_tokens : int
         Accepted drafts, without the target model's own token of each step.
     num_draft_tokens : int, optional
         Drafts. None if the engine does not give their number, or gives the configured number instead.
     num_spec_tokens : int, optional
         The largest draft length that was configured.
-    completion_tokens : int, optional
-        Tokens of the answer.
     acceptance_histogram : dict of int to int, optional
         Steps by the number of accepted drafts.
     accepted_per_position : tuple of int, optional
@@ -219,12 +213,7 @@ class AcceptanceRecord:
         """Return the steps by draft length and accepted drafts.
 
         A step drafts at most ``num_spec_tokens``. So if the total is the largest possible, every step drafted that
-        many.
-
-        Parameters
-        ----------
-        assumed_length : int, optional
-            Number of drafts of every step, for a record without it.
+        many. ``assumed_length`` is that number for a record without it.
 
         Raises
         ------
@@ -289,19 +278,19 @@ class AcceptanceRecord:
             As :meth:`counts`, or the number of drafts is not known.
         """
         histogram, longest = self.histogram, self.longest or assumed_length
-        drafted, steps = self.num_draft_tokens, self.num_spec_steps
+        drafted = self.num_draft_tokens
         if self.knows_lengths or histogram is None or longest is None or drafted is None:
             table = self.counts(assumed_length)
             return table, table
         if assumed_length is not None:
             self._refuse_length(assumed_length, None)
         row = [histogram.get(i, 0) for i in range(longest + 1)]
-        if sum(row) != steps or drafted < sum(n * max(i, 1) for i, n in enumerate(row)):
+        if sum(row) != self.num_spec_steps or drafted < sum(n * max(i, 1) for i, n in enumerate(row)):
             raise UserError(
                 f"{self.source} has a step with more than {longest} accepted drafts, or fewer drafts than its steps "
                 "need: the draft lengths of its steps are not known"
             )
-        lacking = longest * steps - drafted
+        lacking = longest * self.num_spec_steps - drafted
         most = sum(n * (longest - max(i, 1)) for i, n in enumerate(row))
         tables = []
         for fewest in (True, False):

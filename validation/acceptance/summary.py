@@ -142,8 +142,6 @@ class Summary:
         The same by the largest acceptance that the counts allow; None without times, or if it is identified.
     perfect_gain : float, optional
         Tokens per second over those without drafts, if all drafts were accepted, at the best recorded length.
-    alone_per_second : float, optional
-        Tokens per second without drafts.
     longest : bool
         Whether ``best`` is the longest recorded length; then a longer one may be better.
     schedule : tuple of (first batch, last batch, draft length)
@@ -154,12 +152,8 @@ class Summary:
         The most tokens that a draft beyond the longest recorded length can add: the share of rounds that accept all.
     next_pays_above : float, optional
         The tokens that it must add to raise the tokens per second; None without times.
-    draft_sampling, verification : str, optional
-        How the drafts were chosen and accepted; None if neither the files nor the user state it.
-    copied : bool
-        Whether the drafts are copied from the text, as n-grams are.
-    lossless : bool, optional
-        Whether that rule keeps the target's distribution; None if it is not stated or not known.
+    draft_sampling, verification, lossless : optional
+        None if neither the files nor the user state it; ``lossless`` too if it is not known of the rule.
     remarks : tuple of str
         What the acceptance of these records is, and what it is not.
     left_out : tuple of str
@@ -235,10 +229,6 @@ def summarise(
         The schedule is for batches of 1 to this size.
     left_out : sequence of LeftOut
         Answers that are not among the records; they are listed, not counted.
-
-    Returns
-    -------
-    Summary
 
     Raises
     ------
@@ -424,13 +414,7 @@ def _crossover(
 def loses_from(tokens: NDArray[np.float64], times: RoundTimes, lengths: NDArray[np.int64] | None = None) -> float:
     """Return the smallest batch from which no draft length pays; infinite if one pays at all large batches.
 
-    Parameters
-    ----------
-    tokens : array, shape (n,)
-        Tokens of a round of each length.
-    times : RoundTimes
-    lengths : integer array, shape (n,), optional
-        The lengths; 1, ..., n by default.
+    ``tokens`` are those of a round of each of the lengths, which are 1, ..., n by default; times are as fitted.
     """
     lengths = np.arange(1, len(tokens) + 1) if lengths is None else lengths
     draft = np.tile([times.draft, times.draft_token, 0.0], (len(lengths), 1))
@@ -465,19 +449,9 @@ def _best(tokens: NDArray[np.float64], times: RoundTimes, batch: int = 1) -> int
 
 
 def schedule(tokens: NDArray[np.float64], times: RoundTimes, largest_batch: int) -> tuple[tuple[int, int, int], ...]:
-    """Return the best draft length by batch size, in vLLM's format; it is 0 where drafting does not pay.
+    """Return (first batch, last batch, draft length), as vLLM's ``num_speculative_tokens_per_batch_size``.
 
-    Parameters
-    ----------
-    tokens : array, shape (K,)
-        Tokens of a round of 1, ..., K drafts.
-    times : RoundTimes
-    largest_batch : int
-
-    Returns
-    -------
-    tuple of (first batch, last batch, draft length)
-        ``num_speculative_tokens_per_batch_size`` of vLLM.
+    ``tokens`` are those of a round of 1, ..., K drafts. The length is 0 where drafting does not pay.
     """
     ranges: list[tuple[int, int, int]] = []
     for batch in range(1, largest_batch + 1):

@@ -543,32 +543,6 @@ def test_marks_are_added_and_not_contradicted():
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({}, ["Drafts: not stated. vLLM drafts greedily", "Verification: not stated. vLLM is lossless"]),
-        ({"engine": "sglang"}, ["SGLang drafts", "speculative_accept_threshold_single"]),
-        ({"draft_sampling": "greedy"}, ["not 1 - TV(q, p)"]),
-        (
-            {"draft_sampling": "sampled", "verification": "block"},
-            ["Drafts: sampled.", "Verification: block, lossless."],
-        ),
-        ({"verification": "fly"}, ["fly, lossy"]),
-        ({"verification": "threshold"}, ["threshold, lossy"]),
-        ({"verification": "relaxed"}, ["relaxed, lossy"]),
-        ({"verification": "synthetic"}, ["it says nothing about the models"]),
-        ({"verification": "new-rule"}, ["not known here"]),
-    ],
-)
-def test_what_an_acceptance_is_and_is_not_is_said(fields, words):
-    said = " ".join(remarks([plain_record(**fields)]))
-    assert [word for word in words if word not in said] == []
-
-
-def test_an_engine_whose_records_say_all_needs_no_remark():
-    assert remarks([plain_record(engine="transformers")]) == ()
-
-
-@pytest.mark.parametrize(
     ("added", "marks"),
     [
         ({"speculative_config": {"method": "eagle3"}}, ("greedy", "standard")),

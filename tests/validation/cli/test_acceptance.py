@@ -35,18 +35,6 @@ def run(*words):
     return CliRunner().invoke(main, ["acceptance", *map(str, words)])
 
 
-def test_what_is_shown(answers):
-    result = run(answers, *TIMES, "--batch", "2")
-    assert result.exit_code == 0, result.output
-    assert "30 steps of 3 records accepted 24 drafts, so a step emitted 1.800 tokens" in result.output
-    assert "0.6000" in result.output
-    assert "Best draft length for these times: 2 (33.33 tokens/s without drafts). It is the longest" in result.output
-    assert '"num_speculative_tokens_per_batch_size": [[1, 2, 2]]' in result.output
-    assert "vLLM drafts greedily unless" in result.output
-    assert "0 to 0.3000" in result.output
-    assert "one draft more adds at most 0.3000 tokens, and it must add over 0.2000 to pay" in result.output
-
-
 def test_no_drafts_are_named_where_they_are_best(answers):
     """Over a round trip of 20 ms two drafts give 30 tokens/s, and the target alone 33.3."""
     result = run(answers, *TIMES[:-1], "20")
@@ -290,18 +278,6 @@ def test_a_table_in_another_encoding_is_refused(answers, tmp_path):
     assert (result.exit_code, "no CSV file in UTF-8" in result.output) == (2, True), result.output
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--verify-ms", "3"), "leave out --verify-ms"),
-        (("--draft-ms", "3"), "has passes of the draft model; leave out --draft-ms"),
-    ],
-)
-def test_times_are_given_once(answers, passes, words, said):
-    result = run(answers, "--passes", passes, *words)
-    assert (result.exit_code, said in result.output) == (2, True), result.output
-
-
 def test_a_published_fit_gives_the_times_and_says_whose_they_are(answers):
     """1.5 tokens with one draft: a long cache is read once for both, so drafts pay at more batches."""
     short, long = (run(answers, "--passes", "h100-llama-3.1-8b", "--context", str(c)) for c in (0, 20_000))
@@ -329,21 +305,3 @@ def test_the_cache_of_the_drafts_is_paid_once_a_round():
     assert times.alone(4) == pytest.approx(a + 4 * (b + 20_000 * c))
     whole = a + drafts.drafting_s + 0.01 + 4 * (20_000 * (c + drafts.draft[1]) + 4 * b) + 3 * drafts.draft[0]
     assert times.rounds(4, np.array([3]))[0] == pytest.approx(whole)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((), "give --context, the mean cached tokens of a sequence"),
-        (("--context", "9", "--draft-ms", "1"), "leave out --draft-ms"),
-        (("--context", "9", "--verify-ms", "1"), "leave out --verify-ms"),
-    ],
-)
-def test_a_published_fit_is_refused_without_its_context_or_with_other_times(answers, words, said):
-    result = run(answers, "--passes", "h100-llama-3.1-8b", *words)
-    assert (result.exit_code, said in " ".join(result.output.split())) == (2, True), result.output
-
-
-def test_a_context_needs_a_table(answers):
-    result = run(answers, *TIMES, "--context", "5")
-    assert (result.exit_code, "give --passes with it" in result.output) == (2, True)

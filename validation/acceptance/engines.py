@@ -85,7 +85,7 @@ def read_acceptance(*paths: str | Path) -> Reading:
     """Return the records of the files; two scrapes of ``/metrics`` give one record of their difference.
 
     The paths are files, or folders of specdec_bench; ``.gz`` is decompressed. At least one record is returned, in the
-    order of the files, each with a step. An answer with several samples (n > 1) or without a step is left out and listed.
+    order of the files, each with a step. Answers with several samples (n > 1) or without a step are listed as left out.
 
     Raises
     ------

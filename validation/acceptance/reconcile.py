@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from validation.acceptance.planners import Estimate, acceptance_length, mean_over
-from validation.acceptance.record import AcceptanceRecord
+from validation.acceptance.record import AcceptanceRecord, LengthsUnknownError
 from validation.acceptance.summary import FEWEST_CLUSTERS, Summary
 from validation.errors import UserError
 
@@ -114,7 +114,7 @@ class Reconciliation:
             "printed": list(self.printed),
             "conventions": [
                 {"convention": row.key, "means": CONVENTIONS[row.key], "agree": row.agree}
-                | {name: _plain(getattr(row, name)) for name in ("first", "second")}
+                | {name: plain_estimate(getattr(row, name)) for name in ("first", "second")}
                 for row in self.rows
             ],
             "findings": list(self.findings),
@@ -162,7 +162,7 @@ def replay(side: Side, length: int, confidence: float) -> Estimate | None:
     for record in side.records:
         try:
             fewest, _ = record.examined(side.assumed_length)
-        except UserError:
+        except LengthsUnknownError:
             return None
         units = [(n, k, i) for k, row in fewest.items() for i, n in enumerate(row) if n]
         steps, drafted, accepted = np.array(units, dtype=np.int64).T
@@ -294,7 +294,8 @@ def _percent(share: float | None) -> str:
     return "unknown" if share is None else f"{100 * share:+.1f}%"
 
 
-def _plain(one: Estimate | None) -> dict[str, float | None] | None:
+def plain_estimate(one: Estimate | None) -> dict[str, float | None] | None:
+    """Return a number and its ends for JSON, which has no NaN."""
     if one is None:
         return None
     return {"value": one.value if np.isfinite(one.value) else None, "low": one.low, "high": one.high}

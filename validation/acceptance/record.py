@@ -41,6 +41,11 @@ VERIFICATIONS = {
 say.
 """
 
+
+class LengthsUnknownError(UserError):
+    """The counts do not say how many tokens their steps drafted."""
+
+
 Counts = dict[int, tuple[int, ...]]
 """Steps by draft length k and accepted drafts i: ``counts[k][i]``, with k + 1 entries for each k."""
 
@@ -217,8 +222,10 @@ class AcceptanceRecord:
 
         Raises
         ------
+        LengthsUnknownError
+            The record does not contain the draft lengths of its steps.
         UserError
-            The record does not contain the draft lengths of its steps, or contradicts the assumed one.
+            It contradicts the assumed one.
         """
         found = None
         if self.by_draft_length is not None:
@@ -231,13 +238,13 @@ class AcceptanceRecord:
             return found
         histogram = self.histogram
         if histogram is None:
-            raise UserError(
+            raise LengthsUnknownError(
                 f"{self.source} has totals only: they give the mean number of accepted drafts, but not the acceptance "
                 "at each depth"
             )
         length = self.fixed_length if self.fixed_length is not None else assumed_length
         if length is None:
-            raise UserError(
+            raise LengthsUnknownError(
                 f"{self.source} does not contain the draft lengths of its steps, or they varied: a step that "
                 "accepted i drafts may have drafted only i tokens. If every step drafted K tokens, give "
                 "--draft-length K"
@@ -286,7 +293,7 @@ class AcceptanceRecord:
             self._refuse_length(assumed_length, None)
         row = [histogram.get(i, 0) for i in range(longest + 1)]
         if sum(row) != self.num_spec_steps or drafted < sum(n * max(i, 1) for i, n in enumerate(row)):
-            raise UserError(
+            raise LengthsUnknownError(
                 f"{self.source} has a step with more than {longest} accepted drafts, or fewer drafts than its steps "
                 "need: the draft lengths of its steps are not known"
             )

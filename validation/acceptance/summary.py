@@ -17,6 +17,7 @@ from validation.acceptance.record import (
     AcceptanceRecord,
     Counts,
     LeftOut,
+    LengthsUnknownError,
     add,
     refuse_mixture,
     remarks,
@@ -256,9 +257,7 @@ def summarise(
     for record in records:
         try:
             ends.append(record.examined(assumed_length))
-        except UserError as error:
-            if assumed_length is not None:
-                raise
+        except LengthsUnknownError as error:
             reasons.append(str(error))
     if not ends:
         return Summary(**about, identified=False, reason=reasons[0])

@@ -74,10 +74,8 @@ def laws_beside(side: Side, laws: Place, confidence: float) -> dict[str, Any]:
     UserError
         The drafts are copied, their number in a step is not known, or the trace is not of texts of the target model.
     """
-    from dataclasses import asdict
-
     from validation.acceptance.planners import Estimate
-    from validation.acceptance.reconcile import overlap, replay
+    from validation.acceptance.reconcile import overlap, plain_estimate, replay
     from validation.planning.laws import LAWS, lengths_by_law
     from validation.trace.reader import open_trace
 
@@ -105,4 +103,5 @@ def laws_beside(side: Side, laws: Place, confidence: float) -> dict[str, Any]:
                     "The drafts are not accepted as this law says: the prompts, the temperature, the top-k or top-p "
                     "or the weights are not those of the trace, or the verifier has a defect."
                 )
-    return {"own": asdict(own), "laws": {name: asdict(one) for name, one in shares.items()}, "findings": said}
+    by_law = {name: plain_estimate(one) for name, one in shares.items()}
+    return {"own": plain_estimate(own), "laws": by_law, "findings": said}

@@ -308,6 +308,12 @@ def test_counts_beside_the_laws_of_a_trace_find_a_verifier_that_rejects(tmp_path
         assert "greedy drafts, match or rejection: 0.1" in said
         assert f"; {verdict}." in said
         assert ("the verifier has a defect" in said) == (verdict == "differ")
+    (answers := tmp_path / "llama.json").write_text(
+        json.dumps({"timings": {"predicted_n": 48, "draft_n": 54, "draft_n_accepted": 29}})
+    )
+    found = json.loads(run(answers, "--draft-length", "3", "--laws", trace, "--json").stdout)["by_law"]
+    assert found["own"] == {"value": pytest.approx(29 / 54), "low": None, "high": None}
+    assert sum("not decided" in said for said in found["findings"]) == 3
     assert "copied drafts have no law" in run(file, "--laws", trace, "--drafts", "copied").output
 
 

@@ -8,7 +8,7 @@ are accepted; a step then emits 1 + nextn_accepted tokens (AIConfigurator pull r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,28 +23,30 @@ Values = Sequence[float] | NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A number with both ends of its interval; None if the records give no interval."""
+    """A number with both ends of its interval; None if the records give no interval.
+
+    Where the records only bound the number, ``value`` is its least and ``most`` its largest.
+    """
 
     value: float
     low: float | None = None
     high: float | None = None
+    most: float | None = field(default=None, repr=False)
 
     def __add__(self, shift: float) -> Estimate:
         """Return the number and its ends, moved by a constant."""
-        low, high = (None if end is None else end + shift for end in (self.low, self.high))
-        return Estimate(value=self.value + shift, low=low, high=high)
+        low, high, most = (None if end is None else end + shift for end in (self.low, self.high, self.most))
+        return Estimate(value=self.value + shift, low=low, high=high, most=most)
 
     def __mul__(self, factor: float) -> Estimate:
         """Return the number and its ends, times a constant."""
-        low, high = (None if end is None else end * factor for end in (self.low, self.high))
-        return Estimate(value=self.value * factor, low=low, high=high)
+        low, high, most = (None if end is None else end * factor for end in (self.low, self.high, self.most))
+        return Estimate(value=self.value * factor, low=low, high=high, most=most)
 
     def __str__(self) -> str:
-        """Return the number with its interval, with four digits; the interval alone where the number is not known."""
-        ends = "" if self.low is None else f"{self.low:.4f} to {self.high:.4f}"
-        if np.isnan(self.value):
-            return ends or "-"
-        return f"{self.value:.4f}" + (f" ({ends})" if ends else "")
+        """Return the number, or its bounds, with its interval, with four digits."""
+        said = f"{self.value:.4f}" + ("" if self.most is None else f" to {self.most:.4f}")
+        return said + ("" if self.low is None else f" ({self.low:.4f} to {self.high:.4f})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

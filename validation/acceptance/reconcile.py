@@ -94,8 +94,8 @@ class Row:
         """Return by which share the second number is above the first."""
         if self.first is None or self.second is None or self.first.value == 0:
             return None
-        apart = self.second.value / self.first.value - 1.0
-        return apart if np.isfinite(apart) else None
+        bounded = self.first.most is not None or self.second.most is not None
+        return None if bounded else self.second.value / self.first.value - 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def replay(side: Side, length: int, confidence: float) -> Estimate | None:
     accepted drafts and a rejected one ends where each replay ends a step. The target's own token after k of k accepted
     drafts has a draft that is not known. If all those are rejected, a replay takes Σ ⌈(i + 1)/(K + 1)⌉ steps. If all
     are accepted, such a step joins the next one; as ⌈(x + y)/m⌉ ≥ ⌊x/m⌋ + ⌈y/m⌉, it takes at least ⌊(k + 1)/(K + 1)⌋ of
-    them. Both ends are attained. The value is NaN where they differ.
+    them. Both ends are attained.
 
     The interval joins those of both ends: over requests, if there are enough, else over steps as if independent.
     """
@@ -175,8 +175,8 @@ def replay(side: Side, length: int, confidence: float) -> Estimate | None:
         count = np.ones(len(requests))
         tokens, most, least = np.stack([one[1:] @ one[0] for one in requests], axis=1)
     low, high = (mean_over(tokens, np.maximum(steps, 1e-9), confidence, count) for steps in (most, least))
-    value = low.value if low.value == high.value else np.nan
-    return Estimate(value=value, low=low.low, high=None if high.high is None else min(high.high, length + 1.0))
+    ends = [None if one is None else min(one, length + 1.0) for one in (high.value, high.high)]
+    return Estimate(value=low.value, low=low.low, high=ends[1], most=None if low.value == high.value else ends[0])
 
 
 def _numbers(side: Side, common: int | None, alike: bool, confidence: float) -> dict[str, Estimate | None]:
@@ -191,7 +191,7 @@ def _numbers(side: Side, common: int | None, alike: bool, confidence: float) -> 
     each = [1.0 + record.num_accepted_draft_tokens / record.num_spec_steps for record in records]
     depth = summary.depths[0] if summary.depths else None
     at_common = None if common is None else replay(side, common, confidence)
-    if at_common is not None and at_common.value == length.value and length.low is not None:
+    if at_common is not None and at_common.most is None and length.low is not None:
         at_common = length  # every step drafted K: its own interval holds at all numbers of steps
     total = sum(filter(None, drafted))
     return {
@@ -295,7 +295,8 @@ def _percent(share: float | None) -> str:
 
 
 def plain_estimate(one: Estimate | None) -> dict[str, float | None] | None:
-    """Return a number and its ends for JSON, which has no NaN."""
+    """Return a number and its ends for JSON."""
     if one is None:
         return None
-    return {"value": one.value if np.isfinite(one.value) else None, "low": one.low, "high": one.high}
+    bound = {} if one.most is None else {"most": one.most}
+    return {"value": one.value, "low": one.low, "high": one.high} | bound

@@ -84,16 +84,8 @@ class Reading:
 def read_acceptance(*paths: str | Path) -> Reading:
     """Return the records of the files; two scrapes of ``/metrics`` give one record of their difference.
 
-    Parameters
-    ----------
-    *paths : str or Path
-        Files, or folders of specdec_bench; ``.gz`` is decompressed.
-
-    Returns
-    -------
-    Reading
-        The records in the order of the files; at least one, each with at least one step. An answer with several
-        samples (n > 1) or without a step is left out and listed.
+    The paths are files, or folders of specdec_bench; ``.gz`` is decompressed. At least one record is returned, in the
+    order of the files, each with a step. Answers with several samples (n > 1) or without a step are listed as left out.
 
     Raises
     ------
@@ -132,13 +124,6 @@ def read_acceptance(*paths: str | Path) -> Reading:
 
 def read_server(address: str, wait_s: float, patience_s: float) -> Reading:
     """Return the record of what a server did between two scrapes of its ``/metrics``, ``wait_s`` seconds apart.
-
-    Parameters
-    ----------
-    address : str
-        Such as ``http://localhost:8000/metrics``.
-    wait_s, patience_s : float
-        Seconds between the scrapes, and seconds that the server may be silent.
 
     Raises
     ------

@@ -37,8 +37,8 @@ def sglang_meta(content: Mapping[str, Any]) -> Mapping[str, Any]:
 def sglang(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
     """Return the record of SGLang's ``meta_info``.
 
-    Its number of proposed drafts is the number of steps times the configured length, even if fewer were drafted. Its
-    acceptance length counts the token of the prefill. Both are left out.
+    Its number of proposed drafts is the number of steps times the configured length, even if fewer were drafted. Only
+    that length is taken from it. Its acceptance length counts the token of the prefill, and is left out.
     """
     meta = sglang_meta(content)
     histogram = meta.get("spec_correct_drafts_histogram") or meta.get("spec_accept_histogram")
@@ -48,16 +48,23 @@ def sglang(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
     accepted = read_optional(where, meta, *names)
     if accepted is None and found is not None:
         accepted = sum(i * count for i, count in found.items())
+    proposed = read_optional(where, meta, "spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
     return [
         AcceptanceRecord(
             engine="sglang",
             source=where,
             num_spec_steps=steps,
+            num_spec_tokens=_configured(proposed, steps),
             num_accepted_draft_tokens=read_field(where, {names[0]: accepted}, names[0]),
             completion_tokens=read_optional(where, meta, "completion_tokens"),
             acceptance_histogram=found,
         )
     ]
+
+
+def _configured(drafted: int | None, steps: int) -> int | None:
+    """Return the drafts of each step where they are a whole number."""
+    return drafted // steps if drafted and steps and drafted % steps == 0 else None
 
 
 def tensorrt(path: str, content: Any) -> list[AcceptanceRecord]:
@@ -83,6 +90,7 @@ def tensorrt(path: str, content: Any) -> list[AcceptanceRecord]:
             source=path,
             num_spec_steps=totals["numRequestsWithDraftTokens"],
             num_draft_tokens=totals["numDraftTokens"],
+            num_spec_tokens=_configured(totals["numDraftTokens"], totals["numRequestsWithDraftTokens"]),
             num_accepted_draft_tokens=totals["numAcceptedTokens"],
         )
     ]
@@ -92,7 +100,8 @@ def llama_timings(where: str, content: Mapping[str, Any]) -> list[AcceptanceReco
     """Return the record of an answer of llama.cpp's server.
 
     The pass over the prompt emits the first token. Each later step emits its accepted drafts and one more token, also a
-    step that drafted nothing. An answer for which nothing was drafted has no counts of drafts, and is left out.
+    step that drafted nothing. An answer for which nothing was drafted has no counts of drafts, and is left out. So is
+    one whose accepted drafts leave no token for a step: its last step was cut at the end of the answer.
     """
     timings = content["timings"]
     if "draft_n" not in timings:
@@ -100,6 +109,8 @@ def llama_timings(where: str, content: Mapping[str, Any]) -> list[AcceptanceReco
     accepted, predicted = read_field(where, timings, "draft_n_accepted"), read_field(where, timings, "predicted_n")
     if accepted > predicted:
         raise UserError(f"{where}: {accepted:,} accepted drafts in {predicted:,} tokens; the file is damaged.")
+    if accepted >= predicted - 1 and accepted:
+        return [LeftOut(where, f"{predicted:,} tokens with {accepted:,} accepted drafts leave no token for a step")]
     return [
         AcceptanceRecord(
             engine="llama.cpp",
@@ -144,6 +155,11 @@ def llama_log(path: str, text: str) -> list[AcceptanceRecord | LeftOut]:
             records.append(LeftOut(where, FEW.format(accepted=accepted, drafted=drafted)))
             continue
         places = LLAMA_PLACES.search(line) or LLAMA_PLACES.search("".join(lines[number + 1 : number + 2]))
+        if places and length - 1.0 > (count := len(places["rates"].strip(" ,").split(","))) + HALF_DIGIT["length"]:
+            raise UserError(
+                f"{where} has {length:g} tokens a step, but a step drafts at most {count}: the server counted its "
+                "steps wrongly; give /metrics instead."
+            )
         steps, by_position = _llama_steps(accepted, length, places["rates"] if places else "")
         records.append(
             AcceptanceRecord(

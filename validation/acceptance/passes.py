@@ -11,6 +11,9 @@ column      content
 ``ms``      time of the pass in milliseconds
 ``model``   ``target`` or ``draft``; without the column all passes are of the target
 =========== =========================================================================
+
+At a measured batch and width a pass has its measured time; between them times are interpolated in the width and then in
+the batch. Beyond, and for the cache, the plane of :func:`hlmtheory.serving.fit_passes` goes on from the nearest.
 """
 
 from __future__ import annotations
@@ -20,8 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hlmtheory.serving import PassFit, fit_passes
+from hlmtheory.serving import fit_passes
 from validation.errors import UserError, naming
 
 _COLUMNS = ("batch", "width", "ms")
@@ -31,45 +35,60 @@ _MOST = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Passes:
-    """Fitted passes of a table.
+class Measured:
+    """Passes of one model."""
 
-    Attributes
-    ----------
-    target : PassFit
-    draft : PassFit, optional
-        None if the table has no pass of the draft model.
-    context : float
-        Median of the cached tokens of a sequence in the target's passes.
-    largest_batch : int
-        Of the target's passes.
-    counts : dict of str to int
-        Passes by model.
-    """
-
-    target: PassFit
-    draft: PassFit | None
+    plane: tuple[float, float, float]
+    """In s, s a token and s a cached token, which is 0 if the context did not vary; else the mean time alone."""
+    rest: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]]
+    """Widths, and mean measured minus fitted seconds, by batch."""
     context: float
-    largest_batch: int
-    counts: dict[str, int]
+    """Median of the cached tokens of a sequence."""
+    worst: float
+    """Largest distance of a pass from the plane, relative to its time."""
+    count: int
+
+    def beyond_plane(self, batch: int, widths: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what the measured passes add to the plane, in seconds, by width."""
+        batches = sorted(self.rest)
+        table = np.stack([np.interp(widths, *self.rest[size]) for size in batches])
+        at = np.interp(batch, batches, np.arange(len(batches)))
+        first, share = int(at), at - int(at)
+        return np.asarray((1.0 - share) * table[first] + share * table[min(first + 1, len(batches) - 1)])
+
+    def sentence(self, name: str) -> str:
+        """Return what was measured, and how far a plane is off."""
+        a, b, c = self.plane
+        said = f"A pass of the {name} model: {self.count} measured, interpolated. Beyond them {1e3 * a:.4g} ms"
+        said += f" + {1e6 * b:.4g} us a token" + (f" + {1e6 * c:.4g} us a cached token" if c else "")
+        return f"{said}, from which the farthest pass is {self.worst:.0%} off."
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Passes of a table; ``draft`` is None if the table has none of the draft model."""
+
+    target: Measured
+    draft: Measured | None
+
+    @property
+    def largest_batch(self) -> int:
+        """Return the largest batch of the target's passes."""
+        return max(self.target.rest)
 
     def sentences(self) -> list[str]:
-        """Return what was fitted, and how well."""
-        return [
-            f"A pass of the {name} model: {_plane(fit)} ({self.counts[name]} passes; the farthest is {fit.worst:.0%} "
-            f"off, one more is within {1e3 * _half(fit, self.context):.3g} ms at batch 1 with {fit.confidence:.0%})."
-            for name, fit in (("target", self.target), ("draft", self.draft))
-            if fit is not None
-        ]
+        """Return what was measured of each model."""
+        both = (("target", self.target), ("draft", self.draft))
+        return [found.sentence(name) for name, found in both if found is not None]
 
 
-def read_passes(path: str | Path, confidence: float = 0.95) -> Passes:
-    """Return the fitted passes of a table.
+def read_passes(path: str | Path) -> Passes:
+    """Return the passes of a table.
 
     Raises
     ------
     UserError
-        The file is no such table, or its passes do not determine the times.
+        The file is no such table, or its passes of the target do not determine the times.
     """
     path = Path(path)
     try:
@@ -85,23 +104,27 @@ def read_passes(path: str | Path, confidence: float = 0.95) -> Passes:
     for model in _MODELS:
         passes = np.array([row for name, row in rows if name == model]).reshape(-1, 4)
         if len(passes):
-            size, width, context, ms = passes.T
-            try:
-                found[model] = fit_passes(
-                    size.astype(np.int64), width.astype(np.int64), context, ms / 1e3, confidence=confidence
-                )
-            except ValueError as error:
-                raise UserError(f"{path}, passes of the {model} model: {error}.") from error
+            found[model] = _measured(path, model, passes)
     if "target" not in found:
         raise UserError(f"{path} has no pass of the target model.")
-    target = np.array([row for name, row in rows if name == "target"])
-    return Passes(
-        target=found["target"],
-        draft=found.get("draft"),
-        context=float(np.median(target[:, 2])),
-        largest_batch=int(target[:, 0].max()),
-        counts={model: sum(name == model for name, _ in rows) for model in _MODELS},
-    )
+    return Passes(found["target"], found.get("draft"))
+
+
+def _measured(path: Path, model: str, passes: NDArray[np.float64]) -> Measured:
+    size, width, context, seconds = *passes[:, :3].T, passes[:, 3] / 1e3
+    cached = context if np.ptp(context) else 0.0 * context  # a cache that does not vary is a part of a
+    try:
+        plane = fit_passes(size.astype(np.int64), width.astype(np.int64), cached, seconds).coefficients
+    except ValueError as error:
+        if model == "target":
+            raise UserError(f"{path}, passes of the {model} model: {error}.") from error
+        plane = float(seconds.mean()), 0.0, 0.0
+    rest = seconds - plane[0] - size * (plane[1] * width + plane[2] * cached)
+    table = {}
+    for batch in np.unique(size):
+        widths = np.unique(width[size == batch])
+        table[int(batch)] = widths, np.array([rest[(size == batch) & (width == one)].mean() for one in widths])
+    return Measured(plane, table, float(np.median(context)), float(np.max(np.abs(rest) / seconds)), len(passes))
 
 
 def _model(path: Path, number: int, row: dict[str, str]) -> str:
@@ -127,14 +150,3 @@ def _numbers(path: Path, number: int, row: dict[str, str]) -> tuple[float, float
             raise UserError(f"{path}, line {number}: {name} is {text!r}; give {domain}.")
         found.append(value)
     return found[0], found[1], found[2], found[3]
-
-
-def _plane(fit: PassFit) -> str:
-    a, b, c = fit.coefficients
-    said = f"{1e3 * a:.4g} ms + {1e6 * b:.4g} us a token"
-    return said + (f" + {1e6 * c:.4g} us a cached token" if c else "")
-
-
-def _half(fit: PassFit, context: float) -> float:
-    low, high = fit.interval(1, 1, context)
-    return float(high - low) / 2.0

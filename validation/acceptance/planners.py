@@ -8,37 +8,45 @@ are accepted; a step then emits 1 + nextn_accepted tokens (AIConfigurator pull r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from validation.acceptance.record import AcceptanceRecord
 from validation.acceptance.summary import FEWEST_CLUSTERS, RoundTimes, Summary, schedule
 from validation.errors import UserError
 
+Values = Sequence[float] | NDArray[np.float64]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A number with both ends of its interval; None if the records give no interval."""
+    """A number with both ends of its interval; None if the records give no interval.
+
+    Where the records only bound the number, ``value`` is its least and ``most`` its largest.
+    """
 
     value: float
     low: float | None = None
     high: float | None = None
+    most: float | None = field(default=None, repr=False)
 
     def __add__(self, shift: float) -> Estimate:
         """Return the number and its ends, moved by a constant."""
-        low, high = (None if end is None else end + shift for end in (self.low, self.high))
-        return Estimate(value=self.value + shift, low=low, high=high)
+        low, high, most = (None if end is None else end + shift for end in (self.low, self.high, self.most))
+        return Estimate(value=self.value + shift, low=low, high=high, most=most)
 
     def __mul__(self, factor: float) -> Estimate:
         """Return the number and its ends, times a constant."""
-        low, high = (None if end is None else end * factor for end in (self.low, self.high))
-        return Estimate(value=self.value * factor, low=low, high=high)
+        low, high, most = (None if end is None else end * factor for end in (self.low, self.high, self.most))
+        return Estimate(value=self.value * factor, low=low, high=high, most=most)
 
     def __str__(self) -> str:
-        """Return the number with its interval, with four digits."""
-        return f"{self.value:.4f}" + ("" if self.low is None else f" ({self.low:.4f} to {self.high:.4f})")
+        """Return the number, or its bounds, with its interval, with four digits."""
+        said = f"{self.value:.4f}" + ("" if self.most is None else f" to {self.most:.4f}")
+        return said + ("" if self.low is None else f" ({self.low:.4f} to {self.high:.4f})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,17 +57,11 @@ class NextN:
     nextn_accepted: Estimate
 
 
-def mean_over(above: Sequence[float], below: Sequence[float], confidence: float) -> Estimate:
+def mean_over(above: Values, below: Values, confidence: float, counts: Values | None = None) -> Estimate:
     """Return Σ above/Σ below over requests, with an interval if there are enough requests.
 
-    The interval is the linearised ratio's, with Student's t: for many independent requests.
-
-    Parameters
-    ----------
-    above, below : sequence of float
-        One entry a request.
-    confidence : float
-        Of the interval.
+    The interval is the linearised ratio's, with Student's t: for many independent requests. ``counts`` are the requests
+    of each entry, 1 by default.
 
     Examples
     --------
@@ -67,13 +69,15 @@ def mean_over(above: Sequence[float], below: Sequence[float], confidence: float)
     Estimate(value=1.0, low=None, high=None)
     """
     top, bottom = np.asarray(above, dtype=np.float64), np.asarray(below, dtype=np.float64)
-    mean = float(top.sum() / bottom.sum())
-    count = len(top)
+    each = np.ones(len(top)) if counts is None else np.asarray(counts, dtype=np.float64)
+    total = float(each @ bottom)
+    mean = float(each @ top / total)
+    count = float(each.sum())
     if count < FEWEST_CLUSTERS:
         return Estimate(value=mean)
     from scipy.special import stdtrit
 
-    spread = np.sqrt(count / (count - 1) * np.sum((top - mean * bottom) ** 2)) / bottom.sum()
+    spread = np.sqrt(count / (count - 1) * np.sum(each * (top - mean * bottom) ** 2)) / total
     half = float(stdtrit(count - 1, (1 + confidence) / 2) * spread)
     return Estimate(value=mean, low=max(mean - half, 0.0), high=mean + half)
 
@@ -82,9 +86,14 @@ def acceptance_length(records: Sequence[AcceptanceRecord], summary: Summary, con
     """Return the mean tokens of a recorded step, with its interval.
 
     The interval weighs those of the draft lengths, which hold together, by their shares of the steps, and is widened to
-    the recorded mean. Where the acceptance by depth is not identified, it is that of :func:`mean_over`.
+    the recorded mean. Where the acceptance by depth is not identified, it is that of :func:`mean_over`: over requests,
+    or over steps as if independent, if there are few requests and each has a histogram.
     """
     mean = summary.mean_acceptance_length
+    histograms = [record.histogram for record in records]
+    if summary.counts is None and len(records) < FEWEST_CLUSTERS and None not in histograms:
+        units = np.array([one for table in histograms for one in (table or {}).items()]).T
+        return mean_over(units[0], np.ones(units.shape[1]), confidence, units[1]) + 1.0
     if summary.counts is None:
         steps = [record.num_spec_steps for record in records]
         accepted = [record.num_accepted_draft_tokens for record in records]

@@ -13,27 +13,16 @@ from validation.acceptance.summary import RoundTimes
 
 @dataclass(frozen=True, slots=True)
 class PublishedPasses:
-    """A published fit of a target's pass and of its drafts.
-
-    Attributes
-    ----------
-    models, by : str
-        What was timed, and who fitted it.
-    target : tuple of float
-        a, b and c of a pass of the target model in seconds, with what the engine adds to each round.
-    drafting_s : float
-        Seconds that drafting adds to a round, whatever its length.
-    draft : tuple of float
-        Seconds of a draft, whatever the batch, and of each cached token of a sequence in a round.
-    largest_batch : int
-        Up to which the source reports.
-    """
+    """A published fit of a target's pass and of its drafts: of which ``models``, and ``by`` whom."""
 
     models: str
     by: str
     target: tuple[float, float, float]
+    """a, b and c of a pass of the target model in seconds, with what the engine adds to each round."""
     drafting_s: float
+    """Seconds that drafting adds to a round, whatever its length."""
     draft: tuple[float, float]
+    """Seconds of a draft, whatever the batch, and of each cached token of a sequence in a round."""
     largest_batch: int
 
     def times(self, context: float, round_trip_s: float = 0.0) -> RoundTimes:

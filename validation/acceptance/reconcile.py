@@ -14,8 +14,10 @@ requests   mean of 1 + accepted/steps over requests               specdec_bench'
 rate       accepted/drafted                                       vLLM, llama.cpp
 configured accepted/(steps times K), each record with its own K   SGLang's spec_accept_rate
 first      acceptance of the first draft of a step                vLLM's position 0
-common     1 + accepted drafts, at the shorter K of both          none: it removes another K
+common     tokens a step of a replay, drafts cut to the shorter K none: :func:`replay`
 ========== ====================================================== ==============================================
+
+Steps of another K begin at other tokens, so the acceptance of their first drafts is not compared.
 """
 
 from __future__ import annotations
@@ -24,9 +26,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from validation.acceptance.planners import Estimate, acceptance_length, mean_over
-from validation.acceptance.record import AcceptanceRecord
-from validation.acceptance.summary import Length, Summary
+from validation.acceptance.record import AcceptanceRecord, LengthsUnknownError
+from validation.acceptance.summary import FEWEST_CLUSTERS, Summary
 from validation.errors import UserError
 
 CONVENTIONS = {
@@ -55,10 +59,11 @@ EITHER_WAY = ("synthetic", "typical")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One engine's records and their summary."""
+    """One engine's records, their summary, and the draft length that it assumes."""
 
     records: Sequence[AcceptanceRecord]
     summary: Summary
+    assumed_length: int | None = None
 
     @property
     def printed(self) -> str:
@@ -68,9 +73,8 @@ class Side:
     @property
     def longest(self) -> int | None:
         """Return the configured drafts of a step, or the most that are recorded; None if neither is known."""
-        configured = max((record.num_spec_tokens or 0 for record in self.records), default=0)
-        places = max((len(record.accepted_per_position or ()) for record in self.records), default=0)
-        return configured or max(self.summary.counts or {}, default=0) or places or None
+        configured = max((record.longest or 0 for record in self.records), default=0)
+        return self.assumed_length or configured or max(self.summary.counts or {}, default=0) or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +94,8 @@ class Row:
         """Return by which share the second number is above the first."""
         if self.first is None or self.second is None or self.first.value == 0:
             return None
-        return self.second.value / self.first.value - 1.0
+        bounded = self.first.most is not None or self.second.most is not None
+        return None if bounded else self.second.value / self.first.value - 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,7 @@ class Reconciliation:
             "printed": list(self.printed),
             "conventions": [
                 {"convention": row.key, "means": CONVENTIONS[row.key], "agree": row.agree}
-                | {name: _plain(getattr(row, name)) for name in ("first", "second")}
+                | {name: plain_estimate(getattr(row, name)) for name in ("first", "second")}
                 for row in self.rows
             ],
             "findings": list(self.findings),
@@ -122,12 +127,6 @@ def reconcile(first: Side, second: Side, confidence: float) -> Reconciliation:
     Two numbers agree if their intervals overlap. If both intervals hold, equal numbers are never said to differ; so a
     wrong "differ" has at most twice the error of one interval.
 
-    Parameters
-    ----------
-    first, second : Side
-    confidence : float
-        Of each interval.
-
     Raises
     ------
     UserError
@@ -136,9 +135,10 @@ def reconcile(first: Side, second: Side, confidence: float) -> Reconciliation:
     if {one.source for one in first.records} & {one.source for one in second.records}:
         raise UserError("Both sides are of the same file; give the counts of the other engine.")
     common = min(filter(None, (first.longest, second.longest)), default=None)
-    tables = [_numbers(side, common, confidence) for side in (first, second)]
+    alike = first.longest == second.longest
+    tables = [_numbers(side, common, alike, confidence) for side in (first, second)]
     rows = tuple(
-        Row(key=key, first=tables[0][key], second=tables[1][key], agree=_agree(tables[0][key], tables[1][key]))
+        Row(key=key, first=tables[0][key], second=tables[1][key], agree=overlap(tables[0][key], tables[1][key]))
         for key in CONVENTIONS
     )
     engines = first.summary.engine, second.summary.engine
@@ -146,7 +146,40 @@ def reconcile(first: Side, second: Side, confidence: float) -> Reconciliation:
     return Reconciliation(engines, printed, rows, tuple(_findings((first, second), tables, rows)))
 
 
-def _numbers(side: Side, common: int | None, confidence: float) -> dict[str, Estimate | None]:
+def replay(side: Side, length: int, confidence: float) -> Estimate | None:
+    """Return the tokens a step of the same text with drafts cut to K; None without counts by depth.
+
+    A draft is assumed to depend on the text before it alone, so that each token's draft is accepted in every step that
+    reaches it, or in none; of sampled drafts this holds given the text (:mod:`validation.planning.laws`). A step of i
+    accepted drafts and a rejected one ends where each replay ends a step. The target's own token after k of k accepted
+    drafts has a draft that is not known. If all those are rejected, a replay takes Σ ⌈(i + 1)/(K + 1)⌉ steps. If all
+    are accepted, such a step joins the next one; as ⌈(x + y)/m⌉ ≥ ⌊x/m⌋ + ⌈y/m⌉, it takes at least ⌊(k + 1)/(K + 1)⌋ of
+    them. Both ends are attained.
+
+    The interval joins those of both ends: over requests, if there are enough, else over steps as if independent.
+    """
+    requests = []
+    for record in side.records:
+        try:
+            fewest, _ = record.examined(side.assumed_length)
+        except LengthsUnknownError:
+            return None
+        units = [(n, k, i) for k, row in fewest.items() for i, n in enumerate(row) if n]
+        steps, drafted, accepted = np.array(units, dtype=np.int64).T
+        most, least = -(-(accepted + 1) // (length + 1)), (accepted + 1) // (length + 1)
+        least = np.where(accepted < drafted, most, least)
+        requests.append(np.stack([steps, accepted + 1, most, least]).astype(np.float64))
+    if len(requests) < FEWEST_CLUSTERS:
+        count, tokens, most, least = np.concatenate(requests, axis=1)
+    else:
+        count = np.ones(len(requests))
+        tokens, most, least = np.stack([one[1:] @ one[0] for one in requests], axis=1)
+    low, high = (mean_over(tokens, np.maximum(steps, 1e-9), confidence, count) for steps in (most, least))
+    ends = [None if one is None else min(one, length + 1.0) for one in (high.value, high.high)]
+    return Estimate(value=low.value, low=low.low, high=ends[1], most=None if low.value == high.value else ends[0])
+
+
+def _numbers(side: Side, common: int | None, alike: bool, confidence: float) -> dict[str, Estimate | None]:
     """Return the number of each convention, None where the records lack what it needs."""
     summary, records = side.summary, side.records
     length = acceptance_length(records, summary, confidence)
@@ -157,7 +190,9 @@ def _numbers(side: Side, common: int | None, confidence: float) -> dict[str, Est
     possible = sum(record.num_spec_steps * (record.num_spec_tokens or side.longest or 0) for record in records)
     each = [1.0 + record.num_accepted_draft_tokens / record.num_spec_steps for record in records]
     depth = summary.depths[0] if summary.depths else None
-    at_common = next((one for one in summary.lengths if one.draft_length == common), None)
+    at_common = None if common is None else replay(side, common, confidence)
+    if at_common is not None and at_common.most is None and length.low is not None:
+        at_common = length  # every step drafted K: its own interval holds at all numbers of steps
     total = sum(filter(None, drafted))
     return {
         "tokens": length,
@@ -167,22 +202,14 @@ def _numbers(side: Side, common: int | None, confidence: float) -> dict[str, Est
         "rate": accepted * (steps / total) if total and None not in drafted else None,
         "configured": accepted * (steps / possible) if possible else None,
         "first": None
-        if depth is None
+        if depth is None or not alike
         else Estimate(value=depth.accepted / depth.examined, low=depth.low, high=depth.high),
-        "common": _at(at_common, summary.copied),
+        "common": at_common,
     }
 
 
-def _at(length: Length | None, copied: bool) -> Estimate | None:
-    """Return the tokens of a step at one draft length; of copied drafts, those of the split steps."""
-    if length is None:
-        return None
-    if copied:
-        return None if length.same_text is None else Estimate(value=length.same_text)
-    return Estimate(value=length.tokens, low=length.low, high=length.high)
-
-
-def _agree(first: Estimate | None, second: Estimate | None) -> bool | None:
+def overlap(first: Estimate | None, second: Estimate | None) -> bool | None:
+    """Return whether two intervals overlap; None where one is missing."""
     if first is None or second is None:
         return None
     if first.low is None or first.high is None or second.low is None or second.high is None:
@@ -195,7 +222,11 @@ def _findings(sides: tuple[Side, Side], tables: Sequence[dict[str, Estimate | No
     said = [_as_printed(sides, tables)]
     lengths = [side.longest for side in sides]
     if None not in lengths and lengths[0] != lengths[1]:
-        said.append(f"They draft up to {lengths[0]} and {lengths[1]} tokens a step; compare them at the shorter K.")
+        said.append(
+            f"They draft up to {lengths[0]} and {lengths[1]} tokens a step, so their steps begin at other tokens. "
+            "Compared is what the same texts would take with drafts cut to the shorter K, if a draft depends on the "
+            "text before it alone."
+        )
     alike = [CONVENTIONS[row.key] for row in rows if row.agree]
     if alike:
         said.append(f"They agree within their intervals by: {'; '.join(alike)}.")
@@ -231,7 +262,8 @@ def _conclusion(deciding: Row, sides: tuple[Side, Side]) -> str:
             f"{alike} the intervals do not tell them apart: what else differs in print is how the engines count, or K."
         )
     if deciding.agree is False:
-        return f"{alike} they differ by {_percent(deciding.apart)}: drafts were accepted differently.{_causes(sides)}"
+        by = "" if deciding.apart is None else f" by {_percent(deciding.apart)}"
+        return f"{alike} they differ{by}: drafts were accepted differently.{_causes(sides)}"
     apart = "" if deciding.apart is None else f" {alike} they are {_percent(deciding.apart)} apart."
     return (
         f"Whether they accept alike is not decided, because a side has no interval.{apart} Give one record a request, "
@@ -262,5 +294,9 @@ def _percent(share: float | None) -> str:
     return "unknown" if share is None else f"{100 * share:+.1f}%"
 
 
-def _plain(one: Estimate | None) -> dict[str, float | None] | None:
-    return None if one is None else {"value": one.value, "low": one.low, "high": one.high}
+def plain_estimate(one: Estimate | None) -> dict[str, float | None] | None:
+    """Return a number and its ends for JSON."""
+    if one is None:
+        return None
+    bound = {} if one.most is None else {"most": one.most}
+    return {"value": one.value, "low": one.low, "high": one.high} | bound

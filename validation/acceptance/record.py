@@ -7,12 +7,14 @@ It drafts k tokens and accepts the first i of them, so it emits i + 1 tokens: th
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from validation.acceptance.counts import GREATEST_LENGTH
 from validation.errors import UserError
 
 DRAFTS = ("greedy", "sampled", "copied")
@@ -39,6 +41,11 @@ VERIFICATIONS = {
 say.
 """
 
+
+class LengthsUnknownError(UserError):
+    """The counts do not say how many tokens their steps drafted."""
+
+
 Counts = dict[int, tuple[int, ...]]
 """Steps by draft length k and accepted drafts i: ``counts[k][i]``, with k + 1 entries for each k."""
 
@@ -49,20 +56,14 @@ class AcceptanceRecord:
 
     Attributes
     ----------
-    engine : str
-        Format or engine that wrote the counts.
-    source : str
-        File and place.
-    num_spec_steps : int
-        Steps.
+    engine, source : str
+        Format or engine that wrote the counts; file and place.
     num_accepted_draft_tokens : int
         Accepted drafts, without the target model's own token of each step.
     num_draft_tokens : int, optional
         Drafts. None if the engine does not give their number, or gives the configured number instead.
     num_spec_tokens : int, optional
         The largest draft length that was configured.
-    completion_tokens : int, optional
-        Tokens of the answer.
     acceptance_histogram : dict of int to int, optional
         Steps by the number of accepted drafts.
     accepted_per_position : tuple of int, optional
@@ -99,6 +100,8 @@ class AcceptanceRecord:
         for name, value in self._counts():
             if value < 0:
                 raise UserError(f"{self.source}: {name} is {value:,}; a count cannot be negative.")
+        if (self.num_spec_tokens or 0) > GREATEST_LENGTH:
+            raise UserError(f"{self.source}: num_spec_tokens is {self.num_spec_tokens:,}; at most {GREATEST_LENGTH:,}.")
         self._check_sums()
 
     def _counts(self) -> Iterable[tuple[str, int]]:
@@ -128,6 +131,11 @@ class AcceptanceRecord:
                     f"{name} has {steps:,} steps and {accepted:,} accepted drafts; the totals are "
                     f"{self.num_spec_steps:,} and {self.num_accepted_draft_tokens:,}"
                 )
+            deepest = max((i for i, count in histogram.items() if count), default=0)
+            if self.num_spec_tokens is not None and deepest > self.num_spec_tokens:
+                raise self._contradiction(
+                    f"{name} has a step of {deepest} accepted drafts; a step has at most {self.num_spec_tokens}"
+                )
         places = self.accepted_per_position
         if places is not None:
             if any(later > earlier for earlier, later in zip((self.num_spec_steps, *places), places, strict=False)):
@@ -138,6 +146,11 @@ class AcceptanceRecord:
                 raise self._contradiction(
                     f"the positions have {sum(places):,} accepted drafts; the total is "
                     f"{self.num_accepted_draft_tokens:,}"
+                )
+        for what, count in (("accepted", self.num_accepted_draft_tokens), ("made", self.num_draft_tokens or 0)):
+            if self.num_spec_tokens is not None and count > self.num_spec_tokens * self.num_spec_steps:
+                raise self._contradiction(
+                    f"{count:,} drafts are {what} in {self.num_spec_steps:,} steps of at most {self.num_spec_tokens:,}"
                 )
 
     def _tables(self) -> Iterable[tuple[str, Mapping[int, int] | None]]:
@@ -177,10 +190,23 @@ class AcceptanceRecord:
         return self.num_accepted_draft_tokens / self.num_draft_tokens if self.num_draft_tokens else None
 
     @property
+    def longest(self) -> int | None:
+        """Return the largest draft length: as configured, else the positions that are counted; None if not known."""
+        return self.num_spec_tokens or len(self.accepted_per_position or ()) or None
+
+    @property
     def fixed_length(self) -> int | None:
         """Return the drafts of every step, if the totals say that all drafted the largest number; else None."""
-        most = self.num_spec_tokens or len(self.accepted_per_position or ())
+        most = self.longest or 0
         return most if self.num_draft_tokens == most * self.num_spec_steps else None
+
+    @property
+    def histogram(self) -> Mapping[int, int] | None:
+        """Return the steps by number of accepted drafts, from the counts by position if need be; None if unknown."""
+        if self.acceptance_histogram is not None or self.accepted_per_position is None:
+            return self.acceptance_histogram
+        ends = (self.num_spec_steps, *self.accepted_per_position, 0)
+        return {i: ends[i] - ends[i + 1] for i in range(len(ends) - 1)}
 
     @property
     def knows_lengths(self) -> bool:
@@ -192,64 +218,114 @@ class AcceptanceRecord:
         """Return the steps by draft length and accepted drafts.
 
         A step drafts at most ``num_spec_tokens``. So if the total is the largest possible, every step drafted that
-        many.
-
-        Parameters
-        ----------
-        assumed_length : int, optional
-            Number of drafts of every step, for a record without it. A recorded length is preferred.
+        many. ``assumed_length`` is that number for a record without it.
 
         Raises
         ------
-        UserError
+        LengthsUnknownError
             The record does not contain the draft lengths of its steps.
+        UserError
+            It contradicts the assumed one.
         """
+        found = None
         if self.by_draft_length is not None:
-            return dict(self.by_draft_length)
-        if self.per_step_accepted is not None and self.per_step_drafted is not None:
-            return tally(zip(self.per_step_drafted, self.per_step_accepted, strict=True))
-        histogram = self.acceptance_histogram
-        if histogram is None and self.accepted_per_position is not None:
-            ends = (self.num_spec_steps, *self.accepted_per_position, 0)
-            histogram = {i: ends[i] - ends[i + 1] for i in range(len(ends) - 1)}
+            found = dict(self.by_draft_length)
+        elif self.per_step_accepted is not None and self.per_step_drafted is not None:
+            found = tally(zip(self.per_step_drafted, self.per_step_accepted, strict=True))
+        if assumed_length is not None:
+            self._refuse_length(assumed_length, found)
+        if found is not None:
+            return found
+        histogram = self.histogram
         if histogram is None:
-            raise UserError(
+            raise LengthsUnknownError(
                 f"{self.source} has totals only: they give the mean number of accepted drafts, but not the acceptance "
-                "at each depth."
+                "at each depth"
             )
         length = self.fixed_length if self.fixed_length is not None else assumed_length
         if length is None:
-            raise UserError(
+            raise LengthsUnknownError(
                 f"{self.source} does not contain the draft lengths of its steps, or they varied: a step that "
                 "accepted i drafts may have drafted only i tokens. If every step drafted K tokens, give "
-                "--draft-length K."
+                "--draft-length K"
             )
         if (deepest := max((i for i, count in histogram.items() if count), default=0)) > length:
             raise UserError(f"{self.source} has a step with {deepest} accepted drafts; K cannot be {length}.")
         return {length: tuple(histogram.get(i, 0) for i in range(length + 1))}
 
+    def _refuse_length(self, length: int, table: Counts | None) -> None:
+        """Refuse an assumed draft length that the record contradicts; a few steps may be shorter by the totals."""
+        steps, drafted, said = self.num_spec_steps, self.num_draft_tokens, ""
+        recorded = max((k for k, row in (table or {}).items() if any(row)), default=length)
+        if recorded != length:
+            said = f"its longest draft has {recorded} tokens"
+        elif self.num_spec_tokens is not None and length > self.num_spec_tokens:
+            said = f"its num_spec_tokens is {self.num_spec_tokens}"
+        elif table is None and drafted is not None and steps and math.ceil(drafted / steps) != length:
+            said = f"it has {drafted:,} drafts in {steps:,} steps, {drafted / steps:.2f} each"
+        elif self.histogram is None and self.num_accepted_draft_tokens > length * steps:
+            said = f"it has {self.num_accepted_draft_tokens:,} accepted drafts in {steps:,} steps"
+        if said:
+            raise UserError(
+                f"{self.source} contradicts --draft-length {length}: {said}; leave the option out, or correct it."
+            )
+
+    def examined(self, assumed_length: int | None = None) -> tuple[Counts, Counts]:
+        """Return two tables of counts: with the fewest drafts of each depth that can have been examined, and the most.
+
+        They are equal where the draft lengths are known. Otherwise a step that accepted i < K drafts examined one more,
+        unless it drafted only i, and then it lacks K - i of K drafts. With D drafts in n steps, M = nK - D are lacking
+        in all. So at most M // (K - i) steps of i drafts were cut short. A step of i drafts that was not cut short
+        lacks at most K - i - 1; what is lacking beyond that was cut. Both numbers are attained for each i alone. Every
+        step is counted because it drafted, so i ≥ 1.
+
+        Raises
+        ------
+        UserError
+            As :meth:`counts`, or the number of drafts is not known.
+        """
+        histogram, longest = self.histogram, self.longest or assumed_length
+        drafted = self.num_draft_tokens
+        if self.knows_lengths or histogram is None or longest is None or drafted is None:
+            table = self.counts(assumed_length)
+            return table, table
+        if assumed_length is not None:
+            self._refuse_length(assumed_length, None)
+        row = [histogram.get(i, 0) for i in range(longest + 1)]
+        if sum(row) != self.num_spec_steps or drafted < sum(n * max(i, 1) for i, n in enumerate(row)):
+            raise LengthsUnknownError(
+                f"{self.source} has a step with more than {longest} accepted drafts, or fewer drafts than its steps "
+                "need: the draft lengths of its steps are not known"
+            )
+        lacking = longest * self.num_spec_steps - drafted
+        most = sum(n * (longest - max(i, 1)) for i, n in enumerate(row))
+        tables = []
+        for fewest in (True, False):
+            table, whole = {}, row.copy()
+            for i in range(1, longest):
+                cut = min(row[i], lacking // (longest - i)) if fewest else max(0, lacking - (most - row[i]))
+                if cut:
+                    table[i] = (0,) * i + (cut,)
+                    whole[i] -= cut
+            tables.append({**table, longest: tuple(whole)})
+        return tables[0], tables[1]
+
     def as_json(self) -> dict[str, Any]:
         """Return the record with AIPerf's names, for a JSON file."""
-        found: dict[str, Any] = {
-            "engine": self.engine,
+        histogram, by_length = self.histogram, self.by_draft_length
+        found: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        derived: dict[str, Any] = {
             "mean_acceptance_length": self.mean_acceptance_length,
             "draft_acceptance_rate": self.draft_acceptance_rate,
-            "acceptance_histogram": None
-            if self.acceptance_histogram is None
-            else {str(i): n for i, n in sorted(self.acceptance_histogram.items()) if n},
-            "num_accepted_draft_tokens": self.num_accepted_draft_tokens,
-            "num_draft_tokens": self.num_draft_tokens,
-            "num_spec_steps": self.num_spec_steps,
-            "num_spec_tokens": self.num_spec_tokens,
-            "completion_tokens": self.completion_tokens,
-            "per_step_accepted": self.per_step_accepted,
-            "per_step_drafted": self.per_step_drafted,
+            "num_spec_tokens": self.longest,
+            "acceptance_histogram": histogram and {str(i): n for i, n in sorted(histogram.items()) if n},
+            "acceptance_histogram_by_draft_length": by_length and {str(k): row for k, row in by_length.items()},
+            "copied": self.copied or None,
         }
-        if self.by_draft_length is not None:
-            found["acceptance_histogram_by_draft_length"] = {str(k): row for k, row in self.by_draft_length.items()}
-        extra: dict[str, Any] = {"source": self.source, "draft_sampling": self.draft_sampling}
-        extra |= {"verification": self.verification, "copied": self.copied or None}
-        return found | {name: value for name, value in extra.items() if value is not None}
+        found |= derived
+        del found["accepted_per_position"], found["by_draft_length"]
+        own = ("acceptance_histogram_by_draft_length", "draft_sampling", "verification", "copied")
+        return {name: value for name, value in found.items() if value is not None or name not in own}
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,19 +380,17 @@ def marked(record: AcceptanceRecord, *, drafts: str | None, verification: str | 
 
 
 def refuse_mixture(records: Sequence[AcceptanceRecord]) -> None:
-    """Refuse records that must not be averaged: two engines, greedy and sampled drafts, or two acceptance rules.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse records that must not be averaged: of two engines, ways of drafting, acceptance rules or draft lengths."""
     for name, what in (
         ("engine", "engines or formats"),
         ("draft_sampling", "ways of drafting"),
         ("copied", "kinds of draft, copied or not"),
         ("verification", "rules of acceptance"),
+        ("num_spec_tokens", "largest draft lengths, whose rounds begin at other tokens"),
     ):
         found = {str(getattr(record, name) or "not stated"): record.source for record in records}
+        if name == "num_spec_tokens":
+            found.pop("not stated", None)  # most formats lack it
         if len(found) > 1:
             said = ", ".join(f"{value} in {source}" for value, source in sorted(found.items()))
             raise UserError(
@@ -365,6 +439,12 @@ def remarks(records: Sequence[AcceptanceRecord]) -> tuple[str, ...]:
     elif first.verification is not None:
         kind = "lossless" if lossless else "not known here to be lossless or not"
         found.append(f"Verification: {first.verification}, {kind}.")
+    short = sum(max(0, r.num_spec_steps - r.num_draft_tokens) for r in records if r.num_draft_tokens is not None)
+    if short:
+        found.append(
+            f"At least {short:,} steps drafted nothing: there are fewer drafts than steps. A count of drafting steps "
+            "alone, as at /metrics, has more tokens a step."
+        )
     return tuple(found)
 
 
@@ -375,8 +455,7 @@ _DRAFTS_OF = {
     "llama.cpp": "llama.cpp drafts the most probable token unless --spec-draft-sampling is probabilistic.",
 }
 _RULES_OF = {
-    "vllm": "vLLM is lossless with rejection_sample_method standard (the default) or block, and lossy with fly or "
-    "synthetic.",
+    "vllm": "vLLM is lossless with rejection_sample_method standard (the default) or block, and lossy with synthetic.",
     "sglang": "SGLang is lossy if speculative_accept_threshold_single or speculative_accept_threshold_acc is below 1.",
     "tensorrt-llm": "TensorRT-LLM is lossy with relaxed acceptance.",
     "llama.cpp": "llama.cpp's server accepts a draft that equals the token it samples (match), or by rejection "

@@ -34,16 +34,7 @@ def is_address(text: str) -> bool:
 def fetch(address: str, patience_s: float) -> str:
     """Return what a server answers at an address, checked to hold counters of drafts.
 
-    Parameters
-    ----------
-    address : str
-        Such as ``http://localhost:8000/metrics``.
-    patience_s : float
-        Seconds that the server may be silent.
-
-    Returns
-    -------
-    str
+    ``address`` is such as ``http://localhost:8000/metrics``; the server may be silent for ``patience_s`` seconds.
 
     Raises
     ------
@@ -103,13 +94,7 @@ def _counters_in(address: str, content: bytes) -> str:
 def two_scrapes(
     address: str, wait_s: float, patience_s: float, sleep: Callable[[float], None] = time.sleep
 ) -> tuple[list[str], list[str]]:
-    """Return the names and the texts of two scrapes of a server, ``wait_s`` seconds apart.
-
-    Raises
-    ------
-    UserError
-        As :func:`fetch`.
-    """
+    """Return the names and the texts of two scrapes of a server, ``wait_s`` seconds apart; raise as :func:`fetch`."""
     before = fetch(address, patience_s)
     sleep(wait_s)
     return [address, f"{address} {wait_s:g} s later"], [before, fetch(address, patience_s)]

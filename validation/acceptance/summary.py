@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.draft_length import (
-    DepthAcceptance,
-    acceptance_by_depth,
-    position_interval,
-    split_tokens,
-    tokens_by_length,
-)
+from hlmtheory.draft_length import acceptance_by_depth, split_tokens, tokens_by_length
 from hlmtheory.serving import crossover_batch
 from validation.acceptance.record import (
     VERIFICATIONS,
     AcceptanceRecord,
     Counts,
     LeftOut,
+    LengthsUnknownError,
     add,
     refuse_mixture,
     remarks,
@@ -32,6 +27,9 @@ from validation.errors import UserError
 FEWEST_CLUSTERS = 20
 """Smallest number of requests for intervals that allow rounds of one request to be alike."""
 
+Rest = Callable[[int, NDArray[np.int64]], NDArray[np.float64]]
+"""Measured minus fitted seconds of a pass, by its batch and widths."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundTimes:
@@ -39,6 +37,7 @@ class RoundTimes:
 
     It is ``round_trip + verify + B (cache + draft_cache + (K + 1) verify_token) + K (draft + B draft_token)``. Without
     drafts the target model waits for nobody: it streams its tokens, each in ``verify + B (cache + verify_token)``.
+    Where passes were measured, ``target_rest`` and ``draft_rest`` correct each pass to its measured time.
     """
 
     round_trip: float = 0.0
@@ -48,23 +47,33 @@ class RoundTimes:
     draft_token: float = 0.0
     cache: float = 0.0
     draft_cache: float = 0.0
+    target_rest: Rest | None = None
+    draft_rest: Rest | None = None
 
     def alone(self, batch: int = 1) -> float:
         """Return the time of a token without drafts."""
-        return self.verify + batch * (self.cache + self.verify_token)
+        return float(self._target(batch, np.ones(1, dtype=np.int64))[0])
 
-    def fixed(self, batch: int = 1) -> float:
-        """Return the time of a round that drafts, without its drafts."""
-        return self.round_trip + self.alone(batch) + batch * self.draft_cache
+    def rounds(self, batch: int, lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the time of a round that drafts each of some numbers of tokens, 1 or more."""
+        draft = self.draft + batch * self.draft_token
+        if self.draft_rest is not None:
+            draft = max(draft + float(self.draft_rest(batch, np.ones(1, dtype=np.int64))[0]), 0.0)
+        return self.round_trip + self._target(batch, lengths + 1) + batch * self.draft_cache + lengths * draft
 
-    def marginal(self, batch: int = 1) -> float:
-        """Return the time that each draft adds."""
-        return self.draft + batch * (self.draft_token + self.verify_token)
+    def _target(self, batch: int, widths: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the time of a pass of the target model by its width."""
+        fitted = self.verify + batch * (self.cache + widths * self.verify_token)
+        measured = fitted if self.target_rest is None else fitted + self.target_rest(batch, widths)
+        return np.where(measured > 0, measured, fitted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Depth:
-    """Acceptance of the draft at one depth, given that all earlier drafts were accepted."""
+    """Acceptance of the draft at one depth, given that all earlier drafts were accepted.
+
+    ``examined`` is the most that the counts allow; where they allow fewer, ``acceptance`` is NaN.
+    """
 
     depth: int
     examined: int
@@ -82,6 +91,7 @@ class Length:
     into shorter ones, for drafts that copy a passage (:func:`hlmtheory.draft_length.split_tokens`). It is None if the
     recorded lengths varied and the drafts are not known to be copied. The two differ because a long draft covers an
     easy passage at once. ``tokens_per_second`` is of ``same_text`` if the drafts are copied, else of ``tokens``.
+    Where the counts leave the acceptance open, ``tokens`` is the least that they allow.
     """
 
     draft_length: int
@@ -111,7 +121,6 @@ class Summary:
 
     Attributes
     ----------
-    engine : str
     requests, steps, accepted : int
         Totals; a step is one verification.
     mean_acceptance_length : float
@@ -125,13 +134,15 @@ class Summary:
     intervals : str
         What the intervals of ``depths`` and ``lengths`` promise.
     depths, lengths : tuple
-        By depth d = 1..K and by draft length; ``lengths`` is empty if the acceptance is not identified.
+        By depth d = 1..K and by draft length; empty for totals alone.
     best : int, optional
         The draft length with the most tokens per second, 0 if that is without drafts; None without times.
     best_if_copied : int, optional
         The same if the drafts are copied from the text; None without times, or if that is known, or not computed.
-    alone_per_second : float, optional
-        Tokens per second without drafts.
+    best_at_most : int, optional
+        The same by the largest acceptance that the counts allow; None without times, or if it is identified.
+    perfect_gain : float, optional
+        Tokens per second over those without drafts, if all drafts were accepted, at the best recorded length.
     longest : bool
         Whether ``best`` is the longest recorded length; then a longer one may be better.
     schedule : tuple of (first batch, last batch, draft length)
@@ -142,12 +153,8 @@ class Summary:
         The most tokens that a draft beyond the longest recorded length can add: the share of rounds that accept all.
     next_pays_above : float, optional
         The tokens that it must add to raise the tokens per second; None without times.
-    draft_sampling, verification : str, optional
-        How the drafts were chosen and accepted; None if neither the files nor the user state it.
-    copied : bool
-        Whether the drafts are copied from the text, as n-grams are.
-    lossless : bool, optional
-        Whether that rule keeps the target's distribution; None if it is not stated or not known.
+    draft_sampling, verification, lossless : optional
+        None if neither the files nor the user state it; ``lossless`` too if it is not known of the rule.
     remarks : tuple of str
         What the acceptance of these records is, and what it is not.
     left_out : tuple of str
@@ -167,6 +174,8 @@ class Summary:
     lengths: tuple[Length, ...] = ()
     best: int | None = None
     best_if_copied: int | None = None
+    best_at_most: int | None = None
+    perfect_gain: float | None = None
     alone_per_second: float | None = None
     longest: bool = False
     schedule: tuple[tuple[int, int, int], ...] = ()
@@ -222,10 +231,6 @@ def summarise(
     left_out : sequence of LeftOut
         Answers that are not among the records; they are listed, not counted.
 
-    Returns
-    -------
-    Summary
-
     Raises
     ------
     UserError
@@ -248,21 +253,27 @@ def summarise(
         "remarks": remarks(records),
         "left_out": tuple(f"{one.source}: {one.reason}" for one in left_out),
     }
-    try:
-        tables = [record.counts(assumed_length) for record in records]
-    except UserError as error:
-        if assumed_length is not None:
-            raise
-        return Summary(**about, identified=False, reason=str(error), depths=_position_depths(records))
-    each = np.stack([square(table, max(max(other, default=0) for other in tables)) for table in tables])
-    counts = each.sum(axis=0)
-    if counts.shape[0] < 2:
+    ends, reasons = [], []
+    for record in records:
+        try:
+            ends.append(record.examined(assumed_length))
+        except LengthsUnknownError as error:
+            reasons.append(str(error))
+    if not ends:
+        return Summary(**about, identified=False, reason=reasons[0])
+    tables = [table for both in ends for table in both]
+    deepest = max(i for table in tables for row in table.values() for i, count in enumerate(row) if count)
+    longest = min(max(max(table) for table in tables), deepest + 1)  # deeper drafts were never examined
+    if longest < 1:
         raise UserError(f"{records[0].source}: no step drafted a token, so there is no acceptance to read.")
-    found = _depth_acceptance(each, confidence)
-    known = int(np.count_nonzero(found.examined))  # deeper drafts were never examined
-    tokens, low, high = (end[:known] for end in _token_ends(each, confidence))
+    fewest, most = (np.stack([square(both[side], longest) for both in ends]) for side in (0, 1))
+    identified = not reasons and bool((fewest == most).all())
+    depths, rates = _depths(fewest, most, confidence)
+    known = len(depths)
+    (_, counted), low, high = _joined(tokens_by_length, fewest, most, confidence)
+    tokens = counted.tokens[:known]
     split = records[0].copied or len(set().union(*tables)) == 1
-    histogram = counts.sum(axis=0)
+    histogram = most.sum(axis=(0, 1))
     same_text = [float(split_tokens(histogram, k + 1)) for k in range(known)] if split else [None] * known
     in_use = np.array(same_text if records[0].copied else tokens, dtype=np.float64)
     lengths = tuple(
@@ -276,39 +287,76 @@ def summarise(
         )
         for k in range(known)
     )
+    chosen: dict[str, Any] = {}
+    if times is not None:
+        both_ends = None if records[0].copied else (low[:known], high[:known])
+        chosen = _choices(in_use, same_text, times, largest_batch, records[0].copied)
+        chosen["crossover"] = _crossover(in_use, both_ends, times, largest_batch)
+        if not identified and not records[0].copied:
+            chosen["best_at_most"] = _best(1.0 + np.cumsum(np.cumprod(rates)), times)
     return Summary(
         **about,
-        identified=True,
-        reason=f"the assumption that every step drafted {assumed_length} tokens"
-        if not all(record.knows_lengths for record in records)
-        else "the recorded draft length of every step",
-        counts=add(tables),
-        intervals=_promise(confidence, len(records)),
-        depths=_depth_rows(found, known),
+        identified=identified,
+        reason=_reason(reasons, identified, assumed_length, records),
+        counts=add(both[1] for both in ends) if identified else None,
+        intervals=_promise(confidence, len(ends)),
+        depths=depths,
         lengths=lengths,
-        next_adds_at_most=float(np.prod(found.acceptances[:known])),
-        **({} if times is None else _choices(in_use, same_text, times, largest_batch, records[0].copied)),
-        crossover=None if times is None else _crossover(in_use, None if records[0].copied else (low, high), times),
+        next_adds_at_most=float(np.prod(rates)),
+        **chosen,
     )
 
 
-def _depth_acceptance(each: NDArray[np.int64], confidence: float) -> DepthAcceptance:
-    """Return the acceptance by depth of requests; with many requests, the wider of two intervals at each end."""
-    found = acceptance_by_depth(each.sum(axis=0), confidence=confidence, method="anytime")
-    if len(each) < FEWEST_CLUSTERS:
-        return found
-    other = acceptance_by_depth(each, confidence=confidence, method="clustered")
-    low, high = np.minimum(found.low, other.low), np.maximum(found.high, other.high)
-    return replace(found, low=low, high=high)
+def _reason(
+    reasons: Sequence[str], identified: bool, assumed_length: int | None, records: Sequence[AcceptanceRecord]
+) -> str:
+    """Return where the draft lengths come from, or why the acceptance is only bounded."""
+    if identified and all(record.knows_lengths for record in records):
+        return "the recorded draft length of every step"
+    if identified and assumed_length is not None:
+        return f"the assumption that every step drafted {assumed_length} tokens"
+    if identified:
+        return "the totals, which leave one number of examined drafts"
+    if reasons:
+        return f"the tables are of {len(records) - len(reasons):,} of {len(records):,} records. {reasons[0]}"
+    return (
+        "the draft lengths varied and only their sum is recorded, so a step that accepted i drafts may have drafted "
+        "only i tokens. Intervals are for the fewest and the most drafts that the totals allow to be examined, and "
+        "tokens are the least"
+    )
 
 
-def _token_ends(each: NDArray[np.int64], confidence: float) -> tuple[NDArray[np.float64], ...]:
-    """Return tokens by draft length with both ends, as :func:`_depth_acceptance`."""
-    found = tokens_by_length(each.sum(axis=0), confidence=confidence, method="anytime")
-    if len(each) < FEWEST_CLUSTERS:
-        return found.tokens, found.low, found.high
-    other = tokens_by_length(each, confidence=confidence, method="clustered")
-    return found.tokens, np.minimum(found.low, other.low), np.maximum(found.high, other.high)
+def _joined(
+    function: Callable[..., Any], fewest: NDArray[np.int64], most: NDArray[np.int64], confidence: float
+) -> tuple[list[Any], NDArray[np.float64], NDArray[np.float64]]:
+    """Return what a function of counts gives for the fewest and the most examined drafts, and both joined ends.
+
+    With many requests each end is the wider of two intervals. More examined drafts r of a accepted ones lower both ends
+    of the first one, which is where the density f of Beta(a + 1, r - a + 1) is above δ. Going to r + 1 multiplies f by
+    (1 - α)/E(1 - α). At the mean of α f is above δ, as log f is concave, so that it is at least E log f ≥ 0 there. So f
+    rises at the lower end, which is below the mean, and falls at the upper one.
+    """
+    both = [function(one.sum(axis=0), confidence=confidence, method="anytime") for one in (fewest, most)]
+    lows, highs = [both[1].low], [both[0].high]
+    if len(most) >= FEWEST_CLUSTERS:
+        clustered = [function(one, confidence=confidence, method="clustered") for one in (fewest, most)]
+        lows, highs = [*lows, *(one.low for one in clustered)], [*highs, *(one.high for one in clustered)]
+    return both, np.min(lows, axis=0), np.max(highs, axis=0)
+
+
+def _depths(
+    fewest: NDArray[np.int64], most: NDArray[np.int64], confidence: float
+) -> tuple[tuple[Depth, ...], NDArray[np.float64]]:
+    """Return the acceptance by depth, and the largest that the counts allow, 1 where a draft may never be examined."""
+    (few, many), low, high = _joined(acceptance_by_depth, fewest, most, confidence)
+    rates = np.where(few.examined == many.examined, many.acceptances, np.nan)
+    columns = zip(many.examined, many.accepted, rates, low, high, strict=True)
+    depths = tuple(
+        Depth(depth=d, examined=int(n), accepted=int(a), acceptance=float(rate), low=float(one), high=float(other))
+        for d, (n, a, rate, one, other) in enumerate(columns, start=1)
+        if n
+    )
+    return depths, np.where(few.examined > 0, few.acceptances, 1.0)[: len(depths)]
 
 
 def _promise(confidence: float, requests: int) -> str:
@@ -322,14 +370,6 @@ def _promise(confidence: float, requests: int) -> str:
     return f"{said}. They are widened to {confidence:.0%} for requests that differ, if these are independent and many"
 
 
-def _depth_rows(found: DepthAcceptance, known: int) -> tuple[Depth, ...]:
-    columns = (found.examined, found.accepted, found.acceptances, found.low, found.high)
-    return tuple(
-        Depth(depth=d + 1, examined=int(n), accepted=int(a), acceptance=float(rate), low=float(low), high=float(high))
-        for d, (n, a, rate, low, high) in enumerate(zip(*columns, strict=True))
-    )[:known]
-
-
 def _choices(
     in_use: NDArray[np.float64], same_text: Sequence[float | None], times: RoundTimes, largest_batch: int, copied: bool
 ) -> dict[str, Any]:
@@ -337,37 +377,43 @@ def _choices(
     rates = _rates(in_use, times)
     best = _best(in_use, times)
     other = None if copied or None in same_text else _best(np.array(same_text, dtype=np.float64), times)
+    ends = np.arange(len(in_use), len(in_use) + 2)
+    perfect = np.arange(2.0, len(in_use) + 2.0)
     return {
         "best": best,
         "best_if_copied": other,
+        "perfect_gain": float(np.max(_rates(perfect, times)[1:]) / rates[0]),
         "alone_per_second": float(rates[0]),
         "longest": best == len(in_use),
         "schedule": schedule(in_use, times, largest_batch),
-        # One draft more raises E/T if it adds more than M E/T
-        "next_pays_above": times.marginal() * float(rates[-1]),
+        # One draft more raises E/T if it adds more than its own time times E/T
+        "next_pays_above": float(np.diff(times.rounds(1, ends))[0] * rates[-1]),
     }
 
 
 def _crossover(
-    tokens: NDArray[np.float64], ends: tuple[NDArray[np.float64], ...] | None, times: RoundTimes
+    tokens: NDArray[np.float64],
+    ends: tuple[NDArray[np.float64], ...] | None,
+    times: RoundTimes,
+    largest_batch: int,
 ) -> Crossover:
     """Return the smallest batch from which no length pays, for tokens by draft length and for both of their ends."""
-    found, low, high = (
-        loses_from(one, times) if one is not None else np.nan for one in (tokens, *(ends or (None, None)))
-    )
+
+    def loses(tokens: NDArray[np.float64]) -> float:
+        fitted = loses_from(tokens, times)
+        if times.target_rest is None or not np.isfinite(fitted):
+            return fitted
+        pays = max((batch for batch in range(1, largest_batch + 1) if _best(tokens, times, batch)), default=0)
+        return max(fitted, pays + 1.0) if pays == largest_batch else pays + 1.0
+
+    found, low, high = (loses(one) if one is not None else np.nan for one in (tokens, *(ends or (None, None))))
     return Crossover(int(found) if np.isfinite(found) else None, low, high)
 
 
 def loses_from(tokens: NDArray[np.float64], times: RoundTimes, lengths: NDArray[np.int64] | None = None) -> float:
     """Return the smallest batch from which no draft length pays; infinite if one pays at all large batches.
 
-    Parameters
-    ----------
-    tokens : array, shape (n,)
-        Tokens of a round of each length.
-    times : RoundTimes
-    lengths : integer array, shape (n,), optional
-        The lengths; 1, ..., n by default.
+    ``tokens`` are those of a round of each of the lengths, which are 1, ..., n by default; times are as fitted.
     """
     lengths = np.arange(1, len(tokens) + 1) if lengths is None else lengths
     draft = np.tile([times.draft, times.draft_token, 0.0], (len(lengths), 1))
@@ -384,45 +430,16 @@ def loses_from(tokens: NDArray[np.float64], times: RoundTimes, lengths: NDArray[
 
 
 def square(counts: Counts, longest: int) -> NDArray[np.int64]:
-    """Return a table of counts as an array (K+1, K+1), n[k][i]."""
+    """Return a table of counts as an array (K+1, K+1), n[k][i]; a longer draft counts as one of K."""
     table = np.zeros((longest + 1, longest + 1), dtype=np.int64)
     for k, row in counts.items():
-        table[k, : k + 1] = row
+        table[min(k, longest), : k + 1] += np.array(row[: longest + 1], dtype=np.int64)
     return table
-
-
-def _position_depths(records: Sequence[AcceptanceRecord]) -> tuple[Depth, ...]:
-    """Return the interval of each depth's acceptance from accepted drafts by position and the mean draft length."""
-    if any(record.accepted_per_position is None or record.num_draft_tokens is None for record in records):
-        return ()
-    longest = max(len(record.accepted_per_position or ()) for record in records)
-    places = np.zeros(longest)
-    for record in records:
-        row = record.accepted_per_position or ()
-        places[: len(row)] += row
-    steps = sum(record.num_spec_steps for record in records)
-    drafted = sum(record.num_draft_tokens or 0 for record in records)
-    if not steps <= drafted <= longest * steps:
-        return ()
-    low, high = position_interval(places / steps, drafted / steps)
-    before = [steps, *places[:-1]]
-    return tuple(
-        Depth(
-            depth=d + 1,
-            examined=int(before[d]),
-            accepted=int(places[d]),
-            acceptance=np.nan,
-            low=float(a),
-            high=float(b),
-        )
-        for d, (a, b) in enumerate(zip(low, high, strict=True))
-    )
 
 
 def _rates(tokens: NDArray[np.float64], times: RoundTimes, batch: int = 1) -> NDArray[np.float64]:
     """Return tokens per second at K = 0, 1, ..., K_max, by the tokens of a round at K = 1, ..., K_max."""
-    lengths = np.arange(1, len(tokens) + 1)
-    drafted = tokens / (times.fixed(batch) + lengths * times.marginal(batch))
+    drafted = tokens / times.rounds(batch, np.arange(1, len(tokens) + 1))
     return np.concatenate([[1.0 / times.alone(batch) if times.alone(batch) else np.inf], drafted])
 
 
@@ -431,19 +448,9 @@ def _best(tokens: NDArray[np.float64], times: RoundTimes, batch: int = 1) -> int
 
 
 def schedule(tokens: NDArray[np.float64], times: RoundTimes, largest_batch: int) -> tuple[tuple[int, int, int], ...]:
-    """Return the best draft length by batch size, in vLLM's format; it is 0 where drafting does not pay.
+    """Return (first batch, last batch, draft length), as vLLM's ``num_speculative_tokens_per_batch_size``.
 
-    Parameters
-    ----------
-    tokens : array, shape (K,)
-        Tokens of a round of 1, ..., K drafts.
-    times : RoundTimes
-    largest_batch : int
-
-    Returns
-    -------
-    tuple of (first batch, last batch, draft length)
-        ``num_speculative_tokens_per_batch_size`` of vLLM.
+    ``tokens`` are those of a round of 1, ..., K drafts. The length is 0 where drafting does not pay.
     """
     ranges: list[tuple[int, int, int]] = []
     for batch in range(1, largest_batch + 1):

@@ -228,6 +228,7 @@ def of_bench(path: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
             num_spec_steps=steps,
             num_draft_tokens=read_field(path, content, "spec_decode_draft_tokens", "spec_decode_num_draft_tokens"),
             num_accepted_draft_tokens=accepted,
+            num_spec_tokens=len(places) or None,
             accepted_per_position=places or None,
         )
     ]
@@ -240,5 +241,6 @@ def _record(engine: str, source: str, totals: Mapping[str, int], places: Sequenc
         num_spec_steps=read_field(source, totals, "drafts"),
         num_draft_tokens=read_field(source, totals, "draft_tokens"),
         num_accepted_draft_tokens=read_field(source, totals, "accepted_tokens"),
+        num_spec_tokens=len(places) or None,
         accepted_per_position=tuple(places) or None,
     )

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from validation.acceptance.record import DRAFTS, VERIFICATIONS
 from validation.cli.display import open_console, waiting
 from validation.cli.options import PLACE
-from validation.cli.reconciliation import plain_reconciliation, show_reconciliation
+from validation.cli.reconciliation import laws_beside, plain_reconciliation, show_reconciliation
 from validation.cli.run import print_json
 from validation.errors import UserError, naming
 from validation.trace.remote import Place
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from validation.acceptance.passes import Passes
     from validation.acceptance.planners import Estimate, NextN
     from validation.acceptance.published import PublishedPasses
-    from validation.acceptance.reconcile import Reconciliation
+    from validation.acceptance.reconcile import Reconciliation, Side
     from validation.acceptance.record import AcceptanceRecord
     from validation.acceptance.summary import RoundTimes, Summary
     from validation.planning.lossy import Price
@@ -55,13 +56,16 @@ _LARGEST_BATCH = 65536
 @click.option("--only", help="Read only records whose engine name contains this word, for example eagle.")
 @click.option(
     "--drafts",
-    type=click.Choice(["greedy", "sampled", "copied"]),
-    help="How the engine chose its drafts: the most probable token, a draw from q, or a copy of the text (n-grams).",
+    multiple=True,
+    type=click.Choice(DRAFTS),
+    help="How the engine chose its drafts: the most probable token, a draw from q, or a copy of the text (n-grams). "
+    "With --reconcile it is of both engines; give it twice for two ways.",
 )
 @click.option(
     "--verification",
-    type=click.Choice(["standard", "block", "match", "threshold", "typical", "fly", "relaxed", "synthetic"]),
-    help="How it accepted them; the first three keep the target's distribution.",
+    multiple=True,
+    type=click.Choice(list(VERIFICATIONS)),
+    help="How it accepted them; the first three keep the target's distribution. Twice, as --drafts.",
 )
 @click.option("--draft-length", type=click.IntRange(min=1), help="Every step drafted this many tokens (an assumption).")
 @click.option("--verify-ms", type=NON_NEGATIVE, help="Time of one pass of the target model.")
@@ -110,7 +114,7 @@ _LARGEST_BATCH = 65536
 @click.option(
     "--laws",
     type=PLACE,
-    help="With --reconcile: a trace of both models: what each way of drafting and verifying would accept.",
+    help="A trace of both models: what each way of drafting and verifying would accept, beside these counts.",
 )
 @click.option(
     "--figure", type=click.Path(path_type=Path), help="Draw tokens of a round by draft length: .svg, .pdf or .png."
@@ -131,8 +135,8 @@ def acceptance(
     wait: float,
     timeout: float,
     only: str | None,
-    drafts: str | None,
-    verification: str | None,
+    drafts: tuple[str, ...],
+    verification: tuple[str, ...],
     draft_length: int | None,
     verify_ms: float | None,
     draft_ms: float | None,
@@ -163,17 +167,19 @@ def acceptance(
 
     The best draft length needs --passes, or --verify-ms and --draft-ms. Files with other drafts or another acceptance
     rule are not averaged. An answer with several samples (n > 1) is left out and named. A lossy rule gets a price with
-    --price. --reconcile says whether two engines accept differently, or only count differently.
+    --price. --reconcile says whether two engines accept differently, or only count differently; --laws whether an
+    engine accepts what a trace of its two models gives.
     """
     from validation.acceptance.passes import read_passes
     from validation.acceptance.planners import acceptance_length, adaptive_config, nextn_of
     from validation.acceptance.published import PUBLISHED
+    from validation.acceptance.reconcile import Side
     from validation.acceptance.record import marked, write_records
     from validation.acceptance.summary import speculation_profile, speculative_config, summarise
 
     fitted: Passes | PublishedPasses | None = PUBLISHED.get(str(passes))
     if fitted is None and passes is not None:
-        fitted = read_passes(passes, confidence)
+        fitted = read_passes(passes)
     if context is not None and fitted is None:
         raise UserError("--context is of the passes in a table; give --passes with it.")
     times = _times(fitted, context, rtt_ms, verify_ms, draft_ms, verify_us_per_token, draft_us_per_token)
@@ -181,15 +187,20 @@ def acceptance(
         batch = 1 if fitted is None else min(fitted.largest_batch, _LARGEST_BATCH)
     if rule is not None and price is None:
         raise UserError("--rule gives the parameters of a price; give the trace with --price.")
-    if laws is not None and not others:
-        raise UserError("--laws is about a reconciliation; give the other engine's counts with --reconcile.")
+    if (most := max(len(drafts), len(verification))) > (2 if others else 1):
+        raise UserError(f"--drafts and --verification are given {most} times; give each once for each engine.")
     console = open_console(stderr=as_json)
     read = _read(console, files, wait, timeout)
     found = _of_one_engine(read.records, only)
-    found = [marked(record, drafts=drafts, verification=verification) for record in found]
+    second = _of_one_engine(_read(console, others, wait, timeout).records, None) if others else []
+    found, second = (
+        [marked(record, drafts=_of_side(drafts, side), verification=_of_side(verification, side)) for record in records]
+        for side, records in enumerate((found, second))
+    )
+    assumed = _assumed_lengths(found, second, draft_length)
     summary = summarise(
         found,
-        assumed_length=draft_length,
+        assumed_length=assumed[0],
         confidence=confidence,
         times=times,
         largest_batch=batch,
@@ -197,10 +208,13 @@ def acceptance(
     )
     length = acceptance_length(found, summary, confidence)
     planned = nextn_of(summary, length)
-    compared = None
-    if others:
-        asked = {"assumed_length": draft_length, "confidence": confidence}
-        compared = _reconciled(found, summary, _read(console, others, wait, timeout).records, laws, asked)
+    first = Side(found, summary, assumed[0])
+    compared, by_law = None, None
+    if second:
+        other = summarise(second, assumed_length=assumed[1], confidence=confidence)
+        compared = _reconciled(first, Side(second, other, assumed[1]), laws, confidence)
+    elif laws is not None:
+        by_law = laws_beside(first, laws, confidence)
     if sglang is not None:
         with naming(sglang):
             sglang.write_text(json.dumps(adaptive_config(summary, times), indent=1) + "\n", encoding="utf-8")
@@ -224,6 +238,8 @@ def acceptance(
     _show_planned(console, summary, length, planned)
     if compared is not None:
         show_reconciliation(console, *compared)
+    for said in () if by_law is None else by_law["findings"]:
+        console.print(said, soft_wrap=True, highlight=False, markup=False)
     cost = None if price is None else _price(price, rule, summary, draft_length, confidence)
     for said in () if cost is None else cost.sentences():
         console.print(said, soft_wrap=True, highlight=False, markup=False)
@@ -234,6 +250,7 @@ def acceptance(
         more: dict[str, Any] = {"acceptance_length": asdict(length), "nextn": [asdict(one) for one in planned]}
         more |= {} if cost is None else {"price": cost.as_json()}
         more |= {} if compared is None else {"reconciliation": plain_reconciliation(*compared)}
+        more |= {} if by_law is None else {"by_law": by_law}
         print_json(summary.as_json() | more)
 
 
@@ -265,20 +282,29 @@ def _of_one_engine(records: Sequence[AcceptanceRecord], only: str | None) -> lis
     return found
 
 
+def _of_side(given: tuple[str, ...], side: int) -> str | None:
+    """Return the mark of one of two engines; a single one is of both."""
+    return given[min(side, len(given) - 1)] if given else None
+
+
+def _assumed_lengths(
+    first: Sequence[AcceptanceRecord], second: Sequence[AcceptanceRecord], length: int | None
+) -> tuple[int | None, int | None]:
+    """Return the draft length that each engine's records need: of two, those that record it keep theirs."""
+    lacks = [
+        not all(one.knows_lengths or (one.num_draft_tokens is not None and one.longest) for one in records)
+        for records in (first, second)
+    ]
+    return (length if lacks[0] or not lacks[1] else None), (length if lacks[1] or not lacks[0] else None)
+
+
 def _reconciled(
-    records: Sequence[AcceptanceRecord],
-    summary: Summary,
-    others: Sequence[AcceptanceRecord],
-    laws: Place | None,
-    asked: dict[str, Any],
+    first: Side, second: Side, laws: Place | None, confidence: float
 ) -> tuple[Reconciliation, dict[str, Estimate]]:
     """Return both sides under each convention, and the tokens of a step under each law on a trace."""
-    from validation.acceptance.reconcile import Side, reconcile
-    from validation.acceptance.summary import summarise
+    from validation.acceptance.reconcile import reconcile
 
-    second = Side(others, summarise(_of_one_engine(others, None), **asked))
-    first = Side(records, summary)
-    found = reconcile(first, second, asked["confidence"])
+    found = reconcile(first, second, confidence)
     if laws is None:
         return found, {}
     from validation.planning.laws import lengths_by_law
@@ -287,7 +313,7 @@ def _reconciled(
     length = min(filter(None, (first.longest, second.longest)), default=None)
     if length is None:
         raise UserError("Neither side records how many tokens a step drafted; give --draft-length.")
-    return found, lengths_by_law(open_trace(laws), length, asked["confidence"])
+    return found, lengths_by_law(open_trace(laws), length, confidence)
 
 
 def _price(path: Path, rule: str | None, summary: Summary, draft_length: int | None, confidence: float) -> Price:
@@ -316,6 +342,7 @@ def _times(
     from validation.acceptance.summary import RoundTimes
 
     draft = None if draft_ms is None else (draft_ms / 1e3, draft_us_per_token / 1e6)
+    rests: dict[str, Any] = {}
     if fitted is not None:
         if verify_ms is not None or verify_us_per_token:
             raise UserError("--passes has the times of the target model; leave out --verify-ms and its tokens'.")
@@ -330,11 +357,13 @@ def _times(
             has = "no pass" if fitted.draft is None else "passes"
             wanted = "give --draft-ms (0 for n-grams)" if fitted.draft is None else "leave out --draft-ms"
             raise UserError(f"The table of --passes has {has} of the draft model; {wanted}.")
-        base, token, cached = fitted.target.coefficients
-        known = fitted.context if context is None else context
+        base, token, cached = fitted.target.plane
+        known = fitted.target.context if context is None else context
+        rests["target_rest"] = fitted.target.beyond_plane
         if fitted.draft is not None:
-            first, each, kept = fitted.draft.coefficients
+            first, each, kept = fitted.draft.plane
             draft = (first, each + kept * known)
+            rests["draft_rest"] = fitted.draft.beyond_plane
         target = base, token, cached * known
     elif (verify_ms is None) != (draft_ms is None):
         raise UserError("The best draft length needs both --verify-ms and --draft-ms; give both or none.")
@@ -351,6 +380,7 @@ def _times(
         cache=target[2],
         draft=draft[0],
         draft_token=draft[1],
+        **rests,
     )
 
 
@@ -371,7 +401,9 @@ def _show(console: Console, summary: Summary) -> None:
         said = f"1 answer ({first})" if count == 1 else f"{count:,} answers (the first: {first})"
         console.print(f"Left out: {said}.", soft_wrap=True, markup=False)
     if not summary.identified:
-        console.print(f"The acceptance at each depth is not identified: {summary.reason}", soft_wrap=True, markup=False)
+        console.print(
+            f"The acceptance at each depth is not identified: {summary.reason}.", soft_wrap=True, markup=False
+        )
     if summary.depths:
         table = Table(title="Acceptance of a draft, given that all earlier ones were accepted", box=box.SIMPLE)
         for head in ("depth", "examined", "accepted", "acceptance", "interval"):
@@ -390,7 +422,8 @@ def _show(console: Console, summary: Summary) -> None:
                 "as n-grams do, use the next column, which splits the recorded rounds instead: --drafts copied.",
                 soft_wrap=True,
             )
-        console.print(f"Intervals: {summary.intervals}. Read from: {summary.reason}.", soft_wrap=True)
+        said = f" Read from: {summary.reason}." if summary.identified else ""
+        console.print(f"Intervals: {summary.intervals}.{said}", soft_wrap=True)
     if summary.best is not None:
         console.print(_advice(summary), style="bold", soft_wrap=True)
         if said := _crossing(summary):
@@ -435,14 +468,17 @@ def _token_table(summary: Summary) -> Table:
     if summary.copied:
         heads += ["tokens, at least"]
     else:
-        heads += ["tokens", "interval", "one draft more adds", *(["if drafts copy"] if split else [])]
+        heads += ["tokens" if summary.identified else "tokens, at least", "interval"]
+        heads += ["one draft more adds"] if summary.identified else []
+        heads += ["if drafts copy"] if split else []
     for head in (*heads, *(["tokens/s"] if timed else [])):
         table.add_column(head, justify="right")
     for here, later in zip(summary.lengths, (*summary.lengths[1:], None), strict=True):
         cells = [str(here.draft_length)]
         if not summary.copied:
             adds = f"0 to {summary.next_adds_at_most:.4f}" if later is None else f"{later.tokens - here.tokens:.4f}"
-            cells += [f"{here.tokens:.4f}", f"{here.low:.4f} to {here.high:.4f}", adds]
+            cells += [f"{here.tokens:.4f}", f"{here.low:.4f} to {here.high:.4f}"]
+            cells += [adds] if summary.identified else []
         cells += [] if here.same_text is None else [f"{here.same_text:.4f}"]
         cells += [] if here.tokens_per_second is None else [f"{here.tokens_per_second:.2f}"]
         table.add_row(*cells)
@@ -466,7 +502,10 @@ def _advice(summary: Summary) -> str:
     """Return the best draft length, and what is said of others."""
     alone = f"{summary.alone_per_second:.2f} tokens/s without drafts"
     if summary.best == 0:
-        said = f"Best draft length for these times: 0. Drafting does not pay: {alone}."
+        said = (
+            f"Best draft length for these times: 0. Drafting does not pay: {alone}. If every draft were accepted, it "
+            f"would give {summary.perfect_gain:.2f} times that."
+        )
     else:
         said = f"Best draft length for these times: {summary.best} ({alone})."
     if summary.longest and summary.next_pays_above is not None and summary.next_adds_at_most is not None:
@@ -474,6 +513,8 @@ def _advice(summary: Summary) -> str:
             " It is the longest recorded length; one draft more adds at most "
             f"{summary.next_adds_at_most:.4f} tokens, and it must add over {summary.next_pays_above:.4f} to pay."
         )
+    if summary.best_at_most not in (None, summary.best):
+        said += f" By the most accepted drafts that the counts allow it is {summary.best_at_most}."
     if summary.best_if_copied not in (None, summary.best):
         said += f" If drafts copy passages it is {summary.best_if_copied}: give --drafts copied."
     return said

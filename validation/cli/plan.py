@@ -29,8 +29,12 @@ MILLISECONDS = click.FloatRange(min=0.0)
 @click.command("plan")
 @click.option("--trace", type=PLACE, help="A trace of `hlm validate` or `hlm import`.  [default: runs/builtin/trace]")
 @click.option(
-    "--acceptance", type=PATH, multiple=True, help="Instead of a trace, an engine's counts: `hlm acceptance`."
+    "--acceptance",
+    type=PATH,
+    multiple=True,
+    help="Instead of a trace, an engine's counts: `hlm acceptance`. More files may follow, as of two scrapes.",
 )
+@click.argument("more", nargs=-1, type=PATH, metavar="")
 @click.option("--run", type=PATH, help="Instead of a trace, a record of `hlm device --record`: rounds, times and link.")
 @click.option("--times", type=PATH, help="Times of `hlm doctor --times`, for options of times that are left out.")
 @click.option("--only", help="With --acceptance: only engines whose name contains this word, for example eagle.")
@@ -169,6 +173,7 @@ def plan(
     as_json: bool,
     trace: Place | None,
     acceptance: tuple[Path, ...],
+    more: tuple[Path, ...],
     run: Path | None,
     times: Path | None,
     policy: Path | None,
@@ -187,6 +192,9 @@ def plan(
     from validation.planning.result import make
     from validation.planning.users import read_users
 
+    if more and not acceptance:
+        raise UserError(f"{more[0]} is of no option; counts of an engine follow --acceptance.")
+    acceptance += more
     if alone and policy is None:
         raise UserError("--alone is a field of the policy that --policy writes; give that file too.")
     counts = {name: given.pop(name) for name in COUNTS_ONLY}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ from validation.errors import UserError
 
 if TYPE_CHECKING:
     from validation.collection.processing import Processing
+    from validation.collection.top_k import ListedText, ListSource
 
 FORMATS = ("array", "llama.cpp", "distillkit", "vllm", "sglang", "llama-server")
 
@@ -52,10 +55,32 @@ def read_processing(
     return one, other
 
 
+def _answers(source: ListSource, after: tuple[int, ...]) -> Iterator[ListedText]:
+    """Yield the answer of each text."""
+    for text in source.texts():
+        yield text.from_answer(after)
+
+
+def _ids(text: str | None) -> tuple[int, ...]:
+    """Return the token ids of an option."""
+    parts = [part.strip() for part in text.split(",")] if text else []
+    if not all(part.isdecimal() and len(part) < 11 for part in parts):
+        raise UserError(f"--answer-after is {text!r}; give token ids with commas between.")
+    return tuple(map(int, parts))
+
+
 @click.command("top-k")
 @click.option("--draft", required=True, type=click.Path(path_type=Path), help="Lists of the draft model.")
 @click.option("--target", required=True, type=click.Path(path_type=Path), help="Lists of the target model.")
 @list_options
+@click.option(
+    "--answer-after",
+    callback=lambda _, __, text: _ids(text),
+    metavar="IDS",
+    help="Count positions from the answer on: it begins after the last of these token ids in a text, such as "
+    "151644,77091,198.  [default: the answer_start of each answer]",
+)
+@click.option("--whole-text", is_flag=True, help="Count the positions of template and prompt too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
 def top_k(
     draft: Path,
@@ -65,14 +90,16 @@ def top_k(
     processing: str | None,
     draft_processing: str | None,
     target_processing: str | None,
+    answer_after: tuple[int, ...],
+    whole_text: bool,
     as_json: bool,
 ) -> None:
     """Bound the acceptance rate of a pair from top-k log-probabilities, and certify how many probabilities to send.
 
     The files are JSON or JSONL, one answer for each text: vLLM's prompt_logprobs (nested or flat), SGLang's
     input_top_logprobs, or llama.cpp's completion_probabilities; or folders of DistillKit. The other probabilities are
-    not known, so each result is an interval. `hlm import` stores the lists, and `hlm validate --trace` then checks the
-    claims that they decide.
+    not known, so each result is an interval. Of chats only the answers count. `hlm import` stores the lists, and
+    `hlm validate --trace` then checks the claims that they decide.
     """
     from rich import box
     from rich.table import Table
@@ -82,11 +109,15 @@ def top_k(
     from validation.collection.processing import processing_note
     from validation.collection.top_k import pair_lists
 
+    if answer_after and whole_text:
+        raise UserError("--answer-after leaves out template and prompt, --whole-text takes them; give one of both.")
     console = open_console(stderr=as_json)
     said = read_processing(processing, draft_processing, target_processing, ("raw_logprobs", "raw_logprobs"))
     if any(one.logits for one in said):
         raise UserError("Intervals need log-probabilities; import logits of all tokens with `hlm import`.")
     one, other = (open_lists(path, values, kind) for path, values in zip((draft, target), said, strict=True))
+    if not whole_text:
+        one, other = (replace(source, texts=partial(_answers, source, answer_after)) for source in (one, other))
     with waiting(console, "reading the lists"):
         found = intervals(pair_lists(one, other, vocabulary))
     low, high = found.acceptance

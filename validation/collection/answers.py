@@ -11,6 +11,8 @@ sglang            ``meta_info.input_top_logprobs``: null first, then lists of ``
 llama-server      ``completion_probabilities``: ``[{id, logprob, top_logprobs: [{id, logprob}]}]``, without
                   ``post_sampling_probs``
 ================  ======================================================================================================
+
+An answer may have ``answer_start``, the number of tokens of template and prompt before the text that a model answered.
 """
 
 from __future__ import annotations
@@ -58,24 +60,34 @@ def _texts(path: Path, processing: Processing) -> Iterator[ListedText]:
     value = _logit if processing.logits else _log
     for where, answer in read_json(path):
         try:
-            yield _text(where, answer, value)
+            text = _text(where, answer, value)
+            alone = text.tokens.shape[1] == 1 and processing.top_k != 1 and not processing.logits
+            if alone and (text.log_probabilities == 0.0).all():
+                raise UserError(DRAFTED.format(where=text.places(0)))
+            yield text
         except (AttributeError, KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
             raise UserError(f"{where} is damaged: {error!r}; check that it is complete.") from error
 
 
 def _text(where: str, answer: Any, value: Value) -> ListedText:
     engine, found = _engine(where, answer)
-    if engine == "vllm" and isinstance(found, Mapping) and (text := _flat_text(where, found, value)) is not None:
-        return text
+    start = 0 if engine == "llama-server" else _answer_start(where, answer)
+    if engine == "vllm" and isinstance(found, Mapping):
+        text = _flat_text(where, found, value, start)
+        if text is not None:
+            return text
     places = list(_READERS[engine](where, found, value))
     if not places:
         raise UserError(f"{where} has no log-probabilities; ask the engine for the top k of the prompt.")
-    k = min(len(entries) for _, _, entries in places)
-    if k == 0:
-        number = next(number for number, _, entries in places if not entries)
-        raise UserError(
-            f"{where}, place {number} is a position without any token; ask for the top k, with k at least 1."
-        )
+    sizes = [len(entries) for _, _, entries in places]
+    k, longest = min(sizes), max(sizes)
+    for number, _, entries in places:
+        if not entries and engine != "llama-server":
+            raise UserError(
+                f"{where}, place {number} is a position without any token; ask for the top k, with k at least 1."
+            )
+        if not entries or (value is _log and longest > 1 and [one for _, one in entries] == [0.0]):
+            raise UserError(DRAFTED.format(where=f"{where}, place {number}"))
     numbers = [number for number, _, _ in places]
     listed = [entries[:k] for _, _, entries in places]
     return ListedText(
@@ -83,7 +95,26 @@ def _text(where: str, answer: Any, value: Value) -> ListedText:
         np.array([[number for _, number in entries] for entries in listed], np.float64),
         np.array([token for _, token, _ in places], np.int64),
         lambda row: f"{where}, place {numbers[row]}",
+        None if start is None else sum(number < start for number in numbers),
     )
+
+
+DRAFTED = (
+    "{where} has no list, or one token with log-probability 0, as a server that drafts writes for an accepted draft: "
+    "this server drafts; ask one without, for the top k with k at least 2."
+)
+
+
+def _answer_start(where: str, answer: Mapping[str, Any]) -> int | None:
+    """Return the number of tokens before the answer; None for a chat that does not say it."""
+    start, choices = answer.get("answer_start"), answer.get("choices")
+    if start is not None:
+        if isinstance(start, bool) or not isinstance(start, int) or start < 0:
+            raise UserError(f"{where}: answer_start is {str(start)[:40]!r}; a number of tokens is needed.")
+        return start
+    first = choices[0] if isinstance(choices, list) and choices else None
+    chat = answer.get("object") == "chat.completion" or "messages" in answer
+    return None if chat or (isinstance(first, Mapping) and "message" in first) else 0
 
 
 def _engine(where: str, answer: Any) -> tuple[str, Any]:
@@ -136,7 +167,7 @@ def _flat(where: str, found: Mapping[str, Any], value: Value) -> Iterator[Listed
         yield at, *_without_extra(here, [(_id(here, token), value(here, one), rank) for token, one, rank in entries])
 
 
-def _flat_text(where: str, found: Mapping[str, Any], value: Value) -> ListedText | None:
+def _flat_text(where: str, found: Mapping[str, Any], value: Value, start: int | None) -> ListedText | None:
     """Return a text of vLLM's flat form at once, or None if it is not of the usual form or damaged.
 
     Usual is that each position but the first has the token of the text and then the top k.
@@ -163,7 +194,8 @@ def _flat_text(where: str, found: Mapping[str, Any], value: Value) -> ListedText
         return None
     order = np.argsort(-logs[:, 1:], axis=1, kind="stable")
     listed, values = (np.take_along_axis(column[:, 1:], order, axis=1) for column in (tokens, logs))
-    return ListedText(listed, values, tokens[:, 0].copy(), lambda row: f"{where}, place {places[row]}")
+    answer = None if start is None else int(np.searchsorted(places, start))
+    return ListedText(listed, values, tokens[:, 0].copy(), lambda row: f"{where}, place {places[row]}", answer)
 
 
 def _without_extra(where: str, entries: list[tuple[int, float, Any]]) -> tuple[int, list[Entry]]:

@@ -67,12 +67,46 @@ class ListedText:
         The token of the text.
     places : sequence of str
         Where each position is in the file, for messages.
+    answer : int or None
+        Position at which the answer begins, after template and prompt; None for a chat that does not say it.
     """
 
     tokens: NDArray[np.int64]
     log_probabilities: NDArray[np.float64]
     text_tokens: NDArray[np.int64]
     places: Callable[[int], str]
+    answer: int | None = 0
+
+    def from_answer(self, after: tuple[int, ...]) -> ListedText:
+        """Return the positions of the answer alone; it begins after the last of some token ids, if they are given.
+
+        Raises
+        ------
+        UserError
+            The ids are not in the text, the start of a chat's answer is not known, or nothing comes after it.
+        """
+        begin = self.answer
+        if after:
+            last = len(self.text_tokens) - len(after)
+            wanted = np.array(after)
+            found = [at for at in range(last + 1) if (self.text_tokens[at : at + len(after)] == wanted).all()]
+            if not found:
+                raise UserError(f"{self.places(0)}: the text does not hold the tokens {list(after)} of --answer-after.")
+            begin = found[-1] + len(after)
+        if begin is None:
+            raise UserError(
+                f"{self.places(0)} is of a chat, whose template and prompt no model wrote: say with --answer-after "
+                "which token ids come before the answer, or take them too with --whole-text."
+            )
+        if begin >= len(self.text_tokens):
+            raise UserError(f"{self.places(0)}: no position comes after the start of the answer.")
+        rest = np.s_[begin:]
+        return ListedText(
+            self.tokens[rest],
+            self.log_probabilities[rest],
+            self.text_tokens[rest],
+            lambda row: self.places(row + begin),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,13 +70,20 @@ def options_of_records(
         "drafts": drafts,
         "verification": verification,
     }
-    return found, {"evidence": evidence, "notes": _notes(records, _by_ids(records))}
+    notes = _notes(records, _by_ids(records))
+    if any(fewest != most for fewest, most in (record.examined(draft_length) for record in records)):
+        notes.append(
+            "Draft lengths varied and only their sum is known: planned is the least acceptance that the counts allow."
+        )
+    return found, {"evidence": evidence, "notes": notes}
 
 
 def options_of_counts(
     records: Sequence[AcceptanceRecord], vocabulary: int, draft_length: int | None = None
 ) -> tuple[list[Option], dict[str, Any]]:
     """Return the options of counts with one way of drafting and one lossless rule, and the evidence.
+
+    Where the lengths of drafts varied and are not recorded, the acceptance is the least that the counts allow.
 
     A text is a record. A round of K drafts emits the mean number of accepted drafts among the first K, and one more.
 
@@ -93,7 +100,7 @@ def options_of_counts(
     UserError
         The records do not determine the acceptance at each depth.
     """
-    tables = [record.counts(draft_length) for record in records]
+    tables = [record.examined(draft_length)[1] for record in records]
     deepest = max(max(table, default=0) for table in tables)
     if deepest < 1:
         raise UserError(f"{records[0].source}: no step drafted a token, so there is no acceptance to plan with.")

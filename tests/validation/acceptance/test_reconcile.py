@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.validation.acceptance.test_engines import scrape
-from validation.acceptance.reconcile import CONVENTIONS, Side, reconcile
+from validation.acceptance.reconcile import CONVENTIONS, Side, reconcile, replay
 from validation.acceptance.record import AcceptanceRecord
 from validation.acceptance.summary import summarise
 from validation.cli.commands import main
@@ -74,8 +74,99 @@ def test_another_draft_length_is_removed():
     rows = rows_of(found)
     assert rows["tokens"].agree is False or rows["tokens"].apart < 0
     assert rows["common"].agree is True
-    assert "They draft up to 7 and 3 tokens a step" in found.findings[1]
+    assert rows["first"].agree is None
+    assert "They draft up to 7 and 3 tokens a step, so their steps begin at other tokens." in found.findings[1]
     assert "do not tell them apart" in found.findings[-1]
+
+
+def scraped(name, *counts):
+    """A side of one scrape: drafts, and accepted ones by position."""
+    steps, *places = counts
+    fields = {"num_spec_steps": steps, "num_draft_tokens": steps * len(places), "num_spec_tokens": len(places)}
+    one = AcceptanceRecord(
+        engine="vllm",
+        source=name,
+        num_accepted_draft_tokens=sum(places),
+        accepted_per_position=tuple(places),
+        **fields,
+    )
+    return Side([one], summarise([one]))
+
+
+@pytest.mark.parametrize(
+    ("long", "short", "ends"),
+    [
+        ((11043, 8411, 6800, 5659, 4686, 4020, 3417, 3006, 2612), (26407, 22021), (1.7387, 1.9137)),
+        ((43146, 29585, 25923, 22787, 19985, 17584, 15483, 13567, 11935), (110874, 89126), (1.7171, 1.9132)),
+    ],
+)
+def test_first_drafts_of_steps_of_another_length_show_nothing(long, short, ends):
+    """One drafter: 76.2% of first drafts accepted at K = 8, 83.4% at K = 1: long steps begin behind rejections."""
+    found = reconcile(scraped("long", *long), scraped("short", *short), 0.95)
+    rows = rows_of(found)
+    assert rows["first"].first is rows["first"].second is None
+    assert "the intervals do not tell them apart" in found.findings[-1]
+    common = rows["common"].first
+    assert (common.value, common.most) == pytest.approx(ends, abs=0.0005)
+    assert common.low < common.value < rows["common"].second.low < common.most < common.high
+    assert rows["common"].second.value == pytest.approx(1 + short[1] / short[0])
+    other = reconcile(scraped("long", *long), scraped("short", short[0], short[0] // 2), 0.95)
+    assert "they differ: drafts were accepted differently" in other.findings[-1]
+
+
+def steps_over(bits, lengths):
+    """Drafts and accepted drafts of the steps over a text; a bit says whether a token's draft is accepted."""
+    at, found = 0, []
+    while at < len(bits):
+        drafts, run = int(lengths[len(found)]), 0
+        while run < drafts and at + run < len(bits) and bits[at + run]:
+            run += 1
+        found.append((drafts, run))
+        at += run + 1
+    return found
+
+
+def test_a_replay_of_every_text_is_between_the_bounds():
+    """All texts of 9 tokens, and long ones of a Markov drafter; the last step is cut where it would leave the text."""
+    rng, low_met, high_met = np.random.default_rng(3), 0, 0
+    texts = [[(number >> place) & 1 for place in range(9)] + [0] for number in range(512)]
+    for _ in range(30):
+        flips = np.cumsum(rng.random(400) < rng.choice([0.1, 0.5])) % 2
+        texts.append([*flips.tolist(), 0])
+    for bits in texts:
+        lengths = rng.integers(1, 5, len(bits)) if len(bits) > 10 else [3] * len(bits)
+        steps = steps_over(bits, lengths)
+        drafted, accepted = zip(*steps, strict=True)
+        one = AcceptanceRecord(
+            engine="e",
+            source="a",
+            num_spec_steps=len(steps),
+            num_accepted_draft_tokens=sum(accepted),
+            per_step_accepted=accepted,
+            per_step_drafted=drafted,
+        )
+        tokens = len(steps) + sum(accepted)
+        for shorter in (1, 2):
+            ends = ends_of(one, shorter)
+            truth = tokens / len(steps_over(bits[:tokens], [shorter] * len(bits)))
+            assert ends[0] - 1e-6 <= truth <= ends[1] + 1e-6
+            low_met, high_met = low_met + (truth < ends[0] + 1e-6), high_met + (truth > ends[1] - 1e-6)
+    assert min(low_met, high_met) > 50
+
+
+def ends_of(record, length):
+    """The ends of a replay, with next to no statistical error."""
+    count = 10**14
+    table = {k: tuple(count * n for n in row) for k, row in record.counts().items()}
+    many = AcceptanceRecord(
+        engine="e",
+        source="a",
+        num_spec_steps=count * record.num_spec_steps,
+        num_accepted_draft_tokens=count * record.num_accepted_draft_tokens,
+        by_draft_length=table,
+    )
+    found = replay(Side([many], None), length, 0.95)
+    return found.low, found.high
 
 
 def test_drafts_that_were_accepted_differently_are_said_to_be():
@@ -87,12 +178,6 @@ def test_drafts_that_were_accepted_differently_are_said_to_be():
     assert "Marks: drafts sampled and greedy, verification standard and match." in found.findings[-1]
     lossy = side("sglang", SAME, name="b", draft_sampling="greedy", verification="threshold")
     assert "threshold accepts more than lossless" in reconcile(second, lossy, 0.95).findings[-1]
-
-
-def test_equal_marks_are_said_to_be_equal():
-    first = side("vllm", SAME, draft_sampling="greedy", verification="standard")
-    second = side("tensorrt-llm", (0.4,) * 3, draft_sampling="greedy", verification="standard")
-    assert "The marks of both sides are equal." in reconcile(first, second, 0.95).findings[-1]
 
 
 def test_equal_acceptance_is_rarely_said_to_differ():
@@ -117,33 +202,6 @@ def test_a_rule_that_may_accept_fewer_is_not_said_to_accept_more(rule):
     """A prescribed rate may lie below the lossless one; a threshold on p refuses improbable tokens for good."""
     first, second = side("vllm", SAME), side("sglang", (0.2, 0.2, 0.2), seed=2, verification=rule)
     assert f"{rule} accepts more or fewer drafts than lossless" in reconcile(first, second, 0.95).findings[-1]
-
-
-def test_one_lossy_rule_of_both_sides_is_named_once():
-    first, second = (
-        side(name, alphas, verification="threshold", name=name, draft_sampling="greedy")
-        for name, alphas in (("vllm", SAME), ("sglang", (0.2, 0.2, 0.2)))
-    )
-    assert reconcile(first, second, 0.95).findings[-1].count("threshold accepts more than lossless") == 1
-
-
-def test_records_of_two_draft_lengths_count_each_with_its_own():
-    """SGLang's rate of a request is over its own steps times K: 1 of 2 and 3 of 6 are one half."""
-    records = [
-        AcceptanceRecord(
-            engine="sglang",
-            source=f"K = {k}",
-            num_spec_steps=10,
-            num_accepted_draft_tokens=5 * k,
-            num_draft_tokens=10 * k,
-            num_spec_tokens=k,
-            per_step_accepted=(k // 2,) * 10,
-            per_step_drafted=(k,) * 10,
-        )
-        for k in (2, 6)
-    ]
-    found = reconcile(Side(records, summarise(records)), side("vllm", SAME), 0.95)
-    assert rows_of(found)["configured"].first.value == pytest.approx(0.5)
 
 
 def test_answers_of_no_tokens_have_no_number_of_their_own():
@@ -209,8 +267,58 @@ def test_the_command_shows_both_sides(files):
     assert table["answer"]["second"]["value"] == pytest.approx(51 / 25)
 
 
+def test_marks_are_of_both_engines_or_of_each(files):
+    words = (*files[:2], "--reconcile", files[2], "--draft-length", "3", "--json")
+    for marks, said in (
+        (("--drafts", "greedy", "--verification", "match"), "The marks of both sides are equal."),
+        (("--drafts", "sampled", "--drafts", "greedy"), "Marks: drafts sampled and greedy, verification not stated"),
+    ):
+        result = run(*words, *marks)
+        assert result.exit_code == 0, result.output
+        assert said in json.loads(result.stdout)["reconciliation"]["findings"][-1]
+    assert "are given 2 times" in run(files[1], "--drafts", "greedy", "--drafts", "greedy").output
+
+
+def test_counts_beside_the_laws_of_a_trace_find_a_verifier_that_rejects(tmp_path, monkeypatch):
+    """A pair whose greedy drafts are accepted with .282, and counts of 306 steps with 3 accepted drafts."""
+    trace = tmp_path / "trace"
+    q, p = np.full((400, 4), 0.1), np.full((400, 4), (1 - 0.282) / 3)
+    q[:, 0], p[:, 0] = 0.7, 0.282
+    tokens = np.random.default_rng(0).choice(4, size=400, p=p[0])
+    for name, rows in (("q", q), ("p", p)):
+        np.save(tmp_path / f"{name}.npy", np.log(rows).astype(np.float32))
+    np.save(tmp_path / "t.npy", tokens)
+    np.save(tmp_path / "x.npy", np.repeat(np.arange(20), 20))
+    imported = CliRunner().invoke(
+        main,
+        [
+            "import",
+            *("--draft", str(tmp_path / "q.npy"), "--target", str(tmp_path / "p.npy")),
+            *("--tokens", str(tmp_path / "t.npy"), "--texts", str(tmp_path / "x.npy")),
+            *("--text-origin", "target", "--out", str(trace)),
+        ],
+    )
+    assert imported.exit_code == 0, imported.output
+    for places, verdict in (([1, 1, 1], "differ"), ([86, 24, 7], "agree")):
+        file = tmp_path / "scrape.txt"
+        file.write_text(scrape(306, 918, places))
+        result = run(file, "--laws", trace, "--drafts", "greedy", "--verification", "standard")
+        assert result.exit_code == 0, result.output
+        said = " ".join(result.output.split())
+        assert "Your verifier accepts 0." in said
+        assert "greedy drafts, match or rejection: 0.1" in said
+        assert f"; {verdict}." in said
+        assert ("the verifier has a defect" in said) == (verdict == "differ")
+    (answers := tmp_path / "llama.json").write_text(
+        json.dumps({"timings": {"predicted_n": 48, "draft_n": 54, "draft_n_accepted": 29}})
+    )
+    found = json.loads(run(answers, "--draft-length", "3", "--laws", trace, "--json").stdout)["by_law"]
+    assert found["own"] == {"value": pytest.approx(29 / 54), "low": None, "high": None}
+    assert sum("not decided" in said for said in found["findings"]) == 3
+    assert "copied drafts have no law" in run(file, "--laws", trace, "--drafts", "copied").output
+
+
 def test_what_the_command_refuses(files, tmp_path):
-    assert "give the other engine's counts with --reconcile" in run(files[1], "--laws", "t").output
     both = tmp_path / "both.jsonl"
     both.write_text(files[2].read_text() + '\n{"timings": {"predicted_n": 9, "draft_n": 4, "draft_n_accepted": 3}}\n')
     result = run(*files[:2], "--reconcile", both)

@@ -127,7 +127,7 @@ def test_copied_drafts_get_the_best_length_of_their_own_law():
         times = RoundTimes(verify=0.03, draft=draft)
         found = summarise([of_steps(recorded, 20, copied=True)], times=times)
         replayed = [1 / 0.03] + [
-            len(runs) / (len(rounds_of(runs, k)) * (times.fixed() + k * times.marginal())) for k in range(1, 21)
+            len(runs) / (len(rounds_of(runs, k)) * (times.rounds(1, np.array([k]))[0])) for k in range(1, 21)
         ]
         for one in found.lengths:
             assert one.tokens_per_second == pytest.approx(replayed[one.draft_length], rel=1e-3)  # the text's end
@@ -171,27 +171,132 @@ def test_the_best_length_by_batch():
     tokens = 1 + np.cumsum(np.concatenate([[0.0], np.cumprod(profile)]))[0:5]
     for first, last, length in ranges:
         for batch in (first, last):
-            rates = [tokens[k] / (times.fixed(batch) + k * times.marginal(batch)) for k in range(5)]
+            rates = [tokens[k] / times.rounds(batch, np.array([k]))[0] for k in range(5)]
             assert rates[length] == pytest.approx(max(rates), rel=1e-12)
     assert [length for _, _, length in ranges] == sorted((length for _, _, length in ranges), reverse=True)
 
 
-def test_positions_of_drafts_that_varied_give_intervals_only():
-    varied = AcceptanceRecord(
-        engine="vllm",
-        source="a",
-        num_spec_steps=100,
-        num_accepted_draft_tokens=90,
-        num_draft_tokens=200,
-        accepted_per_position=(60, 25, 5),
-    )
-    found = summarise([varied])
+def of_places(steps, drafted, *places, **fields):
+    """The record of counts by position."""
+    totals = {"num_spec_steps": steps, "num_accepted_draft_tokens": sum(places), "num_draft_tokens": drafted}
+    return AcceptanceRecord(engine="vllm", **({"source": "a"} | totals | fields), accepted_per_position=places)
+
+
+@pytest.mark.parametrize(("steps", "longest"), [(1, 3), (2, 3), (3, 3), (4, 2), (2, 4)])
+def test_the_fewest_and_the_most_examined_drafts_are_those_of_some_steps(steps, longest):
+    """Every way to draft: for each histogram and sum of drafts, the ends at each depth are attained."""
+    kinds = [(k, i) for k in range(1, longest + 1) for i in range(k + 1)]
+    seen = {}
+    for way in itertools.combinations_with_replacement(kinds, steps):
+        places = tuple(sum(i >= d for _, i in way) for d in range(1, longest + 1))
+        examined = [sum(k >= d and i >= d - 1 for k, i in way) for d in range(1, longest + 1)]
+        seen.setdefault((sum(k for k, _ in way), places), []).append(examined)
+    for (drafted, places), ways in seen.items():
+        tables = of_places(steps, drafted, *places).examined()
+        found = [acceptance_by_depth(square(table, longest)) for table in tables]
+        assert [one.examined.tolist() for one in found] == [
+            np.min(ways, axis=0).tolist(),
+            np.max(ways, axis=0).tolist(),
+        ]
+        assert {tuple(one.accepted) for one in found} == {places}
+
+
+def test_more_examined_drafts_lower_both_ends():
+    """So the interval for an unknown number of examined drafts joins two intervals."""
+    for accepted in (0, 1, 3, 20):
+        table = np.zeros((120, 2, 2), dtype=np.int64)
+        table[:, 1, 0], table[:, 1, 1] = np.arange(120), accepted
+        for confidence in (0.05, 0.95, 0.999):
+            found = acceptance_by_depth(table, confidence=confidence, method="anytime")
+            assert (np.diff(found.low[:, 0]) <= 1e-12).all()
+            assert (np.diff(found.high[:, 0]) <= 1e-12).all()
+
+
+def test_few_counts_have_intervals():
+    """306 steps with 3 accepted drafts, at positions 1, 1, 1: 4 drafts are lacking, and no step can lack one behind."""
+    found = summarise([of_places(306, 914, 1, 1, 1)])
+    assert found.identified
+    assert [(one.examined, one.accepted) for one in found.depths] == [(306, 1), (1, 1), (1, 1)]
+    assert all(one.low < one.acceptance <= one.high for one in found.depths)
+    assert (found.depths[0].low < 0.001, found.depths[1].low) == (True, pytest.approx(0.025))
+
+
+def test_lengths_that_varied_widen_the_intervals():
+    """At depth 1 the interval of 60 of 100; deeper it holds those of every number of examined drafts."""
+    found = summarise([of_places(100, 200, 60, 25, 5)], times=TIMES)
+    first = acceptance_by_depth(np.diag([0, 60]) + np.array([[0, 0], [40, 0]]), method="anytime")
+    assert (found.depths[0].acceptance, found.depths[0].low) == (0.6, first.low[0])
     assert not found.identified
-    assert found.lengths == ()
-    assert (found.depths[0].low, found.depths[0].high) == (0.6, 0.6)
-    assert found.depths[1].low < found.depths[1].high
+    assert found.counts is None
+    for examined in (25, 40, 60):
+        one = acceptance_by_depth([[0, 0], [examined - 25, 25]], method="anytime")
+        assert found.depths[1].low <= one.low[0] < one.high[0] <= found.depths[1].high
+    assert found.lengths[0].tokens == pytest.approx(1.6)
+    assert all(one.low <= one.tokens <= one.high for one in found.lengths)
+    assert (found.best, found.best_at_most) == (0, 3)
     with pytest.raises(UserError, match="no profile"):
-        speculation_profile([varied], found)
+        speculation_profile([], found)
+
+
+def test_the_widened_intervals_hold_the_truth_of_steps_that_were_cut():
+    """200 runs whose lengths are drawn, of which only the sum is recorded."""
+    rng, law, missed = np.random.default_rng(8), np.array([0.7, 0.5, 0.8]), np.zeros(3)
+    for _ in range(200):
+        length = rng.integers(1, 4, 60)
+        alive = np.cumprod(rng.random((60, 3)) < law, axis=1)
+        accepted = np.minimum(alive.sum(axis=1), length)
+        found = summarise([of_places(60, int(length.sum()), *(int((accepted >= d).sum()) for d in (1, 2, 3)))])
+        for one in found.depths:
+            missed[one.depth - 1] += not one.low <= law[one.depth - 1] <= one.high
+    assert (missed <= binom.ppf(1 - 1e-6, 200, 0.05)).all()
+
+
+def test_one_short_draft_leaves_the_tables():
+    """Of two answers one lacks a draft; it can lack it at the rejected first draft only if no step accepted one."""
+    fields = {"engine": "vllm", "num_spec_steps": 10, "num_accepted_draft_tokens": 5, "num_spec_tokens": 3}
+    answers = [
+        AcceptanceRecord(
+            **fields, source=str(drafted), num_draft_tokens=drafted, acceptance_histogram={0: 7, 1: 2, 3: 1}
+        )
+        for drafted in (30, 29, 28)
+    ]
+    assert [one.examined for one in summarise(answers[:2]).depths] == [20, 6, 2]
+    cut = summarise([answers[0], answers[2]])
+    assert [np.isnan(one.acceptance) for one in cut.depths] == [False, True, False]
+    totals = AcceptanceRecord(**fields, source="t", num_draft_tokens=30)
+    part = summarise([answers[0], totals])
+    assert part.reason.startswith("the tables are of 1 of 2 records. t has totals only")
+    assert (part.depths[0].examined, part.steps) == (10, 20)
+
+
+def test_a_record_lacking_more_drafts_than_its_steps_can_is_not_bounded():
+    assert "fewer drafts than its steps need" in summarise([of_places(10, 9, 3, 1)]).reason
+
+
+@pytest.mark.parametrize(
+    ("fields", "length", "said"),
+    [
+        (
+            {"num_spec_tokens": 4, "acceptance_histogram": {0: 1, 2: 1}, "num_draft_tokens": 7},
+            7,
+            "num_spec_tokens is 4",
+        ),
+        ({"num_spec_tokens": 4, "num_draft_tokens": 7, "acceptance_histogram": {0: 1, 2: 1}}, 2, "7 drafts in 2 steps"),
+        ({"by_draft_length": {2: (1, 0, 1)}}, 3, "longest draft has 2"),
+        ({"num_draft_tokens": 30}, 3, "30 drafts in 2 steps"),
+        ({}, 0, "2 accepted drafts in 2 steps"),
+    ],
+)
+def test_a_draft_length_that_the_counts_contradict_is_refused(fields, length, said):
+    one = AcceptanceRecord(engine="e", source="a", num_spec_steps=2, num_accepted_draft_tokens=2, **fields)
+    with pytest.raises(UserError, match=rf"a contradicts --draft-length {length}: .*{said}"):
+        summarise([one], assumed_length=length)
+
+
+def test_records_of_several_draft_lengths_are_not_averaged():
+    both = [record({3: (2, 1, 0, 1)}, num_spec_tokens=3), record({7: (1,) * 8}, source="b", num_spec_tokens=7)]
+    with pytest.raises(UserError, match=r"2 largest draft lengths.*\(3 in a, 7 in b\)"):
+        summarise(both)
 
 
 def test_what_the_next_draft_must_and_can_add():

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.validation.acceptance.test_engines import scrape
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import stored
 from validation.cli.plan import BINDS
@@ -372,6 +373,18 @@ def test_counts_of_an_engine(answers):
     assert found["evidence"]["acceptance_by_depth"] == pytest.approx([0.5, 0.6])
     assert not {"HLM", "SQS", "CU-HLM"} & {row["policy"] for row in found["rows"]}
     one_sentence(run("plan", "--acceptance", "answers.jsonl", "--only", "eagle"), "the engines are: vllm")
+
+
+def test_two_scrapes_are_planned_by_their_difference(answers):
+    """Also where a draft is lacking; then by the least acceptance that the counts allow."""
+    (answers / "a.txt").write_text(scrape(10, 30, [8, 4, 2]))
+    for drafted, said in ((3030, False), (3029, True)):
+        (answers / "b.txt").write_text(scrape(1010, drafted, [738, 474, 302]))
+        for words in (("a.txt", "b.txt"), ("a.txt", "--acceptance", "b.txt")):
+            found = planned(run("plan", "--json", "--acceptance", *words))
+            assert found["evidence"]["acceptance_by_depth"] == pytest.approx([730 / 1000, 470 / 730, 300 / 470])
+            assert ("planned is the least acceptance" in " ".join(found["notes"])) is said
+    one_sentence(run("plan", "a.txt"), "counts of an engine follow --acceptance")
 
 
 @pytest.mark.parametrize("words", [("--drafts", "greedy"), ("--verification", "match")])

@@ -219,7 +219,9 @@ def test_a_list_that_is_no_top_k_is_refused_by_its_place(tmp_path):
         ),
         ({"completion_probabilities": [{"id": 1, "prob": 0.5, "top_probs": []}]}, "after the sampler"),
         ({"completion_probabilities": [{"id": 1, "top_logprobs": [{"id": 2, "logprob": -1}] * 2}]}, "twice"),
-        ({"completion_probabilities": [{"id": 1, "top_logprobs": []}]}, "a position without any token"),
+        ({"completion_probabilities": [{"id": 1, "top_logprobs": []}]}, "this server drafts; ask one without"),
+        ({"prompt_logprobs": [None, {"3": {"logprob": 0.0, "rank": 1}}]}, "this server drafts"),
+        ({"answer_start": -1, "prompt_logprobs": [None, {"3": {"logprob": -1}}]}, "answer_start is '-1'"),
     ],
 )
 def test_what_is_damaged_is_refused_by_its_place(tmp_path, change, message):
@@ -257,3 +259,49 @@ def test_the_command(tmp_path):
     found = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
     assert f"{found['acceptance'][0]:.4f} to {found['acceptance'][1]:.4f}" in shown.output
     assert CliRunner().invoke(main, [*words[:-1], "3"]).exit_code == 2
+
+
+def certain(*lists: list[float]) -> Any:
+    """An answer of llama.cpp's server with these log-probabilities."""
+    places = [[{"id": v, "logprob": x} for v, x in enumerate(one)] for one in lists]
+    return {"completion_probabilities": [{"id": 0, "logprob": 0.0, "top_logprobs": place} for place in places]}
+
+
+def test_a_certain_token_is_kept_and_an_accepted_draft_is_not(tmp_path):
+    """A list of one 0 beside longer lists, or nothing but such lists, is what a server writes for accepted drafts."""
+    kept = (certain([0.0, -30.0], [-0.2, -2.0]), certain([0.0], [-0.2]), certain([-0.0, -40.0]))
+    for number, answer in enumerate(kept):
+        assert read(stored(tmp_path / f"{number}.json", answer), V)[0].exact
+    for answer in (certain([0.0], [0.0]), certain([-0.2, -2.0], [0.0]), certain([-0.2, -2.0], [])):
+        with pytest.raises(UserError, match="this server drafts; ask one without"):
+            read(stored(tmp_path / "bad.json", answer), V)
+    point = Processing("processed_logprobs", top_k=1)
+    assert next(open_answers(stored(tmp_path / "p.json", certain([0.0], [0.0])), point).texts()).tokens.shape == (2, 1)
+
+
+@pytest.mark.parametrize("form", ["nested", "flat"])
+def test_positions_count_from_the_answer_on(tmp_path, form):
+    """By answer_start, by the token ids before it, and never silently from the start of a chat."""
+    paths = {}
+    for chat, more in (("told", {"answer_start": 4}), ("chat", {"object": "chat.completion"}), ("plain", {})):
+        for name, seed in (("q", 2), ("p", 1)):
+            paths[chat, name] = stored(tmp_path / f"{chat}{name}.json", ENGINES[form](rows(seed), 8) | more)
+
+    def asked(chat: str, *words: str) -> Any:
+        files = "--draft", str(paths[chat, "q"]), "--target", str(paths[chat, "p"])
+        return CliRunner().invoke(main, ["top-k", *files, "--vocabulary", str(V), "--json", *words])
+
+    header = ",".join(map(str, TEXT[1:3]))
+    assert json.loads(asked("told").stdout)["places"] == 3  # the first of seven tokens has no list
+    assert json.loads(asked("chat", "--answer-after", header).stdout)["places"] == 3
+    assert (
+        json.loads(asked("plain").stdout)["places"] == json.loads(asked("chat", "--whole-text").stdout)["places"] == 6
+    )
+    rates = acceptance_rate(rows(1), rows(2))[3:].mean()
+    low, high = json.loads(asked("told").stdout)["acceptance"]
+    assert low <= rates <= high
+    assert "is of a chat" in asked("chat").output
+    assert "does not hold the tokens [39, 39, 39]" in asked("plain", "--answer-after", "39,39,39").output
+    assert "no position comes after" in asked("plain", "--answer-after", str(TEXT[-1])).output
+    assert "give one of both" in asked("plain", "--whole-text", "--answer-after", "1").output
+    assert "give token ids" in asked("plain", "--answer-after", "x").output

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from validation.plots.edge_sd.beside import interval
+from validation.plots.edge_sd.printed import ALL_SAVINGS, GROUPS
 
 from hlmtheory.batching import plan
 from hlmtheory.ofdma import minmax_shares
@@ -24,10 +26,8 @@ from validation.plots.common.style import house_style
 from validation.plots.edge_sd import beside as edgesd_beside
 from validation.plots.edge_sd import figures as edgesd
 from validation.plots.edge_sd import numbers as edgesd_numbers
-from validation.plots.edge_sd.beside import interval
 from validation.plots.edge_sd.numbers import IN_FIG_7, IN_FIG_8, simulate_acceptance, simulate_bandwidth
 from validation.plots.edge_sd.numbers import simulate_sweep as sweep
-from validation.plots.edge_sd.printed import ALL_SAVINGS, GROUPS
 from validation.plots.edge_sd.stages import measure_stages
 
 SMALL = Load(users=6, longest_input=64, longest_output=24)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from validation.plots.flexspec.texts_lines import Fate
 
 from tests.validation.plots.test_flexspec_decoded import NEW_TOKENS, prompts_of, tables
 from validation.decoding.loop import decode
@@ -20,7 +21,6 @@ from validation.plots.flexspec import counted as c
 from validation.plots.flexspec import counted_lines as k
 from validation.plots.flexspec import counted_tables as t
 from validation.plots.flexspec.printed import LATENCIES
-from validation.plots.flexspec.texts_lines import Fate
 
 EXPERIMENT = Path(__file__).resolve().parents[3] / "figures" / "studies" / "flexspec_tables"
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from validation.plots.common.skipping.printed import CU, U, value
 
 from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink
@@ -27,7 +28,6 @@ from validation.models.pair import Pair
 from validation.plots import EXHIBITS, Decoding, draw
 from validation.plots.common.decoded import captions, numbers, printed, tables
 from validation.plots.common.decoded import timed_texts as times
-from validation.plots.common.skipping.printed import CU, U, value
 
 PROMPTS = [
     Prompt("b", "two and two", "Alpaca"),

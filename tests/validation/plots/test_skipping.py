@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from validation.plots.common.skipping.words import shown
 
 import hlmtheory
 from hlmtheory import verification
@@ -23,7 +24,6 @@ from validation.plots.common.skipping import numbers as skipping_numbers
 from validation.plots.common.skipping import printed as skipping_printed
 from validation.plots.common.skipping import sample as tokens_module
 from validation.plots.common.skipping.sample import accepted_if_skipped, mean, ratio
-from validation.plots.common.skipping.words import shown
 from validation.plots.ours import skipping_table as skipping_table
 from validation.plots.ours.skipping_table import calibrated
 from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import subprocess
+import sys
 
 import hypothesis
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.integrate import quad
@@ -517,18 +519,28 @@ def test_the_fit_by_hand():
     assert (fit.points, fit.clusters) == (3, None)
 
 
-@given(st.lists(st.tuples(UNIT, UNIT), min_size=4, max_size=40))
-def test_the_fit_is_that_of_statsmodels(pairs):
+@given(st.lists(st.tuples(UNIT, UNIT), min_size=4, max_size=40), st.floats(0.01, 0.99), st.booleans())
+def test_the_fit_is_that_of_statsmodels(pairs, confidence, clustered):
     from statsmodels.api import OLS, add_constant
 
     u, beta = (np.array(side) for side in zip(*pairs, strict=True))
-    if np.ptp(u) < 1e-3 or np.ptp(beta) < 1e-3:
-        return
-    fit, theirs = fit_linear(u, beta), OLS(beta, add_constant(u)).fit()
+    assume(np.ptp(u) >= 1e-3 and np.ptp(beta) >= 1e-3)
+    groups = np.arange(len(u)) % 3 if clustered else None
+    options = {"cov_type": "cluster", "cov_kwds": {"groups": groups}, "use_t": True} if clustered else {}
+    fit = fit_linear(u, beta, groups=groups, confidence=confidence)
+    theirs = OLS(beta, add_constant(u)).fit(**options)
     np.testing.assert_allclose([fit.intercept, fit.slope], theirs.params, rtol=1e-6, atol=1e-9)
+    ends = theirs.conf_int(1.0 - confidence)
+    np.testing.assert_allclose([fit.intercept_interval, fit.slope_interval], ends, rtol=1e-6, atol=1e-6)
     assert fit.r_squared == pytest.approx(theirs.rsquared, abs=1e-7)
     assert fit.mse == pytest.approx(theirs.ssr / len(u), abs=1e-9)
     assert fit.correlation**2 == pytest.approx(fit.r_squared, abs=1e-7)
+
+
+def test_the_fit_needs_numpy_and_scipy_alone():
+    code = "import sys; sys.modules['statsmodels'] = sys.modules['pandas'] = None; import hlmtheory as hlm; "
+    code += "print(hlm.uncertainty.fit_linear([0.0, 0.5, 1.0], [0.0, 0.25, 1.0], confidence=0.9).slope_interval)"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
 def test_empty_bins_are_left_out():

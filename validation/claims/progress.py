@@ -27,7 +27,7 @@ EVERY_S = 2.0
 """Seconds between two writes."""
 
 SOURCE = Path(__file__).resolve().parents[2]
-LIBRARIES = ("numpy", "scipy", "array-api-compat", "array-api-extra")
+LIBRARIES = ("numpy", "scipy", "array-api-compat")
 
 
 @dataclass(slots=True)

@@ -297,7 +297,7 @@ def test_two_batches_that_meet_24b_one_by_one_do_not_fit_together():
 
 def test_the_papers_plan_needs_more_than_its_memory():
     tasks = workload(100)
-    paper, honest = (plan(tasks, PAPER, memory_rule=rule) for rule in ("each", "together"))
+    paper, honest = (plan(tasks, PAPER, "dp", memory_rule=rule) for rule in ("each", "together"))
     needs = [
         float(peak_memory(SMALL, max(tasks[k].input_tokens for k in b), 2048, len(b), paper.draft_length))
         - float(peak_memory(SMALL, 0, 0, 0))
@@ -336,7 +336,7 @@ def test_a_schedule_that_a_policy_reaches_keeps_the_policys_name():
 def test_the_free_schedule_gains_on_algorithm_1(count, gain):
     tasks = workload(count)
     lengths = [1, 2, 4]
-    paper = plan(tasks, PAPER, draft_lengths=lengths, memory_rule="each")
+    paper = plan(tasks, PAPER, "dp", draft_lengths=lengths, memory_rule="each")
     free = plan(tasks, PAPER, "balanced", draft_lengths=lengths, schedule="free", memory_rule="each")
     assert free.latency < (1 - gain) * paper.latency
     assert free.gap < 0.25

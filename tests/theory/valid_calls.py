@@ -34,7 +34,10 @@ HULLS = policy.lower_hulls([[16.5, 64.5], [8.5, 32.5]], [[0.25, 0.0], [0.5, 0.12
 STAGES = policy.StageCosts(0.125, 0.25, 0.00390625)
 POLICY = policy.DevicePolicy(3, 1.5, policy.threshold_rule(2), policy.DraftProbabilities())
 DRAFTED = POLICY.draft([0.5, 1.5, -1.0], rng=np.random.default_rng(1))
-USERS = [policy.BandUser(HULLS, STAGES, [0.75, 0.5], draft_lengths=[1, 2], skipping=False) for _ in range(2)]
+USERS = [
+    policy.BandUser(HULLS, STAGES, [0.75, 0.5], risk_limit=np.inf, draft_lengths=[1, 2], skipping=False)
+    for _ in range(2)
+]
 SERVER = policy.SharedServer(0.25, 0.125, 2)
 TRUNCATED = codec.truncated_message([0.5, 0.25, 0.125, 0.125], k=2, token=2, bits=3)
 
@@ -917,6 +920,7 @@ ALLOWED: dict[tuple[str, str], dict[str, str]] = {
     ("holder_bound", "exponent"): {"inf": _EXPONENT},
     ("holder_bound_discrete", "exponent"): {"inf": _EXPONENT},
     ("Service", "memory"): {"inf": "a memory that never binds"},
+    **{(name, "risk_limit"): {"inf": "no limit"} for name in ("plan_user", "BandUser", "plan_batched")},
 }
 """For an argument the strays that are values after all, by label, each with the reason."""
 

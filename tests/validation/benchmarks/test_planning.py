@@ -33,7 +33,7 @@ def test_the_three_ways_to_the_table_agree(count: int, length: int, answer: int)
     ours = planning.program(costs)
     assert planning.program_by_levels(costs) == pytest.approx(ours, rel=1e-12)
     assert planning.program_over_steps(costs) == pytest.approx(ours, rel=1e-12)
-    found = batching.plan(tasks, planning.SERVICE, draft_lengths=[length])
+    found = batching.plan(tasks, planning.SERVICE, "dp", draft_lengths=[length])
     assert found.latency == pytest.approx(ours, rel=1e-12)
 
 

@@ -146,4 +146,6 @@ def findings() -> Table:
 
 
 def _threshold(paper: str) -> float:
-    return float(skip_thresholds(*(value(paper, name) for name in ("slope", "intercept", "non_acceptance"))).risk_prone)
+    return float(
+        skip_thresholds(**{name: value(paper, name) for name in ("slope", "intercept", "non_acceptance")}).risk_prone
+    )

@@ -56,7 +56,7 @@ class Calibration:
     prompts: int
 
 
-def calibrate(losses_by_prompt: Sequence[Array], limit: float) -> Calibration:
+def calibrate(losses_by_prompt: Sequence[Any], limit: float) -> Calibration:
     """Return the largest threshold for which the expected risk per token of the next prompt is at most ``limit``.
 
     Parameters

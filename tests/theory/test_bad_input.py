@@ -36,6 +36,7 @@ STATM = Path("/proc/self/statm")
 
 
 NAMES = public_names()
+BY_EITHER = {"finish_times", "minmax_shares", "minmax_latency"}  # they take an SNR, or else a spectral efficiency
 
 
 def public() -> dict[str, object]:
@@ -136,7 +137,8 @@ def faults(name, argument):
     target(name)(**VALID_CALLS[name])  # imports do not count as the cost of a stray
     default = inspect.signature(PUBLIC[name]).parameters[argument].default
     for stray in strays(argument, VALID_CALLS[name][argument]):
-        good = stray.label in allowed or (stray.label == "None" and default is None)
+        optional = default is None and not (name in BY_EITHER and argument == "spectral_efficiency")
+        good = stray.label in allowed or (stray.label == "None" and optional)
         wrong = fault(name, {**VALID_CALLS[name], argument: stray.value}, stray, argument, good)
         if wrong:
             yield f"{name}({argument}={stray.label}): {wrong}"
@@ -195,7 +197,8 @@ def test_every_public_name_has_a_valid_call():
 
 @pytest.mark.parametrize("name", VALID_CALLS)
 def test_a_valid_call_names_every_argument_and_is_answered(name):
-    assert set(VALID_CALLS[name]) == set(inspect.signature(PUBLIC[name]).parameters) - {"self"}
+    other = {"snr"} & set(inspect.signature(PUBLIC[name]).parameters) if name in BY_EITHER else set()
+    assert set(VALID_CALLS[name]) | other == set(inspect.signature(PUBLIC[name]).parameters) - {"self"}
     with limits():
         numbers = numbers_in(target(name)(**VALID_CALLS[name]))
     assert all(map(math.isfinite, numbers)) or name in INFINITE
@@ -241,14 +244,13 @@ NAMED = {
     "fit_linear of subnormal β": lambda: uncertainty.fit_linear([0.1, 0.2, 0.3], [1e-310, 2e-310, 3e-310]),
     "fit_linear of one β": lambda: uncertainty.fit_linear([0.1, 0.2, 0.3], [0.5, 0.5, 0.5]),
     "fit_device of one time": lambda: serving.fit_device([1.0, 2.0, 3.0], 1, [0.5, 0.5, 0.5]),
-    "minmax_shares of large bits": lambda: ofdma.minmax_shares([1e308] * 2, [1.0, 1.0]),
-    "minmax_shares of tiny bits": lambda: ofdma.minmax_shares([1e-310] * 2, [1.0, 1.0]),
+    "minmax_shares of large bits": lambda: ofdma.minmax_shares([1e308] * 2, spectral_efficiency=[1.0, 1.0]),
+    "minmax_shares of tiny bits": lambda: ofdma.minmax_shares([1e-310] * 2, spectral_efficiency=[1.0, 1.0]),
     "sum_shares of tiny bits": lambda: sum_shares([1e-310] * 2, [1.0, 1.0]),
     "kkt_residual of tiny bits": lambda: kkt_residual([1e-310] * 2, [1.0, 1.0], [0.5, 0.5]),
     "uniform_gain of tiny bits": lambda: uniform_gain([1e-310] * 2, [1.0, 1.0]),
     "optimal_draft_length of 2⁶³ - 1": lambda: draft_length.optimal_draft_length(1.0, 1.0, 0.0, 2**63 - 1),
     "etgr_profile of a number": lambda: etgr_profile(0.5, 1.0, 1.0),
-    "finish_times of shapes": lambda: ofdma.finish_times([1.0, 1.0], [1.0, 1.0, 1.0], [0.5, 0.5], 1.0),
     "Task of lists": lambda: serving.Task([1, 2], 3),
     "lattice_message of a fraction": lambda: codec.lattice_message([6, 4], support=[True, True], token=0.7),
     "lattice_message of a string": lambda: codec.lattice_message([6, 4], support=[True, True], token="1"),

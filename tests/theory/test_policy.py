@@ -65,7 +65,7 @@ def test_a_convex_solver_finds_the_same_shares(utility, count):
 def test_without_a_fixed_time_the_even_shares_are_those_of_the_last_finish():
     _, _, air, _ = users(np.random.default_rng(0), 7)
     shares = policy.throughput_shares(np.ones(7), np.full(7, 1e-12), air, utility="maxmin")
-    np.testing.assert_allclose(shares, ofdma.minmax_shares(air, np.ones(7)), rtol=1e-9)
+    np.testing.assert_allclose(shares, ofdma.minmax_shares(air, spectral_efficiency=np.ones(7)), rtol=1e-9)
 
 
 def test_without_limits_and_skips_the_length_is_the_optimal_one():

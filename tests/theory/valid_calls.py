@@ -200,7 +200,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "confidence": 0.875,
     },
     # skipping
-    "calibrate": {"losses_by_prompt": [[[0.25, 0.5], [0.5, 0.75]], [[0.125, 0.5]]], "limit": 0.75},
+    "calibrate": {"losses_by_prompt": [[[0.25, 0.5], [0.5, 0.75]], [[0.125, 0.5], [1.5, 0.25]]], "limit": 0.75},
     "skip_thresholds": LINE,
     "non_acceptance": {"target": [0.625, 0.375], "draft": [0.5, 0.5]},
     "rejection_risk": {"cell_probabilities": [0.25, 0.75], **LINE},

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.batching import plan, search
-from hlmtheory.ofdma import minmax_shares
+from hlmtheory.ofdma.shares import shares_of
 from hlmtheory.serving import Device, ModelShape, Service, Task, decoding_steps, inference_latency, stage_times
 from hlmtheory.serving.pipeline import by_breakpoints, by_steps
 from validation.benchmarks.measurement import Measurement
@@ -185,10 +185,10 @@ def measure_shares(
 ) -> list[Measurement]:
     """Measure the closed-form shares against a linear program, for one cell, many cells and many users."""
     bits, efficiency = cell(users)
-    alone = _best_of(partial(_repeated, minmax_shares, (bits, efficiency), rounds)) / rounds
-    together = _best_of(partial(minmax_shares, np.tile(bits, (cells, 1)), np.tile(efficiency, (cells, 1)))) / cells
+    alone = _best_of(partial(_repeated, shares_of, (bits, efficiency), rounds)) / rounds
+    together = _best_of(partial(shares_of, np.tile(bits, (cells, 1)), np.tile(efficiency, (cells, 1)))) / cells
     program = _best_of(partial(shares_by_program, bits, efficiency), 5)
-    crowd = _best_of(partial(minmax_shares, *cell(many)))
+    crowd = _best_of(partial(shares_of, *cell(many)))
     case = f"{users} users"
     return [
         _beside(f"shares, {case}", alone, "shares", alone),

@@ -48,9 +48,8 @@ def test_they_agree_where_the_memory_binds():
 def test_the_linear_program_agrees_with_the_shares(users: int):
     pytest.importorskip("cvxpy")
     bits, efficiency = planning.cell(users, seed=users)
-    np.testing.assert_allclose(
-        planning.shares_by_program(bits, efficiency), ofdma.minmax_shares(bits, efficiency), rtol=1e-5, atol=1e-9
-    )
+    shares = ofdma.minmax_shares(bits, spectral_efficiency=efficiency)
+    np.testing.assert_allclose(planning.shares_by_program(bits, efficiency), shares, rtol=1e-5, atol=1e-9)
 
 
 @pytest.mark.parametrize(("count", "departures"), [(1, 1), (3, 1), (6, 6), (5, 2)])

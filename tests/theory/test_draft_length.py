@@ -134,7 +134,7 @@ def test_the_ends_of_the_acceptance():
     assert module.optimal_draft_length(gamma, 1.0, 0.1, 8, min_draft_length=0).tolist() == [0, 8]
     assert module.optimal_draft_length(1.0, 0.1, 1.0, 8) == 1  # a draft that costs more than a round
     assert module.surrogate_draft_length(gamma, 1.0, 0.1, 8).tolist() == [1, 8]
-    assert module.etgr(gamma, 8, 1.0, 0.125).tolist() == [0.5, 4.5]
+    assert module.etgr(gamma, [8, 8], 1.0, 0.125).tolist() == [0.5, 4.5]
     assert module.draft_length_regret(gamma, gamma[::-1], 1.0, 0.1, 8).min() > 0
     assert stationary_draft_length(gamma, 1.0, 0.1).tolist() == [-1.0, math.inf]
 
@@ -460,21 +460,22 @@ def test_a_profile_has_drafts(acceptances):
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: module.etgr([0.5, 0.5], [1, 2, 3], 1.0, 1.0), "draft_length"),
         (lambda: etgr_profile([[0.5], [0.5]], [1.0, 1.0, 1.0], 1.0), "fixed"),
-        (lambda: module.optimal_draft_length([0.5, 0.5], 1.0, 1.0, [1, 2, 3]), "max_draft_length"),
-        (lambda: module.optimal_draft_length([0.5, 0.5], [1.0, 1.0, 1.0], 1.0, 8), "fixed"),
-        (lambda: module.surrogate_draft_length([0.5, 0.5], 1.0, 1.0, [1, 2, 3]), "max_draft_length"),
         (lambda: worst_draft_length_regret([0.5, 0.5], [0.5, 0.5, 0.5], 8), "believed"),
-        (lambda: module.round_costs([1.0, 1.0], bits_per_token=[1.0, 1.0, 1.0]), "bits_per_token"),
         (lambda: round_energy([1.0, 1.0], bits_per_token=1.0, transmit_w=[1.0, 1.0, 1.0]), "transmit_w"),
-        (lambda: module.synchronisation_time([1.0, 1.0], [1.0, 1.0, 1.0]), "rate_bps"),
         (lambda: tracker_moments([0.5, 0.5], [1, 2, 3], 1, 0.1), "draft_length"),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused_by_name(call, name):
     with pytest.raises(ValueError, match=rf"must broadcast; .*{name} has \(3,\)"):
         call()
+
+
+@pytest.mark.parametrize("rate", [module.etgr, module.cost_per_token])
+@pytest.mark.parametrize(("acceptance", "length"), [([0.7, 0.6], 2), ([0.7, 0.6], [2]), ([[0.7], [0.6]], 3)])
+def test_acceptances_of_successive_drafts_are_no_batch(rate, acceptance, length):
+    with pytest.raises(ValueError, match="^draft_length must be given for each acceptance; .* of the drafts of one"):
+        rate(acceptance, length, 0.1, 0.02)
 
 
 def test_the_law_of_a_billion_drafts_is_not_summed():

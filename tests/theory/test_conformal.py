@@ -274,7 +274,7 @@ def test_the_condition_of_a_run_counts_its_positions_and_its_largest_threshold()
     """τ = 2, 1.75, 1.5, 1.25: nothing is dropped but the three smaller entries, and η = 1."""
     drafts, settings = np.asarray([FLAT] * 3), {"epsilon": 0.5, "learning_rate": 1.0, "threshold": 2.0}
     found = runs.roundings(drafts, *(np.asarray(value) for value in settings.values()))
-    assert runs.run(drafts, **settings).thresholds.tolist() == [2.0, 1.75, 1.5, 1.25]
+    assert runs.recorded(drafts, **settings)[0].level.tolist() == [2.0, 1.75, 1.5, 1.25]
     assert float(found) == 3 * (1.0 + 2.0 / 1.0)
 
 

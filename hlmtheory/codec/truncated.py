@@ -6,6 +6,8 @@ The k values are rounded down, but not the token's own probability. The certific
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -96,19 +98,19 @@ def decoded_rows(message: LatticeMessage | TruncatedMessage | MixedMessage) -> N
     >>> decoded_rows(decode(encode(message))).tolist()
     [[0.0, 0.0, 0.125, 0.875]]
     """
-    kinds = LatticeMessage | TruncatedMessage | MixedMessage
-    if not isinstance(message, kinds):
+    made: Iterator[NDArray[np.float64]]  # one row at a time, so that masks and sums need little memory
+    if isinstance(message, TruncatedMessage):
+        made = (_decoded_row(draft, message.vocabulary, message.bits) for draft in message.drafts)
+    elif isinstance(message, LatticeMessage):
+        made = (_lattice_row(draft, message.vocabulary) for draft in message.drafts)
+    elif isinstance(message, MixedMessage):
+        made = (mixed_row(draft, message.vocabulary) for draft in message.drafts)
+    else:
         raise DomainError(f"message must be a lattice, truncated or mixed one; got {brief(message)}; decode its bytes")
     _refuse_too_large(message)
     rows = np.empty((len(message.drafts), message.vocabulary))
-    for row, draft in zip(rows, message.drafts, strict=True):  # one row at a time, to save memory
-        if isinstance(draft, TruncatedDraft):
-            row[:] = _decoded_row(draft, message.vocabulary, message.bits)
-        elif isinstance(draft, LatticeDraft):
-            row[:] = 0.0
-            row[draft.support] = draft.counts / draft.counts.sum()
-        else:
-            row[:] = mixed_row(draft, message.vocabulary)
+    for row, found in zip(rows, made, strict=True):
+        row[:] = found
     return rows
 
 
@@ -120,6 +122,12 @@ def _refuse_too_large(message: LatticeMessage | TruncatedMessage | MixedMessage)
             f"message must hold at most {MOST_DECODED:,} probabilities, drafts times V; got {drafts} drafts of V = "
             f"{vocabulary}; decode fewer at a time, as {of}drafts[:{MOST_DECODED // vocabulary}])"
         )
+
+
+def _lattice_row(draft: LatticeDraft, vocabulary: int) -> NDArray[np.float64]:
+    row = np.zeros(vocabulary)
+    row[draft.support] = draft.counts / draft.counts.sum()
+    return row
 
 
 def _decoded_row(draft: TruncatedDraft, vocabulary: int, bits: int) -> NDArray[np.float64]:

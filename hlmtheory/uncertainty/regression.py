@@ -60,7 +60,7 @@ class LinearFit:
     non_acceptance: float
 
     @property
-    def line(self) -> dict[str, float]:
+    def line(self) -> dict[str, Any]:
         """Return a, b and Δ, as :mod:`hlmtheory.skipping` asks for them: ``skip_thresholds(**fit.line)``."""
         return {"slope": self.slope, "intercept": self.intercept, "non_acceptance": self.non_acceptance}
 

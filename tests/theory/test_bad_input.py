@@ -22,6 +22,7 @@ import pytest
 import torch
 
 from hlmtheory import codec, draft_length, ofdma, serving, uncertainty
+from hlmtheory.arguments import ARGUMENTS
 from hlmtheory.draft_length.rates import etgr_profile
 from hlmtheory.draft_length.tracking import tracker_moments
 from hlmtheory.lattice.payload import exact_payload_bits
@@ -148,6 +149,37 @@ def faults(name, argument):
 def test_every_stray_is_refused_by_name_or_answered(name, argument):
     found = list(faults(name, argument))
     assert not found, "\n".join(found)
+
+
+WIDER = {
+    **dict.fromkeys(("TruncatedDraft", "TokenDraft", "MixedDraft"), "token probability"),  # the vocabulary comes later
+    **dict.fromkeys(("overlap_losses", "threshold_losses"), "uncertainty"),  # any finite score
+    **dict.fromkeys(("calibrate_threshold", "held_out_risk"), "losses risk"),  # losses up to any bound
+    **dict.fromkeys(("peak_memory", "run_time", "upload_bits"), "input_tokens output_tokens batch_size"),
+    **dict.fromkeys(("acceptance_interval", "AcceptanceTracker"), "accepted"),  # a share
+    **dict.fromkeys(("batch_length", "optimal_codecs", "lower_hulls"), "bits"),  # an empty message
+    **dict.fromkeys(("goodput", "load_batch", "UncertaintyLine"), "slope batch_size"),
+    **{"typical_acceptance": "epsilon", "acceptance_after_update": "distance", "tokens_after_update": "tokens"},
+    **{"fit_linear": "groups", "quantised_box": "error", "softplus_gap": "z", "size_classes": "weights"},
+    **{"upload_batches": "draft_s", "round_throughput": "verify_s", "StageCosts": "fixed_s"},
+    **{"log_distance_gain": "exponent", "survival_interval": "counts", "LatticeRows": "top_k"},
+}
+"""Arguments whose domain is wider than that of the claims' argument of the same name."""
+
+OUTSIDE = [
+    (name, argument)
+    for name, argument in CASES
+    if argument in ARGUMENTS and argument not in WIDER.get(name, "").split() and is_number(VALID_CALLS[name][argument])
+]
+
+
+@pytest.mark.parametrize(("name", "argument"), OUTSIDE, ids=[f"{name}-{argument}" for name, argument in OUTSIDE])
+def test_a_value_outside_the_domain_is_refused_by_name(name, argument):
+    call = VALID_CALLS[name]
+    for value in ARGUMENTS[argument].values.wrong(np.asarray(call[argument])):
+        with pytest.raises((ValueError, TypeError)) as refused:
+            target(name)(**{**call, argument: value})
+        assert named(argument, str(refused.value)), value
 
 
 # ------------------------------------------------------------------------------------------------ what must agree

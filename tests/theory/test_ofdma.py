@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 
 import numpy as np
@@ -239,16 +238,3 @@ def test_an_snr_is_no_spectral_efficiency():
     for units, words in (({}, "neither"), ({"snr": snr, "spectral_efficiency": snr}, "both")):
         with pytest.raises(ValueError, match=f"^one of snr and spectral_efficiency must be given; got {words}; "):
             ofdma.minmax_latency(bits, **units, bandwidth_hz=1.0)
-
-
-@pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
-def test_a_share_is_positive(value):
-    with pytest.raises(
-        ValueError, match=r"^shares must be positive and finite; got .* at index \(1,\); a user without"
-    ):
-        times_of([1.0, 1.0], [1.0, 1.0], [0.5, value], 1.0)
-
-
-def test_an_unknown_objective_is_named():
-    with pytest.raises(ValueError, match=r"^objective must be one of minmax, sum; got 'mean'"):
-        kkt_residual([1.0], [1.0], [1.0], objective="mean")

@@ -116,7 +116,8 @@ def plan(
         At least one. Equal output lengths are the paper's simplification; unequal ones let batches leave early.
     service : Service
     method : str, default "improved"
-        One of :data:`METHODS`. ``dp``, ``pareto`` and those named "printed" are the paper's. All but ``balanced`` and ``exact`` choose batches for a schedule with a barrier.
+        One of :data:`METHODS`. ``dp``, ``pareto`` and those named "printed" are the paper's. All but ``balanced`` and
+        ``exact`` choose batches for a schedule with a barrier.
     schedule : str, default "barrier"
         "barrier": each decoding step begins when all batches have ended the one before, edge-sd (22). "free": a
         batch drafts as soon as its own last drafts are verified and the draft stage is free.

@@ -51,8 +51,8 @@ def etgr(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) 
     broadcast(acceptance=gamma.shape, draft_length=length.shape, fixed=cost.shape, marginal=slope.shape)
     if math.prod(length.shape) == 1 < math.prod(gamma.shape):
         raise DomainError(
-            f"draft_length must be given for each acceptance; got one for shape {tuple(gamma.shape)}; repeat it, or for "
-            "the acceptances of the drafts of one round use optimal_draft_length_profile"
+            f"draft_length must be given for each acceptance; got one for shape {tuple(gamma.shape)}; repeat it, or "
+            "for the acceptances of the drafts of one round use optimal_draft_length_profile"
         )
     tokens = expected_tokens(gamma, length)
     tokens, cost, slope = floating(xp, tokens, COST.check(xp, "fixed", cost), COST.check(xp, "marginal", slope))

@@ -437,7 +437,7 @@ def test_shapes_that_do_not_fit_are_refused_by_name(call, name):
 
 
 def test_a_round_takes_some_time():
-    with pytest.raises(ValueError, match="must be positive; got 0; a round takes some time$"):
+    with pytest.raises(ValueError, match=r"must be positive; got 0; a round takes some time$"):
         module.optimal_draft_length(0.5, 0.0, 0.0, 8)
 
 

@@ -29,7 +29,8 @@ bounds the total variation of the whole text (sequence_risk). A tighter bound fo
 skipped, truncated and quantised drafts with a bonus token (position_bill, round_bill). Conformal risk control keeps
 either risk of skipping below ε (calibrate, calibrate_threshold). The papers' R is a surrogate for the sum: it replaces
 β by the line a u + b and omits u < -b/a (surrogate_gap). While the system runs, a random share of the drafts that would
-be skipped is sent and verified; this certifies the mean one-step risk at any time (audit_wealth, audit_bound, SkipAudit).
+be skipped is sent and verified; this certifies the mean one-step risk at any time (audit_wealth, audit_bound,
+SkipAudit).
 
 Types and normalisation are those of :mod:`hlmtheory.verification`.
 """

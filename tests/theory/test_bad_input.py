@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 import torch
 
-from hlmtheory import codec, draft_length, ofdma, serving, uncertainty
+from hlmtheory import codec, draft_length, serving, uncertainty
 from hlmtheory.arguments import ARGUMENTS
 from hlmtheory.draft_length.rates import etgr_profile
 from hlmtheory.draft_length.tracking import tracker_moments
@@ -276,17 +276,11 @@ NAMED = {
     "fit_linear of subnormal β": lambda: uncertainty.fit_linear([0.1, 0.2, 0.3], [1e-310, 2e-310, 3e-310]),
     "fit_linear of one β": lambda: uncertainty.fit_linear([0.1, 0.2, 0.3], [0.5, 0.5, 0.5]),
     "fit_device of one time": lambda: serving.fit_device([1.0, 2.0, 3.0], 1, [0.5, 0.5, 0.5]),
-    "minmax_shares of large bits": lambda: ofdma.minmax_shares([1e308] * 2, spectral_efficiency=[1.0, 1.0]),
-    "minmax_shares of tiny bits": lambda: ofdma.minmax_shares([1e-310] * 2, spectral_efficiency=[1.0, 1.0]),
     "sum_shares of tiny bits": lambda: sum_shares([1e-310] * 2, [1.0, 1.0]),
     "kkt_residual of tiny bits": lambda: kkt_residual([1e-310] * 2, [1.0, 1.0], [0.5, 0.5]),
     "uniform_gain of tiny bits": lambda: uniform_gain([1e-310] * 2, [1.0, 1.0]),
     "optimal_draft_length of 2⁶³ - 1": lambda: draft_length.optimal_draft_length(1.0, 1.0, 0.0, 2**63 - 1),
     "etgr_profile of a number": lambda: etgr_profile(0.5, 1.0, 1.0),
-    "Task of lists": lambda: serving.Task([1, 2], 3),
-    "lattice_message of a fraction": lambda: codec.lattice_message([6, 4], support=[True, True], token=0.7),
-    "lattice_message of a string": lambda: codec.lattice_message([6, 4], support=[True, True], token="1"),
-    "a class for a generator": lambda: uncertainty.sample_uncertainty([0.0, 1.0], 0, rng=np.random.Generator),
     "exact_payload_bits of V and K of 2⁶²": lambda: exact_payload_bits(2**62, 2**61, 100),
     "exact_payload_bits of K = V = 2⁶²": lambda: exact_payload_bits(2**62, 2**62, 2**24),
     "exact_payload_bits of the most that is sent": lambda: exact_payload_bits(2**18, 2**18, 2**24),

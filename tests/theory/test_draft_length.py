@@ -423,19 +423,6 @@ def test_a_profile_has_drafts(acceptances):
         etgr_profile(acceptances, 1.0, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda: etgr_profile([[0.5], [0.5]], [1.0, 1.0, 1.0], 1.0), "fixed"),
-        (lambda: worst_draft_length_regret([0.5, 0.5], [0.5, 0.5, 0.5], 8), "believed"),
-        (lambda: tracker_moments([0.5, 0.5], [1, 2, 3], 1, 0.1), "draft_length"),
-    ],
-)
-def test_shapes_that_do_not_fit_are_refused_by_name(call, name):
-    with pytest.raises(ValueError, match=rf"must broadcast; .*{name} has \(3,\)"):
-        call()
-
-
 def test_a_round_takes_some_time():
     with pytest.raises(ValueError, match=r"must be positive; got 0; a round takes some time$"):
         module.optimal_draft_length(0.5, 0.0, 0.0, 8)
@@ -485,11 +472,6 @@ def test_a_bad_tracker_is_named(arguments, message):
 def test_a_bad_round_is_named(accepted, length, message):
     with pytest.raises(ValueError, match=message):
         module.AcceptanceTracker(step=0.1).update(accepted, length)
-
-
-def test_a_bad_method_is_named():
-    with pytest.raises(ValueError, match=r"^method must be one of"):
-        tracker_moments(0.8, 6, 10, 0.1, method="mean")
 
 
 # ------------------------------------------------------------------------------------------------------ libraries

@@ -19,7 +19,7 @@ from hlmtheory.batching import METHODS, exact_free, lower_bound, plan, plan_late
 from hlmtheory.batching.pareto import pareto
 from hlmtheory.serving import Device, ModelShape, Service, Task, peak_memory
 
-from .test_batching import LARGE, PAPER, SMALL, partitions, workload
+from .test_batching import PAPER, SMALL, partitions, workload
 
 UNIT = ModelShape(1, 1, 1)
 TWO = [Task(1, 20), Task(1, 20)]
@@ -381,7 +381,3 @@ def test_pareto_in_waves_is_no_slower_than_algorithm_1_in_waves():
 def test_bad_input_names_the_value(call, message):
     with pytest.raises((ValueError, TypeError), match=rf"^{message}"):
         call()
-
-
-def test_models_of_the_paper_are_those_of_the_other_tests():
-    assert (PAPER.draft, PAPER.verify) == (SMALL, LARGE)

@@ -19,6 +19,8 @@ from hlmtheory import vocabulary as vocabulary
 from hlmtheory.codec import decode as decode
 from hlmtheory.codec import encode as encode
 from hlmtheory.draft_length import optimal_draft_length as optimal_draft_length
+from hlmtheory.skipping import calibrate as calibrate
+from hlmtheory.skipping import non_acceptance as non_acceptance
 from hlmtheory.traces import open_trace as open_trace
 from hlmtheory.truncation import certified_size as certified_size
 from hlmtheory.truncation import resampling_bias as resampling_bias

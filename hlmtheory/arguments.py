@@ -164,7 +164,7 @@ ARGUMENTS: Mapping[str, Argument] = {
     "decoded_chain": Argument("q̂^(d)(·|x)", "WWW", joint.decoded("draft_chain")),
     "target_law": Argument("p", "V", ROW),
     "sampler_law": Argument("g", "V", beside("target_law")),
-    "density": Argument("f", "V", ROW),
+    "cell_probabilities": Argument("f", "V", ROW),
     "mass": Argument("f", "V", ROW),
     "length_law": Argument("w", "E", EXACT),
     "context_law": Argument("c", "C", EXACT),

@@ -330,7 +330,7 @@ _BARRIER = (
         origin=Origin.PUBLISHED,
         statement="enumeration gives the fastest draft count l in 1..10, each l with its best batches",
         relation=Relation.LE,
-        lhs=side(lambda tasks, service, length: plan(tasks, service, memory_rule="each").latency),
+        lhs=side(lambda tasks, service, length: plan(tasks, service, "dp", memory_rule="each").latency),
         rhs=planned("dp"),
         assumptions=(Assumption("l ≤ 10", lambda draft_length: to_numpy(draft_length) <= 10),),
         attained=Attained(_TWO),

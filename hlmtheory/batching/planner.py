@@ -100,7 +100,7 @@ class Plan:
 def plan(
     tasks: Sequence[Task],
     service: Service,
-    method: str = "dp",
+    method: str = "improved",
     *,
     schedule: str = "barrier",
     memory_rule: str = "together",
@@ -115,9 +115,9 @@ def plan(
     tasks : sequence of Task
         At least one. Equal output lengths are the paper's simplification; unequal ones let batches leave early.
     service : Service
-    method : str, default "dp"
-        One of :data:`METHODS`. ``dp``, ``pareto`` and those named "printed" are the paper's; for plans of your own take
-        ``improved``. All but ``balanced`` and ``exact`` choose batches for a schedule with a barrier.
+    method : str, default "improved"
+        One of :data:`METHODS`. ``dp``, ``pareto`` and those named "printed" are the paper's. All but ``balanced`` and
+        ``exact`` choose batches for a schedule with a barrier.
     schedule : str, default "barrier"
         "barrier": each decoding step begins when all batches have ended the one before, edge-sd (22). "free": a
         batch drafts as soon as its own last drafts are verified and the draft stage is free.

@@ -6,10 +6,13 @@ The k values are rounded down, but not the token's own probability. The certific
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory._domains import instance
+from hlmtheory._array import brief
+from hlmtheory._domains import DomainError
 from hlmtheory.codec.frame import MalformedError, MessageError, Reader, varint
 from hlmtheory.codec.messages import (
     LARGEST_VOCABULARY,
@@ -17,6 +20,8 @@ from hlmtheory.codec.messages import (
     MOST_BITS,
     MOST_DECODED,
     Integers,
+    LatticeDraft,
+    LatticeMessage,
     TruncatedDraft,
     TruncatedMessage,
 )
@@ -64,16 +69,16 @@ def decode_truncated(body: bytes) -> TruncatedMessage:
     return TruncatedMessage(vocabulary, bits, tuple(drafts))
 
 
-def decoded_rows(message: TruncatedMessage | MixedMessage) -> NDArray[np.float64]:
+def decoded_rows(message: LatticeMessage | TruncatedMessage | MixedMessage) -> NDArray[np.float64]:
     """Return the distributions q̂ that the server decodes from a message.
 
     Those of a truncated message equal :func:`hlmtheory.truncation.decoded_draft` with the draft token d. The remaining
-    mass is spread evenly over the tokens that were not sent; if all were sent, it is spread over all tokens except d. A
-    mixed message has rows of this kind and lattice rows.
+    mass is spread evenly over the tokens that were not sent; if all were sent, it is spread over all tokens except d.
+    The rows of a lattice message are its counts over their sum. A mixed message has rows of both kinds.
 
     Parameters
     ----------
-    message : TruncatedMessage or MixedMessage
+    message : LatticeMessage, TruncatedMessage or MixedMessage
         L V must be at most 2^26, since the result takes 8 L V bytes, even for a short message.
 
     Returns
@@ -83,8 +88,8 @@ def decoded_rows(message: TruncatedMessage | MixedMessage) -> NDArray[np.float64
 
     Raises
     ------
-    MessageError
-        If L V exceeds 2^26.
+    ValueError
+        If L V exceeds 2^26, or the message has no rows, as one of tokens alone.
 
     Examples
     --------
@@ -93,29 +98,36 @@ def decoded_rows(message: TruncatedMessage | MixedMessage) -> NDArray[np.float64
     >>> decoded_rows(decode(encode(message))).tolist()
     [[0.0, 0.0, 0.125, 0.875]]
     """
-    if not isinstance(message, MixedMessage):
-        instance("message", message, TruncatedMessage)
+    made: Iterator[NDArray[np.float64]]  # one row at a time, so that masks and sums need little memory
+    if isinstance(message, TruncatedMessage):
+        made = (_decoded_row(draft, message.vocabulary, message.bits) for draft in message.drafts)
+    elif isinstance(message, LatticeMessage):
+        made = (_lattice_row(draft, message.vocabulary) for draft in message.drafts)
+    elif isinstance(message, MixedMessage):
+        made = (mixed_row(draft, message.vocabulary) for draft in message.drafts)
+    else:
+        raise DomainError(f"message must be a lattice, truncated or mixed one; got {brief(message)}; decode its bytes")
     _refuse_too_large(message)
     rows = np.empty((len(message.drafts), message.vocabulary))
-    made = (  # one row at a time, so that masks and sums need little memory
-        (mixed_row(draft, message.vocabulary) for draft in message.drafts)
-        if isinstance(message, MixedMessage)
-        else (_decoded_row(draft, message.vocabulary, message.bits) for draft in message.drafts)
-    )
     for row, found in zip(rows, made, strict=True):
         row[:] = found
     return rows
 
 
-def _refuse_too_large(message: TruncatedMessage | MixedMessage) -> None:
+def _refuse_too_large(message: LatticeMessage | TruncatedMessage | MixedMessage) -> None:
     drafts, vocabulary = len(message.drafts), message.vocabulary
     if drafts * vocabulary > MOST_DECODED:
-        mixed = isinstance(message, MixedMessage)
-        of = "MixedMessage(vocabulary, " if mixed else "TruncatedMessage(vocabulary, bits, "
+        of = f"{type(message).__name__}(vocabulary, {'bits, ' * isinstance(message, TruncatedMessage)}"
         raise MessageError(
             f"message must hold at most {MOST_DECODED:,} probabilities, drafts times V; got {drafts} drafts of V = "
             f"{vocabulary}; decode fewer at a time, as {of}drafts[:{MOST_DECODED // vocabulary}])"
         )
+
+
+def _lattice_row(draft: LatticeDraft, vocabulary: int) -> NDArray[np.float64]:
+    row = np.zeros(vocabulary)
+    row[draft.support] = draft.counts / draft.counts.sum()
+    return row
 
 
 def _decoded_row(draft: TruncatedDraft, vocabulary: int, bits: int) -> NDArray[np.float64]:

@@ -31,12 +31,13 @@ with each position.
 from __future__ import annotations
 
 from hlmtheory.conformal.claims import CLAIMS
-from hlmtheory.conformal.controller import ThresholdController, regret_bound, regret_bound_sharp, threshold_support
+from hlmtheory.conformal.controller import Run, ThresholdController, regret_bound, regret_bound_sharp, threshold_support
 from hlmtheory.conformal.mass_budget import MassBudgetController, mass_budget_bound, smallest_support
 
 __all__ = [
     "CLAIMS",
     "MassBudgetController",
+    "Run",
     "ThresholdController",
     "mass_budget_bound",
     "regret_bound",

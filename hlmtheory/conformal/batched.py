@@ -8,8 +8,8 @@ from typing import Any
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import COUNT, DomainError
 from hlmtheory._simplex import distributions
-from hlmtheory.conformal.controller import ThresholdController, dropped, setting, sharp_bound
-from hlmtheory.conformal.runs import admissible, excess_over_top, with_positions
+from hlmtheory.conformal.controller import ThresholdController, dropped, setting, sharp_bound, with_positions
+from hlmtheory.conformal.runs import admissible, excess_over_top
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind, is_array
@@ -70,6 +71,25 @@ def threshold_support(draft: Array, threshold: Array) -> Array:
     leading_dimensions(draft=tuple(q.shape[:-1]), threshold=tuple(tau.shape))
     top = xp.arange(q.shape[-1], device=q.device) == xp.argmax(q, axis=-1, keepdims=True)
     return (q >= tau[..., None]) | top  # (6)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of a controller over rows (..., T, V).
+
+    Attributes
+    ----------
+    support : bool array, shape (..., T, V)
+        The tokens kept at each position.
+    dropped : array, shape (..., T)
+        Their dropped mass.
+    level : array, shape (..., T + 1)
+        τ of a :class:`ThresholdController`, or what is left of the budget, before each step and after the last.
+    """
+
+    support: Array
+    dropped: Array
+    level: Array
 
 
 class ThresholdController:
@@ -147,6 +167,31 @@ class ThresholdController:
         self._history.append(tau - self._rate * (dropped(xp, q, support) - self._epsilon))  # (8)
         return support
 
+    def run(self, drafts: Array) -> Run:
+        """Step over the rows of several drafted tokens, and return what the steps did.
+
+        Parameters
+        ----------
+        drafts : array, shape (..., T, V)
+            Probability rows, with the leading dimensions of the threshold.
+
+        Returns
+        -------
+        Run
+
+        Raises
+        ------
+        ValueError
+            If a row is not a distribution, there is no position, or the leading dimensions do not fit.
+
+        Examples
+        --------
+        >>> found = ThresholdController(0.25, 0.5, 0.25).run([[0.5, 0.25, 0.125, 0.125], [0.25, 0.25, 0.25, 0.25]])
+        >>> found.support.sum(axis=-1).tolist(), found.dropped.tolist(), found.level.tolist()
+        ([2, 4], [0.25, 0.0], [0.25, 0.25, 0.375])
+        """
+        return ran(self, drafts)
+
     def _join(self, draft: Array) -> None:
         """Convert settings that were given as plain numbers to the library and the device of a row."""
         xp, _ = arrays(draft=draft)
@@ -188,6 +233,26 @@ class ThresholdController:
             raise DomainError(f"accepted must be at most {made}, the steps of this batch; got {count}; step first")
         self._history = [resumed(xp, self._history, count, printed=flag("printed", printed))]
         return self.threshold
+
+
+def ran(controller: Any, drafts: Array) -> Run:
+    """Step a controller over rows (..., T, V)."""
+    xp, drafts = arrays(drafts=drafts)
+    _, _, rows = distributions(drafts=with_positions(drafts, 1))
+    before = len(controller._history)
+    support = xp.stack([controller.step(rows[..., n, :]) for n in range(rows.shape[-2])], axis=-2)
+    levels = [xp.broadcast_to(level, support.shape[:-2]) for level in controller._history[before - 1 :]]
+    return Run(support, dropped(xp, rows, support), xp.stack(levels, axis=-1))
+
+
+def with_positions(drafts: Array, axes: int) -> Array:
+    """Return rows with at least ``axes`` axes of positions before the vocabulary; raise if one is missing or empty."""
+    if drafts.ndim <= axes or 0 in drafts.shape[-axes - 1 :]:
+        raise DomainError(
+            f"drafts must have {axes + 1} axes, positions and vocabulary; got shape {tuple(drafts.shape)}; "
+            "give one row for each position"
+        )
+    return drafts
 
 
 def resumed(xp: Any, thresholds: Sequence[Array], accepted: Array, *, printed: bool) -> Array:

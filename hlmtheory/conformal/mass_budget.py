@@ -25,7 +25,7 @@ from hlmtheory._array import Array, arrays, in_kind, is_array, running
 from hlmtheory._domains import COUNT, DomainError, finite_answer, leading_dimensions
 from hlmtheory._quantities import not_negative, open_unit, positive, whole_from_one
 from hlmtheory._simplex import distributions
-from hlmtheory.conformal.controller import dropped, resumed, threshold_support
+from hlmtheory.conformal.controller import Run, dropped, ran, resumed, threshold_support
 
 DOMAINS = {
     "epsilon": open_unit("ε is the limit of the mean dropped mass, such as 0.0005"),
@@ -168,6 +168,32 @@ class MassBudgetController:
             support = support | threshold_support(q, threshold)
         self._history.append(allowance - dropped(xp, q, support))
         return support
+
+    def run(self, drafts: Array) -> Run:
+        """Step over the rows of several drafted tokens; see :meth:`ThresholdController.run`.
+
+        Parameters
+        ----------
+        drafts : array, shape (..., T, V)
+            Probability rows, with the leading dimensions of ε.
+
+        Returns
+        -------
+        Run
+            ``level`` is the part of the budget that is left.
+
+        Raises
+        ------
+        ValueError
+            If a row is not a distribution, there is no position, or the leading dimensions do not fit.
+
+        Examples
+        --------
+        >>> found = MassBudgetController(0.25).run([[1.0, 0.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]])
+        >>> found.support.sum(axis=-1).tolist(), found.dropped.tolist(), found.level.tolist()
+        ([1, 2], [0.0, 0.5], [0.0, 0.25, 0.0])
+        """
+        return ran(self, drafts)
 
     def _join(self, draft: Array) -> None:
         """Convert settings that were given as plain numbers to the library and the device of a row."""

@@ -9,9 +9,9 @@ from hlmtheory._domains import DomainError, leading_dimensions, mask
 from hlmtheory._simplex import distributions
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.conformal.batched import batches
-from hlmtheory.conformal.controller import dropped
+from hlmtheory.conformal.controller import dropped, with_positions
 from hlmtheory.conformal.mass_budget import MassBudgetController, mass_budget_bound
-from hlmtheory.conformal.runs import positions, window, with_positions
+from hlmtheory.conformal.runs import positions, window
 
 # Proofs. Let a_n = min(b_{n-1} + ε, B) be the allowance, d_n ≤ a_n the dropped mass and b_n = a_n - d_n, b_0 = 0.
 #

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from hlmtheory._array import Array, arrays
@@ -10,22 +9,14 @@ from hlmtheory._domains import DomainError, leading_dimensions
 from hlmtheory._simplex import distributions
 from hlmtheory.conformal.controller import (
     DOMAINS,
+    Run,
     ThresholdController,
-    dropped,
     regret_bound,
     regret_bound_sharp,
     setting,
     sharp_bound,
+    with_positions,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Dropped mass, thresholds and clips of a run over rows (..., T, V)."""
-
-    dropped: Array  # (..., T)
-    thresholds: Array  # (..., T + 1)
-    clipped: Array  # (..., T)
 
 
 def admissible(xp: Any, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
@@ -33,20 +24,16 @@ def admissible(xp: Any, epsilon: Array, learning_rate: Array, threshold: Array) 
     return xp.maximum(threshold, -learning_rate * (1.0 - epsilon))
 
 
-def run(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, *, clip: bool = False) -> Run:
-    """Run a :class:`ThresholdController`, and record the dropped mass, thresholds and clips."""
+def recorded(
+    drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, *, clip: bool = False
+) -> tuple[Run, Array]:
+    """Run a :class:`ThresholdController`; return also by how much each τ was clipped."""
     xp, drafts, *given = arrays(drafts=drafts, epsilon=epsilon, learning_rate=learning_rate, threshold=threshold)
     _, target, rate, tau = setting(*given)
     _, _, rows = distributions(drafts=with_positions(drafts, 1))
-    batch = leading_dimensions(drafts=tuple(rows.shape[:-2]), threshold=tuple((target + rate + tau).shape))
-    controller = ThresholdController(target, rate, admissible(xp, target, rate, tau), clip=clip)
-    taus, masses, clips = [xp.broadcast_to(controller.threshold, batch)], [], []
-    for n in range(rows.shape[-2]):
-        q = rows[..., n, :]
-        masses.append(xp.broadcast_to(dropped(xp, q, controller.step(q)), batch))
-        clips.append(xp.broadcast_to(excess_over_top(xp, q, taus[-1], clip=clip), batch))
-        taus.append(xp.broadcast_to(controller.threshold, batch))
-    return Run(*(xp.stack(values, axis=-1) for values in (masses, taus, clips)))
+    leading_dimensions(drafts=tuple(rows.shape[:-2]), threshold=tuple((target + rate + tau).shape))
+    found = ThresholdController(target, rate, admissible(xp, target, rate, tau), clip=clip).run(rows)
+    return found, excess_over_top(xp, rows, found.level[..., :-1], clip=clip)
 
 
 def excess_over_top(xp: Any, q: Array, threshold: Array, *, clip: bool) -> Array:
@@ -55,26 +42,16 @@ def excess_over_top(xp: Any, q: Array, threshold: Array, *, clip: bool) -> Array
     return xp.clip(over, min=0.0) if clip else xp.zeros_like(over)
 
 
-def with_positions(drafts: Array, axes: int) -> Array:
-    """Return rows with at least ``axes`` axes of positions before the vocabulary; raise if one is missing or empty."""
-    if drafts.ndim <= axes or 0 in drafts.shape[-axes - 1 :]:
-        raise DomainError(
-            f"drafts must have {axes + 1} axes, positions and vocabulary; got shape {tuple(drafts.shape)}; "
-            "give one row for each position"
-        )
-    return drafts
-
-
 def mean_dropped(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
     """Return the mean of d."""
     xp, _ = arrays(drafts=drafts)
-    return xp.mean(run(drafts, epsilon, learning_rate, threshold).dropped, axis=-1)
+    return xp.mean(recorded(drafts, epsilon, learning_rate, threshold)[0].dropped, axis=-1)
 
 
 def clipped_mean(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
     """Return the mean of d with the clip."""
     xp, _ = arrays(drafts=drafts)
-    return xp.mean(run(drafts, epsilon, learning_rate, threshold, clip=True).dropped, axis=-1)
+    return xp.mean(recorded(drafts, epsilon, learning_rate, threshold, clip=True)[0].dropped, axis=-1)
 
 
 def positions(drafts: Array) -> int:
@@ -108,41 +85,40 @@ def sharp_at_vocabulary(drafts: Array, epsilon: Array, learning_rate: Array, thr
 def _excess(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, *, clip: bool) -> Array:
     """Return the sum of d_n - ε."""
     xp, target = arrays(epsilon=epsilon)
-    masses = run(drafts, epsilon, learning_rate, threshold, clip=clip).dropped
+    masses = recorded(drafts, epsilon, learning_rate, threshold, clip=clip)[0].dropped
     return xp.sum(masses - target[..., None], axis=-1)
 
 
 def _movement(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, *, clip: bool) -> Array:
     """Return (τ_1 - τ_{T+1} - Σ c_n)/η."""
     xp, rate = arrays(learning_rate=learning_rate)
-    found = run(drafts, epsilon, learning_rate, threshold, clip=clip)
-    taus = found.thresholds
-    return (taus[..., 0] - taus[..., -1] - xp.sum(found.clipped, axis=-1)) / rate
+    found, clipped = recorded(drafts, epsilon, learning_rate, threshold, clip=clip)
+    return (found.level[..., 0] - found.level[..., -1] - xp.sum(clipped, axis=-1)) / rate
 
 
 def roundings(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
     """Return the condition number: each position adds a rounding error of the threshold, divided by η."""
     xp, rate = arrays(learning_rate=learning_rate)
-    largest = xp.max(xp.abs(run(drafts, epsilon, learning_rate, threshold).thresholds), axis=-1)
+    largest = xp.max(xp.abs(recorded(drafts, epsilon, learning_rate, threshold)[0].level), axis=-1)
     return float(drafts.shape[-2]) * (1.0 + largest / rate)
 
 
 def lowest(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
     """Return minus the lowest threshold."""
     xp, _ = arrays(drafts=drafts)
-    return -xp.min(run(drafts, epsilon, learning_rate, threshold).thresholds, axis=-1)
+    return -xp.min(recorded(drafts, epsilon, learning_rate, threshold)[0].level, axis=-1)
 
 
 def highest(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
     """Return the largest threshold after the first."""
     xp, _ = arrays(drafts=drafts)
-    return xp.max(run(drafts, epsilon, learning_rate, threshold).thresholds[..., 1:], axis=-1)
+    return xp.max(recorded(drafts, epsilon, learning_rate, threshold)[0].level[..., 1:], axis=-1)
 
 
 def highest_clipped(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
     """Return the largest threshold after the first, with the clip."""
     xp, _ = arrays(drafts=drafts)
-    return xp.max(run(drafts, epsilon, learning_rate, threshold, clip=True).thresholds[..., 1:], axis=-1)
+    return xp.max(recorded(drafts, epsilon, learning_rate, threshold, clip=True)[0].level[..., 1:], axis=-1)
 
 
 def overshoot(epsilon: Array, learning_rate: Array) -> Array:
@@ -172,7 +148,7 @@ def small_step(epsilon: Array, learning_rate: Array) -> Array:
 def clipped_bound(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
     """Return the sharp bound minus Σ c_n/(ηT)."""
     xp, rate = arrays(learning_rate=learning_rate)
-    clipped = run(drafts, epsilon, learning_rate, threshold, clip=True).clipped
+    clipped = recorded(drafts, epsilon, learning_rate, threshold, clip=True)[1]
     return sharp(drafts, epsilon, learning_rate, threshold) - xp.mean(clipped, axis=-1) / rate
 
 
@@ -182,7 +158,7 @@ def _window_mean(
     """Return the mean dropped mass of the last T positions."""
     xp, drafts, steps = arrays(drafts=drafts, steps=steps)
     count = window(drafts, steps)
-    masses = run(drafts, epsilon, learning_rate, threshold, clip=clip).dropped
+    masses = recorded(drafts, epsilon, learning_rate, threshold, clip=clip)[0].dropped
     inside = xp.arange(masses.shape[-1], device=masses.device) >= masses.shape[-1] - count[..., None]
     return xp.sum(xp.where(inside, masses, 0.0), axis=-1) / xp.astype(count, masses.dtype)
 

@@ -151,7 +151,8 @@ def _best_length(acceptances: Array, fixed: Array, marginal: Array) -> Array:
 
 
 def _at_one(acceptance: Array, fixed: Array, marginal: Array) -> Array:
-    return etgr(acceptance, 1, fixed, marginal)
+    xp, gamma = arrays(acceptance=acceptance)
+    return etgr(gamma, xp.ones_like(gamma, dtype=xp.int64), fixed, marginal)
 
 
 def _at_any(acceptance: Array, other_length: Array, fixed: Array, marginal: Array) -> Array:

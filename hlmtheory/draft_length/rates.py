@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from hlmtheory._array import Array, arrays, floating
@@ -24,7 +25,7 @@ def etgr(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) 
     acceptance : array, shape (...)
         γ in [0, 1].
     draft_length : integer array, shape (...)
-        K, 0 or more.
+        K, 0 or more; a K for each γ, where there are several γ.
     fixed, marginal : array, shape (...)
         F and M, in seconds and seconds a token.
 
@@ -37,7 +38,7 @@ def etgr(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) 
     ------
     ValueError
         If γ is outside [0, 1], K is negative or not an integer, a cost is negative or infinite, a round takes no time,
-        or the shapes do not broadcast.
+        the shapes do not broadcast, or several γ have one K, as if they were the γ of its drafts.
 
     Examples
     --------
@@ -48,6 +49,11 @@ def etgr(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) 
         acceptance=acceptance, draft_length=draft_length, fixed=fixed, marginal=marginal
     )
     broadcast(acceptance=gamma.shape, draft_length=length.shape, fixed=cost.shape, marginal=slope.shape)
+    if math.prod(length.shape) == 1 < math.prod(gamma.shape):
+        raise DomainError(
+            f"draft_length must be given for each acceptance; got one for shape {tuple(gamma.shape)}; repeat it, or "
+            "for the acceptances of the drafts of one round use optimal_draft_length_profile"
+        )
     tokens = expected_tokens(gamma, length)
     tokens, cost, slope = floating(xp, tokens, COST.check(xp, "fixed", cost), COST.check(xp, "marginal", slope))
     return tokens / round_time(xp, xp.astype(length, cost.dtype), cost, slope)

@@ -10,12 +10,12 @@ from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.ofdma.shares import (
     band_seconds,
     checked_users,
-    finish_times,
     kkt_residual,
-    minmax_latency,
-    minmax_shares,
+    latency_of,
+    shares_of,
     sum_latency,
     sum_shares,
+    times_of,
     uniform_gain,
 )
 from hlmtheory.ofdma.spread_claims import SPREAD_CLAIMS
@@ -43,16 +43,16 @@ def _shares_of(xp: Any, weights: Array) -> Array:
 
 def _last_finish(bits: Array, spectral_efficiency: Array, weights: Array, bandwidth_hz: Array) -> Array:
     xp, w = checked_users(weights=weights)
-    return xp.max(finish_times(bits, spectral_efficiency, _shares_of(xp, w), bandwidth_hz), axis=-1)
+    return xp.max(times_of(bits, spectral_efficiency, _shares_of(xp, w), bandwidth_hz), axis=-1)
 
 
 def _summed_finish(bits: Array, spectral_efficiency: Array, weights: Array, bandwidth_hz: Array) -> Array:
     xp, w = checked_users(weights=weights)
-    return xp.sum(finish_times(bits, spectral_efficiency, _shares_of(xp, w), bandwidth_hz), axis=-1)
+    return xp.sum(times_of(bits, spectral_efficiency, _shares_of(xp, w), bandwidth_hz), axis=-1)
 
 
 def _summed_finish_of_the_best(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array) -> Array:
-    return _summed_finish(bits, spectral_efficiency, minmax_shares(bits, spectral_efficiency), bandwidth_hz)
+    return _summed_finish(bits, spectral_efficiency, shares_of(bits, spectral_efficiency), bandwidth_hz)
 
 
 def _summed_finish_of_equal_shares(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array) -> Array:
@@ -62,7 +62,7 @@ def _summed_finish_of_equal_shares(bits: Array, spectral_efficiency: Array, band
 
 def _uniform_over_best(bits: Array, spectral_efficiency: Array) -> Array:
     xp, need = band_seconds(bits, spectral_efficiency)
-    best = _last_finish(bits, spectral_efficiency, minmax_shares(bits, spectral_efficiency), xp.ones_like(need[..., 0]))
+    best = _last_finish(bits, spectral_efficiency, shares_of(bits, spectral_efficiency), xp.ones_like(need[..., 0]))
     return _last_finish(bits, spectral_efficiency, xp.ones_like(need), xp.ones_like(need[..., 0])) / best
 
 
@@ -72,7 +72,7 @@ def _users(bits: Array, spectral_efficiency: Array) -> Array:
 
 
 def _certificate(objective: str) -> Any:
-    shares = minmax_shares if objective == "minmax" else sum_shares
+    shares = shares_of if objective == "minmax" else sum_shares
 
     def certified(bits: Array, spectral_efficiency: Array) -> Array:
         w = shares(bits, spectral_efficiency)
@@ -90,7 +90,7 @@ def _first_share(bits: Array, snr: Array, boost: Array) -> Array:
     """Return the first user's share after its SNR is raised by the factor ``boost``."""
     xp, sent, ratio, factor = checked_users(bits=bits, snr=snr, boost=boost)
     first = xp.concat([ratio[..., :1] * factor[..., None], ratio[..., 1:]], axis=-1)
-    return minmax_shares(sent, xp.log1p(first))[..., 0]
+    return shares_of(sent, xp.log1p(first))[..., 0]
 
 
 def _first_share_before(bits: Array, snr: Array, boost: Array) -> Array:
@@ -102,13 +102,13 @@ def _latency_of_radio(bits: Array, power: Array, gain: Array, noise: Array, band
     """Return the finish time of the best shares, with SNR_k = p_k g_k/σ²."""
     xp, p, g, n, sent, band = checked_users(power=power, gain=gain, noise=noise, bits=bits, bandwidth_hz=bandwidth_hz)
     rate = xp.log1p(p * g / n[..., None]) / math.log(2)
-    return xp.max(finish_times(sent, rate, minmax_shares(sent, rate), band), axis=-1)
+    return xp.max(times_of(sent, rate, shares_of(sent, rate), band), axis=-1)
 
 
 def _latency_as_printed(bits: Array, power: Array, gain: Array, noise: Array, bandwidth_hz: Array) -> Array:
     """Return the finish time by the line after (26), which prints p_k/g_k."""
     xp, p, g, n, sent, band = checked_users(power=power, gain=gain, noise=noise, bits=bits, bandwidth_hz=bandwidth_hz)
-    return minmax_latency(sent, xp.log1p(p / g / n[..., None]) / math.log(2), band)
+    return latency_of(sent, xp.log1p(p / g / n[..., None]) / math.log(2), band)
 
 
 _CELL = {"bits": [100.0, 100.0], "spectral_efficiency": [1.0, 4.0]}
@@ -121,7 +121,7 @@ CLAIMS = (
         origin=Origin.PUBLISHED,
         statement="at a fixed SNR, t* = Σ_k λI_k/(B η_k) ≤ max_k t_k for all shares, attained by w_k ∝ λI_k/η_k",
         relation=Relation.LE,
-        lhs=minmax_latency,
+        lhs=latency_of,
         rhs=_last_finish,
         attained=Attained({**_CELL, "weights": [0.8, 0.2], "bandwidth_hz": 100.0}),
     ),

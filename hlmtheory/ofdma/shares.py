@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from hlmtheory._array import Array, arrays, floating
-from hlmtheory._domains import broadcast, entry_for_each, option
+from hlmtheory._domains import DomainError, broadcast, entry_for_each, option
 from hlmtheory._quantities import at_least_one, positive
 
 _SIZES = {
@@ -30,15 +31,22 @@ _RANGE = positive("the result leaves the range of its floating type: take other 
 _OBJECTIVES = ("minmax", "sum")
 
 
-def finish_times(bits: Array, spectral_efficiency: Array, shares: Array, bandwidth_hz: Array) -> Array:
+def finish_times(
+    bits: Array,
+    *,
+    snr: Array | None = None,
+    spectral_efficiency: Array | None = None,
+    shares: Array,
+    bandwidth_hz: Array,
+) -> Array:
     """Return the finish time of each user's upload: t_k = λI_k/(w_k B η_k).
 
     Parameters
     ----------
     bits : array, shape (..., K)
         What each user uploads, in bit.
-    spectral_efficiency : array, shape (..., K)
-        η_k = log₂(1 + SNR_k), in bit/s/Hz.
+    snr, spectral_efficiency : array, shape (..., K)
+        One of the two: SNR_k as a ratio, or η_k = log₂(1 + SNR_k) in bit/s/Hz.
     shares : array, shape (..., K)
         w_k; their sum is not checked.
     bandwidth_hz : array, shape (...)
@@ -52,31 +60,26 @@ def finish_times(bits: Array, spectral_efficiency: Array, shares: Array, bandwid
     Raises
     ------
     ValueError
-        If a value is not positive and finite, the shapes do not broadcast, there is no user, or a result leaves the
-        range of the floating type.
+        If not one of the two is given, a value is not positive and finite, the shapes do not broadcast, there is no
+        user, or a result leaves the range of the floating type.
 
     Examples
     --------
-    >>> finish_times([100.0, 100.0], [1.0, 4.0], [0.5, 0.5], 100.0).tolist()
+    >>> finish_times([100.0, 100.0], snr=[1.0, 15.0], shares=[0.5, 0.5], bandwidth_hz=100.0).tolist()
     [2.0, 0.5]
     """
-    xp, sent, rate, w, band = checked_users(
-        bits=bits, spectral_efficiency=spectral_efficiency, shares=shares, bandwidth_hz=bandwidth_hz
-    )
-    with np.errstate(all="ignore"):  # in_range raises on overflow and underflow
-        times = sent / rate / (w * band[..., None])  # (15)
-    return in_range(xp, "bits / (spectral_efficiency * shares * bandwidth_hz)", times)
+    return times_of(bits, _efficiency(bits, snr, spectral_efficiency), shares, bandwidth_hz)
 
 
-def minmax_shares(bits: Array, spectral_efficiency: Array) -> Array:
+def minmax_shares(bits: Array, *, snr: Array | None = None, spectral_efficiency: Array | None = None) -> Array:
     """Return the shares that minimise the last finish time: w_k ∝ λI_k/η_k; all users finish together.
 
     Parameters
     ----------
     bits : array, shape (..., K)
         What each user uploads, in any unit common to all.
-    spectral_efficiency : array, shape (..., K)
-        η_k = log₂(1 + SNR_k), in bit/s/Hz.
+    snr, spectral_efficiency : array, shape (..., K)
+        One of the two: SNR_k as a ratio, or η_k = log₂(1 + SNR_k) in bit/s/Hz.
 
     Returns
     -------
@@ -86,27 +89,28 @@ def minmax_shares(bits: Array, spectral_efficiency: Array) -> Array:
     Raises
     ------
     ValueError
-        If a value is not positive and finite, the shapes do not broadcast, there is no user, or a result leaves the
-        range of the floating type.
+        If not one of the two is given, a value is not positive and finite, the shapes do not broadcast, there is no
+        user, or a result leaves the range of the floating type.
 
     Examples
     --------
-    >>> minmax_shares([100.0, 100.0], [1.0, 4.0]).tolist()
+    >>> minmax_shares([100.0, 100.0], snr=[1.0, 15.0]).tolist()
     [0.8, 0.2]
     """
-    xp, need = relative_need(bits, spectral_efficiency)
-    return need / xp.sum(need, axis=-1, keepdims=True)  # (27)
+    return shares_of(bits, _efficiency(bits, snr, spectral_efficiency))
 
 
-def minmax_latency(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array) -> Array:
+def minmax_latency(
+    bits: Array, *, snr: Array | None = None, spectral_efficiency: Array | None = None, bandwidth_hz: Array
+) -> Array:
     """Return the smallest time by which all users can finish: t* = Σ_k λI_k/(B η_k).
 
     Parameters
     ----------
     bits : array, shape (..., K)
         What each user uploads, in bit.
-    spectral_efficiency : array, shape (..., K)
-        η_k = log₂(1 + SNR_k), in bit/s/Hz.
+    snr, spectral_efficiency : array, shape (..., K)
+        One of the two: SNR_k as a ratio, or η_k = log₂(1 + SNR_k) in bit/s/Hz.
     bandwidth_hz : array, shape (...)
         B, in Hz.
 
@@ -118,18 +122,15 @@ def minmax_latency(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array)
     Raises
     ------
     ValueError
-        If a value is not positive and finite, the shapes do not broadcast, there is no user, or a result leaves the
-        range of the floating type.
+        If not one of the two is given, a value is not positive and finite, the shapes do not broadcast, there is no
+        user, or a result leaves the range of the floating type.
 
     Examples
     --------
-    >>> float(minmax_latency([100.0, 100.0], [1.0, 4.0], 100.0))
+    >>> float(minmax_latency([100.0, 100.0], spectral_efficiency=[1.0, 4.0], bandwidth_hz=100.0))
     1.25
     """
-    xp, sent, rate, band = checked_users(bits=bits, spectral_efficiency=spectral_efficiency, bandwidth_hz=bandwidth_hz)
-    with np.errstate(all="ignore"):
-        time = xp.sum(sent / rate, axis=-1) / band
-    return in_range(xp, "sum(bits / spectral_efficiency) / bandwidth_hz", time)
+    return latency_of(bits, _efficiency(bits, snr, spectral_efficiency), bandwidth_hz)
 
 
 def sum_shares(bits: Array, spectral_efficiency: Array) -> Array:
@@ -267,6 +268,41 @@ def uniform_gain(bits: Array, spectral_efficiency: Array) -> Array:
     xp, need = relative_need(bits, spectral_efficiency)
     # The sum of K numbers up to 1, one of them 1, rounds into [1, K]; division by the rounded mean may leave it
     return need.shape[-1] / xp.sum(need, axis=-1)
+
+
+def _efficiency(bits: Array, snr: Array | None, spectral_efficiency: Array | None) -> Array:
+    """Return η = log₂(1 + SNR), from the one of the two that is given."""
+    if (snr is None) == (spectral_efficiency is None):
+        given = "neither" if snr is None else "both"
+        raise DomainError(f"one of snr and spectral_efficiency must be given; got {given}; a ratio is an snr")
+    if snr is None:
+        return spectral_efficiency
+    xp, _, ratio = checked_users(bits=bits, snr=snr)
+    return xp.log1p(ratio) / math.log(2)
+
+
+def times_of(bits: Array, spectral_efficiency: Array, shares: Array, bandwidth_hz: Array) -> Array:
+    """Return :func:`finish_times`."""
+    xp, sent, rate, w, band = checked_users(
+        bits=bits, spectral_efficiency=spectral_efficiency, shares=shares, bandwidth_hz=bandwidth_hz
+    )
+    with np.errstate(all="ignore"):  # in_range raises on overflow and underflow
+        times = sent / rate / (w * band[..., None])  # (15)
+    return in_range(xp, "bits / (spectral_efficiency * shares * bandwidth_hz)", times)
+
+
+def shares_of(bits: Array, spectral_efficiency: Array) -> Array:
+    """Return :func:`minmax_shares`."""
+    xp, need = relative_need(bits, spectral_efficiency)
+    return need / xp.sum(need, axis=-1, keepdims=True)  # (27)
+
+
+def latency_of(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array) -> Array:
+    """Return :func:`minmax_latency`."""
+    xp, sent, rate, band = checked_users(bits=bits, spectral_efficiency=spectral_efficiency, bandwidth_hz=bandwidth_hz)
+    with np.errstate(all="ignore"):
+        time = xp.sum(sent / rate, axis=-1) / band
+    return in_range(xp, "sum(bits / spectral_efficiency) / bandwidth_hz", time)
 
 
 def checked_users(**values: Any) -> tuple[Any, ...]:

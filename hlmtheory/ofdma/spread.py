@@ -15,7 +15,7 @@ _NEWTON = 60  # maximum number of decreasing steps; about ten are needed
 _SMALL, _TERMS = 0.0625, 14  # x below which ln(1 + x) uses its series, and its number of terms
 
 
-def spread_finish_times(bits: Array, full_band_snr: Array, shares: Array, bandwidth_hz: Array) -> Array:
+def spread_finish_times(bits: Array, *, full_band_snr: Array, shares: Array, bandwidth_hz: Array) -> Array:
     """Return the finish time λI_k/(w_k B log₂(1 + s_k/w_k)) of each user that spreads its power over its share.
 
     Parameters
@@ -42,7 +42,7 @@ def spread_finish_times(bits: Array, full_band_snr: Array, shares: Array, bandwi
 
     Examples
     --------
-    >>> spread_finish_times([100.0, 100.0], [0.5, 1.5], [0.5, 0.5], 100.0).tolist()
+    >>> spread_finish_times([1e2, 1e2], full_band_snr=[0.5, 1.5], shares=[0.5, 0.5], bandwidth_hz=100.0).tolist()
     [2.0, 1.0]
     """
     xp, sent, snr, w, band = checked_users(
@@ -53,7 +53,7 @@ def spread_finish_times(bits: Array, full_band_snr: Array, shares: Array, bandwi
     return in_range(xp, "bits / (shares * bandwidth_hz * log2(1 + full_band_snr / shares))", times)
 
 
-def spread_minmax_shares(bits: Array, full_band_snr: Array) -> Array:
+def spread_minmax_shares(bits: Array, *, full_band_snr: Array) -> Array:
     """Return the shares that minimise the last finish time if each user spreads its power over its share.
 
     The rate w log₂(1 + s/w) rises with w, up to s/ln 2. So for a time t above max_k λI_k ln 2/(s_k B) each user has
@@ -82,7 +82,7 @@ def spread_minmax_shares(bits: Array, full_band_snr: Array) -> Array:
 
     Examples
     --------
-    >>> spread_minmax_shares([80.0, 40.0], [0.8, 0.6]).round(12).tolist()
+    >>> spread_minmax_shares([80.0, 40.0], full_band_snr=[0.8, 0.6]).round(12).tolist()
     [0.8, 0.2]
     """
     xp, sent, snr = checked_users(bits=bits, full_band_snr=full_band_snr)

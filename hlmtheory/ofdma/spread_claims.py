@@ -7,7 +7,7 @@ from typing import Any
 
 from hlmtheory._array import Array, arrays
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
-from hlmtheory.ofdma.shares import checked_users, minmax_latency, minmax_shares
+from hlmtheory.ofdma.shares import checked_users, latency_of, shares_of
 from hlmtheory.ofdma.spread import spread_finish_times, spread_minmax_shares
 
 # Proofs, by the last part of the id.
@@ -22,7 +22,9 @@ from hlmtheory.ofdma.spread import spread_finish_times, spread_minmax_shares
 
 
 def _spread_last(bits: Array, full_band_snr: Array, shares: Array, bandwidth_hz: Array) -> Array:
-    xp, times = arrays(times=spread_finish_times(bits, full_band_snr, shares, bandwidth_hz))
+    xp, times = arrays(
+        times=spread_finish_times(bits, full_band_snr=full_band_snr, shares=shares, bandwidth_hz=bandwidth_hz)
+    )
     return xp.max(times, axis=-1)
 
 
@@ -32,7 +34,7 @@ def _spread_competitor(bits: Array, full_band_snr: Array, weights: Array, bandwi
 
 
 def _spread_best(bits: Array, full_band_snr: Array, bandwidth_hz: Array) -> Array:
-    return _spread_last(bits, full_band_snr, spread_minmax_shares(bits, full_band_snr), bandwidth_hz)
+    return _spread_last(bits, full_band_snr, spread_minmax_shares(bits, full_band_snr=full_band_snr), bandwidth_hz)
 
 
 def _fixed(bits: Array, full_band_snr: Array) -> tuple[Any, Array, Array]:
@@ -44,11 +46,11 @@ def _fixed(bits: Array, full_band_snr: Array) -> tuple[Any, Array, Array]:
 def _spread_at_fixed_shares(bits: Array, full_band_snr: Array, bandwidth_hz: Array) -> Array:
     """Return the last finish time of the shares (27), with the power spread."""
     _, sent, rate = _fixed(bits, full_band_snr)
-    return _spread_last(sent, full_band_snr, minmax_shares(sent, rate), bandwidth_hz)
+    return _spread_last(sent, full_band_snr, shares_of(sent, rate), bandwidth_hz)
 
 
 def _fixed_latency(bits: Array, full_band_snr: Array, bandwidth_hz: Array) -> Array:
-    return minmax_latency(*_fixed(bits, full_band_snr)[1:], bandwidth_hz)
+    return latency_of(*_fixed(bits, full_band_snr)[1:], bandwidth_hz)
 
 
 def _spread_loss_bound(bits: Array, full_band_snr: Array, bandwidth_hz: Array) -> Array:
@@ -60,8 +62,8 @@ def _spread_loss_bound(bits: Array, full_band_snr: Array, bandwidth_hz: Array) -
 
 def _spread_certificate(bits: Array, full_band_snr: Array) -> Array:
     """Return 1 minus the larger of |Σw - 1| and the spread of the finish times."""
-    xp, w = arrays(shares=spread_minmax_shares(bits, full_band_snr))
-    times = spread_finish_times(bits, full_band_snr, w, xp.ones_like(w[..., 0]))
+    xp, w = arrays(shares=spread_minmax_shares(bits, full_band_snr=full_band_snr))
+    times = spread_finish_times(bits, full_band_snr=full_band_snr, shares=w, bandwidth_hz=xp.ones_like(w[..., 0]))
     unequal = 1.0 - xp.min(times, axis=-1) / xp.max(times, axis=-1)
     return 1.0 - xp.maximum(xp.abs(xp.sum(w, axis=-1) - 1.0), unequal)
 

@@ -66,7 +66,7 @@ class BandUser:
     acceptances: Array
     rejection: Array | None = None
     weight: Array | None = None
-    risk_limit: float | None = None
+    risk_limit: float = 0.0
     joule_limit: float | None = None
     draft_lengths: Iterable[int] | None = None
     skipping: bool = True
@@ -163,7 +163,8 @@ def plan_users(users: Sequence[BandUser], *, utility: str = "linear") -> SharedP
     >>> from hlmtheory.policy import StageCosts, lower_hulls
     >>> hulls = lower_hulls([[1000.0, 8000.0]], [[0.0625, 0.0]])
     >>> near, far = (StageCosts(0.0125, 0.03125, seconds_per_bit=slow) for slow in (1e-6, 4e-6))
-    >>> found = plan_users([BandUser(hulls, costs, [0.75] * 4, skipping=False) for costs in (near, far)])
+    >>> given = {"acceptances": [0.75] * 4, "risk_limit": 1.0, "skipping": False}
+    >>> found = plan_users([BandUser(hulls, costs, **given) for costs in (near, far)])
     >>> [plan.draft_length for plan in found.users], found.shares.round(2).tolist(), found.gap < 0.01
     ([1, 1], [0.35, 0.65], True)
     """

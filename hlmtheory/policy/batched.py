@@ -72,11 +72,11 @@ def plan_batched(
     seconds_per_bit: float,
     *,
     weight: Array | None = None,
-    risk_limit: float | None = None,
+    risk_limit: float = 0.0,
     header_bits: float = 0.0,
     token_bits: float = 0.0,
     draft_lengths: Iterable[int] = range(1, 11),
-    method: str = "dp",
+    method: str = "improved",
     schedule: str = "barrier",
     memory_rule: str = "together",
 ) -> BatchedPlan:

@@ -67,8 +67,8 @@ def coherent_costs(costs: StageCosts, link: Rician, bandwidth_hz: float, coheren
     >>> hulls = lower_hulls([[1000.0, 8000.0]], [[0.0625, 0.0]])
     >>> costs = StageCosts(0.0125, 0.03125, seconds_per_bit=1e-6, round_trip_s=0.015625)
     >>> floor, ceiling = coherent_costs(costs, Rayleigh(10.0), bandwidth_hz=1e6, coherence_s=0.001)
-    >>> made = plan_user(hulls, ceiling, [0.75] * 4, skipping=False)
-    >>> bound = plan_user(hulls, floor, [0.75] * 4, skipping=False).upper_bound
+    >>> made = plan_user(hulls, ceiling, [0.75] * 4, risk_limit=1.0, skipping=False)
+    >>> bound = plan_user(hulls, floor, [0.75] * 4, risk_limit=1.0, skipping=False).upper_bound
     >>> made.draft_length, round(made.rate, 2), round(bound, 2)
     (3, 31.65, 32.02)
     """

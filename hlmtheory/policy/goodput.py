@@ -93,7 +93,7 @@ def plan_goodput(
     >>> from hlmtheory.channel import Rayleigh
     >>> from hlmtheory.policy import StageCosts, lower_hulls
     >>> hulls = lower_hulls([[20000.0, 80000.0]], [[0.0625, 0.0]])
-    >>> user = BandUser(hulls, StageCosts(0.0125, 0.03125, 1e-6), [0.75] * 4, skipping=False)
+    >>> user = BandUser(hulls, StageCosts(0.0125, 0.03125, 1e-6), [0.75] * 4, risk_limit=1.0, skipping=False)
     >>> found = plan_goodput(user, Rayleigh(10.0), bandwidth_hz=1e6, round_limit_s=0.1)
     >>> found.plan.draft_length, round(found.outage, 2), round(found.goodput, 1), found.gap < 0.01
     (1, 0.03, 32.2, True)

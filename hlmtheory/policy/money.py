@@ -69,7 +69,7 @@ def plan_cost(user: BandUser, second_price: float, *, server_price: float = 0.0,
     --------
     >>> from hlmtheory.policy import lower_hulls
     >>> costs = StageCosts(0.0125, 0.03125, 1e-6, round_trip_s=0.02, draft_j=0.05, round_j=0.125)
-    >>> user = BandUser(lower_hulls([[1000.0]], [[0.0]]), costs, [0.75] * 4, skipping=False)
+    >>> user = BandUser(lower_hulls([[1000.0]], [[0.0]]), costs, [0.75] * 4, risk_limit=1.0, skipping=False)
     >>> found = [plan_cost(user, 1.0, joule_price=price) for price in (0.0, 10.0)]
     >>> [(one.plan.draft_length, round(one.cost, 4)) for one in found]
     [(3, 0.0336), (2, 1.0068)]

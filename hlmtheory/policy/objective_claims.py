@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -59,9 +60,9 @@ def _user(values: dict[str, Any], costs: StageCosts | None = None) -> BandUser:
     """The user with its limit on risk. Without a limit a skip would cost nothing, so no draft is skipped."""
     hulls = lower_hulls(values["bits"], values["risk"])
     made = costs or StageCosts(float(values["draft_s"]), float(values["verify_s"]), 1.0)
-    limit = float(values["limit"]) if "limit" in values else None
+    limit = float(values.get("limit", math.inf))
     given = (values["acceptances"], values["rejection"])
-    return BandUser(hulls, made, *given, risk_limit=limit, skipping=limit is not None)
+    return BandUser(hulls, made, *given, risk_limit=limit, skipping=limit < math.inf)
 
 
 # ---------------------------------------------------------------------------------------------------------- goodput
@@ -262,7 +263,7 @@ def _sent(values: dict[str, Any]) -> tuple[int, float, float]:
     return length, float(bits) / length, float(risk) / tokens
 
 
-def _batched(values: dict[str, Any], limit: float | None) -> BatchedPlan:
+def _batched(values: dict[str, Any], limit: float) -> BatchedPlan:
     hulls = lower_hulls(values["bits"], values["risk"])
     given = (hulls, _tasks(values), _service(values), float(values["seconds_per_bit"]))
     return plan_batched(*given, risk_limit=limit, draft_lengths=[1, 2], method="exact")
@@ -428,8 +429,8 @@ OBJECTIVE_CLAIMS = (
         origin=Origin.NEW,
         statement="certificate: the bound on latency = the latency of the plan found by “exact”, without a limit",
         relation=Relation.EQ,
-        lhs=host_side(lambda one: _batched(one, None).lower_bound, *_BATCHES, rank=_BATCH_RANK),
-        rhs=host_side(lambda one: _batched(one, None).latency, *_BATCHES, rank=_BATCH_RANK),
+        lhs=host_side(lambda one: _batched(one, math.inf).lower_bound, *_BATCHES, rank=_BATCH_RANK),
+        rhs=host_side(lambda one: _batched(one, math.inf).latency, *_BATCHES, rank=_BATCH_RANK),
         attained=Attained(_TWO_TASKS),
         condition=host_side(lambda one: 1e7, "bits"),
     ),

@@ -105,7 +105,7 @@ def plan_served(users: Sequence[BandUser], server: SharedServer, *, utility: str
     --------
     >>> from hlmtheory.policy import StageCosts, lower_hulls
     >>> hulls = lower_hulls([[1000.0, 8000.0]], [[0.0625, 0.0]])
-    >>> user = BandUser(hulls, StageCosts(0.0125, 0.03125, seconds_per_bit=1e-6), [0.75] * 4, skipping=False)
+    >>> user = BandUser(hulls, StageCosts(0.0125, 0.03125, 1e-6), [0.75] * 4, risk_limit=1.0, skipping=False)
     >>> few, many = (plan_served([user] * count, SharedServer(0.03125)) for count in (1, 8))
     >>> [one.users[0].draft_length for one in (few, many)], round(float(many.rates.sum()), 1), round(many.busy, 3)
     ([2, 4], 97.6, 1.0)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._domains import COUNT, UNIT_INTERVAL, DomainError, flag, instance, number, numbers
+from hlmtheory._domains import COUNT, UNIT_INTERVAL, Domain, DomainError, flag, instance, number, numbers
 from hlmtheory._quantities import not_negative, positive
 from hlmtheory.policy.columns import (
     FINE,
@@ -36,7 +36,8 @@ from hlmtheory.policy.hulls import Hulls, Priced
 from hlmtheory.policy.rounds import Limits, Prices, Rounds
 
 _WEIGHT = positive("leave out rows without a weight")
-_LIMIT = not_negative("give a limit for each emitted token, or None")
+_RISK = Domain("0 or more, perhaps infinite", lambda xp, value: value >= 0, "give float('inf') if any risk is allowed")
+_JOULES = not_negative("give a limit for each emitted token, or None")
 _SECONDS = positive("give a time in seconds")
 
 _EXCHANGED = 2  # lengths whose decisions are exchanged
@@ -52,7 +53,7 @@ def plan_user(
     *,
     rejection: Array | None = None,
     weight: Array | None = None,
-    risk_limit: float | None = None,
+    risk_limit: float = 0.0,
     joule_limit: float | None = None,
     draft_lengths: Iterable[int] | None = None,
     skipping: bool = True,
@@ -80,8 +81,10 @@ def plan_user(
         also for the places after the first. None: 1 - α_1 for all.
     weight : array, shape (N,), optional
         How often each row begins a round, in any unit. None: all alike.
-    risk_limit, joule_limit : float, optional
-        The most risk, and the most joules of the device, for each emitted token. None: no limit.
+    risk_limit : float
+        The most risk for each emitted token. 0: the law of the target model. ``float("inf")``: no limit.
+    joule_limit : float, optional
+        The most joules of the device for each emitted token. None: no limit.
     draft_lengths : iterable of int, optional
         The K to try, in 0..K_max. None: all of them. With 0 the server decodes alone.
     skipping : bool
@@ -143,7 +146,7 @@ def checked_user(
     *,
     rejection: Array | None,
     weight: Array | None,
-    risk_limit: float | None,
+    risk_limit: float,
     joule_limit: float | None,
     draft_lengths: Iterable[int] | None,
     skipping: bool,
@@ -161,7 +164,8 @@ def checked_user(
     lengths = _lengths(draft_lengths, len(alpha))
     each = costs.header_bits + lengths[-1] * (costs.token_bits + float(hulls.bits.max()))
     most = costs.round_j + max(lengths[-1], 1) * costs.draft_j + costs.joules_per_bit * each  # of any round
-    limits = Limits(_limit("risk_limit", risk_limit, max(lengths[-1], 1)), _limit("joule_limit", joule_limit, most))
+    joules = math.inf if joule_limit is None else number(_JOULES, "joule_limit", joule_limit)
+    limits = Limits(*map(_binding, (number(_RISK, "risk_limit", risk_limit), joules), (max(lengths[-1], 1), most)))
     made = Given(hulls, costs, alpha, beta, weights / weights.sum(), flag("skipping", skipping), flag("bonus", bonus))
     return made, lengths, limits
 
@@ -398,10 +402,9 @@ def _each_row(name: str, domain: object, value: Array, rows: int) -> Numbers:
     return np.broadcast_to(found, (rows,)).astype(np.float64)
 
 
-def _limit(name: str, value: float | None, most: float) -> float:
+def _binding(limit: float, most: float) -> float:
     """The limit; infinite if no round can break it."""
-    limit = math.inf if value is None else float(number(_LIMIT, name, value))
-    return limit if limit < most else math.inf
+    return float(limit) if limit < most else math.inf
 
 
 def _lengths(given: Iterable[int] | None, most: int) -> list[int]:

@@ -148,7 +148,7 @@ def _costs(values: dict[str, Any]) -> StageCosts:
     return StageCosts(*(float(values[name]) for name in ("draft_s", "verify_s", "seconds_per_bit")))
 
 
-def _plan(values: dict[str, Any], limit: float | None) -> UserPlan | None:
+def _plan(values: dict[str, Any], limit: float) -> UserPlan | None:
     """The public answer; None if no plan keeps the limit."""
     hulls = lower_hulls(values["bits"], values["risk"])
     try:
@@ -369,7 +369,7 @@ USER_CLAIMS = (
         statement="tokens per second of every plan ≤ that of the plan found, if the risk has no limit",
         relation=Relation.LE,
         lhs=host_side(lambda one: _competitor(one)[0], *_OTHER),
-        rhs=host_side(lambda one: _rate(_plan(one, None)), *_USER),
+        rhs=host_side(lambda one: _rate(_plan(one, math.inf)), *_USER),
         attained=Attained(_ONE_ROW | {"draft_length": [1], "skips": [1], "first": [0], "later": [[0]], "mix": 1.0}),
     ),
     Claim(
@@ -378,8 +378,8 @@ USER_CLAIMS = (
         origin=Origin.NEW,
         statement="certificate: θ + V⁺(θ)/T_min = the rate of the plan found, if the risk has no limit",
         relation=Relation.EQ,
-        lhs=host_side(lambda one: _bound(_plan(one, None)), *_USER),
-        rhs=host_side(lambda one: _rate(_plan(one, None)), *_USER),
+        lhs=host_side(lambda one: _bound(_plan(one, math.inf)), *_USER),
+        rhs=host_side(lambda one: _rate(_plan(one, math.inf)), *_USER),
         attained=Attained(_ONE_ROW),
         condition=host_side(lambda one: 1e7, "bits"),  # column generation stops within 1e-9 of the bound
     ),

@@ -27,9 +27,10 @@ The expected rejection probability of the skipped drafts *is* the one-step total
 bounds the total variation of the whole text (sequence_risk). A tighter bound for texts has a loss in [0, 1]
 (overlap_risk), whose mean is known from some texts up to an interval (text_risk). One bill holds for a whole round of
 skipped, truncated and quantised drafts with a bonus token (position_bill, round_bill). Conformal risk control keeps
-either risk of skipping below ε (calibrate_threshold). The papers' R is a surrogate for the sum: it replaces β by the
-line a u + b and omits u < -b/a (surrogate_gap). While the system runs, a random share of the drafts that would be
-skipped is sent and verified; this certifies the mean one-step risk at any time (audit_wealth, audit_bound, SkipAudit).
+either risk of skipping below ε (calibrate, calibrate_threshold). The papers' R is a surrogate for the sum: it replaces
+β by the line a u + b and omits u < -b/a (surrogate_gap). While the system runs, a random share of the drafts that would
+be skipped is sent and verified; this certifies the mean one-step risk at any time (audit_wealth, audit_bound,
+SkipAudit).
 
 Types and normalisation are those of :mod:`hlmtheory.verification`.
 """
@@ -38,7 +39,7 @@ from __future__ import annotations
 
 from hlmtheory.skipping.audit import SkipAudit, audit_bound, audit_wealth, fewest_tokens_to_certify
 from hlmtheory.skipping.bill import bill_bound, position_bill
-from hlmtheory.skipping.calibration import Calibration, calibrate_threshold, held_out_risk, threshold_losses
+from hlmtheory.skipping.calibration import Calibration, calibrate, calibrate_threshold, held_out_risk, threshold_losses
 from hlmtheory.skipping.claims import CLAIMS
 from hlmtheory.skipping.confident import ConfidentThreshold, confident_threshold
 from hlmtheory.skipping.holder import (
@@ -52,7 +53,7 @@ from hlmtheory.skipping.holder import (
     skip_thresholds,
 )
 from hlmtheory.skipping.overlap import overlap_losses, overlap_risk
-from hlmtheory.skipping.risk import SurrogateGap, one_step_risk, sequence_risk, surrogate_gap
+from hlmtheory.skipping.risk import SurrogateGap, non_acceptance, one_step_risk, sequence_risk, surrogate_gap
 from hlmtheory.skipping.text_risk import TextRisk, text_risk
 
 __all__ = [
@@ -68,12 +69,14 @@ __all__ = [
     "audit_wealth",
     "best_holder_bound",
     "bill_bound",
+    "calibrate",
     "calibrate_threshold",
     "confident_threshold",
     "fewest_tokens_to_certify",
     "held_out_risk",
     "holder_bound",
     "holder_bound_discrete",
+    "non_acceptance",
     "one_step_risk",
     "overlap_losses",
     "overlap_risk",

@@ -11,14 +11,16 @@ several texts is the mean of their losses, which does not decrease as λ rises a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hlmtheory._array import Array, arrays, in_kind, is_kind, take, to_numpy, widest
-from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, leading_dimensions, number
+from hlmtheory._array import Array, arrays, brief, in_kind, is_kind, take, to_numpy, widest
+from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, leading_dimensions, number, numbers
 from hlmtheory._quantities import positive
 from hlmtheory.uncertainty.binomial import unnarrowed
 
@@ -52,6 +54,70 @@ class Calibration:
     empirical_risk: float
     corrected_risk: float
     prompts: int
+
+
+def calibrate(losses_by_prompt: Sequence[Any], limit: float) -> Calibration:
+    """Return the largest threshold for which the expected risk per token of the next prompt is at most ``limit``.
+
+    Parameters
+    ----------
+    losses_by_prompt : sequence of array, shape (T_i, 2)
+        For each held-out prompt, u and β of each token, as rows (u, β). Prompts may differ in length. Take both at
+        every position of a text of the *target* model, see :func:`threshold_losses`. A prompt's loss is the mean over
+        its tokens of β 1{u ≤ λ}, so it is at most 1.
+    limit : float
+        ε > 0. For a limit on the distance of whole texts give :func:`overlap_losses` to :func:`calibrate_threshold`.
+
+    Returns
+    -------
+    Calibration
+        E[loss of the next prompt] ≤ ε, for exchangeable prompts; claim ``skipping.calibrated``. The threshold is one of
+        the given u. It may depend on the losses, since every threshold that keeps the corrected risk of n prompts keeps
+        the risk of all n + 1.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than 1/ε - 1 prompts; the message gives the smallest sufficient number. Also if a prompt is
+        not rows of two numbers, a u is not finite, β is outside [0, 1], or ε is not positive.
+
+    Examples
+    --------
+    >>> sure, unsure = [(0.0, 0.0), (0.5, 0.25)], [(0.25, 0.0), (0.5, 0.25), (1.0, 1.0)]
+    >>> found = calibrate([sure] * 5 + [unsure] * 5, limit=0.2)
+    >>> found.threshold, round(found.corrected_risk, 4)
+    (0.5, 0.1856)
+    """
+    limit = number(TARGET, "limit", limit)
+    if isinstance(losses_by_prompt, (str, bytes, dict)) or not hasattr(losses_by_prompt, "__len__"):
+        raise DomainError(
+            f"losses_by_prompt must be a list of prompts; got {brief(losses_by_prompt)}; stack the tokens of each"
+        )
+    prompts = [_tokens(f"losses_by_prompt[{place}]", tokens) for place, tokens in enumerate(losses_by_prompt)]
+    if 1.0 / (len(prompts) + 1) > limit:
+        raise DomainError(
+            f"losses_by_prompt needs {_fewest(1.0, limit)} prompts for a limit of {limit:g}; got {len(prompts)}; add "
+            "prompts, or allow more risk"
+        )
+    u, lost = (np.concatenate(parts) for parts in zip(*prompts, strict=True))
+    order = np.argsort(u, kind="stable")
+    u, total = u[order], np.cumsum(lost[order])
+    thresholds = np.flatnonzero(np.append(u[1:] > u[:-1], True))  # all tokens of equal u are skipped together
+    corrected = (total[thresholds] + 1.0) / (len(prompts) + 1)
+    count = int(np.sum(corrected <= limit))
+    if not count:
+        return Calibration(-math.inf, 0.0, 1.0 / (len(prompts) + 1), len(prompts))
+    at = thresholds[count - 1]
+    return Calibration(float(u[at]), float(total[at]) / len(prompts), float(corrected[count - 1]), len(prompts))
+
+
+def _tokens(name: str, tokens: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return u of each token of a prompt, and β over the number of tokens."""
+    rows = numbers(_FINITE, name, tokens)
+    if rows.ndim != 2 or rows.shape[-1] != 2 or not len(rows):
+        raise DomainError(f"{name} must be rows (u, β), one for each token; got shape {rows.shape}; stack them")
+    UNIT_INTERVAL.check(np, name, rows[:, 1])
+    return rows[:, 0], rows[:, 1] / len(rows)
 
 
 def threshold_losses(uncertainty: Array, rejection_by_token: Array, thresholds: Array) -> Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hlmtheory._array import Array, arrays, distinct
 from hlmtheory._domains import size_up_to
-from hlmtheory._simplex import distributions
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.skipping.audit_claims import CLAIMS as _AUDIT_CLAIMS
 from hlmtheory.skipping.bill_claims import CLAIMS as _BILL_CLAIMS
@@ -24,6 +23,7 @@ from hlmtheory.skipping.holder import (
 from hlmtheory.skipping.overlap import CLAIMS as _OVERLAP_CLAIMS
 from hlmtheory.skipping.risk import (
     SurrogateGap,
+    non_acceptance,
     one_step_risk,
     pair_and_skip,
     surrogate_gap,
@@ -75,13 +75,13 @@ from hlmtheory.verification import (
 def _line_at_prone(slope: Array, intercept: Array, non_acceptance: Array) -> Array:
     """Return the line a u + b at the risk-prone threshold."""
     _, a, b, delta = line(slope, intercept, non_acceptance)
-    return a * skip_thresholds(a, b, delta).risk_prone + b
+    return a * skip_thresholds(a, b, non_acceptance=delta).risk_prone + b
 
 
 def _rise_to_averse(slope: Array, intercept: Array, non_acceptance: Array) -> Array:
     """Return a u, the rise of the line from u = 0 to the risk-averse threshold."""
     _, a, b, delta = line(slope, intercept, non_acceptance)
-    return a * skip_thresholds(a, b, delta).risk_averse
+    return a * skip_thresholds(a, b, non_acceptance=delta).risk_averse
 
 
 def _below_zero(intercept: Array) -> Array:
@@ -103,19 +103,24 @@ def _largest_rejection(target: Array, draft: Array) -> Array:
     return xp.max(beta, axis=-1)
 
 
-def _not_accepted_at_once(target: Array, draft: Array) -> Array:
-    """Return Δ given the context: P(p_d < q_d)."""
-    xp, _, p, q = distributions(target=target, draft=draft)
-    return xp.sum(xp.where(p < q, q, 0.0), axis=-1)
+def _printed_bound(cell_probabilities: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
+    return holder_bound(cell_probabilities, slope, intercept, non_acceptance=non_acceptance)
+
+
+def _best_bound(cell_probabilities: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
+    return best_holder_bound(cell_probabilities, slope, intercept, non_acceptance=non_acceptance).bound
 
 
 def _unsaid_bound(mass: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
     """Return a possible reading of (13): its integral of the line, with the sum for the density M · mass."""
     xp, a, _, delta = line(slope, intercept, non_acceptance)
-    beside = holder_bound_discrete(mass, slope, intercept, non_acceptance, xp.inf)  # checks mass
+    beside = holder_bound_discrete(
+        mass, slope, intercept, non_acceptance=non_acceptance, exponent=xp.inf
+    )  # checks mass
     _, f = arrays(mass=mass)
     u = xp.arange(f.shape[-1], dtype=f.dtype, device=f.device) / (f.shape[-1] - 1)
-    averse, prone = (threshold[..., None] for threshold in skip_thresholds(slope, intercept, non_acceptance))
+    thresholds = skip_thresholds(slope, intercept, non_acceptance=non_acceptance)
+    averse, prone = (threshold[..., None] for threshold in thresholds)
     inside = (u >= averse) & (u <= prone)
     norm = xp.sqrt((f.shape[-1] - 1) * xp.sum(xp.where(inside, f * f, 0.0), axis=-1))
     return delta**1.5 / xp.sqrt(3.0 * a) * norm + 0.0 * beside
@@ -144,14 +149,14 @@ def _exact(
 ) -> Array:
     """Return the mean β of the tokens with u ≤ u_th, from the threshold itself."""
     xp, u, beta, a, b, delta = tokens_and_line(uncertainty, rejection_by_token, slope, intercept, non_acceptance)
-    threshold = skip_thresholds(a, b, delta).risk_prone + edge(xp, u) / a
+    threshold = skip_thresholds(a, b, non_acceptance=delta).risk_prone + edge(xp, u) / a
     return xp.mean(xp.where(u <= threshold, beta, 0.0), axis=-1)
 
 
 def _parts(
     uncertainty: Array, rejection_by_token: Array, slope: Array, intercept: Array, non_acceptance: Array
 ) -> Array:
-    gap = surrogate_gap(uncertainty, rejection_by_token, slope, intercept, non_acceptance)
+    gap = surrogate_gap(uncertainty, rejection_by_token, slope, intercept, non_acceptance=non_acceptance)
     return gap.surrogate + gap.below + gap.misfit
 
 
@@ -163,7 +168,7 @@ def _own_gap(uncertainty: Array, rejection_by_token: Array) -> SurrogateGap:
     slope = xp.sum(away * beta, axis=-1) / xp.where(spread > 0, spread, 1.0)
     intercept = xp.mean(beta, axis=-1) - slope * xp.mean(u, axis=-1)
     share = xp.mean(xp.astype(beta > 0, xp.float64), axis=-1)
-    return surrogate_gap(u, beta, xp.where(slope > 0, slope, 1.0), intercept, share)
+    return surrogate_gap(u, beta, xp.where(slope > 0, slope, 1.0), intercept, non_acceptance=share)
 
 
 def _own_exact(uncertainty: Array, rejection_by_token: Array) -> Array:
@@ -192,7 +197,7 @@ def _given_risk(risk: Array) -> Array:
 
 _CELLS = 64
 _RISING = {"slope": 1.0, "intercept": 0.0, "non_acceptance": 1.0}
-_MATCHED = {"density": [(2 * cell + 1) / _CELLS**2 for cell in range(_CELLS)], **_RISING}
+_MATCHED = {"cell_probabilities": [(2 * cell + 1) / _CELLS**2 for cell in range(_CELLS)], **_RISING}
 _BRANCH = {
     "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
     "draft_chain": [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
@@ -238,7 +243,7 @@ CLAIMS = (
         statement="E[β_d] ≤ Δ = P(p_d < q_d)",
         relation=Relation.LE,
         lhs=_mean_rejection,
-        rhs=_not_accepted_at_once,
+        rhs=non_acceptance,
         attained=Attained({"target": [0.0, 1.0], "draft": [0.5, 0.5]}),
         ceiling=1.0,
     ),
@@ -249,7 +254,7 @@ CLAIMS = (
         statement="β_d ≤ Δ for each draft d",
         relation=Relation.LE,
         lhs=_largest_rejection,
-        rhs=_not_accepted_at_once,
+        rhs=non_acceptance,
         refuted={"target": [0.0, 1.0], "draft": [0.25, 0.75]},
         ceiling=1.0,
     ),
@@ -260,7 +265,7 @@ CLAIMS = (
         statement="R = ∫_I (a u + b) f(u) du ≤ Δ^{3/2}/√(3a) · ‖f‖_{2,I}, I = [−b/a, (Δ − b)/a]",
         relation=Relation.LE,
         lhs=rejection_risk,
-        rhs=lambda density, slope, intercept, non_acceptance: holder_bound(density, slope, intercept, non_acceptance),
+        rhs=_printed_bound,
         attained=Attained(_MATCHED, ratio=0.9999694819561996),
         ceiling=1.0,
     ),
@@ -272,7 +277,7 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=rejection_risk,
         rhs=holder_bound,
-        attained=Attained({**_RISING, "density": [0.5, 0.5], "non_acceptance": 0.5, "exponent": 1.0}),
+        attained=Attained({**_RISING, "cell_probabilities": [0.5, 0.5], "non_acceptance": 0.5, "exponent": 1.0}),
         ceiling=1.0,
     ),
     Claim(
@@ -301,11 +306,9 @@ CLAIMS = (
         origin=Origin.NEW,
         statement="no exponent s gives less than the one found: min over s ≤ bound(s)",
         relation=Relation.LE,
-        lhs=lambda density, slope, intercept, non_acceptance: (
-            best_holder_bound(density, slope, intercept, non_acceptance).bound
-        ),
+        lhs=_best_bound,
         rhs=holder_bound,
-        attained=Attained({**_RISING, "density": [0.5, 0.5], "non_acceptance": 0.5, "exponent": 1.0}),
+        attained=Attained({**_RISING, "cell_probabilities": [0.5, 0.5], "non_acceptance": 0.5, "exponent": 1.0}),
         ceiling=1.0,
     ),
     Claim(

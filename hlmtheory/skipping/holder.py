@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hlmtheory._array import Array, arrays, in_kind, upward, widest
@@ -17,6 +18,7 @@ LINE = {
     "intercept": Domain("finite", lambda xp, value: xp.isfinite(value), "give the intercept b of the fitted line"),
     "non_acceptance": UNIT_INTERVAL,
 }
+_CELLS = replace(SIMPLEX, remedy="give the share of the uncertainties in each cell or at each point, not the samples")
 _EXPONENT = Domain("1 or more, perhaps infinite", lambda xp, value: value >= 1, "Hölder's s and s′ are both at least 1")
 
 
@@ -34,7 +36,7 @@ class BestBound(NamedTuple):
     exponent: Array
 
 
-def skip_thresholds(slope: Array, intercept: Array, non_acceptance: Array) -> Thresholds:
+def skip_thresholds(slope: Array, intercept: Array, *, non_acceptance: Array) -> Thresholds:
     """Return the thresholds at which the line β = a u + b reaches 0 and Δ.
 
     Parameters
@@ -42,7 +44,8 @@ def skip_thresholds(slope: Array, intercept: Array, non_acceptance: Array) -> Th
     slope, intercept : array, shape (...)
         a > 0 and b of the fitted line.
     non_acceptance : array, shape (...)
-        Δ = P(p_d < q_d) in [0, 1], the share of drafts whose acceptance probability is below 1.
+        Δ = P(p_d < q_d) in [0, 1], the share of drafts whose acceptance probability is below 1, from
+        :func:`non_acceptance` or ``fit_linear(...).non_acceptance``. It is at least 1 - α, which is the mean β.
 
     Returns
     -------
@@ -58,7 +61,7 @@ def skip_thresholds(slope: Array, intercept: Array, non_acceptance: Array) -> Th
 
     Examples
     --------
-    >>> averse, prone = skip_thresholds(0.815, -0.066, 0.5956)
+    >>> averse, prone = skip_thresholds(0.815, -0.066, non_acceptance=0.5956)
     >>> round(float(averse), 4), round(float(prone), 4)
     (0.081, 0.8118)
     """
@@ -67,7 +70,7 @@ def skip_thresholds(slope: Array, intercept: Array, non_acceptance: Array) -> Th
     return Thresholds(in_kind(xp, _ratio(xp, -b, a), kind), in_kind(xp, _ratio(xp, delta - b, a), kind))
 
 
-def rejection_risk(density: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
+def rejection_risk(cell_probabilities: Array, slope: Array, intercept: Array, *, non_acceptance: Array) -> Array:
     """Return the papers' R = ∫ (a u + b) f(u) du over I = [-b/a, (Δ - b)/a], for a histogram density f.
 
     R is a surrogate. It assumes β = a u + b, and it omits the drafts below -b/a, although they are skipped too. The
@@ -75,8 +78,9 @@ def rejection_risk(density: Array, slope: Array, intercept: Array, non_acceptanc
 
     Parameters
     ----------
-    density : array, shape (..., m)
-        Probabilities of m cells of equal width in [0, 1]. In each cell, f is constant: m times the probability.
+    cell_probabilities : array, shape (..., m)
+        Probabilities of m cells of equal width in [0, 1], not samples of u; of samples they are
+        ``np.histogram(u, m, (0, 1))[0] / len(u)``. In each cell, f is constant: m times the probability.
     slope, intercept, non_acceptance : array, shape (...)
         a > 0, b and Δ.
 
@@ -88,19 +92,19 @@ def rejection_risk(density: Array, slope: Array, intercept: Array, non_acceptanc
     Raises
     ------
     ValueError
-        If ``density`` is not a distribution, or a, b or Δ is outside its domain.
+        If ``cell_probabilities`` is not a distribution, or a, b or Δ is outside its domain.
 
     Examples
     --------
-    >>> float(rejection_risk([0.5, 0.5], 1.0, 0.0, 0.5))
+    >>> float(rejection_risk([0.5, 0.5], 1.0, 0.0, non_acceptance=0.5))
     0.125
     """
-    xp, kind, height, low, high, (a, b, _) = _cells(density, slope, intercept, non_acceptance)
+    xp, kind, height, low, high, (a, b, _) = _cells(cell_probabilities, slope, intercept, non_acceptance)
     mean = xp.clip(a * (low + high) / 2.0 + b, min=0.0)
     return in_kind(xp, xp.sum(height * (high - low) * mean, axis=-1), kind)
 
 
-def rejection_risk_discrete(mass: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
+def rejection_risk_discrete(mass: Array, slope: Array, intercept: Array, *, non_acceptance: Array) -> Array:
     """Return the papers' R as a sum over the points 0, 1/M, …, 1, the possible values of a sampled u.
 
     Parameters
@@ -122,14 +126,16 @@ def rejection_risk_discrete(mass: Array, slope: Array, intercept: Array, non_acc
 
     Examples
     --------
-    >>> float(rejection_risk_discrete([0.25, 0.5, 0.25], 1.0, 0.0, 0.5))
+    >>> float(rejection_risk_discrete([0.25, 0.5, 0.25], 1.0, 0.0, non_acceptance=0.5))
     0.25
     """
     xp, kind, f, g, _ = _points(mass, slope, intercept, non_acceptance)
     return in_kind(xp, xp.sum(f * g, axis=-1), kind)
 
 
-def holder_bound(density: Array, slope: Array, intercept: Array, non_acceptance: Array, exponent: Array = 2.0) -> Array:
+def holder_bound(
+    cell_probabilities: Array, slope: Array, intercept: Array, *, non_acceptance: Array, exponent: Array = 2.0
+) -> Array:
     """Return Hölder's bound on :func:`rejection_risk`: (Δ^{s+1} / (a(s+1)))^{1/s} ‖f‖_{s′, I}, 1/s + 1/s′ = 1.
 
     The first factor is the s-norm of a u + b, which rises from 0 to Δ over I. The papers use s = 2:
@@ -137,7 +143,7 @@ def holder_bound(density: Array, slope: Array, intercept: Array, non_acceptance:
 
     Parameters
     ----------
-    density, slope, intercept, non_acceptance
+    cell_probabilities, slope, intercept, non_acceptance
         See :func:`rejection_risk`.
     exponent : array, shape (...)
         s, 1 to ∞.
@@ -154,14 +160,14 @@ def holder_bound(density: Array, slope: Array, intercept: Array, non_acceptance:
 
     Examples
     --------
-    >>> round(float(holder_bound([0.5, 0.5], 1.0, 0.0, 0.5)), 6)
+    >>> round(float(holder_bound([0.5, 0.5], 1.0, 0.0, non_acceptance=0.5)), 6)
     0.144338
     """
-    return upward(*_bound(density, slope, intercept, non_acceptance, exponent))
+    return upward(*_bound(cell_probabilities, slope, intercept, non_acceptance, exponent))
 
 
 def holder_bound_discrete(
-    mass: Array, slope: Array, intercept: Array, non_acceptance: Array, exponent: Array = 2.0
+    mass: Array, slope: Array, intercept: Array, *, non_acceptance: Array, exponent: Array = 2.0
 ) -> Array:
     """Return Hölder's bound on :func:`rejection_risk_discrete`: (Σ_I (a u + b)^s)^{1/s} (Σ_I f^{s′})^{1/s′}.
 
@@ -187,14 +193,14 @@ def holder_bound_discrete(
 
     Examples
     --------
-    >>> round(float(holder_bound_discrete([0.25, 0.5, 0.25], 1.0, 0.0, 1.0)), 6)
+    >>> round(float(holder_bound_discrete([0.25, 0.5, 0.25], 1.0, 0.0, non_acceptance=1.0)), 6)
     0.684653
     """
     return upward(*_bound_discrete(mass, slope, intercept, non_acceptance, exponent))
 
 
 def best_holder_bound(
-    density: Array, slope: Array, intercept: Array, non_acceptance: Array, *, discrete: bool = False
+    cell_probabilities: Array, slope: Array, intercept: Array, *, non_acceptance: Array, discrete: bool = False
 ) -> BestBound:
     """Return the smallest of Hölder's bounds over all exponents s.
 
@@ -203,8 +209,8 @@ def best_holder_bound(
 
     Parameters
     ----------
-    density : array, shape (..., m)
-        The ``density`` of :func:`rejection_risk`, or, if ``discrete``, the ``mass`` of
+    cell_probabilities : array, shape (..., m)
+        Those of :func:`rejection_risk`, or, if ``discrete``, the ``mass`` of
         :func:`rejection_risk_discrete`.
     slope, intercept, non_acceptance : array, shape (...)
         a > 0, b and Δ.
@@ -223,20 +229,21 @@ def best_holder_bound(
 
     Examples
     --------
-    >>> best = best_holder_bound([0.0, 1.0], 1.0, 0.0, 1.0, discrete=True)
+    >>> best = best_holder_bound([0.0, 1.0], 1.0, 0.0, non_acceptance=1.0, discrete=True)
     >>> float(best.bound)
     1.0
     """
     of = _bound_discrete if flag("discrete", discrete) else _bound
-    xp, given, *_ = arrays(density=density, slope=slope, intercept=intercept, non_acceptance=non_acceptance)
-    SIMPLEX.check(xp, "density", _SUPPORT.check(xp, "density", given) if discrete else given)
+    line = {"slope": slope, "intercept": intercept, "non_acceptance": non_acceptance}
+    xp, given, *_ = arrays(cell_probabilities=cell_probabilities, **line)
+    _CELLS.check(xp, "cell_probabilities", _SUPPORT.check(xp, "cell_probabilities", given) if discrete else given)
 
     def bound(inverse: Array) -> Array:
         exponent = xp.where(inverse > 0, 1.0 / xp.where(inverse > 0, inverse, 1.0), xp.inf)
-        found: Array = of(density, slope, intercept, non_acceptance, exponent)[1]
+        found: Array = of(cell_probabilities, slope, intercept, non_acceptance, exponent)[1]
         return found
 
-    _, first, kind = of(density, slope, intercept, non_acceptance, 2.0)
+    _, first, kind = of(cell_probabilities, slope, intercept, non_acceptance, 2.0)
     zero = xp.zeros_like(first)
     low, high = zero, zero + 1.0
     for _ in range(_SEARCH):
@@ -253,10 +260,10 @@ def best_holder_bound(
 
 
 def _bound(
-    density: Array, slope: Array, intercept: Array, non_acceptance: Array, exponent: Array
+    cell_probabilities: Array, slope: Array, intercept: Array, non_acceptance: Array, exponent: Array
 ) -> tuple[Any, Array, Any]:
     """Return the namespace, the bound (13) in float64, and the result dtype."""
-    xp, kind, height, low, high, (a, _, delta) = _cells(density, slope, intercept, non_acceptance)
+    xp, kind, height, low, high, (a, _, delta) = _cells(cell_probabilities, slope, intercept, non_acceptance)
     inverse = _inverse(xp, exponent, height)
     line_norm = delta * _ratio(xp, delta * inverse, a * (1.0 + inverse)) ** inverse  # Δ/(a(s+1)), also for s = ∞
     density_norm = _norm(xp, height, high - low, 1.0 - inverse)
@@ -292,7 +299,7 @@ def _law(name: str, law: Array, slope: Array, intercept: Array, non_acceptance: 
     """Return the namespace, the result dtype, the distribution in float64, and a, b, Δ with one more axis."""
     values = {"slope": slope, "intercept": intercept, "non_acceptance": non_acceptance}
     xp, f, a, b, delta = arrays(*values, **{name: law}, **values)
-    SIMPLEX.check(xp, name, f)
+    _CELLS.check(xp, name, f)
     kind = widest(xp, f)
     _, *coefficients = line(a, b, delta)
     shapes = {"slope": tuple(a.shape), "intercept": tuple(b.shape), "non_acceptance": tuple(delta.shape)}
@@ -301,9 +308,9 @@ def _law(name: str, law: Array, slope: Array, intercept: Array, non_acceptance: 
     return xp, kind, f / xp.sum(f, axis=-1, keepdims=True), tuple(value[..., None] for value in coefficients)
 
 
-def _cells(density: Array, slope: Array, intercept: Array, non_acceptance: Array) -> tuple[Any, ...]:
+def _cells(cell_probabilities: Array, slope: Array, intercept: Array, non_acceptance: Array) -> tuple[Any, ...]:
     """Return the namespace, the dtype, the height of f in each cell, the part of each cell in I, and the line."""
-    xp, kind, f, (a, b, delta) = _law("density", density, slope, intercept, non_acceptance)
+    xp, kind, f, (a, b, delta) = _law("cell_probabilities", cell_probabilities, slope, intercept, non_acceptance)
     size = f.shape[-1]
     cell = xp.arange(size, dtype=xp.float64, device=f.device)
     averse, prone = (xp.clip(_ratio(xp, top, a), min=0.0, max=1.0) for top in (-b, delta - b))  # may be infinite
@@ -330,7 +337,7 @@ def _inverse(xp: Any, exponent: Array, like: Array) -> Array:
     """Check s and return 1/s in [0, 1], with one more axis."""
     _, s, _ = arrays(exponent=exponent, like=like)
     _EXPONENT.check(xp, "exponent", s)
-    leading_dimensions(exponent=tuple(s.shape), **{"density or mass": tuple(like.shape[:-1])})
+    leading_dimensions(exponent=tuple(s.shape), **{"cell_probabilities or mass": tuple(like.shape[:-1])})
     return 1.0 / in_kind(xp, s, xp.float64)[..., None]
 
 

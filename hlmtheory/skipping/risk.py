@@ -157,8 +157,38 @@ def sequence_risk(step_risks: Array) -> Array:
     return upward(xp, xp.clip(xp.mean(xp.sum(risks, axis=-1), axis=-1), max=1.0), kind)
 
 
+def non_acceptance(target: Array, draft: Array) -> Array:
+    """Return Δ = P(p_d < q_d) for a draft d drawn from q: the probability that it *can* be rejected.
+
+    It is not 1 - α, the probability that it *is* rejected, which is at most Δ (claim ``skipping.mean_rejection``).
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        p and q. For Δ over many positions, take the mean.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, 1]; cu-hlm (11). For drawn drafts ``fit_linear(...).non_acceptance`` is the share of them with β > 0.
+
+    Raises
+    ------
+    ValueError
+        If a row is not a distribution, or the shapes do not match.
+
+    Examples
+    --------
+    >>> p, q = [0.625, 0.375], [0.5, 0.5]
+    >>> float(non_acceptance(p, q)), float(one_step_risk(p, q, 1.0))  # Δ, and 1 - α
+    (0.5, 0.125)
+    """
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    return in_kind(xp, xp.sum(xp.where(p < q, q, 0.0), axis=-1), kind)
+
+
 def surrogate_gap(
-    uncertainty: Array, rejection_by_token: Array, slope: Array, intercept: Array, non_acceptance: Array
+    uncertainty: Array, rejection_by_token: Array, slope: Array, intercept: Array, *, non_acceptance: Array
 ) -> SurrogateGap:
     """Return the exact risk at the risk-prone threshold, the papers' R, and the two parts of their gap.
 
@@ -181,7 +211,7 @@ def surrogate_gap(
 
     Examples
     --------
-    >>> gap = surrogate_gap([0.0, 0.5, 1.0], [0.25, 0.25, 1.0], 1.0, -0.25, 0.5)
+    >>> gap = surrogate_gap([0.0, 0.5, 1.0], [0.25, 0.25, 1.0], 1.0, -0.25, non_acceptance=0.5)
     >>> [round(float(part), 4) for part in gap]
     [0.1667, 0.0833, 0.0833, 0.0]
     """

@@ -44,6 +44,8 @@ class LinearFit:
         Number of fitted points: tokens, or bins that hold a token.
     clusters : int or None
         Number of prompts by which the intervals are clustered; None without ``groups``.
+    non_acceptance : float
+        Δ = P(p_d < q_d), the share of *tokens* with β > 0, not 1 - α, which is their mean β.
     """
 
     slope: float
@@ -55,6 +57,12 @@ class LinearFit:
     intercept_interval: tuple[float, float]
     points: int
     clusters: int | None
+    non_acceptance: float
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """Return a, b and Δ, as :mod:`hlmtheory.skipping` asks for them: ``skip_thresholds(**fit.line)``."""
+        return {"slope": self.slope, "intercept": self.intercept, "non_acceptance": self.non_acceptance}
 
 
 def fit_linear(
@@ -115,7 +123,7 @@ def fit_linear(
     if labels is not None and binned:
         intervals = _jackknife(u, beta, labels, line, confidence)
     else:
-        intervals = _intervals(x, y, labels, confidence)
+        intervals = _intervals(x, y, labels, line, confidence)
     residuals = y - line[0] * x - line[1]
     # rounding can make equal β differ from their mean, or the means of bins differ from each other
     varies = bool(y.min() < y.max() and beta.min() < beta.max())
@@ -130,6 +138,7 @@ def fit_linear(
         intercept_interval=(unit * intervals[1][0], unit * intervals[1][1]),
         points=len(x),
         clusters=None if labels is None else int(labels.max()) + 1,
+        non_acceptance=float(np.mean(beta > 0)),
     )
 
 
@@ -199,15 +208,35 @@ def _correlation(x: Row, y: Row) -> float:
 
 
 def _intervals(
-    x: Row, y: Row, labels: NDArray[np.int64] | None, confidence: float
+    x: Row, y: Row, labels: NDArray[np.int64] | None, line: tuple[float, float], confidence: float
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Return the confidence intervals of slope and intercept, computed by statsmodels."""
-    from statsmodels.api import OLS, add_constant
+    """Return the intervals of slope and intercept by Student's t: (n - 2) degrees of freedom, or prompts - 1.
 
-    model = OLS(y, add_constant(x))
-    options = {} if labels is None else {"cov_type": "cluster", "cov_kwds": {"groups": labels}, "use_t": True}
-    (low_b, high_b), (low_a, high_a) = model.fit(**options).conf_int(1.0 - confidence)
-    return (float(low_a), float(high_a)), (float(low_b), float(high_b))
+    An estimate is Σ w_i y_i, so its error is Σ w_i e_i. With labels its variance is the sum over prompts of the squared
+    sum of w_i e_i, times the correction for few prompts (Liang and Zeger).
+    """
+    count, away = len(x), x - x.mean()
+    slope = away / (away @ away)
+    weights = np.stack((slope, 1.0 / count - x.mean() * slope))
+    errors = y - line[0] * x - line[1]
+    if labels is None:
+        variance = np.sum(weights**2, axis=1) * float(errors @ errors) / (count - 2)
+        return _student(line, np.sqrt(variance), count - 2, confidence)
+    prompts = int(labels.max()) + 1
+    summed = np.stack([np.bincount(labels, own * errors) for own in weights])
+    variance = np.sum(summed**2, axis=1) * (prompts / (prompts - 1) * (count - 1) / (count - 2))
+    return _student(line, np.sqrt(variance), prompts - 1, confidence)
+
+
+def _student(
+    line: tuple[float, float], deviation: Row, freedom: int, confidence: float
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return each estimate, minus and plus its deviation times the quantile of Student's t."""
+    from scipy.special import stdtrit
+
+    half = float(stdtrit(freedom, (1.0 + confidence) / 2.0)) * deviation
+    low, high = np.asarray(line) - half, np.asarray(line) + half
+    return (float(low[0]), float(high[0])), (float(low[1]), float(high[1]))
 
 
 def _jackknife(
@@ -217,8 +246,6 @@ def _jackknife(
 
     The scatter of the bins around the line does not show how much the prompts differ.
     """
-    from scipy.special import stdtrit
-
     count = int(labels.max()) + 1
     without = []
     for label in range(count):
@@ -229,7 +256,4 @@ def _jackknife(
                 f"{int(np.argmax(labels == label))}; add prompts, or fit token by token with binned=False"
             )
         without.append(_least_squares(x, y))
-    deviation = np.std(without, axis=0) * np.sqrt(count - 1)
-    half = float(stdtrit(count - 1, (1.0 + confidence) / 2.0)) * deviation
-    low, high = np.asarray(line) - half, np.asarray(line) + half
-    return (float(low[0]), float(high[0])), (float(low[1]), float(high[1]))
+    return _student(line, np.std(without, axis=0) * np.sqrt(count - 1), count - 1, confidence)

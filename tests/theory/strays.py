@@ -11,7 +11,18 @@ import numpy as np
 
 from hlmtheory import serving
 
-DISTRIBUTIONS = {"p", "q", "target", "draft", "residual", "decoded", "probabilities", "draft_rows", "density", "mass"}
+DISTRIBUTIONS = {
+    "p",
+    "q",
+    "target",
+    "draft",
+    "residual",
+    "decoded",
+    "probabilities",
+    "draft_rows",
+    "cell_probabilities",
+    "mass",
+}
 """Arguments that are rows of probabilities, where they are arrays."""
 
 

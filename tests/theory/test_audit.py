@@ -194,22 +194,3 @@ def test_the_counterexample_needs_the_bet_to_move():
     weighted = KNOWN["skipping.audit_weighted"].check(refuted)
     assert weighted.status.item() is Status.HOLDS
     assert HORIZON == 4
-
-
-def test_bad_input_is_named():
-    with pytest.raises(ValueError, match=r"^audited_rejection must be in \[0, 1\]"):
-        audit_wealth([0.0, 2.0], 0.5, 0.1)
-    with pytest.raises(ValueError, match=r"^audited_rejection must have an entry for each token"):
-        audit_wealth(0.0, 0.5, 0.1)
-    with pytest.raises(ValueError, match=r"^audit_probability must be in \(0, 1\]"):
-        audit_bound([0.0], 0.0, 0.1)
-    with pytest.raises(ValueError, match=r"^bets must be in \[0.000001, 1\)"):
-        audit_wealth([0.0], 0.5, 0.1, [1.0])
-    with pytest.raises(ValueError, match=r"^bets must have one dimension"):
-        SkipAudit(0.5, 0.1, 0.1, [[0.5]])
-    audit = SkipAudit(0.5, 0.1, 0.1)
-    audit.update([0.0, 0.5])
-    with pytest.raises(ValueError, match="must broadcast"):
-        audit.update([0.0, 0.5, 0.0])
-    with pytest.raises(ValueError, match=r"^audited_rejection must be in \[0, 1\]"):
-        audit.update([0.0, -0.5])

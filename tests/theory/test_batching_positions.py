@@ -196,8 +196,3 @@ def test_waves_that_do_not_fit_are_no_move():
     found = plan(tasks, service, "improved", draft_lengths=[2])
     assert len(found.waves) == 3
     assert plan_latency(tasks, service, found.batches, 2, "johnson", waves=found.waves) == found.latency
-
-
-def test_the_switch_is_true_or_false():
-    with pytest.raises(TypeError, match="close must be True or False; got 1"):
-        lower_bound([Task(1, 2)], PAPER, 1, close=1)

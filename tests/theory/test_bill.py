@@ -334,27 +334,6 @@ def test_random_rounds_against_a_loop(data):
     assert float(round_bill(bills, kept)) == pytest.approx(total, rel=1e-12, abs=1e-300)
 
 
-# ---------------------------------------------------------------------------------------------------- bad input
-
-
-def test_bad_input_is_named():
-    p, q = np.full((2, 3), 1 / 3)
-    with pytest.raises(
-        ValueError, match=r"^decoded must have shape \(\.\.\., 3, 3\) or \(\.\.\., 1, 3\); got \(2, 3\)"
-    ):
-        position_bill(p, q, 0.0, np.full((2, 3), 1 / 3))
-    with pytest.raises(ValueError, match=r"^decoded must have shape"):
-        position_bill(p, q, 0.0, q)
-    with pytest.raises(ValueError, match=r"^decoded must be rows of probabilities"):
-        position_bill(p, q, 0.0, np.full((1, 3), 0.3))
-    with pytest.raises(ValueError, match=r"^deviation must be in \[0, 1\]"):
-        bill_bound(p, q, 0.0, 1.5)
-    with pytest.raises(ValueError, match=r"^kept must be in \[0, 1\]"):
-        round_bill([0.5], 1.5)
-    with pytest.raises(ValueError, match=r"^bills must have an entry for each place"):
-        round_bill(0.5, 1.0)
-
-
 def test_a_lossless_position_is_free():
     assert float(bill_bound_on_device([0.5, 0.5], 0.0, 0.0)) == 0.0
     assert float(position_bill([0.25, 0.75], [0.5, 0.5], 0.0, [[0.5, 0.5]])) == 0.0

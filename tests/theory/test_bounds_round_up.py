@@ -62,9 +62,9 @@ BOUNDS = {
     "rejection_bound": lambda p, q, u: rejection_bound(p, q, support=q > 0, resolution=10),
     "distortion_bound": lambda p, q, u: distortion_bound(3, 7),
     "distortion_bound_sharp": lambda p, q, u: lattice.distortion_bound_sharp(3, 7),
-    "holder_bound": lambda p, q, u: skipping.holder_bound(q, 1.0, 0.1, 0.7),
-    "holder_bound_discrete": lambda p, q, u: skipping.holder_bound_discrete(q, 1.0, 0.1, 0.7),
-    "best_holder_bound": lambda p, q, u: skipping.best_holder_bound(q[0], 1.0, 0.1, 0.7).bound,
+    "holder_bound": lambda p, q, u: skipping.holder_bound(q, 1.0, 0.1, non_acceptance=0.7),
+    "holder_bound_discrete": lambda p, q, u: skipping.holder_bound_discrete(q, 1.0, 0.1, non_acceptance=0.7),
+    "best_holder_bound": lambda p, q, u: skipping.best_holder_bound(q[0], 1.0, 0.1, non_acceptance=0.7).bound,
     "audit_bound": lambda p, q, u: skipping.audit_bound(u, 0.5, 0.1),
     "distance_bound": lambda p, q, u: -lossless.distance_bound(u, q, 0.9),  # from below: rounded down
     "message_value": lambda p, q, u: shared_seed.message_value(u),

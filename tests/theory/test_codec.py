@@ -125,6 +125,15 @@ def test_more_rows_than_memory_is_meant_for_are_refused(monkeypatch):
     assert codec.decoded_rows(fewer).tolist() == [[0.5, *[0.5 / 3] * 3], [0.25, 0.25, 0.25, 0.25]]
 
 
+def test_the_server_decodes_the_rows_of_a_lattice():
+    counts = np.array([[6, 0, 4, 0], [1, 2, 0, 0]])
+    message = codec.lattice_message(counts, support=(counts > 0) | [False, False, True, False], token=[2, 1])
+    rows = codec.decoded_rows(codec.decode(codec.encode(message)))
+    np.testing.assert_array_equal(rows, counts / counts.sum(axis=-1, keepdims=True))
+    with pytest.raises(ValueError, match=r"^message must be a lattice, truncated or mixed one; got"):
+        codec.decoded_rows(codec.TokenMessage(4, [codec.TokenDraft(1)]))
+
+
 def emitted(target, draft, k, bits):
     """Law of the emitted token: each draft is sent as bytes, accepted by the decoded q_d, or else replaced."""
     law = np.zeros(len(draft))

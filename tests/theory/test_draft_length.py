@@ -134,7 +134,7 @@ def test_the_ends_of_the_acceptance():
     assert module.optimal_draft_length(gamma, 1.0, 0.1, 8, min_draft_length=0).tolist() == [0, 8]
     assert module.optimal_draft_length(1.0, 0.1, 1.0, 8) == 1  # a draft that costs more than a round
     assert module.surrogate_draft_length(gamma, 1.0, 0.1, 8).tolist() == [1, 8]
-    assert module.etgr(gamma, 8, 1.0, 0.125).tolist() == [0.5, 4.5]
+    assert module.etgr(gamma, [8, 8], 1.0, 0.125).tolist() == [0.5, 4.5]
     assert module.draft_length_regret(gamma, gamma[::-1], 1.0, 0.1, 8).min() > 0
     assert stationary_draft_length(gamma, 1.0, 0.1).tolist() == [-1.0, math.inf]
 
@@ -417,64 +417,22 @@ def test_examined_drafts_are_accepted_at_the_rate(gamma):
 # ------------------------------------------------------------------------------------------------------ bad input
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"acceptance": 1.5}, r"^acceptance must be in \[0, 1\]; got 1.5; give a probability"),
-        ({"fixed": -1.0}, r"^fixed must be 0 or more and finite; got -1.0; give the cost of a round"),
-        ({"marginal": math.nan}, r"^marginal must be 0 or more and finite; got nan"),
-        (
-            {"max_draft_length": 0},
-            r"^max_draft_length must be a whole number, 1 or more; got 0; a round drafts at least one",
-        ),
-        ({"max_draft_length": 2.5}, r"^max_draft_length must be a whole number, 1 or more; got 2.5"),
-        ({"fixed": 0.0, "marginal": 0.0}, r"must be positive; got 0; a round takes some time$"),
-    ],
-)
-@pytest.mark.parametrize("function", ["optimal_draft_length", "surrogate_draft_length"])
-def test_a_bad_link_is_named(function, change, message):
-    with pytest.raises(ValueError, match=message):
-        getattr(module, function)(**{**CASE, "max_draft_length": 8, **change})
-
-
-def test_a_dead_link_is_named():
-    with pytest.raises(ValueError, match=r"^rate_bps must be positive and finite; got 0.0; .* on a dead link"):
-        module.round_costs(0.0, bits_per_token=16)
-    with pytest.raises(ValueError, match=r"^transmit_w must be 0 or more"):
-        round_energy(1e6, bits_per_token=16, transmit_w=-1.0)
-    with pytest.raises(ValueError, match=r"^tail_j must be 0 or more"):
-        round_energy(1e6, bits_per_token=16, transmit_w=1.0, tail_j=-1.0)
-
-
-def test_a_round_without_drafts_has_no_profile():
-    with pytest.raises(ValueError, match=r"^acceptances must have an entry for each draft; got shape \(0,\)"):
-        module.optimal_draft_length_profile([], 1.0, 1.0)
-
-
 @pytest.mark.parametrize("acceptances", [0.5, [], np.empty((3, 0))])
 def test_a_profile_has_drafts(acceptances):
     with pytest.raises(ValueError, match=r"^acceptances must have an entry for each draft; got shape "):
         etgr_profile(acceptances, 1.0, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda: module.etgr([0.5, 0.5], [1, 2, 3], 1.0, 1.0), "draft_length"),
-        (lambda: etgr_profile([[0.5], [0.5]], [1.0, 1.0, 1.0], 1.0), "fixed"),
-        (lambda: module.optimal_draft_length([0.5, 0.5], 1.0, 1.0, [1, 2, 3]), "max_draft_length"),
-        (lambda: module.optimal_draft_length([0.5, 0.5], [1.0, 1.0, 1.0], 1.0, 8), "fixed"),
-        (lambda: module.surrogate_draft_length([0.5, 0.5], 1.0, 1.0, [1, 2, 3]), "max_draft_length"),
-        (lambda: worst_draft_length_regret([0.5, 0.5], [0.5, 0.5, 0.5], 8), "believed"),
-        (lambda: module.round_costs([1.0, 1.0], bits_per_token=[1.0, 1.0, 1.0]), "bits_per_token"),
-        (lambda: round_energy([1.0, 1.0], bits_per_token=1.0, transmit_w=[1.0, 1.0, 1.0]), "transmit_w"),
-        (lambda: module.synchronisation_time([1.0, 1.0], [1.0, 1.0, 1.0]), "rate_bps"),
-        (lambda: tracker_moments([0.5, 0.5], [1, 2, 3], 1, 0.1), "draft_length"),
-    ],
-)
-def test_shapes_that_do_not_fit_are_refused_by_name(call, name):
-    with pytest.raises(ValueError, match=rf"must broadcast; .*{name} has \(3,\)"):
-        call()
+def test_a_round_takes_some_time():
+    with pytest.raises(ValueError, match=r"must be positive; got 0; a round takes some time$"):
+        module.optimal_draft_length(0.5, 0.0, 0.0, 8)
+
+
+@pytest.mark.parametrize("rate", [module.etgr, module.cost_per_token])
+@pytest.mark.parametrize(("acceptance", "length"), [([0.7, 0.6], 2), ([0.7, 0.6], [2]), ([[0.7], [0.6]], 3)])
+def test_acceptances_of_successive_drafts_are_no_batch(rate, acceptance, length):
+    with pytest.raises(ValueError, match=r"^draft_length must be given for each acceptance; .* of the drafts of one"):
+        rate(acceptance, length, 0.1, 0.02)
 
 
 def test_the_law_of_a_billion_drafts_is_not_summed():
@@ -486,7 +444,6 @@ def test_the_law_of_a_billion_drafts_is_not_summed():
 
 def test_the_way_back_is_a_cost_of_its_own():
     """A round trip of 60 ms: half on the uplink, half on the downlink."""
-    assert "other half of the round-trip time" in " ".join(module.round_costs.__doc__.split())
     up, both = (
         module.round_costs(1e6, bits_per_token=16, propagation_s=0.03, downlink_s=down)[0] for down in (0.0, 0.03)
     )
@@ -496,9 +453,6 @@ def test_the_way_back_is_a_cost_of_its_own():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"step": 1.5}, r"^step must be in \[0, 1\]"),
-        ({"step": 0.1, "method": "ema"}, r"^method must be one of ema_printed, consistent; got 'ema'"),
-        ({"step": 0.1, "examined": 0.0}, r"^examined must be positive"),
         ({"step": 0.1, "accepted": 2.0}, r"^accepted / examined must be in \[0, 1\]"),
     ],
 )
@@ -518,11 +472,6 @@ def test_a_bad_tracker_is_named(arguments, message):
 def test_a_bad_round_is_named(accepted, length, message):
     with pytest.raises(ValueError, match=message):
         module.AcceptanceTracker(step=0.1).update(accepted, length)
-
-
-def test_a_bad_method_is_named():
-    with pytest.raises(ValueError, match=r"^method must be one of"):
-        tracker_moments(0.8, 6, 10, 0.1, method="mean")
 
 
 # ------------------------------------------------------------------------------------------------------ libraries

@@ -40,6 +40,7 @@ WIDE = {
     **dict.fromkeys(
         ("acceptance_by_depth", "tokens_by_length", "survival_interval", "split_tokens"), "an estimate from counts"
     ),
+    **dict.fromkeys(("ThresholdController.run", "MassBudgetController.run"), "a state that is kept in float64"),
     **dict.fromkeys(("server_rates", "throughput_shares"), "an optimum that is searched in float64"),
 }
 """Functions whose floating answer is always float64, each with the reason."""

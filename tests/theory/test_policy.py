@@ -65,7 +65,7 @@ def test_a_convex_solver_finds_the_same_shares(utility, count):
 def test_without_a_fixed_time_the_even_shares_are_those_of_the_last_finish():
     _, _, air, _ = users(np.random.default_rng(0), 7)
     shares = policy.throughput_shares(np.ones(7), np.full(7, 1e-12), air, utility="maxmin")
-    np.testing.assert_allclose(shares, ofdma.minmax_shares(air, np.ones(7)), rtol=1e-9)
+    np.testing.assert_allclose(shares, ofdma.minmax_shares(air, spectral_efficiency=np.ones(7)), rtol=1e-9)
 
 
 def test_without_limits_and_skips_the_length_is_the_optimal_one():
@@ -81,7 +81,7 @@ def test_without_limits_and_skips_the_length_is_the_optimal_one():
         cloud_slope_s=0.001,
         edge_slope_s=0.01,
     )
-    found = policy.plan_user(hulls, costs, profile, skipping=False, draft_lengths=range(1, 7))
+    found = policy.plan_user(hulls, costs, profile, risk_limit=math.inf, skipping=False, draft_lengths=range(1, 7))
     assert found.draft_length == int(draft_length.optimal_draft_length_profile(profile, fixed, marginal))
     rates = etgr_profile(profile, fixed, marginal)
     assert found.rate == pytest.approx(float(rates.max()), rel=1e-12)
@@ -238,7 +238,8 @@ def test_users_who_differ_in_the_link_alone_share_one_curve(monkeypatch):
     hulls = policy.lower_hulls([[400.0, 900.0], [100.0, 300.0]], [[0.25, 0.0], [0.125, 0.0]])
 
     def user(slow: float, **other: Any) -> policy.BandUser:
-        return policy.BandUser(hulls, policy.StageCosts(0.01, 0.03, slow), [0.8] * 3, skipping=False, **other)
+        costs = policy.StageCosts(0.01, 0.03, slow)
+        return policy.BandUser(hulls, costs, [0.8] * 3, **{"risk_limit": math.inf, "skipping": False, **other})
 
     band.curves_of((user(1e-5), user(2e-5)))
     shared = len(solved)
@@ -268,18 +269,28 @@ def test_many_users_get_plans_near_the_bound():
 # ------------------------------------------------------------------------------------------------------------ limits
 
 
+def test_a_plan_without_a_risk_limit_has_no_risk():
+    hulls, costs = policy.lower_hulls([[1000.0, 8000.0]], [[0.25, 0.0]]), policy.StageCosts(0.0125, 0.03125, 1e-6)
+    given = (hulls, costs, [0.75] * 4, [0.25])
+    found = policy.plan_user(*given[:3], rejection=given[3])
+    assert (found.risk, found.skip_share) == (0.0, 0.0)
+    assert found.rate < policy.plan_user(*given[:3], rejection=given[3], risk_limit=math.inf).rate
+    assert policy.plan_users([policy.BandUser(*given)]).users[0].risk == 0.0
+
+
 def test_limits_that_cannot_be_met_name_the_nearest():
     hulls = policy.lower_hulls([[400.0, 900.0]], [[0.25, 0.0625]])
     costs = policy.StageCosts(0.01, 0.03, 1e-5, draft_j=0.5, joules_per_bit=1e-3)
     given = {"draft_lengths": [1, 2], "rejection": [0.5]}
     with pytest.raises(ValueError, match=r"risk_limit must be at least (\S+) a token") as refused:
-        policy.plan_user(hulls, costs, [0.5, 0.5], risk_limit=0.01, **given)
+        policy.plan_user(hulls, costs, [0.5, 0.5], **given)  # without a limit the risk is 0
     nearest = float(str(refused.value).split("at least ")[1].split()[0])
     assert policy.plan_user(hulls, costs, [0.5, 0.5], risk_limit=nearest, **given).risk <= nearest
     with pytest.raises(ValueError, match="joule_limit must be at least"):
-        policy.plan_user(hulls, costs, [0.5, 0.5], joule_limit=0.01, **given)
+        policy.plan_user(hulls, costs, [0.5, 0.5], risk_limit=math.inf, joule_limit=0.01, **given)
     with pytest.raises(ValueError, match="joule_limit"):
         policy.plan_user(hulls, costs, [0.5, 0.5], joule_limit=0.51, risk_limit=0.05, **given)
+    given["risk_limit"] = math.inf
     with pytest.raises(ValueError, match=r"round_limit_s must be at least (\S+),") as refused:
         policy.plan_user(hulls, costs, [0.5, 0.5], round_limit_s=0.01, skipping=False, **given)
     nearest = float(str(refused.value).split("at least ")[1].split(",")[0])
@@ -288,7 +299,7 @@ def test_limits_that_cannot_be_met_name_the_nearest():
     assert alone.skip.all()
     assert (alone.rate, alone.upper_bound) == pytest.approx((100.0, 100.0))
     with pytest.raises(ValueError, match=r"risk_limit must be at least 0\.5\S+ a token.*no round keeps round_limit_s"):
-        policy.plan_user(hulls, costs, [0.5, 0.5], round_limit_s=0.01, risk_limit=0.25, **given)
+        policy.plan_user(hulls, costs, [0.5, 0.5], **{**given, "risk_limit": 0.25}, round_limit_s=0.01)
     with pytest.raises(ValueError, match="seconds_per_bit must be positive"):
         policy.StageCosts(0.01, 0.03, math.inf)
 
@@ -415,5 +426,5 @@ def test_a_deadline_gives_each_message_an_equal_part():
     limit = costs.fixed_time(2) + 1e-3 * 110.0
     plan = policy.plan_user(hulls, costs, [0.5, 1.0], risk_limit=0.15, skipping=False, round_limit_s=limit)
     assert (plan.draft_length, plan.upper_bound < 2.0 / limit) == (1, True)
-    later = policy.plan_user(hulls, costs, [0.5, 1.0], skipping=False, round_limit_s=limit)
+    later = policy.plan_user(hulls, costs, [0.5, 1.0], risk_limit=math.inf, skipping=False, round_limit_s=limit)
     assert (later.draft_length, later.bits * later.tokens) == (2, 20.0)

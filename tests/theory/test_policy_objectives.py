@@ -25,7 +25,7 @@ def a_user(seed: int, **options) -> policy.BandUser:
     costs = policy.StageCosts(
         0.01, 0.05, 1e-6, 0.02, verify_token_s=0.002, draft_j=0.05, round_j=0.2, joules_per_bit=1e-6
     )
-    return policy.BandUser(hulls, costs, [0.8, 0.7, 0.6], rng.beta(0.5, 1.5, 4), **options)
+    return policy.BandUser(hulls, costs, [0.8, 0.7, 0.6], rng.beta(0.5, 1.5, 4), **{"risk_limit": np.inf, **options})
 
 
 def arguments(user: policy.BandUser) -> tuple:

@@ -133,7 +133,7 @@ def test_users_who_may_keep_every_draft_leave_the_server_idle():
     """At the second tangent of the logarithm the plans so far want nothing of the server."""
     hulls, costs = policy.lower_hulls([[100.0]], [[0.0]]), policy.StageCosts(0.35, 0.3, 1e-5)
     found = policy.plan_served(
-        [policy.BandUser(hulls, costs, [0.5], rejection=[0.5])] * 2, policy.SharedServer(0.3), utility="log"
+        [policy.BandUser(hulls, costs, [0.5], [0.5], risk_limit=math.inf)] * 2, policy.SharedServer(0.3), utility="log"
     )
     # alone 1/.35 tokens/s, by the server 1/.3: one of the two decodes alone, or both share the server by halves
     assert found.value == pytest.approx(-math.log(0.35 * 0.3))
@@ -149,7 +149,7 @@ def test_a_user_who_sends_nothing_loads_no_server_by_a_rounding():
             break
     hulls = policy.lower_hulls(np.full((3, 1), 1e4), np.zeros((3, 1)))
     costs = policy.StageCosts(0.01, 0.3, 1e-5)
-    user = policy.BandUser(hulls, costs, [0.5], rejection=[0.5] * 3, weight=weight)
+    user = policy.BandUser(hulls, costs, [0.5], [0.5] * 3, weight, risk_limit=math.inf)
     found = policy.plan_served([user] * 2, policy.SharedServer(0.3))
     assert found.users[0].skip_share == pytest.approx(1.0)
     assert found.rates.sum() == pytest.approx(200.0)

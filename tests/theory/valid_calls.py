@@ -34,7 +34,10 @@ HULLS = policy.lower_hulls([[16.5, 64.5], [8.5, 32.5]], [[0.25, 0.0], [0.5, 0.12
 STAGES = policy.StageCosts(0.125, 0.25, 0.00390625)
 POLICY = policy.DevicePolicy(3, 1.5, policy.threshold_rule(2), policy.DraftProbabilities())
 DRAFTED = POLICY.draft([0.5, 1.5, -1.0], rng=np.random.default_rng(1))
-USERS = [policy.BandUser(HULLS, STAGES, [0.75, 0.5], draft_lengths=[1, 2], skipping=False) for _ in range(2)]
+USERS = [
+    policy.BandUser(HULLS, STAGES, [0.75, 0.5], risk_limit=np.inf, draft_lengths=[1, 2], skipping=False)
+    for _ in range(2)
+]
 SERVER = policy.SharedServer(0.25, 0.125, 2)
 TRUNCATED = codec.truncated_message([0.5, 0.25, 0.125, 0.125], k=2, token=2, bits=3)
 
@@ -197,12 +200,14 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "confidence": 0.875,
     },
     # skipping
+    "calibrate": {"losses_by_prompt": [[[0.25, 0.5], [0.5, 0.75]], [[0.125, 0.5], [1.5, 0.25]]], "limit": 0.75},
     "skip_thresholds": LINE,
-    "rejection_risk": {"density": [0.25, 0.75], **LINE},
+    "non_acceptance": {"target": [0.625, 0.375], "draft": [0.5, 0.5]},
+    "rejection_risk": {"cell_probabilities": [0.25, 0.75], **LINE},
     "rejection_risk_discrete": {"mass": [0.25, 0.5, 0.25], **LINE},
-    "holder_bound": {"density": [0.25, 0.75], **LINE, "exponent": 1.5},
+    "holder_bound": {"cell_probabilities": [0.25, 0.75], **LINE, "exponent": 1.5},
     "holder_bound_discrete": {"mass": [0.25, 0.5, 0.25], **LINE, "exponent": 1.5},
-    "best_holder_bound": {"density": [0.25, 0.75], **LINE, "discrete": True},
+    "best_holder_bound": {"cell_probabilities": [0.25, 0.75], **LINE, "discrete": True},
     "surrogate_gap": {"uncertainty": [0.0, 0.5, 0.75], "rejection_by_token": [0.25, 0.5, 0.75], **LINE},
     "one_step_risk": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75]},
     "truncated_step_risk": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75], "top_k": [1, 2, 1]},
@@ -394,10 +399,12 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "threshold_support": {"draft": R, "threshold": 0.375},
     "ThresholdController": {"epsilon": 0.25, "learning_rate": 0.5, "threshold": 0.375, "clip": True},
     "ThresholdController.step": {"draft": R},
+    "ThresholdController.run": {"drafts": [R, R]},
     "ThresholdController.roll_back": {"accepted": 1, "printed": False},
     "smallest_support": {"draft": R, "allowance": 0.25},
     "MassBudgetController": {"epsilon": 0.25, "limit": 0.75},
     "MassBudgetController.step": {"draft": R, "threshold": 0.375},
+    "MassBudgetController.run": {"drafts": [R, R]},
     "MassBudgetController.roll_back": {"accepted": 1},
     "mass_budget_bound": {"epsilon": 0.25, "steps": 100, "first": 3, "limit": 0.75},
     "regret_bound": {"epsilon": 0.25, "learning_rate": 0.5, "threshold": 0.375, "steps": 100},
@@ -795,8 +802,10 @@ RECEIVERS: dict[str, Any] = {
     "LawTest": lambda: lossless.LawTest(1, 0.125),
     "SkipAudit": lambda: skipping.SkipAudit(0.5, 0.125, 0.25),
     "ThresholdController.step": controller,
+    "ThresholdController.run": controller,
     "ThresholdController.roll_back": lambda: controller(2),
     "MassBudgetController.step": budget,
+    "MassBudgetController.run": budget,
     "MassBudgetController.roll_back": lambda: budget(2),
     "Rician": LINK,
     "GilbertElliott": CHAIN,
@@ -828,6 +837,7 @@ RECORDS = {
     "BestBound",
     "SurrogateGap",
     "Calibration",
+    "Run",
     "ConfidentThreshold",
     "TextRisk",
     "CertifiedSize",
@@ -917,6 +927,7 @@ ALLOWED: dict[tuple[str, str], dict[str, str]] = {
     ("holder_bound", "exponent"): {"inf": _EXPONENT},
     ("holder_bound_discrete", "exponent"): {"inf": _EXPONENT},
     ("Service", "memory"): {"inf": "a memory that never binds"},
+    **{(name, "risk_limit"): {"inf": "no limit"} for name in ("plan_user", "BandUser", "plan_batched")},
 }
 """For an argument the strays that are values after all, by label, each with the reason."""
 

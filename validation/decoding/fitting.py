@@ -44,7 +44,7 @@ def fit(trace: Trace, *, distortion_tolerance: float = 0.1, risk: float = 0.05, 
         found = "u is constant" if line is None else f"slope {line[0]:.3g}"
         raise UserError(f"The rejection probability does not rise with the uncertainty ({found}).")
     share = float(np.mean(tokens.rejection > 0))
-    averse, prone = skip_thresholds(*line, share)
+    averse, prone = skip_thresholds(*line, non_acceptance=share)
     k = offline_k(trace, distortion_tolerance)
     limit = _calibrated(tokens, risk)
     return Fitted(*line, share, float(averse), float(prone), limit, 0 if k is None else k)

@@ -108,7 +108,7 @@ def fitted_line(profile: Profile, texts: Array) -> Line | None:
     line = fit_linear(u, beta)
     if not line.slope > 0:
         return None
-    averse, prone = skip_thresholds(line.slope, line.intercept, float(np.mean(beta > 0)))
+    averse, prone = skip_thresholds(**line.line)
     return Line(line.slope, line.intercept, float(averse), float(prone))
 
 

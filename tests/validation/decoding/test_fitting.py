@@ -21,7 +21,7 @@ from validation.trace.reader import Trace
 def test_the_line_gives_the_thresholds_and_the_risk_moves_the_calibrated_one(tmp_path: Path) -> None:
     trace = stored(tmp_path / "trace")
     found = fit(trace, risk=0.05)
-    averse, prone = skip_thresholds(found.slope, found.intercept, found.non_acceptance)
+    averse, prone = skip_thresholds(found.slope, found.intercept, non_acceptance=found.non_acceptance)
     assert (found.risk_averse, found.risk_prone) == (float(averse), float(prone))
     assert 0 < found.slope < 1.5
     assert 0 < found.offline_k < VOCABULARY

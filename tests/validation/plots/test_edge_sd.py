@@ -150,7 +150,7 @@ def test_uploads_are_those_of_the_best_and_of_equal_shares():
         spectral_efficiency(users, Radio()),
     )
     assert equal / best == pytest.approx(float(uniform_gain(bits, efficiency)))
-    assert float(kkt_residual(bits, efficiency, minmax_shares(bits, efficiency))) < 1e-12
+    assert float(kkt_residual(bits, efficiency, minmax_shares(bits, spectral_efficiency=efficiency))) < 1e-12
     assert uploads(1, 0, SMALL, Radio(bandwidth_hz=40e6))[0] == pytest.approx(best / 2)
 
 

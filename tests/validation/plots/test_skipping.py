@@ -206,7 +206,9 @@ def test_the_line_and_its_thresholds(key: tuple[str, str], trace: Trace, tmp_pat
         assert about["line"]["slope"] == pytest.approx(fit.slope)
         np.testing.assert_allclose(about["line"]["intercept_interval"], fit.intercept_interval, rtol=1e-6)
         np.testing.assert_allclose(
-            about["thresholds"], hlmtheory.skipping.skip_thresholds(fit.slope, fit.intercept, delta), rtol=1e-6
+            about["thresholds"],
+            hlmtheory.skipping.skip_thresholds(fit.slope, fit.intercept, non_acceptance=delta),
+            rtol=1e-6,
         )
         assert shown(fit.slope, ".3f") in found["findings"]
     assert found["statistics"]["non_acceptance"]["value"] == pytest.approx(delta)
@@ -260,18 +262,18 @@ def test_the_table_states_the_risks(trace: Trace, tmp_path: Path):
     found, tokens = sidecar(TABLE, trace, tmp_path), tokens_of(trace, 1)
     cells = rows_of(found)
     fit = hlmtheory.uncertainty.fit_linear(tokens.uncertainty, tokens.rejection, groups=tokens.text)
-    line = (fit.slope, fit.intercept, np.mean(tokens.rejection > 0))
+    line = {"slope": fit.slope, "intercept": fit.intercept, "non_acceptance": np.mean(tokens.rejection > 0)}
     mass = np.bincount(tokens.point, minlength=21) / 60
-    gap = hlmtheory.skipping.surrogate_gap(tokens.uncertainty, tokens.rejection, *line)
-    averse, prone = hlmtheory.skipping.skip_thresholds(*line)
+    gap = hlmtheory.skipping.surrogate_gap(tokens.uncertainty, tokens.rejection, **line)
+    averse, prone = hlmtheory.skipping.skip_thresholds(**line)
     low, high = fit.slope_interval
     expected = {
         "a": f"{fit.slope:.4f} [{shown(low)}, {shown(high)}]",
         "R²": f"{fit.r_squared:.4f}",
         "risk-averse threshold −b/a": shown(averse),
         "risk-prone threshold (Δ − b)/a": shown(prone),
-        "R, summed over the 21 points": f"{hlmtheory.skipping.rejection_risk_discrete(mass, *line):.4f}",
-        "its Hölder bound, s = 2": f"{hlmtheory.skipping.holder_bound_discrete(mass, *line):.4f}",
+        "R, summed over the 21 points": f"{hlmtheory.skipping.rejection_risk_discrete(mass, **line):.4f}",
+        "its Hölder bound, s = 2": f"{hlmtheory.skipping.holder_bound_discrete(mass, **line):.4f}",
         "exact less R, over the 21 points": shown(gap.exact - gap.surrogate, "+.4f"),
         "of which below −b/a": shown(gap.below, "+.4f"),
         "of which off the line": shown(gap.misfit, "+.4f"),

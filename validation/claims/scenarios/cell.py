@@ -151,8 +151,9 @@ def spectral_efficiency(users: Users, radio: Radio) -> Row:
 
 def upload_times(bits: Row, efficiency: Row, bandwidth_hz: float) -> tuple[float, float]:
     """Return T_com (16) in seconds with the optimal bandwidth shares, (27), and with equal shares."""
-    equal = finish_times(bits, efficiency, np.full(len(bits), 1.0 / len(bits)), bandwidth_hz)
-    return float(minmax_latency(bits, efficiency, bandwidth_hz)), float(np.max(equal))
+    cell = {"spectral_efficiency": efficiency, "bandwidth_hz": bandwidth_hz}
+    equal = finish_times(bits, shares=np.full(len(bits), 1.0 / len(bits)), **cell)
+    return float(minmax_latency(bits, **cell)), float(np.max(equal))
 
 
 @cache

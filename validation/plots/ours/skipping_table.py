@@ -17,7 +17,6 @@ from validation.plots.common.skipping.line_fit import (
     explained_at_most,
     largest_miss,
     line_of,
-    non_acceptance,
     risks_of,
 )
 from validation.plots.common.skipping.numbers import interval, line_statistics, number
@@ -90,7 +89,7 @@ def _risk_rows(tokens: Tokens, risks: dict[str, Risks | None]) -> list[Cells]:
     def best(found: tuple[float, float, float, float]) -> str:
         return f"{told(found[2])} at s = {told(found[3], '.3g')}"
 
-    delta = cell(non_acceptance(tokens))
+    delta = cell(mean(tokens.rejection > 0, tokens.prompt))
     return [
         ("Δ = P(p_d < q_d)", *_printed("non_acceptance"), delta, delta),
         ("risk-averse threshold −b/a", *_printed("averse"), *each(lambda one: told(one.averse))),

@@ -11,7 +11,7 @@ import hlmtheory
 from hlmtheory import skipping
 from hlmtheory.uncertainty import LinearFit
 from validation.decoding.trace_drafts import DRAWS, POINTS, Index, Row, Tokens
-from validation.plots.common.skipping.sample import ClusteredEstimate, mean, ratio
+from validation.plots.common.skipping.sample import ClusteredEstimate, ratio
 
 CELLS = 400  # of the kernel density on [0, 1]
 
@@ -52,28 +52,23 @@ def line_of(tokens: Tokens, *, binned: bool) -> LinearFit | None:
     return fit_of(tokens.uncertainty, tokens.rejection, tokens.prompt, binned=binned)
 
 
-def non_acceptance(tokens: Tokens) -> ClusteredEstimate:
-    """Return Δ = P(p_d < q_d)."""
-    return mean(tokens.rejection > 0, tokens.prompt)
-
-
 def risks_of(tokens: Tokens, fit: LinearFit | None) -> Risks | None:
     """Return the consequences of the line; None if it does not rise, because u then does not predict the risk."""
     if fit is None or fit.slope <= 0:
         return None
-    line = (fit.slope, fit.intercept, non_acceptance(tokens).value)
-    averse, prone = skipping.skip_thresholds(*line)
-    gap = skipping.surrogate_gap(tokens.uncertainty, tokens.rejection, *line)
+    line = fit.line
+    averse, prone = skipping.skip_thresholds(**line)
+    gap = skipping.surrogate_gap(tokens.uncertainty, tokens.rejection, **line)
     discrete = (
-        skipping.rejection_risk_discrete(tokens.mass, *line),
-        skipping.holder_bound_discrete(tokens.mass, *line),
-        *skipping.best_holder_bound(tokens.mass, *line, discrete=True),
+        skipping.rejection_risk_discrete(tokens.mass, **line),
+        skipping.holder_bound_discrete(tokens.mass, **line),
+        *skipping.best_holder_bound(tokens.mass, **line, discrete=True),
     )
     cells = density_of(tokens)[0]
     density = (
-        skipping.rejection_risk(cells, *line),
-        skipping.holder_bound(cells, *line),
-        *skipping.best_holder_bound(cells, *line),
+        skipping.rejection_risk(cells, **line),
+        skipping.holder_bound(cells, **line),
+        *skipping.best_holder_bound(cells, **line),
     )
     return Risks(float(averse), float(prone), _floats(discrete), _floats(density), *map(float, gap))
 

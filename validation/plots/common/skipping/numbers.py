@@ -29,7 +29,6 @@ from validation.plots.common.skipping.line_fit import (
     fit_of,
     largest_miss,
     line_of,
-    non_acceptance,
     points_off,
     risks_of,
 )
@@ -157,7 +156,7 @@ def _line(fit: LinearFit | None) -> dict[str, Any] | None:
 def line_statistics(tokens: Tokens) -> dict[str, Any]:
     """Return the fits to tokens and to means, Δ, and the thresholds of each fit."""
     found: dict[str, Any] = {
-        "non_acceptance": interval(non_acceptance(tokens)),
+        "non_acceptance": interval(mean(tokens.rejection > 0, tokens.prompt)),
         "explained_at_most": number(explained_at_most(tokens)),
     }
     for name, binned in (("tokens", False), ("bins", True)):

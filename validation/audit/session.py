@@ -328,7 +328,7 @@ class Audit:
             draws_to_keep=self._draws_to_keep(),
             found_after=self.found_after,
             repeats=self._mean("repeat", self.depth - 1),
-            copied=self._in_order,
+            copied=bool(self._in_order),
             excluded=self.excluded,
             witnesses=witnesses if found else (),
             mechanisms=None if self._naming is None or not self._naming.scored else self._naming.fits(),

@@ -417,7 +417,9 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=_below_distance,
         rhs=_given_error,
-        attained=Attained({"law": 0.40625, "event": 2.0**-20, "error": 0.875}, ratio=0.59375**8 / 0.875),
+        attained=Attained(  # a third: three bounds share δ, and one of them is exact
+            {"law": 155 / 512, "event": 2.0**-20, "error": 0.75}, ratio=(357 + 8 * 155) * 357**7 / 512**8 / 0.75
+        ),
         ceiling=1.0,
     ),
     Claim(

@@ -103,15 +103,15 @@ def test_an_error_carries_its_report() -> None:
 
 
 def test_a_difference_of_a_half_that_the_cells_hide_is_no_pass() -> None:
-    """Two tokens, each one of 40: the second is one of a half that the first fixes, and each cell has its share."""
-    law = TableLaw(np.full((1 + 40, 40), 1 / 40))
+    """Two tokens, each one of 400: the second is one of a half that the first fixes, and each cell has its share."""
+    law = TableLaw(np.full((1 + 400, 400), 1 / 400))
 
     def sample(prompts: list[list[int]], n: int, seed: int) -> list[np.ndarray]:
         rng = np.random.default_rng(seed)
-        first, half = rng.integers(40, size=n), rng.integers(20, size=n)
-        return [np.stack([first, (first + half) % 40], axis=1) for _ in prompts]
+        first, half = rng.integers(400, size=n), rng.integers(200, size=n)
+        return [np.stack([first, (first + half) % 400], axis=1) for _ in prompts]
 
-    given = {"depth": 2, "draws": 1_000, "within": 0.3}
+    given = {"depth": 2, "draws": 2_000, "within": 0.4}
     with pytest.raises(NotEnoughDrawsError, match="No difference found in the cells"):
         keeps_law(sample, law, **given)
     assert keeps_law(sample, law, **given, whole=False).verdict == "no difference found in the cells"

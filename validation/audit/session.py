@@ -78,11 +78,10 @@ class Audit:
             if (self.draft.vocabulary, len(self.draft.prompts)) != (self.law.vocabulary, count):
                 raise UserError("The draft's law must have the vocabulary and the prompts of the target's.")
             self.draft.next_rows(0, np.zeros((1, self.depth), dtype=np.int64))  # refuse before the first draw
-        self._partitions = [
-            Partition(self.law, c, self.depth, max(16, min(FINE, self.planned) // count)) for c in range(count)
-        ]
+        fine = max(16, self.depth + 1, min(FINE, self.planned) // count)  # D + 1 leaves hold the path of a greedy law
+        self._partitions = [Partition(self.law, c, self.depth, fine) for c in range(count)]
         sure = int((self.epsilon**2 * self.planned) ** 2 / 40)  # as many as these draws can bound
-        sure = max(4, max(FEWEST, sure) // count)
+        sure = max(4, self.depth + 1, max(FEWEST, sure) // count)
         self._coarse = [
             one if len(one.cells(self.depth)) <= sure else Partition(self.law, c, self.depth, sure)
             for c, one in enumerate(self._partitions)

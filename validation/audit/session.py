@@ -71,8 +71,8 @@ class Audit:
 
     def __post_init__(self) -> None:
         """Prepare the tests."""
-        if not 1e-100 <= self.level < 1 or not 0.0001 <= self.epsilon < 1 or self.depth < 1:
-            raise UserError("level must be in [1e-100, 1), epsilon in [0.0001, 1), and depth at least 1.")
+        if not 1e-100 <= self.level < 1 or not 0.001 <= self.epsilon < 1 or self.depth < 1:
+            raise UserError("level must be in [1e-100, 1), epsilon in [0.001, 1), and depth at least 1.")
         count = len(self.law.prompts)
         if self.draft is not None:
             if (self.draft.vocabulary, len(self.draft.prompts)) != (self.law.vocabulary, count):

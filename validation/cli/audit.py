@@ -124,7 +124,7 @@ def _processors(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option(
     "--epsilon",
-    type=click.FloatRange(0.0001, 1, max_open=True),
+    type=click.FloatRange(0.001, 1, max_open=True),
     default=0.05,
     show_default=True,
     help="Total variation up to which the law counts as kept.",

@@ -182,28 +182,6 @@ def test_ctrl_c_prints_what_is_known(folder):
     assert "Not enough draws: " in said
 
 
-def test_the_help_answers_a_newcomer():
-    found = CliRunner().invoke(main, ["audit", "--help"])
-    for words in ("mine.py:sample is a function sample(prompts, n, seed)", "What the answer means", "not enough draws"):
-        assert words in found.stdout
-
-
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ("return [['a'] * n for _ in prompts]", "return a list of token ids"),
-        ("return [[3] * n for _ in prompts]", "return a list of token ids"),
-        ("return None", "return a list of n lists"),
-        ("raise RuntimeError('boom')", "raised RuntimeError (boom)"),
-    ],
-)
-def test_a_sampler_that_fails_is_no_verdict(tmp_path, monkeypatch, body, said):
-    monkeypatch.chdir(tmp_path)
-    np.savez("toy.npz", target=np.array([[0.5, 0.5]]))
-    Path("faulty.py").write_text(f"def sample(prompts, n, seed):\n    {body}\n")
-    one_sentence(run("audit", "--sampler", "faulty.py:sample", "--table", "toy.npz", "--depth", "1"), said)
-
-
 def test_a_cut_table_is_refused_and_what_a_sampler_prints_is_not_in_the_json(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.savez("toy.npz", target=np.array([[0.5, 0.5]]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,45 +23,29 @@ Text = list[int]
 
 @dataclass(frozen=True)
 class Parting:
-    """The first difference of two texts.
-
-    Attributes
-    ----------
-    prompt, place : int
-        The number of the prompt, and the tokens before the difference.
-    tokens : tuple of int
-        The token of each text.
-    gap : float
-        The largest logit less the second largest.
-    below : tuple of float
-        The largest logit less that of each text's token.
-    needed : float
-        The smallest relative rounding that explains both tokens: a logit x may be off by ``needed`` · (1 + |x|).
-    """
+    """The first difference of two texts of a prompt."""
 
     prompt: int
-    place: int
-    tokens: tuple[int, int]
-    gap: float
-    below: tuple[float, float]
-    needed: float
+    place: int  # tokens before the difference
+    tokens: tuple[int, int]  # the token of each text
+    gap: float  # the largest logit less the second largest
+    below: tuple[float, float]  # the largest logit less that of each text's token
+    needed: float  # the smallest relative rounding r that explains both, if a logit x may be off by r (1 + |x|)
 
 
 def read_pairs(first: Path, second: Path) -> tuple[list[Text], list[tuple[int, Text, Text]]]:
-    """Return the prompts that both files hold, and the pairs of their texts, in order, with the prompt's number.
+    """Return the prompts that both files hold, and the pairs of their texts in order, with the prompt's number.
 
     Raises
     ------
     UserError
         If a line is not as documented, or the files have no prompt in common.
     """
-    texts: list[dict[tuple[int, ...], list[Text]]] = [{}, {}]
+    texts: list[dict[Any, list[Text]]] = [{}, {}]
     for path, found in zip((first, second), texts, strict=True):
         for prompt, continuations in lines_of_draws(path):
-            if not isinstance(prompt, tuple):
-                raise UserError(f"{path} names positions of a trace; texts to compare need `prompt`, a list of ids.")
             found.setdefault(prompt, []).extend(continuations)
-    common = [prompt for prompt in texts[0] if prompt in texts[1]]
+    common = [prompt for prompt in texts[0] if prompt in texts[1] and isinstance(prompt, tuple)]
     if not common:
         raise UserError(f"{first} and {second} have no prompt in common; continue the same prompts in both.")
     pairs = [(c, *pair) for c, one in enumerate(common) for pair in zip(texts[0][one], texts[1][one], strict=False)]
@@ -68,13 +53,7 @@ def read_pairs(first: Path, second: Path) -> tuple[list[Text], list[tuple[int, T
 
 
 def partings(law: ModelLaw, pairs: Iterable[tuple[int, Sequence[int], Sequence[int]]]) -> list[Parting]:
-    """Return the first difference of each pair of texts that has one; a text that is longer is not another one.
-
-    Raises
-    ------
-    UserError
-        If a token is outside the vocabulary.
-    """
+    """Return the first difference of each pair of texts that has one; a text that is longer is not another one."""
     found = []
     for prompt, *texts in pairs:
         place = next((i for i, tokens in enumerate(zip(*texts, strict=False)) if len(set(tokens)) > 1), None)

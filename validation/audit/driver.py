@@ -95,7 +95,7 @@ def feed(
         except Exception as error:
             if not audit.found:
                 raise
-            audit.notes.append(f"The draws ended early: {error}" if str(error) else f"It ended early: {error!r}.")
+            audit.notes.append(f"The draws ended early: {error!r}")
         audit.close()
 
 

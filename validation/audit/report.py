@@ -9,7 +9,6 @@ from validation.audit.naming import Fit
 
 KEPT, NOT_KEPT, UNDECIDED = "kept", "not kept", "not enough draws"
 ON_CELLS = "no difference found in the cells"
-INDEPENDENT = "It assumes independent draws of one law; no repeats were found."
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,11 @@ class AuditReport:
         return f"This is wrong with probability {self.level:g} at most, whenever one looks."
 
     @property
+    def _assumed(self) -> str:
+        mixed = "" if self.prompts > 1 else " One prompt cannot show a mix-up of the distributions of several."
+        return f"{self._risk} It assumes independent draws of one law; no repeats were found.{mixed}"
+
+    @property
     def _power(self) -> str:
         return (
             f"With {self.draws:,} draws, a distance of {self.smallest_found:.4f} that a single tested event shows is "
@@ -126,7 +130,7 @@ class AuditReport:
                 f"This holds for all continuations: it is at most {self.at_most_on_cells:.4f}{self._where}, and those "
                 f"with several continuations have {self.shared[-1]:.4f} of the target's probability."
             )
-        return [*lines, f"No difference was found. {self._power}", f"{self._risk} {INDEPENDENT}"]
+        return [*lines, f"No difference was found. {self._power}", self._assumed]
 
     def _on_cells(self, said: str) -> list[str]:
         return [
@@ -135,7 +139,7 @@ class AuditReport:
             f"This is no proof for the whole law, which may be up to {self.at_most:.4f} away: {self.shared[-1]:.4f} of "
             "the target's probability lies in cells of several continuations, whose shares may differ.",
             self._more(),
-            f"{self._power} {self._risk} {INDEPENDENT}",
+            f"{self._power} {self._assumed}",
         ]
 
     def _more(self) -> str:

@@ -36,6 +36,7 @@ HELD = 4096
 """Draws that wait for a difference to be shown, so that its mechanism can be named from them."""
 PATIENCE = 8
 """Draws that explain a difference over those that showed it: then a law a third as far off is excluded."""
+TOLERANCE = 1e-6  # a lower bound counts only above this; rounding of the target's rows has its own place, in the law
 VALUES = 2**23  # probabilities in memory at a time
 
 
@@ -52,8 +53,6 @@ class Audit:
         Probability of a wrong accusation, over all depths and whenever one looks.
     epsilon : float
         The law counts as kept if the distance of the joint laws of D tokens is at most this.
-    tolerance : float
-        A lower bound counts only above this. Rounding of the target's rows has its own place, in the law.
     planned : int
         The number of draws that is planned; it decides how fine the cells are.
     draft : Law, optional
@@ -64,7 +63,6 @@ class Audit:
     depth: int = 4
     level: float = 0.001
     epsilon: float = 0.05
-    tolerance: float = 1e-6
     planned: int = 100_000
     draft: Law | None = None
     notes: list[str] = field(default_factory=list)
@@ -160,7 +158,7 @@ class Audit:
     def _take(self, kind: str, t: int, bound: float) -> None:
         """Keep a lower bound on the mean distance of the draws so far."""
         self._sums[kind, t] = max(self._sums.get((kind, t), 0.0), bound * self.draws)
-        if bound > self.tolerance and self.found_after is None:
+        if bound > TOLERANCE and self.found_after is None:
             self.found_after = self.draws
 
     def _keep(self, prompt: int, tokens: Array) -> None:

@@ -45,15 +45,7 @@ own, whose models are loaded once.
 draws.jsonl has one line for each draw:
   {"prompt": [5, 17], "continuation": [3, 9, 2, 8]}
 
-\b
-What the answer means:
-  kept               the laws of DEPTH tokens are at most EPSILON apart (total
-                     variation): this is proved for all continuations
-  not kept           they are apart by at least the printed number
-  no difference found in the cells
-                     on groups of continuations, the laws are at most EPSILON
-                     apart; within a group they may differ
-  not enough draws   neither is shown; the answer says how many are needed
+The answer says in words what was shown, and how many draws would show more.
 Each is wrong with a probability of at most LEVEL, also if you stop early."""
 
 

@@ -74,6 +74,28 @@ def test_an_exact_sampler_is_not_accused(exact: Any) -> None:
     assert found["accused"]["0.001"] == 0
 
 
+def test_the_exact_samplers_are_all_lossless_methods_at_every_setting() -> None:
+    from validation.decoding.methods import METHODS
+
+    names = {exact.name.split(",")[0] for exact in controls.EXACT}
+    assert len(controls.EXACT) == 28
+    assert {exact.setting for exact in controls.EXACT if exact.name == "fixed K"} == {
+        *("temperature 1", "temperature 0.7", "top-p 0.9", "greedy")
+    }
+    made = [exact.make() for exact in controls.EXACT if exact.make is not None]
+    assert all(any(issubclass(type(one), info.method) for one in made) for info in METHODS.values() if lossless(info))
+    assert {"sample-and-match", "Rand-HLM"} <= names
+
+
+def lossless(info: Any) -> bool:
+    """Return whether a registered method verifies every token by the exact rule; a plan need not.
+
+    Methods that read the target's hidden states cannot run on tables; ``figures/studies/rivals`` audits them.
+    """
+    lossy = ("small only", "U-HLM", "CU-HLM", "printed acceptance", "Planned", "DSSD certified")
+    return not any(part in info.name for part in lossy) and not getattr(info.method, "wants_features", False)
+
+
 def test_an_audit_that_is_copied_shares_the_law_and_nothing_else() -> None:
     target = controls.law(controls.tables()[1], 1.0, 1.0, controls.PROMPTS[:1])
     fresh = Audit(target, controls.DEPTH, 0.05)

@@ -55,22 +55,8 @@ def short(prompts, n, seed):
 """
 
 
-COERCED = {
-    "fraction.jsonl": [1.9, 0],
-    "bool.jsonl": [True, 0],
-    "text.jsonl": "12",
-    "digits.jsonl": ["1", 0],
-    "huge.jsonl": [10**30, 0],
-    "none.jsonl": None,
-}
-"""Continuations that no id is made of."""
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, continuation in COERCED.items():
-        lines = [{"prompt": [0], "continuation": one} for one in ([0, 0], continuation)]
-        (tmp_path / name).write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     rng = np.random.default_rng(1)
     target, draft = rng.dirichlet(np.ones(V), (2, 1 + V))
     np.savez(tmp_path / "toy.npz", target=target, draft=draft)
@@ -142,7 +128,6 @@ def test_draws_from_a_file(folder):
         (("--sampler", "toy.py:good", "--order", "top_p"), "name each of"),
         (("--generate",), "--generate and --method need a model"),
         (("--draws-from", "toy.py"), "toy.py, line 2: write"),
-        *((("--draws-from", name), f"{name}, line 2: write") for name in COERCED),
     ],
 )
 def test_what_cannot_run_is_refused_in_one_sentence(folder, options, said):

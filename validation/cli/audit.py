@@ -46,7 +46,7 @@ draws.jsonl has one line for each draw:
   {"prompt": [5, 17], "continuation": [3, 9, 2, 8]}
 
 The answer says in words what was shown, and how many draws would show more.
-Each is wrong with a probability of at most LEVEL, also if you stop early."""
+It is wrong with a probability of at most LEVEL, also if you stop early."""
 
 
 def _processors(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -276,7 +276,8 @@ def _of_table(options: dict[str, Any], processors: Processors, drawn: Any) -> tu
     from validation.audit.laws import TableLaw, read_tables
 
     found = read_tables(options["table"])
-    prompts = drawn or found.get("prompts") or [[0]]
+    several = found["target"].ndim == 3
+    prompts = drawn or found.get("prompts") or [[c] for c in range(len(found["target"]) if several else 1)]
     ends = options["ends"] or tuple(found.get("end_tokens", ()))
     target = TableLaw(found["target"], prompts, ends, processors)
     return target, TableLaw(found["draft"], prompts, ends, processors) if "draft" in found else None

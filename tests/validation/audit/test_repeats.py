@@ -154,7 +154,7 @@ def test_what_is_remembered_does_not_depend_on_the_chunks() -> None:
 
 def test_independent_draws_are_accused_of_repeats_no_more_often_than_the_level_allows() -> None:
     """150 audits of two calls each at level 50%, of which repeats have a fifth; small and large laws."""
-    rng, accused = np.random.default_rng(6), 0
+    rng, accused, copied = np.random.default_rng(6), 0, 0
     for i in range(150):
         size = (2, 3, 30)[i % 3]
         rows = rng.dirichlet(np.ones(size), 1 + size)
@@ -162,4 +162,6 @@ def test_independent_draws_are_accused_of_repeats_no_more_often_than_the_level_a
         for _ in range(2):
             audit.update(0, drawn(rows, D, 128, rng))
         accused += audit.report().repeats > 0
+        copied += audit.report().copied
     assert stats.binomtest(accused, 150, 0.1, alternative="greater").pvalue > 1e-3
+    assert stats.binomtest(copied, 150, 0.5, alternative="greater").pvalue > 1e-3

@@ -1,9 +1,9 @@
 """An upper bound on the distance of a sampler's law from the target's, over cells of known probability.
 
 The draws of a prompt are independent and have one law; prompts may have different ones. Over C prompts the distance is
-the mean of those of the prompts, weighted by their numbers of draws. Two bounds are computed, and the smaller one is
-returned: the distance of the frequencies plus their spread, and a bound from two halves of the draws, which is the
-better one for many cells.
+the mean of those of the prompts, weighted by their numbers of draws. Several bounds are computed, and the smallest one
+is returned: the distance of the frequencies plus their spread; a bound from two halves of the draws, which is the
+better one for many cells; and where nearly all of the target's law is in one cell, that of the draws outside of it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from hlmtheory.lossless.evidence import DOMAINS
 
 Values = NDArray[np.float64]
 _SLACK = 1.0 + 2.0**-36  # covers the rounding of sums
+_LIKELY = 0.9
+"""Probability of its likeliest cell from which a law counts as nearly deterministic."""
 
 
 def distance_ceiling(first: Array, second: Array, target: Array, error: float) -> float:
@@ -61,8 +63,31 @@ def distance_ceiling(first: Array, second: Array, target: Array, error: float) -
     used = (a.sum(axis=-1) + b.sum(axis=-1)) > 0
     if not used.any():
         return 1.0
-    found = min(_of_frequencies(a + b, p, 0.5 * delta), _of_halves(a, b, p, 0.5 * delta))
+    likely = bool((p[used].max(axis=-1) >= _LIKELY).all())  # of the target alone, so that the bounds may share δ
+    share = delta / (2 + likely)
+    alone = _of_likeliest(a + b, p, share) if likely else 1.0
+    a, b, p = _zeros_together(a, b, p)
+    found = min(_of_frequencies(a + b, p, share), _of_halves(a, b, p, share), alone)
     return float(min(1.0, found * _SLACK))
+
+
+def _zeros_together(a: Values, b: Values, p: Values) -> list[Values]:
+    """Return the arrays with the cells of probability 0 as one: the distance is the same, and fewer cells spread."""
+    order, kept = np.argsort(p == 0, axis=-1, kind="stable"), int((p > 0).sum(axis=-1).max())
+    sorted_ = (np.take_along_axis(one, order, axis=-1) for one in (a, b, p))
+    return [np.concatenate([one[:, :kept], one[:, kept:].sum(axis=-1, keepdims=True)], axis=-1) for one in sorted_]
+
+
+def _of_likeliest(n: Values, p: Values, delta: float) -> float:
+    """Return 1 - P(A) + the largest share outside the likeliest cells A at which so few draws are there with δ."""
+    from scipy.special import betaincinv
+
+    draws, likeliest = n.sum(), p.argmax(axis=-1)[:, None]
+    inside = np.take_along_axis(n, likeliest, axis=-1).sum()
+    missed = draws - inside
+    share = betaincinv(missed + 1, inside, 1.0 - delta) if inside else 1.0
+    rest = float((n.sum(axis=-1) * (1.0 - np.take_along_axis(p, likeliest, axis=-1)[:, 0])).sum() / draws)
+    return max(float(share) * (1.0 + 1e-9), float(missed + 1) / float(draws)) + max(rest, 0.0)
 
 
 def _of_frequencies(n: Values, p: Values, delta: float) -> float:

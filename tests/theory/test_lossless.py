@@ -25,7 +25,7 @@ from hlmtheory.lossless import (
     smallest_found,
     text_distance,
 )
-from hlmtheory.lossless.ceiling import _above, _of_frequencies, _of_halves
+from hlmtheory.lossless.ceiling import _above, _of_frequencies, _of_halves, _of_likeliest, _zeros_together
 from hlmtheory.lossless.evidence import BETS, SHARE
 
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -245,6 +245,43 @@ def test_a_share_is_above_its_bound_as_rarely_as_the_exponent_says(exponent):
     assert max(worst) <= math.exp(-exponent)
     missed = _above(counts, np.array(draws), exponent / 2) < share
     assert (stats.binom.pmf(counts, draws, share) * missed).sum(axis=1).max() > math.exp(-exponent)
+
+
+@pytest.mark.parametrize("error", [0.001, 0.2])
+@pytest.mark.parametrize("law", [(0.0, 0.0), (0.01, 0.01), (0.3, 0.02), (1.0, 0.1)])
+def test_draws_outside_the_likeliest_cells_bound_the_distance(law, error):
+    """By the exact law of the draws outside, of two prompts with other shares; the target has 0.02 outside of one."""
+    target, draws = np.array([[0.0, 1.0], [0.98, 0.02]]), (60, 20)
+    outside = np.convolve(*(stats.binom.pmf(np.arange(n + 1), n, m) for n, m in zip(draws, law, strict=True)))
+    distance = (60 * law[0] + 20 * abs(law[1] - 0.02)) / 80
+    below = 0.0
+    for missed, chance in enumerate(outside):
+        first = min(missed, 60)
+        counts = np.array([[first, 60 - first], [20 - missed + first, missed - first]], dtype=float)
+        below += chance * (_of_likeliest(counts, target, error) < distance)
+    assert below <= error
+
+
+def test_a_deterministic_law_takes_few_draws():
+    """Nothing outside in n draws: the share there is below 1 - δ^(1/n), and one draw outside is seen."""
+    bounds = [distance_ceiling([n // 2, 0, 0], [n // 2, 0, 0], [1.0, 0.0, 0.0], 0.001) for n in (40, 200)]
+    for n, bound in zip((40, 200), bounds, strict=True):
+        assert bound == pytest.approx(1 - (0.001 / 3) ** (1 / n), rel=1e-6)
+        assert bound >= 1 - (0.001 / 3) ** (1 / n)
+    assert bounds[1] < 0.05
+    assert distance_ceiling([100, 0, 0], [99, 1, 0], [1.0, 0.0, 0.0], 0.001) > bounds[1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 9)), min_size=2, max_size=6))
+def test_cells_of_probability_0_are_one_cell(cells):
+    """The distance of any law stays the same, and the counts stay with their cells."""
+    p = np.array([[float(mass) for mass, _, _ in cells], [1.0, *[0.0] * (len(cells) - 1)]])
+    a, b = (np.array([[one[i] for one in cells]] * 2, dtype=float) for i in (1, 2))
+    merged = _zeros_together(a, b, p)
+    for before, after in zip((a, b), merged[:2], strict=True):
+        np.testing.assert_allclose(np.abs(after - merged[2]).sum(axis=-1), np.abs(before - p).sum(axis=-1))
+        assert (after.sum(axis=-1) == before.sum(axis=-1)).all()
+    assert merged[2].shape[-1] == max(1, int((p > 0).sum(axis=-1).max())) + 1
 
 
 def test_prompts_are_weighted_by_their_draws():

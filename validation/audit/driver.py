@@ -79,15 +79,23 @@ def feed(
     stop_early: bool,
     progress: Callable[[Audit], None] | None = None,
 ) -> None:
-    """Give an audit the draws of a source, until they end or the verdict is known; then close the source."""
+    """Give an audit the draws of a source, until they end or the verdict is known; then close the source.
+
+    What fails after a difference was shown ends the draws, and leaves the verdict as it is.
+    """
     with closing(source):
-        for prompt, tokens in source:
-            audit.update(prompt, tokens)
-            if prompt == len(audit.law.prompts) - 1:
-                if progress is not None:
-                    progress(audit)
-                if stop_early and audit.settled():
-                    return
+        try:
+            for prompt, tokens in source:
+                audit.update(prompt, tokens)
+                if prompt == len(audit.law.prompts) - 1:
+                    if progress is not None:
+                        progress(audit)
+                    if stop_early and audit.settled():
+                        return
+        except Exception as error:
+            if not audit.found:
+                raise
+            audit.notes.append(f"The draws ended early: {error!r}")
         audit.close()
 
 

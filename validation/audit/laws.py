@@ -197,7 +197,7 @@ class Processors:
             ("top_k", self.top_k >= 0, "0 (all) or more"),
             ("top_p", 0 < self.top_p <= 1, "in (0, 1]"),
             ("min_p", 0 <= self.min_p <= 1, "in [0, 1]"),
-            ("repetition_penalty", 0 < self.repetition_penalty < np.inf, "above 0"),
+            ("repetition_penalty", 0.001 <= self.repetition_penalty <= 1000, "in 0.001..1000"),
             ("rounding", 0 <= self.rounding < 0.5, "0 or more, and below 0.5"),
         ):
             if not good:
@@ -236,6 +236,10 @@ class Processors:
         rows = _softmax(logits)
         return rows, np.minimum((rows * unsure).sum(axis=-1) + self.rounding, 1.0)
 
+    def penalised(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:
+        """Return logits (m, V) after the repetition penalty for the token ids before each of them."""
+        return self._repetition_penalty(np.array(logits, dtype=np.float64), contexts)[0]
+
     def _repetition_penalty(self, logits: Array, contexts: Sequence[Sequence[int]]) -> tuple[Array, Any]:
         if self.repetition_penalty != 1:
             for row, seen in zip(logits, contexts, strict=True):
@@ -250,7 +254,10 @@ class Processors:
             found = np.full_like(logits, -np.inf)
             np.put_along_axis(found, top, 0.0, axis=-1)
             return found, near & (self.rounding > 0) & (near.sum(axis=-1, keepdims=True) > 1)
-        return logits / self.temperature, False
+        with np.errstate(over="ignore"):
+            largest = logits.max(axis=-1, keepdims=True)
+            shift = np.where(np.isfinite(largest / self.temperature), 0.0, largest)  # or all would overflow
+            return (logits - shift) / self.temperature, False
 
     def _top_k(self, logits: Array, contexts: Sequence[Sequence[int]]) -> tuple[Array, Any]:
         if not 0 < self.top_k < logits.shape[-1]:
@@ -288,7 +295,7 @@ class Processors:
 
     def _width(self, border: Array) -> Array:
         """Return by how much rounding may move a logit."""
-        return np.asarray(self.rounding * (1.0 + np.abs(border)))
+        return np.asarray(self.rounding * (1.0 + np.where(np.isfinite(border), np.abs(border), 0.0)))
 
 
 def _softmax(logits: Array) -> Array:

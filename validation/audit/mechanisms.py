@@ -172,8 +172,7 @@ class _Parts:
         if key not in self._held:
             p, drawn, x = self._p[:, t], self._drawn[:, t], self._x[:, t]
             told = self._told[:, t - back]
-            ratio = np.divide(p, told, out=(p > 0).astype(np.float64), where=told > 0)
-            accept = np.minimum(1.0, ratio)
+            accept = np.divide(p, told, out=(p > 0).astype(np.float64), where=p < told)
             if self._name == "zero_accepted":
                 accept = np.maximum(accept, COIN)
             kept, rejected = drawn * accept, drawn * (1.0 - accept)
@@ -197,7 +196,7 @@ class _Parts:
             left = np.maximum(p - told, 0.0)
         total = left.sum(axis=-1, keepdims=True)
         if self._name == "residual_not_normalised":
-            left[:, -1:] += 1.0 - total
+            left[:, -1:] += np.maximum(1.0 - total, 0.0)
             return np.asarray(left)
         return np.asarray(np.where(total > 0, left / np.where(total > 0, total, 1.0), p))
 

@@ -101,6 +101,11 @@ class ModelLaw:
                 self._processors = own
         return found
 
+    def logits(self, prompt: int, tokens: Sequence[int]) -> Array:
+        """Return the logits (V,) behind the prompt and the tokens, after the repetition penalty alone."""
+        found = self._logits(prompt, np.array([tokens], dtype=np.int64))[:, -1]
+        return np.asarray(self._processors.penalised(found, [[*self.prompts[prompt], *tokens]])[0])
+
     def _logits(self, prompt: int, tokens: Array) -> Array:
         """Return the logits (m, D, V) at the end of the prompt and behind each of the tokens (m, D - 1)."""
         import copy

@@ -90,18 +90,18 @@ class Naming:
         if not len(tokens):
             return
         self._prepare()
-        self.scored += len(tokens)
         symbols = self.law.vocabulary + 1
         if self._texts:
             places = tokens @ symbols ** np.arange(self.depth - 1, -1, -1)
             found = {key: law[places] for key, law in self._texts[prompt].items()}
         else:
             found = dict(local_likelihoods(self.law, self.draft, prompt, tokens, self.depth))
-        uniform = SMOOTH * float(symbols) ** -self.depth
+        uniform = max(SMOOTH * float(symbols) ** -self.depth, 1e-300)  # of a large vocabulary it would be 0
         base = np.log((1 - SMOOTH) * found[NONE] + uniform)
         for key, likelihood in found.items():
             gain = float((np.log((1 - SMOOTH) * likelihood + uniform) - base).sum())
             self._gains[key] = self._gains.get(key, 0.0) + gain
+        self.scored += len(tokens)
 
     def fits(self) -> tuple[Fit, ...]:
         """Return the mechanisms that the draws do not exclude, likeliest first; of each, the likeliest such variant."""

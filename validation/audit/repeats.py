@@ -10,6 +10,11 @@ is known, as in :mod:`validation.audit.tests_of_law`:
   the draws of a call, also where the law has few continuations;
 * at the end of a call, a cell with an odd number of draws in it. This finds calls in which every draw comes twice, in
   any order.
+
+A sampler of another law repeats itself more often than the target's law says, too. Whether draws are copies is another
+question: it is asked without the target's law. Let E be the continuation that followed the last time, or the draw
+before. If the draws are independent and of one law, whatever it is, a draw and the next one may be exchanged, so that
+(1 + [the draw is E] - [the next one is E])/2 has the mean 1/2.
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ _INVERSE = pow(_ODD, -1, 2**64)
 class RepeatTests:
     """Tests of whole continuations, with the draws of each prompt that are remembered."""
 
-    count = 5
+    count, ordered = 5, 2
 
     def __init__(self, partitions: list[Partition], depth: int) -> None:
         self._partitions, self._depth = partitions, depth
@@ -44,23 +49,29 @@ class RepeatTests:
         self._known = np.zeros(len(partitions), dtype=np.int64)
         self._needed = float(np.log(size / UNLIKELY))
 
-    def measure(self, prompt: int, tokens: Array, chance: Array, call: tuple[Array, Array]) -> tuple[Array, Array]:
+    def measure(
+        self, prompt: int, tokens: Array, chance: Array, call: tuple[Array, Array]
+    ) -> tuple[Array, Array, Array]:
         """Return outcomes and expected values (K, m) of continuations (m, D) with probabilities (m,).
 
-        ``call`` holds those of :meth:`within` for these draws.
+        ``call`` holds those of :meth:`within` for these draws. The third array (2, m') has the mean 1/2 for independent
+        draws of any one law.
         """
         known = int(self._known[prompt])
         size = self._tokens.shape[1]
         every = np.concatenate([self._tokens[prompt, size - known :], tokens])
         chances = np.concatenate([self._chance[prompt, size - known :], chance])
         names = _names(every)
-        tests = [self._followed(every, chances, names, known), _seen(every, chances, names, known)]
+        guess = self._followed(chances, names, known)
+        equal = (guess > 0) & (every[guess] == tokens).all(axis=1)
+        followed = equal.astype(np.float64), np.where(guess > 0, np.minimum(chances[guess], 1.0), 0.0)
+        tests = [followed, _seen(every, chances, names, known)]
         kept = min(size, len(every))
         self._tokens[prompt, size - kept :] = every[len(every) - kept :]
         self._chance[prompt, size - kept :] = chances[len(every) - kept :]
         self._known[prompt] = kept
         outcomes, expected = zip(*tests, call, strict=True)
-        return np.vstack(outcomes), np.vstack(expected)
+        return np.vstack(outcomes), np.vstack(expected), _in_order(every, guess, known)
 
     def within(self, prompt: int, cells: Array) -> tuple[Array, Array]:
         """Return outcomes and expected values (3, n) of a whole call, from the cells (n,) of its draws in order."""
@@ -76,9 +87,9 @@ class RepeatTests:
             np.concatenate([np.minimum(mean, 1.0) * active, expected[None]]),
         )
 
-    def _followed(self, every: Array, chances: Array, names: Array, known: int) -> tuple[Array, Array]:
-        """Return whether each new draw is the one that followed the same run of draws the last time."""
-        count, new = len(every), np.arange(known, len(every))
+    def _followed(self, chances: Array, names: Array, known: int) -> Array:
+        """Return for each new draw the place of the one that followed the same run of draws the last time, or 0."""
+        count, new = len(chances), np.arange(known, len(chances))
         rarity = np.concatenate([[0.0], np.cumsum(-np.log(np.maximum(chances, 1e-300)))])
         start = np.searchsorted(rarity, rarity[1:] - self._needed, side="right") - 1  # of the run that ends at a draw
         powers = np.cumprod(np.full(count + 1, _ODD, dtype=np.uint64))
@@ -90,10 +101,19 @@ class RepeatTests:
         same = keys[order[1:]] == keys[order[:-1]]
         before = np.full(count, -1)
         before[order[1:][same]] = order[:-1][same]
-        guess = np.where(new > 0, before[new - 1], -1) + 1  # 0: there is none
-        active = guess > 0
-        equal = active & (every[guess] == every[new]).all(axis=1)
-        return equal.astype(np.float64), np.where(active, np.minimum(chances[guess], 1.0), 0.0)
+        found: Array = np.where(new > 0, before[new - 1], -1) + 1
+        return found
+
+
+def _in_order(every: Array, guess: Array, known: int) -> Array:
+    """Return (1 + [the draw is E] - [the next one is E])/2 for pairs of new draws and both kinds of E, (2, m')."""
+    # no draw is in two pairs, and pairs begin at odd and at even places
+    first = np.arange(max(known, 1), len(every) - 1, 3)
+    found = []
+    for place, active in ((guess[first - known], guess[first - known] > 0), (first - 1, first > 0)):
+        is_it, next_is = ((every[place] == every[other]).all(axis=1) for other in (first, first + 1))
+        found.append(np.where(active, 0.5 * (1.0 + is_it - next_is), 0.5))
+    return np.stack(found)
 
 
 def _names(tokens: Array) -> Array:

@@ -9,7 +9,6 @@ from validation.audit.naming import Fit
 
 KEPT, NOT_KEPT, UNDECIDED = "kept", "not kept", "not enough draws"
 ON_CELLS = "no difference found in the cells"
-INDEPENDENT = "It assumes independent draws of one law; no repeats were found."
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,11 @@ class AuditReport:
         The target's probability of the cells of each depth that hold several continuations.
     repeats : float
         A lower bound on the distance, given the draws before, that repeats of earlier draws alone show.
+    copied : bool
+        Whether draws repeat earlier ones more often than independent draws of any one law would; wrong with probability
+        ``level`` at most.
+    excluded : int
+        Draws that are impossible under the target's law.
     mechanisms : tuple of Fit, optional
         Those that the draws do not exclude, likeliest first; empty if it is none of the known ones, None if no
         difference was found or the draft's law is not known.
@@ -69,6 +73,8 @@ class AuditReport:
     draws_to_keep: int
     found_after: int | None
     repeats: float
+    copied: bool = False
+    excluded: int = 0
     witnesses: tuple[Witness, ...] = ()
     mechanisms: tuple[Fit, ...] | None = None
     notes: tuple[str, ...] = ()
@@ -79,11 +85,16 @@ class AuditReport:
         if self.prompts > 1:
             said += f", in the mean over {self.prompts} prompts,"
         words = {NOT_KEPT: self._not_kept, KEPT: self._kept, ON_CELLS: self._on_cells, UNDECIDED: self._undecided}
-        return words[self.verdict](said)
+        return [*words[self.verdict](said), *self.notes]
 
     @property
     def _risk(self) -> str:
         return f"This is wrong with probability {self.level:g} at most, whenever one looks."
+
+    @property
+    def _assumed(self) -> str:
+        mixed = "" if self.prompts > 1 else " One prompt cannot show a mix-up of the distributions of several."
+        return f"{self._risk} It assumes independent draws of one law; no repeats were found.{mixed}"
 
     @property
     def _power(self) -> str:
@@ -98,12 +109,14 @@ class AuditReport:
 
     def _not_kept(self, said: str) -> list[str]:
         given, least = ("", self.at_least) if self.at_least else ("given the draws before, ", self.repeats)
-        lines = [
-            f"Not kept: {given}{said} is at least {least:.2g} (total variation) from the target's.",
-            f"Shown after {self.found_after:,} of {self.draws:,} draws. {self._risk}",
-        ]
-        if self.repeats:
-            lines.append("Draws repeat earlier ones more often than independent draws of the target's law would.")
+        first = f"Not kept: {given}{said} is at least {least:.2g} (total variation) from the target's."
+        impossible = f"{self.excluded:,} of {self.draws:,} draws are impossible under the target's law."
+        lines = [first if least else f"Not kept: {impossible}"]
+        lines.append(f"Shown after {self.found_after:,} of {self.draws:,} draws. {self._risk}")
+        if self.excluded and least:
+            lines.append(impossible)
+        if self.copied:
+            lines.append("Draws repeat earlier ones more often than independent draws of any one law would.")
         if self.mechanisms is not None and not self.mechanisms:
             lines.append("None of the known mechanisms explains the draws.")
         if self.at_most <= self.epsilon and not self.repeats:
@@ -117,7 +130,7 @@ class AuditReport:
                 f"This holds for all continuations: it is at most {self.at_most_on_cells:.4f}{self._where}, and those "
                 f"with several continuations have {self.shared[-1]:.4f} of the target's probability."
             )
-        return [*lines, f"No difference was found. {self._power}", f"{self._risk} {INDEPENDENT}"]
+        return [*lines, f"No difference was found. {self._power}", self._assumed]
 
     def _on_cells(self, said: str) -> list[str]:
         return [
@@ -126,7 +139,7 @@ class AuditReport:
             f"This is no proof for the whole law, which may be up to {self.at_most:.4f} away: {self.shared[-1]:.4f} of "
             "the target's probability lies in cells of several continuations, whose shares may differ.",
             self._more(),
-            f"{self._power} {self._risk} {INDEPENDENT}",
+            f"{self._power} {self._assumed}",
         ]
 
     def _more(self) -> str:
@@ -142,15 +155,17 @@ class AuditReport:
         )
 
     def _undecided(self, said: str) -> list[str]:
-        keep = f"about {self.draws_to_keep:,}" if self.draws_to_keep else "more than a billion"
         whole = self.shared[-1] < self.epsilon
         where, what = ("", "") if whole else (self._where, " on the cells")
         most = self.at_most if whole else self.at_most_on_cells
+        aim = f"that the law is kept to within {self.epsilon:g}{what}"
+        keep = f"to show {aim} takes about {self.draws_to_keep:,} in all."
+        if not self.draws_to_keep:
+            keep = f"no number up to a billion shows {aim}."
         return [
             f"Not enough draws: no difference was found, and {said} may be up to {most:.4f} away{where}.",
             self._power,
-            f"A distance of {self.epsilon:g} would be found with {self.draws_to_find:,} draws; to show that the law is "
-            f"kept to within {self.epsilon:g}{what} takes {keep} in all.",
+            f"A distance of {self.epsilon:g} would be found with {self.draws_to_find:,} draws; {keep}",
         ]
 
     def as_json(self) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def file_prompts(path: Path) -> list[Any]:
         If a line is not as documented, or there are more than ``MOST_PROMPTS`` prompts.
     """
     found: dict[Any, None] = {}
-    for key, _ in _lines(path):
+    for key, _ in lines_of_draws(path):
         found.setdefault(key)
         if len(found) > MOST_PROMPTS:
             raise UserError(f"{path} holds more than {MOST_PROMPTS:,} prompts; an audit needs many draws of each.")
@@ -120,7 +120,7 @@ def file_batches(
     """Yield the draws of a file; memory holds at most ``HELD`` of each prompt."""
     places = {tuple(one) if isinstance(one, list) else one: i for i, one in enumerate(prompts)}
     held: list[list[list[int]]] = [[] for _ in places]
-    for key, texts in _lines(path):
+    for key, texts in lines_of_draws(path):
         place = places[key]
         held[place] += texts
         if len(held[place]) >= HELD:
@@ -131,7 +131,7 @@ def file_batches(
             yield place, padded(law, texts, depth, pad)
 
 
-def _lines(path: Path) -> Iterator[tuple[Any, list[list[int]]]]:
+def lines_of_draws(path: Path) -> Iterator[tuple[Any, list[list[int]]]]:
     """Yield the prompt and the continuations of each line."""
     with path.open(encoding="utf-8", errors="surrogateescape") as lines:
         for number, line in enumerate(lines, 1):

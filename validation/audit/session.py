@@ -36,6 +36,7 @@ HELD = 4096
 """Draws that wait for a difference to be shown, so that its mechanism can be named from them."""
 PATIENCE = 8
 """Draws that explain a difference over those that showed it: then a law a third as far off is excluded."""
+TOLERANCE = 1e-6  # a lower bound counts only above this; rounding of the target's rows has its own place, in the law
 VALUES = 2**23  # probabilities in memory at a time
 
 
@@ -52,8 +53,6 @@ class Audit:
         Probability of a wrong accusation, over all depths and whenever one looks.
     epsilon : float
         The law counts as kept if the distance of the joint laws of D tokens is at most this.
-    tolerance : float
-        A lower bound counts only above this. Rounding of the target's rows has its own place, in the law.
     planned : int
         The number of draws that is planned; it decides how fine the cells are.
     draft : Law, optional
@@ -64,21 +63,23 @@ class Audit:
     depth: int = 4
     level: float = 0.001
     epsilon: float = 0.05
-    tolerance: float = 1e-6
     planned: int = 100_000
     draft: Law | None = None
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Prepare the tests."""
-        if not 0 < self.level < 1 or not 0 < self.epsilon < 1 or self.depth < 1:
-            raise UserError("level and epsilon must be in (0, 1), and depth at least 1.")
+        if not 1e-100 <= self.level < 1 or not 0.001 <= self.epsilon < 1 or self.depth < 1:
+            raise UserError("level must be in [1e-100, 1), epsilon in [0.001, 1), and depth at least 1.")
         count = len(self.law.prompts)
-        self._partitions = [
-            Partition(self.law, c, self.depth, max(16, min(FINE, self.planned) // count)) for c in range(count)
-        ]
+        if self.draft is not None:
+            if (self.draft.vocabulary, len(self.draft.prompts)) != (self.law.vocabulary, count):
+                raise UserError("The draft's law must have the vocabulary and the prompts of the target's.")
+            self.draft.next_rows(0, np.zeros((1, self.depth), dtype=np.int64))  # refuse before the first draw
+        fine = max(16, self.depth + 1, min(FINE, self.planned) // count)  # D + 1 leaves hold the path of a greedy law
+        self._partitions = [Partition(self.law, c, self.depth, fine) for c in range(count)]
         sure = int((self.epsilon**2 * self.planned) ** 2 / 40)  # as many as these draws can bound
-        sure = max(4, max(FEWEST, sure) // count)
+        sure = max(4, self.depth + 1, max(FEWEST, sure) // count)
         self._coarse = [
             one if len(one.cells(self.depth)) <= sure else Partition(self.law, c, self.depth, sure)
             for c, one in enumerate(self._partitions)
@@ -92,9 +93,10 @@ class Audit:
         self._token_laws = [LawTest(TokenTests.count, share) for _ in range(self.depth)]
         self._joint_laws = [LawTest(JointTests.count, share) for _ in range(self.depth)]
         self._repeats, self._repeat_law = RepeatTests(self._partitions, self.depth), LawTest(RepeatTests.count, share)
+        self._order_law, self._in_order = LawTest(RepeatTests.ordered, self.level), False
         self._naming = None if self.draft is None else Naming(self.law, self.draft, self.depth)
         self._held: list[tuple[int, Array]] = []
-        self.draws = 0
+        self.draws = self.excluded = 0
         self.found_after: int | None = None
         self._sums: dict[tuple[str, int], float] = {}  # lower bounds on sums of distances over draws: they never fall
         self._looks = 0
@@ -126,7 +128,8 @@ class Audit:
     def _chunk(self, prompt: int, tokens: Array, call: tuple[Array, Array]) -> None:
         rows, slack = extended_rows(self.law, prompt, tokens)
         probabilities = np.take_along_axis(rows, tokens[..., None], axis=-1)[..., 0]
-        along = np.minimum(np.cumprod(probabilities / np.maximum(1.0 - slack, 1e-300), axis=1), 1.0)
+        likely = np.where(slack < 1.0, probabilities / np.where(slack < 1.0, 1.0 - slack, 1.0), 1.0)
+        along = np.cumprod(np.minimum(likely, 1.0), axis=1)  # no less than an engine's rounding can make it
         cells = self._partitions[prompt].walk(tokens)
         coarse = cells if self._coarse[prompt] is self._partitions[prompt] else self._coarse[prompt].walk(tokens)
         for half in range(2):  # every other draw
@@ -140,15 +143,22 @@ class Audit:
             self._joint_laws[t].update(*self._joint[t].measure(prompt, tokens, cells, along[:, t]))
             self._take("token", t, self._token_laws[t].bound)
             self._take("joint", t, self._joint_laws[t].bound)
-        self._repeat_law.update(*self._repeats.measure(prompt, tokens, along[:, -1], call))
+        *repeats, order = self._repeats.measure(prompt, tokens, along[:, -1], call)
+        self._repeat_law.update(*repeats)
         self._take("repeat", self.depth - 1, self._repeat_law.bound)
+        if order.size:
+            self._order_law.update(order, np.full(order.shape, 0.5))
+            self._in_order |= self._order_law.log_wealth >= -np.log(self.level)
+        self.excluded += int(((probabilities == 0.0) & (slack == 0.0)).any(axis=1).sum())
+        if self.excluded and self.found_after is None:  # under an exact law this never happens
+            self.found_after = self.draws
         self._keep(prompt, tokens)
         self._look()
 
     def _take(self, kind: str, t: int, bound: float) -> None:
         """Keep a lower bound on the mean distance of the draws so far."""
         self._sums[kind, t] = max(self._sums.get((kind, t), 0.0), bound * self.draws)
-        if bound > self.tolerance and self.found_after is None:
+        if bound > TOLERANCE and self.found_after is None:
             self.found_after = self.draws
 
     def _keep(self, prompt: int, tokens: Array) -> None:
@@ -238,20 +248,26 @@ class Audit:
 
         Where ε is less than the probability of shared cells, no number does, and the bound of the cells is meant.
         """
-        rest = self._shared(self.depth)
-        most = self.epsilon - rest if rest < self.epsilon else self.epsilon
+        rest, moved = self._shared(self.depth), self._moved()
+        most = self.epsilon - moved - (rest + moved * (rest > 0) if rest < self.epsilon else 0.0)
         width, count = max(map(len, self._cells)), len(self._cells)
         masses = np.zeros((count, width))
         for c, own in enumerate(self._cells):
             masses[c, : len(own)] = self._coarse[c].mass[own]
         masses /= masses.sum(axis=1, keepdims=True)
-        rng, draws = np.random.default_rng(0), FIRST_LOOK
+        rng, draws = np.random.default_rng(0), max(FIRST_LOOK, int(1.25 * self.draws))  # those so far were too few
         while draws <= 10**9:
             half = [rng.multinomial(max(1, draws // (2 * count)), masses) for _ in range(2)]
             if distance_ceiling(half[0], half[1], masses, 0.5 * self.level) <= most:
                 return draws
             draws = int(draws * 1.25)
         return 0
+
+    def line(self) -> str:
+        """Return what is known now in one line."""
+        where = " on the cells" if self.at_most_on_cells < self.at_most else ""
+        most = f"at most {self.at_most_on_cells:.4f}{where}"
+        return f"{self.draws:,} draws: TV at least {self.at_least:.4f}, {most} ({self.verdict()})"
 
     @property
     def found(self) -> bool:
@@ -284,6 +300,7 @@ class Audit:
         """Return what is known now."""
         at_least, found, verdict = self.at_least, self.found, self.verdict()
         share, tests = self._share, TokenTests.count
+        event = 0.5 if self.epsilon < 0.5 else 0.5 * (1.0 - self.epsilon)  # it leaves room for a distance of ε
         bounds = []
         for t in range(self.depth):
             bounds.append(DepthBound(t + 1, "token", self._mean("token", t), self._token_laws[t].log_wealth))
@@ -304,11 +321,13 @@ class Audit:
             cells=sum(map(len, self._cells)),
             prompts=len(self._cells),
             smallest_found=smallest_found(max(1, self.draws), share, tests),
-            draws_to_find=draws_to_find(self.epsilon, share, tests),
+            draws_to_find=draws_to_find(self.epsilon, share, tests, event=event),
             draws_to_keep=self._draws_to_keep(),
             found_after=self.found_after,
             repeats=self._mean("repeat", self.depth - 1),
+            copied=bool(self._in_order),
+            excluded=self.excluded,
             witnesses=witnesses if found else (),
-            mechanisms=None if self._naming is None or not found else self._naming.fits(),
+            mechanisms=None if self._naming is None or not self._naming.scored else self._naming.fits(),
             notes=tuple(self.notes),
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from validation.audit.report import AuditReport
     from validation.audit.session import Audit
 
-SAMPLERS = "--sampler, --draws-from, --generate or --method"
+SAMPLERS = "--sampler, --draws-from, --generate, --method or --compare"
 LAWS = "--target, --table or --trace"
 EXAMPLES = """\b
 Examples:
@@ -32,6 +33,7 @@ Examples:
   hlm audit --draws-from draws.jsonl --target models/llama --top-p 0.9
   hlm audit --method "fixed K" --draws 5000
   hlm audit --sampler mine.py:sample --table toy.npz --epsilon 0.02
+  hlm audit --compare alone.jsonl drafted.jsonl --target models/llama --rounding 0.01
 
 \b
 mine.py:sample is a function sample(prompts, n, seed): for each prompt, a list
@@ -43,16 +45,8 @@ own, whose models are loaded once.
 draws.jsonl has one line for each draw:
   {"prompt": [5, 17], "continuation": [3, 9, 2, 8]}
 
-\b
-What the answer means:
-  kept               the laws of DEPTH tokens are at most EPSILON apart (total
-                     variation): this is proved for all continuations
-  not kept           they are apart by at least the printed number
-  no difference found in the cells
-                     on groups of continuations, the laws are at most EPSILON
-                     apart; within a group they may differ
-  not enough draws   neither is shown; the answer says how many are needed
-Each is wrong with a probability of at most LEVEL, also if you stop early."""
+The answer says in words what was shown, and how many draws would show more.
+It is wrong with a probability of at most LEVEL, also if you stop early."""
 
 
 def _processors(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,6 +78,12 @@ def _processors(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(epilog=EXAMPLES)
 @click.option("--sampler", help="Your function, as module:function or FILE.py:function.")
 @click.option("--draws-from", type=click.Path(path_type=Path), help="A file of draws, JSON lines.")
+@click.option(
+    "--compare",
+    nargs=2,
+    type=click.Path(path_type=Path),
+    help="Two files of greedy texts: where they part, and whether --rounding explains it.",
+)
 @click.option("--generate", is_flag=True, help="transformers' generate on --target, with the options below.")
 @click.option("--method", help="One of our decoding methods, such as `fixed K`, on the built-in or the given pair.")
 @click.option("--assistant", help="With --generate: the assistant model, a folder or a hub name.")
@@ -109,14 +109,14 @@ def _processors(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--draws", type=click.IntRange(min=1), default=100_000, show_default=True, help="The most draws.")
 @click.option(
     "--level",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=click.FloatRange(1e-100, 1, max_open=True),
     default=0.001,
     show_default=True,
     help="Probability of a wrong answer.",
 )
 @click.option(
     "--epsilon",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=click.FloatRange(0.001, 1, max_open=True),
     default=0.05,
     show_default=True,
     help="Total variation up to which the law counts as kept.",
@@ -148,14 +148,18 @@ def audit(**options: Any) -> None:
     Exit codes: 0 the law is kept; 1 it is not; 3 it is not shown (not enough draws, or on the cells alone); 130
     interrupted, with what is known so far.
     """
-    _one_of(options, SAMPLERS, "sampler", "draws_from", "generate", "method")
+    _one_of(options, SAMPLERS, "sampler", "draws_from", "generate", "method", "compare")
     console = open_console(quiet=options["quiet"], stderr=options["as_json"])
+    if options["compare"]:
+        _compare(options, console)
+        return
     with waiting(console, "loading the models"):
         law, draft, source = _prepare(options)
     from validation.audit import KEPT, NOT_KEPT, ON_CELLS, Audit
     from validation.audit.driver import feed
 
     one = Audit(law, options["depth"], options["level"], options["epsilon"], planned=options["draws"], draft=draft)
+    one.notes += _foreign_rows(options)
     stopped = False
     try:
         with waiting(console, "drawing") as say:
@@ -172,6 +176,55 @@ def audit(**options: Any) -> None:
         raise Verdict
     if report.verdict != KEPT and not (report.verdict == ON_CELLS and options["accept_cells"]):
         sys.exit(PARTLY)
+
+
+def _foreign_rows(options: dict[str, Any]) -> list[str]:
+    """Say that another engine has other rows, where the target is a .gguf file and that engine draws."""
+    name = str(options["target"] or "")
+    if not name.endswith(".gguf") or options["generate"] or options["method"]:
+        return []
+    said = (
+        f"The law is that of {name} in transformers. An engine that reads this file rounds its numbers anew, so its "
+        'rows differ, and "not kept" may be said of a sampler that is right. For a verdict about the sampler, give the '
+        "engine's own rows with --table; docs/audit.md says how."
+    )
+    if not options["quiet"]:
+        click.echo(said, err=True)
+    return [said]
+
+
+def _compare(options: dict[str, Any], console: Console) -> None:
+    """Print where two greedy texts of each prompt part."""
+    from validation.audit.compare import partings, read_pairs
+    from validation.audit.laws import Processors
+    from validation.audit.models import FLOAT32, ModelLaw, load_model
+
+    if not options["target"]:
+        raise UserError("--compare needs the model whose texts these are: give --target.")
+    prompts, pairs = read_pairs(*options["compare"])
+    notes, rounding = _foreign_rows(options), FLOAT32 if options["rounding"] is None else options["rounding"]
+    with waiting(console, "comparing"):
+        model, _ = load_model(options["target"], options["device"])
+        processors = Processors(repetition_penalty=options["repetition_penalty"])
+        found = partings(ModelLaw(model, prompts, processors), pairs)
+    explained, needed = sum(one.needed <= rounding for one in found), max((one.needed for one in found), default=0.0)
+    console.print(f"{len(pairs):,} pairs of texts, of {len(prompts):,} prompts in both files: {len(found):,} part.")
+    if found:
+        console.print(
+            f"A relative rounding of {rounding:g} explains {explained:,} of them; {needed:.2g} would explain all. "
+            f"A pass in float32 has {FLOAT32:g}, one in bfloat16 0.01 (--rounding)."
+        )
+    rows: list[list[Any]] = []
+    for one in found:
+        rows.append([one.prompt, one.place, "{}, {}".format(*one.tokens), f"{one.gap:.4f}"])
+        rows[-1] += ["{:.4f}, {:.4f}".format(*one.below), f"{one.needed:.2g}"]
+    heads = ["prompt", "tokens before", "tokens", "gap of the two largest logits", "below the largest", "needs"]
+    _print_table(console, "Where they part", heads, rows)
+    if options["as_json"]:
+        parts = [asdict(one) for one in found]
+        print_json({"pairs": len(pairs), "rounding": rounding, "partings": parts, "notes": notes})
+    if explained < len(found):
+        raise Verdict
 
 
 def _one_of(options: dict[str, Any], named: str, *names: str) -> None:
@@ -223,7 +276,8 @@ def _of_table(options: dict[str, Any], processors: Processors, drawn: Any) -> tu
     from validation.audit.laws import TableLaw, read_tables
 
     found = read_tables(options["table"])
-    prompts = drawn or found.get("prompts") or [[0]]
+    several = found["target"].ndim == 3
+    prompts = drawn or found.get("prompts") or [[c] for c in range(len(found["target"]) if several else 1)]
     ends = options["ends"] or tuple(found.get("end_tokens", ()))
     target = TableLaw(found["target"], prompts, ends, processors)
     return target, TableLaw(found["draft"], prompts, ends, processors) if "draft" in found else None
@@ -326,52 +380,46 @@ def _progress(say: Callable[[str], None], shown: bool) -> Callable[[Audit], None
 
     def tell(now: Audit) -> None:
         nonlocal printed
-        say(_line(now))
+        say(now.line())
         if not shown and now.draws >= 2 * printed:
             printed = now.draws
-            click.echo(_line(now), err=True)
+            click.echo(now.line(), err=True)
 
     return tell
 
 
-def _line(now: Audit) -> str:
-    """Return the line that is shown while the audit runs."""
-    return f"{now.draws:,} draws: TV at least {now.at_least:.4f}, at most {now.at_most:.4f} ({now.verdict()})"
-
-
 def show(console: Console, report: AuditReport, stopped: bool = False) -> None:
     """Print what is known: the verdict, the bounds of each depth, and what shows a difference."""
-    from rich import box
-    from rich.table import Table
-
     if stopped:
         console.print(f"Stopped after {report.draws:,} draws. What is known so far holds as it is:", soft_wrap=True)
     for number, line in enumerate(report.sentences()):
         console.print(line, style="bold" if number == 0 else None, soft_wrap=True, markup=False)
-    table = Table(title="Total variation is at least", box=box.SIMPLE)
-    for head in ("depth", "next token", "all tokens so far"):
-        table.add_column(head, justify="right")
-    for depth in range(1, report.depth + 1):
-        found = {one.kind: one.at_least for one in report.bounds if one.depth == depth}
-        table.add_row(str(depth), f"{found['token']:.4f}", f"{found['joint']:.4f}")
-    console.print(table)
-    if report.witnesses:
-        table = Table(title="Where it shows", box=box.SIMPLE)
-        for head in ("prompt", "prefix", "token", "seen", "draws", "share", "target"):
-            table.add_column(head, justify="right")
-        for one in report.witnesses:
-            prefix = " ".join(map(str, one.prefix)) or "(start)"
-            cells = (str(one.prompt), prefix, str(one.token), f"{one.seen:,}", f"{one.draws:,}")
-            table.add_row(*cells, f"{one.seen / max(1, one.draws):.5f}", f"{one.expected:.5f}")
-        console.print(table)
-    if report.mechanisms:
-        from validation.audit.mechanisms import MECHANISMS
+    depths = range(1, report.depth + 1)
+    least = {(one.depth, one.kind): f"{one.at_least:.4f}" for one in report.bounds}
+    rows: list[list[Any]] = [[depth, least[depth, "token"], least[depth, "joint"]] for depth in depths]
+    _print_table(console, "Total variation is at least", ("depth", "next token", "all tokens so far"), rows)
+    rows = []
+    for one in report.witnesses:
+        rows.append([one.prompt, " ".join(map(str, one.prefix)) or "(start)", one.token, f"{one.seen:,}"])
+        rows[-1] += [f"{one.draws:,}", f"{one.seen / max(1, one.draws):.5f}", f"{one.expected:.5f}"]
+    heads = ["prompt", "prefix", "token", "seen", "draws", "share", "target"]
+    _print_table(console, "Where it shows", heads, rows)
+    from validation.audit.mechanisms import MECHANISMS
 
-        table = Table(title="Mechanisms that the draws do not exclude, likeliest first", box=box.SIMPLE)
-        table.add_column("mechanism")
-        for head in ("p-value", "log-likelihood above the target's law"):
-            table.add_column(head, justify="right")
-        table.add_column("what it does")
-        for fit in report.mechanisms[:3]:
-            table.add_row(fit.name, f"{fit.p_value:.2g}", f"{fit.gain:,.1f}", MECHANISMS[fit.name])
+    heads = ["mechanism", "p-value", "log-likelihood above the target's law", "what it does"]
+    rows = [[m.name, f"{m.p_value:.2g}", f"{m.gain:,.1f}", MECHANISMS[m.name]] for m in (report.mechanisms or ())[:3]]
+    _print_table(console, "Mechanisms that the draws do not exclude, likeliest first", heads, rows)
+
+
+def _print_table(console: Console, title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table, if it has rows."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, box=box.SIMPLE)
+    for head in heads:
+        table.add_column(head, justify="left" if head in ("mechanism", "what it does") else "right")
+    for row in rows:
+        table.add_row(*map(str, row))
+    if rows:
         console.print(table)

@@ -25,7 +25,7 @@ def processed(table: Array, temperature: float, top_p: float) -> Array:
     rows = np.asarray(table, dtype=np.float64)
     if temperature == 0:
         return np.asarray(np.eye(rows.shape[-1])[rows.argmax(axis=-1)])
-    rows = rows ** (1.0 / temperature)
+    rows = (rows / rows.max(axis=-1, keepdims=True)) ** (1.0 / temperature)  # a power of the largest is never 0
     rows = rows / rows.sum(axis=-1, keepdims=True)
     if top_p >= 1:
         return np.asarray(rows)
@@ -226,7 +226,7 @@ class _Rounds:
             low, high = _interval(self.row(self.pair.drawn, (*state.text, *drafts[: i - 1])), drafts[i - 1])
             if i > 1:
                 raise ValueError("the law of next_coin is enumerated for at most two drafts")
-            return float(np.clip((ratio - low) / (high - low), 0.0, 1.0))
+            return float(np.clip((ratio - low) / max(high - low, 1e-300), 0.0, 1.0))
         return ratio
 
     def blocks(self, state: _State, drafts: Text) -> Iterator[tuple[int, float, float]]:
@@ -239,7 +239,7 @@ class _Rounds:
         yield len(drafts), weights[-1], 0.0
         left = 1.0 - weights[-1]
         for i in reversed(range(len(drafts))):
-            passes = spare[i] / (spare[i] + 1.0 - weights[i]) if i and spare[i] else float(i == 0)
+            passes = spare[i] / (spare[i] + (1.0 - weights[i])) if i and spare[i] else float(i == 0)
             passes = weights[i] if self.defect == "block_token_rule" else passes
             if left * passes > 0:
                 yield i, left * passes, weights[i]
@@ -269,7 +269,7 @@ class _Rounds:
         """Return the law of the token that replaces a rejected draft, before its number is known."""
         if self.defect == "residual_not_normalised":
             left = np.maximum(p - q, 0.0)
-            left[-1] += 1.0 - left.sum()
+            left[-1] += max(1.0 - left.sum(), 0.0)
             return left
         order = np.arange(len(p))
         if self.defect == "residual_by_rank":
@@ -302,5 +302,7 @@ def _interval(row: Array, token: int) -> tuple[float, float]:
 def _drawn_again(law: Array, low: float, high: float) -> Array:
     """Return the law of a token that is drawn by a number known to lie in an interval."""
     ends = np.cumsum(law)
+    if not low < high:  # the interval is below the rounding of its ends
+        return np.asarray(np.arange(len(law)) == min(int((ends <= low).sum()), len(law) - 1), dtype=np.float64)
     common = np.minimum(ends, high) - np.maximum(ends - law, low)
     return np.asarray(np.maximum(common, 0.0) / (high - low))

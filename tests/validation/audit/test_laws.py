@@ -80,6 +80,19 @@ def test_what_rounding_may_drop_is_uncertain(settings, unsure):
     assert 0.5 * np.abs(exact - rows).sum() <= slack[0] + 1e-12
 
 
+@pytest.mark.parametrize("rounding", [0.0, 1e-5])
+@pytest.mark.parametrize("temperature", [1.0, 1e-300, 5e-324])
+@pytest.mark.parametrize("order", [("top_k", "temperature"), ("temperature", "top_k")])
+def test_rows_with_zeros_and_temperatures_near_0_are_distributions(rounding, temperature, order):
+    """A cut behind another one, or of a row with zeros, may ask for more tokens than are left."""
+    made = Processors(temperature, 3, 0.6, order=("repetition_penalty", "top_p", *order, "min_p"), rounding=rounding)
+    logits = np.array([[0.0, -1.0, -2.0, -np.inf], [-700.0, -1e308, -np.inf, -9e307]])
+    rows, slack = made.uncertain_rows(logits, [(), ()])
+    assert rows[:, 0].tolist() == [1.0, 1.0]
+    assert slack.max() <= rounding
+    assert TableLaw([[0.7, 0.3, 0.0, 0.0]], processors=Processors(top_k=3)).table.tolist() == [[[0.7, 0.3, 0.0, 0.0]]]
+
+
 def test_a_greedy_row_with_two_candidates_is_not_tested():
     _, slack = Processors(temperature=0.0, rounding=1e-5).uncertain_rows(np.array([[3.0, 3.0 + 1e-6, 1.0]]), [()])
     assert slack[0] == 1.0

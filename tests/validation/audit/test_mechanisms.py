@@ -252,3 +252,37 @@ def test_a_p_value_is_rarely_small_if_the_mechanism_is_right():
             smallest = min(smallest, float(np.exp(-naming._evidence(("stale_draft", "K = 2 ")))))
         excluded += smallest <= EXCLUDED
     assert excluded <= 8
+
+
+def hostile_rows(rng, nodes, size):
+    """Return rows as models and tables have them at the edges: one-hot, subnormal, of one likely token, with zeros."""
+    rows = [
+        rng.dirichlet(np.full(size, 1.2), nodes),
+        np.eye(size)[rng.integers(size, size=nodes)],
+        np.exp(rng.uniform(-740, 0, size=(nodes, size))),
+        rng.dirichlet(np.ones(size), nodes) * 1e-17 + np.eye(size)[0],
+        (rng.random((nodes, size)) < 0.5) + 1e-300,
+    ][rng.integers(5)]
+    return rows / rows.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_draft_costs_the_verdict(seed):
+    """Also a draft that is the target up to rounding, and a temperature near 0: no error, no warning, no NaN."""
+    rng, found = np.random.default_rng(seed), 0
+    while found < 2:
+        target, other = (hostile_rows(rng, ROWS, V) for _ in range(2))
+        same = np.exp(np.log(np.maximum(target, 1e-320)))
+        draft = (same / same.sum(axis=1, keepdims=True), other)[rng.integers(2)]
+        made = Processors(
+            temperature=float(rng.choice([0, 0.01, 0.02, 0.7, 1, 1e-300])), top_k=int(rng.integers(V)), top_p=0.9
+        )
+        laws = [TableLaw(rows, [[0]], (1,), made) for rows in (target, draft)]
+        laws = [Rows(law) for law in laws] if rng.integers(2) else laws
+        text = rng.choice([0, 2, 3], size=D)
+        call = {"depth": D, "draws": 600, "draft": laws[1]}
+        report = audit_sampler(laws[0], lambda prompts, n, seed, text=text: [[text] * n], **call)
+        found += report.verdict == NOT_KEPT
+        assert report.notes == ()
+        assert (report.mechanisms is not None) == (report.verdict == NOT_KEPT)
+        assert np.isfinite([report.at_least, report.at_most, *(fit.gain for fit in report.mechanisms or ())]).all()

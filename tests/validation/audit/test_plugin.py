@@ -102,13 +102,16 @@ def test_an_error_carries_its_report() -> None:
     assert unknown.value.report.draws == 200
 
 
-def test_cells_pass_unless_the_whole_law_is_asked_for() -> None:
-    """Two tokens, each one of 40: the law of 41 cells is bounded, that of 1,600 continuations is not."""
-    law = TableLaw(np.full((1 + 40, 40), 1 / 40))
+def test_a_difference_of_a_half_that_the_cells_hide_is_no_pass() -> None:
+    """Two tokens, each one of 400: the second is one of a half that the first fixes, and each cell has its share."""
+    law = TableLaw(np.full((1 + 400, 400), 1 / 400))
 
     def sample(prompts: list[list[int]], n: int, seed: int) -> list[np.ndarray]:
-        return [np.random.default_rng(seed).integers(40, size=(n, 2)) for _ in prompts]
+        rng = np.random.default_rng(seed)
+        first, half = rng.integers(400, size=n), rng.integers(200, size=n)
+        return [np.stack([first, (first + half) % 400], axis=1) for _ in prompts]
 
-    assert keeps_law(sample, law, depth=2, draws=2_000, within=0.2).verdict == "no difference found in the cells"
+    given = {"depth": 2, "draws": 2_000, "within": 0.4}
     with pytest.raises(NotEnoughDrawsError, match="No difference found in the cells"):
-        keeps_law(sample, law, depth=2, draws=2_000, within=0.2, whole=True)
+        keeps_law(sample, law, **given)
+    assert keeps_law(sample, law, **given, whole=False).verdict == "no difference found in the cells"

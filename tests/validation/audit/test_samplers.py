@@ -109,6 +109,8 @@ def test_an_answer_is_plain() -> None:
         '{"prompt": [0], "continuation": [1.0]}',
         '{"prompt": [0], "continuation": [true]}',
         '{"prompt": [0], "continuation": "1"}',
+        '{"prompt": [0], "continuation": ["1"]}',
+        '{"prompt": [0], "continuation": null}',
         '{"prompt": [0], "continuation": [1e999]}',
         '{"prompt": [0], "continuation": [1' + "0" * 30 + "]}",
         '{"prompt": "0", "continuation": [1]}',

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from validation.audit import KEPT, NOT_KEPT, ON_CELLS, Audit, Processors, TableLaw, audit_sampler
+from validation.audit import KEPT, NOT_KEPT, ON_CELLS, UNDECIDED, Audit, Processors, TableLaw, audit_sampler
 from validation.errors import UserError
 
 V, D = 3, 3
@@ -144,19 +144,6 @@ def test_a_few_wrong_arguments_are_refused():
             audit_sampler(law, lambda prompts, n, seed, found=found: found, depth=D)
 
 
-def test_the_words_say_what_is_known():
-    law = TableLaw(np.full((NODES, V), 1 / V))
-    kept = Audit(law, depth=D, epsilon=0.2, planned=20_000)
-    kept.update(0, exact_sampler(np.full((NODES, V), 1 / V), 20_000, np.random.default_rng(9)))
-    first = kept.report().sentences()[0]
-    assert first.startswith("Kept: the law of the next 3 tokens is at most 0.0")
-    few = Audit(law, depth=D)
-    few.update(0, [[0, 1, 2]])
-    said = few.report().sentences()
-    assert said[0].startswith("Not enough draws")
-    assert f"{few.report().draws_to_find:,} draws" in said[2]
-
-
 def unlike(c: int, n: int, wrong: int) -> np.ndarray:
     """Draws (n, 1) of prompt c from the law (0.1, 0.9), or, for the wrong prompt, always token 0: 0.9 from it."""
     return np.zeros((n, 1), dtype=int) if c == wrong else (np.arange(n)[:, None] % 10 > 0).astype(int)
@@ -258,3 +245,81 @@ def test_zeros_of_the_law_are_proved_kept_and_a_smaller_depth_is_advised():
     report = few.report()
     depth = max(t for t in range(30) if report.shared[t] <= 0.05) + 1
     assert f"--depth {depth} leaves" in report._more()
+
+
+def always(*text):
+    return lambda prompts, n, seed: [[list(text)] * n for _ in prompts]
+
+
+@pytest.mark.parametrize("depth", [1, 30])
+def test_a_deterministic_law_is_decided_by_few_draws(depth):
+    law = OneRow(np.eye(5)[3])
+    report = audit_sampler(law, always(*[3] * depth), depth=depth, draws=200)
+    assert (report.verdict, report.draws, report.shared[-1]) == (KEPT, 200, 0)
+    audit = Audit(law, depth=depth)
+    audit.update(0, [[3] * depth] * 9 + [[3] * (depth - 1) + [2]])
+    assert audit.verdict() == NOT_KEPT
+    assert audit.report().sentences()[0] == "Not kept: 1 of 10 draws are impossible under the target's law."
+
+
+def test_a_law_of_two_equal_logits_does_not_accuse_the_other_choice():
+    """Greedy decoding within rounding of a tie: an engine that always takes the other token is no copy of itself."""
+    made = Processors(temperature=0.0, rounding=1e-5)
+    law = OneRow(np.zeros(4))
+    law.uncertain_rows = lambda prompt, tokens: tuple(
+        np.broadcast_to(one, (*tokens.shape, *one.shape))
+        for one in (each[0] for each in made.uncertain_rows(np.array([[3.0, 3.0 + 1e-6, 1.0, -np.inf]]), [()]))
+    )
+    report = audit_sampler(law, always(0, 0), depth=2, draws=2_000)
+    assert (report.verdict, report.at_least, report.repeats, report.at_most) == (UNDECIDED, 0, 0, 1)
+    assert "no number up to a billion" in report.sentences()[2]
+    assert audit_sampler(law, always(0, 2), depth=2, draws=200).verdict == UNDECIDED  # nothing is known behind a tie
+
+
+@pytest.mark.parametrize("epsilon", [0.001, 0.49, 0.5, 0.9])
+@pytest.mark.parametrize("level", [1e-100, 0.9])
+def test_every_epsilon_and_level_has_a_verdict(epsilon, level):
+    report = audit_sampler(OneRow(np.full(2, 0.5)), always(0), depth=1, draws=600, epsilon=epsilon, level=level)
+    assert report.verdict == NOT_KEPT
+    for wrong in ({"epsilon": 0.0009}, {"level": 1e-101}):
+        with pytest.raises(UserError, match="must be in"):
+            Audit(OneRow(np.full(2, 0.5)), **wrong)
+
+
+@pytest.mark.parametrize("draft", [None, OneRow(np.array([0.4, 0.6]))])
+def test_what_fails_after_a_difference_was_shown_leaves_the_verdict(draft):
+    calls = []
+
+    def sample(prompts, n, seed):
+        calls.append(n)
+        if sum(calls) > 64:
+            raise RuntimeError("the engine has gone")
+        return [[[0]] * n]
+
+    law = OneRow(np.full(2, 0.5))
+    given = {"depth": 1, "draws": 2_000, "stop_early": False, "draft": draft}
+    report = audit_sampler(law, sample, **given)
+    assert (report.verdict, report.draws) == (NOT_KEPT, 64)
+    assert report.sentences()[-1] == "The draws ended early: RuntimeError('the engine has gone')"
+    with pytest.raises(RuntimeError):
+        audit_sampler(law, sample, **given)  # it fails in its first call: nothing is known
+
+
+def test_a_draft_of_another_shape_is_refused_before_the_first_draw():
+    for draft in (TableLaw(np.full((1, V), 1 / V)), OneRow(np.full(V + 1, 1 / (V + 1)))):
+        with pytest.raises(UserError, match=r"table has rows|vocabulary"):
+            Audit(TableLaw(table(8)), depth=D, draft=draft)
+
+
+def test_more_draws_are_asked_for_than_were_too_few():
+    """As many draws as an audit asks for are too few by chance, in about half of the audits."""
+    law, few = OneRow(np.array([0.5, 0.3, 0.2])), 0
+    asked = Audit(law, depth=1).report().draws_to_keep
+    for seed in range(12):
+        audit = Audit(law, depth=1, planned=asked)
+        audit.update(0, np.random.default_rng(seed).choice(3, size=(asked, 1), p=law.row))
+        if audit.verdict() == UNDECIDED:
+            few += 1
+            assert audit.report().draws_to_keep > asked
+            assert f"at most {audit.at_most_on_cells:.4f}" in audit.line()
+    assert few > 0

@@ -55,22 +55,8 @@ def short(prompts, n, seed):
 """
 
 
-COERCED = {
-    "fraction.jsonl": [1.9, 0],
-    "bool.jsonl": [True, 0],
-    "text.jsonl": "12",
-    "digits.jsonl": ["1", 0],
-    "huge.jsonl": [10**30, 0],
-    "none.jsonl": None,
-}
-"""Continuations that no id is made of."""
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, continuation in COERCED.items():
-        lines = [{"prompt": [0], "continuation": one} for one in ([0, 0], continuation)]
-        (tmp_path / name).write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     rng = np.random.default_rng(1)
     target, draft = rng.dirichlet(np.ones(V), (2, 1 + V))
     np.savez(tmp_path / "toy.npz", target=target, draft=draft)
@@ -142,7 +128,6 @@ def test_draws_from_a_file(folder):
         (("--sampler", "toy.py:good", "--order", "top_p"), "name each of"),
         (("--generate",), "--generate and --method need a model"),
         (("--draws-from", "toy.py"), "toy.py, line 2: write"),
-        *((("--draws-from", name), f"{name}, line 2: write") for name in COERCED),
     ],
 )
 def test_what_cannot_run_is_refused_in_one_sentence(folder, options, said):
@@ -180,28 +165,6 @@ def test_ctrl_c_prints_what_is_known(folder):
     assert run.returncode == 130
     assert "Stopped after" in said
     assert "Not enough draws: " in said
-
-
-def test_the_help_answers_a_newcomer():
-    found = CliRunner().invoke(main, ["audit", "--help"])
-    for words in ("mine.py:sample is a function sample(prompts, n, seed)", "What the answer means", "not enough draws"):
-        assert words in found.stdout
-
-
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ("return [['a'] * n for _ in prompts]", "return a list of token ids"),
-        ("return [[3] * n for _ in prompts]", "return a list of token ids"),
-        ("return None", "return a list of n lists"),
-        ("raise RuntimeError('boom')", "raised RuntimeError (boom)"),
-    ],
-)
-def test_a_sampler_that_fails_is_no_verdict(tmp_path, monkeypatch, body, said):
-    monkeypatch.chdir(tmp_path)
-    np.savez("toy.npz", target=np.array([[0.5, 0.5]]))
-    Path("faulty.py").write_text(f"def sample(prompts, n, seed):\n    {body}\n")
-    one_sentence(run("audit", "--sampler", "faulty.py:sample", "--table", "toy.npz", "--depth", "1"), said)
 
 
 def test_a_cut_table_is_refused_and_what_a_sampler_prints_is_not_in_the_json(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@
 frame        sender    content
 ============ ========= ==============================================================================================
 greeting     server    :class:`Greeting` as JSON: protocol, nonce, vocabulary, tokenizer, versions of the target, ...
+hello        device    ``h``, and nothing else; the server answers the same: both have the key
 opening      device    ``o``, then :class:`Opening` as JSON: how it drafts and samples, the prompt, the text so far
 opened       server    ``o``, then the name of the version that verifies from here on: the text may go on
 round        device    ``r``; with several terms the number of one; skipped tokens: count, LEB128, and ids; the message
@@ -38,18 +39,21 @@ from hlmtheory.codec.envelope import DOWN, UP, Envelope
 from hlmtheory.codec.frame import Reader, varint
 from hlmtheory.policy.answers import received_answer
 from validation.decoding.wire import index_bits, pack, unpack
+from validation.errors import UserError
 
 if TYPE_CHECKING:
     import torch
 
 Array = NDArray[Any]
-PROTOCOL = 3
-OPEN, ROUND, TEXT = b"o", b"r", b"t"
+PROTOCOL = 4
+HELLO, OPEN, ROUND, TEXT = b"h", b"o", b"r", b"t"
 """Kinds of a sealed frame."""
 LONGEST_OPENING = 2**20
 """In bytes: the largest frame of a device that has not opened a text."""
 LONGEST_NAME, LONGEST_ROUND = 256, 64
 """Bytes of a text's name, and drafts of a round."""
+LEAST_TEMPERATURE, MOST_TEMPERATURE = 1e-6, 1e3
+"""Below the least one but 0, logits over the temperature may be infinite in float32."""
 VERSION_NAME, MOST_VERSIONS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"), 64
 
 
@@ -168,13 +172,18 @@ def opening_of(data: bytes, vocabulary: int, context: int) -> Opening:
             f"{len(opening.prompt)} tokens of a prompt and {opening.new_tokens} new ones do not fit the context of "
             f"{context}, or {len(opening.text)} are there already; ask for fewer"
         )
-    if not (0 <= opening.temperature < 1e3 and 0 < opening.top_p <= 1 and 0 <= opening.seed < 2**63):
-        raise LinkError(
-            f"temperature {opening.temperature}, top-p {opening.top_p} or seed {opening.seed} is out of range"
-        )
+    require_temperature(opening.temperature)
+    if not (0 < opening.top_p <= 1 and 0 <= opening.seed < 2**63):
+        raise LinkError(f"top-p {opening.top_p} or seed {opening.seed} is out of range")
     if not opening.name.isprintable() or max(len(opening.name.encode()), len(opening.session)) > LONGEST_NAME:
         raise LinkError(f"names are printable and have at most {LONGEST_NAME} bytes; change it")
     return opening
+
+
+def require_temperature(value: float) -> None:
+    """Refuse a temperature at which a model's distribution cannot be computed."""
+    if value != 0 and not LEAST_TEMPERATURE <= value <= MOST_TEMPERATURE:
+        raise UserError(f"The temperature is {value:g}; give 0, or {LEAST_TEMPERATURE:g} to {MOST_TEMPERATURE:,g}.")
 
 
 def _fields(kind: type, data: bytes | str) -> dict[str, Any]:

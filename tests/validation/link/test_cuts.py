@@ -101,7 +101,7 @@ def test_a_cut_text_finds_its_cache_again(pair: Pair) -> None:
 
         def cut(tokens: list[int]) -> None:
             device.remote.close()
-            until(lambda: not server.server.devices)
+            until(lambda: not server.server.connections)
             left.append(len(server.server.parked))
 
         target.calls, left = 0, list[int]()

@@ -73,9 +73,7 @@ SERVER, AT_ONCE = "server", 4
     is_flag=True,
     help="Go on with the draft alone when the server stays away longer; a policy may say so too.",
 )
-@click.option(
-    "--try", "tries", is_flag=True, help="Load no model: say what answers, if it takes the key, and how fast."
-)
+@click.option("--try", "tries", is_flag=True, help="Load no model: say what answers, and how fast.")
 @click.option("--openai", "door", metavar="HOST:PORT", help="Serve an OpenAI-compatible API there, in place of texts.")
 @click.option("--at-once", type=click.IntRange(1, 64), help="Texts of --openai at the same time.  [default: 4]")
 @click.option("--out", type=FILE, help="Write the texts here, one JSON object a line; the same command continues.")

@@ -333,9 +333,10 @@ class Remote:
                 wait = error.retry_s if isinstance(error, _TryAgainError) else pause
                 if time.monotonic() + wait - max(began, self._heard) > patience_s:
                     self.away = True
+                    said = str(error) if isinstance(error, _TryAgainError) else f"{type(error).__name__}: {error}"
                     raise ServerAwayError(
-                        f"The server at {self.address} did not answer for {self.patience_s:g} s "
-                        f"({type(error).__name__}: {error}); check that it runs, or give it more time with --patience."
+                        f"The server at {self.address} did not answer for {self.patience_s:g} s ({said}); check that "
+                        "it runs, or give it more time with --patience."
                     ) from error
                 time.sleep(wait)
                 pause = min(2 * pause, LONGEST_PAUSE_S) if self._heard < began else 0.02

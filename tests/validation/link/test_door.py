@@ -211,9 +211,8 @@ def test_a_client_that_leaves_within_its_request_is_no_error_of_the_door(
 
 def test_a_request_of_two_lengths_is_refused_and_its_connection_ends(door: SimpleNamespace) -> None:
     with connected(door) as client:
-        client.sendall(
-            "\r\n".join([*HEAD, "Content-Length: 2", "Transfer-Encoding: chunked", "", "0", "", ""]).encode()
-        )
+        lengths = ["Content-Length: 2", "Transfer-Encoding: chunked"]
+        client.sendall("\r\n".join([*HEAD, *lengths, "", "0", "", ""]).encode())
         said = client.recv(65536)
         assert said.startswith(b"HTTP/1.1 400")
         assert b"not both" in said

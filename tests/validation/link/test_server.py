@@ -106,7 +106,7 @@ def test_a_full_server_says_when_to_come_again(pair: Pair) -> None:
             said = json.loads(socket.recv(5))
         assert (said["error"], said["retry_s"]) == ("Busy", 0.05)
         with (
-            pytest.raises(ServerAwayError, match="the server is busy"),
+            pytest.raises(ServerAwayError, match=r"\(Busy: 1 devices are served"),
             device_of(pair, server.address, patience_s=0.2),
         ):
             pass

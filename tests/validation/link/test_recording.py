@@ -24,6 +24,7 @@ from validation.errors import UserError
 from validation.link import timed_rounds, timing
 from validation.link.adapt import AdaptiveSeed, LengthChoice
 from validation.link.engine import Engine
+from validation.link.passes import Limits
 from validation.link.recording import Recording
 from validation.link.relay import LinkModel
 from validation.link.timed_rounds import time_rounds
@@ -95,7 +96,12 @@ def test_answers_to_a_device_that_drafts_on_are_recorded(pair: Pair, tmp_path: P
 def test_rate_and_round_trip_of_a_link_are_found(pair: Pair, tmp_path: Path) -> None:
     """Over a relay of 400 kbit/s and 50 ms; a busy machine makes a link slower, never faster."""
     link = LinkModel(4e5, 4e5, 0.05)
-    with served(pair) as server, relayed(link, server.address) as relay, device_of(pair, relay.address) as device:
+    limits = Limits(opening_s=0.2)  # the probes take longer
+    with (
+        served(pair, limits=limits) as server,
+        relayed(link, server.address) as relay,
+        device_of(pair, relay.address) as device,
+    ):
         recording = Recording(tmp_path / "run.jsonl", device, SharedSeed(2), SETTINGS)
         recording.begin("a", "m", POSITIONS)
         device.generate(SharedSeed(2), [0], name="a", new_tokens=POSITIONS, on_exchange=recording.exchange, **SETTINGS)

@@ -64,7 +64,14 @@ def test_a_device_trusts_the_certificate_that_it_is_given_and_no_other(
             assert code == 2, said
             assert said.startswith(f"Error: The certificate of wss://{host}:{port} is not trusted"), said
             assert "give --ca" in said
-        assert time.monotonic() - began < 60  # three times the patience
+        _, said = device(f"ws://localhost:{port}")
+        assert f"answers with TLS; write wss://localhost:{port}." in said
+    with serving(monkeypatch) as server:
+        port = server.address[1]
+        for words in ([], ["--try"]):
+            _, said = device(f"wss://127.0.0.1:{port}", "--ca", str(cert), *words)
+            assert f"answers without TLS; write ws://127.0.0.1:{port}." in said
+    assert time.monotonic() - began < 60  # three times the patience
 
 
 def test_slower_passes_change_no_token(monkeypatch: pytest.MonkeyPatch) -> None:

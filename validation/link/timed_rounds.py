@@ -65,21 +65,13 @@ def time_rounds(pair: Pair, prompt: list[int], drafts: int, repeats: int, warm_u
                 found.append((spent.draft_s, spent.wait_s, engine.pass_s))
 
         settings: dict[str, Any] = {"name": MARK, "new_tokens": new_tokens}
-        most = warm_up + MOST_TEXTS * repeats
+        most, gaps, came = warm_up + MOST_TEXTS * repeats, list[float](), list[float]()
         for seed in range(most):
             device.generate(SharedSeed(drafts), prompt, seed=seed, on_exchange=note, **settings)
-            if len(found) >= warm_up + repeats:
-                break
-        gaps = list[float]()
-        for seed in range(most):
-            came = list[float]()
-
-            def token(_: list[int], came: list[float] = came) -> None:
-                came.append(time.perf_counter())
-
-            device.generate(None, prompt, seed=seed, on_tokens=token, **settings)
+            came.clear()
+            device.generate(None, prompt, seed=seed, on_tokens=lambda _: came.append(time.perf_counter()), **settings)
             gaps += [later - earlier for earlier, later in pairwise(came[1:])]
-            if len(gaps) >= repeats:
+            if len(found) >= warm_up + repeats and len(gaps) >= repeats:
                 break
     if len(found) < warm_up + repeats or len(gaps) < repeats:
         raise UserError(

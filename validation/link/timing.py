@@ -87,11 +87,8 @@ def measure_times(
     endless = replace(pair, end_tokens=())
     say("drafts")
     draft = Timing.of(_drafts(endless, before, repeats))
-    passes = []
-    for batch in batches:
-        for width in widths:
-            say(f"passes of {batch} x {width} tokens")
-            passes.append(PassTiming(batch, width, Timing.of(_passes(endless, batch, width, before, repeats))))
+    say("passes")
+    passes = _passes(endless, [(batch, width) for batch in batches for width in widths], before, repeats)
     say("messages")
     written = tuple(_serialised(endless, make(DRAFTS), before, repeats) for make in METHODS)
     say("the socket")
@@ -102,7 +99,7 @@ def measure_times(
     names = ("small_name", "large_name", "small_commit", "large_commit", "device", "dtype")
     return Times(
         draft,
-        tuple(passes),
+        passes,
         written,
         socket,
         rounds,
@@ -150,21 +147,30 @@ def _served(pair: Pair, terms: Terms, before: int, new_tokens: int) -> ServedTex
     return ServedText(pair, opening, terms)
 
 
-def _passes(pair: Pair, batch: int, width: int, before: int, repeats: int) -> list[float]:
-    """Return the seconds of passes over the same positions, answers included."""
-    engine, terms = Engine(pair), Terms.of(SharedSeed(max(width - 1, 1)))
-    texts = [_served(pair, terms, before, width + 1) for _ in range(batch)]
-    drafts = [Draft(token) for token in _text(pair, before + width)[before : before + width - 1]]
-    for text in texts:
-        engine.prefill(text)
+def _passes(pair: Pair, shapes: list[tuple[int, int]], before: int, repeats: int) -> tuple[PassTiming, ...]:
+    """Time passes over the same positions, answers included, by batch and width.
 
-    def once() -> float:
-        for text in texts:
-            text.kept, text.left, text.cached = before, width + 1, before - 1
-        engine.run(texts, [ReceivedRound([], list(drafts)) for _ in texts])
-        return engine.pass_s
-
-    return [once() for _ in range(WARM_UP + repeats)][WARM_UP:]
+    One of each follows the other, so that a machine that becomes slower for a while does so for all of them.
+    """
+    engine, seconds = Engine(pair), {shape: list[float]() for shape in shapes}
+    texts = {
+        (batch, width): [
+            _served(pair, Terms.of(SharedSeed(max(width - 1, 1))), before, width + 1) for _ in range(batch)
+        ]
+        for batch, width in shapes
+    }
+    for number in range(WARM_UP + repeats):
+        for (batch, width), own in texts.items():
+            for text in own:
+                engine.prefill(text)
+                text.kept, text.left, text.cached = before, width + 1, before - 1
+            drafts = [Draft(token) for token in _text(pair, width - 1)]
+            for answer in engine.run(own, [ReceivedRound([], drafts)] * batch):
+                if isinstance(answer, Exception):
+                    raise answer
+            if number >= WARM_UP:
+                seconds[batch, width].append(engine.pass_s)
+    return tuple(PassTiming(*shape, Timing.of(spent)) for shape, spent in seconds.items())
 
 
 def _serialised(pair: Pair, method: Method, before: int, repeats: int) -> Serialisation:

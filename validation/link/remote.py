@@ -182,6 +182,7 @@ class Remote:
         said, found = self._pipe.unseal(self.receive(), self._longest)
         if said != kind:
             raise LinkError(f"an answer of kind {said!r} to a frame of kind {kind!r}; no server sends that")
+        self._proved = True
         if kind == ROUND:
             self.heard()
         return found
@@ -198,20 +199,21 @@ class Remote:
         self.close()
 
     def hello(self) -> None:
-        """Connect, and learn whether the server takes the key; without a text it waits longer after this."""
-        self._patiently(self._greeted)
+        """Exchange a frame with the server. It then has the key, and waits longer for a text."""
 
-    def _greeted(self) -> None:
-        self._connected()
-        if not (self._open or self._proved):
+        def once() -> None:
+            self._connected()
             self._exchange(HELLO, b"")
-            self._proved = True
+
+        self._patiently(once)
 
     def probe(self, frames: int, size: int) -> float:
         """Send pings at once, and return the seconds until the last answer; ``size`` is 4 to 125 bytes."""
 
         def once() -> float:
-            self._greeted()
+            self._connected()
+            if not self._proved:
+                self._exchange(HELLO, b"")
             began, socket = time.perf_counter(), self._socket
             answers = [socket.ping(number.to_bytes(size, "big"), ack_on_close=True) for number in range(frames)]
             if not answers[-1].wait(self.answer_s):

@@ -35,8 +35,10 @@ MOST_TEXTS = 20
 """Texts for each round that is timed, at most: in a short context few texts have a whole round behind their first."""
 
 
-def time_rounds(pair: Pair, prompt: list[int], drafts: int, repeats: int, warm_up: int) -> tuple[RoundTiming, Timing]:
-    """Return the times of rounds of a shared seed, and of a token of a text that the server writes alone.
+def time_rounds(
+    pair: Pair, prompt: list[int], drafts: int, repeats: int, warm_up: int
+) -> tuple[Timing, RoundTiming, Timing]:
+    """Return the times of a frame and its answer, of rounds of a shared seed, and of a token that the server writes.
 
     Parameters
     ----------
@@ -59,6 +61,10 @@ def time_rounds(pair: Pair, prompt: list[int], drafts: int, repeats: int, warm_u
     found = list[tuple[float, float, float]]()
     with _served(pair) as (engine, address), Remote(address) as remote:
         device = Device(pair, remote, tokenizer=MARK, draft=MARK)
+        sent = [time.perf_counter()]
+        for _ in range(warm_up + repeats):
+            remote.hello()
+            sent.append(time.perf_counter())
 
         def note(one: Round, spent: Exchange) -> None:
             if one.drafted == drafts and not spent.opened:
@@ -77,8 +83,9 @@ def time_rounds(pair: Pair, prompt: list[int], drafts: int, repeats: int, warm_u
         raise UserError(
             f"{most} texts of {new_tokens} tokens had {len(found)} rounds of {drafts} drafts; use a longer context."
         )
+    frames = Timing.of([later - earlier for earlier, later in pairwise(sent[warm_up:])])
     columns = zip(*found[warm_up : warm_up + repeats], strict=True)
-    return RoundTiming(drafts, *(Timing.of(list(column)) for column in columns)), Timing.of(gaps)
+    return frames, RoundTiming(drafts, *(Timing.of(list(column)) for column in columns)), Timing.of(gaps)
 
 
 @contextmanager

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -91,10 +88,8 @@ def measure_times(
     passes = _passes(endless, [(batch, width) for batch in batches for width in widths], before, repeats)
     say("messages")
     written = tuple(_serialised(endless, make(DRAFTS), before, repeats) for make in METHODS)
-    say("the socket")
-    socket = Timing.of(_socket(repeats))
-    say("rounds")
-    rounds, token = time_rounds(endless, _text(pair, before), DRAFTS, repeats, WARM_UP)
+    say("the socket and rounds")
+    socket, rounds, token = time_rounds(endless, _text(pair, before), DRAFTS, repeats, WARM_UP)
     described: dict[str, Any] = pair.describe()
     names = ("small_name", "large_name", "small_commit", "large_commit", "device", "dtype")
     return Times(
@@ -192,46 +187,3 @@ def _serialised(pair: Pair, method: Method, before: int, repeats: int) -> Serial
 
     seconds = list(_timed(once, repeats))
     return Serialisation(terms.format, len(drafts), max(sizes), Timing.of(seconds))
-
-
-def _socket(repeats: int) -> list[float]:
-    """Return the seconds of a frame over a loopback socket and back."""
-    from websockets.sync.client import connect
-
-    with _echo() as address, connect(address, compression=None, proxy=None) as socket:
-
-        def once() -> None:
-            socket.send(b"r" * 32)
-            socket.recv(10)
-
-        return list(_timed(once, repeats))
-
-
-@contextmanager
-def _echo() -> Iterator[str]:
-    """Run a server of the same kind as ours that sends every frame back."""
-    from websockets.asyncio.server import serve
-
-    loop, stop, found = asyncio.new_event_loop(), asyncio.Event(), list[str]()
-    listening = threading.Event()
-
-    async def run() -> None:
-        async def back(socket: Any) -> None:
-            async for frame in socket:
-                await socket.send(frame)
-
-        async with serve(back, "127.0.0.1", 0, compression=None) as server:
-            found.append(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-            listening.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(run()), daemon=True)
-    thread.start()
-    try:
-        if not listening.wait(10):
-            raise UserError("No socket of this machine could be opened in 10 s; let it listen on 127.0.0.1.")
-        yield found[0]
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
-        loop.close()

@@ -215,7 +215,7 @@ def test_the_rounds_that_are_timed_have_their_drafts_and_passes(pair: Pair) -> N
     made = partial(Engine, stretch_s=0.02)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timed_rounds, "Engine", made)
-        rounds, token = time_rounds(pair, [0], 2, repeats=3, warm_up=1)
+        _, rounds, token = time_rounds(pair, [0], 2, repeats=3, warm_up=1)
     assert rounds.drafts == 2
     assert rounds.waiting.low_s > rounds.passing.low_s > 0.02
     assert rounds.drafting.median_s < 0.02

@@ -133,18 +133,15 @@ def device(
     from validation.models.chat import PLAIN, has_template, require_template
     from validation.models.pair import PAIRS, load_single
 
-    if door is not None and chat:
-        raise UserError("--chat is about --prompts; with --openai a request to /v1/chat/completions has turns.")
-    if door is not None and record is not None:
-        raise UserError(
-            "--record writes the rounds of --prompts; with --openai texts belong to others, so leave it out."
-        )
-    if door is not None and audit is not None:
-        raise UserError("--audit is about the texts of --prompts; with --openai leave it out.")
-    if door is None and at_once is not None:
-        raise UserError("--at-once is about the requests of --openai; leave it out.")
-    if numbers and (policy is not None or adapt is not None or method == SERVER):
-        raise UserError("--set is about a method of --method that the device runs as it is; leave it out.")
+    for wrong, why in (
+        (door and chat, "--chat is about --prompts; with --openai a request to /v1/chat/completions has turns."),
+        (door and record, "--record writes the rounds of --prompts; with --openai texts are others': leave it out."),
+        (door and audit is not None, "--audit is about the texts of --prompts; with --openai leave it out."),
+        (at_once and not door, "--at-once is about the requests of --openai; leave it out."),
+        (numbers and (policy or adapt or method == SERVER), "--set is about a method of --method; leave it out."),
+    ):
+        if wrong:
+            raise UserError(why)
     follower = None if policy is None or adapt is None else _follower(policy, adapt, audit, door)
     made, usual = (
         _method(method, draft_length, policy, adapt, audit, own_threshold=own_threshold, numbers=numbers)

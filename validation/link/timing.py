@@ -112,19 +112,13 @@ def _text(pair: Pair, before: int) -> list[int]:
     return ids
 
 
-def _loop(pair: Pair, method: Method, before: int, new_tokens: int) -> _Drafting:
-    lengths = np.array([before], dtype=np.int64)
-    session = Session(pair, 1, Noise(1, ["timed"], new_tokens), None, 1.0, 1.0, new_tokens, prompt_lengths=lengths)
-    record = GenerationRecord(method.name, "timed", "none", 1, 1.0, 1.0)
-    loop = _Drafting(session, method, [_text(pair, before)], [record], None, False, None)
-    loop.read()
-    return loop
-
-
 def _drafts(pair: Pair, before: int, repeats: int) -> list[float]:
     """Return the seconds of drafts, one after the other in one round."""
-    count = WARM_UP + repeats
-    loop = _loop(pair, SharedSeed(count), before, count)
+    count, lengths = WARM_UP + repeats, np.array([before], dtype=np.int64)
+    session = Session(pair, 1, Noise(1, ["timed"], count), None, 1.0, 1.0, count, prompt_lengths=lengths)
+    record = GenerationRecord("timed", "timed", "none", 1, 1.0, 1.0)
+    loop = _Drafting(session, SharedSeed(count), [_text(pair, before)], [record], None, False, None)
+    loop.read()
     return list(_timed(loop.step, repeats))
 
 
@@ -170,11 +164,12 @@ def _passes(pair: Pair, shapes: list[tuple[int, int]], before: int, repeats: int
 
 def _serialised(pair: Pair, method: Method, before: int, repeats: int) -> Serialisation:
     """Time a round and its answer on both sides."""
+    import torch
+
     terms, vocabulary = Terms.of(method), pair.vocabulary
-    loop = _loop(pair, method, before, DRAFTS + 1)
-    for _ in range(DRAFTS):
-        loop.step()
-    drafts, text, nonce = loop.in_flight[0], _served(pair, terms, before, DRAFTS + 1), secrets.token_hex(16)
+    row = torch.full((vocabulary,), 1.0 / vocabulary)
+    drafts = [Draft(token, 1.0 / vocabulary, row, row) for token in _text(pair, DRAFTS)]
+    text, nonce = _served(pair, terms, before, DRAFTS + 1), secrets.token_hex(16)
     here, there = Pipe(nonce, None, server=False), Pipe(nonce, None, server=True)
     sizes = list[int]()
 

@@ -145,7 +145,7 @@ def to_json(value: Greeting | Opening, *, padded: bool = False) -> bytes:
 
 def greeting_of(data: bytes | str) -> Greeting:
     """Return a greeting, or raise a LinkError."""
-    greeting = Greeting(**_fields(Greeting, data))
+    greeting = Greeting(**fields_of(Greeting, _json(data)))
     if greeting.protocol != PROTOCOL:
         raise LinkError(f"the server's protocol is {greeting.protocol}, and ours {PROTOCOL}; update one of the two")
     if len(greeting.nonce) != 32 or not set(greeting.nonce) <= set("0123456789abcdef"):
@@ -163,7 +163,7 @@ def greeting_of(data: bytes | str) -> Greeting:
 
 def opening_of(data: bytes, vocabulary: int, context: int) -> Opening:
     """Return an opening whose numbers are in range, or raise a LinkError."""
-    opening = Opening(**_fields(Opening, data))
+    opening = Opening(**fields_of(Opening, _json(data)))
     tokens = [*opening.prompt, *opening.text]
     if not opening.prompt or any(type(token) is not int or not 0 <= token < vocabulary for token in tokens):
         raise LinkError(f"prompt and text must be tokens in 0..{vocabulary - 1}, one or more; got others")
@@ -186,15 +186,18 @@ def require_temperature(value: float) -> None:
         raise UserError(f"The temperature is {value:g}; give 0, or {LEAST_TEMPERATURE:g} to {MOST_TEMPERATURE:,g}.")
 
 
-def _fields(kind: type, data: bytes | str) -> dict[str, Any]:
-    """Return the fields of a dataclass from JSON, each of its type."""
+def _json(data: bytes | str) -> Any:
     try:
-        given = json.loads(data)
+        return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise LinkError(f"the {kind.__name__.lower()} is not JSON; no peer sends that") from error
+        raise LinkError("what came is not JSON; no peer sends that") from error
+
+
+def fields_of(kind: type, given: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass from plain values, each of its type."""
     names, hints = [field.name for field in fields(kind)], get_type_hints(kind)
     if not isinstance(given, dict) or sorted(given) != sorted(names):
-        raise LinkError(f"the {kind.__name__.lower()} has other fields than {', '.join(names)}; use one protocol")
+        raise LinkError(f"{kind.__name__.lower()} with other fields than {', '.join(names)}; use one protocol")
     for name in names:
         wanted = getattr(hints[name], "__origin__", hints[name])
         number = wanted is float and type(given[name]) is int

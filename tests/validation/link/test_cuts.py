@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.validation.link.served import LONGEST_S, Running, device_of, ended, relayed, served, small_pair, until
+from tests.validation.link.served import LONGEST_S, Running, device_of, ended, relayed, served, until
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
@@ -29,11 +29,6 @@ METHODS: list[Callable[[], Method]] = [
     lambda: Dssd(3),
     SharedSeedStreamed,
 ]
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return small_pair(5)
 
 
 def text_of(pair: Pair, method: Method, name: str) -> list[int]:

@@ -32,15 +32,6 @@ BUILTIN = PAIRS_FOLDER / "builtin"
 TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}assistant:"
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory):
-    """A server of the built-in target."""
-    pair = load_pair("builtin")
-    tokenizer, target = marks_of_model(pair)
-    with served(pair, tokenizer=tokenizer, target=target) as running:
-        yield running.address
-
-
 @pytest.fixture
 def words(address: str, tmp_path: Path) -> list[str]:
     """A device whose tokenizer has a chat template, two prompts, and four new tokens."""

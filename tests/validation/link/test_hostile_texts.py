@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from tests.validation.link.hostile import CONTEXT, V, opening
-from tests.validation.link.served import device_of, ended, served, small_pair
+from tests.validation.link.served import device_of, ended, served
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
@@ -33,11 +33,6 @@ from validation.models.pair import Pair
 
 POSITIONS = 20
 TINY = float(np.float32(1e-45))
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return small_pair(5)
 
 
 def tokens(*drafts: int) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 from tests.validation.command_line import one_sentence, run
 from tests.validation.link.served import device_of, relayed, served, small_pair
 from tests.validation.tiny_texts import nodes, quarters, table_pair
-from validation.collection.fingerprint import marks_of_model
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
@@ -42,15 +40,6 @@ POSITIONS = 6
 @pytest.fixture(scope="module")
 def pair() -> Pair:
     return small_pair(POSITIONS)
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """A server of the built-in target."""
-    own = load_pair("builtin")
-    tokenizer, target = marks_of_model(own)
-    with served(own, tokenizer=tokenizer, target=target) as running:
-        yield running.address
 
 
 def recorded(pair: Pair, path: Path, make: type[Method] | partial[Method], texts: int = 3) -> list[list[int]]:

@@ -16,7 +16,6 @@ from websockets.sync.client import connect
 
 from tests.validation.link.hostile import cases, mutated, opening, tried
 from tests.validation.link.served import LONGEST_S, device_of, ended, served
-from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.cli.commands import main
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
@@ -30,13 +29,6 @@ from validation.link.wire import OPEN, ROUND, Pipe, greeting_of, to_json
 from validation.models.pair import Pair
 
 KEY = b"0123456789abcdef"
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    rng = np.random.default_rng(5)
-    count = nodes(3, 5)
-    return table_pair(*(quarters(rng, count) * 0.9 + 0.1 / 3 for _ in range(2)))
 
 
 def test_devices_share_passes_and_none_changes_the_text_of_another(pair: Pair) -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from websockets.sync.client import connect
 
 from tests.validation.link.commands import serving
-from tests.validation.link.served import LONGEST_S, device_of, ended, relayed, served, small_pair, until
+from tests.validation.link.served import LONGEST_S, device_of, ended, relayed, served, until
 from validation.cli.commands import main
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
@@ -30,11 +30,6 @@ from validation.planning.from_run import measured_in
 from validation.planning.run_record import RunRecord
 
 KEY, POSITIONS = b"0123456789abcdef", 12
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return small_pair(5)
 
 
 def written(device: Any, method: Method, **options: Any) -> None:

@@ -170,6 +170,7 @@ def _serialised(pair: Pair, method: Method, before: int, repeats: int) -> Serial
     row = torch.full((vocabulary,), 1.0 / vocabulary)
     drafts = [Draft(token, 1.0 / vocabulary, row, row) for token in _text(pair, DRAFTS)]
     text, nonce = _served(pair, terms, before, DRAFTS + 1), secrets.token_hex(16)
+    method.begin(text.session)
     here, there = Pipe(nonce, None, server=False), Pipe(nonce, None, server=True)
     sizes = list[int]()
 

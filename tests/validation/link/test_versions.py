@@ -194,7 +194,7 @@ def test_versions_that_cannot_be_are_refused_by_name(pair: Pair) -> None:
     server = Server(engine, tokenizer="t", target="p", versions={"v2": (engine, "p2")})
     with pytest.raises(UserError, match=r"no version 'v3' of the target; the server has target, v2"):
         server.switch("v3")
-    greeting = b'{"protocol":3,"nonce":"%s","vocabulary":3,"tokenizer":"t","targets":%s,"end_tokens":[],'
+    greeting = b'{"protocol":4,"nonce":"%s","vocabulary":3,"tokenizer":"t","targets":%s,"end_tokens":[],'
     greeting += b'"context":64,"keyed":false}'
     for targets in (b"{}", b'{"two words":"p"}', b'{"a":1}'):
         with pytest.raises(LinkError, match="versions have no names"):

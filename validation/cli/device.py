@@ -159,6 +159,8 @@ def device(
         _try(server, options, as_json=as_json)
         return
     chosen = builtin_prompts(limit=texts or 4) if prompts is None else read_prompts(prompts, limit=texts)
+    with Remote(server, **options) as remote:  # a wrong address, key or certificate is named before a model is loaded
+        remote.hello()
     console, draft_s = open_console(quiet=quiet, stderr=as_json), read_time("--draft-time", draft_time)
     with waiting(console, "loading the draft model"):
         pair = load_single(PAIRS[draft].draft if draft in PAIRS else draft, device=device, dtype=dtype)

@@ -33,8 +33,8 @@ from validation.link.wire import (
 if TYPE_CHECKING:
     import ssl
 
-LONGEST_PAUSE_S = 2.0
-"""Between two attempts to connect."""
+LONGEST_PAUSE_S, LOOK_S = 2.0, 5.0
+"""Between two attempts to connect, and how long a look at what answers there may take."""
 LOOKING = "hlm looks for its server"
 """The name of the thread of a device that goes on alone."""
 
@@ -296,7 +296,7 @@ class Remote:
             ) from error
         except (ssl.SSLError, InvalidMessage) as error:
             scheme, _, where = self.address.partition("://")
-            if (other := scheme_at(self.address, self.answer_s)) in (None, scheme):
+            if (other := scheme_at(self.address, min(self.answer_s, LOOK_S))) in (None, scheme):
                 raise
             raise RefusedError(
                 f"The server at {where} answers {'with' if other == 'wss' else 'without'} TLS; write {other}://{where}."

@@ -183,7 +183,7 @@ def opening_of(data: bytes, vocabulary: int, context: int) -> Opening:
 def require_temperature(value: float) -> None:
     """Refuse a temperature at which a model's distribution cannot be computed."""
     if value != 0 and not LEAST_TEMPERATURE <= value <= MOST_TEMPERATURE:
-        raise UserError(f"The temperature is {value:g}; give 0, or {LEAST_TEMPERATURE:g} to {MOST_TEMPERATURE:,g}.")
+        raise UserError(f"The temperature is {value!s:.40}; give 0, or {LEAST_TEMPERATURE:g} to {MOST_TEMPERATURE:,g}.")
 
 
 def _json(data: bytes | str) -> Any:

@@ -174,8 +174,8 @@ def _near(ratio: float) -> bool:
     return 1.0 / (1.0 + JUMP) <= ratio <= 1.0 + JUMP
 
 
-TRAIN = 8
-"""Pings of a train."""
+PING, TRAIN, HEADER = LARGE, 8, HEADERS[0]
+"""Bytes of a ping in a train, pings of a train, and what a WebSocket adds to each."""
 OWN, SEEDED = "policy", "shared seed"
 
 
@@ -236,6 +236,5 @@ class FollowingText(Switched):
 def rate_of(remote: Remote) -> float:
     """Return the rate of the slower direction in bit/s, from pings alone and a train of them; inf if it is not told."""
     single = min(remote.probe(1, SMALL) for _ in range(2))
-    train = remote.probe(TRAIN, LARGE)
-    header = HEADERS[0]
-    return 8.0 * (TRAIN * (LARGE + header) - SMALL - header) / (train - single) if train > single else np.inf
+    train = remote.probe(TRAIN, PING)
+    return 8.0 * (TRAIN * (PING + HEADER) - SMALL - HEADER) / (train - single) if train > single else np.inf

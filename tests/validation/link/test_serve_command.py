@@ -121,11 +121,13 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_file_switches_the_version_within_a_text(
-    second: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    second: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     in_use, prompts = tmp_path / "version.txt", builtin_prompts(limit=1)
     in_use.write_text("target\n")
     with serving(monkeypatch, "--version", f"v2={second}", "--in-use", str(in_use)) as server:
+        in_use.write_text("v3")
+        until(lambda: "The version stays target: There is no version 'v3'" in caplog.text)
         pair, told = load_single(str(PAIRS_FOLDER / "builtin" / "small")), list[int]()
         tokenizer, draft = marks_of_model(pair)
 

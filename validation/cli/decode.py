@@ -70,22 +70,23 @@ def decode(
     """Continue prompts by the methods of a study.
 
     NAME is the study: hlm (the methods of cu-hlm and u-hlm), design (their thresholds and sizes), greedy (the methods
-    of all papers but edge-sd, at temperature 0), nucleus (the same, at temperature 1 with top-p 0.9) or common (two
-    models with tokenizers of their own: lossless methods on the tokens that both have, at temperature 1).
+    of all papers but edge-sd, at temperature 0), nucleus (the same, at temperature 1 with top-p 0.9), common (two
+    models with tokenizers of their own: lossless methods on the tokens that both have, at temperature 1) or reference
+    (the same methods for one tokenizer: the texts that `hlm device` writes with the same seed).
 
-    Thresholds are fitted to the trace of `hlm validate` in the same folder; common needs none. Finished texts are kept:
-    the same command continues after Ctrl-C or a crash. `hlm figure` draws from them. Speeds are computed from the
+    Thresholds are fitted to the trace of `hlm validate` in the same folder; the last two need none. Finished texts are
+    kept: the same command continues after Ctrl-C or a crash. `hlm figure` draws from them. Speeds are computed from the
     number of forward passes and the time of one pass of each model, measured once per run.
     """
     from validation.collection.prompts import builtin_prompts, read_prompts
     from validation.decoding.fit_file import fitted_to, of_other_models
     from validation.decoding.pass_times import FILE, passes_of
     from validation.decoding.policy_file import planned_methods, refuse_other_models
-    from validation.decoding.studies import COMMON, STUDIES, decode_study, likely_names, refuse_unknown
+    from validation.decoding.studies import COMMON, REFERENCE, STUDIES, decode_study, likely_names, refuse_unknown
     from validation.decoding.text_files import sample_of, write_texts
     from validation.trace.reader import open_trace
 
-    known = {**STUDIES, COMMON.name: COMMON}
+    known = STUDIES | {one.name: one for one in (COMMON, REFERENCE)}
     if name not in known:
         raise UserError(f"There is no study {name!r}; choose one of: {', '.join(known)}.")
     study, folder = known[name], run / "decoded" / name

@@ -73,6 +73,7 @@ SERVER, AT_ONCE = "server", 4
     is_flag=True,
     help="Go on with the draft alone when the server stays away longer; a policy may say so too.",
 )
+@click.option("--try", "tries", is_flag=True, help="Load no model: say what answers, and how fast.")
 @click.option("--openai", "door", metavar="HOST:PORT", help="Serve an OpenAI-compatible API there, in place of texts.")
 @click.option("--at-once", type=click.IntRange(1, 64), help="Texts of --openai at the same time.  [default: 4]")
 @click.option("--out", type=FILE, help="Write the texts here, one JSON object a line; the same command continues.")
@@ -103,6 +104,7 @@ def device(
     seed: int,
     patience: str,
     alone: bool,
+    tries: bool,
     door: str | None,
     at_once: int | None,
     out: Path | None,
@@ -127,21 +129,19 @@ def device(
     from validation.link.device import Device
     from validation.link.recording import Recording
     from validation.link.remote import Remote
+    from validation.link.wire import require_temperature
     from validation.models.chat import PLAIN, has_template, require_template
     from validation.models.pair import PAIRS, load_single
 
-    if door is not None and chat:
-        raise UserError("--chat is about --prompts; with --openai a request to /v1/chat/completions has turns.")
-    if door is not None and record is not None:
-        raise UserError(
-            "--record writes the rounds of --prompts; with --openai texts belong to others, so leave it out."
-        )
-    if door is not None and audit is not None:
-        raise UserError("--audit is about the texts of --prompts; with --openai leave it out.")
-    if door is None and at_once is not None:
-        raise UserError("--at-once is about the requests of --openai; leave it out.")
-    if numbers and (policy is not None or adapt is not None or method == SERVER):
-        raise UserError("--set is about a method of --method that the device runs as it is; leave it out.")
+    for wrong, why in (
+        (door and chat, "--chat is about --prompts; with --openai a request to /v1/chat/completions has turns."),
+        (door and record, "--record writes the rounds of --prompts; with --openai texts are others': leave it out."),
+        (door and audit is not None, "--audit is about the texts of --prompts; with --openai leave it out."),
+        (at_once and not door, "--at-once is about the requests of --openai; leave it out."),
+        (numbers and (policy or adapt or method == SERVER), "--set is about a method of --method; leave it out."),
+    ):
+        if wrong:
+            raise UserError(why)
     follower = None if policy is None or adapt is None else _follower(policy, adapt, audit, door)
     made, usual = (
         _method(method, draft_length, policy, adapt, audit, own_threshold=own_threshold, numbers=numbers)
@@ -152,7 +152,15 @@ def device(
     if audit is not None and alone:
         raise UserError("Tokens of a device that goes on alone are not audited; leave --audit or --alone out.")
     warm = usual if temperature is None else temperature
+    require_temperature(warm)
+    options: dict[str, Any] = {"key": read_key(key), "tls": _device_tls(server, ca), "alone": alone}
+    options["patience_s"] = read_time("--patience", patience)
+    if tries:
+        _try(server, options, as_json=as_json)
+        return
     chosen = builtin_prompts(limit=texts or 4) if prompts is None else read_prompts(prompts, limit=texts)
+    with Remote(server, **options) as remote:  # a wrong address, key or certificate is named before a model is loaded
+        remote.hello()
     console, draft_s = open_console(quiet=quiet, stderr=as_json), read_time("--draft-time", draft_time)
     with waiting(console, "loading the draft model"):
         pair = load_single(PAIRS[draft].draft if draft in PAIRS else draft, device=device, dtype=dtype)
@@ -161,8 +169,6 @@ def device(
         require_template(pair.tokenizer, draft)
     elif door is None and has_template(pair.tokenizer) and not quiet:
         click.echo(PLAIN, err=True)
-    options: dict[str, Any] = {"key": read_key(key), "tls": _device_tls(server, ca), "alone": alone}
-    options["patience_s"] = read_time("--patience", patience)
     if door is not None:
         where = read_address("--openai", door)
         with Remote(server, **options) as remote:
@@ -196,6 +202,29 @@ def device(
                 console.print(told(line), soft_wrap=True, markup=False, style="dim")
     if as_json:
         print_json({"server": server, "method": label, "texts": lines})
+
+
+def _try(server: str, options: dict[str, Any], *, as_json: bool) -> None:
+    """Print what answers at an address, whether both sides have the key, and the round trip and rate between them."""
+    from validation.link.recording import probes
+    from validation.link.remote import Remote
+    from validation.planning.from_run import FASTEST_BPS, measured_in
+    from validation.planning.run_record import RunRecord
+
+    with Remote(server, **options | {"patience_s": min(options["patience_s"], 1.0)}) as remote:
+        remote.hello()
+        greeting, found = remote.greeting(), measured_in(RunRecord({}, probes=probes(remote)))
+    trip, rate = found["--rtt"].value, found["--rate"].value
+    if as_json:
+        known = {"versions": list(greeting.targets), "vocabulary": greeting.vocabulary, "context": greeting.context}
+        print_json({"server": server, **known, "keyed": greeting.keyed, "rtt_s": trip, "rate_bps": rate})
+        return
+    fast = rate is None or rate > FASTEST_BPS
+    click.echo(
+        f"{server} answers: {', '.join(greeting.targets)}, {greeting.vocabulary:,} tokens, a context of "
+        f"{greeting.context:,}; {'both sides have the key' if greeting.keyed else 'without a key'}. Round trip "
+        f"{1e3 * (trip or 0.0):.3g} ms, {'above 10 Mbit/s' if fast else f'{(rate or 0.0) / 1e3:,.3g} kbit/s'}."
+    )
 
 
 def _open_door(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from validation.cli.display import open_console
 from validation.cli.options import FILE, SEED, quiet_option
 from validation.cli.serve import until_stopped
-from validation.errors import UserError, naming
+from validation.errors import naming
 from validation.planning.quantities import read_rate, read_time
 
 
@@ -18,7 +17,7 @@ from validation.planning.quantities import read_rate, read_time
 @click.option("--rate", default="10M", show_default=True, help="Uplink in bit/s.")
 @click.option("--down-rate", help="Downlink in bit/s.  [default: the uplink's rate, or its recording]")
 @click.option("--link-csv", type=FILE, help="A recorded uplink: trace_id, time_s, throughput_mbps; replaces --rate.")
-@click.option("--trace", help="The trace_id of --link-csv.  [default: the first]")
+@click.option("--link", "--trace", "trace", help="Which trace of --link-csv, as for `hlm plan`.  [default: the first]")
 @click.option("--rtt", default="40ms", show_default=True, help="Round trip, without the time of the bytes.")
 @click.option("--loss", type=click.FloatRange(0, 0.9), default=0.0, show_default=True, help="Share of lost segments.")
 @click.option("--cut", "cuts", multiple=True, help="Reset all connections so long after the start; may be repeated.")
@@ -45,11 +44,12 @@ def link(
     """
     import asyncio
 
+    from validation.decoding.recorded_links import find_link
     from validation.link.addresses import read_address
     from validation.link.relay import LinkModel, Relay, precise_loop
 
     host, port = read_address("--listen", listen)
-    up = _uplink(link_csv, trace, rate)
+    up = read_rate("--rate", rate) if link_csv is None else find_link(link_csv, trace)[1]
     down = up if down_rate is None else read_rate("--down-rate", down_rate)
     times = [read_time("--cut", one) for one in cuts]
     relay = Relay(LinkModel(up, down, read_time("--rtt", rtt), loss, times, seed=seed))
@@ -57,15 +57,3 @@ def link(
     serving = relay.serve(host, port, read_address("--to", to, needs_key=False))
     with naming(listen), asyncio.Runner(loop_factory=precise_loop) as runner:
         runner.run(until_stopped(relay, serving, console, f"Relaying to {to}", "ws"))
-
-
-def _uplink(csv: Path | None, trace: str | None, rate: str) -> Any:
-    """Return a rate, or the recorded link of a file."""
-    from validation.decoding.recorded_links import load_link_file
-
-    if csv is None:
-        return read_rate("--rate", rate)
-    links = {name.rpartition("/")[2]: one for name, one in load_link_file(csv).items()}
-    if trace is not None and trace not in links:
-        raise UserError(f"{csv} has no trace {trace!r}; it has {', '.join(list(links)[:5])}.")
-    return links[trace] if trace is not None else next(iter(links.values()))

@@ -33,12 +33,16 @@ COUNTS_BACK = ("gpt_neo",)
 
 
 class KeyValueCache:
-    """Keys and values by batch slot and position; models of transformers take it as ``past_key_values``."""
+    """Keys and values by batch slot and position; models of transformers take it as ``past_key_values``.
+
+    ``at_layer`` is called in each layer of a pass. If it raises, the pass ends; nothing that was stored is lost.
+    """
 
     is_compileable = False
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
+        self.at_layer: Callable[[], None] | None = None
         self._stored: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by layer
         self._indices: dict[torch.device, Any] = {}
         self.prepare(np.zeros((0, 0), dtype=np.int64), 0, None)
@@ -68,6 +72,8 @@ class KeyValueCache:
         self, keys: torch.Tensor, values: torch.Tensor, layer: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Store keys and values (slots, heads, m, size) of the new tokens, and return those that the queries see."""
+        if self.at_layer is not None:
+            self.at_layer()
         if layer not in self._stored:
             shape = (keys.shape[0], keys.shape[1], self.capacity)
             self._stored[layer] = (keys.new_zeros((*shape, keys.shape[3])), values.new_zeros((*shape, values.shape[3])))
@@ -260,6 +266,10 @@ class CachedModel:
         wait_for(self.device)
         self.seconds = time.perf_counter() - began
         return logits[..., : self.vocabulary] if logits.shape[-1] > self.vocabulary else logits
+
+    def call_at_layers(self, call: Callable[[], None] | None) -> None:
+        """Call a function in each layer of the passes to come, which gives a pass up if it raises; None ends this."""
+        self._cache.at_layer = call
 
     def keep(self, slots: Array) -> None:
         """Keep only these slots, in this order; a slot must not be overwritten before it has been moved."""

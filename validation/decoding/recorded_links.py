@@ -76,6 +76,25 @@ def load_link_file(file: str | Path) -> dict[str, TraceLink]:
     return links
 
 
+def find_link(place: str | Path, name: str | None = None) -> tuple[str, TraceLink]:
+    """Return a recorded link of a CSV file, or of a folder of them, after its name; the first if no name is given.
+
+    A name is ``family/trace_id``, or ``trace_id`` alone, as the file has it, where no other family has the same.
+
+    Raises
+    ------
+    UserError
+        As :func:`load_links`, or if there is no such link, or more than one.
+    """
+    links = load_links(place) if Path(place).is_dir() else load_link_file(place)
+    named = [one for one in links if name in (None, one)] or [one for one in links if one.partition("/")[2] == name]
+    if not named:
+        raise UserError(f"{place} holds no link {name!r}; it has {len(links):,}, such as {next(iter(links))!r}.")
+    if name is not None and len(named) > 1:
+        raise UserError(f"{place} holds {len(named)} links {name!r}; give one of {', '.join(named[:5])}.")
+    return named[0], links[named[0]]
+
+
 def _links_of(file: Path) -> dict[str, TraceLink]:
     family = file.name.removesuffix(".gz").removesuffix(".csv")
     links: dict[str, TraceLink] = {}

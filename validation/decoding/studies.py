@@ -108,6 +108,8 @@ def _lossless(fitted: Fitted | None, *, delay_s: float = 0.0) -> list[Method]:
 
 COMMON = Study("common", "two tokenizers: lossless methods on the tokens that both have", _lossless, fits=False)
 """The study of a draft model with a tokenizer of its own; no figure is drawn from it."""
+REFERENCE = Study("reference", "the texts of `hlm device`: lossless methods, without a trace", _lossless, fits=False)
+"""The study with which texts over a link are compared; no figure is drawn from it."""
 
 STUDIES = {
     study.name: study

@@ -90,13 +90,19 @@ class LengthChoice:
 
     def speeds(self) -> tuple[Array, Array, Array]:
         """Return lower end, estimate and upper end of the tokens a second, each (most,), for the times so far."""
-        found = tokens_by_length(self.counts, confidence=self.confidence, method="anytime")
-        tokens = np.concatenate([[1.0], np.asarray(found.tokens)])
-        for length in np.flatnonzero(np.isnan(tokens)):  # a depth that no round examined
-            tokens[length] = tokens[length - 1] + (tokens[length - 1] - tokens[length - 2] if length > 1 else 1.0)
+        low, tokens, high = round_tokens(self.counts, self.confidence)
         lengths = np.arange(1, self.most + 1)
         seconds = statistics.median(self.fixed_s) + lengths * statistics.median(self.draft_s)
-        return np.asarray(found.low) / seconds, tokens[1:] / seconds, np.asarray(found.high) / seconds
+        return low / seconds, tokens / seconds, high / seconds
+
+
+def round_tokens(counts: Array, confidence: float) -> tuple[Array, Array, Array]:
+    """Return lower end, estimate and upper end of a round's tokens for lengths 1, 2, ... from n[k][i], at all times."""
+    found = tokens_by_length(counts, confidence=confidence, method="anytime")
+    tokens = np.concatenate([[1.0], np.asarray(found.tokens)])
+    for length in np.flatnonzero(np.isnan(tokens)):  # a depth that no round examined
+        tokens[length] = tokens[length - 1] + (tokens[length - 1] - tokens[length - 2] if length > 1 else 1.0)
+    return np.asarray(found.low), tokens[1:], np.asarray(found.high)
 
 
 class AdaptiveSeed(SharedSeed):

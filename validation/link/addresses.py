@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
+import socket
+import ssl
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from validation.errors import UserError
 
@@ -59,6 +63,32 @@ def keys_of(path: Path, content: bytes) -> tuple[bytes, ...]:
     if len(keys) > MOST_KEYS:
         raise UserError(f"{path} holds {len(keys)} keys; a server has at most {MOST_KEYS}, one a line.")
     return keys
+
+
+def scheme_at(address: str, seconds: float) -> str | None:
+    """Return ``ws`` or ``wss`` if the server at an address of one of them answers as the scheme says, else None."""
+    place = urlsplit(address)
+    where = place.hostname or "", place.port or (443 if place.scheme == "wss" else 80)
+    with contextlib.suppress(OSError), socket.create_connection(where, seconds) as plain:
+        plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        if plain.recv(4) == b"HTTP":
+            return "ws"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with contextlib.suppress(OSError), socket.create_connection(where, seconds) as plain, context.wrap_socket(plain):
+        return "wss"
+    return None
+
+
+def origin(host: str) -> str:
+    """Return what one peer may be reached by: an IPv4 address, or an IPv6 network of 64 bits.
+
+    >>> origin("192.0.2.1"), origin("2001:db8::1%eth0")
+    ('192.0.2.1', '2001:db8::/64')
+    """
+    address = ipaddress.ip_address(host.partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    return str(ipaddress.ip_network((mapped, 64), strict=False) if mapped.version == 6 else mapped)
 
 
 def is_loopback(host: str) -> bool:

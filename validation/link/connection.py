@@ -7,11 +7,13 @@ import secrets
 from typing import TYPE_CHECKING
 
 from hlmtheory.policy import StreamedServer
+from validation.link.addresses import origin
 from validation.link.engine import ServedText, Version, WaitingDrafts
 from validation.link.formats import SERVER, Terms
 from validation.link.shared import Shared
 from validation.link.wire import (
     ENDED_KEY,
+    HELLO,
     LONGEST_OPENING,
     LONGEST_ROUND,
     OPEN,
@@ -49,6 +51,8 @@ class Connection:
 
     def __init__(self, server: Shared, socket: ServerConnection) -> None:
         self.server, self.socket, self.nonce = server, socket, secrets.token_hex(16)
+        self.place = origin(socket.remote_address[0])
+        self.proved = False  # whether the device's first frame came, with its key
 
     async def serve(self) -> None:
         """Greet the device, then serve its texts one after the other."""
@@ -58,17 +62,19 @@ class Connection:
         await self._send(to_json(Greeting(PROTOCOL, self.nonce, *described, server.keys is not None)))
         data = await _received(self.socket, server.limits.opening_s)
         self.pipe = pipe = server.pipe(self.nonce, data)
+        self.proved = True
         text: ServedText | None = None
         version = server.version
-        server.peers[self.socket] = pipe.key
-        server.passes.open += 1
         try:
             while True:
                 longest = text.longest if text else 0
                 kind, body = pipe.unseal(data, max(longest, LONGEST_OPENING if text is None else 2**16) + 1)
-                if kind == OPEN:
-                    opened = server.version
+                if kind == HELLO and not body:
+                    await self._send(pipe.seal(HELLO, b""))
+                elif kind == OPEN:
+                    opened, first = server.version, text is None
                     text, version = await self._open(body, opened), opened
+                    server.passes.open += first
                     self.socket.protocol.max_message_size = LONGEST_OPENING + text.longest
                     await self._send(pipe.seal(OPEN, version.name.encode()))
                     if text.terms.format == SERVER:
@@ -86,10 +92,10 @@ class Connection:
                     raise LinkError(f"a frame of kind {kind!r} is not expected here; open a text first")
                 data = await _received(self.socket, server.limits.idle_s)
         finally:
-            server.passes.open -= 1
-            del server.peers[self.socket]
-            if text is not None and not text.complete:
-                server.park(text, version)
+            if text is not None:
+                server.passes.open -= 1
+                if not text.complete:
+                    server.park(text, version)
 
     async def _send(self, data: bytes) -> None:
         """Send a frame; raise a TimeoutError if the device does not read what was sent before."""

@@ -36,7 +36,7 @@ from validation.link.own_model import OwnModel
 from validation.link.pace import Pace
 from validation.link.received import Streamed, Written
 from validation.link.remote import RefusedError, Remote, ServerAwayError
-from validation.link.wire import LinkError, Opening, answer_of, round_body
+from validation.link.wire import LinkError, Opening, answer_of, require_temperature, round_body
 
 if TYPE_CHECKING:
     from validation.models.pair import Pair
@@ -239,6 +239,7 @@ class Device:
                 f"The prompt {name!r} has {len(prompt)} tokens, and {self.pair.context - new_tokens} fit before "
                 f"{new_tokens} new ones; shorten it, or ask for fewer."
             )
+        require_temperature(temperature)
         each = (SERVER_WRITES,) if method is None else Terms.each_of(method)
         self.remote.pads = any(terms.pads for terms in each)
         sampling = (float(temperature), float(top_p), new_tokens)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import queue
 import secrets
 import threading
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+LOG = logging.getLogger("hlm.link")
 NAME = "openai"
 """The name of every text of the door: with its seed it chooses the text's random numbers."""
 MOST_WAITING = 8
@@ -91,6 +93,16 @@ def _overlap(text: str, stop: str) -> int:
     (2, 0)
     """
     return next((size for size in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:size])), 0)
+
+
+def _told(error: Exception, asked: Asked | None) -> tuple[str, int]:
+    """Return what a client is told, and the status; what went wrong within the device is for its own output."""
+    if isinstance(error, RequestError) or asked is None:
+        return str(error), getattr(error, "status", 400)
+    if isinstance(error, ServerAwayError | RefusedError):
+        return str(error), 503 if isinstance(error, ServerAwayError) else 502
+    LOG.error("A text could not be written: %s", error)
+    return "The text could not be written; the output of the device says why.", 500
 
 
 class Door:
@@ -163,6 +175,7 @@ class Door:
     async def _answer(self, request: Request, *, chat: bool) -> Response:
         from starlette.responses import JSONResponse, StreamingResponse
 
+        asked = None
         try:
             asked = self.reader.read(await body_of(request), chat=chat)
             if self.taken >= len(self.devices) + MOST_WAITING:
@@ -173,12 +186,10 @@ class Door:
                 return StreamingResponse(self._events(asked, first, parts), media_type="text/event-stream")
             texts = [part async for part in parts]
         except (UserError, ValueError) as error:
-            status = error.status if isinstance(error, RequestError) else 400
-            status = 503 if isinstance(error, ServerAwayError) else 502 if isinstance(error, RefusedError) else status
-            kind = "invalid_request_error" if status < 500 else "server_error"
-            said = {"message": str(error), "type": kind, "param": getattr(error, "name", None), "code": None}
-            headers = {"Retry-After": "1"} if status in (429, 503) else None
-            return JSONResponse({"error": said}, status, headers)
+            message, status = _told(error, asked)
+            kind, name = "invalid_request_error" if status < 500 else "server_error", getattr(error, "name", None)
+            headers = {"Retry-After": "1"} if status in (429, 503) else {} if asked or name else {"Connection": "close"}
+            return JSONResponse({"error": {"message": message, "type": kind, "param": name}}, status, headers)
         text, (_, reason, count, writers) = "".join(part[0] for part in texts), texts[-1]
         whole: dict[str, Any] = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
         return JSONResponse(self._object(asked, [self._choice(whole, reason)], count, writers))
@@ -207,7 +218,7 @@ class Door:
                         break
                     text, reason, count, writers = await anext(parts)
         except (UserError, ValueError) as error:
-            yield f"data: {json.dumps({'error': {'message': str(error), 'type': 'server_error'}})}\n\n"
+            yield f"data: {json.dumps({'error': {'message': _told(error, asked)[0], 'type': 'server_error'}})}\n\n"
             return
         if asked.usage:
             yield event([], count)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from validation.collection.collect import prompt_ids
 from validation.errors import UserError
+from validation.link.wire import require_temperature
 from validation.models.chat import has_template, turn_ids
 from validation.printable import printable
 
@@ -80,7 +81,7 @@ class Reader:
         """Return what a request asks for, or refuse it by name."""
         known = (*KNOWN, *(("messages", "max_completion_tokens") if chat else ("prompt",)))
         for name, value in given.items():
-            if name not in known and value is not None and value not in NOTHING.get(name, ()):
+            if name not in known and value is not None and not _asks_nothing(name, value):
                 raise RequestError(f"{name} is not supported; leave it out.", name)
         given = {name: value for name, value in given.items() if value is not None}
         if given.get("model", self.model) != self.model:
@@ -113,6 +114,10 @@ class Reader:
     def _temperature(self, given: dict[str, Any]) -> float:
         fixed = self.temperature
         found = _number(given, "temperature", 1.0 if fixed is None else fixed, 0.0, 2.0)
+        try:
+            require_temperature(found)
+        except UserError as error:
+            raise RequestError(str(error), "temperature") from error
         if fixed is not None and found != fixed:
             raise RequestError(f"The policy is for temperature {fixed:g}; leave temperature out.", "temperature")
         return found
@@ -149,8 +154,12 @@ class Reader:
 
 async def body_of(request: Request) -> dict[str, Any]:
     """Return the JSON object of a request, of bounded size and time."""
+    from starlette.requests import ClientDisconnect
+
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise RequestError("The content type must be application/json.", status=415)
+    if {"content-length", "transfer-encoding"} <= set(request.headers):
+        raise RequestError("A request has a Content-Length or a Transfer-Encoding, not both.")
     data = b""
     try:
         async with asyncio.timeout(SLOWEST_S):
@@ -158,6 +167,8 @@ async def body_of(request: Request) -> dict[str, Any]:
                 data += part
                 if len(data) > LONGEST_BODY:
                     raise RequestError(f"A request has at most {LONGEST_BODY:,} bytes.", status=413)
+    except ClientDisconnect as error:
+        raise RequestError("The client left before its request was whole.") from error
     except TimeoutError as error:
         raise RequestError(f"The request did not come within {SLOWEST_S:g} s; send it again.", status=408) from error
     try:
@@ -167,6 +178,11 @@ async def body_of(request: Request) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise RequestError("The request is no JSON object.")
     return given
+
+
+def _asks_nothing(name: str, value: Any) -> bool:
+    """Return whether a parameter that is not supported has a value that asks for nothing; 0 is not False."""
+    return any(value == none and isinstance(value, bool) == isinstance(none, bool) for none in NOTHING.get(name, ()))
 
 
 def _of_type(given: dict[str, Any], name: str, kind: type) -> None:

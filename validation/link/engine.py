@@ -169,7 +169,10 @@ class Engine:
                 self._read([text], [text.kept - 1], [0])
 
     def run(self, texts: Sequence[ServedText], rounds: Sequence[ReceivedRound | WaitingDrafts]) -> list[Any]:
-        """Read one round of each text in one pass; return the answers, and p (n, V) for n drafts that wait."""
+        """Read one round of each text in one pass; return the answers, and p (n, V) for n drafts that wait.
+
+        An error of one text takes the place of its answer, and changes nothing for the others.
+        """
         import torch
 
         began, ends, counts = time.perf_counter(), [], []
@@ -184,8 +187,8 @@ class Engine:
             ends.append(text.kept + last)
             counts.append(last + 1)
         with torch.inference_mode():
-            rows = self._read(texts, ends, counts)
-            answers = [self._answer(*one) for one in zip(texts, rounds, rows, strict=True)]
+            rows = self._rows(texts, ends, counts)
+            answers = [self._answer_or_error(*one) for one in zip(texts, rounds, rows, strict=True)]
         self.pass_pace.wait(began)
         if self.stretch_s:
             time.sleep(self.stretch_s)
@@ -195,6 +198,16 @@ class Engine:
     def writing(self, text: ServedText) -> WrittenText:
         """Return a text that the server writes, with its prompt read."""
         return WrittenText(text, self)
+
+    def _rows(self, texts: Sequence[ServedText], until: Sequence[int], rows: Sequence[int]) -> Sequence[Any]:
+        """Return each text's last rows of logits, or its error: where a pass fails, each text is read alone."""
+        try:
+            return self._read(texts, until, rows)
+        except Exception as error:
+            if len(texts) == 1:
+                return [error]
+        alone = zip(texts, until, rows, strict=True)
+        return [self._rows([text], [end], [count])[0] for text, end, count in alone]
 
     def _read(self, texts: Sequence[ServedText], until: Sequence[int], rows: Sequence[int]) -> Sequence[Any]:
         """Read each text up to a position, and return its last rows of logits."""
@@ -209,6 +222,12 @@ class Engine:
         for text, end in zip(texts, until, strict=True):
             text.cached = end
         return torch.cat(parts).split(list(rows)) if parts else []
+
+    def _answer_or_error(self, text: ServedText, one: ReceivedRound | WaitingDrafts, logits: Any) -> Any:
+        try:
+            return logits if isinstance(logits, Exception) else self._answer(text, one, logits)
+        except Exception as error:
+            return error
 
     def _answer(self, text: ServedText, one: ReceivedRound | WaitingDrafts, logits: Any) -> Any:
         if isinstance(one, WaitingDrafts):

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -49,14 +49,10 @@ from validation.decoding.methods.switched import Switched
 from validation.decoding.session import Draft
 from validation.decoding.wire import index_bits, unpack
 from validation.errors import UserError
-from validation.link.wire import LONGEST_ROUND, LinkError, answer_size
+from validation.link.wire import LONGEST_ROUND, LinkError, answer_size, fields_of
 
-if TYPE_CHECKING:
-    pass
-
-ROWS, TOKENS, PROBABILITIES, LATTICE, TRUNCATED, POLICY, SERVER = (
-    *("rows", "tokens", "probabilities", "lattice", "truncated", "policy", "server"),
-)
+ROWS, TOKENS, PROBABILITIES, LATTICE = "rows", "tokens", "probabilities", "lattice"
+TRUNCATED, POLICY, SERVER = "truncated", "policy", "server"
 _BY_MESSAGE: dict[Callable[..., Any], str] = {
     Method.message: ROWS,
     Hlm.message: ROWS,
@@ -122,15 +118,7 @@ class Terms:
     @classmethod
     def from_plain(cls, given: Any, vocabulary: int) -> Terms:
         """Return the terms of an opening, or raise a LinkError or a DomainError."""
-        kinds: dict[str, type] = dict.fromkeys(cls.__dataclass_fields__, bool)
-        kinds |= {"format": str, "most": int, "policy": str, "limit": float}
-        if (
-            not isinstance(given, dict)
-            or set(given) != set(kinds)
-            or any(type(given[name]) is not kind for name, kind in kinds.items())
-        ):
-            raise LinkError("the terms have other fields than are known; use one protocol on both sides")
-        terms = cls(**given)
+        terms = cls(**fields_of(cls, given))
         if terms.format not in {*_BY_MESSAGE.values(), SERVER} or not 0 <= terms.most <= LONGEST_ROUND:
             raise LinkError(
                 f"there are no messages of format {terms.format!r:.40} with {terms.most} drafts; at most "

@@ -32,11 +32,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.draft_length import tokens_by_length
 from hlmtheory.policy import SeededTokens
 from validation.decoding.methods.switched import Chosen, Switched, lossless_part
 from validation.errors import UserError
-from validation.link.adapt import CONFIDENCE, KEPT, MORE
+from validation.link.adapt import CONFIDENCE, KEPT, MORE, round_tokens
+from validation.link.recording import HEADERS, LARGE, SMALL
 
 if TYPE_CHECKING:
     from hlmtheory.policy import DevicePolicy
@@ -72,11 +72,7 @@ class _Message:
         """Return lower end, estimate and upper end of a round's tokens for lengths 1, 2, ...: computed now and then."""
         if self.rounds >= self._next:
             self._next = max(self.rounds + 2, int(MORE * self.rounds))
-            found = tokens_by_length(self.counts, confidence=self.confidence, method="anytime")
-            tokens = np.concatenate([[1.0], np.asarray(found.tokens)])
-            for length in np.flatnonzero(np.isnan(tokens)):  # a depth that no round examined
-                tokens[length] = tokens[length - 1] + (tokens[length - 1] - tokens[length - 2] if length > 1 else 1.0)
-            self._ends = np.asarray(found.low), tokens[1:], np.asarray(found.high)
+            self._ends = round_tokens(self.counts, self.confidence)
         return self._ends
 
     def bytes_of(self, lengths: Array) -> Array:
@@ -178,8 +174,8 @@ def _near(ratio: float) -> bool:
     return 1.0 / (1.0 + JUMP) <= ratio <= 1.0 + JUMP
 
 
-SMALL, PING, TRAIN, HEADER = 4, 125, 8, 6
-"""Bytes of a ping alone and of one in a train, pings of a train, and what a WebSocket adds to each."""
+PING, TRAIN, HEADER = LARGE, 8, HEADERS[0]
+"""Bytes of a ping in a train, pings of a train, and what a WebSocket adds to each."""
 OWN, SEEDED = "policy", "shared seed"
 
 

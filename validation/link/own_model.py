@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ class OwnModel:
         self.model = CachedModel(pair.draft, pair.vocabulary, pair.device, 1, capacity, pair.context)
         self.tokens = np.zeros((1, capacity), dtype=np.int64)
 
-    def logits(self, text: list[int]) -> Any:
-        """Return the logits (V,) behind the prompt and these new tokens."""
+    def logits(self, text: list[int], at_layer: Callable[[], None] | None = None) -> Any:
+        """Return the logits (V,) behind the prompt and these new tokens; ``at_layer`` may raise to give the pass up."""
         import torch
 
         tokens = [*self.prompt, *text]
@@ -33,8 +34,12 @@ class OwnModel:
         other = np.flatnonzero(self.tokens[0, :known] != tokens[:known])
         self.model.cached = np.array([other[0] if len(other) else known])
         self.tokens[0, : len(tokens)] = tokens
-        with self.turn, torch.inference_mode():
-            (rows,) = self.model.read(self.tokens, np.array([len(tokens)]), rows=1)
+        self.model.call_at_layers(at_layer)
+        try:
+            with self.turn, torch.inference_mode():
+                (rows,) = self.model.read(self.tokens, np.array([len(tokens)]), rows=1)
+        finally:
+            self.model.call_at_layers(None)
         return rows[-1]
 
     def token(self, text: list[int]) -> int:

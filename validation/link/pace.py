@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from validation.errors import UserError
 
@@ -29,9 +30,13 @@ class Pace:
             raise UserError(f"A pass cannot last {seconds:g} s; give 0 s or more.")
         self.seconds, self.late_s = seconds, 0.0
 
-    def wait(self, began: float) -> None:
-        """Wait until a pass that began at this reading of ``time.perf_counter`` has lasted long enough."""
+    def wait(self, began: float, sleep: Callable[[float], object] | None = None) -> None:
+        """Wait until a pass that began at this reading of ``time.perf_counter`` has lasted long enough.
+
+        ``sleep`` takes seconds, in place of ``time.sleep``. It may return early; if it raises, the pass is given up.
+        """
         if self.seconds:
             until = began + self.seconds - self.late_s
-            time.sleep(max(0.0, until - time.perf_counter()))
+            while (left := until - time.perf_counter()) > 0:
+                (sleep or time.sleep)(left)
             self.late_s = min(max(0.0, time.perf_counter() - until), self.seconds)

@@ -23,6 +23,8 @@ class Limits:
         How long a pass waits for further rounds.
     devices : int
         Connections at a time. One beyond them is refused, and told to come again after ``retry_s``.
+    unproved : int
+        Of them, those of one address that have not shown a key, if the server has keys.
     parked : int
         Caches of texts that were cut, kept for their devices to come back.
     opening_s, idle_s : float
@@ -34,6 +36,7 @@ class Limits:
     batch: int = 4
     wait_s: float = 0.0
     devices: int = 64
+    unproved: int = 8
     parked: int = 16
     opening_s: float = 10.0
     idle_s: float = 300.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -89,6 +90,10 @@ class Written(Received):
             self.take(self.remote.tokens(self.session.vocabulary, self.left), self.remote.version)
 
 
+class _GivenUpError(Exception):
+    """The draft that is being made is no longer wanted."""
+
+
 class Streamed(Received):
     """A text whose drafts do not wait for answers."""
 
@@ -104,22 +109,35 @@ class Streamed(Received):
         while self.left:
             ahead = list(side.waiting)
             ended = bool(ahead) and ahead[-1] in self.session.pair.end_tokens
-            full = len(ahead) >= min(self.left, MOST_WAITING) or ended
-            if not full:
-                began = time.perf_counter()
-                _, message = side.draft(self.own.logits([*self.text, *ahead]).double().cpu().numpy())
-                self.own.pace.wait(began)
-                remote.send(message)
-            try:
-                answer = remote.receive(None if full else 0.0)
-            except TimeoutError:
-                if full:
-                    raise
-                continue
-            sent = list(side.waiting)
-            tokens = side.tokens(answer)
-            remote.heard()
-            missed = tokens != sent[: len(tokens)]  # the last one is the server's, in place of a draft
-            counts = {"drafted": len(tokens), "accepted": len(tokens) - missed, "resampled": int(missed)}
-            self.record.rounds.append(Round(len(self.text), **counts))
-            self.take(tokens, remote.version, counts["accepted"])
+            with contextlib.suppress(_GivenUpError):
+                if ended or len(ahead) >= min(self.left, MOST_WAITING):
+                    self._hear(side, None)
+                else:
+                    self._draft(side, ahead)
+
+    def _draft(self, side: StreamedDevice, ahead: list[int]) -> None:
+        """Make a draft and send it. An answer with a mismatch ends it, between two layers of the model."""
+        began = time.perf_counter()
+        row = self.own.logits([*self.text, *ahead], lambda: self._hear(side, 0.0))
+        numbers = row.double().cpu().numpy()
+        self.own.pace.wait(began, lambda seconds: self._hear(side, seconds))
+        self.remote.send(side.draft(numbers)[1])
+        self._hear(side, 0.0)
+
+    def _hear(self, side: StreamedDevice, seconds: float | None) -> None:
+        """Read an answer if one comes in this time, or wait for it; give the draft up if it is behind a mismatch."""
+        try:
+            answer = self.remote.receive(seconds)
+        except TimeoutError:
+            if seconds is None:
+                raise
+            return
+        sent = list(side.waiting)
+        tokens = side.tokens(answer)
+        self.remote.heard()
+        missed = tokens != sent[: len(tokens)]  # the last one is the server's, in place of a draft
+        counts = {"drafted": len(tokens), "accepted": len(tokens) - missed, "resampled": int(missed)}
+        self.record.rounds.append(Round(len(self.text), **counts))
+        self.take(tokens, self.remote.version, counts["accepted"])
+        if missed or not self.left:
+            raise _GivenUpError

@@ -15,14 +15,16 @@ if TYPE_CHECKING:
     from validation.decoding.records import GenerationRecord, Round
     from validation.link.device import Device
     from validation.link.device_records import Exchange
+    from validation.link.remote import Remote
 
 SMALL, LARGE = 4, 125
 """Bytes of a ping."""
 ALONE, TRAINS = 5, 2
 """Small pings of a probe, one after the other, and trains of each length, of large pings that are sent at once."""
-SHORT, MIDDLE, LONG = 16, 48, 128
-"""Pings of a train. The longer trains are of the middle length where a short one takes ``SLOW_S`` or more."""
-SLOW_S = 0.4
+SHORT, LEAST, LONG = 16, 24, 128
+"""Pings of a short train, and of a long one: at least and at most."""
+SLOW_S, LONGER_S = 0.4, 1.0
+"""A round trip from which on two small pings are enough, and how much longer a long train takes at most, if it can."""
 HEADERS = 6, 2
 """Bytes that a WebSocket adds to a frame of at most 125 bytes, up and down."""
 
@@ -64,21 +66,8 @@ class Recording:
         sampling = {name: settings[name] for name in ("temperature", "top_p", "seed")}
         self.recorder = Recorder(path, run | sampling)
         self.began = 0.0
-        self.probe()
-
-    def probe(self) -> None:
-        """Time pings: one at a time for the round trip, and many at once for the rate."""
-        for _ in range(ALONE):
-            self._ping(1, SMALL)
-        shortest = min(self._ping(SHORT, LARGE) for _ in range(TRAINS))
-        for _ in range(TRAINS):
-            self._ping(LONG if shortest < SLOW_S else MIDDLE, LARGE)
-
-    def _ping(self, frames: int, size: int) -> float:
-        seconds = self.remote.probe(frames, size)
-        up, down = (size + header for header in HEADERS)
-        self.recorder.add("probe", frames=frames, up_bytes=up, down_bytes=down, seconds=seconds)
-        return seconds
+        for probe in probes(self.remote):
+            self.recorder.add("probe", **probe)
 
     def begin(self, prompt: str, mark: str, new_tokens: int) -> None:
         """Begin a text."""
@@ -101,7 +90,23 @@ class Recording:
         """End a text, and probe the link again."""
         seconds = time.perf_counter() - self.began
         self.recorder.add("end", tokens=len(record.tokens), ended=record.ended, seconds=seconds)
-        self._ping(1, SMALL)
+        self.recorder.add("probe", **_ping(self.remote, 1, SMALL))
+
+
+def probes(remote: Remote) -> list[dict[str, Any]]:
+    """Time pings: one at a time for the round trip, and many at once for the rate; fewer of them on a slow link."""
+    found = [_ping(remote, 1, SMALL)]
+    trip = found[0]["seconds"]
+    found += [_ping(remote, 1, SMALL) for _ in range(ALONE - 1 if trip < SLOW_S else 1)]
+    trains = [_ping(remote, SHORT, LARGE) for _ in range(TRAINS)]
+    each = max(min(one["seconds"] for one in trains) - trip, 0.0) / SHORT
+    long = LONG if each * (LONG - SHORT) <= LONGER_S else max(LEAST, SHORT + int(LONGER_S / each))
+    return found + trains + [_ping(remote, long, LARGE) for _ in range(TRAINS)]
+
+
+def _ping(remote: Remote, frames: int, size: int) -> dict[str, Any]:
+    up, down = (size + header for header in HEADERS)
+    return {"frames": frames, "up_bytes": up, "down_bytes": down, "seconds": remote.probe(frames, size)}
 
 
 def _loses(method: Method | None) -> bool:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from hlmtheory.policy.answers import longest_cut
 from validation.errors import UserError
+from validation.link.addresses import scheme_at
 from validation.link.formats import REFUSED
 from validation.link.wire import (
+    HELLO,
     LONGEST_OPENING,
     OPEN,
     ROUND,
@@ -31,8 +33,8 @@ from validation.link.wire import (
 if TYPE_CHECKING:
     import ssl
 
-LONGEST_PAUSE_S = 2.0
-"""Between two attempts to connect."""
+LONGEST_PAUSE_S, LOOK_S = 2.0, 5.0
+"""Between two attempts to connect, and how long a look at what answers there may take."""
 LOOKING = "hlm looks for its server"
 """The name of the thread of a device that goes on alone."""
 
@@ -89,7 +91,7 @@ class Remote:
         self.connections = self.openings = self.sent_bytes = self.received_bytes = 0
         self._greeting: Greeting | None = None
         self._heard = 0.0  # when the last answer came
-        self._open = False  # whether this connection has the text
+        self._open = self._proved = False  # whether this connection has the text, or has said hello
         self._socket: Any = None
         self._stack = contextlib.ExitStack()
 
@@ -101,7 +103,7 @@ class Remote:
 
     def close(self) -> None:
         """End the connection."""
-        self._socket, self._open = None, False
+        self._socket, self._open, self._proved = None, False, False
         with contextlib.suppress(Exception):
             self._stack.close()
 
@@ -180,6 +182,7 @@ class Remote:
         said, found = self._pipe.unseal(self.receive(), self._longest)
         if said != kind:
             raise LinkError(f"an answer of kind {said!r} to a frame of kind {kind!r}; no server sends that")
+        self._proved = True
         if kind == ROUND:
             self.heard()
         return found
@@ -195,16 +198,32 @@ class Remote:
         self._patiently(once)
         self.close()
 
+    def hello(self) -> None:
+        """Exchange a frame with the server. It then has the key, and waits longer for a text."""
+
+        def once() -> None:
+            self._connected()
+            self._exchange(HELLO, b"")
+
+        self._patiently(once)
+
     def probe(self, frames: int, size: int) -> float:
         """Send pings at once, and return the seconds until the last answer; ``size`` is 4 to 125 bytes."""
 
         def once() -> float:
             self._connected()
-            began = time.perf_counter()
-            answers = [self._socket.ping(number.to_bytes(size, "big")) for number in range(frames)]
+            if not self._proved:
+                self._exchange(HELLO, b"")
+            began, socket = time.perf_counter(), self._socket
+            answers = [socket.ping(number.to_bytes(size, "big"), ack_on_close=True) for number in range(frames)]
             if not answers[-1].wait(self.answer_s):
                 raise TimeoutError("no answer to a ping")
-            return time.perf_counter() - began
+            seconds = time.perf_counter() - began
+            if socket.protocol.state is not State.OPEN:
+                raise ConnectionResetError("the connection ended before a ping was answered")
+            return seconds
+
+        from websockets.protocol import State
 
         return float(self._patiently(once))
 
@@ -259,6 +278,7 @@ class Remote:
     def _connect(self) -> Any:
         import ssl
 
+        from websockets.exceptions import InvalidMessage
         from websockets.sync.client import connect
 
         options: dict[str, Any] = {"compression": None, "proxy": None, "close_timeout": 0.5, "ssl": self.tls}
@@ -274,6 +294,13 @@ class Remote:
                 f"The certificate of {self.address} is not trusted ({error.verify_message}); give --ca with the "
                 "certificate of the server, or of the authority that signed it."
             ) from error
+        except (ssl.SSLError, InvalidMessage) as error:
+            scheme, _, where = self.address.partition("://")
+            if (other := scheme_at(self.address, min(self.answer_s, LOOK_S))) in (None, scheme):
+                raise
+            raise RefusedError(
+                f"The server at {where} answers {'with' if other == 'wss' else 'without'} TLS; write {other}://{where}."
+            ) from error
 
     def _raise_error(self, data: bytes | str) -> None:
         """Raise what an error frame says."""
@@ -284,10 +311,11 @@ class Remote:
         try:
             said = json.loads(data)
             name, message, retry = str(said["error"]), str(said["message"]), said.get("retry_s")
+            retry_s = min(max(0.0, float(retry or 0.0)), LONGEST_PAUSE_S)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise LinkError("the server sent a text that is no error; no server sends that") from error
         if retry is not None:
-            raise _Busy(min(max(float(retry), 0.0), LONGEST_PAUSE_S))
+            raise _TryAgainError(f"{name}: {message}", retry_s)
         raise RefusedError(f"The server refused: {name}: {message}.")
 
     def _patiently(self, function: Callable[[], Any]) -> Any:
@@ -302,22 +330,23 @@ class Remote:
             except RefusedError:
                 self.close()
                 raise
-            except (OSError, TimeoutError, WebSocketException, InvalidHandshake, _Busy, *REFUSED) as error:
+            except (OSError, TimeoutError, WebSocketException, InvalidHandshake, _TryAgainError, *REFUSED) as error:
                 self.close()
-                wait = error.retry_s if isinstance(error, _Busy) else pause
+                wait = error.retry_s if isinstance(error, _TryAgainError) else pause
                 if time.monotonic() + wait - max(began, self._heard) > patience_s:
                     self.away = True
+                    said = str(error) if isinstance(error, _TryAgainError) else f"{type(error).__name__}: {error}"
                     raise ServerAwayError(
-                        f"The server at {self.address} did not answer for {self.patience_s:g} s "
-                        f"({type(error).__name__}: {error}); check that it runs, or give it more time with --patience."
+                        f"The server at {self.address} did not answer for {self.patience_s:g} s ({said}); check that "
+                        "it runs, or give it more time with --patience."
                     ) from error
                 time.sleep(wait)
                 pause = min(2 * pause, LONGEST_PAUSE_S) if self._heard < began else 0.02
 
 
-class _Busy(Exception):
-    """The server has no place now."""
+class _TryAgainError(Exception):
+    """The server refused, and may not do so in a while."""
 
-    def __init__(self, retry_s: float) -> None:
-        super().__init__("the server is busy")
+    def __init__(self, message: str, retry_s: float) -> None:
+        super().__init__(message)
         self.retry_s = retry_s

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hlmtheory.codec import ChecksumError
 from validation.errors import UserError
 from validation.link.addresses import MOST_KEYS, is_loopback, keys_of
 from validation.link.connection import Connection, SwitchedError
@@ -55,9 +56,9 @@ class Server(Shared):
         earlier = dict.fromkeys((*(self.keys or ()), *self.withdrawn))
         self.withdrawn = tuple(key for key in earlier if key not in keys)[:MOST_KEYS]
         self.keys = keys
-        for socket, key in list(self.peers.items()):
-            if key not in keys:
-                error = self._refuse(socket, WithdrawnError.__name__, ENDED_KEY, REFUSAL)
+        for one in self.connections:
+            if one.proved and one.pipe.key not in keys:
+                error = self._refuse(one.socket, WithdrawnError.__name__, ENDED_KEY, REFUSAL)
                 task = asyncio.get_running_loop().create_task(error)
                 self._closing.add(task)
                 task.add_done_callback(self._closing.discard)
@@ -124,25 +125,32 @@ class Server(Shared):
         """Serve one device, and tell it what it did wrong."""
         from websockets.exceptions import ConnectionClosed
 
-        if self.devices >= self.limits.devices:
-            await self._refuse(socket, "Busy", f"{self.devices} devices are served, as many as may be", TRY_AGAIN)
+        one, connected = Connection(self, socket), len(self.connections)
+        unproved = sum(other.place == one.place and not other.proved for other in self.connections)
+        if connected >= self.limits.devices:
+            await self._refuse(socket, "Busy", f"{connected} devices are served, as many as may be", TRY_AGAIN)
             return
-        self.devices += 1
+        if self.keys is not None and unproved >= self.limits.unproved:
+            await self._refuse(socket, "Busy", f"{unproved} connections of {one.place} have shown no key", TRY_AGAIN)
+            return
+        self.connections.add(one)
         try:
-            await Connection(self, socket).serve()
+            await one.serve()
         except ConnectionClosed:
             pass
         except SwitchedError:
             await socket.close(SWITCHED, "another version is in use")
         except TimeoutError:
-            await self._refuse(socket, "Silent", "nothing came, or was read, in time; connect again", REFUSAL)
+            await self._refuse(socket, "Silent", "nothing came, or was read, in time; connect again", TRY_AGAIN)
+        except ChecksumError as error:
+            await self._refuse(socket, type(error).__name__, f"{error}, and connect again", TRY_AGAIN)
         except REFUSED as error:
             await self._refuse(socket, type(error).__name__, str(error), REFUSAL)
         except Exception as error:
             LOG.exception("a text could not be served")
             await self._refuse(socket, type(error).__name__, "the server could not serve the text", REFUSAL)
         finally:
-            self.devices -= 1
+            self.connections.remove(one)
 
     def _metrics(self, socket: ServerConnection, request: Request) -> Response | None:
         """Answer a request for ``/metrics`` from this machine; let others become a WebSocket."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any
 
 from hlmtheory.codec.envelope import AuthenticationError
 from validation.errors import UserError, nearest
@@ -17,9 +17,6 @@ from validation.link.wire import (
     Pipe,
     WithdrawnError,
 )
-
-if TYPE_CHECKING:
-    from websockets.asyncio.server import ServerConnection
 
 TARGET = "target"
 """The name of the first version."""
@@ -45,10 +42,10 @@ class Shared:
         The version in use.
     passes : SharedPasses
         They run while the server serves.
-    devices : int
-        Connections now.
-    peers, parked : dict
-        The keys of connected devices, and the caches of texts that were cut, by session and version.
+    connections : set
+        The devices that are connected: :class:`validation.link.connection.Connection`.
+    parked : dict
+        The caches of texts that were cut, by session and version.
 
     Raises
     ------
@@ -79,10 +76,9 @@ class Shared:
                 )
             self.versions[name] = Version(name, other, mark)
         self.withdrawn: tuple[bytes, ...] = ()  # keys that were taken back, the newest first
-        self.devices = 0
-        self.metrics = Metrics(lambda: self.devices)
+        self.connections: set[Any] = set()
+        self.metrics = Metrics(lambda: len(self.connections))
         self.parked: OrderedDict[tuple[str, str], ServedText] = OrderedDict()  # by session and version
-        self.peers: dict[ServerConnection, bytes | None] = {}  # devices, with their keys
         self.switch(TARGET)
 
     @property

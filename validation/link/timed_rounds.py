@@ -35,8 +35,10 @@ MOST_TEXTS = 20
 """Texts for each round that is timed, at most: in a short context few texts have a whole round behind their first."""
 
 
-def time_rounds(pair: Pair, prompt: list[int], drafts: int, repeats: int, warm_up: int) -> tuple[RoundTiming, Timing]:
-    """Return the times of rounds of a shared seed, and of a token of a text that the server writes alone.
+def time_rounds(
+    pair: Pair, prompt: list[int], drafts: int, repeats: int, warm_up: int
+) -> tuple[Timing, RoundTiming, Timing]:
+    """Return the times of a frame and its answer, of rounds of a shared seed, and of a token that the server writes.
 
     Parameters
     ----------
@@ -59,34 +61,31 @@ def time_rounds(pair: Pair, prompt: list[int], drafts: int, repeats: int, warm_u
     found = list[tuple[float, float, float]]()
     with _served(pair) as (engine, address), Remote(address) as remote:
         device = Device(pair, remote, tokenizer=MARK, draft=MARK)
+        sent = [time.perf_counter()]
+        for _ in range(warm_up + repeats):
+            remote.hello()
+            sent.append(time.perf_counter())
 
         def note(one: Round, spent: Exchange) -> None:
             if one.drafted == drafts and not spent.opened:
                 found.append((spent.draft_s, spent.wait_s, engine.pass_s))
 
         settings: dict[str, Any] = {"name": MARK, "new_tokens": new_tokens}
-        most = warm_up + MOST_TEXTS * repeats
+        most, gaps, came = warm_up + MOST_TEXTS * repeats, list[float](), list[float]()
         for seed in range(most):
             device.generate(SharedSeed(drafts), prompt, seed=seed, on_exchange=note, **settings)
-            if len(found) >= warm_up + repeats:
-                break
-        gaps = list[float]()
-        for seed in range(most):
-            came = list[float]()
-
-            def token(_: list[int], came: list[float] = came) -> None:
-                came.append(time.perf_counter())
-
-            device.generate(None, prompt, seed=seed, on_tokens=token, **settings)
+            came.clear()
+            device.generate(None, prompt, seed=seed, on_tokens=lambda _: came.append(time.perf_counter()), **settings)
             gaps += [later - earlier for earlier, later in pairwise(came[1:])]
-            if len(gaps) >= repeats:
+            if len(found) >= warm_up + repeats and len(gaps) >= repeats:
                 break
     if len(found) < warm_up + repeats or len(gaps) < repeats:
         raise UserError(
             f"{most} texts of {new_tokens} tokens had {len(found)} rounds of {drafts} drafts; use a longer context."
         )
+    frames = Timing.of([later - earlier for earlier, later in pairwise(sent[warm_up:])])
     columns = zip(*found[warm_up : warm_up + repeats], strict=True)
-    return RoundTiming(drafts, *(Timing.of(list(column)) for column in columns)), Timing.of(gaps)
+    return frames, RoundTiming(drafts, *(Timing.of(list(column)) for column in columns)), Timing.of(gaps)
 
 
 @contextmanager

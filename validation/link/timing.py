@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -87,22 +84,17 @@ def measure_times(
     endless = replace(pair, end_tokens=())
     say("drafts")
     draft = Timing.of(_drafts(endless, before, repeats))
-    passes = []
-    for batch in batches:
-        for width in widths:
-            say(f"passes of {batch} x {width} tokens")
-            passes.append(PassTiming(batch, width, Timing.of(_passes(endless, batch, width, before, repeats))))
+    say("passes")
+    passes = _passes(endless, [(batch, width) for batch in batches for width in widths], before, repeats)
     say("messages")
     written = tuple(_serialised(endless, make(DRAFTS), before, repeats) for make in METHODS)
-    say("the socket")
-    socket = Timing.of(_socket(repeats))
-    say("rounds")
-    rounds, token = time_rounds(endless, _text(pair, before), DRAFTS, repeats, WARM_UP)
+    say("the socket and rounds")
+    socket, rounds, token = time_rounds(endless, _text(pair, before), DRAFTS, repeats, WARM_UP)
     described: dict[str, Any] = pair.describe()
     names = ("small_name", "large_name", "small_commit", "large_commit", "device", "dtype")
     return Times(
         draft,
-        tuple(passes),
+        passes,
         written,
         socket,
         rounds,
@@ -120,19 +112,13 @@ def _text(pair: Pair, before: int) -> list[int]:
     return ids
 
 
-def _loop(pair: Pair, method: Method, before: int, new_tokens: int) -> _Drafting:
-    lengths = np.array([before], dtype=np.int64)
-    session = Session(pair, 1, Noise(1, ["timed"], new_tokens), None, 1.0, 1.0, new_tokens, prompt_lengths=lengths)
-    record = GenerationRecord(method.name, "timed", "none", 1, 1.0, 1.0)
-    loop = _Drafting(session, method, [_text(pair, before)], [record], None, False, None)
-    loop.read()
-    return loop
-
-
 def _drafts(pair: Pair, before: int, repeats: int) -> list[float]:
     """Return the seconds of drafts, one after the other in one round."""
-    count = WARM_UP + repeats
-    loop = _loop(pair, SharedSeed(count), before, count)
+    count, lengths = WARM_UP + repeats, np.array([before], dtype=np.int64)
+    session = Session(pair, 1, Noise(1, ["timed"], count), None, 1.0, 1.0, count, prompt_lengths=lengths)
+    record = GenerationRecord("timed", "timed", "none", 1, 1.0, 1.0)
+    loop = _Drafting(session, SharedSeed(count), [_text(pair, before)], [record], None, False, None)
+    loop.read()
     return list(_timed(loop.step, repeats))
 
 
@@ -150,30 +136,41 @@ def _served(pair: Pair, terms: Terms, before: int, new_tokens: int) -> ServedTex
     return ServedText(pair, opening, terms)
 
 
-def _passes(pair: Pair, batch: int, width: int, before: int, repeats: int) -> list[float]:
-    """Return the seconds of passes over the same positions, answers included."""
-    engine, terms = Engine(pair), Terms.of(SharedSeed(max(width - 1, 1)))
-    texts = [_served(pair, terms, before, width + 1) for _ in range(batch)]
-    drafts = [Draft(token) for token in _text(pair, before + width)[before : before + width - 1]]
-    for text in texts:
-        engine.prefill(text)
+def _passes(pair: Pair, shapes: list[tuple[int, int]], before: int, repeats: int) -> tuple[PassTiming, ...]:
+    """Time passes over the same positions, answers included, by batch and width.
 
-    def once() -> float:
-        for text in texts:
-            text.kept, text.left, text.cached = before, width + 1, before - 1
-        engine.run(texts, [ReceivedRound([], list(drafts)) for _ in texts])
-        return engine.pass_s
-
-    return [once() for _ in range(WARM_UP + repeats)][WARM_UP:]
+    One of each follows the other, so that a machine that becomes slower for a while does so for all of them.
+    """
+    engine, seconds = Engine(pair), {shape: list[float]() for shape in shapes}
+    texts = {
+        (batch, width): [
+            _served(pair, Terms.of(SharedSeed(max(width - 1, 1))), before, width + 1) for _ in range(batch)
+        ]
+        for batch, width in shapes
+    }
+    for number in range(WARM_UP + repeats):
+        for (batch, width), own in texts.items():
+            for text in own:
+                engine.prefill(text)
+                text.kept, text.left, text.cached = before, width + 1, before - 1
+            drafts = [Draft(token) for token in _text(pair, width - 1)]
+            for answer in engine.run(own, [ReceivedRound([], drafts)] * batch):
+                if isinstance(answer, Exception):
+                    raise answer
+            if number >= WARM_UP:
+                seconds[batch, width].append(engine.pass_s)
+    return tuple(PassTiming(*shape, Timing.of(spent)) for shape, spent in seconds.items())
 
 
 def _serialised(pair: Pair, method: Method, before: int, repeats: int) -> Serialisation:
     """Time a round and its answer on both sides."""
+    import torch
+
     terms, vocabulary = Terms.of(method), pair.vocabulary
-    loop = _loop(pair, method, before, DRAFTS + 1)
-    for _ in range(DRAFTS):
-        loop.step()
-    drafts, text, nonce = loop.in_flight[0], _served(pair, terms, before, DRAFTS + 1), secrets.token_hex(16)
+    row = torch.full((vocabulary,), 1.0 / vocabulary)
+    drafts = [Draft(token, 1.0 / vocabulary, row, row) for token in _text(pair, DRAFTS)]
+    text, nonce = _served(pair, terms, before, DRAFTS + 1), secrets.token_hex(16)
+    method.begin(text.session)
     here, there = Pipe(nonce, None, server=False), Pipe(nonce, None, server=True)
     sizes = list[int]()
 
@@ -186,46 +183,3 @@ def _serialised(pair: Pair, method: Method, before: int, repeats: int) -> Serial
 
     seconds = list(_timed(once, repeats))
     return Serialisation(terms.format, len(drafts), max(sizes), Timing.of(seconds))
-
-
-def _socket(repeats: int) -> list[float]:
-    """Return the seconds of a frame over a loopback socket and back."""
-    from websockets.sync.client import connect
-
-    with _echo() as address, connect(address, compression=None, proxy=None) as socket:
-
-        def once() -> None:
-            socket.send(b"r" * 32)
-            socket.recv(10)
-
-        return list(_timed(once, repeats))
-
-
-@contextmanager
-def _echo() -> Iterator[str]:
-    """Run a server of the same kind as ours that sends every frame back."""
-    from websockets.asyncio.server import serve
-
-    loop, stop, found = asyncio.new_event_loop(), asyncio.Event(), list[str]()
-    listening = threading.Event()
-
-    async def run() -> None:
-        async def back(socket: Any) -> None:
-            async for frame in socket:
-                await socket.send(frame)
-
-        async with serve(back, "127.0.0.1", 0, compression=None) as server:
-            found.append(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-            listening.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(run()), daemon=True)
-    thread.start()
-    try:
-        if not listening.wait(10):
-            raise UserError("No socket of this machine could be opened in 10 s; let it listen on 127.0.0.1.")
-        yield found[0]
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
-        loop.close()

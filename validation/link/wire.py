@@ -4,6 +4,7 @@
 frame        sender    content
 ============ ========= ==============================================================================================
 greeting     server    :class:`Greeting` as JSON: protocol, nonce, vocabulary, tokenizer, versions of the target, ...
+hello        device    ``h``, and nothing else; the server answers the same: both have the key
 opening      device    ``o``, then :class:`Opening` as JSON: how it drafts and samples, the prompt, the text so far
 opened       server    ``o``, then the name of the version that verifies from here on: the text may go on
 round        device    ``r``; with several terms the number of one; skipped tokens: count, LEB128, and ids; the message
@@ -38,18 +39,21 @@ from hlmtheory.codec.envelope import DOWN, UP, Envelope
 from hlmtheory.codec.frame import Reader, varint
 from hlmtheory.policy.answers import received_answer
 from validation.decoding.wire import index_bits, pack, unpack
+from validation.errors import UserError
 
 if TYPE_CHECKING:
     import torch
 
 Array = NDArray[Any]
-PROTOCOL = 3
-OPEN, ROUND, TEXT = b"o", b"r", b"t"
+PROTOCOL = 4
+HELLO, OPEN, ROUND, TEXT = b"h", b"o", b"r", b"t"
 """Kinds of a sealed frame."""
 LONGEST_OPENING = 2**20
 """In bytes: the largest frame of a device that has not opened a text."""
 LONGEST_NAME, LONGEST_ROUND = 256, 64
 """Bytes of a text's name, and drafts of a round."""
+LEAST_TEMPERATURE, MOST_TEMPERATURE = 1e-6, 1e3
+"""Below the least one but 0, logits over the temperature may be infinite in float32."""
 VERSION_NAME, MOST_VERSIONS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"), 64
 
 
@@ -141,7 +145,7 @@ def to_json(value: Greeting | Opening, *, padded: bool = False) -> bytes:
 
 def greeting_of(data: bytes | str) -> Greeting:
     """Return a greeting, or raise a LinkError."""
-    greeting = Greeting(**_fields(Greeting, data))
+    greeting = Greeting(**fields_of(Greeting, _json(data)))
     if greeting.protocol != PROTOCOL:
         raise LinkError(f"the server's protocol is {greeting.protocol}, and ours {PROTOCOL}; update one of the two")
     if len(greeting.nonce) != 32 or not set(greeting.nonce) <= set("0123456789abcdef"):
@@ -159,7 +163,7 @@ def greeting_of(data: bytes | str) -> Greeting:
 
 def opening_of(data: bytes, vocabulary: int, context: int) -> Opening:
     """Return an opening whose numbers are in range, or raise a LinkError."""
-    opening = Opening(**_fields(Opening, data))
+    opening = Opening(**fields_of(Opening, _json(data)))
     tokens = [*opening.prompt, *opening.text]
     if not opening.prompt or any(type(token) is not int or not 0 <= token < vocabulary for token in tokens):
         raise LinkError(f"prompt and text must be tokens in 0..{vocabulary - 1}, one or more; got others")
@@ -168,24 +172,32 @@ def opening_of(data: bytes, vocabulary: int, context: int) -> Opening:
             f"{len(opening.prompt)} tokens of a prompt and {opening.new_tokens} new ones do not fit the context of "
             f"{context}, or {len(opening.text)} are there already; ask for fewer"
         )
-    if not (0 <= opening.temperature < 1e3 and 0 < opening.top_p <= 1 and 0 <= opening.seed < 2**63):
-        raise LinkError(
-            f"temperature {opening.temperature}, top-p {opening.top_p} or seed {opening.seed} is out of range"
-        )
+    require_temperature(opening.temperature)
+    if not (0 < opening.top_p <= 1 and 0 <= opening.seed < 2**63):
+        raise LinkError(f"top-p {opening.top_p} or seed {opening.seed} is out of range")
     if not opening.name.isprintable() or max(len(opening.name.encode()), len(opening.session)) > LONGEST_NAME:
         raise LinkError(f"names are printable and have at most {LONGEST_NAME} bytes; change it")
     return opening
 
 
-def _fields(kind: type, data: bytes | str) -> dict[str, Any]:
-    """Return the fields of a dataclass from JSON, each of its type."""
+def require_temperature(value: float) -> None:
+    """Refuse a temperature at which a model's distribution cannot be computed."""
+    if value != 0 and not LEAST_TEMPERATURE <= value <= MOST_TEMPERATURE:
+        raise UserError(f"The temperature is {value!s:.40}; give 0, or {LEAST_TEMPERATURE:g} to {MOST_TEMPERATURE:,g}.")
+
+
+def _json(data: bytes | str) -> Any:
     try:
-        given = json.loads(data)
+        return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise LinkError(f"the {kind.__name__.lower()} is not JSON; no peer sends that") from error
+        raise LinkError("what came is not JSON; no peer sends that") from error
+
+
+def fields_of(kind: type, given: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass from plain values, each of its type."""
     names, hints = [field.name for field in fields(kind)], get_type_hints(kind)
     if not isinstance(given, dict) or sorted(given) != sorted(names):
-        raise LinkError(f"the {kind.__name__.lower()} has other fields than {', '.join(names)}; use one protocol")
+        raise LinkError(f"{kind.__name__.lower()} with other fields than {', '.join(names)}; use one protocol")
     for name in names:
         wanted = getattr(hints[name], "__origin__", hints[name])
         number = wanted is float and type(given[name]) is int

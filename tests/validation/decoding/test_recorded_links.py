@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from validation.decoding.recorded_links import load_links
+from validation.decoding.recorded_links import find_link, load_links
 from validation.errors import UserError
 
 HEAD = "trace_id,time_s,throughput_mbps\n"
@@ -87,3 +87,13 @@ def test_bytes_that_are_no_text_are_named(tmp_path: Path):
 def test_a_folder_that_is_none_is_named(tmp_path: Path):
     with pytest.raises(UserError, match=r"^There is no folder .*nowhere; name the one that holds the traces\.$"):
         load_links(tmp_path / "nowhere")
+
+
+def test_a_link_is_found_by_its_trace_or_with_its_family(tmp_path: Path):
+    file = write(tmp_path, "3g.csv", HEAD + BUS + TRAM)
+    assert find_link(file)[0] == find_link(file, "bus-1")[0] == find_link(tmp_path, "3g/bus-1")[0] == "3g/bus-1"
+    write(tmp_path, "4g.csv", HEAD + TRAM)
+    assert find_link(tmp_path, "4g/tram")[0] == "4g/tram"
+    for name, said in (("tram", r"holds 2 links 'tram'; give one of 3g/tram, 4g/tram"), ("x", "holds no link 'x'")):
+        with pytest.raises(UserError, match=said):
+            find_link(tmp_path, name)

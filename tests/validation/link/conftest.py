@@ -1,4 +1,4 @@
-"""A test of the link that waits for ever fails."""
+"""Pairs and servers of several tests; a test of the link that waits for ever fails."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from types import FrameType
 
 import pytest
+
+from tests.validation.link.served import served, small_pair
+from validation.collection.fingerprint import marks_of_model
+from validation.models.pair import Pair, load_pair
 
 MOST_S = 240
 """More than any test takes on a busy machine."""
@@ -29,3 +33,18 @@ def bounded() -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    """Return two small tables."""
+    return small_pair(5)
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A server of the built-in target."""
+    own = load_pair("builtin")
+    tokenizer, target = marks_of_model(own)
+    with served(own, tokenizer=tokenizer, target=target) as running:
+        yield running.address

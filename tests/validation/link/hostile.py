@@ -156,7 +156,8 @@ def _other_json(data: bytes, rng: np.random.Generator) -> bytes:
         name = list(fields)[int(rng.integers(len(fields)))]
     except (ValueError, TypeError, IndexError, RecursionError):
         return data
-    strange = (None, True, -1, 2**70, 1e308, float("nan"), "", "\ud800", "x" * 300, [], [[]], [-1], [1.5], {}, [0] * 99)
+    strange: tuple[Any, ...] = (None, True, -1, 2**70, 10**400, 1e308, float("nan"), "", "\ud800", "x" * 300)
+    strange += ([], [[]], [-1], [1.5], {}, [0] * 99)
     value = strange[int(rng.integers(len(strange)))]
     if isinstance(fields[name], dict) and fields[name] and rng.random() < 0.8:
         inner = list(fields[name])[int(rng.integers(len(fields[name])))]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.validation.link.served import LONGEST_S, Running, device_of, small_pair, until
+from tests.validation.link.served import LONGEST_S, Running, device_of, until
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength, PromptLookup
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
@@ -31,11 +31,6 @@ METHODS: list[Callable[[], Method] | None] = [
     SharedSeedStreamed,
     None,
 ]
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return small_pair(5)
 
 
 def looking() -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.validation.link.served import LONGEST_S, Running, device_of, ended, relayed, served, small_pair, until
+from tests.validation.link.served import LONGEST_S, Running, device_of, ended, relayed, served, until
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
@@ -29,11 +29,6 @@ METHODS: list[Callable[[], Method]] = [
     lambda: Dssd(3),
     SharedSeedStreamed,
 ]
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    return small_pair(5)
 
 
 def text_of(pair: Pair, method: Method, name: str) -> list[int]:
@@ -101,7 +96,7 @@ def test_a_cut_text_finds_its_cache_again(pair: Pair) -> None:
 
         def cut(tokens: list[int]) -> None:
             device.remote.close()
-            until(lambda: not server.server.devices)
+            until(lambda: not server.server.connections)
             left.append(len(server.server.parked))
 
         target.calls, left = 0, list[int]()

@@ -32,15 +32,6 @@ BUILTIN = PAIRS_FOLDER / "builtin"
 TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}assistant:"
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory):
-    """A server of the built-in target."""
-    pair = load_pair("builtin")
-    tokenizer, target = marks_of_model(pair)
-    with served(pair, tokenizer=tokenizer, target=target) as running:
-        yield running.address
-
-
 @pytest.fixture
 def words(address: str, tmp_path: Path) -> list[str]:
     """A device whose tokenizer has a chat template, two prompts, and four new tokens."""
@@ -75,6 +66,18 @@ def test_a_stored_text_is_of_its_prompt(words: list[str], tmp_path: Path) -> Non
     again = CliRunner().invoke(main, words)
     assert again.exit_code == 2
     assert "other models, prompts or settings" in again.output
+
+
+def test_the_default_method_has_a_reference_of_hlm_decode(address: str, tmp_path: Path) -> None:
+    (tmp_path / "p.txt").write_text("Tom has three apples and\nThe sum of two\n")
+    line = ["--prompts", str(tmp_path / "p.txt"), "--new-tokens", "12", "--json"]
+    done = CliRunner().invoke(main, ["device", "--server", address, *line])
+    only = ["--run", str(tmp_path / "run"), "--method", "shared seed (K = 4)"]
+    decoded = CliRunner().invoke(main, ["decode", "reference", *only, *line])
+    assert decoded.exit_code == 0, decoded.output
+    file = Path(json.loads(decoded.stdout)["texts"])
+    texts = [text["text"] for text in map(json.loads, file.read_text().splitlines())]
+    assert texts == [text["text"] for text in json.loads(done.stdout)["texts"]]
 
 
 NUMBERS: list[tuple[str, dict[str, float], Callable[[], Method]]] = [

@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,12 +22,14 @@ from validation.collection.collect import prompt_ids
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.shared_seed import SharedSeed
+from validation.errors import UserError
 from validation.link import door as door_module
 from validation.link import door_requests
 from validation.link.door import NAME, Door, Progress
 from validation.models.pair import Pair, load_pair
 
 PROMPT = "Tom has three apples and"
+HEAD = ["POST /v1/completions HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json"]
 TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
 
 
@@ -122,7 +125,9 @@ def test_a_stop_ends_the_text_before_it(door: SimpleNamespace) -> None:
     ("asked", "name"),
     [
         ({"n": 2}, "n"),
-        ({"logprobs": 3}, "logprobs"),
+        ({"logprobs": 0}, "logprobs"),
+        ({"n": True}, "n"),
+        ({"temperature": 1e-300}, "temperature"),
         ({"presence_penalty": 0.5}, "presence_penalty"),
         ({"logit_bias": {"5": 1}}, "logit_bias"),
         ({"suffix": "x"}, "suffix"),
@@ -171,16 +176,57 @@ def test_other_requests_are_refused(door: SimpleNamespace, headers: dict[str, st
     assert refused.value.code == status
 
 
+def connected(door: SimpleNamespace) -> socket.socket:
+    """Return a connection to a door."""
+    host, port = door.url.removeprefix("http://").removesuffix("/v1").split(":")
+    return socket.create_connection((host, int(port)), timeout=LONGEST_S)
+
+
+def failing(message: str, *_: Any, **__: Any) -> None:
+    """Raise an error of the device."""
+    raise UserError(message)
+
+
 def test_a_request_that_does_not_come_is_refused_in_time(
     door: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(door_requests, "SLOWEST_S", 0.2)
-    host, port = door.url.removeprefix("http://").removesuffix("/v1").split(":")
-    head = ["POST /v1/completions HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json", "Content-Length: 9"]
-    with socket.create_connection((host, int(port)), timeout=LONGEST_S) as client:
-        client.sendall("\r\n".join([*head, "", "{"]).encode())
+    with connected(door) as client:
+        client.sendall("\r\n".join([*HEAD, "Content-Length: 9", "", "{"]).encode())
         said = client.recv(65536)
     assert said.startswith(b"HTTP/1.1 408")
+
+
+def test_a_client_that_leaves_within_its_request_is_no_error_of_the_door(
+    door: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    for way in ("Content-Length: 9", "Transfer-Encoding: chunked"):
+        with connected(door) as client:
+            client.sendall("\r\n".join([*HEAD, way, "", "9"]).encode())
+    until(lambda: not door.door.taken)
+    found = door.client.completions.create(model="builtin", prompt=PROMPT, max_tokens=2, seed=1)
+    assert found.usage.completion_tokens == 2
+    assert not caplog.records
+
+
+def test_a_request_of_two_lengths_is_refused_and_its_connection_ends(door: SimpleNamespace) -> None:
+    with connected(door) as client:
+        lengths = ["Content-Length: 2", "Transfer-Encoding: chunked"]
+        client.sendall("\r\n".join([*HEAD, *lengths, "", "0", "", ""]).encode())
+        said = b"".join(iter(lambda: client.recv(65536), b""))  # until the connection ends
+    assert said.startswith(b"HTTP/1.1 400")
+    assert b"not both" in said
+
+
+def test_an_error_of_the_device_is_told_without_its_words(
+    door: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door.device, "generate", partial(failing, "The draft model (/home/me/model) is broken"))
+    for stream in (False, True):
+        with pytest.raises(openai.InternalServerError) as refused:
+            door.client.completions.create(model="builtin", prompt=PROMPT, max_tokens=1, stream=stream)
+        assert refused.value.status_code == 500
+        assert "/home" not in str(refused.value)
 
 
 def test_a_client_that_leaves_ends_its_text(door: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from tests.validation.link.served import LONGEST_S, Running, device_of, served
-from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.errors import UserError
@@ -24,13 +22,6 @@ from validation.link.wire import OPEN, Pipe, greeting_of
 from validation.models.pair import Pair
 
 ONE, TWO, THREE = (letter * 32 for letter in (b"1", b"2", b"3"))
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    rng = np.random.default_rng(5)
-    count = nodes(3, 5)
-    return table_pair(*(quarters(rng, count) * 0.9 + 0.1 / 3 for _ in range(2)))
 
 
 @pytest.fixture

@@ -229,7 +229,7 @@ def test_a_greeting_says_what_runs(pair: Pair) -> None:
     with served(pair) as server, connect(server.address) as socket:
         said = socket.recv(5)
     assert isinstance(said, bytes)
-    assert said.startswith(b'{"protocol":3,"nonce":"')
+    assert said.startswith(b'{"protocol":4,"nonce":"')
     assert said.endswith(
         b'"vocabulary":3,"tokenizer":"t","targets":{"target":"p"},"end_tokens":[],"context":64,"keyed":false}'
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import statistics
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from hlmtheory.policy import (
 )
 from tests.validation.command_line import one_sentence, run
 from tests.validation.link.served import device_of, relayed, served, small_pair
-from validation.collection.fingerprint import marks_of_model
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.switched import Chosen, Switched
@@ -36,7 +34,7 @@ from validation.link.formats import SERVER_WRITES, Terms
 from validation.link.message_choice import OWN, SEEDED, TRIED, Following, MessageChoice, rate_of
 from validation.link.relay import LinkModel
 from validation.link.wire import LinkError, Opening
-from validation.models.pair import Pair, load_pair
+from validation.models.pair import Pair
 
 POSITIONS = 6
 POLICY = DevicePolicy(3, 1.0, threshold_rule(2), LatticeRows(20, top_k=3))
@@ -171,7 +169,7 @@ def test_an_opening_names_few_messages_and_a_round_one_of_them(pair: Pair) -> No
         ([], "1 to 4 terms; got 0"),
         (plain * 3, "1 to 4 terms; got 6"),
         ([plain[0], SERVER_WRITES.plain()], "has one message"),
-        ([3], "other fields than are known"),
+        ([3], "terms with other fields than format"),
     ):
         with pytest.raises(LinkError, match=said):
             Terms.each_from_plain(given, 3)
@@ -202,15 +200,6 @@ def test_the_rate_of_a_link_is_told_by_pings(pair: Pair) -> None:
 def test_a_policy_that_is_not_lossless_keeps_its_message(policy: DevicePolicy) -> None:
     with pytest.raises(UserError, match="leave --adapt out"):
         Following(policy, 3)
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """A server of the built-in target."""
-    own = load_pair("builtin")
-    tokenizer, target = marks_of_model(own)
-    with served(own, tokenizer=tokenizer, target=target) as running:
-        yield running.address
 
 
 def test_the_command_changes_messages(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
@@ -20,7 +19,6 @@ from websockets.sync.server import serve
 
 from tests.validation.link.hostile import opening
 from tests.validation.link.served import LONGEST_S, device_of, ended, served, until
-from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.multi_draft import FixedLength
@@ -33,13 +31,6 @@ from validation.link.wire import OPEN, PROTOCOL, Greeting, Pipe, greeting_of, to
 from validation.models.pair import Pair
 
 POSITIONS = 16
-
-
-@pytest.fixture(scope="module")
-def pair() -> Pair:
-    rng = np.random.default_rng(5)
-    count = nodes(3, 5)
-    return table_pair(*(quarters(rng, count) * 0.9 + 0.1 / 3 for _ in range(2)))
 
 
 def text_of(pair: Pair, name: str) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 from tests.validation.command_line import one_sentence, run
 from tests.validation.link.served import device_of, relayed, served, small_pair
 from tests.validation.tiny_texts import nodes, quarters, table_pair
-from validation.collection.fingerprint import marks_of_model
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
@@ -24,6 +22,7 @@ from validation.errors import UserError
 from validation.link import timed_rounds, timing
 from validation.link.adapt import AdaptiveSeed, LengthChoice
 from validation.link.engine import Engine
+from validation.link.passes import Limits
 from validation.link.recording import Recording
 from validation.link.relay import LinkModel
 from validation.link.timed_rounds import time_rounds
@@ -41,15 +40,6 @@ POSITIONS = 6
 @pytest.fixture(scope="module")
 def pair() -> Pair:
     return small_pair(POSITIONS)
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """A server of the built-in target."""
-    own = load_pair("builtin")
-    tokenizer, target = marks_of_model(own)
-    with served(own, tokenizer=tokenizer, target=target) as running:
-        yield running.address
 
 
 def recorded(pair: Pair, path: Path, make: type[Method] | partial[Method], texts: int = 3) -> list[list[int]]:
@@ -95,7 +85,12 @@ def test_answers_to_a_device_that_drafts_on_are_recorded(pair: Pair, tmp_path: P
 def test_rate_and_round_trip_of_a_link_are_found(pair: Pair, tmp_path: Path) -> None:
     """Over a relay of 400 kbit/s and 50 ms; a busy machine makes a link slower, never faster."""
     link = LinkModel(4e5, 4e5, 0.05)
-    with served(pair) as server, relayed(link, server.address) as relay, device_of(pair, relay.address) as device:
+    limits = Limits(opening_s=0.2)  # the probes take longer
+    with (
+        served(pair, limits=limits) as server,
+        relayed(link, server.address) as relay,
+        device_of(pair, relay.address) as device,
+    ):
         recording = Recording(tmp_path / "run.jsonl", device, SharedSeed(2), SETTINGS)
         recording.begin("a", "m", POSITIONS)
         device.generate(SharedSeed(2), [0], name="a", new_tokens=POSITIONS, on_exchange=recording.exchange, **SETTINGS)
@@ -209,7 +204,7 @@ def test_the_rounds_that_are_timed_have_their_drafts_and_passes(pair: Pair) -> N
     made = partial(Engine, stretch_s=0.02)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timed_rounds, "Engine", made)
-        rounds, token = time_rounds(pair, [0], 2, repeats=3, warm_up=1)
+        _, rounds, token = time_rounds(pair, [0], 2, repeats=3, warm_up=1)
     assert rounds.drafts == 2
     assert rounds.waiting.low_s > rounds.passing.low_s > 0.02
     assert rounds.drafting.median_s < 0.02

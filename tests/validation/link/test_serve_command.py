@@ -64,7 +64,14 @@ def test_a_device_trusts_the_certificate_that_it_is_given_and_no_other(
             assert code == 2, said
             assert said.startswith(f"Error: The certificate of wss://{host}:{port} is not trusted"), said
             assert "give --ca" in said
-        assert time.monotonic() - began < 60  # three times the patience
+        _, said = device(f"ws://localhost:{port}")
+        assert f"answers with TLS; write wss://localhost:{port}." in said
+    with serving(monkeypatch) as server:
+        port = server.address[1]
+        for words in ([], ["--try"]):
+            _, said = device(f"wss://127.0.0.1:{port}", "--ca", str(cert), *words)
+            assert f"answers without TLS; write ws://127.0.0.1:{port}." in said
+    assert time.monotonic() - began < 60  # three times the patience
 
 
 def test_slower_passes_change_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,11 +121,13 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_file_switches_the_version_within_a_text(
-    second: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    second: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     in_use, prompts = tmp_path / "version.txt", builtin_prompts(limit=1)
     in_use.write_text("target\n")
     with serving(monkeypatch, "--version", f"v2={second}", "--in-use", str(in_use)) as server:
+        in_use.write_text("v3")
+        until(lambda: "The version stays target: There is no version 'v3'" in caplog.text)
         pair, told = load_single(str(PAIRS_FOLDER / "builtin" / "small")), list[int]()
         tokenizer, draft = marks_of_model(pair)
 

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,6 @@ from validation.decoding.methods.quantized import KSqs
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import RandHlm
 from validation.errors import UserError
-from validation.link import files
 from validation.link.device_records import LinkRecord
 from validation.link.engine import Engine, ServedText
 from validation.link.passes import Limits, Metrics, SharedPasses
@@ -194,43 +192,11 @@ def test_versions_that_cannot_be_are_refused_by_name(pair: Pair) -> None:
     server = Server(engine, tokenizer="t", target="p", versions={"v2": (engine, "p2")})
     with pytest.raises(UserError, match=r"no version 'v3' of the target; the server has target, v2"):
         server.switch("v3")
-    greeting = b'{"protocol":3,"nonce":"%s","vocabulary":3,"tokenizer":"t","targets":%s,"end_tokens":[],'
+    greeting = b'{"protocol":4,"nonce":"%s","vocabulary":3,"tokenizer":"t","targets":%s,"end_tokens":[],'
     greeting += b'"context":64,"keyed":false}'
     for targets in (b"{}", b'{"two words":"p"}', b'{"a":1}'):
         with pytest.raises(LinkError, match="versions have no names"):
             greeting_of(greeting % (b"0" * 32, targets))
-
-
-def test_a_file_names_the_version_in_use(
-    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(files.follow, "__kwdefaults__", {"every_s": 0.02})
-    name = tmp_path / "version.txt"
-    name.write_text("target\n")
-    setup = options(pair)
-    server = Server(Engine(setup["pair"]), tokenizer="t", target="p", versions=setup["versions"])
-    server.follow_version(name)
-
-    async def scenario() -> list[str]:
-        serving, found = asyncio.create_task(server.serve("127.0.0.1", 0)), list[str]()
-        await server.ready()
-        for content, seen in (("v2", lambda: server.version.name == "v2"), ("v3", refused), ("target", back)):
-            name.write_text(content)
-            while not seen():
-                await asyncio.sleep(0.01)
-            found.append(server.version.name)
-        server.stop()
-        await serving
-        return found
-
-    def refused() -> bool:
-        return "no version 'v3'" in caplog.text
-
-    def back() -> bool:
-        return server.version.name == "target"
-
-    assert asyncio.run(asyncio.wait_for(scenario(), LONGEST_S)) == ["v2", "v2", "target"]
-    assert "The version stays v2: There is no version 'v3'" in caplog.text
 
 
 def test_a_pass_holds_rounds_of_one_version() -> None:

@@ -94,7 +94,6 @@ CLAIMS = (
         relation=Relation.EQ,
         lhs=match_probability,
         rhs=sides.no_mismatch,
-        condition=sides.roundings,
         attained=Attained(_TURNED),
     ),
     Claim(
@@ -105,7 +104,6 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=sides.floor,
         rhs=match_probability,
-        condition=sides.roundings,
         attained=Attained(_THIRDS),
     ),
     Claim(
@@ -116,7 +114,6 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=match_probability,
         rhs=sides.overlap,
-        condition=sides.roundings,
         attained=Attained(_EQUAL),
         ceiling=1.0,
     ),
@@ -139,7 +136,6 @@ CLAIMS = (
         lhs=match_probability,
         rhs=sides.overlap,
         assumptions=(Assumption("at most two tokens have a probability in q or p", sides.two_tokens),),
-        condition=sides.roundings,
         attained=Attained({"target": [0.25, 0.75], "draft": [0.5, 0.5]}),
     ),
     Claim(
@@ -150,7 +146,6 @@ CLAIMS = (
         relation=Relation.EQ,
         lhs=sides.law_overlap,
         rhs=sides.ones,
-        condition=sides.roundings,
         attained=Attained(_TURNED),
     ),
     Claim(
@@ -181,7 +176,6 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=sides.skipped_distance,
         rhs=skip_mismatch,
-        condition=sides.roundings,
         attained=Attained(_SKIPPED),
         ceiling=1.0,
     ),
@@ -223,7 +217,6 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=sides.value_of_message,
         rhs=lambda target, draft: message_value(sides.distance_of(target, draft)),
-        condition=sides.roundings,
         attained=Attained(_THIRDS),
     ),
     Claim(
@@ -256,7 +249,6 @@ CLAIMS = (
         lhs=sides.list_of,
         rhs=sides.list_enumerated,
         assumptions=(Assumption("V ≤ 5", sides.few_tokens),),
-        condition=sides.roundings,
         attained=Attained({"target": [0.5, 0.25, 0.25], "draft": [0.125, 0.5, 0.375], "list_size": 2}),
     ),
     Claim(
@@ -267,7 +259,6 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=sides.list_bound,
         rhs=sides.list_of,
-        condition=sides.roundings,
         attained=Attained(_FIRST_LIST),
     ),
     Claim(
@@ -278,7 +269,6 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=sides.list_floor,
         rhs=sides.list_bound,
-        condition=sides.roundings,
         attained=Attained(_THIRDS | {"list_size": 2}),
     ),
     Claim(
@@ -299,7 +289,6 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=sides.apart,
         rhs=match_probability,
-        condition=sides.roundings,
         attained=Attained(_POINTS),
     ),
     Claim(
@@ -310,7 +299,6 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=sides.sampled_apart,
         rhs=match_probability,
-        condition=sides.roundings,
         attained=Attained({"target": [1.0, 0.0], "draft": [0.5, 0.5]}),
     ),
     Claim(

@@ -179,10 +179,10 @@ def _first_factor(target: Array, draft: Array, skip: Array, token: Array) -> Arr
 
 def _first_condition(target: Array, draft: Array, skip: Array, token: Array) -> Array:
     """Return how much S_x/p_x magnifies the roundings of the sums in S_x."""
-    xp, p, q = arrays(target=target, draft=draft)
+    xp, p = arrays(target=target)
     _, x = arrays(token=token)
     p_x = take(xp, p, xp.broadcast_to(x, p.shape[:-1])[..., None])[..., 0]
-    return (1.0 + q.shape[-1]) / xp.where(p_x > 0, xp.clip(p_x, min=1e-300), 1.0)
+    return 1.0 / xp.where(p_x > 0, xp.clip(p_x, min=1e-300), 1.0)
 
 
 def _mean_loss(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:

@@ -45,7 +45,7 @@ def shapes(rng: np.random.Generator, size: int) -> list[tuple[Array, Array]]:
         (likely, top),
         (top, np.roll(top, 1)),
         (0.2 * gauss, zipf + noise),
-        (np.where(rank <= 50, zipf, -2e3), likely + noise),
+        (np.where(rank <= 50, zipf, -2e3), zipf + noise),
         (flat, top),
         (top, np.where(rank <= 2, 2e-4 * noise, -30.0)),
     ]

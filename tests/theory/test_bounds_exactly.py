@@ -286,7 +286,7 @@ def accepted(rng, count):
 
 def draws_enough(draws, expected, threshold, error):
     e, th = number(expected), number(threshold)
-    return not 0 < e < 1 or int(draws) * divergence(th, e) >= -mpmath.log(number(error))
+    return not (0 < e < 1 and 0 <= th < 1) or int(draws) * divergence(th, e) >= -mpmath.log(number(error))
 
 
 def dropped(bound, k, units, q):

@@ -131,7 +131,8 @@ def decoded_acceptance_rate(target: Array, decoded: Array, deviation: Array) -> 
     UNIT_INTERVAL.check(xp, "deviation", delta)
     leading_dimensions(target=tuple(p.shape[:-1]), decoded=tuple(q.shape[:-1]), deviation=tuple(delta.shape))
     overlap, delta = xp.sum(xp.minimum(p, q), axis=-1), in_kind(xp, delta, xp.float64)
-    error = (q.shape[-1] + 10) * 2.0**-52 * overlap  # an entry and the sum each have half of it at most
+    # an entry and the sum each have half of it at most; a tiny product may be rounded to 0
+    error = (q.shape[-1] + 10) * 2.0**-52 * overlap + q.shape[-1] * 2.0**-1072
     lower = xp.clip(-sum_up(xp, -(overlap - error), delta), min=0.0)
     upper = xp.clip(sum_up(xp, overlap + error, delta), max=1.0)
     return RateInterval(-upward(xp, -lower, kind), upward(xp, upper, kind))

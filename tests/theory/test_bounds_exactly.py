@@ -284,9 +284,16 @@ def accepted(rng, count):
     )
 
 
+def apart(rng, count):
+    e, th = unit(rng, count), rng.choice([0.125, 0.625, 1.125], count)
+    return np.where(abs(e - th) < 1e-6, 0.0, e), th, np.clip(unit(rng, count), 1e-30, 0.999)
+
+
 def draws_enough(draws, expected, threshold, error):
     e, th = number(expected), number(threshold)
-    return not (0 < e < 1 and 0 <= th < 1) or int(draws) * divergence(th, e) >= -mpmath.log(number(error))
+    # the quotient may be a whole number, such as 2 for .25, .5 and .75: 60 digits round it
+    needed = -mpmath.log(number(error)) * (1 - mpf(10) ** -50)
+    return not (0 < e < 1 and 0 <= th < 1) or int(draws) * divergence(th, e) >= needed
 
 
 def dropped(bound, k, units, q):
@@ -423,7 +430,7 @@ BOUNDS = {
         lambda found, *case: certified(found[0], found[1], *case),
     ),
     "draws_needed": Bound(
-        lambda rng, n: (unit(rng, n) * 0.4, 0.5 + 0.5 * unit(rng, n, inner=True), unit(rng, n, inner=True)),
+        apart,
         draws_needed,
         draws_enough,
     ),

@@ -198,7 +198,6 @@ CLAIMS = (
         lhs=_best_rate,
         rhs=_threshold_rate,
         attained=Attained(_CASE),
-        condition=lambda acceptances, fixed, marginal: acceptances.shape[-1] * _best_rate(acceptances, fixed, marginal),
     ),
     Claim(
         id="draft_length.delay_one",

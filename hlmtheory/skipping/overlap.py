@@ -138,13 +138,13 @@ def _token_losses(xp: Any, p: Array, q: Array, skip: Array, token: Array) -> Arr
     e = (p.shape[-1] + 10) * 2.0**-53
     tv = distance(xp, p, q)
     tiny = 2.0**-1072  # more than what a product below 2^-1022 loses
-    lost = xp.sum(skip * (excess(xp, q, p) + e * (p + q)) + xp.where(skip > 0, tiny, 0.0), axis=-1) * (1.0 + e)
+    lost = xp.sum(skip * (excess(xp, q, p) + e * (p + q)) + tiny * xp.astype(skip > 0, p.dtype), axis=-1) * (1.0 + e)
     least = tv - 2.0 * e
     share = xp.where(lost < least, lost / xp.where(least > 0, least, 1.0), 1.0)
     share = xp.where((tv > 0) & (lost > 0), share, 0.0)
     p_x, q_x = (take(xp, xp.broadcast_to(rows, (*common, rows.shape[-1])), x)[..., 0] for rows in (p, q))
     fell = xp.clip(p_x - q_x * (1.0 - 2.0 * e), min=0.0) / xp.where(p_x > 0, p_x, 1.0)
-    some = xp.where((share > 0) & (fell > 0), tiny, 0.0)
+    some = tiny * xp.astype((share > 0) & (fell > 0), p.dtype)
     return xp.clip(share * fell * (1.0 + 2.0**-51) + some, max=1.0)
 
 

@@ -176,8 +176,17 @@ def upward(xp: Any, bound: Array, kind: Any) -> Array:
     """Return a bound in another type, rounded up; rounding to nearest would lower it half of the time."""
     if bound.dtype == kind:
         return bound
-    near = in_kind(xp, bound, kind)
+    with np.errstate(over="ignore"):  # a bound beyond the largest number of the type is infinite
+        near = in_kind(xp, bound, kind)
     return xp.where(in_kind(xp, near, bound.dtype) < bound, xp.nextafter(near, xp.full_like(near, xp.inf)), near)
+
+
+def sum_up(xp: Any, a: Array, b: Array) -> Array:
+    """Return a + b in float64, rounded up where it is not exact; -sum_up(-a, -b) is rounded down."""
+    total = a + b
+    part = total - a
+    missing = (a - (total - part)) + (b - part)  # exact: Knuth, The Art of Computer Programming 2, 4.2.2, Theorem B
+    return xp.where(missing > 0, xp.nextafter(total, xp.full_like(total, xp.inf)), total)
 
 
 def epsilon(xp: Any, dtype: Any) -> float:

@@ -184,7 +184,6 @@ SPLIT_CLAIMS = (
         lhs=_rows,
         rhs=lambda acceptances: downlink_bits(acceptances, 1.0),
         attained=Attained({"acceptances": [0.5, 0.5]}),
-        condition=lambda acceptances: float(acceptances.shape[-1] + 1),
     ),
     Claim(
         id="channel.downlink_mean",

@@ -148,7 +148,6 @@ UPLOAD_CLAIMS = (
         lhs=_side(_best),
         rhs=_chosen,
         attained=Attained(_CASE),
-        condition=lambda sent: float(sent.shape[-1]),
     ),
     Claim(
         id="channel.upload_extremes",
@@ -159,7 +158,6 @@ UPLOAD_CLAIMS = (
         lhs=_side(_extremes),
         rhs=_chosen,
         refuted=_CASE,
-        condition=lambda sent: float(sent.shape[-1]),
     ),
     Claim(
         id="channel.upload_each",
@@ -171,7 +169,6 @@ UPLOAD_CLAIMS = (
         rhs=_chosen,
         assumptions=(Assumption("o + s ≤ t_d: a message has arrived before the next draft is made", _quick),),
         attained=Attained(_EVERY),
-        condition=lambda sent: float(sent.shape[-1]),
     ),
     Claim(
         id="channel.upload_each_always",
@@ -182,6 +179,5 @@ UPLOAD_CLAIMS = (
         lhs=_one_by_one,
         rhs=_chosen,
         refuted=_CASE,
-        condition=lambda sent: float(sent.shape[-1]),
     ),
 )

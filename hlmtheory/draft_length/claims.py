@@ -287,9 +287,6 @@ CLAIMS = (
         lhs=_best_of_profile,
         rhs=_first_descent,
         attained=Attained({"acceptances": [0.5, 1.0, 0.25], "fixed": 1.0, "marginal": 0.25}),
-        condition=lambda acceptances, fixed, marginal: (
-            acceptances.shape[-1] * _best_of_profile(acceptances, fixed, marginal)
-        ),
     ),
     Claim(
         id="draft_length.stationary",

@@ -29,7 +29,6 @@ from hlmtheory._array import Array, arrays, floating, in_kind
 from hlmtheory._domains import UNIT_INTERVAL, broadcast, entry_for_each
 from hlmtheory._simplex import quotient
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
-from hlmtheory.draft_length.optimum import optimal_draft_length_profile
 from hlmtheory.draft_length.rates import COST, LENGTH, etgr, etgr_profile, rate_and_costs
 
 
@@ -99,6 +98,7 @@ def critical_ratios(xp: Any, alpha: Array) -> Array:
 #   K ≥ 1 better), and the best length is at least L(a) - 1, or K_max. High: let K + 1 be the best length. Then (K + 1)
 #   ln(1/b) < ln(1 + (1 - b)(x + K)) ≤ ln(1 + (1 - b) x) + (1 - b) K/(1 + (1 - b) x), as ln is concave. With
 #   ρ = (1 - b)/(ln(1/b) (1 + (1 - b) x)) < 1 this is K + 1 < L(b) + ρ K, so K < (L(b) - 1)/(1 - ρ). ρ → 0 as x → ∞.
+#   At M = 0 each draft that can be accepted is worth it: K* is K_max, or the number of drafts before the first α_d = 0.
 # delay_log_mean. False: see the counterexample. Drafts that are accepted ever more often let the length grow faster.
 
 
@@ -130,24 +130,42 @@ def _growth(chosen: Any, high: bool) -> Any:
         xp, alpha, cost, slope = arrays(acceptances=acceptances, fixed=fixed, marginal=marginal)
         UNIT_INTERVAL.check(xp, "acceptances", alpha)
         _, gamma, cost, slope = rate_and_costs(chosen(xp, alpha), cost, slope)
-        most, x = float(alpha.shape[-1]), quotient(xp, cost, slope)
+        most, (x, endless) = float(alpha.shape[-1]), _ratio(xp, cost, slope)
         inner = (gamma > 0) & (gamma < 1)
         g = xp.where(inner, gamma, 0.5)
-        decay = -xp.log(g)
-        length = xp.where(inner, xp.log1p((1.0 - g) * x) / decay, xp.where(gamma > 0, x, 0.0))
+        d, decay = 1.0 - g, -xp.log(g)
+        # (L - 1) ln(1/γ) = ln(γ (1 + d x)); near γ = 1 as 1 + d (x - 1 - d x), so that nothing cancels
+        near = g > 0.5
+        more = xp.where(near, xp.log1p(xp.where(near, d * (x - 1.0 - d * x), 0.0)), xp.log1p(d * x) - decay)
         if high:
-            share = (1.0 - g) / (decay * (1.0 + (1.0 - g) * x))
-            length = xp.where(gamma < 1, 1.0 + (length - 1.0) / xp.where(inner, 1.0 - share, 1.0), most)
+            series = xp.zeros_like(d)
+            for power in range(12, 1, -1):  # ln(1/γ) - d = d²/2 + d³/3 + …
+                series = d * series + 1.0 / power
+            rest = xp.where(d < 2.0**-5, d * d * series, decay - d)
+            length = 1.0 + more / (decay * (d * x / (1.0 + d * x)) + rest / (1.0 + d * x))
+            length = xp.where(inner, length, xp.where(gamma > 0, most + 0.0 * x, 0.0))
         else:
-            length = length - 1.0
+            length = xp.where(inner, more / decay, xp.where(gamma > 0, x - 1.0, 0.0))
+        length = xp.where(endless & (gamma > 0), most, length)
         return xp.clip(length, 0.0, most)
 
     return side
 
 
+def _ratio(xp: Any, cost: Array, slope: Array) -> tuple[Array, Array]:
+    """Return x, or 2^1000, and whether it is infinite: drafts cost nothing, or too little for float64."""
+    x = quotient(xp, cost, slope)
+    return xp.clip(x, max=2.0**1000), ~xp.isfinite(x)
+
+
 def _best_length(acceptances: Array, fixed: Array, marginal: Array) -> Array:
-    xp, length = arrays(length=optimal_draft_length_profile(acceptances, fixed, marginal, min_draft_length=0))
-    return xp.astype(length, xp.float64)
+    """Return the number of the c_K below x: the rates of long drafts differ by less than a rounding."""
+    xp, alpha, cost, slope = arrays(acceptances=acceptances, fixed=fixed, marginal=marginal)
+    UNIT_INTERVAL.check(xp, "acceptances", alpha)
+    _, alpha, cost, slope = rate_and_costs(alpha, cost[..., None], slope[..., None])
+    x, endless = _ratio(xp, cost, slope)
+    reached = xp.cumulative_prod(xp.astype(alpha > 0, xp.float64), axis=-1) > 0
+    return xp.sum(xp.astype((critical_ratios(xp, alpha) < x) | (endless & reached), xp.float64), axis=-1)
 
 
 def _at_one(acceptance: Array, fixed: Array, marginal: Array) -> Array:
@@ -181,7 +199,6 @@ CLAIMS = (
         lhs=_best_rate,
         rhs=_threshold_rate,
         attained=Attained(_CASE),
-        condition=lambda acceptances, fixed, marginal: acceptances.shape[-1] * _best_rate(acceptances, fixed, marginal),
     ),
     Claim(
         id="draft_length.delay_one",
@@ -209,7 +226,7 @@ CLAIMS = (
         id="draft_length.delay_log_low",
         source=Source(_PAPER, "abstract: grows only logarithmically"),
         origin=Origin.NEW,
-        statement="min(K_max, L(min α) − 1) ≤ K*, L(γ) = ln(1 + (1 − γ)(F + delay)/M)/ln(1/γ)",
+        statement="min(K_max, L(min α) − 1) ≤ K*, L(γ) = ln(1 + (1 − γ)(F + delay)/M)/ln(1/γ), ∞ if M = 0",
         relation=Relation.LE,
         lhs=_growth(lambda xp, alpha: xp.min(alpha, axis=-1), high=False),
         rhs=_best_length,

@@ -124,7 +124,7 @@ def _of_halves(a: Values, b: Values, p: Values, delta: float) -> float:
     h = share_b * (a / m_a - p) / weight
     product = float(((b / m_b - p) * share_b * h).sum())
     mean = float((b * h).sum()) / half_b
-    variance = max(0.0, float((b * h * h).sum()) / half_b - mean * mean) * half_b / (half_b - 1)
+    variance = float((b * (h - mean) ** 2).sum()) / (half_b - 1)
     width = float(h.max() - h.min())
     most = product + math.sqrt(2 * variance * limit / half_b) + 7 * width * limit / (3 * (half_b - 1))
     union = math.log(3.0 * p.size / delta)

@@ -69,8 +69,8 @@ def law_wealth(outcome: Array, expected: Array, bets: Array = BETS) -> Array:
     11
     """
     xp, kind, seen, mean, _, shares = _inputs(outcome, expected, bets)
-    gains = _running(xp, _gains(xp, seen[..., None], mean[..., None], shares[..., None, None, :]))
-    return _down(xp, _mixed(xp, gains, (-3, -1)), kind)
+    gains = running_down(xp, _gains(xp, seen[..., None], mean[..., None], shares[..., None, None, :]))
+    return down(xp, mean_wealth(xp, gains, (-3, -1)), kind)
 
 
 def distance_bound(outcome: Array, expected: Array, error: Array, bets: Array = BETS) -> Array:
@@ -103,10 +103,10 @@ def distance_bound(outcome: Array, expected: Array, error: Array, bets: Array = 
     0.45
     """
     xp, kind, seen, mean, delta, shares = _inputs(outcome, expected, bets, error=error)
-    gains = _running(xp, _gains(xp, seen[..., None], mean[..., None], shares[..., None, None, :]))
+    gains = running_down(xp, _gains(xp, seen[..., None], mean[..., None], shares[..., None, None, :]))
     gains = xp.moveaxis(gains, -2, -3)  # (..., T, K, J)
     draws = xp.arange(1, seen.shape[-1] + 1, dtype=xp.float64, device=seen.device)
-    return _down(xp, _least_sum(xp, gains, shares[..., None, :], delta[..., None]) / draws, kind)
+    return down(xp, _least_sum(xp, gains, shares[..., None, :], delta[..., None]) / draws, kind)
 
 
 class LawTest:
@@ -185,7 +185,7 @@ class LawTest:
         if self._gain is None:
             return 0.0
         xp, gain = arrays(gain=self._gain)
-        return float(_down(xp, _mixed(xp, gain, (-2, -1)), xp.float64))
+        return float(down(xp, mean_wealth(xp, gain, (-2, -1)), xp.float64))
 
     @property
     def bound(self) -> float:
@@ -194,7 +194,7 @@ class LawTest:
             return 0.0
         xp, gain, bets = arrays(gain=self._gain, bets=self._bets)
         error = xp.asarray(self._error, dtype=xp.float64, device=gain.device)
-        return float(_down(xp, _least_sum(xp, gain, bets, error) / self.draws, xp.float64))
+        return float(down(xp, _least_sum(xp, gain, bets, error) / self.draws, xp.float64))
 
 
 _TESTS = Domain("a whole number, 1 or more", lambda xp, value: value >= 1, "count the test functions", kind="integer")
@@ -237,18 +237,19 @@ def _gains(xp: Any, seen: Array, mean: Array, bets: Array) -> Array:
     return xp.log1p(used * (seen - mean))
 
 
-def _running(xp: Any, gains: Array) -> Array:
+def running_down(xp: Any, gains: Array) -> Array:
     """Return the sums over draws, axis -2, less a bound on their rounding: t + 8 roundings of the sum of |gain|."""
     draws = xp.arange(1, gains.shape[-2] + 1, dtype=xp.float64, device=gains.device)[:, None]
     rounding = 2.0**-52 * (draws + 8.0) * xp.cumulative_sum(xp.abs(gains), axis=-2)
     return xp.cumulative_sum(gains, axis=-2) - rounding
 
 
-def _mixed(xp: Any, gains: Array, axes: tuple[int, int]) -> Array:
-    """Return the logarithm of the mean wealth over functions and bets."""
+def mean_wealth(xp: Any, gains: Array, axes: tuple[int, ...]) -> Array:
+    """Return the logarithm of the mean wealth over functions and bets, less a bound on its rounding."""
     top = xp.max(gains, axis=axes, keepdims=True)
-    found = top + xp.log(xp.mean(xp.exp(gains - top), axis=axes, keepdims=True))
-    return xp.squeeze(found, axis=axes)
+    found = xp.squeeze(top + xp.log(xp.mean(xp.exp(gains - top), axis=axes, keepdims=True)), axis=axes)
+    terms = math.prod(gains.shape[axis] for axis in axes)
+    return found - 2.0**-52 * (terms + 8.0) * (1.0 + xp.abs(found))
 
 
 def _least_sum(xp: Any, gains: Array, bets: Array, error: Array) -> Array:
@@ -271,6 +272,6 @@ def _least_sum(xp: Any, gains: Array, bets: Array, error: Array) -> Array:
     return total * (1.0 - _SLACK)
 
 
-def _down(xp: Any, value: Array, kind: Any) -> Array:
+def down(xp: Any, value: Array, kind: Any) -> Array:
     """Return a value in another type, rounded down."""
     return -upward(xp, -value, kind)

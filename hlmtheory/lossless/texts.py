@@ -40,5 +40,5 @@ def text_distance(step_distance: Array, tokens: Array) -> Array:
     xp, tau, count = checked(STEP, step_distance=step_distance, tokens=tokens)
     kind = tau.dtype
     wide, many = xp.astype(tau, xp.float64), xp.astype(count, xp.float64)
-    kept = xp.where(wide < 1, xp.exp(many * xp.log1p(-xp.where(wide < 1, wide, 0.0))), 0.0)
-    return upward(xp, xp.minimum(xp.ones_like(kept), (1.0 - kept) * (1.0 + 2.0**-50)), kind)
+    apart = -xp.expm1(many * xp.log1p(-xp.where(wide < 1, wide, 0.0))) * (1.0 + 2.0**-50)  # right for every small τ
+    return upward(xp, xp.where(wide < 1, xp.clip(apart, max=1.0), 1.0), kind)

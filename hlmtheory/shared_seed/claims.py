@@ -99,7 +99,6 @@ CLAIMS = (
         relation=Relation.EQ,
         lhs=match_probability,
         rhs=sides.no_mismatch,
-        condition=sides.roundings,
         attained=Attained(_TURNED),
     ),
     Claim(
@@ -110,7 +109,6 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=sides.floor,
         rhs=match_probability,
-        condition=sides.roundings,
         attained=Attained(_THIRDS),
     ),
     Claim(
@@ -121,7 +119,6 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=match_probability,
         rhs=sides.overlap,
-        condition=sides.roundings,
         attained=Attained(_TWO),
         ceiling=1.0,
     ),
@@ -144,7 +141,6 @@ CLAIMS = (
         lhs=match_probability,
         rhs=sides.overlap,
         assumptions=(Assumption("at most two tokens have a probability in q or p", sides.two_tokens),),
-        condition=sides.roundings,
         attained=Attained(_TWO),
     ),
     Claim(
@@ -155,7 +151,6 @@ CLAIMS = (
         relation=Relation.EQ,
         lhs=sides.law_overlap,
         rhs=sides.ones,
-        condition=sides.roundings,
         attained=Attained(_TURNED),
     ),
     Claim(
@@ -186,7 +181,6 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=sides.skipped_distance,
         rhs=skip_mismatch,
-        condition=sides.roundings,
         attained=Attained(_SKIPPED),
         ceiling=1.0,
     ),
@@ -228,7 +222,6 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=sides.value_of_message,
         rhs=lambda target, draft: message_value(sides.distance_of(target, draft)),
-        condition=sides.roundings,
         attained=Attained(_THIRDS),
     ),
     Claim(
@@ -239,7 +232,6 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=lambda target, draft: sides.greedy_draft(target, draft) - sides.no_mismatch(target, draft),
         rhs=lambda target, draft: message_value(sides.distance_of(target, draft)),
-        condition=sides.roundings,
         refuted=_ONE_SURE,
     ),
     Claim(
@@ -272,7 +264,6 @@ CLAIMS = (
         lhs=sides.list_of,
         rhs=sides.list_enumerated,
         assumptions=(Assumption("V ≤ 5", sides.few_tokens),),
-        condition=sides.roundings,
         attained=Attained({"target": [0.5, 0.25, 0.25], "draft": [0.125, 0.5, 0.375], "list_size": 2}),
     ),
     Claim(
@@ -283,7 +274,6 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=sides.list_bound,
         rhs=sides.list_of,
-        condition=sides.roundings,
         attained=Attained(_FIRST_LIST),
     ),
     Claim(
@@ -294,7 +284,6 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=sides.list_floor,
         rhs=sides.list_bound,
-        condition=sides.roundings,
         attained=Attained(_THIRDS | {"list_size": 2}),
     ),
     Claim(
@@ -315,7 +304,6 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=sides.apart,
         rhs=match_probability,
-        condition=sides.roundings,
         attained=Attained(_POINTS),
     ),
     Claim(
@@ -326,7 +314,6 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=sides.sampled_apart,
         rhs=match_probability,
-        condition=sides.roundings,
         attained=Attained({"target": [1.0, 0.0], "draft": [0.5, 0.5]}),
     ),
     Claim(

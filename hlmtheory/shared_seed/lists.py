@@ -9,7 +9,7 @@ import numpy as np
 from hlmtheory._array import Array, arrays, in_kind, upward
 from hlmtheory._domains import DomainError, leading_dimensions
 from hlmtheory._simplex import distributions, quotient
-from hlmtheory.shared_seed.match import BELOW, SIZE, sorted_matches
+from hlmtheory.shared_seed.match import SIZE, sorted_matches
 from hlmtheory.shared_seed.stream import list_size
 
 LARGEST_VOCABULARY = 4096
@@ -112,6 +112,9 @@ def list_match_bound(target: Array, draft: Array, size: Array) -> Array:
     size = SIZE.check(xp, "size", arrays(draft=q, size=size)[2])
     leading_dimensions(draft=tuple(q.shape[:-1]), target=tuple(p.shape[:-1]), size=tuple(size.shape))
     matched, p, _ = sorted_matches(xp, p, q)
-    share = xp.clip(quotient(xp, matched, p), max=1.0)
-    total = xp.sum(p * (1.0 - (1.0 - share) ** xp.astype(size, xp.float64)[..., None]), axis=-1)
-    return -upward(xp, -xp.clip(total * BELOW**8, max=1.0), kind)
+    share, count = quotient(xp, matched, p), xp.astype(size, xp.float64)[..., None]
+    inside = -xp.expm1(count * xp.log1p(-xp.where(share < 1, share, 0.0)))  # right for every small share
+    total = xp.sum(p * xp.where(share < 1, inside, 1.0), axis=-1)
+    # The rows, Q, P and the total are sums over V tokens, of non-negative terms; a product may be below 2^-1022.
+    error = (4 * p.shape[-1] + 64) * 2.0**-53 * total + p.shape[-1] * 2.0**-1072
+    return -upward(xp, -xp.clip(total - error, 0.0, 1.0), kind)

@@ -135,12 +135,6 @@ def ones(target: Array, draft: Array) -> Array:
     return xp.ones_like(distance(xp, p, q))
 
 
-def roundings(target: Array, draft: Array) -> Array:
-    """Return how many roundings a sum over the vocabulary has."""
-    xp, _, p, q = distributions(target=target, draft=draft)
-    return xp.zeros_like(distance(xp, p, q)) + 1.0 + p.shape[-1]
-
-
 def two_tokens(target: Array, draft: Array) -> Array:
     """Return whether at most two tokens have a probability in either row."""
     xp, _, p, q = distributions(target=target, draft=draft)

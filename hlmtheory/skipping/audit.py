@@ -25,6 +25,7 @@ from hlmtheory._domains import (
     number,
 )
 from hlmtheory._quantities import open_unit
+from hlmtheory.lossless.evidence import down, mean_wealth, running_down
 
 BETS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
 """Shares of the largest λ that keeps the wealth positive. For losses of 0 or 1 the best one is 1 - μ/ε."""
@@ -82,7 +83,7 @@ def audit_wealth(audited_rejection: Array, audit_probability: Array, risk: Array
     """
     xp, kind, loss, rate, wanted, shares = _inputs(audited_rejection, audit_probability, bets, risk=risk)
     gains = _gains(xp, loss[..., None], rate[..., None, None], wanted[..., None, None], shares[..., None, :])
-    return _down(xp, _mixed(xp, xp.cumulative_sum(gains, axis=-2)), kind)
+    return down(xp, mean_wealth(xp, running_down(xp, gains), (-1,)), kind)
 
 
 def audit_bound(audited_rejection: Array, audit_probability: Array, error: Array, bets: Array = BETS) -> Array:
@@ -116,7 +117,7 @@ def audit_bound(audited_rejection: Array, audit_probability: Array, error: Array
     0.0045
     """
     xp, kind, loss, rate, delta, shares = _inputs(audited_rejection, audit_probability, bets, error=error)
-    drops = xp.cumulative_sum(xp.log1p(-shares[..., None, :] * loss[..., None]), axis=-2)
+    drops = running_down(xp, _drops(xp, loss[..., None], shares[..., None, :]))
     tokens = xp.arange(1, loss.shape[-1] + 1, dtype=xp.float64, device=loss.device)
     return _mean_bound(xp, drops, shares, rate, delta, tokens, kind)
 
@@ -232,8 +233,8 @@ class SkipAudit:
         if self.tokens:
             leading_dimensions(audited_rejection=tuple(loss.shape), streams=tuple(self._gain.shape[:-1]))
         rate, wanted = (xp.asarray(value, dtype=xp.float64, device=loss.device) for value in (self._rate, self._risk))
-        self._gain = self._gain + _gains(xp, loss[..., None], rate, wanted, bets)
-        self._drop = self._drop + xp.log1p(-bets * loss[..., None])
+        self._gain = _added(xp, self._gain, _gains(xp, loss[..., None], rate, wanted, bets))
+        self._drop = _added(xp, self._drop, _drops(xp, loss[..., None], bets))
         self.tokens += 1
         return self.certified
 
@@ -241,7 +242,8 @@ class SkipAudit:
     def log_wealth(self) -> Array:
         """Return log M_t, 0 before the first token."""
         xp, gain = arrays(gain=self._gain)
-        return _down(xp, _mixed(xp, gain), self._kind)
+        found = down(xp, mean_wealth(xp, gain, (-1,)), self._kind)
+        return found if self.tokens else xp.zeros_like(found)
 
     @property
     def certified(self) -> Array:
@@ -293,14 +295,24 @@ def _shares(xp: Any, bets: Array) -> Array:
 
 
 def _gains(xp: Any, loss: Array, rate: Array, risk: Array, bets: Array) -> Array:
-    """Return log(1 + λ(ε - loss/π)) with λ = bet/(1/π - ε), multiplied out so that nothing is divided by π."""
-    return xp.log1p(bets * (rate * risk - loss) / (1.0 - rate * risk))
+    """Return log(1 + λ(ε - loss/π)) with λ = bet/(1/π - ε), multiplied out so that nothing is divided by π.
+
+    It rises with πε, so a πε from below and eight roundings make it a lower bound; a loss of 1 leaves 1 - bet.
+    """
+    even = rate * risk * (1.0 - 2.0**-52)
+    change = bets * (even - loss) / (1.0 - even)
+    return xp.log1p(xp.maximum(change - 2.0**-50 * xp.abs(change), -bets))
 
 
-def _mixed(xp: Any, gains: Array) -> Array:
-    """Return the logarithm of the mean wealth over the last axis."""
-    top = xp.max(gains, axis=-1, keepdims=True)
-    return top[..., 0] + xp.log(xp.mean(xp.exp(gains - top), axis=-1))
+def _drops(xp: Any, loss: Array, bets: Array) -> Array:
+    """Return log(1 - bet · loss), from a product that is rounded up."""
+    return xp.log1p(-xp.minimum(bets * loss * (1.0 + 2.0**-52), bets))
+
+
+def _added(xp: Any, before: Array, step: Array) -> Array:
+    """Return the sum, less a bound on its rounding and on that of the logarithm."""
+    total = before + step
+    return total - 2.0**-52 * (xp.abs(total) + 2.0 * xp.abs(step))
 
 
 def _mean_bound(xp: Any, drops: Array, bets: Array, rate: Array, error: Array, tokens: Array, kind: Any) -> Array:
@@ -321,8 +333,3 @@ def _mean_bound(xp: Any, drops: Array, bets: Array, rate: Array, error: Array, t
     total, audited = total * (1.0 + _SLACK), rate[..., None] * tokens
     below = total < audited
     return upward(xp, xp.where(below, total / xp.where(below, audited, 1.0), 1.0), kind)
-
-
-def _down(xp: Any, value: Array, kind: Any) -> Array:
-    """Return a value in another type, rounded down."""
-    return -upward(xp, -value, kind)

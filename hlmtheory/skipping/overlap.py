@@ -137,13 +137,15 @@ def _token_losses(xp: Any, p: Array, q: Array, skip: Array, token: Array) -> Arr
     x = xp.broadcast_to(x, common)[..., None]
     e = (p.shape[-1] + 10) * 2.0**-53
     tv = distance(xp, p, q)
-    lost = xp.sum(skip * (excess(xp, q, p) + e * (p + q)), axis=-1) * (1.0 + e)
+    tiny = 2.0**-1072  # more than what a product below 2^-1022 loses
+    lost = xp.sum(skip * (excess(xp, q, p) + e * (p + q)) + tiny * xp.astype(skip > 0, p.dtype), axis=-1) * (1.0 + e)
     least = tv - 2.0 * e
     share = xp.where(lost < least, lost / xp.where(least > 0, least, 1.0), 1.0)
     share = xp.where((tv > 0) & (lost > 0), share, 0.0)
     p_x, q_x = (take(xp, xp.broadcast_to(rows, (*common, rows.shape[-1])), x)[..., 0] for rows in (p, q))
     fell = xp.clip(p_x - q_x * (1.0 - 2.0 * e), min=0.0) / xp.where(p_x > 0, p_x, 1.0)
-    return xp.clip(share * fell * (1.0 + 2.0**-51), max=1.0)
+    some = tiny * xp.astype((share > 0) & (fell > 0), p.dtype)
+    return xp.clip(share * fell * (1.0 + 2.0**-51) + some, max=1.0)
 
 
 def _overlap_bound(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:
@@ -179,10 +181,10 @@ def _first_factor(target: Array, draft: Array, skip: Array, token: Array) -> Arr
 
 def _first_condition(target: Array, draft: Array, skip: Array, token: Array) -> Array:
     """Return how much S_x/p_x magnifies the roundings of the sums in S_x."""
-    xp, p, q = arrays(target=target, draft=draft)
+    xp, p = arrays(target=target)
     _, x = arrays(token=token)
     p_x = take(xp, p, xp.broadcast_to(x, p.shape[:-1])[..., None])[..., 0]
-    return (1.0 + q.shape[-1]) / xp.where(p_x > 0, xp.clip(p_x, min=1e-300), 1.0)
+    return 1.0 / xp.where(p_x > 0, xp.clip(p_x, min=1e-300), 1.0)
 
 
 def _mean_loss(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlmtheory._array import BLOCK, Array, arrays, distinct, every, in_kind, order_descending, take
+from hlmtheory._array import Array, arrays, distinct, every, in_kind, order_descending, take
 from hlmtheory._domains import size_up_to
 from hlmtheory._simplex import distance, excess, normalised, quotient
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
@@ -116,11 +116,6 @@ def _certificate(draft: Array, k: Array) -> Array:
     return 2.0 * rebuilt_deviation(draft, k)
 
 
-def _blocks(draft: Array) -> float:
-    """Return the number of roundings in a tail sum, relative to that of a short tail sum."""
-    return 1.0 + float(draft.shape[-1]) / BLOCK
-
-
 def _after(draft: Array, k: Array) -> Array:
     """Return k + 1, or V where k = V, which the assumption excludes."""
     xp, _, q, k = draft_and_size(draft, k)
@@ -164,7 +159,6 @@ CLAIMS = (
         lhs=sorted_deviation,
         rhs=rebuilt_deviation,
         attained=Attained({"draft": [0.5, 0.5, 0.0, 0.0], "k": 1}),
-        condition=_blocks,
     ),
     Claim(
         id="truncation.monotone",

@@ -197,15 +197,6 @@ def _true_acceptance(target: Array, draft: Array, k: Array) -> Array:
     return acceptance_rate(target, draft) + 0.0 * xp.astype(k, xp.float64)
 
 
-def _summands(target: Array, draft: Array) -> float:
-    """Return the rounding error of a sum over the vocabulary, relative to that of a short sum."""
-    return 1.0 + float(draft.shape[-1]) / 64.0
-
-
-def _summands_of_draft(draft: Array) -> float:
-    return _summands(draft, draft)
-
-
 _LISTS = Source("oh2025cuhlm", "(16)-(17), from lists of the k most likely tokens")
 _FAR = {"target": [0.25, 0.125, 0.375, 0.25], "draft": [0.5, 0.375, 0.125, 0.0], "k": 2}
 _NEAR = {"target": [0.125, 0.375, 0.375, 0.125], "draft": [0.625, 0.125, 0.125, 0.125], "k": 2}
@@ -221,7 +212,6 @@ CLAIMS = (
         lhs=_distance,
         rhs=_most,
         attained=Attained(_FAR),
-        condition=_summands,
     ),
     Claim(
         id="truncation.partial_most_attained",
@@ -232,7 +222,6 @@ CLAIMS = (
         lhs=_farthest,
         rhs=_most,
         attained=Attained(_FAR),
-        condition=_summands,
     ),
     Claim(
         id="truncation.partial_least",
@@ -244,7 +233,6 @@ CLAIMS = (
         rhs=_distance,
         attained=Attained(_NEAR),
         ceiling=1.0,
-        condition=_summands,
     ),
     Claim(
         id="truncation.partial_least_attained",
@@ -255,7 +243,6 @@ CLAIMS = (
         lhs=_nearest,
         rhs=_least,
         attained=Attained(_NEAR),
-        condition=_summands,
     ),
     Claim(
         id="truncation.partial_deviation",
@@ -267,7 +254,6 @@ CLAIMS = (
         rhs=lambda draft, k: _deviations(draft, k)[1],
         attained=Attained(_TAIL),
         ceiling=1.0,
-        condition=_summands_of_draft,
     ),
     Claim(
         id="truncation.partial_deviation_attained",
@@ -278,7 +264,6 @@ CLAIMS = (
         lhs=_uneven,
         rhs=lambda draft, k: _deviations(draft, k)[1],
         attained=Attained({"draft": [0.125, 0.375, 0.125, 0.375], "k": 2}),
-        condition=_summands_of_draft,
     ),
     Claim(
         id="truncation.partial_deviation_least",
@@ -290,7 +275,6 @@ CLAIMS = (
         rhs=_half_deviation,
         attained=Attained({"draft": [0.125, 0.375, 0.125, 0.375], "k": 3}),
         ceiling=1.0,
-        condition=_summands_of_draft,
     ),
     Claim(
         id="truncation.partial_bias",
@@ -302,7 +286,6 @@ CLAIMS = (
         rhs=_bias_bound,
         attained=Attained({"target": [0.25, 0.5, 0.125, 0.125], "draft": [0.25, 0.375, 0.375, 0.0], "k": 2}),
         ceiling=2.0,
-        condition=_summands,
     ),
     Claim(
         id="truncation.partial_draft",
@@ -316,7 +299,6 @@ CLAIMS = (
             {"target": [0.125, 0.25, 0.25, 0.375], "draft": [0.125, 0.375, 0.375, 0.125], "token": 2, "k": 2}
         ),
         ceiling=1.0,
-        condition=lambda target, draft: _summands(target, draft),
     ),
     Claim(
         id="truncation.partial_draft_least",
@@ -354,7 +336,6 @@ CLAIMS = (
             {"target": [27 / 256, 229 / 256], "draft": [229 / 256, 27 / 256], "error": 0.25}, ratio=0.9998238081560326
         ),
         ceiling=1.0,
-        condition=_summands,
     ),
     Claim(
         id="truncation.partial_box_least",
@@ -368,7 +349,6 @@ CLAIMS = (
             {"target": [21 / 256, 235 / 256], "draft": [235 / 256, 21 / 256], "error": 0.5}, ratio=0.9998714051612453
         ),
         ceiling=1.0,
-        condition=_summands,
     ),
     Claim(
         id="truncation.partial_box_attained",
@@ -379,6 +359,5 @@ CLAIMS = (
         lhs=_box_nearest,
         rhs=_box_least,
         attained=Attained({"target": [21 / 256, 235 / 256], "draft": [235 / 256, 21 / 256], "error": 0.5}),
-        condition=_summands,
     ),
 )

@@ -340,9 +340,12 @@ def online_certified_size(
     b = in_kind(xp, UNIT_INTERVAL.check(xp, "rejection_lower_bound", b), xp.float64)
     q = distributions(draft=draft)[2]
     _refuse_shapes(q, draft_token=token, rejection_lower_bound=b, distortion_tolerance=theta)
-    lost, tails = draft_probability(xp, q, token) * b, Tails.of(xp, q)
+    tiny, tails = 2.0**-1074, Tails.of(xp, q)  # the spacing below 2^-1022, where a product is not right to 53 bits
+    lost = xp.clip(draft_probability(xp, q, token) * b - tiny, min=0.0)
     k = xp.where(theta >= 1, 0, tails.least(theta * lost, "distortion_tolerance", sure=True))
-    bound = xp.clip(UP * quotient(xp, tails.certain_deviation(k), lost), max=1.0)  # no distance exceeds 1
+    deviation, more = tails.certain_deviation(k), 2 * q.shape[-1] * tiny
+    bound = xp.where(deviation > 0, UP * quotient(xp, deviation + more, lost) + more, 0.0)
+    bound = xp.clip(bound, max=1.0)  # no distance exceeds 1
     return CertifiedSize(k, upward(xp, bound, kind), not flag("estimated", estimated))
 
 

@@ -246,7 +246,8 @@ def safe_sharpness(draft_probability: Array, rejection_probability: Array) -> Ar
         middle = 0.5 * (low + high)
         safe = _denominator(xp, q, beta, xp.exp(middle)) <= 2.0 * floor
         low, high = xp.where(safe, low, middle), xp.where(safe, middle, high)
-    return upward(xp, xp.where(some, xp.exp(high), xp.inf), kind)
+    # D η falls with η, so that 2^-42 more of η make up for 1,000 roundings of D: e^(-ηβ) has one for each unit of ηβ
+    return upward(xp, xp.where(some, xp.exp(high) * (1.0 + 2.0**-42), xp.inf), kind)
 
 
 def draft_probability(xp: Any, q: Array, draft_token: Array) -> Array:

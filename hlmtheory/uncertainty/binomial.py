@@ -127,16 +127,19 @@ def draws_needed(expected: Array, threshold: Array, error: Array) -> Array:
     xp, given = checked_together(expected=expected, threshold=threshold, error=error)
     e, th, wanted = (to_numpy(in_kind(xp, value, xp.float64)) for value in given)
     chance = (th >= 0) & (th < 1) & (e > 0) & (e < 1)
-    divergence = np.where(chance, bernoulli_divergence(np.where(chance, th, 0.0), np.where(chance, e, 0.5)), np.inf)
+    th, e = np.where(chance, th, 0.0), np.where(chance, e, 0.5)
+    divergence = bernoulli_divergence(th, e)
+    least = divergence - 2.0**-50 * (divergence + np.abs(th - e))  # the roundings of its two terms
     with np.errstate(divide="ignore", over="ignore"):
-        draws = np.where(divergence > 0, np.ceil(-np.log(wanted) / divergence), np.inf)
+        draws = np.where(least > 0, np.ceil(-np.log(wanted) / least * (1.0 + 2.0**-51)), np.inf)
+    draws = np.where(chance, draws, 1.0)
     if not np.all(draws <= 2.0**52):
         stray = np.broadcast_to(e, draws.shape)[~(draws <= 2.0**52)].flat[0]
         raise DomainError(
             f"expected must differ from the threshold; got {float(stray)!r}; at the threshold itself no number of "
             "draws suffices"
         )
-    return xp.asarray(np.maximum(draws, 1.0).astype(np.int64), device=given[0].device)
+    return xp.asarray(draws.astype(np.int64), device=given[0].device)
 
 
 def checked_together(**values: Any) -> tuple[Array, list[Array]]:
@@ -160,14 +163,15 @@ def unnarrowed(xp: Any, value: Any, beside: Array) -> Array:
 
 
 def bernoulli_divergence(one: Any, other: Any) -> Any:
-    """Return KL of two Bernoulli laws; for close laws from their difference, because the logarithms would cancel."""
+    """Return KL of two Bernoulli laws; a term of close masses from their difference, because the logarithm cancels."""
     from scipy.special import rel_entr
 
-    apart = other - one
-    close = np.abs(apart) < 0.5 * np.minimum(one, 1.0 - one)
-    gap, safe = np.where(close, apart, 0.0), np.where(close, one, 0.5)
-    near = -safe * np.log1p(gap / safe) - (1.0 - safe) * np.log1p(-gap / (1.0 - safe))
-    return np.where(close, near, rel_entr(one, other) + rel_entr(1.0 - one, 1.0 - other))
+    def term(mass: Any, mass_of_other: Any, apart: Any) -> Any:
+        close = np.abs(apart) < 0.5 * mass
+        near = -mass * np.log1p(np.where(close, apart / np.where(close, mass, 1.0), 0.0))
+        return np.where(close, near, rel_entr(mass, mass_of_other))
+
+    return term(one, other, other - one) + term(1.0 - one, 1.0 - other, one - other)
 
 
 def _binomial(upper: bool, expected: Array, threshold: Array, draws: Array) -> Array:

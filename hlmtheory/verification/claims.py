@@ -226,7 +226,6 @@ CLAIMS = (
         lhs=_stopping_mean,
         rhs=expected_tokens_profile,
         attained=Attained({"acceptances": [0.5, 1.0]}),
-        condition=lambda acceptances: float(acceptances.shape[-1] + 1),
     ),
     Claim(
         id="verification.greedy",

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from hlmtheory._array import Array, arrays, in_kind, upward, widest
+from hlmtheory._array import Array, arrays, in_kind, sum_up, upward, widest
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, Domain, DomainError, broadcast, leading_dimensions, number, option
 from hlmtheory._quantities import not_negative, open_unit, whole_from_one
 from hlmtheory._simplex import distributions
@@ -123,7 +123,7 @@ def decoded_acceptance_rate(target: Array, decoded: Array, deviation: Array) -> 
     Examples
     --------
     >>> interval = decoded_acceptance_rate([0.5, 0.5], [0.75, 0.25], 0.125)
-    >>> float(interval.lower), float(interval.upper)
+    >>> round(float(interval.lower), 12), round(float(interval.upper), 12)
     (0.625, 0.875)
     """
     xp, kind, p, q = distributions(target=target, decoded=decoded)
@@ -131,7 +131,10 @@ def decoded_acceptance_rate(target: Array, decoded: Array, deviation: Array) -> 
     UNIT_INTERVAL.check(xp, "deviation", delta)
     leading_dimensions(target=tuple(p.shape[:-1]), decoded=tuple(q.shape[:-1]), deviation=tuple(delta.shape))
     overlap, delta = xp.sum(xp.minimum(p, q), axis=-1), in_kind(xp, delta, xp.float64)
-    lower, upper = xp.clip(overlap - delta, min=0.0), xp.clip(overlap + delta, max=1.0)
+    # an entry and the sum each have half of it at most; a tiny product may be rounded to 0
+    error = (q.shape[-1] + 10) * 2.0**-52 * overlap + q.shape[-1] * 2.0**-1072
+    lower = xp.clip(-sum_up(xp, -(overlap - error), delta), min=0.0)
+    upper = xp.clip(sum_up(xp, overlap + error, delta), max=1.0)
     return RateInterval(-upward(xp, -lower, kind), upward(xp, upper, kind))
 
 

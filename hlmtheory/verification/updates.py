@@ -6,9 +6,10 @@ TV = TV(p_0, p_v) and KL is the divergence of the two, in either order, in nats:
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
-from hlmtheory._array import Array, arrays, in_kind, upward, widest
+from hlmtheory._array import Array, arrays, in_kind, sum_up, upward, widest
 from hlmtheory._domains import UNIT_INTERVAL, DomainError, entry_for_each, leading_dimensions
 from hlmtheory._quantities import not_negative
 
@@ -124,8 +125,11 @@ def tokens_after_update(tokens: Array, distances: Array) -> UpdateInterval:
     length = moved.shape[-1]
     if not bool(xp.all(mean <= length)):
         raise DomainError(f"tokens must be at most K = {length}, one distance per draft; got {tokens}; check the round")
-    left = xp.arange(length, 0, -1, dtype=xp.float64, device=moved.device)  # K - i + 1
-    return _interval(xp, mean, xp.sum(left * moved, axis=-1), float(length), kind)
+    lost = first = xp.zeros_like(moved[..., 0])
+    for i in range(length):  # Σ_i (K - i + 1) d_i = Σ_i (d_1 + … + d_i)
+        first = sum_up(xp, first, moved[..., i])
+        lost = sum_up(xp, lost, first)
+    return _interval(xp, mean, lost, float(length), kind)
 
 
 def largest_distance(divergence: Array) -> Array:
@@ -163,7 +167,7 @@ def largest_distance(divergence: Array) -> Array:
         beyond = _pair(xp, xp.exp(middle))[1] >= limit
         low, high = xp.where(beyond, low, middle), xp.where(beyond, middle, high)
     sharp = _pair(xp, xp.exp(high))[0] * (1.0 + _ROUNDING)
-    simple = xp.clip(xp.minimum(xp.sqrt(0.5 * limit), xp.sqrt(-xp.expm1(-limit))) * _FEW_ULPS, max=1.0)
+    simple = xp.clip(xp.minimum(math.sqrt(0.5) * xp.sqrt(limit), xp.sqrt(-xp.expm1(-limit))) * _FEW_ULPS, max=1.0)
     within = (limit >= _SHARP_FROM) & (limit < _LOG_RANGE[1] - 1.0)
     return upward(xp, xp.where(within, xp.minimum(sharp, simple), simple), kind)
 
@@ -179,5 +183,5 @@ def _pair(xp: Any, s: Array) -> tuple[Array, Array]:
 
 def _interval(xp: Any, value: Array, moved: Array, most: float, kind: Any) -> UpdateInterval:
     """Return value ± moved, clipped to [0, most], rounded outward to the caller's type."""
-    lower, upper = xp.clip(value - moved, min=0.0), xp.clip(value + moved, max=most)
+    lower, upper = xp.clip(-sum_up(xp, -value, moved), min=0.0), xp.clip(sum_up(xp, value, moved), max=most)
     return UpdateInterval(-upward(xp, -lower, kind), upward(xp, upper, kind))

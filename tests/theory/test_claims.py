@@ -140,6 +140,14 @@ def test_rounding_grows_with_the_sides_and_the_condition():
     assert outcome(toy(condition=lambda right: 100 * right), [1.0 + 50 * UNIT], [1.0]) == ["HOLDS"]
 
 
+def test_rounding_grows_with_the_length_of_a_row():
+    claim = replace(toy(), lhs=lambda draft, left: left, rhs=lambda draft: np.ones(draft.shape[:-1]))
+    rows = np.full((3, 1024), 2.0**-10)
+    for draft in (rows, rows[:1], rows[0]):  # 64 + 2 V = 33 · 64 roundings of a scale of 2
+        verdict = claim.check({"draft": draft, "left": 1.0 + UNIT * np.array([1.0, 65.0, 67.0])})
+        assert [status.name for status in verdict.status] == ["HOLDS", "HOLDS", "VIOLATED"]
+
+
 def test_an_estimated_side_that_straddles_decides_nothing():
     claim = toy(error=lambda right: 0.1 * right)
     assert outcome(claim, [0.8, 0.95, 1.05, 1.2], [1.0] * 4) == ["HOLDS", "INCONCLUSIVE", "INCONCLUSIVE", "VIOLATED"]

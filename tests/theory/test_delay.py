@@ -91,6 +91,15 @@ def test_the_length_lies_between_the_logarithms(profile, ratio):
     assert length <= max(0.0, 1 + (np.log1p((1 - high) * ratio) / -np.log(high) - 1) / (1 - share)) + 1e-9
 
 
+@pytest.mark.parametrize("name", ["draft_length.delay_log_low", "draft_length.delay_log_high"])
+@pytest.mark.parametrize("acceptance", [1.0 - 2.0**-53, 1.0, 0.5, 1e-300, 0.0])
+@pytest.mark.parametrize("fixed", [0.125, 1.0, 1.0 + 2.0**-45, 2.0**60, 1e30])
+@pytest.mark.parametrize("marginal", [1.0, 1e-300, 0.0])
+def test_the_logarithmic_law_holds_where_a_rounding_decides(name, acceptance, fixed, marginal):
+    """Near α = 1, where a long draft adds less than a rounding, and where drafts cost nothing."""
+    assert all_claims()[name].check({"acceptances": [acceptance] * 80, "fixed": fixed, "marginal": marginal}).holds
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

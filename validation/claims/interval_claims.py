@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory import truncation
-from hlmtheory.claims import UNIT, Claim, Relation, Status, Verdict
+from hlmtheory.claims import Claim, Relation, Status, Verdict, tolerance
 from hlmtheory.truncation import Interval
 from validation.claims.instances import WINDOW_ARRAYS
 from validation.collection.import_lists import CORPUS
@@ -161,7 +161,7 @@ def _verdict(claim: Claim, lhs: Interval, rhs: Interval, inside: Array, known: K
     low, high, least, most, inside = np.broadcast_arrays(*ends, inside)
     with np.errstate(invalid="ignore"):
         larger = np.maximum(np.abs(high), np.abs(least))
-        rounding = UNIT * (np.where(np.isfinite(larger), larger, 0.0) + 1.0 + known.low.shape[-1] / 64.0)
+        rounding = tolerance(known.low.shape[-1], np.where(np.isfinite(larger), larger, 0.0) + 1.0)
         holds, fails = high <= least + rounding, low > most + rounding
         slack = np.where(fails, most - low, least - high)
     status = np.full(low.shape, Status.INCONCLUSIVE, dtype=object)

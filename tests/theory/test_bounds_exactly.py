@@ -1,0 +1,483 @@
+"""A bound that promises a direction keeps it to the last bit: against fractions, and mpmath at 60 digits and more.
+
+Each bound has its own arithmetic here. The inputs are adversarial: subnormal numbers, neighbours of 0, 1 and of
+dyadic numbers, one-hot rows with a tiny entry, rows whose sums miss 1 by rounding.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+
+import mpmath
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+from hlmtheory import lattice, lossless, shared_seed, skipping, truncation, verification
+from hlmtheory.shared_seed.match import list_match_floor
+from hlmtheory.uncertainty.binomial import draws_needed
+from hlmtheory.verification.updates import tokens_after_update
+
+CASES = int(os.environ.get("ADVERSARIAL_CASES", "150"))
+"""Inputs for each bound and type; 100,000 take a minute or two for each."""
+F = Fraction
+mp.dps = 60
+
+
+# ----------------------------------------------------------------------------------------------------------- inputs
+
+
+def unit(rng, *shape, inner=False):
+    """Numbers in [0, 1], or in (0, 1)."""
+    kinds = [
+        rng.random(shape),
+        rng.integers(0, 9, shape) / 8,
+        10.0 ** -(320 * rng.random(shape)),
+        10.0 ** -(20 * rng.random(shape)),
+        1.0 - 10.0 ** -(17 * rng.random(shape)),
+        np.nextafter(rng.integers(0, 9, shape) / 8, rng.integers(0, 2, shape)),
+        np.full(shape, 5e-324),
+    ]
+    found = np.choose(rng.integers(0, len(kinds), shape), kinds)
+    return np.clip(found, 5e-324, 1.0 - 2.0**-53) if inner else found
+
+
+def rows(rng, count, size):
+    """Rows of probabilities, shape (count, size): random ones, dyadic ones, one-hot ones with tiny others, ties."""
+    flat = rng.choice([0.05, 0.3, 1.0, 10.0], (count, 1))
+    random = rng.gamma(np.broadcast_to(flat, (count, size))) + 1e-300
+    dyadic = rng.integers(0, 5, (count, size)) + (np.arange(size) == 0)
+    hot = np.where(
+        np.arange(size) == rng.integers(0, size, (count, 1)), 1.0, 10.0 ** -rng.uniform(10, 330, (count, size))
+    )
+    tied = np.where(rng.random((count, size)) < 0.5, 1.0, 1.0 + 2.0**-52)
+    found = np.stack([random, dyadic, hot, tied])[rng.integers(0, 4, count), np.arange(count)]
+    return found / found.sum(axis=-1, keepdims=True)
+
+
+def whole(row):
+    """A row in fractions, over its sum."""
+    exact = [F(float(value)) for value in row]
+    total = sum(exact)
+    return [value / total for value in exact]
+
+
+def number(value):
+    """A float or fraction in mpmath, exactly or to 60 digits."""
+    return mpf(value.numerator) / value.denominator if isinstance(value, Fraction) else mpf(float(value))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A public bound.
+
+    Attributes
+    ----------
+    draw : function of (generator, count)
+        The arguments, each with a leading axis of count.
+    call : function of the arguments
+        The bounds, shape (count,), from arrays of one library and type; integers and float64 settings stay.
+    good : function of (bound, *arguments of one case)
+        Whether the bound keeps its promise, exactly.
+    """
+
+    draw: Callable
+    call: Callable
+    good: Callable
+
+
+def above(exact):
+    """The bound is at least the exact number."""
+    return lambda bound, *case: _known(bound) >= exact(*case)
+
+
+def below(exact):
+    return lambda bound, *case: _known(bound) <= exact(*case)
+
+
+def _known(bound):
+    return F(float(bound))
+
+
+# ------------------------------------------------------------------------------------------------- exact references
+
+
+def text_distance(bound, tau, tokens):
+    with mp.workprec(1200):
+        return mpf(float(bound)) >= -mpmath.expm1(int(tokens) * mpmath.log1p(-number(tau))) if tau < 1 else bound == 1
+
+
+def list_floor(t, size):
+    t = F(float(t))
+    return (1 - t) * (1 - (t / (1 + t)) ** int(size)) if t else F(1)
+
+
+def match_terms(p, q):
+    """p_v and t_v = 1 / Σ_w max(q_w/q_v, p_w/p_v)."""
+    p, q = whole(p), whole(q)
+    return [
+        (a, 1 / sum(max(y / b, x / a) for x, y in zip(p, q, strict=True)) if a and b else F(0))
+        for a, b in zip(p, q, strict=True)
+    ]
+
+
+def list_bound(p, q, size):
+    return sum(a * (1 - (1 - t / a) ** int(size)) for a, t in match_terms(p, q) if a)
+
+
+def overlap(p, q):
+    return sum(map(min, whole(p), whole(q)))
+
+
+def moved(tokens, distances):
+    steps = [F(float(d)) for d in distances]
+    return sum(accumulate(steps)), F(float(tokens))
+
+
+def largest(rng, count):
+    """KL rounded up, and the s of the pair with that KL, whose distance is the largest: not above that of the KL."""
+    s = 10.0 ** rng.uniform(-6, 1.6, count)
+    found = [pair(mpf(float(value))) for value in s]
+    given = np.array([float(kl) for _, kl in found])
+    given = np.where([mpf(a) < kl for a, (_, kl) in zip(given, found, strict=True)], np.nextafter(given, np.inf), given)
+    tiny = 10.0 ** -rng.uniform(10, 324, count)
+    which = rng.random(count) < 0.7
+    return np.where(which, given, np.maximum(tiny, 5e-324)), np.where(which, s, 0.0)
+
+
+def pair(s):
+    b = 1 / s - 1 / mpmath.expm1(s)
+    a = b + s * b * (1 - b)
+    return s * b * (1 - b), a * mpmath.log(a / b) + (1 - a) * mpmath.log((1 - a) / (1 - b))
+
+
+def largest_distance(bound, kl, s):
+    """For a tiny KL the largest distance is √(KL/2) (1 - KL/36 + …), at least √(KL/2) (1 - KL)."""
+    if s:  # a KL that float32 lowers has at least its share of the distance, which is concave
+        distance, whole_kl = pair(mpf(float(s)))
+        return mpf(float(bound)) >= distance * min(mpf(1), number(kl) / whole_kl)
+    return mpf(float(bound)) >= mpmath.sqrt(number(kl) / 2) * (1 - number(kl))
+
+
+def wealth(gains):
+    """log of the mean of products of 1 + gain over bets."""
+    return mpmath.log(mpmath.fsum(mpmath.fprod(1 + g for g in along) for along in gains) / len(gains))
+
+
+def law_gains(outcome, expected, bets):
+    found = []
+    for seen, mean in zip(outcome, expected, strict=True):
+        for bet in bets:
+            steps = []
+            for f, m in zip(map(number, seen), map(number, mean), strict=True):
+                used = number(0.9) / m if m * number(bet) > number(0.9) else number(bet)
+                steps.append((used * (f - m), number(bet)))
+            found.append(steps)
+    return found
+
+
+def law_wealth(bound, outcome, expected, bets):
+    return mpf(float(bound)) <= wealth([[gain for gain, _ in along] for along in law_gains(outcome, expected, bets)])
+
+
+def law_distance(bound, outcome, expected, bets, error):
+    """The mean wealth with exp(-λS) is still 1/δ at S."""
+    if bound == 0:
+        return True
+    gains, total = law_gains(outcome, expected, bets), number(bound) * outcome.shape[-1]
+    mean = mpmath.fsum(mpmath.exp(-a[0][1] * total) * mpmath.fprod(1 + g for g, _ in a) for a in gains) / len(gains)
+    return mean * number(error) >= 1
+
+
+def audit_wealth(bound, losses, rate, risk, bets):
+    rate, risk = F(float(rate)), F(float(risk))
+    gains = [
+        [number(F(float(bet)) * (rate * risk - F(float(loss))) / (1 - rate * risk)) for loss in losses] for bet in bets
+    ]
+    return mpf(float(bound)) <= wealth(gains)
+
+
+def audit_bound(bound, losses, rate, error, bets):
+    if bound == 1:
+        return True
+    total = number(rate) * number(bound) * len(losses)
+    kept = [
+        mpmath.exp(number(bet) * total) * mpmath.fprod(1 - number(bet) * number(loss) for loss in losses)
+        for bet in bets
+    ]
+    return mpmath.fsum(kept) / len(kept) * number(error) >= 1
+
+
+def overlap_risk(p, q, skip, token):
+    """1 - Π_t min(1, S_x/p_x), with S = q (1 - (1 - s) β) + r Σ (1 - s) q β."""
+    kept = F(1)
+    for p_row, q_row, s_row, x in zip(p, q, skip, token, strict=True):
+        p_row, q_row = whole(p_row), whole(q_row)
+        s_row = [F(float(s)) for s in s_row]
+        lost = [max(b - a, 0) for a, b in zip(p_row, q_row, strict=True)]
+        apart = sum(lost)
+        if apart and p_row[x]:
+            again = sum((1 - s) * one for s, one in zip(s_row, lost, strict=True))
+            law = q_row[x] - (1 - s_row[x]) * lost[x] + max(p_row[x] - q_row[x], 0) * again / apart
+            kept *= min(1, law / p_row[x])
+    return 1 - kept
+
+
+def divergence(a, b):
+    part = a * mpmath.log(a / b) if a else mpf(0)
+    return part + (1 - a) * mpmath.log((1 - a) / (1 - b)) if a < 1 else part
+
+
+def outside(end, losses, error):
+    """At an end of the interval n kl(mean, x) is at least ln(2/error)."""
+    mean, x = number(sum(F(float(v)) for v in losses) / len(losses)), number(end)
+    return x in (0, 1) or len(losses) * divergence(mean, x) >= mpmath.log(2 / number(error))
+
+
+def decoded_distance(q):
+    """TV of q and the row that the server decodes from one value of 8 bits."""
+    decoded = truncation.decoded_draft(q.astype(np.float64), 1, bits_per_probability=8)
+    return sum(max(a - b, 0) for a, b in zip(whole(q), whole(decoded), strict=True))
+
+
+def safe(bound, drafted, beta):
+    """D ≤ 2 q_d β_d at η*."""
+    q, b = number(drafted), number(beta)
+    if not np.isfinite(bound):
+        return True
+    eta = number(bound)
+    gap = lambda z: mpmath.log1p(mpmath.exp(-eta * z)) / eta  # noqa: E731
+    return (1 - q) * gap(mpf(1)) + q * gap(b) <= 2 * q * b
+
+
+def certified(bound, k, q, token, b, theta):
+    """Δ_k / (q_d b)."""
+    exact = whole(q)
+    tail = sorted(exact)[::-1][int(k) :]
+    mean = sum(tail) / max(len(tail), 1)
+    lost = exact[int(token)] * F(float(b))
+    return not lost or F(float(bound)) >= min(F(1), sum(max(one - mean, 0) for one in tail) / lost)
+
+
+TILTS = [mpmath.exp(sign * mpf(2) ** power) for sign in (-1, 1) for power in range(3, -13, -1)]
+
+
+def binomial_end(end, accepted, examined, error, form):
+    s, n, rate = number(accepted), int(examined), number(end)
+    if rate in (0, 1):
+        return True
+    if form == "constant":
+        log_odds = mpmath.loggamma(n + 2) - mpmath.loggamma(s + 1) - mpmath.loggamma(n - s + 1)
+        return log_odds + s * mpmath.log(rate) + (n - s) * mpmath.log(1 - rate) <= mpmath.log(number(error))
+    mean = mpmath.fsum(e ** int(s) / (1 + rate * (e - 1)) ** n for e in TILTS) / len(TILTS)
+    return mean * number(error) >= 1
+
+
+def accepted(rng, count):
+    n = rng.integers(1, 60, count)
+    return (
+        np.floor(n * rng.random(count)) + np.where(rng.random(count) < 0.2, 1, 0),
+        n,
+        np.clip(unit(rng, count), 1e-300, 0.999),
+    )
+
+
+def apart(rng, count):
+    e, th = unit(rng, count), rng.choice([0.125, 0.625, 1.125], count)
+    return np.where(abs(e - th) < 1e-6, 0.0, e), th, np.clip(unit(rng, count), 1e-30, 0.999)
+
+
+def draws_enough(draws, expected, threshold, error):
+    e, th = number(expected), number(threshold)
+    # the quotient may be a whole number, such as 2 for .25, .5 and .75: 60 digits round it
+    needed = -mpmath.log(number(error)) * (1 - mpf(10) ** -50)
+    return not (0 < e < 1 and 0 <= th < 1) or int(draws) * divergence(th, e) >= needed
+
+
+def dropped(bound, k, units, q):
+    exact = sorted(whole(q))[::-1]
+    k, units = int(k), int(units)
+    most = max(F(a * (k - a), k) for a in range(k + 1))  # as many units go up as are left over
+    return F(float(bound)) >= sum(exact[k:]) + most / units
+
+
+BOUNDS = {
+    "text_distance": Bound(
+        lambda rng, n: (unit(rng, n), np.floor(10.0 ** (6 * rng.random(n))).astype(np.int64)),
+        lossless.text_distance,
+        text_distance,
+    ),
+    "match_floor": Bound(lambda rng, n: (unit(rng, n),), shared_seed.match_floor, below(lambda t: list_floor(t, 1))),
+    "list_match_floor": Bound(
+        lambda rng, n: (unit(rng, n), rng.integers(1, 9, n)), list_match_floor, below(list_floor)
+    ),
+    "message_value": Bound(
+        lambda rng, n: (unit(rng, n),),
+        shared_seed.message_value,
+        above(lambda t: F(float(t)) * (1 - F(float(t))) / (1 + F(float(t)))),
+    ),
+    "list_match_bound": Bound(
+        lambda rng, n: (rows(rng, n, 3), rows(rng, n, 3), rng.integers(1, 4, n)),
+        shared_seed.list_match_bound,
+        below(list_bound),
+    ),
+    "acceptance_after_update.lower": Bound(
+        lambda rng, n: (unit(rng, n), unit(rng, n)),
+        lambda a, d: verification.acceptance_after_update(a, d).lower,
+        below(lambda a, d: max(F(float(a)) - F(float(d)), F(0))),
+    ),
+    "acceptance_after_update.upper": Bound(
+        lambda rng, n: (unit(rng, n), unit(rng, n)),
+        lambda a, d: verification.acceptance_after_update(a, d).upper,
+        above(lambda a, d: min(F(float(a)) + F(float(d)), F(1))),
+    ),
+    "tokens_after_update.lower": Bound(
+        lambda rng, n: (4 * unit(rng, n), unit(rng, n, 4)),
+        lambda t, d: tokens_after_update(t, d).lower,
+        below(lambda t, d: max(moved(t, d)[1] - moved(t, d)[0], F(0))),
+    ),
+    "tokens_after_update.upper": Bound(
+        lambda rng, n: (4 * unit(rng, n), unit(rng, n, 4)),
+        lambda t, d: tokens_after_update(t, d).upper,
+        above(lambda t, d: min(sum(moved(t, d)), F(4))),
+    ),
+    "decoded_acceptance_rate.lower": Bound(
+        lambda rng, n: (rows(rng, n, 4), rows(rng, n, 4), unit(rng, n)),
+        lambda p, q, d: verification.decoded_acceptance_rate(p, q, d).lower,
+        below(lambda p, q, d: max(overlap(p, q) - F(float(d)), F(0))),
+    ),
+    "decoded_acceptance_rate.upper": Bound(
+        lambda rng, n: (rows(rng, n, 4), rows(rng, n, 4), unit(rng, n)),
+        lambda p, q, d: verification.decoded_acceptance_rate(p, q, d).upper,
+        above(lambda p, q, d: min(overlap(p, q) + F(float(d)), F(1))),
+    ),
+    "largest_distance": Bound(largest, lambda kl, s: verification.largest_distance(kl), largest_distance),
+    **{
+        f"acceptance_interval.{form}.{end}": Bound(
+            accepted,
+            lambda s, n, e, form=form, end=end: getattr(
+                verification.acceptance_interval(np.minimum(s, n), n, e, form=form), end
+            ),
+            lambda bound, s, n, e, form=form: binomial_end(bound, min(s, n), n, e, form),
+        )
+        for form in ("constant", "varying")
+        for end in ("lower", "upper")
+    },
+    "law_wealth": Bound(
+        lambda rng, n: (unit(rng, n, 2, 3), unit(rng, n, 2, 3), 10.0 ** rng.uniform(-5.9, 5.9, (n, 2))),
+        lambda f, m, bets: lossless.law_wealth(f, m, bets)[..., -1],
+        law_wealth,
+    ),
+    "distance_bound": Bound(
+        lambda rng, n: (
+            np.maximum(unit(rng, n, 2, 3), rng.random((n, 1, 1)) < 0.7),
+            unit(rng, n, 2, 3) / 2,
+            10.0 ** rng.uniform(-2, 3, (n, 2)),
+            rng.choice([0.5, 0.9, 0.1, 0.999], n),
+        ),
+        lambda f, m, bets, e: lossless.distance_bound(f, m, e, bets)[..., -1],
+        law_distance,
+    ),
+    "audit_wealth": Bound(
+        lambda rng, n: (
+            unit(rng, n, 3) * (rng.random((n, 3)) < 0.5),
+            unit(rng, n, inner=True),
+            unit(rng, n, inner=True),
+            np.clip(unit(rng, n, 2), 2e-6, 1 - 2.0**-53),
+        ),
+        lambda loss, rate, risk, bets: skipping.audit_wealth(loss, rate, risk, bets)[..., -1],
+        audit_wealth,
+    ),
+    "audit_bound": Bound(
+        lambda rng, n: (
+            unit(rng, n, 3) * (rng.random((n, 3)) < 0.5),
+            np.maximum(unit(rng, n), 1e-3),
+            rng.choice([0.5, 0.9, 0.1, 0.999], n),
+            np.clip(unit(rng, n, 2), 2e-6, 1 - 2.0**-53),
+        ),
+        lambda loss, rate, error, bets: skipping.audit_bound(loss, rate, error, bets)[..., -1],
+        audit_bound,
+    ),
+    "overlap_risk": Bound(
+        lambda rng, n: (
+            rows(rng, 2 * n, 3).reshape(n, 2, 3),
+            rows(rng, 2 * n, 3).reshape(n, 2, 3),
+            unit(rng, n, 2, 3),
+            rng.integers(0, 3, (n, 2)),
+        ),
+        skipping.overlap_risk,
+        above(overlap_risk),
+    ),
+    **{
+        f"text_risk.{end}": Bound(
+            lambda rng, n: (unit(rng, n, 5), rng.choice([0.05, 0.5, 1e-9, 0.999], n)),
+            lambda losses, error, end=end: getattr(skipping.text_risk(losses, error), end),
+            outside,
+        )
+        for end in ("low", "high")
+    },
+    "message_deviation": Bound(
+        lambda rng, n: (rows(rng, n, 4),),
+        lambda q: truncation.message_deviation(q, bits_per_probability=8)[..., 1],
+        above(lambda q: decoded_distance(q) if max(q) < 1 else F(0)),
+    ),
+    "safe_sharpness": Bound(lambda rng, n: (unit(rng, n), unit(rng, n)), truncation.safe_sharpness, safe),
+    "online_certified_size": Bound(
+        lambda rng, n: (rows(rng, n, 4), rng.integers(0, 4, n), unit(rng, n), unit(rng, n)),
+        lambda q, token, b, theta: truncation.online_certified_size(q, token, b, theta, estimated=False),
+        lambda found, *case: certified(found[0], found[1], *case),
+    ),
+    "draws_needed": Bound(
+        apart,
+        draws_needed,
+        draws_enough,
+    ),
+    "allocate": Bound(
+        lambda rng, n: (rows(rng, n, 4),),
+        lambda q: lattice.allocate(q, 12.0),
+        lambda found, q: dropped(found[0], found[1], found[2], q),
+    ),
+}
+"""Every public function whose docstring says that it is rounded up, down or outward, whatever the type."""
+
+
+def answers(found):
+    """The bounds of all cases: one number for each, or the fields that the check needs."""
+    if hasattr(found, "bound"):
+        return list(zip(found.bound, found.k, strict=True))
+    if hasattr(found, "distortion"):
+        return list(zip(found.distortion, found.k, found.resolution, strict=True))
+    return list(np.asarray(found))
+
+
+def inside(value, kind):
+    """The values in a type; what lies in (0, 1) stays there."""
+    near, limits = value.astype(kind), np.finfo(kind)
+    near = np.where((value > 0) & (value < 1), np.clip(near, limits.smallest_subnormal, 1 - limits.epsneg), near)
+    return near.astype(kind)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("name", BOUNDS)
+def test_the_direction_is_kept_to_the_last_bit(name, kind):
+    bound, rng = BOUNDS[name], np.random.default_rng([len(name), CASES])
+    wide = bound.draw(rng, CASES)
+    given = [value if value.dtype.kind != "f" else inside(value, kind) for value in wide]
+    wrong = [
+        (found, case)
+        for found, *case in zip(answers(bound.call(*given)), *given, strict=True)
+        if not bound.good(found, *case)
+    ]
+    assert not wrong, f"{len(wrong)} of {CASES}, such as {wrong[0]}"
+
+
+def test_named_cases():
+    """Each of these was 0, or above the exact number."""
+    assert lossless.text_distance(1e-20, 1) >= 1e-20
+    assert verification.largest_distance(5e-324) > 0
+    assert shared_seed.list_match_bound([1.0, 0.0], [6e-17, 1.0], 1) <= 6e-17
+    assert tokens_after_update(1.0, [2.0**-60, 0.0]).upper > 1.0

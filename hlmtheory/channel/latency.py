@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hlmtheory._array import Array, arrays, floating
-from hlmtheory._domains import DomainError, broadcast, entry_for_each, finite_answer, flag, mask
+from hlmtheory._array import Array, arrays
+from hlmtheory._domains import DomainError, broadcast, entry_for_each, finite_answer, flag
 from hlmtheory._quantities import checked
 from hlmtheory.channel.quantities import COUNT, DOMAINS
 
@@ -89,41 +89,6 @@ def shannon_latency(bits: Array, bandwidth_hz: Array, snr: Array) -> Array:
     """
     xp, payload, band, ratio = checked(DOMAINS, bits=bits, bandwidth_hz=bandwidth_hz, snr=snr)
     return payload / (band * efficiency(xp, ratio))  # (5)
-
-
-@finite_answer
-def round_throughput(draft_s: Array, uplink_s: Array, verify_s: Array, *, sent: Array = True) -> Array:
-    """Return the tokens per second of one round: 1/(τ_SLM + τ + τ_LLM) if the token is sent, 1/τ_SLM if not.
-
-    Parameters
-    ----------
-    draft_s, uplink_s, verify_s : array, shape (...)
-        τ_SLM, τ(t) and τ_LLM, in seconds.
-    sent : bool array, shape (...)
-        Whether the draft is sent to the server for verification.
-
-    Returns
-    -------
-    array, shape (...)
-        In tokens a second; cu-hlm (6), u-hlm (4).
-
-    Raises
-    ------
-    ValueError
-        If a time is negative or infinite, or the round takes no time.
-
-    Examples
-    --------
-    >>> round_throughput(0.025, 0.075, 0.1, sent=[True, False]).tolist()
-    [5.0, 40.0]
-    """
-    xp, draft, uplink, verify, verified = arrays(draft_s=draft_s, uplink_s=uplink_s, verify_s=verify_s, sent=sent)
-    for name, value in (("draft_s", draft), ("uplink_s", uplink), ("verify_s", verify)):
-        DOMAINS[name].check(xp, name, value)
-    broadcast(draft_s=draft.shape, uplink_s=uplink.shape, verify_s=verify.shape, sent=verified.shape)
-    draft, uplink, verify = floating(xp, draft, uplink, verify)
-    total = draft + xp.where(mask(xp, "sent", verified), uplink + verify, xp.zeros_like(uplink + verify))
-    return 1.0 / DOMAINS["times_s"].check(xp, "draft_s + uplink_s + verify_s", total)  # (6)
 
 
 @finite_answer

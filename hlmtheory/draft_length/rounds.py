@@ -93,64 +93,6 @@ def round_costs(
 
 
 @finite_answer
-def round_energy(
-    rate_bps: Array,
-    *,
-    bits_per_token: Array,
-    transmit_w: Array,
-    header_bits: Array = 0.0,
-    edge_start_j: Array = 0.0,
-    edge_slope_j: Array = 0.0,
-    tail_j: Array = 0.0,
-) -> tuple[Array, Array]:
-    """Return the fixed and the marginal energy of a round for the device.
-
-    Parameters
-    ----------
-    rate_bps : array, shape (...)
-        Uplink rate in bit/s.
-    bits_per_token, header_bits : array
-        In bit.
-    transmit_w : array
-        Power of the sending radio, in watts.
-    edge_start_j, edge_slope_j : array
-        Energy of the drafting, in joules and joules a token.
-    tail_j : array
-        Energy of the radio per round, in joules, while it does not send: receiving and tail state.
-
-    Returns
-    -------
-    fixed, marginal : array, shape (...)
-        In joules and joules a token, for :func:`cost_per_token`.
-
-    Raises
-    ------
-    ValueError
-        If the rate is not positive and finite, or another value is negative or infinite.
-
-    Examples
-    --------
-    >>> fixed, marginal = round_energy(1e4, bits_per_token=16, transmit_w=2.0, edge_slope_j=0.25, tail_j=1.0)
-    >>> float(fixed), float(marginal)
-    (1.0, 0.2532)
-    """
-    costs = {"edge_start_j": edge_start_j, "edge_slope_j": edge_slope_j, "tail_j": tail_j}
-    xp, rate, power, start, slope, tail = arrays(rate_bps=rate_bps, transmit_w=transmit_w, **costs)
-    _AMOUNT.check(xp, "transmit_w", power)
-    sent = round_costs(rate, bits_per_token=bits_per_token, header_bits=header_bits)
-    for name, value in (("edge_start_j", start), ("edge_slope_j", slope), ("tail_j", tail)):
-        _AMOUNT.check(xp, name, value)
-    broadcast(
-        rate_bps=sent[0].shape,
-        transmit_w=power.shape,
-        edge_start_j=start.shape,
-        edge_slope_j=slope.shape,
-        tail_j=tail.shape,
-    )
-    return power * sent[0] + start + tail, power * sent[1] + slope
-
-
-@finite_answer
 def synchronisation_time(size_bytes: Array, rate_bps: Array) -> Array:
     """Return the download time of a new draft model, which flexspec calls the update storm.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hlmtheory._array import arrays
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.lattice import sides
-from hlmtheory.lattice.arithmetic import SLACK_BITS
 
 #
 # Proofs, by the last part of the id.
@@ -33,7 +32,7 @@ from hlmtheory.lattice.arithmetic import SLACK_BITS
 # lossless. This is verification.unbiased with q̂ in place of q; its proof holds for any q̂.
 # misdeclared. False: drafts from q, tested and resampled with q̂, have the law q_v min(1, p_v/q̂_v) + (1 - Σ …) r_v.
 #   With p = q̂ nothing is rejected and the law is q.
-# allocate, allocate_fits. D never rises with ℓ: (i/ℓ)(K - i)/K falls with ℓ if i = ℓ, and is proportional to 1/ℓ if
+# allocate. D never rises with ℓ: (i/ℓ)(K - i)/K falls with ℓ if i = ℓ, and is proportional to 1/ℓ if
 #   i = ⌊K/2⌋. The bits rise with ℓ. So for each K the finest ℓ within the budget is best, and the smallest over K is
 #   taken.
 
@@ -216,15 +215,5 @@ CLAIMS = (
         assumptions=(_POSITIVE, Assumption("the competitor's bits are within the budget", sides.affordable)),
         attained=Attained({"draft": [0.5, 0.5], "budget_bits": 3.0, "k": 2, "resolution": 3}),
         ceiling=1.0,
-    ),
-    Claim(
-        id="lattice.allocate_fits",
-        source=Source(_CSQS, "Section 4, the budget B"),
-        origin=Origin.NEW,
-        statement="bits of the allocation ≤ B",
-        relation=Relation.LE,
-        lhs=sides.allocated_bits,
-        rhs=lambda budget_bits: arrays(budget_bits=budget_bits)[1] + SLACK_BITS,
-        attained=Attained({"draft": [0.5, 0.5], "budget_bits": 3.0}),
     ),
 )

@@ -6,7 +6,7 @@ from hlmtheory._array import Array, arrays, distinct, every, in_kind, order_desc
 from hlmtheory._domains import size_up_to
 from hlmtheory._simplex import distance, excess, normalised, quotient
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
-from hlmtheory.truncation._claim_sides import inverse_distance, rebuilt_deviation, sorted_deviation
+from hlmtheory.truncation._claim_sides import inverse_distance, rebuilt_deviation
 from hlmtheory.truncation.any_codec import CLAIMS as _ANY_CODEC_CLAIMS
 from hlmtheory.truncation.box_claims import CLAIMS as _BOX_CLAIMS
 from hlmtheory.truncation.budget import CLAIMS as _BUDGET_CLAIMS
@@ -49,8 +49,6 @@ from hlmtheory.verification import rejection_probability
 # tvd_bound. T ≤ max(T, T̂), so 2 Δ_k / T is at least twice the sharp bound: the ratio never exceeds 1/2.
 # bias_identity. min(p, q) + T r = p and law = min(p, q) + T r̂, so law - p = T (r̂ - r).
 # certificate. Bias = 2 T TV(r, r̂) ≤ 2 T Δ_k / max(T, T̂) ≤ 2 Δ_k; where r̂ is 0/0, Bias ≤ 2 T = 2 Δ_k.
-# deviation. The tail's mean is what q̂ holds there, so TV(q, q̂) = Σ_{i>k} (q_i - μ)⁺: the entries above μ lead
-#   the tail, up to j = #{i: q_i > μ}, so the sum is (mass of k+1..j) - (j - k) μ.
 # certificate_by_draft. Draft v is rejected with probability q_v β_v, Σ q β = T, and replaced from r̂_{k(v)}:
 #   Bias ≤ Σ_v q_v β_v 2 TV(r, r̂_{k(v)}) ≤ 2 Σ_v (q_v β_v / T) Δ_{k(v)} ≤ 2 max_v Δ_{k(v)}. The inner mean
 #   needs p; the maximum does not. Where r̂_{k(v)} is 0/0, TV(r, r̂) is taken at its largest possible value,
@@ -150,16 +148,6 @@ _REBUILT_TARGET = {"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.375, 0.125], "t
 _LONG_TAIL = {"draft": [0.002] * 500 + [0.0] * 500, "k": 0}
 
 CLAIMS = (
-    Claim(
-        id="truncation.deviation",
-        source=Source("oh2025cuhlm", "(15), numerator of (20)"),
-        origin=Origin.NEW,
-        statement="TV(q, q̂) = Δ_k = Σ_{k<i≤j} q_i − (j − k) μ, μ the mean of the tail, j = #{i: q_i > μ}",
-        relation=Relation.EQ,
-        lhs=sorted_deviation,
-        rhs=rebuilt_deviation,
-        attained=Attained({"draft": [0.5, 0.5, 0.0, 0.0], "k": 1}),
-    ),
     Claim(
         id="truncation.monotone",
         source=Source("oh2025cuhlm", "(15), (20)"),

@@ -17,7 +17,7 @@ from hlmtheory.verification import total_variation
 # exact, exact_least. The scan stops at the first k that meets (19), or at one that must, by truncation.tvd_sharp.
 #   ``_search/pairs.py`` proves that no skipped k meets (19).
 # offline. TV(r, r̂) ≤ Δ_k/TV(q, p) ≤ U/2 for each token, so the mean distortion is at most half of mean U ≤ θ.
-# offline_least, size_least. Both bounds fall with k (truncation.monotone), so bisection finds the smallest k.
+# offline_least. Both bounds fall with k (truncation.monotone), so bisection finds the smallest k.
 # size_certified. It is truncation.certificate at the chosen k.
 
 TARGETED = 0.1
@@ -100,17 +100,6 @@ def _online_distortion(target: Array, draft: Array, token: Array, sharpness: Arr
 
 def _certified_bias(target: Array, draft: Array) -> Array:
     return resampling_bias(target, draft, certified_size(draft, TARGETED))
-
-
-def _certificate_before(draft: Array) -> Array:
-    """Return 2 Δ at the certified k minus 1, from the rebuilt distribution."""
-    xp, q = arrays(draft=draft)
-    k = certified_size(q, TARGETED)
-    return 2.0 * total_variation(q, truncate(q, xp.where(k > 0, k - 1, 0)))
-
-
-def _certified_sends(draft: Array) -> Array:
-    return certified_size(draft, TARGETED) > 0
 
 
 def _aimed(draft: Array) -> Array:
@@ -206,16 +195,5 @@ CLAIMS = (
         rhs=_aimed,
         attained=Attained({"target": [0.4502, 0.2998, 0.25], "draft": [0.5, 0.2998, 0.2002]}, ratio=0.996),
         ceiling=2.0,
-    ),
-    Claim(
-        id="truncation.size_least",
-        source=Source("oh2025cuhlm", "(24)"),
-        origin=Origin.NEW,
-        statement="ε ≤ 2 Δ_{k−1} at the smallest certified k: no smaller k is certified by Δ (checked for ε = 0.1)",
-        relation=Relation.LE,
-        lhs=_aimed,
-        rhs=_certificate_before,
-        assumptions=(Assumption("the certified size is not 0", _certified_sends),),
-        attained=Attained({"draft": [0.5, 0.3002, 0.1998]}, ratio=0.1 / 0.1004),
     ),
 )

@@ -26,19 +26,12 @@ from hlmtheory.verification.multi_draft import (
 # multi_draft_tried. Trying independent drafts in turn, each with the residual of those before as its target, is a rule
 #   (truncation.multi_draft with k = V), so the optimum is at least that.
 # multi_draft_covered. P(Y = v and v drafted) ≤ min(p_v, P(v drafted)), and P(v drafted) = 1 - (1 - q_v)ⁿ.
-# multi_draft_coverage. False: see the counterexample. Two tokens are often drafted together, and Y is only one of them.
-# multi_draft_independent. False: see the counterexample. Tries do not fail independently: a token with q_v = 0 is never
-#   drafted.
 # top_drafts. A is G with one token d ∉ G, P(A ⊆ H) = q′(H \ G) if G ⊆ H, else 0. The cut of the empty H costs 1. With
 #   G ⊆ H the cost is 1 + p(G) + Σ_{v ∈ H\G} (p_v - q′_v), least at {p < q′}: 1 + p(G) - Σ_{v ∉ G} (q′_v - p_v)⁺
 #   = p(G) + Σ_{v ∉ G} min(p_v, q′_v). This is at most 1. If q has no token outside of G, A = G, and it is p(G).
 # top_drafts_tried. The drawn draft is accepted with Σ min(p, q′), all outside of G. Otherwise the next token has the
 #   law (p - q′)⁺, normalised, with mass 1 - Σ min(p, q′). It is p_v on G, where q′ = 0. A sure draft x is accepted with
 #   its probability there, and then the others have the law without x: in all p(G).
-# top_drafts_order. If the sure drafts are tried first, the drawn one meets the target p/(1 - p(G)) outside of G, with
-#   probability 1 - p(G): Σ min(p, (1 - p(G)) q′) ≤ Σ min(p, q′).
-# top_drafts_any_order. False: see the counterexample.
-# top_drafts_best. False: see the counterexample. Tokens that q thinks improbable are drafted by chance alone.
 
 
 def subsets(xp: Any, size: int, like: Array) -> Iterator[Array]:
@@ -180,26 +173,6 @@ CLAIMS = (
         **_AT_MOST,
     ),
     Claim(
-        id="verification.multi_draft_coverage",
-        source=_OPTIMUM,
-        origin=Origin.IMPLIED,
-        statement="a rule accepts Σ_v min(p_v, P(v is among n independent drafts))",
-        relation=Relation.EQ,
-        lhs=multi_draft_optimum,
-        rhs=_covered,
-        refuted={"target": [0.5, 0.5, 0.0], "draft": [0.25, 0.25, 0.5], "draft_count": 2},
-    ),
-    Claim(
-        id="verification.multi_draft_independent",
-        source=Source("leviathan2023fast", "α, were n drafts n independent tries"),
-        origin=Origin.IMPLIED,
-        statement="some rule accepts one of n independent drafts with 1 − (1 − α)ⁿ, α the acceptance of one",
-        relation=Relation.LE,
-        lhs=_independent,
-        rhs=multi_draft_optimum,
-        refuted=_POINT,
-    ),
-    Claim(
         id="verification.top_drafts",
         origin=Origin.NEW,
         statement=(
@@ -218,33 +191,6 @@ CLAIMS = (
         relation=Relation.EQ,
         lhs=_in_turn(sure_first=False),
         attained=Attained(_ROWS),
-        **_OF_TOP,
-    ),
-    Claim(
-        id="verification.top_drafts_order",
-        origin=Origin.NEW,
-        statement="trying the sure drafts first accepts no more: p(G) + Σ_{v ∉ G} min(p_v, (1 − p(G)) q′_v)",
-        lhs=_in_turn(sure_first=True),
-        attained=Attained(_ROWS | {"draft_count": 1}, ratio=1.0),
-        **_OF_TOP,
-        **_AT_MOST,
-    ),
-    Claim(
-        id="verification.top_drafts_any_order",
-        origin=Origin.IMPLIED,
-        statement="the order in which sure drafts and a drawn one are tried does not change the acceptance",
-        relation=Relation.EQ,
-        lhs=_in_turn(sure_first=True),
-        refuted={"target": [0.5, 0.5, 0.0], "draft": [0.5, 0.25, 0.25], "draft_count": 2},
-        **_OF_TOP,
-    ),
-    Claim(
-        id="verification.top_drafts_best",
-        origin=Origin.IMPLIED,
-        statement="n − 1 sure drafts and a drawn one are accepted at least as often as n independent ones, by any rule",
-        relation=Relation.LE,
-        lhs=multi_draft_optimum,
-        refuted={"target": [0.0, 0.5, 0.5, 0.0], "draft": [0.3125, 0.25, 0.25, 0.1875], "draft_count": 2},
         **_OF_TOP,
     ),
 )

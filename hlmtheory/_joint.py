@@ -159,12 +159,6 @@ def stream(draw: Draw, shape: Shape) -> Row:
     return np.where(same, drafts[..., :1, :], drafts)
 
 
-def exact_stream(draw: Draw, shape: Shape) -> Row:
-    """Return rows of eighths, whose sums are exact, so that no support depends on a rounding."""
-    counts = draw.rng.multinomial(8, np.full(shape[-1], 1 / shape[-1]), shape[:-1])
-    return counts / 8
-
-
 def dropping(draw: Draw, shape: Shape) -> Row:
     """Return supports that drop tokens in a random order, while the dropped mass is within a share of ε."""
     drafts = draw["drafts"][..., -1, :] if len(shape) < draw["drafts"].ndim else draw["drafts"]
@@ -348,12 +342,6 @@ def mixed(name: str) -> Values:
     return derived(ROW, drawn)
 
 
-def one_hot(draw: Draw, shape: Shape) -> Row:
-    """Return rows, half of them one-hot."""
-    hot = np.eye(shape[-1])[draw.rng.integers(0, shape[-1], shape[:-1])]
-    return np.where(draw.rng.random((*shape[:-1], 1)) < 0.5, hot, draw["draft"])
-
-
 def error_of_intervals(draw: Draw, shape: Shape) -> Row:
     """Return half-widths: 0, tiny, large."""
     return pick(draw.rng, shape, draw.rng.choice([0.0, 1e-12, 1e-3, 0.25, 3.0], shape), draw.rng.random(shape))
@@ -368,22 +356,6 @@ def tolerance(draw: Draw, shape: Shape) -> Row:
 def storms(draw: Draw, shape: Shape) -> Row:
     """Return sizes of an update near the printed one, and near the one that its time stands for."""
     return pick(draw.rng, shape, draw.rng.uniform(3.1e9, 3.3e9, shape), draw.rng.uniform(3.5e9, 3.6e9, shape))
-
-
-def equal_or_exact(draw: Draw, shape: Shape) -> Row:
-    """Return rows of the target model: the draft model's, or others of a grid; near ones magnify a rounding by 1/TV."""
-    return np.where(draw.rng.random((*shape[:-1], 1)) < 0.4, draw["draft_chain"], grid(draw.rng, shape))
-
-
-def eighths(draw: Draw, shape: Shape) -> Row:
-    """Return numbers in [-1, 1], half of them eighths, whose squares are exact."""
-    return pick(draw.rng, shape, draw.rng.integers(-8, 9, shape) / 8, draw.rng.uniform(-1.0, 1.0, shape))
-
-
-def often_alike(draw: Draw, shape: Shape) -> Row:
-    """Return probabilities of tokens; in some rows all are the same."""
-    value = unit(draw.rng, shape)
-    return np.where(draw.rng.random((*shape[:-1], 1)) < 0.1, value[..., :1], value)
 
 
 def few_or_too_many(draw: Draw, shape: Shape) -> Row:

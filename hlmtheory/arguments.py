@@ -28,9 +28,8 @@ U       a choice that all arguments share
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -154,7 +153,6 @@ ARGUMENTS: Mapping[str, Argument] = {
     "new": Argument("p′", "V", beside("old")),
     "drafts": Argument("q_n", "NV|BLV", derived(ROW, joint.stream)),
     "targets": Argument("p_n", "NV", beside("drafts")),
-    "actual_drafts": Argument("q′_n", "TW", beside("drafts")),
     "draft_chain": Argument("q(·|x)", "WW", ROW),
     "target_chain": Argument("p(·|x)", "WW", beside("draft_chain")),
     "old_chain": Argument("p(·|x)", "WW", beside("draft_chain")),
@@ -180,7 +178,6 @@ ARGUMENTS: Mapping[str, Argument] = {
     "skip": Argument("s", "V", derived(UNIT, joint.skips)),
     "accept": Argument("a", "V", derived(UNIT, joint.skips)),
     "replacement": Argument("r", "V", beside("target")),
-    "cascade": Argument("π", "V", beside("draft")),
     "relaxed": Argument("e_d/(1 − α_d)", "D", UNIT),
     "skip_chain": Argument("s(·|x)", "WW", derived(UNIT, joint.skips)),
     "support": Argument("A", "V", _mask(joint.support)),
@@ -192,28 +189,21 @@ ARGUMENTS: Mapping[str, Argument] = {
     "vocabulary": Argument("V", "", whole(1, 150_000)),
     "bits_per_probability": Argument("b", "", whole(1, 32)),
     "draft_count": Argument("m", "", whole(1, 4)),
-    "order": Argument("π", "G", Values("a permutation", joint.order, entries(-1, 9999))),
-    "active": Argument("1", "G", Values("0 or 1", below("2").draw, entries(-1, 2))),
     # probabilities
     "acceptance": Argument("α", "", UNIT),
     "believed": Argument("α", "", UNIT),
     "acceptances": Argument("α_d", "D", UNIT),
     "context_acceptances": Argument("α_d(c)", "CD", UNIT),
     "rejection": Argument("β", "R", UNIT),
-    "uncertainty": Argument("u", "N", derived(UNIT, joint.often_alike)),
-    "rejection_by_token": Argument("β_d", "N", derived(UNIT, joint.often_alike)),
     "non_acceptance": Argument("Δ", "", UNIT),
     "expected": Argument("E[u]", "", UNIT),
-    "r_squared": Argument("R²", "", UNIT),
     "deviation": Argument("Δ_d", "V", UNIT),
-    "bills": Argument("b_n", "N", UNIT),
     "kept": Argument("κ_n", "N", UNIT),
     "risk": Argument("ε", "|RM", UNIT),
     "risks": Argument("r", "H", derived(UNIT, joint.risks)),
     "expected_by_past": Argument("p", "H", UNIT),
     "law_by_past": Argument("g", "H", joint.away_from("expected_by_past")),
     "law": Argument("g", "", UNIT),
-    "start": Argument("γ̂₁", "", UNIT),
     "use": Argument("y", "K", UNIT),
     "mix": Argument("λ", "", UNIT),
     "audit_probability": Argument("ρ", "", RATE),
@@ -224,7 +214,6 @@ ARGUMENTS: Mapping[str, Argument] = {
     "bet": Argument("λ", "", INNER),
     "bet_by_past": Argument("λ", "H", INNER),
     "epsilon": Argument("ε", "", INNER),
-    "confidence": Argument("1 − δ", "", INNER),
     "probability": Argument("ε", "", INNER),
     "leave_good": Argument("p", "", INNER),
     "leave_bad": Argument("r", "", INNER),
@@ -233,15 +222,12 @@ ARGUMENTS: Mapping[str, Argument] = {
     "intercept": Argument("b", "", uniform(-1.0, 1.0, math.inf)),
     "exponent": Argument("s", "", of(1.0, 1.5, 2.0, 3.75, 50.0, math.inf, wrong=(0.5, math.nan))),
     "sharpness": Argument("η", "", of(1e-6, 1e-3, 0.5, 1.0, 5.0, 23.5, 100.0, 1e4, 1e30, wrong=(0.0, math.nan))),
-    "correlation": Argument("r", "", derived(uniform(-1.0, 1.0, 1.5), joint.eighths)),
     "temperatures": Argument("T", "N", between(1e-3, 2.0)),
     "threshold": Argument("τ", "", derived(uniform(-1.0, 3.0), joint.apart)),
-    "draws": Argument("n", "", whole(1, 24)),
     "distortion_tolerance": Argument("ε", "", Values("0 or more", joint.tolerance, entries(-0.1, math.nan))),
     "bias_tolerance": Argument("ε", "", Values("0 or more", between(1e-3, 2.0).draw, entries(-0.1, math.nan))),
     "losses": Argument("ℓ", "NS", derived(UNIT, joint.rising_losses)),
     "bound": Argument("B", "", of(0.5, 1.0, 8.0, wrong=(-1.0, math.nan, math.inf))),
-    "divergence": Argument("D", "", Values("0 or more", zero_or(1e-12, 100.0).draw, entries(-0.5, math.nan))),
     "learning_rate": Argument("η", "", between(1e-3, 32.0)),
     "learning_scale": Argument("c", "", between(1e-3, 32.0)),
     "target_scale": Argument("d", "", derived(between(1e-3, 1.0), INNER.draw)),
@@ -253,7 +239,6 @@ ARGUMENTS: Mapping[str, Argument] = {
     # the link and the band
     "mean_snr": Argument("γ̄", "", between(1e-2, 1e3)),
     "snr": Argument("γ", "|K", between(1e-3, 1e6, -1.0, math.nan)),
-    "full_band_snr": Argument("s", "K", between(1e-6, 1e9)),
     "spectral_efficiency": Argument("η", "K", between(1e-6, 30.0)),
     "k_factor": Argument("K", "", zero_or(1e-2, 30.0)),
     "bandwidth_hz": Argument("B", "", between(1e5, 1e8)),
@@ -266,29 +251,7 @@ ARGUMENTS: Mapping[str, Argument] = {
     "parts": Argument("w", "K", between(1e-3, 1.0)),
     "cut": Argument("x", "", between(1e-12, 1e-2)),
     "width": Argument("c", "", between(1.0, 1e6, 0.5, math.nan)),
-    "coherence_s": Argument("T_c", "", between(1e-3, 10.0)),
-    "time_s": Argument(
-        "t",
-        "I",
-        Values(
-            "rising",
-            lambda draw, shape: np.cumsum(between(0.0625, 4.0).draw(draw, shape), axis=-1),
-            entries(0.0, math.nan),
-        ),
-    ),
-    "throughput_bps": Argument(
-        "R",
-        "I",
-        Values(
-            "0 or more, not all 0",
-            lambda draw, shape: zero_or(1.0, 1e3).draw(draw, shape) + 8.0 * (np.arange(shape[-1]) == 1),
-            entries(-1.0, math.nan),
-        ),
-    ),
-    "start_s": Argument("t₀", "", zero_or(0.0625, 100.0)),
-    "times_s": Argument("t", "N", between(1e-6, 1e3)),
     "sent": Argument("1", "N", of(0.0, 1.0, wrong=(2.0, math.nan))),
-    "uplink_s": Argument("t_u", "", between(1e-6, 1e3, -1.0, math.nan)),
     # what messages tell
     "sizes": Argument("s", "K", Values("0 or more and finite", whole(1, 60).draw, entries(-1.0, math.nan))),
     "classes": Argument("m", "", whole(1, 6)),
@@ -296,9 +259,6 @@ ARGUMENTS: Mapping[str, Argument] = {
     # rounds
     "fixed": Argument("F", "", zero_or(1e-4, 1e3)),
     "marginal": Argument("M", "", between(1e-5, 1e2, -1e-6, math.inf)),
-    "fixed_j": Argument("F_J", "", zero_or(1e-4, 1e3)),
-    "marginal_j": Argument("M_J", "", between(1e-5, 1e2, -1.0, math.nan, math.inf)),
-    "price": Argument("λ", "", zero_or(1e-3, 10.0)),
     "draft_length": Argument("K", "|J", whole(0, 12)),
     "other_length": Argument("K′", "", whole(1, 40)),
     "max_draft_length": Argument("K_max", "", whole(1, 40)),
@@ -307,8 +267,6 @@ ARGUMENTS: Mapping[str, Argument] = {
     "rate_bps": Argument("R", "", between(1e2, 1e8)),
     "bits_per_token": Argument("b", "", between(1.0, 64.0, -1.0, math.nan)),
     "header_bits": Argument("H", "", of(0.0, 16.0, 64.0, 320.0, 480.0, wrong=(-1.0, math.nan))),
-    "rounds": Argument("n", "", whole(0, 30)),
-    "step": Argument("a", "", UNIT),
     "luck": Argument("u", "ND", Values(UNIT.words, lambda draw, shape: draw.rng.random(shape), UNIT.wrong)),
     "waits": Argument("w", "N", derived(UNIT, joint.of_expected_mean)),
     "size_bytes": Argument("S", "", derived(between(1.0, 2.0), joint.storms)),
@@ -318,14 +276,11 @@ ARGUMENTS: Mapping[str, Argument] = {
     # serving
     "model": Argument("(L, h, f)", "3", whole(1, 20_000)),
     "models": Argument("(L, h, f)", "23", whole(1, 2)),
-    "device": Argument("(c₁, c₂)", "2", of(0.0, 0.5, 1.0, 4.11e-13, 1e-3, wrong=(-1.0, math.nan))),
     "devices": Argument("(c₁, c₂)", "22", Values("0 or more", joint.devices, entries(-1.0, math.nan))),
     "target_pass": Argument("(a, b, c)", "3", _pass_times(between(1e-3, 1.0))),
     "draft_pass": Argument("(a_d, b_d, c_d)", "3", _pass_times(zero_or(1e-3, 1.0))),
     "overhead_s": Argument("o", "", zero_or(1e-3, 1.0)),
     "context": Argument("C", "", zero_or(1.0, 1e4)),
-    "other_batch": Argument("B′", "", whole(1, 100)),
-    "other_acceptance": Argument("α′", "", UNIT),
     "load": Argument("λ", "", between(1e-2, 1e4, -1.0, math.nan)),
     "memory": Argument("Γ", "", Values("positive", joint.memory, entries(0.0, math.nan))),
     "new_tokens": Argument("n", "", zero_or(1.0, 5e3)),
@@ -336,9 +291,6 @@ ARGUMENTS: Mapping[str, Argument] = {
     "labels": Argument("m", "A", Values("indices of batches", joint.labels, entries(-1, 0.5))),
     "draft_times": Argument("T^d", "G|SG", _TIMES),
     "verify_times": Argument("T^v", "G|SG", _TIMES),
-    "draft_stages": Argument("T^d", "G3", _TIMES),
-    "verify_stages": Argument("T^v", "G3", _TIMES),
-    "stage": Argument("T", "3", _TIMES),
     "turns": Argument("m", "X", derived(whole(0, 4), below("G").draw)),
     # plans
     "tokens": Argument("τ", "K|KP", between(1.0, 8.0, 0.0, math.nan)),
@@ -348,15 +300,9 @@ ARGUMENTS: Mapping[str, Argument] = {
     "plan_load": Argument("ℓ", "KP", between(1e-3, 1.0, -1.0, math.nan)),
     "choice": Argument("i", "K", whole(0, 3)),
     "z": Argument("z", "", between(1e-3, 1.0)),
-    "stretch": Argument("c", "", between(1.0, 100.0, 0.5, math.nan)),
     "band_price": Argument("μ", "", between(1e-3, 1e3)),
     "server_price": Argument("ν", "", zero_or(1e-2, 1e2)),
     "joule_price": Argument("λ", "", zero_or(1e-2, 10.0)),
-    "bit_price": Argument("μ", "", between(1e-6, 1.0)),
-    "risk_price": Argument("λ", "", between(1e-3, 1e3, -1.0, math.nan)),
-    "anchor": Argument("r", "K", between(1e-2, 1e2)),
-    "most": Argument("m", "K", between(1e-2, 1e2)),
-    "load_s": Argument("ℓ", "K", zero_or(1e-3, 1.0)),
     "draft_s": Argument("t_d", "", between(1e-3, 1.0)),
     "verify_s": Argument("t_v", "", between(1e-3, 1.0)),
     "seconds_per_bit": Argument("s", "", between(1e-8, 1e-3)),
@@ -373,8 +319,6 @@ ARGUMENTS: Mapping[str, Argument] = {
     "pass_s": Argument("c₂", "", between(1e-2, 1.0)),
     "token_s": Argument("c₁", "", zero_or(1e-3, 0.1)),
     "batch": Argument("B", "", whole(1, 5)),
-    "company": Argument("n", "", whole(1, 4)),
-    "patience_s": Argument("w", "", zero_or(1e-3, 2.0)),
     "server_draft_s": Argument("t_s", "", between(1e-3, 0.5)),
     "other_s": Argument("o", "", zero_or(1e-3, 1.0)),
     "users": Argument("N", "", whole(1, 5)),
@@ -417,7 +361,6 @@ _TREE = {
 }
 _PREFIXES = _mask(lambda draw, shape: draw.rng.random(shape) < 0.4)
 _FEW_DEPTHS = _all(derived(whole(1, 2), ARGUMENTS["depth"].values.draw), "draft_length", "other_length")
-_SMALL = {"rounds": _drawn_as("rounds", whole(1, 12))}
 _ONE_ROW = {"decoded": _drawn_as("decoded", joint.decoded("draft", shared=0.9))}
 _ON_SUPPORT = {
     "counts": _drawn_as("counts", Values("0 or more", joint.counts_on_support, lambda value: [-np.asarray(value)])),
@@ -426,7 +369,6 @@ _ON_SUPPORT = {
 _LINK = {
     "mean_snr": _drawn_as("mean_snr", between(0.5, 100.0)),
     "bandwidth_hz": _drawn_as("bandwidth_hz", between(1e5, 1e7)),
-    "coherence_s": _drawn_as("coherence_s", between(1e-3, 0.1)),
 }
 
 _LINE = {name: _drawn_as(name, ARGUMENTS[name].values, "P") for name in ("tokens", "fixed_s", "plan_bits")}
@@ -434,25 +376,13 @@ _LINE = {name: _drawn_as(name, ARGUMENTS[name].values, "P") for name in ("tokens
 WITHIN: Mapping[str, Mapping[str, Argument]] = {
     "batching.draft_count": {"draft_length": _drawn_as("draft_length", derived(whole(1, 3), of(1, 2, 3, 11).draw))},
     "batching": {"draft_length": _drawn_as("draft_length", whole(1, 3))},
-    "channel.finite_mean": {
-        "cut": _drawn_as("cut", between(1e-30, 1e-3)),
-        "bound": _drawn_as("bound", between(1.0, 1381.0, -1.0, math.nan)),
-    },
     "channel.leak": {
-        "joint": Argument("P(x, t)", "VV", ARGUMENTS["joint"].values),
-        "groups": Argument("h", "V", ARGUMENTS["groups"].values),
         "target_chain": Argument("P(s′|s)", "WW", ROW),
         "length_law": Argument("P(R)", "E", ROW),
         "kept": Argument("κ_n", "N", UNIT),
         "draft_length": _drawn_as("draft_length", whole(1, 12)),
     },
-    "channel.trace": {"bits": _drawn_as("bits", between(1.0, 1e5))},
-    "channel.transfer": {
-        "bits": _drawn_as("bits", between(1e3, 1e6)),
-        "bandwidth_hz": _drawn_as("bandwidth_hz", between(1e5, 1e7)),
-    },
     "channel": _all(between(1e-6, 1e3, -1.0, math.nan), "draft_s", "verify_s"),
-    "codec.enumerative": _ON_SUPPORT,
     "codec.round_trip": _ON_SUPPORT,
     "codec.cheapest": {
         "k": _in_domain("k", lambda draw, shape: draw.rng.integers(0, min(draw.size("V"), 16) + 1, shape)),
@@ -468,24 +398,9 @@ WITHIN: Mapping[str, Mapping[str, Argument]] = {
             ),
         )
     },
-    "conformal.budget_update": {
-        "drafts": _in_domain("drafts", joint.exact_stream),
-        "epsilon": _in_domain("epsilon", lambda draw, shape: draw.rng.integers(1, 16, shape) / 16),
-    },
-    "conformal.budget_smallest": {"support": _in_domain("support", joint.dropping)},
-    "conformal.budget_drops": {"support": _in_domain("support", joint.dropping)},
     "conformal.hindsight": {"threshold": _drawn_as("threshold", derived(uniform(0.0, 1.0), zero_or(1e-3, 1.0).draw))},
-    "conformal": {
-        "steps": _drawn_as(
-            "steps", derived(whole(1, 2), lambda draw, shape: draw.rng.integers(1, draw.size("N") + 1, shape))
-        ),
-        "limit": _drawn_as("limit", between(1e-3, 4.0)),
-    },
-    "draft_length.censored_band": _SMALL,
-    "draft_length.delta_coverage": _SMALL,
+    "conformal": {},
     "draft_length.mean_": _FEW_DEPTHS,
-    "draft_length.single_rate": _FEW_DEPTHS,
-    "draft_length.profile_elsewhere": _all(whole(1, 6), "draft_length", "other_length"),
     "draft_length.split": _all(whole(1, 6), "draft_length", "other_length"),
     "draft_length": {
         "accepted": _in_domain("accepted", joint.falling_runs),
@@ -509,14 +424,11 @@ WITHIN: Mapping[str, Mapping[str, Argument]] = {
         "cut": _drawn_as("cut", between(1e-3, 1e3)),
         "bits": _drawn_as("bits", between(1e2, 1e6)),
     },
-    "policy.rate_chord": _LINE,
-    "policy.log_rate_chord": _LINE,
     "policy": {
         **_LINK,
         "bits": _drawn_as("bits", between(1.0, 1e4, -1.0, math.nan)),
         "draft_length": _drawn_as("draft_length", whole(0, 3)),
     },
-    "serving.breakpoints": {"steps": _drawn_as("steps", whole(1, 40))},
     "serving.free": {
         "steps": _drawn_as(
             "steps", derived(whole(1, 2), lambda draw, shape: draw.rng.integers(1, draw.size("S") + 1, shape))
@@ -528,7 +440,6 @@ WITHIN: Mapping[str, Mapping[str, Argument]] = {
     },
     "serving": {
         **_all(whole(1, 30), "input_tokens", "output_tokens"),
-        "step": _drawn_as("step", whole(1, 200)),
         "batch_size": _drawn_as("batch_size", whole(1, 100)),
     },
     "shared_seed.streamed_bonus_rate": {
@@ -537,34 +448,20 @@ WITHIN: Mapping[str, Mapping[str, Argument]] = {
     },
     "shared_seed.streamed": {"acceptance": _drawn_as("acceptance", uniform(0.0, 0.99, -0.5, 1.5))},
     "shared_seed.invariant": {"draft_length": _drawn_as("draft_length", whole(1, 8))},
-    "skipping.bill_exact": {
-        **_ONE_ROW,
-        "skip": _in_domain(
-            "skip", lambda draw, shape: joint.skips(draw, shape) * (draw.rng.random((*shape[:-1], 1)) < 0.5)
-        ),
-    },
-    "skipping.bill_half": _ONE_ROW,
     "skipping.calibrated": {"risk": _drawn_as("risk", between(0.02, 4.0))},
     "skipping.confident": {
         "mass": _drawn_as("mass", ROW, "C"),
         "losses": _drawn_as("losses", UNIT, "CP"),
         "risk": _drawn_as("risk", INNER),
     },
-    "skipping.overlap_mean": {
-        "draft_chain": _drawn_as("draft_chain", EXACT),
-        "target_chain": _in_domain("target_chain", joint.equal_or_exact),
-    },
     "skipping.text_risk": {"mass": _drawn_as("mass", ROW, "3")},
     "skipping.audit": {"risk": _drawn_as("risk", INNER)},
-    "truncation.dual": {"top_k": _drawn_as("top_k", ARGUMENTS["top_k"].values, "N")},
     "truncation.partial_box": {
         "error": Argument("δ", "", Values("0 or more", joint.error_of_intervals, entries(-0.5, math.nan)))
     },
-    "verification.misdeclared_converse": {"target": _in_domain("target", joint.one_hot)},
     "verification.tokens_iid": {
         "draft_length": _drawn_as("draft_length", derived(whole(0, 60), joint.few_or_too_many))
     },
-    "verification.block_skips": {"skips": Argument("s", "T", _PREFIXES)},
     "verification.block_token_skips": {"skips": Argument("s", "TW", _PREFIXES)},
     "verification.block": {name: _TREE[name] for name in ("drafts", "targets")},
     "verification.lossy_round": {"skips": Argument("s", "TW", _PREFIXES)}
@@ -686,8 +583,3 @@ def _drawn(claim: Claim, rng: Rng, batch: Shape) -> Instance:
 
     draw = Draw(rng, batch, {**SIZES, **fewer}, drawn, claim.takes)
     return {name: draw[name] for name in claim.takes}
-
-
-def wrong_values(claim: Claim, name: str) -> Iterator[Any]:
-    """Yield values of an argument of a claim that are outside of its domain, in the shape of the recorded instance."""
-    yield from argument(claim, name).values.wrong(np.asarray(example(claim)[name]))

@@ -8,15 +8,11 @@ from functools import partial
 import numpy as np
 
 from hlmtheory._array import Array, to_numpy
-from hlmtheory._domains import COUNT, DomainError, numbers
 from hlmtheory.batching import methods, search, wave_claims
-from hlmtheory.batching.exact import exact
-from hlmtheory.batching.pareto import pareto
-from hlmtheory.batching.planner import Measured, johnson_order, lower_bound, plan, plan_latency
+from hlmtheory.batching.planner import Measured, lower_bound, plan, plan_latency
 from hlmtheory.batching.sides import against, fits_each, planned, same_output, side
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.serving import Service, Task
-from hlmtheory.serving.pipeline import pipeline_latency, stage_pair
 
 # Proofs, by the last part of the id.
 #
@@ -34,16 +30,6 @@ from hlmtheory.serving.pipeline import pipeline_latency, stage_pair
 #   packed more than once.
 # pareto. C' = max(F + d, C) + v and F' = F + d never fall when F or C rise. If label a is no larger than label b in any
 #   entry, every completion of b by runs is no faster than the same completion of a, so b can be removed.
-# order. At each step, Johnson's rule gives the smallest makespan of two machines among all orders. So the sum of these
-#   minima is at most the sum for any choice of orders, the same at all steps or not.
-# pareto_value. As in ``dp``: by induction the last label holds F and C of its runs.
-# order_fixed. False: Johnson's rule at each step may need different orders at different steps, and by ``order`` it is
-#   then faster.
-# contiguous. Number the batches of any partition by rising I_m, sizes b_1, ..., b_M, and give the b_1 shortest tasks to
-#   batch 1, the b_2 next to batch 2, and so on. Batches 1..m together held b_1 + ... + b_m tasks no longer than I_m, so
-#   the new I'_m ≤ I_m at the same size. Stage times and memory rise with I_m, and the makespan of an order with the
-#   stage times; n_m is the same for all batches because all O_k are equal. So no step takes longer in the same order.
-# contiguous_any_output. False: then n_m depends on which tasks share a batch, and the exchange above can increase n_m.
 # exact. All partitions are tried, or excluded by a lower bound; each step is in Johnson's order.
 # lower_bound. At least one verification comes after all drafts, and at least one draft before all verifications:
 #   C_M ≥ Σ d + v_last ≥ Σ d + min v, and C_M ≥ d_first + Σ v. A maximum is at least every mean. If the tasks
@@ -55,20 +41,6 @@ from hlmtheory.serving.pipeline import pipeline_latency, stage_pair
 def _costs(tasks: Sequence[Task], service: Service, length: int) -> search.Costs:
     """Return the costs under (24b), the paper's memory rule."""
     return Measured(tasks, service, methods.Options(rule="each")).costs(length)
-
-
-def _sorted_runs(tasks: Sequence[Task], batches: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
-    """Return batches of the same sizes and order, the shortest tasks in the batch with the shortest prompt."""
-    inputs = np.asarray([task.input_tokens for task in tasks])
-    by_prompt = np.argsort([inputs[batch].max() for batch in batches], kind="stable")
-    pieces = np.split(np.argsort(inputs, kind="stable"), np.cumsum([len(batches[m]) for m in by_prompt])[:-1])
-    runs = dict(zip(by_prompt.tolist(), pieces, strict=True))
-    return [runs[m] for m in range(len(batches))]
-
-
-def _fastest_runs(tasks: Sequence[Task], service: Service, length: int) -> float:
-    """Return the best of all runs of the sorted tasks, with a new order at each step."""
-    return exact(_costs(tasks, service, length), runs_only=True)[1]
 
 
 def _printed_value(tasks: Sequence[Task], service: Service, length: int) -> float:
@@ -95,26 +67,6 @@ def _worth(tasks: list[Task], service: Service, length: int, batches: Sequence[S
 def _as_given(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> float:
     """Return the latency of the competitor's batches in the given order."""
     return plan_latency(tasks, service, batches, length, memory_rule="ignored")
-
-
-def _johnson_total(draft_times: Array, verify_times: Array) -> Array:
-    return search.johnson_latency(*stage_pair("draft_times", draft_times, "verify_times", verify_times)).sum(axis=-1)
-
-
-def _ordered_total(draft_times: Array, verify_times: Array, order: Array) -> Array:
-    d, v = stage_pair("draft_times", draft_times, "verify_times", verify_times)
-    place = numbers(COUNT, "order", order)
-    if not (np.sort(place, axis=-1) == np.arange(d.shape[-1])).all():
-        raise DomainError(f"order must name every batch once; got {place.tolist()}; give a permutation of 0..M - 1")
-    place = np.broadcast_to(place[..., None, :], d.shape)
-    return pipeline_latency(*(np.take_along_axis(times, place, axis=-1) for times in (d, v))).sum(axis=-1)
-
-
-def _fixed_total(draft_times: Array, verify_times: Array) -> Array:
-    """Return the latency with one order for all steps, from Johnson's rule on the summed times."""
-    d, v = stage_pair("draft_times", draft_times, "verify_times", verify_times)
-    place = np.broadcast_to(johnson_order(d.sum(axis=-2), v.sum(axis=-2))[..., None, :], d.shape)
-    return pipeline_latency(*(np.take_along_axis(times, place, axis=-1) for times in (d, v))).sum(axis=-1)
 
 
 def _are_runs(input_tokens: Array, labels: Array) -> Array:
@@ -153,7 +105,6 @@ _LEAVING = {
     "devices": [[0.5, 18.0], [0.0, 9.0]],
     "labels": [0, 1, 0],
 }
-_SWITCHING = {"draft_times": [[4.0, 2.0], [2.0, 7.0]], "verify_times": [[1.0, 4.0], [7.0, 1.0]]}
 _TABLE = Source("zhu2025edgesd", "Algorithm 1, (29)-(32)")
 
 _BARRIER = (
@@ -245,60 +196,6 @@ _BARRIER = (
         rhs=against(_as_given),
         assumptions=(_FITS, _RUNS),
         attained=Attained({**_LATE_DRAFTS, "labels": [0, 0, 1]}),
-    ),
-    Claim(
-        id="batching.pareto_value",
-        source=_TABLE,
-        origin=Origin.NEW,
-        statement="Σ_n C of the last label is the latency (22) of its batches",
-        relation=Relation.EQ,
-        lhs=side(lambda tasks, service, length: pareto(_costs(tasks, service, length))[1]),
-        rhs=planned("pareto"),
-        attained=Attained(_LATE_DRAFTS),
-    ),
-    Claim(
-        id="batching.order",
-        source=Source("johnson1954", "Rule; zhu2025edgesd (20)-(22)"),
-        origin=Origin.NEW,
-        statement="Johnson's rule at every decoding step is no slower than any fixed order",
-        relation=Relation.LE,
-        lhs=_johnson_total,
-        rhs=_ordered_total,
-        attained=Attained({"draft_times": [[4.0, 2.0]], "verify_times": [[1.0, 4.0]], "order": [1, 0]}),
-    ),
-    Claim(
-        id="batching.order_fixed",
-        source=Source("zhu2025edgesd", "(20)-(22), one order for all steps"),
-        origin=Origin.IMPLIED,
-        statement="Johnson's rule on the times summed over the steps is no slower than Johnson's rule at every step",
-        relation=Relation.LE,
-        lhs=_fixed_total,
-        rhs=_johnson_total,
-        refuted=_SWITCHING,
-    ),
-    Claim(
-        id="batching.contiguous",
-        source=Source("zhu2025edgesd", "Section III-B, sorting by input length"),
-        origin=Origin.NEW,
-        statement="for given batch sizes in the best order, batches of consecutive sorted tasks are fastest",
-        relation=Relation.LE,
-        lhs=against(
-            lambda tasks, service, length, batches: _worth(tasks, service, length, _sorted_runs(tasks, batches))
-        ),
-        rhs=against(_worth),
-        assumptions=(_SAME, _FITS),
-        attained=Attained({**_LATE_DRAFTS, "labels": [0, 0, 1]}),
-    ),
-    Claim(
-        id="batching.contiguous_any_output",
-        source=Source("zhu2025edgesd", "Section III-B, sorting by input length"),
-        origin=Origin.IMPLIED,
-        statement="for any output lengths, batches of consecutive sorted tasks are fastest",
-        relation=Relation.LE,
-        lhs=side(_fastest_runs),
-        rhs=against(_worth),
-        assumptions=(_FITS,),
-        refuted=_LEAVING,
     ),
     Claim(
         id="batching.exact",

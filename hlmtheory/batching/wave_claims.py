@@ -13,9 +13,9 @@ from hlmtheory._domains import numbers
 from hlmtheory.batching import methods
 from hlmtheory.batching.facilities import facility_bound
 from hlmtheory.batching.memory import Cache
-from hlmtheory.batching.planner import lower_bound, plan, plan_latency
+from hlmtheory.batching.planner import lower_bound, plan_latency
 from hlmtheory.batching.search import Costs
-from hlmtheory.batching.sides import against, fits_each, planned, same_output, side
+from hlmtheory.batching.sides import against, fits_each, same_output, side
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.serving import Service, Task, decoding_steps
 from hlmtheory.serving.costs import memory_bytes
@@ -27,11 +27,6 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 #   charges a later step for the new tokens only. The batches of one wave all run at every step, so all their caches
 #   are there at once; two that fill the memory each need it twice.
 # memory_together. The bytes cached at one time are at most the sum of the batches' largest caches.
-# exact_waves. Every subset of the tasks is planned as one wave, over all partitions that fit together, each step in
-#   Johnson's order; every division into waves is a sum over its subsets.
-# lower_bound_waves. As ``lower_bound``, wave by wave: each wave's step takes Σ d + min v and min d + Σ v over its own
-#   batches, and there are at least ⌈Σ_k Γ_kv,k/(Γ_s − Γ_p)⌉ waves, as a batch's cache is no smaller than those of its
-#   tasks alone. It is also at least ``free_bound``, since a barrier and waves are a schedule, too.
 # position_bound. Let w be weights on the positions of a wave's M batches. In the order π, a step takes at least each
 #   Σ_{p ≤ j} d + Σ_{p ≥ j} v, so at least their mean Σ_p α_p d_π(p) + β_p v_π(p), and with the best order the least of
 #   these over π, h. Each position is held by one batch: adding μ_p to the cost of the batch at p and subtracting Σ_p
@@ -51,21 +46,6 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 #   least the maximum of sums, and every mean of it. If c(I_m, O_m, n_m) is what m adds to the mean, and the u_k of any
 #   n tasks within (I, O) add to c(I, O, n) or less, Σ_m c(m) ≥ Σ_m Σ_{k ∈ m} u_k = Σ_k u_k. The n largest u_k suffice.
 #   Tasks rounded down are no slower in any plan, and need no more memory.
-# facility_bound_free. The same with the three sums of ``free_bound``, over all steps at once.
-# free_bound. The draft stage works Σ D_m, after which a last verification is left; the verify stage works Σ V_m, before
-#   which a first draft is made; batch m alternates, so it takes D_m + V_m and holds its share s_m of the memory for at
-#   least that time, and the shares in use never exceed 1: T ≥ Σ s_m (D_m + V_m). Any mean of the three is a bound, and
-#   for fixed weights the cost of a batch rises with its longest prompt and with what else is in it, so the minimum over
-#   the partitions into M batches is attained by runs (as ``contiguous``). Of M batches one has ⌈K/M⌉ tasks or more.
-# free_no_slower. By induction over the operations in that order, each begins no later than with the barrier: it begins
-#   when both its machine and its batch are free, and a barrier can only delay these two times.
-# exact_free. Let a partial schedule be given, and of the operations that can be next let one end first, on machine k at
-#   time e. If none of those that begin before e on k comes next on k, whatever comes next begins at e or later, and the
-#   first operation fits before it and delays nothing. So one of those that begin before e is next on k in some fastest
-#   completion; all of them are tried, for every partition of every wave. A next operation begins when both its batch
-#   and its machine are free, so its label may hold the larger of the two times. If a label is no smaller than another
-#   label of the same state in any entry, it cannot be completed earlier. The claim is for searches within the budget.
-#   If one is cut, the bounds of the labels that go are below what they could become.
 
 
 _CHECKED: dict[str, Any] = {"memory_rule": "ignored"}
@@ -82,21 +62,6 @@ def _in_waves(tasks: list[Task], service: Service, length: int, batches: Sequenc
 def _johnson(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> float:
     waves = _in_waves(tasks, service, length, batches)
     return plan_latency(tasks, service, batches, length, "johnson", **_CHECKED, waves=waves)
-
-
-def _freely(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> float:
-    """Return the latency of the better policy without a barrier."""
-    waves = _in_waves(tasks, service, length, batches)
-    orders = ("given", "johnson", "longest")
-    return min(
-        plan_latency(tasks, service, batches, length, order, schedule="free", **_CHECKED, waves=waves)
-        for order in orders
-    )
-
-
-def _johnson_freely(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> float:
-    waves = _in_waves(tasks, service, length, batches)
-    return plan_latency(tasks, service, batches, length, "johnson", schedule="free", **_CHECKED, waves=waves)
 
 
 def _by_facilities(schedule: str, tasks: list[Task], service: Service, length: int) -> float:
@@ -190,30 +155,6 @@ CLAIMS = (
         attained=Attained({**_TWO, "acceptance": 0.0, "memory": 172.0}),
     ),
     Claim(
-        id="batching.exact_waves",
-        source=Source("zhu2025edgesd", "(28), the memory shared"),
-        origin=Origin.NEW,
-        statement="with a barrier, the search gives the fastest partition into waves that fit in memory",
-        relation=Relation.LE,
-        lhs=planned("exact", "together"),
-        rhs=against(_johnson),
-        assumptions=(_ALONE,),
-        attained=Attained({**_SHORT, "memory": 28.0}),
-    ),
-    Claim(
-        id="batching.lower_bound_waves",
-        source=Source("zhu2025edgesd", "(20)-(22), (28), the memory shared"),
-        origin=Origin.NEW,
-        statement=(
-            "⌈Σ_k Γ_kv,k/(Γ_s − Γ_p)⌉ waves, each with Σ_n max(Σ d + min v, min d + Σ v), ≤ T_inf with a barrier"
-        ),
-        relation=Relation.LE,
-        lhs=side(partial(lower_bound, memory_rule="together")),
-        rhs=against(_johnson),
-        assumptions=(_ALONE,),
-        attained=Attained({**_SHORT, "memory": 28.0}),
-    ),
-    Claim(
         id="batching.position_bound",
         source=Source("zhu2025edgesd", "(20)-(22), (28), the memory shared; johnson1954"),
         origin=Origin.NEW,
@@ -234,56 +175,5 @@ CLAIMS = (
         rhs=against(_johnson),
         assumptions=(_ALONE,),
         attained=Attained({**_SHORT, "output_tokens": [2, 4], "memory": 28.0}),
-    ),
-    Claim(
-        id="batching.facility_bound_free",
-        source=Source("zhu2025edgesd", "(20)-(22), without the barrier, any answers"),
-        origin=Origin.NEW,
-        statement="Σ λ tails + Σ_k u_k ≤ T of any schedule, if no batch costs less than the prices u_k of its tasks",
-        relation=Relation.LE,
-        lhs=side(partial(_by_facilities, "free")),
-        rhs=against(_freely),
-        assumptions=(_ALONE,),
-        attained=Attained({**_SHORT, "memory": 28.0}),
-    ),
-    Claim(
-        id="batching.free_bound",
-        source=Source("zhu2025edgesd", "(20)-(22), without the barrier"),
-        origin=Origin.NEW,
-        statement="max(Σ D_m + v, d + Σ V_m, Σ s_m (D_m + V_m), max_m (D_m + V_m)), from below, ≤ T of any schedule",
-        relation=Relation.LE,
-        lhs=side(partial(lower_bound, schedule="free", memory_rule="together")),
-        rhs=against(_freely),
-        assumptions=(_ALONE,),
-        attained=Attained({**_SHORT, "memory": 28.0}),
-    ),
-    Claim(
-        id="batching.free_no_slower",
-        source=Source("zhu2025edgesd", "(20)-(22), without the barrier"),
-        origin=Origin.NEW,
-        statement="the free schedule in Johnson's order at each step ≤ T_inf (22) of the same batches and waves",
-        relation=Relation.LE,
-        lhs=against(_johnson_freely),
-        rhs=against(_johnson),
-        assumptions=(_ALONE,),
-        attained=Attained({**_SHORT, "memory": 28.0}),
-    ),
-    Claim(
-        id="batching.exact_free",
-        source=Source("zhu2025edgesd", "(28), without the barrier"),
-        origin=Origin.NEW,
-        statement=(
-            "with a barrier or in either free policy, the search gives the fastest partition into waves that fit in "
-            "memory"
-        ),
-        relation=Relation.LE,
-        lhs=side(
-            lambda tasks, service, length: (
-                plan(tasks, service, "exact", draft_lengths=[length], schedule="free").latency
-            )
-        ),
-        rhs=against(_freely),
-        assumptions=(_FEW, _ALONE),
-        attained=Attained({**_SHORT, "memory": 28.0}),
     ),
 )

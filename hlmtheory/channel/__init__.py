@@ -28,10 +28,10 @@ from __future__ import annotations
 
 from hlmtheory.channel.blocks import mean_transfer_time
 from hlmtheory.channel.claims import CLAIMS
-from hlmtheory.channel.decibels import db_to_linear, dbm_to_watts, linear_to_db, watts_to_dbm
+from hlmtheory.channel.decibels import db_to_linear, dbm_to_watts
 from hlmtheory.channel.fading import QuadratureEstimate, Rayleigh, Rician
 from hlmtheory.channel.latency import shannon_latency, throughput, vocabulary_payload_bits
-from hlmtheory.channel.leak import SizeClasses, leaked_bits, rounds_leak, size_classes
+from hlmtheory.channel.leak import SizeClasses, rounds_leak, size_classes
 from hlmtheory.channel.links import GilbertElliott, TraceLink
 from hlmtheory.channel.path_loss import log_distance_gain
 from hlmtheory.channel.split import downlink_bits
@@ -49,8 +49,6 @@ __all__ = [
     "db_to_linear",
     "dbm_to_watts",
     "downlink_bits",
-    "leaked_bits",
-    "linear_to_db",
     "log_distance_gain",
     "mean_transfer_time",
     "rounds_leak",
@@ -59,5 +57,4 @@ __all__ = [
     "throughput",
     "upload_batches",
     "vocabulary_payload_bits",
-    "watts_to_dbm",
 ]

@@ -22,17 +22,15 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._domains import DomainError, finite_answer, generator, instance, number
+from hlmtheory._domains import finite_answer, instance
 from hlmtheory.channel import fading_laws as laws
 from hlmtheory.channel.fading import QuadratureEstimate, Rician
-from hlmtheory.channel.quantities import DRAWS
 
 _LN2 = math.log(2)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)  # in each cell of the grid
 _PER_DEVIATION = 32  # cells in a standard deviation of X
 _LEAST, _MOST = 512, 2**13  # smallest and largest number of cells of the coarser grid
 _END = 1020.0  # bit/s/Hz; float64 cannot hold the SNR of a higher spectral efficiency
-_MOST_BLOCKS = 100_000  # mean number of blocks in a simulated transfer, at most
 
 
 @finite_answer
@@ -78,61 +76,6 @@ def mean_transfer_time(link: Rician, bits: Array, bandwidth_hz: Array, coherence
         coherence_s=coherence_s,
     )
     return QuadratureEstimate(both[0, ...], both[1, ...])
-
-
-@finite_answer
-def sample_transfer_times(
-    link: Rician, rng: np.random.Generator, size: int, bits: Array, bandwidth_hz: Array, coherence_s: Array
-) -> np.ndarray[Any, Any]:
-    """Return independent times to send a payload over fading blocks, as numpy.
-
-    Parameters
-    ----------
-    link : Rayleigh or Rician
-        The law of the SNR of a block, shape (...).
-    rng : numpy Generator
-    size : int
-        Number of samples, at most 10,000,000.
-    bits, bandwidth_hz, coherence_s : array, shape (...)
-        As in :func:`mean_transfer_time`.
-
-    Returns
-    -------
-    numpy array, shape (..., size)
-        In seconds.
-
-    Raises
-    ------
-    ValueError
-        If a value is out of its range, the size is not a whole number of 0 or more, or a transfer takes more than
-        100,000 blocks on average. For so long a transfer use B/(W capacity), by the law of large numbers.
-
-    Examples
-    --------
-    >>> from hlmtheory.channel import Rayleigh
-    >>> times = sample_transfer_times(Rayleigh(10.0), np.random.default_rng(0), 10_000, 736_000, 10e6, 0.01)
-    >>> round(float(np.quantile(times, 0.9)), 4)
-    0.0362
-    """
-    rng, size = generator("rng", rng), number(DRAWS, "size", size)
-    given = instance("link", link, Rician)._numpy(bits=bits, bandwidth_hz=bandwidth_hz, coherence_s=coherence_s)[1:]
-    m, k, left, band, block = np.broadcast_arrays(*given)
-    mean = left / (band * block * laws.capacity(m, k))
-    if np.any(mean > _MOST_BLOCKS):
-        raise DomainError(
-            f"coherence_s must leave a transfer no more than {_MOST_BLOCKS:,} blocks on the average; got "
-            f"{float(np.max(mean))!r} blocks; a transfer that long takes bits / (bandwidth_hz * capacity) seconds"
-        )
-    left, band, block = (value[..., None] * np.ones(size) for value in (left, band, block))
-    times = np.zeros(left.shape)
-    of_block = Rician(m, k)
-    while np.any(left > 0):
-        rate = band * np.log1p(of_block.sample(rng, size)) / _LN2
-        with np.errstate(divide="ignore", over="ignore"):  # a block with rate 0 is used to its end
-            spent = np.minimum(block, left / rate)
-        times += np.where(left > 0, spent, 0.0)
-        left = np.where(spent < block, 0.0, left - rate * block)
-    return times
 
 
 def low_snr_transfer_time(blocks: Any) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array, arrays, to_numpy
-from hlmtheory._domains import UNIT_INTERVAL
 from hlmtheory._quantities import checked
 from hlmtheory.channel.block_claims import BLOCK_CLAIMS
 from hlmtheory.channel.fading import (
@@ -18,16 +17,9 @@ from hlmtheory.channel.fading import (
     capacity_by_quadrature,
     distribution_by_quadrature,
 )
-from hlmtheory.channel.latency import (
-    efficiency,
-    mean_round_throughput,
-    round_throughput,
-    shannon_latency,
-    throughput,
-    vocabulary_payload_bits,
-)
+from hlmtheory.channel.latency import efficiency, shannon_latency, vocabulary_payload_bits
 from hlmtheory.channel.leak_claims import LEAK_CLAIMS
-from hlmtheory.channel.links import GilbertElliott, TraceLink
+from hlmtheory.channel.links import GilbertElliott
 from hlmtheory.channel.quantities import DOMAINS
 from hlmtheory.channel.split import SPLIT_CLAIMS
 from hlmtheory.channel.uploads import UPLOAD_CLAIMS
@@ -39,11 +31,6 @@ from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 # latency. The mutual information of a Gaussian input over Gaussian noise grows with the SNR at the rate of the
 #   minimum mean square error of the input's estimate, 1/(1 + s) (I-MMSE). The right side integrates this by quadrature
 #   and uses no logarithm.
-# latency_floor. ln(1 + S) ≤ S, so log₂(1 + S) ≤ S/ln 2; equality as S → 0, the power-limited regime.
-# throughput. The harmonic mean of the rounds' rates is at most their arithmetic mean, with equality if
-#   all rounds are equal.
-# throughput_means. False: by ``throughput`` the two means differ unless all rounds take the same time.
-# throughput_by_share. A share ρ of the rounds takes τ + τ_LLM longer, so the mean round takes τ_SLM + ρ(τ + τ_LLM).
 # rayleigh_mean, rician_mean. Here S stays constant for the whole transfer.
 #   f(s) = (1+κ)/m e^{-κ-(1+κ)s/m} I₀(·) ≥ f(0) e^{-(1+κ)s/m}, as I₀ ≥ 1, and with the floor
 #   above ∫_a^b f/log₂(1+s) ds ≥ ln 2 f(0) e^{-(1+κ)b/m} ln(b/a). With b fixed and a → 0 this is unbounded: the mean
@@ -51,15 +38,13 @@ from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 #   throughput tends to 0, unless blocks in outage are dropped. A simulated mean latency depends on the number of
 #   samples and on the seed. These are finite: every quantile, the mean outside an outage, the rate, and the mean of a
 #   transfer whose S is drawn again after each coherence time (block_claims).
-# finite_mean. By the above, the mean above a small enough cut exceeds any given number.
-# capacity, rician_capacity. E[log(1 + S)] = ∫ P(S > s)/(1 + s) ds = e^{1/m} E₁(1/m) for an exponential S. For a Gamma(j
+# capacity. E[log(1 + S)] = ∫ P(S > s)/(1 + s) ds = e^{1/m} E₁(1/m) for an exponential S. For a Gamma(j
 #   + 1) S, by parts, e^z Σ_{k≤j+1} E_k(z); summing the Poisson mixture over j in the other
 #   order gives the closed form.
 # capacity_jensen. log is concave.
 # outage. F(F⁻¹(p)) = p.
 # rician_outage. The mixture of Gamma laws has the Bessel density.
 # markov. πP = π.
-# trace. The transfer time inverts the integral of the throughput.
 
 
 def _index_bits(vocabulary: Array, bits_per_probability: Array) -> Array:
@@ -83,26 +68,6 @@ def _latency_of_information(bits: Array, bandwidth_hz: Array, snr: Array) -> Arr
     return payload * math.log(2) / (band * xp.asarray(area, device=ratio.device))
 
 
-def _latency_floor(bits: Array, bandwidth_hz: Array, snr: Array) -> Array:
-    _, payload, band, ratio = checked(DOMAINS, bits=bits, bandwidth_hz=bandwidth_hz, snr=snr)
-    return payload * math.log(2) / (band * ratio)
-
-
-def _throughput_of_rounds(draft_s: Array, uplink_s: Array, verify_s: Array, sent: Array) -> Array:
-    """Return the throughput of a run, computed from the rate of each round."""
-    _, asked = arrays(sent=sent)
-    draft, uplink, verify = (arrays(asked=asked, time=time)[2][..., None] for time in (draft_s, uplink_s, verify_s))
-    return throughput(1.0 / round_throughput(draft, uplink, verify, sent=asked > 0))
-
-
-def _throughput_by_share(draft_s: Array, uplink_s: Array, verify_s: Array, sent: Array) -> Array:
-    """Return 1/(τ_SLM + ρ(τ + τ_LLM))."""
-    xp, asked = arrays(sent=sent)
-    UNIT_INTERVAL.check(xp, "sent", asked)
-    share = xp.mean(xp.astype(asked > 0, xp.float64), axis=-1)
-    return 1.0 / (draft_s + share * (uplink_s + verify_s))
-
-
 def _strip(mean_snr: Array, k_factor: Array, cut: Array, width: Array) -> QuadratureEstimate:
     """Return E[1/log₂(1 + S); a ≤ S ≤ b] with a = cut and b = width · cut."""
     _, low, factor = checked(DOMAINS, cut=cut, width=width)
@@ -116,10 +81,6 @@ def _growth(mean_snr: Array, k_factor: Array, cut: Array, width: Array) -> Array
     return Rician(m, k).latency_growth() * xp.exp(-(1.0 + k) * low * factor / m) * xp.log(factor)
 
 
-def _mean_beyond(mean_snr: Array, cut: Array) -> Array:
-    return Rayleigh(mean_snr).inverse_efficiency(cut).value
-
-
 def _no_fading(mean_snr: Array) -> Array:
     xp, m = arrays(mean_snr=mean_snr)
     return efficiency(xp, m)
@@ -131,21 +92,6 @@ def _stays_stationary(leave_good: Array, leave_bad: Array) -> Array:
     return bad * (1.0 - leave_bad) + (1.0 - bad) * leave_good
 
 
-def _carried(time_s: Array, throughput_bps: Array, bits: Array, start_s: Array) -> Array:
-    """Return the bits that the trace carries in the transfer time, over B, summed over the samples."""
-    xp, times, rates, payload, start = arrays(time_s=time_s, throughput_bps=throughput_bps, bits=bits, start_s=start_s)
-    time, rate, size, begin = (to_numpy(value) for value in (times, rates, payload, start))
-    shape = np.broadcast_shapes(time.shape[:-1], rate.shape[:-1], size.shape, begin.shape)
-    time, rate = (np.broadcast_to(row, (*shape, row.shape[-1])) for row in (time, rate))
-    size, begin = np.broadcast_to(size, shape), np.broadcast_to(begin, shape)
-    carried = np.empty(shape)
-    for place in np.ndindex(shape):
-        took = float(TraceLink(time[place], rate[place]).transfer_time(size[place], begin[place]))
-        seen = _seen(time[place], begin[place] + took) - _seen(time[place], begin[place])
-        carried[place] = np.sum(rate[place] * seen) / size[place]
-    return xp.asarray(carried, device=times.device)
-
-
 def _seen(times: Any, until: Any) -> Any:
     """Return how long each sample is active until the given time: whole periods plus the last partial one."""
     opens = times - times[0]
@@ -153,15 +99,6 @@ def _seen(times: Any, until: Any) -> Any:
     period = opens[-1] + lasts[-1]
     cycles, rest = np.divmod(until, period)
     return cycles * lasts + np.clip(rest - opens, 0.0, lasts)
-
-
-def _moved_by_rounding(time_s: Array, throughput_bps: Array, bits: Array, start_s: Array) -> Array:
-    """Return the relative change of the bits by a rounding error of the time: rate times time, over B."""
-    xp, times, rates, payload, start = arrays(time_s=time_s, throughput_bps=throughput_bps, bits=bits, start_s=start_s)
-    lasts = times[..., -1] + times[..., -1] - times[..., -2] - times[..., 0]
-    mean = xp.sum(rates[..., :-1] * (times[..., 1:] - times[..., :-1]), axis=-1)
-    mean = (mean + rates[..., -1] * (times[..., -1] - times[..., -2])) / lasts
-    return xp.max(rates, axis=-1) * (start + payload / mean + 2.0 * lasts) / payload
 
 
 _CUHLM = "oh2025cuhlm"
@@ -189,46 +126,6 @@ CLAIMS = (
         attained=Attained({**_LINE, "snr": 10.0}),
     ),
     Claim(
-        id="channel.latency_floor",
-        source=Source(_CUHLM, "(5)"),
-        origin=Origin.NEW,
-        statement="B ln 2/(W SNR) ≤ B/(W log₂(1 + SNR)): at low SNR the latency is inversely proportional to it",
-        relation=Relation.LE,
-        lhs=_latency_floor,
-        rhs=shannon_latency,
-        attained=Attained({**_LINE, "snr": 1e-12}),
-    ),
-    Claim(
-        id="channel.throughput",
-        source=Source(_CUHLM, "(6) and Section V-A"),
-        origin=Origin.NEW,
-        statement="n/Σt ≤ Σ(1/t)/n: throughput of a run is at most the mean throughput of its rounds",
-        relation=Relation.LE,
-        lhs=throughput,
-        rhs=mean_round_throughput,
-        attained=Attained({"times_s": [0.5, 0.5]}),
-    ),
-    Claim(
-        id="channel.throughput_means",
-        source=Source(_CUHLM, "(6) and Section V-A, read as one quantity"),
-        origin=Origin.IMPLIED,
-        statement="n/Σt = Σ(1/t)/n: the throughput of a sequence is the mean throughput of its rounds",
-        relation=Relation.EQ,
-        lhs=throughput,
-        rhs=mean_round_throughput,
-        refuted={"times_s": [1.0, 3.0]},
-    ),
-    Claim(
-        id="channel.throughput_by_share",
-        source=Source("oh2024uhlm", "(4)"),
-        origin=Origin.NEW,
-        statement="over a run, tokens a second = 1/(τ_SLM + ρ(τ + τ_LLM)) with ρ the share of rounds sent",
-        relation=Relation.EQ,
-        lhs=_throughput_of_rounds,
-        rhs=_throughput_by_share,
-        attained=Attained({"draft_s": 0.0256, "uplink_s": 0.0213, "verify_s": 0.1046, "sent": [1.0, 0.0, 0.0]}),
-    ),
-    Claim(
         id="channel.rayleigh_mean",
         source=Source(_CUHLM, "(5) under Rayleigh fading, Table II, Fig. 10a"),
         origin=Origin.NEW,
@@ -251,16 +148,6 @@ CLAIMS = (
         error=lambda mean_snr, k_factor, cut, width: _strip(mean_snr, k_factor, cut, width).error,
     ),
     Claim(
-        id="channel.finite_mean",
-        source=Source(_CUHLM, "Table II, an average latency under Rayleigh fading"),
-        origin=Origin.IMPLIED,
-        statement="S constant in a transfer: E[1/log₂(1 + S); S ≥ cut] stays below some bound for every cut",
-        relation=Relation.LE,
-        lhs=_mean_beyond,
-        rhs=lambda bound: checked(DOMAINS, bound=bound)[1],
-        refuted={"mean_snr": 0.01, "cut": 1e-30, "bound": 1381.0},
-    ),
-    Claim(
         id="channel.capacity",
         source=Source("alouini1999capacity", "capacity with constant power, no diversity"),
         origin=Origin.PUBLISHED,
@@ -269,17 +156,6 @@ CLAIMS = (
         lhs=lambda mean_snr: Rayleigh(mean_snr).capacity(),
         rhs=lambda mean_snr: capacity_by_quadrature(Rayleigh(mean_snr)),
         attained=Attained({"mean_snr": 10.0}),
-    ),
-    Claim(
-        id="channel.rician_capacity",
-        source=Source("alouini1999capacity", "extends it to a line of sight"),
-        origin=Origin.NEW,
-        statement="E[log₂(1 + S)] = (e^z/ln 2) Σ_k P(N ≥ k − 1) E_k(z), z = (1 + κ)/m, N ~ Poisson(κ)",
-        relation=Relation.EQ,
-        lhs=lambda mean_snr, k_factor: Rician(mean_snr, k_factor).capacity(),
-        rhs=lambda mean_snr, k_factor: capacity_by_quadrature(Rician(mean_snr, k_factor)),
-        attained=Attained({"mean_snr": 10.0, "k_factor": 10.0}),
-        condition=lambda k_factor: 1.0 + k_factor,
     ),
     Claim(
         id="channel.capacity_jensen",
@@ -324,17 +200,6 @@ CLAIMS = (
         lhs=_stays_stationary,
         rhs=lambda leave_good, leave_bad: GilbertElliott(1.0, 0.0, leave_good, leave_bad, 1.0).share_of_bad(),
         attained=Attained({"leave_good": 0.0625, "leave_bad": 0.25}),
-    ),
-    Claim(
-        id="channel.trace",
-        source=Source(_CUHLM, "(5), with a rate that moves during the transfer"),
-        origin=Origin.NEW,
-        statement="a trace carries B bits in the transfer time of B bits, wherever the transfer starts",
-        relation=Relation.EQ,
-        lhs=_carried,
-        rhs=lambda bits: 0.0 * bits + 1.0,
-        attained=Attained({"time_s": [0.0, 1.0, 3.0], "throughput_bps": [4.0, 0.0, 2.0], "bits": 21.0, "start_s": 0.5}),
-        condition=_moved_by_rounding,
     ),
     *BLOCK_CLAIMS,
     *LEAK_CLAIMS,

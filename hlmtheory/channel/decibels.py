@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from hlmtheory._array import Array, arrays, floating
 from hlmtheory._domains import Domain, finite_answer
-from hlmtheory._quantities import checked
-from hlmtheory.channel.quantities import DOMAINS
 
 _LEVEL = Domain("finite", lambda xp, value: xp.isfinite(value), "a power of 0 has no level in dB")
 
@@ -38,33 +36,6 @@ def db_to_linear(db: Array) -> Array:
     return 10.0 ** (level / 10.0)
 
 
-def linear_to_db(ratio: Array) -> Array:
-    """Return the decibels of a ratio of powers: 10 log₁₀.
-
-    Parameters
-    ----------
-    ratio : array, shape (...)
-        Positive and finite.
-
-    Returns
-    -------
-    array, shape (...)
-        In dB.
-
-    Raises
-    ------
-    ValueError
-        If a value is not positive and finite.
-
-    Examples
-    --------
-    >>> float(linear_to_db(100.0))
-    20.0
-    """
-    xp, value = checked(DOMAINS, ratio=ratio)
-    return 10.0 * xp.log10(value)
-
-
 @finite_answer
 def dbm_to_watts(dbm: Array) -> Array:
     """Return watts for dBm, decibels relative to a milliwatt.
@@ -92,30 +63,3 @@ def dbm_to_watts(dbm: Array) -> Array:
     xp, level = arrays(dbm=dbm)
     (level,) = floating(xp, _LEVEL.check(xp, "dbm", level))
     return 10.0 ** ((level - 30.0) / 10.0)
-
-
-def watts_to_dbm(watts: Array) -> Array:
-    """Return dBm, decibels relative to a milliwatt, for watts.
-
-    Parameters
-    ----------
-    watts : array, shape (...)
-        Positive and finite.
-
-    Returns
-    -------
-    array, shape (...)
-        In dBm.
-
-    Raises
-    ------
-    ValueError
-        If a value is not positive and finite.
-
-    Examples
-    --------
-    >>> float(watts_to_dbm(0.001))
-    0.0
-    """
-    xp, value = checked(DOMAINS, watts=watts)
-    return 10.0 * xp.log10(value) + 30.0

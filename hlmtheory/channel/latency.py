@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hlmtheory._array import Array, arrays, floating
-from hlmtheory._domains import DomainError, broadcast, entry_for_each, finite_answer, flag, mask
+from hlmtheory._array import Array, arrays
+from hlmtheory._domains import DomainError, broadcast, entry_for_each, finite_answer, flag
 from hlmtheory._quantities import checked
 from hlmtheory.channel.quantities import COUNT, DOMAINS
 
@@ -92,41 +92,6 @@ def shannon_latency(bits: Array, bandwidth_hz: Array, snr: Array) -> Array:
 
 
 @finite_answer
-def round_throughput(draft_s: Array, uplink_s: Array, verify_s: Array, *, sent: Array = True) -> Array:
-    """Return the tokens per second of one round: 1/(τ_SLM + τ + τ_LLM) if the token is sent, 1/τ_SLM if not.
-
-    Parameters
-    ----------
-    draft_s, uplink_s, verify_s : array, shape (...)
-        τ_SLM, τ(t) and τ_LLM, in seconds.
-    sent : bool array, shape (...)
-        Whether the draft is sent to the server for verification.
-
-    Returns
-    -------
-    array, shape (...)
-        In tokens a second; cu-hlm (6), u-hlm (4).
-
-    Raises
-    ------
-    ValueError
-        If a time is negative or infinite, or the round takes no time.
-
-    Examples
-    --------
-    >>> round_throughput(0.025, 0.075, 0.1, sent=[True, False]).tolist()
-    [5.0, 40.0]
-    """
-    xp, draft, uplink, verify, verified = arrays(draft_s=draft_s, uplink_s=uplink_s, verify_s=verify_s, sent=sent)
-    for name, value in (("draft_s", draft), ("uplink_s", uplink), ("verify_s", verify)):
-        DOMAINS[name].check(xp, name, value)
-    broadcast(draft_s=draft.shape, uplink_s=uplink.shape, verify_s=verify.shape, sent=verified.shape)
-    draft, uplink, verify = floating(xp, draft, uplink, verify)
-    total = draft + xp.where(mask(xp, "sent", verified), uplink + verify, xp.zeros_like(uplink + verify))
-    return 1.0 / DOMAINS["times_s"].check(xp, "draft_s + uplink_s + verify_s", total)  # (6)
-
-
-@finite_answer
 def throughput(times_s: Array) -> Array:
     """Return the tokens per second over a run of one-token rounds: their number over their total time.
 
@@ -152,34 +117,6 @@ def throughput(times_s: Array) -> Array:
     """
     xp, times = _rounds(times_s)
     return 1.0 / xp.mean(times, axis=-1)
-
-
-@finite_answer
-def mean_round_throughput(times_s: Array) -> Array:
-    """Return the mean over rounds of tokens per second in a round, Σ(1/t)/n, at least :func:`throughput`.
-
-    Parameters
-    ----------
-    times_s : array, shape (..., n)
-        Duration of each round, in seconds; positive.
-
-    Returns
-    -------
-    array, shape (...)
-        The mean of ratios; short rounds count as much as long ones.
-
-    Raises
-    ------
-    ValueError
-        If a time is not positive and finite, or there are no times.
-
-    Examples
-    --------
-    >>> float(mean_round_throughput([1.0, 4.0]))
-    0.625
-    """
-    xp, times = _rounds(times_s)
-    return xp.mean(1.0 / times, axis=-1)
 
 
 def efficiency(xp: Any, snr: Array) -> Array:

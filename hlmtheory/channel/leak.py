@@ -29,10 +29,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory._array import Array, arrays, in_kind, widest
+from hlmtheory._array import Array
 from hlmtheory._domains import DomainError, finite_answer, number, numbers
 from hlmtheory._quantities import checked, not_negative, whole_from_one
-from hlmtheory._simplex import distributions
 
 Numbers = NDArray[np.float64]
 
@@ -59,48 +58,6 @@ class SizeClasses:
 
     tops: Numbers
     mean: float
-
-
-@finite_answer
-def leaked_bits(joint: Array) -> Array:
-    """Return I(X; T), the bits that a trace leaks about a text.
-
-    Parameters
-    ----------
-    joint : array, shape (..., n, m)
-        P(x, t): how likely text x is sent with trace t; each table sums to 1.
-
-    Returns
-    -------
-    array, shape (...)
-        0 or more, and at most H(X) and H(T) up to rounding.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two dimensions, or a table is no distribution.
-
-    Examples
-    --------
-    >>> float(leaked_bits([[0.5, 0.0], [0.0, 0.5]])), float(leaked_bits([[0.25, 0.25], [0.25, 0.25]]))
-    (1.0, 0.0)
-    """
-    xp, table = joint_of(joint)
-    kind = widest(xp, arrays(joint=joint)[1])
-    apart = xp.sum(table, axis=-1, keepdims=True) * xp.sum(table, axis=-2, keepdims=True)
-    ratio = xp.where(table > 0, table / xp.where(apart > 0, apart, 1.0), 1.0)
-    bits = xp.sum(table * xp.log2(ratio), axis=(-2, -1))
-    return in_kind(xp, xp.where(bits > 0, bits, 0.0), kind)
-
-
-def joint_of(joint: Array) -> tuple[Array, Array]:
-    """Return the namespace, and a joint law (..., n, m) in float64 whose tables sum to 1."""
-    xp, given = arrays(joint=joint)
-    if given.ndim < 2:
-        raise DomainError(f"joint must have two dimensions or more; got shape {tuple(given.shape)}; give P(x, t)")
-    *batch, texts, traces = given.shape
-    xp, _, flat = distributions(joint=xp.reshape(given, (*batch, texts * traces)))
-    return xp, xp.reshape(flat, given.shape)
 
 
 @finite_answer

@@ -2,45 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 from hlmtheory._array import Array
 from hlmtheory._domains import finite_answer
 from hlmtheory._quantities import checked
 from hlmtheory.channel.quantities import DOMAINS
 
 # ------------------------------------------------------------------------------------------- path loss
-
-
-@finite_answer
-def free_space_gain(distance_m: Array, frequency_hz: Array) -> Array:
-    """Return the power gain between isotropic antennas in free space: (c/(4π d f))².
-
-    Parameters
-    ----------
-    distance_m : array, shape (...)
-        d, in metres, in the far field.
-    frequency_hz : array, shape (...)
-        f, in Hz.
-
-    Returns
-    -------
-    array, shape (...)
-        A ratio below 1; the path loss is its inverse.
-
-    Raises
-    ------
-    ValueError
-        If a value is not positive and finite.
-
-    Examples
-    --------
-    >>> from hlmtheory.channel import linear_to_db
-    >>> round(float(linear_to_db(free_space_gain(100.0, 2.4e9))), 2)
-    -80.05
-    """
-    _, distance, frequency = checked(DOMAINS, distance_m=distance_m, frequency_hz=frequency_hz)
-    return (299_792_458.0 / (4.0 * math.pi * distance * frequency)) ** 2
 
 
 @finite_answer

@@ -22,16 +22,12 @@ _BITS = positive("a distribution has some bits")
 #
 # downlink. A row goes down if and only if a draft is rejected, and the first rejected one is draft i with probability
 #   α_1 … α_{i-1} (1 - α_i). These sum to 1 - α_1 … α_K.
-# downlink_mean. No proof: the counterexample. α_1 … α_K is the geometric mean to the power K, not the arithmetic one.
 # downlink_floor. The geometric mean is at most the arithmetic one.
-# downlink_contexts. No proof: the counterexample. Where rounds differ, those that accept all drafts send no row.
 # split_bits. Both send the K tokens. Of the rest, K b + (1 - Π α_i) V b ≤ (K + V) b ≤ K V b if K ≥ 2 and V ≥ 2.
-# split_one. No proof: the counterexample. One draft that is always rejected costs a row, and its probability too.
 # downlink_truncated. Let a = (p - q)⁺ and c = (p̂ - q)⁺ with sums T and T̂. law - p = T (c/T̂ - a/T), and the law is
 #   min(p, q) + T c/T̂. If T̂ ≥ T: TV = T Σ (c/T̂ - a/T)⁺ ≤ Σ (c - a)⁺. If T̂ < T: TV = T Σ (a/T - c/T̂)⁺ ≤ Σ (a - c)⁺.
 #   Both are at most TV(p, p̂), since x ↦ (x - q)⁺ moves no two numbers apart. For T̂ = 0 any token may be drawn: TV ≤ T
 #   = TV(q, p) = TV(p, p̂).
-# downlink_rejected. No proof: the counterexample. The residual magnifies the error of the row by 1/T.
 
 
 def downlink_bits(acceptances: Array, row_bits: Array) -> Array:
@@ -92,24 +88,6 @@ def _by_mean(acceptances: Array) -> Array:
     return 1.0 - xp.mean(alpha, axis=-1) ** alpha.shape[-1]
 
 
-def _contexts(context_law: Array, context_acceptances: Array) -> tuple[Any, Array, Array]:
-    """Return the namespace, the law of the contexts (..., C), and their rates (..., C, K)."""
-    xp, law, alpha = arrays(context_law=context_law, context_acceptances=context_acceptances)
-    alpha = _rates(xp, alpha, "context_acceptances")
-    return xp, distributions(context_law=law)[2], alpha
-
-
-def _context_rows(context_law: Array, context_acceptances: Array) -> Array:
-    xp, law, alpha = _contexts(context_law, context_acceptances)
-    return xp.sum(law * _rows(alpha), axis=-1)
-
-
-def _context_mean(context_law: Array, context_acceptances: Array) -> Array:
-    """Return 1 - ᾱ^K with the mean ᾱ over contexts and depths."""
-    xp, law, alpha = _contexts(context_law, context_acceptances)
-    return 1.0 - xp.sum(law * xp.mean(alpha, axis=-1), axis=-1) ** alpha.shape[-1]
-
-
 def _sizes(acceptances: Array, vocabulary: Array, bits_per_probability: Array) -> tuple[int, Array, Array, Array]:
     """Return K, and the bits of a token, a probability and a distribution, in float64."""
     xp, alpha, size, width = arrays(
@@ -151,11 +129,6 @@ def _received_error(target: Array, received: Array) -> Array:
     return distance(xp, p, told)
 
 
-def _rejected_error(target: Array, draft: Array, received: Array) -> Array:
-    xp, _, p, q = distributions(target=target, draft=draft)
-    return distance(xp, p, q) * _received_error(target, received)
-
-
 def _noise(target: Array, draft: Array, received: Array) -> Array:
     """Return 1 + T/T̂, the factor by which the residual magnifies a rounding of its row."""
     xp, p, _, mass = _received_law(target, draft, received)
@@ -186,16 +159,6 @@ SPLIT_CLAIMS = (
         attained=Attained({"acceptances": [0.5, 0.5]}),
     ),
     Claim(
-        id="channel.downlink_mean",
-        source=_SPLIT,
-        origin=Origin.IMPLIED,
-        statement="E[distributions down in a round] = 1 − ᾱ^K, ᾱ the mean of the rates α_i",
-        relation=Relation.EQ,
-        lhs=_rows,
-        rhs=_by_mean,
-        refuted={"acceptances": [1.0, 0.5]},
-    ),
-    Claim(
         id="channel.downlink_floor",
         source=_SPLIT,
         origin=Origin.NEW,
@@ -204,17 +167,6 @@ SPLIT_CLAIMS = (
         lhs=_by_mean,
         rhs=_rows,
         attained=Attained({"acceptances": [0.5, 0.5]}),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="channel.downlink_contexts",
-        source=_SPLIT,
-        origin=Origin.IMPLIED,
-        statement="1 − ᾱ^K ≤ E[distributions down in a round] also over rounds that differ, ᾱ the mean over all",
-        relation=Relation.LE,
-        lhs=_context_mean,
-        rhs=_context_rows,
-        refuted={"context_law": [0.5, 0.5], "context_acceptances": [[1.0, 1.0], [0.0, 0.0]]},
         ceiling=1.0,
     ),
     Claim(
@@ -229,16 +181,6 @@ SPLIT_CLAIMS = (
         attained=Attained({"acceptances": [0.0, 1.0], "vocabulary": 2, "bits_per_probability": 8}),
     ),
     Claim(
-        id="channel.split_one",
-        source=_SPLIT,
-        origin=Origin.IMPLIED,
-        statement="the same for one draft a round, K = 1",
-        relation=Relation.LE,
-        lhs=_split,
-        rhs=_whole_rows,
-        refuted={"acceptances": [0.0], "vocabulary": 4, "bits_per_probability": 8},
-    ),
-    Claim(
         id="channel.downlink_truncated",
         source=_ROW,
         origin=Origin.NEW,
@@ -247,18 +189,6 @@ SPLIT_CLAIMS = (
         lhs=_received_bias,
         rhs=_received_error,
         attained=Attained(_MOVED),
-        condition=_noise,
-        ceiling=1.0,
-    ),
-    Claim(
-        id="channel.downlink_rejected",
-        source=_ROW,
-        origin=Origin.IMPLIED,
-        statement="TV(law, p) ≤ TV(q, p) TV(p, p̂): p̂ matters only if a draft is rejected",
-        relation=Relation.LE,
-        lhs=_received_bias,
-        rhs=_rejected_error,
-        refuted=_MOVED,
         condition=_noise,
         ceiling=1.0,
     ),

@@ -15,7 +15,7 @@ from array_api_compat import device
 from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._domains import Domain, number
 from hlmtheory._quantities import not_negative
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 
 _COUNT = Domain("a whole number, 1 to 4,096", lambda xp, v: (v >= 1) & (v <= 4096), "drafts of a round", kind="integer")
 _TIME = not_negative("give seconds")
@@ -26,10 +26,6 @@ _BINARY = Domain("0 or 1", lambda xp, v: (v == 0) | (v == 1), "mark the drafts t
 # upload_optimal. Let T_j be the least time at which the first j drafts have arrived. The last message begins when its
 #   drafts are made and the message before it has arrived, and a later arrival before never helps. So T_j is the least
 #   of max(T_i, j t_d) + o + (j - i) s over i < j.
-# upload_extremes. No proof: the counterexample. Two messages can beat one message and one for each draft.
-# upload_each. Draft j is made at j t_d. With o + s ≤ t_d its message has arrived before draft j + 1 is made. So the
-#   last one arrives at K t_d + o + s, and no message can hold it earlier.
-# upload_each_always. No proof: the counterexample. Where o + s > t_d, messages of one draft queue.
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,22 +117,11 @@ def _best(ends: Any, draft: float, start: float, each: float) -> float:
     return upload_batches(len(ends), draft_s=draft, message_s=start, token_s=each).seconds
 
 
-def _extremes(ends: Any, draft: float, start: float, each: float) -> float:
-    """Return the smaller time of one message, and of one for each draft."""
-    return min(_arrival([len(ends)], draft, start, each), _arrival([1] * len(ends), draft, start, each))
-
-
 _chosen = _side(lambda ends, *times: _arrival(_sizes(ends), *times))
-_one_by_one = _side(lambda ends, *times: _arrival([1] * len(ends), *times))
-
-
-def _quick(draft_s: Array, overhead_s: Array, token_s: Array) -> Array:
-    return overhead_s + token_s <= draft_s
 
 
 _SOURCE = Source("han2026pipesd", "Theorem 4.1, as two public summaries quote it")
 _CASE = {"sent": [0.0, 1.0, 0.0, 1.0], "draft_s": 1.0, "overhead_s": 1.5, "token_s": 0.25}
-_EVERY = {"sent": [1.0, 1.0], "draft_s": 1.0, "overhead_s": 0.5, "token_s": 0.25}
 
 UPLOAD_CLAIMS = (
     Claim(
@@ -148,36 +133,5 @@ UPLOAD_CLAIMS = (
         lhs=_side(_best),
         rhs=_chosen,
         attained=Attained(_CASE),
-    ),
-    Claim(
-        id="channel.upload_extremes",
-        source=_SOURCE,
-        origin=Origin.IMPLIED,
-        statement="the better of one message and one for each draft ≤ the time of K drafts in any messages",
-        relation=Relation.LE,
-        lhs=_side(_extremes),
-        rhs=_chosen,
-        refuted=_CASE,
-    ),
-    Claim(
-        id="channel.upload_each",
-        source=_SOURCE,
-        origin=Origin.NEW,
-        statement="a message for each draft ≤ the time of K drafts in any messages, if o + s ≤ t_d",
-        relation=Relation.LE,
-        lhs=_one_by_one,
-        rhs=_chosen,
-        assumptions=(Assumption("o + s ≤ t_d: a message has arrived before the next draft is made", _quick),),
-        attained=Attained(_EVERY),
-    ),
-    Claim(
-        id="channel.upload_each_always",
-        source=_SOURCE,
-        origin=Origin.IMPLIED,
-        statement="a message for each draft ≤ the time of K drafts in any messages: send each as soon as it is made",
-        relation=Relation.LE,
-        lhs=_one_by_one,
-        rhs=_chosen,
-        refuted=_CASE,
     ),
 )

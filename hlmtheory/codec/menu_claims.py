@@ -37,7 +37,6 @@ from hlmtheory.truncation import decoded_draft
 #   the smallest k is found, and bits rise with k. Of all counts
 #   on the K largest entries with sum ℓ, the choice's are nearest (lattice.nearest, with q in place of q̄), so a
 #   competitor with other counts is farther.
-# message_bytes. Each field has a known number of bits, and the number of a lattice has those of its largest value.
 
 _NEARLY = 1e-9
 """A competitor this near to the tolerance is out of scope: the certificate adds slack for rounding."""
@@ -171,15 +170,5 @@ CLAIMS = (
         rhs=_against(_competitor),
         assumptions=(Assumption("the competitor is on the menu, and Σ |q − q̂| ≤ ε − 10⁻⁹", _competes),),
         attained=Attained({"draft": [0.9, 0.1], "bias_tolerance": 0.25, "k": 1, "resolution": 1, "width": 1}),
-    ),
-    Claim(
-        id="codec.message_bytes",
-        source=_SOURCE,
-        origin=Origin.NEW,
-        statement="bytes of the encoded message = bytes promised by the choice, before it is encoded",
-        relation=Relation.EQ,
-        lhs=_side(_written),
-        rhs=_side(_promised),
-        attained=Attained({**_ROW, "token": 1}),
     ),
 )

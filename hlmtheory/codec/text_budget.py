@@ -26,9 +26,6 @@ from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Sour
 
 # Proofs, by the last part of the id.
 #
-# text_bound. For every λ ≥ 0 and every plan within the budget E, Σ bits ≥ Σ (bits + λ bias) - λ E, and this is at least
-#   Σ_t min_j (bits_tj + λ bias_tj) - λ E.
-# text_plan. The plan is one of those that the optimum is taken over; its sum of biases is checked, rounded up.
 # text_gap. The steps are taken by rising bits for each unit of bias until the budget is kept. Let λ be the price of the
 #   last one. Before and after it, each row has the least bits + λ bias. So the bound is the bits before it plus λ times
 #   (bias before it - E), which is positive: without the last step the budget is not kept. The plan has the bits before
@@ -250,28 +247,6 @@ _MET = Assumption("some plan keeps the budget", _attainable)
 _ONE_STEP = {"bits": [[64.0, 0.0], [0.0, 0.0]], "bias": [[0.0, 1.0], [0.0, 0.0]], "bias_budget": 1 - 2.0**-10}
 
 CLAIMS = (
-    Claim(
-        id="codec.text_bound",
-        source=_SOURCE,
-        origin=Origin.NEW,
-        statement="max over λ of Σ_t min_j (bits + λ bias) − λ E ≤ the fewest bits of a text within the budget E",
-        relation=Relation.LE,
-        lhs=_side(_bound),
-        rhs=_side(_optimum),
-        assumptions=(_MET,),
-        attained=Attained({"bits": [[20.0, 4.0], [90.0, 10.0]], "bias": [[0.0, 0.5], [0.0, 0.5]], "bias_budget": 0.5}),
-    ),
-    Claim(
-        id="codec.text_plan",
-        source=_SOURCE,
-        origin=Origin.NEW,
-        statement="the fewest bits of a text within the budget E ≤ bits of the plan by the lower hulls",
-        relation=Relation.LE,
-        lhs=_side(_optimum),
-        rhs=_side(_plan),
-        assumptions=(_MET,),
-        attained=Attained({"bits": [[20.0, 4.0], [90.0, 10.0]], "bias": [[0.0, 0.5], [0.0, 0.5]], "bias_budget": 0.5}),
-    ),
     Claim(
         id="codec.text_gap",
         source=_SOURCE,

@@ -70,13 +70,6 @@ def rolled_back(drafts: Array, accepted: Array, epsilon: Array, learning_rate: A
     return drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold).threshold
 
 
-def clipped_rolled_back(
-    drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array
-) -> Array:
-    """Return the last threshold of a controller that drafts whole batches and rolls back, with the clip."""
-    return drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold, clip=True).threshold
-
-
 def _alone(
     drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array, *, clip: bool
 ) -> Array:
@@ -105,38 +98,10 @@ def kept_threshold(drafts: Array, accepted: Array, epsilon: Array, learning_rate
     return _alone(drafts, accepted, epsilon, learning_rate, threshold, clip=False)
 
 
-def clipped_kept_threshold(
-    drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array
-) -> Array:
-    """Return the last threshold of a run over the accepted and rejected positions alone, with the clip."""
-    return _alone(drafts, accepted, epsilon, learning_rate, threshold, clip=True)
-
-
 def kept_mean(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
     """Return the mean of d over accepted and rejected positions, with the rejected position's d in line 12."""
     found = drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold)
     return found.kept / found.count
-
-
-def clipped_kept_mean(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Return the mean of d over accepted and rejected positions, with the clip."""
-    found = drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold, clip=True)
-    return found.kept / found.count
-
-
-def clipped_kept_bound(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Return the sharp bound at the number of positions kept, minus Σ c_n/(ηT) over them."""
-    _, rate = arrays(learning_rate=learning_rate)
-    found = drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold, clip=True)
-    bound = kept_bound(drafts, accepted, epsilon, learning_rate, threshold)
-    return bound - found.clipped / (rate * found.count)
-
-
-def kept_roundings(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Return the condition number: each position adds a rounding error of the threshold, divided by η."""
-    xp, rows, rate, tau = arrays(drafts=drafts, learning_rate=learning_rate, threshold=threshold)
-    largest = xp.maximum(xp.abs(tau), xp.maximum(xp.ones_like(rate), rate) + 0.0 * tau)
-    return float(rows.shape[-2] * rows.shape[-3]) * (1.0 + largest / rate)
 
 
 def kept_mean_printed(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:

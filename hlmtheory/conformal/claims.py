@@ -17,14 +17,6 @@ from hlmtheory.conformal.mass_budget_claims import CLAIMS as _BUDGET_CLAIMS
 #   ε, the threshold keeps rising.
 # regret_sharp. Insert the lower bound in the telescope: Σ d_n ≤ εT + (τ_1 + η(1 - ε))/η. No smaller bound holds for
 #   all V.
-# regret_vocabulary. The top token, of 1/V or more, is kept: d_n ≤ 1 - 1/V. Each dropped token is below τ_n:
-#   d_n ≤ (V - 1) τ_n where τ_n ≥ 0. So for τ_n > 1/V: τ_{n+1} ≥ 1/V - η(1 - 1/V - ε). For 0 ≤ τ_n ≤ 1/V:
-#   τ_{n+1} ≥ τ_n - η((V - 1) τ_n - ε), which is linear in τ_n, so at least the smaller of its end values, ηε and
-#   1/V - η(1 - 1/V - ε). In short τ_{n+1} ≥ -L where τ_n ≥ 0, L = max(-ηε, η(1 - 1/V - ε) - 1/V), and τ_n + ηε where
-#   τ_n < 0. By induction τ_{T+1} ≥ min(τ_1 + ηε, -L), and the telescope gives Σ d_n ≤ εT + max(τ_1 + L, -ηε)/η. A
-#   distribution of V equal entries moves a threshold just above 1/V to -L. So the bound is reached in the limit at
-#   every T at which the threshold can be just above 1/V, for example T = 1 with such a τ_1. As V → ∞, L tends to
-#   η(1 - ε).
 # regret, regret_small_step. (|τ_1| + 1 + ηε) - (τ_1 + η(1 - ε)) ≥ 1 - η(1 - 2ε), which is 0 or more for η(1 - 2ε) ≤ 1:
 #   the published bound follows for these η. For larger η one step overshoots by more than 1, which the bound assumes.
 # regret_proof. (|τ_1| + 1 + η) - (τ_1 + η(1 - ε)) ≥ 1 + ηε: only the lower half of Lemma 4 is needed.
@@ -41,16 +33,6 @@ from hlmtheory.conformal.mass_budget_claims import CLAIMS as _BUDGET_CLAIMS
 #   the sum of Theorem 1, but no update uses it. (If d_T were subtracted a second time, from τ_{T+1}, the bound on the
 #   mean over accepted positions would fail too: easy positions before a rejection would count twice. The tests show
 #   both.)
-# clipped, clipped_regret. With the clip, τ_{n+1} = τ_n - c_n - η(d_n - ε). The telescope gains the term -Σ c_n/η. The
-#   lower bound still holds, because a clipped τ is negative only if τ was negative before the clip, and then it rises.
-# window. Start the telescope at the window's first position s with the clipped τ_s ≤ max q_s.
-# window_unclipped. False: without a clip the threshold at the window's first position can be above max q_s, by
-#   iterates_upper without a limit.
-# clipped_update, clipped_kept. A clip happens when a threshold is used and depends on the distribution alone. So the
-#   proof of update applies: after the rollback the controller has the state that it would have if it had seen the
-#   accepted and the rejected positions only. The clips at the other positions are undone with their updates. So
-#   clipped_regret holds for these positions.
-# clipped_iterates. τ_{n+1} ≤ max q_n + ηε ≤ 1 + ηε.
 
 
 _CSQS = "bhattacharjee2025csqs"
@@ -72,9 +54,6 @@ _TWO_BATCHES = {
     "learning_rate": 0.5,
     "threshold": 0.5,
 }
-_QUARTERS = {"drafts": [[0.25] * 4] * 4, "epsilon": 0.25, "learning_rate": 1.0, "threshold": 0.25 * (1 + 1e-12)}
-"""The threshold is just above 1/V at the first and the last position, so it falls to -L twice."""
-_WOUND_UP = [[1.0] + [0.0] * 255] * 40 + _NEARLY_FLAT * 10
 _EASY_THEN_FLAT = [[[1.0] + [0.0] * 127, [1 / 128] * 128]] * 100
 
 CLAIMS = (
@@ -205,19 +184,6 @@ CLAIMS = (
         ceiling=1.0,
     ),
     Claim(
-        id="conformal.regret_vocabulary",
-        source=Source(_CSQS, "Theorem 2, (9), for rows of V tokens"),
-        origin=Origin.NEW,
-        statement="mean d_n ≤ ε + (τ₁ + L)/(ηT), L = max(−ηε, η(1 − 1/V − ε) − 1/V): for τ₁ ≥ 0 and every V sharp",
-        relation=Relation.LE,
-        lhs=runs.mean_dropped,
-        rhs=runs.sharp_at_vocabulary,
-        assumptions=(_FIRST,),
-        attained=Attained(_QUARTERS),
-        ceiling=1.0,
-        condition=runs.roundings,
-    ),
-    Claim(
         id="conformal.iterates",
         source=Source(_CSQS, "Lemma 4, lower half"),
         origin=Origin.PUBLISHED,
@@ -257,91 +223,6 @@ CLAIMS = (
             },
             ratio=_TIGHT,
         ),
-    ),
-    Claim(
-        id="conformal.clipped",
-        source=Source(_CSQS, "(8), with the threshold clipped at the largest probability"),
-        origin=Origin.NEW,
-        statement="Σ (d_n − ε) = (τ₁ − τ_{T+1} − Σ c_n)/η, c_n = (τ_n − max q_n)⁺ what the clip takes off",
-        relation=Relation.EQ,
-        lhs=runs.clipped_excess,
-        rhs=runs.clipped_movement,
-        assumptions=(_FIRST,),
-        attained=Attained({**_TWO_DROPS, "threshold": 0.5}),
-        condition=runs.roundings,
-    ),
-    Claim(
-        id="conformal.clipped_regret",
-        source=Source(_CSQS, "Theorem 2, with the threshold clipped at the largest probability"),
-        origin=Origin.NEW,
-        statement="clipped, mean d_n ≤ ε + (τ₁ − Σ c_n + η(1 − ε))/(ηT)",
-        relation=Relation.LE,
-        lhs=runs.clipped_mean,
-        rhs=runs.clipped_bound,
-        assumptions=(_FIRST,),
-        attained=Attained(_TWO_DROPS, ratio=_DROPPED / (0.25 + (3 - 6 / 257) / 20)),
-        ceiling=1.0,
-        condition=runs.roundings,
-    ),
-    Claim(
-        id="conformal.clipped_update",
-        source=Source(_CSQS, "(8) and Algorithm 1, line 12, with the threshold clipped at the largest probability"),
-        origin=Origin.NEW,
-        statement="clipped and rolled back, the threshold is that of the accepted and rejected positions alone",
-        relation=Relation.EQ,
-        lhs=batched.clipped_rolled_back,
-        rhs=batched.clipped_kept_threshold,
-        assumptions=(_FIRST,),
-        attained=Attained(_TWO_BATCHES),
-    ),
-    Claim(
-        id="conformal.clipped_kept",
-        source=Source(_CSQS, "Algorithm 1, line 12, with the threshold clipped at the largest probability"),
-        origin=Origin.NEW,
-        statement="clipped and rolled back, mean d over accepted and rejected ≤ ε + (τ₁ − Σ c_n + η(1 − ε))/(ηT)",
-        relation=Relation.LE,
-        lhs=batched.clipped_kept_mean,
-        rhs=batched.clipped_kept_bound,
-        assumptions=(_FIRST,),
-        attained=Attained(
-            {**_TWO_DROPS, "drafts": _AHEAD * 5, "accepted": [0] * 5}, ratio=_DROPPED / (0.25 + (3 - 6 / 257) / 20)
-        ),
-        ceiling=1.0,
-        condition=batched.kept_roundings,
-    ),
-    Claim(
-        id="conformal.clipped_iterates",
-        source=Source(_CSQS, "Lemma 4, upper half, with the threshold clipped at the largest probability"),
-        origin=Origin.NEW,
-        statement="clipped, τ_n ≤ 1 + ηε for all n > 1",
-        relation=Relation.LE,
-        lhs=runs.highest_clipped,
-        rhs=runs.overshoot,
-        assumptions=(_FIRST,),
-        attained=Attained({"drafts": _PEAKED * 8, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 0.0}),
-    ),
-    Claim(
-        id="conformal.window",
-        source=Source(_CSQS, "Theorem 2, with the threshold clipped at the largest probability"),
-        origin=Origin.NEW,
-        statement="clipped, in every window: mean d_n ≤ ε + (max q_s + η(1 − ε))/(ηT), s its first position",
-        relation=Relation.LE,
-        lhs=runs.clipped_window_mean,
-        rhs=runs.window_bound,
-        assumptions=(_FIRST,),
-        attained=Attained({**_TWO_DROPS, "threshold": 0.5, "steps": 5}, ratio=_TIGHT),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="conformal.window_unclipped",
-        source=Source(_CSQS, "Theorem 2, were it to hold from any position on"),
-        origin=Origin.IMPLIED,
-        statement="without a clip, in every window: mean d_n ≤ ε + (max q_s + η(1 − ε))/(ηT), s its first position",
-        relation=Relation.LE,
-        lhs=runs.window_mean,
-        rhs=runs.window_bound,
-        assumptions=(_FIRST,),
-        refuted={"drafts": _WOUND_UP, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 0.0, "steps": 10},
     ),
     *_BUDGET_CLAIMS,
 )

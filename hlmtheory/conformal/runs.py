@@ -12,7 +12,6 @@ from hlmtheory.conformal.controller import (
     Run,
     ThresholdController,
     regret_bound,
-    regret_bound_sharp,
     setting,
     sharp_bound,
     with_positions,
@@ -48,12 +47,6 @@ def mean_dropped(drafts: Array, epsilon: Array, learning_rate: Array, threshold:
     return xp.mean(recorded(drafts, epsilon, learning_rate, threshold)[0].dropped, axis=-1)
 
 
-def clipped_mean(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Return the mean of d with the clip."""
-    xp, _ = arrays(drafts=drafts)
-    return xp.mean(recorded(drafts, epsilon, learning_rate, threshold, clip=True)[0].dropped, axis=-1)
-
-
 def positions(drafts: Array) -> int:
     """Return T."""
     return int(with_positions(drafts, 1).shape[-2])
@@ -73,13 +66,6 @@ def published_in_proof(drafts: Array, epsilon: Array, learning_rate: Array, thre
 def sharp(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
     """Return the sharp bound at the T of the rows."""
     return sharp_bound(epsilon, learning_rate, threshold, positions(drafts))
-
-
-def sharp_at_vocabulary(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Return the sharp bound at the T and V of the rows."""
-    xp, target, rate, tau = setting(epsilon, learning_rate, threshold)
-    size = with_positions(drafts, 1).shape[-1]
-    return regret_bound_sharp(target, rate, admissible(xp, target, rate, tau), positions(drafts), vocabulary=size)
 
 
 def _excess(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, *, clip: bool) -> Array:
@@ -115,12 +101,6 @@ def highest(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Arra
     return xp.max(recorded(drafts, epsilon, learning_rate, threshold)[0].level[..., 1:], axis=-1)
 
 
-def highest_clipped(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Return the largest threshold after the first, with the clip."""
-    xp, _ = arrays(drafts=drafts)
-    return xp.max(recorded(drafts, epsilon, learning_rate, threshold, clip=True)[0].level[..., 1:], axis=-1)
-
-
 def overshoot(epsilon: Array, learning_rate: Array) -> Array:
     """Return 1 + ηε."""
     _, target, rate, _ = setting(epsilon, learning_rate, 0.0)
@@ -143,34 +123,6 @@ def small_step(epsilon: Array, learning_rate: Array) -> Array:
     """Return whether η(1 - 2ε) ≤ 1."""
     _, target, rate, _ = setting(epsilon, learning_rate, 0.0)
     return rate * (1.0 - 2.0 * target) <= 1.0
-
-
-def clipped_bound(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Return the sharp bound minus Σ c_n/(ηT)."""
-    xp, rate = arrays(learning_rate=learning_rate)
-    clipped = recorded(drafts, epsilon, learning_rate, threshold, clip=True)[1]
-    return sharp(drafts, epsilon, learning_rate, threshold) - xp.mean(clipped, axis=-1) / rate
-
-
-def _window_mean(
-    drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, steps: Array, *, clip: bool
-) -> Array:
-    """Return the mean dropped mass of the last T positions."""
-    xp, drafts, steps = arrays(drafts=drafts, steps=steps)
-    count = window(drafts, steps)
-    masses = recorded(drafts, epsilon, learning_rate, threshold, clip=clip)[0].dropped
-    inside = xp.arange(masses.shape[-1], device=masses.device) >= masses.shape[-1] - count[..., None]
-    return xp.sum(xp.where(inside, masses, 0.0), axis=-1) / xp.astype(count, masses.dtype)
-
-
-def window_bound(drafts: Array, epsilon: Array, learning_rate: Array, steps: Array) -> Array:
-    """Return the sharp bound, with the largest probability of the window's first row in place of τ_1."""
-    xp, drafts, steps = arrays(drafts=drafts, steps=steps)
-    _, _, rows = distributions(drafts=with_positions(drafts, 1))
-    count = window(drafts, steps)
-    first = xp.arange(rows.shape[-2], device=rows.device) == rows.shape[-2] - count[..., None]
-    top = xp.max(xp.where(first, xp.max(rows, axis=-1), 0.0), axis=-1)
-    return sharp_bound(epsilon, learning_rate, top, count)
 
 
 def window(drafts: Array, steps: Array) -> Array:
@@ -199,29 +151,9 @@ def excess(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array
     return _excess(drafts, epsilon, learning_rate, threshold, clip=False)
 
 
-def clipped_excess(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Return the sum of d_n - ε with the clip."""
-    return _excess(drafts, epsilon, learning_rate, threshold, clip=True)
-
-
 def movement(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
     """Return (τ_1 - τ_{T+1})/η."""
     return _movement(drafts, epsilon, learning_rate, threshold, clip=False)
-
-
-def clipped_movement(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Return (τ_1 - τ_{T+1} - Σ c_n)/η with the clip."""
-    return _movement(drafts, epsilon, learning_rate, threshold, clip=True)
-
-
-def window_mean(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, steps: Array) -> Array:
-    """Return the mean of d over the last T positions."""
-    return _window_mean(drafts, epsilon, learning_rate, threshold, steps, clip=False)
-
-
-def clipped_window_mean(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, steps: Array) -> Array:
-    """Return the mean of d over the last T positions, with the clip."""
-    return _window_mean(drafts, epsilon, learning_rate, threshold, steps, clip=True)
 
 
 def first_high_enough(drafts: Array, target_scale: Array, learning_scale: Array, threshold: Array) -> Array:

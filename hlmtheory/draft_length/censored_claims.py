@@ -3,48 +3,22 @@
 from __future__ import annotations
 
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
-from hlmtheory.draft_length.censored_coverage import (
-    asked,
-    asked_of_delta,
-    band_coverage,
-    delta_coverage,
-    engine_miss,
-    summed_errors,
-)
+from hlmtheory.draft_length.censored_coverage import engine_miss, summed_errors
 from hlmtheory.draft_length.censored_sides import (
     censored_estimate,
-    examined_rate,
-    histogram_ratio,
-    histogram_tail,
     is_examined,
-    joint_end,
     joint_estimate,
     joint_is_examined,
-    joint_survival,
     joint_truth,
-    mean_high,
     mean_low,
     pooled_estimate,
     pooled_is_examined,
-    pooled_rate,
     pooled_truth,
-    position_high,
     position_low,
-    some_draft,
     tokens_at_other,
-    tokens_by_single_rate,
     true_acceptance,
-    true_rate,
-    uncut_tail,
 )
-from hlmtheory.draft_length.censored_texts import (
-    goes_on,
-    is_shorter,
-    profile_tokens,
-    replayed_tokens,
-    rounds_of_text,
-    split_rounds,
-)
+from hlmtheory.draft_length.censored_texts import goes_on, rounds_of_text, split_rounds
 
 # Proofs, by the last part of the id. L counts the drafts that would be accepted if the draft had no end, S(d) =
 # P(L ≥ d), α_d = S(d)/S(d - 1); a round that drafts k shows i = min(k, L). H(d) = P(i ≥ d), G(d) = P(k ≥ d).
@@ -56,39 +30,21 @@ from hlmtheory.draft_length.censored_texts import (
 #   is 7/8, but (49 + 1)/(56 + 8) = 25/32 of the drafts would be accepted.
 # censored_confidence. False: let the draft stop before a token if it is unsure of it, and let these be the tokens that
 #   would be rejected. Then every drafted token is accepted.
-# survival_floor, survival_ceiling. i ≤ L, so P(i ≥ d) ≤ P(L ≥ d). If L ≥ d, then i ≥ d or i = k < d. Both ends are
-#   reached by L = i, and by L = ∞ where i = k.
-# histogram_same. P(i ≥ d) = S(d) G(d) = Π_{e≤d} α_e g_e, g_e = G(e)/G(e - 1). So rounds of K drafts with acceptances
-#   α_e g_e have the same histogram.
-# histogram_alone. False: H(d)/H(d - 1) = α_d g_d, below α_d wherever some rounds end at d - 1.
-# position_floor, position_ceiling. α_d = h_d/g_d with h_d = H(d)/H(d - 1). α_e ≤ 1 gives g_e in [h_e, 1], and
+# position_floor. α_d = h_d/g_d with h_d = H(d)/H(d - 1). α_e ≤ 1 gives g_e in [h_e, 1], and
 #   κ = Σ_d Π_{e≤d} g_e rises in every g_e. For a given g_d κ is at most (d - 1) + g_d (K - d + 1), with all others 1,
 #   and at least its value with all others h_e (g_1 = 1). So g_d is at least the root of the first and at most the root
 #   of the second. In between κ takes every value, since it is continuous in the other g_e: both ends are attained.
-# mean_floor, mean_ceiling. S falls in d and has the sum m over d ≤ k. So over the first K ≤ k its mean is at least
+# mean_floor. S falls in d and has the sum m over d ≤ k. So over the first K ≤ k its mean is at least
 #   m/k, with equality for a constant S. Its sum is at most min(m, K), with equality if S is 1 for as long as possible.
 #   For K > k the further S(d) lie between 0 and S(k) ≤ m/k.
-# single_rate. False: α_1 = 1/2, α_2 = 1 gives 2 tokens at K = 2. The rate fitted at K = 1 is 1/2 and predicts 7/4.
-# pooled_rate. False: with γ = 1/2 and k = 2, (1/2 + 1/4)/2 of the drafts are accepted. A draft after a rejection is
-#   counted as drafted, but not examined.
-# censored_rate. E[i] = Σ_d G(d) γ^d, and E[examined] = Σ_d G(d) γ^{d-1} for independent k.
-# profile_elsewhere. False: short rounds begin at tokens at which no long round begins. With L = (2, 1, 0) one round of
-#   two drafts covers the text, and both drafts are accepted. With one draft per round, a round also begins at the last
-#   token, where L = 0.
 # split. Rounds of K cut the text into segments of i + 1 tokens, with L ≥ i at the first. Where a round of K′ begins j
 #   tokens into a segment, L ≥ i - j by the assumption. So it emits at least min(i + 1 - j, K′ + 1) tokens: it ends
 #   beyond the segment or advances by K′ + 1. So at most ⌈(i + 1)/(K′ + 1)⌉ rounds begin in the segment.
-# censored_band. Given the outcomes of all rounds at depths below d and all k, the r_d outcomes at depth d are
-#   independent Bernoulli(α_d), as all rounds have one law, so the interval holds with a conditional probability of at
-#   least c = confidence^{1/K}. By the chain rule, all K hold with probability at least c^K. E(K) rises in every α_d.
-#   "All k" includes later ones: so no k may depend on an earlier outcome.
 # adaptive_depths. Take the rounds that examine depth d, one after the other. Whether a round examines d is decided by
 #   the past, by its k and by its drafts before d. Given all that, its outcome at d is Bernoulli(α_d). So for each θ,
 #   θ^a (1 - θ)^(r - a) / (α_d^a (1 - α_d)^(r - a)) with r = r_d and a = a_d is a nonnegative martingale from 1 over
 #   these rounds. So is its mean over θ in [0, 1], which is 1/((r + 1) P(Binomial(r, α_d) = a)). By Ville it ever
 #   reaches 1/δ_d with probability at most δ_d, however many rounds examine d. Sum over d.
-# delta_coverage. False: if all r outcomes are equal, the estimated variance is 0 and the interval is a single point.
-#   At α = 0.9 and r = 5 this happens with probability 0.59.
 
 _KM = "kaplan1958nonparametric"
 _SEEN = "some rounds examine depth d"
@@ -136,49 +92,6 @@ CLAIMS = (
         refuted={"joint_law": [[0.0, 0.0, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.5]], "depth": 2},
     ),
     Claim(
-        id="draft_length.survival_floor",
-        source=Source("peterson1976bounds", "the bounds of a survival function, for draft lengths"),
-        origin=Origin.NEW,
-        statement="P(i ≥ d) ≤ S(d), however k is chosen",
-        relation=Relation.LE,
-        lhs=joint_end(0),
-        rhs=joint_survival,
-        attained=Attained({"joint_law": [[0.0, 0.0, 0.0], [0.25, 0.25, 0.0], [0.0, 0.0, 0.5]], "depth": 2}),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="draft_length.survival_ceiling",
-        source=Source("peterson1976bounds", "the bounds of a survival function, for draft lengths"),
-        origin=Origin.NEW,
-        statement="S(d) ≤ P(i ≥ d) + P(i = k < d), however k is chosen",
-        relation=Relation.LE,
-        lhs=joint_survival,
-        rhs=joint_end(1),
-        attained=Attained({"joint_law": [[0.0, 0.0, 0.0], [0.25, 0.0, 0.25], [0.0, 0.25, 0.25]], "depth": 2}),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="draft_length.histogram_same",
-        source=Source(_KM, "the histogram of accepted drafts alone"),
-        origin=Origin.NEW,
-        statement="rounds of K drafts with acceptances α_e P(k ≥ e | k ≥ e−1) have the same histogram of i",
-        relation=Relation.EQ,
-        lhs=histogram_tail,
-        rhs=uncut_tail,
-        attained=Attained(_CUT),
-    ),
-    Claim(
-        id="draft_length.histogram_alone",
-        source=Source(_KM, "the histogram of accepted drafts alone, lengths varied and not recorded"),
-        origin=Origin.IMPLIED,
-        statement="P(i ≥ d)/P(i ≥ d−1) = α_d: the histogram of accepted drafts determines the acceptance",
-        relation=Relation.EQ,
-        lhs=histogram_ratio,
-        rhs=true_acceptance,
-        assumptions=(Assumption(_SEEN, is_examined),),
-        refuted=_CUT,
-    ),
-    Claim(
         id="draft_length.position_floor",
         source=Source(_KM, "accepted drafts by position and the mean draft length"),
         origin=Origin.NEW,
@@ -188,18 +101,6 @@ CLAIMS = (
         rhs=true_acceptance,
         assumptions=(Assumption(_SEEN, is_examined),),
         attained=Attained({"length_law": _ONE_OR_THREE, "acceptances": [0.5, 1.0, 0.25], "depth": 3}),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="draft_length.position_ceiling",
-        source=Source(_KM, "accepted drafts by position and the mean draft length"),
-        origin=Origin.NEW,
-        statement="α_d ≤ h_d/max(h_d, (κ − d + 1)/(K − d + 1)), h_d = P(i ≥ d)/P(i ≥ d−1), κ = E[k | k ≥ 1]",
-        relation=Relation.LE,
-        lhs=true_acceptance,
-        rhs=position_high,
-        assumptions=(Assumption(_SEEN, is_examined),),
-        attained=Attained({"length_law": _ONE_OR_THREE, "acceptances": [0.5, 0.75, 0.25], "depth": 2}),
         ceiling=1.0,
     ),
     Claim(
@@ -213,59 +114,6 @@ CLAIMS = (
         attained=Attained({"acceptances": [0.25, 1.0, 1.0], "draft_length": 3, "other_length": 1}),
     ),
     Claim(
-        id="draft_length.mean_ceiling",
-        source=Source("leviathan2023fast", "(1), for a profile of which only the mean accepted drafts m are known"),
-        origin=Origin.NEW,
-        statement="E(K) ≤ 1 + min(m, K) for K ≤ k, and ≤ 1 + mK/k for K ≥ k",
-        relation=Relation.LE,
-        lhs=tokens_at_other,
-        rhs=mean_high,
-        attained=Attained(_HALVES),
-    ),
-    Claim(
-        id="draft_length.single_rate",
-        source=Source("leviathan2023fast", "(1), with a rate fitted at one draft length"),
-        origin=Origin.IMPLIED,
-        statement="(1 − α^{K+1})/(1 − α) with the α fitted at one draft length gives the tokens at every other",
-        relation=Relation.EQ,
-        lhs=tokens_by_single_rate,
-        rhs=tokens_at_other,
-        refuted=_HALVES,
-    ),
-    Claim(
-        id="draft_length.pooled_rate",
-        source=Source("leviathan2023fast", "(1), with accepted over drafted tokens as α"),
-        origin=Origin.IMPLIED,
-        statement="E[accepted]/E[drafted] = γ for i.i.d. acceptance",
-        relation=Relation.EQ,
-        lhs=pooled_rate,
-        rhs=true_rate,
-        assumptions=(Assumption("some round drafts", some_draft),),
-        refuted={"acceptance": 0.5, "length_law": [0.0, 0.0, 1.0]},
-    ),
-    Claim(
-        id="draft_length.censored_rate",
-        source=Source("leviathan2023fast", "(1), with accepted over examined tokens as α"),
-        origin=Origin.NEW,
-        statement="E[accepted]/E[examined] = γ for i.i.d. acceptance and any independent k; examined = min(i + 1, k)",
-        relation=Relation.EQ,
-        lhs=examined_rate,
-        rhs=true_rate,
-        assumptions=(Assumption("some round drafts", some_draft),),
-        attained=Attained({"acceptance": 0.5, "length_law": [0.0, 0.5, 0.5]}),
-    ),
-    Claim(
-        id="draft_length.profile_elsewhere",
-        source=Source(_KM, "the product-limit estimate, read as the acceptance at every draft length"),
-        origin=Origin.IMPLIED,
-        statement="1 + Σ_{d≤K′} S(d), with S counted in rounds of K ≥ K′ drafts, gives the tokens of rounds of K′",
-        relation=Relation.EQ,
-        lhs=profile_tokens,
-        rhs=replayed_tokens,
-        assumptions=(Assumption("K′ ≤ K", is_shorter),),
-        refuted={"accepted": [2, 1, 0], "draft_length": 2, "other_length": 1},
-    ),
-    Claim(
         id="draft_length.split",
         source=Source("leviathan2023fast", "rounds of another length over the same text"),
         origin=Origin.NEW,
@@ -277,18 +125,6 @@ CLAIMS = (
         attained=Attained({"accepted": [3, 2, 1, 0, 0], "draft_length": 4, "other_length": 1}),
     ),
     Claim(
-        id="draft_length.censored_band",
-        source=Source("clopper1934use", "the exact interval, at each depth with the level confidence^{1/K}"),
-        origin=Origin.NEW,
-        statement="confidence ≤ P(all depths' intervals hold), i.i.d. rounds, k independent of all outcomes",
-        relation=Relation.LE,
-        lhs=asked,
-        rhs=band_coverage,
-        attained=Attained(
-            {"length_law": [0.0, 1.0], "acceptances": [0.5], "rounds": 2, "confidence": 0.4999}, ratio=0.9998
-        ),
-    ),
-    Claim(
         id="draft_length.adaptive_depths",
         source=Source("robbins1970statistical", "the mixture of likelihood ratios, at each depth"),
         origin=Origin.NEW,
@@ -298,15 +134,5 @@ CLAIMS = (
         rhs=summed_errors,
         attained=Attained({"acceptances": [0.4561], "errors": [2 * 0.4561 * (1.0 + 1e-9)]}, ratio=0.8826616276651047),
         ceiling=1.0,
-    ),
-    Claim(
-        id="draft_length.delta_coverage",
-        source=Source(_KM, "Greenwood's variance with a normal quantile, at depth 1"),
-        origin=Origin.IMPLIED,
-        statement="confidence ≤ P(the delta interval holds) at every number of rounds",
-        relation=Relation.LE,
-        lhs=asked_of_delta,
-        rhs=delta_coverage,
-        refuted={"acceptance": 0.9, "rounds": 5, "confidence": 0.95},
     ),
 )

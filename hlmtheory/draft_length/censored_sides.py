@@ -5,7 +5,6 @@ L counts the drafts that would be accepted if the draft had no end; a round that
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind
@@ -15,10 +14,7 @@ from hlmtheory.draft_length.censored import examined_and_accepted
 from hlmtheory.draft_length.published import (
     mean_interval,
     position_interval,
-    single_rate,
-    survival_interval,
 )
-from hlmtheory.verification import expected_tokens
 from hlmtheory.verification.tokens import expected_tokens_profile
 
 # -------------------------------------------------------------------------------------------- laws of a round
@@ -96,32 +92,6 @@ def is_examined(length_law: Array, acceptances: Array, depth: Array) -> Array:
     return _at(xp, _longer(xp, law) * _chances(xp, alphas)[..., :-1], depth) > 0
 
 
-def histogram_tail(length_law: Array, acceptances: Array, depth: Array) -> Array:
-    """Return H(d) by summing the expected counts of i ≥ d over all k."""
-    xp, law, alphas = law_of_lengths(length_law, acceptances)
-    shares = xp.sum(_expected_counts(xp, law, alphas), axis=-2)
-    return _at(xp, _longer(xp, shares), depth)
-
-
-def uncut_tail(length_law: Array, acceptances: Array, depth: Array) -> Array:
-    """Return P(L ≥ d) of the law whose acceptances are α_e g_e, for rounds of K drafts."""
-    xp, law, alphas = law_of_lengths(length_law, acceptances)
-    return _at(xp, xp.cumulative_prod(alphas * kept_drafts(xp, law), axis=-1), depth)
-
-
-def kept_drafts(xp: Any, law: Array) -> Array:
-    """Return g_d = P(k ≥ d)/P(k ≥ d - 1)."""
-    longer = _longer(xp, law)
-    before = xp.concat([xp.ones_like(longer[..., :1]), longer[..., :-1]], axis=-1)
-    return longer / xp.where(before > 0, before, 1.0)
-
-
-def histogram_ratio(length_law: Array, acceptances: Array, depth: Array) -> Array:
-    """Return P(i ≥ d)/P(i ≥ d - 1), by α_d g_d."""
-    xp, law, alphas = law_of_lengths(length_law, acceptances)
-    return _at(xp, alphas * kept_drafts(xp, law), depth)
-
-
 def _position_ends(length_law: Array, acceptances: Array) -> tuple[Any, Array, Array]:
     xp, law, alphas = law_of_lengths(length_law, acceptances)
     some = xp.concat([xp.zeros_like(law[..., :1]), law[..., 1:]], axis=-1)
@@ -138,12 +108,6 @@ def position_low(length_law: Array, acceptances: Array, depth: Array) -> Array:
     """Return the lower end of :func:`position_interval` at depth d."""
     xp, low, _ = _position_ends(length_law, acceptances)
     return _at(xp, low, depth)
-
-
-def position_high(length_law: Array, acceptances: Array, depth: Array) -> Array:
-    """Return the upper end of :func:`position_interval` at depth d."""
-    xp, _, high = _position_ends(length_law, acceptances)
-    return _at(xp, high, depth)
 
 
 # --------------------------------------------------------------------------------- sides: dependent lengths
@@ -221,16 +185,6 @@ def joint_is_examined(joint_law: Array, depth: Array) -> Array:
     return _at(xp, examined_and_accepted(xp, seen)[0], depth) > 0
 
 
-def joint_end(end: int) -> Callable[[Array, Array], Array]:
-    """Return a function that gives one end of :func:`survival_interval` at depth d."""
-
-    def side(joint_law: Array, depth: Array) -> Array:
-        xp, _, seen = _joint(joint_law)
-        return _at(xp, survival_interval(seen)[end], depth)
-
-    return side
-
-
 # ------------------------------------------------------------------------------------------- sides: one number
 
 
@@ -258,12 +212,6 @@ def mean_low(acceptances: Array, draft_length: Array, other_length: Array) -> Ar
     return mean_interval(mean, draft_length, other_length)[0]
 
 
-def mean_high(acceptances: Array, draft_length: Array, other_length: Array) -> Array:
-    """Return the upper end of :func:`mean_interval`."""
-    _, mean, _ = _mean_and_tokens(acceptances, draft_length, other_length)
-    return mean_interval(mean, draft_length, other_length)[1]
-
-
 def tokens_at_other(acceptances: Array, draft_length: Array, other_length: Array) -> Array:
     """Return E(K) by :func:`expected_tokens_profile`, with acceptance 0 beyond depth K."""
     xp, alphas = arrays(acceptances=acceptances)
@@ -271,12 +219,6 @@ def tokens_at_other(acceptances: Array, draft_length: Array, other_length: Array
     _, other = arrays(other_length=other_length)
     depth = xp.arange(1, alphas.shape[-1] + 1, device=alphas.device)
     return expected_tokens_profile(xp.where(depth <= other[..., None], alphas, xp.zeros_like(alphas)))
-
-
-def tokens_by_single_rate(acceptances: Array, draft_length: Array, other_length: Array) -> Array:
-    """Return E(K) from the single rate fitted at k."""
-    _, mean, _ = _mean_and_tokens(acceptances, draft_length, other_length)
-    return expected_tokens(single_rate(mean, draft_length), other_length)
 
 
 def _rates(acceptance: Array, length_law: Array) -> tuple[Any, Array, Array, Array]:
@@ -289,26 +231,3 @@ def _rates(acceptance: Array, length_law: Array) -> tuple[Any, Array, Array, Arr
     k = xp.arange(depth + 1, dtype=xp.float64, device=law.device)
     accepted = xp.sum(counts * k, axis=(-2, -1))
     return xp, accepted, xp.sum(law * k, axis=-1), xp.sum(examined_and_accepted(xp, counts)[0], axis=-1)
-
-
-def pooled_rate(acceptance: Array, length_law: Array) -> Array:
-    """Return accepted over drafted tokens."""
-    xp, accepted, drafted, _ = _rates(acceptance, length_law)
-    return accepted / xp.where(drafted > 0, drafted, 1.0)
-
-
-def examined_rate(acceptance: Array, length_law: Array) -> Array:
-    """Return accepted over examined tokens."""
-    xp, accepted, _, examined = _rates(acceptance, length_law)
-    return accepted / xp.where(examined > 0, examined, 1.0)
-
-
-def true_rate(acceptance: Array, length_law: Array) -> Array:
-    """Return γ."""
-    _, accepted, _, _ = _rates(acceptance, length_law)
-    return arrays(acceptance=acceptance)[1] + 0.0 * accepted
-
-
-def some_draft(acceptance: Array, length_law: Array) -> Array:
-    """Return whether a round drafts with a positive probability."""
-    return _rates(acceptance, length_law)[2] > 0

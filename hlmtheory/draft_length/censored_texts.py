@@ -49,30 +49,7 @@ def split_rounds(accepted: Array, draft_length: Array, other_length: Array) -> A
     return tokens / split_tokens(histogram, other)
 
 
-def profile_tokens(accepted: Array, draft_length: Array, other_length: Array) -> Array:
-    """Return 1 + Σ_{d≤K′} S(d) of the rounds of K drafts: the mean of min(L, K′) + 1 over them."""
-    xp, runs, length, other = _text(accepted, draft_length, other_length)
-    return _mean_at(xp, runs, _starts(xp, runs, length), other)
-
-
-def replayed_tokens(accepted: Array, draft_length: Array, other_length: Array) -> Array:
-    """Return the mean of min(L, K′) + 1 over the rounds of K′ drafts."""
-    xp, runs, _, other = _text(accepted, draft_length, other_length)
-    return _mean_at(xp, runs, _starts(xp, runs, other), other)
-
-
-def _mean_at(xp: Any, runs: Array, begins: Array, other: Array) -> Array:
-    tokens = xp.astype(xp.minimum(runs, other[..., None]) + 1, xp.float64)
-    return xp.sum(begins * tokens, axis=-1) / xp.sum(begins, axis=-1)
-
-
 def goes_on(accepted: Array, draft_length: Array, other_length: Array) -> Array:
     """Return whether L at the next token is at least L - 1."""
     xp, runs, _, _ = _text(accepted, draft_length, other_length)
     return xp.all(runs[..., 1:] >= runs[..., :-1] - 1, axis=-1)
-
-
-def is_shorter(accepted: Array, draft_length: Array, other_length: Array) -> Array:
-    """Return whether K′ ≤ K."""
-    _, _, length, other = _text(accepted, draft_length, other_length)
-    return other <= length

@@ -13,10 +13,8 @@ from hlmtheory.draft_length import censored_claims, delay, online_claims, rounds
 from hlmtheory.draft_length.lambert_claims import LAMBERT_CLAIMS
 from hlmtheory.draft_length.optimum import optimal_draft_length, stationary_draft_length, surrogate_draft_length
 from hlmtheory.draft_length.rates import (
-    AMOUNT,
     COST,
     FACTOR,
-    cost_per_token,
     etgr,
     etgr_profile,
     rate_and_costs,
@@ -24,11 +22,9 @@ from hlmtheory.draft_length.rates import (
 )
 from hlmtheory.draft_length.regret import kept, least_kept
 from hlmtheory.draft_length.rounds import round_costs
-from hlmtheory.draft_length.tracking import accepted_moments
 
 # Proofs, by the last part of the id.
 #
-# etgr. P(first j drafts accepted) = γ^j, summed over j = 0..K; verification.tokens_iid.
 # unimodal. E(K + 1) - E(K) = Π_{i≤K+1} α_i never rises with K, so E is concave. One more draft is better iff
 #   Π_{i≤K+1} α_i > M E(K)/T(K). If this fails at K, it also fails at K + 1. For let y = Π_{i≤K+1} α_i ≤ M E(K)/T(K) and
 #   x = Π_{i≤K+2} α_i ≤ y. The mediant gives E(K+1)/T(K+1) = (E(K) + y)/(T(K) + M) ≥ y/M ≥ x/M.
@@ -36,19 +32,13 @@ from hlmtheory.draft_length.tracking import accepted_moments
 #   concave in u and equals ad = c at u = 0. If c ≤ 0, it is negative for u > 0 (slope a - a e^{au} < 0), so K = 1.
 #   If c > 0, it has one zero, at e^v - 1 - v = c with v = au. E/T is unimodal, so the best integer is next to the zero.
 # stationary. At the zero a e^{-au}/(1 - e^{-au}) = 1/(u + d): the relative gain of a draft equals its relative cost.
-# ratio. K* depends on γ and F/M alone. With a larger F/M, T'(K)/T(K) decreases in K. So a draft shorter than K* that
-#   was no better before the change is no better after it.
 # slower_shortens, slower_shortens_if. F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with the sign of O m₀ - b F₀: it
 #   *rises* as the link slows when O/b > F₀/m₀. A TCP/IP header of 320 bits and indices of 16 give O/b = 20.
-# linear. K/(F + KM) rises with K when F > 0.
 # linear_bonus. (1 + γK)/(F + KM) has a derivative of the sign of γF - M for every K.
-# linear_optimal. False: by linear_bonus Algorithm 2 drafts 1 or K_max, while the best length can lie between
-#   (``optimal``).
 # linear_adapts. False: without the bonus, the surrogate's choice does not depend on the link.
 # regret. K* and K̂ change only at the F/M at which one of them rises by one. Between two such values, the ratio of the
 #   two rates is a quotient of affine functions of F/M, so it is monotone. So its infimum is at one of these values
 #   (worst_draft_length_regret).
-# energy. The energy of a round is affine in K too, so T + λE is affine. The maximiser is the same, with other costs.
 
 _K_MAX = 64
 """Value of K_max in the claims about two links."""
@@ -60,14 +50,6 @@ def _lengths_in_range(draft_length: Array, max_draft_length: Array) -> Array:
 
 def _best_rate(acceptance: Array, fixed: Array, marginal: Array, max_draft_length: Array) -> Array:
     return etgr(acceptance, optimal_draft_length(acceptance, fixed, marginal, max_draft_length), fixed, marginal)
-
-
-def _summed_rate(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) -> Array:
-    """Return Σ_j P(first j drafts accepted) / T(K), adding one draft at a time."""
-    xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
-    shape = xp.zeros_like(gamma * xp.astype(length, gamma.dtype))
-    mean, _ = accepted_moments(xp, gamma + shape, length)
-    return (1.0 + mean) / round_time(xp, xp.astype(length, gamma.dtype), *arrays(fixed=fixed, marginal=marginal)[1:])
 
 
 def _best_of_profile(acceptances: Array, fixed: Array, marginal: Array) -> Array:
@@ -114,20 +96,6 @@ def _interior(acceptance: Array, fixed: Array, marginal: Array) -> Array:
     return (acceptance > 0) & (acceptance < 1) & (marginal > 0) & (fixed > marginal)
 
 
-def _dearer_and_short(acceptance: Array, fixed: Array, marginal: Array, rise: Array, max_draft_length: Array) -> Array:
-    """Return ETGR with marginal cost M · rise, at the shorter of the best lengths for M and for M · rise."""
-    xp, cost, slope, rise = arrays(fixed=fixed, marginal=marginal, rise=rise)
-    dear = slope * FACTOR.check(xp, "rise", rise)
-    before = optimal_draft_length(acceptance, cost, slope, max_draft_length)
-    after = optimal_draft_length(acceptance, cost, dear, max_draft_length)
-    return etgr(acceptance, xp.minimum(before, after), cost, dear)
-
-
-def _dearer(acceptance: Array, fixed: Array, marginal: Array, rise: Array, max_draft_length: Array) -> Array:
-    """Return ETGR with marginal cost M · rise, at the best length for that cost."""
-    return _best_rate(acceptance, fixed, marginal * rise, max_draft_length)
-
-
 def _shrinks(acceptance: Array, fixed: Array, marginal: Array, rise: Array, max_draft_length: Array) -> Array:
     before = optimal_draft_length(acceptance, fixed, marginal, max_draft_length)
     return optimal_draft_length(acceptance, fixed, marginal * rise, max_draft_length) < before
@@ -164,10 +132,6 @@ def _surrogate_peak(bonus: bool) -> Any:
         return rate(acceptance, length, fixed, marginal)
 
     return peak
-
-
-def _rate_of_algorithm_2(acceptance: Array, fixed: Array, marginal: Array, max_draft_length: Array) -> Array:
-    return etgr(acceptance, surrogate_draft_length(acceptance, fixed, marginal, max_draft_length), fixed, marginal)
 
 
 def _two_links(
@@ -217,43 +181,6 @@ def _small_header(fixed: Array, marginal: Array, bits_per_token: Array, header_b
     return header_bits * marginal <= bits_per_token * fixed
 
 
-def _weighted_cost(
-    acceptance: Array,
-    draft_length: Array,
-    fixed: Array,
-    marginal: Array,
-    fixed_j: Array,
-    marginal_j: Array,
-    price: Array,
-) -> Array:
-    """Return (T + λ · energy) per token."""
-    return cost_per_token(acceptance, draft_length, *_weighed(fixed, marginal, fixed_j, marginal_j, price))
-
-
-def _least_weighted_cost(
-    acceptance: Array,
-    max_draft_length: Array,
-    fixed: Array,
-    marginal: Array,
-    fixed_j: Array,
-    marginal_j: Array,
-    price: Array,
-) -> Array:
-    costs = _weighed(fixed, marginal, fixed_j, marginal_j, price)
-    return cost_per_token(acceptance, optimal_draft_length(acceptance, *costs, max_draft_length), *costs)
-
-
-def _weighed(fixed: Array, marginal: Array, fixed_j: Array, marginal_j: Array, price: Array) -> tuple[Array, Array]:
-    xp, joules, slope, price, start, step = arrays(
-        fixed_j=fixed_j, marginal_j=marginal_j, price=price, fixed=fixed, marginal=marginal
-    )
-    COST.check(xp, "fixed", start)
-    COST.check(xp, "marginal", step)
-    for name, value in (("fixed_j", joules), ("marginal_j", slope), ("price", price)):
-        AMOUNT.check(xp, name, value)
-    return start + price * joules, step + price * slope
-
-
 _PAPER = "li2025flexspec"
 _IN_RANGE = Assumption("1 ≤ K ≤ K_max", _lengths_in_range)
 _CASE = {"acceptance": 0.8, "fixed": 0.1, "marginal": 0.02}
@@ -268,16 +195,6 @@ _HEADER = {
 }
 
 CLAIMS = (
-    Claim(
-        id="draft_length.etgr",
-        source=Source(_PAPER, "(2), (11) with the geometric decay named below (11)"),
-        origin=Origin.IMPLIED,
-        statement="ETGR(K) = Σ_{j≤K} P(first j drafts accepted)/T(K) = (1 − γ^{K+1})/((1 − γ)(F + KM))",
-        relation=Relation.EQ,
-        lhs=_summed_rate,
-        rhs=etgr,
-        attained=Attained({**_CASE, "draft_length": 4}),
-    ),
     Claim(
         id="draft_length.unimodal",
         source=Source(_PAPER, "(11)"),
@@ -312,16 +229,6 @@ CLAIMS = (
         attained=Attained({**_CASE, "draft_length": 4, "max_draft_length": 16}),
     ),
     Claim(
-        id="draft_length.ratio",
-        source=Source(_PAPER, "below (11)"),
-        origin=Origin.NEW,
-        statement="if drafts cost more relative to T_fixed, a best draft length is no longer than before",
-        relation=Relation.LE,
-        lhs=_dearer,
-        rhs=_dearer_and_short,
-        attained=Attained({**_CASE, "rise": 2.0, "max_draft_length": 16}),
-    ),
-    Claim(
         id="draft_length.slower_shortens",
         source=Source(_PAPER, "below (11), and on Fig. 2"),
         origin=Origin.PUBLISHED,
@@ -347,17 +254,6 @@ CLAIMS = (
         attained=Attained({**_HEADER, "header_bits": 16.0}),
     ),
     Claim(
-        id="draft_length.linear",
-        source=Source(_PAPER, "below (11)"),
-        origin=Origin.NEW,
-        statement="with E ≈ γK every draft is worth sending: γK/T(K) ≤ γK_max/T(K_max)",
-        relation=Relation.LE,
-        lhs=_surrogate_rate(bonus=False),
-        rhs=_surrogate_peak(bonus=False),
-        assumptions=(_IN_RANGE,),
-        attained=Attained({**_CASE, "draft_length": 16, "max_draft_length": 16}),
-    ),
-    Claim(
         id="draft_length.linear_bonus",
         source=Source(_PAPER, "Algorithm 2"),
         origin=Origin.NEW,
@@ -367,16 +263,6 @@ CLAIMS = (
         rhs=_surrogate_peak(bonus=True),
         assumptions=(_IN_RANGE,),
         attained=Attained({**_CASE, "draft_length": 16, "max_draft_length": 16}),
-    ),
-    Claim(
-        id="draft_length.linear_optimal",
-        source=Source(_PAPER, "Algorithm 2, were its approximation of (11) to lose nothing"),
-        origin=Origin.IMPLIED,
-        statement="max_K ETGR(K) ≤ ETGR at the length of Algorithm 2, argmax (1 + γK)/T(K)",
-        relation=Relation.LE,
-        lhs=_best_rate,
-        rhs=_rate_of_algorithm_2,
-        refuted={**_CASE, "max_draft_length": 16},
     ),
     Claim(
         id="draft_length.linear_adapts",
@@ -399,19 +285,6 @@ CLAIMS = (
         rhs=kept,
         attained=Attained(
             {"acceptance": 0.9, "believed": 0.8, "fixed": 43.20766091346, "marginal": 1.0, "max_draft_length": 40}
-        ),
-    ),
-    Claim(
-        id="draft_length.energy",
-        source=Source(_PAPER, "Fig. 6"),
-        origin=Origin.NEW,
-        statement="(time + λ energy) a token is least at the same formula's K*, with F + λF_J and M + λM_J",
-        relation=Relation.LE,
-        lhs=_least_weighted_cost,
-        rhs=_weighted_cost,
-        assumptions=(_IN_RANGE,),
-        attained=Attained(
-            {**_CASE, "fixed_j": 1.0, "marginal_j": 0.125, "price": 0.5, "draft_length": 5, "max_draft_length": 16}
         ),
     ),
     *LAMBERT_CLAIMS,

@@ -91,15 +91,6 @@ def critical_ratios(xp: Any, alpha: Array) -> Array:
 # delay_one. For equal acceptances c_1 = (1 + γ)/γ² - 1. With F = 2d + c_v and M = c_d + c_v, for a delay d each way,
 #   F/M = c_1 is d = M (1 + γ)/(2 γ²) - (c_d + 2 c_v)/2, as in the authors' experiments. By delay_threshold no longer
 #   draft is better at or below it.
-# delay_one_alone. False: see the counterexample. Below the smaller delay F = M/γ the server alone is faster.
-# delay_log_low, delay_log_high. c_K = Σ_{j≤K} Π_{j<i≤K+1} 1/α_i - K falls in each α. So it is at most its value for all
-#   α = a = min α_d, and at least that for b = max α_d. For equal acceptances c_K = (γ^{-(K+1)} - 1)/(1 - γ) - K. So c_K
-#   < x is γ^{-(K+1)} < 1 + (1 - γ)(x + K). Low: if K + 1 ≤ L(a), c_K ≤ x - K, so K + 1 drafts are no worse than K (for
-#   K ≥ 1 better), and the best length is at least L(a) - 1, or K_max. High: let K + 1 be the best length. Then (K + 1)
-#   ln(1/b) < ln(1 + (1 - b)(x + K)) ≤ ln(1 + (1 - b) x) + (1 - b) K/(1 + (1 - b) x), as ln is concave. With
-#   ρ = (1 - b)/(ln(1/b) (1 + (1 - b) x)) < 1 this is K + 1 < L(b) + ρ K, so K < (L(b) - 1)/(1 - ρ). ρ → 0 as x → ∞.
-#   At M = 0 each draft that can be accepted is worth it: K* is K_max, or the number of drafts before the first α_d = 0.
-# delay_log_mean. False: see the counterexample. Drafts that are accepted ever more often let the length grow faster.
 
 
 def _best_rate(acceptances: Array, fixed: Array, marginal: Array) -> Array:
@@ -210,48 +201,5 @@ CLAIMS = (
         rhs=_at_one,
         assumptions=(Assumption("F + delay ≤ M ((1 + γ)/γ² − 1)", _below_critical),),
         attained=Attained({"acceptance": 0.5, "other_length": 2, "fixed": 5.0, "marginal": 1.0}),
-    ),
-    Claim(
-        id="draft_length.delay_one_alone",
-        source=Source(_PAPER, "abstract, were the server alone a draft length"),
-        origin=Origin.IMPLIED,
-        statement="below the critical delay one draft is the best length, K = 0 included",
-        relation=Relation.LE,
-        lhs=etgr,
-        rhs=_at_one,
-        assumptions=(Assumption("F + delay ≤ M ((1 + γ)/γ² − 1)", _below_critical),),
-        refuted={"acceptance": 0.5, "draft_length": 0, "fixed": 1.0, "marginal": 1.0},
-    ),
-    Claim(
-        id="draft_length.delay_log_low",
-        source=Source(_PAPER, "abstract: grows only logarithmically"),
-        origin=Origin.NEW,
-        statement="min(K_max, L(min α) − 1) ≤ K*, L(γ) = ln(1 + (1 − γ)(F + delay)/M)/ln(1/γ), ∞ if M = 0",
-        relation=Relation.LE,
-        lhs=_growth(lambda xp, alpha: xp.min(alpha, axis=-1), high=False),
-        rhs=_best_length,
-        attained=Attained(_LONG | {"fixed": 2.0**18 - 18.0}, ratio=0.9999944963872136),
-    ),
-    Claim(
-        id="draft_length.delay_log_high",
-        source=Source(_PAPER, "abstract: grows only logarithmically"),
-        origin=Origin.NEW,
-        statement=(
-            "K* ≤ min(K_max, 1 + (L(b) − 1)/(1 − ρ))⁺, b = max α, ρ = (1 − b)/(ln(1/b) (1 + (1 − b)(F + delay)/M))"
-        ),
-        relation=Relation.LE,
-        lhs=_best_length,
-        rhs=_growth(lambda xp, alpha: xp.max(alpha, axis=-1), high=True),
-        attained=Attained(_LONG | {"fixed": 2.0**18 - 17.0}, ratio=0.999999676108807),
-    ),
-    Claim(
-        id="draft_length.delay_log_mean",
-        source=Source(_PAPER, "abstract, were the mean acceptance enough"),
-        origin=Origin.IMPLIED,
-        statement="the logarithmic bound holds with the mean of the α_d in place of their maximum",
-        relation=Relation.LE,
-        lhs=_best_length,
-        rhs=_growth(lambda xp, alpha: xp.mean(alpha, axis=-1), high=True),
-        refuted=_RISING,
     ),
 )

@@ -18,7 +18,6 @@ from hlmtheory.draft_length.rates import etgr
 # lambert. Let a = -ln α and x = 1 + a(γ + 1/L). S'(γ) = 0 is e^{a(γ+1)} = x, and a(γ + 1) = x - 1 - a(1/L - 1). So
 #   -x e^{-x} = -α^{1/L-1}/e with x > 1, which is -x = W₋₁. S is unimodal (draft_length.optimal), so the best whole
 #   number is next to that zero, or 1 if it is below 1.
-# lambert_branch. No proof: the counterexample. W₀ gives a γ below -1, so its answer is always 1.
 
 
 def _speedup(acceptance: Array, marginal: Array, draft_length: Array) -> Array:
@@ -83,18 +82,6 @@ LAMBERT_CLAIMS = (
         rhs=lambda acceptance, marginal: _best(acceptance, marginal, -1),
         assumptions=_ASSUMED,
         attained=Attained(_CASE),
-        condition=lambda acceptance: 64.0 + 0.0 * acceptance,
-    ),
-    Claim(
-        id="draft_length.lambert_branch",
-        source=_SOURCE,
-        origin=Origin.IMPLIED,
-        statement="the same with the principal branch W₀, which most libraries call W",
-        relation=Relation.LE,
-        lhs=_speedup,
-        rhs=lambda acceptance, marginal: _best(acceptance, marginal, 0),
-        assumptions=_ASSUMED,
-        refuted=_CASE,
         condition=lambda acceptance: 64.0 + 0.0 * acceptance,
     ),
 )

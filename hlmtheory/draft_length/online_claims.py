@@ -20,9 +20,6 @@ from hlmtheory.draft_length.rates import FACTOR
 #   R (F - F⁻) + Σ_{d≤K} (U(d) - S(d)). F - F⁻ is at most 2 r of the range of the delay, and R at most the rate at the
 #   least delay without rejections. U(d) - S(d) ≤ min(1, 2 r(N_d)). In the sum over the rounds, N_d passes 0, 1, ..
 #   once each, as only rounds with K ≥ d count there.
-# online_held. |Ŝ - S| > r(n) has probability at most 2 e^{-2 n r²} = δ/(m n (n + 1)), by Hoeffding. Whether a round
-#   examines d is decided by the past, so the outcomes at d are independent and alike, and n counts them. Σ_n 1/(n (n +
-#   1)) = 1, and there are m means.
 # online_estimate. False: see the counterexample. A draft that is rejected in the first round has the estimate 0, and no
 #   later round examines it.
 
@@ -148,17 +145,6 @@ CLAIMS = (
         rhs=_side(lambda **instance: _bound(True, **instance)),
         assumptions=(_HELD,),
         attained=Attained(_CASE | _TWO, ratio=1.0 - 2.0**-20),
-    ),
-    Claim(
-        id="draft_length.online_held",
-        source=_PAPER,
-        origin=Origin.NEW,
-        statement="P(∃ n: |share of n outcomes − α| > √(ln(2 n (n + 1)/δ)/(2 n))) ≤ δ",
-        relation=Relation.LE,
-        lhs=_leaves,
-        rhs=_error,
-        attained=Attained({"acceptance": 0.1671, "rounds": 30, "error": 0.999}, ratio=0.16754541611673424),
-        ceiling=1.0,
     ),
     Claim(
         id="draft_length.online_estimate",

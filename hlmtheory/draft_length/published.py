@@ -26,7 +26,6 @@ from typing import Any
 from hlmtheory._array import Array, arrays, floating, in_kind, upward
 from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, broadcast, entry_for_each, leading_dimensions
 from hlmtheory._quantities import not_negative, whole_from_one
-from hlmtheory.draft_length.censored import square
 from hlmtheory.verification import expected_tokens
 
 _AMOUNT = not_negative("give counts of rounds, or their shares")
@@ -34,45 +33,6 @@ _LENGTH = whole_from_one("a round drafts at least one token")
 _MEAN = not_negative("give drafted tokens over rounds")
 _SLACK = 1e-9
 """Allowed relative rounding error of published means."""
-
-
-def survival_interval(counts: Array) -> tuple[Array, Array]:
-    """Return the sharp interval of S(d), the probability that d of K drafts are accepted, for any choice of k.
-
-    Rounds that were cut short, i = k < d, could have accepted all or none of what was not drafted (peterson1976bounds).
-    No assumption is made about how k was chosen: it may depend on the request, the past, or the draft itself.
-
-    Parameters
-    ----------
-    counts : array, shape (..., K+1, K+1)
-        n[k][i] as in :func:`acceptance_by_depth`, or their shares.
-
-    Returns
-    -------
-    low, high : float64 array, shape (..., K)
-        ``low`` is the share of rounds with i ≥ d; ``high`` adds the share of rounds with i = k < d.
-
-    Raises
-    ------
-    ValueError
-        If a count is negative or infinite, a table is not square with K ≥ 1 or holds no round, or a round accepted
-        more than it drafted.
-
-    Examples
-    --------
-    >>> [end.tolist() for end in survival_interval([[0, 0, 0], [5, 5, 0], [5, 2, 3]])]
-    [[0.5, 0.15], [0.5, 0.4]]
-    """
-    xp, table = arrays(counts=counts)
-    table = square(xp, "counts", _AMOUNT.check(xp, "counts", table))
-    total = xp.sum(table, axis=(-2, -1))
-    if not bool(xp.all(total > 0)):
-        raise DomainError("counts must hold at least one round; got a table of zeros; leave it out")
-    accepted = xp.sum(table, axis=-2)  # by i
-    low = xp.flip(xp.cumulative_sum(xp.flip(accepted, axis=-1), axis=-1), axis=-1)[..., 1:]
-    full = xp.stack([table[..., k, k] for k in range(table.shape[-1] - 1)], axis=-1)  # i = k
-    cut = xp.cumulative_sum(full, axis=-1)
-    return low / total[..., None], (low + cut) / total[..., None]
 
 
 def position_interval(position_rates: Array, mean_draft_length: Array) -> tuple[Array, Array]:

@@ -11,7 +11,6 @@ from hlmtheory._quantities import at_least_one, not_negative, whole_from_one
 from hlmtheory.verification import expected_tokens
 
 COST = not_negative("give the cost of a round, in seconds (or joules, or bytes)")
-AMOUNT = not_negative("give a time in seconds, a size in bits, a power in watts or an energy in joules")
 FACTOR = at_least_one("give the factor by which it grows")
 LENGTH = whole_from_one("a round drafts at least one token")
 

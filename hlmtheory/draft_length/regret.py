@@ -53,39 +53,6 @@ def draft_length_regret(
     return 1.0 - kept(acceptance, believed, fixed, marginal, max_draft_length)
 
 
-def worst_draft_length_regret(acceptance: Array, believed: Array, max_draft_length: Array) -> Array:
-    """Return the largest :func:`draft_length_regret` over all costs F and M of a round.
-
-    K* depends on c = F/M alone and rises by one at c_j = E(j)/γ^{j+1} - j, where K = j and j + 1 tie. Between the
-    points c_j of γ and those of γ̂, neither length changes, so the ratio E(K̂)(c + K*)/(E(K*)(c + K̂)) of the two rates
-    is monotone in c. Its infimum over c is the smallest value at those points, with K̂ from either side, or the limit
-    for c → ∞; at c = 0 both lengths are 1.
-
-    Parameters
-    ----------
-    acceptance, believed : array, shape (...)
-        The true γ and the estimate of the device, in [0, 1].
-    max_draft_length : integer array, shape (...)
-        K_max, 1 to 1,000.
-
-    Returns
-    -------
-    float64 array, shape (...)
-        The supremum, in [0, 1): attained, or approached from one side of a tie or for M → 0.
-
-    Raises
-    ------
-    ValueError
-        If a rate is outside [0, 1], K_max outside 1..1,000, or the shapes do not broadcast.
-
-    Examples
-    --------
-    >>> round(float(worst_draft_length_regret(0.9, 0.8, 100)), 4)
-    0.0874
-    """
-    return 1.0 - least_kept(acceptance, believed, max_draft_length)
-
-
 def kept(acceptance: Array, believed: Array, fixed: Array, marginal: Array, max_draft_length: Array) -> Array:
     """Return ETGR with the length chosen for ``believed``, over ETGR with the best length."""
     xp, belief = arrays(believed=believed)

@@ -93,64 +93,6 @@ def round_costs(
 
 
 @finite_answer
-def round_energy(
-    rate_bps: Array,
-    *,
-    bits_per_token: Array,
-    transmit_w: Array,
-    header_bits: Array = 0.0,
-    edge_start_j: Array = 0.0,
-    edge_slope_j: Array = 0.0,
-    tail_j: Array = 0.0,
-) -> tuple[Array, Array]:
-    """Return the fixed and the marginal energy of a round for the device.
-
-    Parameters
-    ----------
-    rate_bps : array, shape (...)
-        Uplink rate in bit/s.
-    bits_per_token, header_bits : array
-        In bit.
-    transmit_w : array
-        Power of the sending radio, in watts.
-    edge_start_j, edge_slope_j : array
-        Energy of the drafting, in joules and joules a token.
-    tail_j : array
-        Energy of the radio per round, in joules, while it does not send: receiving and tail state.
-
-    Returns
-    -------
-    fixed, marginal : array, shape (...)
-        In joules and joules a token, for :func:`cost_per_token`.
-
-    Raises
-    ------
-    ValueError
-        If the rate is not positive and finite, or another value is negative or infinite.
-
-    Examples
-    --------
-    >>> fixed, marginal = round_energy(1e4, bits_per_token=16, transmit_w=2.0, edge_slope_j=0.25, tail_j=1.0)
-    >>> float(fixed), float(marginal)
-    (1.0, 0.2532)
-    """
-    costs = {"edge_start_j": edge_start_j, "edge_slope_j": edge_slope_j, "tail_j": tail_j}
-    xp, rate, power, start, slope, tail = arrays(rate_bps=rate_bps, transmit_w=transmit_w, **costs)
-    _AMOUNT.check(xp, "transmit_w", power)
-    sent = round_costs(rate, bits_per_token=bits_per_token, header_bits=header_bits)
-    for name, value in (("edge_start_j", start), ("edge_slope_j", slope), ("tail_j", tail)):
-        _AMOUNT.check(xp, name, value)
-    broadcast(
-        rate_bps=sent[0].shape,
-        transmit_w=power.shape,
-        edge_start_j=start.shape,
-        edge_slope_j=slope.shape,
-        tail_j=tail.shape,
-    )
-    return power * sent[0] + start + tail, power * sent[1] + slope
-
-
-@finite_answer
 def synchronisation_time(size_bytes: Array, rate_bps: Array) -> Array:
     """Return the download time of a new draft model, which flexspec calls the update storm.
 
@@ -189,7 +131,6 @@ def synchronisation_time(size_bytes: Array, rate_bps: Array) -> Array:
 # update_storm. 8 · 3.5625e9/10e6 s = 47.5 min is the shortest time that rounds to 48 min, and 8 · 3.58125e9/50e6 s =
 #   9.55 min the longest that rounds to 9.5 min. The range of the third row contains these sizes. 3.2 GB take the same
 #   time if the goodput is 3.2/3.5625 to 3.2/3.58125 of the rate.
-# update_storm_printed. False: at the full 10 Mbit/s 3.2 GB take 8 · 3.2e9/10e6 s = 42.7 minutes, not 48.
 
 _TABLE_I = ((10e6, 48.0, 1.0), (50e6, 9.5, 0.1), (300e6, 1.6, 0.1))
 """flexspec Table I: rate in bit/s, printed minutes, unit of the last digit."""
@@ -211,19 +152,6 @@ def _size_one(size_bytes: Array) -> Array:
 _PAPER = "li2025flexspec"
 
 CLAIMS = (
-    Claim(
-        id="draft_length.update_storm_printed",
-        source=Source(_PAPER, "Table I and III-B, were the whole bandwidth used: the paper says approximately 3.2 GB"),
-        origin=Origin.IMPLIED,
-        statement=(
-            "3.2 GB at the full 10, 50 and 300 Mbit/s take the printed 48, 9.5 and 1.6 minutes, to the printed digits"
-        ),
-        relation=Relation.LE,
-        lhs=_misfit,
-        rhs=_size_one,
-        assumptions=(Assumption("3.15 GB ≤ size ≤ 3.25 GB", lambda size_bytes: abs(size_bytes - 3.2e9) <= 0.05e9),),
-        refuted={"size_bytes": 3.2e9},
-    ),
     Claim(
         id="draft_length.update_storm",
         source=Source(_PAPER, "Table I and III-B, with overhead on the link"),

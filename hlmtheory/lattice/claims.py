@@ -5,7 +5,6 @@ from __future__ import annotations
 from hlmtheory._array import arrays
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.lattice import sides
-from hlmtheory.lattice.arithmetic import SLACK_BITS
 
 #
 # Proofs, by the last part of the id.
@@ -27,13 +26,10 @@ from hlmtheory.lattice.arithmetic import SLACK_BITS
 # bits. Supports: K of V. Counts: ℓ units and K - 1 bars in a row.
 # rejection_rate, rejection_rate_sharp. A draft from q̂ is rejected with probability TV(q̂, p) ≤ TV(q, p) + TV(q, q̄) +
 #   TV(q̄, q̂).
-# informative. False: from K = 4ℓ on the last term alone is 1.
 # rejections, rejections_sharp. Given its prefix, every emitted token has law p (lossless). So a position with a draft
 #   adds at most E_{prefix ~ p}[TV(q̂, p)], and a position with a bonus token adds 0. Attained without bonus tokens.
 # lossless. This is verification.unbiased with q̂ in place of q; its proof holds for any q̂.
-# misdeclared. False: drafts from q, tested and resampled with q̂, have the law q_v min(1, p_v/q̂_v) + (1 - Σ …) r_v.
-#   With p = q̂ nothing is rejected and the law is q.
-# allocate, allocate_fits. D never rises with ℓ: (i/ℓ)(K - i)/K falls with ℓ if i = ℓ, and is proportional to 1/ℓ if
+# allocate. D never rises with ℓ: (i/ℓ)(K - i)/K falls with ℓ if i = ℓ, and is proportional to 1/ℓ if
 #   i = ⌊K/2⌋. The bits rise with ℓ. So for each K the finest ℓ within the budget is best, and the smallest over K is
 #   taken.
 
@@ -151,17 +147,6 @@ CLAIMS = (
         ceiling=1.0,
     ),
     Claim(
-        id="lattice.informative",
-        source=Source(_CSQS, "Theorem 1, one position of (3), at ℓ = 100"),
-        origin=Origin.IMPLIED,
-        statement="TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ) ≤ 1, so that Theorem 1 says something (it does not from K = 4ℓ)",
-        relation=Relation.LE,
-        lhs=sides.position_bound,
-        rhs=sides.ones,
-        assumptions=(_POSITIVE,),
-        refuted={"target": [1 / 512] * 512, "draft": [1 / 512] * 512, "k": 512},
-    ),
-    Claim(
         id="lattice.rejections",
         source=Source(_CSQS, "Theorem 1 with the expectation over K_n"),
         origin=Origin.CORRECTED,
@@ -195,17 +180,6 @@ CLAIMS = (
         attained=Attained({"target": [0.25, 0.75], "draft": [0.505, 0.495], "k": 2}),
     ),
     Claim(
-        id="lattice.misdeclared",
-        source=Source(_CSQS, "Section 2, were the drafts drawn before they are quantised"),
-        origin=Origin.IMPLIED,
-        statement="drafts drawn from q and verified with q̂ leave the law p",
-        relation=Relation.EQ,
-        lhs=sides.misdeclared,
-        rhs=sides.ones,
-        assumptions=(_POSITIVE,),
-        refuted={"target": [0.51, 0.49], "draft": [0.505, 0.495], "k": 2},
-    ),
-    Claim(
         id="lattice.allocate",
         source=Source(_CSQS, "Section 4, where ℓ = 100 is fixed"),
         origin=Origin.NEW,
@@ -216,15 +190,5 @@ CLAIMS = (
         assumptions=(_POSITIVE, Assumption("the competitor's bits are within the budget", sides.affordable)),
         attained=Attained({"draft": [0.5, 0.5], "budget_bits": 3.0, "k": 2, "resolution": 3}),
         ceiling=1.0,
-    ),
-    Claim(
-        id="lattice.allocate_fits",
-        source=Source(_CSQS, "Section 4, the budget B"),
-        origin=Origin.NEW,
-        statement="bits of the allocation ≤ B",
-        relation=Relation.LE,
-        lhs=sides.allocated_bits,
-        rhs=lambda budget_bits: arrays(budget_bits=budget_bits)[1] + SLACK_BITS,
-        attained=Attained({"draft": [0.5, 0.5], "budget_bits": 3.0}),
     ),
 )

@@ -8,7 +8,6 @@ from typing import Any
 from hlmtheory._array import Array, arrays, every
 from hlmtheory._combinatorics import about_log2, lattice_points
 from hlmtheory._domains import DomainError, flag, leading_dimensions, number
-from hlmtheory._quantities import not_negative
 from hlmtheory._simplex import distributions
 from hlmtheory.lattice.arithmetic import (
     BUDGET,
@@ -23,8 +22,6 @@ from hlmtheory.lattice.arithmetic import (
 
 LONGEST_EXACT = 2**18
 """The longest payload, in bit, computed from binomials as whole numbers: a longer one takes seconds."""
-
-_PAYLOAD = not_negative("give payloads in bit")
 
 
 def payload_bits(vocabulary: Array, k: Array, resolution: Array, *, adaptive: bool = False) -> Array:
@@ -93,46 +90,6 @@ def exact_payload_bits(vocabulary: int, k: int, resolution: int, *, adaptive: bo
     _refuse_too_long(v, size, units)
     bits = math.log2(math.comb(v, size)) + math.log2(lattice_points(size, units))
     return bits + (v - 1).bit_length() if adaptive else bits
-
-
-def batch_length(bits: Array, budget_bits: Array) -> Array:
-    """The number of drafts that fit the budget, L = max{L : Σ_{n≤L} bits_n ≤ B}.
-
-    Drafting stops when the budget is spent.
-
-    Parameters
-    ----------
-    bits : array, shape (..., N)
-        Payloads of the drafts in order, in bit.
-    budget_bits : array, shape (...) or broadcastable to it
-        B, in bit.
-
-    Returns
-    -------
-    int64 array, shape (...)
-        In 1..N; c-sqs Section 4.
-
-    Raises
-    ------
-    ValueError
-        If a payload is negative, or the budget is not positive or too small for the first draft.
-
-    Examples
-    --------
-    >>> int(batch_length([600.0, 1500.0, 2500.0, 900.0], 5000.0))
-    3
-    """
-    xp, bits, budget = arrays("budget_bits", bits=bits, budget_bits=budget_bits)
-    if bits.ndim == 0 or 0 in bits.shape:
-        raise DomainError(
-            f"bits must have an axis of drafts; got shape {tuple(bits.shape)}; give one payload per draft"
-        )
-    _PAYLOAD.check(xp, "bits", bits)
-    budget = xp.astype(BUDGET.check(xp, "budget_bits", budget), xp.float64)
-    spent = xp.cumulative_sum(xp.astype(bits, xp.float64), axis=-1)
-    leading_dimensions(bits=tuple(bits.shape[:-1]), budget_bits=tuple(budget.shape))
-    _refuse_small_budget(xp, budget, spent[..., 0])
-    return xp.count_nonzero(spent <= budget[..., None] + SLACK_BITS, axis=-1)
 
 
 def allocate(draft: Array, budget_bits: Array, *, adaptive: bool = True) -> Allocation:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind, upward
-from hlmtheory._domains import DomainError, flag, leading_dimensions, same_vocabulary
-from hlmtheory._simplex import distance, distributions, largest
+from hlmtheory._array import Array, arrays, in_kind
+from hlmtheory._domains import DomainError, leading_dimensions, same_vocabulary
+from hlmtheory._simplex import distributions, largest
 from hlmtheory.lattice.arithmetic import (
     RESOLUTION,
     kept_part,
@@ -113,33 +113,6 @@ def quantize(draft: Array, *, support: Array, resolution: Array) -> Array:
     return rounded(xp, kept_part(xp, q, kept)[0], kept, xp.broadcast_to(resolution, batch)[..., None])
 
 
-def distortion_bound(k: Array, resolution: Array) -> Array:
-    """Published bound K/(4ℓ) on TV(q̄, q̂); vacuous from K = 4ℓ on.
-
-    Parameters
-    ----------
-    k, resolution : integer arrays, shape (...)
-        K and ℓ, 1 or more.
-
-    Returns
-    -------
-    array, shape (...)
-        c-sqs (20); vacuous from 1 on.
-
-    Raises
-    ------
-    ValueError
-        If K or ℓ is below 1 or not an integer.
-
-    Examples
-    --------
-    >>> distortion_bound([3, 400], 100).tolist()
-    [0.0075, 1.0]
-    """
-    xp, size, units = sizes(k, resolution)
-    return xp.astype(size, xp.float64) / (4.0 * xp.astype(units, xp.float64))  # (20)
-
-
 def distortion_bound_sharp(k: Array, resolution: Array) -> Array:
     """Sharp bound i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋), on TV(q̄, q̂): attained for every K and ℓ, below 1.
 
@@ -164,49 +137,6 @@ def distortion_bound_sharp(k: Array, resolution: Array) -> Array:
     [0.0067, 0.75]
     """
     return sharp_distortion(*sizes(k, resolution))
-
-
-def rejection_bound(target: Array, draft: Array, *, support: Array, resolution: Array, sharp: bool = True) -> Array:
-    """One position's term in the bound on the expected number of rejected drafts: TV(q, p) + dropped + rounding.
-
-    Parameters
-    ----------
-    target, draft : array, shape (..., V)
-        Distributions over the vocabulary.
-    support : bool array, shape (..., V)
-        Which tokens of the draft's row are kept.
-    resolution : integer array, shape (...)
-        ℓ.
-    sharp : bool
-        Whether the rounding counts as i(K - i)/(Kℓ), always below 1, or as the published K/(4ℓ), which is 1 or more
-        from K = 4ℓ on, where Theorem 1 says nothing at all.
-
-    Returns
-    -------
-    array, shape (...)
-        c-sqs Theorem 1 (3), one summand given the prefix. Sum it over the positions of a text whose prefixes are the
-        target model's; vacuous from 1 on.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, the vocabularies differ, a support is empty or holds a token of probability 0,
-        or ℓ is out of range.
-
-    Examples
-    --------
-    >>> half = [0.5, 0.5, 0.0]
-    >>> float(rejection_bound(half, half, support=[True, True, False], resolution=1))
-    0.5
-    """
-    xp, target, draft, support, resolution = arrays(target=target, draft=draft, support=support, resolution=resolution)
-    xp, kind, p, _ = distributions(target=target, draft=draft)
-    _, _, q, kept = _row_and_support(draft, support)
-    units = RESOLUTION.check(xp, "resolution", resolution)
-    size = xp.count_nonzero(kept, axis=-1)
-    leading_dimensions(draft=tuple(q.shape[:-1]), resolution=tuple(units.shape))
-    rounding = distortion_bound_sharp(size, units) if flag("sharp", sharp) else distortion_bound(size, units)
-    return upward(xp, distance(xp, q, p) + kept_part(xp, q, kept)[1] + rounding, kind)
 
 
 def _row_and_support(draft: Array, support: Array) -> tuple[Any, Any, Array, Array]:

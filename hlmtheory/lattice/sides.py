@@ -176,11 +176,6 @@ def lossless(target: Array, draft: Array, k: Array) -> Array:
     return law(target, draft, k, drawn_from_draft=False)
 
 
-def misdeclared(target: Array, draft: Array, k: Array) -> Array:
-    """Overlap with p if drafts are drawn from q."""
-    return law(target, draft, k, drawn_from_draft=True)
-
-
 def ones(target: Array) -> Array:
     """1 for each row."""
     xp, p = arrays(target=target)

@@ -22,7 +22,6 @@ from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Sour
 from hlmtheory.lossless.ceiling import distance_ceiling
 from hlmtheory.lossless.evidence import DOMAINS, distance_bound, law_wealth
 from hlmtheory.lossless.power import OPEN, power_to_find
-from hlmtheory.lossless.texts import text_distance
 
 HORIZON = 4  # draws of a run, and tokens of a text
 NODES = (
@@ -42,11 +41,7 @@ HALF = 4  # draws in each half of those of a ceiling
 # conditional. Σ_x Q(x) TV(Q(.|x), P(.|x)) = ½ Σ |Q(x, v) - Q(x) P(v|x)|
 #   ≤ ½ Σ |Q(x, v) - P(x, v)| + ½ Σ |P(x) - Q(x)| P(v|x), with P(x, v) = P(x) P(v|x).
 # conditional_twice. TV of the first tokens is at most that of more tokens; insert this in conditional.
-# conditional_once. False: see the counterexample. P(x = 1) = ½ splits ¾ and ¼, and Q loses the quarter to another x.
-#   The distance of the pairs is ⅛, and the prefix 1 alone, with Q = ⅜, adds ⅜ · ¼ to the ⅛ of the other prefix.
 # text. |Q(x, v) - P(x, v)| ≤ Q(x) |Q(v|x) - P(v|x)| + |Q(x) - P(x)| P(v|x). Sum, halve, and use it for x again.
-# text_uniform. 1 - TV = Σ min(Π Q_t, Π P_t) ≥ E_P Π min(1, Q_t/P_t). Given the prefix the last factor has the mean
-#   1 - TV_t ≥ 1 - τ, also where earlier factors are random: go back token by token.
 # power. From the needed number of successes on, the wealth of one test and one λ, over the K J of the mean, is 1/δ or
 #   more after n draws; the mean is at least that. Successes are binomial.
 # ceiling. Frequencies: one draw changes TV(Q̂, Q) by at most 1/n, and its mean is at most the sum of the standard
@@ -190,12 +185,6 @@ def _texts_apart(target_chain: Array, law_chain: Array) -> Array:
     return _apart(*_chains(target_chain, law_chain), HORIZON)
 
 
-def _uniform(target_chain: Array, law_chain: Array) -> Array:
-    """Return 1 - (1 - τ)^T with the largest distance τ of a step."""
-    xp, p, q = _chains(target_chain, law_chain)
-    return text_distance(xp.max(0.5 * xp.sum(xp.abs(p - q), axis=-1), axis=-1), HORIZON)
-
-
 def _grouped(target_law: Array, sampler_law: Array, groups: Array) -> tuple[Any, Array, Array, Array]:
     """Return the namespace, the two laws (..., V), and whether outcome x is in group g (..., V, V)."""
     xp, _, p, q = distributions(target_law=target_law, sampler_law=sampler_law)
@@ -302,11 +291,6 @@ _WON = (1.0 + 0.9 / _SURE * (1.0 - _SURE)) ** HORIZON
 _RUN = {"expected_by_past": [_SURE] * NODES, "error": (1.0 + 1e-8) / _WON, "bet": 1.0}
 _RUN_RATIO = (_SURE**HORIZON) * _WON / (1.0 + 1e-8)
 _SMALL = 2.0**-10
-_QUARTER = {
-    "target_chain": [[0.0, 0.5, 0.5], [0.75, 0.25, 0.0], [1.0, 0.0, 0.0]],
-    "law_chain": [[0.0, 0.375, 0.625], [1.0, 0.0, 0.0], [0.8, 0.2, 0.0]],
-}
-"""The sampler never draws 1 and then 1, and moves this mass to 2 and then 1, which the target never draws."""
 _SLIVER = {
     "target_chain": [[0.0, 0.5, 0.5], [1.0 - _SMALL, _SMALL, 0.0], [1.0, 0.0, 0.0]],
     "law_chain": [
@@ -365,17 +349,6 @@ CLAIMS = (
         condition=lambda target_chain, law_chain: 1e3,
     ),
     Claim(
-        id="lossless.conditional_once",
-        source=Source(_BETTING, "applied to a token given the sampler's own prefix"),
-        origin=Origin.IMPLIED,
-        statement="E_{x~Q} TV(Q(·|x), P(·|x)) ≤ TV of the texts with that token",
-        relation=Relation.LE,
-        lhs=_second_step,
-        rhs=_pairs_apart(1.0, 0.0),
-        refuted=_QUARTER,
-        ceiling=1.0,
-    ),
-    Claim(
         id="lossless.text",
         source=Source("leviathan2023fast", "Algorithm 1, for any sampler's text"),
         origin=Origin.NEW,
@@ -383,17 +356,6 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=_texts_apart,
         rhs=_sum_of_steps,
-        attained=Attained(_LEAVES),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="lossless.text_uniform",
-        source=Source("leviathan2023fast", "Algorithm 1, for any sampler's text"),
-        origin=Origin.NEW,
-        statement="TV of texts of T tokens ≤ 1 − (1 − τ)^T if TV(Q(·|x), P(·|x)) ≤ τ behind every prefix",
-        relation=Relation.LE,
-        lhs=_texts_apart,
-        rhs=_uniform,
         attained=Attained(_LEAVES),
         ceiling=1.0,
     ),

@@ -25,13 +25,10 @@ from __future__ import annotations
 
 from hlmtheory.ofdma.claims import CLAIMS
 from hlmtheory.ofdma.shares import finish_times, minmax_latency, minmax_shares
-from hlmtheory.ofdma.spread import spread_finish_times, spread_minmax_shares
 
 __all__ = [
     "CLAIMS",
     "finish_times",
     "minmax_latency",
     "minmax_shares",
-    "spread_finish_times",
-    "spread_minmax_shares",
 ]

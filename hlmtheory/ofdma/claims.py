@@ -16,7 +16,6 @@ from hlmtheory.ofdma.shares import (
     sum_latency,
     sum_shares,
     times_of,
-    uniform_gain,
 )
 from hlmtheory.ofdma.spread_claims import SPREAD_CLAIMS
 
@@ -30,11 +29,6 @@ from hlmtheory.ofdma.spread_claims import SPREAD_CLAIMS
 # minmax_kkt. At w_k = c_k/Σc every t_k is Σc/B. The multipliers are μ_k = w_k²/c_k over their sum, positive.
 # own_gain. w_k = c_k/(c_k + the others' sum) rises with c_k, and c_k falls as SNR_k rises.
 # sum. Cauchy–Schwarz: (Σ √c_k)² = (Σ √(c_k/w_k) √w_k)² ≤ Σ c_k/w_k · Σ w_k, with equality for w_k ∝ √c_k.
-# sum_kkt. At w_k ∝ √c_k all c_k/w_k² are equal.
-# gain. Equal shares finish at K max c/B, the optimal shares at Σc/B.
-# gain_bound. max c ≤ Σc = K mean c; near equality when one user needs nearly all.
-# same_sum. Under w_k = c_k/Σc all K users take Σc/B. Under w_k = 1/K user k takes K c_k/B. Both sum to K Σc/B. So the
-#   shares that are optimal for the last user have the same mean finish time as equal shares.
 
 
 def _shares_of(xp: Any, weights: Array) -> Array:
@@ -49,21 +43,6 @@ def _last_finish(bits: Array, spectral_efficiency: Array, weights: Array, bandwi
 def _summed_finish(bits: Array, spectral_efficiency: Array, weights: Array, bandwidth_hz: Array) -> Array:
     xp, w = checked_users(weights=weights)
     return xp.sum(times_of(bits, spectral_efficiency, _shares_of(xp, w), bandwidth_hz), axis=-1)
-
-
-def _summed_finish_of_the_best(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array) -> Array:
-    return _summed_finish(bits, spectral_efficiency, shares_of(bits, spectral_efficiency), bandwidth_hz)
-
-
-def _summed_finish_of_equal_shares(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array) -> Array:
-    xp, need = band_seconds(bits, spectral_efficiency)
-    return _summed_finish(bits, spectral_efficiency, xp.ones_like(need), bandwidth_hz)
-
-
-def _uniform_over_best(bits: Array, spectral_efficiency: Array) -> Array:
-    xp, need = band_seconds(bits, spectral_efficiency)
-    best = _last_finish(bits, spectral_efficiency, shares_of(bits, spectral_efficiency), xp.ones_like(need[..., 0]))
-    return _last_finish(bits, spectral_efficiency, xp.ones_like(need), xp.ones_like(need[..., 0])) / best
 
 
 def _users(bits: Array, spectral_efficiency: Array) -> Array:
@@ -166,48 +145,6 @@ CLAIMS = (
         lhs=sum_latency,
         rhs=_summed_finish,
         attained=Attained({**_CELL, "weights": [2.0, 1.0], "bandwidth_hz": 100.0}),
-    ),
-    Claim(
-        id="ofdma.sum_kkt",
-        source=Source("zhu2025edgesd", "(26), for the sum in place of the maximum"),
-        origin=Origin.NEW,
-        statement="at a fixed SNR, certificate: at w_k ∝ √(λI_k/η_k) all c_k/w_k² are equal and Σw = 1",
-        relation=Relation.EQ,
-        lhs=_certificate("sum"),
-        rhs=_one,
-        attained=Attained(_CELL),
-        condition=_users,
-    ),
-    Claim(
-        id="ofdma.gain",
-        source=Source("zhu2025edgesd", "Fig. 9"),
-        origin=Origin.NEW,
-        statement="at a fixed SNR, upload latency of equal over best shares = max_k c_k / mean_k c_k, c_k = λI_k/η_k",
-        relation=Relation.EQ,
-        lhs=_uniform_over_best,
-        rhs=uniform_gain,
-        attained=Attained(_CELL),
-        condition=_users,
-    ),
-    Claim(
-        id="ofdma.gain_bound",
-        source=Source("zhu2025edgesd", "Fig. 9"),
-        origin=Origin.NEW,
-        statement="at a fixed SNR, upload latency of equal over best shares ≤ K, approached when one user needs all",
-        relation=Relation.LE,
-        lhs=uniform_gain,
-        rhs=_users,
-        attained=Attained({"bits": [1e15, 1.0], "spectral_efficiency": [1.0, 1.0]}),
-    ),
-    Claim(
-        id="ofdma.same_sum",
-        source=Source("zhu2025edgesd", "(27), Fig. 9"),
-        origin=Origin.NEW,
-        statement="at a fixed SNR, Σ_k t_k is the same under w_k ∝ λI_k/η_k and equal shares: the mean gains nothing",
-        relation=Relation.EQ,
-        lhs=_summed_finish_of_the_best,
-        rhs=_summed_finish_of_equal_shares,
-        attained=Attained({**_CELL, "bandwidth_hz": 100.0}),
     ),
     *SPREAD_CLAIMS,
 )

@@ -238,38 +238,6 @@ def kkt_residual(bits: Array, spectral_efficiency: Array, shares: Array, *, obje
     return xp.maximum(xp.abs(xp.sum(w, axis=-1) - 1.0), spread)
 
 
-def uniform_gain(bits: Array, spectral_efficiency: Array) -> Array:
-    """Return the gain of the best shares over equal shares in the last finish time: max_k c_k / mean_k c_k.
-
-    Parameters
-    ----------
-    bits : array, shape (..., K)
-        What each user uploads, in any unit common to all.
-    spectral_efficiency : array, shape (..., K)
-        η_k = log₂(1 + SNR_k), in bit/s/Hz.
-
-    Returns
-    -------
-    array, shape (...)
-        Uniform over optimal latency of the upload alone, in [1, K]: known before any simulation. The share of
-        the *total* latency that is saved, as in edge-sd Fig. 9, is smaller, because the other stages also take time.
-
-    Raises
-    ------
-    ValueError
-        If a value is not positive and finite, the shapes do not broadcast, there is no user, or a result leaves the
-        range of the floating type.
-
-    Examples
-    --------
-    >>> float(uniform_gain([100.0, 100.0], [1.0, 4.0]))
-    1.6
-    """
-    xp, need = relative_need(bits, spectral_efficiency)
-    # The sum of K numbers up to 1, one of them 1, rounds into [1, K]; division by the rounded mean may leave it
-    return need.shape[-1] / xp.sum(need, axis=-1)
-
-
 def _efficiency(bits: Array, snr: Array | None, spectral_efficiency: Array | None) -> Array:
     """Return η = log₂(1 + SNR), from the one of the two that is given."""
     if (snr is None) == (spectral_efficiency is None):

@@ -48,7 +48,7 @@ from hlmtheory.policy.device_parts import (
     UncertaintyLine,
     threshold_rule,
 )
-from hlmtheory.policy.hulls import Hulls, join_hulls, lower_hulls
+from hlmtheory.policy.hulls import Hulls, lower_hulls
 from hlmtheory.policy.queueing import QueueRates, queue_rates
 from hlmtheory.policy.served import ServedPlan, plan_served
 from hlmtheory.policy.server import ServerPolicy
@@ -91,7 +91,6 @@ __all__ = [
     "codec_hulls",
     "colocated_plan",
     "envelope_bits",
-    "join_hulls",
     "lower_hulls",
     "plan_served",
     "plan_user",

@@ -30,7 +30,6 @@ from hlmtheory.policy.user import Start, as_list, best_plan, checked_user
 _WEIGHT = positive("leave out users without a weight")
 
 _RATIO, _COARSE = 1.15, 1.4  # of a value of z to the one before, for a few users and for many
-_LEAST_SHARE = 1e-3  # of an equal share: the smallest share that a rate is computed for
 _NOTHING = 1e-9  # of its tokens: what a plan that is worth nothing counts, so that shares stay positive
 
 Toll = tuple[float, float]

@@ -21,15 +21,9 @@ from hlmtheory.policy.user_claims import host_side
 #
 # Proofs, by the last part of the id.
 #
-# rate_chord, log_rate_chord. Of one plan, 1/(A + b z) is convex in z, and so is -log(A + b z). A maximum of convex
-#   functions is convex, and a convex function is nowhere above its chord.
-# band_price, band_log_price. For ν ≥ 0 and Σ w ≤ 1, Σ ω U(X) ≤ Σ (ω U(X) - ν w) + ν, and each term is at most its
+# band_price. For ν ≥ 0 and Σ w ≤ 1, Σ ω U(X) ≤ Σ (ω U(X) - ν w) + ν, and each term is at most its
 #   largest value over plans and shares. X* is bounded by its chords, on which the largest value is known in closed
 #   form; for shares below the smallest of the curve by the rate there.
-# band_grid. Let i/n be the share rounded up. X* rises with the share, so that the rate is at most that at i/n. The
-#   numbers i - 1 add up to less than n. The program has the largest sum of all such i.
-# band_even. If all X/ω are at least x, each share is at least the smallest one at which the bound of X* reaches ω x,
-#   and these add up to at most 1. The largest such x is found by bisection, and its upper end is taken.
 
 _POINTS = 9
 _CELLS = 64
@@ -39,20 +33,6 @@ _LOW, _HIGH = 1.0, 256.0  # z over s: shares from 1 to 1/256
 def _best(table: dict[str, Any], z: Any) -> Any:
     """X*(z) of each user, shape (..., U) or (...)."""
     return np.max(table["tokens"] / (table["fixed_s"] + table["plan_bits"] * z), axis=-1)
-
-
-def _chord(one: dict[str, Any], *, log: bool) -> float:
-    low, high = sorted((float(one["z"]), float(one["z"] * one["stretch"])))
-    ends = np.asarray([_best(one, low), _best(one, high)])
-    mix = float(one["mix"])
-    if log:
-        return float(np.exp((1.0 - mix) * np.log(ends[0]) + mix * np.log(ends[1])))
-    return float((1.0 - mix) * ends[0] + mix * ends[1])
-
-
-def _between(one: dict[str, Any]) -> float:
-    low, high = sorted((float(one["z"]), float(one["z"] * one["stretch"])))
-    return float(_best(one, low + float(one["mix"]) * (high - low)))
 
 
 def _curves(one: dict[str, Any]) -> tuple[list[Curve], Any]:
@@ -99,7 +79,6 @@ def _even(one: dict[str, Any]) -> float:
     return even_bound(*_curves(one))[1]
 
 
-_line_side = partial(host_side, rank={"tokens": 1, "fixed_s": 1, "plan_bits": 1})
 _band_side = partial(host_side, rank={"tokens": 2, "fixed_s": 2, "plan_bits": 2, "weights": 1, "parts": 1, "choice": 1})
 _SOURCE = Source("zhu2025edgesd", "(26), with draft lengths and messages")
 _TABLE = ("tokens", "fixed_s", "plan_bits")
@@ -119,26 +98,6 @@ _ALONE = {name: value[:1] for name, value in _TWO.items()}
 
 BAND_CLAIMS = (
     Claim(
-        id="policy.rate_chord",
-        source=_SOURCE,
-        origin=Origin.NEW,
-        statement="between two values of z, X*(z) ≤ the straight line",
-        relation=Relation.LE,
-        lhs=_line_side(_between, *_LINE),
-        rhs=_line_side(lambda one: _chord(one, log=False), *_LINE),
-        attained=Attained(_ONE),
-    ),
-    Claim(
-        id="policy.log_rate_chord",
-        source=_SOURCE,
-        origin=Origin.NEW,
-        statement="between two values of z, log X*(z) ≤ the straight line between the logarithms",
-        relation=Relation.LE,
-        lhs=_line_side(_between, *_LINE),
-        rhs=_line_side(lambda one: _chord(one, log=True), *_LINE),
-        attained=Attained(_ONE),
-    ),
-    Claim(
         id="policy.band_price",
         source=_SOURCE,
         origin=Origin.NEW,
@@ -147,35 +106,5 @@ BAND_CLAIMS = (
         lhs=_band_side(_of("linear"), *_SHARED),
         rhs=_band_side(_priced("linear"), *_TABLE, "weights", "band_price"),
         attained=Attained({**_ALONE, "band_price": 0.125}),
-    ),
-    Claim(
-        id="policy.band_log_price",
-        source=_SOURCE,
-        origin=Origin.NEW,
-        statement="the geometric mean of X of any plans and shares ≤ exp(g(ν)/Σ ω), g with ω log X*",
-        relation=Relation.LE,
-        lhs=_band_side(_of("log"), *_SHARED),
-        rhs=_band_side(_priced("log"), *_TABLE, "weights", "band_price"),
-        attained=Attained({**_ALONE, "band_price": 0.125}),
-    ),
-    Claim(
-        id="policy.band_grid",
-        source=_SOURCE,
-        origin=Origin.NEW,
-        statement="Σ ω X of any plans and shares ≤ max Σ ω X*(i/n) over whole i with Σ (i − 1) ≤ n",
-        relation=Relation.LE,
-        lhs=_band_side(_of("linear"), *_SHARED),
-        rhs=_band_side(_grid, *_TABLE, "weights"),
-        attained=Attained(_ALONE),
-    ),
-    Claim(
-        id="policy.band_even",
-        source=_SOURCE,
-        origin=Origin.NEW,
-        statement="min X/ω of any plans and shares ≤ the largest x whose least shares add up to 1",
-        relation=Relation.LE,
-        lhs=_band_side(_of("maxmin"), *_SHARED),
-        rhs=_band_side(_even, *_TABLE, "weights"),
-        attained=Attained(_TWO),
     ),
 )

@@ -36,7 +36,7 @@ from hlmtheory.policy.user_claims import host_side
 # colocated_capacity. A server that is never idle completes a round in V(K) seconds if devices draft, and in K t_s +
 #   V(K) if it drafts; both give E(K) tokens in the mean. It is not idle if N users return from their devices within
 #   (N - 1) V(K), the time in which it verifies the other users' rounds.
-# colocated_gain, colocated_gain_floor. Let d(K) = σ/E be the time of the server for a token if devices draft, and e(K)
+# colocated_gain_floor. Let d(K) = σ/E be the time of the server for a token if devices draft, and e(K)
 #   = (σ + K t_s/B)/E if it drafts, least at K' and K''. The gain is e(K'')/d(K'). It is at most e(K')/d(K'), since
 #   e(K'') is the least e, and at least e(K'')/d(K''), since d(K') is the least d. Both are 1 + K t_s/(B σ(K)).
 
@@ -255,16 +255,6 @@ COLOCATED_CLAIMS = (
                 "users": 2,
             }
         ),
-    ),
-    Claim(
-        id="policy.colocated_gain",
-        source=_SOURCE,
-        origin=Origin.NEW,
-        statement="users of a full server if devices draft, over without ≤ 1 + K t_s/(B σ(K)), K the devices' best",
-        relation=Relation.LE,
-        lhs=_side(_gain, *_LOADS),
-        rhs=_side(lambda one: _at_length(one, _best_length(one, drafting=False)), *_LOADS),
-        attained=Attained({"server_draft_s": 0.125, "pass_s": 0.5, "token_s": 0.0, "acceptances": [1.0], "batch": 1}),
     ),
     Claim(
         id="policy.colocated_gain_floor",

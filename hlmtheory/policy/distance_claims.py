@@ -22,13 +22,11 @@ from hlmtheory.verification import expected_tokens
 # colocated_capacity_printed. As colocated_capacity, with a pass of constant time.
 # colocated_window. A round of γ drafts takes γ t + R + V and gives E(γ) tokens; decoding alone takes V a token. The
 #   two are equal at R = (E(γ) - 1) V - γ t.
-# colocated_window_geometric. No proof: the counterexample. E(γ) - 1 = α(1 - α^γ)/(1 - α) is below α/(1 - α).
 # colocated_pipelined. If the next γ drafts are made during the round trip, and all guesses are right, a round takes
 #   max(γ t, R + V). With R ≥ γ t that is at least γ t + V, the round of a server that drafts itself. Both give E(γ).
 # colocated_streamed. Let ε = 1 - α, K the best length of a server that drafts, D = K t + V, c = εD/(1 - α^{K+1}) its
 #   time of a token. As one more draft does not help, c ≤ t/α^{K+1}, so εD α^{K+1} ≤ t (1 - α^{K+1}), which is c ≤
 #   t + εD. A device that never stops takes t + ε(R + V + W) ≥ t + ε(K t + V) = t + εD a token, if R ≥ K t.
-# colocated_streamed_any. No proof: the counterexample. With γ below the best length, R ≥ γ t is not enough.
 
 
 def _parts(acceptance: Array, draft_length: Array, draft_time: Array, verify_time: Array) -> tuple[Any, ...]:
@@ -49,13 +47,6 @@ def _break_even(acceptance: Array, draft_length: Array, draft_time: Array, verif
     """Return (E(γ) - 1) V - γ t, which may be negative."""
     _, _, length, draft, verify, tokens = _parts(acceptance, draft_length, draft_time, verify_time)
     return (tokens - 1.0) * verify - length * draft
-
-
-def _geometric(acceptance: Array, draft_length: Array, draft_time: Array, verify_time: Array) -> Array:
-    """Return α/(1 - α) V - γ t, and -1 for α = 1."""
-    xp, alpha, length, draft, verify, _ = _parts(acceptance, draft_length, draft_time, verify_time)
-    rest = xp.where(alpha < 1.0, 1.0 - alpha, 1.0)
-    return xp.where(alpha < 1.0, alpha / rest * verify - length * draft, -1.0)
 
 
 def _token_seconds(
@@ -149,7 +140,6 @@ _KEY = "lyu2026distance"
 _ABSTRACT = "abstract, on pipelining"
 _QUEUE = ("server_draft_s", "pass_s", "draft_length", "away_s", "users")
 _CASE = {"acceptance": 0.5, "draft_length": 1, "draft_time": 0.25, "verify_time": 1.0}
-_LATE = {"acceptance": 0.984375, "draft_time": 0.25, "verify_time": 1.0}
 
 _DRAFTS_ON: dict[str, Any] = {
     "relation": Relation.LE,
@@ -186,15 +176,6 @@ DISTANCE_CLAIMS = (
         condition=_roundings,
     ),
     Claim(
-        id="policy.colocated_window_geometric",
-        source=Source(_KEY, "the limit of the round trip as a public summary gives it, without the power of α"),
-        origin=Origin.IMPLIED,
-        statement="(γ t + R + V)/E(γ) ≤ V at R = α/(1 − α) V − γ t",
-        relation=Relation.LE,
-        **_at(_geometric),
-        refuted=_CASE,
-    ),
-    Claim(
         id="policy.colocated_pipelined",
         source=Source(_KEY, _ABSTRACT),
         origin=Origin.PUBLISHED,
@@ -215,15 +196,6 @@ DISTANCE_CLAIMS = (
             {"acceptance": 0.998046875, "draft_time": 0.25 - 2.0**-30, "verify_time": 0.375, "round_trip": 5.25},
             ratio=0.9989834116620351,  # on the faster side of the jump at 0.25
         ),
-        **_DRAFTS_ON,
-    ),
-    Claim(
-        id="policy.colocated_streamed_any",
-        source=Source(_KEY, f"{_ABSTRACT}, read for every device that drafts on and every γ"),
-        origin=Origin.IMPLIED,
-        statement="min_K (K t + V)/E(K) ≤ t + (1 − α)(R + V + W) if R ≥ γ t, for any γ",
-        assumptions=(Assumption("R ≥ γ t", _far),),
-        refuted=_LATE | {"draft_length": 5, "round_trip": 1.25},
         **_DRAFTS_ON,
     ),
 )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory._array import Array, brief
-from hlmtheory._domains import COUNT, Domain, DomainError, instance, instances, numbers
+from hlmtheory._domains import COUNT, Domain, DomainError, instance, numbers
 from hlmtheory._quantities import not_negative
 from hlmtheory.codec import CodecChoice
 
@@ -126,45 +125,6 @@ def lower_hulls(bits: Array, risk: Array) -> Hulls:
     entry = np.concatenate(corners)
     row = np.repeat(np.arange(len(cost)), np.diff(start))
     return Hulls(start, cost[row, entry], loss[row, entry], entry)
-
-
-def join_hulls(parts: Sequence[Hulls]) -> Hulls:
-    """Return the hulls of several blocks of positions as one.
-
-    Parameters
-    ----------
-    parts : sequence of Hulls
-        At least one; all with a codec, or all without.
-
-    Returns
-    -------
-    Hulls
-
-    Raises
-    ------
-    ValueError
-        If there is no part, or only some have a codec.
-
-    Examples
-    --------
-    >>> one = lower_hulls([[10.0, 30.0]], [[0.5, 0.0]])
-    >>> join_hulls([one, one]).start.tolist()
-    [0, 2, 4]
-    """
-    given = instances("parts", parts, Hulls)
-    codecs = [one.codec for one in given if one.codec is not None]
-    if not given or len(codecs) not in (0, len(given)):
-        raise DomainError(f"parts must be hulls of one kind, one or more; got {len(given)}; join what one call made")
-    shift = np.cumsum([0, *(one.start[-1] for one in given)])
-    start = [one.start[:-1] + before for one, before in zip(given, shift, strict=False)]
-    names = ("kind", "k", "parameter", "mixture", "bits", "bias")
-    codec = (
-        CodecChoice(**{name: np.concatenate([getattr(one, name) for one in codecs]) for name in names})
-        if codecs
-        else None
-    )
-    bits, risk, entry = (np.concatenate([getattr(one, name) for one in given]) for name in ("bits", "risk", "entry"))
-    return Hulls(np.concatenate([*start, shift[-1:]]).astype(np.int64), bits, risk, entry, codec)
 
 
 def hull(cost: Numbers, loss: Numbers) -> Integers:

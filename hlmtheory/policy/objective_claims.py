@@ -11,14 +11,13 @@ import numpy as np
 
 from hlmtheory import batching
 from hlmtheory._domains import DomainError
-from hlmtheory.channel import Rician, mean_transfer_time
+from hlmtheory.channel import Rician
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.policy.band import BandUser
 from hlmtheory.policy.batched import BatchedPlan, plan_batched
-from hlmtheory.policy.coherence import coherent_costs
 from hlmtheory.policy.costs import StageCosts, UserPlan
 from hlmtheory.policy.goodput import GoodputPlan, plan_goodput
-from hlmtheory.policy.hulls import Hulls, lower_hulls
+from hlmtheory.policy.hulls import lower_hulls
 from hlmtheory.policy.money import CostPlan, plan_cost
 from hlmtheory.policy.user import plan_user
 from hlmtheory.policy.user_claims import Rival, host_side, mixed_rounds, played, rivals
@@ -33,21 +32,12 @@ from hlmtheory.serving import Device, ModelShape, Service, Task
 #   rate is at most the b-quantile, so its rounds are in time there, too. The mean of 1/R over the blocks above the
 #   ε-quantile falls as ε rises. So its rate is at most X*(b), and its goodput at most (1 - a) X*(b). The intervals
 #   cover [0, 1], and the largest of their bounds is the bound. At b = 1 a bit takes no time.
-# goodput_residual. The search ends if each interval's bound is at most (1 + tolerance) times the best goodput, or if
-#   1 - a ≤ (1 + tolerance/2) (1 - b) in the interval of the largest. Then the bound is at most (1 + tolerance/2)
-#   (1 + g) times the goodput at b, with g the gap of the plan there. Without skips V_K is the value of decisions, so
-#   that the mixture of the columns attains the bound, and a plan of one part is at most 0.1% slower.
-# cost_optimum, cost_residual. The cost of a round is a sum over its decisions, as its time is, and positive. So the
+# cost_optimum. The cost of a round is a sum over its decisions, as its time is, and positive. So the
 #   proof of ``policy.user_optimum`` holds with money for seconds: most tokens for money is least money for a token.
-# coherence_floor. A message of B bits takes at least B/C seconds in the mean, whatever the other rounds
-#   (``channel.transfer_floor``). So each plan is at most as fast as with B/C, and at most as the bound there.
-# coherence_ceiling. A message takes at most B/C + T_c (``channel.transfer_ceiling``), and a skip takes no air time.
 # batched_bound. For one l, all plans have the same tokens of a step. So the fewest bits are those of the highest rate
 #   E/(A + bits), which ``upper_bound`` bounds. For given batches and order, the latency is made of maxima and sums of
 #   times that do not fall as the air time of a draft rises. So it is least with the fewest bits, and the bound over
 #   batches there is below every product at this l. The lowest over l is below all.
-# batched_residual. Without a limit on the risk each row sends its fewest bits, the bound on them is attained, and
-#   "exact" finds the least latency for each l.
 
 _GAP = 0.25  # of the search for the outage
 _NO_TIME = 1e-300  # seconds a bit, where the air time is counted apart
@@ -131,23 +121,6 @@ def _goodput_bound(values: dict[str, Any], *, skipping: bool = True) -> float:
     return 0.0 if plan is None else plan.upper_bound
 
 
-def parts_of(plan: UserPlan, hulls: Hulls) -> list[Rival]:
-    """The parts of a plan, with their messages."""
-    corners = [[part.first, *part.later][: part.draft_length] for part in plan.parts]
-    return [
-        Rival(part.share, part.draft_length, part.skip, [hulls.bits[c] for c in own], [hulls.risk[c] for c in own])
-        for part, own in zip(plan.parts, corners, strict=True)
-    ]
-
-
-def _goodput_replayed(values: dict[str, Any]) -> float:
-    """That of the public plan without skips, summed place by place, with the outage of its own longest round."""
-    found = _goodput_plan(values, skipping=False)
-    if found is None:
-        return 0.0
-    return _goodput_of(values, parts_of(found.plan, lower_hulls(values["bits"], values["risk"])))
-
-
 def _in_time(values: dict[str, Any]) -> bool:
     return _outage(values, rivals(values))[0] < 0.999
 
@@ -183,30 +156,6 @@ def _cost(values: dict[str, Any]) -> float:
 # -------------------------------------------------------------------------------------------------------- coherence
 
 
-def _coherent(values: dict[str, Any]) -> tuple[StageCosts, StageCosts]:
-    link = Rician(float(values["mean_snr"]), float(values["k_factor"]))
-    costs = StageCosts(float(values["draft_s"]), float(values["verify_s"]), 1.0)
-    return coherent_costs(costs, link, float(values["bandwidth_hz"]), float(values["coherence_s"]))
-
-
-def _over_blocks(values: dict[str, Any], parts: Sequence[Rival]) -> float:
-    """Tokens per second of rounds of at most two drafts, each message in its exact mean time."""
-    link = Rician(float(values["mean_snr"]), float(values["k_factor"]))
-    band, block = float(values["bandwidth_hz"]), float(values["coherence_s"])
-    tokens = seconds = 0.0
-    for part in parts:
-        first = part.bits[0] if part.length else np.zeros(len(part.skips))
-        later = part.bits[1] if part.length > 1 else np.zeros(1)
-        for n, skipped in enumerate(part.skips):
-            bits = np.zeros(1) if skipped or not part.length else first[n] + later
-            each = np.where(bits > 0, mean_transfer_time(link, np.maximum(bits, 1e-9), band, block).value, 0.0)
-            seconds += part.share * float(each.mean())
-        made = played(values | {"seconds_per_bit": _NO_TIME}, *part[1:])
-        tokens += part.share * made[0] * len(part.skips)
-        seconds += part.share * made[1] * len(part.skips)
-    return tokens / seconds
-
-
 def _short(values: dict[str, Any]) -> dict[str, Any]:
     """The same instance with at most two drafts."""
     return values | {"acceptances": values["acceptances"][:2]}
@@ -222,21 +171,6 @@ def _plan(values: dict[str, Any], costs: StageCosts) -> UserPlan | None:
         if str(error).startswith("risk_limit"):
             return None
         raise
-
-
-def _floor_bound(values: dict[str, Any]) -> float:
-    plan = _plan(values, _coherent(values)[0])
-    return 0.0 if plan is None else plan.upper_bound
-
-
-def _ceiling(values: dict[str, Any], *, exact: bool) -> float:
-    """The rate of the plan made with the costs that are too large: its own, or over blocks."""
-    plan = _plan(values, _coherent(values)[1])
-    if plan is None or not exact:
-        return 0.0 if plan is None else plan.rate
-    one = _short(values)
-    hulls = lower_hulls(one["bits"], one["risk"])
-    return _over_blocks(one, parts_of(plan, hulls))
 
 
 # ---------------------------------------------------------------------------------------------------------- batches
@@ -334,20 +268,6 @@ OBJECTIVE_CLAIMS = (
         attained=Attained({**_ONE_USER, **_FADING, **_SENT, "round_limit_s": 0.1875, "limit": 0.25, "skips": [1]}),
     ),
     Claim(
-        id="policy.goodput_residual",
-        source=Source("oh2025cuhlm", "(5), with an outage and a limit on each round"),
-        origin=Origin.NEW,
-        statement=(
-            "certificate: the bound on goodput ≤ 1.25 times that of the plan found, replayed, without skips, under any "
-            "limit on the risk that can be met"
-        ),
-        relation=Relation.LE,
-        lhs=host_side(lambda one: _goodput_bound(one, skipping=False), *_GOODPUT, "limit"),
-        rhs=host_side(lambda one: (1.0 + _GAP) * _goodput_replayed(one), *_GOODPUT, "limit"),
-        attained=Attained({**_ONE_USER, **_FADING, "round_limit_s": 0.1875, "limit": 0.0}, ratio=0.8108622156672532),
-        condition=host_side(lambda one: 1e7, "bits"),
-    ),
-    Claim(
         id="policy.cost_optimum",
         source=Source("li2025flexspec", "(11), with money for seconds and joules"),
         origin=Origin.NEW,
@@ -356,45 +276,6 @@ OBJECTIVE_CLAIMS = (
         lhs=host_side(lambda one: _cost_plan(one).cost, *_COST),
         rhs=host_side(_cost, *_COST, "draft_length", "first", "later", "mix"),
         attained=Attained({**_ALONE, **{name: _SENT[name] for name in ("draft_length", "first", "later", "mix")}}),
-    ),
-    Claim(
-        id="policy.cost_residual",
-        source=Source("li2025flexspec", "(11), with money for seconds and joules"),
-        origin=Origin.NEW,
-        statement=(
-            "certificate: 1/(θ + V⁺(θ)/C_min), θ in tokens for money = the cost of the plan found, without skips"
-        ),
-        relation=Relation.EQ,
-        lhs=host_side(lambda one: _cost_plan(one).lower_bound, *_COST),
-        rhs=host_side(lambda one: _cost_plan(one).cost, *_COST),
-        attained=Attained(_ALONE),
-        condition=host_side(lambda one: 1e7, "bits"),
-    ),
-    Claim(
-        id="policy.coherence_floor",
-        source=Source("oh2025cuhlm", "(5), over coherence blocks"),
-        origin=Origin.NEW,
-        statement=(
-            "tokens per second of any mixture of plans whose messages last for blocks ≤ the bound with 1/C seconds "
-            "a bit"
-        ),
-        relation=Relation.LE,
-        lhs=host_side(lambda one: _over_blocks(_short(one), rivals(_short(one))), *_BLOCKS, *_RIVAL),
-        rhs=host_side(_floor_bound, *_BLOCKS, "limit"),
-        assumptions=(_WITHIN,),
-        attained=Attained({**_ONE_USER, **_FADING, **_SENT, "coherence_s": 2.0**-36, "limit": 0.0}),
-    ),
-    Claim(
-        id="policy.coherence_ceiling",
-        source=Source("oh2025cuhlm", "(5), over coherence blocks"),
-        origin=Origin.NEW,
-        statement=(
-            "tokens per second of the plan made with 1/C seconds a bit and T_c more a round ≤ those over blocks"
-        ),
-        relation=Relation.LE,
-        lhs=host_side(lambda one: _ceiling(one, exact=False), *_BLOCKS, "limit"),
-        rhs=host_side(lambda one: _ceiling(one, exact=True), *_BLOCKS, "limit"),
-        attained=Attained({**_ONE_USER, **_FADING, "coherence_s": 2.0**-36, "limit": 0.0}),
     ),
     Claim(
         id="policy.batched_bound",
@@ -422,16 +303,5 @@ OBJECTIVE_CLAIMS = (
         attained=Attained(
             {**_TWO_TASKS, "limit": 0.25, "draft_length": 1, "first": [0], "later": [0], "labels": [0, 1]}
         ),
-    ),
-    Claim(
-        id="policy.batched_residual",
-        source=Source("zhu2025edgesd", "(28), (33), with messages of few bits"),
-        origin=Origin.NEW,
-        statement="certificate: the bound on latency = the latency of the plan found by “exact”, without a limit",
-        relation=Relation.EQ,
-        lhs=host_side(lambda one: _batched(one, math.inf).lower_bound, *_BATCHES, rank=_BATCH_RANK),
-        rhs=host_side(lambda one: _batched(one, math.inf).latency, *_BATCHES, rank=_BATCH_RANK),
-        attained=Attained(_TWO_TASKS),
-        condition=host_side(lambda one: 1e7, "bits"),
     ),
 )

@@ -14,7 +14,6 @@ from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.policy.band_shares import Curve, price_bound
 from hlmtheory.policy.capacity import SharedServer, server_rates
 from hlmtheory.policy.queueing import Pass, longest_response, passes
-from hlmtheory.policy.served import tangent
 from hlmtheory.policy.user_claims import host_side
 
 # A user has P plans, whose mean rounds have E tokens, A seconds without air time, b bits and σ seconds of the server. A
@@ -26,21 +25,10 @@ from hlmtheory.policy.user_claims import host_side
 # served_price. For ν, η ≥ 0, Σ w ≤ 1 and Σ X d ≤ 1, Σ ω X ≤ Σ (ω X - η X d - ν w) + ν + η. Each term is X (ω - η d) -
 #   ν w with X ≤ E/(A + b z): at most ω (E - η σ/ω)⁺/(A + b z) - ν w, since d = σ/E. Of each plan with a positive worth
 #   this is convex in z, and 0 is; so their maximum Y is below its chords, as for ``policy.rate_chord``.
-# served_log_price. log X ≤ log a + X/a - 1, so Σ ω log X ≤ Σ ω (log a - 1) + Σ (ω/a) X, and the last sum is bounded by
-#   g with the weights ω/a.
-# server_linear, server_linear_dual. For η ≥ 0, Σ ω X ≤ η + Σ (ω - η d) X ≤ D(η) = η + Σ (ω - η d)⁺ x. The users with
-#   ω/d above that of the last one served are at x, those below at 0: with η the last one's ω/d both are equal.
-# server_log, server_log_dual. D(η) = η + Σ max_{X ≤ x} (ω log X - η X d), reached at X = min(x, ω/(η d)). D is convex,
-#   with the slope 1 - Σ X d, which is 0 where these X fill the server.
-# server_even, server_even_dual. If X ≥ ω t for all users, ω t ≤ x and t Σ ω d ≤ 1.
-# server_capacity. A pass of b ≤ B rounds takes s + s' Σ (K + 1) ≥ Σ (s/B + s' (K + 1)). Passes do not overlap.
 # server_response. When a round arrives, a pass may run with one other user at least. Of the other N - 2 users each has
 #   at most one round before it in the queue. So at most ⌊(N - 2)/B⌋ full passes follow before its own. Without a
 #   running pass at most N - 1 rounds arrived at the same time, and ⌊(N - 1)/B⌋ ≤ 1 + ⌊(N - 2)/B⌋. In the running pass
 #   and the full ones each user occurs once, and in its own B - 1 others.
-# server_patience. While B rounds wait before a round, passes start at once, since m ≤ B. So a free server holds a pass
-#   with this round waiting only if the round is in it. The first round that waits came no later, so that the hold ends
-#   τ after the round's arrival at the latest. Its pass starts then, or when the passes before it are over.
 
 _POINTS = 9
 _LOW, _HIGH = 1.0, 256.0  # z over s: shares from 1 to 1/256
@@ -73,11 +61,6 @@ def _bound(one: Values, weights: Any) -> float:
     return price_bound(_curves(one, weights, price), weights, float(one["band_price"]), "linear")[0] + price
 
 
-def _log_bound(one: Values) -> float:
-    slope, level = tangent(one["anchor"], one["weights"], "log")
-    return math.exp(min((level + _bound(one, slope)) / float(one["weights"].sum()), 700.0))
-
-
 def _utility(rates: Any, weights: Any, utility: str) -> float:
     if utility == "maxmin":
         return float(np.min(rates / weights))
@@ -92,42 +75,6 @@ def _served(utility: str) -> Callable[[Values], float]:
     return lambda one: _utility(
         np.asarray(server_rates(one["most"], one["load_s"], one["weights"], utility=utility)), one["weights"], utility
     )
-
-
-def _competing(utility: str) -> Callable[[Values], float]:
-    def side(one: Values) -> float:
-        rates = one["use"] * one["most"]
-        return _utility(rates / max(1.0, float(rates @ one["load_s"])), one["weights"], utility)
-
-    return side
-
-
-def _linear_dual(one: Values) -> float:
-    """The least D(η): it is piecewise linear, with corners at 0 and at ω/d."""
-    weights, load, most = one["weights"], one["load_s"], one["most"]
-    corners = [0.0, *(float(w / d) for w, d in zip(weights, load, strict=True) if d > w * 1e-300)]
-    return min(eta + float(np.maximum(weights - eta * load, 0.0) @ most) for eta in corners)
-
-
-def _log_dual(one: Values) -> float:
-    """The least D(η), by bisection of its slope."""
-    weights, load, most = one["weights"], one["load_s"], one["most"]
-
-    def rates(eta: float) -> Any:
-        return np.where(load * eta * most > weights, weights / np.where(load > 0, load * eta, 1.0), most)
-
-    low, high = 0.0, float(weights.sum()) * 2.0
-    for _ in range(200):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if rates(middle) @ load > 1.0 else (low, middle)
-    best = rates(high)
-    found = high * (1.0 - best @ load) + weights @ np.log(best)
-    return math.exp(float(found) / float(weights.sum()))
-
-
-def _even_dual(one: Values) -> float:
-    need = float(one["weights"] @ one["load_s"])
-    return min(float(np.min(one["most"] / one["weights"])), 1.0 / need if need > 0 else math.inf)
 
 
 def _passes(one: Values) -> tuple[SharedServer, list[Pass]]:
@@ -163,7 +110,6 @@ _SHARED = (*_TABLE, "parts", "choice", "use")
 _PRICED = (*_TABLE, "weights", "band_price", "server_price")
 _RATES = ("most", "load_s", "weights")
 _QUEUE = ("away_s", "draft_lengths", "pass_s", "token_s", "batch")
-_WAITING = (*_QUEUE, "company", "patience_s")
 _ALONE: Values = {
     "tokens": [[2.0]],
     "fixed_s": [[0.5]],
@@ -177,10 +123,7 @@ _ALONE: Values = {
     "server_price": 0.5,
 }
 """The whole band gives 2 tokens a second, and they fill the server."""
-_TWO = {"most": [2.0, 2.0], "load_s": [0.5, 0.5], "weights": [1.0, 1.0], "use": [1.0, 1.0]}
 _WAIT = {"away_s": [[0.0], [0.0]], "draft_lengths": [1, 1], "pass_s": 0.5, "token_s": 0.0, "batch": 1}
-_WORDS = {"linear": "Σ ω X", "log": "the geometric mean of X", "maxmin": "min X/ω"}
-_NAMES = {"linear": "linear", "log": "log", "maxmin": "even"}
 
 SERVED_CLAIMS = (
     Claim(
@@ -194,52 +137,6 @@ SERVED_CLAIMS = (
         attained=Attained(_ALONE),
     ),
     Claim(
-        id="policy.served_log_price",
-        source=_SOURCE,
-        origin=Origin.NEW,
-        statement="the geometric mean of X of any plans, shares and order ≤ exp((Σ ω (log a − 1) + g(ν, η))/Σ ω)",
-        relation=Relation.LE,
-        lhs=_side(lambda one: _utility(_competing_rates(one), one["weights"], "log"), *_SHARED, "weights"),
-        rhs=_side(_log_bound, *_PRICED, "anchor"),
-        attained=Attained({**_ALONE, "anchor": [2.0]}),
-    ),
-    *(
-        Claim(
-            id=f"policy.server_{_NAMES[utility]}",
-            source=_SOURCE,
-            origin=Origin.NEW,
-            statement=f"{word} of any rates that the server can serve ≤ that of server_rates",
-            relation=Relation.LE,
-            lhs=_side(_competing(utility), *_RATES, "use"),
-            rhs=_side(_served(utility), *_RATES),
-            attained=Attained(_TWO),
-        )
-        for utility, word in _WORDS.items()
-    ),
-    *(
-        Claim(
-            id=f"policy.server_{_NAMES[utility]}_dual",
-            source=_SOURCE,
-            origin=Origin.NEW,
-            statement=f"{word} of server_rates = min over the price η of the dual bound",
-            relation=Relation.EQ,
-            lhs=_side(_served(utility), *_RATES),
-            rhs=_side(dual, *_RATES),
-            attained=Attained({name: _TWO[name] for name in _RATES}),
-        )
-        for (utility, word), dual in zip(_WORDS.items(), (_linear_dual, _log_dual, _even_dual), strict=True)
-    ),
-    Claim(
-        id="policy.server_capacity",
-        source=_QUEUE_SOURCE,
-        origin=Origin.NEW,
-        statement="Σ (s/B + s′(K + 1)) over the rounds that are verified ≤ the time that has passed",
-        relation=Relation.LE,
-        lhs=_side(_work, *_QUEUE),
-        rhs=_side(lambda one: _passes(one)[1][-1].end, *_QUEUE),
-        attained=Attained({**_WAIT, "away_s": [[0.0]], "draft_lengths": [1]}),
-    ),
-    Claim(
         id="policy.server_response",
         source=_QUEUE_SOURCE,
         origin=Origin.NEW,
@@ -248,16 +145,5 @@ SERVED_CLAIMS = (
         lhs=_side(_response, *_QUEUE),
         rhs=_side(_longest, *_QUEUE),
         attained=Attained({**_WAIT, "away_s": [[0.0, 0.0], [0.0, 0.0]]}),
-    ),
-    Claim(
-        id="policy.server_patience",
-        source=_QUEUE_SOURCE,
-        origin=Origin.NEW,
-        statement="if a pass waits for m rounds, for τ at most: a round's wait and pass ≤ the larger of the bound "
-        "without waiting (policy.server_response) and τ + s + s′ (the sum of the B largest K + 1)",
-        relation=Relation.LE,
-        lhs=_side(_response, *_WAITING),
-        rhs=_side(_longest, *_WAITING),
-        attained=Attained({**_WAIT, "away_s": [[0.0], [8.0]], "batch": 2, "company": 2, "patience_s": 2.0}),
     ),
 )

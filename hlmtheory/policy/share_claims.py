@@ -12,18 +12,6 @@ from hlmtheory.policy.shares import checked_users, share_rates, share_residual, 
 #
 # Proofs, by the last part of the id.
 #
-# linear_shares, log_shares. Let f_u be ω X_u or ω log X_u. Both are concave in w: X_u' = E c/(A w + c)² falls, and so
-#   does X_u'/X_u = c/(w (A w + c)). Let d_u = f_u'(w_u). For other shares v, Σ f_u(v_u) - f_u(w_u) ≤ Σ d_u (v_u - w_u).
-#   If d_u = ν where w_u > 0, and d_u ≤ ν elsewhere, this is at most ν (Σ v_u - Σ w_u) = 0.
-# even_shares. X_u rises with w_u. If all X_u/ω_u are x, shares with a larger minimum give each user more. Their sum
-#   would exceed 1.
-# linear_kkt. ω E c/(A w + c)² = ν gives w = (√(ω E c/ν) - c)/A, positive where ωE/c > ν. With the n users of the
-#   largest ωE/c, Σ w = 1 gives 1/√ν = (1 + Σ c/A)/Σ (√(ω E c)/A). Adding a user lowers ν while its own ωE/c exceeds the
-#   ν that results, so the largest such n is right.
-# log_kkt. ω c/(w (A w + c)) = ν is A w² + c w = ω c/ν, whose positive root falls in ν. Since no share exceeds 1, ν ≥ ω
-#   c/(A + c) for each user, and since w ≤ ω/ν, ν ≤ Σ ω.
-# even_kkt. X = ω x is w = c/(t - A) with t = E/(ω x). The sum falls in t. It is at least 1 where some share is 1, and
-#   at most 1 where the shares are those of the slowest user's equal share.
 # share_loss. As for linear_shares, with Σ d_u v_u ≤ max d: the loss is at most max d - Σ d_u w_u = r max d.
 
 
@@ -93,45 +81,8 @@ def _with_loss(tokens: Array, fixed_s: Array, band_s: Array, weights: Array, par
 
 _SOURCE = Source("zhu2025edgesd", "(26), for throughput with a fixed time of each round")
 _USERS = {"tokens": [3.0, 3.0], "fixed_s": [0.5, 0.5], "band_s": [0.5, 0.5], "weights": [1.0, 1.0]}
-_NAMES = {
-    "linear": ("linear_shares", "linear_kkt", "Σ ω X", "(√(ω E c/ν) − c)⁺/A"),
-    "log": ("log_shares", "log_kkt", "the geometric mean of X, with weights ω,", "the root of A w² + c w = ω c/ν"),
-    "maxmin": ("even_shares", "even_kkt", "min X/ω", "c/(E/(ω x) − A)"),
-}
-
-
-def _pair(utility: str) -> tuple[Claim, Claim]:
-    best, kkt, goal, formula = _NAMES[utility]
-    return (
-        Claim(
-            id=f"policy.{best}",
-            source=_SOURCE,
-            origin=Origin.NEW,
-            statement=f"with X = E w/(A w + c), {goal} of any shares ≤ that of w = {formula}",
-            relation=Relation.LE,
-            lhs=_competitor(utility),
-            rhs=_best(utility),
-            attained=Attained({**_USERS, "parts": [1.0, 1.0]}),
-            condition=_rounded,
-        ),
-        Claim(
-            id=f"policy.{kkt}",
-            source=_SOURCE,
-            origin=Origin.NEW,
-            statement=f"certificate: w = {formula} with sum 1 meets the optimality conditions of {goal}",
-            relation=Relation.EQ,
-            lhs=_certificate(utility),
-            rhs=_one,
-            attained=Attained(_USERS),
-            condition=_near,
-        ),
-    )
-
 
 SHARE_CLAIMS = (
-    *_pair("linear"),
-    *_pair("log"),
-    *_pair("maxmin"),
     Claim(
         id="policy.share_loss",
         source=_SOURCE,

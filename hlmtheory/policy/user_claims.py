@@ -20,7 +20,7 @@ from hlmtheory.codec import CodecMenu
 from hlmtheory.codec.menu import LATTICE, MIXTURE, TOP_K
 from hlmtheory.policy.codec_hulls import codec_hulls
 from hlmtheory.policy.costs import Numbers, StageCosts, UserPlan
-from hlmtheory.policy.hulls import BITS, RISK, Priced, lower_hulls
+from hlmtheory.policy.hulls import BITS, RISK, lower_hulls
 from hlmtheory.policy.plan_law import Law, World, law_of
 from hlmtheory.policy.user import plan_user
 from hlmtheory.serving.shapes import POSITIVE_COUNT
@@ -30,9 +30,6 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 #
 # Proofs, by the last part of the id.
 #
-# hull. The corners have the least value of every linear function of (bits, risk) with weights 0 or more. The mean over
-#   rows is least if each row's is. The steps of all hulls in the order of risk saved for each bit pass all these
-#   minima.
 # user_bound. Let n, t, r be the mean tokens, time and risk of a mixture of plans. If r ≤ ρ n, then n - θ t ≤ n - θ t -
 #   μ (r - ρ n) for every μ ≥ 0. The right side is linear in the shares of the parts, so at most Σ λ_K V_K with V_K the
 #   largest value at one K; and t is at least Σ λ_K T_K, with T_K the mean of each row's shortest round. So n/t is at
@@ -43,7 +40,7 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 #   k pays with the corners of m at least what it pays with those of the point of any interval around m that is nearest
 #   to k: the least cost is concave in k, and its tangents fall towards k. Between the ends it is above its chord. The
 #   largest over intervals is above V_K. A skip that is charged more than β̂ has less value.
-# user_optimum, user_residual. Without a limit μ = 0. Dinkelbach: the decisions of V(θ) have n'/t' = θ + V/t' ≥ θ. When
+# user_optimum. Without a limit μ = 0. Dinkelbach: the decisions of V(θ) have n'/t' = θ + V/t' ≥ θ. When
 #   θ no longer grows, V = 0, and the bound is θ, their rate.
 # user_rate. Each place that is reached emits a token, and the bonus one more. Place 2 is reached with 1 - β of the rows
 #   that are sent, place i with Π_{1<j<i} α_j times as much. If β̂ = β and α_j is the mean acceptance, this is the law.
@@ -274,14 +271,6 @@ def _cheapest(values: dict[str, Any]) -> float:
     return float(np.mean(price.min(axis=1)))
 
 
-def _cheapest_corner(values: dict[str, Any]) -> float:
-    """The same, by the corners of the average hull."""
-    weight = np.full(len(values["bits"]), 1.0 / len(values["bits"]))
-    x, y = float(values["bit_price"]), float(values["risk_price"])
-    bits, risk = Priced(lower_hulls(values["bits"], values["risk"]), weight).mean(x, np.asarray(y))
-    return float(x * bits + y * risk)
-
-
 def _priced(values: dict[str, Any]) -> float:
     """Return the largest price of a message; the corners of a hull are stored as sums of steps."""
     dearest = values["bit_price"] * np.max(values["bits"]) + values["risk_price"] * np.max(values["risk"])
@@ -333,20 +322,6 @@ _ONE_POSITION = {
 
 USER_CLAIMS = (
     Claim(
-        id="policy.hull",
-        source=_SOURCE,
-        origin=Origin.NEW,
-        statement=(
-            "min x bits + y risk over all messages = min over the corners of the lower hulls, in the mean over "
-            "positions"
-        ),
-        relation=Relation.EQ,
-        lhs=host_side(_cheapest_corner, *_PRICED),
-        rhs=host_side(_cheapest, *_PRICED),
-        condition=host_side(_priced, *_PRICED),
-        attained=Attained({"bits": [[8.0, 32.0]], "risk": [[0.25, 0.0]], "bit_price": 1.0, "risk_price": 64.0}),
-    ),
-    Claim(
         id="policy.user_bound",
         source=_SOURCE,
         origin=Origin.NEW,
@@ -371,17 +346,6 @@ USER_CLAIMS = (
         lhs=host_side(lambda one: _competitor(one)[0], *_OTHER),
         rhs=host_side(lambda one: _rate(_plan(one, math.inf)), *_USER),
         attained=Attained(_ONE_ROW | {"draft_length": [1], "skips": [1], "first": [0], "later": [[0]], "mix": 1.0}),
-    ),
-    Claim(
-        id="policy.user_residual",
-        source=_SOURCE,
-        origin=Origin.NEW,
-        statement="certificate: θ + V⁺(θ)/T_min = the rate of the plan found, if the risk has no limit",
-        relation=Relation.EQ,
-        lhs=host_side(lambda one: _bound(_plan(one, math.inf)), *_USER),
-        rhs=host_side(lambda one: _rate(_plan(one, math.inf)), *_USER),
-        attained=Attained(_ONE_ROW),
-        condition=host_side(lambda one: 1e7, "bits"),  # column generation stops within 1e-9 of the bound
     ),
     Claim(
         id="policy.user_rate",

@@ -37,10 +37,9 @@ from __future__ import annotations
 from hlmtheory.serving.claims import CLAIMS
 from hlmtheory.serving.costs import decoding_steps, forward_flops, peak_memory, stage_times, upload_bits
 from hlmtheory.serving.fitting import DeviceFit, fit_device
-from hlmtheory.serving.free import free_bound, free_schedule
+from hlmtheory.serving.free import free_bound
 from hlmtheory.serving.goodput import PassFit, crossover_batch, fit_passes, goodput, load_batch, round_line
 from hlmtheory.serving.pipeline import inference_latency
-from hlmtheory.serving.random_steps import expected_steps
 from hlmtheory.serving.shapes import Device, ModelShape, Service, Task
 
 __all__ = [
@@ -53,12 +52,10 @@ __all__ = [
     "Task",
     "crossover_batch",
     "decoding_steps",
-    "expected_steps",
     "fit_device",
     "fit_passes",
     "forward_flops",
     "free_bound",
-    "free_schedule",
     "goodput",
     "inference_latency",
     "load_batch",

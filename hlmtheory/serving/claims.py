@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._domains import COUNT, numbers
+from hlmtheory._domains import numbers
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.serving import goodput_claims, schedule_claims
-from hlmtheory.serving.costs import both_stages, memory_bytes, operations, tokens_per_step
-from hlmtheory.serving.pipeline import by_breakpoints, by_steps, pipeline_latency, recurrence, stage_pair, step_times
-from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT, SECONDS, SWITCH
+from hlmtheory.serving.costs import memory_bytes, operations
+from hlmtheory.serving.pipeline import pipeline_latency, stage_pair
+from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT
 
 # Proofs, by the last part of the id.
 #
@@ -20,13 +20,8 @@ from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT, SECONDS, SWI
 #   makes t queries, keys and values and projects t outputs (8 t h₁²), compares t queries with c + t keys and mixes c +
 #   t values (4 t (c + t) h₁), and passes t tokens through h₁ → h₂ → h₁ (4 t h₁ h₂).
 # memory. Four h₁×h₁ and two h₁×h₂ matrices a block; one key and one value of size h₁ a token and block; 2 bytes each.
-# stages. Pass i of step n ≥ 2 meets I + (n-1) L - 1 + i - 1 cached tokens, (13), and the verification
-#   I + (n-1) L - 1, (14): summed over i the times are lines in n.
 # pipeline. Unrolled, the recurrence takes the longest of the M paths through the two rows of the schedule: drafts
 #   1..k, then verifications k..M.
-# departures. With d = v = 0 the recurrence passes C on unchanged: C_{m-1} ≥ Σ_{i<m} d_i.
-# breakpoints. Each path of ``pipeline`` is a line in n, so each step's latency is the upper envelope of M lines; the
-#   sum of a line over consecutive n is an arithmetic series.
 
 
 def _product(rows: Array, inner: Array, columns: Array) -> Array:
@@ -69,79 +64,11 @@ def _formula_memory(model: Array, input_tokens: Array, output_tokens: Array, bat
     return memory_bytes(*_model(model), tokens, numbers(POSITIVE_COUNT, "batch_size", batch_size))
 
 
-def _pass_by_pass(
-    model: Array,
-    device: Array,
-    acceptance: Array,
-    draft_length: Array,
-    input_tokens: Array,
-    batch_size: Array,
-    step: Array,
-) -> Array:
-    """Return the draft plus verification time of one step, (18) + (19), adding each pass of (13), (14) separately."""
-    shape, (c1, c2) = _model(model), np.moveaxis(numbers(SECONDS, "device", device), -1, 0)
-    length, prompt = numbers(COUNT, "draft_length", draft_length), numbers(POSITIVE_COUNT, "input_tokens", input_tokens)
-    size, n = numbers(POSITIVE_COUNT, "batch_size", batch_size), numbers(POSITIVE_COUNT, "step", step)
-    known = prompt + (n - 1) * tokens_per_step(acceptance, length) - 1.0  # all but the bonus token
-    opening = n == 1
-    total = np.zeros_like(known)
-    for i in range(1, int(length.max(initial=0)) + 1):
-        prefill = opening & (i == 1)
-        flops = operations(*shape, np.where(prefill, prompt, 1), np.where(prefill, 0.0, known + i - 1.0))
-        total = total + np.where(i <= length, c1 * flops * size + c2, 0.0)
-    flops = operations(*shape, np.where(opening, prompt, 1) + length, np.where(opening, 0.0, known))
-    return total + c1 * flops * size + c2
-
-
-def _in_closed_form(
-    model: Array,
-    device: Array,
-    acceptance: Array,
-    draft_length: Array,
-    input_tokens: Array,
-    batch_size: Array,
-    step: Array,
-) -> Array:
-    """Return the draft plus verification time of one step from its linear forms in n."""
-    coefficients = tuple(np.moveaxis(numbers(SECONDS, "device", device), -1, 0))
-    prompt, size = (
-        numbers(POSITIVE_COUNT, "input_tokens", input_tokens),
-        numbers(POSITIVE_COUNT, "batch_size", batch_size),
-    )
-    length, tokens = numbers(COUNT, "draft_length", draft_length), tokens_per_step(acceptance, draft_length)
-    draft, verify = both_stages([_model(model)] * 2, [coefficients] * 2, tokens, length, prompt, size)
-    return step_times(draft, step) + step_times(verify, step)
-
-
 def _longest_path(draft_times: Array, verify_times: Array) -> Array:
     """Return max_k Σ_{m≤k} d_m + Σ_{m≥k} v_m."""
     d, v = stage_pair("draft_times", draft_times, "verify_times", verify_times)
     paths = np.cumsum(d, axis=-1) + np.cumsum(v[..., ::-1], axis=-1)[..., ::-1]
     return np.max(paths, axis=-1, initial=0.0)
-
-
-def _active_only(draft_times: Array, verify_times: Array, active: Array) -> Array:
-    """Return (20), (21) over the batches that are still active, one instance at a time."""
-    d, v = stage_pair("draft_times", draft_times, "verify_times", verify_times)
-    present = numbers(SWITCH, "active", active) == 1
-    latency = np.empty(d.shape[:-1])
-    for place in np.ndindex(latency.shape):
-        latency[place] = recurrence(d[place][present[place]], v[place][present[place]])
-    return latency
-
-
-def _with_zeros(draft_times: Array, verify_times: Array, active: Array) -> Array:
-    d, v = stage_pair("draft_times", draft_times, "verify_times", verify_times)
-    present = numbers(SWITCH, "active", active)
-    return recurrence(d * present, v * present)
-
-
-def _steps_summed(draft_stages: Array, verify_stages: Array, steps: Array) -> Array:
-    return _summed(by_steps, draft_stages, verify_stages, steps)
-
-
-def _breakpoints_summed(draft_stages: Array, verify_stages: Array, steps: Array) -> Array:
-    return _summed(by_breakpoints, draft_stages, verify_stages, steps)
 
 
 def _summed(method: Callable[[Array, Array, Array], float], draft: Array, verify: Array, steps: Array) -> Array:
@@ -178,26 +105,6 @@ _COSTS = (
         attained=Attained({"model": [1, 2, 3], "input_tokens": 5, "output_tokens": 10, "batch_size": 2}),
     ),
     Claim(
-        id="serving.stages",
-        source=Source("zhu2025edgesd", "(13), (14), (17)-(19)"),
-        origin=Origin.NEW,
-        statement="the run times of a step's l + 1 passes sum to a prefill (n = 1) or to a line in n (n ≥ 2)",
-        relation=Relation.EQ,
-        lhs=_pass_by_pass,
-        rhs=_in_closed_form,
-        attained=Attained(
-            {
-                "model": [1, 2, 3],
-                "device": [0.5, 1.0],
-                "acceptance": 0.5,
-                "draft_length": 2,
-                "input_tokens": 5,
-                "batch_size": 2,
-                "step": 3,
-            }
-        ),
-    ),
-    Claim(
         id="serving.pipeline",
         source=Source("zhu2025edgesd", "(20), (21)"),
         origin=Origin.NEW,
@@ -206,26 +113,6 @@ _COSTS = (
         lhs=pipeline_latency,
         rhs=_longest_path,
         attained=Attained(_PAIR),
-    ),
-    Claim(
-        id="serving.departures",
-        source=Source("zhu2025edgesd", "(8), (21)"),
-        origin=Origin.NEW,
-        statement="a batch that has left the pipeline counts as a batch whose two times are 0",
-        relation=Relation.EQ,
-        lhs=_active_only,
-        rhs=_with_zeros,
-        attained=Attained({**_PAIR, "active": [1, 0]}),
-    ),
-    Claim(
-        id="serving.breakpoints",
-        source=Source("zhu2025edgesd", "(20)-(22)"),
-        origin=Origin.NEW,
-        statement="Σ_n C_{n,M_n} step by step = first step + arithmetic series between departures and breakpoints",
-        relation=Relation.EQ,
-        lhs=_steps_summed,
-        rhs=_breakpoints_summed,
-        attained=Attained({**_LINES, "steps": [9, 4]}),
     ),
 )
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, broadcast, finite_answer, instance, numbers
-from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT, Device, ModelShape, Service
+from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT, ModelShape, Service
 from hlmtheory.verification import expected_tokens
 
 
@@ -87,39 +87,6 @@ def peak_memory(
     length, batch = numbers(COUNT, "draft_length", draft_length), numbers(COUNT, "batch_size", batch_size)
     broadcast(input_tokens=prompt.shape, output_tokens=answer.shape, batch_size=batch.shape, draft_length=length.shape)
     return memory_bytes(*sizes, cached_tokens(prompt, answer, length), batch)
-
-
-@finite_answer
-def run_time(device: Device, flops: Array, batch_size: Array) -> Array:
-    """Return the seconds of one forward pass: c₁ F b + c₂.
-
-    Parameters
-    ----------
-    device : Device
-    flops : array, shape (...)
-        F, operations for one task, 0 or more.
-    batch_size : integer array, shape (...)
-        b, 0 or more.
-
-    Returns
-    -------
-    array, shape (...)
-        Seconds; edge-sd (17).
-
-    Raises
-    ------
-    ValueError
-        If the operations are negative or not finite, or the batch size is not an integer of 0 or more.
-
-    Examples
-    --------
-    >>> float(run_time(Device(0.5, 1.0), 4.0, 3))
-    7.0
-    """
-    instance("device", device, Device)
-    work, batch = numbers(LENGTH, "flops", flops), numbers(COUNT, "batch_size", batch_size)
-    broadcast(flops=work.shape, batch_size=batch.shape)
-    return device.c1 * work * batch + device.c2
 
 
 def decoding_steps(output_tokens: Array, acceptance: Array, draft_length: Array) -> Array:

@@ -8,83 +8,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._domains import DomainError, numbers, option
+from hlmtheory._domains import DomainError, numbers
 from hlmtheory.serving.pipeline import stage_pair
-from hlmtheory.serving.shapes import POSITIVE_COUNT, SECONDS
+from hlmtheory.serving.shapes import POSITIVE_COUNT
 
 POLICIES = ("in turn", "longest")
 """How a machine chooses its next batch in :func:`free_schedule`."""
-
-
-def free_schedule(
-    draft_times: Array, verify_times: Array, steps: Array, policy: str = "in turn"
-) -> tuple[Array, Array]:
-    """When each batch drafts and is verified at each step, without a barrier between the steps.
-
-    Two machines, the draft stage and the verify stage, each hold one batch at a time. A batch drafts step n + 1 as
-    soon as its own step n is verified and the draft stage is free; it does not wait for other batches' step n.
-
-    Parameters
-    ----------
-    draft_times, verify_times : array, shape (N, M)
-        Seconds of batch m at step n.
-    steps : integer array, shape (M,)
-        n_m, 1..N; later times of a batch are not used.
-    policy : str, default "in turn"
-        "in turn": both machines take the batches in the order given, step after step. "longest": a free machine
-        takes, of the batches that wait for it, the one with the most work left. It never idles while one waits.
-
-    Returns
-    -------
-    drafts, verifications : array, shape (N, M)
-        Starts in seconds; NaN where a batch has left.
-
-    Raises
-    ------
-    ValueError
-        If a time is negative or not finite, a step is outside 1..N, the shapes do not agree, or the policy is unknown.
-
-    Examples
-    --------
-    >>> drafts, verifications = free_schedule([[1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]], [2, 2])
-    >>> drafts.tolist(), verifications.tolist()
-    ([[0.0, 1.0], [2.0, 3.0]], [[1.0, 2.0], [3.0, 4.0]])
-    """
-    option("policy", policy, POLICIES)
-    draft, verify, last = step_pair(draft_times, verify_times, steps)
-    return in_turn(draft, verify, last) if policy == "in turn" else longest_first(draft, verify, last)
-
-
-def free_latency(draft_times: Array, verify_times: Array, steps: Array, policy: str = "in turn") -> float:
-    """When the last batch of :func:`free_schedule` has been verified for the last time.
-
-    In turn it is never later than with a barrier at each step, edge-sd (22) (claim ``serving.free``).
-
-    Parameters
-    ----------
-    draft_times, verify_times : array, shape (N, M)
-    steps : integer array, shape (M,)
-    policy : str, default "in turn"
-        All as in :func:`free_schedule`.
-
-    Returns
-    -------
-    float
-        Seconds.
-
-    Raises
-    ------
-    ValueError
-        As :func:`free_schedule`.
-
-    Examples
-    --------
-    >>> free_latency([[1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]], [2, 2])
-    5.0
-    """
-    return finish_time(
-        free_schedule(draft_times, verify_times, steps, policy), numbers(SECONDS, "verify_times", verify_times)
-    )
 
 
 def free_bound(draft_times: Array, verify_times: Array, steps: Array) -> float:

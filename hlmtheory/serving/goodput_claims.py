@@ -12,25 +12,16 @@ from hlmtheory._array import Array
 from hlmtheory._domains import UNIT_INTERVAL, numbers
 from hlmtheory._quantities import whole_from_one
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
-from hlmtheory.draft_length import etgr, optimal_draft_length
 from hlmtheory.serving.costs import tokens_per_step
 from hlmtheory.serving.goodput import LOAD, crossover_batch, goodput, load_batch, round_line
 from hlmtheory.serving.shapes import POSITIVE_COUNT
 
 # Proofs, by the last part of the id. T_K(B) = F_K + B S_K, and the gain of K drafts is G(B) = E T_0(B) - T_K(B).
 #
-# goodput_between. The speedup E T_0/T_K is a quotient of two affine functions of B with a positive denominator; so it
-#   is monotone, and between two batches it lies between its values there.
 # goodput_crossover. G is affine, G(B) = u + v B, so it is 0 at B* = -u/v alone, where B/T_0 = B E/T_K.
 # goodput_everywhere. False: a token of the target's pass takes b. With u > 0 > v, K drafts lose from -u/v on.
 # goodput_long. G(B) = G(1) + v (B - 1), and both terms are 0 or more. With c C large, v/(c C) tends to
 #   E - 1 - K c_d/c: over a long context drafts pay at every batch if a cached token is cheap for the draft model.
-# goodput_acceptance. E rises with α, so G(B) does at every B, and with it the end of the B at which G > 0.
-# goodput_rises. False: with u < 0 < v drafts pay from -u/v on, and that batch falls as α rises.
-# goodput_length. Among lengths from 1, T_K = F + K M with F = a + o + B s_0 and M = a_d + B m. F/M does not rise with B
-#   if s_0 a_d ≤ (a + o) m; then draft_length.ratio.
-# goodput_longer. False: where the cache dominates, s_0 a_d > (a + o) m, and F/M rises with B.
-# goodput_load. B = load·T(B)/E (Little: sequences = tokens per second times seconds a token, T/E) is linear in B.
 # load_poisson. Let requests arrive at the rate λ, with G tokens in the mean, load = λG. If an answer takes many rounds,
 #   n sequences share the rate n E/T(n) evenly, and an arrival joins at once: processor sharing. Then the number in the
 #   server has the law π(n) ∝ Π_{i≤n} load T(i)/(i E), whatever the law of G (kelly1979reversibility, insensitivity).
@@ -38,9 +29,6 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 #   load (F + S)/(E - load S); for S = 0 it is Poisson with the mean load F/E. In rounds: if a share δ of the sequences
 #   ends in each, the batch has over rounds the mean μ = load F/(E - load S) and the variance V from δμ(2 - δ) =
 #   V (1 - (1 - δ + δp)²); over time its mean is μ + S V/(F + S μ), which tends to the same as δ → 0.
-# goodput_light. With T_K(1) for F + S in both means, and E T_0(B*) = T_K(B*): load (F_K + S_K)/(E - load S_K) ≤ load
-#   (F_0 + S_0)/(1 - load S_0) is load (F_0 S_K - S_0 F_K) ≤ G(1) = v (1 - B*), linear in the load, and both sides are
-#   B* - 1 at the load (B* - 1)/T_0(B*). By Little's law a token then waits no longer.
 # goodput_light_even. False: with requests that arrive evenly B*/T_0(B*) is where both hold B*. At random drafts, whose
 #   rounds take longer for each sequence, hold more from (B* - 1)/T_0(B*) on.
 
@@ -117,18 +105,6 @@ def _speedup(one: _Round, batch: Array) -> Array:
     return one.tokens * one.seconds_alone(batch) / one.seconds(batch)
 
 
-@_of("batch_size", "other_batch")
-def _least_speedup(one: _Round, *sizes: Array) -> Array:
-    return np.minimum(*(_speedup(one, size) for size in _sizes(*sizes)))
-
-
-@_of("batch_size", "other_batch", "mix")
-def _speedup_between(one: _Round, batch_size: Array, other_batch: Array, mix: Array) -> Array:
-    first, last = _sizes(batch_size, other_batch)
-    share = numbers(UNIT_INTERVAL, "mix", mix)
-    return _speedup(one, (1.0 - share) * first + share * last)
-
-
 @_of()
 def _goodput_there(one: _Round) -> Array:
     return goodput(one.tokens, one.fixed, one.slope, one.crossing())
@@ -165,94 +141,12 @@ def _cheap_sequence(one: _Round) -> Array:
     return one.slope <= one.tokens * one.each
 
 
-def _both(one: _Round, other_acceptance: Array) -> list[_Round]:
-    """Return the round at the lower and at the higher of two acceptances."""
-    own = numbers(UNIT_INTERVAL, "acceptance", one.given["acceptance"])
-    other = numbers(UNIT_INTERVAL, "other_acceptance", other_acceptance)
-    ends = np.minimum(own, other), np.maximum(own, other)
-    return [_round(**(one.given | {"acceptance": end})) for end in ends]
-
-
-def _loses_at(place: int) -> Callable[..., Array]:
-    @_of("other_acceptance")
-    def side(one: _Round, other_acceptance: Array) -> Array:
-        high = _both(one, other_acceptance)[place].ends()[1]
-        return np.where(np.isfinite(high), high, 0.0)
-
-    return side
-
-
-def _crossing_at(place: int) -> Callable[..., Array]:
-    @_of("other_acceptance")
-    def side(one: _Round, other_acceptance: Array) -> Array:
-        return _both(one, other_acceptance)[place].crossing()
-
-    return side
-
-
-@_of("other_acceptance")
-def _both_lose(one: _Round, other_acceptance: Array) -> Array:
-    return np.logical_and(*(np.isfinite(each.ends()[1]) for each in _both(one, other_acceptance)))
-
-
-@_of("other_acceptance")
-def _both_cross(one: _Round, other_acceptance: Array) -> Array:
-    found = [each.ends() for each in _both(one, other_acceptance)]
-    return np.logical_and(*((low > 0) | ((high > 0) & np.isfinite(high)) for low, high in found))
-
-
-@_of("other_acceptance")
-def _digits_of_a_crossing(one: _Round, other_acceptance: Array) -> Array:
-    """Return the rounding of B* = -u/v, from that of both differences."""
-    low = _both(one, other_acceptance)[0]
-    start, rise = low.gain
-    with np.errstate(divide="ignore", invalid="ignore"):
-        lost = low.fixed / np.abs(start) + low.slope / np.abs(rise)
-        return np.nan_to_num(16.0 * lost * low.crossing(), nan=np.inf, posinf=1e300)
-
-
 def _lines(given: dict[str, Any], batch: Array) -> tuple[Array, Array]:
     """Return F and M of rounds of one draft or more."""
     passes = {name: value for name, value in given.items() if name != "acceptance"}
     (first, each), (second, more) = (round_line(**(passes | {"draft_length": k})) for k in (1, 2))
     marginal = second - first + batch * (more - each)
     return first + batch * each - marginal, marginal
-
-
-def _best_of_both(one: _Round, batch_size: Array, other_batch: Array) -> tuple[Array, ...]:
-    """Return the best length at the smaller and at the larger batch, and F and M at the larger."""
-    sizes = _sizes(batch_size, other_batch)
-    lines = [_lines(one.given, np.asarray(end(*sizes), dtype=np.float64)) for end in (np.minimum, np.maximum)]
-    alpha = numbers(UNIT_INTERVAL, "acceptance", one.given["acceptance"])
-    best = [optimal_draft_length(alpha, *line, _K_MAX) for line in lines]
-    return (alpha, *best, *lines[1])
-
-
-@_of("batch_size", "other_batch")
-def _best_at_the_larger(one: _Round, *sizes: Array) -> Array:
-    alpha, _, after, *line = _best_of_both(one, *sizes)
-    return np.asarray(etgr(alpha, after, *line))
-
-
-@_of("batch_size", "other_batch")
-def _shorter_at_the_larger(one: _Round, *sizes: Array) -> Array:
-    alpha, before, after, *line = _best_of_both(one, *sizes)
-    return np.asarray(etgr(alpha, np.minimum(before, after), *line))
-
-
-@_of()
-def _dear_drafts(one: _Round) -> Array:
-    fixed, marginal = _lines(one.given, 0.0)
-    more, each = _lines(one.given, 1.0)
-    return (more - fixed) * marginal <= fixed * (each - marginal)
-
-
-@_of("load")
-def _goodput_at_load(one: _Round, load: Array) -> Array:
-    asked = numbers(LOAD, "load", load)
-    room = _has_room(one, asked)
-    batch = np.where(room, asked, 0.0) * one.fixed / (one.tokens - np.where(room, asked, 0.0) * one.slope)
-    return goodput(one.tokens, one.fixed, one.slope, np.where(batch > 0, batch, 1.0))
 
 
 @_of("load")
@@ -262,11 +156,6 @@ def _load(one: _Round, load: Array) -> Array:
 
 def _has_room(one: _Round, load: Array) -> Array:
     return (load > 0) & (load * one.slope < one.tokens)
-
-
-@_of("load")
-def _carried(one: _Round, load: Array) -> Array:
-    return _has_room(one, numbers(LOAD, "load", load)) & (one.fixed > 0)
 
 
 @_of("load")
@@ -348,20 +237,9 @@ _LONG = _CASE | {"target_pass": [0.25, 0.0, 0.125], "draft_pass": [1.0, 0.0, 0.0
 _EQUAL = _CASE | {"target_pass": [1.0, 0.5, 0.0], "draft_pass": [0.0, 0.0, 0.0], "draft_length": 1}
 """E = 1.5, F = S = 1: ten sequences at the load 1.25 if requests arrive at random, five if they arrive evenly."""
 
-_BOTH_LOSE = Assumption("at both acceptances drafts lose from some batch on, or everywhere", _both_lose)
 _AT_ONE = Assumption("drafts pay at batch 1", _pays_for_one)
 
 CLAIMS = (
-    Claim(
-        id="serving.goodput_between",
-        source=Source(_SMART, "its batch time, affine in the tokens of the batch and in the cached ones"),
-        origin=Origin.NEW,
-        statement="speedup at a batch between two others ≥ the smaller of theirs: it is monotone in the batch",
-        relation=Relation.LE,
-        lhs=_least_speedup,
-        rhs=_speedup_between,
-        attained=Attained(_CASE | {"batch_size": 2, "other_batch": 2, "mix": 0.5}),
-    ),
     Claim(
         id="serving.goodput_crossover",
         source=Source(_SMART, "from its batch time"),
@@ -398,62 +276,6 @@ CLAIMS = (
         ),
     ),
     Claim(
-        id="serving.goodput_acceptance",
-        source=Source(_SMART, "from its batch time"),
-        origin=Origin.NEW,
-        statement="the batch from which K drafts lose does not fall as α rises",
-        relation=Relation.LE,
-        lhs=_loses_at(0),
-        rhs=_loses_at(1),
-        assumptions=(_BOTH_LOSE,),
-        attained=Attained(_CASE | {"other_acceptance": 0.5}),
-        condition=_digits_of_a_crossing,
-    ),
-    Claim(
-        id="serving.goodput_rises",
-        source=Source(_SMART, "a reading of the batch at which both goodputs are equal"),
-        origin=Origin.IMPLIED,
-        statement="the batch at which drafts and no drafts have one goodput does not fall as α rises",
-        relation=Relation.LE,
-        lhs=_crossing_at(0),
-        rhs=_crossing_at(1),
-        assumptions=(Assumption("they meet at a positive batch at both acceptances", _both_cross),),
-        refuted=_LONG | {"other_acceptance": 0.75},
-        condition=_digits_of_a_crossing,
-    ),
-    Claim(
-        id="serving.goodput_length",
-        source=Source(_SMART, "from its batch time"),
-        origin=Origin.NEW,
-        statement="a best length K ≥ 1 does not rise with the batch if S_0 a_d ≤ (F_0 + o) m: no cache of consequence",
-        relation=Relation.LE,
-        lhs=_best_at_the_larger,
-        rhs=_shorter_at_the_larger,
-        assumptions=(Assumption("S_0 a_d ≤ (F_0 + o) m", _dear_drafts),),
-        attained=Attained(_CASE | {"batch_size": 1, "other_batch": 8}),
-    ),
-    Claim(
-        id="serving.goodput_longer",
-        source=Source(_SMART, "a reading: speculate less as the load rises"),
-        origin=Origin.IMPLIED,
-        statement="a best length K ≥ 1 does not rise with the batch",
-        relation=Relation.LE,
-        lhs=_best_at_the_larger,
-        rhs=_shorter_at_the_larger,
-        refuted=_LONG | {"acceptance": 0.75, "batch_size": 1, "other_batch": 64},
-    ),
-    Claim(
-        id="serving.goodput_load",
-        source=Source(_LATENCY, "the batch by Little's law"),
-        origin=Origin.NEW,
-        statement="at B = load·F/(E - load·S) sequences, those of requests that arrive evenly, the goodput is the load",
-        relation=Relation.EQ,
-        lhs=_goodput_at_load,
-        rhs=_load,
-        assumptions=(Assumption("F > 0 and 0 < load < E/S", _carried),),
-        attained=Attained(_CASE | {"load": 1.0}),
-    ),
-    Claim(
         id="serving.load_poisson",
         source=Source("kelly1979reversibility", "symmetric queues; the batch time of liu2024goodput"),
         origin=Origin.NEW,
@@ -467,21 +289,6 @@ CLAIMS = (
         assumptions=(Assumption("load ≤ 0.9 E/S and few sequences: the law can be summed", _summed),),
         condition=_digits_of_the_sum,
         attained=Attained(_EQUAL | {"load": 1.25}),
-    ),
-    Claim(
-        id="serving.goodput_light",
-        source=Source(_LATENCY, "the batch by Little's law"),
-        origin=Origin.NEW,
-        statement=(
-            "up to the load (B* − 1)/T_0(B*) of requests that arrive at random (Poisson), K drafts hold no more "
-            "sequences in the server than no drafts"
-        ),
-        relation=Relation.LE,
-        lhs=_held_at(1.0, drafting=True),
-        rhs=_held_at(1.0, drafting=False),
-        assumptions=(Assumption("drafts pay at batch 1 and lose above B*", _of()(_upper)),),
-        attained=Attained(_CASE | {"mix": 1.0}),
-        condition=_digits_near_the_crossing,
     ),
     Claim(
         id="serving.goodput_light_even",

@@ -7,27 +7,18 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from hlmtheory._array import Array, to_numpy
-from hlmtheory._domains import COUNT, UNIT_INTERVAL, DomainError, numbers
+from hlmtheory._domains import COUNT, DomainError, numbers
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
-from hlmtheory.serving.costs import cached_tokens, memory_bytes, tokens_per_step
+from hlmtheory.serving.costs import cached_tokens, memory_bytes
 from hlmtheory.serving.free import finish_time, in_turn, partition_bound
 from hlmtheory.serving.pipeline import recurrence, stage_pair
-from hlmtheory.serving.random_steps import expected_steps, longest_distribution
-from hlmtheory.serving.shapes import POSITIVE_COUNT, SECONDS
+from hlmtheory.serving.shapes import POSITIVE_COUNT
 
 # Proofs, by the last part of the id.
 #
 # memory_peak. Before pass i of a step the cache holds all tokens but the last, and i - 1 drafts, (13); each pass adds
 #   one: I + g + l - 1 after l passes, g the tokens made before the step. A further step is needed while g ≤ O - 1, and
 #   steps of one token each reach g = O - 1.
-# memory_peak_printed. No proof: I = O = 1 and l = 10 caches 10 tokens in the first step. The text above (10) says that
-#   answer and drafts together do not exceed O_m tokens, with which (10) holds; (19) charges l passes at every step.
-# mean_steps. N_k is a stopping time of steps that make L tokens in the mean, so that L E[N_k] = E[tokens made] ≥ O_k
-#   (Wald); and E[max] ≥ max E.
-# longest_steps. A maximum is at least each of its arguments.
-# printed_steps. No proof: for one sequence ⌈O/L⌉ can exceed the mean; for a batch it is below the slowest one's mean.
-# mean_latency. T(n) = prefill + base (n - 1) + slope n (n - 1)/2 is convex and rising on n ≥ 1: E[T(max N)] ≥
-#   T(E[max N]) (Jensen) ≥ T(max(1, O_m/L)) by ``mean_steps``.
 # free. By induction over the operations: each begins when its machine and its batch are free, and with the barrier it
 #   waits for these two and for all other batches.
 # free_schedule. The draft stage works Σ D_m, and its last batch is still to be verified; the verify stage begins after
@@ -81,78 +72,12 @@ def _peak(model: Array, input_tokens: Array, output_tokens: Array, batch_size: A
     return _bytes(model, tokens, batch_size)
 
 
-def _printed_peak(model: Array, input_tokens: Array, output_tokens: Array, batch_size: Array) -> Array:
-    """Return the peak memory as printed, (9) + (10)."""
-    inputs = numbers(POSITIVE_COUNT, "input_tokens", input_tokens)
-    return _bytes(model, inputs + numbers(POSITIVE_COUNT, "output_tokens", output_tokens), batch_size)
-
-
 def _bytes(model: Array, tokens: Array, batch_size: Array) -> Array:
     shape, size = numbers(POSITIVE_COUNT, "model", model), numbers(POSITIVE_COUNT, "batch_size", batch_size)
     return memory_bytes(shape[..., 0], shape[..., 1], shape[..., 2], tokens, size)
 
 
 # ---------------------------------------------------------------------------------------------------- random steps
-
-
-def _each_batch(
-    output_tokens: Array, acceptance: Array, draft_length: Array, of_one: Callable[[Array, float, int], float]
-) -> Array:
-    outputs = numbers(POSITIVE_COUNT, "output_tokens", output_tokens)
-    alpha = numbers(UNIT_INTERVAL, "acceptance", acceptance)
-    length = numbers(COUNT, "draft_length", draft_length)
-    values = np.empty(alpha.shape)
-    for place in np.ndindex(values.shape):
-        values[place] = of_one(outputs[place], float(alpha[place]), int(length[place]))
-    return values
-
-
-def _mean_field(output_tokens: Array, acceptance: Array, draft_length: Array) -> Array:
-    """Return O_m / L."""
-    outputs = numbers(POSITIVE_COUNT, "output_tokens", output_tokens)
-    return outputs.max(axis=-1) / tokens_per_step(acceptance, draft_length)
-
-
-def _slowest(output_tokens: Array, acceptance: Array, draft_length: Array) -> Array:
-    return _each_batch(output_tokens, acceptance, draft_length, expected_steps)
-
-
-def _longest_mean(output_tokens: Array, acceptance: Array, draft_length: Array) -> Array:
-    return _each_batch(
-        output_tokens,
-        acceptance,
-        draft_length,
-        lambda outputs, alpha, length: max(expected_steps(int(output), alpha, length) for output in np.unique(outputs)),
-    )
-
-
-def _printed_steps(output_tokens: Array, acceptance: Array, draft_length: Array) -> Array:
-    """Return the printed number of steps, (8)."""
-    return np.ceil(_mean_field(output_tokens, acceptance, draft_length) * (1.0 - 1e-12))
-
-
-def _time_of(stage: Array, steps: Array) -> Array:
-    """Return the summed time of a stage over the first n steps, a quadratic in n."""
-    return stage[..., 0] + stage[..., 1] * (steps - 1.0) + stage[..., 2] * steps * (steps - 1.0) / 2.0
-
-
-def _latency_of_mean(stage: Array, output_tokens: Array, acceptance: Array, draft_length: Array) -> Array:
-    steps = np.maximum(_mean_field(output_tokens, acceptance, draft_length), 1.0)
-    return _time_of(numbers(SECONDS, "stage", stage), steps)
-
-
-def _mean_of_latency(stage: Array, output_tokens: Array, acceptance: Array, draft_length: Array) -> Array:
-    """Return Σ_n P(max N = n) T(n)."""
-    times = numbers(SECONDS, "stage", stage)
-    outputs = numbers(POSITIVE_COUNT, "output_tokens", output_tokens)
-    alpha = numbers(UNIT_INTERVAL, "acceptance", acceptance)
-    length = numbers(COUNT, "draft_length", draft_length)
-    values = np.empty(alpha.shape)
-    for place in np.ndindex(values.shape):
-        below = longest_distribution(outputs[place], float(alpha[place]), int(length[place]))
-        exactly, n = np.diff(below), np.arange(1.0, len(below))
-        values[place] = (exactly * _time_of(times[place][None], n)).sum()
-    return values
 
 
 # ------------------------------------------------------------------------------------------------------- schedules
@@ -211,7 +136,6 @@ def _appended(draft_times: Array, verify_times: Array, steps: Array, turns: Arra
 
 
 _PEAK = {"model": [1, 1, 1], "input_tokens": 1, "output_tokens": 1, "batch_size": 1, "draft_length": 10}
-_CERTAIN = {"output_tokens": [9, 5], "acceptance": 1.0, "draft_length": 2}
 _SQUARE = {"draft_times": [[1.0, 1.0]] * 2, "verify_times": [[1.0, 1.0]] * 2, "steps": [2, 2]}
 
 CLAIMS = (
@@ -224,56 +148,6 @@ CLAIMS = (
         lhs=_counted_peak,
         rhs=_peak,
         attained=Attained(_PEAK),
-    ),
-    Claim(
-        id="serving.memory_peak_printed",
-        source=Source("zhu2025edgesd", "(10), were l drafts made at every step, (19); the text ends them at O_m"),
-        origin=Origin.IMPLIED,
-        statement="the fullest cache of a batch ≤ 4 J h₁ (I + O) b, also with l drafts at every step",
-        relation=Relation.LE,
-        lhs=_counted_peak,
-        rhs=_printed_peak,
-        refuted=_PEAK,
-    ),
-    Claim(
-        id="serving.mean_steps",
-        source=Source("zhu2025edgesd", "(7), (8)"),
-        origin=Origin.NEW,
-        statement="O_m / L ≤ E[max_k N_k], N_k the random decoding steps of sequence k",
-        relation=Relation.LE,
-        lhs=_mean_field,
-        rhs=_slowest,
-        attained=Attained(_CERTAIN),
-    ),
-    Claim(
-        id="serving.longest_steps",
-        source=Source("zhu2025edgesd", "(8)"),
-        origin=Origin.NEW,
-        statement="max_k E[N_k] ≤ E[max_k N_k]",
-        relation=Relation.LE,
-        lhs=_longest_mean,
-        rhs=_slowest,
-        attained=Attained(_CERTAIN),
-    ),
-    Claim(
-        id="serving.printed_steps",
-        source=Source("zhu2025edgesd", "(8), read as a mean"),
-        origin=Origin.IMPLIED,
-        statement="⌈O_m / L⌉ = E[max_k N_k]: the decoding steps of a batch in the mean",
-        relation=Relation.EQ,
-        lhs=_printed_steps,
-        rhs=_slowest,
-        refuted={"output_tokens": [64] * 25, "acceptance": 0.8, "draft_length": 4},
-    ),
-    Claim(
-        id="serving.mean_latency",
-        source=Source("zhu2025edgesd", "(8), (22)"),
-        origin=Origin.NEW,
-        statement="T at max(1, O_m/L) steps ≤ E[T at max_k N_k steps], one batch, T(n) its drafts and verifications",
-        relation=Relation.LE,
-        lhs=_latency_of_mean,
-        rhs=_mean_of_latency,
-        attained=Attained({**_CERTAIN, "stage": [5.0, 1.0, 2.0]}),
     ),
     Claim(
         id="serving.free",

@@ -21,7 +21,6 @@ POSITIVE_COUNT = Domain("a whole number, 1 or more", lambda xp, v: v >= 1, "give
 SECONDS = Domain("finite and 0 or more", _finite, "give a time, or a coefficient of one")
 LENGTH = Domain("finite and 0 or more", _finite, "give a number of tokens (or operations)")
 MEMORY = Domain("above 0", lambda xp, v: v > 0, "give the bytes, or leave it out: infinite if it never binds")
-SWITCH = Domain("0 or 1", lambda xp, v: (v == 0) | (v == 1), "give 1 where a batch is still active", kind="integer")
 
 
 @dataclass(frozen=True, slots=True)

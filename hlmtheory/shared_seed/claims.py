@@ -22,14 +22,9 @@ from hlmtheory.skipping.risk import one_step_risk
 # floor. M_v ≤ Σ_w max(q_w, p_w)/min(q_v, p_v) = (1 + T)/min(q_v, p_v), and Σ min = 1 - T. Attained by uniform rows on
 #   sets of one size: m common tokens of n each give m/(2n - m).
 # upper. M_v ≥ Σ_w q_w/q_v = 1/q_v, and ≥ 1/p_v. So t_v ≤ min(q_v, p_v).
-# upper_reached. False: with three tokens the sum M_v takes some terms from q and others from p.
-# two_tokens. The token with the larger p/q has M = Σ q/q_v, the other one M = Σ p/p_v.
 # law. P(b = v) = P(v wins with rates p): E_w/p_w is Exp(p_w), and the minimum of independent Exp(p_w) is w's with
 #   probability p_w/Σ p. It does not depend on q, on how many drafts there are, or on what the link does, since b is
 #   emitted whether a = b or not; and positions have independent streams, so the text's law is the product.
-# residual. False: b is already a draw from p. Given a ≠ b, b is not distributed as (p - q)⁺.
-# redraw. False: given a ≠ b, a new draw from p may be a token on which they would have matched, which is then too
-#   likely.
 # skip. The emitted token is a if the device keeps it and b otherwise, so it differs from b, a draw from p, only if a is
 #   kept and a ≠ b: with probability Σ_v s_v (q_v - t_v). Attained if only one token v is ever kept: then the law of v
 #   exceeds p_v by s_v q_v - s_v t_v.
@@ -37,7 +32,6 @@ from hlmtheory.skipping.risk import one_step_risk
 #   sampling, whose residual lacks the tokens with q_v > p_v. Here it is b, given that the device's token is not kept.
 # invariant. By induction over positions: every emitted token is the winner of p's race at its position, a function of
 #   the prefix, the seed and the position. A draft decides only how many positions a round verifies.
-# invariant_by_count. False: then the draft model decides which random number a position gets.
 # message_value. P(a = b) ≥ (1 - T)/(1 + T) by floor, and (1 - T) - (1 - T)/(1 + T) = T(1 - T)/(1 + T).
 # message_value_most. The derivative (1 - 2T - T²)/(1 + T)² is 0 at T = √2 - 1, where the value is 3 - 2√2.
 # any_scheme. P(a = b = v) ≤ min(P(a = v), P(b = v)); sum over v. A message about q, whatever it holds, gives some joint
@@ -47,16 +41,11 @@ from hlmtheory.skipping.risk import one_step_risk
 # list_bound. A Bernoulli number with P(0) = e^{-λ} is at most a Poisson number with mean λ, in law. So the number ahead
 #   is at most Poisson with mean x D, D = M_v - 1/p_v, and Σ_{j<L} ∫ e^{-x/p_v} e^{-xD} (xD)^j/j! dx = p_v (1 - (1 -
 #   t_v/p_v)^L).
-# list_floor. f(y) = 1 - (1 - y)^L is concave and rises. t_v/p_v ≥ y_v = min(1, q_v/p_v)/(1 + T) ≤ 1/(1 + T), so
-#   f(t_v/p_v) ≥ y_v (1 + T) f(1/(1 + T)); Σ p_v y_v (1 + T) = 1 - T.
-# list_tries. False: the candidates of one race are not independent tries. A token outside q's support is never listed.
 # apart. t_v ≥ q_v p_v/(q_v + p_v - q_v p_v): M_v = Q/q_v + P/p_v, where Q ≤ 1, and P ≤ 1 - p_v since v is not in it. So
 #   q_v p_v M_v ≤ p_v + q_v (1 - p_v).
 # order. q_v + p_v - q_v p_v ≤ 1, so Σ q p ≤ P(a = b) by apart.
 # message_value_any. False: 1 - T bounds drafts that are drawn from q. With p = (1, 0) the argmax of q = (.75, .25) is
 #   accepted with 1, a draft from q with .75 at most, and .75 is what a shared seed accepts of two tokens.
-# greedy_below. False: rejection sampling bounds drafts that are drawn from q; the argmax of q is not.
-# greedy_above. False: the argmax of q may be a token that p never draws.
 # streamed. Let J drafts be accepted before the one that fails, P(J = j) = (1 - α) α^j. It is made at (J + 1) t_d,
 #   arrives R/2 later, waits for the pass in progress, takes V, and its answer takes R/2. The first pass starts with
 #   draft 0. If t_d < V the server is never idle after it: each open interval of length V has an arrival. So pass i
@@ -65,8 +54,6 @@ from hlmtheory.skipping.risk import one_step_risk
 #   waits. Rounds are independent, so the long-run rate is E[J + 1]/E[time]. Where j t_d = i V, a draft that does not
 #   miss its pass gives the other side of a jump.
 # streamed_fastest. A wait is at least 0.
-# streamed_slowest. A wait is at most V, and draft 0 does not wait: E[wait] ≤ α V.
-# streamed_bonus. False: the server's token behind the last draft of a pass is known one pass earlier.
 # streamed_bonus_rate. With V ≤ t_d a pass holds one draft. Its answer tells draft J, the one that fails, at J t_d + R +
 #   V if J ≥ 1, which is not before the draft is made since t_d ≤ R + V; and at t_d + R + V if J = 0. The mean is (m -
 #   1) t_d + (1 - α) t_d + R + V.
@@ -123,27 +110,6 @@ CLAIMS = (
         ceiling=1.0,
     ),
     Claim(
-        id="shared_seed.upper_reached",
-        source=Source(_DALIRI, "read as if the seed replaced the message"),
-        origin=Origin.IMPLIED,
-        statement="P(a = b) = 1 − T: a shared seed accepts what rejection sampling accepts",
-        relation=Relation.EQ,
-        lhs=match_probability,
-        rhs=sides.overlap,
-        refuted=_THIRDS,
-    ),
-    Claim(
-        id="shared_seed.two_tokens",
-        source=Source(_DALIRI, "between its two bounds"),
-        origin=Origin.NEW,
-        statement="P(a = b) = 1 − T if only two tokens have a probability",
-        relation=Relation.EQ,
-        lhs=match_probability,
-        rhs=sides.overlap,
-        assumptions=(Assumption("at most two tokens have a probability in q or p", sides.two_tokens),),
-        attained=Attained(_TWO),
-    ),
-    Claim(
         id="shared_seed.law",
         source=Source(_DALIRI, "the condition that b is drawn from p"),
         origin=Origin.PUBLISHED,
@@ -152,26 +118,6 @@ CLAIMS = (
         lhs=sides.law_overlap,
         rhs=sides.ones,
         attained=Attained(_TURNED),
-    ),
-    Claim(
-        id="shared_seed.residual",
-        source=Source("leviathan2023fast", "Algorithm 1, its residual taken after a mismatch of a shared seed"),
-        origin=Origin.IMPLIED,
-        statement="a mismatch may be replaced by a draw from (p − q)⁺: the law stays p",
-        relation=Relation.EQ,
-        lhs=sides.residual_overlap,
-        rhs=sides.ones,
-        refuted={"target": [0.5, 0.25, 0.25], "draft": [0.25, 0.5, 0.25]},
-    ),
-    Claim(
-        id="shared_seed.redraw",
-        source=Source(_DALIRI, "read as if a mismatch were drawn again"),
-        origin=Origin.IMPLIED,
-        statement="a mismatch may be replaced by a new draw from p: the law stays p",
-        relation=Relation.EQ,
-        lhs=sides.redrawn_overlap,
-        rhs=sides.ones,
-        refuted=_THIRDS,
     ),
     Claim(
         id="shared_seed.skip",
@@ -203,16 +149,6 @@ CLAIMS = (
         lhs=sides.same_tokens,
         rhs=sides.text_length,
         attained=Attained(_CHAIN),
-    ),
-    Claim(
-        id="shared_seed.invariant_by_count",
-        source=Source(_DALIRI, "with a stream that is read in the order of the draws"),
-        origin=Origin.IMPLIED,
-        statement="the same, where a draw is keyed by the number of draws before it and not by its position",
-        relation=Relation.EQ,
-        lhs=sides.same_tokens_by_count,
-        rhs=sides.text_length,
-        refuted=_CHAIN | {"seed": 32},
     ),
     Claim(
         id="shared_seed.message_value",
@@ -277,26 +213,6 @@ CLAIMS = (
         attained=Attained(_FIRST_LIST),
     ),
     Claim(
-        id="shared_seed.list_floor",
-        source=Source("rowan2025list", "list matching lemma, for several races"),
-        origin=Origin.NEW,
-        statement="Σ_v p_v (1 − (1 − t_v/p_v)^L) ≥ (1 − T)(1 − (T/(1 + T))^L)",
-        relation=Relation.LE,
-        lhs=sides.list_floor,
-        rhs=sides.list_bound,
-        attained=Attained(_THIRDS | {"list_size": 2}),
-    ),
-    Claim(
-        id="shared_seed.list_tries",
-        source=Source("rowan2025list", "read as if candidates were independent tries"),
-        origin=Origin.IMPLIED,
-        statement="P(b among the L first) ≥ 1 − (1 − P(a = b))^L",
-        relation=Relation.LE,
-        lhs=sides.list_tries,
-        rhs=sides.list_of,
-        refuted=_THIRDS | {"list_size": 2},
-    ),
-    Claim(
         id="shared_seed.apart",
         source=Source(_DALIRI, "beside two independent draws"),
         origin=Origin.NEW,
@@ -315,26 +231,6 @@ CLAIMS = (
         lhs=sides.sampled_apart,
         rhs=match_probability,
         attained=Attained({"target": [1.0, 0.0], "draft": [0.5, 0.5]}),
-    ),
-    Claim(
-        id="shared_seed.greedy_below",
-        source=Source("leviathan2023fast", "Theorem 3.5, read for drafts that are not drawn from q"),
-        origin=Origin.IMPLIED,
-        statement="p(argmax q) ≤ 1 − T: an argmax draft is accepted no more often than rejection sampling accepts",
-        relation=Relation.LE,
-        lhs=sides.greedy_draft,
-        rhs=sides.overlap,
-        refuted=_ONE_SURE,
-    ),
-    Claim(
-        id="shared_seed.greedy_above",
-        source=Source(_DALIRI, "beside engines that send the argmax"),
-        origin=Origin.IMPLIED,
-        statement="P(a = b) ≤ p(argmax q): an argmax draft is accepted at least as often as a shared seed",
-        relation=Relation.LE,
-        lhs=match_probability,
-        rhs=sides.greedy_draft,
-        refuted={"target": [0.0, 0.5, 0.5], "draft": [0.5, 0.25, 0.25]},
     ),
     Claim(
         id="shared_seed.streamed",
@@ -362,29 +258,6 @@ CLAIMS = (
         assumptions=(_SIMULATED,),
         condition=lambda acceptance: 0.0 * acceptance + 64.0,
         attained=Attained(_SHORT),
-    ),
-    Claim(
-        id="shared_seed.streamed_slowest",
-        source=Source(_STREAMED, "drafting during verification"),
-        origin=Origin.NEW,
-        statement="seconds per token ≤ (m t_d + R + V + α V)/m",
-        relation=Relation.LE,
-        lhs=sides.simulated_seconds,
-        rhs=sides.slowest_seconds,
-        assumptions=(_SIMULATED,),
-        condition=lambda acceptance: 0.0 * acceptance + 64.0,
-        attained=Attained({"acceptance": 0.0, "draft_time": 0.25, "round_trip": 0.5, "verify_time": 1.0}),
-    ),
-    Claim(
-        id="shared_seed.streamed_bonus",
-        source=Source(_STREAMED, "where each answer also holds the server's next token"),
-        origin=Origin.IMPLIED,
-        statement="the same, where each answer also holds the server's token behind its pass",
-        relation=Relation.LE,
-        lhs=sides.fastest_seconds,
-        rhs=sides.bonus_seconds,
-        assumptions=(_SIMULATED,),
-        refuted=_SHORT,
     ),
     Claim(
         id="shared_seed.streamed_bonus_rate",

@@ -17,9 +17,9 @@ import numpy as np
 from hlmtheory._array import Array, arrays, in_kind, take, to_numpy
 from hlmtheory._domains import DomainError, leading_dimensions
 from hlmtheory._remember import remembered
-from hlmtheory._simplex import distance, distributions, excess, normalised, quotient, skip_probabilities
+from hlmtheory._simplex import distance, distributions, quotient, skip_probabilities
 from hlmtheory.shared_seed.lists import list_match_bound, list_match_probability
-from hlmtheory.shared_seed.match import SIZE, list_match_floor, match_floor, match_probability, match_rules
+from hlmtheory.shared_seed.match import SIZE, match_floor, match_rules
 from hlmtheory.shared_seed.stream import SEED, race_winner
 from hlmtheory.shared_seed.streamed import DOMAINS, streamed_rate
 
@@ -93,19 +93,6 @@ def law_overlap(target: Array, draft: Array) -> Array:
     return 1.0 - 0.5 * xp.sum(xp.abs(mismatched + matched - p), axis=-1)
 
 
-def residual_overlap(target: Array, draft: Array) -> Array:
-    """Return 1 - TV of p and the law if a mismatch is replaced from (p - q)⁺."""
-    xp, p, q, _, matched = _pieces(target, draft)
-    left = 1.0 - xp.sum(matched, axis=-1, keepdims=True)
-    return 1.0 - distance(xp, matched + left * normalised(xp, excess(xp, p, q))[0], p)
-
-
-def redrawn_overlap(target: Array, draft: Array) -> Array:
-    """Return 1 - TV of p and the law if a mismatch is replaced by a new draw from p."""
-    xp, p, _, _, matched = _pieces(target, draft)
-    return 1.0 - distance(xp, matched + (1.0 - xp.sum(matched, axis=-1, keepdims=True)) * p, p)
-
-
 def skipped_distance(target: Array, draft: Array, skip: Array) -> Array:
     """Return TV(law, p) if token v of the device is emitted with probability s_v, and the server's token otherwise."""
     xp, _, q, s, mismatched, matched = _of_some(target, draft, skip)
@@ -133,12 +120,6 @@ def ones(target: Array, draft: Array) -> Array:
     """Return 1 for each pair."""
     xp, _, p, q = distributions(target=target, draft=draft)
     return xp.ones_like(distance(xp, p, q))
-
-
-def two_tokens(target: Array, draft: Array) -> Array:
-    """Return whether at most two tokens have a probability in either row."""
-    xp, _, p, q = distributions(target=target, draft=draft)
-    return xp.count_nonzero((p > 0) | (q > 0), axis=-1) <= 2
 
 
 def value_of_message(target: Array, draft: Array) -> Array:
@@ -256,18 +237,6 @@ def list_bound(target: Array, draft: Array, list_size: Array) -> Array:
     return list_match_bound(p, q, size)
 
 
-def list_floor(target: Array, draft: Array, list_size: Array) -> Array:
-    """Return the bound by T alone."""
-    _, p, q, size = _with_size(target, draft, list_size)
-    return list_match_floor(distance_of(p, q), size)
-
-
-def list_tries(target: Array, draft: Array, list_size: Array) -> Array:
-    """Return 1 - (1 - P(a = b))^L."""
-    xp, p, q, size = _with_size(target, draft, list_size)
-    return 1.0 - (1.0 - match_probability(p, q)) ** xp.astype(size, xp.float64)
-
-
 # ------------------------------------------------------------------------------------------------------------- texts
 
 
@@ -343,11 +312,6 @@ def _same(by_count: bool, *given: Array) -> Array:
 def same_tokens(target_chain: Array, draft_chain: Array, seed: Array, draft_length: Array) -> Array:
     """Return how many tokens of the text with drafts are those of the target model alone."""
     return _same(False, target_chain, draft_chain, seed, draft_length)
-
-
-def same_tokens_by_count(target_chain: Array, draft_chain: Array, seed: Array, draft_length: Array) -> Array:
-    """Return the same if a draw is keyed by the number of draws before it."""
-    return _same(True, target_chain, draft_chain, seed, draft_length)
 
 
 # ---------------------------------------------------------------------------------------------------------- streaming
@@ -438,12 +402,6 @@ def fastest_seconds(acceptance: Array, draft_time: Array, round_trip: Array, ver
     """Return (m t_d + R + V)/m."""
     _, alpha, draft, trip, verify = _times(acceptance, draft_time, round_trip, verify_time)
     return draft + (1.0 - alpha) * (trip + verify)
-
-
-def slowest_seconds(acceptance: Array, draft_time: Array, round_trip: Array, verify_time: Array) -> Array:
-    """Return (m t_d + R + V + α V)/m."""
-    _, alpha, draft, trip, verify = _times(acceptance, draft_time, round_trip, verify_time)
-    return draft + (1.0 - alpha) * (trip + verify + alpha * verify)
 
 
 def bonus_formula(acceptance: Array, draft_time: Array, round_trip: Array, verify_time: Array) -> Array:

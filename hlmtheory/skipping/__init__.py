@@ -52,7 +52,7 @@ from hlmtheory.skipping.holder import (
     rejection_risk_discrete,
     skip_thresholds,
 )
-from hlmtheory.skipping.overlap import overlap_losses, overlap_risk
+from hlmtheory.skipping.overlap import overlap_risk
 from hlmtheory.skipping.risk import SurrogateGap, non_acceptance, one_step_risk, sequence_risk, surrogate_gap
 from hlmtheory.skipping.text_risk import TextRisk, text_risk
 
@@ -78,7 +78,6 @@ __all__ = [
     "holder_bound_discrete",
     "non_acceptance",
     "one_step_risk",
-    "overlap_losses",
     "overlap_risk",
     "position_bill",
     "rejection_risk",

@@ -7,10 +7,8 @@ from typing import Any
 from hlmtheory._array import Array, arrays, in_kind
 from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions
 from hlmtheory._simplex import distributions, skip_probabilities
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
-from hlmtheory.skipping.audit import DOMAINS, audit_bound, audit_wealth, fewest_tokens_to_certify
-from hlmtheory.skipping.risk import one_step_risk
-from hlmtheory.verification import output_distribution, rejection_probability, total_variation
+from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.skipping.audit import DOMAINS, audit_bound, audit_wealth
 
 HORIZON = 4  # tokens of a run
 NODES = 2**HORIZON - 1  # pasts of a run: node 0 is its start; 2i + 1 and 2i + 2 follow node i without and with a loss
@@ -18,35 +16,12 @@ NODES = 2**HORIZON - 1  # pasts of a run: node 0 is its start; 2i + 1 and 2i + 2
 # Proofs, by the last part of the id. X_t has the mean μ_t given the past, and Ville's inequality says that a
 # nonnegative supermartingale that starts at 1 ever reaches 1/δ with probability at most δ.
 #
-# audit_step. The coin is independent of the draft, so E[X] = Σ_v q_v s_v π β_v/π = μ. The factor is linear in X.
-# audit_every. Each factor has a mean of at most 1 given the past, also if λ_t was chosen from it. Ville on M.
 # audit_mean. 1 + λ(ε - μ) ≤ exp(λ(ε - μ)). So M_t exp(λ Σ(μ_i - ε)) is a supermartingale for every fixed λ, and so is
 #   its mean over fixed λs. Where the mean of μ_1, ..., μ_t is at least ε, this supermartingale is at least M_t. Ville.
-# audit_weighted. The same with λ_t from the past: M_t exp(Σ λ_i (μ_i - ε)) is a supermartingale.
 # audit_predictable. No proof: the counterexample. Bets are large while the risk is 0, and nearly 0 while it is 1.
 # audit_bound. 1 - λμ ≤ exp(-λμ). So exp(λ Σ μ_i) Π (1 - λX_i) is a supermartingale, and so is its mean over fixed λs.
 #   The supermartingale rises with Σ μ_i and equals 1/δ at the bound, so by Ville Σ μ_i exceeds the bound with
 #   probability at most δ.
-# audit_fewest. An audit without a loss multiplies the wealth by 1 + λε < 1/(1 - πε), the limit for a bet of 1.
-# audit_law. An audited draft is verified, so the probability of no verification is (1 - π) s_v. The risk is linear.
-
-
-def _mean_factor(target: Array, draft: Array, skip: Array, audit_probability: Array, risk: Array, bet: Array) -> Array:
-    """Return the mean wealth after one token: every draft, skipped or not, audited or not."""
-    xp, p, q, s, pi, wanted, share = _row(target, draft, skip, audit_probability, risk, bet)
-    beta = rejection_probability(p, q)
-    settings = (pi[..., None], wanted[..., None], share[..., None, None])
-    caught, other = (xp.exp(audit_wealth(loss[..., None], *settings)[..., 0]) for loss in (beta, 0.0 * beta))
-    audited = pi[..., None] * s
-    return xp.sum(q * (audited * caught + (1.0 - audited) * other), axis=-1)
-
-
-def _factor_of_risk(
-    target: Array, draft: Array, skip: Array, audit_probability: Array, risk: Array, bet: Array
-) -> Array:
-    """Return 1 + λ(ε - μ)."""
-    _, p, q, s, pi, wanted, share = _row(target, draft, skip, audit_probability, risk, bet)
-    return 1.0 + share / (1.0 / pi - wanted) * (wanted - one_step_risk(p, q, s))
 
 
 def _magnified(audit_probability: Array, risk: Array) -> Array:
@@ -149,23 +124,10 @@ def _false_by_predictable_bet(
     return _ever(xp, probability, crossed & (xp.cumulative_sum(excess, axis=-1) >= 0))
 
 
-def _false_for_weighted_mean(
-    risks: Array, bet_by_past: Array, audit_probability: Array, risk: Array, error: Array
-) -> Array:
-    """Return P(at some time the wealth is 1/δ or more, and the mean risk with weights λ_t is ε or more)."""
-    xp, probability, crossed, slope, excess = _predictable(risks, bet_by_past, audit_probability, risk, error)
-    return _ever(xp, probability, crossed & (xp.cumulative_sum(slope * excess, axis=-1) >= 0))
-
-
 def _crosses(risks: Array, bet_by_past: Array, audit_probability: Array, risk: Array, error: Array) -> Array:
     """Return P(the wealth is ever 1/δ or more)."""
     xp, probability, crossed, _, _ = _predictable(risks, bet_by_past, audit_probability, risk, error)
     return _ever(xp, probability, crossed)
-
-
-def _never_below(risks: Array, risk: Array) -> Array:
-    xp, mu, wanted = arrays(risks=risks, risk=risk)
-    return xp.all(mu >= wanted[..., None], axis=-1)
 
 
 def _beyond_bound(risks: Array, audit_probability: Array, error: Array, bet: Array) -> Array:
@@ -183,71 +145,16 @@ def _given_error(error: Array) -> Array:
     return delta
 
 
-def _tokens_without_loss(audit_probability: Array, risk: Array, error: Array, bet: Array) -> Array:
-    """Return log(1/δ) divided by the increase of the log wealth per token without an observed loss."""
-    xp, pi, wanted, delta, share = _numbers(audit_probability=audit_probability, risk=risk, error=error, bet=bet)
-    leading_dimensions(error=tuple(delta.shape), bet=tuple(share.shape))
-    nothing = xp.zeros((1,), dtype=xp.float64, device=pi.device)
-    return -xp.log(delta) / audit_wealth(nothing, pi, wanted, share[..., None])[..., 0]
-
-
-def _audited_distance(target: Array, draft: Array, skip: Array, audit_probability: Array) -> Array:
-    """Return TV(law of the audited system's token, p), from the law itself."""
-    xp, _, p, q = distributions(target=target, draft=draft)
-    _, pi = _numbers(audit_probability=audit_probability)
-    leading_dimensions(draft=tuple(q.shape[:-1]), audit_probability=tuple(pi.shape))
-    kept = (1.0 - pi[..., None]) * skip_probabilities(xp, skip, q)
-    return total_variation(output_distribution(p, q, skip=kept), p)
-
-
-def _share_of_risk(target: Array, draft: Array, skip: Array, audit_probability: Array) -> Array:
-    _, pi = _numbers(audit_probability=audit_probability)
-    return (1.0 - pi) * one_step_risk(target, draft, skip)
-
-
 _BETTING = "waudbysmith2024betting"
 _NEARLY_ALL = 1.0 - 2.0**-32
 _AT_THE_RISK = {"risks": [0.25] * NODES, "audit_probability": 0.5, "risk": 0.25}
 """A run without a loss has probability (7/8)^4; with a bet of nearly 1 its wealth is nearly (8/7)^4."""
 _JUST = (7 / 8) ** 4 * (1.0 + 1e-8)
 _RARE = 2.0**-20
-_ALWAYS = [_NEARLY_ALL] * NODES
 _AFTER_TWO = [0.0, *2 * [0.0], *4 * [1.0], *8 * [0.0]]
 _LARGE_THEN_SMALL = [*3 * [_NEARLY_ALL], *12 * [2.0**-16]]
 
 CLAIMS = (
-    Claim(
-        id="skipping.audit_step",
-        source=Source(_BETTING, "the capital process, for audits"),
-        origin=Origin.NEW,
-        statement="E[1 + λ(ε − X) | prefix] = 1 + λ(ε − Σ q s β), X = β·1{audited}/π: X is unbiased for the risk",
-        relation=Relation.EQ,
-        lhs=_mean_factor,
-        rhs=_factor_of_risk,
-        attained=Attained(
-            {
-                "target": [0.25, 0.75],
-                "draft": [0.5, 0.5],
-                "skip": [1.0, 0.0],
-                "audit_probability": 0.5,
-                "risk": 0.125,
-                "bet": 0.75,
-            }
-        ),
-        condition=_magnified,
-    ),
-    Claim(
-        id="skipping.audit_every",
-        source=Source(_BETTING, "the capital process, for audits"),
-        origin=Origin.NEW,
-        statement="P(∃t: M_t ≥ 1/δ) ≤ δ if every risk μ_t ≥ ε, with bets λ_t that may depend on the past",
-        relation=Relation.LE,
-        lhs=_crosses,
-        rhs=_given_error,
-        assumptions=(Assumption("every risk is at least ε", _never_below),),
-        attained=Attained({**_AT_THE_RISK, "bet_by_past": _ALWAYS, "error": _JUST}),
-        ceiling=1.0,
-    ),
     Claim(
         id="skipping.audit_mean",
         source=Source(_BETTING, "the capital process, for means that vary"),
@@ -257,17 +164,6 @@ CLAIMS = (
         lhs=_false_by_fixed_bet,
         rhs=_given_error,
         attained=Attained({**_AT_THE_RISK, "bet": _NEARLY_ALL, "error": _JUST}),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="skipping.audit_weighted",
-        source=Source(_BETTING, "the capital process, for means that vary"),
-        origin=Origin.NEW,
-        statement="P(∃t: M_t ≥ 1/δ and Σ_{i≤t} λ_i μ_i ≥ ε Σ_{i≤t} λ_i) ≤ δ for λ_t that may depend on the past",
-        relation=Relation.LE,
-        lhs=_false_for_weighted_mean,
-        rhs=_given_error,
-        attained=Attained({**_AT_THE_RISK, "bet_by_past": _ALWAYS, "error": _JUST}),
         ceiling=1.0,
     ),
     Claim(
@@ -303,27 +199,6 @@ CLAIMS = (
                 "error": 1.0 - 3.9999 * 2.0**-20,
             }
         ),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="skipping.audit_fewest",
-        source=Source(_BETTING, "the capital process, for audits"),
-        origin=Origin.NEW,
-        statement="log(1/δ)/(−log(1 − πε)) ≤ tokens without a loss until M_t = 1/δ",
-        relation=Relation.LE,
-        lhs=fewest_tokens_to_certify,
-        rhs=_tokens_without_loss,
-        attained=Attained({"audit_probability": 0.5, "risk": 0.25, "error": 0.0625, "bet": _NEARLY_ALL}),
-    ),
-    Claim(
-        id="skipping.audit_law",
-        source=Source("oh2025cuhlm", "(10), with audits"),
-        origin=Origin.NEW,
-        statement="TV(law of the audited system's token, p) = (1 − π) Σ q s β",
-        relation=Relation.EQ,
-        lhs=_audited_distance,
-        rhs=_share_of_risk,
-        attained=Attained({"target": [0.25, 0.75], "draft": [0.5, 0.5], "skip": [1.0, 0.0], "audit_probability": 0.5}),
         ceiling=1.0,
     ),
 )

@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind, upward, widest
-from hlmtheory._domains import UNIT_INTERVAL, DomainError, entry_for_each, leading_dimensions
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions
 from hlmtheory._simplex import distributions, excess, normalised, quotient, skip_probabilities
 from hlmtheory.skipping.risk import pair_and_skip
 from hlmtheory.truncation.reconstruction import NOISE
@@ -139,49 +139,6 @@ def bill_bound_on_device(draft: Array, skip: Array, deviation: Array) -> Array:
     return upward(xp, skipped + (1.0 - skipped) * largest, kind)
 
 
-def round_bill(bills: Array, kept: Array) -> Array:
-    """Return the bill of a round of K drafts: Σ_i bill_i Π_{j<i} kept_j; the bonus token after K kept drafts costs 0.
-
-    A draft that is skipped is not verified, and the round goes on: it is kept. A draft that is verified is kept if it
-    is accepted. A rejected draft ends the round, and the places after it cost nothing, because they are drafted again.
-    New; for the decoding of several drafts see leviathan2023fast.
-
-    Parameters
-    ----------
-    bills : array, shape (..., K)
-        Bills in [0, 1] of the places of a round, each with the prefix that its drafts make.
-    kept : array, shape (..., K) or broadcastable to it
-        Probability s_d + (1 - s_d)(1 - β_d) that the draft d of a place is kept, or whether it was kept.
-
-    Returns
-    -------
-    array, shape (...)
-        In [0, K], rounded up to the caller's type. Its sum over the rounds of a text bounds, in the mean over texts,
-        the total variation between the law of the text and the target model's.
-
-    Raises
-    ------
-    ValueError
-        If a value is outside [0, 1], there is no place, or the shapes do not match.
-
-    Examples
-    --------
-    >>> float(round_bill([0.25, 0.5, 0.125], kept=[True, False, True]))
-    0.75
-    >>> float(round_bill([0.25, 0.5, 0.125], kept=0.5))
-    0.53125
-    """
-    xp, each = arrays(bills=bills)
-    kind = widest(xp, UNIT_INTERVAL.check(xp, "bills", each))
-    entry_for_each("place", bills=tuple(each.shape))
-    each = in_kind(xp, each, xp.float64)
-    reached = skip_probabilities(xp, kept, each, "kept")
-    each, reached = xp.broadcast_arrays(each, reached)
-    ones = xp.ones_like(reached[..., :1])
-    before = xp.concat([ones, _running_product(xp, reached)[..., :-1]], axis=-1)
-    return upward(xp, xp.sum(before * each, axis=-1), kind)
-
-
 def distortions(xp: Any, p: Array, q: Array, known: Array) -> Array:
     """Return TV(r, r̂) of p, q (..., V) and rows of q̂ (..., D, V), shape (..., D); 1 where r̂ is 0/0."""
     true = normalised(xp, excess(xp, p, q))[0]
@@ -211,12 +168,3 @@ def _deviation(xp: Any, deviation: Array, q: Array) -> Array:
     UNIT_INTERVAL.check(xp, "deviation", delta)
     leading_dimensions(draft=tuple(q.shape), deviation=tuple(delta.shape))
     return in_kind(xp, delta, xp.float64) + xp.zeros_like(q)
-
-
-def _running_product(xp: Any, values: Array) -> Array:
-    """Return the running products over the last axis."""
-    product, found = xp.ones_like(values[..., 0]), []
-    for place in range(values.shape[-1]):
-        product = product * values[..., place]
-        found.append(product)
-    return xp.stack(found, axis=-1)

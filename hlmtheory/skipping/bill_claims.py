@@ -7,7 +7,7 @@ from typing import Any
 from hlmtheory._array import Array, arrays
 from hlmtheory._simplex import distance, distributions, excess, skip_probabilities
 from hlmtheory.claims import UNIT, Assumption, Attained, Claim, Origin, Relation, Source
-from hlmtheory.skipping.bill import bill_bound, bill_bound_on_device, position_arrays, position_bill, round_bill
+from hlmtheory.skipping.bill import bill_bound, bill_bound_on_device, position_arrays, position_bill
 from hlmtheory.skipping.rounds import chain_arrays, replacements, round_text_distance, summed_bill
 from hlmtheory.truncation.reconstruction import NOISE
 from hlmtheory.verification import total_variation
@@ -17,26 +17,12 @@ from hlmtheory.verification import total_variation
 # bill. Replace every r̂⁽ᵈ⁾ by r in the law. By risk_is_tv the new law is at distance Σ q s β from p. The two laws are
 #   mixtures of the same parts, except that with weight w_d = q_d (1 - s_d) β_d one has r and the other r̂⁽ᵈ⁾. The
 #   triangle inequality gives the bound, for any r̂⁽ᵈ⁾, so also for the worst choice where it is 0/0.
-# bill_exact. law - p is a sum of terms at each token v: + q_v s_v β_v; - r_v Σ q s β; and w_d (r̂⁽ᵈ⁾_v - r_v) for each
-#   d, with w_d = q_d (1 - s_d) β_d. Half of the absolute values of all terms sum to the bill. The triangle inequality
-#   is an equality if and only if no token has terms of opposite signs. That is so where all r̂⁽ᵈ⁾ are r, where nothing
-#   is skipped at a loss and all drafts share one q̂, and where no r̂⁽ᵈ⁾ exceeds r at a token with r > 0.
-# bill_half. Let x = Σ q s β and D = S TV(r, r̂). On the tokens with p < q, where r = 0, the law exceeds p by x or more,
-#   so TV ≥ x. Let B be the tokens with r̂ > r or r = 0. On B the law exceeds p by x (1 - r(B)) + D ≥ D. So TV is at
-#   least the larger of x and D, and the bill is x + D.
-# bill_converse. No proof: the counterexample. Two drafts have distorted residuals on either side of r, and their
-#   mean is r.
-# bill_deviation. TV(r, r̂⁽ᵈ⁾) ≤ Δ⁽ᵈ⁾/max(T, TV(q̂⁽ᵈ⁾, p)) by truncation.tvd_sharp, whose proof uses no property of q̂; and
-#   it is at most 1.
 # bill_largest. min(1, Δ⁽ᵈ⁾/T) ≤ min(1, max Δ/T) for each d that may be sent, and Σ_d q_d (1 - s_d) β_d = S.
 # bill_device. Let Δ be the largest Δ⁽ᵈ⁾ of the drafts that may be sent, m = min(1, Δ/T), x = Σ q s β ≤ min(A, T).
 #   As x + S = T, the bill is at most x + (T - x) m. If T ≤ A this is at most T ≤ A. Otherwise it is at most
 #   A + (T - A) m. For T ≥ Δ, (T - A) m = Δ (1 - A/T) ≤ Δ (1 - A). For T < Δ, (T - A) m = T - A ≤ Δ - A ≤ Δ (1 - A).
 # bill_joint. By bill, bill_deviation and bill_largest TV(law, p) is at most Σ q s β + min(S, (S/T) max Δ). S is at most
 #   T, so that the quotient is at most 1; and at most Σ q (1 - s) = 1 - A, since no β exceeds 1.
-# bill_mean. No proof: the counterexample. All of the loss may be at one draft, with the largest Δ.
-# bill_plain. No proof: the counterexample. The residual is normalised by T, and so is its distortion.
-# bill_round. Place i is reached if the i drafts before it are kept, with probability Π_{j<i} kept_j; sum over i.
 # bill_text. The system maps what it knows, the prefix and the place in its round, to a law S of the next token and to
 #   what it knows then. Let law j emit its first j tokens by the system and the rest by the target model. Laws j - 1 and
 #   j agree in the first j - 1 tokens, by the system, and the target model goes on from the prefix alone. They differ in
@@ -57,18 +43,10 @@ def _distance(target: Array, draft: Array, skip: Array, decoded: Array) -> Array
     return 0.5 * xp.sum(xp.abs(_tokens_law(xp, p, q, s, known) - p), axis=-1)
 
 
-def _half_bill(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
-    return 0.5 * position_bill(target, draft, skip, decoded)
-
-
 def _deviations(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
     """Return Δ⁽ᵈ⁾ for each draft."""
     xp, _, _, q, _, known = position_arrays(target, draft, skip, decoded)
     return distance(xp, q[..., None, :], known)
-
-
-def _by_deviation(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
-    return bill_bound(target, draft, skip, _deviations(target, draft, skip, decoded))
 
 
 def _on_device(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
@@ -102,26 +80,6 @@ def _by_mean(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
     xp, q, _, skipped, sent, tv = _parts(target, draft, skip)
     delta = xp.sum(q * _deviations(target, draft, skip, decoded), axis=-1)
     return skipped + xp.minimum(sent, sent / xp.where(tv > 0, tv, 1.0) * delta)
-
-
-def _without_quotient(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
-    """Return Σ q s β + S max Δ."""
-    xp, _, _, skipped, sent, _ = _parts(target, draft, skip)
-    return skipped + sent * xp.max(_deviations(target, draft, skip, decoded), axis=-1)
-
-
-def _all_rounds(bills: Array, kept: Array) -> Array:
-    """Return the mean over all outcomes of a round of the bills at the places that it reaches."""
-    xp, each, kept = arrays(bills=bills, kept=kept)
-    size, total = each.shape[-1], 0.0 * xp.sum(each * kept, axis=-1)
-    for outcome in range(2**size):
-        chosen = [bool(outcome >> place & 1) for place in range(size)]
-        reached = chosen.index(False) + 1 if False in chosen else size
-        weight = xp.ones_like(total)
-        for place, stays in enumerate(chosen):
-            weight = weight * (kept[..., place] if stays else 1.0 - kept[..., place])
-        total = total + weight * xp.sum(each[..., :reached], axis=-1)
-    return total
 
 
 def _exists(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
@@ -176,7 +134,6 @@ def _chain_noise(target_chain: Array, draft_chain: Array, skip_chain: Array, dec
 
 _PAPER = Source("oh2025cuhlm", "(10), (15)-(18), for a whole round")
 _EXISTS = Assumption("every r̂ exists: TV(q̂, p) > 2^-44, or nothing is rejected", _exists)
-_ALIGNED = Assumption("no token has terms of opposite signs", _aligned)
 _SHARED = Assumption("the server decodes one q̂ for all drafts", _shared)
 _ONE_Q = {
     "target": [0.25, 0.5, 0.25],
@@ -192,13 +149,6 @@ _BOTH = {
     "decoded": [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]],
 }
 """r̂ is on token 2 alone. No p has a larger bill for this q, skip and Δ = 1/2."""
-_CANCELLED = {
-    "target": [0.0, 0.0, 0.5, 0.5],
-    "draft": [0.5, 0.5, 0.0, 0.0],
-    "skip": [0.0, 0.0, 0.0, 0.0],
-    "decoded": [[0.5, 0.0, 0.0, 0.5], [0.5, 0.0, 0.5, 0.0], [0.5, 0.5, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]],
-}
-"""Rejected draft 0 gives token 2, and rejected draft 1 gives token 3: the law is p."""
 _HALF = {
     "target": [0.0, 15 / 16, 1 / 16],
     "draft": [1.0, 0.0, 0.0],
@@ -206,18 +156,6 @@ _HALF = {
     "decoded": [[15 / 16, 0.0, 1 / 16]],
 }
 """r = (0, 15, 1)/16, and r̂ has no token 2. The distortion falls on tokens that skipping empties."""
-_ONE_DRAFT = {
-    "target": [0.0, 0.75, 0.125, 0.125],
-    "draft": [0.25, 0.75, 0.0, 0.0],
-    "skip": [0.0, 0.0, 0.0, 0.0],
-    "decoded": [
-        [0.125, 0.75, 0.125, 0.0],
-        [0.25, 0.75, 0.0, 0.0],
-        [0.25, 0.75, 0.0, 0.0],
-        [0.25, 0.75, 0.0, 0.0],
-    ],
-}
-"""Only draft 0 is ever rejected, and only its q̂ is distorted, by 1/8 = T/2."""
 _SAFE_SKIPPED = {
     "target": [0.5, 0.0, 0.25, 0.25],
     "draft": [0.5, 0.5, 0.0, 0.0],
@@ -244,56 +182,6 @@ CLAIMS = (
         lhs=_distance,
         rhs=position_bill,
         attained=Attained(_ONE_Q),
-        ceiling=1.0,
-        condition=_noise,
-    ),
-    Claim(
-        id="skipping.bill_exact",
-        source=_PAPER,
-        origin=Origin.NEW,
-        statement="TV(law of the token, p) = bill, if no token has terms of opposite signs",
-        relation=Relation.EQ,
-        lhs=_distance,
-        rhs=position_bill,
-        assumptions=(_EXISTS, _ALIGNED),
-        attained=Attained(_ONE_Q),
-        condition=_noise,
-    ),
-    Claim(
-        id="skipping.bill_half",
-        source=_PAPER,
-        origin=Origin.NEW,
-        statement="½ bill ≤ TV(law of the token, p), if the server decodes one q̂ for all drafts",
-        relation=Relation.LE,
-        lhs=_half_bill,
-        rhs=_distance,
-        assumptions=(_EXISTS, _SHARED),
-        attained=Attained(_HALF, ratio=31 / 32),
-        ceiling=1.0,
-        condition=_noise,
-    ),
-    Claim(
-        id="skipping.bill_converse",
-        source=_PAPER,
-        origin=Origin.IMPLIED,
-        statement="½ bill ≤ TV(law of the token, p) also if q̂ depends on the draft",
-        relation=Relation.LE,
-        lhs=_half_bill,
-        rhs=_distance,
-        assumptions=(_EXISTS,),
-        refuted=_CANCELLED,
-        ceiling=1.0,
-        condition=_noise,
-    ),
-    Claim(
-        id="skipping.bill_deviation",
-        source=_PAPER,
-        origin=Origin.NEW,
-        statement="bill ≤ Σ q s β + Σ_d q_d (1 − s_d) β_d min(1, Δ⁽ᵈ⁾/T), with Δ⁽ᵈ⁾ = TV(q, q̂⁽ᵈ⁾), T = TV(q, p)",
-        relation=Relation.LE,
-        lhs=position_bill,
-        rhs=_by_deviation,
-        attained=Attained(_ONE_DRAFT),
         ceiling=1.0,
         condition=_noise,
     ),
@@ -341,40 +229,6 @@ CLAIMS = (
         attained=Attained(_SAFE_SKIPPED),
         ceiling=1.0,
         condition=_device_noise,
-    ),
-    Claim(
-        id="skipping.bill_mean",
-        source=_PAPER,
-        origin=Origin.IMPLIED,
-        statement="bill ≤ Σ q s β + min(S, (S/T) Σ_d q_d Δ⁽ᵈ⁾): the mean deviation of a message is enough",
-        relation=Relation.LE,
-        lhs=position_bill,
-        rhs=_by_mean,
-        refuted=_ONE_DRAFT,
-        ceiling=1.0,
-        condition=_noise,
-    ),
-    Claim(
-        id="skipping.bill_plain",
-        source=_PAPER,
-        origin=Origin.IMPLIED,
-        statement="bill ≤ Σ q s β + S max_d Δ⁽ᵈ⁾: the distortion of the residual is at most that of the message",
-        relation=Relation.LE,
-        lhs=position_bill,
-        rhs=_without_quotient,
-        refuted=_ONE_DRAFT,
-        ceiling=1.0,
-        condition=_noise,
-    ),
-    Claim(
-        id="skipping.bill_round",
-        source=_PAPER,
-        origin=Origin.NEW,
-        statement="the expected bill of a round = Σ_i bill_i Π_{j<i} kept_j; the bonus token costs 0",
-        relation=Relation.EQ,
-        lhs=_all_rounds,
-        rhs=round_bill,
-        attained=Attained({"bills": [0.25, 0.5, 0.125], "kept": [0.5, 0.75, 0.25]}),
     ),
     Claim(
         id="skipping.bill_text",

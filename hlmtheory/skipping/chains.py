@@ -54,13 +54,3 @@ def _summed_risk(which: int, target_chain: Array, draft_chain: Array, skip_chain
 def from_target(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:
     """Σ_t E[one-step TV], the prefixes drawn from the target model."""
     return _summed_risk(0, target_chain, draft_chain, skip_chain)
-
-
-def from_draft(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:
-    """Σ_t E[one-step TV], the prefixes drawn from the draft model."""
-    return _summed_risk(1, target_chain, draft_chain, skip_chain)
-
-
-def from_system(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:
-    """Σ_t E[one-step TV], the prefixes drawn from the hybrid system itself."""
-    return _summed_risk(2, target_chain, draft_chain, skip_chain)

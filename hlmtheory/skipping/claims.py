@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from hlmtheory._array import Array, arrays, distinct
-from hlmtheory._domains import size_up_to
+from hlmtheory._array import Array, arrays
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.skipping.audit_claims import CLAIMS as _AUDIT_CLAIMS
 from hlmtheory.skipping.bill_claims import CLAIMS as _BILL_CLAIMS
 from hlmtheory.skipping.calibration import held_out_risk
-from hlmtheory.skipping.chains import from_draft, from_system, from_target, text_distance
+from hlmtheory.skipping.chains import from_target, text_distance
 from hlmtheory.skipping.confident import CLAIMS as _CONFIDENT_CLAIMS
 from hlmtheory.skipping.holder import (
-    best_holder_bound,
     edge,
     holder_bound,
     holder_bound_discrete,
@@ -21,21 +19,11 @@ from hlmtheory.skipping.holder import (
     skip_thresholds,
 )
 from hlmtheory.skipping.overlap import CLAIMS as _OVERLAP_CLAIMS
-from hlmtheory.skipping.risk import (
-    SurrogateGap,
-    non_acceptance,
-    one_step_risk,
-    pair_and_skip,
-    surrogate_gap,
-    tokens_and_line,
-    truncated_step_risk,
-)
+from hlmtheory.skipping.risk import non_acceptance, one_step_risk, surrogate_gap, tokens_and_line
 from hlmtheory.skipping.text_risk import CLAIMS as _TEXT_RISK_CLAIMS
-from hlmtheory.truncation import truncate
 from hlmtheory.verification import (
     output_distribution,
     rejection_probability,
-    residual_distribution,
     total_variation,
 )
 
@@ -43,29 +31,14 @@ from hlmtheory.verification import (
 #
 # threshold. Solve a u + b = Δ.
 # averse_threshold. Solve a u + b = 0.
-# rejection_by_draft. False: only the mean over drafts is bounded (mean_rejection). A draft with p_v = 0 is always
-#   rejected, so its β is 1.
 # mean_rejection. q_v β_v = (q_v - p_v)⁺ ≤ q_v 1{p_v < q_v}; sum over v.
-# holder, holder_exponent. Hölder on I; with t = a u + b the s-norm of the line is (∫_0^Δ t^s dt / a)^{1/s}.
+# holder. Hölder on I; with t = a u + b the s-norm of the line is (∫_0^Δ t^s dt / a)^{1/s}.
 # holder_discrete. Hölder for sums.
-# holder_unsaid. False: the integral of the line does not bound its sum over the points of I. If all mass is on one
-#   point, the sum is the value of the line there, and the integral is smaller.
-# best_holder. See the docstring of ``best_holder_bound``.
 # risk_is_tv. See the docstring of ``one_step_risk``.
-# step. Replace r̂ by r in the law. By risk_is_tv the new law is at distance Σ q s β from p. The two laws are mixtures of
-#   the same parts, except that with weight q_v (1 - s_v) β_v one has r and the other r̂_{k(v)}. The triangle inequality
-#   gives the bound, for any r̂, so also for the worst choice where r̂ is 0/0.
 # sequence. Let law j emit its first j tokens by the target model and the rest by the hybrid system, a kernel of the
 #   prefix alone. Laws j - 1 and j agree in the first j - 1 tokens, by the target model, and in the kernels after token
 #   j. They differ in the law of token j given the prefix, by TV_j(prefix). So their distance is at most E[TV_j], with
 #   prefixes from the target model. Sum over j.
-# sequence_system. As in ``sequence``, but the hybrid system emits the first j tokens and the target model the rest.
-#   Then only the target model must be a kernel of the prefix, and the policy may carry a state.
-# sequence_draft. False: the counterexample. A prefix that the draft model never reaches adds nothing to the sum, but
-#   verification can lead the hybrid system there, and then it can err at every later token.
-# surrogate. False: by surrogate_gap the two differ by the tokens below -b/a and by the line's residuals, which may be
-#   positive.
-# surrogate_gap. Split u ≤ u_th at -b/a, and β there into a u + b and the rest.
 # calibrated. Let λ* be the largest threshold with Σ_{i≤n+1} L_i(λ) ≤ (n + 1) ε. Without prompt i the rule
 #   requires Σ_{j≠i} L_j(λ) + B ≤ (n + 1) ε, which is stricter, as L_i ≤ B. So λ̂_i ≤ λ*, L_i(λ̂_i) ≤ L_i(λ*), and the
 #   mean over i is at most ε. If the prompts are exchangeable, each of the n + 1 is equally likely to be the last,
@@ -98,50 +71,12 @@ def _mean_rejection(target: Array, draft: Array) -> Array:
     return xp.sum(q * rejection_probability(target, draft), axis=-1)
 
 
-def _largest_rejection(target: Array, draft: Array) -> Array:
-    xp, beta = arrays(beta=rejection_probability(target, draft))
-    return xp.max(beta, axis=-1)
-
-
 def _printed_bound(cell_probabilities: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
     return holder_bound(cell_probabilities, slope, intercept, non_acceptance=non_acceptance)
 
 
-def _best_bound(cell_probabilities: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
-    return best_holder_bound(cell_probabilities, slope, intercept, non_acceptance=non_acceptance).bound
-
-
-def _unsaid_bound(mass: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
-    """Return a possible reading of (13): its integral of the line, with the sum for the density M · mass."""
-    xp, a, _, delta = line(slope, intercept, non_acceptance)
-    beside = holder_bound_discrete(
-        mass, slope, intercept, non_acceptance=non_acceptance, exponent=xp.inf
-    )  # checks mass
-    _, f = arrays(mass=mass)
-    u = xp.arange(f.shape[-1], dtype=f.dtype, device=f.device) / (f.shape[-1] - 1)
-    thresholds = skip_thresholds(slope, intercept, non_acceptance=non_acceptance)
-    averse, prone = (threshold[..., None] for threshold in thresholds)
-    inside = (u >= averse) & (u <= prone)
-    norm = xp.sqrt((f.shape[-1] - 1) * xp.sum(xp.where(inside, f * f, 0.0), axis=-1))
-    return delta**1.5 / xp.sqrt(3.0 * a) * norm + 0.0 * beside
-
-
 def _distance_of_law(target: Array, draft: Array, skip: Array) -> Array:
     return total_variation(output_distribution(target, draft, skip=skip), target)
-
-
-def _distance_of_truncated_law(target: Array, draft: Array, skip: Array, top_k: Array) -> Array:
-    """Return TV(law, p) of U-HLM with truncation; each pass adds the bias of the drafts with one value of k."""
-    xp, _, p, q, s = pair_and_skip(target, draft, skip)
-    k = size_up_to(q.shape[-1]).check(xp, "top_k", arrays(q=q, top_k=top_k)[2])
-    lost = xp.argmax(q - p, axis=-1, keepdims=True) == xp.arange(q.shape[-1], device=q.device)
-    law = q
-    for size in distinct(xp, k):
-        distorted = residual_distribution(p, truncate(q, size))
-        drawn = xp.any(distorted > 0, axis=-1, keepdims=True)
-        distorted = xp.where(drawn, distorted, xp.astype(lost, xp.float64))  # the worst r̂ for 0/0
-        law = law + output_distribution(p, q, skip=xp.where(k == size, s, 1.0), residual=distorted) - q
-    return total_variation(law, p)
 
 
 def _exact(
@@ -158,32 +93,6 @@ def _parts(
 ) -> Array:
     gap = surrogate_gap(uncertainty, rejection_by_token, slope, intercept, non_acceptance=non_acceptance)
     return gap.surrogate + gap.below + gap.misfit
-
-
-def _own_gap(uncertainty: Array, rejection_by_token: Array) -> SurrogateGap:
-    """Return the gap with the least-squares line and Δ of the same tokens."""
-    xp, u, beta, *_ = tokens_and_line(uncertainty, rejection_by_token, 1.0, 0.0, 0.0)
-    away = u - xp.mean(u, axis=-1, keepdims=True)
-    spread = xp.sum(away * away, axis=-1)
-    slope = xp.sum(away * beta, axis=-1) / xp.where(spread > 0, spread, 1.0)
-    intercept = xp.mean(beta, axis=-1) - slope * xp.mean(u, axis=-1)
-    share = xp.mean(xp.astype(beta > 0, xp.float64), axis=-1)
-    return surrogate_gap(u, beta, xp.where(slope > 0, slope, 1.0), intercept, non_acceptance=share)
-
-
-def _own_exact(uncertainty: Array, rejection_by_token: Array) -> Array:
-    return _own_gap(uncertainty, rejection_by_token).exact
-
-
-def _own_surrogate(uncertainty: Array, rejection_by_token: Array) -> Array:
-    return _own_gap(uncertainty, rejection_by_token).surrogate
-
-
-def _rises(uncertainty: Array, rejection_by_token: Array) -> Array:
-    """Return whether the least-squares slope is positive by more than rounding."""
-    xp, u, beta, *_ = tokens_and_line(uncertainty, rejection_by_token, 1.0, 0.0, 0.0)
-    away = u - xp.mean(u, axis=-1, keepdims=True)
-    return xp.sum(away * beta, axis=-1) > 1e-9
 
 
 def _enough(losses: Array, risk: Array, bound: Array) -> Array:
@@ -211,7 +120,6 @@ _STAYING = {
     "skip_chain": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
 }
 """The target model leaves token 2 at once, and the hybrid system stays there."""
-_FIVE_TOKENS = {"uncertainty": [0.0, 0.25, 0.5, 0.75, 1.0], "rejection_by_token": [0.0, 0.0, 0.25, 1.0, 0.0]}
 _EVEN_LOSSES = {"losses": [[0.5]] * 64, "risk": 32.5 / 64, "bound": 1.0}
 
 CLAIMS = (
@@ -248,17 +156,6 @@ CLAIMS = (
         ceiling=1.0,
     ),
     Claim(
-        id="skipping.rejection_by_draft",
-        source=Source("oh2025cuhlm", "Theorem 1, without its condition that β equals E[β] of (11)"),
-        origin=Origin.IMPLIED,
-        statement="β_d ≤ Δ for each draft d",
-        relation=Relation.LE,
-        lhs=_largest_rejection,
-        rhs=non_acceptance,
-        refuted={"target": [0.0, 1.0], "draft": [0.25, 0.75]},
-        ceiling=1.0,
-    ),
-    Claim(
         id="skipping.holder",
         source=Source("oh2025cuhlm", "Theorem 1, (13)"),
         origin=Origin.PUBLISHED,
@@ -267,17 +164,6 @@ CLAIMS = (
         lhs=rejection_risk,
         rhs=_printed_bound,
         attained=Attained(_MATCHED, ratio=0.9999694819561996),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="skipping.holder_exponent",
-        source=Source("oh2025cuhlm", "(13), generalised"),
-        origin=Origin.NEW,
-        statement="R ≤ (Δ^{s+1}/(a(s+1)))^{1/s} ‖f‖_{s′,I} for 1/s + 1/s′ = 1; Δ · P(I) at s = ∞",
-        relation=Relation.LE,
-        lhs=rejection_risk,
-        rhs=holder_bound,
-        attained=Attained({**_RISING, "cell_probabilities": [0.5, 0.5], "non_acceptance": 0.5, "exponent": 1.0}),
         ceiling=1.0,
     ),
     Claim(
@@ -291,53 +177,6 @@ CLAIMS = (
         attained=Attained({**_RISING, "mass": [0.0, 1 / 3, 2 / 3], "exponent": 2.0}),
     ),
     Claim(
-        id="skipping.holder_unsaid",
-        source=Source("oh2024uhlm", "IV-A, (13): a possible reading with an empirical density, not printed"),
-        origin=Origin.IMPLIED,
-        statement="for u on {0, 1/M, …, 1}: R ≤ Δ^{3/2}/√(3a) · (M Σ_I f²)^{1/2}, the integral beside the sum",
-        relation=Relation.LE,
-        lhs=rejection_risk_discrete,
-        rhs=_unsaid_bound,
-        refuted={**_RISING, "mass": [0.0, 1.0]},
-    ),
-    Claim(
-        id="skipping.best_holder",
-        source=Source("oh2025cuhlm", "(13), generalised"),
-        origin=Origin.NEW,
-        statement="no exponent s gives less than the one found: min over s ≤ bound(s)",
-        relation=Relation.LE,
-        lhs=_best_bound,
-        rhs=holder_bound,
-        attained=Attained({**_RISING, "cell_probabilities": [0.5, 0.5], "non_acceptance": 0.5, "exponent": 1.0}),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="skipping.surrogate",
-        source=Source("oh2025cuhlm", "Theorem 1 with R the probability of a false positive (III-C), (7) not exact"),
-        origin=Origin.IMPLIED,
-        statement=(
-            "E[β_d 1{u ≤ u_th}] ≤ R with the least-squares line and Δ of the same tokens; the two are equal "
-            "where (7) is exact"
-        ),
-        relation=Relation.LE,
-        lhs=_own_exact,
-        rhs=_own_surrogate,
-        assumptions=(Assumption("the fitted slope is positive", _rises),),
-        refuted=_FIVE_TOKENS,
-        ceiling=1.0,
-    ),
-    Claim(
-        id="skipping.surrogate_gap",
-        source=Source("oh2025cuhlm", "Theorem 1"),
-        origin=Origin.NEW,
-        statement="E[β 1{u ≤ u_th}] = R + E[β 1{u < −b/a}] + E[(β − au − b) 1{u in I}]",
-        relation=Relation.EQ,
-        lhs=_exact,
-        rhs=_parts,
-        attained=Attained({**_FIVE_TOKENS, "slope": 1.0, "intercept": -0.25, "non_acceptance": 0.5}),
-        condition=lambda slope, intercept: 1.0 + slope + abs(intercept),
-    ),
-    Claim(
         id="skipping.risk_is_tv",
         source=Source("oh2025cuhlm", "Theorem 1, the exact form of R"),
         origin=Origin.NEW,
@@ -348,24 +187,6 @@ CLAIMS = (
         attained=Attained({"target": [0.25, 0.75], "draft": [0.5, 0.5], "skip": [1.0, 0.0]}),
     ),
     Claim(
-        id="skipping.step",
-        source=Source("oh2025cuhlm", "(10), (15)-(18)"),
-        origin=Origin.NEW,
-        statement="TV(law of CU-HLM's token, p) ≤ Σ q s β + Σ_v q_v (1 − s_v) β_v TV(r, r̂_{k(v)})",
-        relation=Relation.LE,
-        lhs=_distance_of_truncated_law,
-        rhs=truncated_step_risk,
-        attained=Attained(
-            {
-                "target": [0.5, 0.25, 0.25],
-                "draft": [0.625, 0.25, 0.125],
-                "skip": [0.0, 0.0, 0.0],
-                "top_k": [1, 1, 1],
-            }
-        ),
-        ceiling=1.0,
-    ),
-    Claim(
         id="skipping.sequence",
         source=Source("oh2025cuhlm", "(10)"),
         origin=Origin.NEW,
@@ -374,28 +195,6 @@ CLAIMS = (
         lhs=text_distance,
         rhs=from_target,
         attained=Attained(_STAYING),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="skipping.sequence_system",
-        source=Source("oh2025cuhlm", "(10)"),
-        origin=Origin.NEW,
-        statement="TV(law of the text, target model's) ≤ Σ_t E[one-step TV], prefixes from the hybrid system",
-        relation=Relation.LE,
-        lhs=text_distance,
-        rhs=from_system,
-        attained=Attained(_BRANCH),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="skipping.sequence_draft",
-        source=Source("oh2025cuhlm", "(10)"),
-        origin=Origin.IMPLIED,
-        statement="TV(law of the text, target model's) ≤ Σ_t E[one-step TV], prefixes from the draft model",
-        relation=Relation.LE,
-        lhs=text_distance,
-        rhs=from_draft,
-        refuted=_BRANCH,
         ceiling=1.0,
     ),
     Claim(

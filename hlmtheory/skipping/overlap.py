@@ -10,23 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 from hlmtheory._array import Array, arrays, take, upward
-from hlmtheory._domains import Domain, DomainError, leading_dimensions, token_of
+from hlmtheory._domains import DomainError, leading_dimensions, token_of
 from hlmtheory._simplex import distance, distributions, excess, skip_probabilities
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
-from hlmtheory.skipping.chains import HORIZON, _chains, from_target, text_distance
-from hlmtheory.verification import output_distribution
+from hlmtheory.skipping.chains import HORIZON, _chains, text_distance
 
 # Proofs, by the last part of the id.
 #
 # overlap. Two laws have 1 - TV = Σ_x min(Π_t p_t, Π_t S_t) ≥ Σ_x Π_t min(p_t, S_t) = E_{x~p} Π_t min(1, S_t/p_t).
-# overlap_sum. Every factor is in [0, 1], so 1 - Π f_t ≤ Σ_t (1 - f_t) on every text. Given the prefix, 1 - f_t has the
-#   mean Σ_x (p - S)⁺ = TV_t under p.
-# overlap_loss. Where q_x ≥ p_x: S_x = q_x s_x + p_x (1 - s_x) ≥ p_x, so the factor is 1. Where q_x < p_x:
-#   S_x = q_x + r_x Σ_i q_i (1 - s_i) β_i, with r_x = (p_x - q_x)/TV and Σ q_i (1 - s_i) β_i = (1 - σ) TV.
-#   So S_x = p_x - σ (p_x - q_x).
-# overlap_mean. The mean over all texts, weighted by the target model's law, is the sum in the proof of overlap.
-
-_SCORE = Domain("finite", lambda xp, value: xp.isfinite(value), "give the score by which verification is skipped")
 
 
 def overlap_risk(target: Array, draft: Array, skip: Array, token: Array) -> Array:
@@ -64,54 +55,6 @@ def overlap_risk(target: Array, draft: Array, skip: Array, token: Array) -> Arra
     """
     xp, kind, p, q = distributions(target=target, draft=draft)
     return upward(xp, _text_loss(xp, p, q, skip_probabilities(xp, skip, q), token), kind)
-
-
-def overlap_losses(target: Array, draft: Array, uncertainty: Array, token: Array, thresholds: Array) -> Array:
-    """Return :func:`overlap_risk` of a text if verification is skipped up to each threshold of the uncertainty.
-
-    Parameters
-    ----------
-    target, draft : array, shape (..., T, V)
-        Distributions p and q at each position of the text.
-    uncertainty : array, shape (..., T, V) or (..., T, 1)
-        u of each draft token, or one u for the position.
-    token : integer array, shape (..., T)
-        The tokens of the text, which the target model wrote.
-    thresholds : array, shape (L,)
-        Verification is skipped where u ≤ threshold.
-
-    Returns
-    -------
-    array, shape (..., L)
-        In [0, 1], rounded up, not decreasing in the threshold. Each text gives one row of
-        ``losses`` for :func:`calibrate_threshold`, with ``bound=1``.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, an uncertainty or threshold is not finite, a token is not in the vocabulary,
-        or the shapes do not match.
-
-    Examples
-    --------
-    >>> rows = [[0.5, 0.5], [0.5, 0.5]], [[0.75, 0.25], [0.75, 0.25]]
-    >>> overlap_losses(*rows, uncertainty=[[0.1], [0.3]], token=[1, 1], thresholds=[0.0, 0.2, 0.4]).round(12).tolist()
-    [0.0, 0.5, 0.75]
-    """
-    xp, kind, p, q = distributions(target=target, draft=draft)
-    _, _, u = arrays(draft=q, uncertainty=uncertainty)
-    _, u, grid = arrays(uncertainty=u, thresholds=thresholds)
-    _SCORE.check(xp, "uncertainty", u)
-    _SCORE.check(xp, "thresholds", grid)
-    if grid.ndim != 1:
-        raise DomainError(f"thresholds must have one dimension; got shape {tuple(grid.shape)}; flatten them")
-    leading_dimensions(draft=tuple(q.shape), uncertainty=tuple(u.shape))
-    losses = []
-    for i in range(grid.shape[0]):
-        skipped = skip_probabilities(xp, u <= grid[i], q, "uncertainty")
-        losses.append(_text_loss(xp, p, q, skipped, token))
-    empty = xp.zeros((*p.shape[:-2], 0), dtype=p.dtype, device=p.device)
-    return upward(xp, xp.stack(losses, axis=-1) if losses else empty, kind)
 
 
 def _text_loss(xp: Any, p: Array, q: Array, skip: Array, token: Array) -> Array:
@@ -158,35 +101,6 @@ def _overlap_bound(target_chain: Array, draft_chain: Array, skip_chain: Array) -
     return 1.0 - xp.sum(mass, axis=-1)
 
 
-def _sum_bound(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:
-    xp, total = arrays(total=from_target(target_chain, draft_chain, skip_chain))
-    return xp.minimum(total, xp.ones_like(total))
-
-
-def _first_overlap(target: Array, draft: Array, skip: Array, token: Array) -> Array:
-    """Return min(1, S_x/p_x) from S itself; 1 where p_x = 0, since the target model never writes such a token."""
-    xp, p, law = arrays(target=target, law=output_distribution(target, draft, skip=skip))
-    _, x = arrays(token=token)
-    p_x, s_x = (take(xp, rows, xp.broadcast_to(x, rows.shape[:-1])[..., None])[..., 0] for rows in (p, law))
-    return xp.where(p_x > s_x, xp.minimum(s_x, p_x) / xp.where(p_x > 0, p_x, 1.0), 1.0)
-
-
-def _first_factor(target: Array, draft: Array, skip: Array, token: Array) -> Array:
-    """Return 1 minus the loss of a text of one token."""
-    _, p, q = arrays(target=target, draft=draft)
-    _, s, x = arrays(skip=skip, token=token)
-    wide = s[..., None, :] if s.ndim else s
-    return 1.0 - overlap_risk(p[..., None, :], q[..., None, :], wide, x[..., None])
-
-
-def _first_condition(target: Array, draft: Array, skip: Array, token: Array) -> Array:
-    """Return how much S_x/p_x magnifies the roundings of the sums in S_x."""
-    xp, p = arrays(target=target)
-    _, x = arrays(token=token)
-    p_x = take(xp, p, xp.broadcast_to(x, p.shape[:-1])[..., None])[..., 0]
-    return 1.0 / xp.where(p_x > 0, xp.clip(p_x, min=1e-300), 1.0)
-
-
 def _mean_loss(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:
     """Return the mean of :func:`overlap_risk` over all texts of a chain, weighted by the target model's probability."""
     xp, p, q, s, _ = _chains(target_chain, draft_chain, skip_chain)
@@ -204,12 +118,6 @@ def _mean_loss(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Ar
     return xp.sum(weight * overlap_risk(rows, drafts, skips, wide), axis=-1)
 
 
-def _factors(target_chain: Array) -> Array:
-    """Return the number of factors of a text: the public loss rounds each of them up."""
-    xp, p = arrays(target_chain=target_chain)
-    return xp.full(p.shape[:-2], float(HORIZON), device=p.device)
-
-
 _PAPER = Source("oh2025cuhlm", "(10)")
 _BRANCH = {
     "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
@@ -217,12 +125,6 @@ _BRANCH = {
     "skip_chain": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]],
 }
 """Every text that begins with token 2 is lost at its second token: the TV is 1/2, the sum over tokens is 1."""
-_FIRST_TOKEN = {
-    "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-    "draft_chain": [[0.0, 0.75, 0.25], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-    "skip_chain": [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]],
-}
-"""Only the first token differs."""
 
 CLAIMS = (
     Claim(
@@ -235,39 +137,5 @@ CLAIMS = (
         rhs=_overlap_bound,
         attained=Attained(_BRANCH),
         ceiling=1.0,
-    ),
-    Claim(
-        id="skipping.overlap_sum",
-        source=_PAPER,
-        origin=Origin.NEW,
-        statement="1 − E Π_t min(1, S_t/p_t) ≤ min(1, Σ_t E[one-step TV]), prefixes from the target model",
-        relation=Relation.LE,
-        lhs=_overlap_bound,
-        rhs=_sum_bound,
-        attained=Attained(_FIRST_TOKEN),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="skipping.overlap_mean",
-        source=_PAPER,
-        origin=Origin.NEW,
-        statement="E_x[loss of the text x] = 1 − Σ_x Π_t min(p_t, S_t), x from the target model",
-        relation=Relation.EQ,
-        lhs=_mean_loss,
-        rhs=_overlap_bound,
-        attained=Attained(_BRANCH),
-        ceiling=1.0,
-        condition=_factors,
-    ),
-    Claim(
-        id="skipping.overlap_loss",
-        source=_PAPER,
-        origin=Origin.NEW,
-        statement="min(1, S_x/p_x) = 1 − σ (1 − q_x/p_x)⁺, with σ = Σ_v q_v s_v β_v / TV(q, p), wherever p_x > 0",
-        relation=Relation.EQ,
-        lhs=_first_factor,
-        rhs=_first_overlap,
-        attained=Attained({"target": [0.5, 0.5], "draft": [0.75, 0.25], "skip": [1.0, 0.0], "token": 1}),
-        condition=_first_condition,
     ),
 )

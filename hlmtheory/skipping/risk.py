@@ -66,43 +66,6 @@ def one_step_risk(target: Array, draft: Array, skip: Array) -> Array:
     return in_kind(xp, xp.clip(xp.sum(s * excess(xp, q, p), axis=-1), max=1.0), kind)  # q β = (q - p)⁺
 
 
-def truncated_step_risk(target: Array, draft: Array, skip: Array, top_k: Array) -> Array:
-    """Return a bound on the one-step total variation if a verified draft v is sent with k(v) probabilities.
-
-    The bound is Σ_v q_v s_v β_v + Σ_v q_v (1 - s_v) β_v TV(r, r̂_{k(v)}). The acceptance test of a verified draft uses
-    the exact q_v. Only the replacement of a rejected draft is drawn from r̂ instead of r.
-
-    Parameters
-    ----------
-    target, draft, skip
-        See :func:`one_step_risk`.
-    top_k : integer array, shape (..., V) or broadcastable to it
-        k(v), the number of entries of the draft distribution that are sent with draft v, 0..V.
-
-    Returns
-    -------
-    array, shape (...)
-        In [0, TV(q, p)]. Where r̂ is 0/0 (TV(q̂, p) ≤ 2^-44), any token may be drawn, so TV(r, r̂) is taken as 1.
-
-    Raises
-    ------
-    ValueError
-        See :func:`one_step_risk`; also if k is not an integer in 0..V.
-
-    Examples
-    --------
-    >>> float(truncated_step_risk([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], [0.0, 0.0, 0.0], [1, 1, 1]))
-    0.0625
-    """
-    xp, kind, p, q, s = pair_and_skip(target, draft, skip)
-    lost = excess(xp, q, p)
-    risk, sent = xp.sum(s * lost, axis=-1), (1.0 - s) * lost
-    true = normalised(xp, excess(xp, p, q))[0]
-    for share, distorted in replacements(xp, p, q, sent, top_k):
-        risk = risk + share * xp.clip(0.5 * xp.sum(xp.abs(true - distorted), axis=-1), max=1.0)
-    return upward(xp, xp.clip(risk, max=1.0), kind)
-
-
 def replacements(xp: Any, p: Array, q: Array, sent: Array, top_k: Array) -> Iterator[tuple[Array, Array]]:
     """For each top-k, yield the mass (...) of drafts that are sent with it and rejected, and r̂ (..., V).
 

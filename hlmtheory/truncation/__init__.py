@@ -45,19 +45,11 @@ from hlmtheory.truncation.reconstruction import (
     tvd_bound_sharp,
 )
 from hlmtheory.truncation.rules import size_from_min_p, size_from_top_n_sigma, size_from_top_p
-from hlmtheory.truncation.sizes import (
-    CertifiedSize,
-    certified_size,
-    exact_size,
-    offline_size,
-    online_certified_size,
-    online_size,
-)
+from hlmtheory.truncation.sizes import certified_size, exact_size, offline_size, online_size
 from hlmtheory.truncation.softplus import online_bound, safe_sharpness, softplus_gap
 
 __all__ = [
     "CLAIMS",
-    "CertifiedSize",
     "DraftOutcome",
     "Interval",
     "PartialBoxes",
@@ -72,7 +64,6 @@ __all__ = [
     "message_deviation",
     "offline_size",
     "online_bound",
-    "online_certified_size",
     "online_size",
     "partial_bias",
     "partial_boxes",

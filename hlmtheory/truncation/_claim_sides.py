@@ -5,7 +5,7 @@ from __future__ import annotations
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import token_of
 from hlmtheory._simplex import distance, quotient
-from hlmtheory.truncation.reconstruction import at_size, draft_and_size, tail_deviation, truncated
+from hlmtheory.truncation.reconstruction import draft_and_size, truncated
 from hlmtheory.truncation.softplus import draft_probability, rejection_at
 from hlmtheory.verification import total_variation
 
@@ -27,9 +27,3 @@ def rebuilt_deviation(draft: Array, k: Array) -> Array:
     """Δ_k as the distance between q and the rebuilt q̂."""
     xp, _, q, k = draft_and_size(draft, k)
     return distance(xp, q, truncated(xp, q, k))
-
-
-def sorted_deviation(draft: Array, k: Array) -> Array:
-    """Δ_k from the sorted tail."""
-    xp, _, q, k = draft_and_size(draft, k)
-    return at_size(xp, tail_deviation(q), k)

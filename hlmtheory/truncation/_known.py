@@ -128,31 +128,6 @@ class _Slots(NamedTuple):
         return xp.minimum(rest, cap * (free + number)) - take(xp, self.before, low), number
 
 
-def farthest_rows(xp: Any, p: Known, q: Known) -> tuple[Array, Array]:
-    """Return whole rows that agree with what is known and attain the largest distance; all V tokens are columns."""
-    outside = outside_both(xp, p, q)
-    split = most_distance(xp, p, q, outside)
-    one, other = p.mask & ~q.mask, q.mask & ~p.mask
-    chosen = p.mask & q.mask & (p.value > q.value)
-    chosen = chosen | (one & ~_smallest(xp, p.value, one, split.left))
-    chosen = chosen | _smallest(xp, q.value, other, split.taken)
-    nowhere = ~p.mask & ~q.mask
-    number = xp.cumulative_sum(xp.astype(nowhere, xp.int64), axis=-1)
-    chosen = chosen | (nowhere & (xp.astype(number, p.value.dtype) <= split.inside[..., None]))
-    return _filled(xp, p, chosen), _filled(xp, q, ~chosen)
-
-
 def _smallest(xp: Any, values: Array, at: Array, count: Array) -> Array:
     """Return a mask of the ``count`` smallest values of the columns ``at``, equal ones by lowest index."""
     return at & largest(xp, xp.where(at, -values, -xp.inf), xp.astype(count, xp.int64)[..., None])
-
-
-def _filled(xp: Any, row: Known, first: Array) -> Array:
-    """Return the row with its rest spread evenly over the preferred unknown entries, the remainder over the others."""
-    value, left = row.value, row.rest
-    for part in (~row.mask & first, ~row.mask & ~first):
-        count = xp.astype(xp.count_nonzero(part, axis=-1), value.dtype)
-        given = xp.minimum(left, row.cap * count)
-        value = xp.where(part, (given / xp.where(count > 0, count, 1.0))[..., None], value)
-        left = left - given
-    return value

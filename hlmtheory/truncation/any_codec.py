@@ -21,8 +21,6 @@ from hlmtheory.truncation.reconstruction import NOISE
 #   that q̂ is a distribution, TV(r, r̂^(d)) ≤ TV(q, q̂^(d))/T. So the Bias is at most 2 Σ_d (q_d β_d/T) TV(q, q̂^(d)): a
 #   mean over the rejected drafts, which is at most the maximum.
 # any_codec_mean. No proof: the counterexample. The mean is over the rejected drafts, not over all drafts.
-# any_codec_decoded. No proof: the counterexample. If all drafts share one q̂, this is truncation.decoded_acceptance, and
-#   it holds. With its own row for each draft, every q̂^(d) may be larger at d itself, and no drafts come from them.
 
 
 def _stack(target: Array, draft: Array, decoded: Array) -> tuple[Any, Array, Array, Array]:
@@ -53,13 +51,6 @@ def _bias(target: Array, draft: Array, decoded: Array) -> Array:
     return _law_bias(xp, p, rows, q[..., 0, :], accepted)
 
 
-def _decoded_bias(target: Array, draft: Array, decoded: Array) -> Array:
-    """Return the Bias if draft d is accepted by q̂^(d)_d instead of q_d."""
-    xp, p, q, rows = _stack(target, draft, decoded)
-    accepted = 1.0 - rejection_by_token(xp, p[..., 0, :], _own(xp, rows))
-    return _law_bias(xp, p, rows, q[..., 0, :], accepted)
-
-
 def _distances(draft: Array, decoded: Array) -> tuple[Any, Array, Array]:
     """Return q and TV(q, q̂^(d)) for each draft d, both (..., V)."""
     _, _, q = distributions(draft=draft)
@@ -86,12 +77,6 @@ def _residuals_exist(target: Array, draft: Array, decoded: Array) -> Array:
     return xp.all((distance(xp, p, rows) > NOISE) | (rejected == 0), axis=-1)
 
 
-def _decoded_residuals_exist(target: Array, draft: Array, decoded: Array) -> Array:
-    """Return whether TV(q̂^(d), p) > 2^-44 for each draft d that q can draw."""
-    xp, p, q, rows = _stack(target, draft, decoded)
-    return xp.all((distance(xp, p, rows) > NOISE) | (q[..., 0, :] == 0), axis=-1)
-
-
 def _noise(target: Array, draft: Array, decoded: Array) -> Array:
     """Return 1 + max 1/TV(q̂^(d), p), the factor by which a residual magnifies a rounding of its row."""
     xp, p, _, rows = _stack(target, draft, decoded)
@@ -100,18 +85,11 @@ def _noise(target: Array, draft: Array, decoded: Array) -> Array:
 
 
 _EXIST = Assumption("every r̂^(d) exists: TV(q̂^(d), p) > 2^-44, or d is not rejected", _residuals_exist)
-_ALL_EXIST = Assumption("every r̂^(d) exists: TV(q̂^(d), p) > 2^-44", _decoded_residuals_exist)
 # only draft 0 is ever rejected, and its row moves all that is replaced from token 2 to token 1
 _ONE_REJECTED = {
     "target": [0.0, 0.75, 0.25],
     "draft": [0.25, 0.75, 0.0],
     "decoded": [[0.25, 0.5, 0.25], [0.25, 0.75, 0.0], [0.25, 0.75, 0.0]],
-}
-# q = p, and the row of each draft but 0 has 1/4 more at that draft and 1/4 less at token 0
-_RAISED = {
-    "target": [0.25, 0.25, 0.25, 0.25],
-    "draft": [0.25, 0.25, 0.25, 0.25],
-    "decoded": [[0.0, 0.5, 0.25, 0.25], [0.0, 0.5, 0.25, 0.25], [0.0, 0.25, 0.5, 0.25], [0.0, 0.25, 0.25, 0.5]],
 }
 _SOURCE = Source("oh2025cuhlm", "(17), for any reconstruction")
 
@@ -139,19 +117,6 @@ CLAIMS = (
         rhs=_mean,
         assumptions=(_EXIST,),
         refuted=_ONE_REJECTED,
-        condition=_noise,
-        ceiling=2.0,
-    ),
-    Claim(
-        id="truncation.any_codec_decoded",
-        source=Source("oh2025cuhlm", "IV-B, mechanism (i), with a row for each draft"),
-        origin=Origin.IMPLIED,
-        statement="Bias ≤ 2 max_d TV(q, q̂^(d)) also if draft d is accepted by the decoded q̂^(d)_d",
-        relation=Relation.LE,
-        lhs=_decoded_bias,
-        rhs=_certificate,
-        assumptions=(_ALL_EXIST,),
-        refuted=_RAISED,
         condition=_noise,
         ceiling=2.0,
     ),

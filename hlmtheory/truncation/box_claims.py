@@ -5,7 +5,7 @@ from __future__ import annotations
 from hlmtheory._array import Array, arrays
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.truncation._claim_sides import rebuilt_deviation
-from hlmtheory.truncation.box_sizes import box_bias, box_deviation
+from hlmtheory.truncation.box_sizes import box_bias
 from hlmtheory.truncation.boxes import Interval
 from hlmtheory.truncation.partial_claims import rounded_boxes
 from hlmtheory.truncation.reconstruction import resampling_bias
@@ -20,11 +20,6 @@ def _bias(target: Array, draft: Array, k: Array, error: Array) -> Array:
     return resampling_bias(target, draft, k) + 0.0 * arrays(draft=draft, error=error)[2]
 
 
-def _deviation_box(draft: Array, k: Array, error: Array) -> Interval:
-    low, high = rounded_boxes(draft, draft, error)[3:]
-    return box_deviation(low, high, k)
-
-
 def _bias_box(target: Array, draft: Array, k: Array, error: Array) -> Interval:
     low, high, low_q, high_q = rounded_boxes(target, draft, error)[1:]
     return box_bias(low, high, low_q, high_q, k)
@@ -34,28 +29,6 @@ _ROUNDED = Source("oh2025cuhlm", "(15)-(17), from quantised log-probabilities")
 
 CLAIMS = (
     Claim(
-        id="truncation.partial_box_deviation",
-        source=_ROUNDED,
-        origin=Origin.NEW,
-        statement="Δ_k ≤ max_m F⁺_m − (m − k)/n − F⁻_k (1 − (m − k)/n), log-probabilities within ±e; outer, not sharp",
-        relation=Relation.LE,
-        lhs=_deviation,
-        rhs=lambda draft, k, error: _deviation_box(draft, k, error).upper,
-        attained=Attained({"draft": [0.25, 0.375, 0.375, 0.0], "k": 2, "error": 0.0}),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="truncation.partial_box_deviation_least",
-        source=_ROUNDED,
-        origin=Origin.NEW,
-        statement="Δ_k ≥ max_m F⁻_m − (m − k)/n − F⁺_k (1 − (m − k)/n), log-probabilities within ±e",
-        relation=Relation.LE,
-        lhs=lambda draft, k, error: _deviation_box(draft, k, error).lower,
-        rhs=_deviation,
-        attained=Attained({"draft": [0.25, 0.375, 0.375, 0.0], "k": 2, "error": 0.0}),
-        ceiling=1.0,
-    ),
-    Claim(
         id="truncation.partial_box_bias",
         source=_ROUNDED,
         origin=Origin.NEW,
@@ -63,17 +36,6 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=_bias,
         rhs=lambda target, draft, k, error: _bias_box(target, draft, k, error).upper,
-        attained=Attained({"target": [0.125, 0.5, 0.375], "draft": [0.5, 0.375, 0.125], "k": 1, "error": 0.0}),
-        ceiling=2.0,
-    ),
-    Claim(
-        id="truncation.partial_box_bias_least",
-        source=_ROUNDED,
-        origin=Origin.NEW,
-        statement="Bias ≥ 2 max(min Σ (a − s b)⁺, min Σ (s b − a)⁺), log-probabilities within ±e",
-        relation=Relation.LE,
-        lhs=lambda target, draft, k, error: _bias_box(target, draft, k, error).lower,
-        rhs=_bias,
         attained=Attained({"target": [0.125, 0.5, 0.375], "draft": [0.5, 0.375, 0.125], "k": 1, "error": 0.0}),
         ceiling=2.0,
     ),

@@ -15,12 +15,7 @@ from hlmtheory.truncation.reconstruction import NOISE
 
 # Proofs, by the last part of the id.
 #
-# partial_box_deviation, partial_box_deviation_least. The m largest entries of q have a sum of at most F_m(h), and the
-#   others one of at least L - F_m(l), L = Σ l: F_m ≤ min(F_m(h), 1 - L + F_m(l)). Likewise F_m ≥ max(F_m(l),
-#   1 - H + F_m(h)), H = Σ h. Now Δ_k = Σ_{i>k} (q_i - μ)⁺ = max_m F_m - F_k - (m - k) μ over m = k..V, which is
-#   F_m - (m - k)/n - F_k (1 - (m - k)/n): it rises with F_m and falls with F_k. So the bounds of F_m and F_k give
-#   those of Δ_k. F_m(x) is concave in m, as is the least of two such functions: bisection finds the largest value.
-# partial_box_bias, partial_box_bias_least. Let a = (p - q)⁺, b = (p - q̂)⁺, s = T/T̂, T = Σ a, T̂ = Σ b. Then law - p =
+# partial_box_bias. Let a = (p - q)⁺, b = (p - q̂)⁺, s = T/T̂, T = Σ a, T̂ = Σ b. Then law - p =
 #   s b - a, whose sum is 0, so Bias = 2 Σ (a - s b)⁺ = 2 Σ (s b - a)⁺ ≤ 2 T. Bounds of a, b and s give bounds of each
 #   sum. Also a ≤ (l - l')⁺ + (p - l) and b ≤ (l - q̂)⁺ + (p - l), where Σ (p - l) = 1 - Σ l. A token is sent if no more
 #   than k tokens, itself included, can be as large; it is not sent if k others cannot be smaller. Otherwise q̂_v is q_v

@@ -14,21 +14,6 @@ from hlmtheory._domains import Domain, DomainError, broadcast, leading_dimension
 
 # Proofs, by the last part of the id.
 #
-# partial_box_least. Let TV = Σ (p - q)⁺ = Σ (q - p)⁺ for rows in the boxes. (p - q)⁺ ≥ (l - h')⁺ and (q - p)⁺ ≥
-#   (l' - h)⁺ give two terms; 1 - TV = Σ min(p, q) ≤ Σ min(h, h') and 1 + TV = Σ max(p, q) ≥ Σ max(l, l') give two more.
-# partial_box_attained. Let a = Σ (l - h')⁺ and b = Σ (l' - h)⁺. Choose every pair (p_v, q_v) as close as possible. If
-#   its intervals overlap, the pair is equal, anywhere between max(l, l') and min(h, h'). Otherwise the two are at the
-#   ends that face each other. Then Σ (p - q)⁺ = a and Σ (q - p)⁺ = b. Raise all pairs together until Σ p = 1, then move
-#   p and q to sum 1. Where q < p, q is at h' and cannot rise; where q > p, q is at l' and cannot fall.
-#   (1) If Σ p = 1 is reached, q rises by a - b and TV stays a, or falls by b - a and TV stays b.
-#   (2) If Σ p > 1 with all pairs at their lowest, p falls where it exceeds l; there p ≤ q. If q rises, TV stays a. If
-#   q falls, it falls where it exceeds l'; there p = l ≥ q, so TV = a + Σ q - 1 = Σ max(l, l') - 1, since q was
-#   min(max(l, l'), h').
-#   (3) If Σ p < 1 with all pairs at their highest, p rises where it is below h; there p ≥ q. If q falls, TV stays b.
-#   If q rises, it rises where it is below h'; there q ≥ p, so TV = a + 1 - Σ p = 1 - Σ min(h, h'), since p was
-#   max(min(h, h'), l).
-# partial_box. TV = max_S p(S) - q(S), with p(S) ≤ min(h(S), 1 - l(Sᶜ)) ≤ λ h(S) + (1 - λ)(1 - l(Sᶜ)) for every λ in
-#   [0, 1], and -q(S) ≤ -μ l'(S) - (1 - μ)(1 - h'(Sᶜ)). The best S takes every v whose sum of terms is positive.
 
 MOST_HALVINGS = 12
 """Steps of the pattern search for λ and μ; every λ and μ gives a valid bound."""
@@ -212,20 +197,6 @@ def nearest_distance(xp: Any, low: Array, high: Array, low_q: Array, high_q: Arr
         xp.sum(number * xp.maximum(low, low_q), axis=-1) - 1.0,
     )
     return xp.clip(xp.maximum(xp.maximum(terms[0], terms[1]), xp.maximum(terms[2], terms[3])), max=1.0)
-
-
-def nearest_rows(xp: Any, low: Array, high: Array, low_q: Array, high_q: Array) -> tuple[Array, Array]:
-    """Return p and q in their boxes that attain :func:`nearest_distance`.
-
-    The steps are those of the proof of partial_box_attained.
-    """
-    bottom, top = xp.maximum(low, low_q), xp.minimum(high, high_q)
-    first, last = xp.minimum(bottom, high), xp.maximum(top, low)
-    first_q, last_q = xp.minimum(bottom, high_q), xp.maximum(top, low_q)
-    share = _share(xp, 1.0 - xp.sum(first, axis=-1), xp.sum(last - first, axis=-1))  # p and q rise together
-    p, q = first + share * (last - first), first_q + share * (last_q - first_q)
-    p = _moved(xp, p, low, high)
-    return p, _moved(xp, q, low_q, high_q)
 
 
 def _moved(xp: Any, row: Array, low: Array, high: Array) -> Array:

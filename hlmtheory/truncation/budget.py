@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._domains import COUNT, DomainError, flag, number, size_up_to
 from hlmtheory._simplex import distributions
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.truncation.reconstruction import tail_deviation, truncate
 from hlmtheory.verification import total_variation
 
@@ -183,14 +182,6 @@ def _whole(name: str, value: int, least: int) -> int:
 
 # --------------------------------------------------------------------------------------------- claims
 #
-# dual. The recursion over tokens tries every split of the entries between one token and the tokens before it.
-# dual_bound. Replacing each Δ by its lower hull, and whole entries by fractions, can only lower the smallest total. The
-#   relaxed problem is a sum of convex functions under one sum constraint: taking steps of falling slope solves it.
-# dual_gap. The chosen k differ from the relaxed solution in the one step that did not fit, so the totals differ by less
-#   than its gain; the entries left over can only lower the total. The ratio stays below 1 but comes arbitrarily near:
-#   take m entries of 1/m and one of 0, and send m - s. Δ falls from 1/(m + 1) at k = 0 to (s/(s + 1))/m at k = m - s,
-#   and reaches 0 only at k = m: the hull is one step, the bound (s/m)/(m + 1), and the ratio
-#   (s/(s + 1)) (m + 1)/(m + s), which tends to 1 for s = √m → ∞.
 
 
 def _totals(of: Callable[[Numbers, Sizes], float], drafts: Array, top_k: Array) -> Array:
@@ -243,40 +234,6 @@ def _side(of: Callable[[Numbers, Sizes], float]) -> Callable[..., Array]:
     return lambda drafts, top_k: _totals(of, drafts, top_k)
 
 
-_FUTURE = "end of IV, the dual objective"
 _HALVES = [0.5, 0.5, 0.0, 0.0]
-_FLAT_BUT_ONE = {"drafts": [[1 / 4000] * 4000 + [0.0]], "top_k": [4000 - 63]}
-_ORIGIN = Source("oh2025cuhlm", _FUTURE)
 
-CLAIMS = (
-    Claim(
-        id="truncation.dual",
-        source=_ORIGIN,
-        origin=Origin.NEW,
-        statement="Σ_t Δ_{k(t)} of the knapsack ≤ that of any other k(t) with the same total number of entries",
-        relation=Relation.LE,
-        lhs=_side(_least),
-        rhs=_side(_total_of),
-        attained=Attained({"drafts": [_HALVES, [0.7, 0.1, 0.1, 0.1]], "top_k": [0, 1]}),
-    ),
-    Claim(
-        id="truncation.dual_bound",
-        source=_ORIGIN,
-        origin=Origin.NEW,
-        statement="the lower hulls' relaxation ≤ the least Σ_t Δ_{k(t)}",
-        relation=Relation.LE,
-        lhs=_side(_bound),
-        rhs=_side(_least),
-        attained=Attained({"drafts": [_HALVES, _HALVES], "top_k": [1, 1]}),
-    ),
-    Claim(
-        id="truncation.dual_gap",
-        source=_ORIGIN,
-        origin=Origin.NEW,
-        statement="Σ_t Δ_{k(t)} by the lower hulls ≤ its own lower bound + the largest gain of one hull step",
-        relation=Relation.LE,
-        lhs=_side(_by_hull),
-        rhs=_side(_with_one_step),
-        attained=Attained(_FLAT_BUT_ONE, ratio=63 / 64 * 4001 / 4063),
-    ),
-)
+CLAIMS = ()

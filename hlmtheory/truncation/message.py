@@ -19,16 +19,11 @@ from numpy.typing import NDArray
 from hlmtheory._array import NUMPY, Array, arrays, in_kind, to_numpy, upward, widest
 from hlmtheory._domains import Domain, DomainError, leading_dimensions, size_up_to, token_of
 from hlmtheory._simplex import canonical, distributions, excess, normalised, rejection_by_token
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
-from hlmtheory.truncation._claim_sides import rebuilt_deviation
 from hlmtheory.truncation.levels import completed, levels_of, message_deviations, values_of
 from hlmtheory.truncation.reconstruction import (
     at_size,
-    bias_of,
     draft_and_size,
     kept,
-    pair_and_size,
-    truncated,
 )
 
 WIDTH = Domain(
@@ -203,31 +198,10 @@ def _refuse_unattainable(index: int, least: float, bits: int) -> NoReturn:
 
 # --------------------------------------------------------------------------------------------- claims
 #
-# message. The proof of truncation.tvd_sharp only uses that q̂ is a distribution, so it holds for the decoded row:
-#   2 T TV(r, r̂) ≤ 2 TV(q, q̂); where r̂ is 0/0, the left side is at most 2 T = 2 TV(q, q̂). The server has q_d itself, so
-#   draft d is rejected with the right probability q_d β_d, and replaced from the r̂ of q̂^(d). Hence
-#   Bias ≤ Σ_d q_d β_d 2 TV(r, r̂^(d)): a mean, with weights q_d β_d/T, of terms that are each at most 2 Δ_k.
-#   TV(q, q̂) is a sum over the entries that lose mass. The sent values are rounded down, so all of them lose, together
-#   E_k. Of the others, those above their share μ = (tail + E_k)/(V - k) lose.
-#   If all are sent, E_V is spread over all, and TV is the sum of the losses above their mean.
-#   With q_d unrounded Δ_k does not rise, so TV(q, q̂^(d)) ≤ Δ_k for each d. If d was sent, E_k and μ fall. If d was not
-#   sent and q_d ≥ μ, the share of the others falls, and so does their gain Σ (μ - q_i)⁺. If q_d < μ, the share rises,
-#   and their loss E_k + Σ (q_i - μ)⁺ falls. If all are sent, the same holds for the roundings q_i - f_i, where the
-#   rounding of d leaves the mean and the sum.
 # Δ_k beyond K, the last k with a non-zero value: the mass R that is spread stays the same. The largest entry t that is
 #   not yet sent leaves the n entries that share R, so μ rises from R/n to R/(n - 1), and E rises by t. If t < μ no
 #   entry is above μ, and the loss rises by t. Otherwise it rises by t - (t - μ), less at most (n - 1) (R/(n - 1) - R/n)
 #   = μ. So Δ never falls from K on, except at k = V.
-# decoded_acceptance. The server's treatment of a draft is a Markov kernel M that depends on p and q̂ alone. With drafts
-#   from q̂ it emits p, that is M q̂ = p; with drafts from q it emits M q. TV(M q, M q̂) ≤ TV(q, q̂).
-
-
-def _message_bias(target: Array, draft: Array, token: Array, k: Array) -> Array:
-    """2 T TV(r, r̂^(d)): the Bias if every rejected draft were replaced from the row decoded with d's probability."""
-    xp, p, q, token, k = arrays(target=target, draft=draft, token=token, k=k)
-    token = token_of(q.shape[-1]).check(xp, "token", token)
-    xp, _, p, q, k = pair_and_size(p, q, k)
-    return bias_of(xp, p, q, decoded_draft(q, k, draft_token=token))
 
 
 def message_certificate(draft: Array, k: Array) -> Array:
@@ -236,33 +210,4 @@ def message_certificate(draft: Array, k: Array) -> Array:
     return 2.0 * at_size(xp, message_deviation(q), k)
 
 
-def _decoded_bias(target: Array, draft: Array, k: Array) -> Array:
-    xp, _, p, q, k = pair_and_size(target, draft, k)
-    return xp.sum(xp.abs(_decoded_law(xp, p, q, truncated(xp, q, k)) - p), axis=-1)
-
-
-CLAIMS = (
-    Claim(
-        id="truncation.message",
-        source=Source("oh2025cuhlm", "IV-B, and V-A for b_prob = 8"),
-        origin=Origin.NEW,
-        statement="2 T TV(r, r̂^(d)) ≤ 2 Δ_k for any draft d, q_d sent unrounded and k values rounded down to 8 bits: "
-        "so their mean over the rejected drafts, which bounds the Bias, is at most 2 Δ_k, with the rounding in Δ_k",
-        relation=Relation.LE,
-        lhs=_message_bias,
-        rhs=message_certificate,
-        attained=Attained({"target": [0.56, 0.24, 0.2], "draft": [0.6, 0.24, 0.16], "token": 0, "k": 1}),
-        ceiling=2.0,
-    ),
-    Claim(
-        id="truncation.decoded_acceptance",
-        source=Source("oh2025cuhlm", "IV-B, mechanism (i)"),
-        origin=Origin.NEW,
-        statement="Bias ≤ 2 Δ_k also when acceptance uses the decoded q̂_d: q_d need not be sent",
-        relation=Relation.LE,
-        lhs=_decoded_bias,
-        rhs=lambda draft, k: 2.0 * rebuilt_deviation(draft, k),
-        attained=Attained({"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.375, 0.125], "k": 1}),
-        ceiling=2.0,
-    ),
-)
+CLAIMS = ()

@@ -20,12 +20,7 @@ from hlmtheory.verification import total_variation
 
 # Proofs, by the last part of the id.
 #
-# multi_draft. Let law_i be the law of the output from stage i on, with law_{m+1} = p_{m+1}. Stage i emits
-#   q (1 - β_i) + T_i law_{i+1}, with T_i = TV(q, p_i) the probability of a rejection. For law_{i+1} = p_{i+1} this is
-#   at most 2 Δ_k from p_i, by truncation.certificate. So |law_i - p_i| ≤ 2 Δ_k + T_i |law_{i+1} - p_{i+1}|. Apply this
-#   from the last stage to the first.
 # multi_draft_certificate. T_i ≤ 1.
-# multi_draft_single. False: see the counterexample. Each stage errs by at most 2 Δ_k, but the errors of stages add up.
 
 MOST_DRAFTS = 64
 DRAFT_COUNT = Domain(
@@ -127,10 +122,6 @@ def _certificate(target: Array, draft: Array, k: Array, draft_count: Array) -> A
     return 2.0 * xp.astype(m, xp.float64) * _deviation(draft, k)
 
 
-def _single(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
-    return 2.0 * _deviation(draft, k)
-
-
 def _residuals_exist(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
     """Return whether (p_i - q̂)⁺ is positive at every stage that a rejection can reach."""
     _, _, p, stages = _stages(target, draft, k, draft_count)
@@ -151,24 +142,8 @@ def _noise(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
 
 
 _EXISTS = Assumption("every r̂ exists: TV(q̂, p_i) > 2^-44, or nothing is rejected", _residuals_exist)
-_SECOND_DRAFT = {"target": [0.35, 0.2, 0.45], "draft": [0.05, 0.75, 0.2], "k": 1, "draft_count": 2}
 
 CLAIMS = (
-    Claim(
-        id="truncation.multi_draft",
-        source=Source("oh2025cuhlm", "(17), with several drafts"),
-        origin=Origin.NEW,
-        statement="Bias ≤ 2 Δ_k (1 + T₁ + T₁T₂ + …), m terms, for m independent drafts, T_i = TV(q, p_i)",
-        relation=Relation.LE,
-        lhs=_bias,
-        rhs=_bound,
-        assumptions=(_EXISTS,),
-        attained=Attained(
-            {"target": [0.25, 0.5, 0.25], "draft": [0.75, 0.25, 0.0], "k": 1, "draft_count": 2}, ratio=1.0
-        ),
-        condition=_noise,
-        ceiling=2.0,
-    ),
     Claim(
         id="truncation.multi_draft_certificate",
         source=Source("oh2025cuhlm", "(17), with several drafts"),
@@ -183,19 +158,6 @@ CLAIMS = (
             {"target": [0.0, 0.5, 0.5], "draft": [1 - 2.0**-12, 2.0**-12, 0.0], "k": 1, "draft_count": 2},
             ratio=1 - 2.0**-13,
         ),
-        condition=_noise,
-        ceiling=2.0,
-    ),
-    Claim(
-        id="truncation.multi_draft_single",
-        source=Source("oh2025cuhlm", "(17), with several drafts"),
-        origin=Origin.IMPLIED,
-        statement="Bias ≤ 2 Δ_k also for several drafts of one position",
-        relation=Relation.LE,
-        lhs=_bias,
-        rhs=_single,
-        assumptions=(_EXISTS,),
-        refuted=_SECOND_DRAFT,
         condition=_noise,
         ceiling=2.0,
     ),

@@ -7,48 +7,43 @@ from typing import Any
 from hlmtheory._array import Array, arrays, take
 from hlmtheory._domains import token_of
 from hlmtheory._remember import remembered
-from hlmtheory._simplex import distance, normalised, rejection_by_token
+from hlmtheory._simplex import distance, rejection_by_token
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.truncation._claim_sides import rebuilt_deviation
 from hlmtheory.truncation._known import (
     Known,
-    farthest_rows,
     known_of,
     least_distance,
     most_distance,
     outside_both,
 )
-from hlmtheory.truncation.boxes import box_distance, nearest_distance, nearest_rows, quantised_box
+from hlmtheory.truncation.boxes import quantised_box
 from hlmtheory.truncation.partial import deviation_ends, draft_ends
 from hlmtheory.truncation.reconstruction import draft_and_size, pair_and_size, resampling_bias
-from hlmtheory.verification import acceptance_rate, total_variation
 
 # Proofs, by the last part of the id.
 #
 # Notation: p is known on A, q on B; the other entries are at most c_p and c_q, with sums R_p and R_q.
 #
-# partial_least, partial_least_attained. The lists are boxes, [p_v, p_v] on A and [0, c_p] elsewhere. See
+# partial_least. The lists are boxes, [p_v, p_v] on A and [0, c_p] elsewhere. See
 #   partial_box_least and partial_box_attained.
-# partial_most, partial_most_attained. TV = max_S p(S) - q(S). For a set S with y places for p's rest, which leaves x
+# partial_most. TV = max_S p(S) - q(S). For a set S with y places for p's rest, which leaves x
 #   places for q's, the largest p(S) - q(S) is p(S ∩ A) + min(R_p, c_p y) - q(S ∩ B) - (R_q - c_q x)⁺, attained by rows
 #   that fill the places evenly. Let S leave out i tokens that p alone lists, take j that q alone lists, and m of the n
 #   that none lists: y = m + j and x = n - m + i. The best i tokens have the smallest p_v, the best j the smallest q_v.
 #   For a given m the choices of i and j are independent. Each maximum, a supremal convolution of functions that are
 #   concave on the integers, is concave in m, as is their sum. So bisection on m finds the largest.
-# partial_deviation, partial_deviation_attained. If all entries that are sent are listed, the mean μ of the tail is
+# partial_deviation. If all entries that are sent are listed, the mean μ of the tail is
 #   known. Δ_k is the sum of (q_v - μ)⁺ over the listed tail, which is known, and over the rest, which is convex in the
 #   rest. Its maximum under the cap is at a corner: as many entries as possible at the cap, one with the remainder, the
 #   others 0.
-# partial_deviation_least. The sum over the rest is at least 0, attained by an even rest, whose entries are at most μ.
 # partial_bias. Bias ≤ 2 TV(q, p) and ≤ 2 Δ_k (truncation.bias_worst). Let G be the tokens that p lists and q sends:
 #   there q̂ = q, so (p - q)⁺ = (p - q̂)⁺, and r and r̂ differ by the factor T̂/T alone. If T ≥ T̂, r ≤ r̂ on G, so
 #   Bias = 2 T Σ (r - r̂)⁺ ≤ 2 Σ_{v ∉ G} (p_v - q_v)⁺ ≤ 2 p(Gᶜ). If T < T̂, Bias = 2 T Σ (r̂ - r)⁺ ≤
 #   2 (T/T̂) Σ_{v ∉ G} (p_v - q̂_v)⁺ ≤ 2 p(Gᶜ).
-# partial_draft, partial_draft_least. p_d and q_d are each listed, or between (R - (n - 1) c)⁺ and min(c, R), where n
+# partial_draft. p_d and q_d are each listed, or between (R - (n - 1) c)⁺ and min(c, R), where n
 #   entries are not listed. The two take every pair of values there, and min(1, p_d/q_d) rises with p_d and falls with
 #   q_d.
-# partial_renormalised. False: see the counterexample. Equal lists do not imply equal rows: a list of one token becomes
-#   (1) when it is renormalised, whatever its probability.
 
 
 def _known(target: Array, draft: Array, k: Array) -> tuple[Any, Known, Known]:
@@ -69,19 +64,6 @@ def _least(target: Array, draft: Array, k: Array) -> Array:
     return least_distance(xp, p, q, outside_both(xp, p, q))
 
 
-def _farthest(target: Array, draft: Array, k: Array) -> Array:
-    """Return TV(q, p) of two rows that agree with the lists and are built to be far apart."""
-    xp, p, q = _known(target, draft, k)
-    return total_variation(*farthest_rows(xp, p, q))
-
-
-def _nearest(target: Array, draft: Array, k: Array) -> Array:
-    """Return TV(q, p) of two rows that agree with the lists and are built to be near."""
-    xp, p, q = _known(target, draft, k)
-    bounds = [end for row in (p, q) for end in (row.value, xp.where(row.mask, row.value, row.cap[..., None]))]
-    return total_variation(*nearest_rows(xp, *bounds))
-
-
 def _distance(target: Array, draft: Array, k: Array) -> Array:
     xp, _, p, q, k = pair_and_size(target, draft, k)
     return distance(xp, p, q) + 0.0 * xp.astype(k, p.dtype)
@@ -100,19 +82,6 @@ def _deviations(draft: Array, k: Array) -> tuple[Array, Array]:
 
 def _half_deviation(draft: Array, k: Array) -> Array:
     return rebuilt_deviation(draft, arrays(k=k)[1] // 2)
-
-
-def _uneven(draft: Array, k: Array) -> Array:
-    """Return Δ_{⌊k/2⌋} of the row whose rest fills entries up to the cap, one after the other."""
-    xp, _, q, k = draft_and_size(draft, k)
-    q, wide = xp.broadcast_arrays(q, xp.astype(k, q.dtype)[..., None])
-    k = xp.astype(wide[..., 0], xp.int64)
-    row = known_of(xp, q, k)
-    number = xp.cumulative_sum(xp.astype(~row.mask, xp.int64), axis=-1) - 1
-    before = row.cap[..., None] * xp.astype(number, q.dtype)
-    filled = xp.clip(row.rest[..., None] - before, min=0.0)
-    built = xp.where(row.mask, row.value, xp.minimum(filled, row.cap[..., None]))
-    return rebuilt_deviation(normalised(xp, built)[0], k // 2)
 
 
 def _bias_bound(target: Array, draft: Array, k: Array) -> Array:
@@ -166,37 +135,6 @@ def rounded_boxes(target: Array, draft: Array, error: Array) -> tuple[Any, ...]:
     return xp, *xp.broadcast_arrays(*ends)
 
 
-def _box_most(target: Array, draft: Array, error: Array) -> Array:
-    return box_distance(*rounded_boxes(target, draft, error)[1:]).upper
-
-
-def _box_least(target: Array, draft: Array, error: Array) -> Array:
-    xp, *ends = rounded_boxes(target, draft, error)
-    return nearest_distance(xp, *ends)
-
-
-def _box_nearest(target: Array, draft: Array, error: Array) -> Array:
-    xp, *ends = rounded_boxes(target, draft, error)
-    return total_variation(*nearest_rows(xp, *ends))
-
-
-def _plain_distance(target: Array, draft: Array, error: Array) -> Array:
-    xp, _, p, q, _ = pair_and_size(target, draft, 0)
-    return distance(xp, p, q) + 0.0 * arrays(draft=q, error=error)[2]
-
-
-def _renormalised(target: Array, draft: Array, k: Array) -> Array:
-    """Return the acceptance rate of the two lists, each divided by its mass; 0 where nothing is listed."""
-    xp, p, q = _known(target, draft, k)
-    rows = [normalised(xp, row.value)[0] for row in (p, q)]
-    return xp.sum(xp.minimum(*rows), axis=-1)
-
-
-def _true_acceptance(target: Array, draft: Array, k: Array) -> Array:
-    xp, _, _, _, k = pair_and_size(target, draft, k)
-    return acceptance_rate(target, draft) + 0.0 * xp.astype(k, xp.float64)
-
-
 _LISTS = Source("oh2025cuhlm", "(16)-(17), from lists of the k most likely tokens")
 _FAR = {"target": [0.25, 0.125, 0.375, 0.25], "draft": [0.5, 0.375, 0.125, 0.0], "k": 2}
 _NEAR = {"target": [0.125, 0.375, 0.375, 0.125], "draft": [0.625, 0.125, 0.125, 0.125], "k": 2}
@@ -214,16 +152,6 @@ CLAIMS = (
         attained=Attained(_FAR),
     ),
     Claim(
-        id="truncation.partial_most_attained",
-        source=_LISTS,
-        origin=Origin.NEW,
-        statement="two rows that agree with the lists have the largest TV(q, p) that the lists allow",
-        relation=Relation.EQ,
-        lhs=_farthest,
-        rhs=_most,
-        attained=Attained(_FAR),
-    ),
-    Claim(
         id="truncation.partial_least",
         source=_LISTS,
         origin=Origin.NEW,
@@ -235,16 +163,6 @@ CLAIMS = (
         ceiling=1.0,
     ),
     Claim(
-        id="truncation.partial_least_attained",
-        source=_LISTS,
-        origin=Origin.NEW,
-        statement="two rows that agree with the lists have the smallest TV(q, p) that the lists allow",
-        relation=Relation.EQ,
-        lhs=_nearest,
-        rhs=_least,
-        attained=Attained(_NEAR),
-    ),
-    Claim(
         id="truncation.partial_deviation",
         source=_LISTS,
         origin=Origin.NEW,
@@ -253,27 +171,6 @@ CLAIMS = (
         lhs=_half_deviation,
         rhs=lambda draft, k: _deviations(draft, k)[1],
         attained=Attained(_TAIL),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="truncation.partial_deviation_attained",
-        source=_LISTS,
-        origin=Origin.NEW,
-        statement="a row that agrees with the list, its rest on as few tokens as fit, has the largest Δ_j, j = ⌊k/2⌋",
-        relation=Relation.EQ,
-        lhs=_uneven,
-        rhs=lambda draft, k: _deviations(draft, k)[1],
-        attained=Attained({"draft": [0.125, 0.375, 0.125, 0.375], "k": 2}),
-    ),
-    Claim(
-        id="truncation.partial_deviation_least",
-        source=_LISTS,
-        origin=Origin.NEW,
-        statement="Δ_j ≥ Σ_list (q − μ)⁺ from the top k of q, j = ⌊k/2⌋: attained by an even rest",
-        relation=Relation.LE,
-        lhs=lambda draft, k: _deviations(draft, k)[0],
-        rhs=_half_deviation,
-        attained=Attained({"draft": [0.125, 0.375, 0.125, 0.375], "k": 3}),
         ceiling=1.0,
     ),
     Claim(
@@ -299,65 +196,5 @@ CLAIMS = (
             {"target": [0.125, 0.25, 0.25, 0.375], "draft": [0.125, 0.375, 0.375, 0.125], "token": 2, "k": 2}
         ),
         ceiling=1.0,
-    ),
-    Claim(
-        id="truncation.partial_draft_least",
-        source=_LISTS,
-        origin=Origin.NEW,
-        statement="min(1, p_d/q_d) ≥ min(1, min p_d / max q_d) from the top k of both",
-        relation=Relation.LE,
-        lhs=lambda target, draft, token, k: _draft_ends(target, draft, token, k)[0],
-        rhs=_acceptance,
-        attained=Attained(
-            {"target": [0.25, 0.25, 0.125, 0.375], "draft": [0.25, 0.125, 0.5, 0.125], "token": 2, "k": 2}
-        ),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="truncation.partial_renormalised",
-        source=_LISTS,
-        origin=Origin.IMPLIED,
-        statement="the acceptance of two renormalised lists is at most that of the distributions",
-        relation=Relation.LE,
-        lhs=_renormalised,
-        rhs=_true_acceptance,
-        refuted={"target": [0.125, 0.375, 0.125, 0.375], "draft": [0.25, 0.625, 0.125, 0.0], "k": 1},
-        ceiling=1.0,
-    ),
-    Claim(
-        id="truncation.partial_box",
-        source=Source("oh2025cuhlm", "(16)-(17), from quantised log-probabilities"),
-        origin=Origin.NEW,
-        statement="TV(q, p) ≤ min over λ, μ of the bound of two boxes, log-probabilities within ±e; outer, not sharp",
-        relation=Relation.LE,
-        lhs=_plain_distance,
-        rhs=_box_most,
-        attained=Attained(
-            {"target": [27 / 256, 229 / 256], "draft": [229 / 256, 27 / 256], "error": 0.25}, ratio=0.9998238081560326
-        ),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="truncation.partial_box_least",
-        source=Source("oh2025cuhlm", "(16)-(17), from quantised log-probabilities"),
-        origin=Origin.NEW,
-        statement="TV(q, p) ≥ max(Σ (l − h′)⁺, Σ (l′ − h)⁺, 1 − Σ min(h, h′), Σ max(l, l′) − 1) for any two boxes",
-        relation=Relation.LE,
-        lhs=_box_least,
-        rhs=_plain_distance,
-        attained=Attained(
-            {"target": [21 / 256, 235 / 256], "draft": [235 / 256, 21 / 256], "error": 0.5}, ratio=0.9998714051612453
-        ),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="truncation.partial_box_attained",
-        source=Source("oh2025cuhlm", "(16)-(17), from quantised log-probabilities"),
-        origin=Origin.NEW,
-        statement="two rows in the boxes have the smallest TV(q, p) that the boxes allow",
-        relation=Relation.EQ,
-        lhs=_box_nearest,
-        rhs=_box_least,
-        attained=Attained({"target": [21 / 256, 235 / 256], "draft": [235 / 256, 21 / 256], "error": 0.5}),
     ),
 )

@@ -13,16 +13,15 @@ is enough while τ ≤ ε/2; beyond that k is the smallest with 2 Δ_k ≤ ε, w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from array_api_compat import device
 
-from hlmtheory._array import Array, arrays, in_kind, spread, to_numpy, upward, widest
-from hlmtheory._domains import UNIT_INTERVAL, DomainError, entry_for_each, flag, leading_dimensions, number
+from hlmtheory._array import Array, arrays, in_kind, spread, to_numpy
+from hlmtheory._domains import DomainError, entry_for_each, flag, leading_dimensions, number
 from hlmtheory._quantities import not_negative
-from hlmtheory._simplex import distance, distributions, quotient
+from hlmtheory._simplex import distance, distributions
 from hlmtheory.truncation._search.pairs import SortedPair
 from hlmtheory.truncation._search.tails import Tails
 from hlmtheory.truncation.message import least_message_size
@@ -32,26 +31,6 @@ from hlmtheory.truncation.softplus import denominator_at, draft_probability
 UP = 1.0 + 2.0**-50
 """Covers the rounding of a few products and quotients."""
 TOLERANCE = not_negative("give the largest distortion or bias that is allowed, such as 0.1")
-
-
-@dataclass(frozen=True, slots=True)
-class CertifiedSize:
-    """A choice of k with its bound on the distortion.
-
-    Attributes
-    ----------
-    k : int64 array, shape (...)
-    bound : array, shape (...)
-        min(1, Δ_k / (q_d b)), rounded up: at most the tolerance, or 1, up to rounding. It includes the rounding of
-        Δ_k, at most (V + 4) 2^-52 of the mass that is not sent. A tail of equal entries has Δ_k = 0 without rounding.
-        0 where q_d b = 0, since k is then such that Δ_k = 0.
-    certified : bool
-        Whether TV(r, r̂) ≤ ``bound`` is guaranteed; False if ``rejection_lower_bound`` was an estimate such as a·u + b.
-    """
-
-    k: Array
-    bound: Array
-    certified: bool
 
 
 def exact_size(target: Array, draft: Array, distortion_tolerance: Array) -> Array:
@@ -247,106 +226,6 @@ def certified_size(
         return xp.asarray(sizes, device=device(draft))
     q = distributions(draft=draft)[2]
     return Tails.of(xp, q).least(0.5 * epsilon, "bias_tolerance", sure=True)
-
-
-def bias_size(draft: Array, *, total_variation_bound: Array, bias_tolerance: Array) -> Array:
-    """The smallest k with 2 min(T, Δ_k) ≤ ε: the best use of an upper bound on T.
-
-    Parameters
-    ----------
-    draft : array, shape (..., V)
-        Distributions over the vocabulary.
-    total_variation_bound : array, shape (...)
-        An upper bound τ on T = TV(q, p) = Σ_v q_v β_v, the probability that a draft from this distribution is
-        rejected. It is not β_d, the rejection probability of one draft, nor a lower bound on it: β_d = 0 says nothing
-        about T, while τ = 0 states that target = draft. It is therefore a keyword argument.
-    bias_tolerance : array, shape (...)
-        ε, 0 or more, on the Bias of the emitted token.
-
-    Returns
-    -------
-    int64 array, shape (...)
-        0 where 2 τ ≤ ε, else :func:`certified_size`. No rule that knows only q and τ can send fewer, since for each k
-        some target with T ≤ τ has a Bias of 2 min(τ, Δ_k).
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, τ is outside [0, 1], or ε is negative or not finite.
-
-    Examples
-    --------
-    >>> bias_size([0.5, 0.25, 0.125, 0.125], total_variation_bound=[0.04, 0.2, 0.9], bias_tolerance=0.1).tolist()
-    [0, 2, 2]
-    """
-    xp, draft, tau, epsilon = arrays(
-        "draft",
-        "total_variation_bound",
-        "bias_tolerance",
-        draft=draft,
-        total_variation_bound=total_variation_bound,
-        bias_tolerance=bias_tolerance,
-    )
-    epsilon = in_kind(xp, TOLERANCE.check(xp, "bias_tolerance", epsilon), xp.float64)
-    rejected = in_kind(xp, UNIT_INTERVAL.check(xp, "total_variation_bound", tau), xp.float64)
-    size = certified_size(draft, epsilon)
-    leading_dimensions(total_variation_bound=tuple(rejected.shape), **{"draft or bias_tolerance": tuple(size.shape)})
-    return xp.where(2.0 * rejected <= epsilon, 0, size)
-
-
-def online_certified_size(
-    draft: Array, draft_token: Array, rejection_lower_bound: Array, distortion_tolerance: Array, *, estimated: bool
-) -> CertifiedSize:
-    """The smallest k with Δ_k / (q_d b) ≤ θ: guarantees TV(r, r̂) ≤ θ if b is a lower bound on β_d.
-
-    Parameters
-    ----------
-    draft : array, shape (..., V)
-        Distributions over the vocabulary.
-    draft_token : integer array, shape (...)
-        d, the token drawn from the row.
-    rejection_lower_bound : array, shape (...)
-        b in [0, 1].
-    distortion_tolerance : array, shape (...)
-        θ, 0 or more. From 1 on k is 0.
-    estimated : bool
-        True if b is an estimate, as a·u + b of a regression is; False if b ≤ β_d is known.
-
-    Returns
-    -------
-    CertifiedSize
-        Its k falls as b rises. Where q_d b = 0 nothing is known of TV(q, p), and k is such that Δ_k = 0.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, d is not a token of it, b is outside [0, 1], or θ is negative or not finite.
-
-    Examples
-    --------
-    >>> found = online_certified_size([0.5, 0.25, 0.125, 0.125], 0, [0.1, 0.9], 0.5, estimated=True)
-    >>> found.k.tolist(), found.certified
-    ([2, 1], False)
-    """
-    given = {
-        "draft": draft,
-        "draft_token": draft_token,
-        "rejection_lower_bound": rejection_lower_bound,
-        "distortion_tolerance": distortion_tolerance,
-    }
-    kind = widest(*arrays(**given)[:2])
-    xp, draft, token, b, theta = arrays("draft", "rejection_lower_bound", "distortion_tolerance", **given)
-    theta = in_kind(xp, TOLERANCE.check(xp, "distortion_tolerance", theta), xp.float64)
-    b = in_kind(xp, UNIT_INTERVAL.check(xp, "rejection_lower_bound", b), xp.float64)
-    q = distributions(draft=draft)[2]
-    _refuse_shapes(q, draft_token=token, rejection_lower_bound=b, distortion_tolerance=theta)
-    tiny, tails = 2.0**-1074, Tails.of(xp, q)  # the spacing below 2^-1022, where a product is not right to 53 bits
-    lost = xp.clip(draft_probability(xp, q, token) * b - tiny, min=0.0)
-    k = xp.where(theta >= 1, 0, tails.least(theta * lost, "distortion_tolerance", sure=True))
-    deviation, more = tails.certain_deviation(k), 2 * q.shape[-1] * tiny
-    bound = xp.where(deviation > 0, UP * quotient(xp, deviation + more, lost) + more, 0.0)
-    bound = xp.clip(bound, max=1.0)  # no distance exceeds 1
-    return CertifiedSize(k, upward(xp, bound, kind), not flag("estimated", estimated))
 
 
 def _places(own: tuple[int, ...], batch: tuple[int, ...]) -> np.ndarray[Any, Any]:

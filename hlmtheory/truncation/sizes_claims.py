@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from hlmtheory._array import Array, arrays
-from hlmtheory._domains import token_of
 from hlmtheory._simplex import distance, distributions, quotient
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.truncation._claim_sides import inverse_distance
 from hlmtheory.truncation.reconstruction import NOISE, resampling_bias, resampling_distortion, truncate, tvd_bound
-from hlmtheory.truncation.sizes import TOLERANCE, certified_size, exact_size, least_offline, online_size
-from hlmtheory.truncation.softplus import rejection_at
+from hlmtheory.truncation.sizes import TOLERANCE, certified_size, exact_size, least_offline
 from hlmtheory.verification import total_variation
 
 # exact, exact_least. The scan stops at the first k that meets (19), or at one that must, by truncation.tvd_sharp.
 #   ``_search/pairs.py`` proves that no skipped k meets (19).
 # offline. TV(r, r̂) ≤ Δ_k/TV(q, p) ≤ U/2 for each token, so the mean distortion is at most half of mean U ≤ θ.
-# offline_least, size_least. Both bounds fall with k (truncation.monotone), so bisection finds the smallest k.
+# offline_least. Both bounds fall with k (truncation.monotone), so bisection finds the smallest k.
 # size_certified. It is truncation.certificate at the chosen k.
 
 TARGETED = 0.1
@@ -90,27 +88,8 @@ def _offline_sends(targets: Array, drafts: Array, distortion_tolerance: Array) -
     return _offline_k(targets, drafts, distortion_tolerance) > 0
 
 
-def _online_distortion(target: Array, draft: Array, token: Array, sharpness: Array) -> Array:
-    """Return TV(r, r̂) at the k of (24) for θ = 0.1, with the true β_d."""
-    xp, p, q, token = arrays(target=target, draft=draft, token=token)
-    token = token_of(q.shape[-1]).check(xp, "token", token)
-    k = online_size(q, token, rejection_at(p, q, token), TARGETED, sharpness=sharpness)
-    return resampling_distortion(p, q, k)
-
-
 def _certified_bias(target: Array, draft: Array) -> Array:
     return resampling_bias(target, draft, certified_size(draft, TARGETED))
-
-
-def _certificate_before(draft: Array) -> Array:
-    """Return 2 Δ at the certified k minus 1, from the rebuilt distribution."""
-    xp, q = arrays(draft=draft)
-    k = certified_size(q, TARGETED)
-    return 2.0 * total_variation(q, truncate(q, xp.where(k > 0, k - 1, 0)))
-
-
-def _certified_sends(draft: Array) -> Array:
-    return certified_size(draft, TARGETED) > 0
 
 
 def _aimed(draft: Array) -> Array:
@@ -120,12 +99,6 @@ def _aimed(draft: Array) -> Array:
 
 
 _TIGHT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125]}
-_FLAT = {
-    "target": [0.5, 0.20875, 0.10375, 0.09375, 0.09375],
-    "draft": [0.625, 0.10375, 0.10375, 0.08375, 0.08375],
-    "token": 0,
-    "sharpness": 1.0,
-}
 _DIFFER = Assumption("target ≠ draft for every token", _all_differ)
 _OFFLINE = Source("oh2025cuhlm", "(21)")
 _EXACT = Source("oh2025cuhlm", "(19)")
@@ -183,20 +156,6 @@ CLAIMS = (
         condition=_largest_inverse,
     ),
     Claim(
-        id="truncation.online",
-        source=Source("oh2025cuhlm", "Remark 3, (24), with the distortion for the estimated distortion"),
-        origin=Origin.IMPLIED,
-        statement=(
-            "TV(r, r̂) ≤ θ at the k* of (24), with the true β_d, any η and θ = 0.1; the paper says that the "
-            "estimated distortion is"
-        ),
-        relation=Relation.LE,
-        lhs=_online_distortion,
-        rhs=_aimed,
-        refuted=_FLAT,
-        condition=inverse_distance,
-    ),
-    Claim(
         id="truncation.size_certified",
         source=Source("oh2025cuhlm", "(24)"),
         origin=Origin.CORRECTED,
@@ -206,16 +165,5 @@ CLAIMS = (
         rhs=_aimed,
         attained=Attained({"target": [0.4502, 0.2998, 0.25], "draft": [0.5, 0.2998, 0.2002]}, ratio=0.996),
         ceiling=2.0,
-    ),
-    Claim(
-        id="truncation.size_least",
-        source=Source("oh2025cuhlm", "(24)"),
-        origin=Origin.NEW,
-        statement="ε ≤ 2 Δ_{k−1} at the smallest certified k: no smaller k is certified by Δ (checked for ε = 0.1)",
-        relation=Relation.LE,
-        lhs=_aimed,
-        rhs=_certificate_before,
-        assumptions=(Assumption("the certified size is not 0", _certified_sends),),
-        attained=Attained({"draft": [0.5, 0.3002, 0.1998]}, ratio=0.1 / 0.1004),
     ),
 )

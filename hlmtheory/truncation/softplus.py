@@ -26,7 +26,6 @@ from hlmtheory._domains import UNIT_INTERVAL, Domain, checked, leading_dimension
 from hlmtheory._simplex import distance, distributions, quotient
 from hlmtheory.truncation.reconstruction import (
     draft_and_size,
-    resampling_distortion,
     truncated,
 )
 from hlmtheory.verification import rejection_probability
@@ -157,45 +156,6 @@ def online_bound(
     leading_dimensions(draft=tuple(q.shape[:-1]), k=tuple(k.shape), sharpness=tuple(denominator.shape))
     deviation = distance(xp, q, truncated(xp, q, k))
     return upward(xp, quotient(xp, 2.0 * deviation, denominator), kind)  # (23)
-
-
-def online_shortfall(target: Array, draft: Array, draft_token: Array, k: Array, *, sharpness: Array) -> Array:
-    """The excess of the distortion over the online bound with the true β_d: (TV(r, r̂_k) - Ū(k))⁺.
-
-    The published bound fails where it is positive.
-
-    Parameters
-    ----------
-    target, draft : array, shape (..., V)
-        Distributions over the vocabulary.
-    draft_token : integer array, shape (...)
-        d, the token drawn from the draft row.
-    k : integer array, shape (...)
-        How many entries are sent, 0..V.
-    sharpness : array, shape (...)
-        η, at least 1e-6.
-
-    Returns
-    -------
-    array, shape (...)
-        In [0, 1].
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, the vocabularies differ, d is not a token, k is not an integer in 0..V, or η is
-        below 1e-6.
-
-    Examples
-    --------
-    >>> target, draft = [0.5, 0.25, 0.25], [0.625, 0.25, 0.125]
-    >>> online_shortfall(target, draft, 0, 1, sharpness=[1.0, 10.0]).round(3).tolist()
-    [0.246, 0.0]
-    """
-    xp, target, draft, token, k = arrays(target=target, draft=draft, draft_token=draft_token, k=k)
-    beta = rejection_at(target, draft, token)
-    gap = resampling_distortion(target, draft, k) - online_bound(draft, token, beta, k, sharpness=sharpness)
-    return xp.clip(gap, min=0.0)
 
 
 def safe_sharpness(draft_probability: Array, rejection_probability: Array) -> Array:

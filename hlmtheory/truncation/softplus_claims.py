@@ -18,13 +18,11 @@ from hlmtheory.truncation.softplus import (
     online_denominator,
     rejection_at,
     softplus_distance,
-    softplus_gap,
 )
 from hlmtheory.verification import total_variation
 
 # softplus. ℓ(z) - z⁺ = ln(1 + e^{-η|z|})/η, largest at z = 0; the q_i that weight it sum to at most 1 where q_i > 0.
-# softplus_above. ℓ(z) - z⁺ is never negative, so Û = 2 Δ_k/Σ q ℓ ≤ 2 Δ_k/TV(q, p) = U: a bound on Û does not bound U.
-# softplus_value, softplus_gap. (22) term by term: ℓ(z) = ln(e⁰ + e^{ηz})/η for z = p_i/q_i - 1, and p_i where q_i = 0.
+# softplus_value. (22) term by term: ℓ(z) = ln(e⁰ + e^{ηz})/η for z = p_i/q_i - 1, and p_i where q_i = 0.
 #   The public functions split ℓ into its ReLU and the rest. This side does not, and shares no code with them.
 # online_bound. ℓ rises, so ℓ(p_i/q_i - 1) ≥ ℓ(-1), and ℓ(p_d/q_d - 1) ≥ ℓ(-β_d), as p_d/q_d - 1 ≥ -β_d. Hence
 #   Σ q ℓ ≥ D. The ratio tends to 1 with p = q as η → 0 or q_d → 1.
@@ -35,8 +33,6 @@ from hlmtheory.verification import total_variation
 # online_certified. TV(q, p) ≥ q_d β_d ≥ q_d b for every b ≤ β_d; the bound is smallest, and checked, at b = β_d.
 # online_direction. ℓ rises, so ℓ(-β_d) and D fall as β_d rises, and Ū rises. The distortion that it should bound
 #   falls: the largest distortion for a given β_d is min(1, Δ_k/(q_d β_d)), claim truncation.online_direction_worst.
-# online. False: Ū need not bound the distortion (online_gap), so the k of (24) need not keep it below θ, neither with
-#   the true β_d nor with a·u + b.
 
 
 def _added(target: Array, draft: Array, sharpness: Array) -> Array:
@@ -51,15 +47,6 @@ def _by_definition(target: Array, draft: Array, sharpness: Array) -> Array:
     some = (q > 0) & (p - q < 45.0 / eta * q)
     scaled = eta * xp.where(some, (p - q) / xp.where(some, q, 1.0), 0.0)
     return xp.sum(xp.where(some, q * (xp.logaddexp(scaled, xp.zeros_like(scaled)) / eta), p - q), axis=-1)
-
-
-def _relu_and_gap(target: Array, draft: Array, sharpness: Array) -> Array:
-    """Return Σ q_i (z⁺ + softplus_gap(z)), by the public gap; p_i where q_i is 0 or z overflows float64."""
-    xp, p, q, eta = arrays("sharpness", target=target, draft=draft, sharpness=sharpness)
-    some = (q > 0) & (p < 2.0**1000 * q)
-    z = xp.where(some, (p - q) / xp.where(some, q, 1.0), 0.0)
-    relu_and_gap = q * (xp.clip(z, min=0.0) + softplus_gap(z, eta[..., None]))
-    return xp.sum(xp.where(some, relu_and_gap, p), axis=-1)
 
 
 def _approximate(target: Array, draft: Array, k: Array, sharpness: Array) -> Array:
@@ -143,33 +130,12 @@ CLAIMS = (
         attained=Attained({"target": [0.5, 0.5], "draft": [0.5, 0.5], "sharpness": 2.0}),
     ),
     Claim(
-        id="truncation.softplus_above",
-        source=Source("oh2025cuhlm", "(22)"),
-        origin=Origin.NEW,
-        statement="TV(q, p) ≤ Σ q_i ℓ(p_i/q_i − 1): so Û ≤ U, and what bounds Û need not bound U",
-        relation=Relation.LE,
-        lhs=lambda target, draft: total_variation(target, draft),
-        rhs=softplus_distance,
-        attained=Attained({"target": [0.0, 1.0], "draft": [1.0, 0.0], "sharpness": 100.0}),
-    ),
-    Claim(
         id="truncation.softplus_value",
         source=Source("oh2025cuhlm", "(22) and below"),
         origin=Origin.PUBLISHED,
         statement="the distance by softplus is Σ_i q_i ln(1 + exp(ηz_i))/η, z_i = p_i/q_i − 1, for every z and η",
         relation=Relation.EQ,
         lhs=softplus_distance,
-        rhs=_by_definition,
-        attained=Attained({**_APART, "sharpness": 2.0}),
-        condition=_flatness,
-    ),
-    Claim(
-        id="truncation.softplus_gap",
-        source=Source("oh2025cuhlm", "below (22)"),
-        origin=Origin.NEW,
-        statement="Σ_i q_i (z_i⁺ + gap(z_i)) = Σ_i q_i ln(1 + exp(ηz_i))/η: the gap is ℓ(z) − z⁺ for every z and η",
-        relation=Relation.EQ,
-        lhs=_relu_and_gap,
         rhs=_by_definition,
         attained=Attained({**_APART, "sharpness": 2.0}),
         condition=_flatness,

@@ -7,74 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind
-from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions
+from hlmtheory._array import Array, arrays
 from hlmtheory._simplex import distance as apart
 from hlmtheory._simplex import excess, normalised, quotient
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.truncation._claim_sides import inverse_distance, loss_at_draft
 from hlmtheory.truncation.reconstruction import (
-    draft_and_size,
     kept,
     pair_and_size,
     resampling_bias,
     resampling_distortion,
 )
-from hlmtheory.truncation.softplus import draft_probability, rejection_at
+from hlmtheory.truncation.softplus import rejection_at
 
 NEAREST = 2.0**-44
 """Rows nearer than this differ by little more than rounding."""
-
-
-def worst_case_target(draft: Array, k: Array, distance: Array, *, draft_token: Array | None = None) -> Array:
-    """A target p with TV(q, p) = δ and the largest possible distortion, TV(r, r̂_k) = min(1, Δ_k/δ).
-
-    The mass δ is taken from entries that are sent. It is added to the tail entries below their value in q̂, in
-    proportion to what they lack and at most up to that value. The remainder goes to the largest tail entry.
-
-    Parameters
-    ----------
-    draft : array, shape (..., V)
-        Distributions over the vocabulary.
-    k : integer array, shape (...)
-        How many entries are sent, 0..V.
-    distance : array, shape (...)
-        δ, from 2^-44 to the mass that is sent. For a larger δ, min(1, Δ_k/δ) is a bound that need not be attained; rows
-        nearer than 2^-44 are equal up to rounding. With k = V the smallest entry receives the mass of the others, so
-        δ is at most their mass.
-    draft_token : integer array, shape (...), optional
-        Take all of δ from this entry, which must be sent and have that mass: then β_d = δ/q_d. None: from all sent
-        entries in proportion.
-
-    Returns
-    -------
-    array, shape (..., V)
-        Distributions at distance δ from ``draft``. Where Δ_k = 0 no target has a distortion.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, k is not an integer in 0..V, or δ is out of range.
-
-    Examples
-    --------
-    >>> worst_case_target([0.5, 0.25, 0.125, 0.125], 1, 0.125).round(4).tolist()
-    [0.375, 0.2917, 0.1667, 0.1667]
-    """
-    xp, draft, k, delta = arrays("distance", draft=draft, k=k, distance=distance)
-    _, kind, q, k = draft_and_size(draft, k)
-    delta = in_kind(xp, UNIT_INTERVAL.check(xp, "distance", delta), xp.float64)
-    batch = leading_dimensions(draft=tuple(q.shape[:-1]), k=tuple(k.shape), distance=tuple(delta.shape))
-    sent, _ = kept(xp, xp.broadcast_to(q, (*batch, q.shape[-1])), k)
-    giver = sent
-    if draft_token is not None:
-        _, q, token = arrays(draft=q, draft_token=draft_token)
-        draft_probability(xp, q, token)  # refuses numbers that are not tokens
-        giver = sent & (xp.arange(q.shape[-1], device=q.device) == token[..., None])
-    giver = giver & ~_receiver(xp, q, sent, giver)
-    mass = xp.sum(xp.where(giver, q, 0.0), axis=-1)
-    _refuse_distance(xp, xp.broadcast_to(delta, mass.shape), mass)
-    return in_kind(xp, _worst(xp, q, sent, giver, xp.broadcast_to(delta, mass.shape)[..., None]), kind)
 
 
 def _worst(xp: Any, q: Array, sent: Array, giver: Array, delta: Array) -> Array:
@@ -99,17 +46,6 @@ def _receiver(xp: Any, q: Array, sent: Array, giver: Array) -> Array:
     least = xp.where(others, -q, -2.0)
     wanted = xp.where(xp.all(sent, axis=-1, keepdims=True), least, xp.where(sent, -1.0, q))
     return xp.arange(q.shape[-1], device=q.device) == xp.argmax(wanted, axis=-1, keepdims=True)
-
-
-def _refuse_distance(xp: Any, delta: Array, mass: Array) -> None:
-    good = (delta >= NEAREST) & (delta <= mass * (1.0 + 2.0**-40))
-    if not bool(xp.all(good)):
-        index = int(xp.argmin(xp.astype(xp.reshape(good, (-1,)), xp.int8)))
-        most, got = (float(xp.reshape(value, (-1,))[index]) for value in (mass, delta))
-        raise DomainError(
-            f"distance must be in [2^-44, {most:.10g}], the mass that is sent and may be taken; got {got!r}; "
-            "send more, or take a nearer target: at distance 0 there is no residual"
-        )
 
 
 # --------------------------------------------------------------------------------------------- claims

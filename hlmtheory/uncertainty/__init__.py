@@ -30,7 +30,6 @@ from hlmtheory.uncertainty.claims import CLAIMS
 from hlmtheory.uncertainty.perturbation import (
     MAX_TEMPERATURE,
     expected_uncertainty,
-    quadrature_error,
     sample_uncertainty,
     vocabulary_uncertainty,
 )
@@ -43,7 +42,6 @@ __all__ = [
     "LinearFit",
     "expected_uncertainty",
     "fit_linear",
-    "quadrature_error",
     "sample_uncertainty",
     "skip_probability",
     "vocabulary_uncertainty",

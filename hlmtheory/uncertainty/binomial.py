@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array, arrays, in_kind, is_kind, to_numpy, widest
-from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, leading_dimensions
+from hlmtheory._domains import UNIT_INTERVAL, Domain, leading_dimensions
 from hlmtheory._quantities import open_unit
 
 DRAWS = 20
@@ -59,87 +59,6 @@ def skip_probability(expected: Array, threshold: Array, draws: Array = DRAWS) ->
     [1.0, 0.75, 0.0]
     """
     return _binomial(False, expected, threshold, draws)
-
-
-def decision_error(expected: Array, threshold: Array, draws: Array = DRAWS) -> Array:
-    """Return the probability that M samples decide differently from E[u]: skip although E[u] > u_th, or the reverse.
-
-    It is a sawtooth in M, because M u_th passes whole numbers. It is near ½ where E[u] is close to u_th.
-
-    Parameters
-    ----------
-    expected, threshold, draws
-        See :func:`skip_probability`.
-
-    Returns
-    -------
-    array, shape (...)
-        In [0, 1].
-
-    Raises
-    ------
-    ValueError
-        See :func:`skip_probability`.
-
-    Examples
-    --------
-    >>> decision_error([0.25, 0.75], 0.5, 1).tolist()
-    [0.25, 0.25]
-    """
-    xp, (e, th) = checked_together(expected=expected, threshold=threshold)
-    above = in_kind(xp, e, xp.float64) > in_kind(xp, th, xp.float64)
-    skipped, sent = (_binomial(upper, expected, threshold, draws) for upper in (False, True))
-    return xp.where(above, skipped, sent)
-
-
-def draws_needed(expected: Array, threshold: Array, error: Array) -> Array:
-    """Return a number of draws M such that M or more draws decide wrongly with at most the given probability.
-
-    M is ln(1/error) / KL(u_th ‖ E[u]), rounded up, by Chernoff's bound. So it is safe at every larger M too, despite
-    the sawtooth. The smallest M that suffices by itself can be smaller.
-
-    Parameters
-    ----------
-    expected : array, shape (...)
-        E[u] in [0, 1], different from the threshold: at the threshold no M suffices, unless E[u] is 0 or 1 and nothing
-        is random.
-    threshold : array, shape (...)
-        u_th, finite.
-    error : array, shape (...)
-        Allowed decision error, in (0, 1).
-
-    Returns
-    -------
-    integer array, shape (...)
-        1 or more. It is 1 where the threshold is outside [0, 1) or E[u] is 0 or 1, because the decision is then not
-        random.
-
-    Raises
-    ------
-    ValueError
-        If an argument is outside its domain, or E[u] is so close to the threshold that M would exceed 2^52.
-
-    Examples
-    --------
-    >>> draws_needed([0.5, 0.125], 0.25, 0.01).tolist()
-    [36, 80]
-    """
-    xp, given = checked_together(expected=expected, threshold=threshold, error=error)
-    e, th, wanted = (to_numpy(in_kind(xp, value, xp.float64)) for value in given)
-    chance = (th >= 0) & (th < 1) & (e > 0) & (e < 1)
-    th, e = np.where(chance, th, 0.0), np.where(chance, e, 0.5)
-    divergence = bernoulli_divergence(th, e)
-    least = divergence - 2.0**-50 * (divergence + np.abs(th - e))  # the roundings of its two terms
-    with np.errstate(divide="ignore", over="ignore"):
-        draws = np.where(least > 0, np.ceil(-np.log(wanted) / least * (1.0 + 2.0**-51)), np.inf)
-    draws = np.where(chance, draws, 1.0)
-    if not np.all(draws <= 2.0**52):
-        stray = np.broadcast_to(e, draws.shape)[~(draws <= 2.0**52)].flat[0]
-        raise DomainError(
-            f"expected must differ from the threshold; got {float(stray)!r}; at the threshold itself no number of "
-            "draws suffices"
-        )
-    return xp.asarray(draws.astype(np.int64), device=given[0].device)
 
 
 def checked_together(**values: Any) -> tuple[Array, list[Array]]:

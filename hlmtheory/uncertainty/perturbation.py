@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from hlmtheory._array import Array, arrays, in_kind, softmax, upward, widest
+from hlmtheory._array import Array, arrays, in_kind, softmax, widest
 from hlmtheory._domains import Domain, check_logits, generator, leading_dimensions, number, token_of
 from hlmtheory._quantities import not_negative, positive
 from hlmtheory.uncertainty.binomial import DRAWS
 from hlmtheory.uncertainty.quadrature import (
-    SAFE_NODES,
     Rule,
     coldest,
     gap_of,
     mean_at,
     mean_rows,
-    panel_error,
-    panel_rule,
     quick_rule,
     scaled_gaps,
 )
@@ -128,38 +125,6 @@ def expected_uncertainty(logits: Array, draft_token: Array, *, max_temperature: 
     """
     xp, kind, value = expected_mean(logits, draft_token, max_temperature, quick_rule())
     return in_kind(xp, value, kind)
-
-
-def quadrature_error(logits: Array, draft_token: Array, *, max_temperature: float = MAX_TEMPERATURE) -> Array:
-    """Return a proven bound on the error of :func:`expected_uncertainty`, for each row of logits.
-
-    The bound is the distance from a second rule with 432 passes, plus a proven bound on the error of the second rule.
-    The latter is below 1.5e-7 for V ≤ 152,000 and all logits.
-
-    Parameters
-    ----------
-    logits, draft_token, max_temperature
-        See :func:`expected_uncertainty`.
-
-    Returns
-    -------
-    array, shape (...)
-        Positive; 0 if θmax = 0.
-
-    Raises
-    ------
-    ValueError
-        See :func:`expected_uncertainty`.
-
-    Examples
-    --------
-    >>> bool(quadrature_error([3.0, 2.0, -1.0], 0) < 2e-7)
-    True
-    """
-    xp, kind, quick = expected_mean(logits, draft_token, max_temperature, quick_rule())
-    safe = expected_mean(logits, draft_token, max_temperature, panel_rule(SAFE_NODES))[2]
-    proven = panel_error(arrays(logits=logits)[1].shape[-1], SAFE_NODES) if max_temperature else 0.0
-    return upward(xp, xp.abs(quick - safe) + proven, kind)
 
 
 def vocabulary_uncertainty(logits: Array, *, max_temperature: float = MAX_TEMPERATURE) -> Array:

@@ -33,8 +33,6 @@ from hlmtheory._remember import remembered
 
 NODES = 40
 PANELS = 24
-SAFE_NODES = 18  # per panel; the error is below 5e-7 for up to 2^20 tokens
-_WIDTH = math.log(2.0)
 _BEYOND = 400.0  # gaps above 800 θmax are clipped: e^{-800} is 0 in float64, at every θ
 _NEGLIGIBLE = 50.0  # 2^20 · e^{-50} is below the rounding error of a sum that is at least 1
 _BLOCK = 2**17  # entries processed in one block
@@ -48,35 +46,6 @@ def quick_rule() -> Rule:
     """Return the Gauss-Legendre rule with NODES nodes in x, φ = x³; the weights sum to 1."""
     x, weight = _gauss(NODES)
     return _pairs(x**3, 3.0 * weight * x**2 / np.sum(3.0 * weight * x**2))
-
-
-@cache
-def panel_rule(nodes: int) -> Rule:
-    """Return the rule with ``nodes`` Gauss nodes a panel of t; the lowest node also gets the weight near φ = 0."""
-    x, weight = _gauss(nodes)
-    fractions = [np.exp(-_WIDTH * (panel + x)) for panel in range(PANELS)]
-    weights = [_WIDTH * weight * fraction for fraction in fractions]
-    weights[-1][-1] += 1.0 - sum(float(np.sum(w)) for w in weights)
-    return _pairs(np.concatenate(fractions), np.concatenate(weights))
-
-
-@cache
-def panel_error(vocabulary: int, nodes: int) -> float:
-    """Return a bound on the error of the panel rule for every row of V logits; see the module docstring."""
-    half = _WIDTH / 2.0
-    varentropy = math.log(max(vocabulary - 1, 1)) ** 2 / 4.0 + 1.0
-    widest = math.atan(math.sqrt(2.0 / varentropy))
-
-    def of_panels(angle: float) -> float:
-        """Apply Theorem 19.3 to the ellipse of this half-height, for all panels; their weights sum to at most 2."""
-        rho = angle / half + math.sqrt(1.0 + (angle / half) ** 2)
-        largest = 1.0 / (1.0 - math.tan(angle) ** 2 * varentropy / 2.0)
-        weight = math.exp(half * ((rho + 1.0 / rho) / 2.0 - 1.0))
-        decay = math.exp(-2.0 * nodes * math.log(rho)) / (1.0 - rho**-2)
-        return 2.0 * half * 64.0 / 15.0 * largest * weight * decay
-
-    # add the integral near 0 and the weight that the lowest node gets for it
-    return min(of_panels(widest * share / 100.0) for share in range(1, 100)) + 2.0 * 2.0**-PANELS
 
 
 @remembered

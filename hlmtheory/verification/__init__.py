@@ -26,14 +26,9 @@ argument is, else float32. Plain numbers and lists take the library and type of 
 
 from __future__ import annotations
 
-from hlmtheory.verification.block import block_acceptance, block_residual, block_weights
+from hlmtheory.verification.block import block_acceptance, block_weights
 from hlmtheory.verification.claims import CLAIMS
-from hlmtheory.verification.intervals import (
-    AcceptanceCount,
-    RateInterval,
-    acceptance_interval,
-    decoded_acceptance_rate,
-)
+from hlmtheory.verification.intervals import RateInterval, acceptance_interval, decoded_acceptance_rate
 from hlmtheory.verification.lossy import (
     LossyPrice,
     lossy_price,
@@ -57,7 +52,6 @@ from hlmtheory.verification.updates import UpdateInterval, acceptance_after_upda
 
 __all__ = [
     "CLAIMS",
-    "AcceptanceCount",
     "LossyPrice",
     "RateInterval",
     "UpdateInterval",
@@ -65,7 +59,6 @@ __all__ = [
     "acceptance_interval",
     "acceptance_rate",
     "block_acceptance",
-    "block_residual",
     "block_weights",
     "decoded_acceptance_rate",
     "expected_tokens",

@@ -23,8 +23,8 @@ from __future__ import annotations
 from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind, take
-from hlmtheory._domains import UNIT_INTERVAL, broadcast, entry_for_each, leading_dimensions, token_of
-from hlmtheory._simplex import distributions, excess, normalised
+from hlmtheory._domains import broadcast, entry_for_each, token_of
+from hlmtheory._simplex import distributions, excess
 
 # Proofs, by the last part of the id. τ is the length of the block that is kept, Q(x) the product of q along the drafts.
 # p and q are those after the prefix at hand, and all of them may depend on it. K may, too: drafting may stop after any
@@ -43,13 +43,6 @@ from hlmtheory._simplex import distributions, excess, normalised
 #   goes on with p. So of a target's text x, the first i tokens are kept drafts with probability V_i(x).
 # block_never_loses. Token by token, P(τ ≥ i | x_1..x_i) = a_i = Π min(1, p/q). w_{i-1} ≤ 1 gives w_i ≥ w_{i-1} min(1,
 #   p/q), so w_i ≥ a_i for all drafts. They are equal as long as no ratio above 1 follows one below 1.
-# block_misdeclared. Server and target are a fixed kernel from drafts to texts. With drafts from q the law is p, by
-#   block_exact; a kernel does not increase the total variation of its inputs, the laws Q′ and Q of all K drafts.
-# block_misdeclared_first. False: see the counterexample. Token by token, a token depends on the drafts up to its place
-#   only. Here the first draft's q is right, but the second one's is not, and it decides on the first as well.
-# block_skips. A draft that is kept unverified, by a rule that knows the prefix and not the draft, is a draft verified
-#   with the target q: w_i = w_{i-1}, S_{i-1} = 0. So the law is that of a target with q in place of p after these
-#   prefixes. Its distance is at most the sum of TV(q, p) over them, each by the probability that a text gets there.
 # block_token_skips. False: see the counterexample. It keeps drafts with p > q alone, whose β is 0, by w_i = w_{i-1}.
 #   The rule would have raised the weight to w_{i-1} p/q, and S_{i-1} counts on it.
 # block_token_residual. False: see the counterexample. After x_1..x_i the part w_i p has to be left, of which
@@ -114,38 +107,6 @@ def block_acceptance(targets: Array, drafts: Array, tokens: Array) -> Array:
     before, last = weights[..., :-1], weights[..., -1:]
     spare = xp.sum(excess(xp, before[..., None] * p[..., 1:, :], q[..., 1:, :]), axis=-1)
     return in_kind(xp, xp.concat([passing(xp, before, spare), last], axis=-1), kind)
-
-
-def block_residual(target: Array, draft: Array, weight: Array) -> Array:
-    """Return the distribution (w p - q)⁺ / Σ (w p - q)⁺ of the token after a block that is not the longest.
-
-    Parameters
-    ----------
-    target, draft : array, shape (..., V)
-        Distributions p and q of the first draft that is dropped.
-    weight : array, shape (...)
-        w in [0, 1] of the block before it; 1 if no draft is kept.
-
-    Returns
-    -------
-    array, shape (..., V)
-        All zeros where w p exceeds q nowhere: then the block is not the longest that passes.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, w is outside [0, 1], or the shapes do not match.
-
-    Examples
-    --------
-    >>> block_residual([0.75, 0.25], [0.25, 0.75], 0.5).tolist()
-    [1.0, 0.0]
-    """
-    xp, kind, p, q = distributions(target=target, draft=draft)
-    w = UNIT_INTERVAL.check(xp, "weight", arrays(rows=q, weight=weight)[2])
-    leading_dimensions(target=tuple(p.shape[:-1]), draft=tuple(q.shape[:-1]), weight=tuple(w.shape))
-    left = excess(xp, in_kind(xp, w, xp.float64)[..., None] * p, q)
-    return in_kind(xp, normalised(xp, left)[0], kind)
 
 
 def _weights(targets: Array, drafts: Array, tokens: Array) -> tuple[Any, Any, Array, Array, Array]:

@@ -7,44 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind
+from hlmtheory._array import Array, arrays
 from hlmtheory._domains import mask, tree_levels
 from hlmtheory._simplex import distance, distributions, excess, normalised, rejection_by_token
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.verification.block import longer, passing
 from hlmtheory.verification.tree import flat, followed
-
-
-def block_distribution(targets: Array, drafts: Array, actual_drafts: Array | None = None) -> Array:
-    """Return the law of the first K tokens if K drafts are verified as a block.
-
-    Parameters
-    ----------
-    targets, drafts : array, shape (..., N, V)
-        Distributions p and q after each of the N = 1 + V + … + V^(K-1) prefixes: after row n and token v comes row
-        n V + v + 1.
-    actual_drafts : array, shape (..., N, V), optional
-        Distributions q′ that drafts are drawn from, if the server verifies with another q; q if None.
-
-    Returns
-    -------
-    array, shape (..., V^K)
-        Probability of each text, in the order of its tokens. With q′ = q it is the product of the target's
-        probabilities.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, the rows are not a whole tree, or the shapes do not match.
-
-    Examples
-    --------
-    >>> block_distribution([[0.25, 0.75]], [[0.5, 0.5]]).tolist()
-    [0.25, 0.75]
-    """
-    drawn = drafts if actual_drafts is None else actual_drafts
-    xp, kind, p, q, drawn = distributions(targets=targets, drafts=drafts, actual_drafts=drawn)
-    return in_kind(xp, _law(xp, *_tree(xp, p, q, drawn)), kind)
 
 
 def _tree(xp: Any, p: Array, *others: Array) -> tuple[Array, ...]:
@@ -184,37 +152,11 @@ def _misdeclared_by(targets: Array, drafts: Array, actual_drafts: Array) -> Arra
     return distance(xp, text_laws(xp, q)[-1], text_laws(xp, drawn)[-1])
 
 
-def _first_bias(targets: Array, drafts: Array, actual_drafts: Array) -> Array:
-    """Return the total variation of the first token from p."""
-    xp, p, q, drawn = _three(targets, drafts, actual_drafts)
-    law = _law(xp, p, q, drawn)
-    first = xp.sum(xp.reshape(law, (*law.shape[:-1], p.shape[-1], law.shape[-1] // p.shape[-1])), axis=-1)
-    return distance(xp, first, p[..., 0, :])
-
-
-def _first_misdeclared_by(targets: Array, drafts: Array, actual_drafts: Array) -> Array:
-    xp, _, q, drawn = _three(targets, drafts, actual_drafts)
-    return distance(xp, q[..., 0, :], drawn[..., 0, :])
-
-
 def _with_skips(targets: Array, drafts: Array, skips: Array, axes: int) -> tuple[Any, Array, Array, Array]:
     """Return the namespace, p, q and the mask of what is skipped, (..., N) or (..., N, V)."""
     xp, p, q = tree_rows(targets, drafts)
     s = mask(xp, "skips", arrays(rows=q, skips=skips)[2])
     return xp, p, q, xp.broadcast_to(s[..., None] if axes == 1 else s, p.shape)
-
-
-def _skip_bias(targets: Array, drafts: Array, skips: Array) -> Array:
-    """Return TV(law, P) if the drafts after some prefixes are kept unverified."""
-    xp, p, q, skipped = _with_skips(targets, drafts, skips, 1)
-    return distance(xp, _law(xp, xp.where(skipped, q, p), q, q), text_laws(xp, p)[-1])
-
-
-def _skip_bill(targets: Array, drafts: Array, skips: Array) -> Array:
-    """Return the sum of TV(q, p) over these prefixes, each by the probability that a text gets there."""
-    xp, p, q, skipped = _with_skips(targets, drafts, skips, 1)
-    reached = xp.concat(text_laws(xp, xp.where(skipped, q, p))[:-1], axis=-1)
-    return xp.sum(xp.where(skipped[..., 0], reached * distance(xp, p, q), 0.0), axis=-1)
 
 
 def _token_skip_bias(targets: Array, drafts: Array, skips: Array) -> Array:
@@ -232,7 +174,6 @@ def _token_skip_bill(targets: Array, drafts: Array, skips: Array) -> Array:
 
 
 _EXACT, _LONGER = Source("sun2025block", "Theorem 1"), Source("sun2025block", "Theorem 2")
-_OTHER_Q = Source("sun2025block", "Algorithm 2, with drafts from another distribution")
 _SKIPPING = Source("sun2025block", "Algorithm 2, with drafts that are not verified")
 _HALVES = {"targets": [[0.25, 0.75]], "drafts": [[0.5, 0.5]]}
 _SECOND = {"targets": [[0.25, 0.75], *[[0.75, 0.25]] * 2], "drafts": [[0.75, 0.25], *[[0.25, 0.75]] * 2]}
@@ -285,42 +226,6 @@ CLAIMS = (
         rhs=_tokens_of_passes,
         attained=Attained(_HALVES, ratio=1.0),
         condition=_rounding,
-    ),
-    Claim(
-        id="verification.block_misdeclared",
-        source=_OTHER_Q,
-        origin=Origin.NEW,
-        statement="if the drafts are drawn from q′ and the server gets q, then TV(law, P) ≤ TV(Q′, Q), of all K drafts",
-        relation=Relation.LE,
-        lhs=_bias,
-        rhs=_misdeclared_by,
-        attained=Attained({"targets": [[0.5, 0.5]], "drafts": [[0.5, 0.5]], "actual_drafts": [[1.0, 0.0]]}, ratio=1.0),
-        ceiling=1.0,
-        condition=lambda targets, drafts, actual_drafts: 16.0,
-    ),
-    Claim(
-        id="verification.block_misdeclared_first",
-        source=_OTHER_Q,
-        origin=Origin.IMPLIED,
-        statement="the first token's TV(law, p) ≤ TV(q′, q) of the first draft, as token by token",
-        relation=Relation.LE,
-        lhs=_first_bias,
-        rhs=_first_misdeclared_by,
-        refuted={**_SECOND, "actual_drafts": [[0.75, 0.25]] * 3},
-    ),
-    Claim(
-        id="verification.block_skips",
-        source=_SKIPPING,
-        origin=Origin.NEW,
-        statement=(
-            "if the prefix x decides that the draft after it is kept, by w_i = w_{i−1} and S_{i−1} = 0, then "
-            "TV(law, P) ≤ Σ_x P(a text gets to x) s_x TV(q, p)"
-        ),
-        relation=Relation.LE,
-        lhs=_skip_bias,
-        rhs=_skip_bill,
-        attained=Attained({"targets": [[0.5, 0.5]], "drafts": [[1.0, 0.0]], "skips": [True]}, ratio=1.0),
-        condition=lambda targets, drafts, skips: 16.0,
     ),
     Claim(
         id="verification.block_token_skips",

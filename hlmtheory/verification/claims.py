@@ -27,7 +27,7 @@ from hlmtheory.verification.update_claims import CLAIMS as _UPDATE_CLAIMS
 # acceptance. q_v (1 - β_v) = min(p_v, q_v), also where q_v = 0.
 # overlap. min(p, q) = q - (q - p)⁺. Σ (q - p)⁺ = TV, since Σ (q - p)⁺ and Σ (p - q)⁺ have difference 0 and sum 2 TV.
 # unbiased. TV r_v = (p_v - q_v)⁺, and min(p_v, q_v) + (p_v - q_v)⁺ = p_v.
-# unbiased_one_beta, unbiased_one_resampling, unbiased_printed. No proof: the counterexamples. (9) prints the drawn
+# unbiased_printed. No proof: the counterexamples. (9) prints the drawn
 #   token's β, but the law needs β_v of every token v and the mean rejection Σ q β. Correcting one of the two factors is
 #   not enough.
 # rejection_ratio. β_v = (1 - p_v/q_v)⁺ by definition.
@@ -59,18 +59,6 @@ def _assembled(target: Array, draft: Array, *, beta: Array, resampled: Array) ->
     """Return q_v (1 - β_v) + resampled · r_v for the two factors that a paper gives."""
     _, q = arrays(draft=draft)
     return q * (1.0 - beta) + resampled * residual_distribution(target, draft)
-
-
-def _uhlm_one_beta(target: Array, draft: Array, token: Array) -> Array:
-    """Return u-hlm (9) with a corrected second factor; the drawn token's β still replaces every β_v."""
-    beta = _at_token(rejection_probability(target, draft), token)
-    return _overlap(_assembled(target, draft, beta=beta, resampled=_mean_rejection(target, draft)), target)
-
-
-def _uhlm_one_resampling(target: Array, draft: Array, token: Array) -> Array:
-    """Return u-hlm (9) with a corrected first factor; the drawn token's β still replaces Σ q β."""
-    beta = rejection_probability(target, draft)
-    return _overlap(_assembled(target, draft, beta=beta, resampled=_at_token(beta, token)), target)
 
 
 def _uhlm_printed(target: Array, draft: Array, token: Array) -> Array:
@@ -164,26 +152,6 @@ CLAIMS = (
         lhs=lambda target, draft: _overlap(output_distribution(target, draft), target),
         rhs=_ones,
         attained=Attained(_HALVES),
-    ),
-    Claim(
-        id="verification.unbiased_one_beta",
-        source=Source("oh2024uhlm", "(9), its second factor mended"),
-        origin=Origin.IMPLIED,
-        statement="q_v (1 − β_d) + Σ_i q_i β_i r_v = p_v for every v, with β_d of the drawn token d",
-        relation=Relation.EQ,
-        lhs=_uhlm_one_beta,
-        rhs=_ones,
-        refuted=_THIRDS,
-    ),
-    Claim(
-        id="verification.unbiased_one_resampling",
-        source=Source("oh2024uhlm", "(9), its first factor mended"),
-        origin=Origin.IMPLIED,
-        statement="q_v (1 − β_v) + β_d r_v = p_v for every v, with β_d of the drawn token d",
-        relation=Relation.EQ,
-        lhs=_uhlm_one_resampling,
-        rhs=_ones,
-        refuted=_THIRDS,
     ),
     Claim(
         id="verification.unbiased_printed",

@@ -16,14 +16,9 @@ GRID = 10  # the adversary's rates are multiples of 1/GRID
 
 # Proofs, by the last part of the id. S_n - Σ α_i is a martingale: the past decides whether draft i is examined.
 #
-# interval_constant. θ^S (1 - θ)^(n - S) / (α^S (1 - α)^(n - S)) is a nonnegative martingale from 1 for each θ, and so
-#   is its mean over θ in [0, 1], B(S + 1, n - S + 1) / (α^S (1 - α)^(n - S)) = 1/((n + 1) P(Binomial(n, α) = S)).
-#   Ville.
 # interval_varying. E[exp(ηA)] = 1 + α_i(exp(η) - 1) given the past. So exp(ηS) / Π (1 + α_i(exp(η) - 1)) is a
 #   martingale from 1. log(1 + α(exp(η) - 1)) is concave in α, so the product is at most (1 + m(exp(η) - 1))^n with m
 #   the mean. The mean over fixed η keeps this. Ville. For a value A in [0, 1], E[exp(ηA)] ≤ 1 + α_i(exp(η) - 1).
-# interval_running. No proof: the counterexample. In terms of η the weights of the mixture depend on the rate, so they
-#   change as the mean moves. An adversary who drives the mean is outside more often than in a share δ of the runs.
 
 
 def _settings(**values: Array) -> tuple[Any, ...]:
@@ -41,26 +36,8 @@ def _intervals(xp: Any, error: Array, drafts: int, form: str) -> RateInterval:
     return acceptance_interval(accepted, examined, error[..., None, None], form=form)
 
 
-def _misses_constant(acceptance: Array, error: Array) -> Array:
-    """Return P(the interval misses α after any of the drafts), by recursion over the accepted drafts."""
-    xp, alpha, delta = _settings(acceptance=acceptance, error=error)
-    lower, upper = _intervals(xp, delta, DRAFTS, "constant")
-    rate = (alpha + 0.0 * delta)[..., None]
-    missed = (rate[..., None] < lower) | (rate[..., None] > upper)
-    ever = xp.astype(missed[..., -1, :], xp.float64)
-    for n in range(DRAFTS - 1, -1, -1):
-        ever = rate * ever[..., 1 : n + 2] + (1.0 - rate) * ever[..., : n + 1]
-        if n:
-            ever = xp.where(missed[..., n - 1, : n + 1], 1.0, ever)
-    return ever[..., 0]
-
-
 def _misses_varying(error: Array) -> Array:
     return largest_miss(error, DRAFTS, "varying", GRID)
-
-
-def _misses_running(error: Array) -> Array:
-    return largest_miss(error, LONG, "constant", GRID)
 
 
 def largest_miss(error: Array, drafts: int, form: str, grid: int) -> Array:
@@ -101,17 +78,6 @@ _ERROR = open_unit("δ is the probability that an interval ever misses, such as 
 
 CLAIMS = (
     Claim(
-        id="verification.interval_constant",
-        source=Source("robbins1970statistical", "the mixture of likelihood ratios, for acceptance"),
-        origin=Origin.NEW,
-        statement="P(∃n: P(Binomial(n, α) = S_n) ≤ δ/(n + 1)) ≤ δ, rounds stopped at the first rejection",
-        relation=Relation.LE,
-        lhs=_misses_constant,
-        rhs=_given_error,
-        attained=Attained({"acceptance": 0.55, "error": 3 * 0.55**2 * (1.0 + 1e-9)}, ratio=0.9294485252),
-        ceiling=1.0,
-    ),
-    Claim(
         id="verification.interval_varying",
         source=Source("howard2021timeuniform", "the Bernoulli case, mixed over tilts and for means that vary"),
         origin=Origin.NEW,
@@ -120,17 +86,6 @@ CLAIMS = (
         lhs=_misses_varying,
         rhs=_given_error,
         attained=Attained({"error": 0.9617360411447361}, ratio=0.8902593602945409),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="verification.interval_running",
-        source=Source("robbins1970statistical", "the mixture of likelihood ratios, read for a mean of rates"),
-        origin=Origin.IMPLIED,
-        statement="P(∃n: P(Binomial(n, m_n) = S_n) ≤ δ/(n + 1)) ≤ δ for the mean m_n of rates that depend on the past",
-        relation=Relation.LE,
-        lhs=_misses_running,
-        rhs=_given_error,
-        refuted={"error": 0.2 * (1.0 + 1e-9)},
         ceiling=1.0,
     ),
 )

@@ -8,11 +8,10 @@ intervals hold for S accepted of n examined drafts with any rule of stopping.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hlmtheory._array import Array, arrays, in_kind, sum_up, upward, widest
-from hlmtheory._domains import COUNT, UNIT_INTERVAL, Domain, DomainError, broadcast, leading_dimensions, number, option
+from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, broadcast, leading_dimensions, option
 from hlmtheory._quantities import not_negative, open_unit, whole_from_one
 from hlmtheory._simplex import distributions
 
@@ -136,63 +135,6 @@ def decoded_acceptance_rate(target: Array, decoded: Array, deviation: Array) -> 
     lower = xp.clip(-sum_up(xp, -(overlap - error), delta), min=0.0)
     upper = xp.clip(sum_up(xp, overlap + error, delta), max=1.0)
     return RateInterval(-upward(xp, -lower, kind), upward(xp, upper, kind))
-
-
-@dataclass(frozen=True, slots=True)
-class AcceptanceCount:
-    """Accepted and examined drafts of all rounds so far.
-
-    Parameters
-    ----------
-    accepted, examined : int
-        S and n, 0 at the start.
-
-    Raises
-    ------
-    ValueError
-        If a number is negative or no integer, or more drafts are accepted than examined.
-
-    Examples
-    --------
-    >>> count = AcceptanceCount().update(accepted=2, draft_length=4).update(accepted=4, draft_length=4)
-    >>> count
-    AcceptanceCount(accepted=6, examined=7)
-    """
-
-    accepted: int = 0
-    examined: int = 0
-
-    def __post_init__(self) -> None:
-        """Check the numbers."""
-        accepted, examined = number(COUNT, "accepted", self.accepted), number(_EXAMINED, "examined", self.examined)
-        if accepted > examined:
-            raise DomainError(f"accepted must be at most examined; got {accepted} of {examined}; count each draft once")
-
-    def update(self, accepted: int, draft_length: int) -> AcceptanceCount:
-        """Return the count after one more round, in which τ of K drafts were accepted.
-
-        Raises
-        ------
-        ValueError
-            If K is below 1 or no integer, or τ is not in 0..K.
-        """
-        length = number(_LENGTH, "draft_length", draft_length)
-        kept = number(COUNT, "accepted", accepted)
-        if kept > length:
-            raise DomainError(
-                f"accepted must be at most draft_length; got {kept} of {length}; a bonus token is no draft"
-            )
-        return AcceptanceCount(self.accepted + kept, self.examined + min(kept + 1, length))
-
-    def interval(self, error: float, *, form: str) -> RateInterval:
-        """Return :func:`acceptance_interval` of the count.
-
-        Raises
-        ------
-        ValueError
-            If δ is outside (0, 1) or the form is unknown.
-        """
-        return acceptance_interval(self.accepted, self.examined, error, form=form)
 
 
 def _constant(xp: Any, s: Array, n: Array, rate: Array) -> Array:

@@ -40,19 +40,14 @@ from hlmtheory._simplex import distance, distributions, excess, largest, normali
 # lossy_attained. q a ≥ min(p, q) makes the first loss 0. Where p > q then a = 1, so the missing mass (p - q a)⁺ is
 #   (p - q)⁺ = T r, and y = (1 - A) r ≤ T r: the second loss is 0 as well.
 # lossy_cascade. π = (1 - δ) q + δ p lies between q and p in every entry, so TV(q, π) + TV(π, p) = T.
-# lossy_cascade_any, lossy_residual. False: see the counterexamples. A cascade that defers some tokens, and draws
-#   those from p, can put more than max(p, q) on a token; Medusa's typical acceptance resamples from p.
 # lossy_round. Let K_i(x) be the probability that the first i drafts are x and are kept, L_i the law of the first i
 #   tokens. K_i ≤ min(Q_i, L_i), so P(at least i kept) = Σ K_i ≤ 1 - TV(Q_i, L_i) ≤ 1 - TV(Q_i, P_i) + TV(L_i, P_i).
 #   It holds for any rule, by block as well, and for any continuation after a rejection.
-# lossy_round_token. False: see the counterexample. Without loss, token by token, blocks are kept with Π min(1, p/q),
-#   whose mean is below 1 - TV(Q_i, P_i).
 # lossy_early. x_i is the probability that draft i is examined, y_i = e_i x_i ≤ (1 - α_i) x_i ≤ 1 - α_i its part of the
 #   cost C = Σ y_i. From x_{i+1} = α_i x_i + y_i, E[N] - 1 = Σ x_{i+1} is linear in y, and the weight of y_j is
 #   w_j = 1 + α_{j+1} w_{j+1}, w_K = 1, which never rises if α never does. y_1 + … + y_j ≤ min(C, Σ_{i≤j} (1 - α_i)).
 #   The early split attains all these at once, because a draft that is always kept leaves x at 1. So by Abel's
 #   summation no split with this cost gives more.
-# lossy_early_any. False for a profile that rises: see the counterexample.
 
 FACTOR = positive("give the factor of the acceptance ratio; 1 is lossless")
 

@@ -63,14 +63,6 @@ def _skipping_line(target: Array, draft: Array, skip: Array) -> Array:
     return 1.0 - total_variation(target, draft) + total_variation(law, target)
 
 
-def _other_rate(target: Array, draft: Array, skip: Array, replacement: Array) -> Array:
-    return _rate(target, draft, _skipping_accept(target, draft, skip), replacement)
-
-
-def _other_line(target: Array, draft: Array, skip: Array, replacement: Array) -> Array:
-    return _line(target, draft, _skipping_accept(target, draft, skip), replacement)
-
-
 def _mixture(target: Array, draft: Array, mix: Array) -> Array:
     """Return π = (1 - δ) q + δ p."""
     xp, _, p, q = distributions(target=target, draft=draft)
@@ -84,11 +76,6 @@ def _mixture_rate(target: Array, draft: Array, mix: Array) -> Array:
 
 def _mixture_line(target: Array, draft: Array, mix: Array) -> Array:
     return _cascade_line(target, draft, _mixture(target, draft, mix))
-
-
-def _cascade_rate(target: Array, draft: Array, cascade: Array) -> Array:
-    _, _, q, law = distributions(draft=draft, cascade=cascade)
-    return acceptance_rate(law, q)
 
 
 def _cascade_line(target: Array, draft: Array, cascade: Array) -> Array:
@@ -219,16 +206,6 @@ CLAIMS = (
         condition=_rounding,
     ),
     Claim(
-        id="verification.lossy_residual",
-        source=_LINE,
-        origin=Origin.IMPLIED,
-        statement="A = 1 − T + TV(law, p) for any a ≥ min(1, p/q), with any residual, such as p",
-        relation=Relation.EQ,
-        lhs=_other_rate,
-        rhs=_other_line,
-        refuted={"target": [0.5, 0.5], "draft": [1.0, 0.0], "skip": [0.0, 0.0], "replacement": [0.5, 0.5]},
-    ),
-    Claim(
         id="verification.lossy_cascade",
         source=_CASCADE,
         origin=Origin.NEW,
@@ -238,16 +215,6 @@ CLAIMS = (
         rhs=_mixture_line,
         attained=Attained(_HALVES | {"mix": 0.5}),
         condition=_rounding_mixture,
-    ),
-    Claim(
-        id="verification.lossy_cascade_any",
-        source=_CASCADE,
-        origin=Origin.IMPLIED,
-        statement="1 − TV(q, π) = 1 − T + TV(π, p) for a cascade with any target π",
-        relation=Relation.EQ,
-        lhs=_cascade_rate,
-        rhs=_cascade_line,
-        refuted=_HALVES | {"cascade": [0.0, 1.0]},
     ),
     Claim(
         id="verification.lossy_round",
@@ -260,20 +227,6 @@ CLAIMS = (
         attained=Attained({"targets": [[0.25, 0.75]], "drafts": [[0.5, 0.5]], "skips": [[True, True]]}, ratio=1.0),
     ),
     Claim(
-        id="verification.lossy_round_token",
-        source=_ROUND,
-        origin=Origin.IMPLIED,
-        statement="E[N] = 1 + Σ_i (1 − TV(Q_i, P_i) + TV(L_i, P_i)) if each draft is accepted on the line of one token",
-        relation=Relation.EQ,
-        lhs=_round_tokens,
-        rhs=_round_line,
-        refuted={
-            "targets": [[0.25, 0.75], *[[0.75, 0.25]] * 2],
-            "drafts": [[0.75, 0.25], *[[0.25, 0.75]] * 2],
-            "skips": [[False, False]] * 3,
-        },
-    ),
-    Claim(
         id="verification.lossy_early",
         source=_ROUND,
         origin=Origin.NEW,
@@ -283,15 +236,5 @@ CLAIMS = (
         rhs=_early_tokens,
         assumptions=(Assumption("α_1 ≥ α_2 ≥ … ≥ α_K", _never_rises),),
         attained=Attained({"acceptances": [0.5, 0.5, 0.5], "relaxed": [1.0, 0.5, 0.0]}, ratio=1.0),
-    ),
-    Claim(
-        id="verification.lossy_early_any",
-        source=_ROUND,
-        origin=Origin.IMPLIED,
-        statement="the same for any acceptances α_i",
-        relation=Relation.LE,
-        lhs=_split_tokens,
-        rhs=_early_tokens,
-        refuted={"acceptances": [0.5, 0.0, 1.0], "relaxed": [0.0, 0.5, 0.0]},
     ),
 )

@@ -26,19 +26,9 @@ from hlmtheory.verification.multi_draft import (
 # multi_draft_tried. Trying independent drafts in turn, each with the residual of those before as its target, is a rule
 #   (truncation.multi_draft with k = V), so the optimum is at least that.
 # multi_draft_covered. P(Y = v and v drafted) ≤ min(p_v, P(v drafted)), and P(v drafted) = 1 - (1 - q_v)ⁿ.
-# multi_draft_coverage. False: see the counterexample. Two tokens are often drafted together, and Y is only one of them.
-# multi_draft_independent. False: see the counterexample. Tries do not fail independently: a token with q_v = 0 is never
-#   drafted.
 # top_drafts. A is G with one token d ∉ G, P(A ⊆ H) = q′(H \ G) if G ⊆ H, else 0. The cut of the empty H costs 1. With
 #   G ⊆ H the cost is 1 + p(G) + Σ_{v ∈ H\G} (p_v - q′_v), least at {p < q′}: 1 + p(G) - Σ_{v ∉ G} (q′_v - p_v)⁺
 #   = p(G) + Σ_{v ∉ G} min(p_v, q′_v). This is at most 1. If q has no token outside of G, A = G, and it is p(G).
-# top_drafts_tried. The drawn draft is accepted with Σ min(p, q′), all outside of G. Otherwise the next token has the
-#   law (p - q′)⁺, normalised, with mass 1 - Σ min(p, q′). It is p_v on G, where q′ = 0. A sure draft x is accepted with
-#   its probability there, and then the others have the law without x: in all p(G).
-# top_drafts_order. If the sure drafts are tried first, the drawn one meets the target p/(1 - p(G)) outside of G, with
-#   probability 1 - p(G): Σ min(p, (1 - p(G)) q′) ≤ Σ min(p, q′).
-# top_drafts_any_order. False: see the counterexample.
-# top_drafts_best. False: see the counterexample. Tokens that q thinks improbable are drafted by chance alone.
 
 
 def subsets(xp: Any, size: int, like: Array) -> Iterator[Array]:
@@ -109,35 +99,6 @@ def _independent(target: Array, draft: Array, draft_count: Array) -> Array:
     return 1.0 - xp.sum(excess(xp, q, p), axis=-1) ** n
 
 
-def _in_turn(sure_first: bool) -> Callable[..., Array]:
-    """Return the acceptance of the drawn and the sure drafts, tried in turn."""
-
-    def accepted(target: Array, draft: Array, draft_count: Array) -> Array:
-        xp, _, p, q, n = checked_rows(target, draft, draft_count)
-        p, sure, last = sure_and_drawn(xp, p, q, n)
-
-        def tried_sure(now: Array) -> tuple[Array, Array]:
-            """Try the sure drafts one after the other; return what is accepted, and the law of the next token."""
-            got, left = xp.zeros_like(n), xp.ones_like(n)
-            for v in range(q.shape[-1]):
-                here = xp.where(sure[..., v], now[..., v], 0.0)
-                got, left = got + left * here, left * (1.0 - here)
-                at = xp.arange(q.shape[-1], device=q.device) == v
-                after, mass = normalised(xp, xp.where(at, 0.0, now))
-                now = xp.where((sure[..., v] & (mass > 0))[..., None], after, now)
-            return got, now
-
-        def tried_drawn(now: Array) -> tuple[Array, Array]:
-            after, mass = normalised(xp, excess(xp, now, last))
-            return xp.sum(xp.minimum(now, last), axis=-1), xp.where((mass > 0)[..., None], after, now)
-
-        first, second = (tried_sure, tried_drawn) if sure_first else (tried_drawn, tried_sure)
-        got, now = first(p)
-        return got + (1.0 - got) * second(now)[0]
-
-    return accepted
-
-
 _OPTIMUM, _SURE = Source("hu2025multidraft", "abstract, the dual"), Source("hu2025multidraft", "greedy drafts")
 _POINT = {"target": [0.5, 0.5], "draft": [1.0, 0.0], "draft_count": 2}
 _ROWS = {"target": [0.5, 0.25, 0.25], "draft": [0.25, 0.5, 0.25], "draft_count": 2}
@@ -180,26 +141,6 @@ CLAIMS = (
         **_AT_MOST,
     ),
     Claim(
-        id="verification.multi_draft_coverage",
-        source=_OPTIMUM,
-        origin=Origin.IMPLIED,
-        statement="a rule accepts Σ_v min(p_v, P(v is among n independent drafts))",
-        relation=Relation.EQ,
-        lhs=multi_draft_optimum,
-        rhs=_covered,
-        refuted={"target": [0.5, 0.5, 0.0], "draft": [0.25, 0.25, 0.5], "draft_count": 2},
-    ),
-    Claim(
-        id="verification.multi_draft_independent",
-        source=Source("leviathan2023fast", "α, were n drafts n independent tries"),
-        origin=Origin.IMPLIED,
-        statement="some rule accepts one of n independent drafts with 1 − (1 − α)ⁿ, α the acceptance of one",
-        relation=Relation.LE,
-        lhs=_independent,
-        rhs=multi_draft_optimum,
-        refuted=_POINT,
-    ),
-    Claim(
         id="verification.top_drafts",
         origin=Origin.NEW,
         statement=(
@@ -209,42 +150,6 @@ CLAIMS = (
         relation=Relation.EQ,
         lhs=_top_cut,
         attained=Attained(_ROWS),
-        **_OF_TOP,
-    ),
-    Claim(
-        id="verification.top_drafts_tried",
-        origin=Origin.NEW,
-        statement="trying the drawn draft first and then the sure ones attains p(G) + Σ_{v ∉ G} min(p_v, q′_v)",
-        relation=Relation.EQ,
-        lhs=_in_turn(sure_first=False),
-        attained=Attained(_ROWS),
-        **_OF_TOP,
-    ),
-    Claim(
-        id="verification.top_drafts_order",
-        origin=Origin.NEW,
-        statement="trying the sure drafts first accepts no more: p(G) + Σ_{v ∉ G} min(p_v, (1 − p(G)) q′_v)",
-        lhs=_in_turn(sure_first=True),
-        attained=Attained(_ROWS | {"draft_count": 1}, ratio=1.0),
-        **_OF_TOP,
-        **_AT_MOST,
-    ),
-    Claim(
-        id="verification.top_drafts_any_order",
-        origin=Origin.IMPLIED,
-        statement="the order in which sure drafts and a drawn one are tried does not change the acceptance",
-        relation=Relation.EQ,
-        lhs=_in_turn(sure_first=True),
-        refuted={"target": [0.5, 0.5, 0.0], "draft": [0.5, 0.25, 0.25], "draft_count": 2},
-        **_OF_TOP,
-    ),
-    Claim(
-        id="verification.top_drafts_best",
-        origin=Origin.IMPLIED,
-        statement="n − 1 sure drafts and a drawn one are accepted at least as often as n independent ones, by any rule",
-        relation=Relation.LE,
-        lhs=multi_draft_optimum,
-        refuted={"target": [0.0, 0.5, 0.5, 0.0], "draft": [0.3125, 0.25, 0.25, 0.1875], "draft_count": 2},
         **_OF_TOP,
     ),
 )

@@ -21,11 +21,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind, order_descending, tail_sums, take
+from hlmtheory._array import Array, arrays, in_kind
 from hlmtheory._domains import Domain, DomainError, leading_dimensions, tree_levels
 from hlmtheory._simplex import distributions, excess, normalised
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
-from hlmtheory.verification.misdeclared import misdeclared_distribution
 
 # Proofs, by the last part of the id.
 #
@@ -40,8 +39,6 @@ from hlmtheory.verification.misdeclared import misdeclared_distribution
 #   the round, and the later tokens are the target's. By the chain rule the law of the text is the target's.
 # tree_coverage. The output Y has the law p by tree. If a child is accepted, Y is that child: Y is among the children.
 #   So P(accepted) ≤ Σ_v P(Y = v, v among the children) ≤ Σ_v min(p_v, π_v). No other exact rule accepts more either.
-# tree_pruned. False: see the counterexample. That a child was sent says that its sibling was less probable, so the
-#   child has not the law q: the more probable tokens are sent too often, and the server divides by too small a q.
 
 MOST_CHOICES = 4096
 DRAFT_COUNT = Domain(
@@ -215,31 +212,6 @@ def _coverage(targets: Array, drafts: Array, draft_count: Array) -> Array:
     return xp.mean(xp.sum(xp.minimum(p, included), axis=-1), axis=-1)
 
 
-def _more_probable(draft: Array) -> tuple[Array, Array]:
-    """Return the tokens by descending probability, and in this order the law of the more probable of two children.
-
-    The children are drawn from q without replacement.
-    """
-    xp, _, q = distributions(draft=draft)
-    order = order_descending(xp, q)
-    ranked = take(xp, q, order)
-    top = xp.arange(q.shape[-1], device=q.device) == 0
-    others = xp.where(top, 1.0, 1.0 - ranked)  # for the first, all others are behind it: the quotient is 1
-    behind = tail_sums(xp, ranked)[..., 1:]
-    shares = tail_sums(xp, xp.where(top, 0.0, ranked / others))[..., 1:]
-    return order, ranked * (xp.where(top, 1.0, behind / others) + shares)
-
-
-def _pruned_overlap(target: Array, draft: Array) -> Array:
-    """Return 1 - TV(law, p) if the more probable of two children is sent, and verified as a draft from q."""
-    xp, _, p, q = distributions(target=target, draft=draft)
-    p, q = xp.broadcast_arrays(p, q)
-    order, sent = _more_probable(q)
-    p, q = take(xp, p, order), take(xp, q, order)
-    law = misdeclared_distribution(p, q, sent)
-    return 1.0 - 0.5 * xp.sum(xp.abs(law - p), axis=-1)
-
-
 def _ones(target: Array, draft: Array) -> Array:
     xp, _, p, _ = distributions(target=target, draft=draft)
     return xp.ones_like(p[..., 0])
@@ -273,15 +245,5 @@ CLAIMS = (
         attained=Attained({"targets": [[0.25, 0.75]], "drafts": [[0.5, 0.5]], "draft_count": 1}, ratio=1.0),
         condition=lambda targets, drafts, draft_count: 16.0,
         ceiling=1.0,
-    ),
-    Claim(
-        id="verification.tree_pruned",
-        source=Source("li2024eagle2", "the reranking of a dynamic tree, with drawn children"),
-        origin=Origin.IMPLIED,
-        statement="The law stays p if only the more probable of two drawn children is sent and verified with q",
-        relation=Relation.EQ,
-        lhs=_pruned_overlap,
-        rhs=_ones,
-        refuted={"target": [0.75, 0.25], "draft": [0.75, 0.25]},
     ),
 )

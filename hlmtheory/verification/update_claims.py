@@ -16,7 +16,6 @@ from hlmtheory.verification.updates import (
     UpdateInterval,
     acceptance_after_update,
     largest_distance,
-    tokens_after_update,
 )
 
 HORIZON = 4  # drafts of a round, and tokens of a text, of the chains that the claims enumerate
@@ -59,16 +58,6 @@ def _largest(divergence: Array) -> Array:
     return xp.where(finite, largest_distance(xp.where(finite, given, 0.0)), 1.0)
 
 
-def _pinsker(divergence: Array) -> Array:
-    xp, given = arrays(divergence=divergence)
-    return xp.minimum(xp.sqrt(0.5 * given), xp.ones_like(given))
-
-
-def _bretagnolle_huber(divergence: Array) -> Array:
-    xp, given = arrays(divergence=divergence)
-    return xp.sqrt(-xp.expm1(-given))
-
-
 def _square(**chains: Array) -> tuple[Any, ...]:
     """Return the namespace and rows (..., V, V), one for each token before; every text begins after token 0."""
     xp, _, *rows = distributions(**chains)
@@ -77,16 +66,6 @@ def _square(**chains: Array) -> tuple[Any, ...]:
             shape = tuple(value.shape)
             raise DomainError(f"{name} must be square; got shape {shape}; give a row for each token before")
     return (xp, *rows)
-
-
-def _accepted(draft_chain: Array, new_chain: Array) -> Array:
-    """Return E[τ] of a round of HORIZON drafts, from its end: W = Σ_v min(q, p)(1 + W after v)."""
-    xp, q, p = _square(draft_chain=draft_chain, new_chain=new_chain)
-    both = xp.minimum(q, p)
-    value = xp.zeros_like(both[..., 0])
-    for _ in range(HORIZON):
-        value = xp.sum(both * (1.0 + value[..., None, :]), axis=-1)
-    return xp.clip(value[..., 0], max=float(HORIZON))  # by a rounding above
 
 
 def _along(xp: Any, step: Array, values: Array) -> Array:
@@ -99,53 +78,16 @@ def _along(xp: Any, step: Array, values: Array) -> Array:
     return xp.stack(found, axis=-1)
 
 
-def _round_after(draft_chain: Array, old_chain: Array, new_chain: Array) -> UpdateInterval:
-    xp, q, p, r = _square(draft_chain=draft_chain, old_chain=old_chain, new_chain=new_chain)
-    reached = _along(xp, xp.minimum(q, p), distance(xp, p, r))
-    return tokens_after_update(_accepted(q, p), xp.clip(reached, max=1.0))
-
-
 def _own_texts(draft_chain: Array, new_chain: Array) -> Array:
     """Return the sum of the acceptance rates along HORIZON tokens of a version's own texts."""
     xp, q, p = _square(draft_chain=draft_chain, new_chain=new_chain)
     return xp.clip(xp.sum(_along(xp, p, acceptance_rate(p, q)), axis=-1), max=float(HORIZON))
 
 
-def _own_texts_after(draft_chain: Array, old_chain: Array, new_chain: Array) -> Array:
-    """Return the lower bound on that sum, from the old version's texts."""
-    xp, q, p, r = _square(draft_chain=draft_chain, old_chain=old_chain, new_chain=new_chain)
-    moved = xp.clip(_along(xp, p, distance(xp, p, r)), max=1.0)
-    return tokens_after_update(_own_texts(q, p), moved).lower
-
-
 def _own_texts_same(draft_chain: Array, old_chain: Array, new_chain: Array) -> Array:
     """Return that sum less the sum of the distances, each counted once."""
     xp, q, p, r = _square(draft_chain=draft_chain, old_chain=old_chain, new_chain=new_chain)
     return xp.clip(_own_texts(q, p) - xp.sum(_along(xp, p, distance(xp, p, r)), axis=-1), min=0.0)
-
-
-def _mean_floor(draft_chain: Array, old_chain: Array, new_chain: Array) -> Array:
-    """Return mean α(0) less the largest distance at the mean divergence, over the old version's texts."""
-    xp, q, p, r = _square(draft_chain=draft_chain, old_chain=old_chain, new_chain=new_chain)
-    weight = xp.mean(_along_each(xp, p), axis=-2)
-    divergence = _divergence(p, r)
-    mean = xp.sum(xp.where(weight > 0, weight * xp.where(weight > 0, divergence, 0.0), 0.0), axis=-1)
-    rate = xp.clip(xp.sum(weight * acceptance_rate(p, q), axis=-1), max=1.0)
-    return acceptance_after_update(rate, _largest(mean)).lower
-
-
-def _mean_after(draft_chain: Array, old_chain: Array, new_chain: Array) -> Array:
-    """Return mean α(v) over the old version's texts."""
-    xp, q, p, r = _square(draft_chain=draft_chain, old_chain=old_chain, new_chain=new_chain)
-    return xp.mean(_along(xp, p, acceptance_rate(r, q)), axis=-1)
-
-
-def _along_each(xp: Any, step: Array) -> Array:
-    """Return the probability of each token before each position, (..., HORIZON, V)."""
-    size = step.shape[-1]
-    eye = xp.astype(xp.arange(size, device=step.device)[:, None] == xp.arange(size, device=step.device), xp.float64)
-    parts = [_along(xp, step, xp.broadcast_to(eye[i, ...], step.shape[:-1])) for i in range(size)]
-    return xp.stack(parts, axis=-1)
 
 
 _PAPER = Source("li2025flexspec", "III-C, Table II")
@@ -157,12 +99,6 @@ _BRANCH = {
     "new_chain": [[0.0, 0.75, 0.25], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
 }
 """The versions differ at the first token only. After token 2 the draft is wrong for both."""
-_FIRST_DRAFT = {
-    "draft_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-    "old_chain": [[0.5, 0.25, 0.25], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-    "new_chain": [[0.25, 0.375, 0.375], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-}
-"""The first draft is accepted with 0.5 before the update and with 0.75 after it, and all later ones behind it."""
 _PAIR = {"old": [0.7944868122665105, 0.2055131877334895], "new": [0.3434823572503344, 0.6565176427496656]}
 """The pair of update_divergence at s = 2."""
 
@@ -190,39 +126,6 @@ CLAIMS = (
         ceiling=1.0,
     ),
     Claim(
-        id="verification.update_round_floor",
-        source=_PAPER,
-        origin=Origin.NEW,
-        statement="K − E τ_v ≤ K − E τ_0 + Σ_{i≤K} (K − i + 1) E[1{version 0 reaches draft i} TV_i], drafts from q",
-        relation=Relation.LE,
-        lhs=lambda draft_chain, new_chain: HORIZON - _accepted(draft_chain, new_chain),
-        rhs=lambda draft_chain, old_chain, new_chain: HORIZON - _round_after(draft_chain, old_chain, new_chain).lower,
-        attained=Attained(_BRANCH),
-        ceiling=float(HORIZON),
-    ),
-    Claim(
-        id="verification.update_round_ceiling",
-        source=_PAPER,
-        origin=Origin.NEW,
-        statement="E τ_v ≤ E τ_0 + Σ_{i≤K} (K − i + 1) E[1{version 0 reaches draft i} TV_i], drafts from q",
-        relation=Relation.LE,
-        lhs=_accepted,
-        rhs=lambda draft_chain, old_chain, new_chain: _round_after(draft_chain, old_chain, new_chain).upper,
-        attained=Attained(_FIRST_DRAFT),
-        ceiling=float(HORIZON),
-    ),
-    Claim(
-        id="verification.update_own_texts",
-        source=_PAPER,
-        origin=Origin.NEW,
-        statement="Σ_t E_v[1 − α(v)] ≤ Σ_t E_0[1 − α(0)] + Σ_t (T − t + 1) E_0 TV_t, each on its own texts of T tokens",
-        relation=Relation.LE,
-        lhs=lambda draft_chain, new_chain: HORIZON - _own_texts(draft_chain, new_chain),
-        rhs=lambda draft_chain, old_chain, new_chain: HORIZON - _own_texts_after(draft_chain, old_chain, new_chain),
-        attained=Attained(_BRANCH),
-        ceiling=float(HORIZON),
-    ),
-    Claim(
         id="verification.update_own_texts_mean",
         source=_PAPER,
         origin=Origin.IMPLIED,
@@ -242,45 +145,6 @@ CLAIMS = (
         lhs=_moved,
         rhs=lambda old, new: _largest(_divergence(old, new)),
         attained=Attained(_PAIR),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="verification.update_divergence_pinsker",
-        source=_KL,
-        origin=Origin.NEW,
-        statement="max {TV(P, Q): KL(P ‖ Q) ≤ D} ≤ sqrt(D/2)",
-        relation=Relation.LE,
-        lhs=largest_distance,
-        rhs=_pinsker,
-        attained=Attained({"divergence": 1e-5}),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="verification.update_divergence_bretagnolle_huber",
-        source=_KL,
-        origin=Origin.NEW,
-        statement="max {TV(P, Q): KL(P ‖ Q) ≤ D} ≤ sqrt(1 − exp(−D))",
-        relation=Relation.LE,
-        lhs=largest_distance,
-        rhs=_bretagnolle_huber,
-        attained=Attained({"divergence": 4.0}, ratio=0.9907998593184946),  # 1 is approached where the bound is 1
-        ceiling=1.0,
-    ),
-    Claim(
-        id="verification.update_mean_divergence",
-        source=_PAPER,
-        origin=Origin.NEW,
-        statement="1 − mean α(v) ≤ 1 − mean α(0) + max {TV: KL ≤ mean KL(p_0 ‖ p_v)}, means over the same prefixes",
-        relation=Relation.LE,
-        lhs=lambda draft_chain, old_chain, new_chain: 1.0 - _mean_after(draft_chain, old_chain, new_chain),
-        rhs=lambda draft_chain, old_chain, new_chain: 1.0 - _mean_floor(draft_chain, old_chain, new_chain),
-        attained=Attained(
-            {
-                "draft_chain": [_PAIR["old"], _PAIR["old"]],
-                "old_chain": [_PAIR["old"], _PAIR["old"]],
-                "new_chain": [_PAIR["new"], _PAIR["new"]],
-            }
-        ),
         ceiling=1.0,
     ),
 )

@@ -10,20 +10,13 @@ import math
 from typing import Any, NamedTuple
 
 from hlmtheory._array import Array, arrays, in_kind, sum_up, upward, widest
-from hlmtheory._domains import UNIT_INTERVAL, DomainError, entry_for_each, leading_dimensions
+from hlmtheory._domains import UNIT_INTERVAL, leading_dimensions
 from hlmtheory._quantities import not_negative
 
 # Proofs, by the last part of the id. M_v(x_1..x_i) = Π min(q, p_v) is the probability that the drafts x_1..x_i are
 # drawn and accepted. K is the number of drafts of a round, τ_v how many are accepted.
 #
 # update_floor, update_ceiling. α(v) = 1 - TV(q, p_v), and TV(q, p_v) differs from TV(q, p_0) by at most TV(p_0, p_v).
-# update_round_floor, update_round_ceiling. E τ_v = Σ_j Σ_x M_v(x_1..x_j). With m = min(q, p), one factor after the
-#   other is exchanged: Π_{i≤j} m_0 - Π_{i≤j} m_v = Σ_i Π_{l<i} m_0 · (m_0 - m_v)_i · Π_{i<l≤j} m_v. Summed over the
-#   tokens after i, the last product is at most 1. Over x_i, (m_0 - m_v)⁺ ≤ (p_0 - p_v)⁺ sums to at most TV, and so does
-#   (m_v - m_0)⁺. So draft i costs at most Σ M_0(x_1..x_{i-1}) TV in each of the K - i + 1 numbers j ≥ i.
-# update_own_texts. On the same prefix the acceptance falls by at most TV. The prefixes of t - 1 tokens of the two
-#   versions differ by TV ≤ Σ_{s<t} E_0 TV_s (telescope over the tokens), and an acceptance lies in [0, 1]. So
-#   position t loses at most Σ_{s≤t} E_0 TV_s. The sum over t ≤ T counts E_0 TV_s T - s + 1 times.
 # update_own_texts_mean. False: see the counterexample. One token that differs leads to texts whose every later token
 #   is rejected, although the versions agree on each of their prefixes.
 # update_divergence. For A = {p_0 > p_v}: TV = P_0(A) - P_v(A), and KL is at least the divergence kl of these two
@@ -31,10 +24,6 @@ from hlmtheory._quantities import not_negative
 #   logit a - logit b = (a - b)/(b(1 - b)) = s > 0 (Karush-Kuhn-Tucker). The pair b = 1/s - 1/(e^s - 1),
 #   a = b + s b(1 - b) satisfies this: a's odds are e^s times b's. Its kl is s a - log((e^s - 1)/s). It attains the
 #   bound.
-# update_divergence_pinsker, update_divergence_bretagnolle_huber. The pair of update_divergence has both distances, and
-#   the two inequalities hold for every pair of distributions.
-# update_mean_divergence. update_floor on each prefix. The largest a - b under a convex constraint is concave in the
-#   limit KL, so by Jensen its mean over prefixes is at most its value at the mean KL.
 
 
 class UpdateInterval(NamedTuple):
@@ -86,50 +75,6 @@ def acceptance_after_update(acceptance: Array, distance: Array) -> UpdateInterva
     leading_dimensions(acceptance=tuple(rate.shape), distance=tuple(moved.shape))
     rate, moved = (in_kind(xp, value, xp.float64) for value in (rate, moved))
     return _interval(xp, rate, moved, 1.0, kind)
-
-
-def tokens_after_update(tokens: Array, distances: Array) -> UpdateInterval:
-    """Return the interval of the expected accepted drafts of a round after an update.
-
-    E[τ_v] = E[τ_0] ± Σ_i (K - i + 1) d_i. Here d_i is the mean over rounds with version 0 of TV(p_0, p_v) at draft i;
-    it counts as 0 in rounds that do not reach draft i. So the prefixes are the device's: drawn from q, while accepted.
-
-    Parameters
-    ----------
-    tokens : array, shape (...)
-        E[τ_0] in [0, K], without the server's own token.
-    distances : array, shape (..., K)
-        d_i in [0, 1] for the drafts i = 1, ..., K.
-
-    Returns
-    -------
-    UpdateInterval
-        Clipped to [0, K] and rounded outward; both ends are attained.
-
-    Raises
-    ------
-    ValueError
-        If a value is outside its range or the shapes do not match.
-
-    Examples
-    --------
-    >>> interval = tokens_after_update(2.0, [0.125, 0.0625, 0.0])
-    >>> float(interval.lower), float(interval.upper)
-    (1.5, 2.5)
-    """
-    xp, mean, moved = arrays(tokens=tokens, distances=distances)
-    kind = widest(xp, _TOKENS.check(xp, "tokens", mean), UNIT_INTERVAL.check(xp, "distances", moved))
-    entry_for_each("draft", distances=tuple(moved.shape))
-    leading_dimensions(tokens=tuple(mean.shape), distances=tuple(moved.shape[:-1]))
-    mean, moved = (in_kind(xp, value, xp.float64) for value in (mean, moved))
-    length = moved.shape[-1]
-    if not bool(xp.all(mean <= length)):
-        raise DomainError(f"tokens must be at most K = {length}, one distance per draft; got {tokens}; check the round")
-    lost = first = xp.zeros_like(moved[..., 0])
-    for i in range(length):  # Σ_i (K - i + 1) d_i = Σ_i (d_1 + … + d_i)
-        first = sum_up(xp, first, moved[..., i])
-        lost = sum_up(xp, lost, first)
-    return _interval(xp, mean, lost, float(length), kind)
 
 
 def largest_distance(divergence: Array) -> Array:

@@ -21,6 +21,9 @@ Types and normalisation are those of :mod:`hlmtheory.verification`.
 from __future__ import annotations
 
 from hlmtheory.vocabulary.claims import CLAIMS
-from hlmtheory.vocabulary.intersection import common_acceptance, common_draft
+from hlmtheory.vocabulary.intersection import common_acceptance
 
-__all__ = ["CLAIMS", "common_acceptance", "common_draft"]
+__all__ = [
+    "CLAIMS",
+    "common_acceptance",
+]

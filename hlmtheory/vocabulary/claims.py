@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hlmtheory._array import Array, arrays
-from hlmtheory._simplex import distance, distributions, normalised
+from hlmtheory._simplex import distance, distributions
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.verification import output_distribution
 from hlmtheory.vocabulary.intersection import common_acceptance, on_support
@@ -14,17 +14,9 @@ from hlmtheory.vocabulary.intersection import common_acceptance, on_support
 #
 # lossless. q_A is a distribution over the target's vocabulary, and drafts are drawn from it and verified with it. So
 #   the law is p as for every draft distribution (verification.unbiased). A token outside of A comes from the residual.
-# intersection. Draft v comes with probability q_A(v) and is accepted with min(1, p_v/q_A(v)).
 # target_mass. min(p, q_A) ≤ p on A, and q_A is 0 elsewhere.
-# draft_mass. No proof: the counterexample. The bound by q(A) forgets that q is divided by q(A).
-# unnormalised. min(p, q) ≤ q on A.
-# renormalised. q ≤ q_A on A.
 # renormalised_gain. min(p, q/m) ≤ min(p, q)/m for m = q(A) ≤ 1.
-# whole. No proof: the counterexample. Tokens of the draft that the target never emits are better left out.
 # change. α is 1-Lipschitz in TV of the draft's distribution (verification.overlap), and TV(q, q_A) = 1 - q(A).
-# preserved. No proof: the counterexample. With p = q the acceptance rate falls from 1 to p(A).
-# target_masked. No proof: the counterexample. A target that is cut to A never emits a token outside of A.
-# target_masked_price. The law is p_A, and TV(p_A, p) = Σ (p - p_A)⁺ is the mass of p outside of A.
 
 
 def _mass(row: Array, support: Array) -> Array:
@@ -35,10 +27,6 @@ def _mass(row: Array, support: Array) -> Array:
 
 def _target_mass(target: Array, support: Array) -> Array:
     return _mass(target, support)
-
-
-def _draft_mass(draft: Array, support: Array) -> Array:
-    return _mass(draft, support)
 
 
 def _overlap(law: Array, target: Array) -> Array:
@@ -73,15 +61,6 @@ def _law(target: Array, draft: Array, support: Array) -> Array:
     return output_distribution(p, xp.where(mass[..., None] > 0, kept, p))
 
 
-def _masked_law(target: Array, draft: Array, support: Array) -> Array:
-    """Return the law if the target is cut to A as well; p where a row has no mass on A."""
-    xp, _, p, _ = distributions(target=target, draft=draft)
-    cut, mass = normalised(xp, xp.where(support, p, 0.0))
-    cut = xp.where(mass[..., None] > 0, cut, p)
-    _, _, _, own, kept = on_support(draft, support)
-    return output_distribution(cut, xp.where(own[..., None] > 0, kept, cut))
-
-
 def _far(law: Array, target: Array) -> Array:
     xp, _, p = distributions(target=target)
     return distance(xp, arrays(law=law)[1], p)
@@ -93,7 +72,6 @@ def _ones(target: Array) -> Array:
 
 
 _DRAFTS = Assumption("q(A) > 0: there is a token to draft", lambda draft, support: _mass(draft, support) > 0)
-_EMITS = Assumption("p(A) > 0: the target that is cut exists", lambda target, support: _mass(target, support) > 0)
 _TIMOR = "timor2025heterogeneous"
 _PART = Source(_TIMOR, "the token-level method, drafts on the common tokens")
 # the target emits token 0 alone, and the draft is as likely to be token 1
@@ -115,16 +93,6 @@ CLAIMS = (
         attained=Attained(_HALF),
     ),
     Claim(
-        id="vocabulary.intersection",
-        source=_PART,
-        origin=Origin.NEW,
-        statement="P(accept) = Σ_A q_A(v) min(1, p_v/q_A(v)) = Σ_A min(p_v, q_v/q(A))",
-        relation=Relation.EQ,
-        lhs=_drawn,
-        rhs=common_acceptance,
-        attained=Attained(_HALF),
-    ),
-    Claim(
         id="vocabulary.target_mass",
         origin=Origin.NEW,
         statement="P(accept) ≤ p(A), the target's mass on the common tokens",
@@ -134,48 +102,12 @@ CLAIMS = (
         **_BOUND,
     ),
     Claim(
-        id="vocabulary.draft_mass",
-        origin=Origin.IMPLIED,
-        statement="P(accept) ≤ q(A), the draft's mass on the common tokens",
-        lhs=common_acceptance,
-        rhs=_draft_mass,
-        refuted=_SURE,
-        **_BOUND,
-    ),
-    Claim(
-        id="vocabulary.unnormalised",
-        origin=Origin.NEW,
-        statement="Σ_A min(p, q) ≤ q(A): without renormalising, with every draft outside of A rejected",
-        lhs=_unnormalised,
-        rhs=_draft_mass,
-        attained=Attained(_SAME),
-        **_BOUND,
-    ),
-    Claim(
-        id="vocabulary.renormalised",
-        origin=Origin.NEW,
-        statement="Σ_A min(p, q) ≤ P(accept): renormalising never lowers it",
-        lhs=_unnormalised,
-        rhs=common_acceptance,
-        attained=Attained(_SAME),
-        **_BOUND,
-    ),
-    Claim(
         id="vocabulary.renormalised_gain",
         origin=Origin.NEW,
         statement="q(A) P(accept) ≤ Σ_A min(p, q): renormalising multiplies it by at most 1/q(A)",
         lhs=lambda target, draft, support: _mass(draft, support) * common_acceptance(target, draft, support),
         rhs=_unnormalised,
         attained=Attained(_SURE),
-        **_BOUND,
-    ),
-    Claim(
-        id="vocabulary.whole",
-        origin=Origin.IMPLIED,
-        statement="P(accept) ≤ Σ_v min(p, q): drafts on a part of the vocabulary are accepted no more often",
-        lhs=common_acceptance,
-        rhs=_whole,
-        refuted=_SURE,
         **_BOUND,
     ),
     Claim(
@@ -189,38 +121,6 @@ CLAIMS = (
         assumptions=(_DRAFTS,),
         attained=Attained(_SURE),
         ceiling=1.0,
-        condition=lambda target, draft, support: 4.0,
-    ),
-    Claim(
-        id="vocabulary.preserved",
-        source=Source("zheng2025tslt", "abstract: the acceptance rate is preserved, read as equal"),
-        origin=Origin.IMPLIED,
-        statement="Σ_A min(p, q_A) = Σ_v min(p, q) for drafts from the top K, renormalised",
-        relation=Relation.EQ,
-        lhs=common_acceptance,
-        rhs=_whole,
-        refuted=_SAME,
-    ),
-    Claim(
-        id="vocabulary.target_masked",
-        source=Source(_TIMOR, "the token-level method, with the target cut to the common tokens too"),
-        origin=Origin.IMPLIED,
-        statement="the law is p also if the target's logits outside of A are masked before the verification",
-        relation=Relation.EQ,
-        lhs=lambda target, draft, support: _overlap(_masked_law(target, draft, support), target),
-        rhs=_ones,
-        refuted=_SAME,
-    ),
-    Claim(
-        id="vocabulary.target_masked_price",
-        source=Source(_TIMOR, "the token-level method, with the target cut to the common tokens too"),
-        origin=Origin.NEW,
-        statement="TV(law, p) = 1 − p(A) if the target is cut to A as well",
-        relation=Relation.EQ,
-        lhs=lambda target, draft, support: _far(_masked_law(target, draft, support), target),
-        rhs=lambda target, support: 1.0 - _mass(target, support),
-        assumptions=(_EMITS,),
-        attained=Attained(_SAME),
         condition=lambda target, draft, support: 4.0,
     ),
 )

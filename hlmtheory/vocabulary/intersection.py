@@ -9,39 +9,6 @@ from hlmtheory._domains import DomainError, leading_dimensions, same_vocabulary
 from hlmtheory._simplex import distributions, normalised
 
 
-def common_draft(draft: Array, support: Array) -> Array:
-    """Return q_A: the draft's distribution on the tokens that may be drafted, renormalised.
-
-    Parameters
-    ----------
-    draft : array, shape (..., V)
-        Distribution q of the draft model.
-    support : bool array, shape (..., V)
-        A, the tokens that may be drafted: those of both tokenizers, or the top K.
-
-    Returns
-    -------
-    array, shape (..., V)
-        0 outside of A.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution or has no mass on A, the vocabularies differ, or ``support`` is no mask.
-
-    Examples
-    --------
-    >>> common_draft([0.25, 0.25, 0.5], [True, True, False]).tolist()
-    [0.5, 0.5, 0.0]
-    """
-    xp, kind, _, mass, kept = on_support(draft, support)
-    if not bool(xp.all(mass > 0)):
-        raise DomainError(
-            "draft must have mass on the support; got a row with none; send no draft there, and let the target decode"
-        )
-    return in_kind(xp, kept, kind)
-
-
 def common_acceptance(target: Array, draft: Array, support: Array) -> Array:
     """Return the acceptance rate of drafts from q_A: α_A = Σ_A min(p_v, q_v/q(A)).
 

@@ -16,17 +16,6 @@ import torch
 
 import hlmtheory
 from hlmtheory.claims import Claim
-from hlmtheory.codec import CodecMenu
-from hlmtheory.policy import (
-    CertifiedRows,
-    DevicePolicy,
-    ServerPolicy,
-    StageCosts,
-    UncertaintyLine,
-    codec_hulls,
-    join_hulls,
-    plan_user,
-)
 from tests.device.stand_in import Far, far
 from tests.theory.test_bad_input import PUBLIC, target
 from tests.theory.valid_calls import VALID_CALLS
@@ -35,9 +24,6 @@ Move = Callable[[Any], torch.Tensor]
 
 LEFT_OUT = {
     "takes numbers of Python": {
-        "AcceptanceCount",
-        "AcceptanceCount.interval",
-        "AcceptanceCount.update",
         "AcceptanceTracker",
         "AcceptanceTracker.update",
         "CodecMenu",
@@ -47,7 +33,6 @@ LEFT_OUT = {
         "StageCosts",
         "Task",
         "exact_payload_bits",
-        "steps_distribution",
         "CertifiedAnswers",
         "CertifiedRows",
         "DevicePolicy",
@@ -71,9 +56,7 @@ LEFT_OUT = {
         "SharedServer.alone_s",
         "SharedServer.load_s",
         "StageCosts.fixed_time",
-        "join_hulls",
         "lower_bound",
-        "coherent_costs",
         "plan",
         "plan_cost",
         "plan_goodput",
@@ -214,7 +197,6 @@ MUTANTS = {
     "arange": (
         "output_distribution",
         "tree_distribution",
-        "tokens_after_update",
         "audit_bound",
         "rejection_risk",
         "tail_deviation",
@@ -249,35 +231,3 @@ def test_an_array_that_stays_on_the_host_is_refused(
 
 
 # ------------------------------------------------------------------------- objects that hold what arrays gave
-
-
-def test_a_policy_of_rows_of_the_device_is_that_of_the_host() -> None:
-    """Rows to hulls, to a plan, to a device's policy, to a round that the server verifies."""
-    ours, theirs = _round(near), _round(far)
-    assert ours == theirs
-    assert ours[0].startswith("{")
-
-
-def _round(to: Move) -> tuple[Any, ...]:
-    rng = np.random.default_rng(3)
-    menu = CodecMenu(sizes=(1, 2, 4), resolutions=(4, 16))
-    rows, target_rows = rng.dirichlet(np.ones(16), (2, 6))
-    hulls = codec_hulls(to(rows), menu=menu)
-    hulls = join_hulls([hulls, codec_hulls(to(rows[:2]), menu=menu)])
-    costs = StageCosts(0.01, 0.03, 1e-5, 0.02)
-    accepted, rejection = to([0.8, 0.7, 0.6]), to(rng.random(8))
-    plan = plan_user(hulls, costs, accepted, rejection=rejection, risk_limit=0.1, draft_lengths=(1, 2, 3))
-    policy = DevicePolicy.from_plan(
-        plan.mixture[0] if plan.mixture else plan,
-        vocabulary=16,
-        temperature=1.0,
-        messages=CertifiedRows(menu),
-        line=UncertaintyLine(1.0, 0.0),
-    )
-    draws = np.random.default_rng(4)
-    drafts = [policy.draft(to(np.log(rows[t])), place=t + 1, rng=draws) for t in range(2)]
-    sent = [draft for draft in drafts if not draft.skip][: policy.rule.draft_length]
-    assert sent
-    message = policy.message(sent)
-    answer = ServerPolicy(policy).verify(message, to(target_rows[: len(sent) + 1]), rng=draws)
-    return policy.to_json(), message, answer.accepted, answer.token, policy.tokens(sent, answer, rng=draws)

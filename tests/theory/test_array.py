@@ -9,9 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlmtheory import _array, conformal, skipping, truncation, uncertainty, verification
+from hlmtheory import _array, truncation, uncertainty, verification
 from hlmtheory._array import arrays
-from hlmtheory.lattice.payload import batch_length
 from hlmtheory.skipping.risk import tokens_and_line
 
 from .kinds import LIBRARIES, kind_of, namespace, numbers, to
@@ -275,15 +274,6 @@ def test_to_numpy(library):
     assert type(_array.to_numpy(to(library, [1.0]))) is np.ndarray
     tracked = namespace("torch").ones(2, requires_grad=True)
     assert _array.to_numpy(tracked * 2).tolist() == [2.0, 2.0]
-
-
-def test_a_guarantee_beside_float32_is_for_the_number_that_was_given():
-    """Budget, risk and threshold are Python numbers very close to a float32 number."""
-    assert int(batch_length(np.array([1000, 1000], np.float32), 2000 - 5e-5)) == 1
-    assert float(skipping.held_out_risk(np.full((4, 1), 0.5, np.float32), 0.5 - 1e-9, 1.0)) == 0.0
-    row = np.array([0.25, 0.75], np.float32)
-    assert conformal.threshold_support(row, 0.25 + 1e-9).tolist() == [False, True]
-    assert conformal.threshold_support(row, 0.25).tolist() == [True, True]
 
 
 def test_a_line_beside_float32_keeps_its_coefficients():

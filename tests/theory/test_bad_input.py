@@ -24,9 +24,8 @@ import torch
 from hlmtheory import codec, draft_length, serving, uncertainty
 from hlmtheory.arguments import ARGUMENTS
 from hlmtheory.draft_length.rates import etgr_profile
-from hlmtheory.draft_length.tracking import tracker_moments
 from hlmtheory.lattice.payload import exact_payload_bits
-from hlmtheory.ofdma.shares import kkt_residual, sum_shares, uniform_gain
+from hlmtheory.ofdma.shares import kkt_residual, sum_shares
 
 from .public import public_names
 from .strays import Stray, is_number, strays
@@ -278,7 +277,6 @@ NAMED = {
     "fit_device of one time": lambda: serving.fit_device([1.0, 2.0, 3.0], 1, [0.5, 0.5, 0.5]),
     "sum_shares of tiny bits": lambda: sum_shares([1e-310] * 2, [1.0, 1.0]),
     "kkt_residual of tiny bits": lambda: kkt_residual([1e-310] * 2, [1.0, 1.0], [0.5, 0.5]),
-    "uniform_gain of tiny bits": lambda: uniform_gain([1e-310] * 2, [1.0, 1.0]),
     "optimal_draft_length of 2⁶³ - 1": lambda: draft_length.optimal_draft_length(1.0, 1.0, 0.0, 2**63 - 1),
     "etgr_profile of a number": lambda: etgr_profile(0.5, 1.0, 1.0),
     "exact_payload_bits of V and K of 2⁶²": lambda: exact_payload_bits(2**62, 2**61, 100),
@@ -286,7 +284,6 @@ NAMED = {
     "exact_payload_bits of the most that is sent": lambda: exact_payload_bits(2**18, 2**18, 2**24),
     "exact_payload_bits of K = V = 2⁶² and few units": lambda: exact_payload_bits(2**62, 2**62, 100),
     "decoded_rows of 8 GiB": lambda: codec.decoded_rows(codec.decode(codec.encode(LONGEST))),
-    "tracker_moments of 10⁹ drafts": lambda: tracker_moments(0.8, 10**9, 10, 0.1, method="ema_printed"),
 }
 
 

@@ -13,8 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from hlmtheory import skipping
 from hlmtheory.skipping import bill_bound, one_step_risk, position_bill
-from hlmtheory.skipping.bill import bill_bound_on_device, round_bill
-from hlmtheory.skipping.risk import truncated_step_risk
+from hlmtheory.skipping.bill import bill_bound_on_device
 from hlmtheory.truncation import truncate
 from hlmtheory.verification import total_variation
 
@@ -105,14 +104,6 @@ def test_a_message_in_full_leaves_the_loss_of_skipping_alone(instance):
     np.testing.assert_array_equal(bill_bound(p, q, s, 0.0), one_step_risk(p, q, s))
 
 
-@given(pairs(), st.integers(0, 12))
-def test_a_truncated_message_has_the_truncated_risk(instance, k):
-    p, q = instance["target"], instance["draft"]
-    k = min(k, q.shape[-1])
-    bill = position_bill(p, q, 0.25, truncate(q, k)[..., None, :])
-    np.testing.assert_allclose(bill, truncated_step_risk(p, q, 0.25, k), rtol=1e-12, atol=1e-15)
-
-
 @given(drawn("skipping.bill_largest"))
 def test_the_bounds_are_ordered(instance):
     bound = bill_bound(**instance)
@@ -139,20 +130,7 @@ def test_a_replacement_that_does_not_exist_is_taken_at_its_worst():
     assert float(bill_bound([0.5, 0.25, 0.25], [0.5, 0.375, 0.125], 0.5, 0.125)) == 0.125
 
 
-def test_two_distortions_may_cancel_out():
-    instance = KNOWN["skipping.bill_converse"].refuted
-    verdict = KNOWN["skipping.bill"].check(instance)
-    assert (float(verdict.lhs), float(verdict.rhs)) == (0.0, 0.5)
-
-
 # ------------------------------------------------------------------------------------------------------ a round
-
-
-def test_a_round_by_its_outcomes():
-    assert float(round_bill([0.25, 0.5], [True, True])) == 0.75
-    assert float(round_bill([0.25, 0.5], [False, True])) == 0.25
-    assert float(round_bill([0.25, 0.5], 0.5)) == 0.5
-    assert round_bill(np.float32([0.1]), 1.0).dtype == np.float32
 
 
 # ------------------------------------------------------------------------------------------------------ whole texts
@@ -323,15 +301,6 @@ def test_the_bonus_costs_nothing():
     )
     assert float(verdict.rhs) == 1.0
     assert float(verdict.lhs) == 0.75  # the text's first two tokens are 0, and the third is a fair coin
-
-
-@given(st.data())
-def test_random_rounds_against_a_loop(data):
-    bills, kept = (data.draw(hnp.arrays(np.float64, 4, elements=UNIT)) for _ in range(2))
-    total, reach = 0.0, 1.0
-    for bill, stays in zip(bills, kept, strict=True):
-        total, reach = total + reach * bill, reach * stays
-    assert float(round_bill(bills, kept)) == pytest.approx(total, rel=1e-12, abs=1e-300)
 
 
 def test_a_lossless_position_is_free():

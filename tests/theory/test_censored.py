@@ -15,8 +15,6 @@ from scipy.stats import binomtest
 
 import hlmtheory
 from hlmtheory import draft_length as module
-from hlmtheory.draft_length.censored_coverage import band_coverage
-from hlmtheory.draft_length.published import survival_interval
 from hlmtheory.verification.tokens import expected_tokens_profile
 
 from .kinds import LIBRARIES, numbers, to
@@ -109,24 +107,6 @@ def test_the_identity_is_exact_in_fractions():
                 }
             )
             assert verdict.holds == (examined > 0)
-
-
-@given(st.integers(1, 3), st.integers(0, 2**32 - 1))
-def test_the_band_s_coverage_is_that_of_all_outcomes(rounds, seed):
-    """Every combination of k and accepted drafts of up to three rounds, through the public function."""
-    rng = np.random.default_rng(seed)
-    law, alphas, confidence = rng.dirichlet(np.ones(3)), rng.random(2), float(rng.uniform(0.3, 0.99))
-    chances = np.concatenate([[1.0], np.cumprod(alphas)])
-    outcomes = {}
-    for k in range(3):
-        for i in range(k + 1):
-            outcomes[k, i] = law[k] * (chances[i] * (1 - alphas[i]) if i < k else chances[k])
-    held = 0.0
-    for drawn in itertools.product(outcomes, repeat=rounds):
-        found = module.acceptance_by_depth(counted(drawn, 2), confidence=confidence**0.5)
-        if np.all((found.low <= alphas) & (alphas <= found.high)):
-            held += math.prod(outcomes[one] for one in drawn)
-    assert float(band_coverage(law, alphas, rounds, confidence)) == pytest.approx(held, abs=1e-12)
 
 
 @given(ROUNDS)
@@ -239,16 +219,6 @@ def completions(rounds, depth, d):
     return [(sure + more) / len(rounds) for more in range(len(cut) + 1)]
 
 
-@given(ROUNDS)
-def test_survival_s_interval_is_that_of_all_completions(drawn):
-    depth, rounds = drawn
-    rounds = [*rounds, (depth, 0)]
-    low, high = survival_interval(counted(rounds, depth))
-    for d in range(1, depth + 1):
-        every = completions(rounds, depth, d)
-        np.testing.assert_allclose([low[d - 1], high[d - 1]], [min(every), max(every)], rtol=1e-14)
-
-
 def kept_by_program(rates, mean, d, sign):
     """The extreme P(k ≥ d)/P(k ≥ d-1) by a linear program in P(k ≥ e) over P(k ≥ d-1)."""
     size = len(rates)
@@ -335,23 +305,6 @@ def rounds_by_loop(runs, length):
     return found
 
 
-@given(texts())
-def test_rounds_over_a_text_are_those_of_a_loop(instance):
-    runs, length, other = (np.asarray(instance[name]) for name in ("accepted", "draft_length", "other_length"))
-    split, rounds = KNOWN["draft_length.split"].rhs(**instance), KNOWN["draft_length.split"].lhs(**instance)
-    told = KNOWN["draft_length.profile_elsewhere"].lhs(**instance)
-    for place in np.ndindex(length.shape):
-        k, new = int(length[place]), int(other[place])
-        ours = rounds_by_loop(runs[place].tolist(), k)
-        assert rounds[place] == len(rounds_by_loop(runs[place].tolist(), new))
-        assert split[place] == pytest.approx(sum(math.ceil((i + 1) / (new + 1)) for i in ours))
-        histogram = np.bincount(ours)
-        tokens = float(module.split_tokens(histogram, new))
-        assert tokens == pytest.approx((sum(ours) + len(ours)) / split[place])
-        if new <= k:
-            assert told[place] == pytest.approx(np.mean([min(i, new) + 1 for i in ours]))
-
-
 def test_copied_passages_split_exactly():
     """Passages of 8 tokens: rounds of 7 drafts take one each, rounds of one draft four; the profile says 2 of 2."""
     runs = np.tile(np.arange(7, -1, -1), 5)
@@ -369,15 +322,6 @@ def test_counters_by_position_and_the_histogram_are_the_same_numbers(drawn):
     by_position = [sum(i >= d for _, i in rounds) for d in range(1, depth + 1)]
     assert np.flip(np.cumsum(np.flip(histogram)))[1:].tolist() == by_position
     assert (-np.diff([len(rounds), *by_position, 0])).tolist() == histogram.tolist()
-
-
-def test_two_laws_one_histogram():
-    """Half the rounds draft one token and all second drafts pass; or all draft two and half of them pass."""
-    cut = {"length_law": [0.0, 0.5, 0.5], "acceptances": [0.5, 1.0]}
-    uncut = {"length_law": [0.0, 0.0, 1.0], "acceptances": [0.5, 0.5]}
-    side = KNOWN["draft_length.histogram_same"].lhs
-    for depth in (1, 2):
-        assert float(side(**cut, depth=depth)) == float(side(**uncut, depth=depth)) == 0.5**depth
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -405,26 +349,3 @@ def test_ends_are_rounded_outwards(dtype):
     exact = module.mean_interval(np.float64(mean), 7, 3)
     assert low <= exact[0]
     assert high >= exact[1]
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: module.acceptance_by_depth([[0, 1], [1, 1]]), "counts must be 0 where i > k"),
-        (lambda: module.acceptance_by_depth([[0, 0, 0], [1, 1, 0]]), r"counts must have shape"),
-        (lambda: module.tokens_by_length([[0, 0], [1, 1]], method="clustered"), "counts must have an axis"),
-        (lambda: module.acceptance_by_depth([[0, 0], [1, 1]], method="clustered"), "counts must have an axis"),
-        (lambda: module.acceptance_by_depth([[0, 0], [1, 1]], method="band"), "method must be one of"),
-        (lambda: module.tokens_by_length([[0, 0], [1, 1]], method="bootstrap"), "method must be one of"),
-        (lambda: survival_interval([[0, 0], [0, 0]]), "counts must hold at least one round"),
-        (lambda: module.position_interval([0.25, 0.5], 2.0), "position_rates must not rise"),
-        (lambda: module.position_interval([0.5, 0.5], 1.5), "mean_draft_length must be at least"),
-        (lambda: module.position_interval([0.5, 0.25], 2.5), "mean_draft_length must be at least"),
-        (lambda: module.mean_interval(1.5, 1, 2), "mean_accepted must be at most draft_length"),
-        (lambda: module.single_rate(-0.5, 1), "mean_accepted must be"),
-        (lambda: module.split_tokens([0, 0], 1), "histogram must hold at least one round"),
-    ],
-)
-def test_what_no_rounds_give_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

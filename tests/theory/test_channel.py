@@ -13,11 +13,8 @@ from hypothesis import strategies as st
 import hlmtheory
 from hlmtheory import channel
 from hlmtheory.channel import GilbertElliott, Rayleigh, Rician, TraceLink, mean_transfer_time
-from hlmtheory.channel.blocks import low_snr_transfer_time, sample_transfer_times
-from hlmtheory.channel.latency import mean_round_throughput, round_throughput
-from hlmtheory.channel.path_loss import free_space_gain
+from hlmtheory.channel.blocks import low_snr_transfer_time
 
-from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import batches, quantity
 
 MEAN = quantity(1e-3, 1e6)
@@ -41,12 +38,6 @@ def traces(draw):
 
 
 # ---------------------------------------------------------------------------------------------------------- units
-
-
-@given(st.floats(-200, 200))
-def test_decibels_and_back(level):
-    assert float(channel.linear_to_db(channel.db_to_linear(level))) == pytest.approx(level, abs=1e-9)
-    assert float(channel.watts_to_dbm(channel.dbm_to_watts(level))) == pytest.approx(level, abs=1e-9)
 
 
 def test_units_by_hand():
@@ -112,26 +103,6 @@ def test_table_2_is_a_ratio_of_totals_without_fading():
     assert float(link.mean_latency(736_000, 10e6, outage=0.01).value) == pytest.approx(0.0384, abs=1e-4)
 
 
-def test_one_throughput_and_the_other():
-    times = np.array([[1.0, 3.0], [0.5, 0.5]])
-    assert channel.throughput(times).tolist() == [0.5, 2.0]
-    assert mean_round_throughput(times).tolist() == pytest.approx([2 / 3, 2.0])
-
-
-def test_answers_that_float64_does_not_hold_are_refused():
-    with pytest.raises(ValueError, match="float64 holds"):
-        mean_round_throughput([5e-324, 1.0])
-    with pytest.raises(ValueError, match="float64 holds"):
-        Rayleigh(1e-300).latency_quantile(0.5, 1e300, 1e-300)
-    with pytest.raises(ValueError, match=r"^times_s must have an entry for each round; got shape \(0,\)"):
-        channel.throughput([])
-
-
-def test_a_round_of_no_time_is_refused():
-    with pytest.raises(ValueError, match=r"^draft_s \+ uplink_s \+ verify_s must be positive"):
-        round_throughput(0.0, 1.0, 1.0, sent=False)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -147,19 +118,6 @@ def test_a_bad_link_is_named(change, message):
 
 
 # ------------------------------------------------------------------------------------------------------ path loss
-
-
-def test_path_loss():
-    near, far = free_space_gain([100.0, 200.0], 2.4e9)
-    assert near / far == pytest.approx(4.0)
-    cell = channel.log_distance_gain([1.0, 10.0, 400.0], reference_gain=1e-3, exponent=2.0)
-    assert cell.tolist() == pytest.approx([1e-3, 1e-5, 6.25e-9])
-    steep = channel.log_distance_gain(20.0, reference_gain=1e-4, exponent=3.0, reference_m=10.0)
-    assert float(steep) == pytest.approx(1e-4 / 8)
-    with pytest.raises(ValueError, match=r"^reference_gain must be positive and finite; got 0.0; give the gain at"):
-        channel.log_distance_gain(1.0, reference_gain=0.0, exponent=2.0)
-    with pytest.raises(ValueError, match=r"^distance_m must be positive"):
-        free_space_gain(0.0, 1e9)
 
 
 # --------------------------------------------------------------------------------------------------------- fading
@@ -333,62 +291,10 @@ def test_half_a_strip_is_half_the_strip():
     assert float(link.inverse_efficiency(1e-6, 1.0).value) == pytest.approx(float(low.value + high.value), rel=1e-13)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: Rayleigh(0.0), r"^mean_snr must be positive and finite; got 0.0"),
-        (lambda: Rayleigh(math.inf), r"^mean_snr must be positive and finite; got inf"),
-        (lambda: Rician(1.0, -1.0), r"^k_factor must be in \[0, 10,000\]; got -1.0; give the ratio, not dB"),
-        (lambda: Rayleigh(1.0).quantile(0.0), r"^probability must be in \(0, 1\); got 0.0"),
-        (lambda: Rayleigh(1.0).distribution(-1.0), r"^snr must be 0 or more and finite"),
-        (lambda: Rayleigh(1.0).outage_probability(-1.0), r"^rate must be in \[0, 1,000\]; got -1.0; give a spectral"),
-        (
-            lambda: Rayleigh(10.0).outage_probability(5000.0),
-            r"^rate must be in \[0, 1,000\]; got 5000.0; give a spectral",
-        ),
-        (
-            lambda: mean_transfer_time(Rayleigh(1.0), 1.0, 1.0, 0.0),
-            r"^coherence_s must be positive and finite; got 0.0",
-        ),
-        (
-            lambda: sample_transfer_times(Rayleigh(1.0), np.random.default_rng(0), 1, 1e9, 1.0, 1e-3),
-            r"^coherence_s must leave a transfer no more than 100,000 blocks on the average; got ",
-        ),
-        (
-            lambda: sample_transfer_times(Rayleigh(1.0), np.random.default_rng(0), 1, 1e307, 0.1, 1e308),
-            r"^the answer must be one that float64 holds",
-        ),
-        (
-            lambda: mean_transfer_time(Rayleigh([1.0, 2.0]), [1.0, 1.0, 1.0], 1.0, 1.0),
-            r"must broadcast; .*bits has \(3,\)",
-        ),
-        (
-            lambda: Rayleigh(1.0).mean_latency(1.0, 1.0, outage=0.0),
-            r"^outage must be .* without it the mean is infinite",
-        ),
-        (lambda: Rayleigh(1.0).inverse_efficiency(0.0), r"^cut must be .* without it the mean is infinite"),
-        (lambda: Rayleigh(1.0).latency_quantile(0.5, 1.0, 0.0), r"^bandwidth_hz must be positive"),
-    ],
-)
-def test_bad_fading_is_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
 # -------------------------------------------------------------------------- transfers over blocks of a coherence time
 
 UPLOAD = (736_000.0, 10e6)
 """cu-hlm's payload and band."""
-
-
-@pytest.mark.parametrize("coherence", [10.0, 1.0, 0.1])
-@pytest.mark.parametrize("link", [Rayleigh(0.01), Rayleigh(10.0), Rician(10.0, 10.0), Rician(0.1, 1.0)], ids=repr)
-def test_the_mean_transfer_time_is_that_of_a_simulation(link, coherence):
-    scale = float(736_000 / (10e6 * link.capacity())) / 5.152  # as many blocks for each link as at -20 dB
-    times = sample_transfer_times(link, np.random.default_rng(4), 100_000, *UPLOAD, coherence * scale)
-    value, error = mean_transfer_time(link, *UPLOAD, coherence * scale)
-    assert float(error) < 1e-4 * float(value)
-    assert float(value) == pytest.approx(times.mean(), abs=4 * times.std() / math.sqrt(times.size))
 
 
 def test_a_transfer_sees_its_share_of_bad_blocks_and_not_one_for_ever():
@@ -544,34 +450,6 @@ def test_a_bad_trace_is_named(time, rate, message):
 
 
 # ------------------------------------------------------------------------------------------------------ libraries
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_answers_in_kind(library):
-    ratio = to(library, [0.5, 2.0], "float32")
-    for function in (channel.linear_to_db, channel.watts_to_dbm, channel.db_to_linear, channel.dbm_to_watts):
-        assert kind_of(function(ratio)) == (library, "float32")
-    assert kind_of(channel.shannon_latency(ratio, ratio, ratio)) == (library, "float32")
-    assert kind_of(channel.throughput(ratio)) == (library, "float32")
-    assert kind_of(round_throughput(ratio, ratio, ratio)) == (library, "float32")
-    assert kind_of(channel.vocabulary_payload_bits(to(library, [5, 6]), 8)) == (library, "int64")
-    for link in (Rayleigh(ratio), Rician(ratio, to(library, 3.0, "float32"))):
-        plain = Rician(numbers(ratio), 0.0 if isinstance(link, Rayleigh) else 3.0)
-        for method, arguments in (
-            ("capacity", ()),
-            ("density", (ratio,)),
-            ("quantile", (to(library, 0.5, "float32"),)),
-            ("outage_probability", (ratio,)),
-            ("latency_growth", ()),
-        ):
-            answer = getattr(link, method)(*arguments)
-            assert kind_of(answer) == (library, "float64")
-            expected = getattr(plain, method)(*(numbers(argument) for argument in arguments))
-            np.testing.assert_allclose(numbers(answer), expected, rtol=1e-12)
-    value, error = mean_transfer_time(Rayleigh(ratio), to(library, 3.0, "float32"), 1.0, 1.0)
-    assert kind_of(value) == kind_of(error) == (library, "float64")
-    trace = TraceLink(to(library, [0.0, 1.0]), to(library, [1.0, 2.0]))
-    assert kind_of(trace.transfer_time(ratio, 0.0)) == (library, "float64")
 
 
 def test_the_outage_at_no_snr_is_zero_by_both_sides():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +10,6 @@ from hypothesis.extra import numpy as hnp
 
 from hlmtheory import conformal
 from hlmtheory.conformal import ThresholdController, runs
-from hlmtheory.conformal.controller import regret_bound_rate
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import grid_rows, quantity, rows, shapes, vocabularies
@@ -343,68 +340,8 @@ def test_the_bound_for_v_tokens_rises_to_that_for_all(epsilon, rate, threshold, 
     assert most == pytest.approx(for_all, rel=1e-6, abs=1e-6)
 
 
-@given(EPSILON, RATE, START, st.integers(1, 10_000))
-def test_the_sharp_bound_is_below_the_published_one_where_that_is_true(epsilon, rate, threshold, steps):
-    sharp = float(conformal.regret_bound_sharp(epsilon, rate, threshold, steps))
-    if rate * (1 - 2 * epsilon) <= 1:
-        assert sharp <= float(conformal.regret_bound(epsilon, rate, threshold, steps)) * (1 + 1e-12)
-    if epsilon < math.sqrt(steps):
-        scale = math.sqrt(steps)
-        whole = regret_bound_rate(epsilon * scale, rate * scale, threshold, steps)
-        assert float(whole) == pytest.approx(steps * sharp, rel=1e-9)
-
-
 # ------------------------------------------------------------------------------------------------------ bad input
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: conformal.regret_bound_sharp(0.5, 1.0, -0.51, 9),
-            r"threshold must be at least -η\(1 - ε\); got -0.51 with η = 1.0, ε = 0.5; start at 0",
-        ),
-        (
-            lambda: regret_bound_rate(0.5, 1.0, -0.76, 4),
-            r"threshold must be at least -η\(1 - ε\); got -0.76 with η = 0.5, ε = 0.25; start at 0",
-        ),
-        (
-            lambda: ThresholdController(0.5, 1.0, -0.51),
-            r"threshold must be at least -η\(1 - ε\); got -0.51 with η = 1.0, ε = 0.5; start at 0",
-        ),
-        (
-            lambda: ThresholdController(0.5, 1.0).roll_back(1),
-            r"accepted must be at most 0, the steps of this batch; got 1; step first",
-        ),
-        (
-            lambda: regret_bound_rate(2.0, 1.0, 0.0, 4),
-            r"target_scale must be below √T; got 2.0; ε = d/√T is a probability",
-        ),
-    ],
-)
-def test_refusals_name_value_and_remedy(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
 
 
 def claim_of(name):
     return next(claim for claim in conformal.CLAIMS if claim.id == name)
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        (
-            "conformal.regret_sharp",
-            {"drafts": FLAT},
-            r"drafts must have 2 axes, positions and vocabulary; got",
-        ),
-        ("conformal.kept", {"drafts": [FLAT]}, r"drafts must have 3 axes, positions and vocabulary; got"),
-        ("conformal.kept", {"accepted": [2]}, r"accepted must be a number up to L for each batch of L drafts"),
-        ("conformal.window", {"steps": 9}, r"steps must be in 1..5, the positions given; got 9; shorten the window"),
-    ],
-)
-def test_runs_of_another_shape_are_refused(name, change, message):
-    claim = claim_of(name)
-    with pytest.raises(ValueError, match=message):
-        claim.check({**claim.attained.instance, **change})

@@ -11,12 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlmtheory import draft_length as module
-from hlmtheory.claims import Status
 from hlmtheory.draft_length.optimum import stationary_draft_length
 from hlmtheory.draft_length.rates import etgr_profile
-from hlmtheory.draft_length.regret import worst_draft_length_regret
-from hlmtheory.draft_length.rounds import round_energy
-from hlmtheory.draft_length.tracking import tracker_moments
 
 from .strategies import acceptances, batches, quantity
 
@@ -227,21 +223,6 @@ def test_a_header_makes_a_slow_link_ask_for_long_drafts():
     assert (lengths[0], lengths[-1]) == (1, 6)
 
 
-def test_the_printed_table_fits_3_2_gb_at_nine_tenths_of_the_bandwidth():
-    minutes = module.synchronisation_time(3.2e9, [10e6, 50e6, 300e6]) / 60
-    assert minutes.round(1).tolist() == [42.7, 8.5, 1.4]
-    goodput = module.synchronisation_time(3.2e9, [0.896 * rate for rate in (10e6, 50e6, 300e6)]) / 60
-    assert goodput.round(1).tolist() == [47.6, 9.5, 1.6]
-    assert (module.synchronisation_time(3.2e9 / 0.896, [10e6, 50e6, 300e6]) / 60) == pytest.approx(goodput)
-    claim = next(claim for claim in module.CLAIMS if claim.id == "draft_length.update_storm_printed")
-    inside = claim.check({"size_bytes": np.linspace(3.15e9, 3.25e9, 101)})
-    assert inside.count(Status.VIOLATED) == inside.in_scope > 90
-    storm = next(claim for claim in module.CLAIMS if claim.id == "draft_length.update_storm")
-    ends = storm.check({"size_bytes": np.array([3.5625e9, 3.58125e9])})  # at the upper end the quotient is rounded up
-    assert ends.lhs[1] > 1.0
-    assert ends.count(Status.HOLDS) == 2
-
-
 def test_costs_are_the_sum_of_their_parts():
     parts = {
         "propagation_s": 0.03,
@@ -256,13 +237,6 @@ def test_costs_are_the_sum_of_their_parts():
     np.testing.assert_allclose(marginal, 0.0085 + np.array([0.0015, 0.000015]) + 0.002, rtol=1e-14)
 
 
-def test_energy_and_bytes_a_token():
-    fixed, marginal = round_energy(1e6, bits_per_token=16, transmit_w=2.0, header_bits=320, tail_j=0.5)
-    assert (float(fixed), float(marginal)) == pytest.approx((0.50064, 3.2e-5))
-    one, best = (float(module.cost_per_token(0.8, k, fixed, marginal)) for k in (1, 8))
-    assert best < one / 2  # the tail of the radio is shared by more tokens
-
-
 def test_regret_of_a_wrong_belief():
     believed = np.linspace(0.05, 0.95, 19)
     regret = module.draft_length_regret(0.8, believed, 0.1, 0.01, 16)
@@ -270,37 +244,6 @@ def test_regret_of_a_wrong_belief():
     assert (regret >= 0).all()
     assert (np.diff(regret[:15]) <= 0).all()
     assert (np.diff(regret[15:]) >= 0).all()
-
-
-@pytest.mark.parametrize("max_draft_length", [1, 2, 8, 40])
-@pytest.mark.parametrize(
-    ("gamma", "belief"),
-    [(0.9, 0.8), (0.8, 0.9), (0.5, 0.0), (0.0, 0.5), (1.0, 0.9), (0.9, 1.0), (0.6, 0.6), (1e-3, 0.7), (0.5, 5e-324)],
-)
-def test_the_worst_regret_is_the_supremum_over_all_costs(gamma, belief, max_draft_length):
-    """No point on a fine grid of F/M is worse, and points next to the ties come arbitrarily close."""
-    worst = float(worst_draft_length_regret(gamma, belief, max_draft_length))
-    grid = np.concatenate([np.geomspace(1e-3, 1e6, 4_000), [1e300]])
-    near = [1.0]
-    for rate in (gamma, belief):
-        k = np.arange(1, max_draft_length)
-        with np.errstate(divide="ignore", over="ignore"):
-            ties = (
-                np.cumsum(rate ** np.arange(max_draft_length))[1:] / rate ** (k + 1.0) - k if rate > 0 else np.empty(0)
-            )
-        near += [tie * (1 + side) for tie in ties[np.isfinite(ties)] for side in (-1e-11, 1e-11)]
-    seen = module.draft_length_regret(gamma, belief, np.append(grid, near), 1.0, max_draft_length)
-    free = module.draft_length_regret(gamma, belief, 1.0, 0.0, max_draft_length)
-    assert seen.max() <= worst + 1e-12
-    assert max(seen.max(), float(free)) == pytest.approx(worst, abs=1e-8)
-
-
-def test_a_belief_of_point_eight_keeps_at_least_91_percent_of_point_nine():
-    assert float(worst_draft_length_regret(0.9, 0.8, 1000)) == pytest.approx(1 - 0.9126458, abs=1e-7)
-    assert worst_draft_length_regret([[0.5], [1.0]], [0.5, 1.0], 16).diagonal() == pytest.approx(0.0, abs=1e-15)
-    for max_draft_length in (0, 1001):
-        with pytest.raises(ValueError, match=r"^max_draft_length must be a whole number in 1..1,000; got "):
-            worst_draft_length_regret(0.9, 0.8, max_draft_length)
 
 
 # ------------------------------------------------------------------------------------------------------- trackers
@@ -318,59 +261,6 @@ def simulate(method: str, gamma: float, length: int, rounds: int, step: float, r
             accepted = (1 - step) * accepted + tau
             examined = (1 - step) * examined + np.minimum(tau + 1, length)
     return accepted / examined
-
-
-@pytest.mark.parametrize(("method", "step"), [("ema_printed", 0.05), ("consistent", 0.05), ("consistent", 0.0)])
-def test_the_moments_are_those_of_a_simulation(method, step):
-    runs = 40_000
-    estimates = simulate(method, 0.8, 6, 60, step, runs)
-    bias, variance = (float(x) for x in tracker_moments(0.8, 6, 60, step, method=method))
-    assert estimates.mean() - 0.8 == pytest.approx(bias, abs=4 * math.sqrt(variance / runs) + 2e-4)
-    assert estimates.var() == pytest.approx(variance, rel=0.06)
-
-
-@pytest.mark.parametrize(("gamma", "length"), [(0.5, 2), (0.5, 3), (0.8, 3), (0.25, 4)])
-def test_the_consistent_trackers_moments_are_those_of_its_law_to_leading_order(gamma, length):
-    """The law of both sums after n rounds, computed round by round: the delta method's error falls like 1/n."""
-    off = []
-    for rounds in (50, 100):
-        size = length * rounds + 1
-        law = np.zeros((size, size))  # of Σ τ and Σ min(τ + 1, K)
-        law[0, 0] = 1.0
-        for _ in range(rounds):
-            after = np.zeros_like(law)
-            for tau in range(length + 1):
-                seen = min(tau + 1, length)
-                chance = gamma**tau * (1.0 - gamma if tau < length else 1.0)
-                after[tau:, seen:] += chance * law[: size - tau, : size - seen]
-            law = after
-        estimate = np.arange(size)[:, None] / np.maximum(np.arange(size), 1)
-        mean = float((law * estimate).sum())
-        bias, variance = tracker_moments(gamma, length, rounds, 0.0, weight=0.0)
-        exact = np.array([mean - gamma, (law * (estimate - mean) ** 2).sum()])
-        off.append(np.array([bias, variance]) / exact - 1.0)
-    assert (np.abs(off[1]) < 0.05).all()
-    np.testing.assert_allclose(off[1], off[0] / 2, rtol=0.25)
-
-
-@pytest.mark.parametrize("step", [0.0, 0.25])
-def test_the_prior_weighs_as_many_drafts_as_it_says(step):
-    """At K = 1 every round examines one draft, so the estimate is linear and its moments are exact."""
-    gamma, rounds, start, weight = 0.25, 3, 0.875, 2.0
-    left, decays = weight * (1 - step) ** rounds, (1 - step) ** np.arange(rounds)
-    seen = left + decays.sum()
-    bias, variance = tracker_moments(gamma, 1, rounds, step, start=start, weight=weight)
-    assert float(bias) == pytest.approx(left * (start - gamma) / seen, rel=1e-12)
-    assert float(variance) == pytest.approx(gamma * (1 - gamma) * (decays**2).sum() / seen**2, rel=1e-12)
-
-
-def test_the_consistent_tracker_converges_and_the_printed_one_does_not():
-    bias, variance = tracker_moments(0.8, 6, [10, 100, 1_000, 10_000], 0.0, method="consistent")
-    assert (np.diff(np.abs(bias)) < 0).all()
-    assert (np.diff(variance) < 0).all()
-    assert abs(bias[-1]) < 2e-5
-    printed, _ = tracker_moments(0.8, 6, 10**6, 0.01, method="ema_printed")
-    assert float(printed) == pytest.approx(0.491904 - 0.8)
 
 
 @pytest.mark.parametrize("method", ["ema_printed", "consistent"])
@@ -435,13 +325,6 @@ def test_acceptances_of_successive_drafts_are_no_batch(rate, acceptance, length)
         rate(acceptance, length, 0.1, 0.02)
 
 
-def test_the_law_of_a_billion_drafts_is_not_summed():
-    """The sum took 7.8 GB; the consistent tracker's moments are closed forms and do not need the law."""
-    with pytest.raises(ValueError, match=r"^draft_length must be a whole number in 1..65,536 .*; got 1000000000"):
-        tracker_moments(0.8, 10**9, 10, 0.1, method="ema_printed")
-    assert np.isfinite(tracker_moments(0.8, 10**9, 10, 0.1)).all()
-
-
 def test_the_way_back_is_a_cost_of_its_own():
     """A round trip of 60 ms: half on the uplink, half on the downlink."""
     up, both = (
@@ -475,10 +358,3 @@ def test_a_bad_round_is_named(accepted, length, message):
 
 
 # ------------------------------------------------------------------------------------------------------ libraries
-
-
-def test_a_tracker_that_saw_nothing_and_expects_nothing_has_no_moments():
-    with pytest.raises(ValueError, match="weight must be positive where rounds is 0"):
-        tracker_moments(0.8, 4, 0, 0.1, weight=0.0)
-    bias, variance = tracker_moments(0.8, 4, 0, 0.1, weight=1.0, start=0.5)
-    assert (float(bias), float(variance)) == (pytest.approx(-0.3), 0.0)

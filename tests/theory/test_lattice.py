@@ -16,11 +16,10 @@ from hlmtheory import codec, lattice
 from hlmtheory._domains import tree_levels
 from hlmtheory.lattice import arithmetic
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
-from hlmtheory.lattice.payload import batch_length, exact_payload_bits
-from hlmtheory.lattice.quantization import distortion_bound, rejection_bound
+from hlmtheory.lattice.payload import exact_payload_bits
 from hlmtheory.verification import output_distribution, total_variation
 
-from .kinds import LIBRARIES, kind_of, numbers, to
+from .kinds import LIBRARIES, numbers, to
 from .strategies import pairs, shapes, with_size
 
 RESOLUTIONS = st.one_of(st.integers(1, 8), st.integers(1, 200), st.just(2**24))
@@ -96,20 +95,6 @@ def test_ties_go_to_the_lowest_index():
     assert lattice.quantize([0.25] * 4, support=[False, True, True, True], resolution=4).tolist() == [0, 2, 1, 1]
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_libraries_count_alike(library, dtype):
-    draft = to(library, np.array([[8, 4, 3, 1, 0], [4, 4, 4, 4, 0]]) / 16, dtype)
-    support = lattice.top_support(draft, 3)
-    counts = lattice.quantize(draft, support=support, resolution=to(library, [7, 100]))
-    assert numbers(counts).tolist() == [[4, 2, 1, 0, 0], [34, 33, 33, 0, 0]]
-    assert kind_of(lattice.dropped_mass(draft, support=support)) == kind_of(draft)
-    bound = rejection_bound(draft, draft, support=support, resolution=100)
-    assert kind_of(bound) == kind_of(draft)
-    found = lattice.allocate(draft, 12.0)
-    assert numbers(found.k).tolist() == numbers(lattice.allocate(numbers(draft), 12.0).k).tolist()
-
-
 def test_the_sharp_bound_is_attained_for_every_size_and_resolution():
     for size, resolution in itertools.product(range(1, 12), range(1, 15)):
         up = min(resolution, size // 2)
@@ -122,15 +107,6 @@ def test_the_sharp_bound_is_attained_for_every_size_and_resolution():
         apart = float(total_variation(counts / resolution, draft))
         assert apart == pytest.approx(float(lattice.distortion_bound_sharp(size, resolution)), rel=1e-12)
         assert apart < 1.0
-
-
-def test_the_rejection_bound_has_a_vacuous_range():
-    wide = np.full(512, 1 / 512)
-    everything = np.ones(512, dtype=bool)
-    published = rejection_bound(wide, wide, support=everything, resolution=128, sharp=False)
-    sharp = rejection_bound(wide, wide, support=everything, resolution=128)
-    assert float(published) == 1.0  # K = 4ℓ
-    assert float(sharp) == 0.75
 
 
 # ----------------------------------------------------------------------------------------------------------- bits
@@ -178,13 +154,6 @@ def test_the_bits_count_what_can_be_sent():
     assert float(lattice.payload_bits(v, k, resolution, adaptive=True)) == pytest.approx(
         math.log2(len(counts) * len(supports)) + 3
     )
-
-
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(40, 200))
-def test_the_batch_is_as_long_as_the_budget_allows(bits, budget):
-    length = int(batch_length(np.array(bits, dtype=float), float(budget)))
-    assert sum(bits[:length]) <= budget
-    assert length == len(bits) or sum(bits[: length + 1]) > budget
 
 
 # ----------------------------------------------------------------------------------------------------- allocation
@@ -347,78 +316,6 @@ def test_drafts_declared_as_quantised_but_drawn_from_the_model_are_found_out():
 # ------------------------------------------------------------------------------------------------------ bad input
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: lattice.top_support([0.5, 0.5], 3), r"k must be a whole number in 1..V with V = 2; got 3; K counts"),
-        (lambda: lattice.top_support([0.5, 0.5], 0), r"k must be a whole number in 1..V with V = 2; got 0; K counts"),
-        (
-            lambda: lattice.top_support([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]], 2),
-            r"k must be at most the number of non-zero probabilities; got 2 for a row with 1; keep fewer",
-        ),
-        (
-            lambda: lattice.top_support([0.0, 0.0], 1),
-            r"draft must be rows of prob.*got a row that sums to 0; apply a s",
-        ),
-        (
-            lambda: lattice.quantize([0.5, 0.5], support=[True, True], resolution=0),
-            r"resolution must be a whole number in 1..16,777,216; got 0; ℓ is the number of units",
-        ),
-        (
-            lambda: lattice.quantize([0.0, 0.0], support=[True, True], resolution=1),
-            r"draft must be rows of prob.*got a row that sums to 0; apply a s",
-        ),
-        (lambda: lattice.allocate([0.0, 0.0], 9.0), r"draft must be rows of prob.*got a row that sums to 0; apply a s"),
-        (lambda: lattice.payload_bits(9, 2, 0), r"resolution must be a whole number in 1..16,777,216; got 0; ℓ is"),
-        (lambda: lattice.distortion_bound_sharp(2, -1), r"resolution must be a whole number in 1..16,777,216; got"),
-        (
-            lambda: rejection_bound([0.5, 0.5], [1.0, 0.0], support=[True, True], resolution=1),
-            r"support must hold tokens of non-zero probability only; got one of probability 0; leave it out",
-        ),
-        (
-            lambda: lattice.quantize([0.5, 0.5], support=[False, False], resolution=1),
-            r"support must keep a token of every row; got an empty one; keep at least the most probable token",
-        ),
-        (
-            lambda: lattice.quantize([1.0, 0.0], support=[True, True], resolution=1),
-            r"support must hold tokens of non-zero probability only; got one of probability 0; leave it out",
-        ),
-        (
-            lambda: lattice.quantize([0.5, 0.5], support=[1, 0], resolution=1),
-            r"support must be a mask of the row's tokens; got dtype int64; give booleans",
-        ),
-        (
-            lambda: lattice.quantize([0.5, 0.5], support=[True, True, True], resolution=1),
-            r"draft and support must share one vocabulary; draft rows have 2 entries, support rows have 3",
-        ),
-        (
-            lambda: lattice.quantize([0.5, 0.5], support=True, resolution=1),
-            r"draft and support must share one vocabulary; draft rows have 2 entries, support rows have 1",
-        ),
-        (lambda: lattice.payload_bits(10, 11, 1), r"k must be at most V; got 11 for V = 10; K counts tokens"),
-        (lambda: exact_payload_bits(10, 11, 1), r"k must be at most V; got 11 for V = 10; K counts tokens"),
-        (lambda: distortion_bound(0, 1), r"k must be a whole number, 1 or more; got 0; K counts the tokens"),
-        (
-            lambda: lattice.allocate([0.5, 0.5], 1.5),
-            r"budget_bits must fit one draft; it is 0.5 bit too small; raise it",
-        ),
-        (lambda: lattice.allocate([0.5, 0.5], math.inf), r"budget_bits must be positive and finite; got inf; give"),
-        (
-            lambda: batch_length([600.0, 10.0], 500.0),
-            r"budget_bits must fit one draft; it is 100 bit too small; raise it, keep fewer tokens",
-        ),
-        (lambda: batch_length(600.0, 500.0), r"bits must have an axis of drafts; got shape \(\); give one"),
-        (
-            lambda: batch_length([math.nan], 500.0),
-            r"bits must be 0 or more and finite; got nan at index \(0,\); give",
-        ),
-    ],
-)
-def test_refusals_name_value_and_remedy(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
 def test_a_tree_that_is_not_whole_is_refused():
     claim = next(claim for claim in lattice.CLAIMS if claim.id == "lattice.rejections")
     with pytest.raises(ValueError, match=r"targets must be a whole tree of rows; got shape \(2, 2\); give 1 \+ V"):
@@ -439,10 +336,3 @@ def test_what_is_allocated_can_be_sent(draft, budget):
     message = codec.lattice_message(counts, support=support, token=0)
     assert codec.decode(codec.encode(message)) == message
     assert total_variation(counts / found.resolution, row) <= found.distortion
-
-
-def test_one_limit_holds_for_the_resolutions_of_the_lattice_and_of_the_codec():
-    with pytest.raises(ValueError, match=r"^resolution must be a whole number in 1\.\.16,777,216"):
-        distortion_bound(2, LARGEST_RESOLUTION + 1)
-    with pytest.raises(codec.MessageError, match=f"a sum in 1..{LARGEST_RESOLUTION}"):
-        codec.LatticeDraft(np.array([0]), np.array([LARGEST_RESOLUTION + 1]), 0)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlmtheory import all_claims
-from hlmtheory.channel import leaked_bits, rounds_leak, size_classes
+from hlmtheory.channel import rounds_leak, size_classes
 from hlmtheory.codec import CodecError
 from hlmtheory.policy.padding import padded, unpadded
 
@@ -62,24 +62,6 @@ def test_a_class_between_two_sizes_is_no_better():
             assert found <= other + 1e-12
 
 
-@given(st.lists(st.lists(st.integers(0, 6), min_size=3, max_size=3), min_size=1, max_size=4))
-def test_leaked_bits_by_entropies(rows):
-    """I = H(X) + H(T) - H(X, T), from fractions."""
-    total = sum(map(sum, rows))
-    if not total:
-        return
-
-    def entropy(counts):
-        return -sum(Fraction(c, total) * math.log2(Fraction(c, total)) for c in counts if c)
-
-    both = (
-        entropy(map(sum, rows))
-        + entropy(map(sum, zip(*rows, strict=True)))
-        - entropy(count for row in rows for count in row)
-    )
-    assert float(leaked_bits(np.array(rows) / total)) == pytest.approx(float(both), abs=1e-12)
-
-
 @pytest.mark.parametrize(("tokens", "drafts"), list(product(range(1, 9), range(1, 5))))
 def test_every_number_of_rounds_occurs(tokens, drafts):
     """Whatever drafts match: the bound counts the numbers of rounds that some text takes."""
@@ -92,20 +74,6 @@ def test_every_number_of_rounds_occurs(tokens, drafts):
             place, rounds = place + accepted + 1, rounds + 1
         found.add(rounds)
     assert math.log2(len(found)) == pytest.approx(float(rounds_leak(tokens, drafts)))
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: size_classes([1.0, 2.0], [1.0], 1), "sizes must be a row|must broadcast"),
-        (lambda: size_classes([], [], 1), "sizes must be a row"),
-        (lambda: size_classes([1.0], [0.0], 1), "weights must be positive somewhere"),
-        (lambda: leaked_bits([0.5, 0.5]), "joint must have two dimensions"),
-    ],
-)
-def test_refusals(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
 
 
 # -------------------------------------------------------------------------------------------------------- padding

@@ -35,14 +35,6 @@ def test_a_row_goes_down_in_the_rounds_that_reject(rates):
     assert float(downlink_bits([float(r) for r in rates], 96.0)) == pytest.approx(96.0 * float(rows), abs=1e-10)
 
 
-def test_the_mean_rate_errs_on_both_sides():
-    """The form with one α: too few rows in rounds of one profile, too many where rounds differ."""
-    same = KNOWN["channel.downlink_mean"].check({"acceptances": [1.0, 0.5]})
-    differ = KNOWN["channel.downlink_contexts"].check(KNOWN["channel.downlink_contexts"].refuted)
-    assert float(same.rhs) < float(same.lhs)
-    assert float(differ.lhs) == 0.75 > float(differ.rhs) == 0.5
-
-
 @given(st.data())
 def test_a_truncated_row_costs_no_more_than_its_distance(data):
     size = data.draw(st.integers(1, 4))
@@ -138,14 +130,6 @@ def test_the_table_of_round_trips_follows_from_five_drafts_of_ten_milliseconds(v
         mean = sum(alpha**j for j in range(6))
         longest = (mean - 1) * verify - 5 * 10
         assert round(longest) == printed if printed else longest < 0
-
-
-def test_the_window_of_long_drafts_is_not_that_of_five():
-    """α/(1 - α) V - γ t at α = .5, V = 100 ms is 50 ms, and the table has 47."""
-    claim = KNOWN["policy.colocated_window"]
-    values = {"acceptance": 0.5, "draft_length": 5, "draft_time": 0.01, "verify_time": 0.1}
-    assert float(claim.check(values).lhs) == pytest.approx(0.1)
-    assert not KNOWN["policy.colocated_window_geometric"].check(values).holds
 
 
 def simulated(alpha, draft, trip, verify, rng, texts=4000):

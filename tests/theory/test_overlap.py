@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from hlmtheory.skipping import calibrate_threshold, overlap_losses, overlap_risk, text_risk
+from hlmtheory.skipping import overlap_risk, text_risk
 from hlmtheory.verification import output_distribution
 
 
@@ -70,56 +70,10 @@ def test_tokens_of_no_probability_cost_no_accuracy():
         assert exact <= found <= exact + 1e-10
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_losses_rise_with_the_threshold_and_lie_in_the_unit_interval(seed):
-    target, draft, uncertainty, token = text(seed, texts=(7,))
-    thresholds = np.linspace(-0.1, 1.1, 13)
-    losses = overlap_losses(target, draft, uncertainty, token, thresholds)
-    assert losses.shape == (7, 13)
-    assert (losses[:, 0] == 0).all()
-    assert (np.diff(losses, axis=-1) >= 0).all()  # calibration refuses a loss that falls by a rounding
-    assert losses.max() <= 1
-    for i, threshold in enumerate(thresholds):
-        np.testing.assert_array_equal(losses[:, i], overlap_risk(target, draft, uncertainty <= threshold, token))
-
-
-def test_one_uncertainty_for_a_position_stands_for_all_its_drafts():
-    target, draft, uncertainty, token = text(3)
-    one = uncertainty[:, :1]
-    np.testing.assert_array_equal(
-        overlap_losses(target, draft, one, token, [0.5]),
-        overlap_losses(target, draft, np.broadcast_to(one, uncertainty.shape), token, [0.5]),
-    )
-
-
-def test_calibration_takes_the_loss_with_bound_1():
-    """19 prompts are enough for ε = .05, however long the texts: a sum over 200 tokens would need 3,999."""
-    target, draft, uncertainty, token = text(0, length=200, texts=(19,))
-    near = 0.999 * target + 0.001 * draft
-    losses = overlap_losses(target, near, uncertainty, token, [0.001, 0.002, 0.5])
-    found = calibrate_threshold(losses, [0.001, 0.002, 0.5], risk=0.1, bound=1.0)
-    assert found.corrected_risk <= 0.1
-    with pytest.raises(ValueError, match="at least 3999 prompts"):
-        calibrate_threshold(losses, [0.001, 0.002, 0.5], risk=0.05, bound=200.0)
-    assert calibrate_threshold(0 * losses, [0.001, 0.002, 0.5], risk=0.05, bound=1.0).threshold == 0.5
-
-
 def test_without_skipping_the_system_is_the_target():
     target, draft, _, token = text(1)
     assert float(overlap_risk(target, draft, False, token)) == 0.0
     np.testing.assert_allclose(output_distribution(target, draft), target)
-
-
-def test_bad_input_is_named():
-    target, draft, uncertainty, token = text(2)
-    with pytest.raises(ValueError, match=r"^target must have a row for each position"):
-        overlap_risk(target[0], draft[0], uncertainty[0], token[0])
-    with pytest.raises(ValueError, match=r"^uncertainty must be finite"):
-        overlap_losses(target, draft, np.where(uncertainty > 0.5, np.nan, uncertainty), token, [0.5])
-    with pytest.raises(ValueError, match=r"^thresholds must have one dimension"):
-        overlap_losses(target, draft, uncertainty, token, 0.5)
-    with pytest.raises(ValueError, match=r"^token must be"):
-        overlap_risk(target, draft, uncertainty, token + 9)
 
 
 # ------------------------------------------------------------------------------------------------ a set of texts
@@ -162,26 +116,6 @@ def test_the_interval_covers_as_often_as_it_says():
     assert found.texts == 25
     assert np.mean((found.low <= expected) & (expected <= found.high)) >= 0.9
     assert np.mean(found.high - found.low) < 0.45
-
-
-def test_losses_of_texts_go_straight_into_their_risk():
-    target, draft, uncertainty, token = text(4, texts=(30,))
-    losses = overlap_losses(target, 0.9 * target + 0.1 * draft, uncertainty, token, [0.1, 0.5, 0.9])
-    found = text_risk(losses.T, [0.05, 0.1, 0.2])
-    assert found.mean.shape == found.high.shape == (3,)
-    np.testing.assert_allclose(found.mean, losses.mean(axis=0))
-    assert float(text_risk(losses[:, 1], 0.1).high) == found.high[1]
-
-
-def test_the_loss_in_a_narrow_type_is_no_smaller():
-    target, draft, uncertainty, token = text(3, texts=(40,))
-    narrow = [rows.astype(np.float32) for rows in (target, draft)]
-    wide = [rows.astype(np.float64) for rows in narrow]
-    wide = [rows / rows.sum(axis=-1, keepdims=True) for rows in wide]
-    losses = overlap_losses(*narrow, uncertainty, token, [0.2, 0.5, 1.0])
-    assert losses.dtype == np.float32
-    assert (losses >= overlap_losses(*wide, uncertainty, token, [0.2, 0.5, 1.0])).all()
-    assert (overlap_risk(*narrow, True, token) >= overlap_risk(*wide, True, token)).all()
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32])

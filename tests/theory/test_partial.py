@@ -9,10 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from hlmtheory._array import NUMPY
 from hlmtheory.truncation import (
     box_distance,
     partial_bias,
@@ -23,8 +21,6 @@ from hlmtheory.truncation import (
     resampling_bias,
     tail_deviation,
 )
-from hlmtheory.truncation._known import farthest_rows, known_of
-from hlmtheory.truncation.boxes import nearest_rows
 from hlmtheory.verification import rejection_probability, total_variation
 
 from .kinds import kind_of, numbers, to
@@ -116,22 +112,6 @@ def test_the_program_is_that_of_cvxpy():
         assert nearest_by_program(low, high, low_q, high_q) == pytest.approx(problem.value, abs=1e-5)
         found = partial_distance(*lists(target, draft, k, j))
         assert float(found.acceptance.upper) == pytest.approx(1 - problem.value, abs=1e-5)
-
-
-@given(pairs(), st.data())
-def test_rows_that_agree_with_the_lists_attain_both_ends(pair, data):
-    target, draft = (row.reshape(-1, row.shape[-1]) for row in np.broadcast_arrays(pair["target"], pair["draft"]))
-    k, j = (data.draw(st.integers(0, target.shape[-1])) for _ in "kj")
-    known = [known_of(NUMPY, row, np.full(len(row), n)) for row, n in ((target, k), (draft, j))]
-    ends = partial_distance(*lists(target, draft, k, j)).total_variation
-    bounds = [end for row in known for end in (row.value, np.where(row.mask, row.value, row.cap[:, None]))]
-    for built, end in ((farthest_rows(NUMPY, *known), ends.upper), (nearest_rows(NUMPY, *bounds), ends.lower)):
-        for one, row in zip(built, known, strict=True):
-            np.testing.assert_allclose(np.where(row.mask, one, 0.0), row.value, atol=1e-12)
-            assert (one >= -1e-15).all()
-            assert (np.where(row.mask, 0.0, one) <= row.cap[:, None] + 1e-12).all()
-            np.testing.assert_allclose(one.sum(axis=-1), 1.0, atol=1e-12)
-        np.testing.assert_allclose(0.5 * np.abs(built[0] - built[1]).sum(axis=-1), end, atol=1e-12)
 
 
 @given(pairs())
@@ -266,20 +246,6 @@ def random_boxes(rng):
         for row in rows
         for end in (row * (1 - width * rng.random(size)), np.minimum(row + width * rng.random(size), 1.0))
     ]
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_the_least_distance_of_boxes_is_that_of_the_program_and_the_largest_is_inside(seed):
-    rng = np.random.default_rng(seed)
-    for _ in range(5):
-        bounds = random_boxes(rng)
-        found, rows = box_distance(*bounds), nearest_rows(NUMPY, *bounds)
-        assert float(found.lower) == pytest.approx(nearest_by_program(*bounds), abs=SOLVER)
-        assert 0.5 * np.abs(rows[0] - rows[1]).sum() == pytest.approx(float(found.lower), abs=1e-12)
-        for row, low, high in zip(rows, bounds[::2], bounds[1::2], strict=True):
-            assert ((row >= low - 1e-12) & (row <= high + 1e-12)).all()
-            assert row.sum() == pytest.approx(1.0)
-        assert farthest_by_sets(*bounds) <= found.upper + 1e-12
 
 
 def test_the_largest_distance_of_boxes_is_the_partition_problem():

@@ -148,15 +148,6 @@ def test_no_message_of_the_menu_is_below_the_hull():
                 assert 0.5 * float(best.bias) >= line - 1e-12
 
 
-def test_the_hulls_of_blocks_are_those_of_all_rows():
-    given = rows(np.random.default_rng(7), 40)
-    whole = policy.codec_hulls(given)
-    joined = policy.join_hulls([policy.codec_hulls(given[:5]), policy.codec_hulls(given[5:])])
-    for name in ("start", "bits", "risk", "entry"):
-        np.testing.assert_array_equal(getattr(whole, name), getattr(joined, name))
-    np.testing.assert_array_equal(whole.codec.k, joined.codec.k)
-
-
 def test_a_menu_with_entropy_coding_is_refused():
     with pytest.raises(ValueError, match="menu must have top-k"):
         policy.codec_hulls([[0.5, 0.5]], menu=codec.CodecMenu(kinds=("entropy",)))

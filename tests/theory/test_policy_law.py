@@ -10,7 +10,6 @@ import pytest
 from hlmtheory import batching, codec, policy, serving
 from hlmtheory.policy import StageCosts, lower_hulls, plan_user
 from hlmtheory.policy.batched import plan_batched
-from hlmtheory.skipping.bill import round_bill
 
 from . import policy_program, policy_worlds
 
@@ -57,20 +56,6 @@ def test_the_exact_law_of_random_plans_is_within_what_they_state():
         assert case.distance <= case.plan.risk * (1.0 + 1e-9) + 1e-12
         assert case.plan.risk <= case.limit
         assert case.law.tokens / case.law.seconds == pytest.approx(case.plan.rate, rel=1e-9)
-
-
-def test_a_later_place_is_reached_as_often_as_its_row_is_accepted():
-    """Not with α_1: a row that is always accepted leads to all places."""
-    hulls = lower_hulls([[1e5, 1e6]] * 2, [[0.2, 0.0]] * 2)
-    costs, alpha, beta = StageCosts(0.01, 0.05, 1e-6, round_trip_s=0.05), [0.5, 0.9, 0.9, 0.9], np.asarray([1.0, 0.0])
-    options = {"rejection": beta, "risk_limit": 0.3, "draft_lengths": [4], "skipping": False, "mixing": False}
-    plan = plan_user(hulls, costs, alpha, **options)
-    bills = [[hulls.risk[plan.first[n]], *hulls.risk[plan.later].mean(axis=1)] for n in range(2)]
-    kept = [[1.0 - beta[n], *alpha[1:]] for n in range(2)]
-    tokens = np.mean([1.0 + np.cumprod(one).sum() for one in kept])
-    risk = float(np.mean(round_bill(bills, kept))) / tokens
-    assert plan.risk == pytest.approx(risk, rel=1e-12)
-    assert 0.1 < plan.risk <= 0.3
 
 
 def test_rows_with_equal_hulls_share_their_messages():

@@ -10,9 +10,7 @@ import pytest
 from scipy import optimize
 
 from hlmtheory import batching, channel, policy, serving
-from hlmtheory.channel.blocks import sample_transfer_times
 from hlmtheory.policy.batched import plan_batched
-from hlmtheory.policy.coherence import coherent_costs
 from hlmtheory.policy.goodput import plan_goodput
 from hlmtheory.policy.money import plan_cost
 
@@ -157,24 +155,6 @@ def test_energy_makes_rounds_shorter_or_rarer():
 
 
 # -------------------------------------------------------------------------------------------------------- coherence
-
-
-@pytest.mark.parametrize("block", [0.002, 0.02])
-def test_the_rate_over_drawn_blocks_is_between_promise_and_bound(block):
-    user, law, band = a_user(3, skipping=False), channel.Rayleigh(4.0), 2e6
-    floor, ceiling = coherent_costs(user.costs, law, band, block)
-    plan = policy.plan_user(user.hulls, ceiling, user.acceptances, **options(user))
-    bound = policy.plan_user(user.hulls, floor, user.acceptances, **options(user)).upper_bound
-    rng, k = np.random.default_rng(5), plan.draft_length
-    bits = user.hulls.bits[plan.first[rng.integers(4, size=500)]]
-    for corners in plan.later:
-        bits = bits + user.hulls.bits[corners[rng.integers(4, size=500)]]
-    times = sample_transfer_times(law, rng, 20, bits, band, block)
-    rate = plan.tokens / (user.costs.fixed_time(k) + times.mean())
-    assert k > 0
-    assert plan.rate < rate * 1.01
-    assert rate < bound * 1.01
-    assert bound / plan.rate - 1.0 < 0.6 * block / 0.02
 
 
 # ---------------------------------------------------------------------------------------------------------- batches

@@ -156,15 +156,6 @@ def test_a_user_who_sends_nothing_loads_no_server_by_a_rounding():
     assert found.busy == 0.0
 
 
-def test_a_free_server_changes_nothing():
-    users = [a_user(np.random.default_rng(seed)) for seed in range(3)]
-    free = policy.plan_users(users)
-    served = policy.plan_served(users, policy.SharedServer(1e-6))
-    assert served.rates.tolist() == free.rates.tolist()
-    assert served.server_price == 0.0
-    assert served.upper_bound == free.upper_bound
-
-
 def by_steps(
     away: np.ndarray, lengths: np.ndarray, server: policy.SharedServer, many: int, company: int, patience: float
 ) -> list[tuple[int, int]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,12 +10,9 @@ from hypothesis.extra import numpy as hnp
 
 from hlmtheory import serving
 from hlmtheory.serving import Device, ModelShape, Service
-from hlmtheory.serving.costs import run_time
-from hlmtheory.serving.free import free_latency
-from hlmtheory.serving.pipeline import pipeline_latency, step_times
-from hlmtheory.serving.random_steps import steps_distribution
+from hlmtheory.serving.pipeline import pipeline_latency
 
-from .strategies import acceptances, drawn, shapes
+from .strategies import shapes
 
 TIMES = st.one_of(st.integers(0, 4).map(float), st.floats(0.0, 10.0), st.sampled_from((0.0, 1e-9, 1e6)))
 
@@ -60,22 +55,6 @@ def test_llama_7b_takes_the_memory_that_the_paper_says():
 
 def test_an_embedding_is_sent_for_both_models():
     assert float(serving.upload_bits(SMALL, LARGE, 512)) == 512 * 16 * (768 + 4096)
-
-
-@given(st.integers(1, 600), st.integers(0, 10), st.integers(1, 30), st.integers(1, 300))
-def test_the_verification_costs_what_14_says(prompt, length, size, step):
-    _, verify = serving.stage_times(service(), length, prompt, size)
-    tokens = sum(0.8**k for k in range(length + 1))
-    new, cached = (prompt + length, 0.0) if step == 1 else (1 + length, prompt + (step - 1) * tokens - 1)
-    expected = run_time(CLOUD, serving.forward_flops(LARGE, new, cached), size)
-    assert float(step_times(verify, step)) == pytest.approx(float(expected), rel=1e-12)
-
-
-def test_without_drafts_the_first_stage_takes_no_time():
-    draft, verify = serving.stage_times(service(), 0, 100, 3)
-    assert draft.tolist() == [0.0, 0.0, 0.0]
-    second = run_time(CLOUD, serving.forward_flops(LARGE, 1, 100), 3)
-    assert float(step_times(verify, 2)) == pytest.approx(float(second), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -149,86 +128,12 @@ def test_ten_drafts_fill_the_cache_that_the_paper_counts_two_tokens_for():
 # ---------------------------------------------------------------------------------------------------- random steps
 
 
-@pytest.mark.parametrize(("output", "ratio"), [(64, 1.20), (256, 1.11), (2048, 1.04)])
-def test_the_slowest_of_a_batch_takes_more_steps_than_the_paper_counts(output, ratio):
-    printed = float(serving.decoding_steps(output, 0.8, 4))
-    assert serving.expected_steps([output] * 25, 0.8, 4) / printed == pytest.approx(ratio, abs=0.006)
-
-
-@given(st.integers(1, 12), acceptances(), st.integers(0, 4))
-def test_the_distribution_of_steps_is_that_of_every_pattern(output, acceptance, length):
-    after = {0: 1.0}
-    for n, found in enumerate(steps_distribution(output, acceptance, length)):
-        if n:
-            further: dict[int, float] = {}
-            for made, chance in after.items():
-                for count in range(length + 1):
-                    share = acceptance**count * ((1 - acceptance) if count < length else 1.0)
-                    further[made + count + 1] = further.get(made + count + 1, 0.0) + chance * share
-            after = further
-        assert found == pytest.approx(sum(chance for made, chance in after.items() if made >= output), abs=1e-12)
-
-
-def test_the_slowest_of_simulated_sequences_takes_as_long_as_expected():
-    rng, runs = np.random.default_rng(0), 4000
-    outputs, steps = [30, 20, 30], []
-    for _ in range(runs):
-        slowest = 0
-        for output in outputs:
-            made, n = 0, 0
-            while made < output:
-                made += 1 + min(int(rng.geometric(0.3)) - 1, 3)  # accepted with .7 each
-                n += 1
-            slowest = max(slowest, n)
-        steps.append(slowest)
-    error = np.std(steps) / math.sqrt(runs)
-    assert serving.expected_steps(outputs, 0.7, 3) == pytest.approx(np.mean(steps), abs=4 * error)
-
-
 # --------------------------------------------------------------------------------------------------- free schedules
-
-
-@pytest.mark.parametrize("policy", ["in turn", "longest"])
-@given(instance=_arrays(1, **_STEPS))
-def test_a_free_schedule_keeps_its_machines_and_batches_apart(policy, instance):
-    place = (0,) * (instance["steps"].ndim - 1)
-    draft, verify, steps = (instance[name][place] for name in ("draft_times", "verify_times", "steps"))
-    starts = serving.free_schedule(draft, verify, steps, policy)
-    active = np.arange(1, 4)[:, None] <= steps
-    ends = [start + time for start, time in zip(starts, (draft, verify), strict=True)]
-    slack = 1e-9 * (1 + draft.sum() + verify.sum())
-    for start, end in zip(starts, ends, strict=True):
-        assert (np.isnan(start) == ~active).all()
-        order = np.lexsort((end[active], start[active]))
-        assert (start[active][order][1:] >= end[active][order][:-1] - slack).all()  # one batch at a time
-    assert (starts[1][active] >= ends[0][active] - slack).all()  # drafts before their verification
-    again = active[1:]
-    assert (starts[0][1:][again] >= ends[1][:-1][again] - slack).all()  # and the next after it
-    latency = free_latency(draft, verify, steps, policy)
-    assert latency == pytest.approx(np.nanmax(ends[1]), rel=1e-12)
-    assert serving.free_bound(draft, verify, steps) <= latency * (1 + 1e-12) + slack
 
 
 @pytest.mark.parametrize(("draft", "verify"), [([[10.0, 10.0]], [[1.0, 2.0]]), ([[1.0, 2.0]], [[10.0, 10.0]])])
 def test_the_bound_of_a_busy_machine_has_the_other_ones_first_or_last_operation(draft, verify):
     assert serving.free_bound(draft, verify, [1, 1]) == 21.0
-
-
-@pytest.mark.parametrize(("policy", "starts"), [("in turn", [0.0, 1.0]), ("longest", [3.0, 0.0])])
-def test_a_policy_chooses_which_batch_drafts_first(policy, starts):
-    """The second batch has more work left."""
-    times = [[1.0, 3.0]], [[1.0, 1.0]], [1, 1]
-    drafts, verifications = serving.free_schedule(*times, policy)
-    assert drafts.tolist() == [starts]
-    assert verifications.max() == 4.0
-    assert free_latency(*times, policy) == 5.0
-
-
-def test_a_schedule_without_a_barrier_overlaps_two_batches_all_the_time():
-    """Two batches, ten steps of 1 + 1 s each: 30 s with the barrier, 21 s without."""
-    times, steps = np.ones((10, 2)), [10, 10]
-    assert float(pipeline_latency(times, times).sum()) == 30.0
-    assert free_latency(times, times, steps) == serving.free_bound(times, times, steps) == 21.0
 
 
 # ------------------------------------------------------------------------------------------------------- schedules
@@ -245,14 +150,6 @@ def simulated(draft: np.ndarray, verify: np.ndarray, steps: np.ndarray) -> float
                 second = max(first, second) + (v[0] if n == 1 else v[1] + v[2] * (n - 1))
         total += second
     return total
-
-
-@given(drawn("serving.breakpoints"))
-def test_inference_latency_is_that_of_the_simulated_schedule(instance):
-    latency = serving.inference_latency(**instance)
-    for place in np.ndindex(latency.shape):
-        expected = simulated(*(instance[name][place] for name in ("draft_stages", "verify_stages", "steps")))
-        assert latency[place] == pytest.approx(expected, rel=1e-12)
 
 
 def test_many_steps_are_summed_by_breakpoints_and_many_departures_are_not():
@@ -325,42 +222,6 @@ def test_times_that_do_not_vary_have_no_share_explained():
 
 
 # ------------------------------------------------------------------------------------------------------- bad input
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: pipeline_latency([1.0], [1.0, 2.0]), r"draft_times must have the shape of verify_times"),
-        (lambda: pipeline_latency(1.0, 1.0), r"draft_times must have the shape of verify_times"),
-        (lambda: serving.free_schedule([[1.0]], [[1.0]], [2]), r"steps must be at most N = 1; got 2"),
-        (lambda: serving.free_schedule([1.0], [1.0], [1]), r"steps must hold a count for each batch"),
-        (lambda: serving.fit_device([1.0, 2.0], 1, [1.0, 2.0]), r"flops must be a row of at least 3 passes"),
-        (
-            lambda: serving.fit_device([[1.0, 2.0]] * 2, 1, [[1.0, 2.0]] * 2),
-            r"flops must be a row of at least 3 passes",
-        ),
-        (
-            lambda: serving.inference_latency([1.0] * 3, [1.0] * 3, 1),
-            r"draft_stages must have shape \(\.\.\., M, 3\); got",
-        ),
-        (
-            lambda: serving.inference_latency([[1.0] * 2], [[1.0] * 2], [1]),
-            r"draft_stages must have shape .*; got \(1, 2\)",
-        ),
-        (
-            lambda: pipeline_latency([1e308] * 2, [1e308] * 2),
-            r"the answer must be one that float64 holds; got draft_times",
-        ),
-        (
-            lambda: serving.inference_latency([[1e308] * 3] * 2, [[1e308] * 3] * 2, [1, 1]),
-            r"the answer must be one that float64 holds; got draft_stages",
-        ),
-        (lambda: serving.fit_device([2.0] * 3, 1, [1.0, 2.0, 3.0]), r"flops must vary; got F b = 2"),
-    ],
-)
-def test_bad_input_names_the_value(make, message):
-    with pytest.raises(ValueError, match=rf"^{message}"):
-        make()
 
 
 @pytest.mark.parametrize("acceptance", [0.0, 1.0])

@@ -15,7 +15,6 @@ from scipy.integrate import quad
 from scipy.stats import binom
 
 from hlmtheory import skipping, uncertainty, verification
-from hlmtheory.claims import Status
 from hlmtheory.skipping import (
     best_holder_bound,
     calibrate,
@@ -28,14 +27,12 @@ from hlmtheory.skipping import (
     one_step_risk,
     rejection_risk,
     rejection_risk_discrete,
-    rounds,
     sequence_risk,
     skip_thresholds,
     surrogate_gap,
     threshold_losses,
 )
 from hlmtheory.skipping import chains as chains_
-from hlmtheory.skipping.risk import truncated_step_risk
 
 from . import oracles
 from .kinds import LIBRARIES, numbers, to
@@ -171,65 +168,6 @@ def test_thousands_of_random_rows():
     np.testing.assert_allclose(one_step_risk(p, q, skip), verification.total_variation(law, p), rtol=0, atol=1e-15)
 
 
-@given(with_few_sizes(with_skip(grid_pairs())))
-def test_the_truncated_risk_by_enumeration(instance):
-    def exact(p, q, s, top_k):
-        p, q, s = (oracles.exact(row) for row in (p, q, s))
-        beta = oracles.rejection(p, q)
-        parts = zip(q, s, beta, top_k, strict=True)
-        return float(
-            sum(
-                a * b * c + (a * (1 - b) * c and a * (1 - b) * c * oracles.distortion(p, q, int(k)))
-                for a, b, c, k in parts
-            )
-        )
-
-    names = ("target", "draft", "skip", "top_k")
-    ours = truncated_step_risk(*(instance[name] for name in names))
-    theirs = oracles.row_by_row(exact, *((instance[name], 1) for name in names))
-    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-15)
-
-
-def test_a_replacement_that_does_not_exist_is_taken_at_its_worst():
-    """p = q̂: (p - q̂)⁺ is 0 everywhere, but a draft is rejected."""
-    instance = {"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.375, 0.125], "skip": [0.0, 0.5, 0.0], "top_k": [1, 1, 1]}
-    assert float(truncated_step_risk(**instance)) == 0.0625 + 0.0625
-    claim = next(claim for claim in skipping.CLAIMS if claim.id == "skipping.step")
-    verdict = claim.check(instance)
-    assert (verdict.holds, float(verdict.lhs), float(verdict.rhs)) == (True, 0.125, 0.125)
-
-
-def test_a_replacement_that_rounding_alone_makes_does_not_exist():
-    """p = q̂ again, but (0.06 + 0.01)/2 differs from 0.035 by a rounding."""
-    instance = {"target": [0.93, 0.035, 0.035], "draft": [0.93, 0.06, 0.01], "skip": 0.0, "top_k": 1}
-    assert float(truncated_step_risk(**instance)) == pytest.approx(0.025, rel=1e-12)
-
-
-def test_a_risk_is_at_most_1_whatever_the_rounding():
-    rng = np.random.default_rng(2)
-    draft = np.concatenate([rng.dirichlet(np.ones(300), 500), np.zeros((500, 1))], axis=1)
-    target = np.concatenate([np.zeros((500, 300)), np.ones((500, 1))], axis=1)
-    assert np.max(np.sum(draft, axis=-1)) > 1.0
-    risks = one_step_risk(target, draft, 1.0)
-    bounds = truncated_step_risk(target, draft, 1.0, 7)
-    assert max(risks.max(), bounds.max()) <= 1.0
-    assert float(sequence_risk(risks[:, None])) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_a_rule_may_skip_by_true_and_false(library):
-    p, q = to(library, [0.25, 0.75]), to(library, [0.5, 0.5])
-    for skip in ([True, False], to(library, np.array([True, False]))):
-        assert float(one_step_risk(p, q, skip)) == 0.25
-        assert float(truncated_step_risk(p, q, skip, 0)) == 0.25
-
-
-def test_everything_sent_in_full_costs_nothing():
-    p, q = np.random.default_rng(1).dirichlet(np.ones(6), 2)
-    assert float(truncated_step_risk(p, q, 0.0, 6)) == 0.0
-    assert float(truncated_step_risk(p, q, 1.0, 0)) == pytest.approx(float(verification.total_variation(p, q)))
-
-
 def test_the_rule_of_the_papers_from_logits_to_risk():
     """Sampled uncertainty, threshold, skip probability, risk: the mean over the sampling noise is E[s_d β_d]."""
     rng = np.random.default_rng(5)
@@ -359,15 +297,6 @@ def test_lines_that_are_all_but_flat_or_upright():
     assert prone.tolist() == [5e-9, 1.5e-308, math.inf]
 
 
-@given(drawn("skipping.surrogate_gap"))
-def test_the_parts_of_the_gap(instance):
-    gap = surrogate_gap(**instance)
-    np.testing.assert_allclose(gap.exact, gap.surrogate + gap.below + gap.misfit, rtol=1e-9, atol=1e-9)
-    assert np.all(gap.exact >= 0)
-    assert np.all(gap.below >= 0)
-    assert np.all(gap.surrogate >= 0)
-
-
 def test_the_surrogate_of_the_tokens_is_that_of_their_histogram():
     rng = np.random.default_rng(9)
     u = rng.integers(0, 21, 4000) / 20
@@ -453,13 +382,6 @@ def test_a_policy_with_a_state_may_leave_the_large_models_texts_bound_behind():
     distance = 0.5 * np.abs(texts - np.outer(p, [1.0, 0.0])).sum()
     assert distance <= first + skipped_first * second[True]
     assert distance > first + second[False]
-
-
-def test_the_small_models_texts_say_nothing():
-    claim = next(claim for claim in skipping.CLAIMS if claim.id == "skipping.sequence_draft")
-    verdict = claim.check(claim.refuted)
-    assert verdict.status.item() is Status.VIOLATED
-    assert (float(verdict.lhs), float(verdict.rhs)) == (0.5, 0.0)
 
 
 def test_the_texts_of_the_chains_have_all_their_tokens():
@@ -792,20 +714,6 @@ def test_a_chain_is_square():
     claim = next(claim for claim in skipping.CLAIMS if claim.id == "skipping.sequence")
     with pytest.raises(ValueError, match=r"^target_chain must be square; got shape \(2, 3\)"):
         claim.check({"target_chain": np.full((2, 3), 1 / 3), "draft_chain": np.full((2, 3), 1 / 3), "skip_chain": 0.5})
-
-
-def test_chains_of_two_leading_dimensions_are_billed_each_alone():
-    rng = np.random.default_rng(0)
-    target, draft = (rng.dirichlet(np.ones(3), (2, 4, 3)) for _ in range(2))
-    skip, decoded = rng.random((2, 4, 3, 3)), rng.dirichlet(np.ones(3), (2, 4, 3, 3))
-    for function in (rounds.summed_bill, rounds.round_text_distance):
-        found = function(target, draft, skip, decoded)
-        each = [[function(*(one[i, j] for one in (target, draft, skip, decoded))) for j in range(4)] for i in range(2)]
-        np.testing.assert_allclose(found, each, rtol=1e-12)
-    for function in (chains_.from_target, chains_.from_draft, chains_.text_distance):
-        found = function(target, draft, skip)
-        each = [[function(*(one[i, j] for one in (target, draft, skip))) for j in range(4)] for i in range(2)]
-        np.testing.assert_allclose(found, each, rtol=1e-12)
 
 
 def test_no_table_has_no_held_out_risk():

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hlmtheory
-from hlmtheory.verification import acceptance_rate, tree
+from hlmtheory.verification import acceptance_rate
 from hlmtheory.verification.tree import sibling_acceptance, tree_distribution
 
 from .strategies import grid_rows
@@ -110,23 +110,6 @@ def test_more_children_are_accepted_more_often_and_all_of_them_always(pair):
     assert all((after >= before - 1e-12).all() for before, after in itertools.pairwise(found))
     inside = ((p > 0) <= (q > 0)).all(axis=-1)
     np.testing.assert_allclose(found[-1][inside], 1.0, atol=1e-9)
-
-
-@given(st.integers(1, 5).flatmap(lambda size: grid_rows((), size)))
-def test_the_more_probable_of_two_children_has_the_law_of_all_pairs(row):
-    q = fractions(row)
-    law = [Fraction(0)] * len(q)
-    for children, chance, _ in draws(q, 2):
-        law[max(children, key=lambda v: (q[v], -v))] += chance
-    order, sent = tree._more_probable(row)
-    np.testing.assert_allclose(sent, [float(law[token]) for token in order], rtol=0, atol=1e-12)
-
-
-def test_a_perfect_draft_whose_tree_is_pruned_gives_the_likeliest_tokens():
-    """Nothing is rejected, so every token is the more probable of two draws."""
-    verdict = KNOWN["verification.tree_pruned"].check({"target": [0.75, 0.25], "draft": [0.75, 0.25]})
-    assert float(verdict.lhs) == 0.75
-    assert tree_distribution([[0.75, 0.25]], [[0.75, 0.25]], 2).tolist() == [0.75, 0.25]
 
 
 def test_the_coverage_is_reached_by_one_child_only():

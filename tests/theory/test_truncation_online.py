@@ -14,8 +14,7 @@ from scipy import optimize
 from hlmtheory import truncation, verification
 from hlmtheory.truncation import softplus as softplus_room
 from hlmtheory.truncation.levels import completed, slack
-from hlmtheory.truncation.softplus import online_shortfall, softplus_distance
-from hlmtheory.truncation.worst_case import worst_case_target
+from hlmtheory.truncation.softplus import softplus_distance
 
 from . import oracles
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -81,13 +80,6 @@ def test_a_denominator_that_vanishes_gives_infinity_or_0():
     assert truncation.online_bound(Q, 0, 1.0, [1, 5], sharpness=1e4).tolist() == [np.inf, 0.0]
 
 
-def test_the_shortfall_is_what_the_bound_lacks():
-    target, draft = [0.5, 0.25, 0.25], [0.625, 0.25, 0.125]
-    bound = 2 * 0.0625 / denominator(0.625, 0.2, 1.0)
-    np.testing.assert_allclose(online_shortfall(target, draft, 0, 1, sharpness=1.0), 0.5 - bound)
-    assert float(online_shortfall(draft, draft, 0, 1, sharpness=1.0)) == 0.0
-
-
 # ------------------------------------------------------------------------------------------------ safe sharpness
 
 
@@ -115,22 +107,6 @@ def test_the_safe_sharpness_of_the_paper_s_kind_of_draft():
     assert truncation.safe_sharpness([0.0, 0.5, 1.0], [0.5, 0.0, 1.0])[:2].tolist() == [np.inf, np.inf]
     assert np.isfinite(truncation.safe_sharpness(1e-150, 1e-150))
     assert kind_of(truncation.safe_sharpness(to("torch", 0.5, "float32"), 0.5)) == ("torch", "float32")
-
-
-@given(UNIT.filter(lambda q: q < 0.98), UNIT, st.floats(0.01, 0.99))
-def test_below_the_safe_sharpness_some_target_breaks_the_bound_and_from_it_on_none(q, beta, share):
-    """The worst target for that q_d and β_d: a draft with a nearly uniform tail."""
-    tail = (1 - q) * np.array([0.26, 0.24, 0.26, 0.24])
-    draft, size = np.array([q, *tail]), 1
-    if q < tail[0] or truncation.tail_deviation(draft)[1] >= q * beta:
-        return
-    target = worst_case_target(draft, size, q * beta, draft_token=0)
-    least = float(truncation.safe_sharpness(q, beta))
-    distortion = float(truncation.resampling_distortion(target, draft, size))
-    beta = float(verification.rejection_probability(target, draft)[0])
-    at, below = (float(truncation.online_bound(draft, 0, beta, size, sharpness=eta)) for eta in (least, share * least))
-    assert below < distortion * (1 - 1e-9)
-    assert at == pytest.approx(distortion, rel=1e-9)
 
 
 # -------------------------------------------------------------------------------------------------------- message

@@ -58,20 +58,6 @@ def test_the_offline_size_is_that_of_the_plain_rule(case, tolerance):
         is_smallest(int(truncation.offline_size(targets, drafts, tolerance)), bounds, tolerance)
 
 
-@given(grid_pairs(), TOLERANCES, st.data())
-def test_the_online_sizes_are_those_of_the_plain_rules(case, tolerance, data):
-    _, draft, _, q = first_pair(case)
-    token = data.draw(st.integers(0, len(q) - 1))
-    beta, eta = data.draw(st.sampled_from((0.0, 0.25, 1.0))), data.draw(st.sampled_from((0.5, 5.0)))
-    k = int(truncation.online_size(draft, token, beta, tolerance, sharpness=eta))
-    is_smallest(k, reference.online(q, token, beta, eta), tolerance)
-    found = truncation.online_certified_size(draft, token, beta, tolerance, estimated=False)
-    bounds = reference.online_certified(q, token, beta) if tolerance < 1 else [Fraction(0)] * (len(q) + 1)
-    is_smallest(int(found.k), bounds, tolerance)
-    shown = reference.online_certified(q, token, beta)[int(found.k)]
-    assert min(shown, 1) <= float(found.bound)
-
-
 @given(grid_pairs(), st.sampled_from((0.0, 0.1, 0.5, 0.75, 1.0)))
 def test_the_size_of_top_p_is_that_of_the_plain_rule(case, p):
     _, draft, _, q = first_pair(case)

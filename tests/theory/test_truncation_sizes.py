@@ -11,12 +11,9 @@ from hypothesis import strategies as st
 
 from hlmtheory import truncation, verification
 from hlmtheory._array import NUMPY
-from hlmtheory.truncation._search import tails
 from hlmtheory.truncation._search.pairs import SHORT, SortedPair
 from hlmtheory.truncation._search.tails import Tails
 from hlmtheory.truncation.reconstruction import NOISE
-from hlmtheory.truncation.sizes import bias_size
-from hlmtheory.truncation.worst_case import worst_case_target
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import pairs, rows, vocabularies
@@ -92,24 +89,6 @@ def test_sizes_at_the_edges(case, library):
     assert (kind_of(found), numbers(found).tolist()) == ((library, "int64"), expected)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_sizes_of_a_batch_are_those_of_its_rows(library):
-    p, q = drawn(1, 2, 3, 40)
-    token, beta, eta, theta = (np.full((2, 3), value) for value in (0, 0.3, 5.0, 0.2))
-    calls = {
-        "certified": lambda p, q, *x: truncation.certified_size(q, x[3]),
-        "bits": lambda p, q, *x: truncation.certified_size(q, 4 * x[3], bits_per_probability=10),
-        "online": lambda p, q, *x: truncation.online_size(q, x[0], x[1], x[3], sharpness=x[2]),
-        "sure": lambda p, q, *x: truncation.online_certified_size(q, x[0], x[1], x[3], estimated=False).k,
-        "bias": lambda p, q, *x: bias_size(q, total_variation_bound=x[1], bias_tolerance=x[3]),
-        "exact": lambda p, q, *x: truncation.exact_size(p, q, x[3]),
-    }
-    for name, call in calls.items():
-        whole = numbers(call(*(to(library, value) for value in (p, q, token, beta, eta, theta))))
-        each = [int(call(*(value[i] for value in (p, q, token, beta, eta, theta)))) for i in np.ndindex(2, 3)]
-        assert whole.reshape(-1).tolist() == each, name
-
-
 def test_one_row_and_many_tolerances():
     assert truncation.certified_size(Q, [[0.0, 0.5], [0.1, 3.0]]).shape == (2, 2)
     assert truncation.exact_size(P, Q, [0.0, 0.5]).tolist() == [2, 1]
@@ -138,51 +117,6 @@ def test_half_rows_are_accepted(dtype):
     for row, size in zip(deviation, k, strict=True):
         is_least(row, size, 0.1, slack=1e-6)
     assert numbers(truncation.exact_size(p, q, 0.1)).shape == (20,)
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("size", [40, 300, 32_000])
-def test_an_even_tail_deviates_by_nothing(size, library):
-    draft = np.append(0.5, np.full(size - 1, 0.5 / (size - 1)))
-    assert int(truncation.certified_size(to(library, draft), 0.0)) == 1
-    assert int(truncation.online_certified_size(to(library, draft), 0, 0.0, 0.1, estimated=False).k) == 1
-    assert (numbers(truncation.tail_deviation(to(library, draft)))[1:] == 0).all()
-
-
-def test_a_size_by_the_bias_follows_twice_the_rejection():
-    draft = [0.5, 0.25, 0.125, 0.125]
-    assert bias_size(draft, total_variation_bound=[0.07, 0.05, 0.04], bias_tolerance=0.1).tolist() == [
-        2,
-        0,
-        0,
-    ]
-
-
-def test_a_rejection_probability_is_not_taken_for_a_bound_on_the_distance():
-    """β_d = 0 of [.5, .5, 0] allows a Bias of .5 at k = 0; as a bound on TV(q, p), 0 states that p = q."""
-    draft = [0.5, 0.5, 0.0]
-    target = [0.5, 0.0, 0.5]
-    assert float(verification.rejection_probability(target, draft)[0]) == 0.0
-    assert float(truncation.resampling_bias(target, draft, 0)) == 0.5
-    with pytest.raises(TypeError, match="positional"):
-        bias_size(draft, 0.0, 0.01)
-    apart = float(verification.total_variation(target, draft))
-    assert int(bias_size(draft, total_variation_bound=apart, bias_tolerance=0.01)) == 2
-
-
-def test_a_bound_in_float32_is_no_smaller_than_itself():
-    rows_ = np.float32(drawn(11, 200, 9)[1])
-    for sizes in (0, 1, 3):
-        exact = truncation.message_deviation(rows_.astype(float), bits_per_probability=8)
-        narrow = truncation.message_deviation(rows_, bits_per_probability=8)
-        assert narrow.dtype == np.float32
-        assert (narrow.astype(float)[:, sizes] >= exact[:, sizes]).all()
-    for draft in (rows_, to("torch", rows_, "float32")):
-        wide = truncation.online_certified_size(rows_.astype(float), 0, 0.5, 0.3, estimated=False)
-        found = truncation.online_certified_size(draft, 0, 0.5, 0.3, estimated=False)
-        assert kind_of(found.bound)[1] == "float32"
-        assert (numbers(found.bound).astype(float) >= wide.bound).all()
-        np.testing.assert_allclose(numbers(found.bound), wide.bound, rtol=2e-7)
 
 
 # -------------------------------------------------------------------------------------------------- with rounding
@@ -378,41 +312,6 @@ def test_the_online_size_against_every_size(beta):
         is_least(bound, int(truncation.online_size(draft, 3, beta, tolerance, sharpness=sharpness)), tolerance)
 
 
-def test_the_published_size_rises_with_the_uncertainty_and_the_sound_ones_do_not():
-    _, draft = drawn(9, 200)
-    token, beta = int(np.argmax(draft)), np.linspace(0.05, 1.0, 20)
-    published = truncation.online_size(draft, token, beta, 0.5, sharpness=5.0)
-    sound = truncation.online_certified_size(draft, token, beta, 0.5, estimated=False).k
-    assert (np.diff(published) >= 0).all()
-    assert published[-1] > published[0]
-    assert (np.diff(sound) <= 0).all()
-    assert sound[-1] < sound[0]
-    assert np.unique(bias_size(draft, total_variation_bound=beta, bias_tolerance=0.2)).size == 2
-
-
-def test_a_certified_size_says_what_it_is():
-    for estimated in (True, False):
-        found = truncation.online_certified_size(Q, 0, [0.2, 1.0], 0.6, estimated=estimated)
-        assert (found.certified, found.k.tolist()) == (not estimated, [2, 0])
-        np.testing.assert_allclose(found.bound, [0.5, 0.6])
-
-
-def test_no_lower_bound_means_that_all_is_sent():
-    found = truncation.online_certified_size(Q, [0, 3], [0.0, 0.5], 0.6, estimated=False)
-    assert (found.k.tolist(), found.bound.tolist()) == ([3, 3], [0.0, 0.0])
-    assert truncation.online_certified_size(Q, 0, 0.0, 1.0, estimated=False).bound.tolist() == 1.0
-
-
-@given(pairs(), st.data())
-def test_the_certified_bound_holds(pair, data):
-    token = data.draw(st.integers(0, pair["draft"].shape[-1] - 1))
-    beta = verification.rejection_probability(**pair)[..., token]
-    found = truncation.online_certified_size(pair["draft"], token, beta, 0.25, estimated=False)
-    lost = pair["draft"][..., token] * beta
-    distortion = truncation.resampling_distortion(**pair, k=found.k)
-    assert ((distortion <= found.bound + 1e-9) | (lost < 1e-4)).all()
-
-
 # --------------------------------------------------------------------------------------------------- bad arguments
 
 CALLS = {
@@ -420,8 +319,6 @@ CALLS = {
     "exact_size": lambda theta: truncation.exact_size(P, Q, theta),
     "offline_size": lambda theta: truncation.offline_size([P], [Q], theta),
     "online_size": lambda theta: truncation.online_size(Q, 0, 0.5, theta, sharpness=5.0),
-    "online_certified_size": lambda theta: truncation.online_certified_size(Q, 0, 0.5, theta, estimated=True),
-    "bias_size": lambda theta: bias_size(Q, total_variation_bound=0.5, bias_tolerance=theta),
 }
 
 
@@ -432,20 +329,6 @@ def test_a_tolerance_is_not_negative(name, tolerance):
         ValueError, match=r"^(distortion|bias)_tolerance must be 0 or more and finite; got .*such as 0\.1"
     ):
         CALLS[name](tolerance)
-
-
-@pytest.mark.parametrize("beta", [-0.1, 1.5, float("nan")])
-def test_a_rejection_is_a_probability(beta):
-    for call in (
-        lambda: truncation.online_size(Q, 0, beta, 0.1, sharpness=5.0),
-        lambda: truncation.online_certified_size(Q, 0, beta, 0.1, estimated=True),
-        lambda: bias_size(Q, total_variation_bound=beta, bias_tolerance=0.1),
-    ):
-        with pytest.raises(
-            ValueError,
-            match=r"^(rejection_probability|rejection_lower_bound|total_variation_bound) must be in \[0, 1\]",
-        ):
-            call()
 
 
 @pytest.mark.parametrize("token", [-1, 4, 0.5])
@@ -512,35 +395,6 @@ def test_leaps_by_the_set_miss_no_size_of_a_wide_row(scale):
     for tolerance in (0.02, 0.1, 0.3):
         expected = [scanned(*row, tolerance) for row in zip(p, q, strict=True)]
         assert truncation.exact_size(p, q, tolerance).tolist() == expected
-
-
-def test_rows_that_need_no_division_are_not_divided():
-    _, draft = drawn(24, 2, 90)
-    draft /= draft.sum(-1, keepdims=True)
-    found = [truncation.online_certified_size(row, 3, 0.5, 0.2, estimated=False) for row in (draft, np.float32(draft))]
-    np.testing.assert_allclose(found[0].bound, found[1].bound, rtol=1e-4)
-    exact_ = truncation.online_certified_size([0.5, 0.25, 0.25], 1, 0.5, 0.2, estimated=False)
-    assert (int(exact_.k), float(exact_.bound)) == (1, 0.0)
-
-
-@pytest.mark.parametrize("library", ["numpy", "torch", "strict"])
-def test_the_search_in_a_librarys_own_arrays(library, monkeypatch):
-    """The search with torch arrays, as on a GPU, and in a strict array library."""
-    monkeypatch.setattr(tails, "on_host", lambda xp, *values: (xp, *values))
-    p, q = drawn(25, 2, 4, 300)
-    token = np.array([[0, 3, 5, 299]] * 2)
-    calls = {
-        "certified": lambda p, q, token: truncation.certified_size(q, 0.14),
-        "offline": lambda p, q, token: truncation.offline_size(p, q, 0.3),
-        "online": lambda p, q, token: truncation.online_certified_size(q, token, 0.4, 0.2, estimated=True).k,
-        "top-p": lambda p, q, token: truncation.size_from_top_p(q, 0.9),
-    }
-    own = [to(library, value) for value in (p, q, token)]
-    found = {name: call(*own) for name, call in calls.items()}
-    monkeypatch.undo()
-    for name, call in calls.items():
-        assert kind_of(found[name]) == (library, "int64"), name
-        assert numbers(found[name]).tolist() == call(p, q, token).tolist(), name
 
 
 @pytest.mark.parametrize("library", ["torch", "strict"])
@@ -648,28 +502,6 @@ def test_a_size_that_the_bound_allows_is_found():
     assert size == int(np.argmax(truncation.tail_deviation(draft) <= 0.5 * apart))
 
 
-def test_many_tolerances_of_a_pair_are_answered_as_each():
-    p, q = drawn(36, 24, 60, scale=1.0)
-    worst = [worst_case_target(row, k, 0.05) for k, row in enumerate(q[6:], 3)]
-    p[6:] = worst  # where the bound is attained
-    tolerances = np.linspace(0.0, 0.9, 91)
-    each = [[int(truncation.exact_size(*row, theta)) for theta in tolerances] for row in zip(p, q, strict=True)]
-    assert truncation.exact_size(p[:, None], q[:, None], tolerances).tolist() == each
-
-
-def test_a_size_next_to_what_the_bound_allows_is_found():
-    """The worst target for one k attains the bound there, so the smallest k is next to the bound's k."""
-    _, draft = drawn(32, 5000, scale=1.0)
-    target = worst_case_target(draft, 4000, 0.2)
-    tolerance = float(truncation.tail_deviation(draft)[4000]) / 0.2 * (1 - 1e-6)
-    found = int(truncation.exact_size(target, draft, tolerance))
-    assert found > 4000
-    assert first_by_scan(target, draft, tolerance, found + 1) == found
-    assert truncation.exact_size(target, draft, [1.5 * tolerance, tolerance, 0.2 * tolerance]).tolist() == [
-        int(truncation.exact_size(target, draft, share * tolerance)) for share in (1.5, 1.0, 0.2)
-    ]
-
-
 @pytest.mark.parametrize("share", [1e-9, 1e-3, 1e3, 1e9])
 def test_some_entries_that_are_unlike_the_others_mislead_no_search(share):
     """Every third entry is much smaller or larger than the others."""
@@ -698,34 +530,6 @@ def test_a_batch_may_be_empty(library):
         sizes = [truncation.certified_size(draft, tolerance, bits_per_probability=bits) for bits in (None, 8, 16)]
         sizes += [truncation.exact_size(draft, draft, tolerance), truncation.size_from_top_p(draft, tolerance)]
         assert [tuple(found.shape) for found in sizes] == [empty] * 5
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_shapes_that_do_not_fit_are_refused_by_name(library):
-    draft, two = to(library, np.full((3, 4), 0.25)), to(library, np.array([0.1, 0.2]))
-    token = to(library, np.zeros(3, dtype=np.int64))
-    with pytest.raises(ValueError, match=r"draft has \(3,\), bias_tolerance has \(2,\)"):
-        truncation.certified_size(draft, two)
-    with pytest.raises(
-        ValueError, match=r"draft has \(3,\), .*rejection_probability has \(\), distortion_tolerance has \(2,\)"
-    ):
-        truncation.online_size(draft, token, 0.5, two, sharpness=2.0)
-    with pytest.raises(
-        ValueError, match=r"draft has \(3,\), .*rejection_lower_bound has \(2,\), distortion_tolerance has \(\)"
-    ):
-        truncation.online_certified_size(draft, token, two, 0.1, estimated=False)
-
-
-@pytest.mark.parametrize("count", [1, 9])
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_an_uneven_subnormal_tail_does_deviate(library, count):
-    """Although the mean, and the excess of the entries over it, may round to 0."""
-    least = 5e-324
-    draft = to(library, np.array([[1.0, 2 * least, least]] * count))
-    assert numbers(truncation.certified_size(draft, 0.0)).tolist() == [2] * count
-    token = to(library, np.zeros(count, dtype=np.int64))
-    found = truncation.online_certified_size(draft, token, 0.0, 0.5, estimated=False)
-    assert numbers(found.k).tolist() == [2] * count
 
 
 def test_a_size_does_not_depend_on_the_tolerances_beside_it():
@@ -777,20 +581,6 @@ def test_a_target_and_drafts_broadcast():
 
 
 # ------------------------------------------------------------------------------------------------- few rows and many
-
-
-@pytest.mark.parametrize("scale", [0.5, 3.0])
-def test_few_rows_by_themselves_and_all_at_once(scale):
-    """Offline and online rules and messages give the same results row by row and in a batch."""
-    p, q = drawn(35, 4, 2000, scale=scale)
-    calls = [
-        *(lambda p, q, x=x, s=s: truncation.offline_size(p[:, None], q[:, None], x, sharp=s)
-          for x in (0.05, 0.3) for s in (False, True)),
-        *(lambda p, q, x=x: truncation.online_certified_size(q, 3, 0.4, x, estimated=True).k for x in (0.0, 0.2, 0.9)),
-        *(lambda p, q, x=x: truncation.certified_size(q, x, bits_per_probability=14) for x in (0.4, 0.8, 1.2)),
-    ]  # fmt: skip
-    for call in calls:
-        assert call(p, q).tolist() == [int(call(p[i : i + 1], q[i : i + 1])[0]) for i in range(len(p))]
 
 
 def test_an_even_row_deviates_by_nothing_offline_either():

@@ -7,7 +7,6 @@ import math
 import subprocess
 import sys
 
-import hypothesis
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -22,14 +21,10 @@ from hlmtheory.uncertainty import (
     fit_linear,
     perturbation,
     quadrature,
-    quadrature_error,
     sample_uncertainty,
     skip_probability,
     vocabulary_uncertainty,
 )
-from hlmtheory.uncertainty.binomial import decision_error, draws_needed
-from hlmtheory.uncertainty.claims import DISCREPANCY
-from hlmtheory.uncertainty.substitution import by_substitution
 
 from .kinds import LIBRARIES, numbers, to
 from .strategies import batches, quantity, shapes
@@ -114,24 +109,6 @@ HARD_ROWS = {
 }
 
 
-def test_the_quick_rule_is_within_1e_6_on_rows_like_a_model_s():
-    logits = np.stack(MODEL_ROWS)
-    tokens = np.argsort(-logits, axis=-1)[np.arange(30), np.arange(30) % 6]
-    quick = expected_uncertainty(logits, tokens)
-    exact = [by_adaptive_integration(row, token) for row, token in zip(logits, tokens, strict=True)]
-    assert np.sum((np.asarray(exact) > 0.01) & (np.asarray(exact) < 0.99)) >= 10
-    np.testing.assert_allclose(quick, exact, rtol=0, atol=1e-7)
-    assert np.max(quadrature_error(logits, tokens)) < 1e-6
-
-
-def test_the_discrepancy_of_the_quick_rule():
-    """The largest difference between the nodes' summed weight and the length, just before or at a node."""
-    fractions, weights = np.array(sorted(quadrature.quick_rule())).T
-    upto = np.cumsum(weights)
-    largest = max(np.max(np.abs(upto - fractions)), np.max(np.abs(upto - weights - fractions)))
-    assert 0.999 * DISCREPANCY < largest <= DISCREPANCY
-
-
 @given(logit_rows())
 def test_the_share_of_a_token_varies_by_what_is_left_at_the_largest_temperature(instance):
     """Along all temperatures; the quick rule's proven error uses this."""
@@ -144,84 +121,8 @@ def test_the_share_of_a_token_varies_by_what_is_left_at_the_largest_temperature(
     assert np.all(variation <= 1.0 - share[..., -1] + 1e-9)
 
 
-@pytest.mark.parametrize("name", HARD_ROWS)
-def test_the_rule_by_substitution_is_adaptive_integration(name):
-    logits, token = HARD_ROWS[name]
-    assert float(by_substitution(logits, token)) == pytest.approx(by_adaptive_integration(logits, token), abs=2e-10)
-
-
 def test_no_more_than_40_softmax_passes():
     assert len(quadrature.quick_rule()) == 40
-
-
-@pytest.mark.parametrize("name", HARD_ROWS)
-def test_the_stated_error_covers_the_true_one(name):
-    logits, token = HARD_ROWS[name]
-    exact = by_adaptive_integration(logits, token)
-    true = abs(float(expected_uncertainty(logits, token)) - exact)
-    stated = float(quadrature_error(logits, token))
-    assert true <= stated + 1e-9
-    assert stated <= max(1.01 * true, true + 1.5e-7) + 1e-9
-    assert true < 1e-4
-
-
-@pytest.mark.parametrize("logits", [[0.0, 0.0], [3.0, 2.0, -1.0], [1e4, 0.0]])
-def test_the_stated_error_is_never_below_the_proven_one(logits):
-    """Where both rules agree, the second rule may still be off by its proven error."""
-    proven = quadrature.panel_error(len(logits), quadrature.SAFE_NODES)
-    assert proven > 1e-8
-    assert float(quadrature_error(logits, 0)) >= proven
-
-
-def test_the_quick_rule_is_not_safe_for_every_row():
-    """Otherwise the second rule would be unnecessary; the rows are the docstring's worst ones."""
-    for others, worst in ((1, 8e-8), (4095, 9e-5), (151_999, 3e-4)):
-        gaps = np.exp(np.linspace(-9.0, 4.0, 1500))
-        errors = [_two_level_error(gap, others) for gap in gaps]
-        assert 0.5 * worst < max(errors) < 1.1 * worst
-
-
-def _two_level_error(gap, others):
-    """The error of the quick rule against the panel rule with many nodes, for one entry above equal ones."""
-
-    def mean(rule):
-        fractions, weights = np.array(rule).T
-        return float(np.sum(weights / (1.0 + others * np.exp(-gap / (2.0 * fractions)))))
-
-    return abs(mean(quadrature.quick_rule()) - mean(quadrature.panel_rule(40)))
-
-
-@pytest.mark.parametrize("rule", [quadrature.quick_rule(), quadrature.panel_rule(4), quadrature.panel_rule(18)])
-def test_a_rule_is_a_mean(rule):
-    fractions, weights = np.array(rule).T
-    assert np.all((fractions > 0) & (fractions < 1))
-    assert np.all(weights > 0)
-    assert math.isclose(weights.sum(), 1.0, rel_tol=1e-14)
-
-
-@pytest.mark.parametrize(
-    ("function", "arguments"),
-    [(quadrature.quick_rule, ()), (quadrature.panel_rule, (18,)), (quadrature.panel_error, (50, 18))],
-)
-def test_a_rule_and_its_error_are_computed_once(function, arguments):
-    assert function(*arguments) is function(*arguments)
-
-
-@pytest.mark.parametrize("nodes", [4, 18])
-def test_what_the_panels_leave_near_0_counts_as_the_lowest_node_does(nodes):
-    lowest, weight = min(quadrature.panel_rule(nodes))
-    assert lowest < 2.0 ** (1 - quadrature.PANELS)
-    assert 2.0**-quadrature.PANELS < weight < 2.0 ** (1 - quadrature.PANELS)
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 50, 4096, 152_000, 2**20])
-def test_no_row_has_more_varentropy_than_the_proof_takes(size):
-    """At the known maximum: one entry against equal others."""
-    top = np.linspace(1e-6, 1 - 1e-6, 100_001)
-    others = max(size - 1, 1)
-    spread = top * (1 - top) * np.log(top * others / (1 - top)) ** 2
-    assert spread.max() <= math.log(others) ** 2 / 4 + 1
-    assert quadrature.panel_error(size, quadrature.SAFE_NODES) < 5e-7
 
 
 @given(hnp.arrays(np.float64, st.integers(2, 30), elements=st.floats(-60, 60)))
@@ -261,34 +162,6 @@ def test_only_gaps_over_the_largest_temperature_count(instance, shift, scale):
     np.testing.assert_allclose(moved, ours, rtol=0, atol=1e-9)
 
 
-@given(logit_rows(), st.data())
-def test_a_masked_entry_is_as_good_as_left_out(instance, data):
-    """All functions give the same results for a row without its masked entries."""
-    logits = instance["logits"].reshape(-1, instance["logits"].shape[-1])
-    hypothesis.assume(len(logits))
-    row = logits[data.draw(st.integers(0, len(logits) - 1))]
-    places = np.array(data.draw(st.lists(st.integers(0, len(row)), max_size=4)), dtype=int)
-    wide = np.insert(row, places, -np.inf)
-    kept = np.flatnonzero(np.isfinite(wide))
-    left = wide[kept]
-    same = {"rtol": 0, "atol": 1e-14}  # numpy adds up a longer row in another order
-    for warmest in (0.0, 0.5, 2.0):
-        everywhere = vocabulary_uncertainty(wide, max_temperature=warmest)
-        np.testing.assert_allclose(everywhere[kept], vocabulary_uncertainty(left, max_temperature=warmest), **same)
-        assert np.all(np.delete(everywhere, kept) == 1.0)
-        one_by_one = expected_uncertainty(wide[None], np.arange(len(wide)), max_temperature=warmest)
-        np.testing.assert_allclose(one_by_one, everywhere, **same)
-        token = data.draw(st.integers(0, len(left) - 1))
-        sampled = [
-            sample_uncertainty(z, d, draws=9, max_temperature=warmest, rng=np.random.default_rng(3))
-            for z, d in ((wide, kept[token]), (left, token))
-        ]
-        assert sampled[0] == sampled[1]
-        errors = [quadrature_error(z, d, max_temperature=warmest) for z, d in ((wide, kept[token]), (left, token))]
-        assert errors[0] == pytest.approx(float(errors[1]), abs=2e-7)
-        assert errors[0] >= errors[1] - 1e-14  # the proven part rises with V
-
-
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_masked_draft_always_differs(library, dtype):
@@ -298,16 +171,6 @@ def test_a_masked_draft_always_differs(library, dtype):
         rng = np.random.default_rng(1)
         assert numbers(sample_uncertainty(logits, 1, max_temperature=warmest, rng=rng)).tolist() == [1.0, 1.0]
         assert numbers(vocabulary_uncertainty(logits, max_temperature=warmest))[1].tolist() == [1.0, 1.0, 0.0]
-
-
-def test_the_coldest_limit():
-    logits = [[3.0, 3.0, 1.0], [3.0, 2.0, 1.0]]
-    for token, limit in ((0, [0.5, 0.0]), (1, [0.5, 1.0]), (2, [1.0, 1.0])):
-        assert expected_uncertainty(logits, token, max_temperature=0.0).tolist() == limit
-        near = expected_uncertainty(logits, token, max_temperature=1e-6)
-        np.testing.assert_allclose(near, limit, atol=1e-9)
-        assert quadrature_error(logits, token, max_temperature=0.0).tolist() == [0.0, 0.0]
-    assert vocabulary_uncertainty(logits, max_temperature=0.0).tolist() == [[0.5, 0.5, 1.0], [0.0, 1.0, 1.0]]
 
 
 def test_the_least_gap_is_no_tie():
@@ -414,52 +277,6 @@ def test_every_count_and_threshold_in_hundredths():
             assert float(skip_probability(0.4, threshold, draws)) == pytest.approx(binom.cdf(largest, draws, 0.4))
 
 
-def test_the_error_is_a_sawtooth_in_the_number_of_draws():
-    errors = np.array([float(decision_error(0.4, 0.5, draws)) for draws in range(1, 30)])
-    assert (np.diff(errors) > 0).sum() > 5
-    assert (np.diff(errors) < 0).sum() > 5
-
-
-def test_at_the_threshold_no_number_of_draws_decides():
-    assert float(skip_probability(0.25, 0.25, 100_000)) == pytest.approx(0.5, abs=0.01)
-    with pytest.raises(ValueError, match=r"^expected must differ from the threshold; got 0.25; .*no number of draws"):
-        draws_needed([0.5, 0.25], 0.25, 0.01)
-
-
-@given(decisions())
-def test_from_the_needed_draws_on_the_error_stays_small(instance):
-    e, th, error = instance["expected"], instance["threshold"], instance["error"]
-    needed = draws_needed(e, th, error)
-    for factor in (1.0, 1.3, 2.0, 3.0):
-        wrong = decision_error(e, th, np.ceil(factor * needed).astype(np.int64))
-        assert np.all(wrong <= error * (1 + 1e-9))
-
-
-@pytest.mark.parametrize("apart", [5.6e-17, -5.6e-17, 1e-16, 1e-10])
-def test_too_near_to_the_threshold_for_any_number_of_draws(apart):
-    """KL(u_th ‖ E[u]) is at most 2·10⁻¹⁶ there: its logarithms cancel to 0 or below."""
-    with pytest.raises(ValueError, match=r"^expected must differ from the threshold; got 0\.(3|29999)"):
-        draws_needed(0.3 + apart, 0.3, 0.01)
-
-
-@pytest.mark.parametrize("apart", [1e-2, -1e-2, 1e-4, -1e-6])
-def test_the_divergence_near_the_threshold(apart):
-    """By its series: KL = δ²/2 (1/(e (1 - e))) about e, to the relative size of δ."""
-    e = 0.3 + apart
-    exact = math.log(100.0) / (0.3 * math.log1p(-apart / e) + 0.7 * math.log1p(apart / (1 - e)))
-    series = math.log(100.0) * 2 * 0.3 * 0.7 / apart**2
-    needed = int(draws_needed(e, 0.3, 0.01))
-    assert needed == pytest.approx(series, rel=3 * abs(apart))
-    if abs(apart) > 1e-3:
-        assert needed == math.ceil(exact)
-
-
-def test_a_sure_thing_takes_one_draw():
-    """E[u] = 0 or 1: all samples agree, also at the threshold."""
-    assert draws_needed([0.0, 0.0, 1.0, 1.0], [0.0, 0.5, 0.5, 0.0], 0.01).tolist() == [1, 1, 1, 1]
-    assert decision_error([0.0, 0.0, 1.0, 1.0], [0.0, 0.5, 0.5, 0.0], 1).tolist() == [0.0, 0.0, 0.0, 0.0]
-
-
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("count", range(21))
 def test_a_threshold_beside_a_narrow_expectation_keeps_its_atom(library, count):
@@ -482,21 +299,6 @@ def test_a_narrow_threshold_is_compared_in_its_type(draws, threshold):
     assert wide.astype(np.float32) <= threshold < np.nextafter(wide, 2.0).astype(np.float32)
     count = np.floor(float(threshold[0]) * draws)
     assert bool(np.float32(count / draws) <= threshold[0]) == bool(count / draws <= wide[0])
-
-
-@pytest.mark.parametrize("draws", [2**31 - 1, 2**31, 2**40, 2**52])
-def test_more_draws_than_32_bits_count(draws):
-    assert float(skip_probability(0.5, 0.5, draws)) == pytest.approx(0.5, abs=1e-4)
-    assert float(skip_probability(0.25, 0.5, draws)) == 1.0
-    assert float(decision_error(0.25, 0.5, draws)) == 0.0
-    near = 0.5 + 1.0 / math.sqrt(draws)  # two deviations of a fair coin
-    assert float(skip_probability(0.5, near, draws)) == pytest.approx(0.9772499, abs=1e-4)
-    assert float(decision_error(0.5, near, draws)) == pytest.approx(0.0227501, abs=1e-4)
-
-
-def test_nothing_is_decided_outside_of_the_unit_interval():
-    assert draws_needed([0.3, 1.0], [-0.5, 1.0], 1e-6).tolist() == [1, 1]
-    assert decision_error([0.3, 1.0], [-0.5, 1.0]).tolist() == [0.0, 0.0]
 
 
 # ------------------------------------------------------------------------------------------------------------ fits

@@ -16,7 +16,6 @@ from scipy.optimize import brentq
 import hlmtheory
 from hlmtheory.verification import acceptance_after_update, acceptance_rate, largest_distance, total_variation
 from hlmtheory.verification.update_claims import HORIZON, _divergence
-from hlmtheory.verification.updates import tokens_after_update
 
 from .strategies import TARGETS, pairs
 
@@ -86,55 +85,6 @@ def three_chains(seed, size=2):
     """Return a draft and two versions on multiples of 1/16."""
     rng = np.random.default_rng(seed)
     return [rng.multinomial(16, np.full(size, 1 / size), size) / 16 for _ in range(3)]
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_the_round_is_that_of_the_enumeration(seed):
-    draft, old, new = three_chains(seed)
-    q, p, r = map(exactly, (draft, old, new))
-    before, after = mean_accepted(q, p), mean_accepted(q, r)
-    moved = reached_distance(q, p, r)
-    cost = sum((HORIZON - i) * one for i, one in enumerate(moved))
-    floor = KNOWN["verification.update_round_floor"].check({"draft_chain": draft, "old_chain": old, "new_chain": new})
-    assert HORIZON - float(floor.lhs) == pytest.approx(float(after), rel=1e-12, abs=1e-12)
-    assert HORIZON - float(floor.rhs) == pytest.approx(max(0.0, float(before - cost)), rel=1e-12, abs=1e-12)
-    assert abs(after - before) <= cost
-    interval = tokens_after_update(float(before), [float(x) for x in moved])
-    assert Fraction(float(interval.lower)) <= max(before - cost, 0) + Fraction(1, 10**12)
-    assert float(interval.lower) - 1e-12 <= after <= float(interval.upper) + 1e-12
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_own_texts_are_those_of_the_enumeration(seed):
-    draft, old, new = three_chains(seed)
-    q, p, r = map(exactly, (draft, old, new))
-
-    def along(law, value):
-        total = Fraction(0)
-        for steps in texts(len(q)):
-            mass = math.prod((law[before][token] for before, token in steps), start=Fraction(1))
-            total += mass * sum(value(t, before) for t, (before, _) in enumerate(steps))
-        return total
-
-    def overlap(first, second):
-        return sum(map(min, first, second), start=Fraction(0))
-
-    after = along(r, lambda t, before: overlap(q[before], r[before]))
-    own = along(p, lambda t, before: overlap(q[before], p[before]))
-    cost = along(p, lambda t, before: (HORIZON - t) * (1 - overlap(p[before], r[before])))
-    found = KNOWN["verification.update_own_texts"].check({"draft_chain": draft, "old_chain": old, "new_chain": new})
-    assert HORIZON - float(found.lhs) == pytest.approx(float(after), rel=1e-12)
-    assert HORIZON - float(found.rhs) == pytest.approx(max(0.0, float(own - cost)), rel=1e-12, abs=1e-12)
-    assert after >= own - cost
-
-
-def test_a_smaller_weight_of_a_draft_fails():
-    """With K - i in place of K - i + 1, one of the attained instances lies outside."""
-    claim = KNOWN["verification.update_round_floor"]
-    draft, old, new = (np.asarray(claim.attained.instance[name]) for name in ("draft_chain", "old_chain", "new_chain"))
-    q, p, r = map(exactly, (draft, old, new))
-    moved = reached_distance(q, p, r)
-    assert mean_accepted(q, r) < mean_accepted(q, p) - sum((HORIZON - i - 1) * one for i, one in enumerate(moved))
 
 
 # ------------------------------------------------------------------------------------------------ the divergence
@@ -222,19 +172,3 @@ def test_when_the_bound_says_something():
     assert float(acceptance_after_update(0.72, 0.72).lower) == 0.0
     divergence = brentq(lambda nats: float(largest_distance(nats)) - 0.72, 0.1, 3.0)
     assert divergence == pytest.approx(1.2106, rel=1e-3)  # nats a token: above, α(0) = .72 guarantees nothing
-
-
-def test_bad_input_is_named():
-    with pytest.raises(ValueError, match=r"^acceptance must be in \[0, 1\]"):
-        acceptance_after_update(1.5, 0.5)
-    with pytest.raises(ValueError, match=r"^distance must be in \[0, 1\]"):
-        acceptance_after_update(0.5, -0.5)
-    with pytest.raises(ValueError, match=r"^tokens must be at most K = 2"):
-        tokens_after_update(2.5, [0.0, 0.0])
-    with pytest.raises(ValueError, match=r"^distances must have an entry for each draft"):
-        tokens_after_update(0.0, [])
-    with pytest.raises(ValueError, match=r"^divergence must be 0 or more and finite"):
-        largest_distance(math.inf)
-    three = np.full((2, 3), 1 / 3)
-    with pytest.raises(ValueError, match=r"^draft_chain must be square"):
-        KNOWN["verification.update_round_floor"].check({"draft_chain": three, "old_chain": three, "new_chain": three})

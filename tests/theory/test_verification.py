@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hlmtheory
-from hlmtheory import truncation, uncertainty, verification
-from hlmtheory.truncation.rules import top_n_sigma_of_size
+from hlmtheory import verification
 from hlmtheory.verification.tokens import expected_tokens_profile
 
 from . import oracles
@@ -380,45 +379,6 @@ def test_softmax_refuses_what_overflowed(stray):
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_a_masked_logit_has_probability_0_everywhere(library, dtype):
-    """All functions that take logits treat -inf as absent, and need one finite entry."""
-    masked = to(library, [[2.0, -np.inf, 1.0, 0.0, -np.inf], [-np.inf, -np.inf, -np.inf, 3.0, -np.inf]], dtype)
-    kept = to(library, [[2.0, 1.0, 0.0]], dtype)
-    left = numbers(verification.softmax(kept))[0]
-    np.testing.assert_allclose(numbers(verification.softmax(masked)), [[left[0], 0, *left[1:], 0], [0, 0, 0, 1, 0]])
-    for n in (0.0, 0.5, 1.3, 9.0):
-        sizes = numbers(truncation.size_from_top_n_sigma(masked, n)).tolist()
-        assert sizes == [float(numbers(truncation.size_from_top_n_sigma(kept, n))[0]), 1.0]
-    for k in (1, 2, 3):
-        widths = numbers(top_n_sigma_of_size(masked, k))
-        assert widths[0] == pytest.approx(float(numbers(top_n_sigma_of_size(kept, k))[0]))
-    assert numbers(top_n_sigma_of_size(masked, [4, 2])).tolist() == [np.inf, np.inf]
-    np.testing.assert_allclose(
-        numbers(uncertainty.vocabulary_uncertainty(masked))[0, [0, 2, 3]],
-        numbers(uncertainty.vocabulary_uncertainty(kept))[0],
-        rtol=1e-6,
-    )
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        verification.softmax,
-        uncertainty.vocabulary_uncertainty,
-        lambda logits: uncertainty.expected_uncertainty(logits, 0),
-        lambda logits: truncation.size_from_top_n_sigma(logits, 1.0),
-        lambda logits: top_n_sigma_of_size(logits, 1),
-    ],
-)
-def test_a_row_that_is_masked_throughout_is_refused(function):
-    with pytest.raises(ValueError, match=r"^logits must be rows of logits with a finite one; .*leave a token to draw"):
-        function([[0.0, 1.0], [-np.inf, -np.inf]])
-    with pytest.raises(ValueError, match=r"^logits must be rows of logits, finite or -inf where masked"):
-        function([0.0, np.inf])
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
 def test_skipping_by_a_mask_is_skipping_with_probability_1(library):
     p, q = to(library, P), to(library, Q)
     for mask in ([True, False, True], to(library, [True, False, True])):
@@ -563,8 +523,3 @@ def test_the_package_has_its_modules_and_the_shortcuts():
         assert getattr(hlmtheory, module).__name__ == f"hlmtheory.{module}"
     for name, module in hlmtheory.SHORTCUTS.items():
         assert getattr(hlmtheory, name) is getattr(getattr(hlmtheory, module), name)
-
-
-def test_an_unknown_name_of_the_package():
-    with pytest.raises(AttributeError, match=r"module 'hlmtheory' has no attribute 'acceptence'"):
-        _ = hlmtheory.acceptence

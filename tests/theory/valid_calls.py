@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory import channel, codec, conformal, draft_length, lossless, policy, serving, skipping, verification
+from hlmtheory import channel, codec, conformal, draft_length, lossless, policy, serving, skipping
 from validation.trace.writer import TraceWriter
 
 MODEL = serving.ModelShape(1, 2, 3)
@@ -140,8 +140,6 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "tree_distribution": {"targets": [P], "drafts": [Q], "draft_count": 2},
     "block_weights": {"targets": [P, R], "drafts": [Q, P], "tokens": [0, 1]},
     "block_acceptance": {"targets": [P, R], "drafts": [Q, P], "tokens": [0, 1]},
-    "block_residual": {"target": P, "draft": Q, "weight": 0.75},
-    "block_distribution": {"targets": [P], "drafts": [Q], "actual_drafts": [R]},
     "lossy_price": {"target": P, "draft": Q, "accept": [0.25, 0.5, 0.75], "residual": R},
     "relaxed_acceptance": {"target": P, "draft": Q, "factor": 1.5},
     "typical_acceptance": {"target": P, "epsilon": 0.25, "delta": 0.5},
@@ -153,11 +151,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "acceptance_interval": {"accepted": 3.5, "examined": 5, "error": 0.25, "form": "varying"},
     "decoded_acceptance_rate": {"target": P, "decoded": Q, "deviation": 0.125},
     "acceptance_after_update": {"acceptance": 0.75, "distance": 0.125},
-    "tokens_after_update": {"tokens": 1.5, "distances": [0.25, 0.125]},
     "largest_distance": {"divergence": 0.5},
-    "AcceptanceCount": {"accepted": 3, "examined": 5},
-    "AcceptanceCount.update": {"accepted": 2, "draft_length": 3},
-    "AcceptanceCount.interval": {"error": 0.25, "form": "constant"},
     "expected_tokens": {"acceptance": 0.75, "draft_length": 3},
     "expected_tokens_profile": {"acceptances": [0.5, 0.75]},
     # shared_seed
@@ -177,7 +171,6 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "streamed_rate": {"acceptance": 0.75, "draft_time": 0.125, "round_trip": 0.25, "verify_time": 0.5},
     # vocabulary
     "common_acceptance": {"target": P, "draft": Q, "support": [True, False, True]},
-    "common_draft": {"draft": Q, "support": [True, False, True]},
     # uncertainty
     "sample_uncertainty": {
         "logits": [0.5, 1.5, -1.0],
@@ -187,11 +180,8 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "rng": np.random.default_rng(1),
     },
     "expected_uncertainty": {"logits": [0.5, 1.5, -1.0], "draft_token": 1, "max_temperature": 1.5},
-    "quadrature_error": {"logits": [0.5, 1.5, -1.0], "draft_token": 1, "max_temperature": 1.5},
     "vocabulary_uncertainty": {"logits": [0.5, 1.5, -1.0], "max_temperature": 1.5},
     "skip_probability": {"expected": 0.25, "threshold": 0.75, "draws": 5},
-    "decision_error": {"expected": 0.25, "threshold": 0.75, "draws": 5},
-    "draws_needed": {"expected": 0.25, "threshold": 0.75, "error": 0.125},
     "fit_linear": {
         "uncertainty": [0.0, 0.25, 0.5, 1.0, 0.25, 0.75, 0.5, 1.0],
         "rejection_by_token": [0.0, 0.25, 0.5, 0.75, 0.125, 0.5, 0.375, 1.0],
@@ -210,19 +200,10 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "best_holder_bound": {"cell_probabilities": [0.25, 0.75], **LINE, "discrete": True},
     "surrogate_gap": {"uncertainty": [0.0, 0.5, 0.75], "rejection_by_token": [0.25, 0.5, 0.75], **LINE},
     "one_step_risk": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75]},
-    "truncated_step_risk": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75], "top_k": [1, 2, 1]},
     "position_bill": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75], "decoded": [R]},
     "bill_bound": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75], "deviation": [0.25, 0.125, 0.0]},
     "bill_bound_on_device": {"draft": Q, "skip": [0.25, 0.5, 0.75], "deviation": [0.25, 0.125, 0.0]},
-    "round_bill": {"bills": [0.25, 0.5], "kept": [0.75, 0.5]},
     "overlap_risk": {"target": [P, Q], "draft": [Q, R], "skip": [[0.25, 0.5, 0.75], [0.5, 0.5, 0.5]], "token": [1, 0]},
-    "overlap_losses": {
-        "target": [P, Q],
-        "draft": [Q, R],
-        "uncertainty": [[0.25, 0.5, 0.75], [0.5, 0.5, 0.5]],
-        "token": [1, 0],
-        "thresholds": [0.25, 0.5],
-    },
     "confident_threshold": {
         "losses": [[0.0, 0.25], [0.125, 0.5]],
         "thresholds": [0.5, 1.5],
@@ -298,14 +279,6 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "sharpness": 2.5,
     },
     "certified_size": {"draft": R, "bias_tolerance": 0.25, "bits_per_probability": 8, "draft_count": 2},
-    "bias_size": {"draft": R, "total_variation_bound": 0.5, "bias_tolerance": 0.125},
-    "online_certified_size": {
-        "draft": R,
-        "draft_token": 0,
-        "rejection_lower_bound": 0.5,
-        "distortion_tolerance": 0.25,
-        "estimated": True,
-    },
     "decoded_draft": {"draft": R, "k": 1, "bits_per_probability": 4, "draft_token": 0},
     "message_deviation": {"draft": R, "bits_per_probability": 4},
     "multi_draft_distribution": {"target": P, "draft": Q, "k": 1, "draft_count": 2},
@@ -340,33 +313,18 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "softplus_gap": {"z": [-0.5, 0.75], "sharpness": 2.5},
     "softplus_distance": {"target": P, "draft": Q, "sharpness": 2.5},
     "online_bound": {"draft": R, "draft_token": 0, "rejection_probability": 0.5, "k": 1, "sharpness": 2.5},
-    "online_shortfall": {"target": P, "draft": R, "draft_token": 0, "k": 1, "sharpness": 2.5},
     "safe_sharpness": {"draft_probability": 0.75, "rejection_probability": 0.25},
-    "worst_case_target": {"draft": R, "k": 1, "distance": 0.125, "draft_token": 0},
-    "deviation_bounds": {"draft": R, "k": 1},
     "size_from_top_p": {"draft": R, "p": 0.75},
-    "top_p_of_size": {"draft": R, "k": 1},
     "size_from_min_p": {"draft": R, "p": 0.75},
-    "min_p_of_size": {"draft": R, "k": 1},
     "size_from_top_n_sigma": {"logits": [0.5, 1.5, -1.0], "n": 0.5},
-    "top_n_sigma_of_size": {"logits": [0.5, 1.5, -1.0], "k": 1},
     "optimal_sizes": {"draft_rows": [P, R], "budget_bits": 40, "bits_per_probability": 4, "exact": False},
     # lattice
     "top_support": {"draft": R, "k": 1},
     "dropped_mass": {"draft": R, "support": [True, True, False]},
     "quantize": {"draft": R, "support": [True, True, False], "resolution": 10},
-    "distortion_bound": {"k": 3, "resolution": 100},
     "distortion_bound_sharp": {"k": 3, "resolution": 100},
     "payload_bits": {"vocabulary": 4096, "k": 64, "resolution": 100, "adaptive": True},
     "exact_payload_bits": {"vocabulary": 40, "k": 6, "resolution": 10, "adaptive": True},
-    "batch_length": {"bits": [600.0, 1500.0, 2500.0], "budget_bits": 2500.0},
-    "rejection_bound": {
-        "target": P,
-        "draft": Q,
-        "support": [True, True, False],
-        "resolution": 10,
-        "sharp": True,
-    },
     "allocate": {"draft": R, "budget_bits": 12.5, "adaptive": True},
     # codec
     "LatticeDraft": {"support": np.array([0, 2]), "counts": np.array([6, 4]), "token": 2},
@@ -415,20 +373,14 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "steps": 100,
         "vocabulary": 4,
     },
-    "regret_bound_rate": {"target_scale": 0.5, "learning_scale": 1.5, "threshold": 0.375, "steps": 100},
     # channel
     "upload_batches": {"draft_length": 4, "draft_s": 1.0, "message_s": 1.5, "token_s": 0.25},
     "downlink_bits": {"acceptances": [0.5, 0.75], "row_bits": 96.0},
     "db_to_linear": {"db": [-20.0, 3.5]},
-    "linear_to_db": {"ratio": [100.0, 0.5]},
     "dbm_to_watts": {"dbm": [-20.0, 3.5]},
-    "watts_to_dbm": {"watts": [0.125, 2.5]},
     "vocabulary_payload_bits": {"vocabulary": 32_000, "bits_per_probability": 8, "index": False},
     "shannon_latency": {"bits": 1000.5, "bandwidth_hz": 1e6, "snr": 1.5},
-    "round_throughput": {"draft_s": 0.125, "uplink_s": 0.25, "verify_s": 0.5, "sent": [True, False]},
     "throughput": {"times_s": [0.5, 1.5]},
-    "mean_round_throughput": {"times_s": [0.5, 1.5]},
-    "free_space_gain": {"distance_m": 100.5, "frequency_hz": 2.4e9},
     "log_distance_gain": {"distance_m": 100.5, "reference_gain": 1e-3, "exponent": 2.5, "reference_m": 1.5},
     "Rayleigh": {"mean_snr": 10.5},
     "Rician": {"mean_snr": 10.5, "k_factor": 2.5},
@@ -442,15 +394,6 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "Rician.mean_latency": {"bits": 1000.5, "bandwidth_hz": 1e6, "outage": 0.125},
     "Rician.inverse_efficiency": {"cut": 0.5, "upper": 2.5},
     "mean_transfer_time": {"link": LINK, "bits": 1000.5, "bandwidth_hz": 1e3, "coherence_s": 0.5},
-    "sample_transfer_times": {
-        "link": LINK,
-        "rng": np.random.default_rng(1),
-        "size": 3,
-        "bits": 1000.5,
-        "bandwidth_hz": 1e3,
-        "coherence_s": 0.5,
-    },
-    "leaked_bits": {"joint": [[0.5, 0.25], [0.0, 0.25]]},
     "rounds_leak": {"tokens": 40, "draft_length": 4},
     "size_classes": {"sizes": [10.5, 12.5, 40.5], "weights": [5.5, 5.5, 1.5], "classes": 2},
     "GilbertElliott": {
@@ -472,9 +415,6 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "sum_shares": CELL,
     "sum_latency": {**CELL, "bandwidth_hz": 100.5},
     "kkt_residual": {**CELL, "shares": [0.5, 0.5], "objective": "minmax"},
-    "uniform_gain": CELL,
-    "spread_finish_times": {**SPREAD, "shares": [0.5, 0.25], "bandwidth_hz": 100.5},
-    "spread_minmax_shares": SPREAD,
     # draft_length
     "round_costs": {
         "rate_bps": 1e4,
@@ -487,15 +427,6 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "edge_slope_s": 0.125,
         "downlink_s": 0.125,
     },
-    "round_energy": {
-        "rate_bps": 1e4,
-        "bits_per_token": 16.5,
-        "transmit_w": 2.5,
-        "header_bits": 320.5,
-        "edge_start_j": 0.125,
-        "edge_slope_j": 0.25,
-        "tail_j": 1.5,
-    },
     "etgr": {"acceptance": 0.75, "draft_length": 3, **COSTS},
     "cost_per_token": {"acceptance": 0.75, "draft_length": 3, **COSTS},
     "etgr_profile": {"acceptances": [0.75, 0.5], **COSTS},
@@ -507,22 +438,11 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "optimal_draft_length_profile": {"acceptances": [0.75, 0.5], **COSTS, "min_draft_length": 1},
     "surrogate_draft_length": {"acceptance": 0.75, **COSTS, "max_draft_length": 16, "bonus": True},
     "draft_length_regret": {"acceptance": 0.75, "believed": 0.5, **COSTS, "max_draft_length": 16},
-    "worst_draft_length_regret": {"acceptance": 0.75, "believed": 0.5, "max_draft_length": 16},
     "synchronisation_time": {"size_bytes": 3.2e9, "rate_bps": 10e6},
     "AcceptanceTracker": {"step": 0.25, "method": "consistent", "accepted": 0.75, "examined": 1.5},
     "AcceptanceTracker.update": {"accepted": 2, "draft_length": 6},
-    "tracker_moments": {
-        "acceptance": 0.75,
-        "draft_length": 6,
-        "rounds": 10,
-        "step": 0.25,
-        "method": "consistent",
-        "start": 0.5,
-        "weight": 1.5,
-    },
     "acceptance_by_depth": {"counts": [[0, 0, 0], [5, 5, 0], [5, 2, 3]], "confidence": 0.875, "method": "anytime"},
     "tokens_by_length": {"counts": [[0, 0, 0], [5, 5, 0], [5, 2, 3]], "confidence": 0.875, "method": "delta"},
-    "survival_interval": {"counts": [[0.5, 0.0, 0.0], [5.5, 5.5, 0.0], [5.5, 2.5, 3.5]]},
     "position_interval": {"position_rates": [0.5, 0.25, 0.125], "mean_draft_length": 2.5},
     "mean_interval": {"mean_accepted": 0.75, "draft_length": 2, "other_length": 3},
     "split_tokens": {"histogram": [2.5, 0.0, 1.5, 0.5], "draft_length": 2},
@@ -541,7 +461,6 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     },
     "forward_flops": {"model": MODEL, "new_tokens": 5.5, "cached_tokens": 10.5},
     "peak_memory": {"model": MODEL, "input_tokens": 5.5, "output_tokens": 10.5, "batch_size": 2, "draft_length": 1},
-    "run_time": {"device": DEVICE, "flops": 4.5, "batch_size": 3},
     "decoding_steps": {"output_tokens": [3, 4], "acceptance": 0.5, "draft_length": 1},
     "stage_times": {"service": SERVICE, "draft_length": 1, "input_tokens": 2, "batch_size": 3},
     "step_times": {"stage": [11.5, 6.5, 2.5], "step": [1, 2, 3]},
@@ -552,10 +471,6 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "steps": [2, 1],
     },
     "upload_bits": {"draft": MODEL, "verify": MODEL, "input_tokens": 5.5},
-    "steps_distribution": {"output_tokens": 5, "acceptance": 0.5, "draft_length": 2},
-    "expected_steps": {"output_tokens": [5, 6], "acceptance": 0.5, "draft_length": 2},
-    "free_schedule": {**STEPS, "policy": "longest"},
-    "free_latency": {**STEPS, "policy": "longest"},
     "free_bound": STEPS,
     "fit_passes": {
         "batch_size": [1, 2, 4, 4, 2],
@@ -621,7 +536,6 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     },
     "codec_hulls": {"draft": [[0.5, 0.25, 0.125, 0.125]], "menu": codec.CodecMenu(sizes=(1, 2), resolutions=(4,))},
     "lower_hulls": {"bits": [[10.5, 20.5]], "risk": [[0.5, 0.25]]},
-    "join_hulls": {"parts": [HULLS, HULLS]},
     "StageCosts": {
         "draft_s": 0.125,
         "verify_s": 0.25,
@@ -692,7 +606,6 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "tolerance": 0.25,
     },
     "plan_cost": {"user": USERS[0], "second_price": 1.5, "server_price": 0.5, "joule_price": 0.25},
-    "coherent_costs": {"costs": STAGES, "link": LINK, "bandwidth_hz": 1e4, "coherence_s": 0.0625},
     "plan_batched": {
         "hulls": HULLS,
         "tasks": TASKS,
@@ -795,7 +708,6 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
 }
 
 RECEIVERS: dict[str, Any] = {
-    "AcceptanceCount": verification.AcceptanceCount(3, 5),
     "PassFit": serving.PassFit(
         (1.5, 0.5, 0.0), 0.25, 0.5, 2, ((0.5, -0.25, 0.0), (-0.25, 0.25, 0.0), (0.0,) * 3), 0.75
     ),
@@ -840,8 +752,6 @@ RECORDS = {
     "Run",
     "ConfidentThreshold",
     "TextRisk",
-    "CertifiedSize",
-    "DeviationBounds",
     "DraftOutcome",
     "Interval",
     "PartialBoxes",
@@ -871,7 +781,6 @@ RECORDS = {
     "FadingSkip",
     "GoodputPlan",
     "CostPlan",
-    "CoherentCosts",
     "BatchedPlan",
 }
 """Answers: made by the library alone, and no function takes one."""
@@ -945,7 +854,6 @@ INFINITE = {
 """Functions whose answer may be infinite, each with the reason."""
 
 UNDEFINED = {
-    "free_schedule": "a batch that has left starts no more",
     "acceptance_by_depth": "a depth that no round examined has no estimate",
     "tokens_by_length": "a depth that no round examined has no estimate",
 }

@@ -299,7 +299,6 @@ ARGUMENTS: Mapping[str, Argument] = {
     "plan_bits": Argument("b", "P|KP", between(1e-3, 1e3, -1.0, math.nan)),
     "plan_load": Argument("ℓ", "KP", between(1e-3, 1.0, -1.0, math.nan)),
     "choice": Argument("i", "K", whole(0, 3)),
-    "z": Argument("z", "", between(1e-3, 1.0)),
     "band_price": Argument("μ", "", between(1e-3, 1e3)),
     "server_price": Argument("ν", "", zero_or(1e-2, 1e2)),
     "joule_price": Argument("λ", "", zero_or(1e-2, 10.0)),

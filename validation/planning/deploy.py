@@ -17,28 +17,33 @@ from hlmtheory.policy import (
     UncertaintyLine,
     threshold_rule,
 )
-from validation.planning.menu import CERTIFIED, DEVICE, OURS, STREAMED, Option
+from validation.planning.menu import CERTIFIED, DEVICE, OURS, SERVER, STREAMED, Option
 from validation.planning.plan import Planner
 from validation.planning.positions import LATTICES, Lattice
 from validation.planning.profile import SEEDED
 from validation.planning.rounds import COUNTS
 from validation.planning.rows import PROVED
 
+RUNS = (OURS, STREAMED, CERTIFIED, DEVICE, SERVER)
+"""Policies that a device runs from a file."""
+
 
 def policy_of(
-    option: Option, planner: Planner, vocabulary: int, mark: str | None, *, alone: bool = False
+    option: Option, planner: Planner, vocabulary: int, mark: str | None, *, rival: Option, alone: bool = False
 ) -> DevicePolicy:
     """Return the policy of an option of ours, or of a model alone.
 
     Parameters
     ----------
     option : Option
-        What ``Planner.ours`` returns.
+        Of a policy of :data:`RUNS`.
     planner : Planner
         For what the plan promises.
     vocabulary : int
     mark : str, optional
         Mark of the models: :func:`validation.decoding.policy_file.models_mark`.
+    rival : Option
+        The strongest policy that is not ours.
     alone : bool
         Whether the device may go on with its draft model alone while the server is away.
     """
@@ -86,17 +91,17 @@ def policy_of(
         line,
         planned_for=mark,
         bonus=option.family != STREAMED,
-        guarantees=(*promised, _speed(option, planner)),
+        guarantees=(*promised, _speed(option, rival, planner)),
         alone=alone,
         message_sizes=option.sizes,
         block=option.block,
     )
 
 
-def _speed(option: Option, planner: Planner) -> Guarantee:
+def _speed(option: Option, rival: Option, planner: Planner) -> Guarantee:
     """Return the plan's speed over that of the strongest rival, at the link's median rate."""
     setting, test = planner.setting, planner.split.test
-    rival, rate = planner.rival(setting), planner.setting.link.quantile(0.5)
+    rate = planner.setting.link.quantile(0.5)
     seconds = [setting.seconds(one.counts[test].sum(axis=0), rate) for one in (rival, option)]
     share = float(seconds[0] / seconds[1])
     name = f"speed over that of the strongest rival: {rival.family} {rival.label}".rstrip()

@@ -12,7 +12,7 @@ from hlmtheory.channel import Rayleigh, Rician, TraceLink
 from validation.decoding.recorded_links import load_link_file, load_links
 from validation.errors import UserError
 from validation.planning.quantities import LARGEST, SMALLEST
-from validation.planning.setting import PlanLink, Setting, constant_link, fading_link, recorded_link
+from validation.planning.setting import Passes, PlanLink, Setting, constant_link, fading_link, recorded_link
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,7 @@ class Request:
     vocabulary: int = 32_000
     shared_seed: bool = True
     block: bool = False
+    passes: Passes | None = None
     recorded: tuple[str, TraceLink] | None = None
 
     def with_server_draft(self, ratio: float | None) -> Request:
@@ -116,6 +117,8 @@ class Request:
             server_draft_s=self.server_draft_s,
             between_s=self.between_s,
             leak_bits=self.leak_bits,
+            server_batch=self.server_batch,
+            passes=self.passes,
         )
 
 

@@ -32,7 +32,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One policy of a plan, at its best option that keeps the limits."""
+    """One policy of a plan, at its best option that keeps the limits; ``decides`` is the number of the plan's aim."""
 
     policy: str
     option: str
@@ -45,6 +45,8 @@ class Row:
     tokens_per_s_median: Number
     tokens_per_s_p95: Number
     tokens_per_s_mean: Number
+    server_s_per_token: Number
+    decides: Number
     gain: Number
     text_risk: Number
     token_risk: Number

@@ -428,8 +428,8 @@ def _write_policy(
     row = next(one for one in result.rows if one.policy == chosen.family)
     if warning := loses_twice(row, [*result.rows, *result.best_rows]):
         console.print(f"Warning: {warning}", soft_wrap=True, highlight=False)
-    evidence, rival = about["evidence"], asked.rival.option
-    made = policy_of(chosen.option, planner, evidence["vocabulary"], evidence["models"], rival=rival, alone=alone)
+    evidence = about["evidence"]
+    made = policy_of(chosen.option, planner, evidence["vocabulary"], evidence["models"], alone=alone)
     write_policy(made, path)
     console.print(str(path), soft_wrap=True)
 

@@ -17,6 +17,7 @@ from hlmtheory.policy import (
     UncertaintyLine,
     threshold_rule,
 )
+from validation.planning.aims import aim_of
 from validation.planning.menu import CERTIFIED, DEVICE, OURS, SERVER, STREAMED, Option
 from validation.planning.plan import Planner
 from validation.planning.positions import LATTICES, Lattice
@@ -29,7 +30,7 @@ RUNS = (OURS, STREAMED, CERTIFIED, DEVICE, SERVER)
 
 
 def policy_of(
-    option: Option, planner: Planner, vocabulary: int, mark: str | None, *, rival: Option, alone: bool = False
+    option: Option, planner: Planner, vocabulary: int, mark: str | None, *, alone: bool = False
 ) -> DevicePolicy:
     """Return the policy of an option of ours, or of a model alone.
 
@@ -42,8 +43,6 @@ def policy_of(
     vocabulary : int
     mark : str, optional
         Mark of the models: :func:`validation.decoding.policy_file.models_mark`.
-    rival : Option
-        The strongest policy that is not ours.
     alone : bool
         Whether the device may go on with its draft model alone while the server is away.
     """
@@ -91,17 +90,17 @@ def policy_of(
         line,
         planned_for=mark,
         bonus=option.family != STREAMED,
-        guarantees=(*promised, _speed(option, rival, planner)),
+        guarantees=(*promised, _speed(option, planner)),
         alone=alone,
         message_sizes=option.sizes,
         block=option.block,
     )
 
 
-def _speed(option: Option, rival: Option, planner: Planner) -> Guarantee:
+def _speed(option: Option, planner: Planner) -> Guarantee:
     """Return the plan's speed over that of the strongest rival, at the link's median rate."""
     setting, test = planner.setting, planner.split.test
-    rate = planner.setting.link.quantile(0.5)
+    rival, rate = aim_of(planner, setting).rival.option, setting.link.quantile(0.5)
     seconds = [setting.seconds(one.counts[test].sum(axis=0), rate) for one in (rival, option)]
     share = float(seconds[0] / seconds[1])
     name = f"speed over that of the strongest rival: {rival.family} {rival.label}".rstrip()

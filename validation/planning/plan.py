@@ -41,8 +41,15 @@ _BUDGET = 0.3  # of a page whose command has none
 _KEPT = 8  # settings whose options stay in memory
 TIE = 1e-9
 """Relative: values that differ by less are equal."""
-CALIBRATED = (OURS, DEVICE, COLOCATED)
+CALIBRATED = (OURS, DEVICE, COLOCATED, U_HLM, CU_HLM)
 """Policies whose threshold of uncertainty is calibrated."""
+
+
+def group_of(option: Option) -> int | str:
+    """Return what an option shares its calibration with: its codec, or for the papers' policies policy and message."""
+    if option.family in (U_HLM, CU_HLM):
+        return f"{option.family}, {option.label.rpartition('u ≤')[0]}"
+    return option.codec or 0
 
 
 class Pool:
@@ -141,8 +148,8 @@ class Planner:
         self.streamed = streamed
         self._static: tuple[Any, ...] = ()
         self._pools: dict[int, Pool] = {}
-        self._held: dict[tuple[str, float, int, float | None], float] = {}
-        self._allowed: dict[tuple[int, str], tuple[Array, Array]] = {}
+        self._held: dict[tuple[str, float, int | str, float | None], float] = {}
+        self._allowed: dict[tuple[int | str, str], tuple[Array, Array]] = {}
 
     def static(self) -> tuple[Sequence[Option], Array, Array]:
         """Return the options whose counts no setting changes, and their totals on the training and the test texts."""
@@ -172,35 +179,35 @@ class Planner:
 
     # ----------------------------------------------------------------------------------------------- limits
 
-    def threshold(self, setting: Setting, codec: int = 0) -> float:
+    def threshold(self, setting: Setting, group: int | str = 0) -> float:
         """Return the largest threshold whose loss the calibration prompts allow; -inf: nothing may be skipped.
 
-        Each codec has its own, because a first draft is drawn from the codec's row also if it is then skipped.
+        Each group of :func:`group_of` has its own: a first draft is drawn from the codec's row also if it is skipped.
         """
-        key = (setting.risk_kind, setting.risk_limit, codec, setting.confidence)
+        key = (setting.risk_kind, setting.risk_limit, group, setting.confidence)
         if key not in self._held:
             self._held[key] = self._calibrated(*key)
         return self._held[key]
 
-    def _calibrated(self, kind: str, limit: float, codec: int, confidence: float | None) -> float:
+    def _calibrated(self, kind: str, limit: float, group: int | str, confidence: float | None) -> float:
         prompts = self.split.prompts["calibrate"]
         if limit >= 1:  # every text is within 1
             return np.inf
         if limit <= 0 or not prompts:
             return -np.inf
         if confidence is not None:
-            found = self.confident(kind, limit, codec, confidence)
+            found = self.confident(kind, limit, group, confidence)
             return -np.inf if found is None else found.threshold
         if (prompts + 1) * limit < 1:
             return -np.inf
-        levels, losses = self._levels(codec, kind)
+        levels, losses = self._levels(group, kind)
         if not len(levels):
             return -np.inf
         return float(calibrate_threshold(losses, levels, risk=limit, bound=1.0).threshold)
 
-    def confident(self, kind: str, limit: float, codec: int, confidence: float) -> ConfidentThreshold | None:
+    def confident(self, kind: str, limit: float, group: int | str, confidence: float) -> ConfidentThreshold | None:
         """Return the largest threshold that keeps the limit with this confidence; None without thresholds."""
-        levels, losses = self._levels(codec, kind)
+        levels, losses = self._levels(group, kind)
         if not len(levels) or not len(losses):
             return None
         return confident_threshold(losses, levels, risk=limit, error=1.0 - confidence)
@@ -215,15 +222,18 @@ class Planner:
         pool = [one for one in pool if self._mean_loss(one, kind, self.split.train) <= limit]
         return pool[int(np.argmax(setting.value(self.totals(pool))))].codec if pool else None
 
-    def _levels(self, codec: int, kind: str) -> tuple[Array, Array]:
-        """Return the thresholds of a codec, and the calibration prompts' losses up to each, (prompts, levels).
+    def _levels(self, group: int | str, kind: str) -> tuple[Array, Array]:
+        """Return the thresholds of a group, and the calibration prompts' losses up to each, (prompts, levels).
 
         A text's loss is its largest up to the threshold, a prompt's the mean over its texts.
         """
         own = {
             one.threshold: one
             for one in self.options
-            if one.family == OURS and one.draft_length == 1 and one.codec == codec and one.threshold > -np.inf
+            if one.family in (OURS, U_HLM, CU_HLM)
+            and one.draft_length == 1
+            and one.threshold > -np.inf
+            and group_of(one) == group
         }
         levels = np.array(sorted(own))
         if not len(levels):
@@ -271,16 +281,14 @@ class Planner:
             return False
         if option.family in CALIBRATED:
             level = 1.0 if option.family == DEVICE else option.threshold
-            if setting.confidence is not None and (option.codec or 0) != offered:
+            if setting.confidence is not None and group_of(option) != offered:  # calibration looks at one group
                 return setting.risk_limit >= 1
-            return level <= self.threshold(setting, option.codec or 0) + 1e-9
+            return level <= self.threshold(setting, group_of(option)) + 1e-9
         return self.charged(option, setting.risk_kind) <= setting.risk_limit
 
     def charged(self, option: Option, kind: str) -> float:
-        """Return the risk of an option without a calibrated threshold: what is proved of it, or its measured mean."""
-        if option.family == CERTIFIED:
-            return float(self._loss(option, kind).max())
-        return self._mean_loss(option, kind, self.split.seen)
+        """Return the risk of an option without a calibrated threshold: the largest loss of a text, which is proved."""
+        return float(self._loss(option, kind).max())
 
     @staticmethod
     def _joules(total: Array, setting: Setting) -> Array:
@@ -363,8 +371,8 @@ class Planner:
     def least_limit(self, option: Option, kind: str) -> float | None:
         """Return the smallest limit of a risk that allows an option; 0 if it is lossless, None if none can be found.
 
-        Options of ours need the corrected mean of the calibration prompts, at all thresholds up to their own, or with a
-        confidence an upper bound on it. Others are held against their mean loss.
+        An option with a threshold needs the corrected mean of the calibration prompts, at all thresholds up to its own,
+        or with a confidence an upper bound on it. What is certified needs its largest loss.
         """
         if option.lossless:
             return 0.0
@@ -373,7 +381,7 @@ class Planner:
         if not len(self.split.calibrate):
             return None
         level = 1.0 if option.family == DEVICE else option.threshold
-        key = (option.codec or 0, kind)
+        key = (group_of(option), kind)
         if key not in self._allowed:
             levels, losses = self._levels(*key)
             self._allowed[key] = levels, self._least(losses)
@@ -418,7 +426,7 @@ class Planner:
                     "lossless": one.lossless,
                     "allowed": {
                         kind: self.least_limit(one, kind)
-                        if offered is None or one.lossless or one.family != OURS or one.codec == offered
+                        if offered is None or one.lossless or one.family not in CALIBRATED or group_of(one) == offered
                         else None
                         for kind in ("text", "token")
                     },

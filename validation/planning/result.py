@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -88,10 +88,11 @@ class Result:
             "request": {
                 name: getattr(request, name)
                 for name in Request.__slots__
-                if name not in ("recorded", "latency", "risk")
+                if name not in ("recorded", "latency", "risk", "passes")
             }
             | {
                 "risk": {"kind": request.risk[0], "limit": request.risk[1]},
+                "passes": None if request.passes is None else asdict(request.passes),
                 "latency": None
                 if request.latency is None
                 else {"share": request.latency[0], "seconds": request.latency[1]},
@@ -394,5 +395,4 @@ def _promise(planner: Planner, option: Option) -> str:
             )
     elif n and (n + 1) * limit < 1:
         why = f"{n} calibration prompts, and {int(np.ceil(1 / limit)) - 1} are needed"
-    kept = "the plan is lossless" if option.lossless else "the plan's loss is measured, not calibrated"
-    return f"No token may be skipped at --risk {kind}={limit:g}: {why}; {kept}."
+    return f"No token may be skipped at --risk {kind}={limit:g}: {why}; the plan is lossless."

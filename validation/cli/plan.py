@@ -35,7 +35,11 @@ MILLISECONDS = click.FloatRange(min=0.0)
 )
 @click.option("--run", type=PATH, help="Instead of a trace, a record of `hlm device --record`: rounds, times and link.")
 @click.argument("more", nargs=-1, type=PATH, metavar="[FILES]...")
-@click.option("--times", type=PATH, help="Times of `hlm doctor --times`, for options of times that are left out.")
+@click.option(
+    "--times",
+    type=PATH,
+    help="Times of `hlm doctor --times`, or passes.csv with batch, width, ms, for what is left out.",
+)
 @click.option("--only", help="With --acceptance: only engines whose name contains this word, for example eagle.")
 @click.option("--draft-length", type=click.IntRange(min=1), help="With --acceptance: every step drafted this many.")
 @click.option(
@@ -351,12 +355,14 @@ def _measured(
 ) -> tuple[Any, list[str], set[str]]:
     """Return the request with measured numbers for options that were left out, sentences on them, and the options."""
     from validation.planning.from_run import OPTIONS, with_run
-    from validation.planning.times import read_times, with_times
+    from validation.planning.times import read_times, with_passes, with_times
 
     here = {option for option in ("--rate", "--rtt", "--draft-ms", "--verify-ms") if option not in left_out}
     if run is not None:
         known = "--rate" in here or given["link_csv"] is not None or given["fading"] != "none"
         return *with_run(request, run, here, known), set(OPTIONS) - here
+    if times is not None and times.suffix == ".csv":
+        return with_passes(request, times, set(left_out))
     if times is not None:
         return with_times(request, read_times(times), set(left_out))
     return request, [], set()

@@ -312,24 +312,33 @@ def _crossover(planner: Planner) -> list[str]:
     own = [one for one in planner.options if one.family == COLOCATED and one.label == f"K = {one.draft_length:g}"]
     if setting.verify_token_s == 0 or not own:
         return []
+    lengths = np.array([one.draft_length for one in own])
+    wide = np.zeros((len(own) + 1, len(COUNTS)))
+    wide[:, COUNTS.index("passes")] = 1.0
+    wide[:, COUNTS.index("verified")] = [1.0, *(lengths + 1.0)]
+    passes = setting.pass_seconds(wide)
+    perfect = (lengths + 1.0) * passes[0] / (lengths * setting.own_draft_s + passes[1:])
+    most = f"{perfect.max():.3g} times as fast (K = {lengths[np.argmax(perfect)]:g})"
+    said = f"Even if each draft of a server's own model were accepted, one user would be {most} as without drafts"
+    if setting.passes is not None:
+        return [f"{said}, by the passes as measured."]
     times = RoundTimes(verify=setting.verify_s, verify_token=setting.verify_token_s, draft=setting.own_draft_s)
     found = [
         ratio(*(split.sums(one.counts, split.test)[:, COUNTS.index(name)] for name in ("tokens", "passes")))
         for one in own
     ]
-    lengths = [one.draft_length for one in own]
     ends = [
-        loses_from(np.array([getattr(one, end) for one in found]), times, np.array(lengths))
-        for end in ("value", "low", "high")
+        loses_from(np.array([getattr(one, end) for one in found]), times, lengths) for end in ("value", "low", "high")
     ]
     batch, low, high = (f"{end:,.0f}" if np.isfinite(end) else "none" for end in ends)
-    said = "lose from no batch on" if batch == "none" else f"lose from a batch of {batch} on"
+    lose = "lose from no batch on" if batch == "none" else f"lose from a batch of {batch} on"
     differ = split.prompts["test"] > 1 and len({batch, low, high}) > 1
     interval = f" ({low} to {high}, 95% over prompts)" if differ else ""
     return [
-        f"Drafts of a server's own model {said}{interval}, if a pass takes {1e3 * setting.verify_s:.3g} ms and "
+        f"{said}.",
+        f"Drafts of a server's own model {lose}{interval}, if a pass takes {1e3 * setting.verify_s:.3g} ms and "
         f"{1e6 * setting.verify_token_s:.3g} us a token (--verify-us-per-token); the times of the cache and of a "
-        "sequence in the draft's pass count as 0."
+        "sequence in the draft's pass count as 0.",
     ]
 
 

@@ -36,7 +36,7 @@ from validation.planning.setting import Setting
 
 Array = NDArray[Any]
 TIE = 1e-9
-"""Relative: J drafts that take as long as whole passes need one pass more, since a draft a little later misses its pass."""
+"""Relative: drafts that take as long as whole passes need one pass more, since one a little later misses its pass."""
 _START = 1  # bytes of the number of starts, below 128
 
 

@@ -59,12 +59,12 @@ def test_the_time_of_a_text_is_that_of_simulated_events(draft_s, verify_s, round
         assert abs(mine - np.mean(own)) < 4 * np.std(own) / np.sqrt(texts) + 1e-12
 
 
-@pytest.mark.parametrize(("draft_s", "verify_s", "round_trip_s"), TIMES[:-1])
+@pytest.mark.parametrize(("draft_s", "verify_s", "round_trip_s"), TIMES)
 def test_a_long_text_of_equal_acceptances_has_the_rate_of_the_theory(draft_s, verify_s, round_trip_s):
     length = 2000
     setting = Setting(constant_link(1e12, round_trip_s), draft_s, verify_s)
     option = of(np.full(length, 0.675), length).option(setting)
-    known = streamed_rate(0.675, draft_s, round_trip_s, verify_s)
+    known = streamed_rate(0.675, draft_s * (1 + 1e-7), round_trip_s, verify_s)  # no tie
     assert length / float(setting.seconds(option.counts, 1e12)[0]) == pytest.approx(float(known.rate), rel=2e-3)
     assert option.counts[0, COLUMN["passes"]] / length == pytest.approx(float(known.passes), rel=2e-3)
 

@@ -17,7 +17,7 @@ Array = NDArray[Any]
 SHARES = (np.arange(200) + 0.5) / 200
 """Quantiles whose rates stand for a link in means over time; a percentile is exact, see ``PlanLink.quantile``."""
 _ROUNDING = 1e-12  # of a sum of times
-_LEAST = 1e-12  # seconds of a server for a text, where nothing needs it
+_LEAST = 1e-12  # seconds of a server for a token, where nothing needs it
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ class Setting:
         the rate lasts.
         """
         if self.objective == "capacity":
-            return np.asarray(total[..., 0] / np.maximum(self.server_seconds(total, self.server_batch), _LEAST))
+            return np.asarray(1.0 / np.maximum(self.server_seconds(total, self.server_batch) / total[..., 0], _LEAST))
         speeds = self.speeds(total)
         if self.objective == "cost":
             spent = self.server_price * self.server_seconds(total) / total[..., 0]

@@ -37,6 +37,12 @@ class User:
     weight: float = 1.0
 
 
+def turns(total: Array) -> Array:
+    """Return how often texts of these counts use the server: its target passes, or else its draft passes."""
+    passes, own, tokens = (total[..., COUNTS.index(name)] for name in ("passes", "server_drafts", "tokens"))
+    return np.asarray(np.where(passes > 1e-9 * tokens, passes, own))
+
+
 @dataclass(slots=True)
 class Shared:
     """The users, and the setting of one of them at an equal share of the band.
@@ -71,9 +77,9 @@ class Shared:
         max(⌈N/m⌉ S_m, Z + S_m) seconds, with S_m a pass of m rounds and Z the time away. The best m counts.
         """
         setting, total, many = self.setting, pool.train, len(self.users)
-        passes = total[:, COUNTS.index("passes")]
-        some = passes > 0
-        each = np.where(some, passes, 1.0)
+        each = turns(total)
+        some = each > 0
+        each = np.where(some, each, 1.0)
         away = (setting.seconds(total, setting.link.quantile(0.5)) - setting.server_seconds(total)) / each
         best = np.zeros(len(total))
         most = min(setting.server_batch, many)
@@ -100,8 +106,9 @@ class Shared:
         known = {id(one): one.counts[texts].sum(axis=0) for one in options}
         totals = np.stack([known[id(one)] for one in options])
         c = {name: totals[:, column] for column, name in enumerate(COUNTS)}
-        sends = c["passes"] > 1e-9 * c["tokens"]
-        each = np.where(sends, c["passes"], 1.0)
+        each = turns(totals)
+        sends = each > 0
+        each = np.where(sends, each, 1.0)
         draft, trip, rate = (
             np.array([getattr(user, name) for user in self.users]) for name in ("draft_s", "round_trip_s", "rate_bps")
         )

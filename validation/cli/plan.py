@@ -530,11 +530,11 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
         decides = f"tok/s of {result.asked.name}"
     elif all(abs((row.decides.value or 0) / (row.tokens_per_s_median.value or 1) - 1) < 1e-9 for row in result.rows):
         decides = "tok/s 50%"  # a link of one rate
-    heads = {head: "left" if head in HEADS[:2] else "right" for head in (*HEADS[:2], decides, *HEADS[2:])}
+    shown = HEADS if decides in HEADS else (*HEADS[:2], decides, *HEADS[2:])
     print_table(
         console,
         f"Plan for {result.asked.name} over {link}: predicted on {prompts['test']} held-out prompts",
-        heads if decides not in HEADS else {head: heads[head] for head in HEADS},
+        {head: "left" if head in HEADS[:2] else "right" for head in shown},
         ((_cells(row, decides in HEADS), "dim" if row.breaks else "") for row in result.rows),
         RANKS,
     )

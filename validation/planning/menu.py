@@ -215,9 +215,16 @@ def _colocated(profile: Profile) -> list[Option]:
     none = np.zeros(profile.texts)
     down, found = profile.server[:, COUNTS.index("down_bits")], []
 
-    def add(label: str, length: float, table: Array, *rest: Any, **more: Any) -> None:
-        losses = rest or (-np.inf, none, none)
-        found.append(Option(COLOCATED, label, _at_server(table, down), length, *losses, (0, 0), **more))
+    def add(
+        label: str,
+        length: float,
+        table: Array,
+        threshold: float = -np.inf,
+        losses: tuple[Array, Array] = (none, none),
+        codec: int | None = None,
+    ) -> None:
+        counts = _at_server(table, down)
+        found.append(Option(COLOCATED, label, counts, length, threshold, *losses, (0, 0), codec))
 
     for codec, name in enumerate(CODECS[:SEEDED]):
         drafts = f", drafts from {name.removeprefix('lattice ')}" if codec else ""
@@ -225,7 +232,7 @@ def _colocated(profile: Profile) -> list[Option]:
             add(f"K = {k}{drafts}", k, table[0])
             for column, threshold in enumerate(THRESHOLDS, 1):
                 loss = (profile.overlap[:, codec, column - 1], profile.risk[:, codec, column - 1])
-                add(f"K = {k}{drafts}, u ≤ {threshold:g}", k, table[column], threshold, *loss, codec=codec)
+                add(f"K = {k}{drafts}, u ≤ {threshold:g}", k, table[column], float(threshold), loss, codec)
     for number, each in zip(ADAPTIVE, profile.budgeted, strict=True):
         for budget, table in zip(BUDGETS, each, strict=True):
             add(f"drafts from {LATTICES[number].name}, B = {budget:g}", _mean_length(table), table)

@@ -159,7 +159,7 @@ class Planner:
                 np.stack([each[part].sum(axis=0) for each in counts]) for part in (self.split.train, self.split.test)
             ]
             self._static, self._pools = (self.options, *totals), {}
-        found: tuple[Sequence[Option], Array, Array] = self._static[:3]  # type: ignore[assignment]
+        found: tuple[Sequence[Option], Array, Array] = self._static[:3]
         return found
 
     def pool(self, setting: Setting) -> Pool:
@@ -356,13 +356,6 @@ class Planner:
                 said.append(
                     f"--latency p{100 * setting.latency_share:g}={1e3 * setting.latency_s:g}ms cannot be kept: the "
                     f"shortest round takes {1e3 * least:.1f} ms; allow {_up(1e3 * least)}ms"
-                )
-        if setting.energy_j is not None:
-            least = float(self._joules(total, setting).min())
-            if least > setting.energy_j:
-                said.append(
-                    f"--energy {1e3 * setting.energy_j:g}mJ cannot be kept: the least is {1e3 * least:.3g} mJ a token; "
-                    f"allow {_up(1e3 * least)}mJ"
                 )
         if not said:
             said.append("No policy keeps all limits together; allow a longer round, more energy or more sizes")

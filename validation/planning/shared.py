@@ -114,7 +114,7 @@ class Shared:
         )
         rates = c["tokens"] / np.maximum(c["drafts"] * draft, 1e-300)
         if not sends.any():
-            return rates
+            return np.asarray(rates)
         kept = np.where(c["drafts"] > 0, c["skipped"], 0.0)
         away = (
             (c["drafts"] - kept) * draft
@@ -143,4 +143,4 @@ class Shared:
 
         queue, *_ = served(part, server, score)
         rates[sends] = queue.rates * part.tokens
-        return rates
+        return np.asarray(rates)

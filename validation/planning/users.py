@@ -124,8 +124,8 @@ def members_of(planner: Planner, users: list[User]) -> tuple[list[BandUser], lis
     if planner.model is None:
         raise UserError("Users of one band need a trace whose rejection rises with the uncertainty; plan for one user.")
     model = planner.model.thinned(ROWS)
-    found = planner.ours(setting, streams=False)  # a server that others wait for
-    option = found[0] if found else None
+    ours = planner.ours(setting, streams=False)  # a server that others wait for
+    option = ours[0] if ours else None
     risk = 0.0
     if option is not None and option.family == OURS and option.threshold > -np.inf:
         risk = model.rate(option, setting)[1]

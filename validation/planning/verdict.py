@@ -42,12 +42,13 @@ def answer_of(aim: Aim) -> str:
     own = has_device(aim.best)
     other = aim.best_of(lambda one: has_device(one) is not own)
     if other is None:
-        return f"{said}; no policy {'without' if own else 'with'} a device keeps the limits."
-    said += f"; the best {'without' if own else 'with'} a device, {other.name}: {number_said(aim, other)}"
-    share = aim.best.value / other.value
-    said += f", so {share:.2f} times as many users" if aim.name == FULL_SERVER and 1.005 < share < 1e6 else ""
+        said += f"; no policy {'without' if own else 'with'} a device keeps the limits"
+    else:
+        said += f"; the best {'without' if own else 'with'} a device, {other.name}: {number_said(aim, other)}"
+        share = aim.best.value / other.value
+        said += f", so {share:.2f} times as many users" if aim.name == FULL_SERVER and 1.005 < share < 1e6 else ""
     exact = aim.best_of(lambda one: one.option.lossless)
-    if aim.best.option.lossless or exact is other:
+    if aim.best.option.lossless:
         return f"{said}."
     return f"{said}. Without loss, {exact.name}: {number_said(aim, exact)}." if exact else f"{said}. None is lossless."
 

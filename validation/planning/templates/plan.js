@@ -265,23 +265,20 @@ function answerOf(aim) {
   const own = !WITHOUT_DEVICE.includes(aim.best.policy), find = (allowed) => bestKept(aim.every.filter(allowed), aim.s);
   const other = find(({ policy }) => WITHOUT_DEVICE.includes(policy) === own), exact = find(({ lossless }) => lossless);
   let said = `${aim.name === FULL_SERVER ? "A full server carries most users with " : asks}${named(aim.best)}: ${numberSaid(aim, aim.best)}`;
-  if (!other) return `${said}; no policy ${own ? "without" : "with"} a device keeps the limits.`;
-  said += `; the best ${own ? "without" : "with"} a device, ${named(other)}: ${numberSaid(aim, other)}`;
-  const share = value(aim.best.test, aim.s) / value(other.test, aim.s);
+  said += other ? `; the best ${own ? "without" : "with"} a device, ${named(other)}: ${numberSaid(aim, other)}` : `; no policy ${own ? "without" : "with"} a device keeps the limits`;
+  const share = other ? value(aim.best.test, aim.s) / value(other.test, aim.s) : 0;
   if (aim.name === FULL_SERVER && share > 1.005 && share < 1e6) said += `, so ${share.toFixed(2)} times as many users`;
-  if (aim.best.lossless || exact === other) return `${said}.`;
+  if (aim.best.lossless) return `${said}.`;
   return exact ? `${said}. Without loss, ${named(exact)}: ${numberSaid(aim, exact)}.` : `${said}. None is lossless.`;
 }
 
 const verdict = (aims, aim) => [`${answerOf(aim)} In this plan ${binding(aim.best, aim.s)}.`, ...aims.filter((one) => one !== aim).map(answerOf)].join(" ");
 
 function unmet(s) {
-  const pool = POLICIES.flatMap((policy) => allowedBy(policy, s)).filter((option) => safe(option, s)), least = (of) => Math.min(...pool.map((option) => of(option.train)));
-  const round = s.latency && least((c) => roundSeconds(c, s, s.late)), energy = least((c) => joules(c, s));
-  const said = [];
-  if (round > s.latency?.seconds) said.push(`The latency limit (${say(1e3 * s.latency.seconds)} ms) cannot be kept: the shortest round takes ${say(1e3 * round)} ms.`);
-  if (s.energy !== null && energy > s.energy) said.push(`The energy limit (${say(1e3 * s.energy)} mJ) cannot be kept: the least is ${say(1e3 * energy)} mJ a token.`);
-  return said.join(" ") || "No policy keeps all limits together.";
+  const pool = POLICIES.flatMap((policy) => allowedBy(policy, s)).filter((option) => safe(option, s));
+  const round = s.latency ? Math.min(...pool.map((option) => roundSeconds(option.train, s, s.late))) : 0;
+  if (round > s.latency?.seconds) return `The latency limit (${say(1e3 * s.latency.seconds)} ms) cannot be kept: the shortest round takes ${say(1e3 * round)} ms.`;
+  return "No policy keeps all limits together.";
 }
 
 function guarantee(option, s) {

@@ -31,7 +31,7 @@ from validation.planning.verdict import verdict_of
 
 SETTINGS, EVERY, WITH_USERS = 2_000, 200, 40
 NUMBER = r"([\d.]+(?:e[+-]?\d+)?)"
-TOTALS: dict[int, list[np.ndarray]] = {}
+TOTALS: dict[tuple[int, int], list[np.ndarray]] = {}
 LEAST: dict[tuple[int, int, str], float] = {}
 C = {name: column for column, name in enumerate(COUNTS)}
 
@@ -91,12 +91,11 @@ class Oracle:
         if setting.objective in ("cost", "goodput"):
             drawn_on = None
         self.options = [*planner.options, *([drawn_on] if drawn_on else [])]
-        if id(planner) not in TOTALS:
+        key = id(planner.split), id(planner.options)
+        if key not in TOTALS:
             parts = (planner.split.train, planner.split.test)
-            TOTALS[id(planner)] = [
-                np.stack([one.counts[part].sum(axis=0) for one in planner.options]) for part in parts
-            ]
-        train, test = TOTALS[id(planner)]
+            TOTALS[key] = [np.stack([one.counts[part].sum(axis=0) for one in planner.options]) for part in parts]
+        train, test = TOTALS[key]
         if drawn_on:
             more = [drawn_on.counts[part].sum(axis=0) for part in (planner.split.train, planner.split.test)]
             train, test = np.vstack([train, more[0]]), np.vstack([test, more[1]])
@@ -149,7 +148,7 @@ class Oracle:
         limit, kind = self.s.risk_limit, self.s.risk_kind
         if limit <= 0 or limit >= 1:
             return limit >= 1
-        key = (id(self.planner), id(option), kind)
+        key = (id(self.planner.split), id(option), kind)
         if key not in LEAST:
             LEAST[key] = self._least(option, kind)
         return LEAST[key] <= limit

@@ -14,6 +14,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from validation.planning.aims import aim_of, row_of
 from validation.planning.measure import planner_of_trace
 from validation.planning.menu import OURS
 from validation.planning.request import Request
@@ -40,7 +41,7 @@ def main() -> None:
                 request = Request(leak_bits=bits, rate_bps=rate).with_server_draft(about["evidence"]["parameter_ratio"])
                 planner.setting = setting = request.setting()
                 option, _ = planner.ours(setting)
-                rival = planner.rival(setting)
+                rival = aim_of(planner, setting).rival.option
                 rows.append(
                     {
                         "shared_seed": seeded,
@@ -49,9 +50,9 @@ def main() -> None:
                         "plan": f"{option.family} {option.label}".removeprefix(f"{OURS} "),
                         "message_bytes": list(option.sizes),
                         "told_bits": plain(option.leak_bits, 3) if bits is not None else None,
-                        "tokens_per_s": plain(float(planner.row(OURS).tokens_per_s_median.value), 4),
+                        "tokens_per_s": plain(float(row_of(planner, OURS).tokens_per_s_median.value), 4),
                         "strongest_rival": f"{rival.family} {rival.label}",
-                        "rival_tokens_per_s": plain(float(planner.row(rival.family).tokens_per_s_median.value), 4),
+                        "rival_tokens_per_s": plain(float(row_of(planner, rival.family).tokens_per_s_median.value), 4),
                     }
                 )
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()

@@ -71,17 +71,6 @@ def measured_number(found: IntervalEstimate, basis: str, prompts: int) -> Number
     return Number(found.value, basis, prompts, found.low, found.high)
 
 
-def interval_in_words(number: Number, form: str = ".2f") -> str:
-    """Return the interval of a measured number in brackets; what one prompt gives is said to have none.
-
-    >>> interval_in_words(Number(1.45, MEASURED, 53, 1.4, 1.5)), interval_in_words(Number(1.45, MEASURED, 1))
-    (' (1.40 to 1.50)', ' (one prompt)')
-    """
-    if number.low is not None and number.high is not None:
-        return f" ({number.low:{form}} to {number.high:{form}})"
-    return " (one prompt)" if number.prompts == 1 and number.value is not None else ""
-
-
 def measured_speed(above: Array, seconds: Array, prompts: int) -> Number:
     """Return Σ above/Σ seconds with its interval; 0 where nothing arrives."""
     if not np.isfinite(above).all():

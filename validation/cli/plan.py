@@ -515,11 +515,12 @@ HEADS = (
     "K",
     "tok/s 50%",
     "tok/s 95%",
+    "tok/s mean",
     "server ms",
     "gain",
     "text risk",
 )
-RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "K", "text risk", "gain", "tok/s 50%")
+RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s mean", "K", "text risk", "gain")
 """Columns that a narrow screen leaves out, the least important first."""
 
 
@@ -536,7 +537,7 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
         f"Plan for {result.asked.name} over {link}: predicted on {prompts['test']} held-out prompts",
         {head: "left" if head in HEADS[:2] else "right" for head in shown},
         ((_cells(row, decides in HEADS), "dim" if row.breaks else "") for row in result.rows),
-        RANKS,
+        tuple(head for head in RANKS if head != decides),
     )
     console.print(
         f"{decides} decides. p: proved; c: calibrated on held-out prompts; m: measured. tok/s 50%, 95%: the speed that "
@@ -617,6 +618,7 @@ def _cells(row: Row, known: bool) -> list[str]:
         _cell(row.draft_length, ".2g"),
         _cell(row.tokens_per_s_median, interval=True),
         _cell(row.tokens_per_s_p95),
+        _cell(row.tokens_per_s_mean),
         _cell(replace(row.server_s_per_token, value=1e3 * (row.server_s_per_token.value or 0.0)), ".3g"),
         _cell(row.gain, ".3g", interval=True),
         _cell(row.text_risk, ".2g"),

@@ -44,7 +44,7 @@ COMMANDS = {
     "import": "import --draft draft.npy --target target.npy --texts texts.npy --tokens tokens.npy --out trace",
     "import twice": "import --draft draft.npy --target target.npy --out trace",
     "import nothing": "import --draft none.npy --target target.npy --out other",
-    "plan": "plan --trace trace --json --policy policy.json",
+    "plan": "plan --trace trace --json --policy policy.json --row ours",
     "plan with risk": "plan --trace trace --risk text=.3 --fading rayleigh --rate 1M --json",
     "plan of users": "plan --trace trace --users 6 --server-batch 4 --risk token=.1 --json",
     "plan with latency": "plan --trace trace --latency p95=200ms --energy 500mJ --json",

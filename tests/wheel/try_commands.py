@@ -61,7 +61,7 @@ QUICK = [
     (0, "Oh et al. (2025)", "claims truncation.tvd_sharp"),
     (0, '"truncation.tvd_sharp"', "claims --json"),
     (0, "40", "import --draft draft.npy --target target.npy --out traces/mine"),
-    (0, "ours", f"plan --trace traces/mine {LINK} --policy policy.json --page plan.html"),
+    (0, "ours", f"plan --trace traces/mine {LINK} --policy policy.json --row ours --page plan.html"),
     (0, "ours", f"plan --acceptance answers.jsonl --vocabulary 40 {LINK}"),
     (0, "43 steps", "acceptance answers.jsonl --drafts sampled --verification standard"),
     (0, "cceptance", "top-k --draft q.json --target q.json --vocabulary 1000"),

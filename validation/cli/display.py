@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -31,8 +32,11 @@ OUTCOMES = {
 }
 """Name of each outcome of a tally on the last screen."""
 
-TELL_S = 60.0
-"""Seconds between two lines of progress where there is no terminal."""
+TELL_S, FIRST_S = 60.0, 5.0
+"""Seconds between two lines of progress where there is no terminal, and before the first of them."""
+
+PATIENCE_S = 3.0
+"""Seconds of silence after which a wait is told where there is no terminal."""
 
 UNBROKEN = 100_000
 """Width of an output that is not a terminal."""
@@ -131,7 +135,8 @@ def progress_bar(console: Console) -> Iterator[Any]:
     )
     bars = Progress(*columns, console=console)
     tasks: list[Any] = []
-    began = told = monotonic()
+    began = monotonic()
+    told = began + FIRST_S - TELL_S
 
     def tell(done: int, total: int, text: str) -> None:
         nonlocal told
@@ -164,16 +169,45 @@ def progress_bar(console: Console) -> Iterator[Any]:
 
 @contextmanager
 def waiting(console: Console, text: str) -> Iterator[Callable[[str], None]]:
-    """Show a bar for a task of unknown length; yield the function that changes its text."""
+    """Show a bar for a task of unknown length, or without a terminal a line for each step once it lasts ``PATIENCE_S``.
+
+    Yields the function that changes the text.
+    """
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    if not console.is_terminal:  # a bar would leave an empty line there
-        yield lambda changed: None
+    if not console.is_terminal:
+        with _told_late(console, text) as say:
+            yield say
         return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(pulse_style="cyan"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bars:
         task = bars.add_task(text, total=None)
         yield lambda changed: bars.update(task, description=changed)
+
+
+@contextmanager
+def _told_late(console: Console, text: str) -> Iterator[Callable[[str], None]]:
+    """Print the text if the block lasts long, and from then on each new text; a quick block prints nothing."""
+    now, told, lock = [text], threading.Event(), threading.Lock()
+
+    def tell() -> None:
+        with lock:
+            told.set()
+            console.print(f"{now[0][:1].upper()}{now[0][1:]} ...", soft_wrap=True)
+
+    def say(changed: str) -> None:
+        with lock:
+            now[0] = changed
+        if told.is_set():
+            tell()
+
+    timer = threading.Timer(PATIENCE_S, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield say
+    finally:
+        timer.cancel()
 
 
 def open_console(*, quiet: bool = False, stderr: bool = False) -> Console:

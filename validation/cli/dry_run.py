@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from validation.models.pair import Shapes
 
 
+SMALL = 5e8
+"""Parameters of both models up to which they are loaded for a trial."""
+
+
 def show_dry_run(console: Console, asked: Collection, *, figures: bool, all_claims: bool, as_json: bool) -> None:
     """Print the cost of a run; nothing is stored."""
     from validation.claims.cost import Asked
@@ -30,7 +34,7 @@ def show_dry_run(console: Console, asked: Collection, *, figures: bool, all_clai
 
 
 def _estimated(console: Console, asked: Collection, prompts: list[Prompt], size: Asked) -> Cost:
-    """Return the cost from a trial, or from the models' shapes if they are not here or do not fit."""
+    """Return the cost from a trial, or from the shapes of models that are not here, do not fit or are large."""
     from validation.claims.cost import cost_of_pair, cost_of_shapes
     from validation.collection.collect import encode_prompts, ids_of
     from validation.models.devices import choose_device, free_memory, working_memory
@@ -42,7 +46,7 @@ def _estimated(console: Console, asked: Collection, prompts: list[Prompt], size:
     width = _width(models.dtype)
     needed = working_memory(width * sum(shapes.parameters))
     room = min((one for one in (size.memory, free_memory(where)) if one is not None), default=needed)
-    if shapes.here and needed <= room:
+    if shapes.here and needed <= room and sum(shapes.parameters) <= SMALL:
         pair = models.load(console)
         loading_s = time.process_time()  # since this process began
         encoded = encode_prompts(pair, prompts, size.new_tokens)
@@ -56,7 +60,9 @@ def _estimated(console: Console, asked: Collection, prompts: list[Prompt], size:
 def _why(shapes: Shapes, needed: int, room: int) -> str:
     if not shapes.here:
         return "The weights are not on this machine, and nothing was downloaded"
-    return f"The models need {needed / 1e9:.2f} GB, and {room / 1e9:.2f} GB are there"
+    if needed > room:
+        return f"The models need {needed / 1e9:.2f} GB, and {room / 1e9:.2f} GB are there"
+    return f"To load and time {sum(shapes.parameters) / 1e9:.2g} billion parameters takes as long as a small run"
 
 
 def _width(dtype: str | None) -> int:

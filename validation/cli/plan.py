@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from validation.cli.options import PLACE
 from validation.cli.run import print_json, run_folder, trace_of
 from validation.cli.tables import print_table
 from validation.errors import UserError
+from validation.planning.menu import WITHOUT_DEVICE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,9 +36,13 @@ MILLISECONDS = click.FloatRange(min=0.0)
     multiple=True,
     help="Instead of a trace, an engine's counts: `hlm acceptance`. More files may follow, as of two scrapes.",
 )
-@click.argument("more", nargs=-1, type=PATH, metavar="")
 @click.option("--run", type=PATH, help="Instead of a trace, a record of `hlm device --record`: rounds, times and link.")
-@click.option("--times", type=PATH, help="Times of `hlm doctor --times`, for options of times that are left out.")
+@click.argument("more", nargs=-1, type=PATH, metavar="[FILES]...")
+@click.option(
+    "--times",
+    type=PATH,
+    help="Times of `hlm doctor --times`, or passes.csv with batch, width, ms, for what is left out.",
+)
 @click.option("--only", help="With --acceptance: only engines whose name contains this word, for example eagle.")
 @click.option("--draft-length", type=click.IntRange(min=1), help="With --acceptance: every step drafted this many.")
 @click.option(
@@ -116,7 +122,11 @@ MILLISECONDS = click.FloatRange(min=0.0)
     help="Power of the device while it sends, in W.",
 )
 @click.option(
-    "--objective", type=click.Choice(["throughput", "goodput", "fair", "cost"]), default="throughput", show_default=True
+    "--objective",
+    type=click.Choice(["throughput", "capacity", "goodput", "fair", "cost"]),
+    default="throughput",
+    show_default=True,
+    help="The aim of the table and of --policy; capacity: the most users of a full server.",
 )
 @click.option(
     "--server-price",
@@ -138,7 +148,7 @@ MILLISECONDS = click.FloatRange(min=0.0)
     type=click.IntRange(min=1, max=10_000),
     default=1,
     show_default=True,
-    help="With --users: the most rounds that a pass of the target model verifies; others wait.",
+    help="The most texts of a pass of a server that is full, or that --users share; others wait.",
 )
 @click.option(
     "--vocabulary", type=click.IntRange(min=2), default=32_000, show_default=True, help="V, with --acceptance."
@@ -162,7 +172,10 @@ MILLISECONDS = click.FloatRange(min=0.0)
     show_default=True,
     help="A server may verify the drafts of a round together: of ours with lattice rows, and its own.",
 )
-@click.option("--policy", "policy", type=PATH, help="Write the plan here as a device's policy.json.")
+@click.option(
+    "--policy", "policy", type=PATH, help="Write the plan here as a device's policy.json, if it has a device."
+)
+@click.option("--row", "named", help="With --policy: write this row of the table, such as ours, also if it loses.")
 @click.option("--alone", is_flag=True, help="With --policy: the device may go on alone while its server is away.")
 @click.option("--page", type=PATH, help="Also write the plan as a page with sliders, such as plan.html.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
@@ -177,12 +190,15 @@ def plan(
     run: Path | None,
     times: Path | None,
     policy: Path | None,
+    named: str | None,
     alone: bool,
     page: Path | None,
     seal: str,
     **given: Any,
 ) -> None:
     """Say which policy to use for these models, this link and these limits, and what it gives.
+
+    FILES are more files of --acceptance, such as the second of two scrapes.
 
     Prompts are split into three parts: to choose, to calibrate, and to predict. Every number names what it rests on.
     """
@@ -192,11 +208,12 @@ def plan(
     from validation.planning.result import make
     from validation.planning.users import read_users
 
+    for name, there in (("--alone", alone), ("--row", named is not None)):
+        if there and policy is None:
+            raise UserError(f"{name} is about the policy that --policy writes; give that file too.")
     if more and not acceptance:
-        raise UserError(f"{more[0]} is of no option; counts of an engine follow --acceptance.")
+        raise UserError(f"{more[0]} belongs to no option; files of an engine's counts follow --acceptance.")
     acceptance += more
-    if alone and policy is None:
-        raise UserError("--alone is a field of the policy that --policy writes; give that file too.")
     counts = {name: given.pop(name) for name in COUNTS_ONLY}
     _refuse(trace, acceptance, given, counts, policy, page)
     _refuse_run(run, times, trace, acceptance, given, policy, seal)
@@ -232,22 +249,23 @@ def plan(
     request = request.with_server_draft(about["evidence"].get("parameter_ratio"))
     setting = planner.setting = request.setting()
     defaulted = [option for option in left_out if option not in measured]
-    result = make(planner, request, defaulted)
-    result.notes[:0] = [*said, *about["notes"]]
-    _show(console, result, planner.setting.link.name, planner.split.prompts)
-    shared = None
+    plain_users = shared = None
     if request.users > 1 or listed is not None:
-        from validation.planning.users import equal_users, plan_band
+        from validation.planning.users import equal_users, plan_band, shared_users
 
         users = equal_users(request.users, setting) if listed is None else listed
-        _, shared = plan_band(planner, users, request.server_batch)
-        _show_users(console, shared)
+        band, codecs, plain_users = plan_band(planner, users, request.server_batch)
+        shared = shared_users(planner, users, band, codecs)
+    result = make(planner, request, defaulted, shared)
+    result.notes[:0] = [*said, *about["notes"]]
+    _show(console, result, planner.setting.link.name, planner.split.prompts)
+    if plain_users is not None:
+        _show_users(console, plain_users)
     if policy is not None:
-        _write_policy(planner, about, policy, alone)
-        console.print(str(policy), soft_wrap=True)
+        _write_policy(console, planner, result, about, policy, named, alone)
     if page is None and not as_json:
         return
-    plain = result.plain(request, planner, about | {"defaults": defaulted, "users": shared})
+    plain = result.plain(request, planner, about | {"defaults": defaulted, "users": plain_users})
     if page is not None:
         console.print(f"Page: {write_page(page, plain)}", soft_wrap=True, highlight=False)
     if as_json:
@@ -340,12 +358,14 @@ def _measured(
 ) -> tuple[Any, list[str], set[str]]:
     """Return the request with measured numbers for options that were left out, sentences on them, and the options."""
     from validation.planning.from_run import OPTIONS, with_run
-    from validation.planning.times import read_times, with_times
+    from validation.planning.times import read_times, with_passes, with_times
 
     here = {option for option in ("--rate", "--rtt", "--draft-ms", "--verify-ms") if option not in left_out}
     if run is not None:
         known = "--rate" in here or given["link_csv"] is not None or given["fading"] != "none"
         return *with_run(request, run, here, known), set(OPTIONS) - here
+    if times is not None and times.suffix == ".csv":
+        return with_passes(request, times, set(left_out))
     if times is not None:
         return with_times(request, read_times(times), set(left_out))
     return request, [], set()
@@ -353,8 +373,9 @@ def _measured(
 
 def _request(given: dict[str, Any]) -> Any:
     """Return the request that the options make."""
+    from validation.decoding.recorded_links import find_link
     from validation.planning import quantities as read
-    from validation.planning.request import Request, read_link
+    from validation.planning.request import Request
 
     down, users = given["down_rate"], given["users"]
     if not users.endswith(".csv") and not (users.isdigit() and 1 <= int(users) <= 1000):
@@ -389,18 +410,38 @@ def _request(given: dict[str, Any]) -> Any:
         vocabulary=given["vocabulary"],
         shared_seed=given["shared_seed"],
         block=given["block"],
-        recorded=None if given["link_csv"] is None else read_link(given["link_csv"], given["link_name"]),
+        recorded=None if given["link_csv"] is None else find_link(given["link_csv"], given["link_name"]),
     )
 
 
-def _write_policy(planner: Any, about: dict[str, Any], path: Path, alone: bool) -> None:
-    """Write the plan as a device's policy."""
+def _write_policy(
+    console: Console, planner: Any, result: Result, about: dict[str, Any], path: Path, named: str | None, alone: bool
+) -> None:
+    """Write the answer, or the row that is asked for by name, as a device's policy."""
     from validation.decoding.policy_file import write_policy
-    from validation.planning.deploy import policy_of
+    from validation.planning.deploy import RUNS, policy_of
+    from validation.planning.verdict import loses_twice
 
-    option, _ = planner.ours(planner.setting)
+    asked, rows = result.asked, {one.family: one for one in result.asked.rows}
+    chosen = asked.best if named is None else rows.get(named)
+    can = ", ".join(name for name in RUNS if name in rows)
+    if chosen is None:
+        raise UserError(f"--row is {named!r}; the rows that a device runs are: {can}.")
+    if chosen.family not in RUNS or "each user" in chosen.option.label:
+        what = "needs no device" if chosen.family in WITHOUT_DEVICE else "is not one that a device runs from a file"
+        raise UserError(
+            f"{path} is not written: {chosen.name} {what}. To write another row all the same, name it: --row ours "
+            f"(rows that a device runs: {can})."
+        )
+    if chosen.breaks:
+        raise UserError(f"{path} is not written: {chosen.name} breaks the limit of {', '.join(chosen.breaks)}.")
+    row = next(one for one in result.rows if one.policy == chosen.family)
+    if warning := loses_twice(row, [*result.rows, *result.best_rows]):
+        console.print(f"Warning: {warning}", soft_wrap=True, highlight=False)
     evidence = about["evidence"]
-    write_policy(policy_of(option, planner, evidence["vocabulary"], evidence["models"], alone=alone), path)
+    made = policy_of(chosen.option, planner, evidence["vocabulary"], evidence["models"], alone=alone)
+    write_policy(made, path)
+    console.print(str(path), soft_wrap=True)
 
 
 def _show_users(console: Console, shared: dict[str, Any]) -> None:
@@ -408,7 +449,9 @@ def _show_users(console: Console, shared: dict[str, Any]) -> None:
     from rich import box
     from rich.table import Table
 
-    table = Table(title="Shares of one band, one server", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table = Table(
+        title="Our plan for each user, on the prompts that it was chosen on", box=box.SIMPLE, padding=(0, 1, 0, 0)
+    )
     for head in ("user", "share", "K", "message", "tokens/s", "wait, ms"):
         table.add_column(head, justify="left" if head in ("user", "message") else "right")
     for one in shared["users"][:20]:
@@ -418,9 +461,9 @@ def _show_users(console: Console, shared: dict[str, Any]) -> None:
     more = f" ({len(shared['users']) - 20} not shown)" if len(shared["users"]) > 20 else ""
     off = f"{shared['gap']:.3g} in Σ log" if shared["utility"] == "log" else f"{shared['gap']:.2%}"
     console.print(
-        f"{len(shared['users'])} users{more}: {shared['total_tokens_per_s']:.4g} tokens/s together (simulated with the "
-        f"plan's mean rounds), at least {shared['least_tokens_per_s']:.3g} each. No plans, shares and order of service "
-        f"are better by more than {off} (proved in the model of mean rounds).",
+        f"{len(shared['users'])} users{more} of ours: {shared['total_tokens_per_s']:.4g} tokens/s together on "
+        f"those prompts (simulated with mean rounds), at least {shared['least_tokens_per_s']:.3g} each. No drafts of "
+        f"devices, shares and order of service are better by more than {off} (proved in the model of mean rounds).",
         soft_wrap=True,
         highlight=False,
     )
@@ -461,6 +504,8 @@ def _server_line(server: dict[str, Any], users: int) -> str:
     return said + ("." if start is None else f". Full passes are enough for {start - 1:,} such users (now {users}).")
 
 
+DECIDES = {"capacity": "server ms", "goodput": "tok/s in time", "cost": "price of a token"}
+"""The column that decides, by the objective."""
 MARKS = {"proved": "p", "measured": "m"}
 NONE = "–"
 HEADS = (
@@ -474,27 +519,36 @@ HEADS = (
     "K",
     "tok/s 50%",
     "tok/s 95%",
+    "tok/s mean",
+    "server ms",
     "gain",
     "text risk",
 )
-RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "K", "text risk", "gain")
+RANKS = ("k 95%", "k mean", "tok/s 95%", "kB/token", "bits", "threshold", "tok/s mean", "K", "text risk", "gain")
 """Columns that a narrow screen leaves out, the least important first."""
 
 
 def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) -> None:
     """Print the table, the verdict and the sensitivity."""
+    decides = DECIDES.get(result.asked.setting.objective, "tok/s mean")
+    if result.asked.name not in ("one user", "a full server"):
+        decides = f"tok/s of {result.asked.name}"
+    elif all(abs((row.decides.value or 0) / (row.tokens_per_s_median.value or 1) - 1) < 1e-9 for row in result.rows):
+        decides = "tok/s 50%"  # a link of one rate
+    shown = HEADS if decides in HEADS else (*HEADS[:2], decides, *HEADS[2:])
     print_table(
         console,
-        f"Plan over {link}: predicted on {prompts['test']} held-out prompts",
-        {head: "left" if head in HEADS[:2] else "right" for head in HEADS},
-        ((_cells(row), "dim" if row.breaks else "") for row in result.rows),
-        RANKS,
+        f"Plan for {result.asked.name} over {link}: predicted on {prompts['test']} held-out prompts",
+        {head: "left" if head in HEADS[:2] else "right" for head in shown},
+        ((_cells(row, decides in HEADS), "dim" if row.breaks else "") for row in result.rows),
+        tuple(head for head in RANKS if head != decides),
     )
     console.print(
-        "p: proved; c: calibrated on held-out prompts; m: measured. tok/s 50%, 95%: the speed that is reached "
-        "during at least 50%, 95% of the time. gain: speed over that of the strongest rival, the first row, with its "
-        "95% interval over prompts. bits: uplink of an exchange. text risk: bound on the mean total variation of a "
-        "text. –: none, or nothing is sent.",
+        f"{decides} decides. p: proved; c: calibrated on held-out prompts; m: measured. tok/s 50%, 95%: the speed that "
+        "is reached during at least 50%, 95% of the time; mean: over time. server ms: time of a full server for a "
+        "token. gain: speed over that of the first row, the strongest that is not ours, with its 95% interval over "
+        "prompts. bits: uplink of an exchange. text risk: bound on the mean total variation of a text. –: none, or "
+        "nothing is sent.",
         soft_wrap=True,
     )
     for row in result.rows:
@@ -510,19 +564,18 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
     console.print(result.verdict, style="bold", soft_wrap=True, highlight=False)
     if result.gap is not None and result.gap.value is not None:
         console.print(
-            f"No other rule of what to skip, with any of these messages and draft lengths, is more than "
-            f"{result.gap.value:.2%} better ({result.gap.basis}).",
+            f"No other rule of what to skip, with any of these messages and draft lengths, makes a device of ours more "
+            f"than {result.gap.value:.2%} faster for one user ({result.gap.basis}).",
             soft_wrap=True,
         )
     if result.sensitivity:
-        ends = ("best plan then", "strongest rival then")
-        heads = ("option", "at", "tokens/s", "change", "lost if this plan stays", *ends)
+        heads = ("option", "at", "tokens/s", "change", "lost if this plan stays", "best plan then")
         print_table(
             console,
             "What the defaults change, one at a time",
-            {head: "left" if head == "option" or head in ends else "right" for head in heads},
+            {head: "left" if head in ("option", "best plan then") else "right" for head in heads},
             ((_varied(one), "") for one in result.sensitivity),
-            ("tokens/s", "strongest rival then", "best plan then"),
+            ("tokens/s", "best plan then"),
         )
         console.print(
             "These speeds are on the prompts that the plan was chosen on, so they differ a little from the table "
@@ -537,8 +590,7 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
 def _varied(one: Varied) -> list[str]:
     """Return the cells of a line of the sensitivity."""
     change = f"{round(one.change, 3) + 0.0:+.1%}"
-    rival = f"{one.rival}: {one.rival_tokens_per_s:.3g}"
-    return [one.option, one.value, f"{one.tokens_per_s:.3g}", change, f"{one.regret:.1%}", one.plan, rival]
+    return [one.option, one.value, f"{one.tokens_per_s:.3g}", change, f"{one.regret:.1%}", one.plan]
 
 
 def _mark(number: Number) -> str:
@@ -557,10 +609,12 @@ def _cell(number: Number, form: str = ",.3g", *, interval: bool = False) -> str:
     return f"{said} {_mark(number)}"
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: Row, known: bool) -> list[str]:
+    """Return the cells of a row; ``known``: another column has the number that decides."""
     return [
         row.policy,
         ", ".join(row.breaks) or NONE,
+        *([] if known else [_cell(row.decides, ",.4g")]),
         _cell(row.threshold, ".3g"),
         *(_cell(size, ",.0f" if (size.value or 0.0) >= 1000 else ".4g") for size in (row.k_mean, row.k_p95)),
         _cell(row.bits, ",.0f"),
@@ -568,6 +622,8 @@ def _cells(row: Row) -> list[str]:
         _cell(row.draft_length, ".2g"),
         _cell(row.tokens_per_s_median, interval=True),
         _cell(row.tokens_per_s_p95),
+        _cell(row.tokens_per_s_mean),
+        _cell(replace(row.server_s_per_token, value=1e3 * (row.server_s_per_token.value or 0.0)), ".3g"),
         _cell(row.gain, ".3g", interval=True),
         _cell(row.text_risk, ".2g"),
     ]

@@ -17,12 +17,16 @@ from hlmtheory.policy import (
     UncertaintyLine,
     threshold_rule,
 )
-from validation.planning.menu import CERTIFIED, DEVICE, OURS, STREAMED, Option
+from validation.planning.aims import aim_of
+from validation.planning.menu import CERTIFIED, DEVICE, OURS, SERVER, STREAMED, Option
 from validation.planning.plan import Planner
 from validation.planning.positions import LATTICES, Lattice
 from validation.planning.profile import SEEDED
 from validation.planning.rounds import COUNTS
 from validation.planning.rows import PROVED
+
+RUNS = (OURS, STREAMED, CERTIFIED, DEVICE, SERVER)
+"""Policies that a device runs from a file."""
 
 
 def policy_of(
@@ -33,7 +37,7 @@ def policy_of(
     Parameters
     ----------
     option : Option
-        What ``Planner.ours`` returns.
+        Of a policy of :data:`RUNS`.
     planner : Planner
         For what the plan promises.
     vocabulary : int
@@ -96,7 +100,7 @@ def policy_of(
 def _speed(option: Option, planner: Planner) -> Guarantee:
     """Return the plan's speed over that of the strongest rival, at the link's median rate."""
     setting, test = planner.setting, planner.split.test
-    rival, rate = planner.rival(setting), planner.setting.link.quantile(0.5)
+    rival, rate = aim_of(planner, setting).rival.option, setting.link.quantile(0.5)
     seconds = [setting.seconds(one.counts[test].sum(axis=0), rate) for one in (rival, option)]
     share = float(seconds[0] / seconds[1])
     name = f"speed over that of the strongest rival: {rival.family} {rival.label}".rstrip()

@@ -207,26 +207,36 @@ def _sqs(profile: Profile) -> list[Option]:
 def _colocated(profile: Profile) -> list[Option]:
     """Return a server that runs the draft model itself and streams: no bits up and no round trips.
 
-    Its drafts are drawn from q, or from any quantised distribution that a device could draw from, and its rounds are as
-    long as those of a device. So with the same times no lossless plan of a device is faster. A shared seed would accept
-    fewer of the same drafts.
+    It may do what a device may do: draw its drafts from q, or from any quantised distribution that a device could draw
+    from, in rounds as long as those of a device; and look at a draft's uncertainty, and keep the draft unverified where
+    a device of ours would. So with the same times no device that drafts and waits in turn is faster. A shared seed
+    would accept fewer of the same drafts.
     """
     none = np.zeros(profile.texts)
-    tables: list[tuple[str, float, Array]] = [
-        (f"K = {k}" + (f", drafts from {name.removeprefix('lattice ')}" if codec else ""), k, table)
-        for codec, name in enumerate(CODECS[:SEEDED])
-        for k, table in zip(DRAFT_LENGTHS, profile.planned[:, 0, codec], strict=True)
-    ]
-    tables += [
-        (f"drafts from {LATTICES[number].name}, B = {budget:g}", _mean_length(table), table)
-        for number, each in zip(ADAPTIVE, profile.budgeted, strict=True)
-        for budget, table in zip(BUDGETS, each, strict=True)
-    ]
-    down = COUNTS.index("down_bits")
-    return [
-        Option(COLOCATED, label, _at_server(table, profile.server[:, down]), k, -np.inf, none, none, (0, 0))
-        for label, k, table in tables
-    ]
+    down, found = profile.server[:, COUNTS.index("down_bits")], []
+
+    def add(
+        label: str,
+        length: float,
+        table: Array,
+        threshold: float = -np.inf,
+        losses: tuple[Array, Array] = (none, none),
+        codec: int | None = None,
+    ) -> None:
+        counts = _at_server(table, down)
+        found.append(Option(COLOCATED, label, counts, length, threshold, *losses, (0, 0), codec))
+
+    for codec, name in enumerate(CODECS[:SEEDED]):
+        drafts = f", drafts from {name.removeprefix('lattice ')}" if codec else ""
+        for k, table in zip(DRAFT_LENGTHS, profile.planned[:, :, codec], strict=True):
+            add(f"K = {k}{drafts}", k, table[0])
+            for column, threshold in enumerate(THRESHOLDS, 1):
+                loss = (profile.overlap[:, codec, column - 1], profile.risk[:, codec, column - 1])
+                add(f"K = {k}{drafts}, u ≤ {threshold:g}", k, table[column], float(threshold), loss, codec)
+    for number, each in zip(ADAPTIVE, profile.budgeted, strict=True):
+        for budget, table in zip(BUDGETS, each, strict=True):
+            add(f"drafts from {LATTICES[number].name}, B = {budget:g}", _mean_length(table), table)
+    return found
 
 
 def _at_server(table: Array, down_bits: Array) -> Array:

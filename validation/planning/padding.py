@@ -118,7 +118,7 @@ def _rival(option: Option, profile: Profile, classes: int) -> Option:
     exchanges, width = counts[:, _EXCHANGES], index_bits(profile.vocabulary)
     if family in (SERVER, STREAM, DEVICE, HLM):
         return option
-    if family in (U_HLM, CU_HLM) or ", B = " in option.label:
+    if family in (U_HLM, CU_HLM) or ", B = " in option.label or option.threshold > -math.inf:
         return replace(option, leak_bits=math.inf)
     if family == COLOCATED:
         if classes > most:

@@ -1,6 +1,6 @@
 """Write a plan as one HTML file, which makes plans for other links and limits without a server.
 
-The page holds the counts of every option. Its script repeats the choice of :mod:`validation.planning.plan`: seconds are
+The page holds the counts of every option. Its script repeats the choice of :mod:`validation.planning.aims`: seconds are
 linear in the counts, so no trace and no server is needed. A policy in the page's head forbids every connection.
 """
 
@@ -21,7 +21,7 @@ from validation.planning.setting import SHARES
 from validation.printable import printable_value
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-UNUSED = ("bias", "vocabulary", "k_factor", "users", "server_batch", "shared_seed", "block")
+UNUSED = ("bias", "vocabulary", "k_factor", "users", "shared_seed", "block")
 """Parts of a request that the counts already hold, or that the page cannot change."""
 DIGITS = 10
 
@@ -132,7 +132,7 @@ def _command(plan: Mapping[str, Any]) -> str:
     if asked["energy_j"] is not None:
         words += ["--energy", f"{1e3 * asked['energy_j']:.10g}mJ"]
     plain: dict[str, Any] = {"bias": 0.05, "device_w": 5.0, "transmit_w": 1.0, "server_price": 1.0, "time_price": 0.1}
-    plain |= {"objective": "throughput", "users": 1}
+    plain |= {"objective": "throughput", "users": 1, "server_batch": 1}
     for name, default in plain.items():
         if asked[name] != default:
             words += [f"--{name.replace('_', '-')}", str(asked[name])]

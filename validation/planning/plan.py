@@ -9,21 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.skipping import ConfidentThreshold, audit_wealth, calibrate_threshold, confident_threshold, text_risk
-from validation.decoding.intervals import ratio
+from hlmtheory.skipping import ConfidentThreshold, audit_wealth, calibrate_threshold, confident_threshold
 from validation.errors import UserError
 from validation.planning.bound import Model
 from validation.planning.menu import (
     CERTIFIED,
+    COLOCATED,
     CU_HLM,
     DEVICE,
     FAMILIES,
     NO_RIVALS,
     OURS,
-    SERVER,
     STREAMED,
     U_HLM,
-    WITHOUT_DEVICE,
     Line,
     Option,
     column_of,
@@ -31,7 +29,6 @@ from validation.planning.menu import (
 from validation.planning.positions import THRESHOLDS
 from validation.planning.profile import SEEDED
 from validation.planning.rounds import COUNTS
-from validation.planning.rows import MEASURED, PROVED, Number, Row, measured_number, measured_speed
 from validation.planning.setting import Setting
 from validation.planning.split import Split
 from validation.planning.streamed import Streamed
@@ -41,6 +38,85 @@ Array = NDArray[Any]
 _HALVINGS = 30  # of a limit
 _TOLD = 1e-9  # bits: a logarithm is rounded
 _BUDGET = 0.3  # of a page whose command has none
+_KEPT = 8  # settings whose options stay in memory
+TIE = 1e-9
+"""Relative: values that differ by less are equal."""
+CALIBRATED = (OURS, DEVICE, COLOCATED, U_HLM, CU_HLM)
+"""Policies whose threshold of uncertainty is calibrated."""
+
+
+def group_of(option: Option) -> int | str:
+    """Return what an option shares its calibration with: its codec, or for the papers' policies policy and message."""
+    if option.family in (U_HLM, CU_HLM):
+        return f"{option.family}, {option.label.rpartition('u ≤')[0]}"
+    return option.codec or 0
+
+
+class Pool:
+    """All options in a setting, as arrays: one entry for each option, in the order of the options.
+
+    Attributes
+    ----------
+    options : list of Option
+    train, test : array, shape (options, counts)
+        Total counts on the texts of either part.
+    places : dict of int array
+        By family, the numbers of its options that its paper allows.
+    broken : dict of bool array
+        By limit, whether an option breaks it.
+    kept, lossless : bool array
+        Whether an option breaks none, and loses nothing.
+    value, second : array
+        What the objective maximises on the training texts, and what decides between equal values: the load of a server,
+        or where that is the objective, the speed.
+    """
+
+    def __init__(self, planner: Planner, setting: Setting) -> None:
+        options, self.train, self.test = planner.static()
+        drawn = None if planner.streamed is None else planner.streamed.option(setting)
+        self.options, self.setting = [*options, *([drawn] if drawn else [])], setting
+        if drawn is not None:
+            self.train, self.test = (
+                np.concatenate([whole, drawn.counts[part].sum(axis=0)[None]])
+                for whole, part in ((self.train, planner.split.train), (self.test, planner.split.test))
+            )
+        families = np.array([one.family for one in self.options])
+        self.places = {family: np.flatnonzero(families == family) for family in FAMILIES}
+        if setting.risk_limit <= 0:
+            for family in (U_HLM, CU_HLM):
+                level = planner.paper_threshold()
+                self.places[family] = np.array(
+                    [place for place in self.places[family] if self.options[place].threshold == level], dtype=np.int64
+                )
+            self.places[CERTIFIED] = self.places[CERTIFIED][:0]
+        self.lossless = np.array([one.lossless for one in self.options])
+        self.value = setting.value(self.train)
+        capacity = setting.objective == "capacity"
+        self.second = np.mean(setting.speeds(self.train), axis=-1) if capacity else -load(setting, self.train)
+        self.broken = planner.limits(self)
+        self.kept = ~np.any(list(self.broken.values()), axis=0)
+
+    def breaks(self, place: int) -> tuple[str, ...]:
+        """Return the limits that an option breaks."""
+        return tuple(name for name, mask in self.broken.items() if mask[place])
+
+    def best(self, places: Array, worth: Array | None = None) -> int | None:
+        """Return the best of some options that keeps the limits, else the best of all; None if there is none.
+
+        ``worth`` stands in for the value.
+        """
+        if not len(places):
+            return None
+        kept = places[self.kept[places]]
+        pool = kept if len(kept) else places
+        values = (self.value if worth is None else worth)[pool]
+        equal = pool[values >= values.max() * (1.0 - TIE)]
+        return int(equal[np.argmax(self.second[equal])])
+
+
+def load(setting: Setting, total: Array) -> Array:
+    """Return the seconds of a full server for a token."""
+    return np.asarray(setting.server_seconds(total, setting.server_batch) / total[..., 0])
 
 
 class Planner:
@@ -68,49 +144,70 @@ class Planner:
         model: Model | None = None,
         streamed: Streamed | None = None,
     ) -> None:
-        self.streamed, self._streams = streamed, dict[int, tuple[Setting, list[Option]]]()
         self.options, self.setting, self.split, self.line, self.model = options, setting, split, line, model
-        self._totals = {id(one): one.counts[split.train].sum(axis=0) for one in options}
-        self._held: dict[tuple[str, float, int, float | None], float] = {}
-        self._codecs: dict[int, tuple[Setting, int | None]] = {}
-        self._rivals: dict[int, tuple[Setting, Option]] = {}
-        self._allowed: dict[tuple[int, str], tuple[Array, Array]] = {}
+        self.streamed = streamed
+        self._static: tuple[Any, ...] = ()
+        self._pools: dict[int, Pool] = {}
+        self._held: dict[tuple[str, float, int | str, float | None], float] = {}
+        self._allowed: dict[tuple[int | str, str], tuple[Array, Array]] = {}
+
+    def static(self) -> tuple[Sequence[Option], Array, Array]:
+        """Return the options whose counts no setting changes, and their totals on the training and the test texts."""
+        if not self._static or self._static[0] is not self.options:
+            counts = [one.counts for one in self.options]
+            totals = [
+                np.stack([each[part].sum(axis=0) for each in counts]) for part in (self.split.train, self.split.test)
+            ]
+            self._static, self._pools = (self.options, *totals), {}
+        found: tuple[Sequence[Option], Array, Array] = self._static[:3]
+        return found
+
+    def pool(self, setting: Setting) -> Pool:
+        """Return all options in a setting."""
+        self.static()
+        found = self._pools.get(id(setting))
+        if found is None:
+            found = Pool(self, setting)
+            self._pools[id(setting)] = found  # it keeps the setting, so that its id stays its own
+            while len(self._pools) > _KEPT:
+                del self._pools[next(iter(self._pools))]
+        return found
 
     def totals(self, options: Sequence[Option]) -> Array:
         """Return the total counts of options on the training texts, (options, counts)."""
-        return np.stack([self._totals[id(one)] for one in options])
+        return np.stack([one.counts[self.split.train].sum(axis=0) for one in options])
 
     # ----------------------------------------------------------------------------------------------- limits
 
-    def threshold(self, setting: Setting, codec: int = 0) -> float:
+    def threshold(self, setting: Setting, group: int | str = 0) -> float:
         """Return the largest threshold whose loss the calibration prompts allow; -inf: nothing may be skipped.
 
-        Each codec has its own, because a first draft is drawn from the codec's row also if it is then skipped.
+        Each group of :func:`group_of` has its own: a first draft is drawn from the codec's row also if it is skipped.
         """
-        key = (setting.risk_kind, setting.risk_limit, codec, setting.confidence)
+        key = (setting.risk_kind, setting.risk_limit, group, setting.confidence)
         if key not in self._held:
             self._held[key] = self._calibrated(*key)
         return self._held[key]
 
-    def _calibrated(self, kind: str, limit: float, codec: int, confidence: float | None) -> float:
+    def _calibrated(self, kind: str, limit: float, group: int | str, confidence: float | None) -> float:
         prompts = self.split.prompts["calibrate"]
         if limit >= 1:  # every text is within 1
             return np.inf
         if limit <= 0 or not prompts:
             return -np.inf
         if confidence is not None:
-            found = self.confident(kind, limit, codec, confidence)
+            found = self.confident(kind, limit, group, confidence)
             return -np.inf if found is None else found.threshold
         if (prompts + 1) * limit < 1:
             return -np.inf
-        levels, losses = self._levels(codec, kind)
+        levels, losses = self._levels(group, kind)
         if not len(levels):
             return -np.inf
         return float(calibrate_threshold(losses, levels, risk=limit, bound=1.0).threshold)
 
-    def confident(self, kind: str, limit: float, codec: int, confidence: float) -> ConfidentThreshold | None:
+    def confident(self, kind: str, limit: float, group: int | str, confidence: float) -> ConfidentThreshold | None:
         """Return the largest threshold that keeps the limit with this confidence; None without thresholds."""
-        levels, losses = self._levels(codec, kind)
+        levels, losses = self._levels(group, kind)
         if not len(levels) or not len(losses):
             return None
         return confident_threshold(losses, levels, risk=limit, error=1.0 - confidence)
@@ -120,23 +217,23 @@ class Planner:
 
         The choice is made on the training texts alone, so that calibration looks at one row of thresholds.
         """
-        if id(setting) not in self._codecs:
-            kind, limit = setting.risk_kind, setting.risk_limit
-            pool = [one for one in self.options if one.family == OURS and one.threshold > -np.inf]
-            pool = [one for one in pool if self._mean_loss(one, kind, self.split.train) <= limit]
-            best = pool[int(np.argmax(setting.value(self.totals(pool))))].codec if pool else None
-            self._codecs[id(setting)] = setting, best
-        return self._codecs[id(setting)][1]
+        kind, limit = setting.risk_kind, setting.risk_limit
+        pool = [one for one in self.options if one.family == OURS and one.threshold > -np.inf]
+        pool = [one for one in pool if self._mean_loss(one, kind, self.split.train) <= limit]
+        return pool[int(np.argmax(setting.value(self.totals(pool))))].codec if pool else None
 
-    def _levels(self, codec: int, kind: str) -> tuple[Array, Array]:
-        """Return the thresholds of a codec, and the calibration prompts' losses up to each, (prompts, levels).
+    def _levels(self, group: int | str, kind: str) -> tuple[Array, Array]:
+        """Return the thresholds of a group, and the calibration prompts' losses up to each, (prompts, levels).
 
         A text's loss is its largest up to the threshold, a prompt's the mean over its texts.
         """
         own = {
             one.threshold: one
             for one in self.options
-            if one.family == OURS and one.draft_length == 1 and one.codec == codec and one.threshold > -np.inf
+            if one.family in (OURS, U_HLM, CU_HLM)
+            and one.draft_length == 1
+            and one.threshold > -np.inf
+            and group_of(one) == group
         }
         levels = np.array(sorted(own))
         if not len(levels):
@@ -152,76 +249,93 @@ class Planner:
         """Return the mean over the prompts of some texts."""
         return float(self.split.means(self._loss(option, kind), texts).mean())
 
+    def limits(self, pool: Pool) -> dict[str, Array]:
+        """Return by limit which options of a pool break it."""
+        setting, found = pool.setting, {}
+        offered = None
+        if setting.confidence is not None and 0 < setting.risk_limit < 1:
+            offered = self.codec(setting)
+        found["risk"] = np.array([not self._safe(one, setting, offered) for one in pool.options])
+        if setting.latency_s is not None:
+            rate = np.array([setting.link.quantile(setting.latency_share)])
+            found["latency"] = setting.round_seconds(pool.train, rate)[..., 0] > setting.latency_s
+        if setting.energy_j is not None:
+            found["energy"] = self._joules(pool.train, setting) > setting.energy_j
+        if setting.leak_bits is not None:
+            found["leak"] = np.array([one.leak_bits > setting.leak_bits + _TOLD for one in pool.options])
+        return found
+
     def broken(self, option: Option, setting: Setting) -> tuple[str, ...]:
         """Return the limits that an option breaks."""
-        found = []
-        total = self._totals[id(option)]
-        if not self.safe(option, setting):
-            found.append("risk")
-        if setting.latency_s is not None:
-            rate = setting.link.quantile(setting.latency_share)
-            if float(setting.round_seconds(total, np.array([rate]))[0]) > setting.latency_s:
-                found.append("latency")
-        if setting.energy_j is not None and self._joules(option, setting) > setting.energy_j:
-            found.append("energy")
-        if setting.leak_bits is not None and option.leak_bits > setting.leak_bits + _TOLD:
-            found.append("leak")
-        return tuple(found)
+        pool = self.pool(setting)
+        return pool.breaks(next(place for place, one in enumerate(pool.options) if one is option))
 
     def safe(self, option: Option, setting: Setting) -> bool:
         """Return whether an option keeps the limit of the risk."""
+        return self._safe(option, setting, None if setting.confidence is None else self.codec(setting))
+
+    def _safe(self, option: Option, setting: Setting, offered: int | None) -> bool:
         if option.lossless:
             return True
         if setting.risk_limit <= 0:
             return False
-        if option.family in (OURS, DEVICE):
+        if option.family in CALIBRATED:
             level = 1.0 if option.family == DEVICE else option.threshold
-            if setting.confidence is not None and (option.codec or 0) != self.codec(setting):
+            if setting.confidence is not None and group_of(option) != offered:  # calibration looks at one group
                 return setting.risk_limit >= 1
-            return level <= self.threshold(setting, option.codec or 0) + 1e-9
-        return self._charged(option, setting.risk_kind) <= setting.risk_limit
+            return level <= self.threshold(setting, group_of(option)) + 1e-9
+        return self.charged(option, setting.risk_kind) <= setting.risk_limit
 
-    def _charged(self, option: Option, kind: str) -> float:
-        """Return the risk of an option without a calibrated threshold: what is proved of it, or its measured mean."""
-        if option.family == CERTIFIED:
-            return float(self._loss(option, kind).max())
-        return self._mean_loss(option, kind, self.split.seen)
+    def charged(self, option: Option, kind: str) -> float:
+        """Return the risk of an option without a calibrated threshold: the largest loss of a text, which is proved."""
+        return float(self._loss(option, kind).max())
 
-    def _joules(self, option: Option, setting: Setting) -> float:
-        total = self._totals[id(option)]
-        return float(setting.joules(total, setting.link.quantile(0.5)) / total[0])
+    @staticmethod
+    def _joules(total: Array, setting: Setting) -> Array:
+        return np.asarray(setting.joules(total, setting.link.quantile(0.5)) / total[..., 0])
 
     # ------------------------------------------------------------------------------------------------ choice
 
+    def paper_threshold(self) -> float:
+        """Return the papers' own threshold, for a plan that may lose nothing."""
+        prone = column_of(self.line.prone) if self.line is not None else len(THRESHOLDS) * 4 // 5
+        return float(THRESHOLDS[max(prone, 1) - 1])
+
     def candidates(self, family: str, setting: Setting, *, lossless: bool = False) -> list[Option]:
         """Return the options of a family that its paper allows; ``lossless``: as if no risk were allowed."""
-        own = [one for one in self.options if one.family == family]
-        if family == STREAMED:
-            return self._streamed(setting)
-        if family == CERTIFIED and (lossless or setting.risk_limit <= 0):
-            return []
-        if family in (U_HLM, CU_HLM) and (lossless or setting.risk_limit <= 0):  # the papers' thresholds
-            prone = column_of(self.line.prone) if self.line is not None else len(THRESHOLDS) * 4 // 5
-            level = THRESHOLDS[max(prone, 1) - 1]
-            return [one for one in own if one.threshold == level]
-        return own
+        pool = self.pool(replace(setting, risk_limit=0.0) if lossless else setting)
+        return [pool.options[place] for place in pool.places[family]]
 
-    def _streamed(self, setting: Setting) -> list[Option]:
-        """Return the option of a device that drafts while the server verifies: its passes depend on the times."""
-        if id(setting) not in self._streams:
-            found = None if self.streamed is None else self.streamed.option(setting)
-            own = [] if found is None else [found]
-            self._totals |= {id(one): one.counts[self.split.train].sum(axis=0) for one in own}
-            self._streams[id(setting)] = setting, own
-        return self._streams[id(setting)][1]
+    def best(self, family: str, setting: Setting) -> tuple[Option, tuple[str, ...]] | None:
+        """Return the best option of a family that keeps the limits, else its best with the limits that it breaks."""
+        pool = self.pool(setting)
+        place = pool.best(pool.places[family])
+        return None if place is None else (pool.options[place], pool.breaks(place))
+
+    def ours(self, setting: Setting, *, streams: bool = True) -> tuple[Option, tuple[str, ...]] | None:
+        """Return the best option of our policies; None if none keeps the limits. ``streams``: one may draft on."""
+        pool = self.pool(setting)
+        families = [one for one in NO_RIVALS if streams or one != STREAMED]
+        place = pool.best(np.concatenate([pool.places[one] for one in families]))
+        return None if place is None or not pool.kept[place] else (pool.options[place], ())
+
+    def chosen(self, setting: Setting) -> Option:
+        """Return the best option of all that keeps the limits, on the training texts."""
+        pool = self.pool(setting)
+        place = pool.best(np.concatenate(list(pool.places.values())))
+        if place is None or not pool.kept[place]:
+            raise UserError(self.nearest(pool))
+        return pool.options[place]
 
     def again(self, option: Option, setting: Setting) -> Option:
-        """Return an option of ours as it is in another setting: a device that drafts on does so, or else in rounds."""
+        """Return an option as it is in another setting: a device that drafts on does so, or else in rounds."""
         if option.family != STREAMED:
             return option
-        own = [one for one in self.options if one.family == OURS and one.codec == SEEDED and one.lossless]
-        found = [*self.candidates(STREAMED, setting), *own]
-        return found[0] if found[0].family == STREAMED else found[int(np.argmax(setting.value(self.totals(found))))]
+        pool = self.pool(setting)
+        seeded = [one.family == OURS and one.codec == SEEDED and one.lossless for one in pool.options]
+        place = pool.best(pool.places[STREAMED] if len(pool.places[STREAMED]) else np.flatnonzero(seeded))
+        assert place is not None  # a device that drafts on has the options of a shared seed too
+        return pool.options[place]
 
     def streamed_bound(self, setting: Setting, *, tokens_alone: bool) -> float:
         """Return a speed in tokens/s that no lossless device exceeds that drafts on: :meth:`Streamed.least_seconds`."""
@@ -231,31 +345,10 @@ class Planner:
         least = self.streamed.least_seconds(setting, texts, tokens_alone=tokens_alone)
         return float(self.streamed.lengths[texts].sum()) / least
 
-    def best(self, family: str, setting: Setting) -> tuple[Option, tuple[str, ...]] | None:
-        """Return the best option of a family that keeps the limits, else its best with the limits that it breaks."""
-        own = self.candidates(family, setting)
-        if not own:
-            return None
-        values = setting.value(self.totals(own))
-        broken = [self.broken(one, setting) for one in own]
-        order = sorted(range(len(own)), key=lambda i: (len(broken[i]) > 0, -values[i]))
-        return own[order[0]], broken[order[0]]
-
-    def ours(self, setting: Setting, *, streams: bool = True) -> tuple[Option, tuple[str, ...]]:
-        """Return the best option of all that keep the limits, whatever the policy; ``streams``: one may draft on."""
-        pool = [one for one in self.options if one.family in (OURS, SERVER, DEVICE, CERTIFIED)]
-        allowed = [one for one in pool if self.safe(one, setting)]
-        allowed += self.candidates(STREAMED, setting) if streams else []
-        values = setting.value(self.totals(allowed))
-        for place in np.argsort(-values, kind="stable").tolist():
-            if not self.broken(allowed[place], setting):
-                return allowed[place], ()
-        raise UserError(self.nearest(allowed, setting))
-
-    def nearest(self, pool: Sequence[Option], setting: Setting) -> str:
+    def nearest(self, pool: Pool) -> str:
         """Return the sentence that says which limits could be kept instead."""
-        total = self.totals(pool)
-        said = []
+        setting, said = pool.setting, []
+        total = pool.train[~pool.broken["risk"]]
         if setting.latency_s is not None:
             rate = setting.link.quantile(setting.latency_share)
             least = float(setting.round_seconds(total, np.array([rate]))[:, 0].min())
@@ -264,31 +357,24 @@ class Planner:
                     f"--latency p{100 * setting.latency_share:g}={1e3 * setting.latency_s:g}ms cannot be kept: the "
                     f"shortest round takes {1e3 * least:.1f} ms; allow {_up(1e3 * least)}ms"
                 )
-        if setting.energy_j is not None:
-            least = min(self._joules(one, setting) for one in pool)
-            if least > setting.energy_j:
-                said.append(
-                    f"--energy {1e3 * setting.energy_j:g}mJ cannot be kept: the least is {1e3 * least:.3g} mJ a token; "
-                    f"allow {_up(1e3 * least)}mJ"
-                )
         if not said:
-            said.append("No policy keeps --latency and --energy together; allow a longer round or more energy")
+            said.append("No policy keeps all limits together; allow a longer round, more energy or more sizes")
         return "; ".join(said) + "."
 
     def least_limit(self, option: Option, kind: str) -> float | None:
         """Return the smallest limit of a risk that allows an option; 0 if it is lossless, None if none can be found.
 
-        Options of ours need the corrected mean of the calibration prompts, at all thresholds up to their own, or with a
-        confidence an upper bound on it. Others are held against their mean loss.
+        An option with a threshold needs the corrected mean of the calibration prompts, at all thresholds up to its own,
+        or with a confidence an upper bound on it. What is certified needs its largest loss.
         """
         if option.lossless:
             return 0.0
-        if option.family not in (OURS, DEVICE):
-            return self._charged(option, kind)
+        if option.family not in CALIBRATED:
+            return self.charged(option, kind)
         if not len(self.split.calibrate):
             return None
         level = 1.0 if option.family == DEVICE else option.threshold
-        key = (option.codec or 0, kind)
+        key = (group_of(option), kind)
         if key not in self._allowed:
             levels, losses = self._levels(*key)
             self._allowed[key] = levels, self._least(losses)
@@ -315,8 +401,8 @@ class Planner:
         found = []
         allowed = np.inf if self.setting.leak_bits is None else self.setting.leak_bits
         for one in self.options:
-            if one.leak_bits > allowed + _TOLD:
-                continue
+            if one.leak_bits > allowed + _TOLD or (one.family == COLOCATED and one.threshold > -np.inf):
+                continue  # a server that repeats the rounds of a device that skips follows from that device's
             train, test = (one.counts[part].sum(axis=0) for part in (self.split.train, self.split.test))
             found.append(
                 {
@@ -333,7 +419,7 @@ class Planner:
                     "lossless": one.lossless,
                     "allowed": {
                         kind: self.least_limit(one, kind)
-                        if offered is None or one.lossless or one.family != OURS or one.codec == offered
+                        if offered is None or one.lossless or one.family not in CALIBRATED or group_of(one) == offered
                         else None
                         for kind in ("text", "token")
                     },
@@ -363,147 +449,11 @@ class Planner:
 
     # ------------------------------------------------------------------------------------------------- rows
 
-    def rival(self, setting: Setting) -> Option:
-        """Return the strongest option of all other policies that keeps the limits; of a server alone if none does."""
-        if id(setting) not in self._rivals:
-            others = [family for family in FAMILIES if family not in NO_RIVALS]
-            best = [one for family in others if (one := self.best(family, setting)) is not None]
-            kept = [option for option, broken in best if not broken]
-            pool = kept or [option for option, _ in best if option.family in WITHOUT_DEVICE]
-            values = setting.value(self.totals(pool))
-            first = int(np.argmax(values >= values.max() * (1 - 1e-12)))  # of equal ones the first
-            self._rivals[id(setting)] = setting, pool[first]
-        return self._rivals[id(setting)][1]
-
-    def row(self, family: str, setting: Setting | None = None) -> Row | None:
-        """Return the row of a policy, predicted on the test prompts."""
-        setting = setting or self.setting
-        if family == OURS:
-            option, broken = self.ours(setting)
-        else:
-            found = self.best(family, setting)
-            if found is None:
-                return None
-            option, broken = found
-        return self._described(family, option, broken, setting)
-
-    def _described(self, family: str, option: Option, broken: tuple[str, ...], setting: Setting) -> Row:
-        test, n = self.split.test, self.split.prompts["test"]
-        counts = self.split.sums(option.counts, test)
-        total = counts.sum(axis=0)
-        c = dict(zip(COUNTS, total.tolist(), strict=True))
-        median, slow = setting.link.quantile(0.5), setting.link.quantile(0.95)
-        base = self.split.sums(self.rival(setting).counts, test)
-        sends, every = c["exchanges"] > 0, len(np.unique(self.split.prompt))
-
-        def measured(value: Any) -> Number:
-            return Number(_finite(value), MEASURED, n)
-
-        def size(value: float) -> Number:
-            return Number(value if sends and value > 0 else None, PROVED if certified else MEASURED, every)
-
-        def speed(rate: float) -> Number:
-            return measured_speed(counts[:, 0], setting.seconds(counts, rate), n)
-
-        loss, token = (
-            measured_number(ratio(self.split.means(x, test), np.ones(n)), MEASURED, n)
-            for x in (option.loss, option.token_loss)
-        )
-        if option.lossless:
-            loss = token = Number(0.0, PROVED, None, 0.0, 0.0)
-        elif option.family == CERTIFIED:
-            loss, token = (Number(self._charged(option, kind), PROVED) for kind in ("text", "token"))
-        elif family == OURS or (option.family == OURS and option.threshold > -np.inf):
-            bound = text_risk(self.split.means(np.clip(option.loss, 0.0, 1.0), test))
-            loss = Number(
-                float(bound.mean),
-                self._basis(setting),
-                n,
-                float(bound.low),
-                float(bound.high),
-            )
-        threshold = Number(None if not np.isfinite(option.threshold) else float(option.threshold), PROVED)
-        if np.isfinite(option.threshold):
-            own = family == OURS
-            threshold = Number(
-                float(option.threshold),
-                self._basis(setting) if own else MEASURED,
-                self.split.prompts["calibrate" if own else "train"],
-            )
-        certified = option.family == CU_HLM and option.label.startswith("certified")
-        up, joules = c["up_bits"], float(setting.joules(total, median))
-        round_s = float(setting.round_seconds(total, np.array([slow]))[0])
-        if option.family == STREAMED:  # it drafts and sends all the time; its counts hold only what is waited for
-            whole = float(setting.seconds(total, median))
-            up *= whole / (setting.draft_s * c["exchanges"])
-            joules = whole * setting.device_w + up / max(median, 1e-9) * setting.transmit_w
-            round_s = float(setting.seconds(total, slow)) / c["exchanges"]
-        return Row(
-            policy=family,
-            option=option.label if option.family == family else f"{option.family} {option.label}".strip(),
-            threshold=threshold,
-            k_mean=size(option.top_k[0]),
-            k_p95=size(option.top_k[1]),
-            draft_length=Number(float(option.draft_length), MEASURED, n),
-            bits=measured(c["up_bits"] / c["exchanges"] if sends else None),
-            kilobytes_per_token=measured((up + c["down_bits"]) / 8e3 / c["tokens"] or None),
-            tokens_per_s_median=speed(median),
-            tokens_per_s_p95=speed(slow),
-            tokens_per_s_mean=measured(float(np.mean(setting.speeds(total)))),
-            gain=measured_speed(setting.seconds(base, median), setting.seconds(counts, median), n),
-            text_risk=loss,
-            token_risk=token,
-            round_s=measured(round_s),
-            joules_per_token=measured(joules / c["tokens"]),
-            breaks=broken,
-            counts={name: value / c["tokens"] for name, value in c.items()},
-        )
-
-    def _basis(self, setting: Setting) -> str:
-        """Return what a calibrated number rests on."""
-        sure = "" if setting.confidence is None else f", confidence {setting.confidence:g}"
-        return f"calibrated on {self.split.prompts['calibrate']} prompts{sure}"
-
-    def table(self) -> list[Row]:
-        """Return a row for every policy, the strongest rival's first."""
-        first = self.rival(self.setting).family
-        order = (first, *(family for family in FAMILIES if family != first))
-        return [row for family in order if (row := self.row(family)) is not None]
-
     def value_of(self, option: Option, setting: Setting) -> float:
         """Return what an option makes of the objective on the training texts."""
-        return float(setting.value(self._totals[id(option)]))
+        return float(setting.value(self.totals([option])[0]))
 
     # --------------------------------------------------------------------------------------------- verdict
-
-    def crossings(self, family: str = SERVER) -> tuple[float | None, float | None]:
-        """Return the round trips in seconds between which the plan beats a policy without a device; None: no end there.
-
-        Below the first and above the second no plan of ours is better than that policy.
-        """
-        setting = replace(self.setting, latency_s=None, energy_j=None)
-        alone = [one for one in self.options if one.family == family]
-        own = [one for one in self.options if one.family in (OURS, CERTIFIED) and self.safe(one, setting)]
-        totals = self.totals([*alone, *own, *self.candidates(STREAMED, setting)])  # its passes know no round trip
-
-        def beats(round_trip_s: float) -> bool:
-            values = setting.with_link(round_trip_s=round_trip_s).value(totals)
-            return bool(values[len(alone) :].max() > values[: len(alone)].max() * (1 + 1e-9))
-
-        def edge(worse: float, better: float) -> float:
-            for _ in range(12):
-                middle = 0.5 * (worse + better)
-                worse, better = (worse, middle) if beats(middle) else (middle, better)
-            return better
-
-        grid = [0.0, *np.geomspace(1e-4, 4.0, 40).tolist()]
-        better = np.array([beats(x) for x in grid])
-        if not better.any():
-            return np.inf, -np.inf
-        first, last = int(np.argmax(better)), int(len(better) - 1 - np.argmax(better[::-1]))
-        low = None if first == 0 else edge(grid[first - 1], grid[first])
-        high = None if last == len(grid) - 1 else edge(grid[last + 1], grid[last])
-        return low, high
 
     def binding(self, option: Option) -> str:
         """Return what limits the plan: the limit that is reached, or the longest part of its time."""
@@ -512,8 +462,8 @@ class Planner:
         c = dict(zip(COUNTS, total.tolist(), strict=True))
         rate = setting.link.quantile(0.5)
         parts = {
-            "passes of the draft model": c["drafts"] * setting.draft_s,
-            "passes of the target model": float(setting.server_seconds(total)),
+            "drafts on the device": c["drafts"] * setting.draft_s,
+            "passes on the server": float(setting.server_seconds(total)),
             "round trips": c["exchanges"] * setting.link.round_trip_s,
             "the uplink": c["up_bits"] / rate if rate else 0.0,
             "the downlink": c["down_bits"] / setting.link.down_bps,
@@ -524,7 +474,7 @@ class Planner:
             return "the uplink is down at its median"
         said = f"{name} take {parts[name] / whole:.0%} of its time" if whole else "nothing takes time"
         limits = self.active_limits(option)
-        return f"{', '.join(limits)} binds; {said}" if limits else said
+        return f"{said}; a looser {' or '.join(limits)} would allow a better plan" if limits else said
 
     def active_limits(self, option: Option) -> list[str]:
         """Return the limits without which a better option is allowed."""
@@ -536,10 +486,10 @@ class Planner:
             "--energy": {"energy_j": None} if setting.energy_j is not None else None,
         }
         for name, change in free.items():
-            if change is not None:
-                other, _ = self.ours(replace(setting, **change))
-                if self.value_of(other, setting) > now * (1 + 1e-9):
-                    found.append(name)
+            if change is None:
+                continue
+            if self.value_of(self.chosen(replace(setting, **change)), setting) > now * (1 + TIE):
+                found.append(name)
         return found
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hlmtheory.channel import Rayleigh, Rician, TraceLink
-from validation.decoding.recorded_links import load_link_file, load_links
 from validation.errors import UserError
 from validation.planning.quantities import LARGEST, SMALLEST
-from validation.planning.setting import PlanLink, Setting, constant_link, fading_link, recorded_link
+from validation.planning.setting import Passes, PlanLink, Setting, constant_link, fading_link, recorded_link
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +45,7 @@ class Request:
     vocabulary: int = 32_000
     shared_seed: bool = True
     block: bool = False
+    passes: Passes | None = None
     recorded: tuple[str, TraceLink] | None = None
 
     def with_server_draft(self, ratio: float | None) -> Request:
@@ -116,17 +115,9 @@ class Request:
             server_draft_s=self.server_draft_s,
             between_s=self.between_s,
             leak_bits=self.leak_bits,
+            server_batch=self.server_batch,
+            passes=self.passes,
         )
-
-
-def read_link(file: Path, name: str | None = None) -> tuple[str, TraceLink]:
-    """Return a recorded link of a CSV file, or of a folder of such files; the first if no name is given."""
-    links = load_links(file) if file.is_dir() else load_link_file(file)
-    if name is None:
-        name = next(iter(links))
-    if name not in links:
-        raise UserError(f"{file} holds no link {name!r}; it has {len(links):,}, such as {next(iter(links))!r}.")
-    return name, links[name]
 
 
 VARIED: dict[str, tuple[str, tuple[Any, ...]]] = {

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from validation.acceptance.summary import RoundTimes, loses_from
 from validation.decoding.intervals import ratio
-from validation.planning.menu import CERTIFIED, COLOCATED, OURS, SERVER, STREAMED
+from validation.errors import UserError
+from validation.planning.aims import Aim, Listed, aim_of, aims_of, described, has_device
+from validation.planning.menu import CERTIFIED, COLOCATED, DEVICE, OURS, SERVER, STREAMED, Option
 from validation.planning.padding import said
 from validation.planning.plan import Planner
 from validation.planning.request import OTHERS, VARIED, Request, variants
 from validation.planning.rounds import COUNTS
 from validation.planning.rows import Number, Row
-from validation.planning.verdict import Standing, standing_of, verdict_of
+from validation.planning.shared import Shared
+from validation.planning.verdict import verdict_of
 
 _DUAL = "dual bound in the model of mean rounds"
 
@@ -31,8 +34,6 @@ class Varied:
     change: float
     regret: float
     plan: str
-    rival: str
-    rival_tokens_per_s: float
 
     def plain(self) -> dict[str, Any]:
         """Return the line as plain values."""
@@ -46,8 +47,13 @@ class Result:
     Attributes
     ----------
     rows : list of Row
-    standing : Standing
-        What the device gains, against the strongest rival.
+        Of the aim that was asked for, the strongest policy that is not ours first.
+    aims : list of Aim
+    asked : Aim
+    answers : list of dict
+        The best row of each aim, with a device and without, as plain values.
+    best_rows : list of Row
+        The answers of all aims.
     verdict : str
     sensitivity : list of Varied
     mattered : str
@@ -60,7 +66,10 @@ class Result:
     """
 
     rows: list[Row]
-    standing: Standing
+    aims: list[Aim]
+    asked: Aim
+    answers: list[dict[str, Any]]
+    best_rows: list[Row]
     verdict: str
     sensitivity: list[Varied]
     mattered: str
@@ -79,10 +88,11 @@ class Result:
             "request": {
                 name: getattr(request, name)
                 for name in Request.__slots__
-                if name not in ("recorded", "latency", "risk")
+                if name not in ("recorded", "latency", "risk", "passes")
             }
             | {
                 "risk": {"kind": request.risk[0], "limit": request.risk[1]},
+                "passes": None if request.passes is None else asdict(request.passes),
                 "latency": None
                 if request.latency is None
                 else {"share": request.latency[0], "seconds": request.latency[1]},
@@ -100,7 +110,8 @@ class Result:
             "count_names": list(COUNTS),
             "menu": planner.menu(),
             "streamed": planner.streamed_menu(),
-            "standing": self.standing.plain(),
+            "asked": self.asked.name,
+            "aims": self.answers,
             "verdict": self.verdict,
             "gap": None if self.gap is None else self.gap.plain(),
             "message_gain": None if self.message_gain is None else self.message_gain.plain(),
@@ -110,7 +121,7 @@ class Result:
         }
 
 
-def make(planner: Planner, request: Request, defaulted: Iterable[str]) -> Result:
+def make(planner: Planner, request: Request, defaulted: Iterable[str], shared: Shared | None = None) -> Result:
     """Return the plan for a request.
 
     Parameters
@@ -120,35 +131,75 @@ def make(planner: Planner, request: Request, defaulted: Iterable[str]) -> Result
     request : Request
     defaulted : iterable of str
         Options that were left out.
+    shared : Shared, optional
+        The users of one server, if there are several.
     """
-    rows = planner.table()
-    sensitivity = _sensitivity(planner, request, [name for name in defaulted if name in VARIED or name in OTHERS])
-    standing = standing_of(planner)
-    gap, message_gain = _bounds(planner)
+    aims = aims_of(planner, planner.setting, shared)
+    full = planner.setting.objective == "capacity"
+    asked = aims[1] if full else aims[0] if shared is None else aims[-1]
+    usual = asked if shared is None else aims[0]
+    sensitivity = _sensitivity(planner, request, usual, [x for x in defaulted if x in VARIED or x in OTHERS])
+    gap, message_gain, ours = _bounds(planner)
     return Result(
-        rows,
-        standing,
-        verdict_of(planner, rows, standing),
+        [described(planner, asked, one) for one in asked.rows],
+        aims,
+        asked,
+        [_answer(planner, aim) for aim in aims],
+        [described(planner, aim, aim.best) for aim in aims],
+        verdict_of(aims, asked, planner.binding(asked.best.option)),
         sensitivity,
         _mattered(sensitivity),
         gap,
         message_gain,
-        [_server_draft(planner, request), *_crossover(planner), *_any_message(message_gain), *_notes(planner)],
+        [
+            _round_trips(planner, aims[0]),
+            _server_draft(planner, request),
+            *_crossover(planner),
+            *_any_message(message_gain, ours),
+            *_notes(planner, asked),
+        ],
     )
 
 
-def _bounds(planner: Planner) -> tuple[Number | None, Number | None]:
-    """Return the largest relative gains in speed over our plan that two bounds allow; None where they are unknown.
+def _answer(planner: Planner, aim: Aim) -> dict[str, Any]:
+    """Return the best row of an aim, and of those with a device and without, as plain values."""
 
-    The first is over the plan's own messages, the second over all messages.
+    def plain(listed: Listed | None) -> dict[str, Any] | None:
+        if listed is None:
+            return None
+        row = described(planner, aim, listed)
+        return {
+            "policy": row.policy,
+            "option": row.option,
+            "number": aim.number(listed),
+            "tokens_per_s": row.tokens_per_s_mean.value,
+            "server_s_per_token": row.server_s_per_token.value,
+            "text_risk": row.text_risk.value,
+        }
+
+    return {
+        "aim": aim.name,
+        "objective": aim.setting.objective,
+        "best": plain(aim.best),
+        "with_device": plain(aim.best_of(has_device)),
+        "without_device": plain(aim.best_of(lambda one: not has_device(one))),
+    }
+
+
+def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
+    """Return the largest relative gains in speed over our best policy that two bounds allow, and its name.
+
+    The first bound is over its own messages, the second over all messages; None where they are unknown.
     """
     setting, model = planner.setting, planner.model
-    option, _ = planner.ours(setting)
+    found = planner.ours(setting)
     median = setting.link.quantile(0.5)
-    if option.block:  # the bounds are those of drafts that are verified one by one
-        return None, None
-    if model is None or option.family not in (OURS, STREAMED) or setting.objective != "throughput" or median <= 0:
-        return None, None
+    if found is None or found[0].block:  # the bounds are those of drafts that are verified one by one
+        return None, None, ""
+    option = found[0]
+    measured = setting.passes is not None or setting.objective != "throughput" or median <= 0
+    if model is None or measured or option.family not in (OURS, STREAMED):
+        return None, None, ""
     streams = planner.candidates(STREAMED, setting)
     if option.family == STREAMED:
         total = planner.totals([option])[0]
@@ -168,12 +219,12 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None]:
         for tokens_alone in (False, True)
     )
     prompts = planner.split.prompts["train"]
-    return Number(own, _DUAL, prompts), Number(every, _DUAL, prompts)
+    return Number(own, _DUAL, prompts), Number(every, _DUAL, prompts), f"{option.family}, {option.label}"
 
 
-def _sensitivity(planner: Planner, request: Request, names: list[str]) -> list[Varied]:
-    ours, _ = planner.ours(planner.setting)
-    now = planner.value_of(ours, planner.setting)
+def _sensitivity(planner: Planner, request: Request, aim: Aim, names: list[str]) -> list[Varied]:
+    """Return what other values of some options change, on the training texts."""
+    now = planner.value_of(aim.best.option, aim.setting)
     lines = []
     for name in names:
         if name in ("--snr", "--k-factor") and (request.fading == "none" or request.recorded is not None):
@@ -188,16 +239,14 @@ def _sensitivity(planner: Planner, request: Request, names: list[str]) -> list[V
             continue
         for shown, other in variants(request, name):
             setting = replace(other, latency=None, energy_j=None).setting() if request.latency else other.setting()
-            option, _ = planner.ours(setting)
-            best, kept = planner.value_of(option, setting), planner.value_of(planner.again(ours, setting), setting)
-            allowed = planner.safe(ours, setting)
+            setting = replace(setting, objective=aim.setting.objective)
+            option = planner.chosen(setting)
+            best, kept = (planner.value_of(x, setting) for x in (option, planner.again(aim.best.option, setting)))
+            allowed = planner.safe(aim.best.option, setting)
             speed = float(np.mean(setting.speeds(planner.totals([option])[0])))
-            label = f"{option.family} {option.label}" if option.family != OURS else option.label
-            regret = 1.0 - kept / best if allowed and best > 0 else 1.0
-            rival = planner.rival(setting)
-            fastest = float(np.mean(setting.speeds(planner.totals([rival])[0])))
-            named = f"{rival.family} {rival.label}".rstrip()
-            lines.append(Varied(name, shown, speed, best / now - 1.0, regret, label, named, fastest))
+            regret = max(1.0 - kept / best, 0.0) if allowed and best > 0 else 1.0
+            label = f"{option.family}, {option.label}" if option.label else option.family
+            lines.append(Varied(name, shown, speed, best / now - 1.0, regret, label))
     return lines
 
 
@@ -223,11 +272,38 @@ def _server_draft(planner: Planner, request: Request) -> str:
         said += f", assumed: {basis}"
     if planner.setting.own_draft_s <= planner.setting.draft_s:
         said += (
-            ". The server is no slower at it than the device, so for one user no plan that loses nothing, drafts and "
-            "waits in turn, is faster than the server with its own draft, if both draw from the same distributions and "
-            "the downlink carries the tokens (proved: policy.colocated_speed)"
+            ". The server is no slower at it than the device, and may run a device's rounds itself, also those that "
+            "look at a draft's uncertainty. So for one user no policy of ours, and no lossless one with one draft a "
+            "position, is faster than it if it drafts and waits in turn and the downlink carries the tokens"
         )
     return said + "."
+
+
+def _round_trips(planner: Planner, now: Aim) -> str:
+    """Return at which round trips a device is the faster way for one user."""
+    trip = now.setting.link.round_trip_s
+
+    def wins(round_trip_s: float) -> bool:
+        if round_trip_s == trip:
+            return has_device(now.best)
+        try:
+            return has_device(aim_of(planner, now.setting.with_link(round_trip_s=round_trip_s)).best)
+        except UserError:
+            return False  # nothing keeps the limits there
+
+    grid = sorted({0.0, trip, *np.geomspace(1e-3, 4.0, 12).tolist()})
+    won = [wins(x) for x in grid]
+    said = "For one user a policy with a device is best "
+    if all(won) or not any(won):
+        return f"{said}at {'every' if won[0] else 'no'} round trip that was tried, 0 to 4 s (now {1e3 * trip:g} ms)."
+    changes = []
+    for low, high, first in zip(grid, grid[1:], won, strict=False):
+        if wins(high) is not first:
+            for _ in range(6):
+                middle = 0.5 * (low + high)
+                low, high = (middle, high) if wins(middle) is first else (low, middle)
+            changes.append(f"{'up to' if first else 'from'} {1e3 * (low if first else high):.3g} ms")
+    return f"{said}{', '.join(changes)} of round trip (now {1e3 * trip:g} ms)."
 
 
 def _crossover(planner: Planner) -> list[str]:
@@ -236,38 +312,48 @@ def _crossover(planner: Planner) -> list[str]:
     own = [one for one in planner.options if one.family == COLOCATED and one.label == f"K = {one.draft_length:g}"]
     if setting.verify_token_s == 0 or not own:
         return []
+    lengths = np.array([one.draft_length for one in own])
+    wide = np.zeros((len(own) + 1, len(COUNTS)))
+    wide[:, COUNTS.index("passes")] = 1.0
+    wide[:, COUNTS.index("verified")] = [1.0, *(lengths + 1.0)]
+    passes = setting.pass_seconds(wide)
+    perfect = (lengths + 1.0) * passes[0] / (lengths * setting.own_draft_s + passes[1:])
+    most = f"{perfect.max():.3g} times as fast (K = {lengths[np.argmax(perfect)]:g})"
+    said = f"Even if each draft of a server's own model were accepted, one user would be {most} as without drafts"
+    if setting.passes is not None:
+        return [f"{said}, by the passes as measured."]
     times = RoundTimes(verify=setting.verify_s, verify_token=setting.verify_token_s, draft=setting.own_draft_s)
     found = [
         ratio(*(split.sums(one.counts, split.test)[:, COUNTS.index(name)] for name in ("tokens", "passes")))
         for one in own
     ]
-    lengths = [one.draft_length for one in own]
     ends = [
-        loses_from(np.array([getattr(one, end) for one in found]), times, np.array(lengths))
-        for end in ("value", "low", "high")
+        loses_from(np.array([getattr(one, end) for one in found]), times, lengths) for end in ("value", "low", "high")
     ]
-    batch, low, high = (f"{end:,.0f}" if np.isfinite(end) else "never" for end in ends)
-    said = "pay at every large batch" if batch == "never" else f"lose from a batch of {batch} on"
-    interval = f" ({low} to {high}, 95% over prompts)" if split.prompts["test"] > 1 else ""
+    batch, low, high = (f"{end:,.0f}" if np.isfinite(end) else "none" for end in ends)
+    lose = "lose from no batch on" if batch == "none" else f"lose from a batch of {batch} on"
+    differ = split.prompts["test"] > 1 and len({batch, low, high}) > 1
+    interval = f" ({low} to {high}, 95% over prompts)" if differ else ""
     return [
-        f"Drafts of a server's own model {said}{interval}, if a pass takes {1e3 * setting.verify_s:.3g} ms and "
+        f"{said}.",
+        f"Drafts of a server's own model {lose}{interval}, if a pass takes {1e3 * setting.verify_s:.3g} ms and "
         f"{1e6 * setting.verify_token_s:.3g} us a token (--verify-us-per-token); the times of the cache and of a "
-        "sequence in the draft's pass count as 0."
+        "sequence in the draft's pass count as 0.",
     ]
 
 
-def _any_message(gain: Number | None) -> list[str]:
+def _any_message(gain: Number | None, ours: str) -> list[str]:
     """Return the sentence on what messages could still add, if it is known."""
     if gain is None or gain.value is None:
         return []
     return [
-        "Even a message as short as token ids makes a plan with one draft a position and rounds of a fixed length, or "
-        "a lossless one that drafts each position once while the server verifies what it gets, at most "
-        f"{1.0 + gain.value:.2f} times as fast as this one ({gain.basis})."
+        "Even a message as short as token ids makes a device with one draft a position and rounds of a fixed length, "
+        "or a lossless one that drafts each position once while the server verifies what it gets, at most "
+        f"{1.0 + gain.value:.2f} times as fast as {ours} ({gain.basis})."
     ]
 
 
-def _notes(planner: Planner) -> list[str]:
+def _notes(planner: Planner, asked: Aim) -> list[str]:
     notes = []
     if not planner.split.enough:
         notes.append(
@@ -276,29 +362,28 @@ def _notes(planner: Planner) -> list[str]:
             "target model's law, and a certified message keeps its Bias."
         )
     elif planner.setting.risk_limit > 0:
-        notes.append(_promise(planner))
+        notes.append(_promise(planner, asked.best.option))
     if planner.setting.leak_bits is not None:
-        option, _ = planner.ours(planner.setting)
-        notes.append(said(option, option.counts[:, COUNTS.index("tokens")]))
-    return notes
+        option = asked.best.option
+        own = planner.ours(planner.setting) if option.family not in (OURS, SERVER, DEVICE) else None
+        shown = own[0] if own else option
+        notes.append(said(shown, shown.counts[:, COUNTS.index("tokens")]) if shown.sizes or not own else "")
+    return [one for one in notes if one]
 
 
-def _promise(planner: Planner) -> str:
-    """Return what is promised of the risk, or why nothing may be skipped."""
+def _promise(planner: Planner, option: Option) -> str:
+    """Return what is promised of the plan's risk, or why nothing may be skipped."""
     setting, n = planner.setting, planner.split.prompts["calibrate"]
-    option, _ = planner.ours(setting)
-    kept, proved = "the plan is lossless", ""
-    if option.family == CERTIFIED:
-        kept = "the plan skips nothing"
-        proved = (
-            f"Proved: the law of each token, given those before it, is within {option.answer_limit:g} of the target's, "
-            f"and that of a text as long as these within {option.loss.max():.3g}, whatever the models are. "
-        )
     kind, limit, sure = setting.risk_kind, setting.risk_limit, setting.confidence
+    if option.family == CERTIFIED:
+        return (
+            f"Proved: the law of each token, given those before it, is within {option.answer_limit:g} of the target's, "
+            f"and that of a text as long as these within {option.loss.max():.3g}, whatever the models are."
+        )
     codec = 0 if sure is None else planner.codec(setting)
     if codec is not None and planner.threshold(setting, codec) > -np.inf:
-        if proved:
-            return proved.rstrip()
+        if option.lossless:
+            return "The plan is lossless: no policy that spends the allowed risk is better."
         what = "a text's total variation" if kind == "text" else "a token's one-step risk"
         if sure is None:
             return (
@@ -309,15 +394,14 @@ def _promise(planner: Planner) -> str:
             f"Promised: {what} is at most {limit:g} in the mean over prompts, for {sure:.4g} of all calibrations on "
             f"{n} prompts. A single text may be above it."
         )
+    why = f"the smallest threshold already loses more on the {n} calibration prompts"
     if sure is not None and codec is not None and n:
         need = planner.confident(kind, limit, codec, sure)
-        why = f"{n} calibration prompts are too few at confidence {sure:g}"
         if need is not None and np.isfinite(need.prompts_needed):
-            why += f"; with losses like theirs about {np.ceil(need.prompts_needed):.0f} are needed"
-        else:
-            why = f"the smallest threshold already loses more on the {n} calibration prompts"
+            why = (
+                f"{n} calibration prompts are too few at confidence {sure:g}; with losses like theirs about "
+                f"{np.ceil(need.prompts_needed):.0f} are needed"
+            )
     elif n and (n + 1) * limit < 1:
         why = f"{n} calibration prompts, and {int(np.ceil(1 / limit)) - 1} are needed"
-    else:
-        why = f"the smallest threshold already loses more on the {n} calibration prompts"
-    return f"{proved}No token may be skipped at --risk {kind}={limit:g}: {why}; {kept}."
+    return f"No token may be skipped at --risk {kind}={limit:g}: {why}; the plan is lossless."

@@ -32,7 +32,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One policy of a plan, at its best option that keeps the limits."""
+    """One policy of a plan, at its best option that keeps the limits; ``decides`` is the number of the plan's aim."""
 
     policy: str
     option: str
@@ -45,6 +45,8 @@ class Row:
     tokens_per_s_median: Number
     tokens_per_s_p95: Number
     tokens_per_s_mean: Number
+    server_s_per_token: Number
+    decides: Number
     gain: Number
     text_risk: Number
     token_risk: Number
@@ -67,17 +69,6 @@ def measured_number(found: IntervalEstimate, basis: str, prompts: int) -> Number
     if prompts < 2:
         return Number(found.value, basis, prompts)
     return Number(found.value, basis, prompts, found.low, found.high)
-
-
-def interval_in_words(number: Number, form: str = ".2f") -> str:
-    """Return the interval of a measured number in brackets; what one prompt gives is said to have none.
-
-    >>> interval_in_words(Number(1.45, MEASURED, 53, 1.4, 1.5)), interval_in_words(Number(1.45, MEASURED, 1))
-    (' (1.40 to 1.50)', ' (one prompt)')
-    """
-    if number.low is not None and number.high is not None:
-        return f" ({number.low:{form}} to {number.high:{form}})"
-    return " (one prompt)" if number.prompts == 1 and number.value is not None else ""
 
 
 def measured_speed(above: Array, seconds: Array, prompts: int) -> Number:

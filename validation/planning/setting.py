@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ Array = NDArray[Any]
 SHARES = (np.arange(200) + 0.5) / 200
 """Quantiles whose rates stand for a link in means over time; a percentile is exact, see ``PlanLink.quantile``."""
 _ROUNDING = 1e-12  # of a sum of times
+_LEAST = 1e-12  # seconds of a server for a token, where nothing needs it
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,42 @@ def recorded_link(source: TraceLink, round_trip_s: float, down_bps: float | None
 
 
 @dataclass(frozen=True, slots=True)
+class Passes:
+    """Measured passes of the target model: seconds by batch and width, in between by interpolation.
+
+    Attributes
+    ----------
+    batches, widths : tuple of int
+        Texts of a pass, and new tokens of each text; ascending.
+    table : tuple of tuple of float
+        Seconds, (batches, widths). Beyond its ends the slope of the last two passes goes on, if it rises.
+    """
+
+    batches: tuple[int, ...]
+    widths: tuple[int, ...]
+    table: tuple[tuple[float, ...], ...]
+
+    def seconds(self, width: Array, batch: int = 1) -> Array:
+        """Return the seconds of a pass over ``batch`` texts of ``width`` tokens each."""
+        by_batch = np.stack([_along(width, self.widths, row) for row in self.table], axis=-1)
+        place = int(np.clip(np.searchsorted(self.batches, batch) - 1, 0, max(len(self.batches) - 2, 0)))
+        if len(self.batches) == 1:
+            return np.asarray(by_batch[..., 0])
+        low, high = by_batch[..., place], by_batch[..., place + 1]
+        share = (batch - self.batches[place]) / (self.batches[place + 1] - self.batches[place])
+        return np.asarray(low + share * (np.maximum(high - low, 0.0) if share > 1 else high - low))
+
+
+def _along(at: Array, places: tuple[int, ...], values: tuple[float, ...]) -> Array:
+    """Return values between places on straight lines; beyond the last one, the last slope if it rises."""
+    found = np.interp(at, places, values)
+    if len(places) < 2:
+        return np.asarray(found)
+    slope = max((values[-1] - values[-2]) / (places[-1] - places[-2]), 0.0)
+    return np.asarray(found + slope * np.maximum(at - places[-1], 0.0))
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
     """All numbers of a plan but the models' own.
 
@@ -120,7 +157,7 @@ class Setting:
     energy_j : float, optional
         Largest energy of the device for a token.
     objective : str
-        "throughput", "goodput", "fair" or "cost".
+        "throughput", "goodput", "fair", "cost" or "capacity": tokens that a second of a full server gives.
     confidence : float, optional
         The share of calibrations that keep the limit of the risk; without it their mean keeps it.
     server_draft_s : float, optional
@@ -129,6 +166,11 @@ class Setting:
         Seconds that the server takes between two passes of a text that it writes, or whose device drafts on.
     leak_bits : float, optional
         The most bits that the sizes of a round may tell.
+    server_batch : int
+        Texts of a pass of a full server.
+    passes : Passes, optional
+        Passes of the target model as measured; without them a pass takes ``verify_s`` and ``verify_token_s`` for each
+        of its tokens.
     """
 
     link: PlanLink
@@ -150,7 +192,8 @@ class Setting:
     server_draft_s: float | None = None
     between_s: float = 0.0
     leak_bits: float | None = None
-    defaults: dict[str, str] = field(default_factory=dict)
+    server_batch: int = 1
+    passes: Passes | None = None
 
     @property
     def own_draft_s(self) -> float:
@@ -169,23 +212,26 @@ class Setting:
         up = np.where((rate > 0) | (c["up_bits"] <= 1e-9), up, np.inf)
         return np.asarray(
             c["drafts"] * self.draft_s
-            + c["server_drafts"] * self.own_draft_s
-            + c["passes"] * self.verify_s
+            + self.server_seconds(counts)
             + c["exchanges"] * self.link.round_trip_s
-            + c["verified"] * self.verify_token_s
-            + (c["passes"] - c["exchanges"]) * self.between_s
             + up
             + c["down_bits"] / self.link.down_bps
         )
 
-    def server_seconds(self, counts: Array) -> Array:
-        """Return the seconds of the server, for the target model and for a draft model of its own."""
-        return np.asarray(
-            counts[..., COUNTS.index("passes")] * self.verify_s
-            + counts[..., COUNTS.index("server_drafts")] * self.own_draft_s
-            + counts[..., COUNTS.index("verified")] * self.verify_token_s
-            + (counts[..., COUNTS.index("passes")] - counts[..., COUNTS.index("exchanges")]) * self.between_s
-        )
+    def pass_seconds(self, counts: Array, batch: int = 1) -> Array:
+        """Return the seconds of a mean pass of these counts over ``batch`` such texts; 0 without passes."""
+        passes, verified = (counts[..., COUNTS.index(name)] for name in ("passes", "verified"))
+        some = passes > 0
+        width = np.where(some, verified, 0.0) / np.where(some, passes, 1.0)
+        if self.passes is not None:
+            return np.where(some, self.passes.seconds(width, batch), 0.0)
+        return np.where(some, self.verify_s + batch * width * self.verify_token_s, 0.0)
+
+    def server_seconds(self, counts: Array, batch: int = 1) -> Array:
+        """Return the seconds of the server for a text: its part of passes of both models that ``batch`` texts share."""
+        passes, own, exchanges = (counts[..., COUNTS.index(name)] for name in ("passes", "server_drafts", "exchanges"))
+        shared = passes * self.pass_seconds(counts, batch) + own * self.own_draft_s
+        return np.asarray((shared + (passes - exchanges) * self.between_s) / batch)
 
     def joules(self, counts: Array, rate_bps: float) -> Array:
         """Return the device's energy."""
@@ -203,6 +249,8 @@ class Setting:
         The mean over time of the tokens per second: rounds that begin at rate R make E/T(R) tokens per second while
         the rate lasts.
         """
+        if self.objective == "capacity":
+            return np.asarray(1.0 / np.maximum(self.server_seconds(total, self.server_batch) / total[..., 0], _LEAST))
         speeds = self.speeds(total)
         if self.objective == "cost":
             spent = self.server_price * self.server_seconds(total) / total[..., 0]

@@ -5,6 +5,7 @@ of it. A cycle is the tokens between two mismatches: J drafts that are accepted,
 R the round trip, V a pass and C the link's rate, and all that has arrived verified in one pass, a cycle takes
 
     t_d < V:  t_d + R + b/C + (1 + ⌈J t_d/V⌉) V, with 1 + ⌈J t_d/V⌉ passes; the other drafts are made meanwhile;
+              where J t_d is a multiple of V, one pass more: times are means, and a draft that is later misses its pass;
     t_d ≥ V:  (J + 1) t_d + R + b/C + V, with J + 1 passes.
 
 :func:`hlmtheory.shared_seed.streamed_rate` is the mean over J for drafts that are accepted alike; here J follows the
@@ -34,7 +35,8 @@ from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting
 
 Array = NDArray[Any]
-_ROUNDING = 1e-12
+TIE = 1e-9
+"""Relative: drafts that take as long as whole passes need one pass more, since one a little later misses its pass."""
 _START = 1  # bytes of the number of starts, below 128
 
 
@@ -94,7 +96,7 @@ class Streamed:
             return None
         accepted = np.arange(self.streaks.shape[1])
         if draft < verify:
-            passes = 1.0 + np.ceil(accepted * (draft / verify) - _ROUNDING)
+            passes = 1.0 + np.ceil(accepted * (draft / verify) * (1.0 + TIE))
             waited = np.ones(len(accepted))  # drafts that are not made during a pass
         else:
             passes = accepted + 1.0

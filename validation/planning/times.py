@@ -12,10 +12,11 @@ rounds          whole rounds of a device and a server over a loopback socket: fr
 token           a token of a text that the server writes, from one to the next, as a device sees it
 =============== =============================================================================================
 
-A plan's pass takes a + b·width seconds, fitted by least squares to the passes of one text. From the rounds and the
-tokens follows what no other time holds: what device and server do between passes. With K drafts of t_d in a round,
+A plan's passes are the measured ones; in between they are interpolated by width and by batch. From the rounds and the
+tokens follows what no other time holds: what device and server do between passes. With K drafts of t_d in a round and
+T(w) a pass of one text of width w,
 
-    exchange = drafting + waiting - K t_d - (a + b (K + 1)),    between = token - (a + b).
+    exchange = drafting + waiting - K t_d - T(K + 1),    between = token - T(1).
 
 So a plan with these times gives a round of K drafts on this machine the time that it took. A draft within a round
 takes longer than a draft in a row of drafts, and so may a pass; the exchange holds this extra time too. An exchange
@@ -25,7 +26,9 @@ The server's own draft model is timed as that of the device, because both were o
 
 from __future__ import annotations
 
+import csv
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +36,7 @@ from typing import Any
 import numpy as np
 
 from validation.errors import UserError, naming
+from validation.planning.setting import Passes
 from validation.trace.sealed import read_sealed, write_sealed
 
 FORMAT, VERSION = "hlm times", 2
@@ -122,19 +126,18 @@ class Times:
     machine: dict[str, Any]
     date: str
 
+    @property
+    def table(self) -> Passes:
+        """Return the passes as measured."""
+        return table_of([(one.batch, one.width, one.time.median_s) for one in self.passes])
+
     def pass_line(self) -> tuple[float, float]:
-        """Return a and b of a pass of one text: a + b·width seconds, both 0 or more."""
-        one = [(each.width, each.time.median_s) for each in self.passes if each.batch == 1]
-        width, seconds = (np.array(column, dtype=np.float64) for column in zip(*one, strict=True))
-        spread = width - width.mean()
-        slope = float(spread @ seconds / (spread @ spread)) if len(one) > 1 else 0.0
-        slope = min(max(slope, 0.0), float((seconds / width).min()))
-        return float(seconds.mean() - slope * width.mean()), slope
+        """Return a pass of one text on a line: :func:`pass_line`."""
+        return pass_line(self.table)
 
     def pass_s(self, width: int) -> float:
-        """Return the seconds of a pass over a number of tokens of one text, by the fitted line."""
-        base, slope = self.pass_line()
-        return base + slope * width
+        """Return the seconds of a pass over a number of tokens of one text."""
+        return float(self.table.seconds(np.array(float(width))))
 
     def exchange_s(self, message: str = TOKENS) -> float:
         """Return the seconds that an exchange takes besides link, drafts and pass, for messages of a format."""
@@ -177,6 +180,81 @@ class Times:
         return found
 
 
+def table_of(rows: Sequence[tuple[int, int, float]]) -> Passes:
+    """Return the table of passes, each a batch, a width and seconds; batch 1 must be there."""
+    widths = tuple(sorted({width for _, width, _ in rows}))
+    batches = tuple(sorted({batch for batch, _, _ in rows}))
+    table = []
+    for batch in batches:
+        own = {width: seconds for other, width, seconds in rows if other == batch}
+        known = sorted(own)
+        table.append(tuple(float(x) for x in np.interp(widths, known, [own[width] for width in known])))
+    return Passes(batches, widths, tuple(table))
+
+
+def pass_line(passes: Passes) -> tuple[float, float]:
+    """Return a and b of a pass of one text on a line, a + b·width seconds, both 0 or more: for what needs a line."""
+    width, seconds = np.array(passes.widths, dtype=np.float64), np.array(passes.table[0])
+    spread = width - width.mean()
+    slope = float(spread @ seconds / (spread @ spread)) if len(width) > 1 else 0.0
+    slope = min(max(slope, 0.0), float((seconds / width).min()))
+    return float(seconds.mean() - slope * width.mean()), slope
+
+
+def read_passes(path: Path) -> tuple[Passes, float | None]:
+    """Return the passes of the target model of a CSV file with batch, width and ms, and the draft model's pass, if any.
+
+    Of several passes of one batch and width the median counts; other columns than ``model`` are not read.
+
+    Raises
+    ------
+    UserError
+        The file is no such table; the message names the line.
+    """
+    found: dict[str, dict[tuple[int, int], list[float]]] = {"target": {}, "draft": {}}
+    try:
+        with naming(path), path.open(encoding="utf-8-sig", newline="") as file:
+            for number, row in enumerate(csv.DictReader(file), 2):
+                try:
+                    size, width, ms = int(row["batch"]), int(row["width"]), float(row["ms"])
+                    model = found[(row.get("model") or "target").strip()]
+                except (KeyError, TypeError, ValueError) as error:
+                    raise UserError(
+                        f"{path}, line {number}: give batch, width, ms, and model target or draft."
+                    ) from error
+                if size < 1 or width < 1 or not 0 < ms < math.inf:
+                    raise UserError(f"{path}, line {number}: batch, width and ms must be above 0.")
+                model.setdefault((size, width), []).append(ms / 1e3)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path} is no CSV file in UTF-8: {error}.") from error
+    rows = [(*place, float(np.median(each))) for place, each in found["target"].items()]
+    if not any(batch == 1 for batch, _, _ in rows):
+        raise UserError(f"{path} has no pass of the target model over one text (batch 1).")
+    drafts = [x for (size, width), each in found["draft"].items() if size == width == 1 for x in each]
+    return table_of(rows), float(np.median(drafts)) if drafts else None
+
+
+def with_passes(request: Any, path: Path, left_out: set[str]) -> tuple[Any, list[str], set[str]]:
+    """Return a request with the passes of a CSV file, a sentence on them, and the options that are measured."""
+    passes, draft = read_passes(path)
+    found = _passes_of(passes, left_out)
+    if draft is not None and "--server-draft-ms" in left_out:
+        found["--server-draft-ms"] = ("server_draft_s", draft)
+    changed: dict[str, Any] = dict(found.values())
+    used = "its passes as measured" if "passes" in changed else "none of its passes, since --verify-ms is given"
+    said = f"Of {path}: {used}" + (f", and a pass of the draft model, {1e3 * draft:.3g} ms" if draft else "")
+    return replace(request, **changed), [f"{said}."], set(found)
+
+
+def _passes_of(passes: Passes, left_out: set[str]) -> dict[str, tuple[str, Any]]:
+    """Return the fields of a request that passes give, by option: none where the user gave one of the two."""
+    if not {"--verify-ms", "--verify-us-per-token"} <= left_out:
+        return {}
+    base, slope = pass_line(passes)
+    line = {"--verify-ms": ("verify_s", base), "--verify-us-per-token": ("verify_token_s", slope)}
+    return {**line, "passes": ("passes", passes)}
+
+
 def with_times(request: Any, times: Times, left_out: set[str]) -> tuple[Any, list[str], set[str]]:
     """Return a request with measured times, sentences on them, and the options that are measured.
 
@@ -187,23 +265,19 @@ def with_times(request: Any, times: Times, left_out: set[str]) -> tuple[Any, lis
     left_out : set of str
         Options that the user did not give; the others stay as they are.
     """
-    base, slope = times.pass_line()
     exchange = times.exchange_s()
     found = {
         "--draft-ms": ("draft_s", times.draft.median_s),
         "--server-draft-ms": ("server_draft_s", times.draft.median_s),
-        "--verify-ms": ("verify_s", base),
-        "--verify-us-per-token": ("verify_token_s", slope),
         "--between-ms": ("between_s", times.between_s()),
     }
-    if not {"--verify-ms", "--verify-us-per-token"} <= left_out:  # one line, so both or neither
-        del found["--verify-ms"], found["--verify-us-per-token"]
     found = {option: one for option, one in found.items() if option in left_out}
-    changed: dict[str, float] = dict(found.values())
+    options = ", ".join(f"{option} {1e3 * value:.3g}" for option, (_, value) in found.items())
+    found |= _passes_of(times.table, left_out)
+    if "passes" in found:
+        options += f", passes as measured ({1e3 * times.pass_s(1):.3g} ms for one token)"
+    changed: dict[str, Any] = dict(found.values())
     changed |= {"round_trip_s": request.round_trip_s + exchange}
-    options = ", ".join(
-        f"{option} {value * (1e6 if 'us' in option else 1e3):.3g}" for option, (_, value) in found.items()
-    )
     models = " and ".join(times.models.get(name, "a model") for name in ("small_name", "large_name"))
     said = (
         f"Measured on one machine on {times.date[:10]} ({models}, {times.before} tokens before): "
@@ -212,7 +286,7 @@ def with_times(request: Any, times: Times, left_out: set[str]) -> tuple[Any, lis
         "machines, each alone."
     )
     notes = [said]
-    if slope > 0 and "--verify-us-per-token" in found:
+    if changed.get("verify_token_s", 0.0) > 0:
         notes.append("A pass takes longer for more tokens, so a device that drafts on is not planned.")
     return replace(request, **changed), notes, set(found)
 

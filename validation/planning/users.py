@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from validation.planning.plan import Planner
 from validation.planning.profile import CODECS, DRAFT_LENGTHS
 from validation.planning.quantities import read_rate
 from validation.planning.setting import PlanLink, Setting
+from validation.planning.shared import Shared, User
 from validation.planning.waits import SENDS, Band, bottleneck, predicted, round_parts
 from validation.printable import printable
 
@@ -35,17 +36,6 @@ MOST_USERS = 1000
 ROWS = 64
 """Positions that stand for those of the training texts."""
 MOST_COUNT = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    """A user: its rate on the whole band, its round trip, its device's pass time, and its weight."""
-
-    name: str
-    rate_bps: float
-    round_trip_s: float
-    draft_s: float
-    weight: float = 1.0
 
 
 def equal_users(count: int, setting: Setting) -> list[User]:
@@ -99,8 +89,8 @@ def read_users(file: Path, setting: Setting) -> list[User]:
     return found
 
 
-def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tuple[Band, dict[str, Any]]:
-    """Return the plans and shares of users of one band and one server, and the same as plain values.
+def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tuple[Band, list[int], dict[str, Any]]:
+    """Return the plans and shares of our users of one band and one server, their codecs, and all as plain values.
 
     The objective "fair" maximises Σ ω log X, any other one Σ ω X. A user's codec is the best one at an equal share.
 
@@ -124,7 +114,8 @@ def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tup
         if not full:
             break  # larger batches do not bind either
     best = max(tried, key=lambda one: one.value)
-    return best, _plain(best, users, members, codecs, server, utility, max(bound, best.value), full=full)
+    plain = _plain(best, users, members, codecs, server, utility, max(bound, best.value), full=full)
+    return best, codecs, plain
 
 
 def members_of(planner: Planner, users: list[User]) -> tuple[list[BandUser], list[int]]:
@@ -133,8 +124,11 @@ def members_of(planner: Planner, users: list[User]) -> tuple[list[BandUser], lis
     if planner.model is None:
         raise UserError("Users of one band need a trace whose rejection rises with the uncertainty; plan for one user.")
     model = planner.model.thinned(ROWS)
-    option, _ = planner.ours(setting, streams=False)  # a server that others wait for
-    risk = model.rate(option, setting)[1] if option.family == OURS and option.threshold > -np.inf else 0.0
+    ours = planner.ours(setting, streams=False)  # a server that others wait for
+    option = ours[0] if ours else None
+    risk = 0.0
+    if option is not None and option.family == OURS and option.threshold > -np.inf:
+        risk = model.rate(option, setting)[1]
     if setting.risk_kind == "token" and setting.risk_limit > 0:
         risk = min(risk, setting.risk_limit)
     kept: dict[tuple[float, ...], tuple[BandUser, int]] = {}
@@ -159,6 +153,29 @@ def members_of(planner: Planner, users: list[User]) -> tuple[list[BandUser], lis
             kept[key] = made, codec
     found = [kept[user.rate_bps, user.round_trip_s, user.draft_s, user.weight] for user in users]
     return [made for made, _ in found], [codec for _, codec in found]
+
+
+def shared_users(planner: Planner, users: list[User], band: Band, codecs: list[int]) -> Shared:
+    """Return the users for every policy of a plan: at equal shares, and at those of our plan.
+
+    Where users differ, ours also has the option that the plan gives to each of them, without its skips.
+    """
+    setting, many = planner.setting, len(users)
+    link = setting.link
+    rates = np.array([float(np.mean([user.rate_bps for user in users]))]) / many
+    trip, draft = (float(np.mean([getattr(user, name) for user in users])) for name in ("round_trip_s", "draft_s"))
+    own = PlanLink(f"a share of {link.name}", rates, trip, link.down_bps)
+    shares = [np.full(many, 1.0 / many)]
+    found = Shared(users, replace(setting, link=own, draft_s=draft), setting.objective == "fair", shares)
+    if len({(user.rate_bps, user.round_trip_s, user.draft_s, user.weight) for user in users}) == 1:
+        return found
+    shares.append(np.maximum(band.plan.shares, 1e-9))
+    known = {(one.codec, one.draft_length): one for one in planner.options if one.family == OURS and one.lossless}
+    each = [known[codec, one.draft_length] for codec, one in zip(codecs, band.plan.users, strict=True)]
+    made = replace(each[0], label="an option for each user", counts=np.mean([one.counts for one in each], axis=0))
+    planner.options = [*planner.options, made]
+    found.own[id(made)] = each
+    return found
 
 
 def _plain(

@@ -8,6 +8,7 @@ has left. Which number is best depends on the times of the rounds; all are simul
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,38 +105,50 @@ class Flow:
         )
 
 
+def served(
+    flow: Flow, server: SharedServer, score: Callable[[Array], float]
+) -> tuple[QueueRates, int, float, QueueRates]:
+    """Return the waits, how many rounds a pass waits for, for how long at most, and the waits if it starts at once.
+
+    ``score`` rates the rounds a second of the users; a server waits for company only if this raises it noticeably.
+    """
+    count = len(flow.lengths)
+    most, screened = int(np.clip(MOST_ROUNDS // count, *EACH)), max(min(SCREENED // count, EACH[0]), 1)
+    at_once = flow.queue(server, most)
+    patience = float(1.0 / at_once.rates.min())
+    tried = companies(min(server.batch, count))
+    if len(tried) == 1:
+        return at_once, 1, patience, at_once
+    best = max(tried, key=lambda company: score(flow.queue(server, screened, company, patience).rates))
+    if best == 1:
+        return at_once, 1, patience, at_once
+    queue = flow.queue(server, most, best, patience)
+    if score(queue.rates) - score(at_once.rates) > math.log(WORTH):
+        return queue, best, patience, at_once
+    return at_once, 1, patience, at_once
+
+
 def predicted(plan: ServedPlan, members: list[BandUser], server: SharedServer, utility: str) -> Band:
     """Return the plan with the waits at the server, and the number of rounds that a pass should wait for."""
     flow = Flow.of(plan, members, server)
     weights = np.array([one.utility_weight for one in members])
 
-    def with_queue(queue: QueueRates | None) -> tuple[Array, float]:
+    def made(rounds: Array | None) -> Array:
         rates = np.array([one.rate for one in plan.users])
-        if queue is not None:
-            rates[flow.sends] = queue.rates * flow.tokens
-        return rates, float(weights @ (np.log(rates) if utility == "log" else rates))
+        if rounds is not None:
+            rates[flow.sends] = rounds * flow.tokens
+        return rates
 
-    count = len(flow.lengths)
-    if not count:
-        rates, value = with_queue(None)
-        return Band(plan, None, rates, value, 1, 0.0, float(rates.sum()))
-    most, screened = int(np.clip(MOST_ROUNDS // count, *EACH)), max(min(SCREENED // count, EACH[0]), 1)
-    queue = flow.queue(server, most)
-    rates, value = with_queue(queue)
-    patience = float(1.0 / queue.rates.min())
-    at_once = Band(plan, queue, rates, value, 1, patience, float(rates.sum()))
+    def value(rounds: Array | None) -> float:
+        rates = made(rounds)
+        return float(weights @ (np.log(rates) if utility == "log" else rates))
 
-    def of(company: int) -> float:
-        return with_queue(flow.queue(server, screened, company, patience))[1]
-
-    best = max(companies(min(server.batch, count)), key=of)
-    if best == 1:
-        return at_once
-    queue = flow.queue(server, most, best, patience)
-    rates, value = with_queue(queue)
-    scale = float(weights.sum())
-    gain = (value - at_once.value) / scale if utility == "log" else math.log(value / at_once.value)
-    return Band(plan, queue, rates, value, best, patience, at_once.at_once) if gain > math.log(WORTH) else at_once
+    if not len(flow.lengths):
+        return Band(plan, None, made(None), value(None), 1, 0.0, float(made(None).sum()))
+    score = (lambda x: value(x) / weights.sum()) if utility == "log" else (lambda x: math.log(value(x)))
+    queue, company, patience, at_once = served(flow, server, score)
+    once = float(made(at_once.rates).sum())
+    return Band(plan, queue, made(queue.rates), value(queue.rates), company, patience, once)
 
 
 def companies(most: int) -> list[int]:

@@ -139,7 +139,7 @@ def main() -> None:
     for batch in BATCHES:
         for users in USERS:
             people = equal_users(users, setting)
-            _, plain = plan_band(planner, people, batch)
+            *_, plain = plan_band(planner, people, batch)
             free = plan_users(members_of(planner, people)[0])
             codecs = [one["codec"] for one in plain["users"]]
             lengths = [one["draft_length"] for one in plain["users"]]

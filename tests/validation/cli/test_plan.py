@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -60,17 +61,6 @@ def test_every_number_names_what_it_rests_on(plan):
     assert sorted(names) == sorted(set(names))  # no prompt is in two parts
 
 
-def test_the_plan_is_the_best_of_its_pool_and_keeps_the_limits(plan):
-    found = {row["policy"]: row for row in planned(plan("--json", "--latency", "p95=90ms"))["rows"]}
-    best = found["ours"]
-    assert best["breaks"] == []
-    assert best["text_risk"]["value"] == 0.0
-    assert best["text_risk"]["basis"] == "proved"
-    for other in ("server alone", "FlexSpec"):
-        if not found[other]["breaks"]:
-            assert best["tokens_per_s_mean"]["value"] >= 0.98 * found[other]["tokens_per_s_mean"]["value"]
-
-
 def test_the_menu_gives_the_rows_of_any_limit(plan):
     words = ("--rate", "2M", "--rtt", "35ms", "--risk", "text=.6")
     found = planned(plan("--json", *words))
@@ -85,14 +75,13 @@ def test_the_menu_gives_the_rows_of_any_limit(plan):
     pool = [
         one
         for one in found["menu"]
-        if one["policy"] in ("ours", "server alone", "device alone")
-        and one["allowed"]["text"] is not None
-        and one["allowed"]["text"] <= 0.6
+        if one["policy"] == "ours" and one["allowed"]["text"] is not None and one["allowed"]["text"] <= 0.6
     ]
     best = max(pool, key=lambda one: speed(one["counts"]["train"]))
     row = next(row for row in found["rows"] if row["policy"] == "ours")
-    assert row["option"].endswith(best["option"])
-    assert row["tokens_per_s_median"]["value"] == pytest.approx(speed(best["counts"]["test"]), rel=1e-9)
+    shown = next(one for one in pool if one["option"] == row["option"])
+    assert row["tokens_per_s_median"]["value"] == pytest.approx(speed(shown["counts"]["test"]), rel=1e-9)
+    assert speed(shown["counts"]["test"]) >= speed(best["counts"]["test"])
     assert any(0 < (one["allowed"]["text"] or 0) <= 0.6 for one in pool)  # the limit has something to decide
 
 
@@ -122,8 +111,7 @@ def test_the_sensitivity_is_of_what_was_left_out(plan):
         (("--rate", "0M"), "dead link"),
         (("--snr", "10", "--fading", "rayleigh"), "10dB, or 10x for a ratio"),
         (("--down-rate", "0M"), "no answer arrives"),
-        (("--latency", "p95=1ms"), "the shortest round takes 50.0 ms; allow 5"),
-        (("--energy", "1mJ", "--rate", "1k", "--transmit-w", "90"), "cannot be kept: the least is"),
+        (("--latency", "p95=1ms"), "the shortest round takes 30.0 ms; allow 30.1"),
         (("--risk", ".1"), "write text=.1 for a whole text"),
         (("--objective", "goodput"), "give --latency"),
         (("--objective", "fair"), "give --users 2 or more, or a CSV"),
@@ -155,7 +143,7 @@ def test_a_link_that_is_down_for_a_while(plan, folder):
     (folder / "down.csv").write_text("trace_id,time_s,throughput_mbps\na,0,5\na,1,0\na,2,5\na,3,5\n")
     found = planned(plan("--json", "--link-csv", "down.csv"))
     assert min(found["link"]["rates_bps"]) == 0.0
-    best = next(row for row in found["rows"] if row["policy"] == "ours")
+    best = next(row for row in found["rows"] if row["policy"] == "FlexSpec")
     assert best["tokens_per_s_p95"]["value"] == 0.0  # for a quarter of the time nothing arrives
     assert best["tokens_per_s_mean"]["value"] == pytest.approx(0.75 * best["tokens_per_s_median"]["value"], rel=1e-6)
 
@@ -177,17 +165,42 @@ def test_users_share_a_band(plan, folder):
     assert [one["share"] for one in equal["users"]] == pytest.approx([1 / 3] * 3, abs=1e-3)
 
 
-def test_users_of_one_server_draft_in_rounds_and_may_skip(plan, folder):
-    """Alone, the user of this trace drafts on, which skips nothing; among others the risk is spent on skips."""
-    words = ("--json", "--risk", "text=.3", "--policy", "policy.json")
+def test_users_of_one_server_draft_in_rounds(plan, folder):
+    words = ("--json", "--risk", "text=.3", "--policy", "policy.json", "--row", "ours")
     alone, several = planned(plan(*words)), planned(plan(*words, "--users", "3"))
-    policy = read_policy(folder / "policy.json")
-    option = [next(row for row in one["rows"] if row["policy"] == "ours")["option"] for one in (alone, several)]
-    assert option[0].startswith("shared seed, streamed")
-    assert "streamed" not in option[1]
-    assert "u ≤" in option[1]
-    assert type(policy.messages).__name__ != "StreamedTokens"
+    names = [{row["policy"] for row in one["rows"]} for one in (alone, several)]
+    assert "shared seed, streamed" in names[0] - names[1]
+    assert type(read_policy(folder / "policy.json").messages).__name__ != "StreamedTokens"
     assert several["streamed"] is None
+
+
+def test_policies_that_are_not_ours_have_the_same_users_batches_and_waiting(plan):
+    words = (
+        "--users",
+        "8",
+        "--server-batch",
+        "4",
+        "--down-rate",
+        "1G",
+        "--rate",
+        "1G",
+        "--server-draft-ms",
+        "5",
+        "--json",
+    )
+    found = planned(plan(*words))
+    assert [one["aim"] for one in found["aims"]] == ["one user", "a full server", "8 users"]
+    assert found["asked"] == "8 users"
+    rows = {row["policy"]: row for row in found["rows"]}
+    for name in ("server alone, streaming", "server with its own draft"):  # no time away: two full groups take turns
+        c = rows[name]["counts"]
+        seconds = 0.030 * c["passes"] + 0.005 * c["server_drafts"]
+        assert rows[name]["decides"]["value"] == pytest.approx(4 / seconds, rel=0.03)
+    kept = [row["decides"]["value"] for row in found["rows"] if not row["breaks"]]
+    assert found["aims"][2]["best"]["number"] == pytest.approx(max(kept), rel=1e-12)
+    far = planned(plan(*words, "--rtt", "500ms"))
+    rows = {row["policy"]: row for row in far["rows"]}
+    assert rows["server alone"]["decides"]["value"] < 8 / 0.53 * 1.01
 
 
 def test_users_wait_for_one_server(plan):
@@ -239,7 +252,7 @@ def test_a_pass_that_should_wait_for_rounds_says_so(plan):
 def test_a_limit_with_confidence(plan):
     mean, sure = (plan("--risk", "text=.6", *words).output for words in ((), ("--confidence", ".8")))
     assert "in the mean over prompts and over calibrations on 13 prompts" in mean
-    assert "for 0.8 of all calibrations on 13 prompts" in sure or "No token may be skipped" in sure
+    assert re.search("for 0.8 of all calibrations on 13 prompts|No token may be skipped|The plan is lossless: no", sure)
     found = [planned(plan("--json", "--risk", "text=.6", *words)) for words in ((), ("--confidence", ".8"))]
     thresholds = [
         next(row for row in one["rows"] if row["policy"] == "ours")["threshold"]["value"] or 0.0 for one in found
@@ -282,16 +295,39 @@ def test_a_wrong_file_of_users(plan, folder, text, said):
 
 
 @pytest.mark.parametrize(
-    "words", [("--alone",), ("--risk", "text=.6"), ("--rtt", "0ms", "--verify-ms", "1", "--draft-ms", "99")]
+    "words",
+    [
+        ("--alone", "--row", "ours"),
+        ("--risk", "text=.6", "--row", "ours"),
+        ("--rtt", "0ms", "--verify-ms", "1", "--draft-ms", "99", "--row", "server alone"),
+        ("--objective", "capacity"),
+    ],
 )
 def test_the_plan_is_written_as_a_policy(plan, folder, words):
     result = plan("--policy", "policy.json", "--json", *words)
-    row = next(row for row in planned(result)["rows"] if row["policy"] == "ours")
+    found = planned(result)
+    name = words[-1] if "--row" in words else found["aims"][1]["best"]["policy"]
+    row = next(row for row in found["rows"] if row["policy"] == name)
     policy = read_policy(folder / "policy.json")
     assert policy.rule.draft_length == row["draft_length"]["value"]
     assert policy.alone == ("--alone" in words)
     assert policy.rule.skips == (row["threshold"]["value"] is not None)
     assert policy.guarantees[0].basis == ("calibrated" if policy.rule.skips else "proved")
+
+
+def test_a_policy_that_loses_is_written_by_name_alone(plan, folder):
+    """By default a server with its own draft is the fastest for one user, and needs no device."""
+    (folder / "policy.json").unlink(missing_ok=True)
+    refused = plan("--policy", "policy.json")
+    assert refused.exit_code == 2
+    assert "policy.json is not written: server with its own draft, K = " in refused.output
+    assert "name it: --row ours" in refused.output
+    assert not (folder / "policy.json").exists()
+    one_sentence(plan("--policy", "policy.json", "--row", "SQS2"), "the rows that a device runs are: ours, ")
+    one_sentence(plan("--policy", "policy.json", "--row", "device alone"), "breaks the limit of risk")
+    given = plan("--policy", "policy.json", "--row", "server alone")
+    assert (given.exit_code, read_policy(folder / "policy.json").rule.draft_length) == (0, 0)
+    assert "Warning: server alone, one exchange a token loses twice: server with its own draft" in given.output
 
 
 def test_no_plan_beats_its_bound(plan):
@@ -303,9 +339,10 @@ def test_no_plan_beats_its_bound(plan):
 def test_the_plan_says_what_messages_could_still_add(plan):
     found = planned(plan("--json", "--rate", "1M"))
     said = f"at most {1 + found['message_gain']['value']:.2f} times as fast"
-    assert said in found["notes"][1]
+    assert said in " ".join(found["notes"])
     assert found["message_gain"]["value"] >= found["gap"]["value"] >= 0
-    best = next(row for row in found["rows"] if row["policy"] == "ours")
+    own = [row for row in found["rows"] if row["policy"] in ("ours", "shared seed, streamed")]
+    best = max(own, key=lambda row: row["tokens_per_s_median"]["value"])
     for row in found["rows"]:
         if row["policy"] in ("FlexSpec", "fixed K, full rows"):  # rounds of a fixed length
             most = best["tokens_per_s_median"]["value"] * (1 + found["message_gain"]["value"])
@@ -314,13 +351,10 @@ def test_the_plan_says_what_messages_could_still_add(plan):
 
 def test_a_shared_seed_is_planned_and_left_out(plan, folder):
     slow = ("--rate", "20k", "--json", "--policy", "policy.json")
-    streamed = planned(plan(*slow))
-    assert next(row for row in streamed["rows"] if row["policy"] == "ours")["option"].startswith(
-        "shared seed, streamed"
-    )
+    planned(plan(*slow, "--row", "shared seed, streamed"))
     policy = read_policy(folder / "policy.json")
     assert (type(policy.messages).__name__, policy.rule.draft_length, policy.bonus) == ("StreamedTokens", 1, False)
-    slow = (*slow, "--latency", "p95=1000ms")  # in rounds
+    slow = (*slow, "--row", "ours", "--latency", "p95=1000ms")
     found, without = planned(plan(*slow)), planned(plan(*slow, "--no-shared-seed"))
     best, other = (next(row for row in one["rows"] if row["policy"] == "ours") for one in (found, without))
     assert best["option"].startswith("shared seed, K = ")
@@ -384,7 +418,7 @@ def test_two_scrapes_are_planned_by_their_difference(answers):
             found = planned(run("plan", "--json", "--acceptance", *words))
             assert found["evidence"]["acceptance_by_depth"] == pytest.approx([730 / 1000, 470 / 730, 300 / 470])
             assert ("planned is the least acceptance" in " ".join(found["notes"])) is said
-    one_sentence(run("plan", "a.txt"), "counts of an engine follow --acceptance")
+    one_sentence(run("plan", "a.txt"), "belongs to no option")
 
 
 @pytest.mark.parametrize("words", [("--drafts", "greedy"), ("--verification", "match")])
@@ -457,7 +491,9 @@ def test_a_rule_that_loses_the_law_is_not_planned(answers, rule):
     ("words", "said"),
     [
         (("--acceptance", "answers.jsonl", "--policy", "policy.json"), "--policy needs a trace"),
-        (("--alone",), "--alone is a field of the policy that --policy writes"),
+        (("--alone",), "--alone is about the policy that --policy writes"),
+        (("--row", "ours"), "--row is about the policy that --policy writes"),
+        (("--trace", "trace", "answers.jsonl"), "answers.jsonl belongs to no option"),
         (("--acceptance", "answers.jsonl", "--users", "2"), "--users needs a trace"),
         (("--block", "--users", "2"), "--block plans the rounds of one user from a trace"),
         (("--run", "run.jsonl", "--block"), "--block needs a trace"),
@@ -535,7 +571,7 @@ def test_at_80_columns_the_least_important_columns_are_left_out_and_named(plan, 
     assert "Not shown at 80 columns: k 95%, k mean, tok/s 95%, kB/token, bits, threshold" in shown[80]
     assert "Not shown at 200" not in shown[200]
     heads = next(line for line in shown[80].splitlines() if line.startswith(" policy"))
-    assert {"breaks", "tok/s", "gain"} <= set(heads.split())
+    assert {"breaks", "tok/s", "server"} <= set(heads.split())
 
 
 def test_one_prompt_has_no_interval(tmp_path):
@@ -549,7 +585,6 @@ def test_one_prompt_has_no_interval(tmp_path):
     assert result.exit_code == 0, result.output
     assert " to 1." not in result.output
     assert "(one prompt)" in next(line for line in result.output.splitlines() if line.startswith(" ours "))
-    assert "times (one prompt)" in result.output
 
 
 @pytest.mark.parametrize("texts", ["corpus", "target"])

@@ -10,16 +10,16 @@ import pytest
 from hlmtheory.policy import CertifiedAnswers, DevicePolicy
 from hlmtheory.policy.answers import cut_answer
 from tests.validation.stored_traces import LENGTH, VOCABULARY, stored
+from validation.planning.aims import aim_of, row_of
 from validation.planning.answers import LIMITS, answer_bits, answer_options
 from validation.planning.deploy import policy_of
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import CERTIFIED, FLEXSPEC, OURS
+from validation.planning.menu import CERTIFIED, FIXED, FLEXSPEC
 from validation.planning.profile import DRAFT_LENGTHS, profile_of, rejection_bits, reply_bits
 from validation.planning.request import Request
 from validation.planning.result import make
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link
-from validation.planning.verdict import LOSS, standing_of
 from validation.trace.reader import open_trace
 
 SLOW_DOWN = Setting(constant_link(1e6, 0.02, 60e3), 0.012, 0.03, server_draft_s=0.04)
@@ -67,17 +67,18 @@ def test_the_bytes_of_answers_are_kept_with_the_trace(trace, tmp_path):
 
 
 def test_the_row_needs_a_limit_on_the_risk_and_says_what_is_proved(planner):
-    assert planner.row(CERTIFIED) is None
+    assert row_of(planner, CERTIFIED) is None
     for kind, most in (("token", 0.05), ("text", 0.005)):
         setting = replace(SLOW_DOWN, risk_kind=kind, risk_limit=0.05)
-        row, exact = (planner.row(family, setting) for family in (CERTIFIED, FLEXSPEC))
+        row, exact = (row_of(planner, family, setting) for family in (CERTIFIED, FLEXSPEC))
         assert row.option.startswith(f"ε = {most:g}, ")
         assert (row.token_risk.value, row.token_risk.basis) == (most, "proved")
         assert (row.text_risk.value, row.text_risk.basis) == (pytest.approx(LENGTH * most), "proved")
         assert row.breaks == ()
         assert row.tokens_per_s_median.value > exact.tokens_per_s_median.value
-        assert planner.rival(setting).family != CERTIFIED
-        assert planner.row(OURS, setting).option == f"{CERTIFIED} {row.option}"
+        aim = aim_of(planner, setting)
+        assert aim.rival.family != CERTIFIED
+        assert planner.ours(setting)[0].family == CERTIFIED
         assert planner.least_limit(planner.ours(setting)[0], kind) == row.plain()[f"{kind}_risk"]["value"]
 
 
@@ -97,10 +98,10 @@ def test_the_plan_is_written_as_a_policy_with_what_is_proved(planner):
     assert (token.quantity, token.value) == ("total variation of a token, given those before it", 0.02)
     assert (text.quantity, text.value) == (f"total variation of a text of at most {LENGTH} tokens", LENGTH * 0.02)
     assert (token.basis, text.basis, speed.basis) == ("proved", "proved", "measured")
-    standing = standing_of(planner)
-    assert standing.gains == LOSS
+    planner.options = [one for one in planner.options if one.family != FIXED]
     found = make(planner, Request(server_draft_s=0.04), [])
-    assert found.verdict.startswith("The device gains by answers with a part of p only (without loss it is ")
+    assert found.asked.best.family == CERTIFIED
+    assert "Without loss, " in found.verdict
     said = "Proved: the law of each token, given those before it, is within 0.02 of"
     assert any(note.startswith(said) for note in found.notes)
     assert found.gap is None

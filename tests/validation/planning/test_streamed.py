@@ -35,7 +35,7 @@ def events(good, draft_s, verify_s, half_s, air_s):
         now, done = -np.inf, 0
         while done <= count:
             now = max(now, arrives[done])
-            done = sum(one <= now + 1e-12 for one in arrives)
+            done = max(done + 1, sum(one < now - 1e-12 for one in arrives))  # one that comes with the start misses it
             now, passes = now + verify_s, passes + 1
         clock, place = now + half_s, place + count + 1
     return clock, passes
@@ -64,9 +64,19 @@ def test_a_long_text_of_equal_acceptances_has_the_rate_of_the_theory(draft_s, ve
     length = 2000
     setting = Setting(constant_link(1e12, round_trip_s), draft_s, verify_s)
     option = of(np.full(length, 0.675), length).option(setting)
-    known = streamed_rate(0.675, draft_s, round_trip_s, verify_s)
+    known = streamed_rate(0.675, draft_s * (1 + 1e-7), round_trip_s, verify_s)  # no tie
     assert length / float(setting.seconds(option.counts, 1e12)[0]) == pytest.approx(float(known.rate), rel=2e-3)
     assert option.counts[0, COLUMN["passes"]] / length == pytest.approx(float(known.passes), rel=2e-3)
+
+
+@pytest.mark.parametrize(("draft_ms", "verify_ms"), [(10, 30), (12, 30), (2, 5), (7, 21), (1, 3), (30, 30), (0.1, 0.3)])
+def test_a_tie_of_drafts_and_passes_is_given_to_the_slower_side(draft_ms, verify_ms):
+    """Where V/t_d is a ratio of small whole numbers a draft that is a little slower misses its pass."""
+    rates = []
+    for factor in (1.0, 1.0 + 1e-7, 1.0 - 1e-7):
+        setting = Setting(constant_link(1e12, 0.01), draft_ms / 1e3 * factor, verify_ms / 1e3)
+        rates.append(1.0 / float(setting.seconds(of(np.full(60, 0.675), 60).option(setting).counts, 1e12)[0]))
+    assert rates[0] == pytest.approx(min(rates[1:]), rel=1e-6)
 
 
 def test_every_token_is_in_one_cycle():
@@ -98,9 +108,7 @@ def test_the_row_says_its_passes(tmp_path, monkeypatch):
     row = next(row for row in found["rows"] if row["policy"] == STREAMED)
     assert "passes a token" in row["option"]
     assert row["text_risk"]["value"] == 0.0
-    ours = next(row for row in found["rows"] if row["policy"] == "ours")
-    assert ours["option"] == f"{STREAMED} {row['option']}"
-    assert found["standing"]["rival"] not in (STREAMED, "ours")
+    assert found["rows"][0]["policy"] not in (STREAMED, "ours")
     assert found["message_gain"]["value"] >= found["gap"]["value"] >= 0.0
     assert STREAMED not in {one["policy"] for one in found["menu"]}
     for words in (("--no-shared-seed",), ("--latency", "p95=200ms")):

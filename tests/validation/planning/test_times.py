@@ -14,7 +14,17 @@ from tests.validation.stored_traces import stored
 from validation.errors import UserError
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link
-from validation.planning.times import PassTiming, RoundTiming, Serialisation, Times, Timing, read_times, write_times
+from validation.planning.times import (
+    PassTiming,
+    RoundTiming,
+    Serialisation,
+    Times,
+    Timing,
+    pass_line,
+    read_times,
+    table_of,
+    write_times,
+)
 from validation.trace.sealed import write_sealed
 
 
@@ -37,13 +47,51 @@ def times(*passes: tuple[int, int, float], waiting: float = 0.0175, token: float
 LINE = times((1, 1, 0.011), (1, 3, 0.013), (1, 9, 0.019), (2, 1, 0.5))
 
 
-def test_a_pass_is_a_line_in_its_tokens() -> None:
-    assert LINE.pass_line() == pytest.approx((0.010, 0.001))
-    assert times((1, 5, 0.02)).pass_line() == pytest.approx((0.02, 0.0))
-    assert times((1, 1, 0.02), (1, 9, 0.01)).pass_line()[1] == 0.0  # never faster for more tokens
-    base, slope = times((1, 1, 0.001), (1, 9, 0.020)).pass_line()
+def test_a_line_for_what_needs_one() -> None:
+    assert pass_line(LINE.table) == pytest.approx((0.010, 0.001))
+    assert pass_line(times((1, 5, 0.02)).table) == pytest.approx((0.02, 0.0))
+    assert pass_line(times((1, 1, 0.02), (1, 9, 0.01)).table)[1] == 0.0  # never faster for more tokens
+    base, slope = pass_line(times((1, 1, 0.001), (1, 9, 0.020)).table)
     assert base >= 0
     assert slope == pytest.approx(0.001)
+
+
+def test_passes_are_those_that_were_measured() -> None:
+    """A staircase of widths and batches: exact where it was measured, on lines between, the last slope beyond."""
+    rows = [(1, 1, 0.010), (1, 2, 0.010), (1, 5, 0.016), (4, 1, 0.012), (4, 2, 0.018), (4, 5, 0.048)]
+    passes = table_of(rows)
+    for batch, width, seconds in rows:
+        assert passes.seconds(np.array(float(width)), batch) == pytest.approx(seconds, rel=1e-12)
+    assert passes.seconds(np.array([3.0, 8.0])) == pytest.approx([0.012, 0.022])
+    assert passes.seconds(np.array(2.0), 2) == pytest.approx(0.010 + 0.008 / 3)
+    assert passes.seconds(np.array(5.0), 7) == pytest.approx(0.048 + 0.032)
+    counts = np.zeros((2, len(COUNTS)))
+    for name, values in {"tokens": (3.0, 1.0), "passes": (1.0, 1.0), "verified": (5.0, 1.0)}.items():
+        counts[:, COUNTS.index(name)] = values
+    setting = Setting(constant_link(1e6, 0.0), 0.004, 9.0, 9.0, passes=passes, server_batch=4)
+    assert setting.server_seconds(counts) == pytest.approx([0.016, 0.010])
+    assert setting.server_seconds(counts, 4) == pytest.approx([0.012, 0.003])
+
+
+def test_passes_of_which_perfect_drafts_win_nothing(tmp_path: Path) -> None:
+    """Passes of 51, 104, 151, 221 ms at widths 1, 2, 3, 5 and drafts of 3 ms: 5 · 51 / (4 · 3 + 221) = 1.09."""
+    one = {"num_spec_steps": 191, "num_accepted_draft_tokens": 320, "num_draft_tokens": 764, "num_spec_tokens": 4}
+    one["acceptance_histogram"] = [58, 48, 23, 22, 40]
+    (tmp_path / "counts.json").write_text(json.dumps({"metrics": {"speculative_decoding": one}}))
+    table = [f"1,{width},200,{ms},target" for width, ms in ((1, 51), (2, 104), (3, 151), (5, 221))]
+    file = tmp_path / "passes.csv"
+    file.write_text("\n".join(["batch,width,context,ms,model", *table, "1,1,200,3,draft"]) + "\n")
+    found = json.loads(run("plan", "--acceptance", tmp_path / "counts.json", "--times", file, "--json").stdout)
+    assert found["aims"][0]["best"]["policy"] == "server alone, streaming"
+    assert found["aims"][0]["best"]["tokens_per_s"] == pytest.approx(1 / 0.051, rel=1e-4)
+    assert "were accepted, one user would be 1.09 times as fast (K = 4)" in " ".join(found["notes"])
+    own = next(row for row in found["rows"] if row["policy"] == "server with its own draft")
+    length = int(own["draft_length"]["value"])
+    tokens = 1 + sum(sum([58, 48, 23, 22, 40][j:]) for j in range(1, length + 1)) / 191
+    seconds = length * 0.003 + {1: 0.104, 2: 0.151, 3: 0.186, 4: 0.221}[length]
+    assert own["tokens_per_s_median"]["value"] == pytest.approx(tokens / seconds, rel=1e-4)
+    file.write_text("batch,width,ms\n1,1,-3\n")
+    one_sentence(run("plan", "--acceptance", tmp_path / "counts.json", "--times", file), "line 2: batch, width and ms")
 
 
 def test_the_file_gives_what_was_written(tmp_path: Path) -> None:
@@ -69,9 +117,8 @@ def test_the_server_takes_time_between_the_passes_of_its_own_text() -> None:
 
 
 def test_a_plan_with_these_times_gives_a_round_and_a_token_the_time_that_they_took() -> None:
-    base, slope = LINE.pass_line()
     link = constant_link(1e6, LINE.exchange_s())
-    setting = Setting(link, LINE.draft.median_s, base, slope, between_s=LINE.between_s())
+    setting = Setting(link, LINE.draft.median_s, 9.0, 9.0, between_s=LINE.between_s(), passes=LINE.table)
     round_of = dict.fromkeys(COUNTS, 0.0) | {"drafts": 4, "passes": 1, "exchanges": 1, "verified": 5, "tokens": 3}
     token_of = dict.fromkeys(COUNTS, 0.0) | {"passes": 1, "verified": 1, "tokens": 1}
     counts = np.array([[one[name] for name in COUNTS] for one in (round_of, token_of)])
@@ -109,7 +156,7 @@ def test_a_plan_takes_the_times_that_were_not_given(tmp_path: Path, monkeypatch:
     speeds = [[row["tokens_per_s_median"]["value"] for row in plan["rows"]] for plan in (timed, by_hand)]
     assert speeds[0] == pytest.approx(speeds[1], rel=1e-9)
     assert "Measured on one machine on 2026-01-01 (small and large" in timed["notes"][0]
-    assert "--verify-us-per-token 1e+03" in timed["notes"][0]
+    assert "passes as measured (11 ms for one token)" in timed["notes"][0]
     assert not {"--draft-ms", "--verify-ms"} & set(timed["defaults"])
     own = json.loads(run(*line, "--times", "times.json", "--draft-ms", "7").stdout)
     assert own["request"]["draft_s"] == pytest.approx(0.007)
@@ -122,4 +169,4 @@ def test_a_plan_takes_the_times_that_were_not_given(tmp_path: Path, monkeypatch:
 
 def test_without_a_slope_a_device_may_draft_on() -> None:
     flat = replace(LINE, passes=(PassTiming(1, 1, exactly(0.01)),))
-    assert flat.pass_line() == (0.01, 0.0)
+    assert pass_line(flat.table) == (0.01, 0.0)

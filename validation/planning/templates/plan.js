@@ -1,5 +1,5 @@
 "use strict";
-/* Plans for other links and limits, from the counts of every option. The same choice as validation/planning/plan.py. */
+/* Plans for other links and limits, from the counts of every option. The same choice as validation/planning/aims.py. */
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const asked = data.request;
@@ -10,11 +10,25 @@ const OURS = "ours", STREAMED = "shared seed, streamed", SERVER = "server alone"
 const PAPERS = ["fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec", "shared seed tree"];
 const WITHOUT_DEVICE = [SERVER, STREAM, COLOCATED, OWN_TREE], NO_RIVALS = [CERTIFIED, STREAMED, OURS];
 const POLICIES = [...WITHOUT_DEVICE, DEVICE, ...PAPERS, CERTIFIED, ...(data.streamed ? [STREAMED] : []), OURS];
+const TOKENS = data.count_names.indexOf("tokens"), TIE = 1e-9;
 const MENU = data.menu.map((one) => ({ ...one, train: one.counts.train, test: one.counts.test }));
-const options = (...policies) => MENU.filter((one) => policies.includes(one.policy));
+
+/** A server that repeats the rounds of a device that keeps drafts without verification: one that streams and drafts itself. */
+function repeated(option) {
+  const known = option.policy === OURS && /^(?:lattice (.+)|q_d up, p down), K = (\d+), (u ≤ .+)$/.exec(option.option);
+  const stream = MENU.find(({ policy }) => policy === STREAM);
+  if (!known || !stream) return [];
+  const label = `K = ${known[2]}${known[1] ? `, drafts from ${known[1]}` : ""}, ${known[3]}`;
+  const counts = (part) => option[part].map((value, i) => (i === SERVER_DRAFTS ? option[part][DRAFTS] : i === DOWN ? stream[part][DOWN]
+    : [DRAFTS, UP, EXCHANGES].includes(i) ? 0 : value));
+  const own = MENU.find(({ policy }) => policy === COLOCATED);
+  return [{ ...option, policy: COLOCATED, option: label, use: `Server with its own draft: ${label}`, how: own.how, top_k: [0, 0],
+    train: counts("train"), test: counts("test") }];
+}
+const EVERY = [...MENU, ...(MENU.some(({ policy }) => policy === COLOCATED) ? MENU.flatMap(repeated) : [])];
+const options = (...policies) => EVERY.filter((one) => policies.includes(one.policy));
 const POOLS = Object.fromEntries(POLICIES.map((policy) => [policy, options(policy)]));
 const MIXED = options(OURS, SERVER, DEVICE, CERTIFIED);
-const TOKENS = data.count_names.indexOf("tokens");
 
 // ------------------------------------------------------------------------------------------------ link and speed
 
@@ -42,9 +56,26 @@ function withLink(s) {
     down: asked.down_bps ?? (median || rates.find((rate) => rate > 0)) };
 }
 
-/** The time of the server, also for drafts of its own. */
-const served = (c, s) => c[PASSES] * s.verify + c[SERVER_DRAFTS] * (asked.server_draft_s ?? s.draft) + c[VERIFIED] * asked.verify_token_s
-  + (c[PASSES] - c[EXCHANGES]) * asked.between_s;
+/** Values at places on straight lines; beyond the last one the last slope goes on, if it rises. */
+function along(at, places, values) {
+  const last = places.length - 1, i = Math.min(Math.max(places.findIndex((one) => at <= one), 1), Math.max(last, 1));
+  if (!last || at <= places[0]) return values[0];
+  if (at >= places[last]) return values[last] + (at - places[last]) * Math.max((values[last] - values[last - 1]) / (places[last] - places[last - 1]), 0);
+  return values[i - 1] + ((at - places[i - 1]) / (places[i] - places[i - 1])) * (values[i] - values[i - 1]);
+}
+
+/** A mean pass of these counts over so many texts, as measured if it was; the slider scales it. */
+function passTime(c, s, batch = 1) {
+  if (!(c[PASSES] > 0)) return 0;
+  const width = c[VERIFIED] / c[PASSES], known = asked.passes;
+  if (!known) return s.verify + batch * width * asked.verify_token_s;
+  const rows = known.table.map((row) => along(width, known.widths, row));
+  return along(batch, known.batches, rows) * (s.verify / asked.verify_s);
+}
+/** The part of the server's time that a text takes of passes that so many texts share, with drafts of the server's own. */
+const served = (c, s, batch = 1) => (c[PASSES] * passTime(c, s, batch) + c[SERVER_DRAFTS] * (asked.server_draft_s ?? s.draft)
+  + (c[PASSES] - c[EXCHANGES]) * asked.between_s) / batch;
+const load = (c, s) => served(c, s, asked.server_batch);
 const fixed = (c, s) => c[DRAFTS] * s.draft + served(c, s) + c[EXCHANGES] * s.roundTrip + c[DOWN] / s.down;
 const air = (bits, rate) => (rate > 0 ? bits / rate : bits > 1e-9 ? Infinity : 0);
 const seconds = (c, s, rate) => fixed(c, s) + air(c[UP], rate);
@@ -54,31 +85,34 @@ const meanSpeed = (c, s) => { const base = fixed(c, s); return mean(s.rates.map(
 
 /** What the objective maximises. */
 function value(c, s) {
-  if (asked.objective === "cost") {
+  if (s.objective === "capacity") return 1 / Math.max(load(c, s), 1e-12);
+  if (s.objective === "cost") {
     const wait = mean(s.rates.map((rate) => Math.min(seconds(c, s, rate), 1e12)));
     return 1 / (asked.server_price * served(c, s) + asked.time_price * wait);
   }
-  if (asked.objective === "goodput" && s.latency) {
+  if (s.objective === "goodput" && s.latency) {
     return mean(s.rates.map((rate) => roundSeconds(c, s, rate) <= s.latency.seconds ? 1 / seconds(c, s, rate) : 0));
   }
   return meanSpeed(c, s);
 }
+/** What decides between equal values. */
+const second = (c, s) => (s.objective === "capacity" ? meanSpeed(c, s) : -load(c, s));
 
 /** At least the value: a mean of concave functions of the rate is at most the function at the mean rate. */
-const atMost = (c, s) => (asked.objective === "cost" ? Infinity : 1 / seconds(c, s, s.mean));
+const atMost = (c, s) => (["cost", "capacity"].includes(s.objective) ? Infinity : 1 / seconds(c, s, s.mean));
 
 // -------------------------------------------------------------------------------------------------- choice
 
 /** The device of ours that drafts on, as [option]: its passes follow the times. [] where it does not apply. The same as
     validation/planning/streamed.py. */
 function streamedAt(s) {
-  const limited = s.latency || s.energy !== null || asked.objective !== "throughput" || asked.verify_token_s > 0;
+  const limited = s.latency || s.energy !== null || s.objective !== "throughput" || asked.verify_token_s > 0;
   if (!data.streamed || limited || data.streamed.message_bits > s.draft * Math.min(...s.rates)) return [];
   const counts = (streaks) => {
     const c = data.count_names.map(() => 0);
     c[TOKENS] = 1;
     streaks.forEach((cycles, accepted) => {
-      const along = s.draft < s.verify, passes = 1 + (along ? Math.ceil(accepted * (s.draft / s.verify) - 1e-12) : accepted);
+      const along = s.draft < s.verify, passes = 1 + (along ? Math.ceil(accepted * (s.draft / s.verify) * (1 + TIE)) : accepted);
       c[DRAFTS] += cycles * (along ? 1 : passes - accepted * (s.verify / s.draft));
       c[PASSES] += cycles * passes;
       c[EXCHANGES] += cycles;
@@ -102,7 +136,7 @@ const faster = (best, others, s) => others.reduce((a, b) => (!a || value(b.train
 /** The smallest limit that allows an option; 1 allows every text, also where nothing is calibrated. */
 function needs(option, kind) {
   if (option.lossless) return 0;
-  return option.allowed[kind] ?? (option.policy === OURS || option.policy === DEVICE ? 1 : Infinity);
+  return option.allowed[kind] ?? 1;
 }
 const safe = (option, s) => option.lossless || (s.limit > 0 && needs(option, s.kind) <= s.limit);
 function broken(option, s) {
@@ -123,40 +157,66 @@ function largest(pool, s, allowed) {
   return best;
 }
 const keeps = (s) => (option) => !broken(option, s).length;
-const ours = (s) => faster(largest(MIXED, s, keeps(s)), streamed(s), s);
 
-/** All options that the card and the map compare: lossless ones, and those whose loss is calibrated, not measured alone. */
-const counted = () => POLICIES.flatMap((policy) => (STREAMING.includes(policy) && !byId("stream").checked ? [] : POOLS[policy]))
-  .filter((option) => option.lossless || MIXED.includes(option));
-/** The fastest option of all that keeps the limits; the first of equal ones, and `before` if it is one. */
+/** The best option of a pool that keeps the limits, else of all: of equal ones the one with the best second number. */
+function best(pool, s) {
+  for (const allowed of [keeps(s), () => true]) {
+    const first = largest(pool, s, allowed);
+    if (!first) continue;
+    const most = value(first.train, s) * (1 - TIE);
+    const equal = pool.filter((one) => atMost(one.train, s) >= most && value(one.train, s) >= most && allowed(one));
+    return equal.reduce((a, b) => (second(b.train, s) > second(a.train, s) ? b : a));
+  }
+  return null;
+}
+const allowedBy = (policy, s) => poolOf(policy, s).filter((option) => s.limit > 0 || option.paper_threshold);
+
+/** The best of some listed options that keep the limits, on the test texts: of equal ones one of ours; null if there is none. */
+function bestKept(listed, s) {
+  const kept = listed.filter(keeps(s)), most = Math.max(...kept.map((one) => value(one.test, s))) * (1 - TIE);
+  const rank = (one) => [NO_RIVALS.includes(one.policy), second(one.test, s)];
+  return kept.filter((one) => value(one.test, s) >= most).reduce((a, b) => {
+    if (!a) return b;
+    const [here, there] = [rank(a), rank(b)];
+    return there[0] > here[0] || (there[0] === here[0] && there[1] > here[1]) ? b : a;
+  }, null);
+}
+
+const ONE_USER = "one user", FULL_SERVER = "a full server";
+/** Both aims: of every policy the best option, and of all of them the answer. The same as in validation/planning/aims.py. */
+function aimsOf(s) {
+  const usual = { ...s, objective: ["capacity", "fair"].includes(s.objective) ? "throughput" : s.objective };
+  const settings = [usual, { ...s, objective: "capacity" }];
+  const listed = POLICIES.map((policy) => [...new Set(settings.flatMap((one) => {
+    const own = allowedBy(policy, one);
+    return [best(own, one), best(own.filter(({ lossless }) => lossless), one)].filter(Boolean);
+  }))]);
+  return settings.map((one, n) => {
+    const worst = (own) => own.reduce((a, b) => (value(b.test, one) > value(a.test, one) ? b : a));
+    const rows = listed.filter((own) => own.length).map((own) => bestKept(own, one) ?? worst(own));
+    const others = rows.filter(({ policy }) => !NO_RIVALS.includes(policy));
+    const rival = bestKept(others, one) ?? worst(others.filter(({ policy }) => WITHOUT_DEVICE.includes(policy)));
+    return { name: n ? FULL_SERVER : ONE_USER, s: one, every: listed.flat(), best: bestKept(rows, one), rival,
+      rows: [rival, ...rows.filter((row) => row !== rival)] };
+  });
+}
+
+/** The options that the map compares, and the fastest of them that keeps the limits; the first of equal ones, and `before` if it is one. */
+const counted = () => POLICIES.flatMap((policy) => (STREAMING.includes(policy) && !byId("stream").checked ? [] : POOLS[policy]));
 const fastest = (s, pool, before) => faster(largest(before && before.policy !== STREAMED ? [before, ...pool] : pool, s, keeps(s)), streamed(s), s);
 
-/** The best option of a policy that keeps the limits, else its best; a paper's own threshold if nothing may be lost. */
-function chosen(policy, s) {
-  if (policy === OURS) return ours(s);
-  const own = poolOf(policy, s).filter((option) => s.limit > 0 || option.paper_threshold);
-  return largest(own, s, keeps(s)) ?? largest(own, s, () => true);
-}
-
-/** The strongest option of all other policies that keeps the limits; of a server alone if none does. */
-function rival(s) {
-  const best = POLICIES.filter((policy) => !NO_RIVALS.includes(policy)).map((policy) => chosen(policy, s)).filter(Boolean);
-  return largest(best, s, keeps(s)) ?? largest(best.filter((option) => WITHOUT_DEVICE.includes(option.policy)), s, () => true);
-}
-
-function rowOf(policy, s, base) {
-  const option = chosen(policy, s);
-  if (!option) return null;
-  const c = option.test, on = option.policy === STREAMED, up = on ? (c[UP] * seconds(c, s, s.median)) / (s.draft * c[EXCHANGES]) : c[UP], sent = (number) => (c[EXCHANGES] > 0 && number > 0 ? number : null);
-  const basis = option.policy === OURS && !option.lossless || policy === OURS && !option.lossless ? "c" : "m";
-  const risk = option.lossless || option.policy === CERTIFIED ? "p" : basis;
-  return { policy, option, label: option.policy === policy ? option.option : `${option.policy} ${option.option}`.trim(),
-    breaks: broken(option, s), cells: {
-      threshold: [option.threshold, basis], k_mean: [sent(option.top_k[0]), "m"], k_p95: [sent(option.top_k[1]), "m"],
-      bits: [sent(c[UP] / c[EXCHANGES]), "m"], kilobytes: [(up + c[DOWN]) / 8e3 || null, "m"],
-      draft_length: [option.draft_length, "m"], median: [1 / seconds(c, s, s.median), "m"],
-      slow: [1 / seconds(c, s, s.slow), "m"], gain: [seconds(base.test, s, s.median) / seconds(c, s, s.median), "m"],
-      risk: [option.lossless ? 0 : option.loss[s.kind], risk] } };
+function rowOf(option, aim) {
+  const s = aim.s, base = aim.rival, policy = option.policy;
+  const c = option.test, on = policy === STREAMED, up = on ? (c[UP] * seconds(c, s, s.median)) / (s.draft * c[EXCHANGES]) : c[UP], sent = (number) => (c[EXCHANGES] > 0 && number > 0 ? number : null);
+  const breaks = broken(option, s), basis = !option.lossless && !breaks.includes("risk") && policy !== CERTIFIED ? "c" : "m";
+  const risk = option.lossless || policy === CERTIFIED ? "p" : basis;
+  return { policy, option, label: option.option, breaks, cells: {
+    threshold: [option.threshold, basis], k_mean: [sent(option.top_k[0]), "m"], k_p95: [sent(option.top_k[1]), "m"],
+    bits: [sent(c[UP] / c[EXCHANGES]), "m"], kilobytes: [(up + c[DOWN]) / 8e3 || null, "m"],
+    draft_length: [option.draft_length, "m"], median: [1 / seconds(c, s, s.median), "m"],
+    slow: [1 / seconds(c, s, s.slow), "m"], mean: [meanSpeed(c, s), "m"], server: [1e3 * load(c, s), "m"],
+    gain: [seconds(base.test, s, s.median) / seconds(c, s, s.median), "m"],
+    risk: [option.lossless ? 0 : option.loss[s.kind], risk] } };
 }
 
 // -------------------------------------------------------------------------------------------------- words
@@ -177,94 +237,48 @@ const measured = `measured on ${data.prompts.test} held-out prompts`;
 /** What takes most of the time, and the limits without which a better option is allowed. */
 function binding(option, s) {
   const c = option.test;
-  const parts = { "passes of the draft model": c[DRAFTS] * s.draft,
-    "passes of the target model": served(c, s),
+  const parts = { "drafts on the device": c[DRAFTS] * s.draft, "passes on the server": served(c, s),
     "round trips": c[EXCHANGES] * s.roundTrip, "the uplink": s.median > 0 ? c[UP] / s.median : 0,
     "the downlink": c[DOWN] / s.down };
   const [name, most] = Object.entries(parts).reduce((a, b) => (b[1] > a[1] ? b : a));
   const total = Object.values(parts).reduce((a, b) => a + b);
-  const said = s.median > 0 || !(c[UP] > 0) ? `${name} take ${percent(most / total)} of its time` : "the uplink is down at its median";
+  if (!(s.median > 0) && c[UP] > 0) return "the uplink is down at its median";
   const free = { risk: s.limit > 0 && { limit: 1, kind: "text" }, latency: s.latency && { latency: null }, energy: s.energy !== null && { energy: null } };
-  const now = value(option.train, s) * (1 + 1e-9);
-  const binds = Object.keys(free).filter((limit) => free[limit] && value(ours({ ...s, ...free[limit] }).train, s) > now);
-  return binds.length ? `${binds.map((limit) => `--${limit}`).join(", ")} binds; ${said}` : said;
+  const now = value(option.train, s) * (1 + TIE), every = (one) => best(POLICIES.flatMap((policy) => allowedBy(policy, one)), one);
+  const loose = Object.keys(free).filter((limit) => { const one = { ...s, ...free[limit] }; return free[limit] && value(every(one).train, s) > now; });
+  return `${name} take ${percent(most / total)} of its time${loose.length ? `; a looser ${loose.map((limit) => `--${limit}`).join(" or ")} would allow a better plan` : ""}`;
 }
 
-/** The round trips between which an option of ours is faster than a policy without a device; null: no end there. */
-function crossings(policy, s) {
-  const pool = options(OURS, CERTIFIED).filter((option) => safe(option, s)), more = streamed(s);
-  const beats = (roundTrip) => {
-    const there = { ...s, roundTrip, latency: null, energy: null };
-    const [own, server] = [pool, POOLS[policy]].map((some) => largest(some, there, () => true)), best = faster(own, more, there);
-    return value(best.train, there) > value(server.train, there) * (1 + 1e-9);
-  };
-  const grid = [0, ...Array.from({ length: 60 }, (_, i) => 1e-4 * 4e4 ** (i / 59))], better = grid.map(beats);
-  const edge = (worse, good) => {
-    for (let i = 0; i < 30; i++) { const half = (worse + good) / 2; if (beats(half)) good = half; else worse = half; }
-    return good;
-  };
-  const first = better.indexOf(true), last = better.lastIndexOf(true);
-  if (first < 0) return null;
-  return [first ? edge(grid[first - 1], grid[first]) : null, last < grid.length - 1 ? edge(grid[last + 1], grid[last]) : null];
+const named = (option) => (option.option ? `${option.policy}, ${option.option}` : option.policy);
+
+/** The number that decides an aim, with its unit. */
+function numberSaid(aim, option) {
+  const worth = value(option.test, aim.s);
+  if (aim.name === FULL_SERVER) return worth < 1e9 ? `${say(1e3 / worth)} ms of the server for a token` : "no time of the server";
+  if (aim.s.objective === "cost") return `a price of ${say(1 / worth)} for a token`;
+  return `${say(worth)} tokens/s${aim.s.objective === "goodput" ? " in time" : ""}`;
 }
 
-/** What a device gains, on the test prompts at the median rate; the same rules as in validation/planning/verdict.py. */
-function standing(s) {
-  const all = () => true, light = (pool) => pool.reduce((a, b) => (served(b.train, s) < served(a.train, s) ? b : a));
-  const servers = options(...WITHOUT_DEVICE), own = [...options(OURS, DEVICE, CERTIFIED).filter(keeps(s)), ...streamed(s)], mine = own.filter(({ policy }) => policy === OURS);
-  const speed = (option) => (option ? 1 / seconds(option.test, s, s.median) : null);
-  const most = speed(largest(servers, s, keeps(s)) ?? largest(servers, s, all));
-  const exact = speed(largest(own.filter(({ lossless }) => lossless), s, all)), first = largest(own, s, all), best = speed(first);
-  const device = mine.length ? light(mine) : null;
-  const capacity = device && served(light(servers).test, s) / served(device.test, s);
-  const gains = exact > most ? "speed" : best > most ? (first.policy === CERTIFIED ? "loss" : "skipping") : Number.isFinite(capacity) && capacity >= 1.05 ? "capacity" : "nothing";
-  return { gains, most, exact, capacity, option: device?.option };
+/** The sentence on the best option of an aim, and on the best of the other kind; as in validation/planning/verdict.py. */
+function answerOf(aim) {
+  const asks = { goodput: "The most tokens in time for one user: ", cost: "The cheapest for one user: " }[aim.s.objective] ?? "The fastest for one user: ";
+  const own = !WITHOUT_DEVICE.includes(aim.best.policy), find = (allowed) => bestKept(aim.every.filter(allowed), aim.s);
+  const other = find(({ policy }) => WITHOUT_DEVICE.includes(policy) === own), exact = find(({ lossless }) => lossless);
+  let said = `${aim.name === FULL_SERVER ? "A full server carries most users with " : asks}${named(aim.best)}: ${numberSaid(aim, aim.best)}`;
+  said += other ? `; the best ${own ? "without" : "with"} a device, ${named(other)}: ${numberSaid(aim, other)}` : `; no policy ${own ? "without" : "with"} a device keeps the limits`;
+  const share = other ? value(aim.best.test, aim.s) / value(other.test, aim.s) : 0;
+  if (aim.name === FULL_SERVER && share > 1.005 && share < 1e6) said += `, so ${share.toFixed(2)} times as many users`;
+  if (aim.best.lossless) return `${said}.`;
+  return exact ? `${said}. Without loss, ${named(exact)}: ${numberSaid(aim, exact)}.` : `${said}. None is lossless.`;
 }
 
-function lead(base, use, s) {
-  const { gains, most, exact, capacity, option } = standing(s), named = base.option ? `${base.policy}, ${base.option}` : base.policy;
-  if (gains === "speed") return `The device gains speed: ${use}`;
-  if (gains === "skipping" || gains === "loss") {
-    const how = gains === "skipping" ? "skipping only" : "answers with a part of p only";
-    const least = exact === null ? "no lossless plan keeps the limits" : `without loss it is ${say(exact)} tokens/s`;
-    return `The device gains by ${how} (${least}, against ${say(most)} of a server without a device): ${use}`;
-  }
-  const fastest = `for one user the fastest is ${named}: ${speedOf(base, s)}`;
-  if (gains === "nothing") return `The device gains nothing: ${fastest}. With drafts of the device ${use}`;
-  return `The device gains server capacity, not speed: ${fastest}; but a full server carries ${capacity.toFixed(2)} times as many ` +
-    `users if devices draft (${option}). With drafts of the device ${use}`;
-}
-
-function verdict(plan, rows, base, s) {
-  if (!plan) return unmet(s);
-  const { option, label } = plan, binds = binding(option, s), speed = speedOf(option, s), ms = (x) => `${say(1e3 * x)} ms`;
-  const use = NO_RIVALS.includes(option.policy)
-    ? `use ${label}: ${speed}, ${plan.cells.gain[0].toFixed(2)} times that of the strongest rival, ${base.policy}; ${binds}.`
-    : `use the ${option.policy}: ${speed}; ${binds}.`;
-  const said = [lead(base, use, s)];
-  const fast = (row) => row.cells.median[0], others = rows.filter((row) => PAPERS.includes(row.policy) && !row.breaks.length);
-  const best = others.length && others.reduce((a, b) => (fast(b) > fast(a) ? b : a));
-  if (best && fast(best) > fast(plan)) said.push(`Of the methods with a device ${best.policy} is faster (${best.label}: ${speedOf(best.option, s)}).`);
-  const server = POOLS[SERVER][0], span = crossings(SERVER, s), now = `now ${say(1e3 * s.roundTrip)} ms`;
-  if (!span) said.push(`Nothing beats the server alone (${speedOf(server, s)}), whatever the round trip.`);
-  else if (span[0] !== null) said.push(`Nothing beats the server alone below ${ms(span[0])} of round trip (${now}).`);
-  else if (span[1] !== null) said.push(`Nothing beats the server alone above ${ms(span[1])} of round trip (${now}).`);
-  else said.push(`The plan beats a server that waits for each token's round trip at every round trip (${now}).`);
-  const streams = [[STREAM, "A server that streams its tokens"], [COLOCATED, "one that also drafts for itself"]].flatMap(([policy, name]) => {
-    const row = rows.find((one) => one.policy === policy), end = row && crossings(policy, s);
-    const where = !end ? "at no round trip" : end[1] === null ? "at every round trip" : `only below ${ms(end[1])} of round trip`;
-    return row ? [`${name} (${speedOf(row.option, s)}) is beaten ${where}`] : [];
-  });
-  return [...said, streams.length ? `${streams.join(", ")}.` : ""].join(" ").trim();
-}
+const verdict = (aims, aim) => [`${answerOf(aim)} In this plan ${binding(aim.best, aim.s)}.`, ...aims.filter((one) => one !== aim).map(answerOf)].join(" ");
 
 function unmet(s) {
-  const pool = MIXED.filter((option) => safe(option, s)), least = (of) => Math.min(...pool.map((option) => of(option.train)));
-  const round = s.latency && least((c) => roundSeconds(c, s, s.late)), energy = least((c) => joules(c, s));
-  const said = [];
-  if (round > s.latency?.seconds) said.push(`The latency limit (${say(1e3 * s.latency.seconds)} ms) cannot be kept: the shortest round takes ${say(1e3 * round)} ms.`);
-  if (s.energy !== null && energy > s.energy) said.push(`The energy limit (${say(1e3 * s.energy)} mJ) cannot be kept: the least is ${say(1e3 * energy)} mJ a token.`);
-  return said.join(" ") || "No policy keeps the limits of latency and energy together.";
+  const pool = POLICIES.flatMap((policy) => allowedBy(policy, s)).filter((option) => safe(option, s));
+  const round = s.latency ? Math.min(...pool.map((option) => roundSeconds(option.train, s, s.late))) : 0;
+  if (round > s.latency?.seconds) return `The latency limit (${say(1e3 * s.latency.seconds)} ms) cannot be kept: the shortest round takes ${say(1e3 * round)} ms.`;
+  return "No policy keeps all limits together.";
 }
 
 function guarantee(option, s) {
@@ -423,9 +437,9 @@ function drawMap(s) {
 
 const NONE = "–";
 const HEADS = { threshold: "threshold", k_mean: "k mean", k_p95: "k 95%", bits: "bits", kilobytes: "kB/token",
-  draft_length: "K", median: "tok/s 50%", slow: "tok/s 95%", gain: "gain", risk: "risk" };
+  draft_length: "K", median: "tok/s 50%", slow: "tok/s 95%", mean: "tok/s mean", server: "server ms", gain: "gain", risk: "risk" };
 const start = { rate: data.recorded ? RECORDED : asked.rate_bps, fading: asked.fading, snr: asked.snr, roundTrip: asked.round_trip_s,
-  draft: asked.draft_s, verify: asked.verify_s, kind: asked.risk.kind, limit: asked.risk.limit, latency: asked.latency, energy: asked.energy_j };
+  draft: asked.draft_s, verify: asked.verify_s, objective: asked.objective, kind: asked.risk.kind, limit: asked.risk.limit, latency: asked.latency, energy: asked.energy_j };
 let state = { ...start };
 const STEPS = 300; // of a logarithmic slider
 /** Of each slider: units of the state in one unit of the page, ends, whether it is logarithmic, whether 0 is allowed. */
@@ -472,7 +486,7 @@ function drawTable(rows) {
   const body = byId("rows");
   body.replaceChildren();
   for (const row of rows) {
-    const line = put(body, "tr", { role: "row", class: [row.policy === OURS ? "ours" : "", row.breaks.length ? "breaks" : ""].join(" ").trim() });
+    const line = put(body, "tr", { role: "row", class: [row.plan ? "ours" : "", row.breaks.length ? "breaks" : ""].join(" ").trim() });
     const name = put(line, "th", { scope: "row", role: "rowheader" }, row.policy);
     put(name, "span", { class: "option" }, row.label);
     put(line, "td", { role: "cell", "data-label": "breaks", "data-key": "breaks" }, row.breaks.join(", ") || NONE);
@@ -486,22 +500,21 @@ function drawTable(rows) {
   }
 }
 
-/** The first lines: the fastest of all that the map compares, and what drafts of the device give where it is another. */
-function card(s, plan, base) {
-  const use = fastest(s, counted());
+/** The first lines: the answer to the aim, or without servers that stream the best of the other options. */
+function card(aim) {
+  const s = aim.s, pool = byId("stream").checked ? aim.rows : aim.rows.filter(({ policy }) => !STREAMING.includes(policy));
+  const use = aim.best && bestKept(pool, s);
   if (!use) return { use: "No policy", "use-how": "", speed: "–", "speed-how": "", sure: "Nothing", "sure-how": "" };
-  const other = plan && plan.option !== use && NO_RIVALS.includes(plan.option.policy) ? ` With drafts of the device: ${plan.option.use} (${speedOf(plan.option, s)}).` : "";
   const slow = `${say(1 / seconds(use.test, s, s.slow))} or more in 95% of the time`;
-  const gain = plan && plan.option === use ? `; ${plan.cells.gain[0].toFixed(2)} times that of the strongest rival, ${base.policy}` : "";
   const [sure, how] = guarantee(use, s);
-  return { use: use.use, "use-how": `${use.how}${other}`, speed: speedOf(use, s), "speed-how": `${slow}${gain}; ${measured}.`, sure, "sure-how": how };
+  return { use: use.use, "use-how": use.how, speed: speedOf(use, s), "speed-how": `${slow}; ${measured}.`, sure, "sure-how": how };
 }
 
 function render() {
-  const s = withLink(state), base = rival(s), order = [base.policy, ...POLICIES.filter((policy) => policy !== base.policy)];
-  const rows = order.map((policy) => rowOf(policy, s, base)).filter(Boolean), plan = rows.find((row) => row.policy === OURS);
-  const lines = card(s, plan, base);
-  lines.verdict = verdict(plan, rows, base, s);
+  const s = withLink(state), aims = aimsOf(s), aim = aims[s.objective === "capacity" ? 1 : 0];
+  const rows = aim.rows.map((option) => ({ ...rowOf(option, aim), plan: option === aim.best })), plan = rows.find((row) => row.plan);
+  const lines = card(aim);
+  lines.verdict = plan ? verdict(aims, aim) : unmet(s);
   const least = Math.min(...POOLS[OURS].filter((option) => !option.lossless).map((option) => needs(option, s.kind)));
   const notes = [];
   if (s.limit > 0 && least > s.limit && least < 1) notes.push(`No token may be skipped at a budget of ${say(s.limit)}: the smallest that allows it is ${say(least)}.`);

@@ -1,0 +1,305 @@
+"""2,000 drawn settings: no option that keeps the limits beats the plan in its aim, and no sentence contradicts it.
+
+The check computes times, limits and the best options by itself, from the counts of the options alone. For every other
+setting all prompts are in all parts of the split, so that the plan must be the best of all options. Otherwise an option
+is chosen on other prompts than those whose numbers are printed, and the plan must be the best of all printed rows.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hlmtheory.channel import Rayleigh
+from tests.validation.stored_traces import stored
+from validation.errors import UserError
+from validation.planning import waits
+from validation.planning.aims import aims_of
+from validation.planning.measure import planner_of_trace
+from validation.planning.menu import CERTIFIED, COLOCATED, CU_HLM, DEVICE, OURS, STREAMED, U_HLM, WITHOUT_DEVICE
+from validation.planning.plan import Planner
+from validation.planning.request import Request
+from validation.planning.result import make
+from validation.planning.rounds import COUNTS
+from validation.planning.setting import Setting, constant_link, fading_link
+from validation.planning.shared import Shared, User
+from validation.planning.split import Split
+from validation.planning.verdict import verdict_of
+
+SETTINGS, EVERY, WITH_USERS = 2_000, 200, 40
+NUMBER = r"([\d.]+(?:e[+-]?\d+)?)"
+TOTALS: dict[tuple[int, int], list[np.ndarray]] = {}
+LEAST: dict[tuple[int, int, str], float] = {}
+C = {name: column for column, name in enumerate(COUNTS)}
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """Return two planners for each of two pairs, a good draft and a poor one: split, and all prompts in all parts."""
+    found = []
+    for number, noise in enumerate((0.35, 0.9)):
+        path = tmp_path_factory.mktemp("pair")
+        stored(path / "trace", noise=noise, seed=number + 1)
+        setting = Setting(constant_link(1e6, 0.02), 0.012, 0.03, verify_token_s=1e-4)  # with trees
+        made, _ = planner_of_trace(path / "trace", setting)
+        kept = [
+            one
+            for n, one in enumerate(made.options)
+            if one.lossless or one.threshold == -np.inf or one.draft_length <= 1 or n % 4 == 0
+        ]
+        whole = np.arange(len(made.split.prompt))
+        split = Split(whole, made.split.calibrate, whole, enough=True, prompt=made.split.prompt)
+        found.append([Planner(kept, setting, one, made.line, made.model, made.streamed) for one in (made.split, split)])
+    return found
+
+
+def drawn(rng) -> Setting:
+    """Return a setting over the whole range of links, times, limits and objectives."""
+    rate, trip = 10 ** rng.uniform(4, 9), float(rng.choice([0.0, 10 ** rng.uniform(-3, 0)]))
+    down = [None, 10 ** rng.uniform(4, 9)][rng.integers(2)]
+    link = constant_link(rate, trip, down)
+    if rng.random() < 0.1:
+        link = fading_link(rate, Rayleigh(10.0), 10.0, trip, down)
+        link = replace(link, rates=link.rates[::20])
+    draft, verify = (float(np.round(10 ** rng.uniform(-3, -1), 3)) for _ in range(2))
+    found = Setting(link, draft, verify, server_draft_s=draft * float(rng.choice([0.2, 1.0, 3.0])))
+    changed: dict[str, object] = {"server_batch": int(rng.choice([1, 1, 4, 16]))}
+    if rng.random() < 0.4:
+        changed["verify_token_s"] = 10 ** rng.uniform(-5, -2.5)
+    if rng.random() < 0.2:
+        changed["between_s"] = 10 ** rng.uniform(-4, -2)
+    if rng.random() < 0.5:
+        limit = float(rng.choice([1.0, rng.uniform(0.02, 0.9)]))
+        changed |= {"risk_kind": str(rng.choice(["text", "token"])), "risk_limit": limit}
+    if rng.random() < 0.25:
+        changed |= {"latency_s": (draft + verify + trip) * rng.uniform(0.6, 4), "latency_share": 0.9}
+    if rng.random() < 0.2:
+        changed["energy_j"] = 10 ** rng.uniform(-2.5, 0)
+    kinds = ["throughput", "throughput", "capacity", "cost", *(["goodput"] if "latency_s" in changed else [])]
+    return replace(found, **changed, objective=str(rng.choice(kinds)))
+
+
+class Oracle:
+    """Times, limits and values of all options on the test texts, written anew."""
+
+    def __init__(self, planner: Planner, setting: Setting) -> None:
+        self.planner, self.s = planner, setting
+        drawn_on = planner.streamed.option(replace(setting, objective="throughput")) if planner.streamed else None
+        if setting.objective in ("cost", "goodput"):
+            drawn_on = None
+        self.options = [*planner.options, *([drawn_on] if drawn_on else [])]
+        key = id(planner.split), id(planner.options)
+        if key not in TOTALS:
+            parts = (planner.split.train, planner.split.test)
+            TOTALS[key] = [np.stack([one.counts[part].sum(axis=0) for one in planner.options]) for part in parts]
+        train, test = TOTALS[key]
+        if drawn_on:
+            more = [drawn_on.counts[part].sum(axis=0) for part in (planner.split.train, planner.split.test)]
+            train, test = np.vstack([train, more[0]]), np.vstack([test, more[1]])
+        self.n, self.fit = (part / part[:, :1] for part in (test, train))
+        self.device = np.array([one.family not in WITHOUT_DEVICE for one in self.options])
+        self.lossless = np.array([not one.loss.any() and one.threshold == -np.inf for one in self.options])
+        self.kept = self._kept()
+
+    def seconds(self, n, rate):
+        """Seconds of a token at a rate, part by part."""
+        s, total = self.s, np.zeros(len(n))
+        total += n[:, C["drafts"]] * s.draft_s + n[:, C["exchanges"]] * s.link.round_trip_s
+        total += self.server(n, 1) + n[:, C["up_bits"]] / rate + n[:, C["down_bits"]] / s.link.down_bps
+        return total
+
+    def server(self, n, batch):
+        s = self.s
+        alone = n[:, C["passes"]] * s.verify_s + n[:, C["server_drafts"]] * s.server_draft_s
+        alone += (n[:, C["passes"]] - n[:, C["exchanges"]]) * s.between_s
+        return alone / batch + n[:, C["verified"]] * s.verify_token_s
+
+    def round_s(self, n, rate):
+        passes = n[:, C["passes"]]
+        whole = (self.seconds(n, rate) - n[:, C["skipped"]] * self.s.draft_s) / np.where(passes > 1e-9, passes, 1.0)
+        return np.where(passes > 1e-9, whole, self.s.draft_s)
+
+    def value(self, name):
+        s, rates = self.s, self.s.link.rates
+        if name == "a full server":
+            return 1.0 / np.maximum(self.server(self.n, s.server_batch), 1e-12)
+        speeds = np.stack([1.0 / self.seconds(self.n, rate) for rate in rates])
+        if s.objective == "cost":
+            return 1.0 / (s.server_price * self.server(self.n, 1) + s.time_price * np.mean(1.0 / speeds, axis=0))
+        if s.objective == "goodput":
+            speeds = speeds * np.stack([self.round_s(self.n, rate) <= s.latency_s for rate in rates])
+        return speeds.mean(axis=0)
+
+    def _kept(self):
+        s, n = self.s, self.fit
+        kept = np.array([safe or self._small_loss(one) for safe, one in zip(self.lossless, self.options, strict=True)])
+        if s.latency_s is not None:
+            kept &= self.round_s(n, s.link.quantile(s.latency_share)) <= s.latency_s
+        if s.energy_j is not None:
+            sending = n[:, C["up_bits"]] / s.link.quantile(0.5) * s.transmit_w
+            kept &= n[:, C["drafts"]] * s.draft_s * s.device_w + sending <= s.energy_j
+        return kept
+
+    def _small_loss(self, option):
+        """Whether the corrected mean of the calibration prompts, at all thresholds up to the option's, is allowed."""
+        limit, kind = self.s.risk_limit, self.s.risk_kind
+        if limit <= 0 or limit >= 1:
+            return limit >= 1
+        key = (id(self.planner.split), id(option), kind)
+        if key not in LEAST:
+            LEAST[key] = self._least(option, kind)
+        return LEAST[key] <= limit
+
+    def _least(self, option, kind):
+        def losses(one):
+            return one.loss if kind == "text" else one.token_loss
+
+        def same(one):
+            if option.family in (U_HLM, CU_HLM):
+                return one.family == option.family and one.label.split("u ≤")[0] == option.label.split("u ≤")[0]
+            return one.family == OURS and one.codec == (option.codec or 0) and one.draft_length == 1
+
+        if option.family == CERTIFIED:
+            return losses(option).max()
+        top = 1.0 if option.family == DEVICE else option.threshold
+        up_to = [one for one in self.options if same(one) and -np.inf < one.threshold <= top + 1e-9]
+        worst = np.max([np.minimum(losses(one)[self.planner.split.calibrate], 1.0) for one in up_to], axis=0)
+        return (worst.sum() + 1.0) / (len(worst) + 1.0)
+
+
+def near(text: str, value: float) -> bool:
+    """Whether a number of three digits says a value."""
+    return abs(float(text) - value) <= 0.0051 * value + 1e-12
+
+
+def check(planner: Planner, setting: Setting, *, whole: bool, aims, asked, said: str) -> None:
+    oracle = Oracle(planner, setting)
+    place = {id(one): n for n, one in enumerate(oracle.options)}
+    place |= {id(planner.options[n]): n for n in range(len(planner.options))}
+    for aim in aims[:2]:
+        values = oracle.value(aim.name)
+        numbers = [len(oracle.options) - 1 if one.family == STREAMED else place[id(one.option)] for one in aim.listed]
+        best = len(oracle.options) - 1 if aim.best.family == STREAMED else place[id(aim.best.option)]
+        for one, number in zip(aim.listed, numbers, strict=True):
+            assert bool(one.breaks) is not bool(oracle.kept[number]), (one.name, one.breaks, setting)
+            assert one.value == pytest.approx(values[number], rel=1e-9), (one.name, setting)
+        assert oracle.kept[best], (aim.best.name, setting)
+        allowed = oracle.kept.copy()
+        if not whole:
+            allowed[:] = False
+            allowed[[n for n in numbers if oracle.kept[n]]] = True
+        if setting.risk_limit <= 0:
+            allowed &= oracle.lossless
+        assert values[best] >= values[allowed].max() * (1 - 2e-9), (aim.name, aim.best.name, setting)
+        # what is said
+        assert any(one.option is aim.best.option for one in aim.rows)
+        part = next(one for one in re.split(r"(?<=[a-z.])(?= The | A full)", f" {said}") if opens(aim) in one)
+        kinds = [oracle.device[best], ~oracle.device[best]]
+        best_of = [values[allowed & (oracle.device == kind)].max(initial=0.0) for kind in (kinds[0], not kinds[0])]
+        shown = [1e3 / x if aim.name == "a full server" else 1 / x if "price" in part else x for x in best_of if x > 0]
+        unit = "ms of the server" if aim.name == "a full server" else "for a token" if "price" in part else "tokens/s"
+        heard = [float(x) for x in re.findall(rf"{NUMBER} {unit}", part)]
+        if "no time of the server" not in part:
+            assert near(str(heard[0]), shown[0]), (part, shown, setting)
+            if f"; the best with{'out' if oracle.device[best] else ''} a device, " in part:
+                assert near(str(heard[1]), shown[1]), (part, shown, setting)
+        if len(shown) == 1:
+            assert "no policy with" in part, (part, setting)
+        if "Without loss" in part:
+            exact = values[allowed & oracle.lossless].max()
+            exact = 1e3 / exact if aim.name == "a full server" else 1 / exact if "price" in part else exact
+            assert near(str(heard[-1]), exact), (part, exact, setting)
+        assert oracle.lossless[best] or "Without loss, " in part or "None is lossless" in part
+    loose = re.search(r"a looser (--\w+)", said)
+    if loose and whole and asked is aims[0]:
+        free = {"--risk": {"risk_limit": 1.0}, "--latency": {"latency_s": None}, "--energy": {"energy_j": None}}
+        if not (setting.objective == "goodput" and loose[1] == "--latency"):
+            other = Oracle(planner, replace(setting, **free[loose[1]]))
+            assert other.value("one user")[other.kept].max() > asked.best.value
+
+
+def opens(aim) -> str:
+    if aim.name == "a full server":
+        return "A full server carries"
+    return "for one user"
+
+
+@pytest.mark.parametrize("pair", [0, 1])
+def test_no_listed_row_beats_the_plan_and_no_sentence_contradicts_the_rows(pairs, pair):
+    rng = np.random.default_rng(30 + pair)
+    families, refused = set(), 0
+    for number in range(SETTINGS // 2):
+        whole = bool(number % 2)
+        planner, setting = pairs[pair][whole], drawn(rng)
+        planner.setting = setting
+        try:
+            aims = aims_of(planner, setting)
+        except UserError:
+            oracle, refused = Oracle(planner, setting), refused + 1
+            assert not (oracle.kept & (oracle.lossless | (setting.risk_limit > 0))).any(), setting
+            continue
+        asked = aims[setting.objective == "capacity"]
+        said = verdict_of(aims, asked, planner.binding(asked.best.option))
+        check(planner, setting, whole=whole, aims=aims, asked=asked, said=said)
+        families.add(asked.best.family)
+        if number % EVERY == 0:
+            made = make(planner, Request(), [])
+            notes = " ".join(made.notes)
+            for row, one in zip(made.rows, asked.rows, strict=True):  # the printed numbers
+                assert row.decides.value == pytest.approx(asked.number(one), rel=1e-12)
+                speed = np.mean(setting.speeds(one.option.counts[planner.split.test].sum(axis=0)))
+                assert row.tokens_per_s_mean.value == pytest.approx(speed, rel=1e-9)
+            device = aims[0].best.family not in WITHOUT_DEVICE
+            assert ("is best at no round trip" in notes) <= (not device)
+            assert ("is best at every round trip" in notes) <= device
+            assert ("The plan is lossless: no policy" in notes) <= asked.best.option.lossless
+    assert len(families) >= 6, families
+    assert refused < SETTINGS / 10
+
+
+def test_no_device_that_waits_in_turn_beats_a_server_that_drafts_as_fast(pairs):
+    """What the note on the server's own draft says, over all options on a fast downlink."""
+    rng = np.random.default_rng(32)
+    for number in range(300):
+        planner, setting = pairs[number % 2][1], drawn(rng)
+        link = replace(setting.link, down_bps=1e15)
+        setting = replace(setting, link=link, server_draft_s=setting.draft_s, objective="throughput", between_s=0.0)
+        oracle = Oracle(planner, replace(setting, latency_s=None, energy_j=None))
+        values = np.where(oracle.kept, oracle.value("one user"), 0.0)
+        families = np.array([one.family for one in oracle.options])
+        servers = values[np.isin(families, [COLOCATED, "server alone, streaming"])].max()
+        assert values[np.isin(families, [OURS, CERTIFIED])].max() <= servers * (1 + 1e-6), setting
+        exact = np.where(oracle.lossless, values, 0.0)
+        in_turn = np.array(["tree" not in family and family != STREAMED for family in families])
+        assert exact[in_turn & oracle.device].max() <= servers * (1 + 1e-6), setting
+
+
+def test_no_row_beats_the_plan_for_several_users(pairs, monkeypatch):
+    monkeypatch.setattr(waits, "MOST_ROUNDS", 400)
+    monkeypatch.setattr(waits, "SCREENED", 200)
+    monkeypatch.setattr(waits, "EACH", (20, 40))
+    rng = np.random.default_rng(33)
+    families = set()
+    for number in range(WITH_USERS):
+        many = int(rng.integers(2, 7))
+        setting = replace(drawn(rng), server_batch=int(rng.integers(1, 5)), objective="throughput", latency_s=None)
+        planner = Planner(pairs[number % 2][0].options, setting, pairs[number % 2][0].split)
+        rate = setting.link.quantile(0.5)
+        share = replace(setting, link=constant_link(rate / many, setting.link.round_trip_s, setting.link.down_bps))
+        users = [User(str(n), rate, setting.link.round_trip_s, setting.draft_s) for n in range(many)]
+        aim = aims_of(planner, setting, Shared(users, share, False, [np.full(many, 1 / many)]))[2]
+        assert aim.name == f"{many} users"
+        kept = [one for one in aim.listed if not one.breaks]
+        assert aim.best.value >= max(one.value for one in kept) * (1 - 2e-9)
+        oracle = Oracle(planner, share)
+        alone = many * oracle.value("one user")
+        for one in kept:  # no group is faster than users who never wait, and than a server of full passes
+            n = next(place for place, other in enumerate(planner.options) if other is one.option)
+            full = 1.0 / max(oracle.server(oracle.n, min(setting.server_batch, many))[n], 1e-12)
+            assert one.value <= min(alone[n], full) * 1.06, (one.name, setting)
+            assert one.value >= 0.3 * min(alone[n], full), (one.name, setting)
+        families.add(aim.best.family)
+    assert len(families) > 1

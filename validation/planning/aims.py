@@ -1,0 +1,244 @@
+"""What is best for each aim: the fastest for one user, the most users of a full server, the fastest for N users.
+
+Each aim lists every policy at its best option, and the answer is the best of the listed ones that keep the limits, the
+papers' and those without a device included. An option of a policy is chosen on the training texts. Between the listed
+options the test texts decide, whose numbers the plan prints; so no printed row is better than the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.skipping import text_risk
+from validation.decoding.intervals import ratio
+from validation.errors import UserError
+from validation.planning.menu import CERTIFIED, CU_HLM, FAMILIES, NO_RIVALS, STREAMED, WITHOUT_DEVICE, Option
+from validation.planning.plan import CALIBRATED, TIE, Planner, Pool, load
+from validation.planning.rounds import COUNTS
+from validation.planning.rows import MEASURED, PROVED, Number, Row, measured_number, measured_speed
+from validation.planning.setting import Setting
+from validation.planning.shared import Shared
+
+Array = NDArray[Any]
+ONE_USER, FULL_SERVER = "one user", "a full server"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A policy at an option.
+
+    Attributes
+    ----------
+    family : str
+    option : Option
+    breaks : tuple of str
+        The limits that it breaks.
+    value : float
+        What the aim maximises, on the test texts.
+    second : float
+        What decides between equal values.
+    """
+
+    family: str
+    option: Option
+    breaks: tuple[str, ...]
+    value: float
+    second: float
+
+    @property
+    def name(self) -> str:
+        """Return the policy and its parameters."""
+        return f"{self.family}, {self.option.label}" if self.option.label else self.family
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """An aim, its rows and its answer.
+
+    Attributes
+    ----------
+    name : str
+    setting : Setting
+    rows : list of Listed
+        One for each policy; the strongest of the policies that are not ours first.
+    listed : list of Listed
+        All options that were compared: of each policy the best for every aim, with loss and without.
+    best : Listed
+        The answer.
+    """
+
+    name: str
+    setting: Setting
+    rows: list[Listed]
+    listed: list[Listed]
+    best: Listed
+
+    @property
+    def rival(self) -> Listed:
+        """Return the strongest of the policies that are not ours."""
+        return self.rows[0]
+
+    def best_of(self, allowed: Callable[[Listed], bool]) -> Listed | None:
+        """Return the best of some options that keep the limits; None if there is none."""
+        return best_kept([one for one in self.listed if allowed(one)])
+
+    def number(self, listed: Listed) -> float:
+        """Return the number that decides: of a price and of a server's time the least is best, else the largest."""
+        inverse = self.setting.objective in ("cost", "capacity") and self.name in (ONE_USER, FULL_SERVER)
+        return 1.0 / listed.value if inverse and listed.value > 0 else listed.value
+
+
+def has_device(listed: Listed) -> bool:
+    """Return whether a policy needs a device that drafts."""
+    return listed.family not in WITHOUT_DEVICE
+
+
+def best_kept(rows: Iterable[Listed]) -> Listed | None:
+    """Return the best row that keeps the limits; of equal ones one of ours, which a device can run."""
+    kept = [one for one in rows if not one.breaks]
+    most = max((one.value for one in kept), default=0.0)
+    equal = [one for one in kept if one.value >= most * (1.0 - TIE)]
+    return max(equal, key=lambda one: (one.family in NO_RIVALS, one.second), default=None)
+
+
+def aims_of(planner: Planner, setting: Setting, shared: Shared | None = None) -> list[Aim]:
+    """Return the aims: one user, a full server, and the users that ``shared`` holds.
+
+    Raises
+    ------
+    UserError
+        No listed option keeps the limits; the message names the nearest limits.
+    """
+    usual = setting if setting.objective not in ("capacity", "fair") else replace(setting, objective="throughput")
+    full = setting if setting.objective == "capacity" else replace(setting, objective="capacity")
+    pools = {name: planner.pool(one) for name, one in ((ONE_USER, usual), (FULL_SERVER, full))}
+    if shared is not None:
+        pools[shared.name] = planner.pool(shared.setting)
+    listed: dict[str, set[int]] = {family: set() for family in FAMILIES}
+    for name, pool in pools.items():
+        values = pool.value if shared is None or name != shared.name else shared.estimates(pool)
+        for family, places in pool.places.items():
+            for part in (places, places[pool.lossless[places]]):
+                place = pool.best(part, values)
+                if place is not None:
+                    listed[family].add(place)
+            if shared is not None:
+                listed[family] |= {place for place in places.tolist() if id(pool.options[place]) in shared.own}
+    widest = max(pools.values(), key=lambda pool: len(pool.options))  # with a device that drafts on
+    return [
+        _aim(planner, name, pool, widest, listed, shared if shared is not None and name == shared.name else None)
+        for name, pool in pools.items()
+    ]
+
+
+def _aim(
+    planner: Planner, name: str, pool: Pool, widest: Pool, listed: dict[str, set[int]], shared: Shared | None
+) -> Aim:
+    """Return an aim with every policy at the best of its listed options."""
+    setting, rows, every = pool.setting, [], []
+    for family, places in listed.items():
+        own = []
+        for place in sorted(places):
+            held, option, total = (
+                pool if place < len(pool.options) else widest,
+                widest.options[place],
+                widest.test[place],
+            )
+            value = float(setting.value(total)) if shared is None else shared.value(option, planner.split.test)
+            speed = float(np.mean(setting.speeds(total)))
+            second = speed if setting.objective == "capacity" or shared is not None else -float(load(setting, total))
+            own.append(Listed(family, option, held.breaks(place), value, second))
+        every += own
+        if own:
+            rows.append(best_kept(own) or max(own, key=lambda one: one.value))
+    best = best_kept(rows)
+    if best is None:
+        raise UserError(planner.nearest(pool))
+    others = [one for one in rows if one.family not in NO_RIVALS]
+    alone = [one for one in others if not has_device(one)]
+    rival = best_kept(others) or max(alone, key=lambda one: one.value)
+    return Aim(name, setting, [rival, *(one for one in rows if one is not rival)], every, best)
+
+
+def aim_of(planner: Planner, setting: Setting) -> Aim:
+    """Return the aim of one user, or of a full server if that is the setting's objective."""
+    return aims_of(planner, setting)[setting.objective == "capacity"]
+
+
+def row_of(planner: Planner, family: str, setting: Setting | None = None) -> Row | None:
+    """Return the row of a policy in a setting, predicted on the test prompts."""
+    aim = aim_of(planner, planner.setting if setting is None else setting)
+    return next((described(planner, aim, one) for one in aim.rows if one.family == family), None)
+
+
+def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
+    """Return the row of a listed option, predicted on the test prompts."""
+    setting, split, family, option = aim.setting, planner.split, listed.family, listed.option
+    test, n = split.test, split.prompts["test"]
+    counts = split.sums(option.counts, test)
+    total = counts.sum(axis=0)
+    c = dict(zip(COUNTS, total.tolist(), strict=True))
+    median, slow = setting.link.quantile(0.5), setting.link.quantile(0.95)
+    base = split.sums(aim.rival.option.counts, test)
+    sends, every = c["exchanges"] > 0, len(np.unique(split.prompt))
+
+    def measured(value: float | None) -> Number:
+        return Number(value if value is not None and np.isfinite(value) else None, MEASURED, n)
+
+    def size(value: float) -> Number:
+        return Number(value if sends and value > 0 else None, PROVED if certified else MEASURED, every)
+
+    def speed(rate: float) -> Number:
+        return measured_speed(counts[:, 0], setting.seconds(counts, rate), n)
+
+    calibrated = family in CALIBRATED and "risk" not in listed.breaks and not option.lossless
+    sure = "" if setting.confidence is None else f", confidence {setting.confidence:g}"
+    basis = f"calibrated on {split.prompts['calibrate']} prompts{sure}" if calibrated else MEASURED
+    loss, token = (
+        measured_number(ratio(split.means(x, test), np.ones(n)), MEASURED, n) for x in (option.loss, option.token_loss)
+    )
+    if option.lossless:
+        loss = token = Number(0.0, PROVED, None, 0.0, 0.0)
+    elif family == CERTIFIED:
+        loss, token = (Number(planner.charged(option, kind), PROVED) for kind in ("text", "token"))
+    elif calibrated:
+        bound = text_risk(split.means(np.clip(option.loss, 0.0, 1.0), test))
+        loss = Number(float(bound.mean), basis, n, float(bound.low), float(bound.high))
+    threshold = Number(None, PROVED)
+    if np.isfinite(option.threshold):
+        threshold = Number(float(option.threshold), basis, split.prompts["calibrate" if calibrated else "train"])
+    certified = family == CU_HLM and option.label.startswith("certified")
+    up, joules = c["up_bits"], float(setting.joules(total, median))
+    round_s = float(setting.round_seconds(total, np.array([slow]))[0])
+    if family == STREAMED:  # it drafts and sends all the time; its counts hold only what is waited for
+        whole = float(setting.seconds(total, median))
+        up *= whole / (setting.draft_s * c["exchanges"])
+        joules = whole * setting.device_w + up / max(median, 1e-9) * setting.transmit_w
+        round_s = float(setting.seconds(total, slow)) / c["exchanges"]
+    return Row(
+        policy=family,
+        option=option.label,
+        threshold=threshold,
+        k_mean=size(option.top_k[0]),
+        k_p95=size(option.top_k[1]),
+        draft_length=Number(float(option.draft_length), MEASURED, n),
+        bits=measured(c["up_bits"] / c["exchanges"] if sends else None),
+        kilobytes_per_token=measured((up + c["down_bits"]) / 8e3 / c["tokens"] or None),
+        tokens_per_s_median=speed(median),
+        tokens_per_s_p95=speed(slow),
+        tokens_per_s_mean=measured(float(np.mean(setting.speeds(total)))),
+        server_s_per_token=measured(float(load(setting, total))),
+        decides=measured(aim.number(listed)),
+        gain=measured_speed(setting.seconds(base, median), setting.seconds(counts, median), n),
+        text_risk=loss,
+        token_risk=token,
+        round_s=measured(round_s),
+        joules_per_token=measured(joules / c["tokens"]),
+        breaks=listed.breaks,
+        counts={name: value / c["tokens"] for name, value in c.items()},
+    )

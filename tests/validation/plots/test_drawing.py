@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Iterator
@@ -21,7 +20,6 @@ from matplotlib.text import Annotation, Text
 from validation.plots import EXHIBITS, repaint
 from validation.plots.common.names import crosses, name_points
 from validation.plots.common.style import DARK, MOST, PICTURES, SMALLEST, canvas, house_style, save
-from validation.plots.common.values import as_csv
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -166,25 +164,6 @@ def test_an_axis_of_shares_that_are_all_0_is_that_of_shares(name: str, panel: in
 
 def test_every_figure_is_drawn_here():
     assert {sidecar.stem for sidecar in STORED} == set(BY_STEM)
-
-
-def test_the_numbers_of_every_figure_are_csv():
-    for sidecar in STORED:
-        rows = list(csv.reader(as_csv(json.loads(sidecar.read_text(encoding="utf-8"))).splitlines()))
-        assert len(rows) > 4, sidecar.name
-        assert len({len(row) for row in rows}) == 1, sidecar.name
-        drawn = [row for row in rows if row[0] == "series" and re.fullmatch(r"-?\d+\.?\d*(e[+-]?\d+)?", row[-1])]
-        assert len(drawn) > 4, sidecar.name
-
-
-def test_figures_of_two_papers_differ(tmp_path: Path):
-    """The papers draw the same measures; our figures of them do not repeat each other byte for byte."""
-    drawn = {}
-    for name in ("cu-hlm-fig2", "u-hlm-fig3"):
-        with house_style():
-            save(painted(SHELF / f"{name}.json"), tmp_path / f"{name}.svg")
-        drawn[(tmp_path / f"{name}.svg").read_bytes()] = name
-    assert len(drawn) == 2
 
 
 @pytest.mark.parametrize("suffix", PICTURES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -56,17 +55,3 @@ def test_a_bias_that_is_not_reached_is_refused(script: Any, monkeypatch: pytest.
         script.top_k(rows())
     with pytest.raises(SystemExit, match="try more resolutions"):
         script.k_sqs(rows())
-
-
-def test_the_page_says_what_is_stored() -> None:
-    stored = json.loads((STUDY / "small_codec.json").read_text(encoding="utf-8"))
-    page = (STUDY / "README.md").read_text(encoding="utf-8")
-    cheapest, top, sqs = (one["mean"] for one in stored["bits"].values())
-    low, high = stored["bits"]["cheapest codec"]["interval"]
-    assert f"| 29,333 of 39,619 | {cheapest:,.0f} of {top:,.0f} |" in page
-    assert f"| 22,951 | {sqs:,.0f} |" in page
-    assert f"(small draft: {cheapest / top:.0%} and {sqs / cheapest:.2f})" in page
-    assert f"{cheapest:,.0f} bits ({low:,.0f} to {high:,.0f} over prompts)" in page
-    assert f"a mixture at\n{stored['kinds']['mixture']:.0%} of the positions" in page
-    assert f"{stored['positions']} positions of {stored['prompts']} texts" in page
-    assert f"{stored['positions_of_trace']:,} positions" in page

@@ -110,8 +110,6 @@ def measure_sizes(trace: Trace, seed: int) -> Numbers:
     }
 
 
-
-
 def _named(rule: str) -> str:
     return rule.replace("online ", "online, η = ")
 

@@ -65,8 +65,6 @@ def say(value: float | None, form: str = ",.0f") -> str:
     return "undefined" if value is None else format(value, form)
 
 
-
-
 def full_bits(vocabulary: int) -> int:
     """Return the bits B of (4): every entry with its index."""
     return int(vocabulary_payload_bits(vocabulary, BITS))
@@ -95,5 +93,3 @@ def decades(lines: Sequence[Sequence[float | None]], lowest: float) -> tuple[flo
     array = np.array([value for line in lines for value in line], dtype=np.float64)
     array = array[np.isfinite(array) & (array > lowest)]
     return (float(array.min() / 2), float(array.max() * 1.5)) if array.size else (lowest, 1.0)
-
-

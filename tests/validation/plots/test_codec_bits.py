@@ -35,7 +35,6 @@ def test_the_rules_are_those_of_the_theory(trace: Trace) -> None:
         np.testing.assert_array_equal(found.rules["certified, 24 bits"][n][0], k * (24 + 6) + 6)
         assert found.rules[BUDGET][n][1].sum() <= epsilon * 12
         assert found.rules[BUDGET][n][0].sum() <= ours.bits.sum()
-        assert (found.budget[n, 1:] <= found.budget[n, 0]).all()
     for epsilon in SHOWN_EPSILON:
         bits = found.rules[ENTROPY][EPSILON.index(epsilon)][0]
         assert (bits <= found.rules[CHEAPEST][EPSILON.index(epsilon)][0]).all()
@@ -60,5 +59,3 @@ def test_a_rule_that_cannot_meet_a_tolerance_says_at_how_many_positions(trace: T
     lacking = np.mean((2 * truncation.message_deviation(q) > EPSILON[0]).all(axis=-1))
     assert lacking > 0
     assert found.rules["certified, 8 bits"][0] == pytest.approx(lacking)
-    menu = codec.CodecMenu(kinds=("lattice",), resolutions=(3,))
-    assert codec_bits._chosen(q, 0.01, menu) == 1.0

@@ -34,7 +34,7 @@ def numbers_of(number: str) -> dict[str, Any]:
 
 def by_scheme(numbers: dict[str, Any]) -> dict[str, np.ndarray]:
     """Return the mean latencies by scheme."""
-    return {one["scheme"]: np.asarray(one["mean"]) for one in numbers["series"] if one.get("panel") == 0}
+    return {one["scheme"]: np.asarray(one["mean"]) for one in numbers["series"] if one["scheme"] != "printed"}
 
 
 # ---------------------------------------------------------------------------------------------------- the cell

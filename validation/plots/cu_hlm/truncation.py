@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from validation.plots.common.names import name_points
+from validation.plots.common.ends import name_points
 from validation.plots.common.record import Numbers, plain
 from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, name_axes
 from validation.plots.common.truncation.sample import (
@@ -194,10 +194,5 @@ def paint_payload(numbers: Numbers) -> Canvas:
     right.set_ylim(0, None)
     left.legend(loc="lower right")
     right.legend(loc="upper right")
-    line = [(k, k * width) for k in payload["x"]]
-    name_points(
-        left,
-        [(k, k * width, name) for name, k in marks.items()],
-        avoid=[line, [(payload["x"][0], full), (payload["x"][-1], full)]],
-    )
+    name_points(left, [(k, k * width, name) for name, k in marks.items()])
     return figure

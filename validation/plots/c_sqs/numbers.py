@@ -287,15 +287,9 @@ def simulate_regret(seed: int) -> Numbers:
             "new_tokens": found.scale.long_tokens,
             "last": [[one["mean"][-1] for one in panel if one["mean"]] for panel in panels],
             "above_sharp": [_above(panel, bounds["sharp"]) for panel in panels],
-            "published_below_1_from": 1 + int(_published_end()),
         },
         **basis(found, texts=texts),
     }
-
-
-def _published_end() -> float:
-    """Return the T at which the published bound on a mean of probabilities falls to 1."""
-    return (MIDDLE_THRESHOLD + 1.0 + LEARNING_RATE * EPSILON) / (LEARNING_RATE * (1.0 - EPSILON))  # (9)
 
 
 def _above(panel: list[dict[str, list[float]]], sharp: list[float]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hlmtheory import codec, lattice, truncation
 from hlmtheory.codec import CODEC_KINDS, CodecMenu
-from validation.decoding.trace_drafts import prompt_of
+from validation.decoding.trace_drafts import TraceKey, prompt_of, trace_key
 from validation.plots.common.cells import cell
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers, Table, plain, sampled, sampled_positions
@@ -54,22 +54,13 @@ class Compared:
     prompt: NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Identify a trace in the cache by its path and creation time."""
-
-    key: tuple[Any, ...]
-    trace: Trace = field(compare=False)
-
-
 def compared(trace: Trace, seed: int) -> Compared:
     """Return bits and bias of each rule, measured once for the figure and the table."""
-    key = (str(trace.path), trace.positions, trace.vocabulary, str(trace.manifest.get("created")))
-    return _compared(_Source(key, trace), seed)
+    return _compared(trace_key(trace), seed)
 
 
 @lru_cache(maxsize=2)
-def _compared(source: _Source, seed: int) -> Compared:
+def _compared(source: TraceKey, seed: int) -> Compared:
     trace = source.trace
     sample = sample_of(trace, seed)
     logits = np.concatenate([draft for draft, _ in sampled(trace, max(1, SAMPLE_VALUES // trace.vocabulary), seed)])
@@ -94,7 +85,7 @@ def _with_entropy_coding(q: Row) -> list[Promise | float | None]:
     """Return the cheapest codec of all kinds at the shown ε."""
     menu = CodecMenu(kinds=CODEC_KINDS)
     found = [codec.cheapest_codec(q, epsilon, menu=menu) if epsilon in SHOWN_EPSILON else None for epsilon in EPSILON]
-    return [one and (np.asarray(one.bits, dtype=np.float64), np.asarray(one.bias)) for one in found]
+    return [None if one is None else (np.asarray(one.bits, dtype=np.float64), np.asarray(one.bias)) for one in found]
 
 
 def _of_cu_hlm(

@@ -34,7 +34,6 @@ from validation.plots.common.skipping.sample import (
     ClusteredEstimate,
     accepted_if_skipped,
     mean,
-    one_step,
     ratio,
     skipped_if_accepted,
     thresholds_over,
@@ -227,7 +226,6 @@ def measure_rates(trace: Trace, seed: int) -> Numbers:
     """Measure the transmission rate and both true skip rates over the threshold."""
     tokens = tokens_of(trace, seed)
     thresholds, sent, accepted, skipped = zip(*thresholds_over(tokens), strict=True)
-    wrong = {f"{threshold:g}": interval(one_step(tokens, threshold)) for threshold in thresholds}
     return {
         "axes": [{"x": axis("uncertainty threshold"), "y": axis("rate")}],
         "series": [
@@ -235,7 +233,7 @@ def measure_rates(trace: Trace, seed: int) -> Numbers:
             curve("P(accepted | skipped)", thresholds, list(accepted)),
             curve("P(skipped | accepted)", thresholds, list(skipped)),
         ],
-        "statistics": line_statistics(tokens) | {"skipped_and_rejected": wrong},
+        "statistics": line_statistics(tokens),
         "positions_drawn": len(tokens.rows),
     }
 

@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from hlmtheory import codec, lattice, truncation
-from validation.plots import EXHIBITS, draw
+from tests.validation.plots.conftest import Maker
 from validation.plots.ours import codec_bits
 from validation.plots.ours.codec_bits import BUDGET, CHEAPEST, ENTROPY, EPSILON, SHOWN_EPSILON, compared
-from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities
-
-
-def written(folder: Path, positions: int, vocabulary: int) -> Trace:
-    """A trace of random logits."""
-    rng = np.random.default_rng(0)
-    draft = rng.normal(0, 3, (positions, vocabulary))
-    target = draft + rng.normal(0, 1, draft.shape)
-    zeros = np.zeros(positions, dtype=np.int32)
-    with TraceWriter(folder / "trace", vocabulary, {"pair": {"name": "a pair"}}) as writer:
-        writer.append(draft, target, zeros, zeros, np.arange(positions))
-    return open_trace(folder / "trace")
+from validation.trace.reader import Trace, probabilities
 
 
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
+def trace(make_trace: Maker) -> Trace:
     """Twelve positions of V = 60: all of them are in the sample."""
     pytest.importorskip("constriction")
-    return written(tmp_path_factory.mktemp("bits"), 12, 60)
+    return make_trace(draft=np.random.default_rng(0).normal(0, 3, (12, 60)), texts=2)
 
 
 def rows_of(trace: Trace) -> np.ndarray:
@@ -49,7 +35,6 @@ def test_the_rules_are_those_of_the_theory(trace: Trace) -> None:
         np.testing.assert_array_equal(found.rules["certified, 24 bits"][n][0], k * (24 + 6) + 6)
         assert found.rules[BUDGET][n][1].sum() <= epsilon * 12
         assert found.rules[BUDGET][n][0].sum() <= ours.bits.sum()
-        assert (found.budget[n, 1:] <= found.budget[n, 0]).all()
     for epsilon in SHOWN_EPSILON:
         bits = found.rules[ENTROPY][EPSILON.index(epsilon)][0]
         assert (bits <= found.rules[CHEAPEST][EPSILON.index(epsilon)][0]).all()
@@ -74,18 +59,3 @@ def test_a_rule_that_cannot_meet_a_tolerance_says_at_how_many_positions(trace: T
     lacking = np.mean((2 * truncation.message_deviation(q) > EPSILON[0]).all(axis=-1))
     assert lacking > 0
     assert found.rules["certified, 8 bits"][0] == pytest.approx(lacking)
-    menu = codec.CodecMenu(kinds=("lattice",), resolutions=(3,))
-    assert codec_bits._chosen(q, 0.01, menu) == 1.0
-
-
-def test_both_are_drawn_and_the_same_again(trace: Trace, tmp_path: Path) -> None:
-    texts: dict[str, list[str]] = {"7": [], "V": []}
-    for name in ("one", "two"):
-        codec_bits._compared.cache_clear()
-        for number, drawn in texts.items():
-            files = draw(EXHIBITS["ours", number], trace, tmp_path / name, command="hlm", seed=1, commit="c")
-            drawn.append(files[0].read_text(encoding="utf-8"))
-    for first, second in texts.values():
-        assert first == second
-        assert json.loads(first)["positions_drawn"] == 12
-        assert "cheapest c" in json.loads(first)["findings"]

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from hlmtheory.conformal import MassBudgetController, ThresholdController
-from hlmtheory.lattice import payload_bits, quantize
-from hlmtheory.verification import total_variation
+from hlmtheory.lattice import payload_bits
 from validation.decoding.methods.quantized import EPSILON, LEARNING_RATE, RESOLUTION
-from validation.plots import EXHIBITS, draw
 from validation.plots.c_sqs.runs import MIDDLE_THRESHOLD
 from validation.plots.ours import dropped_mass
-from validation.plots.ours.dropped_mass import CHEAPEST, CONTROLLERS, FIXED, OTHERS, SHOWN, follow, priced
-from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities
+from validation.plots.ours.dropped_mass import CHEAPEST, CONTROLLERS, OTHERS, follow, priced
+from validation.trace.reader import Trace, TraceWriter, open_trace
 
 
 @pytest.fixture(scope="module")
@@ -71,43 +66,6 @@ def test_no_controller_has_fewer_tokens_than_hindsight_allows():
                 assert path.sizes.sum() >= bound * (1 - 1e-9)
 
 
-def test_the_numbers_are_those_of_the_paths(trace: Trace, tmp_path: Path):
-    sidecar, picture = draw(EXHIBITS["ours", "9"], trace, tmp_path, command="hlm figure ours 9", seed=1, commit="c")
-    about = json.loads(sidecar.read_text(encoding="utf-8"))
-    assert picture.stat().st_size > 1_000
-    assert about["positions_drawn"] == 26
-    starts, ends = (0, 9, 14), (9, 14, 26)
-    for name in CONTROLLERS:
-        masses, bits = [], []
-        for start, end in zip(starts, ends, strict=True):
-            path = follow(name, EPSILON, *in_order(probabilities(trace.arrays["draft_logits"][start:end])))
-            masses += path.dropped.tolist()
-            bits += np.asarray(payload_bits(30, path.sizes, RESOLUTION, adaptive=True)).tolist()
-        assert about["statistics"]["dropped"][name] == pytest.approx(np.mean(masses), rel=1e-3, abs=1e-12)
-        assert about["statistics"]["bits"][name] == pytest.approx(np.mean(bits), rel=1e-3)
-    (table,) = about["tables"]
-    assert len(table["rows"]) == len(SHOWN) * len((*CONTROLLERS, *CHEAPEST)) + len(OTHERS)
-    assert {one["name"] for one in about["series"] if one["panel"] == 1} == {*CONTROLLERS, *CHEAPEST, FIXED}
-    assert "nan" not in about["findings"]
-
-
-def test_rejections_are_those_of_the_lattice(trace: Trace):
-    paths = dropped_mass.paths_of(trace, np.ones(30))["Budgeted SQS", EPSILON]
-    q, p = (probabilities(trace.arrays[name][:9]) for name in ("draft_logits", "target_logits"))
-    controller = MassBudgetController(EPSILON)
-    supports = np.stack([controller.step(row) for row in q])
-    counts = quantize(q[::8], support=supports[::8], resolution=RESOLUTION)
-    np.testing.assert_allclose(paths[0].rejected, total_variation(counts / RESOLUTION, p[::8]), atol=1e-12)
-
-
-def test_bits_are_set_beside_the_fixed_threshold_of_the_same_mass():
-    fixed = [(0.0, 900.0), (0.01, 200.0), (0.1, 100.0)]
-    assert dropped_mass._excess([(0.01, 300.0), (0.1, 150.0)], fixed) == [1.5, 1.5]
-    assert dropped_mass._excess([(10**-1.5, 300.0)], fixed) == [2.0]
-    assert dropped_mass._excess([(0.5, 1.0), (0.001, 1.0)], fixed) == [None, None]
-    assert dropped_mass._excess([(0.5, 1.0)], [(0.0, 5.0)]) == [None]
-
-
 def test_the_cheapest_support_holds_the_chosen_one_and_no_other_is_cheaper():
     assert dropped_mass.cheapest_sizes(np.array([1.0, 5.0, 7.0, 4.0, 6.0])).tolist() == [1, 4, 4, 4, 5]
     assert dropped_mass.cheapest_sizes(np.array([3.0, 3.0])).tolist() == [2, 2]
@@ -128,10 +86,3 @@ def test_a_larger_support_saves_budget_and_never_exceeds_it():
         for n, dropped in enumerate(own.dropped):
             assert own.sizes[n] == sizes[max(1, int((q[n] >= tau).sum())) - 1]
             tau -= LEARNING_RATE * (dropped - epsilon)
-
-
-def test_the_message_gives_the_dropped_mass_for_each_threshold():
-    dropped = {"C-SQS": 0.03} | dict(zip(OTHERS, (0.005, 0.01, 0.5), strict=True))
-    told = dropped_mass.message({"statistics": {"epsilon": 0.01, "dropped": dropped}})
-    assert "C-SQS drops 0.5 to 50 times ε = 0.01" in told
-    assert told.endswith("depending on τ₁; the budget never drops more than ε on average.")

@@ -71,13 +71,3 @@ def test_an_svg_has_no_background_and_turns_dark_with_its_page(tmp_path: Path):
     assert text.count(DARK_PAGE) == 1
     assert re.search(r"<svg\b[^>]*>\s*<style>@media \(prefers-color-scheme: dark\)", text)
     assert "fill: #ffffff" not in text
-
-
-SHELF = Path(__file__).resolve().parents[3] / "figures"
-
-
-@pytest.mark.parametrize("picture", sorted(SHELF.rglob("*.svg")), ids=lambda path: path.parent.name + "/" + path.stem)
-def test_every_published_picture_turns_dark_with_its_page(picture: Path):
-    text = picture.read_text(encoding="utf-8")
-    assert DARK_PAGE in text
-    assert not re.search(r'id="patch_[12]">\s*<path d="[^"]*" style="fill: #ffffff"', text)

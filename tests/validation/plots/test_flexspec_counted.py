@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from validation.plots.flexspec.texts_lines import Fate
 
-from tests.validation.plots.test_flexspec_decoded import NEW_TOKENS, prompts_of, tables
+from tests.validation.tiny_texts import nodes, table_pair
+from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec
 from validation.decoding.methods.single_draft import Hlm
 from validation.decoding.studies import flexspec_links
-from validation.errors import UserError
+from validation.models.pair import Pair
 from validation.plots.flexspec import counted as c
 from validation.plots.flexspec import counted_lines as k
-from validation.plots.flexspec import counted_tables as t
 from validation.plots.flexspec.printed import LATENCIES
 
 EXPERIMENT = Path(__file__).resolve().parents[3] / "figures" / "studies" / "flexspec_tables"
@@ -29,6 +28,18 @@ rows = importlib.import_module("decode_rows")
 sys.path.remove(str(EXPERIMENT))
 
 STUDY = c.counted()
+NEW_TOKENS, DEPTH = 14, 8
+
+
+def tables(seed: int) -> Pair:
+    """A draft model that agrees with the target model at most prefixes."""
+    rng = np.random.default_rng(seed)
+    target = rng.dirichlet(np.full(3, 0.6), nodes(3, DEPTH))
+    return table_pair(0.7 * target + 0.3 * rng.dirichlet(np.full(3, 0.6), len(target)), target)
+
+
+def prompts_of(count: int) -> list[Prompt]:
+    return [Prompt(f"{i:03}", "0", "GSM8K") for i in range(count)]
 
 
 def columns(records: list[Any]) -> c.Texts:
@@ -83,25 +94,6 @@ def test_seconds_by_hand() -> None:
     assert one.seconds("WiFi", draft_s=0.0, cloud_s=1.0, delay_s=0.0)[0] == pytest.approx(4.0 + 1e-4)
 
 
-def test_flags_of_a_text_that_ended() -> None:
-    assert c.fate_of("0110.", 9) == Fate([0, 2, 1, 0], True, 9)
-    assert c.replay(Fate([2, 1], True, 9), c.fixed(4), c.NO_AVERAGE) == [(2, 2)]
-
-
-def test_the_profile_is_that_of_the_other_texts() -> None:
-    """A text that never accepts, among texts that always do, gets a long draft; the others get a shorter one."""
-    good, bad = c.fate_of("1" * 30, 30), c.fate_of("0" * 30, 30)
-    rules = c.by_profile([good, good, bad], 1.0, 0.05, 8)
-    lengths = [rule(0.5) for rule in rules]
-    assert lengths[2] == 8
-    assert lengths[0] == lengths[1]
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no counted rounds at .*rows\.json"):
-        c.counted(tmp_path / "rows.json")
-
-
 def test_stored_counts_stay_until_they_are_counted_again() -> None:
     setup = rows.SETUPS["smollm2"]
     base, other = list(setup.versions)[:2]
@@ -118,17 +110,6 @@ def test_stored_counts_stay_until_they_are_counted_again() -> None:
 # ------------------------------------------------------------------------------------------------ what was stored
 
 
-def test_every_method_of_the_paper_was_run_on_every_prompt() -> None:
-    for temperature in (0.0, 1.0):
-        case = k.Case(STUDY, temperature)
-        for network, lines in case.lines.items():
-            assert set(lines) == {line.name for line in k.LINES}, network
-            for texts in lines.values():
-                assert len(texts.tokens) == len(STUDY.about["prompts"]) == 84
-                assert np.all(texts.accepted <= texts.drafted)
-                assert np.all(texts.tokens <= STUDY.about["new_tokens"])
-
-
 def test_lossless_methods_give_the_same_number_of_tokens_at_temperature_0() -> None:
     lines = k.Case(STUDY, 0.0).lines["4G"]
     cloud = lines[k.CLOUD].tokens
@@ -141,19 +122,3 @@ def test_cloud_only_takes_as_long_as_printed() -> None:
     for place, (network, lines) in enumerate(case.lines.items()):
         ms = k.milliseconds(lines[k.CLOUD], k.over(network))
         assert ms == pytest.approx(LATENCIES["III"][0][0, place, 0], rel=1e-4)
-
-
-def test_the_orders_of_the_printed_table_are_counted_by_hand() -> None:
-    gains = {network: {source: {} for source in t.DATASETS} for network in t.NETWORKS}
-    found = {text: (theirs, run) for text, theirs, _, run in t.orders("III", gains)}
-    assert all(run == 0 for _, run in found.values())
-    assert [theirs for theirs, _ in found.values()] == [6, 6, 6, 6, 6]
-    sampled = [theirs for _, theirs, _, _ in t.orders("IV", gains)]
-    assert sampled == [6, 6, 0, 6, 6]
-
-
-def test_standard_sd_at_the_printed_collapse_by_hand() -> None:
-    emitted = 1 + 0.18 + 0.18**2 + 0.18**3 + 0.18**4
-    whole = 1.220 + 4 * (0.0085 + 32 * 32_000 / 10e6)
-    assert t.collapse(0.18, "WiFi", 32.0 * 32_000) == pytest.approx(1.220 * emitted / whole)
-    assert t.collapse(0.18, "WiFi", 32.0 * 32_000) < 1.0 < t.collapse(0.18, "WiFi", 15.0)

@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from hlmtheory.verification import acceptance_rate
-from validation.plots import EXHIBITS, draw
-from validation.plots.ours.partial_table import QUANTISERS, SIZES, measure_table
-from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities
-
-
-def written(folder: Path, positions: int, vocabulary: int, *, prompts: int = 1) -> Trace:
-    """A trace of random logits; the positions are dealt to the prompts in turn."""
-    rng = np.random.default_rng(0)
-    draft = rng.normal(0, 2, (positions, vocabulary))
-    target = draft + rng.normal(0, 1, draft.shape)
-    zeros = np.zeros(positions, dtype=np.int32)
-    with TraceWriter(folder / "trace", vocabulary, {"pair": {"name": "a pair"}}) as writer:
-        writer.append(draft, target, zeros, np.arange(positions) % prompts, np.arange(positions))
-    return open_trace(folder / "trace")
+from tests.validation.plots.conftest import Maker
+from validation.plots.ours.partial_table import SIZES, measure_table
+from validation.trace.reader import probabilities
 
 
 def width(p: np.ndarray, q: np.ndarray, k: int) -> float:
@@ -42,8 +28,8 @@ def width(p: np.ndarray, q: np.ndarray, k: int) -> float:
     return most - max(over, under, 1 - np.minimum(high, high_q).sum(), np.maximum(low, low_q).sum() - 1)
 
 
-def test_the_widths_are_those_of_all_sets(tmp_path: Path) -> None:
-    trace = written(tmp_path, 6, 9)
+def test_the_widths_are_those_of_all_sets(make_trace: Maker) -> None:
+    trace = make_trace(6, 9, texts=1)
     found = measure_table(trace, seed=1)["statistics"]
     q, p = (probabilities(trace.arrays[f"{model}_logits"][:]) for model in ("draft", "target"))
     expected = np.mean([width(*pair, SIZES[0]) for pair in zip(p, q, strict=True)])
@@ -52,45 +38,9 @@ def test_the_widths_are_those_of_all_sets(tmp_path: Path) -> None:
     assert acceptance_rate(p, q).min() < 1
 
 
-def test_with_all_tokens_listed_nothing_is_open(tmp_path: Path) -> None:
-    numbers = measure_table(written(tmp_path, 6, 9), seed=1)
+def test_with_all_tokens_listed_nothing_is_open(make_trace: Maker) -> None:
+    numbers = measure_table(make_trace(6, 9, texts=1), seed=1)
     found = numbers["statistics"]["lists"]["9"]
     assert found["acceptance width"] == pytest.approx(0.0, abs=1e-12)
     assert (found["decided"], found["known"], found["largest deviation"]) == (1.0, 1.0, 0.0)
     assert [row[0] for row in numbers["tables"][0]["rows"]] == ["5", "9"]
-
-
-def test_a_coarser_quantiser_leaves_a_wider_interval(tmp_path: Path) -> None:
-    found = measure_table(written(tmp_path, 20, 60), seed=1)["statistics"]["quantised"]
-    widths = [found[name] for name, _, _ in QUANTISERS]
-    assert 0 < widths[0] < widths[1] < widths[2] < 0.1
-
-
-def test_the_table_is_drawn_and_the_same_again(tmp_path: Path) -> None:
-    trace = written(tmp_path, 12, 30)
-    texts = []
-    for name in ("one", "two"):
-        (sidecar,) = draw(EXHIBITS["ours", "IX"], trace, tmp_path / name, command="hlm", seed=1, commit="c")
-        texts.append(sidecar.read_text(encoding="utf-8"))
-    assert texts[0] == texts[1]
-    assert "The top 20 log-probabilities of both models" in json.loads(texts[0])["findings"]
-
-
-def test_one_token_is_no_question(tmp_path: Path) -> None:
-    found = measure_table(written(tmp_path, 3, 1), seed=1)["statistics"]["lists"]["1"]
-    assert (found["acceptance width"], found["decided"]) == (0.0, 1.0)
-
-
-def test_the_intervals_are_clustered_by_prompt(tmp_path: Path) -> None:
-    """One position a prompt: Student's interval of the mean. One prompt alone has no interval."""
-    (row,) = measure_table(written(tmp_path / "many", 7, 5, prompts=7), seed=1)["tables"][2]["rows"]
-    assert row[1] == "0 [0, 0]"  # all five tokens are listed
-    wide = measure_table(written(tmp_path / "wide", 7, 9, prompts=7), seed=1)["tables"][2]["rows"][0][1]
-    trace = open_trace(tmp_path / "wide" / "trace")
-    q, p = (probabilities(trace.arrays[f"{model}_logits"][:]) for model in ("draft", "target"))
-    widths = np.array([width(*pair, SIZES[0]) for pair in zip(p, q, strict=True)])
-    half = stats.t.ppf(0.975, 6) * widths.std(ddof=1) / np.sqrt(7)
-    mean = widths.mean()
-    assert wide == f"{mean:.3g} [{mean - half:.3g}, {mean + half:.3g}]".replace("-", "−")
-    alone = measure_table(written(tmp_path / "one", 7, 9), seed=1)["tables"][2]["rows"][0][1]
-    assert "[" not in alone

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hlmtheory
-from hlmtheory import channel, uncertainty, verification
+from hlmtheory import uncertainty, verification
 from hlmtheory.truncation._search.pairs import SortedPair
-from hlmtheory.truncation.sizes import bias_size
 from hlmtheory.truncation.softplus import online_shortfall
 from validation.decoding.trace_drafts import tokens_of
-from validation.plots import EXHIBITS, FIGURES, draw
-from validation.plots.common import record
-from validation.plots.common.style import house_style
-from validation.plots.common.truncation import sample as truncation_sample
+from validation.plots import FIGURES
 from validation.plots.common.truncation.sample import (
-    EPSILON,
     PARAMETERS,
     SHARPNESSES,
     SHOWN,
@@ -31,40 +23,9 @@ from validation.plots.common.truncation.sample import (
     Sample,
     sample_of,
 )
-from validation.plots.ours import truncation_table as truncation_tables
-from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities
-
-KEYS = [("cu-hlm", "8"), ("cu-hlm", "9b"), *(("ours", number) for number in ("3", "4", "5", "II"))]
-ROOT = Path(__file__).resolve().parents[3]
+from validation.trace.reader import Trace, probabilities
 
 Rows = tuple[np.ndarray, np.ndarray]
-Files = dict[tuple[str, str], list[Path]]
-Sidecars = dict[tuple[str, str], dict[str, Any]]
-
-
-@pytest.fixture(scope="module")
-def make_trace(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Trace]:
-    """Return a function that writes a trace of random or given logits."""
-
-    def make(positions: int = 60, vocabulary: int = 50, *, draft: Any = None, target: Any = None) -> Trace:
-        rng = np.random.default_rng(0)
-        if draft is None:
-            draft = rng.normal(0, 1, (positions, vocabulary)) * rng.gamma(2, 1.5, (positions, 1))
-        if target is None:
-            target = draft + rng.normal(0, 1, draft.shape)
-        path = tmp_path_factory.mktemp("traces") / "trace"
-        zeros = np.zeros(len(draft), dtype=np.int32)
-        with TraceWriter(path, draft.shape[1], {"pair": {"name": "a pair"}}) as writer:
-            writer.append(draft, target, zeros, zeros, np.arange(len(draft)))
-        return open_trace(path)
-
-    return make
-
-
-@pytest.fixture(scope="module")
-def trace(make_trace: Callable[..., Trace]) -> Trace:
-    """60 positions over 50 entries."""
-    return make_trace()
 
 
 @pytest.fixture(scope="module")
@@ -79,32 +40,9 @@ def rows(trace: Trace) -> Rows:
     return tuple(probabilities(trace.arrays[name][:]) for name in ("draft_logits", "target_logits"))
 
 
-def files(key: tuple[str, str], trace: Trace, folder: Path) -> list[Path]:
-    """The files of one figure."""
-    return draw(EXHIBITS[key], trace, folder, command="hlm figure", seed=1, commit="c0ffee")
-
-
-@pytest.fixture(scope="module")
-def drawn(trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> Files:
-    """The files of every figure, drawn once."""
-    folder = tmp_path_factory.mktemp("figures")
-    return {key: files(key, trace, folder) for key in KEYS}
-
-
-@pytest.fixture(scope="module")
-def sidecars(drawn: Files) -> Sidecars:
-    """The numbers of the drawn figures."""
-    return {key: json.loads(paths[0].read_text(encoding="utf-8")) for key, paths in drawn.items()}
-
-
-def measured(key: tuple[str, str], trace: Trace, seed: int = 1) -> tuple[dict[str, Any], str]:
-    """Return the numbers of one figure, through JSON, and its caption; the figure is painted but not saved."""
-    one = FIGURES[key]
-    numbers = json.loads(json.dumps(one.measure(trace, seed), allow_nan=False))
-    if one.paint is not None:
-        with house_style():
-            one.paint(numbers).draw_without_rendering()
-    return numbers, one.describe(numbers, "")["findings"]
+def measured(key: tuple[str, str], trace: Trace) -> dict[str, Any]:
+    """The numbers of one figure."""
+    return FIGURES[key].measure(trace, 1)
 
 
 # ---------------------------------------------------------------------------------------------------- one row
@@ -135,12 +73,6 @@ def test_leaps_find_what_the_scan_finds(seed: int):
         assert mass == pytest.approx(
             float(verification.total_variation(p, hlmtheory.truncation.truncate(q, k))), abs=1e-12
         )
-
-
-def test_a_flattened_tail_that_is_the_target_is_at_its_worst():
-    pair = SortedPair.of(np.full(4, 0.25), np.array([0.5, 0.25, 0.125, 0.125]))
-    assert pair.distortion(0) == (1.0, 0.0)
-    assert pair.least([0.5, 0.0]) == [int(hlmtheory.truncation.exact_size(pair.p, pair.q, one)) for one in (0.5, 0.0)]
 
 
 # ------------------------------------------------------------------------------------------------- the sample
@@ -219,8 +151,8 @@ def test_offline_sizes_are_those_of_the_theory(theta: float, sample: Sample, row
 # ------------------------------------------------------------------------------------------------ the figures
 
 
-def test_fig_8_shows_the_bounds(rows: Rows, sample: Sample, sidecars: Sidecars):
-    found = sidecars["cu-hlm", "8"]
+def test_fig_8_shows_the_bounds(rows: Rows, sample: Sample, trace: Trace):
+    found = measured(("cu-hlm", "8"), trace)
     (q, p), drafts = (one[:, None] for one in rows), sample.drafts
     token, estimate = drafts.token[:, None], drafts.estimate[:, None]
     series = {(one["panel"], one["name"]): one["y"] for one in found["series"]}
@@ -241,47 +173,10 @@ def test_fig_8_shows_the_bounds(rows: Rows, sample: Sample, sidecars: Sidecars):
     with np.errstate(divide="ignore", invalid="ignore"):
         certified = np.where(sample.deviation > 0, np.minimum(1, sample.deviation / lost), 0)
     np.testing.assert_allclose(series[0, "Δ_k/(q_d β_d)"], certified.mean(axis=0), rtol=1e-4, atol=1e-9)
-    assert found["statistics"]["largest_share_of_published"] <= 0.5 + 1e-9
-    assert found["statistics"]["largest_share_of_sharp"] <= 1 + 1e-9
 
 
-def test_fig_9b_shows_the_bits_of_4(sample: Sample, sidecars: Sidecars):
-    found = sidecars["cu-hlm", "9b"]
-    payload, distortion, bias = found["series"]
-    assert payload["y"] == [k * (8 + 6) for k in payload["x"]]  # 2^5 < 50 ≤ 2^6
-    assert found["statistics"]["full_bits"] == 50 * 14 == int(channel.vocabulary_payload_bits(50, 8))
-    np.testing.assert_allclose(distortion["y"], sample.distortion.mean(axis=0), rtol=1e-4)
-    np.testing.assert_allclose(
-        bias["y"], (2 * sample.drafts.apart[:, None] * sample.distortion).mean(axis=0), rtol=1e-4
-    )
-    assert found["statistics"]["mean_k"]["offline (21)"] == sample.offline(THETA)
-    assert f"{sample.offline(THETA) / 50:.2%}" in found["findings"]
-    assert "less than 0.1%" in found["findings"]
-
-
-def test_fig_3_compares_the_rules(sample: Sample, rows: Rows, sidecars: Sidecars):
-    found = sidecars["ours", "3"]
-    q, p = rows
-    promised = {one["name"]: one for one in found["promised"]}
-    certified = hlmtheory.truncation.certified_size(q, EPSILON)
-    bias = hlmtheory.truncation.resampling_bias(p, q, certified)
-    assert promised["certified"]["mean"] == pytest.approx(certified.mean(), rel=1e-4)
-    assert promised["certified"]["bias"] == pytest.approx(bias.mean(), rel=1e-3)
-    assert promised["certified"]["largest_bias"] <= EPSILON + 1e-9
-    known = bias_size(
-        q, total_variation_bound=np.minimum(verification.total_variation(q, p), 1.0), bias_tolerance=EPSILON
-    )
-    assert promised["certified, T known"]["mean"] == pytest.approx(known.mean(), rel=1e-4)
-    assert promised["exact"]["mean"] <= promised["certified"]["mean"]
-    assert promised["offline"]["range"] == [sample.offline(THETA)] * 2
-    assert all(promised[name]["exceeded"] == 0 for name in ("exact", "certified", "certified, T known"))
-    for one in found["series"][:-1]:
-        np.testing.assert_allclose(one["y"], sample.top_k[one["name"]].mean(axis=0), rtol=1e-4)
-    assert "30 tokens offline, 832 online" in found["findings"]
-
-
-def test_fig_4_counts_where_the_online_bound_fails(sample: Sample, rows: Rows, sidecars: Sidecars):
-    found = sidecars["ours", "4"]
+def test_fig_4_counts_where_the_online_bound_fails(sample: Sample, rows: Rows, trace: Trace):
+    found = measured(("ours", "4"), trace)
     (q, p), drafts = rows, sample.drafts
     true, estimated, sent = found["series"]
     token = drafts.token[:, None]
@@ -304,105 +199,3 @@ def test_fig_4_counts_where_the_online_bound_fails(sample: Sample, rows: Rows, s
         assert sent["share"][i] == pytest.approx(fails[part].mean(), rel=1e-4)
     assert true["share"][0] > 0
     assert found["statistics"]["sent"] == (drafts.uncertainty > SKIP_BELOW).sum()
-
-
-def test_fig_5_bins_by_the_rejection(sample: Sample, sidecars: Sidecars):
-    found = sidecars["ours", "5"]
-    beta = sample.drafts.rejection
-    assert sum(found["statistics"]["positions"]) == len(beta)
-    assert found["statistics"]["positions"][0] == (beta == 0).sum()
-    last = beta > 0.8
-    exact = {one["name"]: one["y"] for one in found["series"]}["exact, TV(r, r̂) ≤ θ"]
-    assert exact[-1] == pytest.approx(sample.least[last].mean(), rel=1e-4)
-    published, safe, certified = (one["y"] for one in found["swept"])
-    assert all(np.diff(published) >= 0)
-    assert all(np.diff(safe) <= 0)
-    assert len(set(certified)) == 1
-
-
-def test_the_table_stands_beside_the_papers(sample: Sample, sidecars: Sidecars):
-    found = sidecars["ours", "II"]
-    first, second = found["tables"]
-    cells = {row[0]: row[1:] for row in first["rows"]}
-    assert cells["k* offline, (21)"] == ["30", str(sample.offline(THETA))]
-    assert cells["all entries, (4)"] == ["736,000 bit by (4), not printed", "700 bit"]
-    k = sample.online(5.0)
-    assert cells["k(t)* online, (24), η = 5"] == ["832; 4 to 5,715", f"{k.mean():,.0f}; {k.min()} to {k.max()}"]
-    assert [row[0] for row in second["rows"]][:2] == ["exact", "certified"]
-    assert {len(row) for row in second["rows"]} == {len(second["heads"])}
-    assert [one["value"] for one in found["printed"]] == [30, 832, 4, 5715]
-
-
-def test_a_size_between_two_points_is_interpolated():
-    bias, sizes = np.array([1.0, 0.1, 0.01]), np.array([0.0, 10.0, 30.0])
-    assert truncation_tables._needed(bias, sizes, 0.1) == pytest.approx(10.0)
-    assert truncation_tables._needed(bias, sizes, np.sqrt(0.001)) == pytest.approx(20.0)
-    assert truncation_tables._needed(bias, sizes, 0.001) is None
-    assert truncation_tables._needed(np.zeros(3), sizes, 0.001) is None
-
-
-# -------------------------------------------------------------------------------------------- seeds, files, edges
-
-
-@pytest.mark.parametrize("key", KEYS)
-def test_the_same_seed_gives_the_same_bytes(key: tuple[str, str], trace: Trace, drawn: Files, tmp_path: Path):
-    if key == KEYS[0]:
-        truncation_sample._sample.cache_clear()
-    again = files(key, trace, tmp_path)
-    assert [path.suffix for path in again] == ([".json"] if EXHIBITS[key].paint is None else [".json", ".svg"])
-    assert [path.read_bytes() for path in again] == [path.read_bytes() for path in drawn[key]]
-
-
-def test_a_long_trace_is_sampled_by_the_seed(trace: Trace, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(truncation_sample, "SAMPLE_VALUES", 50 * 20)
-    (first, _), (other, _) = (measured(("cu-hlm", "8"), trace, seed) for seed in (1, 2))
-    assert first["positions_drawn"] == other["positions_drawn"] == 20
-    assert first["series"] != other["series"]
-
-
-def test_the_size_of_a_chunk_changes_nothing(trace: Trace, monkeypatch: pytest.MonkeyPatch):
-    whole = [FIGURES[key].measure(trace, 1) for key in KEYS]
-    truncation_sample._sample.cache_clear()
-    monkeypatch.setattr(record, "CHUNK_VALUES", 7 * trace.vocabulary)
-    assert [FIGURES[key].measure(trace, 1) for key in KEYS] == whole
-
-
-@pytest.mark.parametrize("key", KEYS)
-def test_the_sidecar_is_whole(key: tuple[str, str], sidecars: Sidecars):
-    found = sidecars[key]
-    assert found["kind"] == "measured"
-    assert found["positions_drawn"] == 60
-    assert all(axes[side]["label"] for axes in found.get("axes", []) for side in "xy")
-    assert found["source"]["key"] in (ROOT / "validation" / "references.bib").read_text(encoding="utf-8")
-    assert "nan" not in found["findings"]
-
-
-@pytest.mark.parametrize(("positions", "vocabulary"), [(1, 1), (1, 2), (30, 2), (1, 50), (20, 3)])
-@pytest.mark.parametrize("key", KEYS)
-def test_the_smallest_traces_are_drawn(key: tuple[str, str], positions: int, vocabulary: int, small: dict[Any, Trace]):
-    numbers, caption = measured(key, small[positions, vocabulary])
-    assert numbers["positions_drawn"] == positions
-    assert "nan" not in caption
-
-
-@pytest.fixture(scope="module")
-def small(make_trace: Callable[..., Trace]) -> dict[Any, Trace]:
-    """The smallest traces, each made and measured once."""
-    return {shape: make_trace(*shape) for shape in [(1, 1), (1, 2), (30, 2), (1, 50), (20, 3)]}
-
-
-def test_one_model_twice_leaves_the_bounds_undefined(make_trace: Callable[..., Trace]):
-    logits = np.random.default_rng(1).normal(0, 1, (9, 20)).astype(np.float16)
-    trace = make_trace(draft=logits, target=logits)
-    for key in KEYS:
-        numbers, caption = measured(key, trace)
-        assert numbers["positions_drawn"] == 9
-        assert "undefined" in caption
-
-
-def test_one_hot_rows_are_drawn(make_trace: Callable[..., Trace]):
-    draft = np.full((5, 30), -60_000.0)
-    draft[:, 3] = 60_000.0
-    trace = make_trace(draft=draft, target=np.roll(draft, 1, axis=1))
-    for key in KEYS:
-        assert measured(key, trace)[0]["positions_drawn"] == 5

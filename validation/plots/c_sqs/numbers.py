@@ -7,7 +7,7 @@ difference between two methods uses the same resamples for both. The percentiles
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -34,7 +34,6 @@ from validation.plots.c_sqs.runs import (
     METHODS,
     MIDDLE_SIZE,
     MIDDLE_THRESHOLD,
-    NAMES,
     SIZES,
     THRESHOLDS,
     Cell,
@@ -49,7 +48,6 @@ Ratio = tuple[Values, Values]
 """Numerator and denominator, with one number for each text."""
 
 RATE_BPS = 1e6  # of the link in the figures; c-sqs does not print its value
-RATES_BPS = (1e4, 1e5, 1e6, 1e7, 1e8)
 LARGER_MODELS = Times(*PAPER_TIMES, 0.0)
 RESAMPLES = 4000
 DENSE, ALLOCATED = DenseQs().name, AllocatedSqs(DRAFT_BITS).name
@@ -184,20 +182,12 @@ def simulate_curves(seed: int, panels: Sequence[tuple[str, Sequence[str]]]) -> N
     return {
         **curves_of(found, panels),
         "statistics": {
-            "drafts_per_round": _by_temperature(found, lambda cell: (cell.totals("drafted"), cell.rounds)),
-            "rejected_per_draft": _by_temperature(found, lambda cell: (cell.totals("resampled"), cell.looked_at)),
             "adaptive_less_fixed": _adaptation(found),
             "crossovers": crossovers(found),
             "gap": _gaps(found),
         },
         **basis(found),
     }
-
-
-def _by_temperature(found: CSqsStudy, ratio: Callable[[Cell], Ratio]) -> dict[str, list[float]]:
-    """Return a ratio of every method at each temperature."""
-    temperatures = found.scale.temperatures
-    return {name: [plain(interval([ratio(found.cells[name, t])]).value, 4) for t in temperatures] for name in NAMES}
 
 
 def _gaps(found: CSqsStudy) -> dict[str, list[list[float | None]]]:
@@ -225,21 +215,16 @@ def _adaptation(found: CSqsStudy) -> list[dict[str, Any]]:
 
 
 def crossovers(found: CSqsStudy) -> list[dict[str, Any]]:
-    """Return the pairs (K, τ_1) that cross as in the paper, for each set of pass times, link and metric.
+    """Return the pairs (K, τ_1) that cross as in the paper, for each metric.
 
     ``crossing``: K-SQS is better at the lowest temperature and C-SQS at the highest. ``clear``: a crossing pair for
     which the intervals of both differences exclude 0. ``reverse``: the opposite crossing. ``k``, ``c``: K-SQS or C-SQS
     is better at both temperatures. All other pairs are equal at one of the two temperatures.
     """
-    lines = [
-        {"metric": "latency", "times": name, "rate_bps": rate} | _count(found, times, rate)
-        for name, times in (("as measured", found.times), ("of 25.6 and 104.6 ms", LARGER_MODELS))
-        for rate in RATES_BPS
-    ]
-    return [*lines, {"metric": "resampling", "times": "", "rate_bps": None} | _count(found, None, RATE_BPS)]
+    return [{"metric": metric} | _count(found, metric) for metric in ("latency", "resampling")]
 
 
-def _count(found: CSqsStudy, times: Times | None, rate: float) -> dict[str, Any]:
+def _count(found: CSqsStudy, metric: str) -> dict[str, Any]:
     """Count the decoded pairs of K and τ_1 that cross or not; ``which`` names those that cross."""
     ends = (found.scale.temperatures[0], found.scale.temperatures[-1])
     tally: dict[str, Any] = {"crossing": 0, "clear": 0, "reverse": 0, "k": 0, "c": 0, "which": []}
@@ -250,7 +235,7 @@ def _count(found: CSqsStudy, times: Times | None, rate: float) -> dict[str, Any]
             gaps = []
             for end in ends:
                 cells = [found.cells[name, end] for name in (by_mass, by_size)]
-                gaps.append(interval([resampling(c) if times is None else latency(c, times, rate) for c in cells]))
+                gaps.append(interval([_metric(found, cell, metric) for cell in cells]))
             first, last = gaps  # C-SQS minus K-SQS
             kind = {(1, -1): "crossing", (-1, 1): "reverse", (1, 1): "k", (-1, -1): "c"}.get(
                 (int(np.sign(first.value)), int(np.sign(last.value)))
@@ -302,15 +287,9 @@ def simulate_regret(seed: int) -> Numbers:
             "new_tokens": found.scale.long_tokens,
             "last": [[one["mean"][-1] for one in panel if one["mean"]] for panel in panels],
             "above_sharp": [_above(panel, bounds["sharp"]) for panel in panels],
-            "published_below_1_from": 1 + int(_published_end()),
         },
         **basis(found, texts=texts),
     }
-
-
-def _published_end() -> float:
-    """Return the T at which the published bound on a mean of probabilities falls to 1."""
-    return (MIDDLE_THRESHOLD + 1.0 + LEARNING_RATE * EPSILON) / (LEARNING_RATE * (1.0 - EPSILON))  # (9)
 
 
 def _above(panel: list[dict[str, list[float]]], sharp: list[float]) -> int:

@@ -1,7 +1,7 @@
 """Store the decoded texts of c-sqs, and read them: the sums over the rounds of each text.
 
 ``figures/studies/c_sqs`` decodes the texts and writes them to ``texts.json``; all figures of c-sqs are drawn from
-that file, and of texts decoded on the spot where it is missing. Of a longer text it holds accepted and resampled
+that file. Of a longer text it holds accepted and resampled
 drafts, dropped mass and threshold of each round; of another one the number of rounds and the last threshold. A read
 text holds the other sums in its ``last``, so that its totals are those of the decoded text, to the last digit.
 """
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from validation.decoding.records import GenerationRecord, Round
-from validation.plots.c_sqs.runs import Cell, CSqsStudy, Scale, Times, decode_texts
-from validation.plots.common.stored import records, stored
+from validation.plots.c_sqs.runs import Cell, CSqsStudy, Scale, Times
+from validation.plots.common.stored import stored
 
 EXPERIMENT = "c_sqs"
 PATH = ("accepted", "resampled", "dropped")
@@ -27,9 +27,7 @@ SUMS = (*PATH, "drafted", "bits", "bytes", "rounding", "draft_s", "mismatch")
 
 @lru_cache(maxsize=1)
 def study(seed: int) -> CSqsStudy:
-    """Return the stored texts, whose seed is that of the experiment; decode them now if none are stored."""
-    if EXPERIMENT not in records():
-        return decode_texts(seed)
+    """Return the stored texts; the seed is that of the experiment."""
     found, record = stored(EXPERIMENT)
     return read(found, record)
 

@@ -1,4 +1,4 @@
-"""Write the name of each curve at its right end, so that a panel needs no legend."""
+"""Write the name of each curve or point at the right edge of its panel, so that a panel needs no legend."""
 
 from __future__ import annotations
 
@@ -36,18 +36,38 @@ def label_ends(
     order : sequence of str
         Labels from top to bottom, for curves that end at one height.
     """
+    ends = []
+    for place, (label, line) in enumerate(_curves(axes)):
+        name = (names or {}).get(label, label)
+        if name:
+            ends.append((list(order).index(label) if label in order else place, fill(name, wrap), line))
+    _write_all(axes, ends, tied=bool(order))
+
+
+def name_points(axes: Axes, points: Sequence[tuple[float, float, str]], color: Any = "0.45") -> None:
+    """Write the names of points at the right edge, each at the end of a thin line; call it once the limits are set."""
+    left, right = axes.get_xlim()
+    look: dict[str, Any] = {"color": color, "linewidth": 0.5, "linestyle": (0, (1, 2)), "zorder": 0.5}
+    lines = [axes.plot([x, right], [y, y], **look)[0] for x, y, _ in points]
+    axes.set_xlim(left, right)
+    _write_all(
+        axes, [(place, fill(one[2], 24), line) for place, (one, line) in enumerate(zip(points, lines, strict=True))]
+    )
+
+
+def _write_all(axes: Axes, ends: Sequence[tuple[int, str, Any]], *, tied: bool = False) -> None:
+    """Write names beside the ends of lines, each with its rank where several end at one height."""
     figure = axes.get_figure(root=True)
     assert figure is not None, "the panel has been removed from its figure"
     figure.draw_without_rendering()  # the layout gives the panel its height
     scale = 72.0 / figure.dpi
     bottom, top = (float(value) * scale for value in axes.get_window_extent().intervaly)
     found = []
-    for place, (label, line) in enumerate(_curves(axes)):
-        height, name = _last(line), (names or {}).get(label, label)
-        if height is not None and name:
-            rank = list(order).index(label) if label in order else place
-            found.append((min(max(height * scale, bottom), top), rank, fill(name, wrap), line.get_color()))
-    found.sort(key=lambda one: (round(one[0], 1 if order else 3), -one[1]))
+    for rank, text, line in ends:
+        height = _last(line)
+        if height is not None:
+            found.append((min(max(height * scale, bottom), top), rank, text, line.get_color()))
+    found.sort(key=lambda one: (round(one[0], 1 if tied else 3), -one[1]))
     sizes = [SMALLEST * _LINE * (1 + text.count("\n")) for *_, text, _ in found]
     for (height, _, text, color), middle in zip(found, apart([one[0] for one in found], sizes), strict=True):
         _write(axes, text, color, height - bottom, middle - bottom, top - bottom)

@@ -125,7 +125,7 @@ class _Sentence(Formatter):
         for part in re.split(r"[\[\]]+", field_name.rstrip("]")):
             try:
                 found = found[int(part)] if isinstance(found, Sequence) else found[part]
-            except (KeyError, IndexError, TypeError):
+            except (KeyError, IndexError, TypeError, ValueError):
                 return None, field_name
         return found, field_name
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,6 +114,19 @@ def name_axes(axes: Axes, names: dict[str, dict[str, str]]) -> None:
         name = names[side]
         unit = f" ({name['unit']})" if name["unit"] else ""
         axes.set(**{f"{side}label": label(name["label"]) + unit, f"{side}scale": name["scale"]})
+
+
+def values(row: Sequence[float | None]) -> NDArray[np.float64]:
+    """Return numbers to draw, with NaN for None."""
+    return np.array(row, dtype=np.float64)
+
+
+def draw_band(axes: Axes, series: dict[str, Any], **look: Any) -> None:
+    """Draw the mean of a series, with its interval as a band if it has one."""
+    if "low" in series:
+        ends = values(series["low"]), values(series["high"])
+        axes.fill_between(series["x"], *ends, color=look["color"], alpha=0.18, linewidth=0)
+    axes.plot(series["x"], values(series["mean"]), label=series["name"], **({"markersize": 3} | look))
 
 
 PICTURES: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}

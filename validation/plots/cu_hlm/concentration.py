@@ -135,7 +135,6 @@ def measure_bias(trace: Trace, seed: int) -> Numbers:
         "statistics": {
             "pearson_r": _pearson(distortion.ravel(), bias.ravel()),
             "pearson_r_of_means_per_k": _pearson(distortion.mean(axis=0), bias.mean(axis=0)),
-            "pearson_r_at_each_k": [_pearson(distortion[:, i], bias[:, i]) for i in range(len(sizes))],
             "largest_deviation_from_identity": plain(np.abs(bias - product).max(), 3),
         },
         "positions_drawn": len(bias),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from validation.plots.common.names import name_points
+from validation.plots.common.ends import name_points
 from validation.plots.common.record import Numbers, plain
 from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, name_axes
 from validation.plots.common.truncation.sample import (
@@ -35,9 +35,6 @@ from validation.trace.reader import Trace
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-ROUNDING = 1e-9
-"""Distances below this are rounding errors on both sides of a bound."""
-
 
 # ------------------------------------------------------------------------------------------------- Fig. 8
 
@@ -60,12 +57,6 @@ def _bounds(sample: Sample) -> dict[str, Row]:
     return bounds
 
 
-def _largest(true: Row, bound: Row) -> float:
-    """Return the largest ratio of the distortion to the bound; NaN if the distortion is 0 everywhere."""
-    some = true > ROUNDING
-    return float((true[some] / bound[some]).max()) if some.any() else float("nan")
-
-
 def measure_bounds(trace: Trace, seed: int) -> Numbers:
     """Measure Fig. 8: means of TV(r, r̂), of the Bias and of their bounds over k."""
     sample = sample_of(trace, seed)
@@ -77,27 +68,13 @@ def measure_bounds(trace: Trace, seed: int) -> Numbers:
         "2Δ_k": 2.0 * sample.deviation,
     }
     series += [{"name": name, "panel": 1, "x": x, "y": plain(rows.mean(axis=0), 5)} for name, rows in biases.items()]
-    true = bounds["TV(r, r̂)"]
-    at = int(np.argmin(np.abs(sample.grid - OFFLINE)))
     tokens = axis("tokens kept k")
     return {
         "axes": [{"x": tokens, "y": axis("TV(r, r̂) and bounds, mean")}, {"x": tokens, "y": axis("Bias, mean")}],
         "series": series,
-        "statistics": {
-            "k": x[at],
-            "means_at_k": {name: defined(average(rows[:, at])) for name, rows in bounds.items()},
-            "largest_share_of_sharp": defined(_largest(true, bounds["sharp bound"]), 7),
-            "largest_share_of_published": defined(_largest(true, bounds["published (20)"]), 7),
-            "certificate_over_bias_at_k": defined(_ratio(biases["2Δ_k"][:, at].mean(), biases["Bias"][:, at].mean())),
-            "positions_without_rejection": int((~sample.rejected).sum()),
-            "line": None if sample.drafts.line is None else plain(sample.drafts.line, 5),
-        },
+        "statistics": {},
         "positions_drawn": len(sample.drafts.apart),
     }
-
-
-def _ratio(above: float, below: float) -> float:
-    return above / below if below > 0 else float("nan")
 
 
 def paint_bounds(numbers: Numbers) -> Canvas:
@@ -194,10 +171,5 @@ def paint_payload(numbers: Numbers) -> Canvas:
     right.set_ylim(0, None)
     left.legend(loc="lower right")
     right.legend(loc="upper right")
-    line = [(k, k * width) for k in payload["x"]]
-    name_points(
-        left,
-        [(k, k * width, name) for name, k in marks.items()],
-        avoid=[line, [(payload["x"][0], full), (payload["x"][-1], full)]],
-    )
+    name_points(left, [(k, k * width, name) for name, k in marks.items()])
     return figure

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from validation.plots.common.ends import label_ends
-from validation.plots.common.names import name_points
 from validation.plots.common.record import Numbers
-from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, name_axes
+from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, draw_band, name_axes
 from validation.plots.edge_sd.numbers import NAMES
 
 if TYPE_CHECKING:
@@ -36,40 +35,34 @@ _MARK: dict[str, Any] = {"color": "black", "marker": "*", "markersize": 8, "line
 # -------------------------------------------------------------------------------------------------- pictures
 
 
-def _draw(axes: Any, series: dict[str, Any], **look: Any) -> None:
-    axes.fill_between(series["x"], series["low"], series["high"], color=look["color"], alpha=0.15, linewidth=0)
-    axes.plot(series["x"], series["mean"], label=series["name"], **({"markersize": 3.5} | look))
-
-
 def _draw_over_memory(axes: Any, series: dict[str, Any], broken: Sequence[bool], **look: Any) -> None:
     """Draw a curve whose marks are filled where the caches fit, and hollow where they break the memory."""
-    _draw(axes, series, **look | {"marker": ""})
+    draw_band(axes, series, **look | {"marker": ""})
     for hollow, face in ((False, look["color"]), (True, "white")):
         at = [place for place, over in enumerate(broken) if over == hollow]
         x, y = ([series[key][place] for place in at] for key in ("x", "mean"))
         axes.plot(x, y, look["marker"], color=look["color"], markerfacecolor=face, markersize=3.5)
 
 
-def _mark_printed(axes: Any, printed: Sequence[dict[str, Any]], curves: Sequence[dict[str, Any]]) -> None:
-    """Mark a printed saving with a star, and its name beside it; needs the limits."""
+def _mark_printed(axes: Any, printed: Sequence[dict[str, Any]]) -> None:
+    """Mark a printed saving with a star, and its name below it."""
     for one in printed:
         axes.plot(one["x"], one["mean"], **_MARK)
-        avoid = [list(zip(curve["x"], curve["mean"], strict=True)) for curve in curves]
-        name_points(axes, [(one["x"][0], one["mean"][0], "printed")], avoid=avoid)
+        axes.annotate("printed", (one["x"][0], one["mean"][0]), (0, -12), textcoords="offset points", ha="center")
 
 
 def paint_schemes(numbers: Numbers) -> Canvas:
     """Paint Algorithm 1 and ours on the left, the baselines beside Algorithm 1 on the right."""
     figure, (ours, baselines) = canvas((PAGE[0], 3.2), panels=2)
     limit, memory = (numbers["statistics"][key] for key in ("memory_limit_gb", "memory_gb"))
-    broken = [gigabytes > limit for gigabytes in memory["paper"]]
-    curves = {one["scheme"]: one for one in numbers["series"] if one["panel"] == 0 and one["scheme"] != "printed"}
+    broken = [gigabytes > limit for gigabytes in memory]
+    curves = {one["scheme"]: one for one in numbers["series"] if one["scheme"] != "printed"}
     for scheme, one in curves.items():
         if scheme == "paper":
             _draw_over_memory(ours, one, broken, **LOOKS[scheme])
         else:
-            _draw(ours if scheme in OURS else baselines, one, **LOOKS[scheme])
-    _draw(baselines, curves["proposed"], **LOOKS["proposed"])
+            draw_band(ours if scheme in OURS else baselines, one, **LOOKS[scheme])
+    draw_band(baselines, curves["proposed"], **LOOKS["proposed"])
     highest = max(ours.get_ylim()[1], baselines.get_ylim()[1])
     for axes in (ours, baselines):
         name_axes(axes, numbers["axes"][0])
@@ -78,7 +71,7 @@ def paint_schemes(numbers: Numbers) -> Canvas:
     for axes in (ours, baselines):
         label_ends(axes, _told(any(broken)))
     printed = [one for one in numbers["series"] if one["scheme"] == "printed"]
-    _mark_printed(ours, printed, [curves[scheme] for scheme in OURS])
+    _mark_printed(ours, printed)
     return figure
 
 
@@ -96,7 +89,7 @@ def paint_pairs(numbers: Numbers) -> Canvas:
                 broken = [one > limit for one in memory[pair]]
                 _draw_over_memory(axes, series | {"name": name}, broken, **LOOKS["paper"])
             else:
-                _draw(axes, series | {"name": name}, **LOOKS[series["scheme"]] | look)
+                draw_band(axes, series | {"name": name}, **LOOKS[series["scheme"]] | look)
             axes.set_title(f"models of {title.replace(', ', ' and ')}")
         names.append(_told(any(broken)))
     _share_height(panels, numbers)
@@ -126,12 +119,12 @@ def paint_shares(numbers: Numbers) -> Canvas:
         axes.set_title(f"K = {count} tasks")
         shown[count] = _distinct(numbers, count)
         for series in shown[count]:
-            _draw(axes, series, **looks[series["scheme"]])
+            draw_band(axes, series, **looks[series["scheme"]])
     _share_height(panels, numbers)
     for axes in panels:
         label_ends(axes)
     # the printed saving is of the most tasks
-    _mark_printed(panels[-1], [one for one in numbers["series"] if one["scheme"] == "printed"], shown[users[-1]])
+    _mark_printed(panels[-1], [one for one in numbers["series"] if one["scheme"] == "printed"])
     return figure
 
 

@@ -121,8 +121,8 @@ SHARES = {
     "waves": "best shares, waves",
     "free": "best shares, free, waves",
 }
-WITH_GAP = ("proposed", "free")
-"""Plans with a drawn gap to the lower bound."""
+IN_WAVES = ("proposed", "free")
+"""Plans that count the caches of all batches."""
 
 _SWEEPS: dict[str, tuple[dict[str, str], str, tuple[int, ...]]] = {
     "a": (axis("tasks K"), "users", USERS),
@@ -165,15 +165,10 @@ def simulate_sweep(
     printed = [_totals(seed, runs, one, UNDER_EACH, EACH) for one in loads]  # Figs. 7 and 8 share the runs
     totals = [_totals(seed, runs, one, SCHEMES, TOGETHER) for one in loads]
     x = [getattr(one, field) for one in loads]
-    gaps = {
-        name: [100.0 * _served(seed, runs, one, SCHEMES, TOGETHER, "gap", name) for one in loads] for name in WITH_GAP
-    }
-    memory = _memory(seed, runs, loads)
+    memory = [_served(seed, runs, one, UNDER_EACH, EACH, "bytes", "proposed") / 1e9 for one in loads]
     statistics: dict[str, Any] = {
-        "certified_gap_percent": [interval(gap)[0] for gap in gaps["proposed"]],
-        "certified_gap_of_ours_percent": [interval(gap)[0] for gap in gaps["free"]],
         "ours_saves_percent": spread(_saved(totals[-1], "proposed", "free")),
-        "memory_gb": {name: [interval(row)[0] for row in rows] for name, rows in memory.items()},
+        "memory_gb": [interval(row)[0] for row in memory],
         "memory_limit_gb": load.memory / 1e9,
     }
     marks: list[dict[str, Any]] = []
@@ -184,30 +179,19 @@ def simulate_sweep(
             statistics |= {"printed_percent": saving, "ours_percent": spread(_saved(here, baseline))}
             mark = plain(here[baseline].mean() * (1 - saving / 100), 5)
             name = f"printed: {saving}% below {NAMES[baseline]}, (24b)"
-            marks = [{"name": name, "x": [at if at in x else x[-1]], "mean": [mark], "scheme": "printed", "panel": 0}]
+            marks = [{"name": name, "x": [at if at in x else x[-1]], "mean": [mark], "scheme": "printed"}]
     drawn = {"paper": [one["proposed"] for one in printed]}
     drawn |= {name: [one[name] for one in totals] for name in shown if name != "paper"}
-    right = gaps if shown == IN_FIG_7 else memory
-    label = axis("certified gap of the plan", "%") if shown == IN_FIG_7 else axis("draft machine's memory", "GB")
     return {
-        "axes": [{"x": across, "y": _LATENCY}, {"x": across, "y": label}],
+        "axes": [{"x": across, "y": _LATENCY}],
         "series": [
-            *(_series(NAMES[name], x, drawn[name], scheme=name, panel=0) for name in shown),
-            *(_series(NAMES[name], x, right[name], scheme=name, panel=1) for name in right),
+            *(_series(NAMES[name], x, drawn[name], scheme=name) for name in shown),
             *marks,
         ],
         "statistics": statistics,
         "tables": [_savings_table(x, totals, shown)],
         "basis": _basis(runs, ", models of 1.1B and 7B, α = 0.8"),
     }
-
-
-def _memory(seed: int, runs: int, loads: Sequence[Load]) -> dict[str, list[Row]]:
-    """Return the memory of weights and simultaneous caches (GB), for the plan under (24b) and the plans in waves."""
-    rows = {"paper": [_served(seed, runs, one, UNDER_EACH, EACH, "bytes", "proposed") / 1e9 for one in loads]}
-    for name in WITH_GAP:
-        rows[name] = [_served(seed, runs, one, SCHEMES, TOGETHER, "bytes", name) / 1e9 for one in loads]
-    return rows
 
 
 def _saved(totals: dict[str, Row], baseline: str, ours: str = "proposed") -> Row:
@@ -241,8 +225,8 @@ def simulate_acceptance(
         loads = [replace(load, acceptance=acceptance) for acceptance in values]
         without = _totals(seed, runs, load, ("autoregressive",), EACH)["autoregressive"]  # for every acceptance rate
         drafted = [_totals(seed, runs, one, IN_FIG_9, EACH)["proposed"] for one in loads]
-        held = [_totals(seed, runs, one, WITH_GAP, TOGETHER) for one in loads]
-        waves, free = ([one[scheme] for one in held] for scheme in WITH_GAP)
+        held = [_totals(seed, runs, one, IN_WAVES, TOGETHER) for one in loads]
+        waves, free = ([one[scheme] for one in held] for scheme in IN_WAVES)
         series += [
             _series(f"{name}: {NAMES['paper']}", values, drafted, scheme="paper", pair=pair),
             _series(f"{name}: {NAMES['proposed']}", values, waves, scheme="proposed", pair=pair),
@@ -322,7 +306,7 @@ def simulate_bandwidth(
 def _over_bandwidths(seed: int, runs: int, load: Load) -> dict[str, list[Row]]:
     """Return T at each bandwidth, by :data:`SHARES`."""
     paper = _served(seed, runs, load, IN_FIG_9, EACH, "seconds", "proposed")
-    waves, free = (_served(seed, runs, load, WITH_GAP, TOGETHER, "seconds", name) for name in WITH_GAP)
+    waves, free = (_served(seed, runs, load, IN_WAVES, TOGETHER, "seconds", name) for name in IN_WAVES)
     rows: dict[str, list[Row]] = {key: [] for key in SHARES}
     for band in BANDWIDTHS_MHZ:
         best, equal = np.asarray([uploads(seed, run, load, Radio(bandwidth_hz=band * 1e6)) for run in range(runs)]).T

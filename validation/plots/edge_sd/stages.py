@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def simulate_stages(seed: int) -> Numbers:
     """Return the stored times of Fig. 5; the seed is that of the measurement."""
     numbers, made_of = stored("forward_times")
-    return numbers | made_of
+    return {**numbers, **made_of}
 
 
 def paint_stages(numbers: Numbers) -> Canvas:

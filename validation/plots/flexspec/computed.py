@@ -8,7 +8,6 @@ import numpy as np
 
 from hlmtheory.draft_length import (
     cost_per_token,
-    etgr,
     optimal_draft_length,
     surrogate_draft_length,
     synchronisation_time,
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 GAMMA = 0.8
 """Initial value of Algorithm 2: the only acceptance rate that the paper prints for FlexSpec."""
-INDEX_BITS = 15  # ⌈log₂ 32,000⌉, the vocabulary of Llama-2
 LONGEST = 64
 """K_max of the ranges of F/M: the paper prints none."""
 DRAWN = tuple(range(1, 9))
@@ -81,16 +79,13 @@ def simulate_lengths(seed: int) -> Numbers:
     series: list[dict[str, Any]] = [_parts("weak"), _parts("strong")]
     series.append({"name": "K*", "x": plain(WAITS_MS, 6), "y": exact.tolist()})
     series.append({"name": "Algorithm 2", "x": plain(WAITS_MS, 6), "y": picks.tolist()})
-    lost = 1.0 - np.asarray(etgr(GAMMA, picks, fixed, marginal)) / np.asarray(etgr(GAMMA, exact, fixed, marginal))
     parts = {"x": axis("draft length K"), "y": axis("latency of a token", "ms")}
     return {
         "axes": [parts, parts, {"x": axis("time of a token's index, b/R", "ms"), "y": axis("draft length chosen")}],
         "series": series,
         "statistics": {
-            "largest_regret": plain(lost.max(), 4),
             "draft_ms": plain(draft, 4),
             "wait_ms": plain(waits["weak"], 4),
-            "bit_s": plain(1e3 * INDEX_BITS / waits["weak"], 3),
         },
         "basis": f"by (10), (11), γ = {GAMMA}, K_max = {max(DRAWN)}",
     }
@@ -125,18 +120,16 @@ def paint_lengths(numbers: Numbers) -> Canvas:
 
 def simulate_storm(seed: int) -> Numbers:
     """Compute minutes at 3.2 GB, and the sizes that match the printed minutes; nothing is random."""
-    rows, ends = [], []
+    rows = []
     for name, rate, minutes, unit in SYNCHRONISATION:
         ours = float(synchronisation_time(DRAFT_BYTES, rate)) / 60.0
         low, high = (rate * 60.0 * (minutes + side * unit / 2.0) / 8.0 / 1e9 for side in (-1, 1))
-        ends.append((low, high))
         rows.append(
             (name, f"{rate / 1e6:g} Mbit/s", f"{minutes:g} min", f"{ours:.1f} min", f"{low:.4g} to {high:.4g} GB")
         )
-    low, high = max(end[0] for end in ends), min(end[1] for end in ends)
     heads = ("network", "rate", "printed", f"{DRAFT_BYTES / 1e9:g} GB take", "sizes that take the printed")
     return {
-        "statistics": {"least_gigabytes": plain(low), "most_gigabytes": plain(high)},
+        "statistics": {},
         "tables": [Table("Synchronisation of one draft model", heads, tuple(rows)).plain()],
         "basis": "8 × size / rate",
     }

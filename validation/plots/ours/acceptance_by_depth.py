@@ -153,21 +153,6 @@ def _errors_table() -> Table:
                 _percent(max(errors[SPLIT]["relative"], key=abs)),
             )
         )
-    for name, errors in replay()["without_loops"].items():
-        beyond = [k + 1 for k, e in enumerate(errors[RATE]) if abs(e) > 0.05]
-        rows.append(
-            (
-                f"{name}, without 5 texts of 8,192 tokens",
-                "–",
-                "–",
-                _percent(errors[RATE][SHOWN - 1]),
-                "–",
-                f"K = {beyond[0]}" if beyond else "none",
-                f"{_percent(errors['rate at 7'][0])}, {_percent(errors['rate at 7'][14])}",
-                _percent(max(errors[PROFILE], key=abs)),
-                _percent(max(errors[SPLIT], key=abs)),
-            )
-        )
     heads = (
         "drafts, texts",
         "first draft accepted at K = 1, at K = 15",

@@ -67,7 +67,7 @@ def simulate(seed: int) -> Numbers:
     """Compute dropped mass, bits, latency and rejections of the three methods."""
     found = study(seed)
     metrics = _metrics()
-    values = []
+    values: list[dict[str, Any]] = []
     for where, cells in _cells(found):
         for name, cell in cells.items():
             one = {key: interval([ratio(cell)]).plain() for key, ratio in metrics.items()}

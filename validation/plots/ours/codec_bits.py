@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hlmtheory import codec, lattice, truncation
 from hlmtheory.codec import CODEC_KINDS, CodecMenu
-from validation.decoding.trace_drafts import prompt_of
+from validation.decoding.trace_drafts import TraceKey, prompt_of, trace_key
 from validation.plots.common.cells import cell
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers, Table, plain, sampled, sampled_positions
@@ -45,35 +45,22 @@ class Compared:
     """Hold bits and certified bias of each rule at n positions.
 
     ``rules``: by name, one entry for each ε of EPSILON; None where it is not measured or no parameter meets ε, or the
-    share of the positions that cannot meet it. ``kinds`` (ε, kinds): share of the positions with each kind.
-    ``budget``: for each ε the bits, and the lower bounds over the choices and over the whole menu, for each token.
-    ``prompt`` (n,): the number of each position's prompt.
+    share of the positions that cannot meet it. ``prompt`` (n,): the number of each position's prompt.
     """
 
     vocabulary: int
     rules: dict[str, list[Promise | float | None]]
-    kinds: Row
-    budget: Row
     positions: int
     prompt: NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Identify a trace in the cache by its path and creation time."""
-
-    key: tuple[Any, ...]
-    trace: Trace = field(compare=False)
-
-
 def compared(trace: Trace, seed: int) -> Compared:
     """Return bits and bias of each rule, measured once for the figure and the table."""
-    key = (str(trace.path), trace.positions, trace.vocabulary, str(trace.manifest.get("created")))
-    return _compared(_Source(key, trace), seed)
+    return _compared(trace_key(trace), seed)
 
 
 @lru_cache(maxsize=2)
-def _compared(source: _Source, seed: int) -> Compared:
+def _compared(source: TraceKey, seed: int) -> Compared:
     trace = source.trace
     sample = sample_of(trace, seed)
     logits = np.concatenate([draft for draft, _ in sampled(trace, max(1, SAMPLE_VALUES // trace.vocabulary), seed)])
@@ -88,40 +75,17 @@ def _compared(source: _Source, seed: int) -> Compared:
     plans = [codec.optimal_codecs(bits, bias, epsilon * len(q)) for epsilon in EPSILON]
     rows = np.arange(len(q))
     rules[BUDGET] = [(bits[rows, plan.index], bias[rows, plan.index]) for plan in plans]
-    rules |= _families(q) | _of_cu_hlm(q, sample.drafts, chosen, sample.offline) | _of_c_sqs(q)
-    below = np.broadcast_to(np.array((0.0, *TOLERANCES[:-1])), bits.shape)
-    least = [codec.optimal_codecs(bits, below, epsilon * len(q)).lower_bound for epsilon in EPSILON]
-    budget = np.array([[plan.bits, plan.lower_bound, bound] for plan, bound in zip(plans, least, strict=True)]) / len(q)
-    kinds = np.array([[np.mean(cheapest.kind[:, j] == n) for n in range(3)] for j in columns])
+    rules[ENTROPY] = _with_entropy_coding(q)
+    rules |= _of_cu_hlm(q, sample.drafts, chosen, sample.offline) | _of_c_sqs(q)
     places = sampled_positions(trace, max(1, SAMPLE_VALUES // trace.vocabulary), seed)[chosen]
-    return Compared(trace.vocabulary, rules, kinds, budget, len(q), prompt_of(trace, places))
+    return Compared(trace.vocabulary, rules, len(q), prompt_of(trace, places))
 
 
-def _families(q: Row) -> dict[str, list[Promise | float | None]]:
-    """Return the cheapest of each kind alone, and of all with entropy coding, the latter at the shown ε."""
-    found: dict[str, list[Promise | float | None]] = {}
-    for kind in CODEC_KINDS[:3]:
-        found[f"{kind} alone"] = [_chosen(q, epsilon, CodecMenu(kinds=(kind,))) for epsilon in EPSILON]
-    everything = CodecMenu(kinds=CODEC_KINDS)
-    found[ENTROPY] = [_chosen(q, epsilon, everything) if epsilon in SHOWN_EPSILON else None for epsilon in EPSILON]
-    return found
-
-
-def _chosen(q: Row, epsilon: float, menu: CodecMenu) -> Promise | float:
-    """Return the cheapest codec's bits and bias, or the share of the positions that the menu cannot serve."""
-    try:
-        found = codec.cheapest_codec(q, epsilon, menu=menu)
-    except ValueError:
-        return float(np.mean([not _serves(row, epsilon, menu) for row in q]))
-    return np.asarray(found.bits, dtype=np.float64), np.asarray(found.bias)
-
-
-def _serves(row: Row, epsilon: float, menu: CodecMenu) -> bool:
-    try:
-        codec.cheapest_codec(row, epsilon, menu=menu)
-    except ValueError:
-        return False
-    return True
+def _with_entropy_coding(q: Row) -> list[Promise | float | None]:
+    """Return the cheapest codec of all kinds at the shown ε."""
+    menu = CodecMenu(kinds=CODEC_KINDS)
+    found = [codec.cheapest_codec(q, epsilon, menu=menu) if epsilon in SHOWN_EPSILON else None for epsilon in EPSILON]
+    return [None if one is None else (np.asarray(one.bits, dtype=np.float64), np.asarray(one.bias)) for one in found]
 
 
 def _of_cu_hlm(
@@ -210,7 +174,7 @@ def _mean_bits(found: Promise | float | None) -> float | None:
 
 
 def measure_figure(trace: Trace, seed: int) -> Numbers:
-    """Measure Fig. 7: bits for each token over ε for each rule, and the shares of the kinds."""
+    """Measure Fig. 7: bits for each token over ε for each rule."""
     found = compared(trace, seed)
     series = [
         {"name": name, "x": list(EPSILON), "y": [_mean_bits(one) for one in promises]}
@@ -220,13 +184,8 @@ def measure_figure(trace: Trace, seed: int) -> Numbers:
     return {
         "axes": [
             {"x": epsilon, "y": axis("bits for each distribution", scale="log")},
-            {"x": epsilon, "y": axis("share of the positions")},
         ],
         "series": series,
-        "kinds": [
-            {"name": kind, "x": list(EPSILON), "y": plain(found.kinds[:, n], 4)}
-            for n, kind in enumerate(CODEC_KINDS[:3])
-        ],
         "statistics": {"vocabulary": found.vocabulary, "full": _full_bits(found.vocabulary)},
         "positions_drawn": found.positions,
     }
@@ -256,7 +215,7 @@ PANELS = (
     ("ours and cu-hlm's rules", (CHEAPEST, *_CERTIFIED, "offline (21)", _ONLINE)),
     ("ours and c-sqs's rules", (CHEAPEST, BUDGET, "K-SQS, best ℓ", "C-SQS, best ℓ", "dense, best ℓ")),
 )
-"""Title and rules of each panel; the numbers hold all rules, and Table V has the kinds of the cheapest codec."""
+"""Title and rules of each panel; the numbers hold all rules."""
 ENDS = {
     CHEAPEST: "cheapest codec, certified",
     BUDGET: "one budget for all",
@@ -305,7 +264,6 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
         "statistics": {
             "epsilon": list(SHOWN_EPSILON),
             "bits": {name: [_mean_bits(values[n]) for n in places] for name, values in found.rules.items()},
-            "budget": [plain(found.budget[n], 6) for n in places],
         },
         "positions_drawn": found.positions,
     }

@@ -1,4 +1,4 @@
-"""Compute the table of intervals for a pair of models from top-k log-probabilities and from quantised rows."""
+"""Compute the table of intervals for a pair of models from top-k log-probabilities."""
 
 from __future__ import annotations
 
@@ -13,15 +13,6 @@ from validation.trace.reader import Trace, probabilities
 
 SIZES = (5, 20, 100, 1000)
 SAMPLE_VALUES = 12 * 10**6  # logits of a model in the sample: 2,929 positions at V = 4,096, 375 at V = 32,000
-QUANTISED_VALUES = 2**20  # of these, in the comparison of quantisers: 256 positions at V = 4,096
-QUANTISERS = (
-    ("16 bits over 16 nats, as llama.cpp", 8 / 65535, 16.0),
-    ("2 decimals, all tokens", 0.005, np.inf),
-    ("1 decimal, all tokens", 0.05, np.inf),
-)
-"""Name, half a step in nats, and distance from the largest log-probability down to the floor."""
-ROUNDING = 1.0 + 1e-9  # of the stored values, relative to half a step
-
 Row = NDArray[np.float64]
 
 
@@ -56,39 +47,19 @@ def _of_lists(p: Row, q: Row, k: int, quantile: Row) -> dict[str, Row]:
     return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
 
 
-def _of_quantiser(p: Row, q: Row, half: float, span: float) -> Row:
-    """Return the width of the interval of the acceptance rate at n positions."""
-    ends = []
-    for rows in (p, q):
-        with np.errstate(divide="ignore"):
-            log = np.log(rows)
-        floor = log.max(axis=-1, keepdims=True) - span
-        stored = np.minimum(np.where(log > floor, np.round(log / (2 * half)) * 2 * half, floor), 0.0)
-        box = truncation.quantised_box(stored, error=half * ROUNDING, floor=floor[:, 0])
-        ends += [box.lower, box.upper]
-    found = truncation.box_distance(*ends)
-    return np.asarray(found.upper - found.lower)
-
-
-def _measured(trace: Trace, seed: int) -> tuple[dict[int, dict[str, Row]], dict[str, Row]]:
-    """Return the results of :func:`_of_lists` for each k, and the widths of each quantiser."""
+def _measured(trace: Trace, seed: int) -> dict[int, dict[str, Row]]:
+    """Return the results of :func:`_of_lists` for each k."""
     vocabulary = trace.vocabulary
-    sizes = sorted({min(k, vocabulary) for k in SIZES})
-    of_lists: dict[int, list[dict[str, Row]]] = {k: [] for k in sizes}
-    of_quantisers: dict[str, list[Row]] = {name: [] for name, _, _ in QUANTISERS}
-    rng, left = np.random.default_rng([seed, 1]), max(1, QUANTISED_VALUES // vocabulary)
+    found: dict[int, list[dict[str, Row]]] = {min(k, vocabulary): [] for k in SIZES}
+    rng = np.random.default_rng([seed, 1])
     for draft, target in sampled(trace, max(1, SAMPLE_VALUES // vocabulary), seed):
         q, p = probabilities(draft), probabilities(target)
         quantile = rng.random(len(q))
-        for k in sizes:
-            of_lists[k].append(_of_lists(p, q, k, quantile))
-        for name, half, span in QUANTISERS:
-            of_quantisers[name].append(_of_quantiser(p[:left], q[:left], half, span))
-        left = max(0, left - len(q))
-    joined = {
-        k: {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} for k, parts in of_lists.items()
+        for k, parts in found.items():
+            parts.append(_of_lists(p, q, k, quantile))
+    return {
+        k: {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} for k, parts in found.items()
     }
-    return joined, {name: np.concatenate(parts) for name, parts in of_quantisers.items()}
 
 
 def _spread(values: Row) -> str:
@@ -97,8 +68,8 @@ def _spread(values: Row) -> str:
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
-    """Measure Table IX of ours: the widths of the intervals that top-k lists and quantised rows leave."""
-    of_lists, of_quantisers = _measured(trace, seed)
+    """Measure Table IX of ours: the widths of the intervals that top-k lists leave."""
+    of_lists = _measured(trace, seed)
     heads = (
         "k",
         "mass listed of q; of p",
@@ -126,9 +97,7 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
             | {f"{name} 95%": plain(np.quantile(found[name], 0.95), 5) for name in ("acceptance width", "largest bias")}
             for k, found in of_lists.items()
         },
-        "quantised": {name: plain(values.mean(), 5) for name, values in of_quantisers.items()},
         "outside": plain(max(float(found["outside"].max()) for found in of_lists.values()), 2),
-        "positions_quantised": len(next(iter(of_quantisers.values()))),
     }
     drawn = len(next(iter(of_lists.values()))["bias"])
     return {"tables": [first], "statistics": statistics, "positions_drawn": drawn}

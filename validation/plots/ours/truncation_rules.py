@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.truncation import safe_sharpness
 from validation.plots.common.record import Numbers, plain
 from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, legend_below, name_axes
 from validation.plots.common.truncation.sample import (
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
 MARGIN = 1e-9  # a bound fails if the value exceeds it by more than this
 BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-FIXED = 12  # grid index of the k for the distortion at a fixed k
 SPREAD = (0.1, 0.5, 0.9)
 
 
@@ -103,7 +101,6 @@ def measure_sizes(trace: Trace, seed: int) -> Numbers:
         "promised": promised,
         "statistics": {
             "epsilon": EPSILON,
-            "bias_unsent": plain(sample.bias(np.ones_like(sample.drafts.apart)).mean(), 4),
             "line": None if line is None else plain(line, 5),
         },
         "positions_drawn": len(sample.drafts.apart),
@@ -180,7 +177,6 @@ def measure_failures(trace: Trace, seed: int) -> Numbers:
         {"name": "a u + b", **_failures(sample, drafts.estimate, met, kept)},
         {"name": f"a u + b, u > {SKIP_BELOW:g}", **_failures(sample, drafts.estimate, met, sent)},
     ]
-    safe = np.asarray(safe_sharpness(drafts.drafted, drafts.rejection))
     eta = axis("sharpness η of the softplus")
     return {
         "axes": [
@@ -191,9 +187,6 @@ def measure_failures(trace: Trace, seed: int) -> Numbers:
         "statistics": {
             "sizes": sample.grid.tolist(),
             "sent": int(sent.sum()),
-            "safe_share": [plain((safe <= one).mean(), 4) for one in SHARPNESSES],
-            "never_safe": plain(np.isinf(safe).mean(), 4),
-            "median_safe": defined(np.median(safe[np.isfinite(safe)]) if np.isfinite(safe).any() else np.nan, 4),
             "line": None if drafts.line is None else plain(drafts.line, 5),
         },
         "positions_drawn": len(drafts.apart),
@@ -239,7 +232,6 @@ def measure_direction(trace: Trace, seed: int) -> Numbers:
     """Measure Fig. 5: tokens over the rejection probability."""
     sample = sample_of(trace, seed)
     x, bins = _binned(sample)
-    at = min(FIXED, len(sample.grid) - 1)
     certified, exact = (_at_epsilon(sample, rule) for rule in ("certified", "exact"))
     chosen = {
         f"online, η = {SHOWN[0]:g}": sample.online(SHOWN[0], true=True),
@@ -265,9 +257,6 @@ def measure_direction(trace: Trace, seed: int) -> Numbers:
         "swept": swung,
         "statistics": {
             "positions": [int(one.sum()) for one in bins],
-            "k": int(sample.grid[at]),
-            "distortion_at_k": defined([average(sample.distortion[one & sample.rejected, at]) for one in bins]),
-            "bias_at_k": defined([average(sample.bias(sample.distortion)[one, at]) for one in bins]),
         },
         "positions_drawn": len(certified),
     }

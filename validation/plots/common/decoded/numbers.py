@@ -14,7 +14,7 @@ from validation.decoding.metrics import Summary, summarize
 from validation.decoding.records import GenerationRecord
 from validation.decoding.scoring import score_key
 from validation.decoding.studies import Decoded
-from validation.plots.common.decoded.printed import SNR_DB, row_bits
+from validation.plots.common.decoded.printed import SNR_DB
 from validation.plots.common.decoded.timed_texts import RESAMPLES, draw_fading, read_study, read_texts, speeds
 from validation.plots.common.record import Numbers, plain
 from validation.plots.common.style import axis
@@ -154,7 +154,7 @@ def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
         "axes": [{"x": speed, "y": accuracy_axis([name])} for name in there]
         or [{"x": speed, "y": axis("perplexity under the target model")}],
         "series": series,
-        "statistics": {"absent": _absent(decoded), "accuracies": there, "average_snr_db": SNR_DB},
+        "statistics": {"absent": _absent(decoded), "accuracies": there},
     }
 
 
@@ -209,7 +209,6 @@ def measure_thresholds(studies: Sequence[Decoded], seed: int) -> Numbers:
     words = {threshold: metrics_of(rows, seed) for threshold, rows in by_threshold.items()}
     sent, true = ([found[name] for found in words.values()] for name in RATES)
     fitted = decoded.about["fitted"]
-    target = _rows(decoded).get("large only", [])
     return {
         "axes": [
             {"x": axis("threshold of the uncertainty"), "y": axis("share")},
@@ -229,8 +228,6 @@ def measure_thresholds(studies: Sequence[Decoded], seed: int) -> Numbers:
         "statistics": {
             "absent": _absent(decoded),
             "thresholds": plain([fitted["risk_averse"], fitted["risk_prone"]]),
-            "calibrated": plain(fitted["calibrated"]) if np.isfinite(fitted["calibrated"]) else None,
-            "large_only": {name: kept(mean_score(decoded, target, name, seed)) for name in scored(decoded)},
         },
     }
 
@@ -272,6 +269,5 @@ def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
             "risk_prone": plain(decoded.about["fitted"]["risk_prone"]),
             "offline_k": decoded.about["fitted"]["offline_k"],
             "vocabulary": vocabulary,
-            "row_bits": row_bits(vocabulary),
         },
     }

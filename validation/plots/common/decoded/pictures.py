@@ -9,8 +9,7 @@ import numpy as np
 
 from validation.decoding.methods.registry import info_of
 from validation.plots.common.decoded.numbers import METRICS, RIGHT
-from validation.plots.common.ends import label_ends
-from validation.plots.common.names import name_points
+from validation.plots.common.ends import label_ends, name_points
 from validation.plots.common.printed import CU, U, value
 from validation.plots.common.record import Numbers
 from validation.plots.common.skipping.pictures import dots, name_rows
@@ -20,7 +19,9 @@ from validation.plots.common.style import (
     PAGE,
     SMALLEST,
     canvas,
+    draw_band,
     name_axes,
+    values,
 )
 
 if TYPE_CHECKING:
@@ -29,25 +30,13 @@ if TYPE_CHECKING:
 
 _GREY = "0.45"
 SPEED_PANELS = ("median", "total")
-"""Averages of the two panels; the mean over rounds of cu-hlm (6) is in the numbers."""
-_WORDS = {"median": "median over texts", "total": "ratio of totals", "round_mean": "mean over rounds, cu-hlm (6)"}
+"""Averages of the two panels."""
+_WORDS = {"median": "median over texts", "total": "ratio of totals"}
 
 
 def _look(method: str) -> dict[str, Any]:
     """Return the style that the method's registration declares."""
     return info_of(method).style.options()
-
-
-def _values(row: list[float | None]) -> Any:
-    """Return numbers to draw, with NaN for null."""
-    return np.array(row, dtype=np.float64)
-
-
-def _draw(axes: Axes, series: dict[str, Any], **look: Any) -> None:
-    """Draw a curve with its 95% interval."""
-    low, high = _values(series["low"]), _values(series["high"])
-    axes.fill_between(series["x"], low, high, color=look["color"], alpha=0.18, linewidth=0)
-    axes.plot(series["x"], _values(series["mean"]), label=series["name"], **({"markersize": 3} | look))
 
 
 def _hold_zeros(axes: Axes, names: Sequence[str], values: Sequence[float | None], below: float = 0.02) -> None:
@@ -58,7 +47,7 @@ def _hold_zeros(axes: Axes, names: Sequence[str], values: Sequence[float | None]
 
 def _cross(axes: Axes, x: dict[str, Any], y: dict[str, Any], look: dict[str, Any]) -> None:
     """Draw a point with horizontal and vertical intervals."""
-    at = [_values([one[end] for end in ("value", "low", "high")]) for one in (x, y)]
+    at = [values([one[end] for end in ("value", "low", "high")]) for one in (x, y)]
     errors = [[[one[0] - one[1]], [one[2] - one[0]]] for one in at]
     size = 9 if look["marker"] == "*" else 5
     axes.errorbar(
@@ -79,21 +68,19 @@ def paint_both(numbers: Numbers) -> Canvas:
     names, shown = numbers["statistics"]["accuracies"], _drawn(numbers, SHOWN)
     figure, panels = canvas((PAGE[0], 3.4), panels=max(1, len(names)))
     for axes, name, both in zip(panels, names or [None], numbers["axes"], strict=True):
-        points, bars = [], []
+        points = []
         for one in (one for one in numbers["series"] if one["name"] in shown):
             x, y = one["throughput"]["median"], one["perplexity"] if name is None else one["accuracy"][name]
             _cross(axes, x, y, _look(one["name"]))
             if None not in (x["value"], y["value"]):
                 points.append((x["value"], y["value"], shown[one["name"]]))
-                bars.append([(x["value"], end) for end in (y["low"], y["high"]) if end is not None])
-                bars.append([(end, y["value"]) for end in (x["low"], x["high"]) if end is not None])
         name_axes(axes, both)
         if name is not None:
             axes.set_title(METRICS[name])
         axes.margins(0.12)
         if name is not None:
             _hold_zeros(axes, [name], [one["accuracy"][name]["high"] for one in numbers["series"]], below=0.3)
-        name_points(axes, points, avoid=bars)
+        name_points(axes, points)
     return figure
 
 
@@ -139,7 +126,7 @@ def _panels(numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...]) -> 
     for axes, kinds, both in zip(panels, (left, right), numbers["axes"], strict=True):
         there = [one for one in numbers["series"] if one["kind"] in kinds]
         for one in there:
-            _draw(axes, one, marker=".", **_RATES[one["kind"]])
+            draw_band(axes, one, marker=".", **_RATES[one["kind"]])
         if not there:
             axes.text(0.5, 0.5, "no text was scored", ha="center", transform=axes.transAxes)
         name_axes(axes, both)
@@ -178,12 +165,12 @@ def _curves(axes: Axes, numbers: Numbers, word: str, names: Sequence[str]) -> No
     """Draw the curves of a panel; each marks different points, so that curves that coincide are all visible."""
     shown = [one for one in numbers["series"] if one["word"] == word and one["name"] in names]
     for number, one in enumerate(shown):
-        _draw(axes, one, **(_look(one["name"]) | {"markevery": (number % 3, 3)}))
+        draw_band(axes, one, **(_look(one["name"]) | {"markevery": (number % 3, 3)}))
 
 
 def _hold(panels: Sequence[Axes], numbers: Numbers, words: Sequence[str]) -> None:
     """Give panels one height that holds all curves; intervals of a slow link that reach 0 are cut."""
-    means = [_values(one["mean"]) for one in numbers["series"] if one["word"] in words]
+    means = [values(one["mean"]) for one in numbers["series"] if one["word"] in words]
     drawn = np.concatenate(means) if means else np.ones(1)
     drawn = drawn[np.isfinite(drawn) & (drawn > 0)]
     if drawn.size:

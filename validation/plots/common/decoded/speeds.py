@@ -21,8 +21,8 @@ from validation.plots.common.decoded.numbers import (
     skipped_of_accepted,
 )
 from validation.plots.common.decoded.printed import U_TIMES
-from validation.plots.common.decoded.timed_texts import WORDS, BootstrapDraws, Texts, draw_fading, read_study, speeds
-from validation.plots.common.record import Numbers, plain
+from validation.plots.common.decoded.timed_texts import WORDS, BootstrapDraws, draw_fading, read_study, speeds
+from validation.plots.common.record import Numbers
 from validation.plots.common.style import axis
 
 
@@ -46,7 +46,7 @@ def _speed_numbers(
     k_factor_db: float | None = None,
     **settings: Any,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return curves by method and metric, and gains over HLM on one link, as encoded and by the formulas.
+    """Return curves by method and metric, and gains over HLM on one link.
 
     ``settings`` are of :func:`validation.plots.common.decoded.timed_texts.speeds`.
     """
@@ -54,25 +54,13 @@ def _speed_numbers(
     fading = draw_fading(texts, int(decoded.about["seed"]), k_factor_db)
     names = [name for name in decoded.about["methods"] if name in texts]
     found = {name: speeds(texts[name], fading, snr_db, **settings) for name in names}
-    formula = {name: speeds(texts[name], fading, [snr_db[place]], formula=True, **settings) for name in names}
     series = [line(name, snr_db, draws[word].estimates(), word=word) for name, draws in found.items() for word in WORDS]
     statistics = {
         "gains": _gains(found, found.get("HLM"), place),
-        "gains_by_formula": _gains(formula, formula.get("HLM"), 0),
         "gains_at_snr_db": snr_db[place],
         "vocabulary": int(decoded.about["pair"]["vocabulary"]),
-        "message_bits": {name: _message_bits(texts[name]) for name in names},
     }
     return series, statistics
-
-
-def _message_bits(texts: Texts) -> dict[str, float | None]:
-    """Return the mean bits of a message."""
-    means = {}
-    for name in ("encoded", "formula"):
-        bits = getattr(texts, name)
-        means[name] = plain(bits[bits > 0].mean()) if (bits > 0).any() else None
-    return means
 
 
 def measure_speeds(studies: Sequence[Decoded], seed: int, *, rician: bool) -> Numbers:
@@ -81,7 +69,7 @@ def measure_speeds(studies: Sequence[Decoded], seed: int, *, rician: bool) -> Nu
     k_factor_db = K_FACTOR_DB if rician else None
     series, statistics = _speed_numbers(decoded, AVERAGE_SNR_DB, 0, k_factor_db=k_factor_db, seed=seed)
     both = {"x": axis("average SNR", "dB"), "y": axis("token throughput", "tokens/s", LOGARITHMIC)}
-    return {"axes": 3 * [both], "series": series, "statistics": statistics}
+    return {"axes": 2 * [both], "series": series, "statistics": statistics}
 
 
 def mean_snr(link: FadingLink) -> float:

@@ -25,9 +25,9 @@ from validation.decoding.studies import Decoded
 
 Array = NDArray[Any]
 RESAMPLES = 500
-WORDS = ("median", "total", "round_mean")
-"""``tokens_per_s_text_median``, ``tokens_per_s``, ``tokens_per_s_round_mean`` of :mod:`validation.decoding.metrics`."""
-_FIELDS = ("skipped", "draft_passes", "target_passes", "accepted", "resampled", "bonus", "bits", "bytes")
+WORDS = ("median", "total")
+"""``tokens_per_s_text_median`` and ``tokens_per_s`` of :mod:`validation.decoding.metrics`."""
+_FIELDS = ("skipped", "draft_passes", "target_passes", "bits", "bytes")
 _READ = attrgetter(*_FIELDS)
 
 
@@ -39,12 +39,10 @@ class Texts:
     ----------
     method : str
     prompts : tuple of str
-    tokens, draft_passes, target_passes, skipped : array, shape (n,)
+    tokens, draft_passes, target_passes : array, shape (n,)
         Sums over each text.
     text, block : int array, shape (R,)
         Index of the text of an exchange, and of its block in that text's fading.
-    new, alone, target : array, shape (R,)
-        New tokens of an exchange, its draft passes without those of skipped tokens, and its target passes.
     encoded, formula : array, shape (R,)
         Uplink bits: as encoded, and by the papers' formulas.
     """
@@ -54,12 +52,8 @@ class Texts:
     tokens: Array
     draft_passes: Array
     target_passes: Array
-    skipped: Array
     text: Array
     block: Array
-    new: Array
-    alone: Array
-    target: Array
     encoded: Array
     formula: Array
 
@@ -78,12 +72,8 @@ def read_texts(rows: Sequence[GenerationRecord]) -> Texts:
         np.array([float(len(row.tokens)) for row in rows]),
         sums["draft_passes"],
         sums["target_passes"],
-        sums["skipped"],
         np.repeat(np.arange(len(rows)), [len(row.rounds) for row in rows]),
         np.concatenate(blocks).astype(np.int64),
-        asked["accepted"] + asked["resampled"] + asked["bonus"],
-        np.maximum(asked["draft_passes"] - asked["skipped"], 0.0),
-        asked["target_passes"],
         8.0 * asked["bytes"],
         asked["bits"],
     )
@@ -151,11 +141,9 @@ class BootstrapDraws:
         return [estimate(value, drawn, DEFAULT_CONFIDENCE) for value, drawn in columns]
 
 
-def link_seconds(
-    texts: Texts, fading: Fading, snr_db: float, *, bandwidth_hz: float = BANDWIDTH_HZ, formula: bool = False
-) -> Array:
+def link_seconds(texts: Texts, fading: Fading, snr_db: float, *, bandwidth_hz: float = BANDWIDTH_HZ) -> Array:
     """Return the uplink time of each exchange, shape (R,); 0 if nothing is sent."""
-    bits = texts.formula if formula else texts.encoded
+    bits = texts.encoded
     sent = bits > 0
     found = np.zeros(len(bits))
     if sent.any():
@@ -172,24 +160,19 @@ def speeds(
     seed: int,
     times: tuple[float, float] = PAPER_TIMES,
     bandwidth_hz: float = BANDWIDTH_HZ,
-    formula: bool = False,
 ) -> dict[str, BootstrapDraws]:
     """Return tokens per second over each link, by the metrics of ``WORDS``."""
     draft_s, target_s = times
     chosen = draw_texts(len(texts.tokens), RESAMPLES, seed)
     counts = times_drawn(chosen)
     models = texts.draft_passes * draft_s + texts.target_passes * target_s
-    alone = texts.alone * draft_s + texts.target * target_s
     found: dict[str, list[tuple[Any, Array]]] = {word: [] for word in WORDS}
     for snr_db in average_snr_db:
-        link = link_seconds(texts, fading, snr_db, bandwidth_hz=bandwidth_hz, formula=formula)
+        link = link_seconds(texts, fading, snr_db, bandwidth_hz=bandwidth_hz)
         seconds = models + sum_by(texts, link)
         each = _divide(texts.tokens, seconds)
         found["median"].append((np.median(each), np.median(each[chosen], axis=-1)))
         found["total"].append((texts.tokens.sum() / seconds.sum(), (counts @ texts.tokens) / (counts @ seconds)))
-        speed = sum_by(texts, _divide(texts.new, alone + link)) + texts.skipped / draft_s  # cu-hlm (6), summed
-        turns = sum_by(texts, np.ones(len(link))) + texts.skipped
-        found["round_mean"].append((speed.sum() / turns.sum(), (counts @ speed) / (counts @ turns)))
     return {
         word: BootstrapDraws(np.array([value for value, _ in pairs]), np.stack([drawn for _, drawn in pairs], axis=-1))
         for word, pairs in found.items()

@@ -20,18 +20,16 @@ CELLS = 400  # of the kernel density on [0, 1]
 class Risks:
     """Hold the consequences of a rising line: the papers' surrogate R, its bounds, and the exact risk.
 
-    ``discrete``: R and bounds as sums over the 21 points; ``density``: as integrals of the kernel density; each
-    (R, bound at s = 2, best bound, its exponent). ``surrogate``, ``below``, ``misfit``: parts of the exact risk.
+    ``discrete``: R and its bound at s = 2, as sums over the 21 points; ``density``: the same, as integrals of the
+    kernel density.
     """
 
     averse: float
     prone: float
-    discrete: tuple[float, float, float, float]
-    density: tuple[float, float, float, float]
+    discrete: tuple[float, float]
+    density: tuple[float, float]
     exact: float
     surrogate: float
-    below: float
-    misfit: float
 
 
 def fit_of(uncertainty: Row, rejection: Row, groups: Index, *, binned: bool) -> LinearFit | None:
@@ -62,15 +60,15 @@ def risks_of(tokens: Tokens, fit: LinearFit | None) -> Risks | None:
     discrete = (
         skipping.rejection_risk_discrete(tokens.mass, **line),
         skipping.holder_bound_discrete(tokens.mass, **line),
-        *skipping.best_holder_bound(tokens.mass, **line, discrete=True),
     )
     cells = density_of(tokens)[0]
     density = (
         skipping.rejection_risk(cells, **line),
         skipping.holder_bound(cells, **line),
-        *skipping.best_holder_bound(cells, **line),
     )
-    return Risks(float(averse), float(prone), _floats(discrete), _floats(density), *map(float, gap))
+    return Risks(
+        float(averse), float(prone), _floats(discrete), _floats(density), float(gap.exact), float(gap.surrogate)
+    )
 
 
 def _floats(values: Any) -> Any:
@@ -98,30 +96,3 @@ def bin_means(uncertainty: Row, rejection: Row, groups: Index) -> list[Clustered
     """Return the mean β at each of the 21 points; NaN at a point without tokens."""
     point = np.rint(uncertainty * DRAWS).astype(np.int64)
     return [ratio(rejection * (point == index), point == index, groups) for index in range(DRAWS + 1)]
-
-
-def points_off(tokens: Tokens, fit: LinearFit) -> tuple[int, int]:
-    """Count points whose 95% interval of the mean β excludes the line, and points that have an interval."""
-    means = bin_means(tokens.uncertainty, tokens.rejection, tokens.prompt)
-    sure = [(one, u) for one, u in zip(means, POINTS, strict=True) if not np.isnan(one.low)]
-    off = [not one.low <= fit.slope * u + fit.intercept <= one.high for one, u in sure]
-    return sum(off), len(off)
-
-
-def explained_at_most(tokens: Tokens) -> float:
-    """Return the share of the variance of β explained by u, Var(E[β | u]) / Var(β); NaN for a constant β."""
-    count = np.bincount(tokens.point, minlength=DRAWS + 1)
-    total = np.bincount(tokens.point, tokens.rejection, minlength=DRAWS + 1)
-    center = tokens.rejection.mean()
-    between = count @ (total / np.maximum(count, 1) - center) ** 2
-    spread = float(np.sum((tokens.rejection - center) ** 2))
-    return float(between) / spread if spread else np.nan
-
-
-def largest_miss(tokens: Tokens, fit: LinearFit) -> tuple[float, float]:
-    """Return the u with the largest distance of the mean β from the line, and this distance (mean minus line)."""
-    held = np.flatnonzero(tokens.mass)
-    total = np.bincount(tokens.point, tokens.rejection, minlength=DRAWS + 1)[held]
-    miss = total / (tokens.mass[held] * len(tokens.point)) - fit.slope * POINTS[held] - fit.intercept
-    worst = int(np.argmax(np.abs(miss)))
-    return float(POINTS[held][worst]), float(miss[worst])

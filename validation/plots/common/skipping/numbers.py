@@ -25,19 +25,14 @@ from validation.plots.common.skipping.line_fit import (
     CELLS,
     bin_means,
     density_of,
-    explained_at_most,
     fit_of,
-    largest_miss,
     line_of,
-    points_off,
     risks_of,
 )
 from validation.plots.common.skipping.sample import (
-    CONFIDENCE,
     ClusteredEstimate,
     accepted_if_skipped,
     mean,
-    one_step,
     ratio,
     skipped_if_accepted,
     thresholds_over,
@@ -127,12 +122,6 @@ def measure_baselines(trace: Trace, seed: int) -> Numbers:
         "series": series,
         "statistics": {
             "pearson_r": {one["name"]: one["pearson_r"] for one in series},
-            "pearson_r_at_the_positions_of_the_rivals": {
-                name: number(correlation(u, beta)) for name, (u, beta, _) in baselines.items()
-            },
-            "pearson_r_of_one_less_draft_probability": number(correlation(1.0 - tokens.likelihood, tokens.rejection)),
-            "positions_of_the_rivals": len(next(iter(baselines.values()))[0]) if baselines else 0,
-            "confidence": CONFIDENCE,
             "left_out": left_out,
         },
         "positions_drawn": len(tokens.rows),
@@ -157,15 +146,12 @@ def line_statistics(tokens: Tokens) -> dict[str, Any]:
     """Return the fits to tokens and to means, Δ, and the thresholds of each fit."""
     found: dict[str, Any] = {
         "non_acceptance": interval(mean(tokens.rejection > 0, tokens.prompt)),
-        "explained_at_most": number(explained_at_most(tokens)),
     }
     for name, binned in (("tokens", False), ("bins", True)):
         fit = line_of(tokens, binned=binned)
         risks = risks_of(tokens, fit)
         found[name] = {
             "line": _line(fit),
-            "largest_miss": None if fit is None else plain(largest_miss(tokens, fit)),
-            "points_off": None if fit is None else points_off(tokens, fit),
             "thresholds": plain([risks.averse, risks.prone]) if risks else None,
         }
     return found
@@ -237,7 +223,6 @@ def measure_rates(trace: Trace, seed: int) -> Numbers:
     """Measure the transmission rate and both true skip rates over the threshold."""
     tokens = tokens_of(trace, seed)
     thresholds, sent, accepted, skipped = zip(*thresholds_over(tokens), strict=True)
-    wrong = {f"{threshold:g}": interval(one_step(tokens, threshold)) for threshold in thresholds}
     return {
         "axes": [{"x": axis("uncertainty threshold"), "y": axis("rate")}],
         "series": [
@@ -245,7 +230,7 @@ def measure_rates(trace: Trace, seed: int) -> Numbers:
             curve("P(accepted | skipped)", thresholds, list(accepted)),
             curve("P(skipped | accepted)", thresholds, list(skipped)),
         ],
-        "statistics": line_statistics(tokens) | {"skipped_and_rejected": wrong},
+        "statistics": line_statistics(tokens),
         "positions_drawn": len(tokens.rows),
     }
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from validation.plots.common.printed import CU, U, value
 from validation.plots.common.record import Numbers
-from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
+from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, canvas, draw_band, name_axes, values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,22 +35,9 @@ PRINTED_AS = {"sent": ", from its printed skips", "accepted | skipped": " prints
 """How a mark of cu-hlm stands to what the paper prints."""
 
 
-def _values(row: list[float | None]) -> Any:
-    """Return numbers to draw, with NaN for null."""
-    return np.array(row, dtype=np.float64)
-
-
-def _draw(axes: Axes, series: dict[str, Any], **look: Any) -> None:
-    """Draw a curve, with its 95% interval if it has one."""
-    if "low" in series:
-        low, high = _values(series["low"]), _values(series["high"])
-        axes.fill_between(series["x"], low, high, color=look["color"], alpha=0.18, linewidth=0)
-    axes.plot(series["x"], _values(series["mean"]), label=series["name"], **look)
-
-
 def _inside(series: dict[str, Any]) -> dict[str, Any]:
     """Return a curve of rates with its interval cut to [0, 1]; a symmetric interval can leave it."""
-    cut = {side: np.clip(_values(series[side]), 0.0, 1.0) for side in ("low", "high") if side in series}
+    cut = {side: np.clip(values(series[side]), 0.0, 1.0) for side in ("low", "high") if side in series}
     return series | cut
 
 
@@ -69,7 +56,7 @@ def paint_baselines(numbers: Numbers) -> Canvas:
     """Paint the mean rejection probability over u, with a curve for each uncertainty measure."""
     figure, (axes,) = canvas(COLUMN)
     for series, look in zip(numbers["series"], _LOOKS, strict=False):
-        _draw(axes, series, marker=".", markersize=3, **look)
+        draw_band(axes, series, marker=".", markersize=3, **look)
     name_axes(axes, numbers["axes"][0])
     axes.set(xlim=(-0.02, 1.02), ylim=(0, 1))
     axes.legend(loc="upper left")
@@ -80,7 +67,7 @@ def paint_measures(numbers: Numbers) -> Canvas:
     """Paint a panel for each uncertainty measure, with Pearson's r."""
     figure, panels = canvas((PAGE[0], 2.6), panels=len(numbers["series"]))
     for axes, series, look in zip(panels, numbers["series"], _LOOKS, strict=False):
-        _draw(axes, series, marker=".", markersize=3, **look)
+        draw_band(axes, series, marker=".", markersize=3, **look)
         name_axes(axes, numbers["axes"][0])
         axes.set(xlim=(-0.02, 1.02), ylim=(0, 1), title=series["name"])
     for axes in panels[1:]:
@@ -91,13 +78,13 @@ def paint_measures(numbers: Numbers) -> Canvas:
 def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper: str) -> None:
     """Draw the means, our lines, the paper's line, and the thresholds."""
     means, *lines = series
-    _draw(axes, means, color=DARK, linestyle="none", marker=".", markersize=4)
+    draw_band(axes, means, color=DARK, linestyle="none", marker=".", markersize=4)
     looks: tuple[dict[str, Any], ...] = (
         {"color": "0.7", "linestyle": (0, (2, 2)), "zorder": 3},
         {"color": DARK},
     )
     for line, look in zip(lines, looks, strict=False):
-        _draw(axes, line, **look)
+        draw_band(axes, line, **look)
     slope, intercept = value(paper, "slope"), value(paper, "intercept")
     axes.plot([0, 1], [intercept, slope + intercept], color=MIDDLE, label=f"line that {paper} prints")
     _mark_thresholds(axes, numbers, paper)
@@ -124,7 +111,7 @@ def paint_density(numbers: Numbers) -> Canvas:
     name_axes(axes, numbers["axes"][0])
     bars = share | {"mean": [20 * one for one in share["mean"]], "name": "share at each u, by the step 0.05"}
     _bars(axes, bars)
-    _draw(axes, density, color=DARK)
+    draw_band(axes, density, color=DARK)
     _mark_thresholds(axes, numbers, CU)
     axes.set(xlim=(-0.04, 1.04), ylim=(0, None))
     axes.legend(loc="upper center")
@@ -148,7 +135,7 @@ def paint_rates(numbers: Numbers) -> Canvas:
     """Paint the transmission rate and both true skip rates over the threshold."""
     figure, (axes,) = canvas((COLUMN[0], 3.5))
     for series, look in zip(numbers["series"], _LOOKS, strict=True):
-        _draw(axes, _inside(series), **look)
+        draw_band(axes, _inside(series), **look)
     marks = (1 - value(CU, "skipped"), "s", DARK, "sent"), (value(CU, "true_skips"), "D", MIDDLE, "accepted | skipped")
     for place, marker, color, name in marks:
         axes.plot(
@@ -169,7 +156,7 @@ def paint_transmission(numbers: Numbers) -> Canvas:
     """Paint the transmission rate over the threshold, with the printed point."""
     figure, (axes,) = canvas(COLUMN)
     (series,) = numbers["series"]
-    _draw(axes, _inside(series), color=DARK)
+    draw_band(axes, _inside(series), color=DARK)
     axes.plot(
         [value(U, "prone")],
         [1 - value(U, "skipped")],
@@ -186,7 +173,7 @@ def paint_transmission(numbers: Numbers) -> Canvas:
 
 def dots(axes: Axes, rows: Sequence[dict[str, dict[str, float | None]]], key: str, shift: float, **look: Any) -> None:
     """Draw a rate of each row as a point with its interval, one row below the other."""
-    middle, low, high = (_values([row[key][end] for row in rows]) for end in ("value", "low", "high"))
+    middle, low, high = (values([row[key][end] for row in rows]) for end in ("value", "low", "high"))
     places = np.arange(len(rows)) + shift
     ends = (np.nan_to_num(middle - low), np.nan_to_num(high - middle))
     axes.errorbar(middle, places, xerr=ends, linestyle="none", markersize=5, elinewidth=1.0, **look)

@@ -6,7 +6,7 @@ Every device rule takes the smallest k with Δ_k below its own limit, so Δ_k is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import hlmtheory
 from hlmtheory import truncation, verification
 from hlmtheory.truncation._search.pairs import SortedPair
-from validation.decoding.trace_drafts import offline_distortions, paper_line, tokens_of
+from validation.decoding.trace_drafts import TraceKey, offline_distortions, paper_line, tokens_of, trace_key
 from validation.plots.common.record import sampled, spread
 from validation.trace.reader import Trace, probabilities
 
@@ -114,18 +114,9 @@ class Sample:
         return None if np.isnan(inverse[0]) else int(np.argmax((1.0 if sharp else 2.0) * inverse <= theta))
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Identify a trace in the cache by its path and creation time."""
-
-    key: tuple[Any, ...]
-    trace: Trace = field(compare=False)
-
-
 def sample_of(trace: Trace, seed: int) -> Sample:
     """Return the sample at random positions of a trace, measured once for all figures."""
-    key = (str(trace.path), trace.positions, trace.vocabulary, str(trace.manifest.get("created")))
-    return _sample(_Source(key, trace), seed, SAMPLE_VALUES)
+    return _sample(trace_key(trace), seed, SAMPLE_VALUES)
 
 
 def denominator(drafted: Any, rejection: Any, sharpness: Any) -> Row:
@@ -135,7 +126,7 @@ def denominator(drafted: Any, rejection: Any, sharpness: Any) -> Row:
 
 
 @lru_cache(maxsize=2)
-def _sample(source: _Source, seed: int, values: int) -> Sample:
+def _sample(source: TraceKey, seed: int, values: int) -> Sample:
     trace = source.trace
     parts = sampled(trace, max(1, values // trace.vocabulary), seed)
     draft, target = (np.concatenate(side) for side in zip(*parts, strict=True))

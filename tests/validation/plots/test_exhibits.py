@@ -1,0 +1,236 @@
+"""One contract for every exhibit: it is drawn from a small trace, and its sidecar holds what is drawn."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure as Canvas
+
+import hlmtheory
+from tests.validation.plots.conftest import Maker
+from validation.collection.prompts import Prompt
+from validation.decoding.loop import PAPER_TIMES, decode
+from validation.decoding.methods.registry import Fitted
+from validation.decoding.scoring import score_key
+from validation.decoding.studies import STUDIES, Decoded
+from validation.errors import UserError
+from validation.models.pair import Pair
+from validation.plots import EXHIBITS, FIGURES, Decoding, Exhibit, Figure, Simulation, Tag, draw, find_exhibits
+from validation.plots.common import record
+from validation.plots.common.style import house_style
+from validation.plots.common.values import as_csv
+from validation.plots.edge_sd import numbers as edge_sd
+from validation.plots.flexspec import counted_lines
+from validation.plots.ours import codec_bits, fading_mean
+from validation.trace.reader import Trace
+
+ROOT = Path(__file__).resolve().parents[3]
+PROMPTS = [Prompt("b", "two and two", "Alpaca"), Prompt("a", "it was", "x")]
+TRACED = [one.stem for one in FIGURES.values()]
+SIMULATED = [one for one in EXHIBITS.values() if isinstance(one, Simulation)]
+DECODED = [one for one in EXHIBITS.values() if isinstance(one, Decoding)]
+BY_STEM = {one.stem: one for one in EXHIBITS.values()}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small() -> Any:
+    """Simulations of few users, runs and blocks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fading_mean, "SAMPLES", 1_000)
+        patch.setattr(codec_bits, "POSITIONS", 3)
+        patch.setattr(counted_lines, "DEFAULT_RESAMPLES", 50)
+        yield
+
+
+@pytest.fixture(scope="module")
+def trace(make_trace: Maker) -> Trace:
+    """Twenty texts of three tokens over 50 entries."""
+    return make_trace(texts=20, prompts=20)
+
+
+@pytest.fixture(scope="module")
+def studies(pair: Pair) -> dict[str, Decoded]:
+    """Both studies on two prompts of the tiny pair, one with a reference answer."""
+    return {name: study(name, pair) for name in ("hlm", "design")}
+
+
+def study(name: str, pair: Pair) -> Decoded:
+    fitted = Fitted(0.5, 0.05, 0.4, 0.1, 0.95, 0.94, 20)
+    methods = [
+        one for one in STUDIES[name].methods(fitted) if name == "hlm" or one.name[-2:] in ("ly", " 0", ".6", "0)")
+    ]
+    settings: dict[str, Any] = {"new_tokens": 6, "batch": 2, "seed": 3, "times": PAPER_TIMES, "risk": True}
+    rows = [row for method in methods for row in decode(pair, PROMPTS, method, **settings)]
+    about = {
+        "pair": pair.describe(),
+        "new_tokens": 6,
+        "seed": 3,
+        "fitted": asdict(fitted),
+        "methods": [method.name for method in methods],
+        "prompts": [{"id": prompt.id, "source": prompt.source} for prompt in PROMPTS],
+    }
+    scores = {score_key(row): {"similarity_large": 0.1 * len(row.tokens), "nats_total": 2.0} for row in rows}
+    return Decoded(name, about, rows, scores)
+
+
+def drawn(
+    one: Exhibit, folder: Path, trace: Trace | None, decoded: Sequence[Decoded] = (), seed: int = 1
+) -> list[Path]:
+    return draw(one, trace, folder, command="hlm figure", seed=seed, commit="c0ffee", decoded=decoded)
+
+
+def check(one: Exhibit, paths: Sequence[Path]) -> dict[str, Any]:
+    """Assert what holds for every exhibit, and return the sidecar."""
+    about: dict[str, Any] = json.loads(paths[0].read_text(encoding="utf-8"))
+    assert [path.suffix for path in paths] == ([".json", ".svg"] if one.paint else [".json"])
+    assert {key: about[key] for key in ("figure", "kind", "title", "seed", "commit", "hlmtheory")} == {
+        "figure": f"{one.paper} {one.number}",
+        "kind": one.tag,
+        "title": one.title,
+        "seed": 1,
+        "commit": "c0ffee",
+        "hlmtheory": hlmtheory.__version__,
+    }
+    assert re.fullmatch(rf"{re.escape(one.paper)} (Figure|Table) .*: .*\.", about["caption"])
+    assert not re.search(r"[{}]|\bnan\b", about["caption"])
+    assert about["method"].endswith(about["basis"])
+    assert about["source"]["key"] in (ROOT / "validation" / "references.bib").read_text(encoding="utf-8")
+    assert about["printed"] == [asdict(number) for number in one.printed]
+    tables = about.get("tables", [])
+    assert len(tables) <= 1
+    assert bool(one.paint) or len(tables) == 1
+    for table in tables:
+        assert table["rows"]
+        assert all(len(row) == len(table["heads"]) for row in table["rows"])
+    rows = list(csv.reader(as_csv(about).splitlines()))
+    assert {len(row) for row in rows} == {5}
+    if one.paint:
+        assert all(axes[side]["label"] for axes in about["axes"] for side in "xy")
+        assert sum(row[0] in ("series", "bars", "swept", "promised") for row in rows) > 4
+        with house_style():
+            check_panels(one.paint(about))
+    return about
+
+
+def check_panels(figure: Canvas) -> None:
+    """Assert that something with a value is drawn in each panel."""
+    for axes in figure.axes:
+        lines = [np.asarray(line.get_ydata(), dtype=np.float64) for line in axes.get_lines()]
+        assert any(np.isfinite(line).any() for line in lines) or axes.patches or axes.collections
+
+
+@pytest.mark.parametrize("stem", TRACED)
+def test_a_figure_of_a_trace_keeps_the_contract_and_depends_on_nothing_else(
+    stem: str, trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import matplotlib as mpl
+
+    one = BY_STEM[stem]
+    paths = drawn(one, tmp_path / "a", trace)
+    about = check(one, paths)
+    assert about["positions_drawn"] <= about["positions"] == 60
+    monkeypatch.setattr(record, "CHUNK_VALUES", 7 * trace.vocabulary)  # the size of a chunk changes nothing
+    with mpl.rc_context({"font.size": 20, "svg.hashsalt": "another"}):
+        again = drawn(one, tmp_path / "b", trace)
+    assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
+    assert all(not re.search(rb"<dc:date>|\d{4}-\d\d-\d\dT", path.read_bytes()) for path in paths)
+
+
+@pytest.mark.parametrize("one", SIMULATED, ids=lambda one: one.stem)
+def test_a_figure_without_a_model_keeps_the_contract(one: Simulation, tmp_path: Path) -> None:
+    if one.paper == "edge-sd" and one.number != "5":
+        one = small_simulation(one)
+    check(one, drawn(one, tmp_path, None))
+
+
+def small_simulation(one: Simulation) -> Simulation:
+    """Return a figure of edge-sd with two runs of few users."""
+    base = edge_sd.Load(users=5, longest_input=64, longest_output=24)
+    sizes: dict[str, Any] = {"runs": 2, "base": base}
+    if one.number == "6":
+        sizes["values"] = (0.5, 0.9)
+    if one.number[0] in "78":
+        sizes["values"] = {"a": (3, 5), "b": (32, 64), "c": (12, 24)}[one.number[1]]
+    if one.number[0] == "9":
+        sizes["shared_by"] = (3, 6)
+    simulate = one.simulate
+    return replace(one, simulate=lambda seed: simulate(seed, **sizes))
+
+
+@pytest.mark.parametrize("one", DECODED, ids=lambda one: one.stem)
+def test_a_figure_of_texts_keeps_the_contract(one: Decoding, studies: dict[str, Decoded], tmp_path: Path) -> None:
+    about = check(one, drawn(one, tmp_path / "a", None, [studies[one.study]]))
+    assert "prompts: 1 of Alpaca, 1 of x" in about["basis"]
+    again = drawn(one, tmp_path / "b", None, [studies[one.study]])
+    assert json.loads(again[0].read_text(encoding="utf-8")) == about
+    with pytest.raises(UserError, match=f"decode them with `python3 hlm decode {one.study}`"):
+        drawn(one, tmp_path, None)
+
+
+@pytest.fixture(scope="module")
+def limits(make_trace: Maker) -> list[Trace]:
+    """One position, one model twice, and rows that are certain."""
+    same = np.random.default_rng(1).normal(0, 1, (10, 20)).astype(np.float16)
+    certain = np.full((10, 30), -60_000.0)
+    certain[:, 3] = 60_000.0
+    return [
+        make_trace(1, 2, texts=1, prompts=1),
+        make_trace(draft=same, target=same),
+        make_trace(draft=certain, target=np.roll(certain, 1, axis=1)),
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:.*log-scaled")  # matplotlib's, of an axis without positive values
+@pytest.mark.parametrize("stem", [stem for stem in TRACED if stem not in ("ours-fig7", "ours-tableV")])
+def test_the_limiting_cases_have_numbers(stem: str, limits: list[Trace]) -> None:
+    one = BY_STEM[stem]
+    assert isinstance(one, Figure)
+    for trace in limits:
+        numbers = one.measure(trace, 1)
+        json.dumps(numbers, allow_nan=False)
+        assert "{" not in one.sentence(numbers)
+        if one.paint:
+            with house_style():
+                one.paint(numbers)
+
+
+MESSAGE = "{a[0][-1]:.2f}, {a[b]}, {c}."
+
+
+def test_a_sentence_says_what_is_undefined() -> None:
+    one = Exhibit(
+        paper="p", number="1", source="s", title="t", tag=Tag.MEASURED, message="{a[0][-1]:.2f}, {a[b]}, {c}."
+    )
+    assert one.sentence({"statistics": {"a": [[1.0, -2.0]]}}) == "−2.00, undefined, undefined."
+    assert one.describe({"statistics": {"a": [[0.5]]}}, "All.")["caption"] == (
+        "p Figure 1: 0.50, undefined, undefined. Measured."
+    )
+
+
+def test_pyplot_is_never_loaded_and_matplotlib_only_to_draw(trace: Trace, tmp_path: Path) -> None:
+    code = (
+        "import sys; from validation.plots import FIGURES, draw; from validation.trace.reader import open_trace\n"
+        "assert not {'matplotlib', 'torch'} & set(sys.modules)\n"
+        f"draw(FIGURES['cu-hlm', '6'], open_trace({str(trace.path)!r}), {str(tmp_path)!r}, command='', seed=1)\n"
+        "assert not {'matplotlib.pyplot', 'torch'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_what_does_not_exist_is_refused(tmp_path: Path) -> None:
+    for paper, number in (("cu-hlm", "99"), ("no-paper", "5a")):
+        with pytest.raises(UserError, match=rf"{paper} {number}.*cu-hlm 5a, cu-hlm 5b, cu-hlm 6"):
+            find_exhibits(paper, number)
+    with pytest.raises(UserError, match=r"cu-hlm Fig\. 6 is drawn from a trace; collect one"):
+        drawn(FIGURES["cu-hlm", "6"], tmp_path, None)
+    assert find_exhibits("cu-hlm") == [one for (paper, _), one in EXHIBITS.items() if paper == "cu-hlm"]

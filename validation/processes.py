@@ -37,14 +37,8 @@ def run_to_end(argv: Sequence[str], **options: Any) -> int:
 
     Parameters
     ----------
-    argv : sequence of str
     options
         Of :class:`subprocess.Popen`.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        This process got SIGTERM.
     """
     with subprocess.Popen(list(argv), **options) as child:
 
@@ -105,13 +99,6 @@ class Processes:
             Number of calls that are sent before the result of the first one is taken; this bounds the memory.
         tick : callable, optional
             Called now and then while a result is waited for.
-
-        Raises
-        ------
-        UserError
-            The processes were lost again and again.
-        Exception
-            What the first call that fails raises; its cause holds the traceback of the process.
         """
         waiting: deque[tuple[Call, Future[Any]]] = deque()
         self._lost = 0

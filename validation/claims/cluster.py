@@ -32,14 +32,7 @@ def on_scheduler(address: str, workers: int | None = None) -> PartsOf:
 def parts_of_cluster(
     work: Work, claims: tuple[str, ...], first: int, address: str, local_workers: int | None = None
 ) -> Iterator[Part]:
-    """Yield the parts from number ``first`` on, in order, computed by the workers of a scheduler.
-
-    Raises
-    ------
-    UserError
-        dask is missing, the scheduler does not answer or is lost, no worker is left, or a worker lacks the package, has
-        another version or cannot read the trace.
-    """
+    """Yield the parts from number ``first`` on, in order, computed by the workers of a scheduler."""
     if first >= len(work):
         return
     order = Order.of(work, claims)

@@ -64,8 +64,6 @@ class Step:
 
     Attributes
     ----------
-    name, unit : str
-    count, each_s : float
     origin : str
         ``measured``, ``derived`` or ``assumed``.
     source : str
@@ -98,13 +96,10 @@ class Cost:
         Expected positions; each batch has 32 prompts, or all.
     disk : int
         Bytes of the trace.
-    disk_origin : str
     memory : dict of str to int
         Bytes by stage; the peak is the largest.
     workers : int
         Processes of the check.
-    steps : tuple of Step
-    remarks : tuple of str
     """
 
     positions: int
@@ -195,11 +190,8 @@ def cost_of_pair(
 
     Parameters
     ----------
-    pair : Pair
     encoded : sequence of list of int
         Tokens of the prompts.
-    asked : Asked
-    seed : int
     loading_s : float
         CPU seconds that starting and loading both models took.
     say : callable
@@ -233,10 +225,8 @@ def cost_of_shapes(
     ----------
     parameters : sequence of int
         Of the draft and of the target model.
-    vocabulary : int
     prompt : float
         Mean tokens of a prompt.
-    asked : Asked
     width : int
         Bytes of a weight.
     why : str

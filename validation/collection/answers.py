@@ -40,13 +40,7 @@ Value = Callable[[str, Any], float]
 
 
 def open_answers(path: Path, processing: Processing, wanted: str | None = None) -> ListSource:
-    """Return the lists of a file of answers.
-
-    Raises
-    ------
-    UserError
-        The file is missing, not JSON, or the first answer is of no known engine or of another one than ``wanted``.
-    """
+    """Return the lists of a file of answers."""
     for where, answer in read_json(path):
         found, _ = _engine(where, answer)
         if wanted is not None and found != wanted:

@@ -148,13 +148,7 @@ def collect(
 def settings_of(
     pair: Pair, prompts: Sequence[Prompt], *, positions: int | None, new_tokens: int, batch: int, seed: int
 ) -> tuple[dict[str, Any], list[list[int]]]:
-    """Return all settings that determine the stored positions, and the tokens of every prompt.
-
-    Raises
-    ------
-    UserError
-        A number is out of range, or as :func:`encode_prompts`.
-    """
+    """Return all settings that determine the stored positions, and the tokens of every prompt."""
     for name, value, least in (
         ("positions", positions, 1),
         ("new_tokens", new_tokens, 1),
@@ -173,19 +167,8 @@ def encode_prompts(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> li
 
     Parameters
     ----------
-    pair : Pair
-    prompts : sequence of Prompt
     new_tokens : int
         Number of tokens generated after each prompt; the prompt and these tokens must fit the context.
-
-    Returns
-    -------
-    list of list of int
-
-    Raises
-    ------
-    UserError
-        No prompts, a prompt too long for the context with the new tokens, or as :func:`ids_of`.
     """
     if not prompts:
         raise UserError("There are no prompts; give at least one.")
@@ -205,13 +188,7 @@ def encode_prompts(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> li
 
 
 def ids_of(tokenizer: Any, prompts: Sequence[Prompt], *, chat: bool) -> list[list[int]]:
-    """Return the tokens of prompts: as they are, or with ``chat`` as turns by the tokenizer's chat template.
-
-    Raises
-    ------
-    UserError
-        A conversation without ``chat``, or the template refuses a prompt.
-    """
+    """Return the tokens of prompts: as they are, or with ``chat`` as turns by the tokenizer's chat template."""
     if chat:
         return [turn_ids(tokenizer, prompt.messages or (("user", prompt.text),), prompt.id) for prompt in prompts]
     if talk := next((prompt for prompt in prompts if prompt.messages), None):
@@ -298,12 +275,10 @@ def continue_texts(
 
     Parameters
     ----------
-    pair : Pair
     texts : list of Text
         Continued together, as one batch.
     new_tokens : int
         At most; an end-of-text token ends a sequence.
-    seed : int
     report : callable
         Called with one line at every eighth step.
     """
@@ -364,7 +339,6 @@ def teacher_forced_logits(pair: Pair, which: str, texts: list[Text]) -> list[NDA
 
     Parameters
     ----------
-    pair : Pair
     which : str
         ``"draft"`` or ``"target"``.
     texts : list of Text
@@ -374,11 +348,6 @@ def teacher_forced_logits(pair: Pair, which: str, texts: list[Text]) -> list[NDA
     -------
     list of numpy.ndarray
         One (n, V) float16 array per sequence: row i holds the logits of the i-th generated token.
-
-    Raises
-    ------
-    UserError
-        A logit is not finite or overflows float16; the message names the model, prompt and position.
     """
     import torch
 
@@ -426,7 +395,6 @@ def write_manifest(
 
     Parameters
     ----------
-    writer : TraceWriter
     settings : dict
         Those of :func:`settings_of`.
     about : dict
@@ -435,7 +403,6 @@ def write_manifest(
         Indices of the prompts, in the order of use.
     state : dict
         Number of texts, and seconds of ``sampling`` and of ``scoring_and_storing``.
-    command : str or None
     """
     rounded = {name: round(state[name], 3) for name in ("sampling", "scoring_and_storing")}
     spent = max(1e-9, state["sampling"] + state["scoring_and_storing"])

@@ -46,10 +46,8 @@ class Config:
 
     Attributes
     ----------
-    vocabulary, k, exact_k : int
     dtype : str
         Of the exact values.
-    delta : bool
     value_bytes, index_bytes, index_bits : int
         Bytes of a position's values and tokens, and bits of a token.
     """
@@ -65,15 +63,7 @@ class Config:
 
 
 def open_distillkit(folder: Path) -> ListSource:
-    """Return the lists of a folder.
-
-    Raises
-    ------
-    UserError
-        The configuration is missing, too large, or contradicts itself; there is no data file, or one is missing.
-    ModuleNotFoundError
-        The extra ``parquet`` is not installed.
-    """
+    """Return the lists of a folder."""
     config = read_config(folder / CONFIG)
     files = _data_files(folder)
     rounding = Rounding(ABSOLUTE, ROUNDOFF[config.dtype])
@@ -81,13 +71,7 @@ def open_distillkit(folder: Path) -> ListSource:
 
 
 def read_config(path: Path) -> Config:
-    """Return the configuration of a folder.
-
-    Raises
-    ------
-    UserError
-        As :func:`open_distillkit`.
-    """
+    """Return the configuration of a folder."""
     import yaml
 
     if not path.is_file():

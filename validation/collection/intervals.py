@@ -30,7 +30,6 @@ class Certified:
 
     Attributes
     ----------
-    bias : float
     covered : float
         Share of the positions at which the list is long enough to certify a k.
     mean_k : float or None
@@ -48,7 +47,6 @@ class Intervals:
 
     Attributes
     ----------
-    places, texts, vocabulary, draft_k, target_k : int
     acceptance : (float, float)
         Interval of the mean acceptance rate over the positions: the mean of sharp intervals.
     widest : float
@@ -72,13 +70,7 @@ class Intervals:
 
 
 def intervals(pair: ListPair) -> Intervals:
-    """Return the intervals from two sources of top-k lists, block by block.
-
-    Raises
-    ------
-    UserError
-        As :func:`validation.collection.top_k.pair_lists`.
-    """
+    """Return the intervals from two sources of top-k lists, block by block."""
     low = high = widest = 0.0
     known, sums = np.zeros(len(PROMISES)), np.zeros(len(PROMISES))
     for lists, *_ in pair.blocks():

@@ -40,7 +40,6 @@ class Store:
 
     Attributes
     ----------
-    path : Path
     context, vocabulary, chunks : int
         n_ctx, V and the number of chunks.
     """
@@ -127,13 +126,7 @@ def _width(vocabulary: int) -> int:
 
 
 def open_store(path: Path) -> Store:
-    """Return the store in a file.
-
-    Raises
-    ------
-    UserError
-        The file does not begin with ``_logits_``, its size contradicts its header, or it holds no row.
-    """
+    """Return the store in a file."""
     with path.open("rb") as file:
         head = file.read(HEADER)
     if len(head) < HEADER or not head.startswith(MAGIC):

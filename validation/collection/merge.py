@@ -78,13 +78,7 @@ def merge_shards(
 
 
 def in_order(shards: Sequence[Shard]) -> list[Shard]:
-    """Return the shards by number.
-
-    Raises
-    ------
-    UserError
-        They are of different collections, one was given twice, or one is missing.
-    """
+    """Return the shards by number."""
     if not shards:
         raise UserError("There are no shards; give the folder of each.")
     first = shards[0]

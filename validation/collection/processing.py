@@ -24,7 +24,6 @@ class Processing:
     ----------
     values : str
         One of ``VALUES``.
-    temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty : float
     top_k : float
         0 for all tokens.
     stated : bool
@@ -77,12 +76,6 @@ def parse_processing(text: str | None, default: str) -> Processing:
     ----------
     text : str or None
         None: the values are ``default``, and nothing is stated.
-    default : str
-
-    Raises
-    ------
-    UserError
-        A word is unknown, a number is outside its range, or raw values have settings of a sampler.
 
     Examples
     --------
@@ -130,12 +123,7 @@ def _number(name: str, text: str) -> float:
 
 
 def refuse_mixed(draft: Processing, target: Processing) -> None:
-    """Refuse two models whose values were processed differently.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse two models whose values were processed differently."""
     if draft.raw != target.raw or draft.settings() != target.settings():
         raise UserError(
             f"The draft model's values are {draft.words()}, the target model's {target.words()}; q and p must be "

@@ -94,10 +94,6 @@ def record_assisted(target: Any, path: str | Path | None = None, *, fresh: bool 
     fresh : bool
         Delete the trace at ``path`` first.
 
-    Yields
-    ------
-    Recorder
-
     Raises
     ------
     UserError

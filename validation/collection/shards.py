@@ -67,8 +67,6 @@ class Shard:
 
     Attributes
     ----------
-    folder : Path
-    place : ShardNumber
     settings : dict
         Those of :func:`validation.collection.collect.settings_of`.
     about : dict
@@ -99,13 +97,7 @@ class Shard:
 
 
 def shard_number(text: str) -> ShardNumber:
-    """Read a shard's number as ``I/N``.
-
-    Raises
-    ------
-    UserError
-        It is not of this form, or I is not between 1 and N.
-    """
+    """Read a shard's number as ``I/N``."""
     first, slash, second = text.partition("/")
     if not (slash and first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second)):
         raise UserError(f"The shard is {text!r}; give I/N with I from 1 to N, for example 2/3.")
@@ -134,14 +126,12 @@ def collect_shard(
 
     Parameters
     ----------
-    pair : Pair
     prompts : sequence of Prompt
         All prompts, the same for every shard.
     settings, encoded
         From :func:`validation.collection.collect.settings_of`.
     folder : str or Path
         The folder of the shard. What is stored there is not collected again.
-    place : ShardNumber
     go_on : callable
         Decides before each batch whether it is collected.
     progress : callable, optional
@@ -200,13 +190,7 @@ def own_batches(count: int, settings: Mapping[str, Any], place: ShardNumber) -> 
 
 
 def read_shard(folder: str | Path) -> Shard:
-    """Open a shard for reading, up to its last committed batch.
-
-    Raises
-    ------
-    UserError
-        There is no shard, it is damaged, or its rows are of other settings or not in whole batches.
-    """
+    """Open a shard for reading, up to its last committed batch."""
     folder = Path(folder)
     try:
         found = read_sealed(folder / FILE)

@@ -63,7 +63,6 @@ class GgufHeader:
 
     Attributes
     ----------
-    path : Path
     metadata : dict
         Numbers, strings and lists of strings by their keys. Of a list of numbers, the length.
     tensors : dict
@@ -95,24 +94,7 @@ def require_packages() -> None:
 
 
 def read_header(path: Path) -> GgufHeader:
-    """Return the header of a GGUF file.
-
-    Parameters
-    ----------
-    path : Path
-
-    Returns
-    -------
-    GgufHeader
-
-    Raises
-    ------
-    UserError
-        The file is not GGUF, has another byte order or version, is cut or damaged, holds only a part of a model, or
-        its settings contradict its tensors. The message names the file and the position or the entry.
-    ModuleNotFoundError
-        The extra ``gguf`` is not installed.
-    """
+    """Return the header of a GGUF file."""
     require_packages()
     status = path.stat()
     return _read_header(path, status.st_size, status.st_mtime_ns)
@@ -327,13 +309,7 @@ def _header_as_read(read: Callable[..., Any], path: Path, size: int, changed: in
 
 
 def apply_rope_factors(header: GgufHeader, model: PreTrainedModel) -> None:
-    """Divide a model's rotary frequencies by the factors in its file, which transformers ignores (Llama 3.1 and later).
-
-    Raises
-    ------
-    UserError
-        The model has no rotary frequencies of that number.
-    """
+    """Divide a model's rotary frequencies by the factors in its file, which transformers ignores (since Llama 3.1)."""
     if ROPE_FACTORS not in header.tensors:
         return
     import torch
@@ -360,14 +336,8 @@ def load_tokenizer(header: GgufHeader, load: Callable[[], PreTrainedTokenizerBas
 
     Parameters
     ----------
-    header : GgufHeader
     load : callable
         Returns transformers' own reading of the tokenizer.
-
-    Raises
-    ------
-    UserError
-        The pre-tokenizer is unknown here, and no ``tokenizer.json`` of the same vocabulary lies beside the file.
     """
     tokenizer = _split_as_told(header, load())
     begins = header.metadata.get("tokenizer.ggml.add_bos_token")

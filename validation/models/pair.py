@@ -154,10 +154,6 @@ def load_pair(
     report : callable, optional
         Called with one line before each step.
 
-    Returns
-    -------
-    Pair
-
     Raises
     ------
     UserError
@@ -238,11 +234,6 @@ def shapes_of(
     ----------
     name, draft, target, base
         As for :func:`load_pair`.
-
-    Raises
-    ------
-    UserError
-        As :func:`load_pair`, or a configuration gives no model.
     """
     name, draft, target = _resolve(name, draft, target)
     sources = _of_one_content(ModelSource.parse(draft), ModelSource.parse(target, "" if base is None else str(base)))

@@ -154,13 +154,7 @@ class ModelSource:
         return ModelSource(str(aligned.base_folder(self.name, self._json("config.json", {}).get("base"))))
 
     def load(self, factory: str, **options: Any) -> Any:
-        """Call ``transformers.<factory>.from_pretrained`` on the model.
-
-        Raises
-        ------
-        UserError
-            On any failure.
-        """
+        """Call ``transformers.<factory>.from_pretrained`` on the model."""
         import transformers
 
         if base := self.adapted:
@@ -206,8 +200,8 @@ class ModelSource:
         self.check_weights()
         if not self.gguf:
             config = self.load("AutoConfig")  # refuses a number of layers that would take minutes to build
-        if target := self.leaned_on:
-            return drafts.read(Path(self.name), config, lambda: target.load_model("float32"), dtype)
+        if self.leaned_on:
+            return drafts.read(Path(self.name), config, dtype)
         options |= {"use_safetensors": True, "dtype": dtype, "output_loading_info": True}
         model, loading = self.load("AutoModelForCausalLM", **options)
         if self.aligned:
@@ -267,14 +261,7 @@ class ModelSource:
         self.check_weights()
 
     def check_weights(self) -> None:
-        """Refuse a model that names weight files other than ``*.safetensors`` of its own folder.
-
-        Raises
-        ------
-        UserError
-            The index or config.json names a file with another extension, or one outside the folder by path or link;
-            the index is unreadable; or the folder holds an adapter beside the model's weights.
-        """
+        """Refuse a model that names weight files other than ``*.safetensors`` of its own folder."""
         if self.gguf:
             return
         index, named = INDEX, self._json("config.json", {}).get("transformers_weights")
@@ -335,13 +322,7 @@ class ModelSource:
         return found
 
     def reach(self) -> None:
-        """Check that the hub answers for a model not stored locally; its client would retry for half a minute.
-
-        Raises
-        ------
-        UserError
-            No answer within ``PATIENCE``. Loading reports any other refusal.
-        """
+        """Check that the hub answers for a model not stored locally; its client would retry for half a minute."""
         import huggingface_hub
 
         self.check_folder()

@@ -93,11 +93,6 @@ def common_tokens(own: Any, other: Any) -> Array:
     ----------
     own, other : transformers tokenizers
         Both of byte-level BPE, so that equal spellings are equal bytes.
-
-    Raises
-    ------
-    UserError
-        No token is common.
     """
     spelled, theirs = own.get_vocab(), other.get_vocab()
     special = {*own.all_special_tokens, *other.all_special_tokens}
@@ -119,11 +114,6 @@ def with_other_draft(pair: Pair, draft: Pair) -> Pair:
         Whose target, tokenizer and context are taken.
     draft : Pair
         Whose draft model and tokenizer are taken.
-
-    Raises
-    ------
-    UserError
-        The tokenizers have no token in common.
     """
     ours, theirs = pair.tokenizer, draft.tokenizer
 

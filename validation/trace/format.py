@@ -95,13 +95,7 @@ def list_fields(draft_k: int, target_k: int) -> dict[str, Field]:
 
 
 def fields_of(header: Mapping[str, Any]) -> Mapping[str, Field]:
-    """Return the arrays of a trace with this header of its journal.
-
-    Raises
-    ------
-    UserError
-        The kind is unknown, or the lengths of the lists are not positive whole numbers.
-    """
+    """Return the arrays of a trace with this header of its journal."""
     if header.get("kind", LOGITS) == LOGITS:
         return FIELDS
     widths = header.get("widths")
@@ -146,12 +140,6 @@ def complete(
     -------
     dict of numpy.ndarray
         Copies of shape (n, V) or (n,); n is the length of ``tokens``. A filled array is read-only.
-
-    Raises
-    ------
-    UserError
-        A required field is missing, a name is unknown or given twice, an array has a wrong shape, or it holds values
-        that the stored integers cannot hold.
     """
     fields = FIELDS if fields is None else fields
     if len(arrays) > len(fields):
@@ -188,13 +176,7 @@ def _as_stored(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[An
 
 
 def read_committed(path: Place) -> Committed:
-    """Read the journal of a trace of this format version.
-
-    Raises
-    ------
-    UserError
-        The journal is damaged, has another format, or names files outside the trace.
-    """
+    """Read the journal of a trace of this format version."""
     refuse_links(path)
     committed = read_journal(path)
     if committed.header.get("format") != FORMAT:
@@ -227,10 +209,6 @@ def check_rows(path: Place, committed: Committed, name: str, chunks: Any, tail: 
     """Refuse an array that has not exactly the rows that the journal says.
 
     A finished array says its shape; an unfinished one has whole chunks, numbered from 0, and a tail.
-
-    Raises
-    ------
-    UserError
     """
     field, vocabulary, logits = fields_of(committed.header)[name], *(committed.header[key] for key in SHAPE)
     row, dtype = field.row(vocabulary), field.stored_dtype(logits)
@@ -303,12 +281,7 @@ def array_folders(path: Place) -> list[Place]:
 
 
 def refuse_links(path: Place) -> None:
-    """Refuse a trace that contains a link, so that nothing is read, written or removed outside its folder.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse a trace that contains a link, so that nothing is read, written or removed outside its folder."""
     if isinstance(path, RemotePath):
         return
     for part in (path / JOURNAL, path / LOCK, *array_folders(path)):
@@ -335,13 +308,7 @@ def check_files(path: Place, committed: Committed, *, content: bool) -> None:
 
 
 def read_tail(path: Place, committed: Committed) -> dict[str, NDArray[Any]]:
-    """Return the rows after the last whole chunk of each array, by name; empty for a finished trace.
-
-    Raises
-    ------
-    UserError
-        The file is missing or damaged, or the fields of an unfinished trace differ from those of its kind.
-    """
+    """Return the rows after the last whole chunk of each array, by name; empty for a finished trace."""
     fields = fields_of(committed.header)
     if committed.tail is None:
         return {}

@@ -141,14 +141,7 @@ def check_disk_space(
     dtype: str = "float16",
     fields: Mapping[str, Field] | None = None,
 ) -> None:
-    """Refuse to start a collection that exceeds the free disk space.
-
-    Raises
-    ------
-    UserError
-        The arrays ``fields`` (default: ``FIELDS``) of ``positions`` positions need more bytes than are free at
-        ``path``.
-    """
+    """Refuse to start a collection that exceeds the free disk space."""
     stored = (FIELDS if fields is None else fields).values()
     row = sum(field.stored_dtype(dtype).itemsize * math.prod(field.row(vocabulary)) for field in stored)
     needed = positions * row + 2**20  # plus one mebibyte for the manifest
@@ -252,10 +245,6 @@ def open_trace(
     kinds : collection of str
         The kinds that the caller can use, ``LOGITS`` and ``LISTS``.
 
-    Returns
-    -------
-    Trace
-
     Raises
     ------
     UserError
@@ -308,11 +297,6 @@ def open_arrays(path: Place, committed: Committed, prompts: int | None = None) -
     """Return the arrays up to the last commit; a field that a finished trace lacks is filled with its default.
 
     Tokens, positions and, with a number of ``prompts``, their indices are checked when they are read.
-
-    Raises
-    ------
-    UserError
-        An array has another number of rows than the journal says, or another form.
     """
     files = ArrayFiles(path, committed.files)
     vocabulary, logits = committed.header["vocabulary"], committed.header["dtype"]

@@ -47,11 +47,6 @@ CREDENTIALS = {
 def place(value: str | Path | RemotePath) -> Place:
     """Return a folder of this machine, or of a store for an address.
 
-    Raises
-    ------
-    UserError
-        The address has an unknown scheme, a password, or a query.
-
     Examples
     --------
     >>> place("s3://bucket/traces/")
@@ -71,13 +66,6 @@ class RemotePath:
     url : str
         ``s3://BUCKET/KEY``, ``gs://BUCKET/KEY``, ``http://HOST/KEY`` or ``https://HOST/KEY``. At ``http`` it
         cannot be listed or written.
-
-    Raises
-    ------
-    UserError
-        By every method: the store refuses, or does not answer after the last attempt.
-    FileNotFoundError
-        There is no such object.
     """
 
     __slots__ = ("key", "root", "scheme")
@@ -234,7 +222,6 @@ class RemotePath:
 
         Parameters
         ----------
-        content : bytes
         seen : dict or None
             The answer of the last write, or of :meth:`mark`; None if there is no object.
 

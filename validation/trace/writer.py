@@ -159,11 +159,6 @@ class TraceWriter:
             One array for each field of :data:`validation.trace.format.FIELDS`, or for lists of
             :func:`validation.trace.format.list_fields`, in order or by name: ``draft_logits`` and ``target_logits``
             (n, V), ``tokens``, ``prompt_index`` and ``position`` (n,). A field with a default may be left out.
-
-        Raises
-        ------
-        UserError
-            A required field is missing, a name is unknown or given twice, or an array has a wrong shape or values.
         """
         rows = complete(arrays, named, self.vocabulary, self._dtype, self._fields)
         self.positions += len(rows["tokens"])

@@ -42,13 +42,7 @@ def chunk_rows(row: tuple[int, ...], itemsize: int, most: int | None = None) -> 
 
 
 def load_zarr() -> Any:
-    """Import and return the zarr package.
-
-    Raises
-    ------
-    UserError
-        zarr is not installed.
-    """
+    """Import and return the zarr package."""
     try:
         import zarr
         import zarr.abc.store

@@ -123,7 +123,6 @@ def train_aligned(
 
     Parameters
     ----------
-    course : Alignment
     library : Library
         The general corpus.
     data, out, checkpoint : Path

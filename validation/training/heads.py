@@ -121,13 +121,7 @@ def hits(kind: str, part: Any, base: Any, documents: Documents, limit: int = 20)
 
 
 def train_heads(kind: str, course: HeadCourse, data: Path, base_folder: Path, out: Path, checkpoint: Path) -> None:
-    """Train a part and write its weights, settings and training record to a folder.
-
-    Raises
-    ------
-    UserError
-        Too little text, a checkpoint of another recipe, or a base model that is not Llama-style.
-    """
+    """Train a part and write its weights, settings and training record to a folder."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -69,13 +69,7 @@ def _schedule(step: int, steps: int, warm_up: float) -> float:
 
 
 def step_count(model: Any, course: Course, taught: Documents) -> int:
-    """Return the number of batches in the course.
-
-    Raises
-    ------
-    UserError
-        The texts do not fill one row of the context.
-    """
+    """Return the number of batches in the course."""
     count = sum(map(len, taught))
     width: int = model.config.max_position_embeddings + 1
     if count < width:
@@ -97,15 +91,12 @@ def fit(
 
     Parameters
     ----------
-    model : transformers model
-    course : Course
     taught : list of integer array
         The tokens of each document.
     checkpoint : Path
         Written after every ``every`` steps and after the last step.
     loss : callable
         Function of the model and rows of context + 1 tokens.
-    every : int
     check : callable
         Called at each checkpoint; its result is printed.
 
@@ -113,11 +104,6 @@ def fit(
     -------
     float
         CPU seconds of the training, including interrupted runs.
-
-    Raises
-    ------
-    UserError
-        There is too little text, or the checkpoint belongs to another course.
     """
     import torch
 

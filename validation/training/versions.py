@@ -168,7 +168,6 @@ def train_version(
 
     Parameters
     ----------
-    update : Update
     base : Path or str
         The base model, version 0: a folder, or a name such as ``"smollm2"``.
     data, out : Path

@@ -234,10 +234,8 @@ def serve(
     ----------
     seed, run : int
         Select the users.
-    load : Load
     schemes : tuple of str
         Some of :data:`SCHEMES`.
-    reading : Reading, optional
     memory_rule : str, default "each"
         "each" is the paper's (24b), a limit per batch. "together" limits the caches of all concurrent batches, and
         splits the batches into waves if they do not fit.

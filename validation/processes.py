@@ -34,11 +34,6 @@ def run_to_end(argv: Sequence[str], **options: Any) -> int:
     """Run a command and return its exit code; SIGTERM ends the command too, then this process as Ctrl-C does.
 
     Without this, a command would go on after its parent was stopped, and hold the locks of its files.
-
-    Parameters
-    ----------
-    options
-        Of :class:`subprocess.Popen`.
     """
     with subprocess.Popen(list(argv), **options) as child:
 
@@ -59,13 +54,7 @@ def run_to_end(argv: Sequence[str], **options: Any) -> int:
 
 
 class Processes:
-    """Worker processes, started by the first call and ended with the block.
-
-    Parameters
-    ----------
-    count : int
-        Number of processes.
-    """
+    """Worker processes, started by the first call and ended with the block."""
 
     def __init__(self, count: int) -> None:
         self.count = count

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import dataclasses
-import inspect
-import re
-from collections.abc import Callable
 from typing import Any
 
 import array_api_compat.torch
@@ -16,101 +11,8 @@ import torch
 
 import hlmtheory
 from hlmtheory.claims import Claim
-from hlmtheory.codec import CodecMenu
-from hlmtheory.policy import (
-    CertifiedRows,
-    DevicePolicy,
-    ServerPolicy,
-    StageCosts,
-    UncertaintyLine,
-    codec_hulls,
-    join_hulls,
-    plan_user,
-)
 from tests.device.stand_in import Far, far
-from tests.theory.test_bad_input import PUBLIC, target
-from tests.theory.valid_calls import VALID_CALLS
-
-Move = Callable[[Any], torch.Tensor]
-
-LEFT_OUT = {
-    "takes numbers of Python": {
-        "AcceptanceCount",
-        "AcceptanceCount.interval",
-        "AcceptanceCount.update",
-        "AcceptanceTracker",
-        "AcceptanceTracker.update",
-        "CodecMenu",
-        "Device",
-        "ModelShape",
-        "SharedServer",
-        "StageCosts",
-        "Task",
-        "exact_payload_bits",
-        "steps_distribution",
-        "CertifiedAnswers",
-        "CertifiedRows",
-        "DevicePolicy",
-        "DraftProbabilities",
-        "Guarantee",
-        "LatticeRows",
-        "SeededTokens",
-        "StreamedDevice",
-        "StreamedServer",
-        "StreamedTokens",
-        "DeviceSession",
-        "ServerPolicy",
-        "ServerSession",
-        "UncertaintyLine",
-        "envelope_bits",
-        "threshold_rule",
-        "upload_batches",
-    },
-    "takes objects made of numbers of Python": {
-        "Service",
-        "SharedServer.alone_s",
-        "SharedServer.load_s",
-        "StageCosts.fixed_time",
-        "join_hulls",
-        "lower_bound",
-        "coherent_costs",
-        "plan",
-        "plan_cost",
-        "plan_goodput",
-        "plan_latency",
-        "plan_served",
-        "plan_users",
-    },
-    "takes messages, whose arrays are on the host, or bytes": {
-        "LatticeMessage",
-        "MixedMessage",
-        "TruncatedMessage",
-        "TokenDraft",
-        "TokenMessage",
-        "DevicePolicy.message",
-        "DevicePolicy.server_row",
-        "DevicePolicy.tokens",
-        "DeviceSession.message",
-        "DeviceSession.tokens",
-        "ServerPolicy.received",
-        "ServerSession.received",
-        "StreamedDevice.tokens",
-        "StreamedServer.receive",
-        "decode",
-        "decoded_rows",
-        "encode",
-    },
-    "is for one link, and a link of the trials is two": {"GilbertElliott.sample"},
-    "takes a path": {"open_trace"},
-}
-"""The public functions that are not tried, by reason."""
-
-BEFORE = {
-    "ThresholdController.roll_back": "ThresholdController.step",
-    "MassBudgetController.roll_back": "MassBudgetController.step",
-    "StreamedServer.verify": "StreamedServer.receive",
-}
-"""The calls that an object needs before a method."""
+from tests.theory.test_libraries import FUNCTIONS, OWN, answer
 
 
 def near(value: Any) -> torch.Tensor:
@@ -128,155 +30,22 @@ def test_a_claim_has_the_verdict_of_the_host(claim: Claim) -> None:
     np.testing.assert_allclose(theirs.rhs, ours.rhs, rtol=1e-9)
 
 
-def test_every_public_function_is_tried_or_left_out() -> None:
-    left_out = set().union(*LEFT_OUT.values())
-    missing = sorted(set(PUBLIC) - set(tried()) - left_out)
-    assert not missing, f"annotate an array of {', '.join(missing)} as Array, or name them in LEFT_OUT of {__file__}"
-    assert left_out <= set(PUBLIC)
-
-
-def test_what_is_left_out_takes_no_array() -> None:
-    taking = {name for reason in LEFT_OUT.values() for name in reason if takes(name) or takes(name.partition(".")[0])}
-    assert taking == {"GilbertElliott.sample"}, f"try {', '.join(sorted(taking))}: an argument is annotated as an array"
-
-
-def takes(name: str) -> list[str]:
-    """Return the arguments of a public function that are annotated as arrays: Array, Integers or Any."""
-    parameters = inspect.signature(PUBLIC[name]).parameters.values()
-    return [one.name for one in parameters if re.search(r"\b(Array|Integers|Any)\b", str(one.annotation))]
-
-
-def tried() -> list[str]:
-    """Return the functions that take an array, themselves or in their object's constructor, and are not left out."""
-    left_out = set().union(*LEFT_OUT.values())
-    return [name for name in PUBLIC if name not in left_out and (takes(name) or takes(name.partition(".")[0]))]
-
-
-@pytest.mark.parametrize("name", tried())
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in OWN])
 def test_a_call_gives_the_answer_of_the_host(name: str) -> None:
     """The answer on the device equals the host's, and is on the device if the host's answer is a tensor."""
-    _compare(*(_called(name, to) for to in (near, far)))
+    for ours, theirs in zip(answer(name, near), answer(name, far), strict=True):
+        assert isinstance(theirs, Far) == isinstance(ours, torch.Tensor)
+        np.testing.assert_allclose(getattr(theirs, "host", theirs), ours, rtol=1e-9)
 
 
-def _called(name: str, to: Move) -> Any:
-    """Return the answer to the valid call; methods' objects and links are made on the device."""
-    owner, _, method = name.partition(".")
-    values = _moved(name, to)
-    if "link" in values:
-        values["link"] = _called("Rician", to)
-    if not method:
-        return target(name)(**values)
-    receiver = _called(owner, to)
-    if name in BEFORE:
-        getattr(receiver, BEFORE[name].partition(".")[2])(**_moved(BEFORE[name], to))
-    return getattr(receiver, method)(**values)
-
-
-def _moved(name: str, to: Move) -> dict[str, Any]:
-    """Return the valid call with lists as tensors; without lists, numbers that may be arrays as tensors of two."""
-    values = copy.deepcopy(VALID_CALLS[name])  # with generators in their initial state
-    lists = {one: values[one] for one in takes(name) if _is_numbers(values[one])}
-    if not lists:
-        lists = {one: [values[one]] * 2 for one in takes(name) if type(values[one]) in (int, float)}
-    return {**values, **{one: to(value) for one, value in lists.items()}}
-
-
-def _is_numbers(value: Any) -> bool:
-    return isinstance(value, list | np.ndarray) and np.asarray(value).dtype.kind in "bif"
-
-
-def _compare(ours: Any, theirs: Any) -> None:
-    """Compare two answers, tensor by tensor."""
-    if isinstance(ours, torch.Tensor):
-        assert isinstance(theirs, Far), f"the answer lies on {getattr(theirs, 'device', type(theirs))}"
-        np.testing.assert_allclose(theirs.host, ours, rtol=1e-9)
-    elif isinstance(ours, tuple):
-        for one, other in zip(ours, theirs, strict=True):
-            _compare(one, other)
-    elif dataclasses.is_dataclass(ours):
-        for field in dataclasses.fields(ours):
-            _compare(getattr(ours, field.name), getattr(theirs, field.name))
-    elif isinstance(ours, np.ndarray):
-        np.testing.assert_allclose(theirs, ours, rtol=1e-9)
-
-
-@pytest.mark.parametrize("name", sorted(tried()))
-def test_an_array_of_the_call_is_on_the_device(name: str) -> None:
-    owner = name.partition(".")[0]
-    given = [*_moved(name, far).values(), *(_moved(owner, far).values() if owner in VALID_CALLS else ())]
-    assert any(isinstance(value, Far) for value in given), f"no argument of {name} is an array: see VALID_CALLS"
-
-
-# ------------------------------------------------------------------------------------------------------ mutants
-
-MUTANTS = {
-    "arange": (
-        "output_distribution",
-        "tree_distribution",
-        "tokens_after_update",
-        "audit_bound",
-        "rejection_risk",
-        "tail_deviation",
-        "allocate",
-        "ThresholdController.step",
-        "MassBudgetController.step",
-        "split_tokens",
-        "optimal_draft_length_profile",
-        "etgr_profile",
-        "distance_bound",
-        "law_wealth",
-    ),
-    "asarray": ("confident_threshold", "acceptance_interval", "payload_bits", "Rician.mean_latency", "fading_skip"),
-}
-"""Functions that use a constructor of the array API with the device of their arguments; at least one of each module."""
-
-
-@pytest.mark.parametrize(("constructor", "name"), [(key, name) for key, names in MUTANTS.items() for name in names])
-def test_an_array_that_stays_on_the_host_is_refused(
-    constructor: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("name", ["output_distribution", "tail_deviation", "allocate", "etgr_profile"])
+def test_an_array_that_stays_on_the_host_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The constructor is broken so that it forgets the device, as code without ``device=`` does."""
-    made = getattr(array_api_compat.torch, constructor)
+    made = array_api_compat.torch.arange
 
     def forgets(*values: Any, device: Any = None, **options: Any) -> Any:
         return made(*values, **options, **({} if device is None else {"device": "cpu"}))
 
-    _called(name, far)  # works
-    monkeypatch.setattr(array_api_compat.torch, constructor, forgets)
+    monkeypatch.setattr(array_api_compat.torch, "arange", forgets)
     with pytest.raises((RuntimeError, TypeError, AttributeError), match=r"device|'contiguous'|far:0"):
-        _called(name, far)
-
-
-# ------------------------------------------------------------------------- objects that hold what arrays gave
-
-
-def test_a_policy_of_rows_of_the_device_is_that_of_the_host() -> None:
-    """Rows to hulls, to a plan, to a device's policy, to a round that the server verifies."""
-    ours, theirs = _round(near), _round(far)
-    assert ours == theirs
-    assert ours[0].startswith("{")
-
-
-def _round(to: Move) -> tuple[Any, ...]:
-    rng = np.random.default_rng(3)
-    menu = CodecMenu(sizes=(1, 2, 4), resolutions=(4, 16))
-    rows, target_rows = rng.dirichlet(np.ones(16), (2, 6))
-    hulls = codec_hulls(to(rows), menu=menu)
-    hulls = join_hulls([hulls, codec_hulls(to(rows[:2]), menu=menu)])
-    costs = StageCosts(0.01, 0.03, 1e-5, 0.02)
-    accepted, rejection = to([0.8, 0.7, 0.6]), to(rng.random(8))
-    plan = plan_user(hulls, costs, accepted, rejection=rejection, risk_limit=0.1, draft_lengths=(1, 2, 3))
-    policy = DevicePolicy.from_plan(
-        plan.mixture[0] if plan.mixture else plan,
-        vocabulary=16,
-        temperature=1.0,
-        messages=CertifiedRows(menu),
-        line=UncertaintyLine(1.0, 0.0),
-    )
-    draws = np.random.default_rng(4)
-    drafts = [policy.draft(to(np.log(rows[t])), place=t + 1, rng=draws) for t in range(2)]
-    sent = [draft for draft in drafts if not draft.skip][: policy.rule.draft_length]
-    assert sent
-    message = policy.message(sent)
-    answer = ServerPolicy(policy).verify(message, to(target_rows[: len(sent) + 1]), rng=draws)
-    return policy.to_json(), message, answer.accepted, answer.token, policy.tokens(sent, answer, rng=draws)
+        answer(name, far)

@@ -17,15 +17,7 @@ from validation.workers import connected, first_line, in_order, refuse_other_wor
 
 
 def on_scheduler(address: str, workers: int | None = None) -> PartsOf:
-    """Return what :func:`.check_trace` takes as ``parts`` to compute on the workers of a scheduler.
-
-    Parameters
-    ----------
-    address : str
-        ``"local"`` starts one worker process per core of this machine; else the address of a scheduler.
-    workers : int, optional
-        Number of worker processes to start with ``"local"``.
-    """
+    """Return what :func:`.check_trace` takes as ``parts`` to compute on the workers of a scheduler."""
     return partial(parts_of_cluster, address=address, local_workers=workers)
 
 

@@ -18,13 +18,7 @@ FORMATS = (*ROWS, "distillkit", *ANSWERS)
 
 
 def holds_lists(where: str | Path, wanted: str | None = None) -> bool:
-    """Return whether a file or folder holds top-k lists, and not whole rows.
-
-    Parameters
-    ----------
-    wanted : str, optional
-        The format that the user says.
-    """
+    """Return whether a file or folder holds top-k lists, and not whole rows."""
     path = Path(where)
     lists = (path.is_dir() and (path / CONFIG).is_file()) or (path.is_file() and path.name.lower().endswith(JSON))
     if wanted is not None and (wanted not in ROWS) != lists and (path.exists() or wanted not in ROWS):

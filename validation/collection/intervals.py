@@ -26,19 +26,11 @@ PROMISES = (0.01, 0.05, 0.1, 0.2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certified:
-    """Number of probabilities to send for a Bias of at most ``bias``.
-
-    Attributes
-    ----------
-    covered : float
-        Share of the positions at which the list is long enough to certify a k.
-    mean_k : float or None
-        Mean of that k over these positions.
-    """
+    """Number of probabilities to send for a Bias of at most ``bias``."""
 
     bias: float
-    covered: float
-    mean_k: float | None
+    covered: float  # share of the positions at which the list is long enough to certify a k
+    mean_k: float | None  # mean of that k over these positions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +41,6 @@ class Intervals:
     ----------
     acceptance : (float, float)
         Interval of the mean acceptance rate over the positions: the mean of sharp intervals.
-    widest : float
-        Width of the widest of these intervals.
-    certified : tuple of Certified
-        From the draft model's lists alone.
     """
 
     places: int
@@ -61,8 +49,8 @@ class Intervals:
     draft_k: int
     target_k: int
     acceptance: tuple[float, float]
-    widest: float
-    certified: tuple[Certified, ...]
+    widest: float  # width of the widest of these intervals
+    certified: tuple[Certified, ...]  # from the draft model's lists alone
 
     def as_json(self) -> dict[str, Any]:
         """Return the intervals as plain values."""

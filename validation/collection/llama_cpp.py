@@ -36,16 +36,10 @@ FLOAT32 = 2.0**-22
 
 @dataclass(frozen=True)
 class Store:
-    """An opened store, of which only the header has been read.
-
-    Attributes
-    ----------
-    context, vocabulary, chunks : int
-        n_ctx, V and the number of chunks.
-    """
+    """An opened store, of which only the header has been read."""
 
     path: Path
-    context: int
+    context: int  # n_ctx, V and the number of chunks
     vocabulary: int
     chunks: int
 

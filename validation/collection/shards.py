@@ -63,32 +63,16 @@ class ShardNumber:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A shard on disk.
-
-    Attributes
-    ----------
-    settings : dict
-        Those of :func:`validation.collection.collect.settings_of`.
-    about : dict
-        ``pair``, ``notes`` and ``prompts``, as plain values.
-    machines : list of dict
-        Where it was collected: device, threads and versions.
-    rows : Trace or None
-        None if nothing is stored.
-    ends : list of int
-        The row after each of its batches.
-    state : dict
-        Texts and seconds.
-    """
+    """A shard on disk."""
 
     folder: Path
     place: ShardNumber
-    settings: dict[str, Any]
-    about: dict[str, Any]
-    machines: list[dict[str, Any]]
-    rows: Trace | None
-    ends: list[int]
-    state: dict[str, Any]
+    settings: dict[str, Any]  # those of :func:`validation.collection.collect.settings_of`
+    about: dict[str, Any]  # ``pair``, ``notes`` and ``prompts``, as plain values
+    machines: list[dict[str, Any]]  # where it was collected: device, threads and versions
+    rows: Trace | None  # None if nothing is stored
+    ends: list[int]  # the row after each of its batches
+    state: dict[str, Any]  # texts and seconds
 
     @property
     def counts(self) -> list[int]:

@@ -150,13 +150,7 @@ def read_weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def merged(base: Any, folder: Path) -> Any:
-    """Return the base model with an adapter merged into its weights: W + (α/r) B A. The base model is changed.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the adapter.
-    """
+    """Return the base model with an adapter merged into its weights: W + (α/r) B A. The base model is changed."""
     from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 
     settings, weights = read_config(folder), read_weights(folder)

@@ -176,11 +176,6 @@ def fingerprint(base: Any, tokenizer: Any) -> str:
 
     Weights count by their values in float32, so a copy in a wider dtype has the same fingerprint. The blocks below
     the last one do not count: a version that leaves the anchor alone has its base model's fingerprint.
-
-    Parameters
-    ----------
-    base : transformers model
-        Llama-style, with merged weights.
     """
     digest = hashlib.sha256()
     settings = base.config
@@ -196,17 +191,7 @@ def fingerprint(base: Any, tokenizer: Any) -> str:
 
 
 def save_aligned(draft: Any, folder: Path, *, base: str, mark: str) -> int:
-    """Write the draft's own weights in bf16 and its configuration, and return the bytes of the weights.
-
-    Parameters
-    ----------
-    folder : Path
-        Created if missing; the tokenizer is written separately.
-    base : str
-        The base model's folder beside this one, such as ``"../large"``.
-    mark : str
-        The fingerprint of the base model.
-    """
+    """Write the draft's own weights in bf16 and its configuration, and return the bytes of the weights."""
     import torch
     from safetensors.torch import save_file
 

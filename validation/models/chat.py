@@ -32,15 +32,6 @@ def turn_ids(tokenizer: Any, messages: Sequence[tuple[str, str]], name: str) -> 
     """Return the tokens of a conversation up to where the assistant's turn begins.
 
     The template alone decides how the text begins; the tokenizer adds no token of its own.
-
-    Parameters
-    ----------
-    tokenizer : PreTrainedTokenizer
-        With a chat template.
-    messages : sequence of (str, str)
-        Role and content of each message.
-    name : str
-        The prompt's, for the message of an error.
     """
     plain = [{"role": role, "content": content} for role, content in messages]
     try:

@@ -116,17 +116,7 @@ def require_memory(
     sharded: bool = False,
     limit: int | None = None,
 ) -> None:
-    """Refuse a pair that does not fit on the device, before anything is loaded.
-
-    Parameters
-    ----------
-    draft, target : int or None
-        Size of the weights in bytes; None skips the check.
-    sharded : bool
-        Whether the target model is spread over all GPUs and the host.
-    limit : int, optional
-        Bytes that the user allows.
-    """
+    """Refuse a pair that does not fit on the device, before anything is loaded."""
     import torch
 
     if draft is None or target is None:

@@ -59,22 +59,12 @@ DIGIT_SPLITS = frozenset(("starcoder", "refact", "command-r", "smollm", "codeshe
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """The checked header of a GGUF file.
-
-    Attributes
-    ----------
-    metadata : dict
-        Numbers, strings and lists of strings by their keys. Of a list of numbers, the length.
-    tensors : dict
-        The shape of each tensor, in torch's order.
-    types : dict
-        The name of each tensor's type, such as ``Q4_K``.
-    """
+    """The checked header of a GGUF file."""
 
     path: Path
-    metadata: dict[str, Any]
-    tensors: dict[str, tuple[int, ...]]
-    types: dict[str, str]
+    metadata: dict[str, Any]  # Numbers, strings and lists of strings by their keys. Of a list of numbers, the length
+    tensors: dict[str, tuple[int, ...]]  # the shape of each tensor, in torch's order
+    types: dict[str, str]  # the name of each tensor's type, such as ``Q4_K``
 
     @property
     def architecture(self) -> str:
@@ -333,11 +323,6 @@ def load_tokenizer(header: GgufHeader, load: Callable[[], PreTrainedTokenizerBas
 
     transformers ignores the name of a pre-tokenizer that it does not know, and then cuts as GPT-2 does. It also ignores
     whether the file says that a text begins with the begin-of-text token.
-
-    Parameters
-    ----------
-    load : callable
-        Returns transformers' own reading of the tokenizer.
     """
     tokenizer = _split_as_told(header, load())
     begins = header.metadata.get("tokenizer.ggml.add_bos_token")

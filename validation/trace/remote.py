@@ -218,18 +218,7 @@ class RemotePath:
         self._ask("written", lambda obstore: obstore.put(store, self.key, bytes(content)))
 
     def replace_if(self, content: bytes, seen: dict[str, Any] | None) -> dict[str, Any]:
-        """Write an object only if nobody has written it since.
-
-        Parameters
-        ----------
-        seen : dict or None
-            The answer of the last write, or of :meth:`mark`; None if there is no object.
-
-        Returns
-        -------
-        dict
-            The mark of the new object.
-        """
+        """Write an object only if nobody has written it since."""
         import obstore
         from obstore import exceptions
 

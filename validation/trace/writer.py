@@ -158,7 +158,7 @@ class TraceWriter:
         *arrays, **named : array
             One array for each field of :data:`validation.trace.format.FIELDS`, or for lists of
             :func:`validation.trace.format.list_fields`, in order or by name: ``draft_logits`` and ``target_logits``
-            (n, V), ``tokens``, ``prompt_index`` and ``position`` (n,). A field with a default may be left out.
+            (n, V), ``tokens``, ``prompt_index`` and ``position`` (n,).
         """
         rows = complete(arrays, named, self.vocabulary, self._dtype, self._fields)
         self.positions += len(rows["tokens"])

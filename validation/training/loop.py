@@ -112,7 +112,7 @@ def fit(
     groups = [group for o in optimizers for group in o.param_groups]
     rates = [group["lr"] for group in groups]
     state = load_state(checkpoint, asdict(course), model.state_dict(), optimizers)
-    start, spent = state.get("step", 0), state.get("cpu_seconds", 0.0)
+    start, spent = int(state.get("step", 0)), float(state.get("cpu_seconds", 0.0))
     groups = [group for o in optimizers for group in o.param_groups]  # loading a checkpoint creates new groups
     began, running, epoch = time.process_time(), 0.0, -1
     rows_per_epoch = sum(map(len, taught)) // (context + 1)

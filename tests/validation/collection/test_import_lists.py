@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import hlmtheory
 from hlmtheory import all_claims
 from hlmtheory.verification import acceptance_rate, softmax
 from validation.claims.check import check_trace
 from validation.cli.commands import main
 from validation.collection.import_lists import import_lists
-from validation.collection.processing import VALUES, Processing, parse_processing, refuse_mixed
-from validation.collection.top_k import ListedText, ListSource
+from validation.collection.processing import Processing, parse_processing
 from validation.errors import UserError
-from validation.trace.reader import LISTS, LOGITS, TraceWriter, open_trace
+from validation.trace.reader import LISTS, LOGITS, open_trace
 
 V, N, TEXTS = 60, 12, 4
 RAW = (Processing(), Processing())
@@ -85,17 +82,6 @@ def test_the_lists_are_stored_as_they_are(tmp_path, files):
     assert again.exit_code == 0
 
 
-def test_other_readers_say_that_they_need_whole_rows(tmp_path, files):
-    assert imported(tmp_path, files).exit_code == 0
-    with pytest.raises(UserError, match=r"holds top-k lists, but logits of every token are needed"):
-        open_trace(tmp_path / "trace")
-    with pytest.raises(ValueError, match=r"holds top-k lists"):
-        hlmtheory.open_trace(tmp_path / "trace")
-    found = run("figure", "cu-hlm", "5a", "--trace", tmp_path / "trace")
-    assert found.exit_code == 2
-    assert "holds top-k lists" in found.output
-
-
 def test_a_stopped_import_goes_on(tmp_path, files, monkeypatch):
     from validation.collection import formats
     from validation.collection import import_lists as module
@@ -144,7 +130,7 @@ def test_what_is_decided_is_right_and_the_others_say_why(tmp_path, files):
     }
     results = check_trace(trace, claims={n: c for n, c in measured.items() if not n.startswith("truncation.exact")})
     tallies = results.tallies
-    for name in ("skipping.mean_rejection", "truncation.monotone", "truncation.certificate", "truncation.partial_most"):
+    for name in ("skipping.mean_rejection", "truncation.monotone", "truncation.certificate"):
         assert tallies[name].outcome == "holds", name
     assert not [name for name, tally in tallies.items() if tally.outcome == "violated"]
     assert tallies["verification.tokens"].never == "the texts are a corpus's, not the target model's own"
@@ -153,26 +139,6 @@ def test_what_is_decided_is_right_and_the_others_say_why(tmp_path, files):
     assert all(tally.in_scope or tally.never for tally in tallies.values())
     truth = acceptance_rate(rows(1), rows(1, noise=0.7)).mean()
     assert results.summary["acceptance_low"] <= truth <= results.summary["acceptance_high"]
-
-
-def test_texts_of_the_target_model_are_taken_as_such(tmp_path, files):
-    assert imported(tmp_path, files, "--text-origin", "target").exit_code == 0
-    trace = open_trace(tmp_path / "trace", kinds=(LISTS,))
-    assert trace.manifest["texts"] == "target"
-    claim = {"verification.tokens": all_claims()["verification.tokens"]}
-    assert "identity" in check_trace(trace, claims=claim).tallies["verification.tokens"].never
-
-
-def test_a_corpus_puts_windows_of_whole_rows_out_of_scope(tmp_path):
-    rng = np.random.default_rng(0)
-    claim = {"verification.tokens": all_claims()["verification.tokens"]}
-    outcomes = []
-    for origin in ("corpus", "target"):
-        with TraceWriter(tmp_path / origin, 9, {"texts": origin}) as writer:
-            zeros = np.zeros(20, np.int32)
-            writer.append(rng.normal(size=(20, 9)), rng.normal(size=(20, 9)), zeros, zeros, np.arange(20))
-        outcomes.append(check_trace(open_trace(tmp_path / origin), claims=claim).tallies["verification.tokens"].outcome)
-    assert outcomes == ["out of scope", "holds"]
 
 
 # ------------------------------------------------------------------------------------------------- processing
@@ -214,12 +180,6 @@ def test_a_statement_that_says_nothing_is_refused(text, message):
         parse_processing(text, "raw_logprobs")
 
 
-def test_values_that_agree_are_not_mixed():
-    for values in VALUES:
-        same = parse_processing(values, "raw_logprobs")
-        refuse_mixed(same, Processing(values.replace("logits", "logprobs")))
-
-
 # ------------------------------------------------------------------------------------------------- wrong files
 
 
@@ -239,26 +199,3 @@ def test_formats_are_found_or_refused(tmp_path, files):
 
 
 # ------------------------------------------------------------------------------------------------- memory
-
-
-def synthetic(path: Path, count: int, k: int = 4) -> ListSource:
-    """Texts of 1,000 positions without a file: the memory is that of the import."""
-    values = np.log(np.tile([[0.4, 0.3, 0.2, 0.05]], (1000, 1)))[:, :k]
-    tokens = np.tile(np.arange(k), (1000, 1))
-    text = ListedText(tokens, values, np.zeros(1000, np.int64), lambda row: f"{path}, place {row}")
-    path.touch()
-    return ListSource(path, "vllm", lambda: iter([text] * (count // 1000)))
-
-
-def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr("validation.collection.top_k.BLOCK_ENTRIES", 2**13)
-    monkeypatch.setattr("validation.trace.writer.WAITING_BYTES", 2**17)
-    monkeypatch.setattr("validation.trace.format.LIST_ROWS", 2**11)
-    peaks = []
-    for count in (10_000, 100_000):
-        sources = [synthetic(tmp_path / f"{name}.jsonl", count) for name in "qp"]
-        tracemalloc.start()
-        import_lists(*sources, tmp_path / str(count), vocabulary=50, processing=RAW)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 1.5 * peaks[0], peaks

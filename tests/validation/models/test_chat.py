@@ -143,7 +143,7 @@ def test_a_trace_says_what_its_prompts_are_and_is_not_continued_by_others(pairs,
         remark = of_other_models(trace, pairs[1 - number])
         assert f"collected {there} --chat, and these prompts are given {here} it." in remark
     assert told == {False: (False, None), True: (True, True)}
-    with pytest.raises(UserError, match="was collected with --chat; the baselines read plain prompts alone"):
+    with pytest.raises(UserError, match="was collected with --chat; the baseline reads plain prompts alone"):
         baseline_measures(trace, turns)
 
 

@@ -150,13 +150,6 @@ def interrupted(path: Path, batches: int, settings: dict[str, Any] | None = SETT
         raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(("batches", "settings"), [(0, SETTINGS), (2, None)])
-def test_what_cannot_be_resumed_leaves_nothing(tmp_path: Path, batches: int, settings: dict[str, Any] | None) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        interrupted(tmp_path / "t", batches, settings)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     "garbage", [b'{"n":3,"rows"', b"\0" * 700, b"not a line\n", b'{"n":3,"rows":9,"crc":"00000000"}\n']
 )
@@ -170,16 +163,6 @@ def test_a_torn_line_of_the_journal_is_cut(tmp_path: Path, garbage: bytes) -> No
     collect(tmp_path / "t")
     assert whole(open_trace(tmp_path / "t", verify=True))
     assert read_journal(tmp_path / "t").dropped is None
-
-
-@pytest.mark.parametrize("begun", [b"", b'{"n":0,"form'])
-def test_a_journal_that_was_only_begun(tmp_path: Path, begun: bytes) -> None:
-    (tmp_path / "t").mkdir()
-    (tmp_path / "t" / JOURNAL).write_bytes(begun)
-    with pytest.raises(UserError, match=r"The trace at .*t was only begun; run the command that wrote it again"):
-        open_trace(tmp_path / "t")
-    collect(tmp_path / "t")
-    assert whole(open_trace(tmp_path / "t", verify=True))
 
 
 def test_the_last_commit_is_dropped_when_its_line_is_damaged(tmp_path: Path) -> None:
@@ -224,14 +207,6 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
     assert read_journal(tmp_path / "t").rows == 13
     collect(tmp_path / "t", settings={"seed": 2}, fresh=True)
     assert open_trace(tmp_path / "t").manifest["settings"] == {"seed": 2}
-
-
-def test_a_finished_trace_is_not_written_again(tmp_path: Path) -> None:
-    collect(tmp_path / "t")
-    with pytest.raises(UserError, match=r"Something lies at .* already: a finished trace; remove it, replace it with"):
-        collect(tmp_path / "t")
-    assert whole(open_trace(tmp_path / "t", verify=True))
-    assert not (tmp_path / "t" / LOCK).exists()
 
 
 def test_what_is_no_trace_is_left_alone(tmp_path: Path) -> None:
@@ -306,16 +281,6 @@ def test_other_files_in_the_folder_of_a_trace_stay(tmp_path: Path, finished: boo
     assert sorted(tree(path)) == sorted(FOREIGN)
 
 
-def test_a_trace_of_version_1_is_replaced_and_its_arrays_stay(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    path.mkdir()
-    (path / "manifest.json").write_text('{"format": "hlm-trace", "version": 1}')
-    (path / "tokens.npy").write_text("")
-    collect(path, fresh=True)
-    assert whole(open_trace(path, verify=True))
-    assert foreign_files(path) == ["tokens.npy"]
-
-
 @POSIX
 def test_a_file_called_lock_that_is_anothers_stays(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text("combination: 7-15-22")
@@ -353,15 +318,6 @@ def test_a_journal_that_names_files_outside_the_trace_is_refused(tmp_path: Path,
     collect(path, fresh=True)
     assert whole(open_trace(path, verify=True))
     assert [victim.read_bytes() for victim in victims] == [content] * 2
-
-
-@pytest.mark.parametrize("changes", [{"files": 7}, {"files": {"tail-9.npz": 1}}, {"files": {}, "tail": "tail-9.npz"}])
-def test_a_journal_of_other_fields_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        interrupted(tmp_path / "t", batches=2)
-    forged(tmp_path / "t", **changes)
-    with pytest.raises(UserError, match=r"not the journal of a trace|has no checksum of 'tail-9\.npz'"):
-        collect(tmp_path / "t")
 
 
 @POSIX
@@ -459,18 +415,6 @@ def test_a_failed_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: i
     assert whole(open_trace(tmp_path / "t", verify=True))
 
 
-def test_a_write_that_fails_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(journal.os, "fsync", fail)
-    with pytest.raises(
-        UserError, match=r"The disk is full while writing .*t; free some space and run the same command"
-    ):
-        collect(tmp_path / "t")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_nothing_is_committed_after_a_failed_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is the data that waits in the queue."""
     with pytest.raises(UserError, match="disk is full"):  # noqa: PT012, SIM117
@@ -511,15 +455,6 @@ try:
 except Exception as error:
     sys.exit(f"{{type(error).__name__}}: {{error}}")
 """
-
-
-@POSIX
-def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
-    code = LIMITED.format(limit=100_000, path=str(tmp_path / "t"), commits=3)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "UserError: A file of" in done.stderr
-    assert "what was stored before (1 positions) is safe; raise the limit (ulimit -f)" in done.stderr
-    assert open_trace(tmp_path / "t", partial=True, verify=True).positions == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounts a small disk")

@@ -13,7 +13,6 @@ import pytest
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import stored
 from tests.validation.trace.store_stand_in import KEY, Bucket, GoogleHandler, at, bucket, files
-from tests.validation.trace.store_writers import lost_answer, second_writer
 from validation.errors import UserError
 from validation.trace import remote
 from validation.trace.journal import JOURNAL
@@ -55,41 +54,6 @@ def test_a_key_names_the_store_and_needs_no_token(
     assert stored(PLACE).positions == 320  # type: ignore[arg-type]
     assert ("PUT", f"mine/trace/{JOURNAL}") in served.asked
     assert open_trace(PLACE, verify=True).positions == 320
-
-
-def test_a_key_that_is_none_is_one_sentence(served: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "key.json").write_text("no key")
-    monkeypatch.delenv("GOOGLE_BASE_URL")
-    monkeypatch.delenv("GOOGLE_BEARER_TOKEN")
-    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(tmp_path / "key.json"))
-    words = ("validate", "--trace", PLACE, "--out", tmp_path / "run", "-q")
-    one_sentence(run(*words), "gs://bucket cannot be used (", "check the address and the environment")
-    assert served.asked == []
-
-
-def test_a_second_writer_is_noticed(served: Bucket) -> None:
-    with pytest.raises(UserError, match=f"Another process is writing {PLACE}; wait for it"):
-        second_writer(PLACE)
-
-
-def test_an_answer_that_is_lost_is_no_second_writer(served: Bucket) -> None:
-    assert lost_answer(served, PLACE).positions == 320
-
-
-def test_a_throttled_bucket_is_asked_again_with_a_bound(served: Bucket, tmp_path: Path) -> None:
-    slow = iter(["503", "503"])
-    served.fault = lambda method, key: next(slow, None) if method == "PUT" else None
-    stored(PLACE)  # type: ignore[arg-type]
-    assert next(slow, None) is None
-    slow = iter(["503", "503"])
-    served.fault = lambda method, key: next(slow, None)
-    assert open_trace(PLACE).positions == 320
-    assert next(slow, None) is None
-    served.fault = lambda method, key: "503"
-    served.asked.clear()
-    words = ("validate", "--trace", PLACE, "--out", tmp_path / "run", "-q")
-    one_sentence(run(*words), "cannot be read (status 503", "a request is repeated up to 2 times")
-    assert len(served.asked) == remote.RETRIES + 1
 
 
 def test_wrong_credentials_are_named_and_not_tried_again(

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-import hlmtheory
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import VOCABULARY, random_fields, stored
 from tests.validation.trace.store_stand_in import KEY, Bucket, access, at, bucket, files
 from tests.validation.trace.store_writers import lost_answer, second_writer
-from validation import plots
-from validation.claims import check
 from validation.errors import UserError
 from validation.trace import remote
 from validation.trace.journal import JOURNAL
 from validation.trace.reader import TraceWriter, open_trace
-from validation.trace.remote import RemotePath, place
+from validation.trace.remote import place
 
 pytestmark = pytest.mark.skipif(find_spec("obstore") is None, reason="obstore comes with the extra remote")
 PLACE = "s3://bucket/mine/trace"
@@ -60,26 +56,6 @@ def test_a_store_holds_the_bytes_of_a_folder(served: Bucket, tmp_path: Path) -> 
     assert open_trace(PLACE, verify=True).manifest == here.manifest
     web = open_trace(f"{served.address}/bucket/mine/trace", verify=True)  # no list, no credentials
     assert np.array_equal(web.arrays["tokens"][:], here.arrays["tokens"][:])
-
-
-def test_the_commands_take_addresses(served: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = random_fields(64)
-    for name in ("draft", "target"):
-        np.save(tmp_path / f"{name}.npy", rows[f"{name}_logits"])
-    words = ["--draft", tmp_path / "draft.npy", "--target", tmp_path / "target.npy", "-q"]
-    assert run("import", *words, "--out", PLACE).exit_code == 0
-    assert run("import", *words, "--out", tmp_path / "trace").exit_code == 0
-    assert at(served).keys() == files(tmp_path / "trace").keys()
-    known, real = hlmtheory.all_claims(), check.check_trace
-    few = {name: known[name] for name in CLAIMS}
-    monkeypatch.setattr(check, "check_trace", lambda trace, **more: real(trace, **(more | {"claims": few})))
-    monkeypatch.setattr(plots, "FIGURES", {})
-    found = []
-    for trace in (PLACE, f"{served.address}/bucket/mine/trace", tmp_path / "trace"):
-        out = tmp_path / f"run{len(found)}"
-        assert run("validate", "--trace", trace, "--out", out, "-q").exit_code == 0
-        found.append(asdict(check.load_results(out / "claims.json")) | {"seconds": 0})
-    assert found[0] == found[1] == found[2]
 
 
 def test_a_writer_that_fails_leaves_no_whole_trace_and_goes_on(served: Bucket, tmp_path: Path) -> None:
@@ -169,14 +145,6 @@ def test_wrong_credentials_are_named_and_not_tried_again(
         stored("s3://bucket/other")  # type: ignore[arg-type]
 
 
-def test_nobody_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    known_to(monkeypatch, "http://127.0.0.1:9", KEY)
-    one_sentence(
-        run("validate", "--trace", PLACE, "--out", tmp_path / "run", "-q"), "cannot be read (connection refused"
-    )
-    remote._store.cache_clear()
-
-
 # ------------------------------------------------------------------------------------------- a part is no whole
 
 
@@ -231,23 +199,9 @@ def test_an_address_that_cannot_be_used_is_refused_without_its_password(text: st
     assert "secret" not in str(refused.value)
 
 
-def test_an_address_is_used_like_a_path() -> None:
-    path = place("s3://bucket//a/b/")
-    assert isinstance(path, RemotePath)
-    assert [str(path), path.name, str(path.parent), str(path / "c")] == [
-        "s3://bucket/a/b", "b", "s3://bucket/a", "s3://bucket/a/b/c",
-    ]  # fmt: skip
-    assert place(path) is path
-    assert place("a/b") == Path("a/b")
-
-
 def test_http_is_for_reading(served: Bucket) -> None:
     with pytest.raises(UserError, match="can only be read"):
         stored(f"{served.address}/bucket/x")  # type: ignore[arg-type]
-
-
-def test_shards_need_folders() -> None:
-    one_sentence(run("collect", "--shard", "1/2", "--out", PLACE), "Shards need a folder each")
 
 
 # --------------------------------------------------------------------------------------------- another's server

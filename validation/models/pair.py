@@ -165,7 +165,7 @@ def load_pair(
     if dtype is not None and dtype not in DTYPES:
         raise UserError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
     name, draft, target = _resolve(name, draft, target)
-    sources = _of_one_content(ModelSource.parse(draft), ModelSource.parse(target, "" if base is None else str(base)))
+    sources = ModelSource.parse(draft), ModelSource.parse(target, "" if base is None else str(base))
     where = choose_device(device)
     chosen = dtype or ("float32" if where.type == "cpu" else "auto")
     with quiet(), memory_errors():
@@ -244,7 +244,7 @@ def shapes_of(
 ) -> Shapes:
     """Return the sizes of a pair from its configurations and the target's tokenizer; no weights are read."""
     name, draft, target = _resolve(name, draft, target)
-    sources = _of_one_content(ModelSource.parse(draft), ModelSource.parse(target, "" if base is None else str(base)))
+    sources = ModelSource.parse(draft), ModelSource.parse(target, "" if base is None else str(base))
     with quiet():
         for source in sources:
             source.reach()
@@ -335,13 +335,6 @@ def _inspect(
     tokenizers = [source.load_tokenizer() for source in sources]
     same_vocabulary(*tokenizers, names=(sources[0].name, sources[1].name))
     return tokenizers, sizes
-
-
-def _of_one_content(draft: ModelSource, target: ModelSource) -> tuple[ModelSource, ModelSource]:
-    """Return both sources; a draft whose files are copies of the target's is read from the target's."""
-    if not target.rounded and draft.has_files_of(target):
-        return replace(target, rounded=draft.rounded), target
-    return draft, target
 
 
 def _same_weights(draft: ModelSource, target: ModelSource) -> bool:

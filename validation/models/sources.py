@@ -13,7 +13,6 @@ them.
 
 from __future__ import annotations
 
-import filecmp
 import json
 import logging
 import os
@@ -33,7 +32,6 @@ from validation.models.rounding import SUFFIX, round_weights
 MOST_LAYERS = 10_000  # the deepest models have some hundred
 PAIRS_FOLDER = Path(__file__).parents[1] / "pairs"
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
-READ = (".json", ".jinja", ".model", ".safetensors", ".txt")  # what transformers reads of a folder
 INDEX = "model.safetensors.index.json"
 WEIGHTS_FILE = re.compile(r"[^/\\:\0]+\.safetensors")
 PATIENCE = 5.0  # seconds to wait for the hub's first answer
@@ -120,25 +118,6 @@ class ModelSource:
         if not adapters.is_adapter(folder):
             return None
         return ModelSource.parse(adapters.base_name(folder, self.base))
-
-    def has_files_of(self, other: ModelSource) -> bool:
-        """Return whether two names stand for one model: the same GGUF file, or folders with the same files.
-
-        Whole files are compared, up to the first difference. A version of another model is not looked into.
-        """
-        here, there = Path(self.name), Path(other.name)
-        sides = (self, here), (other, there)
-        if any(one.base or not one.local or one.aligned or adapters.is_adapter(place) for one, place in sides):
-            return False
-        try:
-            if here.samefile(there):
-                return True
-            if self.gguf and other.gguf:
-                return filecmp.cmp(here, there, shallow=False)
-            ours, theirs = ({file.name for file in one.iterdir() if file.suffix in READ} for one in (here, there))
-            return ours == theirs and not any(filecmp.cmpfiles(here, there, sorted(ours), shallow=False)[1:])
-        except OSError:  # loading says why
-            return False
 
     @property
     def leaned_on(self) -> ModelSource | None:

@@ -232,7 +232,7 @@ def open_trace(
     Parameters
     ----------
     path : str or Path
-        The folder, or an address: ``s3://``, ``gs://``, ``http://`` or ``https://`` (:mod:`validation.trace.remote`).
+        The folder, or an address: ``s3://``, ``http://`` or ``https://`` (:mod:`validation.trace.remote`).
     verify : bool
         Check the content of every file against the journal now. Otherwise only existence and size are checked now, and
         the content when it is read.

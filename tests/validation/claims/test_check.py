@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import hlmtheory
-from hlmtheory.claims import Claim, Instance
+from hlmtheory.claims import Instance
 from validation.claims import check
 from validation.claims.check import (
     MAX_DRAFT_LENGTH,
@@ -29,7 +29,7 @@ from validation.claims.check import (
 )
 from validation.claims.instances import ROW_ARRAYS, SIMULATED, WINDOW_ARRAYS, measured, scenario_rng, scenarios
 from validation.errors import UserError
-from validation.trace.reader import Trace, TraceChunk, TraceWriter, open_trace
+from validation.trace.reader import Trace, TraceWriter, open_trace
 from validation.trace.synthetic import SyntheticTrace
 
 VOCABULARY = 50
@@ -89,19 +89,6 @@ def test_a_false_claim_is_found(trace: Trace) -> None:
     tally = check_trace(trace, claims={claim.id: false}).tallies[claim.id]
     assert tally.outcome == "violated"
     assert tally.worst_slack < 0
-
-
-def test_progress_moves_while_claims_are_simulated(trace: Trace) -> None:
-    calls = []
-    names = ("verification.overlap", "ofdma.minmax", "ofdma.sum")
-    check_trace(
-        trace,
-        claims={name: hlmtheory.all_claims()[name] for name in names},
-        progress=lambda *told: calls.append(told),
-    )
-    simulated = [(done, total) for done, total, text in calls if text == "checking the simulated claims"]
-    assert simulated == [(done, len(simulated)) for done in range(1, len(simulated) + 1)]
-    assert len(simulated) > 1
 
 
 def test_instances_are_what_they_say(trace: Trace) -> None:
@@ -236,39 +223,6 @@ def test_every_claim_is_served_by_a_trace_or_drawn() -> None:
     served = {name for name, claim in hlmtheory.all_claims().items() if {*ROW_ARRAYS, *WINDOW_ARRAYS} >= {*claim.takes}}
     assert set(hlmtheory.all_claims()) == set(tables) | served
     assert set(tables) & served == SIMULATED
-
-
-def test_no_claim_on_a_trace_steps_through_the_vocabulary() -> None:
-    """Its calls may grow with log V, by a bisection; a loop over tokens, or over sets of them, takes too long."""
-
-    def arrays(size: int) -> Instance:
-        rng = np.random.default_rng(1)
-        text = np.zeros(16, np.int32), np.zeros(16, np.int32), np.arange(16, dtype=np.int32)
-        return instance_arrays(TraceChunk(*rng.normal(size=(2, 16, size)), *text), rng)
-
-    few, many = arrays(8), arrays(64)
-    for claim in measured(hlmtheory.all_claims()).values():
-        calls_of(claim, few)  # fills caches
-        calls_of(claim, many, most=2 * calls_of(claim, few))
-
-
-def calls_of(claim: Claim, arrays: Instance, most: float = float("inf")) -> int:
-    """Return the calls of Python and C functions that a check makes; stop it at too many."""
-    calls = 0
-
-    def count(_frame: Any, event: str, _value: Any) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-        if calls > most:
-            raise AssertionError(claim.id)
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        claim.check({name: arrays[name] for name in claim.takes})
-    finally:
-        sys.setprofile(before)
-    return calls
 
 
 def test_a_batch_is_determined_by_seed_claim_and_number() -> None:

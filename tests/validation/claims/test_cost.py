@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.validation.command_line import run
-from validation.claims import check, order
 from validation.claims.cost import ASSUMED, DERIVED, MEASURED, Asked, Cost, cost_of_pair, cost_of_shapes
-from validation.claims.order import PROCESS_MEMORY, workers_here
 from validation.collection.collect import Text
 from validation.models.pair import Pair
 
@@ -79,15 +76,6 @@ def test_models_that_are_not_loaded_have_derived_passes() -> None:
     assert found.remarks[0].startswith("They are elsewhere, so their passes are derived")
     larger = cost_of_shapes((1_000_000, 40_000_000), 64, 5.0, ASKED, 4, "They are elsewhere")
     assert larger.memory["both models"] > found.memory["both models"]
-
-
-def test_a_limit_of_memory_takes_workers_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order, "free_host_memory", lambda: 10**15)
-    monkeypatch.setattr(check, "cores", lambda: 8)
-    assert [workers_here(4096, limit) for limit in (None, 3 * PROCESS_MEMORY, 1)] == [8, 3, 1]
-    found = cost_of_shapes((10**6, 10**9), 64, 5.0, replace(ASKED, memory=2 * PROCESS_MEMORY), 4, "It is large")
-    assert found.workers == 2
-    assert any("more than the 2.15 GB of --memory, so the run would be refused" in one for one in found.remarks)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ import numpy as np
 import pytest
 from tokenizers import processors
 
+from tests.validation.stopping import stopped, stopped_and_resumed
 from validation.collection import collect as module
 from validation.collection.collect import Text, collect, encode_prompts, teacher_forced_logits
 from validation.collection.prompts import Prompt
 from validation.errors import UserError
 from validation.models.pair import Pair, load_pair
-from validation.trace.reader import ARRAYS, Trace, open_trace, probabilities
+from validation.trace.reader import ARRAYS, Trace, probabilities
 
 PROMPTS = [
     Prompt(f"p{i}", text, "test")
@@ -137,40 +139,14 @@ def test_small_groups_give_the_same(ending: Pair, tmp_path: Path, monkeypatch: p
     np.testing.assert_allclose(whole.arrays["target_logits"], single.arrays["target_logits"], **HALF)
 
 
-def stopped(pair: Pair, path: Path, kind: type[BaseException], after: int, **settings: Any) -> None:
-    """Stop a collection when it has that many positions."""
-
-    def stop(done: int, total: int, text: str) -> None:
-        if done >= after:
-            raise kind
-
-    with pytest.raises(kind):
-        collect(pair, PROMPTS, path, **(RESUMED | settings), progress=stop)
-
-
 RESUMED: dict[str, Any] = {"positions": 60, "new_tokens": 8, "batch": 2}
 
 
-@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
-def test_a_stopped_collection_goes_on(ending: Pair, tmp_path: Path, kind: type[BaseException]) -> None:
-    expected = collect(ending, PROMPTS, tmp_path / "whole", **RESUMED)
-    for after in (1, 20, 40):
-        stopped(ending, tmp_path / "t", kind, after)
-    done: list[int] = []
-    trace = collect(ending, PROMPTS, tmp_path / "t", **RESUMED, progress=lambda n, *_: done.append(n))
-    assert 40 <= done[0] < 60
-    assert all(np.array_equal(trace.arrays[name], expected.arrays[name]) for name in ARRAYS)
-    for name in ("prompts", "positions", "texts", "notes", "settings"):
-        assert trace.manifest[name] == expected.manifest[name]
-    assert open_trace(trace.path, verify=True).manifest["speed"]["seconds"] > 0
-
-
-def test_every_prompt_once_goes_on(ending: Pair, tmp_path: Path) -> None:
-    expected = collect(ending, PROMPTS, tmp_path / "whole", **(RESUMED | {"positions": None}))
-    stopped(ending, tmp_path / "t", KeyboardInterrupt, 2, positions=None)
-    trace = collect(ending, PROMPTS, tmp_path / "t", **(RESUMED | {"positions": None}))
-    assert all(np.array_equal(trace.arrays[name], expected.arrays[name]) for name in ARRAYS)
-    assert trace.manifest["texts"] == 5
+@pytest.mark.parametrize(("positions", "after"), [(RESUMED["positions"], (1, 20, 40)), (None, (2,))])
+def test_a_stopped_collection_goes_on(ending: Pair, tmp_path: Path, positions: int | None, after: Any) -> None:
+    make = partial(collect, ending, PROMPTS, **(RESUMED | {"positions": positions}))
+    done = stopped_and_resumed(make, tmp_path, *after)
+    assert done[0] >= after[-1]
 
 
 @pytest.mark.parametrize("finished", [True, False])
@@ -180,7 +156,7 @@ def test_other_settings_models_or_prompts_are_refused(
     if finished:
         collect(ending, PROMPTS, tmp_path / "t", **RESUMED)
     else:
-        stopped(ending, tmp_path / "t", KeyboardInterrupt, 30)
+        stopped(partial(collect, ending, PROMPTS, **RESUMED), tmp_path / "t", 30)
     others: list[tuple[str, Pair, list[Prompt], dict[str, Any]]] = [
         (r"seed: 1 there, 7 now", ending, PROMPTS, {"seed": 7}),
         (r"positions: 60 there, 61 now; batch: 2 there, 3 now", ending, PROMPTS, {"positions": 61, "batch": 3}),

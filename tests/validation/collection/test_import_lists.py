@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from hlmtheory import all_claims
 from hlmtheory.verification import acceptance_rate, softmax
+from tests.validation.stopping import stopped, stopped_and_resumed
 from validation.claims.check import check_trace
 from validation.cli.commands import main
 from validation.collection.import_lists import import_lists
@@ -91,18 +92,13 @@ def test_a_stopped_import_goes_on(tmp_path, files, monkeypatch):
     sources = [formats.open_lists(file, Processing()) for file in files]
     given = {"vocabulary": V, "processing": RAW}
 
-    def stop(done: int, total: int, text: str) -> None:
-        if text == "storing" and done > 20:
-            raise KeyboardInterrupt
+    def make(path, **options):
+        return import_lists(*sources, path, **given, **options)
 
-    with pytest.raises(KeyboardInterrupt):
-        import_lists(*sources, tmp_path / "part", progress=stop, **given)
-    assert 0 < open_trace(tmp_path / "part", partial=True, kinds=(LISTS,)).positions < TEXTS * N
+    stopped(make, tmp_path / "other", 20, during="storing")
     with pytest.raises(UserError, match="other settings"):
-        import_lists(*sources, tmp_path / "part", vocabulary=V + 1, processing=RAW)
-    one = import_lists(*sources, tmp_path / "part", **given)
-    other = import_lists(*sources, tmp_path / "whole", **given)
-    assert all(np.array_equal(one.arrays[name], other.arrays[name]) for name in other.arrays)
+        import_lists(*sources, tmp_path / "other", vocabulary=V + 1, processing=RAW)
+    assert stopped_and_resumed(make, tmp_path, 20, during="storing")[0] > 20
 
 
 def test_lists_of_every_token_become_whole_rows(tmp_path):
@@ -196,6 +192,3 @@ def test_formats_are_found_or_refused(tmp_path, files):
     assert imported(tmp_path, (tmp_path / "none.jsonl", files[1])).exit_code == 2
     (tmp_path / "empty.jsonl").write_text("")
     assert "has no answer" in imported(tmp_path, (tmp_path / "empty.jsonl", files[1])).output
-
-
-# ------------------------------------------------------------------------------------------------- memory

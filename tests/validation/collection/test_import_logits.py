@@ -9,16 +9,17 @@ import sys
 import tracemalloc
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.validation.stopping import stopped, stopped_and_resumed
 from validation.collection import import_logits as module
 from validation.collection.import_logits import import_logits
 from validation.errors import UserError
-from validation.trace.journal import read_journal
 from validation.trace.reader import Trace, open_trace
 
 N, V = 50, 12
@@ -226,22 +227,11 @@ def test_an_import_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(module, "COMMIT_BLOCKS", 2)
     places = as_npy(tmp_path)
 
-    def stop(done: int, total: int, text: str) -> None:
-        if text == "storing" and done > 20:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        import_logits(*places, tmp_path / "out", progress=stop)
-    assert read_journal(tmp_path / "out").rows == 24
+    make = partial(import_logits, *places)
+    assert stopped_and_resumed(make, tmp_path, 21, during="storing")[0] == 28
+    stopped(make, tmp_path / "out", 21, during="storing")
     with pytest.raises(UserError, match=r"unfinished trace of other settings .*\(asked_dtype: auto there, float32 now"):
         import_logits(*places, tmp_path / "out", dtype="float32")
-    stored: list[int] = []
-    trace = import_logits(
-        *places, tmp_path / "out", progress=lambda done, _, text: stored.append(done) if text == "storing" else None
-    )
-    assert stored[0] == 28
-    assert np.array_equal(trace.arrays["draft_logits"], DRAFT.astype(np.float16))
-    stored.clear()
     assert import_logits(*places, tmp_path / "out").positions == N
     os.utime(places[0], (1e9, 1e9))
     with pytest.raises(UserError, match=r"other settings .*\(draft: d\.npy \(2,528 bytes of .* now\); use those"):

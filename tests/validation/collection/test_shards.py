@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.validation.stopping import stopped
 from validation.collection import merge as merging
+from validation.collection import shards as module
 from validation.collection.collect import collect, settings_of
 from validation.collection.merge import merge_shards
 from validation.collection.prompts import Prompt
@@ -82,26 +84,17 @@ def test_merged_shards_are_the_trace_of_one_process(
     assert not calls  # one process takes the merged trace for its own
 
 
-@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
-def test_a_stopped_shard_goes_on(ending: Pair, tmp_path: Path, kind: type[BaseException]) -> None:
-    def stop(done: int, total: int, text: str) -> None:
-        if done >= 10:
-            raise kind
+def test_a_stopped_shard_goes_on(ending: Pair, tmp_path: Path) -> None:
+    def make(folder: Path, **options: Any) -> Any:
+        return shard(ending, folder, ShardNumber(1, 2), 12, **options)
 
-    whole = shards(ending, tmp_path / "whole", 2, 12)
-    with pytest.raises(kind):
-        shard(ending, tmp_path / "s", ShardNumber(1, 2), 12, progress=stop)
-    stored = read_shard(tmp_path / "s").ends
-    done: list[int] = []
-    shard(ending, tmp_path / "s", ShardNumber(1, 2), 12, progress=lambda n, *_: done.append(n))
+    make(tmp_path / "whole")
+    stopped(make, tmp_path / "s", 10)
+    stored, done = read_shard(tmp_path / "s").ends, []
+    make(tmp_path / "s", progress=lambda n, *_: done.append(n))
     assert 10 <= stored[-1] == done[0]  # it begins after what is stored
-    expected, found = (read_shard(path).rows for path in (whole[0], tmp_path / "s"))
-    assert expected is not None
-    assert found is not None
+    expected, found = (read_shard(tmp_path / name).rows for name in ("whole", "s"))
     assert all(np.array_equal(found.arrays[name], expected.arrays[name]) for name in expected.arrays)
-    calls: list[Any] = []
-    shard(ending, tmp_path / "s", ShardNumber(1, 2), 12, progress=lambda *call: calls.append(call))
-    assert [text for *_, text in calls] == ["done"]  # it is not collected again
 
 
 def test_a_shard_stops_at_its_share_and_an_incomplete_one_is_named(ending: Pair, tmp_path: Path) -> None:
@@ -203,3 +196,17 @@ def test_damage_is_named(ending: Pair, tmp_path: Path) -> None:
     (folders[0] / "rows").rename(folders[1] / "rows")
     (tmp_path / "rows").rename(folders[0] / "rows")
     refused("tail-.* is damaged", folders, tmp_path / "m")
+
+
+def test_machines_that_may_round_differently_are_noted(
+    ending: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = module.machine(ending)
+    shard(ending, tmp_path / "a", ShardNumber(1, 2), 12)
+    monkeypatch.setattr(module, "machine", lambda pair: here | {"threads": 64})
+    shard(ending, tmp_path / "b", ShardNumber(2, 2), 12)
+    merged = merge_shards([tmp_path / "a", tmp_path / "b"], tmp_path / "merged")
+    assert merged.manifest["notes"][-1] == (
+        f"The shards come from different machines (threads: {here['threads']}, 64), which may round logits differently."
+    )
+    assert merged.manifest["shards"][1]["machines"] == [here | {"threads": 64}]

@@ -11,13 +11,8 @@ import pytest
 from tests.validation.command_line import one_sentence, run
 from tests.validation.gguf_writing import write_gguf
 from tests.validation.stored_traces import stored
-from validation.audit.laws import Processors
-from validation.audit.samplers import method_named, method_sampler
-from validation.cli import audit
-from validation.collection.collect import collect, encode_prompts, settings_of
-from validation.collection.merge import merge_shards
+from validation.collection.collect import collect, encode_prompts
 from validation.collection.prompts import Prompt, read_prompts
-from validation.collection.shards import ShardNumber, collect_shard
 from validation.decoding.fit_file import of_other_models
 from validation.errors import UserError
 from validation.models.chat import PLAIN, TURNS
@@ -145,30 +140,3 @@ def test_a_trace_says_what_its_prompts_are_and_is_not_continued_by_others(pairs,
     assert told == {False: (False, None), True: (True, True)}
     with pytest.raises(UserError, match="was collected with --chat; the baseline reads plain prompts alone"):
         baseline_measures(trace, turns)
-
-
-def test_shards_of_turns_and_of_plain_prompts_are_not_merged(pairs, tmp_path):
-    for number, pair in enumerate(pairs, 1):
-        every, encoded = settings_of(pair, PROMPTS, **SETTINGS)
-        place = ShardNumber(number, 2)
-        collect_shard(
-            pair, PROMPTS, every, encoded, tmp_path / str(number), place, go_on=lambda batch, counts: not counts
-        )
-    for order in ("12", "21"):
-        with pytest.raises(UserError, match=r"different collections \(.*chat: (none and True|True and none)"):
-            merge_shards([tmp_path / name for name in order], tmp_path / "trace")
-
-
-def test_an_audit_reads_turns(tuned, pairs, file):
-    """Law and method read the same tokens: those of the template."""
-    expected = encode_prompts(pairs[1], read_prompts(file), 2)
-    options = {"method": None, "target": str(tuned[1]), "draft": str(tuned[0]), "assistant": None, "generate": False}
-    options |= {"prompts": file, "prompt_count": 2, "depth": 2, "device": "cpu", "ends": (), "quiet": True}
-    options |= {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "chat": True}
-    law, draft, _ = audit._of_model(options, Processors(), None)
-    assert law.prompts == draft.prompts == expected
-    law, draft, sample = audit._of_model(options | {"method": "HLM"}, Processors(), None)
-    assert law.prompts == draft.prompts == expected
-    prompts = read_prompts(file)
-    again = method_sampler(pairs[1], method_named("HLM"), prompts, temperature=1.0, top_p=1.0)
-    assert sample(expected, 3, 1, 2) == again(expected, 3, 1, 2)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -163,21 +160,3 @@ def test_running_out_of_memory_is_told_from_other_errors() -> None:
         raise MemoryError
     with pytest.raises(RuntimeError, match="something else"), devices.memory_errors():
         raise RuntimeError("something else")
-
-
-@pytest.mark.skipif(sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="needs glibc")
-def test_freed_memory_is_returned() -> None:
-    code = """
-import numpy as np
-from validation.models.devices import keep_freed_memory, return_freed_memory
-def resident():
-    return int(open("/proc/self/statm").read().split()[1]) * 4096
-keep_freed_memory()
-arrays = [np.ones(2**17) for _ in range(101)]
-last = arrays.pop()
-del arrays
-before = resident()
-return_freed_memory()
-print(before - resident())
-"""
-    assert int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) > 90e6

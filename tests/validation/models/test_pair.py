@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from tests.validation.gguf_writing import write_gguf
 from validation.errors import UserError
 from validation.models import sources
 from validation.models.pair import PAIRS_FOLDER, load_pair
@@ -81,41 +80,6 @@ def test_added_tokens_of_other_ids(
     )
     message = rf"first at id 300: '<one>' in '{draft}', '<two>' in '{target}' \(302 and 302 entries\)"
     refused(message, draft=draft, target=target)
-
-
-@pytest.mark.parametrize("kind", ["link", "folder", "files"])
-def test_copies_of_one_model_are_read_once(
-    kind: str, folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target = folders[1] if kind != "files" else write_gguf(folders[1], tmp_path / "one.gguf")
-    draft = tmp_path / ("two.gguf" if kind == "files" else "copy")
-    if kind == "link":
-        draft.symlink_to(target)
-    else:
-        (shutil.copy if kind == "files" else shutil.copytree)(target, draft)
-    if kind == "folder":
-        (draft / "README.md").write_text("not read")
-    read: list[str] = []
-    real = ModelSource.load_model
-
-    def load_model(source: ModelSource, dtype: str, **options: Any) -> Any:
-        read.append(source.name)
-        return real(source, dtype, **options)
-
-    monkeypatch.setattr(ModelSource, "load_model", load_model)
-    for suffix in ("", "@3-bit"):
-        pair = load_pair(draft=f"{draft}{suffix}", target=target)
-        assert read == [str(target)]
-        assert (pair.draft_name, pair.target_name) == (f"{draft}{suffix}", str(target))
-        read.clear()
-    if kind == "link":
-        return
-    file = draft if kind == "files" else draft / "model.safetensors"
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 1
-    file.write_bytes(content)
-    load_pair(draft=draft, target=target)
-    assert read == [str(target), str(draft)]
 
 
 @pytest.mark.parametrize(

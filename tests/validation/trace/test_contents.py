@@ -100,7 +100,6 @@ def test_a_link_that_appears_while_a_trace_is_written_is_not_followed(place: str
     with pytest.raises(UserError, match="is a link to"), TraceWriter(path, VOCABULARY, settings={}) as writer:  # noqa: PT012
         writer.append(**random_fields(5000))  # more than a chunk
         writer.commit()
-        writer.flush()
         name = next(path.glob("tail-*.npz")).name if place == "tail" else place
         if place == "tail":  # the next one
             name = f"tail-{int(name[5:-4]) + 1}.npz"
@@ -111,5 +110,4 @@ def test_a_link_that_appears_while_a_trace_is_written_is_not_followed(place: str
         (path / name).symlink_to(outside)
         writer.append(**random_fields(5000))
         writer.commit()
-        writer.flush()
     assert {f: f.read_bytes() for f in (outside, *outside.rglob("*")) if f.is_file()} == before

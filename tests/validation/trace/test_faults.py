@@ -51,7 +51,6 @@ def collect(path: Path, batches: int = 5, **options: Any) -> None:
         for number in range(writer.state.get("batches", 0), batches):
             writer.append(**rows(number))
             writer.commit({"batches": number + 1})
-            writer.flush()
 
 
 def whole(trace: Trace, batches: int = 5) -> bool:
@@ -113,14 +112,32 @@ def test_a_crash_at_every_single_step_is_survived(tmp_path: Path, monkeypatch: p
         shutil.rmtree(path)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="forks a process that has loaded torch")
-def test_five_rounds_of_kill_9(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.validation.trace.crash_recovery", "--rounds", "5", "--seed", "7"]
-    environment = os.environ | {"TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=Path(__file__).parents[3], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "5 rounds, " in done.stdout
-    assert "every trace ended with the same prompts, positions and bits" in done.stdout
+KILLED = """
+import sys
+from pathlib import Path
+from tests.validation.trace import test_faults as faults
+faults.chunk_files.LOGIT_ROWS, faults.chunk_files.INDEX_ROWS = 4, 8
+faults.collect(Path(sys.argv[1]), batches=60)
+"""
+
+
+@POSIX
+def test_rounds_of_kill_9(tmp_path: Path) -> None:
+    """A process that is killed at any moment is continued by the next one."""
+    path, rng = tmp_path / "t", np.random.default_rng(7)
+
+    def lines() -> int:
+        return (path / JOURNAL).read_bytes().count(b"\n") if (path / JOURNAL).exists() else 0
+
+    for _ in range(3):
+        before = lines()
+        with subprocess.Popen([sys.executable, "-c", KILLED, str(path)], cwd=Path(__file__).parents[3]) as child:
+            while child.poll() is None and lines() <= max(before, 1):
+                time.sleep(0.01)
+            time.sleep(rng.uniform(0, 0.1))
+            child.kill()
+    collect(path, batches=60)
+    assert whole(open_trace(path, verify=True), 60)
 
 
 def test_an_unfinished_trace_says_so_and_can_be_read_in_part(tmp_path: Path) -> None:
@@ -415,25 +432,19 @@ def test_a_failed_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: i
     assert whole(open_trace(tmp_path / "t", verify=True))
 
 
-def test_nothing_is_committed_after_a_failed_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is the data that waits in the queue."""
-    with pytest.raises(UserError, match="disk is full"):  # noqa: PT012, SIM117
-        with TraceWriter(tmp_path / "t", V, settings=SETTINGS) as writer:
-            writer.append(**rows(0))
-            writer.commit({"batches": 1})
-            writer.flush()
+def test_nothing_is_committed_after_a_failed_write(tmp_path: Path) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-            def fail(*_: Any, **__: Any) -> None:
-                time.sleep(0.05)  # the commit waits for it
-                raise OSError(errno.ENOSPC, "No space left on device")
-
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(chunk_files, "write_durably", fail)
+    with TraceWriter(tmp_path / "t", V, settings=SETTINGS, finish=False) as writer:
+        writer.append(**rows(0))
+        writer.commit({"batches": 1})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(chunk_files, "write_durably", fail)
+            with pytest.raises(UserError, match="disk is full"):
                 writer.append(**rows(1))
-                writer.commit({"batches": 2})
-                time.sleep(0.2)
-            writer.append(**rows(2))
-            writer.commit({"batches": 3})
+        with pytest.raises(UserError, match="disk is full"):
+            writer.commit({"batches": 2})
     assert read_journal(tmp_path / "t").rows == 5
     collect(tmp_path / "t")
     assert whole(open_trace(tmp_path / "t", verify=True))
@@ -451,7 +462,6 @@ try:
         for number in range({commits}):
             writer.append(row[: 64 if number else 1], row[: 64 if number else 1], *3 * [index[: 64 if number else 1]])
             writer.commit()
-            writer.flush()
 except Exception as error:
     sys.exit(f"{{type(error).__name__}}: {{error}}")
 """

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import urllib.request
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +13,6 @@ import pytest
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import VOCABULARY, random_fields, stored
 from tests.validation.trace.store_stand_in import KEY, Bucket, access, at, bucket, files
-from tests.validation.trace.store_writers import lost_answer, second_writer
 from validation.errors import UserError
 from validation.trace import remote
 from validation.trace.journal import JOURNAL
@@ -66,7 +61,6 @@ def test_a_writer_that_fails_leaves_no_whole_trace_and_goes_on(served: Bucket, t
             for start in range(writer.positions, 3 * 256, 192):
                 writer.append(**{name: array[start : start + 192] for name, array in rows.items()})
                 writer.commit({"next": start + 192})
-                writer.flush()
 
     served.fault = lambda method, key: "503" if method == "PUT" and key.endswith("draft_logits/c.1.0") else None
     with pytest.raises(UserError, match=r"draft_logits/c\.1\.0 cannot be written \(status 503"):
@@ -83,12 +77,22 @@ def test_a_writer_that_fails_leaves_no_whole_trace_and_goes_on(served: Bucket, t
 
 
 def test_a_second_writer_is_noticed(served: Bucket) -> None:
-    with pytest.raises(UserError, match=f"Another process is writing {PLACE}; wait for it"):
-        second_writer(PLACE)
+    rows = {name: array[:4] for name, array in random_fields(4).items()}
+    said = pytest.raises(UserError, match=f"Another process is writing {PLACE}; wait for it")
+    with said, TraceWriter(PLACE, VOCABULARY, settings={}) as first:
+        first.append(**rows)
+        first.commit()
+        with TraceWriter(PLACE, VOCABULARY, settings={}) as second:
+            assert second.positions == 4
+        first.append(**rows)
+        first.commit()
 
 
 def test_an_answer_that_is_lost_is_no_second_writer(served: Bucket) -> None:
-    assert lost_answer(served, PLACE).positions == 320
+    lost = iter(["lost"])
+    served.fault = lambda method, key: next(lost, None) if (method, key[-13:]) == ("PUT", JOURNAL) else None
+    assert stored(PLACE).positions == 320  # type: ignore[arg-type]
+    assert next(lost, None) is None
 
 
 # ------------------------------------------------------------------------------------------------ what fails
@@ -202,31 +206,3 @@ def test_an_address_that_cannot_be_used_is_refused_without_its_password(text: st
 def test_http_is_for_reading(served: Bucket) -> None:
     with pytest.raises(UserError, match="can only be read"):
         stored(f"{served.address}/bucket/x")  # type: ignore[arg-type]
-
-
-# --------------------------------------------------------------------------------------------- another's server
-
-
-@pytest.mark.skipif(find_spec("moto") is None, reason="moto's server is not installed: pip install 'moto[server,s3]'")
-def test_a_trace_in_motos_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    start = (
-        "from moto.server import ThreadedMotoServer as S\ns = S('127.0.0.1', 0, verbose=False)\ns.start()\n"
-        "print(s.get_host_and_port()[1], flush=True)\ninput()\ns.stop()"
-    )
-    with subprocess.Popen([sys.executable, "-c", start], stdin=-1, stdout=-1, stderr=subprocess.DEVNULL) as server:
-        assert server.stdout is not None
-        assert server.stdin is not None
-        address = f"http://127.0.0.1:{int(server.stdout.readline())}"
-        try:
-            urllib.request.urlopen(urllib.request.Request(f"{address}/bucket", method="PUT")).close()
-            known_to(monkeypatch, address, KEY)
-            there, here = stored(PLACE), stored(tmp_path / "trace")  # type: ignore[arg-type]
-            assert there.path.sizes() == {name: len(content) for name, content in files(tmp_path / "trace").items()}  # type: ignore[union-attr]
-            assert json.loads((there.path / "manifest.json").read_text()) == here.manifest
-            for name, array in here.arrays.items():
-                assert np.array_equal(there.arrays[name][:], array[:])
-            with pytest.raises(UserError, match="Something lies at"):
-                stored(PLACE)  # type: ignore[arg-type]
-        finally:
-            server.stdin.close()
-            remote._store.cache_clear()

@@ -59,12 +59,6 @@ def probability(model: Any, ids: list[int], at: int, token: int) -> float:
     return float(probabilities(logits(model, ids[:at])[0, -1].numpy())[token])
 
 
-# -------------------------------------------------------------------------------------------------- the dictionary
-
-
-# -------------------------------------------------------------------------------------------------- paraphrases
-
-
 # -------------------------------------------------------------------------------------------------- MC dropout
 
 
@@ -114,17 +108,6 @@ def test_u_is_the_chance_of_another_token(sharp: Pair) -> None:
     np.testing.assert_allclose(found.reshape(3, -1).mean(axis=1), expected, atol=5 * np.sqrt(0.25 / (2 * repeats)))
 
 
-def test_rates_are_twenty_from_zero_to_a_tenth(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    from validation.uncertainty import baselines
-
-    seen, real = [], baselines._dropping
-    monkeypatch.setattr(baselines, "_dropping", lambda model, rate: seen.append(rate) or real(model, rate))
-    found = dropout_uncertainty(pair.draft, [[5, 9, 17]], [[2]], [[17]], rng=rng())
-    assert len(set(seen)) == 20
-    assert 0 <= min(seen) < 0.02 < 0.08 < max(seen) <= 0.1
-    assert found * 20 == pytest.approx(np.rint(found * 20))
-
-
 def test_long_texts_are_read_in_smaller_groups(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     from validation.uncertainty import baselines
 
@@ -143,9 +126,6 @@ def test_a_model_without_known_blocks_is_refused() -> None:
         config = type("Config", (), {"vocab_size": 4, "get_text_config": lambda self: self})()
 
     refused("Plain has neither dropout", dropout_uncertainty, Plain(), [[0, 1]], [[1]], [[1]], rng=rng())
-
-
-# -------------------------------------------------------------------------------------------------- prompts
 
 
 # -------------------------------------------------------------------------------------------------- a trace

@@ -34,17 +34,6 @@ def run_to_end(argv: Sequence[str], **options: Any) -> int:
     """Run a command and return its exit code; SIGTERM ends the command too, then this process as Ctrl-C does.
 
     Without this, a command would go on after its parent was stopped, and hold the locks of its files.
-
-    Parameters
-    ----------
-    argv : sequence of str
-    options
-        Of :class:`subprocess.Popen`.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        This process got SIGTERM.
     """
     with subprocess.Popen(list(argv), **options) as child:
 
@@ -65,13 +54,7 @@ def run_to_end(argv: Sequence[str], **options: Any) -> int:
 
 
 class Processes:
-    """Worker processes, started by the first call and ended with the block.
-
-    Parameters
-    ----------
-    count : int
-        Number of processes.
-    """
+    """Worker processes, started by the first call and ended with the block."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -105,13 +88,6 @@ class Processes:
             Number of calls that are sent before the result of the first one is taken; this bounds the memory.
         tick : callable, optional
             Called now and then while a result is waited for.
-
-        Raises
-        ------
-        UserError
-            The processes were lost again and again.
-        Exception
-            What the first call that fails raises; its cause holds the traceback of the process.
         """
         waiting: deque[tuple[Call, Future[Any]]] = deque()
         self._lost = 0

@@ -74,20 +74,6 @@ def test_results_come_in_the_order_of_the_calls(two: Processes) -> None:
     assert list(two.in_order([], ahead=9)) == []
 
 
-def test_no_more_calls_are_sent_than_allowed(two: Processes) -> None:
-    sent: list[int] = []
-    found = two.in_order(((divmod, (sent.append(n) or n, 7)) for n in range(100)), ahead=4)  # type: ignore[func-returns-value]
-    next(found)
-    assert sent == [0, 1, 2, 3]
-    found.close()
-
-
-def test_a_process_has_one_thread_and_leaves_ctrl_c_to_its_parent(two: Processes) -> None:
-    asked = [(os.getenv, (name,)) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")]
-    assert list(two.in_order(asked, ahead=3)) == ["1"] * 3
-    assert list(two.in_order([(signal.getsignal, (signal.SIGINT,))], ahead=1)) == [signal.SIG_IGN]
-
-
 def test_the_first_call_that_fails_is_told(two: Processes) -> None:
     calls: list[Any] = [(int, ("1",)), (int, ("two",)), (int, ("three",))]
     found = two.in_order(calls, ahead=3)
@@ -142,18 +128,6 @@ def test_processes_end_with_a_parent_that_is_killed() -> None:
     until(lambda: ended(int(done.stdout)))
 
 
-def test_locks_of_libraries_are_not_named_as_leaked() -> None:
-    code = (
-        "from validation.processes import Processes\n"
-        "if __name__ == '__main__':\n"
-        "    with Processes(1) as processes:\n"
-        "        kept = 'setattr(__import__(\\'sys\\'), \\'kept\\', __import__(\\'multiprocessing\\').Lock()) or 7'\n"
-        "        print(*processes.in_order([(eval, (kept,))], ahead=1))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "7\n", "")
-
-
 # ------------------------------------------------------------------------------------------ checks and figures
 
 
@@ -176,13 +150,6 @@ def test_the_check_finds_the_same_in_processes(trace: Trace, two: Processes, tmp
     with pytest.raises(KeyboardInterrupt):
         checked(trace, parts=order.in_processes(two), kept=tmp_path / "kept", progress=press)
     assert checked(trace, kept=tmp_path / "kept") == whole  # goes on without processes
-
-
-def test_a_short_check_starts_no_process(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order, "LEAST_PARTS", 10**9)
-    processes = Processes(2)
-    assert checked(trace, parts=order.in_processes(processes)) == checked(trace)
-    assert processes._pool is None
 
 
 @pytest.mark.parametrize("free", [None, 0, 3 * order.PROCESS_MEMORY, 10**15])
@@ -216,15 +183,6 @@ def test_figures_are_the_same_from_processes(trace: Trace, two: Processes, tmp_p
     assert len(here) == 7  # one is a table
     assert said == sorted(said)
     assert (said[0], said[-1]) == (0, 4)
-
-
-def test_every_figure_is_in_one_unit_and_the_longest_come_first() -> None:
-    units = drawing.units_of(list(FIGURES.values()))
-    assert sorted(one.stem for unit in units for one in unit) == sorted(one.stem for one in FIGURES.values())
-    first = [{one.stem for one in unit} for unit in units[: len(drawing.LONGEST)]]
-    assert all(stem in unit for stem, unit in zip(drawing.LONGEST, first, strict=True))
-    shared = [{one.sample for one in unit} for unit in units if len(unit) > 1]
-    assert all(len(names) == 1 and "" not in names for names in shared)
 
 
 PRESSED = """

@@ -72,17 +72,7 @@ def certificate() -> Certificate:
 
 
 def certificate_text(run: Mapping[str, Any], results: Results, former: str = "") -> str:
-    """Return the content of the certificate, with one claim on a line.
-
-    Parameters
-    ----------
-    run : mapping
-        The published record's facts about the run.
-    results : Results
-        Its verdicts on the present statements; those on simulated instances are certified.
-    former : str
-        The certificate so far, whose added claims stay if the record lacks them.
-    """
+    """Return the content of the certificate, with one claim on a line."""
     tallies = {name: tally for name, tally in results.tallies.items() if tally.kind == "simulated"}
     before = json.loads(former or "{}")
     added = {name: record for name, record in before.get("added", {}).items() if name not in tallies}

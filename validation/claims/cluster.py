@@ -17,29 +17,14 @@ from validation.workers import connected, first_line, in_order, refuse_other_wor
 
 
 def on_scheduler(address: str, workers: int | None = None) -> PartsOf:
-    """Return what :func:`.check_trace` takes as ``parts`` to compute on the workers of a scheduler.
-
-    Parameters
-    ----------
-    address : str
-        ``"local"`` starts one worker process per core of this machine; else the address of a scheduler.
-    workers : int, optional
-        Number of worker processes to start with ``"local"``.
-    """
+    """Return what :func:`.check_trace` takes as ``parts`` to compute on the workers of a scheduler."""
     return partial(parts_of_cluster, address=address, local_workers=workers)
 
 
 def parts_of_cluster(
     work: Work, claims: tuple[str, ...], first: int, address: str, local_workers: int | None = None
 ) -> Iterator[Part]:
-    """Yield the parts from number ``first`` on, in order, computed by the workers of a scheduler.
-
-    Raises
-    ------
-    UserError
-        dask is missing, the scheduler does not answer or is lost, no worker is left, or a worker lacks the package, has
-        another version or cannot read the trace.
-    """
+    """Yield the parts from number ``first`` on, in order, computed by the workers of a scheduler."""
     if first >= len(work):
         return
     order = Order.of(work, claims)

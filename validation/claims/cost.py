@@ -22,6 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
 import hlmtheory
 from validation.claims.check import block_rows, check_trace
 from validation.claims.instances import measured as decided_by_models
@@ -42,7 +44,6 @@ from validation.trace.synthetic import SyntheticTrace
 MEASURED, DERIVED, ASSUMED = "measured", "derived", "assumed"
 FEW, MORE = 1, 16
 """New tokens of the two trials, whose difference is the time of a step."""
-MATRIX = 1024
 FIGURES_S, FIGURES_V = 226.0, 0.0034
 """CPU seconds of all figures and the report: a constant, and more for each entry of the vocabulary.
 
@@ -58,21 +59,9 @@ Say = Callable[[str], None]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Step:
-    """A step of the run: a count of units, and the CPU seconds of each unit.
-
-    Attributes
-    ----------
-    name, unit : str
-    count, each_s : float
-    origin : str
-        ``measured``, ``derived`` or ``assumed``.
-    source : str
-        What was timed, computed or assumed.
-    cores : int
-        Cores that the step uses at once.
-    """
+    """A step of the run: a count of units, the CPU seconds of each, their origin, and the cores used at once."""
 
     name: str
     unit: str
@@ -90,22 +79,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a run costs.
-
-    Attributes
-    ----------
-    positions, batches, vocabulary : int
-        Expected positions; each batch has 32 prompts, or all.
-    disk : int
-        Bytes of the trace.
-    disk_origin : str
-    memory : dict of str to int
-        Bytes by stage; the peak is the largest.
-    workers : int
-        Processes of the check.
-    steps : tuple of Step
-    remarks : tuple of str
-    """
+    """What a run costs; ``disk`` and ``memory`` (by stage; the peak is the largest) are bytes."""
 
     positions: int
     batches: int
@@ -179,49 +153,18 @@ class Asked:
         return replace(self, length=-math.expm1(self.new_tokens * math.log1p(-rate)) / rate)
 
 
-@dataclass(frozen=True, slots=True)
-class Passes:
-    """Steps of the two models, with the bytes that a position takes on disk and where that number is from."""
-
-    steps: tuple[Step, ...]
-    bytes_each: float
-    origin: str
-
-
 def cost_of_pair(
     pair: Pair, encoded: Sequence[Sequence[int]], asked: Asked, seed: int, loading_s: float, say: Say
 ) -> Cost:
-    """Return the cost of a run with loaded models, from a trial on the first prompts.
-
-    Parameters
-    ----------
-    pair : Pair
-    encoded : sequence of list of int
-        Tokens of the prompts.
-    asked : Asked
-    seed : int
-    loading_s : float
-        CPU seconds that starting and loading both models took.
-    say : callable
-        Called with one line before each trial.
-    """
+    """Return the cost of a run with loaded models, from a trial on the first prompts."""
+    loading = Step("starting and loading", "pair", 1, loading_s, MEASURED, "Python, its libraries, both models")
     with tempfile.TemporaryDirectory(prefix="hlm-cost-") as folder:
-        passes, trace, asked = _try_models(pair, encoded, asked, seed, Path(folder), say)
+        steps, bytes_each, trace, asked = _try_models(pair, encoded, asked, seed, Path(folder), say)
         say("timing the check")
-        check = _check_step(trace, seed, "the run's own rows", MEASURED)
-    loading = Step(
-        name="starting and loading",
-        unit="pair",
-        count=1,
-        each_s=loading_s,
-        origin=MEASURED,
-        source="Python, its libraries, both models",
-    )
-    passes = replace(passes, steps=(loading, *passes.steps))
-    weights = [
-        sum(one.numel() * one.element_size() for one in model.parameters()) for model in (pair.draft, pair.target)
-    ]
-    return _cost(asked, pair.vocabulary, passes, check, sum(weights))
+        check_s = _check_s(trace, seed)
+    models = pair.draft, pair.target
+    weights = sum(one.numel() * one.element_size() for model in models for one in model.parameters())
+    return _cost(asked, pair.vocabulary, (loading, *steps), (bytes_each, MEASURED), check_s, weights)
 
 
 def cost_of_shapes(
@@ -233,56 +176,52 @@ def cost_of_shapes(
     ----------
     parameters : sequence of int
         Of the draft and of the target model.
-    vocabulary : int
     prompt : float
         Mean tokens of a prompt.
-    asked : Asked
     width : int
         Bytes of a weight.
     why : str
         Why they are not loaded.
     """
-    rate, copy = _matrix_rate(), _copy_rate()
+    import torch
+
+    matrix, numbers = torch.ones(1024, 1024), torch.ones(2**24)
+    rate = _rate(lambda: matrix @ matrix, 2 * 1024**3)
+    copy = _rate(numbers.clone, numbers.nbytes)
     draft, target = parameters
     read = asked.texts * (prompt + asked.new_tokens)
     step_s = max(2 * target * asked.batch / rate, target * width / copy)
+    written, unit = asked.batches * asked.new_tokens, f"steps of {asked.batch} texts"
+    of_writing = "2 operations a parameter and token, or one pass over the weights; rates timed here"
+    of_reading = "2 operations a parameter and token; the rate of a matrix product, timed here"
+    cores = torch.get_num_threads()
     steps = (
-        Step(
-            name="the target model writes",
-            unit=f"steps of {asked.batch} texts",
-            count=asked.batches * asked.new_tokens,
-            each_s=step_s,
-            origin=DERIVED,
-            source="2 operations a parameter and token, or one pass over the weights; rates timed here",
-            cores=_threads(),
-        ),
-        Step(
-            name="both models read",
-            unit="tokens",
-            count=read,
-            each_s=2 * (draft + target) / rate,
-            origin=DERIVED,
-            source="2 operations a parameter and token; the rate of a matrix product, timed here",
-            cores=_threads(),
-        ),
+        Step("the target model writes", unit, written, step_s, DERIVED, of_writing, cores),
+        Step("both models read", "tokens", read, 2 * (draft + target) / rate, DERIVED, of_reading, cores),
     )
-    check = _check_step(SyntheticTrace(block_rows(vocabulary), vocabulary), 1, "random rows of this V", MEASURED)
-    passes = Passes(steps, 4 * vocabulary * COMPRESSED, ASSUMED)
+    check_s = _check_s(SyntheticTrace(block_rows(vocabulary), vocabulary), 1)
     remark = f"{why}, so their passes are derived: real ones may take 1 to 3 times as long (assumed)."
-    return _cost(asked, vocabulary, passes, check, width * (draft + target), remarks=(remark,))
+    disk = 4 * vocabulary * COMPRESSED, ASSUMED
+    return _cost(asked, vocabulary, steps, disk, check_s, width * (draft + target), remarks=(remark,))
 
 
 def _cost(
-    asked: Asked, vocabulary: int, passes: Passes, check: Step, weights: int, remarks: tuple[str, ...] = ()
+    asked: Asked,
+    vocabulary: int,
+    steps: tuple[Step, ...],
+    disk: tuple[float, str],
+    check_s: float,
+    weights: int,
+    remarks: tuple[str, ...] = (),
 ) -> Cost:
-    """Return the cost from the models' steps and the check of one position."""
+    """Return the cost from the models' steps, the bytes of a position, and the check of one position."""
     positions, workers = asked.expected, workers_here(vocabulary, asked.memory)
-    steps = [*passes.steps, _scaled(check, positions, workers)]
+    steps += (Step("the check", "positions", positions, check_s, MEASURED, "rows of this V", workers),)
     if asked.all_claims:
-        steps.append(_constant("the simulated claims", SIMULATED_S, "a run of SmolLM2", workers))
+        steps += (Step("the simulated claims", "run", 1, SIMULATED_S, ASSUMED, "a run of SmolLM2", workers),)
     if asked.figures:
-        seconds = FIGURES_S + FIGURES_V * vocabulary
-        steps.append(_constant("figures and report", seconds, "the built-in pair and SmolLM2, once each", workers))
+        seconds, source = FIGURES_S + FIGURES_V * vocabulary, "the built-in pair and SmolLM2, once each"
+        steps += (Step("figures and report", "run", 1, seconds, ASSUMED, source, workers),)
     memory = {"both models": working_memory(weights), "the check": workers * PROCESS_MEMORY}
     needed = memory["both models"]
     if asked.memory is not None and needed > asked.memory:
@@ -298,21 +237,13 @@ def _cost(
         positions=positions,
         batches=asked.batches,
         vocabulary=vocabulary,
-        disk=int(positions * passes.bytes_each),
-        disk_origin=passes.origin,
+        disk=int(positions * disk[0]),
+        disk_origin=disk[1],
         memory=memory,
         workers=workers,
-        steps=tuple(steps),
+        steps=steps,
         remarks=remarks,
     )
-
-
-def _scaled(step: Step, count: float, cores: int) -> Step:
-    return replace(step, count=count, cores=cores)
-
-
-def _constant(name: str, seconds: float, source: str, cores: int) -> Step:
-    return Step(name=name, unit="run", count=1, each_s=seconds, origin=ASSUMED, source=source, cores=cores)
 
 
 # ---------------------------------------------------------------------------------------------- trials
@@ -320,16 +251,18 @@ def _constant(name: str, seconds: float, source: str, cores: int) -> Step:
 
 def _try_models(
     pair: Pair, encoded: Sequence[Sequence[int]], asked: Asked, seed: int, folder: Path, say: Say
-) -> tuple[Passes, Trace, Asked]:
-    """Return the steps of both models, timed on one batch, a trace of a block of their rows, and the texts' length."""
+) -> tuple[list[Step], float, Trace, Asked]:
+    """Return both models' steps, timed on one batch, the bytes of a position, a trace of a block, and the lengths."""
+    import torch
+
     texts = [Text(i, str(i), list(tokens), len(tokens)) for i, tokens in enumerate(encoded[: asked.batch])]
     say("the target model writes a few tokens")
-    continue_texts(pair, texts, 1, seed, _silent)  # warm-up
-    few, _ = _timed(pair, partial(continue_texts, pair, texts, FEW, seed, _silent))
-    more, written = _timed(pair, partial(continue_texts, pair, texts, min(MORE, asked.new_tokens), seed, _silent))
+    write = partial(continue_texts, pair, texts, seed=seed, report=lambda text: None)
+    write(new_tokens=1)  # warm-up
+    few, _ = _timed(pair, partial(write, new_tokens=FEW))
+    more, written = _timed(pair, partial(write, new_tokens=min(MORE, asked.new_tokens)))
     steps_taken = max(len(text.tokens) - text.start for text in written)
     step_s = max(more - few, 0.0) / max(steps_taken - FEW, 1)
-    first_s = max(few - FEW * step_s, 0.0)
     asked = asked.ending(written, pair.end_tokens)
     say("both models read a few texts")
     whole = [_lengthened(text, asked.new_tokens) for text in written]
@@ -341,32 +274,18 @@ def _try_models(
         read(group[:1])  # warm-up
         times[which], logits[which] = _timed(pair, partial(read, group))
     count = rows * asked.new_tokens
-    kept = min(count, block_rows(pair.vocabulary))
     store_s, size = _timed(pair, partial(_store, folder / "all", pair, group, logits, count))
-    _store(folder / "block", pair, group, logits, kept)
-    few_tokens, some_texts = f"{len(texts)} texts of {steps_taken} tokens", f"{rows} texts"
-    cores = _threads()
+    _store(folder / "block", pair, group, logits, min(count, block_rows(pair.vocabulary)))
+    cores, batches, wrote, read_by = torch.get_num_threads(), asked.batches, f"{len(texts)} texts", f"{rows} texts"
     steps = [
-        ("the target model writes", f"steps of {asked.batch} texts", asked.batches * asked.new_tokens, step_s),
-        ("it reads the prompts", f"batches of {asked.batch}", asked.batches, first_s),
-        ("the draft model reads", "texts", asked.texts, times["draft"] / rows),
-        ("the target model reads", "texts", asked.texts, times["target"] / rows),
-        ("storing", "positions", asked.expected, store_s / count),
+        ("the target model writes", f"steps of {asked.batch} texts", batches * asked.new_tokens, step_s, wrote),
+        ("it reads the prompts", f"batches of {asked.batch}", batches, max(few - FEW * step_s, 0.0), wrote),
+        ("the draft model reads", "texts", asked.texts, times["draft"] / rows, read_by),
+        ("the target model reads", "texts", asked.texts, times["target"] / rows, read_by),
     ]
-    sources = (few_tokens, few_tokens, some_texts, some_texts, some_texts)
-    found = tuple(
-        Step(
-            name=name,
-            unit=unit,
-            count=number,
-            each_s=each,
-            origin=MEASURED,
-            source=source,
-            cores=1 if name == "storing" else cores,
-        )
-        for (name, unit, number, each), source in zip(steps, sources, strict=True)
-    )
-    return Passes(found, size / count, MEASURED), open_trace(folder / "block"), asked
+    found = [Step(*step[:4], MEASURED, step[4], cores) for step in steps]
+    found.append(Step("storing", "positions", asked.expected, store_s / count, MEASURED, read_by))
+    return found, size / count, open_trace(folder / "block"), asked
 
 
 def _lengthened(text: Text, new_tokens: int) -> Text:
@@ -378,28 +297,23 @@ def _lengthened(text: Text, new_tokens: int) -> Text:
 
 def _store(folder: Path, pair: Pair, group: Sequence[Text], logits: dict[str, Any], count: int) -> int:
     """Write the first ``count`` positions of the texts as a trace; return its bytes."""
-    import numpy as np
-
     with TraceWriter(folder, pair.vocabulary) as writer:
         for text, draft, target in zip(group, logits["draft"], logits["target"], strict=True):
             rows = min(len(draft), count - writer.positions)
             if rows <= 0:
                 break
-            tokens = np.array(text.tokens[text.start :][:rows], dtype=np.int32)
-            index = np.full(rows, text.prompt_index, dtype=np.int32)
-            writer.append(draft[:rows], target[:rows], tokens, index, np.arange(rows, dtype=np.int32))
+            index = np.full(rows, text.prompt_index)
+            writer.append(draft[:rows], target[:rows], text.tokens[text.start :][:rows], index, np.arange(rows))
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
-def _check_step(trace: Any, seed: int, source: str, origin: str) -> Step:
-    """Return the check of one position, timed on one block in this process."""
+def _check_s(trace: Any, seed: int) -> float:
+    """Return the CPU seconds of the check of one position, timed on one block in this process."""
     claims = decided_by_models(hlmtheory.all_claims())
     check_trace(cast("Trace", SyntheticTrace(16, 64)), seed=seed, claims=claims)  # warm-up: imports
     began = time.process_time()
     check_trace(trace, seed=seed, claims=claims)
-    each = (time.process_time() - began) / trace.positions
-    what = f"{trace.positions} positions, {source}"
-    return Step(name="the check", unit="positions", count=0, each_s=each, origin=origin, source=what)
+    return float((time.process_time() - began) / trace.positions)
 
 
 def _timed(pair: Pair, work: Callable[[], T]) -> tuple[float, T]:
@@ -412,36 +326,11 @@ def _timed(pair: Pair, work: Callable[[], T]) -> tuple[float, T]:
     return clock() - began, value
 
 
-def _silent(text: str) -> None:
-    """Report nothing."""
-
-
-def _threads() -> int:
-    import torch
-
-    return int(torch.get_num_threads())
-
-
-def _matrix_rate() -> float:
-    """Return the operations of a CPU second in a matrix product."""
-    import torch
-
-    matrix = torch.ones(MATRIX, MATRIX)
-    matrix @ matrix  # warm-up
+def _rate(work: Callable[[], object], amount: float) -> float:
+    """Return the amount of work, such as operations, in a CPU second."""
+    work()  # warm-up
     began, rounds = time.process_time(), 0
     while time.process_time() - began < 0.3:
-        matrix @ matrix
+        work()
         rounds += 1
-    return float(2 * MATRIX**3 * rounds / (time.process_time() - began))
-
-
-def _copy_rate() -> float:
-    """Return the bytes that a CPU second reads in a copy."""
-    import torch
-
-    source = torch.ones(2**24)
-    began, rounds = time.process_time(), 0
-    while time.process_time() - began < 0.3:
-        source.clone()
-        rounds += 1
-    return float(source.nbytes * rounds / (time.process_time() - began))
+    return amount * rounds / (time.process_time() - began)

@@ -21,7 +21,6 @@ from hlmtheory.claims import Claim, Relation, Status, Verdict, tolerance
 from hlmtheory.truncation import Interval
 from validation.claims.instances import WINDOW_ARRAYS
 from validation.collection.import_lists import CORPUS
-from validation.collection.intervals import acceptance
 from validation.collection.top_k import Lists, Rounding
 from validation.errors import UserError
 from validation.trace.reader import LISTS, ListChunk, Trace, TraceChunk
@@ -33,34 +32,21 @@ CERTIFIED_BIAS = 0.1
 CORPUS_REASON = "the texts are a corpus's, not the target model's own"
 IDENTITY_REASON = "an identity between numbers of which only intervals are known cannot be confirmed"
 LOGITS_REASON = "it needs the logit of every token"
-EXACT_REASON = "it is about lists of exact values, and these are rounded"
 UNKNOWN_REASON = "no interval of its sides is known if distributions are known in part"
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Bounds of p and q at n positions, and the random inputs of the instances.
+    """Bounds of p and q at n positions, and the random inputs of the instances."""
 
-    Attributes
-    ----------
-    low, high, low_q, high_q : array, shape (n, C)
-    count : array, shape (n, C)
-    lists : Lists or None
-        The lists, if the bounds come from lists.
-    k : int64 array, shape (n,)
-        Entries sent.
-    rank : int64 array, shape (n,)
-        Rank in q of the token drawn.
-    """
-
-    low: Array
+    low: Array  # (n, C)
     high: Array
     low_q: Array
     high_q: Array
-    count: Array
-    lists: Lists | None
-    k: Array
-    rank: Array
+    count: Array  # (n, C)
+    lists: Lists | None  # the lists, if the bounds come from lists
+    k: Array  # (n,): Entries sent
+    rank: Array  # (n,): Rank in q of the token drawn
 
     @property
     def p_and_q(self) -> tuple[Array, Array, Array, Array]:
@@ -104,13 +90,7 @@ def reasons(trace: Trace, claims: Iterable[Claim], stored_rows: bool = False) ->
         elif rounded is not None and claim.id not in SIDES:
             known = (claim.relation is Relation.EQ, bool({"logits", "actual_draft"} & set(claim.takes)))
             found[claim.id] = LOGITS_REASON if known[1] else IDENTITY_REASON if known[0] else UNKNOWN_REASON
-        elif rounded is not None and claim.id in OF_LISTS and not _exact_lists(trace, rounded):
-            found[claim.id] = EXACT_REASON
     return found
-
-
-def _exact_lists(trace: Trace, rounded: Mapping[str, Rounding]) -> bool:
-    return holds_lists(trace) and all(one.exact for one in rounded.values())
 
 
 def lists_of(chunk: ListChunk, vocabulary: int, rounded: Mapping[str, Rounding]) -> Lists:
@@ -189,15 +169,6 @@ class Shared:
     @property
     def apart(self) -> Interval:
         """TV(q, p)."""
-        one = self.known
-        if one.lists is not None and one.lists.exact:
-            rate = self._once("rate", lambda: acceptance(one.lists))  # type: ignore[arg-type]
-            return Interval(1.0 - rate.upper, 1.0 - rate.lower)
-        return self.boxed
-
-    @property
-    def boxed(self) -> Interval:
-        """TV(q, p) by the code of boxes, for claims about that of lists."""
         one = self.known
         return self._once("apart", lambda: truncation.box_distance(*one.p_and_q, one.count))
 
@@ -322,94 +293,6 @@ def _bounds_of_drawn(one: Known) -> tuple[Array, ...]:
     return tuple(np.take_along_axis(end, column, axis=-1)[:, 0] for end in one.p_and_q)
 
 
-def _exactly(value: Any) -> Interval:
-    return Interval(np.asarray(value), np.asarray(value))
-
-
-def _shorter(found: Shared) -> tuple[Lists, int]:
-    """Return the lists, and the length of a shorter list for the whole block."""
-    lists = found.known.lists
-    assert lists is not None
-    widths = lists.draft_tokens.shape[1], lists.target_tokens.shape[1]
-    return lists, max(1, int(np.median(found.known.k)) % (min(widths) + 1))
-
-
-def _partial_most(found: Shared) -> Sides:
-    lists, k = _shorter(found)
-    shorter = truncation.partial_distance(*lists.as_arguments(k))
-    return found.boxed, _exactly(shorter.total_variation.upper), found.always
-
-
-def _partial_least(found: Shared) -> Sides:
-    lists, k = _shorter(found)
-    shorter = truncation.partial_distance(*lists.as_arguments(k))
-    return _exactly(shorter.total_variation.lower), found.boxed, found.always
-
-
-def _partial_deviation(found: Shared) -> Sides:
-    lists, k = _shorter(found)
-    shorter = truncation.partial_deviation(lists.draft_log_probabilities[:, :k], k // 2, lists.vocabulary)
-    whole = found.deviation("half", np.full(len(found.known.k), k // 2))
-    return whole, _exactly(shorter.upper), found.always
-
-
-def _partial_deviation_least(found: Shared) -> Sides:
-    lists, k = _shorter(found)
-    shorter = truncation.partial_deviation(lists.draft_log_probabilities[:, :k], k // 2, lists.vocabulary)
-    whole = found.deviation("half", np.full(len(found.known.k), k // 2))
-    return _exactly(shorter.lower), whole, found.always
-
-
-def _partial_bias(found: Shared) -> Sides:
-    lists, k = _shorter(found)
-    one = found.known
-    bias = truncation.box_bias(*one.p_and_q, np.full(len(one.k), k), one.count)
-    return bias, _exactly(truncation.partial_bias(*lists.as_arguments(k), k=k).upper), found.always
-
-
-def _partial_draft(found: Shared) -> Sides:
-    whole, shorter = _drafts(found)
-    return whole, _exactly(shorter.upper), found.always
-
-
-def _partial_draft_least(found: Shared) -> Sides:
-    whole, shorter = _drafts(found)
-    return _exactly(shorter.lower), whole, found.always
-
-
-def _drafts(found: Shared) -> tuple[Interval, Interval]:
-    """Return the interval of the drawn token's acceptance from its bounds, and from shorter lists."""
-    lists, k = _shorter(found)
-    token = np.take_along_axis(lists.draft_tokens, found.known.rank[:, None], axis=-1)[:, 0]
-    shorter = truncation.partial_draft(*lists.as_arguments(k), token=token, uniform=0.5).probability
-    p_low, p_high, q_low, q_high = _bounds_of_drawn(found.known)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        least, most = np.minimum(p_low / q_high, 1.0), np.minimum(p_high / q_low, 1.0)
-    return Interval(np.where(q_high > 0, least, 1.0), np.where(q_low > 0, most, 1.0)), shorter
-
-
-def _partial_renormalised(found: Shared) -> Sides:
-    lists, k = _shorter(found)
-    p_token, p, q_token, q, _ = lists.as_arguments(k)
-    p, q = (np.exp(row) / np.exp(row).sum(axis=-1, keepdims=True) for row in (p, q))
-    same = p_token[:, :, None] == q_token[:, None, :]
-    overlap = np.where(same, np.minimum(p[:, :, None], q[:, None, :]), 0.0).sum(axis=(1, 2))
-    rate = Interval(1.0 - found.apart.upper, 1.0 - found.apart.lower)
-    return _exactly(overlap), rate, found.always
-
-
-OF_LISTS: dict[str, Callable[[Shared], Sides]] = {
-    "truncation.partial_most": _partial_most,
-    "truncation.partial_least": _partial_least,
-    "truncation.partial_deviation": _partial_deviation,
-    "truncation.partial_deviation_least": _partial_deviation_least,
-    "truncation.partial_bias": _partial_bias,
-    "truncation.partial_draft": _partial_draft,
-    "truncation.partial_draft_least": _partial_draft_least,
-    "truncation.partial_renormalised": _partial_renormalised,
-}
-"""Claims about shorter lists: what the whole lists say is compared with what the first few entries promise."""
-
 SIDES: dict[str, Callable[[Shared], Sides]] = {
     "skipping.mean_rejection": _mean_rejection,
     "truncation.monotone": _monotone,
@@ -419,6 +302,5 @@ SIDES: dict[str, Callable[[Shared], Sides]] = {
     "truncation.tvd_sharp": _tvd_sharp,
     "truncation.size_certified": _size_certified,
     "truncation.online_certified": _online_certified,
-    **OF_LISTS,
 }
 """Intervals of both sides, by claim id."""

@@ -54,13 +54,7 @@ class Order:
 
 
 def work_of(order: Order) -> Work:
-    """Return the work of an order, built once in a process.
-
-    Raises
-    ------
-    UserError
-        This process has another source or reads another trace.
-    """
+    """Return the work of an order, built once in a process."""
     with _ONE:  # a worker may have several threads
         return _made(order)
 

@@ -30,26 +30,14 @@ EVERY_S = 2.0
 
 @dataclass(slots=True)
 class CheckSums:
-    """Sums over the finished parts of a check.
+    """Sums over the finished parts of a check."""
 
-    Attributes
-    ----------
-    parts, positions, scenes : int
-        Numbers of finished parts, of positions of the trace, and of batches of simulated instances.
-    tallies : dict of Tally
-        By claim id.
-    sums : dict of float
-        Sums of the quantities that the summary averages.
-    seconds : float
-        Time spent.
-    """
-
-    tallies: dict[str, Tally]
-    sums: dict[str, float] = field(default_factory=dict)
-    parts: int = 0
+    tallies: dict[str, Tally]  # by claim id
+    sums: dict[str, float] = field(default_factory=dict)  # sums of the quantities that the summary averages
+    parts: int = 0  # numbers of finished parts, of positions of the trace, and of batches of simulated instances
     positions: int = 0
     scenes: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # time spent
 
 
 class Unfinished:

@@ -128,13 +128,7 @@ class Results:
 
 
 def load_results(path: Path) -> Results:
-    """Return the results of an earlier run.
-
-    Raises
-    ------
-    UserError
-        If ``path`` holds no results or cannot be read.
-    """
+    """Return the results of an earlier run."""
     try:
         return Results.from_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

@@ -13,7 +13,7 @@ from validation.trace.remote import place
 
 
 class PlaceType(click.ParamType[Any]):
-    """A folder, or the address of a store: ``s3://``, ``gs://``, ``http://``, ``https://``."""
+    """A folder, or the address of a store: ``s3://``, ``http://``, ``https://``."""
 
     name = "place"
 

@@ -40,13 +40,7 @@ Value = Callable[[str, Any], float]
 
 
 def open_answers(path: Path, processing: Processing, wanted: str | None = None) -> ListSource:
-    """Return the lists of a file of answers.
-
-    Raises
-    ------
-    UserError
-        The file is missing, not JSON, or the first answer is of no known engine or of another one than ``wanted``.
-    """
+    """Return the lists of a file of answers."""
     for where, answer in read_json(path):
         found, _ = _engine(where, answer)
         if wanted is not None and found != wanted:
@@ -72,10 +66,6 @@ def _texts(path: Path, processing: Processing) -> Iterator[ListedText]:
 def _text(where: str, answer: Any, value: Value) -> ListedText:
     engine, found = _engine(where, answer)
     start = 0 if engine == "llama-server" else _answer_start(where, answer)
-    if engine == "vllm" and isinstance(found, Mapping):
-        text = _flat_text(where, found, value, start)
-        if text is not None:
-            return text
     places = list(_READERS[engine](where, found, value))
     if not places:
         raise UserError(f"{where} has no log-probabilities; ask the engine for the top k of the prompt.")
@@ -142,60 +132,23 @@ def _engine(where: str, answer: Any) -> tuple[str, Any]:
 
 
 def _vllm(where: str, found: Any, value: Value) -> Iterator[ListedPosition]:
-    yield from _flat(where, found, value) if isinstance(found, Mapping) else _nested(where, found, value)
-
-
-def _nested(where: str, found: Sequence[Any], value: Value) -> Iterator[ListedPosition]:
-    for at, row in enumerate(found):
-        if row is None:
+    for at, place in enumerate(_flat(where, found) if isinstance(found, Mapping) else found):
+        if place is None:
             continue
+        row = place.items() if isinstance(place, Mapping) else place
         here = f"{where}, place {at}"
-        entries = [(_id(here, token), value(here, one["logprob"]), one.get("rank")) for token, one in row.items()]
+        entries = [(_id(here, token), value(here, one["logprob"]), one.get("rank")) for token, one in row]
         yield at, *_without_extra(here, entries)
 
 
-def _flat(where: str, found: Mapping[str, Any], value: Value) -> Iterator[ListedPosition]:
-    ends = zip(found["start_indices"], found["end_indices"], strict=True)
-    for at, (start, end) in enumerate(ends):
-        here = f"{where}, place {at}"
-        if start == end:
-            continue
-        rows = [found[name][start:end] for name in ("token_ids", "logprobs", "ranks")]
-        if not 0 <= start < end or any(len(row) != end - start for row in rows):
-            raise UserError(f"{here} uses the entries {start} to {end}, which the file does not hold.")
-        entries = zip(*rows, strict=True)
-        yield at, *_without_extra(here, [(_id(here, token), value(here, one), rank) for token, one, rank in entries])
-
-
-def _flat_text(where: str, found: Mapping[str, Any], value: Value, start: int | None) -> ListedText | None:
-    """Return a text of vLLM's flat form at once, or None if it is not of the usual form or damaged.
-
-    Usual is that each position but the first has the token of the text and then the top k.
-    """
-    names = ("start_indices", "end_indices", "token_ids", "ranks", "logprobs")
-    columns = [np.asarray(found[name]) for name in names]
-    whole = all(column.ndim == 1 and column.dtype.kind == "i" for column in columns[:4])
-    if not whole or columns[4].ndim != 1 or columns[4].dtype.kind != "f" or value is not _log:
-        return None
-    starts, ends, tokens, ranks, logs = columns
-    if len(starts) != len(ends) or not len(tokens) == len(ranks) == len(logs):
-        return None
-    places = np.flatnonzero(ends > starts)
-    width = int(ends[places[0]] - starts[places[0]]) if len(places) else 0
-    if width < 2 or len(tokens) != width * len(places) or (starts[places] != width * np.arange(len(places))).any():
-        return None
-    if (ends[places] != starts[places] + width).any() or not (logs <= MASS).all():
-        return None
-    if tokens.min() < 0 or tokens.max() > LARGEST_ID:
-        return None
-    tokens, ranks, logs = (column.reshape(-1, width) for column in (tokens, ranks, logs))
-    again = (tokens[:, 1:] == tokens[:, :1]).any(axis=1)
-    if (~again & (ranks[:, 0] < width)).any():
-        return None
-    order = np.argsort(-logs[:, 1:], axis=1, kind="stable")
-    listed, values = (np.take_along_axis(column[:, 1:], order, axis=1) for column in (tokens, logs))
-    answer = None if start is None else int(np.searchsorted(places, start))
-    return ListedText(listed, values, tokens[:, 0].copy(), lambda row: f"{where}, place {places[row]}", answer)
+def _flat(where: str, found: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the entries at each place of the flat form in the way of the nested one."""
+    for at, (start, end) in enumerate(zip(found["start_indices"], found["end_indices"], strict=True)):
+        columns = [found[name][start:end] for name in ("token_ids", "logprobs", "ranks")]
+        if start != end and (not 0 <= start < end or any(len(column) != end - start for column in columns)):
+            raise UserError(f"{where}, place {at} uses the entries {start} to {end}, which the file does not hold.")
+        entries = zip(*columns, strict=True)
+        yield None if start == end else [(token, {"logprob": one, "rank": rank}) for token, one, rank in entries]
 
 
 def _without_extra(where: str, entries: list[tuple[int, float, Any]]) -> tuple[int, list[Entry]]:

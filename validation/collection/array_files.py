@@ -64,14 +64,7 @@ def file_mark(path: Path, label: str) -> str:
 
 
 def open_source(where: str | Path) -> ArraySource:
-    """Open the array named ``FILE`` or ``FILE:KEY``.
-
-    Raises
-    ------
-    UserError
-        The file or key does not exist, the file type is unknown, the file is unreadable or pickled, or a required
-        key is missing.
-    """
+    """Open the array named ``FILE`` or ``FILE:KEY``."""
     path, key = Path(where), None
     if not path.exists() and ":" in str(where):
         head, _, tail = str(where).rpartition(":")

@@ -148,13 +148,7 @@ def collect(
 def settings_of(
     pair: Pair, prompts: Sequence[Prompt], *, positions: int | None, new_tokens: int, batch: int, seed: int
 ) -> tuple[dict[str, Any], list[list[int]]]:
-    """Return all settings that determine the stored positions, and the tokens of every prompt.
-
-    Raises
-    ------
-    UserError
-        A number is out of range, or as :func:`encode_prompts`.
-    """
+    """Return all settings that determine the stored positions, and the tokens of every prompt."""
     for name, value, least in (
         ("positions", positions, 1),
         ("new_tokens", new_tokens, 1),
@@ -169,24 +163,7 @@ def settings_of(
 
 
 def encode_prompts(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> list[list[int]]:
-    """Return the tokens of every prompt as :func:`ids_of` makes them, checked to fit the context.
-
-    Parameters
-    ----------
-    pair : Pair
-    prompts : sequence of Prompt
-    new_tokens : int
-        Number of tokens generated after each prompt; the prompt and these tokens must fit the context.
-
-    Returns
-    -------
-    list of list of int
-
-    Raises
-    ------
-    UserError
-        No prompts, a prompt too long for the context with the new tokens, or as :func:`ids_of`.
-    """
+    """Return the tokens of every prompt as :func:`ids_of` makes them, checked to fit the context."""
     if not prompts:
         raise UserError("There are no prompts; give at least one.")
     limit = pair.context - new_tokens
@@ -205,13 +182,7 @@ def encode_prompts(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> li
 
 
 def ids_of(tokenizer: Any, prompts: Sequence[Prompt], *, chat: bool) -> list[list[int]]:
-    """Return the tokens of prompts: as they are, or with ``chat`` as turns by the tokenizer's chat template.
-
-    Raises
-    ------
-    UserError
-        A conversation without ``chat``, or the template refuses a prompt.
-    """
+    """Return the tokens of prompts: as they are, or with ``chat`` as turns by the tokenizer's chat template."""
     if chat:
         return [turn_ids(tokenizer, prompt.messages or (("user", prompt.text),), prompt.id) for prompt in prompts]
     if talk := next((prompt for prompt in prompts if prompt.messages), None):
@@ -227,15 +198,7 @@ def prompt_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
 
 
 def batches_of(count: int, settings: Mapping[str, Any]) -> Iterator[Batch]:
-    """Yield the batches of a collection in order: every prompt once, or in endless rounds if ``positions`` is given.
-
-    Parameters
-    ----------
-    count : int
-        Number of prompts.
-    settings : dict
-        Those of :func:`settings_of`.
-    """
+    """Yield the batches of a collection in order: every prompt once, or in endless rounds if ``positions`` is given."""
     rows: dict[int, int] = {}
     numbers = itertools.count()
     for turn in itertools.count():
@@ -294,19 +257,7 @@ class _Watch:
 def continue_texts(
     pair: Pair, texts: list[Text], new_tokens: int, seed: int, report: Callable[[str], None]
 ) -> list[Text]:
-    """Return the sequences continued by the target model at temperature 1; torch's global random state is kept.
-
-    Parameters
-    ----------
-    pair : Pair
-    texts : list of Text
-        Continued together, as one batch.
-    new_tokens : int
-        At most; an end-of-text token ends a sequence.
-    seed : int
-    report : callable
-        Called with one line at every eighth step.
-    """
+    """Return the sequences continued by the target model at temperature 1; torch's global random state is kept."""
     import torch
     from transformers import GenerationConfig
 
@@ -362,23 +313,10 @@ def _score_and_store(pair: Pair, texts: list[Text], writer: TraceWriter, report:
 def teacher_forced_logits(pair: Pair, which: str, texts: list[Text]) -> list[NDArray[np.float16]]:
     """Return the logits of one model at every generated position of each sequence, from one forward pass.
 
-    Parameters
-    ----------
-    pair : Pair
-    which : str
-        ``"draft"`` or ``"target"``.
-    texts : list of Text
-        At least one. They are padded on the right, which has no effect under causal attention.
-
     Returns
     -------
     list of numpy.ndarray
         One (n, V) float16 array per sequence: row i holds the logits of the i-th generated token.
-
-    Raises
-    ------
-    UserError
-        A logit is not finite or overflows float16; the message names the model, prompt and position.
     """
     import torch
 
@@ -422,21 +360,7 @@ def write_manifest(
     state: Mapping[str, Any],
     command: str | None,
 ) -> None:
-    """Fill the manifest of a trace that is about to be finished.
-
-    Parameters
-    ----------
-    writer : TraceWriter
-    settings : dict
-        Those of :func:`settings_of`.
-    about : dict
-        ``pair`` and ``notes`` of the models, and all ``prompts``, as plain values.
-    used : sequence of int
-        Indices of the prompts, in the order of use.
-    state : dict
-        Number of texts, and seconds of ``sampling`` and of ``scoring_and_storing``.
-    command : str or None
-    """
+    """Fill the manifest of a trace that is about to be finished."""
     rounded = {name: round(state[name], 3) for name in ("sampling", "scoring_and_storing")}
     spent = max(1e-9, state["sampling"] + state["scoring_and_storing"])
     pace = round(writer.positions / spent, 1)

@@ -42,17 +42,7 @@ ABSOLUTE, ABOVE = 1e-5, 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What the reader needs of ``compression_config.yaml``.
-
-    Attributes
-    ----------
-    vocabulary, k, exact_k : int
-    dtype : str
-        Of the exact values.
-    delta : bool
-    value_bytes, index_bytes, index_bits : int
-        Bytes of a position's values and tokens, and bits of a token.
-    """
+    """What the reader needs of the configuration: sizes, the exact values' type, bytes of a position's lists."""
 
     vocabulary: int
     k: int
@@ -65,29 +55,18 @@ class Config:
 
 
 def open_distillkit(folder: Path) -> ListSource:
-    """Return the lists of a folder.
-
-    Raises
-    ------
-    UserError
-        The configuration is missing, too large, or contradicts itself; there is no data file, or one is missing.
-    ModuleNotFoundError
-        The extra ``parquet`` is not installed.
-    """
+    """Return the lists of a folder; a gap in the numbers of its data files means that one is missing."""
     config = read_config(folder / CONFIG)
-    files = _data_files(folder)
+    names = [file.name for file in folder.iterdir() if re.fullmatch(r"data_\d{1,9}\.parquet", file.name)]
+    files = [folder / f"data_{number}.parquet" for number in range(max(1, len(names)))]
+    if missing := [file.name for file in files if file.name not in names]:
+        raise UserError(f"{folder} has no {missing[0]}; copy it again.")
     rounding = Rounding(ABSOLUTE, ROUNDOFF[config.dtype])
     return ListSource(folder, "distillkit", partial(_texts, files, config), config.vocabulary, rounding)
 
 
 def read_config(path: Path) -> Config:
-    """Return the configuration of a folder.
-
-    Raises
-    ------
-    UserError
-        As :func:`open_distillkit`.
-    """
+    """Return the configuration of a folder."""
     import yaml
 
     if not path.is_file():
@@ -136,19 +115,6 @@ def _type(path: Path, name: Any) -> str:
     if name not in BYTES:
         raise UserError(f"{path}: {str(name)[:40]!r} is no type of a value; there are {', '.join(BYTES)}.")
     return str(name)
-
-
-def _data_files(folder: Path) -> list[Path]:
-    """Return the data files in order; a gap in their numbers means that one is missing."""
-    numbered = {
-        int(m[1]): file for file in folder.iterdir() if (m := re.fullmatch(r"data_(\d{1,9})\.parquet", file.name))
-    }
-    if not numbered:
-        raise UserError(f"{folder} has no data_0.parquet; copy it again.")
-    for number in range(len(numbered)):
-        if number not in numbered:
-            raise UserError(f"{folder} has no data_{number}.parquet, but later ones; copy it again.")
-    return [numbered[number] for number in sorted(numbered)]
 
 
 def _texts(files: list[Path], config: Config) -> Iterator[ListedText]:

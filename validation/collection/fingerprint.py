@@ -23,13 +23,7 @@ PIECE = 2**24  # number of values hashed at a time
 
 
 def finished_trace(path: Place, settings: dict[str, Any]) -> Trace | None:
-    """Return the trace at ``path`` if it is finished, else None.
-
-    Raises
-    ------
-    UserError
-        The trace is finished, but has other settings.
-    """
+    """Return the trace at ``path`` if it is finished, else None."""
     if not has_begun(path):
         return None
     committed = read_committed(path)

@@ -18,19 +18,7 @@ FORMATS = (*ROWS, "distillkit", *ANSWERS)
 
 
 def holds_lists(where: str | Path, wanted: str | None = None) -> bool:
-    """Return whether a file or folder holds top-k lists, and not whole rows.
-
-    Parameters
-    ----------
-    where : str or Path
-    wanted : str, optional
-        The format that the user says.
-
-    Raises
-    ------
-    UserError
-        The file does not exist, or is evidently not of the wanted format.
-    """
+    """Return whether a file or folder holds top-k lists, and not whole rows."""
     path = Path(where)
     lists = (path.is_dir() and (path / CONFIG).is_file()) or (path.is_file() and path.name.lower().endswith(JSON))
     if wanted is not None and (wanted not in ROWS) != lists and (path.exists() or wanted not in ROWS):
@@ -50,14 +38,7 @@ def _refuse_other(path: Path, wanted: str) -> None:
 
 
 def open_lists(where: str | Path, processing: Processing, wanted: str | None = None) -> ListSource:
-    """Return the top-k lists of a file of an engine's answers, or of a folder of DistillKit.
-
-    Raises
-    ------
-    UserError
-        As :func:`holds_lists`, :func:`validation.collection.answers.open_answers` and
-        :func:`validation.collection.distillkit.open_distillkit`.
-    """
+    """Return the top-k lists of a file of an engine's answers, or of a folder of DistillKit."""
     path = Path(where)
     if path.is_dir():
         if wanted not in (None, "distillkit"):

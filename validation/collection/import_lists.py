@@ -39,7 +39,6 @@ def import_lists(
 
     Parameters
     ----------
-    draft, target : ListSource
     store_path : str, Path or RemotePath
         The folder to create.
     vocabulary : int or None
@@ -52,10 +51,6 @@ def import_lists(
         Delete the trace at ``store_path`` first.
     progress : callable, optional
         Called as ``progress(done, total, text)`` in rows.
-
-    Returns
-    -------
-    Trace
 
     Raises
     ------

@@ -73,10 +73,6 @@ def import_logits(
     progress : callable, optional
         Called as ``progress(done, total, text)`` in rows.
 
-    Returns
-    -------
-    Trace
-
     Raises
     ------
     UserError

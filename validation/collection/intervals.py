@@ -26,20 +26,11 @@ PROMISES = (0.01, 0.05, 0.1, 0.2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certified:
-    """Number of probabilities to send for a Bias of at most ``bias``.
-
-    Attributes
-    ----------
-    bias : float
-    covered : float
-        Share of the positions at which the list is long enough to certify a k.
-    mean_k : float or None
-        Mean of that k over these positions.
-    """
+    """Number of probabilities to send for a Bias of at most ``bias``."""
 
     bias: float
-    covered: float
-    mean_k: float | None
+    covered: float  # share of the positions at which the list is long enough to certify a k
+    mean_k: float | None  # mean of that k over these positions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +39,8 @@ class Intervals:
 
     Attributes
     ----------
-    places, texts, vocabulary, draft_k, target_k : int
     acceptance : (float, float)
         Interval of the mean acceptance rate over the positions: the mean of sharp intervals.
-    widest : float
-        Width of the widest of these intervals.
-    certified : tuple of Certified
-        From the draft model's lists alone.
     """
 
     places: int
@@ -63,8 +49,8 @@ class Intervals:
     draft_k: int
     target_k: int
     acceptance: tuple[float, float]
-    widest: float
-    certified: tuple[Certified, ...]
+    widest: float  # width of the widest of these intervals
+    certified: tuple[Certified, ...]  # from the draft model's lists alone
 
     def as_json(self) -> dict[str, Any]:
         """Return the intervals as plain values."""
@@ -72,13 +58,7 @@ class Intervals:
 
 
 def intervals(pair: ListPair) -> Intervals:
-    """Return the intervals from two sources of top-k lists, block by block.
-
-    Raises
-    ------
-    UserError
-        As :func:`validation.collection.top_k.pair_lists`.
-    """
+    """Return the intervals from two sources of top-k lists, block by block."""
     low = high = widest = 0.0
     known, sums = np.zeros(len(PROMISES)), np.zeros(len(PROMISES))
     for lists, *_ in pair.blocks():

@@ -36,17 +36,10 @@ FLOAT32 = 2.0**-22
 
 @dataclass(frozen=True)
 class Store:
-    """An opened store, of which only the header has been read.
-
-    Attributes
-    ----------
-    path : Path
-    context, vocabulary, chunks : int
-        n_ctx, V and the number of chunks.
-    """
+    """An opened store, of which only the header has been read."""
 
     path: Path
-    context: int
+    context: int  # n_ctx, V and the number of chunks
     vocabulary: int
     chunks: int
 
@@ -127,13 +120,7 @@ def _width(vocabulary: int) -> int:
 
 
 def open_store(path: Path) -> Store:
-    """Return the store in a file.
-
-    Raises
-    ------
-    UserError
-        The file does not begin with ``_logits_``, its size contradicts its header, or it holds no row.
-    """
+    """Return the store in a file."""
     with path.open("rb") as file:
         head = file.read(HEADER)
     if len(head) < HEADER or not head.startswith(MAGIC):

@@ -78,13 +78,7 @@ def merge_shards(
 
 
 def in_order(shards: Sequence[Shard]) -> list[Shard]:
-    """Return the shards by number.
-
-    Raises
-    ------
-    UserError
-        They are of different collections, one was given twice, or one is missing.
-    """
+    """Return the shards by number."""
     if not shards:
         raise UserError("There are no shards; give the folder of each.")
     first = shards[0]
@@ -126,21 +120,17 @@ def _incomplete(shards: Sequence[Shard], missing: int) -> UserError:
     """Return the error for shards that lack batches; the number needed is estimated from the batches that are there."""
     settings: Mapping[str, Any] = shards[0].settings
     counts = [count for shard in shards for count in shard.counts]
-    if settings["positions"] is None:
-        needed = -(-len(shards[0].about["prompts"]) // settings["batch"])
-        remedy = "the same command"
-    else:
+    needed, remedy = -(-len(shards[0].about["prompts"]) // settings["batch"]), "the same command"
+    if settings["positions"] is not None:
         mean = sum(counts) / len(counts) if counts else settings["batch"] * settings["new_tokens"]
         needed = max(missing + 1, int(-(-settings["positions"] // mean)))
         remedy = f"the same command with --batches {needed}"
     lacking = [
-        f"shard {shard.place} at {shard.folder} has {len(shard.ends)} of its {shard.place.own(needed)} batches"
+        f"Shard {shard.place} at {shard.folder} has {len(shard.ends)} of its {shard.place.own(needed)} batches"
         for shard in shards
         if len(shard.ends) < shard.place.own(needed)
     ]
-    said = ", and ".join(lacking)
-    each = "it" if len(lacking) == 1 else "each"
-    return UserError(f"{said[0].upper()}{said[1:]}; continue {each} with {remedy}, then merge again.")
+    return UserError(f"{'; '.join(lacking)}: continue with {remedy}, then merge again.")
 
 
 def _copy(shard: Shard, index: int, writer: TraceWriter) -> None:

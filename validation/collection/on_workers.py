@@ -38,17 +38,10 @@ def collect_on_workers(
         Of the scheduler, or ``"local"``.
     models : mapping
         Options of :func:`validation.models.pair.load_pair`, which each worker calls.
-    prompts : sequence of Prompt
     settings : mapping
         ``positions``, ``new_tokens`` and ``seed`` of :func:`validation.collection.collect.collect`.
     path : Path
         The folder of the trace.
-
-    Raises
-    ------
-    UserError
-        As :func:`validation.collection.collect.collect`, :func:`validation.workers.in_order` and
-        :func:`validation.collection.merge.merge_shards`.
     """
     folder = path.absolute().with_name(f"{path.name}-shards")
     with connected(address) as client:

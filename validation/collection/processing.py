@@ -18,17 +18,9 @@ VALUES = ("raw_logits", "raw_logprobs", "processed_logits", "processed_logprobs"
 
 @dataclass(frozen=True, slots=True)
 class Processing:
-    """Values of one model and the settings of the sampler that they include; the defaults change nothing.
+    """One of ``VALUES`` and the settings of the sampler that they include; ``stated`` by the user, or a default.
 
-    Attributes
-    ----------
-    values : str
-        One of ``VALUES``.
-    temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty : float
-    top_k : float
-        0 for all tokens.
-    stated : bool
-        False if the user did not say it, and the default is taken.
+    The defaults change nothing; a ``top_k`` of 0 stands for all tokens.
     """
 
     values: str = "raw_logprobs"
@@ -71,21 +63,8 @@ class Processing:
 
 
 def parse_processing(text: str | None, default: str) -> Processing:
-    """Return what ``VALUES[,setting=number]...`` says.
+    """Return what ``VALUES[,setting=number]...`` says; without a text the values are ``default``.
 
-    Parameters
-    ----------
-    text : str or None
-        None: the values are ``default``, and nothing is stated.
-    default : str
-
-    Raises
-    ------
-    UserError
-        A word is unknown, a number is outside its range, or raw values have settings of a sampler.
-
-    Examples
-    --------
     >>> parse_processing("processed_logprobs,temperature=0.7", "raw_logprobs").temperature
     0.7
     """
@@ -116,26 +95,17 @@ def _number(name: str, text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    positive = name in ("temperature", "repetition_penalty")
-    share = name in ("top_p", "min_p")
-    signed = name in ("presence_penalty", "frequency_penalty")
-    good = math.isfinite(value) and (signed or value >= 0) and not (positive and value == 0)
-    if not good or (share and value > 1) or (name == "top_k" and value != int(value)):
-        raise UserError(
-            f"{name}={text.strip()!r} is outside its range; a greedy engine (temperature 0) draws from no distribution."
-            if name == "temperature"
-            else f"{name}={text.strip()!r} is outside its range; give the number that the engine was given."
-        )
+    signed, positive = ("presence_penalty", "frequency_penalty"), ("temperature", "repetition_penalty")
+    least = -1e9 if name in signed else 1e-9 if name in positive else 0.0
+    most = 1.0 if name in ("top_p", "min_p") else 1e9
+    if not least <= value <= most or (name == "top_k" and value != int(value)):
+        greedy = "; a greedy engine (temperature 0) draws from no distribution" if name == "temperature" else ""
+        raise UserError(f"{name}={text.strip()!r} is outside its range{greedy}; give the engine's own number.")
     return value
 
 
 def refuse_mixed(draft: Processing, target: Processing) -> None:
-    """Refuse two models whose values were processed differently.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse two models whose values were processed differently."""
     if draft.raw != target.raw or draft.settings() != target.settings():
         raise UserError(
             f"The draft model's values are {draft.words()}, the target model's {target.words()}; q and p must be "

@@ -30,15 +30,7 @@ MASKED = -60_000.0
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of assisted generation.
-
-    Attributes
-    ----------
-    tokens : list of int
-        The tokens that the round emitted.
-    drafted, accepted : int
-        The drafts, and those that were accepted.
-    """
+    """One round of assisted generation: the tokens that it emitted, its drafts, and those that were accepted."""
 
     tokens: list[int]
     drafted: int
@@ -93,10 +85,6 @@ def record_assisted(target: Any, path: str | Path | None = None, *, fresh: bool 
         the accepted drafts are recorded.
     fresh : bool
         Delete the trace at ``path`` first.
-
-    Yields
-    ------
-    Recorder
 
     Raises
     ------

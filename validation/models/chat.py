@@ -20,13 +20,7 @@ def has_template(tokenizer: Any) -> bool:
 
 
 def require_template(tokenizer: Any, name: str) -> None:
-    """Refuse a tokenizer without a chat template; ``name`` is the model's.
-
-    Raises
-    ------
-    UserError
-        It has none.
-    """
+    """Refuse a tokenizer without a chat template; ``name`` is the model's."""
     if not has_template(tokenizer):
         raise UserError(
             f"The tokenizer of {name!r} has no chat template, which --chat applies; leave out --chat, or give the "
@@ -38,20 +32,6 @@ def turn_ids(tokenizer: Any, messages: Sequence[tuple[str, str]], name: str) -> 
     """Return the tokens of a conversation up to where the assistant's turn begins.
 
     The template alone decides how the text begins; the tokenizer adds no token of its own.
-
-    Parameters
-    ----------
-    tokenizer : PreTrainedTokenizer
-        With a chat template.
-    messages : sequence of (str, str)
-        Role and content of each message.
-    name : str
-        The prompt's, for the message of an error.
-
-    Raises
-    ------
-    UserError
-        The template cannot be read, or refuses the conversation; some templates refuse a system's turn.
     """
     plain = [{"role": role, "content": content} for role, content in messages]
     try:

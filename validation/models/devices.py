@@ -31,15 +31,6 @@ def choose_device(name: str) -> torch.device:
     name : str
         ``"auto"`` (the GPU with the most free memory, else the CPU), ``"sharded"`` (the first GPU; the target model is
         spread over all GPUs), or a torch device name: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
-
-    Returns
-    -------
-    torch.device
-
-    Raises
-    ------
-    UserError
-        Unknown name, a GPU that does not exist, or sharding without a GPU or without accelerate.
     """
     import torch
 
@@ -125,23 +116,7 @@ def require_memory(
     sharded: bool = False,
     limit: int | None = None,
 ) -> None:
-    """Refuse a pair that does not fit on the device, before anything is loaded.
-
-    Parameters
-    ----------
-    draft, target : int or None
-        Size of the weights in bytes; None skips the check.
-    where : torch.device
-    sharded : bool
-        Whether the target model is spread over all GPUs and the host.
-    limit : int, optional
-        Bytes that the user allows.
-
-    Raises
-    ------
-    UserError
-        Weights and working space exceed the limit, or the free memory of the device, or of the host while loading.
-    """
+    """Refuse a pair that does not fit on the device, before anything is loaded."""
     import torch
 
     if draft is None or target is None:

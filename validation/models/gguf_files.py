@@ -59,23 +59,12 @@ DIGIT_SPLITS = frozenset(("starcoder", "refact", "command-r", "smollm", "codeshe
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """The checked header of a GGUF file.
-
-    Attributes
-    ----------
-    path : Path
-    metadata : dict
-        Numbers, strings and lists of strings by their keys. Of a list of numbers, the length.
-    tensors : dict
-        The shape of each tensor, in torch's order.
-    types : dict
-        The name of each tensor's type, such as ``Q4_K``.
-    """
+    """The checked header of a GGUF file."""
 
     path: Path
-    metadata: dict[str, Any]
-    tensors: dict[str, tuple[int, ...]]
-    types: dict[str, str]
+    metadata: dict[str, Any]  # Numbers, strings and lists of strings by their keys. Of a list of numbers, the length
+    tensors: dict[str, tuple[int, ...]]  # the shape of each tensor, in torch's order
+    types: dict[str, str]  # the name of each tensor's type, such as ``Q4_K``
 
     @property
     def architecture(self) -> str:
@@ -95,24 +84,7 @@ def require_packages() -> None:
 
 
 def read_header(path: Path) -> GgufHeader:
-    """Return the header of a GGUF file.
-
-    Parameters
-    ----------
-    path : Path
-
-    Returns
-    -------
-    GgufHeader
-
-    Raises
-    ------
-    UserError
-        The file is not GGUF, has another byte order or version, is cut or damaged, holds only a part of a model, or
-        its settings contradict its tensors. The message names the file and the position or the entry.
-    ModuleNotFoundError
-        The extra ``gguf`` is not installed.
-    """
+    """Return the header of a GGUF file."""
     require_packages()
     status = path.stat()
     return _read_header(path, status.st_size, status.st_mtime_ns)
@@ -327,13 +299,7 @@ def _header_as_read(read: Callable[..., Any], path: Path, size: int, changed: in
 
 
 def apply_rope_factors(header: GgufHeader, model: PreTrainedModel) -> None:
-    """Divide a model's rotary frequencies by the factors in its file, which transformers ignores (Llama 3.1 and later).
-
-    Raises
-    ------
-    UserError
-        The model has no rotary frequencies of that number.
-    """
+    """Divide a model's rotary frequencies by the factors in its file, which transformers ignores (since Llama 3.1)."""
     if ROPE_FACTORS not in header.tensors:
         return
     import torch
@@ -357,17 +323,6 @@ def load_tokenizer(header: GgufHeader, load: Callable[[], PreTrainedTokenizerBas
 
     transformers ignores the name of a pre-tokenizer that it does not know, and then cuts as GPT-2 does. It also ignores
     whether the file says that a text begins with the begin-of-text token.
-
-    Parameters
-    ----------
-    header : GgufHeader
-    load : callable
-        Returns transformers' own reading of the tokenizer.
-
-    Raises
-    ------
-    UserError
-        The pre-tokenizer is unknown here, and no ``tokenizer.json`` of the same vocabulary lies beside the file.
     """
     tokenizer = _split_as_told(header, load())
     begins = header.metadata.get("tokenizer.ggml.add_bos_token")

@@ -144,13 +144,7 @@ def save_heads(part: Any, folder: Path, kind: str, base: Any, **more: Any) -> in
 
 
 def read_settings(folder: Path, kind: str) -> dict[str, Any]:
-    """Return the settings of a folder.
-
-    Raises
-    ------
-    UserError
-        If there are none of this kind, or the weights are not safetensors.
-    """
+    """Return the settings of a folder."""
     try:
         found = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -175,16 +169,9 @@ def load_heads(folder: Path, kind: str, base: Any, *, any_base: bool = False) ->
 
     Parameters
     ----------
-    folder : Path
     kind : {"medusa", "eagle"}
-    base : transformers model
     any_base : bool
         Also accept a base model other than the one that the part was trained for, of the same shape.
-
-    Raises
-    ------
-    UserError
-        If the files are missing or damaged, or belong to another base model.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file

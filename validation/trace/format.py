@@ -23,27 +23,18 @@ DTYPES = ("float16", "float32")  # types of stored logits
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Type, shape and default of one array of a trace.
+    """Type and shape of one array of a trace.
 
     Attributes
     ----------
     dtype : str, optional
         The numpy name of the stored type; None for the type of the trace's logits, ``float16`` or ``float32``.
-    wide : bool
-        The array has shape (N, V) and not (N,).
-    default : float, optional
-        The value in every entry of a trace that was written without this field. A field without a default is required.
-    width : int
-        The array has shape (N, width) if this is at least 1.
-    most_rows : int, optional
-        Maximum number of rows per chunk; None for the usual ones.
     """
 
     dtype: str | None
-    wide: bool = False
-    default: float | None = None
-    width: int = 0
-    most_rows: int | None = None
+    wide: bool = False  # the array has shape (N, V) and not (N,)
+    width: int = 0  # the array has shape (N, width) if this is at least 1
+    most_rows: int | None = None  # maximum number of rows per chunk; None for the usual ones
 
     def row(self, vocabulary: int) -> tuple[int, ...]:
         """Return the shape of the field at one position."""
@@ -58,10 +49,6 @@ class Field:
     def stored_dtype(self, logits: str) -> np.dtype[Any]:
         """Return the stored little-endian type in a trace whose logits have the type ``logits``."""
         return np.dtype(self.dtype or logits).newbyteorder("<")
-
-    def filled(self, rows: int, vocabulary: int, logits: str) -> NDArray[Any]:
-        """Return a read-only array of the default, which takes the memory of one value."""
-        return np.broadcast_to(np.array(self.default, self.stored_dtype(logits)), (rows, *self.row(vocabulary)))
 
 
 FIELDS = {
@@ -95,13 +82,7 @@ def list_fields(draft_k: int, target_k: int) -> dict[str, Field]:
 
 
 def fields_of(header: Mapping[str, Any]) -> Mapping[str, Field]:
-    """Return the arrays of a trace with this header of its journal.
-
-    Raises
-    ------
-    UserError
-        The kind is unknown, or the lengths of the lists are not positive whole numbers.
-    """
+    """Return the arrays of a trace with this header of its journal."""
     if header.get("kind", LOGITS) == LOGITS:
         return FIELDS
     widths = header.get("widths")
@@ -127,50 +108,17 @@ def complete(
     dtype: str = "float16",
     fields: Mapping[str, Field] | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Return one array for each field in its stored form; an omitted field is filled with its default.
-
-    Parameters
-    ----------
-    arrays : sequence of array
-        In the order of ``FIELDS``.
-    named : dict of array
-        Further arrays, by the name of the field.
-    vocabulary : int
-        V, the width of the logits.
-    dtype : str
-        The type of the stored logits.
-    fields : dict of Field, optional
-        Default: ``FIELDS``.
-
-    Returns
-    -------
-    dict of numpy.ndarray
-        Copies of shape (n, V) or (n,); n is the length of ``tokens``. A filled array is read-only.
-
-    Raises
-    ------
-    UserError
-        A required field is missing, a name is unknown or given twice, an array has a wrong shape, or it holds values
-        that the stored integers cannot hold.
-    """
+    """Return a copy of one array for each field in its stored form, (n, V) or (n,)."""
     fields = FIELDS if fields is None else fields
-    if len(arrays) > len(fields):
-        raise UserError(f"{len(arrays)} arrays were given, but a trace has {len(fields)} fields: {', '.join(fields)}.")
-    given = dict(zip(fields, arrays, strict=False))
-    for name in named:
-        if name not in fields:
-            raise UserError(f"A trace has no field {name!r}; its fields are {', '.join(fields)}.")
-        if name in given:
-            raise UserError(f"{name} was given twice, in order and by name; give it once.")
-    given |= named
-    for name, field in fields.items():
-        if name not in given and field.default is None:
-            raise UserError(f"{name} is missing; give it, since this field has no default.")
+    given = dict(zip(fields, arrays, strict=False)) | dict(named)
+    if len(arrays) + len(named) != len(fields) or given.keys() != fields.keys():
+        raise UserError(
+            f"A trace has the fields {', '.join(fields)}; {len(arrays)} arrays were given in order, and by name "
+            f"{', '.join(named) or 'none'}: give each field once."
+        )
     rows = len(np.atleast_1d(given["tokens"]))
     return {
         name: _as_stored(name, given[name], (rows, *field.row(vocabulary)), field.stored_dtype(dtype))
-        if name in given
-        else field.filled(rows, vocabulary, dtype)
         for name, field in fields.items()
     }
 
@@ -188,13 +136,7 @@ def _as_stored(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[An
 
 
 def read_committed(path: Place) -> Committed:
-    """Read the journal of a trace of this format version.
-
-    Raises
-    ------
-    UserError
-        The journal is damaged, has another format, or names files outside the trace.
-    """
+    """Read the journal of a trace of this format version."""
     refuse_links(path)
     committed = read_journal(path)
     if committed.header.get("format") != FORMAT:
@@ -204,8 +146,6 @@ def read_committed(path: Place) -> Committed:
     _check_header(path, committed.header)
     tail = () if committed.tail is None else (committed.tail,)
     for name in (*committed.files, *tail):
-        if isinstance(name, str) and (unknown := _unknown_field(name)):
-            raise _unknown(path, unknown)
         if not isinstance(name, str) or not is_own(name) or (name in tail and not TAIL.fullmatch(name)):
             raise UserError(f"{path / JOURNAL} names {name!r}, which no trace holds; do not use this trace.")
     if not committed.files.keys() >= set(tail):
@@ -227,10 +167,6 @@ def check_rows(path: Place, committed: Committed, name: str, chunks: Any, tail: 
     """Refuse an array that has not exactly the rows that the journal says.
 
     A finished array says its shape; an unfinished one has whole chunks, numbered from 0, and a tail.
-
-    Raises
-    ------
-    UserError
     """
     field, vocabulary, logits = fields_of(committed.header)[name], *(committed.header[key] for key in SHAPE)
     row, dtype = field.row(vocabulary), field.stored_dtype(logits)
@@ -263,22 +199,9 @@ def is_own(name: str) -> bool:
     return name == MANIFEST or TAIL.fullmatch(name) is not None
 
 
-def _unknown_field(name: str) -> str | None:
-    """Return the field of a chunk file if no kind of trace has the field, else None."""
-    chunk = CHUNK.fullmatch(name)
-    return chunk["field"] if chunk is not None and chunk["field"] not in _names() else None
-
-
 def _names() -> dict[str, None]:
     """Return the names of the arrays of every kind of trace, in order."""
     return dict.fromkeys((*FIELDS, *list_fields(1, 1)))
-
-
-def _unknown(path: Place, name: str) -> UserError:
-    return UserError(
-        f"The trace at {path} has a field {name!r}, which this program does not know; use the program that wrote it, "
-        "or collect the trace again."
-    )
 
 
 def own_files(path: Place) -> list[Place]:
@@ -303,12 +226,7 @@ def array_folders(path: Place) -> list[Place]:
 
 
 def refuse_links(path: Place) -> None:
-    """Refuse a trace that contains a link, so that nothing is read, written or removed outside its folder.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse a trace that contains a link, so that nothing is read, written or removed outside its folder."""
     if isinstance(path, RemotePath):
         return
     for part in (path / JOURNAL, path / LOCK, *array_folders(path)):
@@ -335,13 +253,7 @@ def check_files(path: Place, committed: Committed, *, content: bool) -> None:
 
 
 def read_tail(path: Place, committed: Committed) -> dict[str, NDArray[Any]]:
-    """Return the rows after the last whole chunk of each array, by name; empty for a finished trace.
-
-    Raises
-    ------
-    UserError
-        The file is missing or damaged, or the fields of an unfinished trace differ from those of its kind.
-    """
+    """Return the rows after the last whole chunk of each array, by name; empty for a finished trace."""
     fields = fields_of(committed.header)
     if committed.tail is None:
         return {}
@@ -349,21 +261,14 @@ def read_tail(path: Place, committed: Committed) -> dict[str, NDArray[Any]]:
     content = check_file(path / committed.tail, *sums, what="the rows after the last whole chunk")
     with np.load(io.BytesIO(content), allow_pickle=False) as found:
         tail = dict(found)
-    if unknown := next((name for name in tail if name not in fields), None):
-        raise _unknown(path, unknown)
-    for name in fields:
-        chunks = f"{FOLDER}/{name}/c."
-        if committed.rows and name not in tail and not any(file.startswith(chunks) for file in committed.files):
+    for name in fields.keys() | tail.keys():
+        chunks = any(file.startswith(f"{FOLDER}/{name}/c.") for file in committed.files)
+        if name not in fields or (committed.rows and name not in tail and not chunks):
             raise UserError(
-                f"The unfinished trace at {path} has no {name}, so it cannot be continued or read in part; finish it "
-                "with the program that began it, or collect it again with --fresh."
+                f"The unfinished trace at {path} has not the arrays of its kind (see {name}); finish it with the "
+                "program that began it, or collect it again with --fresh."
             )
     return tail
-
-
-def lacks(committed: Committed, name: str) -> bool:
-    """Return whether a finished trace was written without the field."""
-    return committed.finished and f"{FOLDER}/{name}/zarr.json" not in committed.files
 
 
 def other_version(path: Place, version: object) -> UserError:

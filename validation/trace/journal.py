@@ -67,13 +67,7 @@ def record_of(line: bytes, number: int) -> dict[str, Any] | None:
 
 
 def read_journal(folder: Place) -> Committed:
-    """Replay the journal up to its last valid line.
-
-    Raises
-    ------
-    UserError
-        There is no journal, or a line other than the last one is damaged.
-    """
+    """Replay the journal up to its last valid line."""
     file = folder / JOURNAL
     try:
         content = file.read_bytes()
@@ -187,12 +181,7 @@ def open_journal(folder: Place, committed: Committed | None = None) -> Journal |
 
 
 def refuse_link(path: Place) -> None:
-    """Refuse a link in place of a file or folder of the trace: writes or removals would affect another place.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse a link in place of a file or folder of the trace: writes or removals would affect another place."""
     if isinstance(path, Path) and path.is_symlink():
         raise UserError(
             f"{path} is a link to {os.readlink(path)}, which is never followed; put what it leads to in its place, or "
@@ -204,11 +193,6 @@ def open_below(folder: Path, name: str, flags: int) -> BinaryIO:
     """Open a file for writing, and follow no link below ``folder``, also none that was made a moment ago.
 
     Each part of the name is opened relative to the descriptor of the one before.
-
-    Raises
-    ------
-    UserError
-        A part of the name is a link.
     """
     if not {os.open} <= os.supports_dir_fd:  # Windows
         return os.fdopen(os.open(folder / name, flags | getattr(os, "O_BINARY", 0), 0o666), "wb")
@@ -275,13 +259,7 @@ def sync_folder(folder: Place) -> None:
 
 
 def check_file(path: Place, size: int, crc: int, what: str) -> bytes:
-    """Return the content of a committed file after checking its size and CRC-32.
-
-    Raises
-    ------
-    UserError
-        The file is missing, unreadable, or differs from the committed one.
-    """
+    """Return the content of a committed file after checking its size and CRC-32."""
     try:
         content = path.read_bytes()
     except FileNotFoundError as error:
@@ -313,13 +291,7 @@ def disk_error(path: Place, error: OSError, kept: str = "") -> UserError:
 
 
 class Lock:
-    """Lock that allows one writer at a time on systems with file locks; it is released when the process ends.
-
-    Raises
-    ------
-    UserError
-        On entry, if another process or another writer in this process holds the lock, or if the file is not a lock.
-    """
+    """Lock that allows one writer at a time on systems with file locks; it is released when the process ends."""
 
     def __init__(self, folder: Place) -> None:
         self.folder = folder

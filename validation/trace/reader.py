@@ -22,9 +22,6 @@ position        (N,)        int32                 0 for the first token after th
 A file is written and synced before the journal names it, and never changed after that. Files that the journal does not
 name are removed when the writer is opened again. Chunks are checked against the journal at every read.
 
-The arrays are those of :data:`validation.trace.format.FIELDS`. A field with a default may be absent from a finished
-trace; it is then read as an array of the default.
-
 A trace of kind ``top-k`` has lists of the most probable tokens instead of logits; its manifest gives the kind and V:
 
 =======================  =======  ======================================================================
@@ -68,7 +65,6 @@ from validation.trace.format import (
     check_files,
     check_rows,
     fields_of,
-    lacks,
     other_version,
     read_committed,
     read_tail,
@@ -76,7 +72,7 @@ from validation.trace.format import (
 from validation.trace.journal import JOURNAL, Committed, check_file
 from validation.trace.remote import Place, RemotePath, place
 from validation.trace.writer import TraceWriter
-from validation.trace.zarr_store import ENDLESS, ArrayFiles, StoredArray
+from validation.trace.zarr_store import ENDLESS, FOLDER, ArrayFiles, StoredArray
 
 __all__ = [
     "ARRAYS",
@@ -141,14 +137,7 @@ def check_disk_space(
     dtype: str = "float16",
     fields: Mapping[str, Field] | None = None,
 ) -> None:
-    """Refuse to start a collection that exceeds the free disk space.
-
-    Raises
-    ------
-    UserError
-        The arrays ``fields`` (default: ``FIELDS``) of ``positions`` positions need more bytes than are free at
-        ``path``.
-    """
+    """Refuse to start a collection that exceeds the free disk space."""
     stored = (FIELDS if fields is None else fields).values()
     row = sum(field.stored_dtype(dtype).itemsize * math.prod(field.row(vocabulary)) for field in stored)
     needed = positions * row + 2**20  # plus one mebibyte for the manifest
@@ -243,7 +232,7 @@ def open_trace(
     Parameters
     ----------
     path : str or Path
-        The folder, or an address: ``s3://``, ``gs://``, ``http://`` or ``https://`` (:mod:`validation.trace.remote`).
+        The folder, or an address: ``s3://``, ``http://`` or ``https://`` (:mod:`validation.trace.remote`).
     verify : bool
         Check the content of every file against the journal now. Otherwise only existence and size are checked now, and
         the content when it is read.
@@ -251,10 +240,6 @@ def open_trace(
         Also open an unfinished trace, up to its last commit.
     kinds : collection of str
         The kinds that the caller can use, ``LOGITS`` and ``LISTS``.
-
-    Returns
-    -------
-    Trace
 
     Raises
     ------
@@ -304,27 +289,19 @@ def _manifest(path: Place, committed: Committed) -> dict[str, Any]:
     return manifest
 
 
-def open_arrays(path: Place, committed: Committed, prompts: int | None = None) -> dict[str, StoredArray | NDArray[Any]]:
-    """Return the arrays up to the last commit; a field that a finished trace lacks is filled with its default.
+def open_arrays(path: Place, committed: Committed, prompts: int | None = None) -> dict[str, StoredArray]:
+    """Return the arrays up to the last commit.
 
     Tokens, positions and, with a number of ``prompts``, their indices are checked when they are read.
-
-    Raises
-    ------
-    UserError
-        An array has another number of rows than the journal says, or another form.
     """
     files = ArrayFiles(path, committed.files)
     vocabulary, logits = committed.header["vocabulary"], committed.header["dtype"]
     tail = read_tail(path, committed)
-    arrays: dict[str, StoredArray | NDArray[Any]] = {}
+    arrays: dict[str, StoredArray] = {}
     for name, field in fields_of(committed.header).items():
         row, dtype = field.row(vocabulary), field.stored_dtype(logits)
-        if lacks(committed, name):
-            if field.default is None:
-                raise UserError(f"The trace at {path} has no {name}, which has no default; collect the trace again.")
-            arrays[name] = field.filled(committed.rows, vocabulary, logits)
-            continue
+        if committed.finished and f"{FOLDER}/{name}/zarr.json" not in committed.files:
+            raise UserError(f"The trace at {path} has no {name}; collect the trace again.")
         chunks = files.open(name) if committed.finished else files.create(name, (ENDLESS, *row), dtype, field.most_rows)
         last = tail.get(name, np.empty((0, *row), dtype))
         check_rows(path, committed, name, chunks, last)

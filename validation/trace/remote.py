@@ -1,4 +1,4 @@
-"""Folders of traces at ``s3://``, ``gs://``, ``http://`` and ``https://``, with the methods of a path that traces need.
+"""Folders of traces at ``s3://``, ``http://`` and ``https://``, with the methods of a path that traces need.
 
 obstore (the extra ``remote``) sends the requests and repeats them: after a lost connection, a timeout and a status such
 as 503, a bounded number of times. What arrives is compared with the journal like the content of any file. An object
@@ -6,20 +6,16 @@ is written as a whole or not at all, and the journal, which names the others, is
 replaced it since.
 
 Credentials, region and endpoint come from the environment: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``,
-``AWS_SESSION_TOKEN``, ``AWS_REGION``, ``AWS_ENDPOINT_URL``, ``AWS_SKIP_SIGNATURE=true`` for a public bucket;
-``GOOGLE_SERVICE_ACCOUNT`` (the file of a key) or ``GOOGLE_BEARER_TOKEN``, ``GOOGLE_BASE_URL``,
-``GOOGLE_SKIP_SIGNATURE=true``.
+``AWS_SESSION_TOKEN``, ``AWS_REGION``, ``AWS_ENDPOINT_URL``, ``AWS_SKIP_SIGNATURE=true`` for a public bucket.
 """
 
 from __future__ import annotations
 
 import errno
 import io
-import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -28,8 +24,8 @@ from typing import Any
 
 from validation.errors import UserError
 
-SCHEMES = ("s3", "gs", "http", "https")
-WRITABLE = ("s3", "gs")
+SCHEMES = ("s3", "http", "https")
+WRITABLE = ("s3",)
 RETRIES = 5
 """How often a request is repeated."""
 RETRY_S = 60.0
@@ -37,20 +33,12 @@ RETRY_S = 60.0
 WAIT_S = 30.0
 """Seconds that one attempt may take."""
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?#]*)(/[^?#]*)?")
-CREDENTIALS = {
-    "s3": "credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; AWS_SKIP_SIGNATURE=true for a public bucket)",
-    "gs": "credentials (GOOGLE_SERVICE_ACCOUNT; GOOGLE_SKIP_SIGNATURE=true for a public bucket)",
-}
-"""What is checked besides the rights when a store denies a request, by scheme."""
+CREDENTIALS = "the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; AWS_SKIP_SIGNATURE=true for a public bucket)"
+"""What is checked besides the rights when a bucket denies a request."""
 
 
 def place(value: str | Path | RemotePath) -> Place:
     """Return a folder of this machine, or of a store for an address.
-
-    Raises
-    ------
-    UserError
-        The address has an unknown scheme, a password, or a query.
 
     Examples
     --------
@@ -69,15 +57,7 @@ class RemotePath:
     Parameters
     ----------
     url : str
-        ``s3://BUCKET/KEY``, ``gs://BUCKET/KEY``, ``http://HOST/KEY`` or ``https://HOST/KEY``. At ``http`` it
-        cannot be listed or written.
-
-    Raises
-    ------
-    UserError
-        By every method: the store refuses, or does not answer after the last attempt.
-    FileNotFoundError
-        There is no such object.
+        ``s3://BUCKET/KEY``, ``http://HOST/KEY`` or ``https://HOST/KEY``. At ``http`` it cannot be listed or written.
     """
 
     __slots__ = ("key", "root", "scheme")
@@ -218,7 +198,7 @@ class RemotePath:
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
         """Refuse a place that cannot be written; a store has no folders to make."""
         if self.scheme not in WRITABLE:
-            raise UserError(f"{self} can only be read; give a folder, or s3:// or gs://, to write a trace.")
+            raise UserError(f"{self} can only be read; give a folder, or s3://, to write a trace.")
 
     def rmdir(self) -> None:
         """Do nothing: a store has no folders."""
@@ -230,19 +210,7 @@ class RemotePath:
         self._ask("written", lambda obstore: obstore.put(store, self.key, bytes(content)))
 
     def replace_if(self, content: bytes, seen: dict[str, Any] | None) -> dict[str, Any]:
-        """Write an object only if nobody has written it since.
-
-        Parameters
-        ----------
-        content : bytes
-        seen : dict or None
-            The answer of the last write, or of :meth:`mark`; None if there is no object.
-
-        Returns
-        -------
-        dict
-            The mark of the new object.
-        """
+        """Write an object only if nobody has written it since."""
         import obstore
         from obstore import exceptions
 
@@ -295,7 +263,7 @@ class RemotePath:
         if isinstance(error, FileNotFoundError | exceptions.NotFoundError):
             return FileNotFoundError(errno.ENOENT, "there is no such object", str(self))
         if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
-            known = f"the {CREDENTIALS[self.scheme]} and " if self.scheme in CREDENTIALS else ""
+            known = f"{CREDENTIALS} and " if self.scheme in WRITABLE else ""
             return UserError(f"{self} cannot be {done}: the store denies it; check {known}the rights.")
         return UserError(
             f"{self} cannot be {done} ({_reason(error)}; a request is repeated up to {RETRIES} times); check the "
@@ -326,27 +294,13 @@ def _store(root: str) -> Any:
         "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=10), "base": 2},
     }
     client: Any = {"timeout": timedelta(seconds=WAIT_S), "connect_timeout": timedelta(seconds=min(5.0, WAIT_S))}
-    if _endpoint(root).startswith("http:"):
+    endpoint = os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
+    if (endpoint if root.startswith("s3:") else root).startswith("http:"):
         client["allow_http"] = True
     try:
         return store.from_url(root, client_options=client, retry_config=retry)
     except Exception as error:
         raise UserError(f"{root} cannot be used ({_reason(error)}); check the address and the environment.") from error
-
-
-def _endpoint(root: str) -> str:
-    """Return where the requests of a bucket or a host go; "" for the usual address of its scheme."""
-    given = os.environ.get
-    if root.startswith("s3:"):
-        return given("AWS_ENDPOINT_URL") or given("AWS_ENDPOINT") or ""
-    if not root.startswith("gs:"):
-        return root
-    key = given("GOOGLE_SERVICE_ACCOUNT") or given("GOOGLE_SERVICE_ACCOUNT_PATH")
-    named = given("GOOGLE_BASE_URL") or ""
-    if key and not named:
-        with suppress(OSError, ValueError, AttributeError):  # obstore says what is wrong with a key
-            named = str(json.loads(Path(key).read_bytes()).get("gcs_base_url") or "")
-    return named
 
 
 def _reason(error: Exception) -> str:

@@ -24,13 +24,7 @@ def what_to_go_on_from(
     fresh: bool,
     kind: Mapping[str, Any] | None = None,
 ) -> Committed | None:
-    """Return the commits of an earlier writer, or None if the folder is empty and a new trace starts.
-
-    Raises
-    ------
-    UserError
-        The folder holds something other than a trace, a finished trace, or a trace with other settings.
-    """
+    """Return the commits of an earlier writer, or None if the folder is empty and a new trace starts."""
     inside = {file.name for file in path.iterdir()} - {LOCK}
     if not inside:
         return None

@@ -1,13 +1,11 @@
-"""Write a trace: a separate thread writes whole chunks and commits to disk."""
+"""Write a trace: whole chunks as they are complete, the rest with each commit."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import json
-from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -35,8 +33,6 @@ from validation.trace.remote import RemotePath, place
 from validation.trace.reopen import clear, remove_strays, what_to_go_on_from
 from validation.trace.zarr_store import ENDLESS, ArrayFiles
 
-WAITING_BYTES = 2**27  # queued for the disk before the caller has to wait
-
 
 class TraceWriter:
     """Write a trace incrementally; committed positions survive the end of the process.
@@ -48,7 +44,7 @@ class TraceWriter:
     Parameters
     ----------
     path : str or Path
-        The folder to create, or an address of ``s3://`` or ``gs://``.
+        The folder to create, or an address of ``s3://``.
     vocabulary : int
         V, the width of the logits.
     manifest : dict, optional
@@ -108,7 +104,6 @@ class TraceWriter:
         self._stored = 0  # rows up to the last commit
         self._pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in self._fields}
         self._chunked = dict.fromkeys(self._fields, 0)  # rows in whole chunks
-        self._waiting: deque[tuple[Future[None], int]] = deque()
         self._failure: BaseException | None = None
 
     def __enter__(self) -> Self:
@@ -127,7 +122,6 @@ class TraceWriter:
             self._lock.__exit__()
             self._leave()
             raise
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="trace")
         return self
 
     def __exit__(
@@ -135,15 +129,10 @@ class TraceWriter:
     ) -> None:
         finished = False
         try:
-            if kind is None:
-                if self._finishes:
-                    self._later(self._finish)
-                self._drain()
-                finished = self._finishes
+            if kind is None and self._finishes:
+                self._on_disk(self._finish)
+                finished = True
         finally:
-            if not finished and self._settings is None and self._failure is None:
-                self._failure = error  # skips the queued writes
-            self._pool.shutdown(wait=True)
             if not finished and (self._settings is None or not self._stored):
                 clear(self.path)
             self._lock.__exit__()
@@ -158,24 +147,15 @@ class TraceWriter:
         *arrays, **named : array
             One array for each field of :data:`validation.trace.format.FIELDS`, or for lists of
             :func:`validation.trace.format.list_fields`, in order or by name: ``draft_logits`` and ``target_logits``
-            (n, V), ``tokens``, ``prompt_index`` and ``position`` (n,). A field with a default may be left out.
-
-        Raises
-        ------
-        UserError
-            A required field is missing, a name is unknown or given twice, or an array has a wrong shape or values.
+            (n, V), ``tokens``, ``prompt_index`` and ``position`` (n,).
         """
         rows = complete(arrays, named, self.vocabulary, self._dtype, self._fields)
         self.positions += len(rows["tokens"])
-        self._later(self._add, rows, size=sum(array.nbytes for array in rows.values()))
+        self._on_disk(self._add, rows)
 
     def commit(self, state: Mapping[str, Any] | None = None) -> None:
         """Commit everything appended so far, with a plain ``state`` for a later writer that continues."""
-        self._later(self._commit, self.positions, dict(state or {}))
-
-    def flush(self) -> None:
-        """Wait until all files are on the disk."""
-        self._drain()
+        self._on_disk(self._commit, self.positions, dict(state or {}))
 
     # ------------------------------------------------------------------------------------------ opening
 
@@ -188,8 +168,8 @@ class TraceWriter:
             header |= {"dtype": self._dtype, "settings": self._settings} | self._kind
             self._journal = open_journal(self.path)
             try:
-                self._on_disk(lambda: self._journal.append(header))
-                self._on_disk(lambda: sync_folder(self.path))
+                self._on_disk(self._journal.append, header)
+                self._on_disk(sync_folder, self.path)
             except UserError:
                 clear(self.path)
                 raise
@@ -197,7 +177,7 @@ class TraceWriter:
         else:
             check_files(self.path, committed, content=False)
             tail = read_tail(self.path, committed)
-            self._on_disk(lambda: remove_strays(self.path, committed))
+            self._on_disk(remove_strays, self.path, committed)
             self._journal = open_journal(self.path, committed)
         self._known, self._tail = committed.files, committed.tail
         self._stored = self.positions = committed.rows
@@ -215,38 +195,23 @@ class TraceWriter:
             with contextlib.suppress(OSError):
                 self.path.rmdir()
 
-    # ------------------------------------------------------------------------- on the writing thread
+    # ------------------------------------------------------------------------------------------ writing
 
-    def _later(self, work: Callable[..., None], *args: Any, size: int = 0) -> None:
-        """Queue work for the writing thread, in order; the first failure is raised in this call or a later one."""
-        held = sum(other for _, other in self._waiting)
-        while self._waiting and (self._waiting[0][0].done() or held + size > WAITING_BYTES):
-            future, other = self._waiting.popleft()
-            future.result()
-            held -= other
-        self._waiting.append((self._pool.submit(self._work, work, *args), size))
-
-    def _drain(self) -> None:
-        while self._waiting:
-            self._waiting.popleft()[0].result()
-
-    def _work(self, work: Callable[..., None], *args: Any) -> None:
-        if self._failure is not None:  # nothing is committed after a failed write
+    def _on_disk(self, work: Callable[..., None], *args: Any) -> None:
+        """Write; nothing is committed after a failed write."""
+        if self._failure is not None:
             raise self._failure
         try:
-            self._on_disk(lambda: work(*args))
+            work(*args)
         except BaseException as error:
             self._failure = error
-            raise
-
-    def _on_disk(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except OSError as error:
+            if not isinstance(error, OSError):
+                raise
             kept = ""
             if self._stored and self._settings is not None:
                 kept = f"what was stored before ({self._stored:,} positions) is safe; "
-            raise disk_error(self.path, error, kept) from error
+            self._failure = disk_error(self.path, error, kept)
+            raise self._failure from error
 
     def _add(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Buffer the rows and write the complete chunks."""

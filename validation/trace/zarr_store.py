@@ -6,9 +6,9 @@ file is written once and never changed. The metadata (``zarr.json``) stays in me
 
 from __future__ import annotations
 
-import operator
 import warnings
 from collections.abc import AsyncIterator, Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,34 +42,16 @@ def chunk_rows(row: tuple[int, ...], itemsize: int, most: int | None = None) -> 
 
 
 def load_zarr() -> Any:
-    """Import and return the zarr package.
+    """Import and return the zarr package, whose import takes long."""
+    import zarr
+    import zarr.abc.store
+    import zarr.codecs
 
-    Raises
-    ------
-    UserError
-        zarr is not installed.
-    """
-    try:
-        import zarr
-        import zarr.abc.store
-        import zarr.codecs
-    except ImportError as error:
-        raise UserError(
-            f"Traces are read and written with zarr, which is not installed ({error}); install it: pip install zarr"
-        ) from error
     return zarr
 
 
 class ArrayFiles:
-    """Files of one group of arrays: a zarr store, and the checksums of the files read or written.
-
-    Parameters
-    ----------
-    root : Path or RemotePath
-        The folder of the trace.
-    known : dict
-        Size and CRC-32 of the committed files, checked at every read. New files are added when they are committed.
-    """
+    """Files of one group of arrays: a zarr store, and the checksums of the files read or written."""
 
     def __init__(self, root: Place, known: Sums) -> None:
         self.root, self.known = root, known
@@ -137,7 +119,7 @@ def describe(name: str) -> str:
 
 
 class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array of a trace on disk, read when it is indexed; rows support numpy indexing.
+    """An array of a trace on disk, read when it is indexed by rows: a slice, an integer, a mask, or integers.
 
     Arithmetic and comparisons read the whole array.
 
@@ -165,27 +147,11 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, key: Any) -> NDArray[Any]:
-        rows, rest = (key[0], key[1:]) if isinstance(key, tuple) else (key, ())
-        if rows is Ellipsis:
-            return np.asarray(np.asarray(self)[key])
-        if isinstance(rows, slice):
-            start, stop, step = rows.indices(len(self))
-            if step > 0:
-                found = self._read(start, max(start, stop))[::step]
-            else:
-                found = self._pick(np.arange(start, stop, step))
-            return np.asarray(found[(slice(None), *rest)])
-        chosen = np.asarray(rows)
-        if chosen.ndim == 0 and chosen.dtype != bool:
-            index = operator.index(rows)
-            if not -len(self) <= index < len(self):
-                raise IndexError(f"row {index} of an array with {len(self)}")
-            index %= len(self)
-            return np.asarray(self._read(index, index + 1)[(0, *rest)])
-        if rest and any(not isinstance(part, slice) for part in rest):
-            return np.asarray(np.asarray(self)[key])
-        return self._pick(np.arange(len(self))[chosen])[(..., *rest)]
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        if isinstance(rows, slice) and rows.step in (None, 1):
+            start, stop, _ = rows.indices(len(self))
+            return self._read(start, stop)
+        return self._pick(np.arange(len(self))[rows])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         found = self._read(0, len(self))
@@ -228,11 +194,9 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
         return found
 
 
+@cache
 def _store_class() -> type[Any]:
     """Return the zarr store class over :class:`ArrayFiles`; it is defined on first use to import zarr late."""
-    global _STORE
-    if _STORE is not None:
-        return _STORE
     base = load_zarr().abc.store
 
     class CheckedStore(base.Store):  # type: ignore[misc, name-defined]
@@ -257,16 +221,9 @@ def _store_class() -> type[Any]:
             kind = (prototype or default_buffer_prototype()).buffer
             if key.endswith("zarr.json") and key in self.files.metadata:
                 return kind.from_buffer(self.files.metadata[key])
+            assert byte_range is None  # chunks are read whole
             content = await to_thread(self.files.read, key)
-            if content is None:
-                return None
-            if isinstance(byte_range, base.RangeByteRequest):
-                content = content[byte_range.start : byte_range.end]
-            elif isinstance(byte_range, base.OffsetByteRequest):
-                content = content[byte_range.offset :]
-            elif isinstance(byte_range, base.SuffixByteRequest):
-                content = content[-byte_range.suffix :]
-            return kind.from_bytes(content)
+            return None if content is None else kind.from_bytes(content)
 
         async def get_partial_values(self, prototype: Any, key_ranges: Iterable[Any]) -> list[Any]:
             return [await self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
@@ -282,28 +239,18 @@ def _store_class() -> type[Any]:
         async def delete(self, key: str) -> None:
             self.files.metadata.pop(key, None)
 
-        async def delete_dir(self, prefix: str) -> None:
-            for key in [key for key in self.files.metadata if key.startswith(prefix.rstrip("/") + "/")]:
-                del self.files.metadata[key]
-
         async def exists(self, key: str) -> bool:
             return key in self.files.metadata or self.files.name(key) in self.files.known
 
-        async def list(self) -> AsyncIterator[str]:
-            for key in self.files.metadata:
+        async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+            for key in [key for key in self.files.metadata if key.startswith(prefix)]:
                 yield key
 
-        async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-            for key in self.files.metadata:
-                if key.startswith(prefix):
-                    yield key
+        def list(self) -> AsyncIterator[str]:
+            return self.list_prefix("")
 
         async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-            for key in self.files.metadata:
+            async for key in self.list_prefix(prefix):
                 yield key.removeprefix(prefix).lstrip("/").split("/")[0]
 
-    _STORE = CheckedStore
     return CheckedStore
-
-
-_STORE: type[Any] | None = None

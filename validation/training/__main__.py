@@ -2,40 +2,28 @@
 
 The texts are openly licensed (GSM8K, MIT; Python Enhancement Proposals and English novels, public domain) and are read
 from a folder that the user names. The repository contains only the few hundred held-out prompts that ``prompts``
-writes.
+writes. The steps of a pair are given in order, and an interrupted one resumes from ``WORK/<pair>-<step>.pt``:
 
-    python -m validation.training --data DATA --out validation/pairs/builtin tokenizer
-    python -m validation.training --data DATA --out validation/pairs/builtin small
-    python -m validation.training --data DATA --out validation/pairs/builtin large
-    python -m validation.training --data DATA --out validation/pairs/builtin prompts
-    python -m validation.training --out validation/pairs/builtin card
+    python -m validation.training --data DATA --out validation/pairs/builtin tokenizer     # then small, large, prompts
+    python -m validation.training --pair distilled --out OUT parent                        # then small
 
-Two pairs take the tokenizer and the target model from another pair, ``--parent``, by default the built-in one.
-``larger`` has a larger draft model. ``distilled`` continues the training of the parent's draft model and fits its
-distributions to those of the target model:
+============  ========================================================================================================
+``--pair``    what it is
+============  ========================================================================================================
+builtin       what ships with this repository
+wide          the papers' vocabulary size
+larger        tokenizer and target model of ``--parent`` (the built-in pair), with a larger draft model
+distilled     the same, with the parent's draft model fitted to the target's distributions
+instructed    both models of the parent trained further on answers to the papers' prompt sets; one of these texts,
+              Alpaca, forbids commercial use, so the pair is for measurements only. ``tasks`` writes flexspec's six sets
+============  ========================================================================================================
 
-    python -m validation.training --pair distilled --out OUT parent
-    python -m validation.training --pair distilled --data DATA --out OUT small
-    python -m validation.training --pair distilled --out OUT card
-
-``instructed`` continues the training of both parent models on answers to the papers' prompt sets. Its steps are
-``parent``, ``large``, ``small``, ``prompts``, ``card``, and ``tasks`` for prompts of flexspec's six sets. One of its
-texts, Alpaca, forbids commercial use, so the pair is only for measurements and is not redistributed. With ``--texts
-answers`` the other pairs are trained on these texts too. The following commands make the pairs of cu-hlm's Table II;
-the one with the larger draft model starts from ``larger``:
-
-    python -m validation.training --pair distilled --texts answers --parent INSTRUCTED --out OUT ...
-    python -m validation.training --pair instructed --parent INSTRUCTED --out OUT parent
-    python -m validation.training --pair instructed --parent LARGER --data DATA --out OUT small
-
-Flexspec's draft for a target that evolves is trained once, around the frozen last block of the pair's target model, and
-written to ``OUT/aligned``; ``version`` tunes the target model further, by peft or in full, and writes the result to
-``OUT/versions``:
+With ``--texts answers`` the other pairs are trained on these texts too, as for cu-hlm's Table II. ``aligned`` trains
+flexspec's draft around the frozen last block of ``OUT/large``; ``version`` tunes that target model further, or
+``--base smollm2``, and writes the result to ``OUT/versions``:
 
     python -m validation.training --data DATA --out OUT aligned
     python -m validation.training --data DATA --out OUT version --domain code --method lora16 --seed 1
-
-An interrupted run resumes from its last checkpoint (``WORK/<pair>-<size>.pt``).
 """
 
 from __future__ import annotations
@@ -50,42 +38,32 @@ from typing import Any
 from validation.errors import UserError
 from validation.models.sources import PAIRS_FOLDER
 from validation.training.aligned import ALIGNED, train_aligned
-from validation.training.card import write_card
 from validation.training.distil import distillation_loss
 from validation.training.loop import (
     CHECKPOINT_STEPS,
     Documents,
+    course_record,
     fit,
     held_out_acceptance,
     held_out_loss,
     step_count,
     text_loss,
+    write_record,
 )
 from validation.training.recipes import (
     PAIRS,
     ROLES,
     SEED,
     Continuation,
-    Course,
     Distillation,
     PairRecipe,
     Recipe,
     build_model,
 )
-from validation.training.texts import LIBRARIES, Library, task_prompts, tokens, train_tokenizer, write_prompts
+from validation.training.texts import LIBRARIES, RESEARCH, Library, task_prompts, tokens, train_tokenizer, write_prompts
 from validation.training.versions import DOMAINS, Update, train_version
 
 EVOLVING = ("aligned", "version")
-
-__all__ = ["PAIRS", "Continuation", "Distillation", "PairRecipe", "Recipe", "adopt", "build_model", "main", "train"]
-
-
-def adopt(parent: Path, out: Path) -> None:
-    """Copy the tokenizer and the target model from another pair."""
-    from transformers import AutoTokenizer
-
-    shutil.copytree(parent / "large", out / "large", dirs_exist_ok=True)
-    AutoTokenizer.from_pretrained(parent / "large").save_pretrained(out / "small")
 
 
 def train(
@@ -97,7 +75,6 @@ def train(
     checkpoint: Path,
     *,
     parent: Path = PAIRS_FOLDER / "builtin",
-    every: int = CHECKPOINT_STEPS,
 ) -> None:
     """Train, continue or distil one model of the pair; write ``out/<size>/model.safetensors`` in bf16 and its record.
 
@@ -117,8 +94,6 @@ def train(
         The file from which an interrupted run resumes.
     parent : Path
         The folder of the pair to start from.
-    every : int
-        Steps between checkpoints.
 
     Raises
     ------
@@ -151,13 +126,13 @@ def train(
     def check() -> dict[str, float]:
         return {name: round(held_out_loss(model, texts, 40)[0], 3) for name, texts in tested.items()}
 
-    seconds = fit(model, course, taught, checkpoint, loss=loss, every=every, check=check)
+    seconds = fit(model, course, taught, checkpoint, loss=loss, every=CHECKPOINT_STEPS, check=check)
     model = model.to(torch.bfloat16)
     model.config.dtype = torch.bfloat16
     model.save_pretrained(out / size, safe_serialization=True)
-    record = {"texts": library.name} | _record(model, course, taught, seconds) | record
-    record |= _measures(model.float(), verifier, tested)
-    (out / size / "training.json").write_text(json.dumps(record, indent=1) + "\n")
+    told = {"texts": library.name, "licence": _licence(library, out, parent / size)}
+    record = told | course_record(model, course, taught, seconds) | record
+    write_record(out / size, record | _measures(model.float(), verifier, tested))
 
 
 def _load(folder: Path, dtype: Any = None) -> Any:
@@ -168,19 +143,11 @@ def _load(folder: Path, dtype: Any = None) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype or torch.float32)
 
 
-def _record(model: Any, course: Course, taught: Documents, seconds: float) -> dict[str, Any]:
-    """Return the record of the training."""
-    steps, context = step_count(model, course, taught), model.config.max_position_embeddings
-    return {
-        "parameters": model.num_parameters(),
-        "vocabulary": model.config.vocab_size,
-        "context": context,
-        "seed": SEED,
-        "steps": steps,
-        "tokens": steps * course.batch * context,
-        "epochs": course.epochs,
-        "cpu_seconds": round(seconds),
-    }
+def _licence(library: Library, out: Path, start: Path) -> str:
+    """Return the stricter licence of the texts and of the models that a model was started or taught from."""
+    files = [folder / "training.json" for folder in (start, out / "large")]
+    told = [json.loads(file.read_text(encoding="utf-8")).get("licence") for file in files if file.exists()]
+    return RESEARCH if RESEARCH in told else library.licence
 
 
 def _measures(model: Any, verifier: Any, tested: dict[str, Documents]) -> dict[str, dict[str, float]]:
@@ -199,9 +166,7 @@ def _measures(model: Any, verifier: Any, tested: dict[str, Documents]) -> dict[s
 def main() -> None:
     """Parse the command line and run one step of the recipe."""
     parser = argparse.ArgumentParser(description="Make the built-in pair or a variant of it.")
-    parser.add_argument(
-        "what", choices=["tokenizer", "parent", "small", "large", "prompts", "tasks", "card", *EVOLVING]
-    )
+    parser.add_argument("what", choices=["tokenizer", "parent", "small", "large", "prompts", "tasks", *EVOLVING])
     parser.add_argument("--pair", choices=list(PAIRS), default="builtin", help="which recipe")
     parser.add_argument("--texts", choices=list(LIBRARIES), help="training texts, if not those of the recipe")
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder with gsm8k/, peps/ and so on")
@@ -215,7 +180,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the version")
     parser.add_argument("--steps", type=int, default=24, help="of the version")
     parser.add_argument("--rate", type=float, default=1e-3, help="learning rate of the version")
+    parser.add_argument("--base", help="of the version, if not the pair's target model: smollm2, or a folder")
     options = parser.parse_args()
+    if options.steps < 1 or not 0 < options.rate < 1:
+        parser.error(f"--steps is {options.steps} and --rate {options.rate}; give 1 or more, and a rate in (0, 1).")
     try:
         if options.what in EVOLVING:
             _evolve(options)
@@ -230,7 +198,6 @@ def _evolve(options: argparse.Namespace) -> None:
     if options.what == "aligned":
         library, checkpoint = LIBRARIES[options.texts or "plain"], options.work / f"aligned-{options.shape}.pt"
         train_aligned(
-            "aligned",
             ALIGNED[options.shape],
             library,
             options.data,
@@ -242,7 +209,8 @@ def _evolve(options: argparse.Namespace) -> None:
     update = Update(
         domain=options.domain, method=options.method, seed=options.seed, steps=options.steps, rate=options.rate
     )
-    train_version(update, options.out / "large", options.data, options.out / "versions")
+    base = options.base or options.out / "large"
+    train_version(update, base, options.data, options.out / "versions", work=options.work)
 
 
 def _run(options: argparse.Namespace, recipe: PairRecipe) -> None:
@@ -254,15 +222,16 @@ def _run(options: argparse.Namespace, recipe: PairRecipe) -> None:
     if recipe.has_parent and options.out.resolve() == options.parent.resolve():
         raise UserError(f"The pair {options.pair!r} would overwrite its parent {options.parent}; give another --out.")
     if what == "parent":
-        adopt(options.parent, options.out)
+        from transformers import AutoTokenizer
+
+        shutil.copytree(options.parent / "large", options.out / "large", dirs_exist_ok=True)
+        AutoTokenizer.from_pretrained(options.parent / "large").save_pretrained(options.out / "small")
     elif what == "tokenizer":
         train_tokenizer(library.corpus(options.data)[0], options.out, recipe.vocabulary)
     elif what == "prompts":
         write_prompts(library.prompts(options.data), options.out / "prompts.jsonl")
     elif what == "tasks":
         write_prompts(task_prompts(options.data), options.out / "tasks.jsonl")
-    elif what == "card":
-        write_card(options.pair, options.out)
     else:
         checkpoint = options.work / f"{options.pair}-{what}.pt"
         train(what, getattr(recipe, ROLES[what]), library, options.data, options.out, checkpoint, parent=options.parent)

@@ -18,7 +18,6 @@ The paper prints no values for λ₁, λ₂ and 𝒯, nor the width of the MLP; 
 from __future__ import annotations
 
 import json
-import resource
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,10 +27,12 @@ from validation.training.distil import divergence
 from validation.training.loop import (
     CHECKPOINT_STEPS,
     Loss,
+    course_record,
     fit,
     held_out_acceptance,
     held_out_loss,
     step_count,
+    write_record,
 )
 from validation.training.recipes import SEED, Course
 from validation.training.texts import Library, tokens
@@ -66,19 +67,8 @@ ALIGNED = {
 
 
 def feature_loss(projected: torch.Tensor, teacher_states: torch.Tensor) -> torch.Tensor:
-    """Return the mean over all positions of the squared distance of the hidden states, flexspec (5).
+    """Return the mean over all positions of the squared distance of W_p h_d and h_t, flexspec (5).
 
-    Parameters
-    ----------
-    projected, teacher_states : torch.Tensor, shape (ω, π, hidden size)
-        W_p h_d and h_t.
-
-    Returns
-    -------
-    torch.Tensor, scalar
-
-    Examples
-    --------
     >>> import torch
     >>> feature_loss(torch.zeros(1, 2, 2), torch.tensor([[[3.0, 4.0], [0.0, 1.0]]])).item()  # (25 + 1) / 2
     13.0
@@ -87,27 +77,12 @@ def feature_loss(projected: torch.Tensor, teacher_states: torch.Tensor) -> torch
 
 
 def soft_target_loss(teacher_logits: torch.Tensor, logits: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Return 𝒯² KL(σ(z_t/𝒯) ‖ σ(z_d/𝒯)), the mean over all positions, flexspec (6).
-
-    Parameters
-    ----------
-    teacher_logits, logits : torch.Tensor, shape (..., V)
-        z_t and z_d.
-    temperature : float
-        𝒯 > 0.
-
-    Returns
-    -------
-    torch.Tensor, scalar
-    """
+    """Return 𝒯² KL(σ(z_t/𝒯) ‖ σ(z_d/𝒯)), the mean over all positions, flexspec (6)."""
     return temperature**2 * divergence(teacher_logits, logits, temperature)  # (6)
 
 
 def alignment_loss(base: Any, course: Alignment) -> Loss:
-    """Return the draft's loss λ₁ (5) + λ₂ (6) with the base model as teacher, for ``fit``.
-
-    The model needs ``feature_projection``, the learnable W_p.
-    """
+    """Return the loss λ₁ (5) + λ₂ (6) with the base model as teacher; the draft needs ``feature_projection``, W_p."""
     import torch
 
     def loss(model: Any, rows: torch.Tensor) -> torch.Tensor:
@@ -135,30 +110,23 @@ def add_projection(draft: Any) -> None:
 
 
 def train_aligned(
-    name: str,
     course: Alignment,
     library: Library,
     data: Path,
     out: Path,
     checkpoint: Path,
     *,
-    base_name: str = "large",
     start: Path | None = None,
     every: int = CHECKPOINT_STEPS,
 ) -> None:
-    """Train the aligned draft of ``out/large`` by Alg. 1; write its own weights and its record to ``out/<name>``.
+    """Train the aligned draft of ``out/large`` by Alg. 1; write its own weights and its record to ``out/aligned``.
 
     Parameters
     ----------
-    name : str
-        The draft's folder.
-    course : Alignment
     library : Library
         The general corpus.
     data, out, checkpoint : Path
         The folder of the texts, the pair's folder, and the file from which an interrupted run resumes.
-    base_name : str
-        The base model's folder in ``out``.
     start : Path, optional
         An aligned draft to go on from, with the texts in another order; its record is kept in the new one.
     every : int
@@ -174,11 +142,11 @@ def train_aligned(
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     torch.manual_seed(SEED)
-    tokenizer = AutoTokenizer.from_pretrained(out / base_name)
+    tokenizer = AutoTokenizer.from_pretrained(out / "large")
     documents, held = library.corpus(data)
     taught = tokens(tokenizer, documents)
     tested = {source: tokens(tokenizer, texts) for source, texts in held.items()}
-    base = AutoModelForCausalLM.from_pretrained(out / base_name, dtype=torch.bfloat16).eval()
+    base = AutoModelForCausalLM.from_pretrained(out / "large", dtype=torch.bfloat16).eval()
     shape = {key: getattr(course, key) for key in ("entry_layers", "entry_width", "exit_width", "own_head")}
     draft = build_aligned(base, **shape)  # Alg. 1, step 1
     if start is not None:
@@ -197,33 +165,19 @@ def train_aligned(
     loss = alignment_loss(base, course)
     seconds = fit(draft, course, taught, checkpoint, loss=loss, every=every, check=check)  # Alg. 1, step 2
     del draft.feature_projection
-    size = save_aligned(draft, out / name, base=f"../{base_name}", mark=fingerprint(base, tokenizer))
-    tokenizer.save_pretrained(out / name)
-    steps, context = step_count(draft, course, taught), draft.config.max_position_embeddings
+    size = save_aligned(draft, out / "aligned", base="../large", mark=fingerprint(base, tokenizer))
+    tokenizer.save_pretrained(out / "aligned")
+    weighing = ("feature_weight", "divergence_weight", "temperature", "matrix_rate", "other_rate")
     record = {
+        **course_record(draft, course, taught, seconds),
         "texts": library.name,
-        "parameters": draft.num_parameters(),
         "own_parameters": own,
         "own_bytes": size,
-        "vocabulary": draft.config.vocab_size,
-        "context": context,
-        "seed": SEED,
-        "steps": steps,
-        "tokens": steps * course.batch * context,
-        "cpu_seconds": round(seconds),
-        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        "feature_weight": course.feature_weight,
-        "divergence_weight": course.divergence_weight,
-        "temperature": course.temperature,
-        "matrix_rate": course.matrix_rate,
-        "other_rate": course.other_rate,
+        **{name: getattr(course, name) for name in weighing},
         "acceptance_curve": {"every_steps": every, "points": curve},
         "held_out_acceptance": {s: round(held_out_acceptance(draft, base, t), 4) for s, t in tested.items()},
         "held_out_nats_per_token": {s: round(held_out_loss(draft, t, 40)[0], 4) for s, t in tested.items()},
     }
     if start is not None:
         record["earlier"] = json.loads((start / "training.json").read_text(encoding="utf-8"))
-    (out / name / "training.json").write_text(json.dumps(record, indent=1) + "\n")
-
-
-__all__ = ["ALIGNED", "Alignment", "alignment_loss", "feature_loss", "soft_target_loss", "train_aligned"]
+    write_record(out / "aligned", record)

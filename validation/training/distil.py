@@ -18,21 +18,8 @@ if TYPE_CHECKING:
 
 
 def divergence(teacher_logits: torch.Tensor, logits: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
-    """Return the mean KL(p_T ‖ q_T) over all positions, in nats.
+    """Return the mean KL(p_T ‖ q_T) over all positions, in nats, from logits (..., V).
 
-    Parameters
-    ----------
-    teacher_logits, logits : torch.Tensor, shape (..., V)
-        Logits of p and of q.
-    temperature : float
-        T > 0.
-
-    Returns
-    -------
-    torch.Tensor, scalar
-
-    Examples
-    --------
     >>> import torch
     >>> p, q = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.25, 0.75]])
     >>> round(divergence(p.log(), q.log()).item(), 4)  # ½ ln(½ / ¼) + ½ ln(½ / ¾)

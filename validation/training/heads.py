@@ -12,16 +12,14 @@ that it reads. An interrupted run resumes from its checkpoint.
 from __future__ import annotations
 
 import argparse
-import json
-import resource
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validation.errors import UserError
 from validation.models.heads import EAGLE, MEDUSA, build_heads, save_heads
 from validation.models.sources import PAIRS_FOLDER
-from validation.training.loop import Documents, Loss, fit, step_count
+from validation.training.loop import Documents, Loss, course_record, fit, step_count, write_record
 from validation.training.recipes import SEED, Course
 from validation.training.texts import LIBRARIES, tokens
 
@@ -123,13 +121,7 @@ def hits(kind: str, part: Any, base: Any, documents: Documents, limit: int = 20)
 
 
 def train_heads(kind: str, course: HeadCourse, data: Path, base_folder: Path, out: Path, checkpoint: Path) -> None:
-    """Train a part and write its weights, settings and training record to a folder.
-
-    Raises
-    ------
-    UserError
-        Too little text, a checkpoint of another recipe, or a base model that is not Llama-style.
-    """
+    """Train a part and write its weights, settings and training record to a folder."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -141,34 +133,21 @@ def train_heads(kind: str, course: HeadCourse, data: Path, base_folder: Path, ou
     base = AutoModelForCausalLM.from_pretrained(base_folder, dtype=torch.float32).eval().requires_grad_(False)
     part = build_heads(kind, base.config, course.heads)
     part.start_from(base)
-    curve: list[dict[str, list[float]]] = []
-
-    def check() -> dict[str, list[float]]:
-        curve.append({n: [round(one[0], 4) for one in hits(kind, part, base, t, 4)] for n, t in tested.items()})
-        return curve[-1]
-
-    print(f"{sum(p.numel() for p in part.parameters()):,} parameters, {step_count(part, course, taught)} steps")
-    check()
+    count = sum(p.numel() for p in part.parameters())
+    print(f"{count:,} parameters, {step_count(part, course, taught)} steps", flush=True)
     make = medusa_loss if kind == MEDUSA else eagle_loss
-    seconds = fit(part, course, taught, checkpoint, loss=make(base, course), every=50, check=check)
+    seconds = fit(part, course, taught, checkpoint, loss=make(base, course), every=50)
     shares = {name: hits(kind, part, base, texts) for name, texts in tested.items()}
     calibration = hits(kind, part, base, taught[:60], 60)  # training texts: a tree is chosen without held-out ones
     size = save_heads(part, out, kind, base, hits=[[round(v, 5) for v in one] for one in calibration])
-    steps = step_count(part, course, taught)
     record = {
         "kind": kind,
-        "parameters": sum(p.numel() for p in part.parameters()),
+        **course_record(part, course, taught, seconds),
         "bytes": size,
-        "seed": SEED,
-        "steps": steps,
-        "tokens": steps * course.batch * base.config.max_position_embeddings,
-        "cpu_seconds": round(seconds),
-        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        "course": {name: getattr(course, name) for name in course.__dataclass_fields__},
+        "course": asdict(course),
         "held_out_hits": {n: [[round(v, 4) for v in one] for one in table] for n, table in shares.items()},
-        "curve_of_first_hits": {"every_steps": 50, "points": curve},
     }
-    (out / "training.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write_record(out, record)
 
 
 def main() -> None:

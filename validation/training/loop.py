@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,13 +69,7 @@ def _schedule(step: int, steps: int, warm_up: float) -> float:
 
 
 def step_count(model: Any, course: Course, taught: Documents) -> int:
-    """Return the number of batches in the course.
-
-    Raises
-    ------
-    UserError
-        The texts do not fill one row of the context.
-    """
+    """Return the number of batches in the course."""
     count = sum(map(len, taught))
     width: int = model.config.max_position_embeddings + 1
     if count < width:
@@ -96,15 +91,12 @@ def fit(
 
     Parameters
     ----------
-    model : transformers model
-    course : Course
     taught : list of integer array
         The tokens of each document.
     checkpoint : Path
         Written after every ``every`` steps and after the last step.
     loss : callable
         Function of the model and rows of context + 1 tokens.
-    every : int
     check : callable
         Called at each checkpoint; its result is printed.
 
@@ -112,11 +104,6 @@ def fit(
     -------
     float
         CPU seconds of the training, including interrupted runs.
-
-    Raises
-    ------
-    UserError
-        There is too little text, or the checkpoint belongs to another course.
     """
     import torch
 
@@ -124,7 +111,8 @@ def fit(
     optimizers = _optimizers(model, course)
     groups = [group for o in optimizers for group in o.param_groups]
     rates = [group["lr"] for group in groups]
-    start, spent = _resume(checkpoint, course, model, optimizers)
+    state = load_state(checkpoint, asdict(course), model.state_dict(), optimizers)
+    start, spent = int(state.get("step", 0)), float(state.get("cpu_seconds", 0.0))
     groups = [group for o in optimizers for group in o.param_groups]  # loading a checkpoint creates new groups
     began, running, epoch = time.process_time(), 0.0, -1
     rows_per_epoch = sum(map(len, taught)) // (context + 1)
@@ -144,51 +132,62 @@ def fit(
             optimizer.zero_grad(set_to_none=True)
         running = value.item() if step == start else 0.98 * running + 0.02 * value.item()
         now = time.process_time() - began
-        if (step + 1) % 50 == 0:
-            speed = (step + 1 - start) * course.batch * context / now
-            print(f"{checkpoint.stem} {step + 1}/{steps} loss {running:.3f} {speed:,.0f} tokens/CPU s", flush=True)
         if (step + 1) % every == 0 or step + 1 == steps:
-            _save(checkpoint, course, model, optimizers, step + 1, spent + now)
-            print(f"{checkpoint.stem} {step + 1} {check()}", flush=True)
+            done = {"step": step + 1, "cpu_seconds": spent + now}
+            save_state(checkpoint, asdict(course), model.state_dict(), optimizers, **done)
+            print(f"{checkpoint.stem} {step + 1}/{steps} loss {running:.3f} {check()}", flush=True)
     return spent + time.process_time() - began
 
 
-def _resume(checkpoint: Path, course: Course, model: Any, optimizers: list[torch.optim.Optimizer]) -> tuple[int, float]:
-    """Load the checkpoint into model and optimizers, and return its step and the CPU seconds so far."""
+def load_state(
+    checkpoint: Path | None, course: dict[str, Any], weights: dict[str, Any], optimizers: Sequence[Any]
+) -> dict[str, Any]:
+    """Load a checkpoint into weights and optimizers, and return what else it holds; nothing if there is none."""
     import torch
 
-    if not checkpoint.exists():
-        return 0, 0.0
-    state = torch.load(checkpoint, weights_only=True)
-    if state.get("course") != asdict(course):
+    if checkpoint is None or not checkpoint.exists():
+        return {}
+    state: dict[str, Any] = torch.load(checkpoint, weights_only=True)
+    if state.get("course") != course:
         raise UserError(f"{checkpoint} is a checkpoint of another recipe; remove it, or give another --work folder.")
-    model.load_state_dict(state["model"])
+    with torch.no_grad():
+        for name, values in weights.items():
+            values.copy_(state["weights"][name])
     for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
         optimizer.load_state_dict(saved)
-    return int(state["step"]), float(state["cpu_seconds"])
+    return state
 
 
-def _save(
-    checkpoint: Path,
-    course: Course,
-    model: Any,
-    optimizers: list[torch.optim.Optimizer],
-    step: int,
-    cpu_seconds: float,
+def save_state(
+    checkpoint: Path, course: dict[str, Any], weights: dict[str, Any], optimizers: Sequence[Any], **told: Any
 ) -> None:
     """Write a temporary file, then rename it, so that a killed run leaves the previous checkpoint."""
     import torch
 
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    state = {
-        "model": model.state_dict(),
-        "optimizers": [o.state_dict() for o in optimizers],
-        "step": step,
-        "course": asdict(course),
-        "cpu_seconds": cpu_seconds,
-    }
+    state = {"weights": weights, "optimizers": [o.state_dict() for o in optimizers], "course": course, **told}
     torch.save(state, checkpoint.with_suffix(".tmp"))
     os.replace(checkpoint.with_suffix(".tmp"), checkpoint)
+
+
+def course_record(model: Any, course: Course, taught: Documents, seconds: float) -> dict[str, Any]:
+    """Return what every training record tells."""
+    steps, context = step_count(model, course, taught), model.config.max_position_embeddings
+    return {
+        "parameters": sum(weights.numel() for weights in model.parameters()),
+        "vocabulary": model.config.vocab_size,
+        "context": context,
+        "seed": SEED,
+        "steps": steps,
+        "tokens": steps * course.batch * context,
+        "epochs": course.epochs,
+        "cpu_seconds": round(seconds),
+    }
+
+
+def write_record(folder: Path, record: dict[str, Any], name: str = "training.json") -> None:
+    """Write a training record beside the weights."""
+    (folder / name).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 # ---------------------------------------------------------------------------------------------- held out

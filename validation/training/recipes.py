@@ -65,10 +65,10 @@ class PairRecipe:
     def steps(self) -> tuple[str, ...]:
         """Return the steps that make the pair, in order."""
         if not self.has_parent:
-            return "tokenizer", "small", "large", "prompts", "card"
+            return "tokenizer", "small", "large", "prompts"
         if self.target is None:
-            return "parent", "small", "card"
-        return "parent", "large", "small", "prompts", "tasks", "card"
+            return "parent", "small"
+        return "parent", "large", "small", "prompts", "tasks"
 
 
 PAIRS = {

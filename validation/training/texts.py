@@ -243,39 +243,18 @@ def task_prompts(data: Path) -> list[dict[str, str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """Training texts of a pair, with their description for the model card."""
+    """Training texts of a pair; the licence goes into the training records."""
 
     name: str
     corpus: Callable[[Path], tuple[list[str], dict[str, list[str]]]]
     prompts: Callable[[Path], list[dict[str, str]]]
-    told: str
     licence: str
-    limits: str
 
 
-LIBRARIES = {  # the strictest licence last
-    "plain": Library(
-        name="plain",
-        corpus=plain,
-        prompts=plain_prompts,
-        told="""\
-Three parts GSM8K (MIT, the publisher's training split, as `Question: ... Answer: ...`), one part prose:
-  Python Enhancement Proposals (public domain or CC0-1.0) and English novels of 1839 to 1911 (public domain), in
-  excerpts of about 3,000 characters. Held out: GSM8K's test split, and PEPs and novels chosen by a hash of their id.\
-""",
-        licence="Apache-2.0, like the rest of this repository.",
-        limits="The models write school mathematics that looks right and mostly is not.",
-    ),
-    "answers": Library(
-        name="answers",
-        corpus=answers,
-        prompts=answers_prompts,
-        told="""\
-GSM8K, Alpaca, QED, CREAK and StrategyQA, as `Question: ... Answer: ...`, the last three with the reason
-  before the answer. Held out: GSM8K's test split, else by a hash of what records share (prompt, paragraph, claim).""",
-        licence="research only, not commercial: Alpaca (CC BY-NC 4.0) is among the texts. It is not redistributed.",
-        limits="The models write answers that look right and mostly are not.",
-    ),
+RESEARCH = "research only, not commercial: Alpaca (CC BY-NC 4.0) is among the texts"
+LIBRARIES = {
+    "plain": Library(name="plain", corpus=plain, prompts=plain_prompts, licence="Apache-2.0"),
+    "answers": Library(name="answers", corpus=answers, prompts=answers_prompts, licence=RESEARCH),
 }
 
 

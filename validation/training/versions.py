@@ -17,13 +17,11 @@ The first and the last keep what an aligned draft relies on, so their fingerprin
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,7 +33,7 @@ from validation.errors import UserError
 from validation.models.adapters import base_mark, merged
 from validation.models.aligned import fingerprint
 from validation.models.sources import ModelSource, quiet
-from validation.training.loop import text_loss
+from validation.training.loop import load_state, save_state, text_loss, write_record
 from validation.training.texts import _held_out, _is_held, _records, blocks, exchange, tokens
 
 METHOD = re.compile(r"lora(?P<rank>[1-9]\d*)(?P<all>-all)?|full|frozen")
@@ -63,13 +61,7 @@ class Update:
 
     @property
     def rank(self) -> int:
-        """Return the rank of the adapter, 0 for a full model.
-
-        Raises
-        ------
-        UserError
-            Unknown method.
-        """
+        """Return the rank of the adapter, 0 for a full model; refuse an unknown method."""
         found = METHOD.fullmatch(self.method)
         if found is None:
             raise UserError(f"Unknown method {self.method!r}; use lora16, lora16-all, full or frozen.")
@@ -138,23 +130,8 @@ def require_peft() -> None:
         raise ModuleNotFoundError("No module named 'peft'", name="peft")
 
 
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Silence what peft calls in transformers that will be renamed."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=FutureWarning)
-        yield
-
-
 def prepare(base: Any, update: Update) -> Any:
-    """Return the model to train: with an adapter, or with the weights of the method open.
-
-    Parameters
-    ----------
-    base : transformers model
-        Changed in place.
-    update : Update
-    """
+    """Return the model to train: with an adapter, or with the weights of the method open; the base is changed."""
     last = base.config.num_hidden_layers - 1
     if update.rank:
         require_peft()
@@ -168,7 +145,8 @@ def prepare(base: Any, update: Update) -> Any:
             layers_to_transform=layers,
             task_type="CAUSAL_LM",
         )
-        with _quietly():
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=FutureWarning)  # peft calls what transformers will rename
             return get_peft_model(base, settings)
     kept = (f"model.layers.{last}.", "model.norm.", "model.embed_tokens.", "lm_head.")
     for name, weights in base.named_parameters():
@@ -190,7 +168,6 @@ def train_version(
 
     Parameters
     ----------
-    update : Update
     base : Path or str
         The base model, version 0: a folder, or a name such as ``"smollm2"``.
     data, out : Path
@@ -222,7 +199,8 @@ def train_version(
     optimizer = torch.optim.AdamW(list(free.values()), lr=update.rate, weight_decay=0.0, betas=(0.9, 0.95))
     course = asdict(update) | {"width": width}
     checkpoint = None if work is None else work / f"{update.name}.pt"
-    losses, spent = _resume(checkpoint, course, free, optimizer)
+    state = load_state(checkpoint, course, free, [optimizer])
+    losses, spent = state.get("losses", []), state.get("cpu_seconds", 0.0)
     model.train()
     for step in range(len(losses), update.steps):
         for group in optimizer.param_groups:
@@ -237,7 +215,7 @@ def train_version(
             _write(model, tokenizer, out / update.name / f"step-{step + 1:03}", base)
         if checkpoint is not None and ((step + 1) % CHECKPOINT_STEPS == 0 or step + 1 == update.steps):
             used = spent + time.process_time() - began
-            _save(checkpoint, course, free, optimizer, losses, used)
+            save_state(checkpoint, course, free, [optimizer], losses=losses, cpu_seconds=used)
             print(f"{update.name} {step + 1}/{update.steps} loss {losses[-1]:.3f}, {used:.0f} CPU s", flush=True)
     record = asdict(update) | {
         "rank": rank,
@@ -251,7 +229,7 @@ def train_version(
         record["base_weights"] = base_mark(Path(base))
     record["fingerprint"] = fingerprint(load_version(out / update.name, base), tokenizer)
     record["keeps_the_anchor"] = record["fingerprint"] == fingerprint(_base_model(base), tokenizer)
-    (out / update.name / "version.json").write_text(json.dumps(record, indent=1) + "\n")
+    write_record(out / update.name, record, "version.json")
     return record
 
 
@@ -263,36 +241,6 @@ def _base_model(base: Path | str) -> Any:
     """Return the base model in float32."""
     with quiet():
         return _source(base).load_model("float32")
-
-
-def _save(
-    checkpoint: Path, course: dict[str, Any], free: dict[str, Any], optimizer: Any, losses: list[float], used: float
-) -> None:
-    """Write a temporary file, then rename it, so that a killed run leaves the previous checkpoint."""
-    import torch
-
-    checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    state = {"course": course, "weights": free, "optimizer": optimizer.state_dict(), "losses": losses, "used": used}
-    torch.save(state, checkpoint.with_suffix(".tmp"))
-    os.replace(checkpoint.with_suffix(".tmp"), checkpoint)
-
-
-def _resume(
-    checkpoint: Path | None, course: dict[str, Any], free: dict[str, Any], optimizer: Any
-) -> tuple[list[float], float]:
-    """Load the checkpoint, and return the losses of the steps that it has and the CPU seconds so far."""
-    import torch
-
-    if checkpoint is None or not checkpoint.exists():
-        return [], 0.0
-    state = torch.load(checkpoint, weights_only=True)
-    if state.get("course") != course:
-        raise UserError(f"{checkpoint} is a checkpoint of another recipe; remove it, or give another folder.")
-    with torch.no_grad():
-        for name, weights in free.items():
-            weights.copy_(state["weights"][name])
-    optimizer.load_state_dict(state["optimizer"])
-    return list(state["losses"]), float(state["used"])
 
 
 def _rows(documents: list[np.ndarray], update: Update, width: int) -> np.ndarray:
@@ -325,21 +273,7 @@ def _write(model: Any, tokenizer: Any, folder: Path, base: Path | str) -> None:
 
 
 def load_version(folder: Path, base: Path | str) -> Any:
-    """Return a version as one transformers model in float32; an adapter is merged into the base model.
-
-    Parameters
-    ----------
-    folder : Path
-    base : Path or str
-        The base model, read only for an adapter.
-
-    Raises
-    ------
-    UserError
-        The folder holds no version in safetensors.
-    ModuleNotFoundError
-        An adapter without peft.
-    """
+    """Return a version as one transformers model in float32; an adapter is merged into the base model."""
     import torch
     from transformers import AutoModelForCausalLM
 

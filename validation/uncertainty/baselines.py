@@ -97,11 +97,6 @@ def dropout_uncertainty(
     -------
     numpy.ndarray, shape (positions of all texts,)
         u in multiples of 1/len(rates), text after text.
-
-    Raises
-    ------
-    UserError
-        If there is no rate, a rate is outside [0, 1), or the model has neither dropout modules nor known blocks.
     """
     if rates is not None and (not len(rates) or not all(0.0 <= rate < 1.0 for rate in rates)):
         raise UserError(f"The dropout rates are {list(rates)}; give at least one, each in [0, 1).")
@@ -175,15 +170,6 @@ def baseline_measures(
         Whole texts are taken, in an order drawn from ``seed``, until their positions reach this number.
     seed : int
         Seed of the choice of texts, the drafts and all other random draws.
-
-    Returns
-    -------
-    Baselines
-
-    Raises
-    ------
-    UserError
-        If ``positions`` is below 1, or the trace has another vocabulary or prompts that are turns.
     """
     if positions < 1:
         raise UserError(f"positions is {positions}; it must be at least 1.")

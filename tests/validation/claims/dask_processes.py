@@ -18,7 +18,7 @@ from typing import Any
 
 import hlmtheory
 from validation import workers
-from validation.claims.check import Backend, Results, Work, check_trace
+from validation.claims.check import Results, check_trace
 from validation.claims.cluster import on_scheduler
 from validation.trace.reader import Trace
 
@@ -125,18 +125,6 @@ def with_workers(address: str, count: int) -> None:
 
 
 @contextmanager
-def joined(folder: Path, address: str, **more: Any) -> Iterator[None]:
-    """One more worker, from the time when the scheduler knows it."""
-    with workers.connected(address) as client:
-        count = len(workers.workers_of(client))
-        with worker(folder, address, **more):
-            until(lambda: len(workers.workers_of(client)) > count, "a worker")
-            yield
-            # the block ends it
-        until(lambda: len(workers.workers_of(client)) <= count, "its end")
-
-
-@contextmanager
 def killing(
     folder: Path,
     ends: subprocess.Popen[bytes] | None = None,
@@ -167,13 +155,6 @@ def found(trace: Trace, scheduler: str | None = None, **more: Any) -> Results:
     return check_trace(
         trace, claims={name: known[name] for name in CLAIMS}, parts=scheduler and on_scheduler(scheduler), **more
     )
-
-
-def work_of(trace: Trace) -> Work:
-    """Return the work of a few claims."""
-    known = hlmtheory.all_claims()
-    claims = {name: known[name] for name in CLAIMS}
-    return Work.of(trace, claims, seed=1, backend=Backend(), stored_rows=False)
 
 
 def same(one: Results, other: Results) -> bool:

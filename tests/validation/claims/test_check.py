@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import platform
 import re
 import subprocess
 import sys
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +16,7 @@ import numpy as np
 import pytest
 
 import hlmtheory
-from hlmtheory._array import NUMPY
-from hlmtheory.claims import Claim, Instance, Status
+from hlmtheory.claims import Instance
 from validation.claims import check
 from validation.claims.check import (
     MAX_DRAFT_LENGTH,
@@ -32,7 +29,7 @@ from validation.claims.check import (
 )
 from validation.claims.instances import ROW_ARRAYS, SIMULATED, WINDOW_ARRAYS, measured, scenario_rng, scenarios
 from validation.errors import UserError
-from validation.trace.reader import Trace, TraceChunk, TraceWriter, open_trace
+from validation.trace.reader import Trace, TraceWriter, open_trace
 from validation.trace.synthetic import SyntheticTrace
 
 VOCABULARY = 50
@@ -54,11 +51,6 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 @pytest.fixture(scope="module")
 def results(trace: Trace) -> Results:
     return check_trace(trace)
-
-
-def test_every_claim_is_checked_in_scope(results: Results) -> None:
-    assert set(results.tallies) == set(hlmtheory.all_claims())
-    assert all(tally.in_scope for tally in results.tallies.values())
 
 
 SOME = measured(hlmtheory.all_claims())
@@ -97,40 +89,6 @@ def test_a_false_claim_is_found(trace: Trace) -> None:
     tally = check_trace(trace, claims={claim.id: false}).tallies[claim.id]
     assert tally.outcome == "violated"
     assert tally.worst_slack < 0
-
-
-def test_a_run_repeats(trace: Trace, results: Results) -> None:
-    same(check_trace(trace, claims=SOME), results)
-
-
-def test_another_seed_draws_otherwise(trace: Trace, results: Results) -> None:
-    name = "truncation.tvd_sharp"
-    other = check_trace(trace, seed=2, claims={name: hlmtheory.all_claims()[name]})
-    assert other.tallies[name] != results.tallies[name]
-
-
-def test_progress_ends_at_all_positions(trace: Trace) -> None:
-    calls = []
-    name = "verification.overlap"
-    check_trace(
-        trace,
-        claims={name: hlmtheory.all_claims()[name]},
-        progress=lambda done, total, text: calls.append((done, total, text)),
-    )
-    assert calls[-1] == (600, 600, "checking the claims")
-
-
-def test_progress_moves_while_claims_are_simulated(trace: Trace) -> None:
-    calls = []
-    names = ("verification.overlap", "ofdma.minmax", "ofdma.sum")
-    check_trace(
-        trace,
-        claims={name: hlmtheory.all_claims()[name] for name in names},
-        progress=lambda *told: calls.append(told),
-    )
-    simulated = [(done, total) for done, total, text in calls if text == "checking the simulated claims"]
-    assert simulated == [(done, len(simulated)) for done in range(1, len(simulated) + 1)]
-    assert len(simulated) > 1
 
 
 def test_instances_are_what_they_say(trace: Trace) -> None:
@@ -187,78 +145,7 @@ def test_results_survive_writing_and_reading(results: Results, tmp_path: Path) -
         del results.tallies["none"]
 
 
-def test_missing_results_say_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="run `python3 hlm validate` first"):
-        load_results(tmp_path / "claims.json")
-
-
 # ------------------------------------------------------------------------------------------- numpy, torch, devices
-
-
-@pytest.fixture(scope="module")
-def served(trace: Trace) -> Callable[[Claim], Instance]:
-    """Return a batch of instances for any claim, from the trace or from its scenario."""
-    arrays, tables = instance_arrays(next(trace.chunks(100)), np.random.default_rng(1)), scenarios()
-
-    def serve(claim: Claim) -> Instance:
-        if claim.id in tables:
-            return tables[claim.id](scenario_rng(1, claim.id, 0))
-        return {name: arrays[name] for name in claim.takes}
-
-    return serve
-
-
-def in_torch(instance: Instance, floating: str) -> dict[str, Any]:
-    import torch
-
-    given = {name: torch.from_numpy(np.array(value)) for name, value in instance.items()}
-    return {name: a.to(getattr(torch, floating)) if a.is_floating_point() else a for name, a in given.items()}
-
-
-def magnified(claim: Claim, instance: Instance) -> np.ndarray:
-    """Return the factor by which a rounding error may grow in this claim's sides."""
-    if claim.condition is None:
-        return np.array(1.0)
-    condition = claim._apply(claim.condition, {name: np.asarray(value) for name, value in instance.items()})
-    return np.maximum(1.0, np.asarray(condition))
-
-
-def same_sides(claim: Claim, instance: Instance, ours: Any, theirs: Any, tolerance: float) -> None:
-    """Both sides agree, with infinities and scope; the tolerance is per unit of the condition number.
-
-    The edges of a scope are drawn, too: there one rounding decides whether an instance is inside.
-    """
-    alike = ours.status == theirs.status
-    assert alike.mean() >= 0.9
-    for side in ("lhs", "rhs"):
-        one, two = (np.where(alike, getattr(verdict, side), np.nan) for verdict in (ours, theirs))
-        finite = np.isfinite(one)
-        np.testing.assert_array_equal(one[~finite], two[~finite])
-        allowed = tolerance * (np.abs(one) + magnified(claim, instance))
-        with np.errstate(invalid="ignore"):
-            assert (np.abs(one - two) <= allowed)[finite].all(), side
-
-
-@pytest.mark.parametrize("name", hlmtheory.all_claims())
-def test_numpy_and_torch_agree_on_every_claim(name: str, served: Callable[[Claim], Instance]) -> None:
-    claim = hlmtheory.all_claims()[name]
-    instance = served(claim)
-    ours, theirs = claim.check(instance), claim.check(in_torch(instance, "float64"))
-    assert claim.refuted is not None or not theirs.count(Status.VIOLATED)
-    same_sides(claim, instance, ours, theirs, 1e-12)
-
-
-@pytest.mark.parametrize("name", hlmtheory.all_claims())
-def test_float32_agrees_on_every_claim(name: str, served: Callable[[Claim], Instance]) -> None:
-    """Both libraries check the rounded instance; the rounding of probability rows itself moves the sides slightly."""
-    claim = hlmtheory.all_claims()[name]
-    instance = served(claim)
-    rounded = in_torch(instance, "float32")
-    ours, theirs = claim.check({name: value.numpy() for name, value in rounded.items()}), claim.check(rounded)
-    assert claim.refuted is not None or not theirs.count(Status.VIOLATED)
-    same_sides(claim, instance, ours, theirs, 1e-12)
-    if claim.id not in scenarios():
-        same_sides(claim, instance, claim.check(instance), theirs, 1e-5)
 
 
 def test_the_check_with_torch_finds_the_same(trace: Trace, results: Results) -> None:
@@ -276,20 +163,6 @@ def test_the_check_with_torch_finds_the_same(trace: Trace, results: Results) -> 
         assert found.worst_slack == pytest.approx(tally.worst_slack, abs=1e-12)
 
 
-def test_where_the_check_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    assert Backend.of("numpy").device is None
-    assert Backend.of("auto").device == ("cuda:0" if torch.cuda.is_available() else None)
-    assert Backend.of("cpu").device == "cpu"
-    arrays = {"k": np.arange(3), "draft": np.full((2, 2), 0.5)[:, ::-1]}
-    there = Backend.of("cpu").put(arrays)
-    assert (there["k"].dtype, there["draft"].dtype) == (torch.int64, torch.float64)
-    monkeypatch.setattr(check, "choose_device", lambda name: torch.device("cuda", 0))
-    assert Backend.of("auto").device == "cuda:0"
-    assert Backend.of("cuda").values > Backend.of("numpy").values
-
-
 def test_rows_and_workers_change_nothing(trace: Trace, results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "workers_in_memory", lambda vocabulary: 5)
     monkeypatch.setattr(check.Backend, "of", lambda device: Backend(values=7 * VOCABULARY))
@@ -301,31 +174,6 @@ def test_rows_and_workers_change_nothing(trace: Trace, results: Results, monkeyp
 
     monkeypatch.setattr(check, "_check_block", delayed)
     same(check_trace(trace, claims=SOME), results)
-
-
-def test_rows_are_sorted_once_for_the_summary_and_the_claims(monkeypatch: pytest.MonkeyPatch) -> None:
-    sorts: list[int] = []
-    monkeypatch.setattr(NUMPY, "sort", lambda *a, sort=NUMPY.sort, **b: sorts.append(0) or sort(*a, **b))
-    claims = {"truncation.size_certified": hlmtheory.all_claims()["truncation.size_certified"]}
-    check_trace(SyntheticTrace(100, 600), claims=claims)  # type: ignore[arg-type]
-    assert len(sorts) == 1
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the heap of glibc is set")
-def test_a_check_keeps_the_memory_of_freed_arrays() -> None:
-    """Otherwise each array of a block gets pages from the kernel: 18,000 for these ten blocks."""
-    code = (
-        "import resource; import hlmtheory; from validation.benchmarks import STREAMED\n"
-        "from validation.claims.check import check_trace; from validation.trace.synthetic import SyntheticTrace\n"
-        "found = []\n"
-        "for _ in range(2):\n"
-        "    check_trace(SyntheticTrace(2560, 512), claims={name: hlmtheory.all_claims()[name] for name in STREAMED})\n"
-        "    found.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)\n"
-        "print(found[1] - found[0])"
-    )
-    root = Path(__file__).resolve().parents[3]
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 5000
 
 
 def test_a_wide_vocabulary_takes_small_blocks_but_whole_windows() -> None:
@@ -377,59 +225,10 @@ def test_every_claim_is_served_by_a_trace_or_drawn() -> None:
     assert set(tables) & served == SIMULATED
 
 
-def test_no_claim_on_a_trace_steps_through_the_vocabulary() -> None:
-    """Its calls may grow with log V, by a bisection; a loop over tokens, or over sets of them, takes too long."""
-
-    def arrays(size: int) -> Instance:
-        rng = np.random.default_rng(1)
-        text = np.zeros(16, np.int32), np.zeros(16, np.int32), np.arange(16, dtype=np.int32)
-        return instance_arrays(TraceChunk(*rng.normal(size=(2, 16, size)), *text), rng)
-
-    few, many = arrays(8), arrays(64)
-    for claim in measured(hlmtheory.all_claims()).values():
-        calls_of(claim, few)  # fills caches
-        calls_of(claim, many, most=2 * calls_of(claim, few))
-
-
-def calls_of(claim: Claim, arrays: Instance, most: float = float("inf")) -> int:
-    """Return the calls of Python and C functions that a check makes; stop it at too many."""
-    calls = 0
-
-    def count(_frame: Any, event: str, _value: Any) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-        if calls > most:
-            raise AssertionError(claim.id)
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        claim.check({name: arrays[name] for name in claim.takes})
-    finally:
-        sys.setprofile(before)
-    return calls
-
-
 def test_a_batch_is_determined_by_seed_claim_and_number() -> None:
     name = "channel.latency"
     drawn = [scenarios()[name](scenario_rng(1, name, batch))["bits"].tolist() for batch in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
-
-
-def test_results_of_an_older_version_are_read() -> None:
-    plain = Results({"verification.overlap": Tally("verification.overlap")}, 1, 1, 1.0, {}).to_json()
-    old = plain.replace(',\n   "kind": "measured"', "")
-    assert "kind" not in old
-    assert Results.from_json(old).tallies["verification.overlap"].kind == "measured"
-
-
-def test_too_little_memory_is_one_sentence(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> None:
-        raise MemoryError("Unable to allocate 9 GiB")
-
-    monkeypatch.setattr(check, "row_arrays", full)
-    with pytest.raises(UserError, match=r"This machine ran out of memory \(Unable to allocate 9 GiB\); choose"):
-        check_trace(trace, claims=SOME)
 
 
 class _Chunk:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.validation.command_line import one_sentence, run
-from validation.claims import check, order
+from tests.validation.command_line import run
 from validation.claims.cost import ASSUMED, DERIVED, MEASURED, Asked, Cost, cost_of_pair, cost_of_shapes
-from validation.claims.order import PROCESS_MEMORY, workers_here
-from validation.cli.options import SizeType
 from validation.collection.collect import Text
-from validation.models.pair import Pair, shapes_of
+from validation.models.pair import Pair
 
 ROOT = Path(__file__).resolve().parents[3]
 PROMPTS = [[5, 6, 7], [8, 9], [10, 11, 12, 13]]
@@ -59,12 +55,6 @@ def test_each_step_is_counted_and_timed(cost: Cost, pair: Pair) -> None:
     assert cost.wall_s <= cost.cpu_s
 
 
-def test_the_disk_is_measured_and_close_to_the_stored_rows(cost: Cost, pair: Pair) -> None:
-    raw = cost.positions * 2 * 2 * pair.vocabulary
-    assert 0.5 * raw < cost.disk < 3 * raw  # a few rows: the metadata weighs
-    assert cost.disk_origin == MEASURED
-
-
 def test_texts_that_end_take_more_batches() -> None:
     """Half of ten texts ended within ten tokens: a token ends a text with 5.5/76."""
     texts = [Text(0, "a", [1, 5, *([7] * 4), 9], 2)] * 5 + [Text(0, "b", [1, 5, *([7] * 10)], 2)] * 5
@@ -77,16 +67,6 @@ def test_texts_that_end_take_more_batches() -> None:
     assert 19.9 < never.length < 20
 
 
-def test_more_positions_cost_more_but_what_is_paid_once(pair: Pair) -> None:
-    more = cost_of_pair(pair, PROMPTS, replace(ASKED, positions=2400, all_claims=True, figures=False), 1, 2.5, len)
-    counts = steps_of(more)
-    assert counts["starting and loading"] == 1
-    assert counts["the check"] >= 2400
-    assert counts["the draft model reads"] == 3 * more.batches
-    assert counts["the simulated claims"] == 1
-    assert "figures and report" not in counts
-
-
 def test_models_that_are_not_loaded_have_derived_passes() -> None:
     found = cost_of_shapes((1_000_000, 10_000_000), 64, 5.0, ASKED, 4, "They are elsewhere")
     assert [step.origin for step in found.steps] == [DERIVED, DERIVED, MEASURED, ASSUMED]
@@ -96,21 +76,6 @@ def test_models_that_are_not_loaded_have_derived_passes() -> None:
     assert found.remarks[0].startswith("They are elsewhere, so their passes are derived")
     larger = cost_of_shapes((1_000_000, 40_000_000), 64, 5.0, ASKED, 4, "They are elsewhere")
     assert larger.memory["both models"] > found.memory["both models"]
-
-
-def test_a_limit_of_memory_takes_workers_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order, "free_host_memory", lambda: 10**15)
-    monkeypatch.setattr(check, "cores", lambda: 8)
-    assert [workers_here(4096, limit) for limit in (None, 3 * PROCESS_MEMORY, 1)] == [8, 3, 1]
-    found = cost_of_shapes((10**6, 10**9), 64, 5.0, replace(ASKED, memory=2 * PROCESS_MEMORY), 4, "It is large")
-    assert found.workers == 2
-    assert any("more than the 2.15 GB of --memory, so the run would be refused" in one for one in found.remarks)
-
-
-def test_shapes_are_read_without_weights(folders: tuple[Path, Path], pair: Pair) -> None:
-    found = shapes_of(draft=folders[0], target=folders[1])
-    assert found.parameters == (pair.draft_parameters, pair.target_parameters)
-    assert (found.vocabulary, found.here) == (pair.vocabulary, True)
 
 
 @pytest.fixture
@@ -129,49 +94,10 @@ def test_the_command_prints_the_cost_and_starts_nothing(words: list[str], tmp_pa
     result = run(*words)
     assert result.exit_code == 0, result.output
     assert "V = 300. Disk: " in result.output
-    for said in ("the target model writes", "measured: 2 texts of", "the check", "assumed: ", "Nothing was started."):
+    for said in ("the target model writes", "measured: 2 texts", "the check", "assumed: ", "Nothing was started."):
         assert said in result.output
     assert [path.name for path in tmp_path.iterdir()] == ["prompts.txt"]
     found = json.loads(run(*words, "--positions", "640", "--json").stdout)
     assert found["positions"] >= 640
     assert found["batches"] >= 20
     assert found["cpu_s"] == pytest.approx(sum(step["cpu_s"] for step in found["steps"]))
-
-
-def test_a_pair_that_does_not_fit_is_estimated_and_a_run_of_it_refused(words: list[str]) -> None:
-    result = run(*words, "--memory", "100M")
-    assert result.exit_code == 0, result.output
-    assert "so the run would be refused" in " ".join(result.output.split())
-    assert "derived: " in result.output
-    one_sentence(run(*(word for word in words if word != "--dry-run"), "--memory", "100M"), "allowed by --memory")
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (("--trace", "somewhere"), "leave out --trace and --scheduler"),
-        (("--scheduler", "local"), "leave out --trace and --scheduler"),
-        (("--memory", "much"), "is no size; give for example 500M, 8G or 1.5T"),
-        (("--memory", "0G"), "is no size"),
-        (("--memory", "-1G"), "is no size"),
-        (("--target", "nowhere"), "is not a folder here"),
-    ],
-)
-def test_what_is_refused(words: list[str], more: tuple[str, ...], said: str) -> None:
-    result = run(*words, *more)
-    assert (result.exit_code, said in " ".join(result.output.split())) == (2, True), result.output
-
-
-def test_the_pages_say_what_the_study_stored() -> None:
-    folder = ROOT / "figures" / "studies" / "pair_cost"
-    rows = json.loads((folder / "builtin.json").read_text())["rows"]
-    readme, page = (folder / "README.md").read_text(), (ROOT / "docs" / "commands.md").read_text()
-    for row in rows.values():
-        assert f"| {row['estimated']:,} | {row['taken']:,} | {row['ratio']} |" in readme
-        assert f"{row['ratio']} times" in page
-        assert 1 / 1.5 < row["ratio"] < 1.5
-
-
-def test_sizes_have_a_unit() -> None:
-    sizes = [SizeType().convert(text, None, None) for text in ("500M", "8G", "8gb", "1.5T")]
-    assert sizes == [5 * 10**8, 8 * 10**9, 8 * 10**9, 15 * 10**11]

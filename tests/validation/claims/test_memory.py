@@ -40,16 +40,3 @@ def test_eight_times_the_positions_take_no_more(monkeypatch: pytest.MonkeyPatch)
 def test_the_peak_at_32000_entries_is_far_below_the_limit() -> None:
     """Measured by the system for a separate process, not by Python."""
     assert _peak_in_child(600, MEMORY_VOCABULARY) < MEMORY_LIMIT / 2
-
-
-@pytest.mark.parametrize("available", [1, 4, 16, 256])
-@pytest.mark.parametrize("vocabulary", [50, 4096, 32_000, 152_000, 10**6])
-def test_more_cores_do_not_take_more_than_the_limit(
-    available: int, vocabulary: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(check, "cores", lambda: available)
-    workers = check.workers_in_memory(vocabulary)
-    block = 4 * vocabulary * check.block_rows(vocabulary)
-    arrays = 8 * check.ARRAYS_ALIVE * max(vocabulary, check.CACHED_VALUES)
-    assert 1 <= workers <= available
-    assert (workers + 1) * (block + arrays) <= check.MEMORY or workers == 1

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -124,55 +119,3 @@ def test_a_file_that_cannot_be_read_is_none(trace: Trace, tmp_path: Path, conten
     (tmp_path / "kept").write_text(content)
     assert same(found(trace, kept=tmp_path / "kept"), found(trace))
     assert json.loads((tmp_path / "kept").read_text())["parts"] > 0
-
-
-SLOW = """
-import signal, sys, threading, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a process started in the background ignores it
-from validation.claims import check
-from validation.cli.start import start
-from validation.cli.commands import main
-check.SCENARIO_BATCHES = 1  # a short check has threads, no processes
-real, write = check._check_scenario, check.Unfinished.write
-lock, stored = threading.Lock(), threading.Event()
-
-def slow(*given):
-    with lock:
-        first, slow.calls = slow.calls == 0, slow.calls + 1
-    if first:
-        return real(*given)
-    stored.wait()  # a signal while the first part is being added would leave nothing to store
-    print("waiting", flush=True)
-    time.sleep(3600)
-
-def written(*given, **more):
-    write(*given, **more)
-    stored.set()
-
-slow.calls = 0
-check.Unfinished.write = written
-check._check_scenario = slow
-start(main)
-"""
-
-
-@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
-def test_ctrl_c_waits_for_no_worker(trace: Trace, tmp_path: Path) -> None:
-    words = ["validate", "--all-claims", "--trace", str(trace.path), "--out", str(tmp_path / "run")]
-    command = [sys.executable, "-c", SLOW, *words]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    with process:
-        try:
-            while "waiting" not in process.stdout.readline():
-                assert process.poll() is None
-            for _ in range(3):  # Python drops an interrupt that arrives within a finaliser
-                process.send_signal(signal.SIGINT)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    _, said = process.communicate(timeout=30)  # its worker sleeps for an hour
-                    break
-        finally:
-            process.kill()
-    assert process.returncode == 130
-    assert "Stopped. The same command continues from what is stored." in said
-    assert json.loads((tmp_path / "run" / ".check.json").read_text())["mark"]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,13 @@ import numpy as np
 import pytest
 from tokenizers import processors
 
+from tests.validation.stopping import stopped, stopped_and_resumed
 from validation.collection import collect as module
 from validation.collection.collect import Text, collect, encode_prompts, teacher_forced_logits
 from validation.collection.prompts import Prompt
 from validation.errors import UserError
 from validation.models.pair import Pair, load_pair
-from validation.trace.reader import ARRAYS, Trace, open_trace, probabilities
+from validation.trace.reader import ARRAYS, Trace, probabilities
 
 PROMPTS = [
     Prompt(f"p{i}", text, "test")
@@ -87,14 +87,6 @@ def test_prompts_are_used_again_with_other_samples(trace: Trace) -> None:
     assert len(set(drawn)) > len(PROMPTS)
 
 
-def test_manifest(trace: Trace) -> None:
-    manifest = trace.manifest
-    assert {prompt["id"] for prompt in manifest["prompts"]} == {prompt.id for prompt in PROMPTS}
-    assert manifest["pair"]["vocabulary"] == trace.vocabulary == 300
-    assert (manifest["seed"], manifest["new_tokens"], manifest["command"]) == (1, 20, "hlm validate")
-    assert manifest["speed"]["positions_per_second"] > 0
-
-
 def surprise(logits: np.ndarray, tokens: np.ndarray) -> float:
     """Return the distance of the tokens' log-likelihood from its mean under the logits, in standard deviations."""
     law = probabilities(logits)
@@ -127,25 +119,6 @@ def test_padding_changes_nothing(pair: Pair) -> None:
         np.testing.assert_allclose(logits, alone, **HALF)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "gpt_neo"])
-def test_other_families(family: str, save_model: Callable[..., Path], tmp_path: Path) -> None:
-    pair = load_pair(draft=save_model(family, seed=3), target=save_model(family, seed=4))
-    trace = collect(pair, PROMPTS[:3], tmp_path / "t", positions=None, new_tokens=6)
-    assert trace.manifest["texts"] == 3
-    for index, rows in texts_of(trace):
-        text = trace.manifest["prompts"][index]["text"]
-        expected = step_by_step(pair, "draft", text, trace.arrays["tokens"][rows])
-        np.testing.assert_allclose(trace.arrays["draft_logits"][rows], expected, **HALF)
-
-
-def test_padded_head_is_cut(folders: tuple[Path, Path], save_model: Callable[..., Path], tmp_path: Path) -> None:
-    pair = load_pair(draft=folders[0], target=save_model(vocabulary=600))
-    trace = collect(pair, PROMPTS, tmp_path / "t", positions=60, new_tokens=20)
-    assert trace.vocabulary == 300
-    assert trace.arrays["tokens"][:].max() < 300
-    assert "300 beyond the vocabulary are cut" in trace.manifest["notes"][0]
-
-
 def test_same_seed_same_trace(ending: Pair, tmp_path: Path) -> None:
     import torch
 
@@ -166,76 +139,14 @@ def test_small_groups_give_the_same(ending: Pair, tmp_path: Path, monkeypatch: p
     np.testing.assert_allclose(whole.arrays["target_logits"], single.arrays["target_logits"], **HALF)
 
 
-def test_progress(ending: Pair, tmp_path: Path) -> None:
-    calls: list[tuple[int, int, str]] = []
-    settings: dict[str, Any] = {"new_tokens": 8, "batch": 2, "progress": lambda *call: calls.append(call)}
-    trace = collect(ending, PROMPTS, tmp_path / "a", positions=30, **settings)
-    assert calls[0] == (0, 30, "target model writes token 1 of 8")
-    assert calls[-1] == (trace.positions, trace.positions, "done")
-    assert [call[0] for call in calls] == sorted(call[0] for call in calls)
-    calls.clear()
-    collect(ending, PROMPTS, tmp_path / "b", positions=None, **settings)
-    assert {call[:2] for call in calls} == {(0, 5), (2, 5), (4, 5), (5, 5)}
-
-
-def stopped(pair: Pair, path: Path, kind: type[BaseException], after: int, **settings: Any) -> None:
-    """Stop a collection when it has that many positions."""
-
-    def stop(done: int, total: int, text: str) -> None:
-        if done >= after:
-            raise kind
-
-    with pytest.raises(kind):
-        collect(pair, PROMPTS, path, **(RESUMED | settings), progress=stop)
-
-
 RESUMED: dict[str, Any] = {"positions": 60, "new_tokens": 8, "batch": 2}
 
 
-@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
-def test_a_stopped_collection_goes_on(ending: Pair, tmp_path: Path, kind: type[BaseException]) -> None:
-    expected = collect(ending, PROMPTS, tmp_path / "whole", **RESUMED)
-    for after in (1, 20, 40):
-        stopped(ending, tmp_path / "t", kind, after)
-    done: list[int] = []
-    trace = collect(ending, PROMPTS, tmp_path / "t", **RESUMED, progress=lambda n, *_: done.append(n))
-    assert 40 <= done[0] < 60
-    assert all(np.array_equal(trace.arrays[name], expected.arrays[name]) for name in ARRAYS)
-    for name in ("prompts", "positions", "texts", "notes", "settings"):
-        assert trace.manifest[name] == expected.manifest[name]
-    assert open_trace(trace.path, verify=True).manifest["speed"]["seconds"] > 0
-
-
-def test_every_prompt_once_goes_on(ending: Pair, tmp_path: Path) -> None:
-    expected = collect(ending, PROMPTS, tmp_path / "whole", **(RESUMED | {"positions": None}))
-    stopped(ending, tmp_path / "t", KeyboardInterrupt, 2, positions=None)
-    trace = collect(ending, PROMPTS, tmp_path / "t", **(RESUMED | {"positions": None}))
-    assert all(np.array_equal(trace.arrays[name], expected.arrays[name]) for name in ARRAYS)
-    assert trace.manifest["texts"] == 5
-
-
-def test_a_collection_stopped_before_its_first_batch_leaves_nothing(ending: Pair, tmp_path: Path) -> None:
-    stopped(ending, tmp_path / "t", KeyboardInterrupt, 0)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_finished_collection_is_not_done_again(ending: Pair, tmp_path: Path) -> None:
-    first = collect(ending, PROMPTS, tmp_path / "t", **RESUMED)
-    calls: list[Any] = []
-    again = collect(ending, PROMPTS, tmp_path / "t", **RESUMED, progress=lambda *call: calls.append(call))
-    assert again.manifest == first.manifest
-    assert not calls
-    anew = collect(ending, PROMPTS, tmp_path / "t", **RESUMED, fresh=True, progress=lambda *call: calls.append(call))
-    assert calls
-    assert anew.positions == first.positions
-
-
-def test_what_a_crash_left_beside_a_finished_trace_is_removed(ending: Pair, tmp_path: Path) -> None:
-    collect(ending, PROMPTS, tmp_path / "t", **RESUMED)
-    for name in ("tail-3.npz", "lock"):
-        (tmp_path / "t" / name).write_text("")
-    collect(ending, PROMPTS, tmp_path / "t", **RESUMED)
-    assert {file.name for file in (tmp_path / "t").iterdir()} == {"arrays", "journal.jsonl", "manifest.json"}
+@pytest.mark.parametrize(("positions", "after"), [(RESUMED["positions"], (1, 20, 40)), (None, (2,))])
+def test_a_stopped_collection_goes_on(ending: Pair, tmp_path: Path, positions: int | None, after: Any) -> None:
+    make = partial(collect, ending, PROMPTS, **(RESUMED | {"positions": positions}))
+    done = stopped_and_resumed(make, tmp_path, *after)
+    assert done[0] >= after[-1]
 
 
 @pytest.mark.parametrize("finished", [True, False])
@@ -245,7 +156,7 @@ def test_other_settings_models_or_prompts_are_refused(
     if finished:
         collect(ending, PROMPTS, tmp_path / "t", **RESUMED)
     else:
-        stopped(ending, tmp_path / "t", KeyboardInterrupt, 30)
+        stopped(partial(collect, ending, PROMPTS, **RESUMED), tmp_path / "t", 30)
     others: list[tuple[str, Pair, list[Prompt], dict[str, Any]]] = [
         (r"seed: 1 there, 7 now", ending, PROMPTS, {"seed": 7}),
         (r"positions: 60 there, 61 now; batch: 2 there, 3 now", ending, PROMPTS, {"positions": 61, "batch": 3}),
@@ -279,25 +190,6 @@ def test_prompt_too_long(pair: Pair, tmp_path: Path) -> None:
     message = r"The prompt .long. of test is 71 tokens long, but only 56 fit \(a context of 64 less 8"
     refused(message, pair, tmp_path, prompts)
     refused("new_tokens is 64, but the context holds 64 tokens", pair, tmp_path, new_tokens=64)
-
-
-def test_longest_prompt_that_fits(pair: Pair, tmp_path: Path) -> None:
-    prompts = [Prompt("full", "x" * 55, "test")]  # and the begin-of-text token: 56 + 8 = 64
-    assert collect(pair, prompts, tmp_path / "t", positions=None, new_tokens=8).positions <= 8
-
-
-def test_bad_numbers(pair: Pair, tmp_path: Path) -> None:
-    refused("There are no prompts; give at least one", pair, tmp_path, [])
-    refused("positions is 0; it must be at least 1", pair, tmp_path, positions=0)
-    refused("new_tokens is 0; it must be at least 1", pair, tmp_path, new_tokens=0)
-    refused("batch is -1; it must be at least 1", pair, tmp_path, batch=-1)
-    refused("seed is -1; it must be at least 0", pair, tmp_path, seed=-1)
-
-
-def test_disk_too_small(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = type("usage", (), {"free": 10**6})
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    refused(r"The trace needs about \d MB for 286 positions, but only 1 MB are free", pair, tmp_path)
 
 
 def with_last_norm(pair: Pair, which: str, folders: tuple[Path, Path], value: float) -> Pair:

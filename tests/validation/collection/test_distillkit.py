@@ -147,7 +147,7 @@ def test_a_configuration_that_does_not_fit_is_refused(tmp_path, change, message)
 def test_missing_and_foreign_files_are_named(tmp_path):
     folder = write(tmp_path / "q", drawn(1), TOKENS)
     (folder / "data_1.parquet").unlink()
-    with pytest.raises(UserError, match=r"has no data_1\.parquet, but later ones"):
+    with pytest.raises(UserError, match=r"has no data_1\.parquet"):
         read(folder)
     parquet.write_table(pyarrow.table({"a": [1]}), folder / "data_1.parquet")
     with pytest.raises(UserError, match=r"data_1\.parquet has no column input_ids"):
@@ -163,19 +163,6 @@ def test_missing_and_foreign_files_are_named(tmp_path):
         read(folder)
     (folder / CONFIG).write_text("#" * 2**17)
     with pytest.raises(UserError, match="more than 65,536 bytes"):
-        read(folder)
-
-
-def test_swapped_bytes_are_refused_by_their_place(tmp_path):
-    rows = drawn(1)
-    folder = write(tmp_path / "q", rows, TOKENS)
-    table = parquet.read_table(folder / "data_2.parquet").to_pylist()
-    for place in table[0]["compressed_logprobs"]:
-        place[: 4 * EXACT] = np.frombuffer(bytes(place[: 4 * EXACT]), "<u4").byteswap().tobytes()
-    parquet.write_table(
-        pyarrow.Table.from_pylist(table, parquet.read_schema(folder / "data_0.parquet")), folder / "data_2.parquet"
-    )
-    with pytest.raises(UserError, match=r"data_2\.parquet, row 0, place \d: value \d .* another byte order"):
         read(folder)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import hlmtheory
 from hlmtheory import all_claims
 from hlmtheory.verification import acceptance_rate, softmax
+from tests.validation.stopping import stopped, stopped_and_resumed
 from validation.claims.check import check_trace
 from validation.cli.commands import main
 from validation.collection.import_lists import import_lists
-from validation.collection.processing import VALUES, Processing, parse_processing, refuse_mixed
-from validation.collection.top_k import ListedText, ListSource
+from validation.collection.processing import Processing, parse_processing
 from validation.errors import UserError
-from validation.trace.reader import LISTS, LOGITS, TraceWriter, open_trace
+from validation.trace.reader import LISTS, LOGITS, open_trace
 
 V, N, TEXTS = 60, 12, 4
 RAW = (Processing(), Processing())
@@ -85,17 +83,6 @@ def test_the_lists_are_stored_as_they_are(tmp_path, files):
     assert again.exit_code == 0
 
 
-def test_other_readers_say_that_they_need_whole_rows(tmp_path, files):
-    assert imported(tmp_path, files).exit_code == 0
-    with pytest.raises(UserError, match=r"holds top-k lists, but logits of every token are needed"):
-        open_trace(tmp_path / "trace")
-    with pytest.raises(ValueError, match=r"holds top-k lists"):
-        hlmtheory.open_trace(tmp_path / "trace")
-    found = run("figure", "cu-hlm", "5a", "--trace", tmp_path / "trace")
-    assert found.exit_code == 2
-    assert "holds top-k lists" in found.output
-
-
 def test_a_stopped_import_goes_on(tmp_path, files, monkeypatch):
     from validation.collection import formats
     from validation.collection import import_lists as module
@@ -105,18 +92,13 @@ def test_a_stopped_import_goes_on(tmp_path, files, monkeypatch):
     sources = [formats.open_lists(file, Processing()) for file in files]
     given = {"vocabulary": V, "processing": RAW}
 
-    def stop(done: int, total: int, text: str) -> None:
-        if text == "storing" and done > 20:
-            raise KeyboardInterrupt
+    def make(path, **options):
+        return import_lists(*sources, path, **given, **options)
 
-    with pytest.raises(KeyboardInterrupt):
-        import_lists(*sources, tmp_path / "part", progress=stop, **given)
-    assert 0 < open_trace(tmp_path / "part", partial=True, kinds=(LISTS,)).positions < TEXTS * N
+    stopped(make, tmp_path / "other", 20, during="storing")
     with pytest.raises(UserError, match="other settings"):
-        import_lists(*sources, tmp_path / "part", vocabulary=V + 1, processing=RAW)
-    one = import_lists(*sources, tmp_path / "part", **given)
-    other = import_lists(*sources, tmp_path / "whole", **given)
-    assert all(np.array_equal(one.arrays[name], other.arrays[name]) for name in other.arrays)
+        import_lists(*sources, tmp_path / "other", vocabulary=V + 1, processing=RAW)
+    assert stopped_and_resumed(make, tmp_path, 20, during="storing")[0] > 20
 
 
 def test_lists_of_every_token_become_whole_rows(tmp_path):
@@ -144,7 +126,7 @@ def test_what_is_decided_is_right_and_the_others_say_why(tmp_path, files):
     }
     results = check_trace(trace, claims={n: c for n, c in measured.items() if not n.startswith("truncation.exact")})
     tallies = results.tallies
-    for name in ("skipping.mean_rejection", "truncation.monotone", "truncation.certificate", "truncation.partial_most"):
+    for name in ("skipping.mean_rejection", "truncation.monotone", "truncation.certificate"):
         assert tallies[name].outcome == "holds", name
     assert not [name for name, tally in tallies.items() if tally.outcome == "violated"]
     assert tallies["verification.tokens"].never == "the texts are a corpus's, not the target model's own"
@@ -153,26 +135,6 @@ def test_what_is_decided_is_right_and_the_others_say_why(tmp_path, files):
     assert all(tally.in_scope or tally.never for tally in tallies.values())
     truth = acceptance_rate(rows(1), rows(1, noise=0.7)).mean()
     assert results.summary["acceptance_low"] <= truth <= results.summary["acceptance_high"]
-
-
-def test_texts_of_the_target_model_are_taken_as_such(tmp_path, files):
-    assert imported(tmp_path, files, "--text-origin", "target").exit_code == 0
-    trace = open_trace(tmp_path / "trace", kinds=(LISTS,))
-    assert trace.manifest["texts"] == "target"
-    claim = {"verification.tokens": all_claims()["verification.tokens"]}
-    assert "identity" in check_trace(trace, claims=claim).tallies["verification.tokens"].never
-
-
-def test_a_corpus_puts_windows_of_whole_rows_out_of_scope(tmp_path):
-    rng = np.random.default_rng(0)
-    claim = {"verification.tokens": all_claims()["verification.tokens"]}
-    outcomes = []
-    for origin in ("corpus", "target"):
-        with TraceWriter(tmp_path / origin, 9, {"texts": origin}) as writer:
-            zeros = np.zeros(20, np.int32)
-            writer.append(rng.normal(size=(20, 9)), rng.normal(size=(20, 9)), zeros, zeros, np.arange(20))
-        outcomes.append(check_trace(open_trace(tmp_path / origin), claims=claim).tallies["verification.tokens"].outcome)
-    assert outcomes == ["out of scope", "holds"]
 
 
 # ------------------------------------------------------------------------------------------------- processing
@@ -214,12 +176,6 @@ def test_a_statement_that_says_nothing_is_refused(text, message):
         parse_processing(text, "raw_logprobs")
 
 
-def test_values_that_agree_are_not_mixed():
-    for values in VALUES:
-        same = parse_processing(values, "raw_logprobs")
-        refuse_mixed(same, Processing(values.replace("logits", "logprobs")))
-
-
 # ------------------------------------------------------------------------------------------------- wrong files
 
 
@@ -236,29 +192,3 @@ def test_formats_are_found_or_refused(tmp_path, files):
     assert imported(tmp_path, (tmp_path / "none.jsonl", files[1])).exit_code == 2
     (tmp_path / "empty.jsonl").write_text("")
     assert "has no answer" in imported(tmp_path, (tmp_path / "empty.jsonl", files[1])).output
-
-
-# ------------------------------------------------------------------------------------------------- memory
-
-
-def synthetic(path: Path, count: int, k: int = 4) -> ListSource:
-    """Texts of 1,000 positions without a file: the memory is that of the import."""
-    values = np.log(np.tile([[0.4, 0.3, 0.2, 0.05]], (1000, 1)))[:, :k]
-    tokens = np.tile(np.arange(k), (1000, 1))
-    text = ListedText(tokens, values, np.zeros(1000, np.int64), lambda row: f"{path}, place {row}")
-    path.touch()
-    return ListSource(path, "vllm", lambda: iter([text] * (count // 1000)))
-
-
-def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr("validation.collection.top_k.BLOCK_ENTRIES", 2**13)
-    monkeypatch.setattr("validation.trace.writer.WAITING_BYTES", 2**17)
-    monkeypatch.setattr("validation.trace.format.LIST_ROWS", 2**11)
-    peaks = []
-    for count in (10_000, 100_000):
-        sources = [synthetic(tmp_path / f"{name}.jsonl", count) for name in "qp"]
-        tracemalloc.start()
-        import_lists(*sources, tmp_path / str(count), vocabulary=50, processing=RAW)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 1.5 * peaks[0], peaks

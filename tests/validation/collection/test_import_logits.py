@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import os
 import subprocess
@@ -10,19 +9,17 @@ import sys
 import tracemalloc
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import hlmtheory
-from validation.claims.check import check_trace
-from validation.claims.instances import scenarios
+from tests.validation.stopping import stopped, stopped_and_resumed
 from validation.collection import import_logits as module
 from validation.collection.import_logits import import_logits
 from validation.errors import UserError
-from validation.trace.journal import read_journal
 from validation.trace.reader import Trace, open_trace
 
 N, V = 50, 12
@@ -69,15 +66,7 @@ def as_zarr(folder: Path) -> tuple[str, str]:
     return f"{folder}/group.zarr:draft", f"{folder}/target.zarr"
 
 
-def as_zarr_2(folder: Path) -> tuple[str, str]:
-    import zarr
-
-    for name, array in (("d", DRAFT), ("t", TARGET)):
-        zarr.create_array(str(folder / name), data=array, zarr_format=2)
-    return f"{folder}/d", f"{folder}/t"
-
-
-KINDS = [as_npy, as_columns, as_npz, as_compressed, as_safetensors, as_zarr, as_zarr_2]
+KINDS = [as_npy, as_columns, as_npz, as_compressed, as_safetensors, as_zarr]
 
 
 @pytest.mark.parametrize("save", KINDS, ids=lambda save: save.__name__)
@@ -122,15 +111,6 @@ def test_tokens_and_texts(tmp_path: Path) -> None:
     assert np.array_equal(trace.arrays["tokens"], tokens)
     assert trace.arrays["prompt_index"][:].tolist() == [0] * 20 + [1] + [2] * 29
     assert trace.arrays["position"][:].tolist() == [*range(20), 0, *range(29)]
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_claims_hold_on_what_was_imported(tmp_path: Path, dtype: str) -> None:
-    trace = imported(tmp_path, dtype=dtype)
-    assert trace.manifest["dtype"] == dtype
-    claims = {name: hlmtheory.all_claims()[name] for name in ("truncation.tvd_sharp", "verification.tokens")}
-    results = check_trace(trace, claims=claims)
-    assert [tally.violated for tally in results.tallies.values()] == [0, 0]
 
 
 def test_large_values_are_kept_in_float32(tmp_path: Path) -> None:
@@ -247,22 +227,11 @@ def test_an_import_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(module, "COMMIT_BLOCKS", 2)
     places = as_npy(tmp_path)
 
-    def stop(done: int, total: int, text: str) -> None:
-        if text == "storing" and done > 20:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        import_logits(*places, tmp_path / "out", progress=stop)
-    assert read_journal(tmp_path / "out").rows == 24
+    make = partial(import_logits, *places)
+    assert stopped_and_resumed(make, tmp_path, 21, during="storing")[0] == 28
+    stopped(make, tmp_path / "out", 21, during="storing")
     with pytest.raises(UserError, match=r"unfinished trace of other settings .*\(asked_dtype: auto there, float32 now"):
         import_logits(*places, tmp_path / "out", dtype="float32")
-    stored: list[int] = []
-    trace = import_logits(
-        *places, tmp_path / "out", progress=lambda done, _, text: stored.append(done) if text == "storing" else None
-    )
-    assert stored[0] == 28
-    assert np.array_equal(trace.arrays["draft_logits"], DRAFT.astype(np.float16))
-    stored.clear()
     assert import_logits(*places, tmp_path / "out").positions == N
     os.utime(places[0], (1e9, 1e9))
     with pytest.raises(UserError, match=r"other settings .*\(draft: d\.npy \(2,528 bytes of .* now\); use those"):
@@ -300,28 +269,6 @@ def test_memory_does_not_grow_with_the_length(tmp_path: Path) -> None:
     assert peaks[1] - peaks[0] < 40, peaks
 
 
-@pytest.mark.parametrize(("rows", "vocabulary"), [(12, 5), (1, 5), (3, 2), (12, 1)])
-def test_texts_of_one_row_are_checked_but_for_what_they_cannot_show(tmp_path: Path, rows: int, vocabulary: int) -> None:
-    rng = np.random.default_rng(1)
-    for name in "dt":
-        np.save(tmp_path / f"{name}.npy", rng.normal(size=(rows, vocabulary)))
-    np.save(tmp_path / "texts.npy", np.arange(rows))
-    given = {"texts": tmp_path / "texts.npy"}
-    trace = import_logits(tmp_path / "d.npy", tmp_path / "t.npy", tmp_path / "trace", **given)
-    measured = {name: claim for name, claim in hlmtheory.all_claims().items() if name not in scenarios()}
-    tallies = check_trace(trace, claims=measured).tallies
-    never = {name: tally.never for name, tally in tallies.items() if tally.outcome == "out of scope"}
-    short = {name for name, reason in never.items() if reason == "the trace has no 8 consecutive positions of one text"}
-    assert "verification.tokens" in short
-    assert all(
-        "acceptances" in inspect.signature(measured[name].lhs).parameters for name in short - {"verification.tokens"}
-    )
-    never = {name: reason for name, reason in never.items() if name not in short}
-    assert all(reason.startswith("an assumption is never met: ") for reason in never.values())
-    assert len(never) < (1 if vocabulary > 2 and rows > 1 else 6)
-    assert not {tally.outcome for tally in tallies.values()} & {"violated", "inconclusive"}
-
-
 def claiming(path: Path, rows: int, compression: int, size: int | None = None) -> None:
     """Write an npz with three values whose header claims ``rows`` rows and whose directory may claim a ``size``."""
     header = io.BytesIO()
@@ -348,16 +295,3 @@ def test_a_header_that_claims_more_than_the_file_holds_takes_no_memory(
         assert tracemalloc.get_traced_memory()[1] < 10**7
     finally:
         tracemalloc.stop()
-
-
-def test_a_compressed_array_of_equal_values_is_read(tmp_path: Path) -> None:
-    """Deflate compresses it to a thousandth."""
-    np.savez_compressed(tmp_path / "a.npz", a=np.full((5000, 100), -1.0, np.float32))
-    assert (tmp_path / "a.npz").stat().st_size * 500 < 5000 * 100 * 4
-    assert import_logits(tmp_path / "a.npz", tmp_path / "a.npz", tmp_path / "trace").positions == 5000
-
-
-def test_text_named_npy_is_not_called_a_pickle(tmp_path: Path):
-    (tmp_path / "text.npy").write_text("hello, world", encoding="utf-8")
-    with pytest.raises(UserError, match=r"is not a \.npy file, whatever its name; write it with numpy\.save"):
-        import_logits(tmp_path / "text.npy", tmp_path / "text.npy", tmp_path / "trace")

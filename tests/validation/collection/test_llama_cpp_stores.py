@@ -15,7 +15,6 @@ from validation.claims.check import check_trace
 from validation.claims.instances import scenarios
 from validation.collection.import_logits import import_logits
 from validation.collection.llama_cpp import HEADER, open_store
-from validation.errors import UserError
 from validation.models.pair import PAIRS_FOLDER, Pair, load_pair
 
 STORES = Path(__file__).parent / "llama_cpp_stores"
@@ -82,12 +81,3 @@ def test_every_claim_is_decided_alike_on_both_traces(rows, tmp_path):
     decided = {name: outcome for name, outcome in rounded.items() if outcome != "out of scope"}
     assert decided == {name: expected[name] for name in decided}
     assert {"truncation.certificate", "truncation.tvd_sharp"} & decided.keys()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_cut_of_a_store_is_refused_by_name(name, tmp_path):
-    whole, path = (STORES / f"{name}.kld").read_bytes(), tmp_path / f"{name}.kld"
-    for end in [*range(0, HEADER + 4 * CONTEXT, 3), *range(HEADER + 4 * CONTEXT, len(whole), 1999), len(whole) - 1]:
-        path.write_bytes(whole[:end])
-        with pytest.raises(UserError, match=rf"{name}\.kld"):
-            open_store(path)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from validation.collection import prompts
-from validation.collection.prompts import Prompt, builtin_prompts, read_prompts
+from validation.collection.prompts import Prompt, read_prompts
 from validation.errors import UserError
 
 
@@ -21,31 +20,12 @@ def test_jsonl(tmp_path: Path) -> None:
     assert len(read_prompts(file, limit=1)) == 1
 
 
-def test_gzip(tmp_path: Path) -> None:
-    file = tmp_path / "p.jsonl.gz"
-    file.write_bytes(gzip.compress(json.dumps({"prompt": "one"}).encode()))
-    assert read_prompts(str(file)) == [Prompt("line-1", "one", "p.jsonl.gz")]
-
-
-def test_text(tmp_path: Path) -> None:
-    file = tmp_path / "p.txt"
-    file.write_bytes(b"one\r\n  two\n")
-    assert [prompt.text for prompt in read_prompts(file)] == ["one", "  two"]
-
-
 @pytest.mark.parametrize("name", ["p.txt", "p.jsonl", "p.jsonl.gz"])
 def test_a_byte_order_mark_is_no_part_of_the_first_prompt(tmp_path: Path, name: str) -> None:
     text = "one\ntwo\n" if name == "p.txt" else '{"prompt": "one"}\n{"prompt": "two"}\n'
     content = text.encode("utf-8-sig")
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
     assert [prompt.text for prompt in read_prompts(tmp_path / name)] == ["one", "two"]
-
-
-def test_builtin() -> None:
-    prompts = builtin_prompts()
-    assert len(prompts) >= 200
-    assert len({prompt.source for prompt in prompts}) == 3
-    assert builtin_prompts(limit=3) == prompts[:3]
 
 
 @pytest.mark.parametrize(
@@ -97,15 +77,6 @@ def test_a_line_that_is_too_long_is_refused_before_it_is_read_whole(tmp_path: Pa
         assert tracemalloc.get_traced_memory()[1] < 10**8
     finally:
         tracemalloc.stop()
-
-
-def test_the_longest_line_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompts, "LONGEST_LINE", 5)
-    (tmp_path / "p.txt").write_bytes(b"12345\r\n1234\n12345")
-    assert [prompt.text for prompt in read_prompts(tmp_path / "p.txt")] == ["12345", "1234", "12345"]
-    (tmp_path / "p.txt").write_bytes(b"12345\n123456\n")
-    with pytest.raises(UserError, match="line 2: it is longer than 5 characters"):
-        read_prompts(tmp_path / "p.txt")
 
 
 def test_missing_file_and_limit(tmp_path: Path) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +10,6 @@ from hlmtheory.verification import softmax
 from validation.acceptance.summary import summarise
 from validation.collection.recorder import record_assisted
 from validation.errors import UserError
-from validation.trace import writer
 from validation.trace.reader import open_trace
 
 
@@ -121,33 +117,3 @@ def test_without_a_text_nothing_was_recorded(pair, tmp_path):
     with pytest.raises(UserError, match="Nothing was recorded"), record_assisted(pair[1], tmp_path / "trace"):
         pass
     assert "_get_candidate_generator" not in vars(pair[1])
-
-
-def test_what_lies_at_the_path_is_kept_unless_asked(pair, tmp_path):
-    for fresh in (False, True):
-        with record_assisted(pair[1], tmp_path / "trace", fresh=fresh) as recorder:
-            generated(pair, 1 + fresh)
-    before = recorder.trace.positions
-    with pytest.raises(UserError, match="a finished trace"), record_assisted(pair[1], tmp_path / "trace"):
-        generated(pair, 3)
-    assert open_trace(tmp_path / "trace").positions == before
-
-
-def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
-    """At V = 49,152 a round of two drafts has 1.2 MB of scores: 60 rounds would be 71 MB."""
-    monkeypatch.setattr(writer, "WAITING_BYTES", 2**22)
-    scores = torch.zeros(1, 3, 49_152)
-    steps = {"get_candidates": lambda ids: (ids, scores[:, :2]), "update_candidate_strategy": lambda *_: None}
-    model = SimpleNamespace(_get_candidate_generator=lambda: SimpleNamespace(**steps))
-    with record_assisted(model, tmp_path / "trace") as recorder:
-        watched = model._get_candidate_generator()
-        tracemalloc.start()
-        for place in range(60):
-            watched.get_candidates(torch.zeros(1, 3 * place, dtype=torch.int64))
-            watched.update_candidate_strategy(torch.zeros(1, 3 * place + 3, dtype=torch.int64), scores, 2)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert any((tmp_path / "trace").rglob("c.*"))
-    assert peak < 30e6
-    assert recorder.trace.positions == 120
-    assert np.asarray(recorder.trace.arrays["position"][:4]).tolist() == [0, 1, 3, 4]

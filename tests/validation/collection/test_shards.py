@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.validation.stopping import stopped
 from validation.collection import merge as merging
 from validation.collection import shards as module
-from validation.collection.collect import batches_of, collect, settings_of
+from validation.collection.collect import collect, settings_of
 from validation.collection.merge import merge_shards
 from validation.collection.prompts import Prompt
-from validation.collection.shards import ShardNumber, collect_shard, its_share, read_shard, remove_shard, shard_number
+from validation.collection.shards import ShardNumber, collect_shard, its_share, read_shard
 from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.trace.reader import open_trace
@@ -84,51 +84,17 @@ def test_merged_shards_are_the_trace_of_one_process(
     assert not calls  # one process takes the merged trace for its own
 
 
-def test_a_text_depends_on_the_batch_so_a_batch_is_never_divided(ending: Pair, tmp_path: Path) -> None:
-    """The random numbers belong to a batch: were prompts dealt one by one, each rank would write other texts."""
-    drawn = []
-    for batch in (2, 3):
-        trace = collect(ending, PROMPTS, tmp_path / str(batch), **(SETTINGS | {"batch": batch, "positions": None}))
-        starts = [*np.flatnonzero(trace.arrays["position"] == 0), trace.positions]
-        tokens = [trace.arrays["tokens"][a:b].tolist() for a, b in itertools.pairwise(starts)]
-        names = [trace.manifest["prompts"][i]["id"] for i in trace.arrays["prompt_index"][starts[:-1]]]
-        drawn.append(dict(zip(names, tokens, strict=True)))
-    assert drawn[0].keys() == drawn[1].keys()
-    assert drawn[0] != drawn[1]
-    settings, _ = settings_of(ending, PROMPTS, **(SETTINGS | {"positions": None}))
-    whole = list(batches_of(len(PROMPTS), settings))
-    for of in (2, 3):
-        parts = [list(module.own_batches(len(PROMPTS), settings, ShardNumber(i, of))) for i in range(1, of + 1)]
-        assert sorted((one for part in parts for one in part), key=lambda one: one.number) == whole
+def test_a_stopped_shard_goes_on(ending: Pair, tmp_path: Path) -> None:
+    def make(folder: Path, **options: Any) -> Any:
+        return shard(ending, folder, ShardNumber(1, 2), 12, **options)
 
-
-def test_more_shards_than_batches(ending: Pair, tmp_path: Path) -> None:
-    one = collect(ending, PROMPTS, tmp_path / "one", **(SETTINGS | {"positions": None}))
-    folders = shards(ending, tmp_path, 6, positions=None)
-    assert [len(read_shard(folder).ends) for folder in folders] == [1, 1, 1, 1, 0, 0]
-    assert_same(merge_shards(folders, tmp_path / "merged").path, one.path)
-
-
-@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
-def test_a_stopped_shard_goes_on(ending: Pair, tmp_path: Path, kind: type[BaseException]) -> None:
-    def stop(done: int, total: int, text: str) -> None:
-        if done >= 10:
-            raise kind
-
-    whole = shards(ending, tmp_path / "whole", 2, 12)
-    with pytest.raises(kind):
-        shard(ending, tmp_path / "s", ShardNumber(1, 2), 12, progress=stop)
-    stored = read_shard(tmp_path / "s").ends
-    done: list[int] = []
-    shard(ending, tmp_path / "s", ShardNumber(1, 2), 12, progress=lambda n, *_: done.append(n))
+    make(tmp_path / "whole")
+    stopped(make, tmp_path / "s", 10)
+    stored, done = read_shard(tmp_path / "s").ends, []
+    make(tmp_path / "s", progress=lambda n, *_: done.append(n))
     assert 10 <= stored[-1] == done[0]  # it begins after what is stored
-    expected, found = (read_shard(path).rows for path in (whole[0], tmp_path / "s"))
-    assert expected is not None
-    assert found is not None
+    expected, found = (read_shard(tmp_path / name).rows for name in ("whole", "s"))
     assert all(np.array_equal(found.arrays[name], expected.arrays[name]) for name in expected.arrays)
-    calls: list[Any] = []
-    shard(ending, tmp_path / "s", ShardNumber(1, 2), 12, progress=lambda *call: calls.append(call))
-    assert [text for *_, text in calls] == ["done"]  # it is not collected again
 
 
 def test_a_shard_stops_at_its_share_and_an_incomplete_one_is_named(ending: Pair, tmp_path: Path) -> None:
@@ -137,22 +103,13 @@ def test_a_shard_stops_at_its_share_and_an_incomplete_one_is_named(ending: Pair,
     counts = shard(ending, folders[0], ShardNumber(1, 2))
     assert sum(counts) * 2 >= 60 > sum(counts[:-1]) * 2
     shard(ending, folders[1], ShardNumber(2, 2), 2)
-    with pytest.raises(
-        UserError, match=r"Shard 2/2 at .*b has 1 of its \d batches; continue it .* --batches \d+"
-    ) as it:
+    with pytest.raises(UserError, match=r"Shard 2/2 at .*b has 1 of its \d batches: continue .* --batches \d+") as it:
         merge_shards(folders, tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
     batches = int(str(it.value).split("--batches ")[1].split(",")[0])
     for number, folder in enumerate(folders, start=1):
         shard(ending, folder, ShardNumber(number, 2), batches)
     assert_same(merge_shards(folders, tmp_path / "merged").path, one.path)
-
-
-def test_a_shard_that_was_only_begun_is_named(ending: Pair, tmp_path: Path) -> None:
-    shard(ending, tmp_path / "a", ShardNumber(1, 2), 12, positions=None)
-    shard(ending, tmp_path / "b", ShardNumber(2, 2), 12, positions=None, go_on=lambda number, counts: False)
-    with pytest.raises(UserError, match=r"^Shard 2/2 at .* has 0 of its 2 batches; continue it with the same command"):
-        merge_shards([tmp_path / "a", tmp_path / "b"], tmp_path / "merged")
 
 
 def test_a_stopped_merge_goes_on_by_itself_or_by_one_process(
@@ -223,26 +180,6 @@ def test_missing_double_and_foreign_shards_are_refused(ending: Pair, two: list[P
         merge_shards(two, collect(ending, PROMPTS, tmp_path / "third", **(SETTINGS | {"seed": 3})).path)
 
 
-def test_another_shard_or_something_else_in_the_folder_is_refused(ending: Pair, tmp_path: Path) -> None:
-    shard(ending, tmp_path / "a", ShardNumber(1, 2), 2)
-    for place, changed, message in (
-        (ShardNumber(2, 2), {}, "shard: 1 there, 2 now"),
-        (ShardNumber(1, 3), {}, "shards: 2 there, 3 now"),
-        (ShardNumber(1, 2), {"seed": 2}, "seed: 1 there, 2 now"),
-    ):
-        with pytest.raises(UserError, match=message):
-            shard(ending, tmp_path / "a", place, 2, **changed)
-    shard(ending, tmp_path / "a", ShardNumber(2, 2), 2, fresh=True)
-    assert str(read_shard(tmp_path / "a").place) == "2/2"
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match="Something other than a shard lies at"):
-        shard(ending, tmp_path / "mine", ShardNumber(1, 2), 2)
-    whole = collect(ending, PROMPTS, tmp_path / "whole", **SETTINGS)
-    with pytest.raises(UserError, match="A trace lies at"):
-        shard(ending, whole.path, ShardNumber(1, 2), 2)
-
-
 def test_damage_is_named(ending: Pair, tmp_path: Path) -> None:
     folders = shards(ending, tmp_path, 2, 12)
     file = folders[1] / "shard.json"
@@ -273,17 +210,3 @@ def test_machines_that_may_round_differently_are_noted(
         f"The shards come from different machines (threads: {here['threads']}, 64), which may round logits differently."
     )
     assert merged.manifest["shards"][1]["machines"] == [here | {"threads": 64}]
-
-
-def test_a_removed_shard_leaves_only_other_files(ending: Pair, tmp_path: Path) -> None:
-    folders = shards(ending, tmp_path, 2, 2)
-    (folders[1] / "notes.txt").write_text("mine")
-    for folder in folders:
-        remove_shard(folder)
-    assert [file.relative_to(tmp_path).as_posix() for file in tmp_path.rglob("*")] == ["2-of-2", "2-of-2/notes.txt"]
-
-
-@pytest.mark.parametrize("text", ["", "2", "0/3", "4/3", "a/b", "1/", "-1/3", "1/3/4", "1.0/3"])
-def test_a_wrong_number_of_a_shard_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match="give I/N with I from 1 to N"):
-        shard_number(text)

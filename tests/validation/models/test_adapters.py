@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
-import sys
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,6 @@ from safetensors.torch import load_file, save_file
 
 from tests.validation.command_line import one_sentence, run
 from tests.validation.models.test_aligned import SHAPES, toy_base, toy_tokenizer
-from validation.cli import exits
 from validation.errors import UserError
 from validation.models.adapters import base_mark
 from validation.models.aligned import build_aligned, fingerprint, save_aligned
@@ -165,15 +162,6 @@ def test_a_pickle_is_refused(made: Path, own: Callable[[str], Path]) -> None:
     assert not (folder / "exploded").exists()
 
 
-def test_a_missing_adapter_is_refused(made: Path, own: Callable[[str], Path]) -> None:
-    folder = own("math")
-    (folder / "adapter_model.safetensors").unlink()
-    refused(made, folder, "has no adapter_model.safetensors; restore it")
-    (folder / "adapter_config.json").unlink()
-    refused(made, folder, "is not a model folder: config.json is missing")
-    refused(made, made / "nowhere", "There is no model folder", "nowhere")
-
-
 def test_a_damaged_adapter_is_refused(made: Path, own: Callable[[str], Path]) -> None:
     folder = own("math")
     weights = folder / "adapter_model.safetensors"
@@ -265,38 +253,3 @@ def test_a_version_that_changed_the_anchor_is_refused_unless_it_is_allowed(
     allowed = load_pair(draft=made / "aligned", target=version, changed_anchor=True)
     assert len(allowed.notes) == 1
     assert "fewer drafts may be accepted" in allowed.notes[0]
-
-
-def test_a_draft_for_another_version_is_refused_by_its_fingerprint(made: Path) -> None:
-    refused(made, made / "math", "was aligned to", "--changed-anchor", draft="aligned-other")
-    refused(made, made / "large", "was aligned to", draft="aligned-other")
-    assert load_pair(draft=made / "aligned-other", target=made / "other").notes == ()
-
-
-def test_full_fine_tuning_with_a_frozen_anchor_keeps_the_draft(made: Path, tmp_path: Path) -> None:
-    ModelSource(str(made / "math")).load_model("float32").save_pretrained(tmp_path / "frozen")
-    toy_tokenizer(tmp_path / "frozen")
-    assert load_pair(draft=made / "aligned", target=tmp_path / "frozen").notes == ()
-
-
-def test_another_vocabulary_is_refused(made: Path, tmp_path: Path) -> None:
-    for name in ("large", "math"):
-        shutil.copytree(made / name, tmp_path / name)
-    file = tmp_path / "large" / "tokenizer.json"
-    file.write_text(file.read_text().replace('"w7"', '"seven"'))
-    refused(made, tmp_path / "math", "The vocabularies differ", "'seven'")
-
-
-def test_a_plain_draft_serves_every_version(made: Path) -> None:
-    assert load_pair(draft=made / "large", target=made / "all").notes == ()
-
-
-def test_without_peft_the_extra_is_named(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    extras = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"][
-        "optional-dependencies"
-    ]
-    lines = [f"{line}; extra == '{extra}'" for extra, wanted in extras.items() for line in wanted]
-    monkeypatch.setattr(exits, "requires", lambda name: lines)
-    monkeypatch.setitem(sys.modules, "peft", None)
-    result = run("validate", "--draft", made / "aligned", "--target", made / "math")
-    one_sentence(result, "This command needs peft; install the extra: pip install '.[adapters]'")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -185,11 +184,6 @@ def test_another_base_model_is_refused(pair_folder, name):
         ModelSource(str(pair_folder / "aligned")).load_model("auto")
 
 
-def test_a_base_model_with_other_lower_blocks_is_not_refused(pair_folder):
-    changed("model.layers.1.mlp.up_proj.weight").save_pretrained(pair_folder / "large")
-    ModelSource(str(pair_folder / "aligned")).load_model("auto")
-
-
 def rewrite(folder: Path, **entries: object) -> None:
     file = folder / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | entries))
@@ -211,16 +205,6 @@ def test_a_missing_base_model_or_weight_is_refused(pair_folder):
         ModelSource(str(pair_folder / "aligned")).load_model("auto")
     rewrite(pair_folder / "aligned", base="../large", num_hidden_layers=3)  # one entry block too many
     with pytest.raises(UserError, match=r"incomplete: model\.layers\.\d\.\S+ is missing"):
-        ModelSource(str(pair_folder / "aligned")).load_model("auto")
-
-
-def test_a_base_model_of_another_size_is_refused(pair_folder):
-    shutil.rmtree(pair_folder / "large")
-    other = fresh(replace(LARGE, hidden=8, heads=2, layers=3), 1)
-    other.save_pretrained(pair_folder / "large")
-    tokenizer = toy_tokenizer(pair_folder / "large")
-    rewrite(pair_folder / "aligned", fingerprint=fingerprint(other, tokenizer))
-    with pytest.raises(UserError, match="has the shape"):
         ModelSource(str(pair_folder / "aligned")).load_model("auto")
 
 

@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from html import unescape
 from types import SimpleNamespace
 
 import pytest
-from click.testing import CliRunner
 
-from hlmtheory import all_claims
 from tests.validation.command_line import one_sentence, run
 from tests.validation.gguf_writing import write_gguf
 from tests.validation.stored_traces import stored
-from validation.audit.laws import Processors
-from validation.audit.samplers import method_named, method_sampler
-from validation.claims.check import check_trace
-from validation.cli import audit
-from validation.cli.commands import main
-from validation.collection.collect import collect, encode_prompts, settings_of
-from validation.collection.merge import merge_shards
+from validation.collection.collect import collect, encode_prompts
 from validation.collection.prompts import Prompt, read_prompts
-from validation.collection.shards import ShardNumber, collect_shard
 from validation.decoding.fit_file import of_other_models
-from validation.decoding.sweep import sweep
 from validation.errors import UserError
 from validation.models.chat import PLAIN, TURNS
 from validation.models.pair import load_pair
-from validation.report.html import write_report
-from validation.trace.journal import JOURNAL
-from validation.trace.reader import open_trace
 from validation.uncertainty.baselines import baseline_measures
 
 TEMPLATE = (
@@ -109,11 +95,6 @@ def test_what_is_no_conversation_is_refused_with_its_line(messages, said, tmp_pa
         read_prompts(tmp_path / "p.jsonl")
 
 
-def test_a_prompt_counts_where_a_line_has_both(tmp_path):
-    (tmp_path / "p.jsonl").write_text('{"prompt": "one", "messages": [{"role": "assistant", "content": "x"}]}')
-    assert read_prompts(tmp_path / "p.jsonl") == [Prompt("line-1", "one", "p.jsonl")]
-
-
 def test_a_template_that_refuses_is_told_with_the_prompt(pairs):
     talk = Prompt("t", "tool: x", "test", messages=(("tool", "x"),))
     with pytest.raises(UserError, match=r"cannot write the prompt 't' \(No tools here\); change its messages"):
@@ -157,98 +138,5 @@ def test_a_trace_says_what_its_prompts_are_and_is_not_continued_by_others(pairs,
         remark = of_other_models(trace, pairs[1 - number])
         assert f"collected {there} --chat, and these prompts are given {here} it." in remark
     assert told == {False: (False, None), True: (True, True)}
-    with pytest.raises(UserError, match="was collected with --chat; the baselines read plain prompts alone"):
+    with pytest.raises(UserError, match="was collected with --chat; the baseline reads plain prompts alone"):
         baseline_measures(trace, turns)
-
-
-def test_texts_of_turns_are_not_mixed_with_others(pairs, tmp_path):
-    settings = {"temperature": 1.0, "top_p": 1.0, "new_tokens": 2, "batch": 2, "seed": 1, "times": (1.0, 1.0)}
-    method = method_named("HLM")
-    sweep(pairs[1], PROMPTS, [method], tmp_path, **settings)
-    with pytest.raises(UserError, match=r"other settings \(chat was True, and is now None\)"):
-        sweep(pairs[0], PROMPTS, [method], tmp_path, **settings)
-
-
-def test_decode_continues_turns_and_warns_of_plain_prompts(tuned, file, tmp_path):
-    stored(tmp_path / "trace")
-    (tmp_path / "p.txt").write_text("two\n")
-    words = ["decode", "hlm", "--run", tmp_path, "--draft", tuned[0], "--target", tuned[1], "--method", "HLM"]
-    words += ["--new-tokens", "2"]
-    done = run(*words, "--prompts", file, "--chat")
-    assert (done.exit_code, done.output.count(PLAIN)) == (0, 0), done.output
-    first = (tmp_path / "decoded" / "hlm" / JOURNAL).read_text(encoding="utf-8").splitlines()[0]
-    assert '"chat":true' in first.replace(" ", "")
-    refused = run(*words, "--prompts", tmp_path / "p.txt")
-    assert refused.stderr.count(PLAIN) == 1
-    one_sentence(refused, "other settings (chat was True, and is now None)")
-
-
-def test_shards_of_turns_and_of_plain_prompts_are_not_merged(pairs, tmp_path):
-    for number, pair in enumerate(pairs, 1):
-        every, encoded = settings_of(pair, PROMPTS, **SETTINGS)
-        place = ShardNumber(number, 2)
-        collect_shard(
-            pair, PROMPTS, every, encoded, tmp_path / str(number), place, go_on=lambda batch, counts: not counts
-        )
-    for order in ("12", "21"):
-        with pytest.raises(UserError, match=r"different collections \(.*chat: (none and True|True and none)"):
-            merge_shards([tmp_path / name for name in order], tmp_path / "trace")
-
-
-def test_the_command_warns_once_and_the_report_says_what_the_prompts_were(tuned, file, tmp_path):
-    models = ["--draft", str(tuned[0]), "--target", str(tuned[1]), "--positions", "8", "--new-tokens", "4"]
-    (tmp_path / "p.txt").write_text("two\n")
-    for name, words, warned in (
-        ("plain", ["--prompts", str(tmp_path / "p.txt")], 1),
-        ("quiet", ["--prompts", str(tmp_path / "p.txt"), "--quiet"], 0),
-        ("turns", ["--prompts", str(file), "--chat"], 0),
-    ):
-        done = CliRunner().invoke(main, ["collect", *models, *words, "--out", str(tmp_path / name)])
-        assert done.exit_code == 0, done.output
-        assert (done.stderr.count(PLAIN), done.stdout.count(PLAIN)) == (warned, 0)
-        trace = open_trace(tmp_path / name)
-        claims = {"verification.tokens": all_claims()["verification.tokens"]}
-        results = check_trace(trace, seed=1, claims=claims)
-        written = write_report(
-            tmp_path / name, results=results, manifest=trace.manifest, figures=[], command="", claims=claims
-        )
-        page = unescape(written.read_text(encoding="utf-8"))
-        assert [note in page for note in (TURNS, PLAIN)] == [name == "turns", name != "turns"]
-    (talk,) = (one["messages"] for one in trace.manifest["prompts"] if "messages" in one)
-    assert [tuple(one) for one in talk] == list(TALK)
-
-
-def test_an_audit_reads_turns(tuned, pairs, file):
-    """Law and method read the same tokens: those of the template."""
-    expected = encode_prompts(pairs[1], read_prompts(file), 2)
-    options = {"method": None, "target": str(tuned[1]), "draft": str(tuned[0]), "assistant": None, "generate": False}
-    options |= {"prompts": file, "prompt_count": 2, "depth": 2, "device": "cpu", "ends": (), "quiet": True}
-    options |= {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "chat": True}
-    law, draft, _ = audit._of_model(options, Processors(), None)
-    assert law.prompts == draft.prompts == expected
-    law, draft, sample = audit._of_model(options | {"method": "HLM"}, Processors(), None)
-    assert law.prompts == draft.prompts == expected
-    prompts = read_prompts(file)
-    again = method_sampler(pairs[1], method_named("HLM"), prompts, temperature=1.0, top_p=1.0)
-    assert sample(expected, 3, 1, 2) == again(expected, 3, 1, 2)
-
-
-def test_an_audit_warns_of_plain_prompts_and_refuses_another_tokenizer(tuned, save_model, extended_tokenizer, tmp_path):
-    (tmp_path / "p.txt").write_text("two\n")
-    words = [
-        "audit",
-        "--generate",
-        "--target",
-        tuned[1],
-        "--prompts",
-        tmp_path / "p.txt",
-        "--depth",
-        "1",
-        "--draws",
-        "2",
-    ]
-    assert run(*words).stderr.count(PLAIN) == 1
-    assert PLAIN not in run(*words, "--chat").output
-    other = save_model(vocabulary=301, tokenizer=extended_tokenizer(extra=("<added>",)))
-    refused = run(*words, "--assistant", other)
-    one_sentence(refused, "The vocabularies differ, first at id 300: '<added>' in", str(other))

@@ -1,4 +1,4 @@
-"""Drafts that lean on a target model: 8-bit weights, early exits, folders and refusals, on tiny random models."""
+"""The small draft in 4 bits that leans on a target model, on tiny random models."""
 
 from __future__ import annotations
 
@@ -30,11 +30,6 @@ def place(folders: tuple[Path, Path], tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def target(place: Path) -> Any:
-    return ModelSource(str(place / "large")).load_model("float32").eval()
-
-
 def tied() -> Any:
     """Return a small model whose head is its embedding."""
     shape = Recipe(hidden=8, feed_forward=16, layers=1, heads=2, context=64, matrix_rate=0.0, other_rate=0.0)
@@ -43,21 +38,27 @@ def tied() -> Any:
 
 def write_int4(place: Path, model: Any, **told: Any) -> Path:
     folder = place / "small"
-    drafts.save(folder, model.config, drafts.pack(model), {"kind": "int4", "target": "../large"} | told)
+    folder.mkdir(exist_ok=True)
+    save_file({name: values.contiguous() for name, values in pack(model).items()}, folder / "model.safetensors")
+    known = model.config.to_dict() | {"draft": {"kind": "int4", "target": "../large"} | told, "dtype": "float32"}
+    (folder / "config.json").write_text(json.dumps(known))
     return folder
 
 
-def write_exit(place: Path, target: Any, layers: int = 1, **told: Any) -> tuple[Path, torch.Tensor]:
-    size = target.config.hidden_size
-    weights = torch.randn(size, size, generator=torch.Generator().manual_seed(1)).half()
-    mark = drafts.fingerprint(target, layers)
-    config = type(target.config)(
-        **target.config.to_dict() | {"num_hidden_layers": layers, "tie_word_embeddings": False}
-    )
-    drafts.save(
-        place / "exit", config, {"exit.weight": weights}, {"kind": "exit", "target": "../large", "mark": mark} | told
-    )
-    return place / "exit", weights.float()
+def pack(model: Any) -> dict[str, torch.Tensor]:
+    """Return a model's weights in 4 bits: two of a row in one byte, and the largest of each block of 32 over 7."""
+    found = {}
+    for name, weights in model.named_parameters():  # a tied head is named once
+        values = weights.detach().float()
+        if values.ndim != 2:
+            found[name] = values.contiguous()
+            continue
+        scale = torch.stack([block.abs().amax(dim=1) for block in values.split(32, dim=1)], dim=1) / 7
+        scale = scale.clamp_min(2.0**-24).half()
+        each = scale.float().repeat_interleave(32, dim=1)[:, : values.shape[1]]
+        steps = (values / each).round().clamp(-7, 7).to(torch.uint8) & 15
+        found[name], found[name + ".scale"] = steps[:, ::2] | steps[:, 1::2] << 4, scale
+    return found
 
 
 # ---------------------------------------------------------------------------------------------- 4 bits
@@ -65,7 +66,7 @@ def write_exit(place: Path, target: Any, layers: int = 1, **told: Any) -> tuple[
 
 def test_four_bits_keep_each_weight_within_half_a_step():
     model = tied()
-    stored = drafts.pack(model)
+    stored = pack(model)
     assert {v.dtype for n, v in stored.items() if not n.endswith(".scale")} == {torch.uint8, torch.float32}
     assert "lm_head.weight" not in stored  # tied
     found = drafts.unpack(stored)
@@ -82,7 +83,7 @@ def test_each_block_of_32_weights_has_its_own_scale():
     wanted = torch.tensor([[7.0] * 31 + [-7.0] + [14.0] * 32 + [70.0, 10.0] * 3, [-1.0] * 32 + [0.0] * 38])
     with torch.no_grad():
         layer.weight.copy_(wanted)
-    stored = drafts.pack(layer)
+    stored = pack(layer)
     assert stored["weight"].shape == (2, 35)
     assert torch.equal(stored["weight.scale"][0], torch.tensor([1.0, 2.0, 10.0]).half())
     assert stored["weight"][0, 15].item() == (16 - 7) << 4 | 7  # the second of two weights is in the high half
@@ -90,75 +91,23 @@ def test_each_block_of_32_weights_has_its_own_scale():
     torch.testing.assert_close(found, wanted, rtol=2e-3, atol=0.0)
 
 
-def test_a_row_of_zeros_stays_zero():
-    layer = torch.nn.Linear(4, 3, bias=False)
-    with torch.no_grad():
-        layer.weight[1] = 0.0
-    assert torch.equal(drafts.unpack(drafts.pack(layer))["weight"][1], torch.zeros(4))
-
-
 @pytest.mark.parametrize("shares_head", [True, False])
 def test_a_folder_in_4_bits_loads_as_its_dequantised_model(place, folders, shares_head):
     model = tied() if shares_head else ModelSource(str(folders[0])).load_model("float32").eval()
     folder = write_int4(place, model)
     loaded = ModelSource(str(folder)).load_model("float32").eval()
-    model.load_state_dict(drafts.unpack(drafts.pack(model)), strict=False)
+    model.load_state_dict(drafts.unpack(pack(model)), strict=False)
     with torch.no_grad():
         assert torch.equal(loaded(IDS).logits, model(IDS).logits)
     assert (loaded.lm_head.weight is loaded.model.embed_tokens.weight) is shares_head
     assert ModelSource(str(folder)).load_model("bfloat16").dtype == torch.bfloat16
 
 
-# ---------------------------------------------------------------------------------------------- the early exit
-
-
-def test_an_exit_is_the_first_blocks_the_map_and_the_head(place, target):
-    folder, weights = write_exit(place, target)
-    with torch.no_grad():
-        states = target(IDS, output_hidden_states=True).hidden_states[1]
-        expected = target.lm_head(target.model.norm(states) @ weights.T)
-    loaded = ModelSource(str(folder)).load_model("float32").eval()
-    with torch.no_grad():
-        torch.testing.assert_close(loaded(IDS).logits, expected, rtol=1e-4, atol=1e-5)
-        first = loaded(IDS[:, :7], use_cache=True)
-        step = loaded(IDS[:, 7:8], past_key_values=first.past_key_values, use_cache=True)
-        torch.testing.assert_close(step.logits[:, 0], expected[:, 7], rtol=1e-4, atol=1e-5)
-    assert loaded.config.num_hidden_layers == 1
-
-
-def test_both_kinds_draft_for_their_target_with_its_tokenizer(place, folders, target):
-    own = ModelSource(str(folders[0])).load_model("float32")
-    for folder in (write_int4(place, own), write_exit(place, target)[0]):
-        assert {file.name for file in folder.iterdir()} == {"config.json", "model.safetensors"}
-        pair = load_pair(draft=folder, target=place / "large")
-        (record,) = decode(pair, [Prompt("a", "one two", "toy")], Hlm(), new_tokens=6)
-        assert record.tokens
-
-
-def test_a_target_that_changed_is_refused(place, target, folders):
-    folder, _ = write_exit(place, target)
-    with torch.no_grad():
-        target.model.layers[0].mlp.up_proj.weight[0, 0] += 1.0
-    target.save_pretrained(place / "large")
-    with pytest.raises(UserError, match=r"was fitted to a target model with the fingerprint"):
-        ModelSource(str(folder)).load_model("float32")
-
-
-@pytest.mark.parametrize(("layers", "size"), [(0, None), (99, None), (1, 3)])
-def test_a_map_or_depth_that_does_not_fit_is_refused(target, layers, size):
-    size = size or target.config.hidden_size
-    with pytest.raises(UserError, match="does not fit a target"):
-        drafts.cut(target, layers, torch.eye(size))
-
-
-def test_the_fingerprint_counts_what_the_exit_uses_and_no_more(target):
-    before = drafts.fingerprint(target, 1)
-    with torch.no_grad():
-        target.model.layers[-1].mlp.up_proj.weight += 1.0
-    assert drafts.fingerprint(target, 1) == before
-    with torch.no_grad():
-        target.model.norm.weight += 1.0
-    assert drafts.fingerprint(target, 1) != before
+def test_it_drafts_for_its_target_with_its_tokenizer(place, folders):
+    folder = write_int4(place, ModelSource(str(folders[0])).load_model("float32"))
+    pair = load_pair(draft=folder, target=place / "large")
+    (record,) = decode(pair, [Prompt("a", "one two", "toy")], Hlm(), new_tokens=6)
+    assert record.tokens
 
 
 # ---------------------------------------------------------------------------------------------- folders
@@ -186,7 +135,7 @@ def test_a_missing_target_and_a_draft_as_target_are_refused(place, folders):
             ModelSource(str(folder)).load_tokenizer()
 
 
-def test_an_unknown_kind_and_damaged_weights_are_refused(place, folders, target):
+def test_an_unknown_kind_and_damaged_weights_are_refused(place, folders):
     model = ModelSource(str(folders[0])).load_model("float32")
     with pytest.raises(UserError, match="names the kind 'int8'"):
         ModelSource(str(write_int4(place, model, kind="int8"))).load_model("float32")
@@ -197,10 +146,6 @@ def test_an_unknown_kind_and_damaged_weights_are_refused(place, folders, target)
     with pytest.raises(UserError, match=r"is damaged \('?model\.norm\.weight"):
         ModelSource(str(folder)).load_model("float32")
     (folder / "model.safetensors").write_bytes(b"no weights")
-    with pytest.raises(UserError, match="is damaged"):
-        ModelSource(str(folder)).load_model("float32")
-    folder, _ = write_exit(place, target)
-    save_file({"other": torch.zeros(1)}, folder / "model.safetensors")
     with pytest.raises(UserError, match="is damaged"):
         ModelSource(str(folder)).load_model("float32")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import struct
-import tomllib
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,16 +15,10 @@ import numpy as np
 import pytest
 import torch
 
-from hlmtheory import all_claims
-from tests.validation.command_line import one_sentence, run
 from tests.validation.gguf_writing import write_gguf
-from tests.validation.stored_traces import stored
-from validation.claims.check import check_trace
-from validation.cli import exits
 from validation.collection.collect import collect
 from validation.collection.prompts import Prompt
 from validation.decoding.fit_file import of_other_models
-from validation.decoding.sweep import read_records
 from validation.errors import UserError
 from validation.models import gguf_files
 from validation.models.gguf_files import read_header
@@ -74,40 +67,10 @@ def test_a_pair_of_files_is_the_pair_of_folders(files, folders, tmp_path):
         np.testing.assert_array_equal(*found)
 
 
-def test_the_command_line_checks_and_decodes_a_file_like_a_folder(files, folders, tmp_path):
-    (tmp_path / "prompts.txt").write_text("two and two\nwhat is the sum\nit was the best\n")
-    said = []
-    for name, (draft, target) in (("files", files), ("folders", folders)):
-        place = tmp_path / name
-        settings: dict[str, Any] = {"positions": 40, "new_tokens": 12, "batch": 3, "seed": 3}
-        prompts = [Prompt(id="a", text="two and two", source="here")]
-        trace = collect(load_pair(draft=draft, target=target), prompts, place / "collected", **settings)
-        claims = {key: all_claims()[key] for key in ("truncation.certificate", "verification.tokens")}
-        tallies = check_trace(trace, seed=1, claims=claims).tallies
-        stored(place / "trace")
-        words = ["--run", place, "--draft", draft, "--target", target, "--prompts", tmp_path / "prompts.txt"]
-        done = run("decode", "hlm", *words, "--new-tokens", "4", "--method", "HLM", "--quiet")
-        assert done.exit_code == 0, done.output
-        decoded = [(record.method, record.prompt, record.tokens) for record in read_records(place / "decoded" / "hlm")]
-        said.append((decoded, {key: tally.outcome for key, tally in tallies.items()}))
-    assert said[0] == said[1]
-    assert len(said[0][0]) == 3
-    gone = run("validate", "--draft", tmp_path / "gone.gguf", "--target", folders[1])
-    one_sentence(gone, "There is no GGUF file", "gone.gguf")
-
-
 def test_weights_in_bf16_are_those_of_the_folder(folders, tmp_path):
     file = write_gguf(folders[1], tmp_path / "target.gguf", "BF16")
     assert read_header(file).types["blk.0.attn_v.weight"] == "BF16"
     np.testing.assert_array_equal(logits(file, folders[1]), logits(folders[1], folders[1]))
-
-
-def test_a_file_and_the_folder_of_its_tensors_are_one_model(files, folders):
-    note = "The draft and the target have the same weights; with equal settings every draft is accepted."
-    for draft in (files[1], folders[1]):
-        assert note in load_pair(draft=draft, target=folders[1]).notes
-    for draft in (f"{folders[1]}@3-bit", folders[0]):
-        assert note not in load_pair(draft=draft, target=folders[1]).notes
 
 
 def test_quantised_weights_are_those_of_the_format(wide, tmp_path):
@@ -218,31 +181,6 @@ def test_a_model_that_cannot_be_run_is_named(options, said, folders, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_vocabularies_that_disagree_are_named_by_id(files, folders, tmp_path):
-    from transformers import AutoTokenizer
-
-    tokens = sorted(AutoTokenizer.from_pretrained(folders[0]).get_vocab().items(), key=lambda item: item[1])
-    names = [token for token, _ in tokens]
-    names[5], names[9] = names[9], names[5]
-    file = write_gguf(folders[0], tmp_path / "swapped.gguf", tokens=names)
-    with pytest.raises(UserError, match=r"The vocabularies differ, first at id 5: .*swapped\.gguf"):
-        load_pair(draft=file, target=files[1])
-
-
-@pytest.mark.parametrize("package", ["gguf", "accelerate"])
-def test_a_missing_extra_is_named(package, files, monkeypatch):
-    found = gguf_files.find_spec
-    monkeypatch.setattr(gguf_files, "find_spec", lambda name: None if name == package else found(name))
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        extra = tomllib.load(file)["project"]["optional-dependencies"]["gguf"]
-    monkeypatch.setattr(exits, "requires", lambda name: [f"{line}; extra == 'gguf'" for line in extra])
-    with pytest.raises(ModuleNotFoundError) as caught:
-        load_pair(draft=files[0], target=files[1])
-    assert f"This command needs {package}; install the extra: pip install '.[gguf]'" in str(
-        exits.missing_extra(caught.value)
-    )
-
-
 def test_a_file_of_another_kind(files, tmp_path):
     whole = files[0].read_bytes()
     for content, said in (
@@ -271,15 +209,6 @@ def test_every_cut_is_refused(files, tmp_path):
         path.write_bytes(whole[:end])
         with pytest.raises(UserError, match=r"cut\.gguf"):
             read_header(path)
-
-
-def test_a_cut_file_is_one_sentence_of_the_command(files, folders, tmp_path):
-    (tmp_path / "cut.gguf").write_bytes(files[0].read_bytes()[:-1])
-    for names in (
-        ("--draft", tmp_path / "cut.gguf", "--target", folders[1]),
-        ("--draft", folders[0], "--target", tmp_path / "cut.gguf"),
-    ):
-        one_sentence(run("collect", *names, "--out", tmp_path / "trace"), "cut.gguf has", "it was cut: copy it again")
 
 
 def refusal(path: Path, content: bytes, read: Callable[[], object]) -> str | None:

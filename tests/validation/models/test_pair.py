@@ -12,19 +12,10 @@ from typing import Any
 
 import pytest
 
-from hlmtheory import all_claims
-from tests.validation.gguf_writing import write_gguf
-from validation.claims.check import check_trace
-from validation.collection.collect import collect
-from validation.collection.prompts import Prompt
-from validation.decoding.loop import decode
-from validation.decoding.methods.single_draft import Hlm
 from validation.errors import UserError
-from validation.models import pair as pair_module
 from validation.models import sources
-from validation.models.pair import PAIRS, PairSource, load_pair
+from validation.models.pair import PAIRS_FOLDER, load_pair
 from validation.models.sources import ModelSource
-from validation.report.html import write_report
 
 
 def refused(message: str, **arguments: Any) -> None:
@@ -53,26 +44,10 @@ def test_two_folders(pair: Any, folders: tuple[Path, Path]) -> None:
     json.dumps(pair.describe())
 
 
-def test_a_draft_larger_than_its_target_is_said(pair: Any, folders: tuple[Path, Path]) -> None:
-    (note,) = load_pair(draft=folders[1], target=folders[0]).notes
-    sizes = f"{pair.target_parameters:,} parameters, more than the target's {pair.draft_parameters:,}"
-    assert note == f"The draft model has {sizes}; --draft and --target may be swapped."
-
-
-def test_dtype_on_request(folders: tuple[Path, Path]) -> None:
-    assert load_pair(draft=folders[0], target=folders[1], dtype="bfloat16").dtype == "bfloat16"
-
-
 @pytest.mark.parametrize("family", ["gpt2", "gpt_neo"])
 def test_other_families(family: str, save_model: Callable[..., Path]) -> None:
     pair = load_pair(draft=save_model(family), target=save_model(family, context=48))
     assert (pair.vocabulary, pair.context) == (300, 48)
-
-
-def test_named_pair(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(pair_module.PAIRS, "tiny", PairSource(str(folders[0]), str(folders[1]), "for a test"))
-    pair = load_pair("tiny")
-    assert (pair.name, pair.draft_name, pair.target_name) == ("tiny", "tiny/small", "tiny/large")
 
 
 def test_sampling_settings_of_the_folder_are_dropped(copied: Path) -> None:
@@ -95,13 +70,6 @@ def test_head_too_narrow(save_model: Callable[..., Path], extended_tokenizer: Ca
     refused("The draft model gives 300 logits, but the tokenizer has 301 entries", draft=folder, target=folder)
 
 
-def test_vocabularies_differ(
-    folders: tuple[Path, Path], save_model: Callable[..., Path], extended_tokenizer: Callable[..., Any]
-) -> None:
-    longer = save_model(vocabulary=310, tokenizer=extended_tokenizer(extra=("<more>", "<most>")))
-    refused(r"first at id 300: missing in .*, '<more>' in .* \(300 and 302 entries\)", draft=folders[0], target=longer)
-
-
 def test_added_tokens_of_other_ids(
     folders: tuple[Path, Path], save_model: Callable[..., Path], extended_tokenizer: Callable[..., Any]
 ) -> None:
@@ -114,95 +82,21 @@ def test_added_tokens_of_other_ids(
     refused(message, draft=draft, target=target)
 
 
-@pytest.mark.parametrize("kind", ["link", "folder", "files"])
-def test_copies_of_one_model_are_read_once(
-    kind: str, folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target = folders[1] if kind != "files" else write_gguf(folders[1], tmp_path / "one.gguf")
-    draft = tmp_path / ("two.gguf" if kind == "files" else "copy")
-    if kind == "link":
-        draft.symlink_to(target)
-    else:
-        (shutil.copy if kind == "files" else shutil.copytree)(target, draft)
-    if kind == "folder":
-        (draft / "README.md").write_text("not read")
-    read: list[str] = []
-    real = ModelSource.load_model
-
-    def load_model(source: ModelSource, dtype: str, **options: Any) -> Any:
-        read.append(source.name)
-        return real(source, dtype, **options)
-
-    monkeypatch.setattr(ModelSource, "load_model", load_model)
-    for suffix in ("", "@3-bit"):
-        pair = load_pair(draft=f"{draft}{suffix}", target=target)
-        assert read == [str(target)]
-        assert (pair.draft_name, pair.target_name) == (f"{draft}{suffix}", str(target))
-        read.clear()
-    if kind == "link":
-        return
-    file = draft if kind == "files" else draft / "model.safetensors"
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 1
-    file.write_bytes(content)
-    load_pair(draft=draft, target=target)
-    assert read == [str(target), str(draft)]
-
-
-def test_a_pair_in_bf16_is_collected_and_decoded_and_its_report_says_so(
-    folders: tuple[Path, Path], tmp_path: Path
-) -> None:
-    pair = load_pair(draft=folders[0], target=folders[1], dtype="bfloat16")
-    prompts = [Prompt("a", "two and two", "test")]
-    trace = collect(pair, prompts, tmp_path, positions=4, new_tokens=4, batch=1, seed=1)
-    assert (trace.manifest["pair"]["dtype"], trace.manifest["settings"]["model_dtype"]) == ("bfloat16", "bfloat16")
-    (text,) = decode(pair, prompts, Hlm(), new_tokens=4)
-    assert text.tokens
-    claims = {"verification.tokens": all_claims()["verification.tokens"]}
-    results = check_trace(trace, seed=1, claims=claims)
-    page = write_report(tmp_path, results=results, manifest=trace.manifest, figures=[], command="", claims=claims)
-    assert "<dt>Weights</dt><dd>in bfloat16</dd>" in page.read_text(encoding="utf-8")
-
-
-def test_first_differing_entry(copied: Path, folders: tuple[Path, Path]) -> None:
-    file = copied / "tokenizer.json"
-    content = json.loads(file.read_text())
-    vocabulary = content["model"]["vocab"]
-    by_id = {index: token for token, index in vocabulary.items()}
-    vocabulary[by_id[5]], vocabulary[by_id[9]] = 9, 5
-    file.write_text(json.dumps(content))
-    message = f"first at id 5: {re.escape(repr(by_id[9]))} in .*copied', {re.escape(repr(by_id[5]))} in "
-    refused(message, draft=copied, target=folders[1])
-
-
-def test_one_model_only() -> None:
-    refused(r"Only the draft model was given \(x\); name the target one too", draft="x")
-    refused(r"Only the target model was given \(y\); name the draft one too", target="y")
-
-
-def test_pair_and_models() -> None:
-    refused("Both the pair 'builtin' and two models were given", name="builtin", draft="x", target="y")
-
-
-def test_unknown_pair() -> None:
-    refused("Unknown pair 'gpt'; choose one of builtin", name="gpt")
-
-
-def test_unknown_dtype_and_device() -> None:
-    refused("Unknown dtype 'int3'; choose one of float32", dtype="int3")
-    refused("Unknown device 'toaster'; use 'auto', 'cpu'", device="toaster")
-    refused("No such device 'cuda:99': torch sees", device="cuda:99")
-
-
-def test_missing_folder(tmp_path: Path) -> None:
-    gone = str(tmp_path / "gone")
-    refused(f"There is no model folder '{gone}'; check the path", draft=gone, target=gone)
-
-
-def test_not_a_model_folder(tmp_path: Path) -> None:
-    refused("is not a model folder: config.json is missing", draft=tmp_path, target=tmp_path)
-    (tmp_path / "file").write_text("")
-    refused("is a file, not a model folder", draft=tmp_path / "file", target=tmp_path)
+@pytest.mark.parametrize(
+    ("message", "arguments"),
+    [
+        (r"Only the draft model was given \(x\); name the target one too", {"draft": "x"}),
+        ("Both the pair 'builtin' and two models were given", {"name": "builtin", "draft": "x", "target": "y"}),
+        ("Unknown pair 'gpt'; choose one of builtin", {"name": "gpt"}),
+        ("Unknown dtype 'int3'; choose one of float32", {"dtype": "int3"}),
+        ("Unknown device 'toaster'; use 'auto', 'cpu'", {"device": "toaster"}),
+        ("There is no model folder '/no/where'; check the path", {"draft": "/no/where", "target": "/no/where"}),
+        ("is not a model folder: config.json is missing", {"draft": PAIRS_FOLDER, "target": PAIRS_FOLDER}),
+        ("is a file, not a model folder", {"draft": __file__, "target": __file__}),
+    ],
+)
+def test_what_names_no_pair_is_refused(message: str, arguments: dict[str, Any]) -> None:
+    refused(message, **arguments)
 
 
 def test_other_weight_formats(copied: Path) -> None:
@@ -337,12 +231,6 @@ def test_code_of_its_own_is_never_run(copied: Path, folders: tuple[Path, Path]) 
     assert not trace.exists()
 
 
-def test_not_a_language_model(copied: Path, folders: tuple[Path, Path]) -> None:
-    file = copied / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"model_type": "clip"}))
-    refused("The model '.*copied' cannot be loaded", draft=copied, target=folders[1])
-
-
 # ------------------------------------------------------------------------------------------------------ the hub
 
 
@@ -401,12 +289,6 @@ def test_an_unreachable_hub_is_asked_once(hub: Callable[[str], None], monkeypatc
     assert told == ["looking for owner/model"]
 
 
-@pytest.mark.parametrize("kind", ["GatedRepoError", "EntryNotFoundError"])
-def test_other_answers_are_left_to_loading(kind: str, hub: Callable[[str], None]) -> None:
-    hub(kind)
-    ModelSource("owner/model").reach()
-
-
 def test_what_is_on_this_machine_needs_no_hub(
     folders: tuple[Path, Path], hub: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -450,17 +332,3 @@ def test_a_revision_reaches_every_part(pair: Any, hub: Callable[[str], None], mo
     assert len(asked) == 14  # configuration twice, tokenizer, weights, the two files that name these, and an adapter's
     assert loaded.describe()["small_name"] == "owner/one@v1"
     assert loaded.describe()["large_commit"] == "abc"
-
-
-def test_the_papers_pairs_are_named() -> None:
-    assert next(iter(PAIRS)) == "builtin"
-    for name, papers in {
-        "tinyllama-llama2-7b": "u-hlm",
-        "tinyllama-llama2-13b": "cu-hlm",
-        "gpt-neo-125m-1.3b": "c-sqs",
-        "llama-68m-7b": "edge-sd",
-    }.items():
-        assert papers in PAIRS[name].description
-        assert all(
-            sources.HUB_NAME.fullmatch(ModelSource.parse(m).name) for m in (PAIRS[name].draft, PAIRS[name].target)
-        )

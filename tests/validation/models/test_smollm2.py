@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from importlib.metadata import PackageNotFoundError
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from transformers import LlamaConfig
 
 from tests.validation.gguf_writing import write_gguf
-from validation.cli.commands import main
 from validation.errors import UserError
 from validation.models import drafts, smollm2
 from validation.models.pair import PAIRS_FOLDER, load_pair
@@ -68,36 +65,15 @@ def test_the_pair_is_the_file_and_its_rounded_weights_without_a_network(installe
     assert not torch.equal(found[0], found[1])
 
 
-def test_the_command_of_the_readme_ends_with_its_report(
-    installed, save_model, extended_tokenizer, tmp_path, monkeypatch
-):
-    tokenizer = extended_tokenizer()
-    tokenizer.chat_template = "{% for message in messages %}<user>{{ message['content'] }}{% endfor %}"
-    write_gguf(save_model(seed=3, hidden=64, tokenizer=tokenizer), installed)
-    monkeypatch.setattr(smollm2, "SHA256", hashlib.sha256(installed.read_bytes()).hexdigest())
-    monkeypatch.chdir(tmp_path)
-    Path("prompts.txt").write_text("One.\nTwo.\n")
-    options = ["--positions", "60", "--new-tokens", "8", "--prompts", "prompts.txt", "--no-figures"]
-    result = CliRunner().invoke(main, ["validate", "--pair", "smollm2", "--chat", *options])
-    assert result.exit_code == 0, result.output
-    assert (tmp_path / "runs" / "smollm2" / "report.html").is_file()
-
-
 def test_the_small_draft_of_the_repository_is_whole_and_knows_words():
     """``The capital of France is`` goes on with a space, `` a`` or `` the``: SmolLM2's tokens 216, 253 and 260."""
     folder = PAIRS_FOLDER / "smollm2" / "small"
     config = LlamaConfig.from_pretrained(folder)
-    model = drafts.read(folder, config, pytest.fail, "float32").eval()  # the target is not needed
+    model = drafts.read(folder, config, "float32").eval()
     assert (model.num_parameters(), model.config.vocab_size) == (9_376_480, 49_152)
     with torch.inference_mode():
         logits = model(torch.tensor([[504, 3575, 282, 4649, 314]])).logits[0, -1]
     assert set(logits.topk(3).indices.tolist()) == {216, 253, 260}
-
-
-def test_a_folder_of_the_name_is_that_folder(folders, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("smollm2").symlink_to(folders[0])
-    assert ModelSource.parse("smollm2").name == "smollm2"
 
 
 @pytest.mark.parametrize("bits", [1, 3, 8])

@@ -69,11 +69,6 @@ def test_an_end_that_is_no_token(folders: tuple[Path, Path], tmp_path: Path, fil
         assert ends in ((), (0,))  # what transformers itself leaves out or mends
 
 
-def test_several_ends_are_kept(folders: tuple[Path, Path], tmp_path: Path) -> None:
-    several = changed(folders[1], tmp_path / "several", "generation_config.json", eos_token_id=[0, 5])
-    assert load_pair(draft=folders[0], target=several).end_tokens == (0, 5)
-
-
 @pytest.mark.parametrize("content", ["[" * 100_000, '{"a": ' + "9" * 5000 + "}", "3", "", "\x00"], ids=range(5))
 @pytest.mark.parametrize("file", ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"])
 def test_json_that_is_none_or_too_deep(folders: tuple[Path, Path], tmp_path: Path, file: str, content: str) -> None:

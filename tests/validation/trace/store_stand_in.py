@@ -1,4 +1,4 @@
-"""Servers on loopback that speak what traces need of the interfaces of S3 and Google's store, and fail on demand."""
+"""Servers on loopback that speak what traces need of the interface of S3, and fail on demand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ class Bucket(ThreadingHTTPServer):
     def __init__(self, handler: type[Handler]) -> None:
         super().__init__(("127.0.0.1", 0), handler)
         self.objects: dict[str, bytes] = {}
-        self.generations: dict[str, int] = {}
         self.asked: list[tuple[str, str]] = []
         self.readers: dict[str, set[str]] = {}
         self.fault: Fault = lambda method, key: None
@@ -82,16 +81,15 @@ class Handler(BaseHTTPRequestHandler):
                 return self.answer(204, b"")
             there = self.server.objects.get(key)
             if self.command == "PUT":
-                if self.is_replaced(key, there):
+                if self.is_replaced(there):
                     return self.answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
                 self.server.objects[key] = body
-                self.server.generations[key] = self.server.generations.get(key, 0) + 1
                 if fault == "lost":
                     return self.leave()
-                return self.answer(200, b"", self.marks(key, body))
+                return self.answer(200, b"", {"ETag": tag(body)})
         if there is None:
             return self.answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
-        return self.answer(200, there, self.marks(key, there), cut=fault == "cut")
+        return self.answer(200, there, {"ETag": tag(there)}, cut=fault == "cut")
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_request
 
@@ -104,15 +102,11 @@ class Handler(BaseHTTPRequestHandler):
             return None
         return 403, b"<Error><Code>InvalidAccessKeyId</Code></Error>"
 
-    def is_replaced(self, key: str, there: bytes | None) -> bool:
+    def is_replaced(self, there: bytes | None) -> bool:
         """Return whether the condition of a write is not met."""
         wanted = self.headers.get("if-match")
         created = self.headers.get("if-none-match") == "*" and there is not None
         return created or (wanted is not None and (there is None or wanted != tag(there)))
-
-    def marks(self, key: str, content: bytes) -> dict[str, str]:
-        """Return the headers that tell this version of an object from others."""
-        return {"ETag": tag(content)}
 
     def listed(self, query: dict[str, list[str]]) -> bytes:
         prefix, after = query.get("prefix", [""])[0], query.get("continuation-token", [""])[0]
@@ -144,23 +138,6 @@ class Handler(BaseHTTPRequestHandler):
     def leave(self) -> None:
         self.wfile.flush()
         self.close_connection = True
-
-
-class GoogleHandler(Handler):
-    """Google's XML interface: a write has a generation for its condition, and a token signs each request."""
-
-    def denied(self) -> tuple[int, bytes] | None:
-        given = self.headers.get("authorization")
-        if given is not None and given not in ("Bearer ", f"Bearer {KEY}"):  # empty: a key with disable_oauth
-            return 401, b"<Error><Code>AuthenticationRequired</Code></Error>"
-        return None
-
-    def is_replaced(self, key: str, there: bytes | None) -> bool:
-        wanted = self.headers.get("x-goog-if-generation-match")
-        return wanted is not None and int(wanted) != (0 if there is None else self.server.generations[key])
-
-    def marks(self, key: str, content: bytes) -> dict[str, str]:
-        return {"ETag": tag(content), "x-goog-generation": str(self.server.generations[key])}
 
 
 def tag(content: bytes) -> str:

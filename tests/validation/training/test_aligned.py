@@ -20,8 +20,6 @@ from validation.training.aligned import (
     Alignment,
     add_projection,
     alignment_loss,
-    feature_loss,
-    soft_target_loss,
 )
 from validation.training.loop import fit
 
@@ -48,28 +46,6 @@ def toy_documents() -> list[np.ndarray]:
 
 
 # ---------------------------------------------------------------------------------------------- the losses
-
-
-def test_the_feature_loss_is_the_double_sum_of_the_paper():
-    rng = np.random.default_rng(2)
-    hidden, teacher = rng.normal(size=(2, 3, 5, 4))
-    projection = rng.normal(size=(4, 4))
-    expected = 0.0
-    for i in range(3):
-        for j in range(5):
-            expected += np.linalg.norm(projection @ hidden[i, j] - teacher[i, j]) ** 2 / (3 * 5)
-    found = feature_loss(torch.from_numpy(hidden) @ torch.from_numpy(projection).T, torch.from_numpy(teacher))
-    assert found.item() == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-def test_the_soft_target_loss_is_the_divergence_from_the_base_model(temperature):
-    rng = np.random.default_rng(3)
-    teacher, draft = rng.normal(size=(2, 3, 4, 6))
-    p, q = (np.exp(z / temperature) / np.exp(z / temperature).sum(-1, keepdims=True) for z in (teacher, draft))
-    expected = temperature**2 * (p * np.log(p / q)).sum(-1).mean()
-    found = soft_target_loss(torch.from_numpy(teacher), torch.from_numpy(draft), temperature)
-    assert found.item() == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("course", [TOY, PRINTED])

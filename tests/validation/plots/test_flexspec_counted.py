@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from validation.plots.flexspec.texts_lines import Fate
 
 from tests.validation.plots.test_flexspec_decoded import NEW_TOKENS, prompts_of, tables
 from validation.decoding.loop import decode
@@ -20,13 +20,8 @@ from validation.plots.flexspec import counted as c
 from validation.plots.flexspec import counted_lines as k
 from validation.plots.flexspec import counted_tables as t
 from validation.plots.flexspec.printed import LATENCIES
-from validation.plots.flexspec.texts_lines import Fate
 
-EXPERIMENT = Path(__file__).resolve().parents[3] / "figures" / "studies" / "flexspec_tables"
-
-sys.path.insert(0, str(EXPERIMENT))
-rows = importlib.import_module("decode_rows")
-sys.path.remove(str(EXPERIMENT))
+rows = importlib.import_module("figures.studies.flexspec_tables.decode_rows")
 
 STUDY = c.counted()
 
@@ -100,19 +95,6 @@ def test_the_profile_is_that_of_the_other_texts() -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no counted rounds at .*rows\.json"):
         c.counted(tmp_path / "rows.json")
-
-
-def test_stored_counts_stay_until_they_are_counted_again() -> None:
-    setup = rows.SETUPS["smollm2"]
-    base, other = list(setup.versions)[:2]
-
-    def row(version: str, temperature: float, method: str, texts: list[int]) -> dict[str, Any]:
-        return {"version": version, "temperature": temperature, "method": method, "texts": texts}
-
-    stored = [row(base, 0.0, "HLM", [1]), row(base, 1.0, "HLM", [2]), row(other, 0.0, "HLM", [3])]
-    own = [row(other, 0.0, "HLM", [4]), row(base, 0.0, "PLD", [5])]
-    found = [one["texts"] for one in rows.with_kept(own, stored, setup)]
-    assert found == [[1], [5], [2], [4]]
 
 
 # ------------------------------------------------------------------------------------------------ what was stored

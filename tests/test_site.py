@@ -23,7 +23,6 @@ from validation.errors import UserError
 from validation.report.results import site_pages
 from validation.site.build import build
 from validation.site.claim_links import bibtex, lemmas, named_in_tests, shown
-from validation.site.markup import formula
 from validation.site.pages import pages
 from validation.site.theory import anchor, claim_entry, topics
 
@@ -130,19 +129,6 @@ def test_a_claim_leads_to_its_lemmas_tests_and_figures_and_is_cited() -> None:
         assert set(lemmas(claim, claims)) <= claims.keys() - {claim.id}
         assert all((ROOT / file).is_file() for file in named_in_tests(claim))
         assert bibtex(claim).count("{") == bibtex(claim).count("}")
-
-
-@pytest.mark.parametrize(
-    ("statement", "made"),
-    [
-        ("p_v", "p\\ :sub:`v`"),
-        ("2 Δ_k / T", "2 Δ\\ :sub:`k`\\  / T"),
-        ("|q*|", "\\|q\\*\\|"),
-        ("a_long b", "a\\_long b"),
-    ],
-)
-def test_a_statement_is_escaped(statement: str, made: str) -> None:
-    assert formula(statement) == made
 
 
 def test_a_folder_of_others_is_left_alone(tmp_path: Path) -> None:

@@ -41,16 +41,10 @@ DRIVEN_DRAFTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """A system and its audit.
+    """A system and its audit: the audit probability π, and the mean risk of a token.
 
-    Attributes
-    ----------
-    rate, mean : float
-        π, and the mean of the risks.
-    drifting : bool
-        The risk is twice the mean for PERIOD tokens, then 0 for PERIOD tokens, and so on. Otherwise it is constant.
-    spread : bool
-        β of a skipped draft is 0 or uniform on [0, 1]. Otherwise it is 0 or 1.
+    A drifting risk is twice the mean for PERIOD tokens, then 0 for as many. β of a skipped draft is 0 or 1, or 0 or
+    uniform on [0, 1] if it is spread.
     """
 
     rate: float

@@ -23,18 +23,6 @@ LEVEL, EPSILON, SEED = 0.001, 0.05, 1
 CASE = ("package", "version", "call", "pair", "setting", "depth")
 
 
-def real_cases(draft: Path, draws: int) -> Iterator[tuple[Case, Models]]:
-    """Yield the cases of SmolLM2-135M-Instruct with a draft, at temperature 1 and 0.7."""
-    models = samplers.smollm2_models(draft, REPEATING)
-    made = [samplers.transformers_cases(models, "SmolLM2", draws)]
-    if version_of("llama-cpp-python"):
-        made.append(samplers.llama_cpp_cases(models, "SmolLM2", draws, models.folder))
-    for several in made:
-        for one in several:
-            if one.setting.startswith("temperature"):
-                yield one, models
-
-
 def cases(work: Path, gguf: Path | None, other: Path | None) -> Iterator[tuple[Case, Models]]:
     """Yield every case whose package is installed, with the models it runs on."""
     if not (work / "tiny").exists():
@@ -101,10 +89,9 @@ def row(first: dict[str, Any], again: dict[str, Any] | None) -> dict[str, Any]:
 
 def main() -> None:
     """Run the cases that are not stored in WORK yet, a file for each, and put their rows into OUT."""
-    asked = given(__doc__, "work", "out", gguf=Path, other=Path, smollm2=Path, draws=2_000, only="", seed=SEED)
+    asked = given(__doc__, "work", "out", gguf=Path, other=Path, only="", seed=SEED)
     torch.set_num_threads(1)
-    chosen = real_cases(asked.smollm2, asked.draws) if asked.smollm2 else cases(asked.work, asked.gguf, asked.other)
-    for number, (case, models) in enumerate(chosen):
+    for number, (case, models) in enumerate(cases(asked.work, asked.gguf, asked.other)):
         place = asked.work / f"seed{asked.seed}" / f"{number:02d}.json"
         if asked.only not in case.name or place.exists():
             continue

@@ -261,10 +261,6 @@ def _limit(
 ) -> dict[str, Any]:
     """Return the comparison under one limit."""
     names = list(links)
-    setting = replace(planner.setting, risk_kind=limit[0], risk_limit=limit[1])
-    allowed = [place for place in speeds if planner.safe(planner.options[place], setting)]
-    allowed = [place for place in allowed if planner.options[place].family not in (STREAM, COLOCATED)]
-    hindsight = np.max([speeds[place] for place in allowed], axis=0)
     rows: dict[str, Any] = {}
     ours = np.array([speeds.get(one.option[OURS], np.full(len(names), np.nan))[i] for i, one in enumerate(chosen)])
     for family in FAMILIES:
@@ -294,11 +290,9 @@ def _limit(
             "ours_over_it": _spread(ours[both] / own[both]),
             "ours_wins": float(np.mean(ours[both] > own[both] * (1 + 1e-9))) if both.any() else None,
         }
-    regret = 1.0 - ours / hindsight
     found = {
         "limit": {"kind": limit[0], "value": limit[1]},
         "policies": rows,
-        "regret_to_best_in_hindsight": _spread(regret[np.isfinite(regret)]),
         "quality": _quality(planner, chosen, records, limit),
         "by_link": {
             "name": names,
@@ -307,7 +301,6 @@ def _limit(
             ],
             "predicted": [round(one.predicted[OURS], 4) for one in chosen],
             "decoded": [None if not np.isfinite(value) else round(float(value), 4) for value in ours],
-            "best_in_hindsight": [round(float(value), 4) for value in hindsight],
         },
     }
     return found

@@ -29,18 +29,7 @@ UTILITIES = ("linear", "log", "maxmin")
 
 @dataclass(frozen=True)
 class User:
-    """One user of an instance.
-
-    Attributes
-    ----------
-    bits, risk : array, shape (ROWS, 6)
-    rejection : array, shape (ROWS,)
-    acceptances : array, shape (LONGEST,)
-    costs : StageCosts
-    limit : float
-        The most risk for each token.
-    weight : float
-    """
+    """One user of an instance: messages and rejection of each row, acceptances by depth, the most risk of a token."""
 
     bits: Row
     risk: Row

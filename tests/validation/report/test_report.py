@@ -7,19 +7,15 @@ import re
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import hlmtheory
 from validation.claims.certificate import certificate
 from validation.claims.check import Results, Tally, check_trace
-from validation.claims.instances import measured
-from validation.cli.display import verdict_screen
 from validation.errors import UserError
 from validation.plots import FIGURES, draw
 from validation.report.citations import bibliography, cite
@@ -78,7 +74,6 @@ def page(trace: Trace, results: Results, tmp_path_factory: pytest.TempPathFactor
         manifest=trace.manifest,
         figures=figures,
         command=command,
-        trace="runs/it/trace",
     )
     assert path == folder / "new" / "report.html"
     return path.read_text(encoding="utf-8")
@@ -206,41 +201,18 @@ def cells(results: Results, name: str) -> list[str]:
     return plain_cells(table_row(CLAIMS[name], results.tallies.get(name)))
 
 
-def test_report_and_screen_say_which_claims_the_release_has_checked(results: Results, tmp_path: Path):
-    """Of a run of ``hlm validate``, which checks the claims that its trace decides."""
-    some = replace(results, tallies={name: results.tallies[name] for name in measured(CLAIMS)})
-    certified = certificate()
-    assert not certified.tallies.keys() & some.tallies.keys()
-    released = f"{len(certified.tallies)} other claims do not depend on the models; they were checked by the release, "
-    released += f"{certified.commits}."
-    newer = len(CLAIMS) - len(some.tallies) - len(certified.tallies)
-    page = write_report(tmp_path, results=some, manifest={}, figures=[], command="").read_text(encoding="utf-8")
-    said = " ".join(Elements(page).text.split())
-    assert released in said
-    assert f"All statements{len(some.tallies)}{len(certified.tallies)}{newer}{len(CLAIMS)}" in said
-    in_release = re.findall(r"checked by the release(?:, [0-9,]+ undecided)?</dd>", page)
-    assert len(in_release) == len(certified.tallies)
-    console = Console(file=StringIO(), width=200)
-    verdict_screen(console, some)
-    shown = " ".join(console.file.getvalue().split())
-    assert f"{len(some.tallies)} claims were measured on this pair's positions. {released}" in shown
-    assert f"{newer} are newer than the release and were not checked" in shown or not newer
-
-
-def test_a_violated_claim_shows(results: Results, tmp_path: Path):
-    changed = with_tally(results, violated=2, holds=118, worst_slack=-0.25)
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"violated": 2, "holds": 118, "worst_slack": -0.25}, "✗ violated"), (None, "· not checked")],
+)
+def test_a_claim_that_is_violated_or_was_not_checked_shows(results: Results, tmp_path: Path, changes: Any, said: str):
+    name = "truncation.tvd_sharp"
+    fewer = replace(results, tallies={n: t for n, t in results.tallies.items() if n != name})
+    changed = with_tally(results, **changes) if changes else fewer
     page = write_report(tmp_path, results=changed, manifest={}, figures=[], command="").read_text(encoding="utf-8")
-    assert '<b>1 claim is violated</b>:\n<a href="#claim-truncation.tvd_sharp">' in page
-    assert "✗ violated" in page
-    assert "−0.25" in page
-    assert cells(changed, "truncation.tvd_sharp")[0] == "violated"
-
-
-def test_a_claim_that_was_not_checked_shows(results: Results, tmp_path: Path):
-    fewer = replace(results, tallies={n: t for n, t in results.tallies.items() if n != "truncation.certificate"})
-    page = write_report(tmp_path, results=fewer, manifest={}, figures=[], command="").read_text(encoding="utf-8")
-    assert "· not checked" in page
-    assert cells(fewer, "truncation.certificate")[0] == "not checked"
+    assert said in page
+    assert said[2:] == cells(changed, name)[0]
+    assert ("<b>1 claim is violated</b>" in page) == bool(changes)
 
 
 def test_a_share_is_0_or_100_percent_only_if_exactly_so(results: Results):

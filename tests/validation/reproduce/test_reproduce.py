@@ -106,8 +106,8 @@ def test_each_task_comes_after_what_makes_its_inputs_and_what_is_missing_is_said
     for task in tasks_of(trained):
         assert set(task.inputs) <= made, task.name
         made.update(task.outputs)
-    for file in (one.argv[0] for one in EXPERIMENTS):
-        assert (Path(__file__).parents[3] / file).is_file()
+    for module in (one.argv[1] for one in EXPERIMENTS):
+        assert (Path(__file__).parents[3] / module.replace(".", "/")).with_suffix(".py").is_file()
 
 
 def test_the_real_model_is_found_by_name_or_what_is_missing_is_said(
@@ -169,17 +169,6 @@ def test_a_tiny_run_goes_from_the_models_to_the_figures(
     assert set(stamps) == {"collect", "fit", "check", "decode:hlm", "draw"}
     again = run_tasks(tasks, setting.out, lambda task: pytest.fail(task.name), lines.append)
     assert words(again) == [UP_TO_DATE] * 5
-
-
-def test_a_figure_of_other_texts_is_drawn_again(tmp_path: Path) -> None:
-    """Also at the same commit: another number of prompts, another trace or another fit is another figure."""
-    sidecar, marks = tmp_path / "a.json", {"commit": "c", "trace": "t", "fit": "f", "prompts": 50}
-    assert not steps._is_drawn(sidecar, marks)
-    sidecar.write_text(json.dumps(marks | {"figure": "cu-hlm 1"}))
-    assert steps._is_drawn(sidecar, marks)
-    for change in ({"prompts": 100}, {"trace": "u"}, {"fit": "g"}, {"commit": "d"}, {"commit": None}):
-        assert not steps._is_drawn(sidecar, marks | change)
-    assert not steps._is_drawn(sidecar, marks | {"commit": "c with changes"})
 
 
 def test_sigterm_ends_the_running_task_and_the_same_command_goes_on(tmp_path: Path) -> None:

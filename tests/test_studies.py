@@ -1,12 +1,19 @@
-"""The studies are frozen: script, result and picture have the checksum that was recorded, and a README its command."""
+"""The studies: files have their recorded checksum, a README its command, and each main script starts."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import re
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from click.testing import CliRunner
+
+from figures.studies import kit
+from validation.cli.study import study
 
 ROOT = Path(__file__).resolve().parents[1]
 SHELF = ROOT / "figures" / "studies"
@@ -23,15 +30,44 @@ def test_every_file_of_a_study_has_its_recorded_checksum() -> None:
     assert digests == SUMS
 
 
-@pytest.mark.parametrize("study", sorted(path.name for path in SHELF.iterdir() if path.is_dir()))
-def test_a_readme_names_the_command_of_its_study(study: str) -> None:
-    text = (SHELF / study / "README.md").read_text(encoding="utf-8")
-    if "This study is archived" in text:
-        assert not list((SHELF / study).rglob("*.py"))
-        return
-    commands = COMMAND.findall(text)
-    assert commands
+@pytest.mark.parametrize("name", sorted(path.name for path in SHELF.iterdir() if path.is_dir() and path.name[0] != "_"))
+def test_a_readme_names_the_commands_of_its_study_or_says_that_it_is_archived(name: str) -> None:
+    text = (SHELF / name / "README.md").read_text(encoding="utf-8")
+    assert ("This study is archived" in text) == (name not in kit.MAIN) == (not list((SHELF / name).rglob("*.py")))
+    commands = COMMAND.findall(text) if name in kit.MAIN else []
+    assert bool(commands) == (name in kit.MAIN)
     for command in commands:
         module = ROOT / command.replace(".", "/")
-        places = (ROOT / command, SHELF / study / command, module.with_suffix(".py"), module / "__main__.py")
-        assert any(place.is_file() for place in places), command
+        assert any(place.is_file() for place in (ROOT / command, module.with_suffix(".py"), module / "__main__.py"))
+
+
+@pytest.mark.parametrize("name", kit.MAIN)
+def test_hlm_study_starts_the_main_script(name: str) -> None:
+    script = importlib.import_module(f"figures.studies.{name}.{kit.MAIN[name]}")
+    assert callable(script.main)
+    if name != "downlink":  # it takes no arguments
+        done = CliRunner().invoke(study, [name, "--help"])
+        assert done.exit_code == 0, done.output
+        assert "usage: " in done.output
+
+
+def test_a_study_that_is_archived_or_unknown_is_refused() -> None:
+    for name in ("leak", "nothing"):
+        done = CliRunner().invoke(study, [name])
+        assert done.exit_code == 2
+        assert "shared_seed" in done.output
+
+
+def test_an_interval_draws_whole_prompts() -> None:
+    values, prompts = np.array([0.0, 0.0, 1.0, 1.0]), np.array([4, 4, 7, 7])
+    mean, low, high = kit.mean_interval(values, prompts)
+    assert (mean, low, high) == (0.5, 0.0, 1.0)
+    assert kit.mean_interval(np.ones(4), prompts) == [1.0, 1.0, 1.0]
+
+
+def test_arguments_have_the_types_of_their_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["x", "a", "b", "c", "--count", "3", "--quick", "--folder", "d", "--names", "e", "f"]
+    monkeypatch.setattr(sys, "argv", words)
+    found = kit.given("Say.", "out", "rows*", count=1, quick=False, folder=Path, names=("z",), share=0.5)
+    assert (found.out, found.rows, found.count, found.quick) == (Path("a"), [Path("b"), Path("c")], 3, True)
+    assert (found.folder, found.names, found.share) == (Path("d"), ["e", "f"], 0.5)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import sys
 from itertools import product
 from pathlib import Path
 
@@ -18,10 +17,8 @@ from hlmtheory.policy import lower_hulls, plan_user
 
 EXPERIMENT = Path(__file__).resolve().parents[2] / "figures" / "studies" / "policy_bound"
 
-sys.path.insert(0, str(EXPERIMENT))
-brute_force = importlib.import_module("brute_force")
-served_gaps = importlib.import_module("served_gaps")
-sys.path.remove(str(EXPERIMENT))
+brute_force = importlib.import_module("figures.studies.policy_bound.brute_force")
+served_gaps = importlib.import_module("figures.studies.policy_bound.served_gaps")
 
 INSTANCES = 40
 

@@ -34,6 +34,7 @@ from validation.cli.run import (
     typed_command,
 )
 from validation.cli.serve import serve
+from validation.cli.study import study
 from validation.cli.top_k import top_k
 from validation.errors import UserError, naming
 from validation.installed import is_clone
@@ -252,4 +253,5 @@ main.add_command(docs)
 main.add_command(plan)
 main.add_command(reproduce)
 main.add_command(serve)
+main.add_command(study)
 main.add_command(top_k)

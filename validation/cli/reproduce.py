@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -16,7 +14,7 @@ from validation.installed import is_clone
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = Path("validation") / "reproduce" / "times.json"
-"""Seconds of the tasks of the published run, and terms to predict those of other runs."""
+"""Seconds of the tasks of the published runs."""
 
 _folder = click.Path(path_type=Path, file_okay=False)
 
@@ -57,12 +55,9 @@ def reproduce(
 
     Publishing writes into figures/ and paper_repro.md; it needs a committed state of the code.
     """
-    if find_spec("doit") is None:
-        raise ModuleNotFoundError("No module named 'doit'", name="doit")
     from validation.decoding.studies import STUDIES
     from validation.plots import commit_of_code
-    from validation.reproduce.costs import expected_seconds
-    from validation.reproduce.engine import NOT_RUN, TO_RUN, in_a_process, line_of, run_tasks, states, total_of
+    from validation.reproduce.engine import NOT_RUN, in_a_process, line_of, run_tasks, states, total_of
     from validation.reproduce.tasks import Setting, chosen, tasks_of
 
     if not (ROOT / ".git").exists() and not quick:
@@ -81,14 +76,12 @@ def reproduce(
         texts=prompts,
     )
     tasks = chosen(tasks_of(setting), only)
-    record = _record()
-    predicted = expected_seconds(setting, record.get("terms", {}))
-    waiting = states(tasks, place, predicted | ({} if quick else record.get("seconds", {})))
+    file = ROOT / RECORD
+    seconds = json.loads(file.read_text(encoding="utf-8"))["seconds"] if file.exists() and not quick else {}
+    waiting = states(tasks, place, seconds)
     for state in waiting if dry_run else ():
         click.echo(line_of(state))
     click.echo(total_of(waiting))
-    if any(state.task.name in predicted and state.word == TO_RUN for state in waiting):
-        click.echo(record["terms_note"])
     if dry_run:
         return
     found = run_tasks(tasks, place, in_a_process(ROOT), click.echo)
@@ -97,9 +90,3 @@ def reproduce(
         raise UserError(" ".join(state.why for state in failed))
     if any(state.word == NOT_RUN for state in found):
         sys.exit(PARTLY)
-
-
-def _record() -> dict[str, Any]:
-    """Return the seconds of the published run and the terms; empty if they are not stored."""
-    file = ROOT / RECORD
-    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}

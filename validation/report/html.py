@@ -20,7 +20,7 @@ from validation.printable import printable_value
 from validation.report.citations import bibliography
 from validation.report.first_screen import CLAIM_OUTCOMES, partition, partition_table, printed_false, what_to_send
 from validation.report.symbols import SYMBOLS, topic
-from validation.report.tables import pieces, stale, summary, table_row, update_between_markers
+from validation.report.tables import pieces, table_row
 from validation.trace.format import LISTS
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from validation.claims.check import Results
-
-__all__ = ["stale", "summary", "update_between_markers", "write_report"]
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 LIBRARIES = ("numpy", "torch", "transformers", "matplotlib")
@@ -93,11 +91,14 @@ def write_report(
     results = certified.completed(results)
     rows = [table_row(claim, results.tallies.get(name)) for name, claim in claims.items()]
     counts = partition(claims, results)
+    true = [tally for name, tally in results.tallies.items() if name in claims and claims[name].refuted is None]
     send = what_to_send(results, manifest.get("vocabulary"), figures)
     text = _template().render(
         topics=_topics([row for row in rows if not row["refuted"]]),
         refuted=[(title, note, [row for row in rows if row["standing"] == kind]) for kind, title, note in FALSE_KINDS],
-        counts=summary(claims, results),
+        counts={outcome: sum(kinds.values()) for outcome, kinds in counts.items()},
+        vacuous=sum(bool(tally.vacuous) for tally in true),
+        partial=sum(bool(tally.out_of_scope) for tally in true),
         partition=partition_table(counts),
         outcomes=counts,
         violated=[row["id"] for row in rows if row["outcome"] == "violated"],

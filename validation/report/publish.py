@@ -23,7 +23,7 @@ from validation.decoding.fit_file import stored_fit
 from validation.errors import UserError
 from validation.plots import commit_of_code, repaint
 from validation.report import results as results_pages
-from validation.report.tables import SYMBOLS, markdown_table, stale, update_between_markers
+from validation.report.tables import SYMBOLS, UNPUBLISHED, markdown_table, update_between_markers
 from validation.trace.identity import fingerprint
 from validation.trace.reader import open_trace
 
@@ -31,10 +31,8 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 STAMPS = ("command", "commit", "created", "seconds", "versions")
 """Keys whose values differ between two runs of the same code and settings."""
 
-REWORDED = Path(__file__).with_name("reworded.json")
-"""Statements that were written in other words after a run was published, by claim: all earlier ones, and the present
-one. The sides are the same, so the verdicts count."""
 
+PAGE = Path("paper_repro.md")
 BUILTIN = Path(__file__).parents[1] / "pairs" / "builtin"
 
 
@@ -141,9 +139,7 @@ def _unstamped(value: Any) -> Any:
 
 
 def regenerate(root: Path) -> Path:
-    """Rewrite every generated part of ``paper_repro.md`` from ``figures/`` and the claims.
-
-    The certificate of the claims that no model changes is rewritten, too.
+    """Rewrite the generated parts of ``paper_repro.md``, ``figures/claims.csv`` and the certificate of the claims.
 
     Returns
     -------
@@ -155,44 +151,54 @@ def regenerate(root: Path) -> Path:
     UserError
         If ``figures/claims.json`` or a marker is missing.
     """
-    for name, parts in tables(root).items():
-        page = root / name
-        text = before = page.read_text(encoding="utf-8")
-        for marker, table in parts.items():
-            text = update_between_markers(text, marker, table)
-        if text != before:
-            page.write_text(text, encoding="utf-8")
-    record = _read_records(root)[0]
-    results_pages.write_files(root, _results(record))
-    (root / PLACE).write_text(_certificate(root, record), encoding="utf-8")
-    return root / results_pages.PAGE
+    text = (root / PAGE).read_text(encoding="utf-8")
+    for marker, part in tables(root).items():
+        text = update_between_markers(text, marker, part)
+    for path, content in {PAGE: text, **_files(root)}.items():
+        if not (root / path).exists() or (root / path).read_text(encoding="utf-8") != content:
+            (root / path).write_text(content, encoding="utf-8", newline="")
+    return root / PAGE
 
 
 def stale_tables(root: Path) -> list[str]:
-    """Return the generated parts that differ from their sources, as ``page: marker``, and the stale CSV files.
+    """Return the generated parts and files that differ from their sources, and the verdicts that differ on the page.
 
     A claim that the published run did not check, or whose statement has changed since, is "not yet published". Only
     the line of such a claim may be missing from ``figures/claims.csv``.
     """
-    old = [f"{page}: {name}" for page, parts in tables(root).items() for name in stale(root / page, parts)]
+    page = (root / PAGE).read_text(encoding="utf-8")
+    old = [f"{PAGE}: {name}" for name, part in tables(root).items() if update_between_markers(page, name, part) != page]
+    old += [f"{PAGE}: {name}" for name in results_pages.other_verdicts(page, published(root))]
+    for path, content in _files(root).items():
+        there = (root / path).read_text(encoding="utf-8") if (root / path).exists() else ""
+        if _published_lines(there) != _published_lines(content):
+            old.append(path.as_posix())
+    return old
+
+
+def _published_lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith(UNPUBLISHED)]
+
+
+def _files(root: Path) -> dict[Path, str]:
+    """Return the content of the generated files, by their path relative to the root."""
     record = _read_records(root)[0]
-    certified = (root / PLACE).exists() and (root / PLACE).read_text(encoding="utf-8")
-    old += [] if certified == _certificate(root, record) else [PLACE.as_posix()]
-    return [*old, *results_pages.stale_files(root, _results(record))]
-
-
-def _certificate(root: Path, record: dict[str, Any]) -> str:
     former = (root / PLACE).read_text(encoding="utf-8") if (root / PLACE).exists() else ""
-    return certificate_text(record["run"], _results(record), former)
+    results = _results(record)
+    return {
+        PLACE: certificate_text(record["run"], results, former),
+        Path("figures", "claims.csv"): results_pages.claims_csv(results),
+    }
 
 
-def tables(root: Path) -> dict[str, dict[str, str]]:
-    """Return every generated part: for each page, relative to the root, the text by the name of its marker."""
+def tables(root: Path) -> dict[str, str]:
+    """Return the generated parts of ``paper_repro.md`` by the name of their marker."""
     records = _read_records(root)
     results = [_results(record) for record in records]
-    pages = {page.as_posix(): parts for page, parts in results_pages.generated(root, results[0]).items()}
-    pages[results_pages.PAGE.as_posix()]["pairs"] = _pairs_table([record["run"] for record in records], results)
-    return pages
+    return {
+        "best": results_pages.best(root / "figures"),
+        "pairs": _pairs_table([record["run"] for record in records], results),
+    }
 
 
 def published(root: Path) -> Results:
@@ -201,18 +207,15 @@ def published(root: Path) -> Results:
 
 
 def _read_records(root: Path) -> list[dict[str, Any]]:
-    """Return the published records of all pairs."""
+    """Return the published records of all pairs, the built-in pair's first."""
+    figures = root / "figures"
     try:
-        return [json.loads(path.read_text(encoding="utf-8")) for path in _records(root / "figures")]
+        files = [figures / "claims.json", *sorted(figures.glob("*/claims.json"))]
+        return [json.loads(path.read_text(encoding="utf-8")) for path in files]
     except FileNotFoundError as error:
         raise UserError(
             "There is no figures/claims.json; run `python3 hlm validate` and `python3 hlm repro`."
         ) from error
-
-
-def _records(figures: Path) -> list[Path]:
-    """Return the records of all pairs, the built-in pair first."""
-    return [figures / "claims.json", *sorted(figures.glob("*/claims.json"))]
 
 
 def _run_facts(manifest: dict[str, Any], name: str) -> dict[str, Any]:
@@ -240,18 +243,20 @@ def _held_out(pair: dict[str, Any]) -> list[dict[str, float]]:
 
 
 def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
-    """Return a table of trace statistics and training losses, with one column per pair."""
+    """Return a table of trace statistics, training losses and verdicts, with one column per pair."""
     summaries = [result.summary for result in results]
+    checked = [result.positions for result in results]
     rows = [
         ("parameters", [" and ".join(f"{count:,}" for count in run["parameters"]) for run in runs]),
         ("vocabulary", [f"{run['vocabulary']:,}" for run in runs]),
         ("positions in the trace", [f"{run['positions']:,}" for run in runs]),
         ("prompts, seed", [f"{run['texts']}, {run['seed']}" for run in runs]),
-        *_checked(runs, results),
         ("acceptance rate, mean", [f"{s['acceptance']:.3f}" for s in summaries]),
         ("positions whose likeliest draft has q ≥ 0.9", [f"{s['certain_share']:.1%}" for s in summaries]),
         ("positions whose likeliest draft has q ≤ 0.5", [f"{s['uncertain_share']:.1%}" for s in summaries]),
     ]
+    if checked != [run["positions"] for run in runs]:  # the means are over these
+        rows.insert(4, ("of them checked, the first ones", [f"{count:,}" for count in checked]))
     for name in summaries[0]:
         if name.startswith("size_for_bias_"):
             bias = float(name.removeprefix("size_for_bias_"))
@@ -259,66 +264,31 @@ def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
             rows.append((title, [f"{s[name]:,.0f}" if name in s else "–" for s in summaries]))
     for index, role in enumerate(("draft", "target")):
         rows.append((f"{role} model, held-out nats per token", [_losses(run["held_out"], index) for run in runs]))
-    plain = [[name, *cells] for name, cells in (*rows, *_outcomes(results))]
-    table = markdown_table({"heads": ["pair", *(run["pair"] for run in runs)], "rows": plain})
-    return f"{_kinds([run['pair'] for run in runs], results)}\n\n{table}"
-
-
-def _checked(runs: list[dict[str, Any]], results: list[Results]) -> list[tuple[str, list[str]]]:
-    """Return the row of the checked positions if a check did not read its whole trace.
-
-    The acceptance and the other means of the table are over these positions.
-    """
-    counts = [result.positions for result in results]
-    whole = counts == [run["positions"] for run in runs]
-    return [] if whole else [("of them checked, the first ones", [f"{count:,}" for count in counts])]
-
-
-def _kinds(pairs: list[str], results: list[Results]) -> str:
-    """Return how many claims were measured on each pair, and how many were simulated once, in a sentence.
-
-    >>> _kinds(["builtin"], [])
-    'Claims measured on the positions of a pair: none; simulated once, without a model: 0.'
-    """
-    kinds = [Counter(tally.kind for tally in result.tallies.values()) for result in results]
-    measured = ", ".join(f"{count['measured']} on {pair}" for pair, count in zip(pairs, kinds, strict=False)) or "none"
-    once = kinds[0]["simulated"] if kinds else 0
-    return f"Claims measured on the positions of a pair: {measured}; simulated once, without a model: {once}."
-
-
-def _outcomes(results: list[Results]) -> list[tuple[str, list[str]]]:
-    """Return the numbers of claims by outcome: measured ones per pair, simulated ones once."""
     counts = [Counter((tally.kind, tally.outcome) for tally in result.tallies.values()) for result in results]
-    rows = []
-    for kind, shown in (("measured", counts), ("simulated", counts[:1])):
-        totals = [sum(number for (which, _), number in count.items() if which == kind) for count in shown]
-        lines = {f"claims {kind}": totals}
-        for outcome in sorted({outcome for count in shown for which, outcome in count if which == kind}, key=_place):
-            lines[f"claims {kind}: {outcome}"] = [count[kind, outcome] for count in shown]
-        rows += [(title, [*map(str, cells), *"–" * (len(results) - len(shown))]) for title, cells in lines.items()]
-    wanted = {name for name, tally in results[0].tallies.items() if tally.kind == "measured"}
-    missing = [len(wanted - result.tallies.keys()) for result in results]
-    return [*rows, ("claims newer than the record, not measured", list(map(str, missing)))] if any(missing) else rows
-
-
-def _place(outcome: str) -> tuple[int, str]:
-    """Return the sort key of an outcome: the order of the symbols, unknown outcomes last."""
-    known = list(SYMBOLS)
-    return (known.index(outcome) if outcome in known else len(known), outcome)
+    kinds = sorted({pair for count in counts for pair in count}, key=lambda pair: (pair[0], _place(pair[1])))
+    for kind, outcome in kinds:
+        shown = counts if kind == "measured" else counts[:1]  # simulated claims are checked once
+        cells = [str(count[kind, outcome]) for count in shown] + ["–"] * (len(counts) - len(shown))
+        rows.append((f"claims {kind}: {outcome}", cells))
+    plain = [[name, *cells] for name, cells in rows]
+    return markdown_table({"heads": ["pair", *(run["pair"] for run in runs)], "rows": plain})
 
 
 def _results(record: dict[str, Any]) -> Results:
-    """Return the results of a record, without claims whose statement has changed since in more than its words."""
+    """Return the results of a record, without claims whose statement has changed since."""
     results = Results.from_json(json.dumps(record["results"]))
     said, now = record.get("statements", {}), hlmtheory.all_claims()
-    reworded = json.loads(REWORDED.read_text(encoding="utf-8"))
     for name in [name for name in results.tallies if name in said and name in now]:
-        words = reworded.get(name, {"before": [], "after": ""})
-        said_now = words["after"] if said[name] in words["before"] else said[name]
-        if said_now != now[name].statement:
+        if said[name] != now[name].statement:
             del results.tallies[name]
     return results
 
 
 def _losses(cards: list[dict[str, float]], index: int) -> str:
     return ", ".join(f"{source} {loss:.3f}" for source, loss in cards[index].items()) if cards else "not known"
+
+
+def _place(outcome: str) -> int:
+    """Return the place of an outcome among the symbols, an unknown one last."""
+    known = list(SYMBOLS)
+    return known.index(outcome) if outcome in known else len(known)

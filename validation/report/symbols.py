@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import re
+import inspect
 from importlib import import_module
+
+from validation.site.notation import tables_of
 
 SYMBOLS = (
     ("q, p", "next-token distributions of the draft model and of the target model"),
@@ -33,18 +35,6 @@ def topic(module: str) -> tuple[str, list[tuple[str, str, str]]]:
     >>> rows[0]
     ('q', 'draft, draft model’s distribution', '1')
     """
-    text = import_module(f"hlmtheory.{module}").__doc__ or ""
-    lines = text.splitlines()
-    ruled = [i for i, line in enumerate(lines) if re.fullmatch(r"=+( +=+)+", line)]
-    title = lines[0] if lines else module
-    if len(ruled) < 3:
-        return title, []
-    columns = [match.span() for match in re.finditer("=+", lines[ruled[0]])]
-    rows: list[list[str]] = []
-    for line in lines[ruled[1] + 1 : ruled[2]]:
-        cells = [line[start:end].replace("``", "").replace("'", "’").strip() for start, end in columns]
-        if cells[0] or not rows:
-            rows.append(cells)
-        else:  # a row may go on in the next line
-            rows[-1] = [" ".join(filter(None, pair)) for pair in zip(rows[-1], cells, strict=True)]
-    return title, [(cells[0], cells[1], cells[2]) for cells in rows]
+    text = inspect.cleandoc(import_module(f"hlmtheory.{module}").__doc__ or "")
+    rows = [[cell.replace("``", "").replace("'", "’") for cell in row] for row in (tables_of(text) or [[]])[0][1:]]
+    return text.split("\n", 1)[0], [(row[0], row[1], row[2]) for row in rows]

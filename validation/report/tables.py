@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hlmtheory._array import to_numpy
-from hlmtheory.claims import FALSE, Claim, Instance, Relation, Status
+from hlmtheory.claims import FALSE, Claim, Instance, Relation
 from validation.errors import UserError
 from validation.report.citations import cite
 
 if TYPE_CHECKING:
-    from validation.claims.check import Results, Tally
+    from validation.claims.check import Tally
 
 STANDINGS = ("true", *FALSE.values())
 """Standings in the order of the tables: true statements, then each kind of false statement."""
@@ -43,36 +41,6 @@ COLUMNS = (
 )
 ROUNDING = 1e-12
 MARKER = "<!-- {} generated: {} -->"
-
-
-def summary(claims: Mapping[str, Claim], results: Results) -> dict[str, int]:
-    """Return the number of claims by outcome.
-
-    Returns
-    -------
-    dict
-        ``claims``: all claims. For true statements: ``held``, ``violated``, ``inconclusive``, ``out of scope`` (on
-        every instance) and ``not checked``; also ``vacuous`` and ``partial`` (out of scope on some instances).
-        For false statements: ``refuted`` (printed results), ``misprint`` and ``false reading``, if the counterexample,
-        checked again now, violates the statement; otherwise ``not confirmed``, which must not happen.
-        For all claims: ``measured`` on the pair's positions, or ``simulated`` without a pair.
-    """
-    standing = {name: results.tallies.get(name) for name, claim in claims.items() if claim.refuted is None}
-    outcomes = Counter(tally.outcome if tally else MISSING for tally in standing.values())
-    false = [claim for claim in claims.values() if claim.refuted is not None]
-    confirmed = [claim for claim in false if claim.refuted and claim.check(claim.refuted).count(Status.VIOLATED)]
-    kinds = Counter(results.tallies[name].kind for name in claims if name in results.tallies)
-    return {
-        "claims": len(claims),
-        "held": outcomes["holds"],
-        **{name: outcomes[name] for name in ("violated", "inconclusive", "out of scope", MISSING)},
-        "vacuous": sum(bool(tally and tally.vacuous) for tally in standing.values()),
-        "partial": sum(bool(tally and tally.out_of_scope) for tally in standing.values()),
-        **{name: sum(claim.standing == name for claim in confirmed) for name in FALSE.values()},
-        "not confirmed": len(false) - len(confirmed),
-        "measured": kinds["measured"],
-        "simulated": kinds["simulated"],
-    }
 
 
 def table_row(
@@ -107,7 +75,7 @@ def table_row(
         "vacuous": _share(tally.vacuous, in_scope) if tally and claim.ceiling is not None else "–",
         "violated": f"{tally.violated:,}" if tally else "0",
         "fails": _failing(tally),
-        "refuted": _counterexample(claim, claim.refuted) if counterexample and claim.refuted is not None else None,
+        "refuted": counterexample_text(claim, claim.refuted) if counterexample and claim.refuted is not None else None,
     }
 
 
@@ -131,15 +99,21 @@ def pieces(statement: str) -> list[tuple[str, str]]:
     return [piece for piece in cut if piece[1]]
 
 
-def _counterexample(claim: Claim, instance: Instance) -> str:
+def counterexample_text(claim: Claim, instance: Instance) -> str:
     """Return the counterexample of a refuted statement and its two sides, as text."""
     verdict = claim.check(instance)
-    given = [f"{name} = {_values(value)}" for name, value in instance.items()]
     left, right = (_number(0.0 if abs(side) <= ROUNDING else side) for side in (verdict.lhs.item(), verdict.rhs.item()))
-    return f"{', '.join(given)}: left {left}, right {right}"
+    return f"{instance_text(instance)}: left {left}, right {right}"
 
 
-def _values(value: Any) -> str:
+def instance_text(instance: Mapping[str, Any], limit: int | None = None) -> str:
+    """Return an instance as text, of limited length."""
+    text = ", ".join(f"{name} = {values(value)}" for name, value in instance.items())
+    return text if limit is None or len(text) <= limit else f"{text[:limit]} …"
+
+
+def values(value: Any) -> str:
+    """Return an array as text."""
     array = to_numpy(value)
     return _nested(array) if array.dtype.kind in "fiub" else str(value)
 
@@ -242,15 +216,3 @@ def update_between_markers(text: str, name: str, table: str) -> str:
         raise UserError(f"The text does not hold {begin} and after it {end}, once each; put them where the table goes.")
     before, rest = text.split(begin)
     return f"{before}{begin}\n{table.strip()}\n{end}{rest.split(end)[1]}"
-
-
-def stale(path: str | Path, tables: Mapping[str, str]) -> list[str]:
-    """Return the names of the markers whose content differs from the table.
-
-    Raises
-    ------
-    UserError
-        If a marker is missing.
-    """
-    text = Path(path).read_text(encoding="utf-8")
-    return [name for name, table in tables.items() if update_between_markers(text, name, table) != text]

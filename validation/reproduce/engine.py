@@ -1,11 +1,8 @@
-"""Run tasks with doit: skip what is up to date, store each finished task at once, measure the time.
-
-doit compares the hashes of a task's inputs, its command and its code with those of its last run. It stores what it
-knows when it ends, so each task is a run of doit of its own: a kill loses at most one task.
-"""
+"""Run commands in their order: skip what is up to date, store each finished one at once with its time."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import time
@@ -19,7 +16,7 @@ from validation.processes import run_to_end
 from validation.reproduce.tasks import Task
 from validation.trace.journal import write_atomically
 
-STATE, TIMES = ".doit.sqlite3", "times.json"
+DONE_FILE = "done.json"
 UP_TO_DATE, TO_RUN, NOT_RUN, FAILED, DONE = "up to date", "to run", "not run", "failed", "done"
 
 Runner = Callable[[Task], None]
@@ -61,32 +58,21 @@ def states(tasks: Sequence[Task], out: Path, known: Mapping[str, float] | None =
     tasks : sequence of Task
         Each after those that it needs.
     out : Path
-        Folder of the runs, where states and times are stored.
+        Folder of the runs, where the finished tasks are stored.
     known : mapping of str to float, optional
         Seconds of tasks that never ran here, by name.
     """
-    from doit.dependency import Dependency, SqliteDB
-
-    times = {**(known or {}), **read_times(out)}
-    found: list[State] = []
+    done, found = _read(out), list[State]()
     made: set[Path] = set()  # outputs that will be new
-    store = Dependency(SqliteDB, str(out / STATE)) if out.exists() else None
-    try:
-        for task in tasks:
-            seconds = times.get(task.name)
-            blocked = task.needs or _needed(task, found)
-            if blocked:
-                found.append(State(task, NOT_RUN, f"needs {blocked}", seconds))
-                continue
-            new = any(path in made for path in task.inputs)
-            if not new and store is not None and store.get_status(_doit_task(task, None), {}).status == "up-to-date":
-                found.append(State(task, UP_TO_DATE, "", seconds))
-                continue
+    for task in tasks:
+        seconds = done.get(task.name, {}).get("seconds", (known or {}).get(task.name))
+        if blocked := task.needs or _needed(task, found):
+            found.append(State(task, NOT_RUN, f"needs {blocked}", seconds))
+        elif made.isdisjoint(task.inputs) and _is_done(task, done):
+            found.append(State(task, UP_TO_DATE, "", seconds))
+        else:
             made.update(task.outputs)
             found.append(State(task, TO_RUN, "", seconds))
-    finally:
-        if store is not None:
-            store.close()
     return found
 
 
@@ -97,7 +83,7 @@ def run_tasks(tasks: Sequence[Task], out: Path, runner: Runner, report: Report) 
     ----------
     tasks : sequence of Task
     out : Path
-        Folder of the runs, where states and times are stored.
+        Folder of the runs, where the finished tasks are stored.
     runner : callable
         Runs one task; raises a UserError if it fails.
     report : callable
@@ -107,9 +93,8 @@ def run_tasks(tasks: Sequence[Task], out: Path, runner: Runner, report: Report) 
     found: list[State] = []
     for number, task in enumerate(tasks, 1):
         blocked = task.needs or _needed(task, found)
-        state = State(task, NOT_RUN, f"needs {blocked}") if blocked else _run_one(task, out, runner)
-        report(f"[{number}/{len(tasks)}] {line_of(state)}")
-        found.append(state)
+        found.append(State(task, NOT_RUN, f"needs {blocked}") if blocked else _run_one(task, out, runner))
+        report(f"[{number}/{len(tasks)}] {line_of(found[-1])}")
     return found
 
 
@@ -151,15 +136,6 @@ def duration(seconds: float | None) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def read_times(out: Path) -> dict[str, float]:
-    """Return the stored seconds of the tasks, by name; none if the file is missing or damaged."""
-    try:
-        found = json.loads((out / TIMES).read_text(encoding="utf-8"))
-        return {str(name): float(seconds) for name, seconds in found.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}
-
-
 def _needed(task: Task, found: Sequence[State]) -> str:
     """Return the names of the tasks that did not run and make inputs of this one."""
     absent = [s.task for s in found if s.word in (NOT_RUN, FAILED)]
@@ -167,52 +143,41 @@ def _needed(task: Task, found: Sequence[State]) -> str:
 
 
 def _run_one(task: Task, out: Path, runner: Runner) -> State:
-    """Run one task in a run of doit; return its state."""
-    from doit.cmd_base import TaskLoader2
-    from doit.doit_cmd import DoitMain
-    from doit.reporter import ZeroReporter
-
-    began, ran, problems = time.perf_counter(), [], []
-
-    def action() -> None:
-        ran.append(task.name)
-        try:
-            for path in task.outputs:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            runner(task)
-        except UserError as error:
-            problems.append(str(error))
-            raise
-
-    class Loader(TaskLoader2):  # type: ignore[misc]
-        def load_doit_config(self) -> dict[str, Any]:
-            return {"dep_file": str(out / STATE), "backend": "sqlite3", "reporter": ZeroReporter, "verbosity": 2}
-
-        def load_tasks(self, cmd: Any, pos_args: Any) -> list[Any]:
-            return [_doit_task(task, action)]
-
-    code = DoitMain(Loader(), config_filenames=()).run(["run", task.name])
+    done, began = _read(out), time.perf_counter()
+    if _is_done(task, done):
+        return State(task, UP_TO_DATE, "", done[task.name]["seconds"])
+    if done.pop(task.name, None):  # what a stopped run leaves is not up to date
+        write_atomically(out / DONE_FILE, json.dumps(done, indent=1) + "\n")
+    for path in task.outputs:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        runner(task)
+    except UserError as error:
+        return State(task, FAILED, str(error), time.perf_counter() - began)
     seconds = time.perf_counter() - began
-    if code:
-        return State(task, FAILED, problems[0] if problems else f"doit ended with code {code}", seconds)
-    if not ran:
-        return State(task, UP_TO_DATE, "", read_times(out).get(task.name))
-    times = {**read_times(out), task.name: round(seconds, 1)}
-    write_atomically(out / TIMES, json.dumps(times, indent=1) + "\n")
+    done[task.name] = {"mark": _mark(task), "seconds": round(seconds, 1)}
+    write_atomically(out / DONE_FILE, json.dumps(done, indent=1) + "\n")
     return State(task, DONE, "", seconds)
 
 
-def _doit_task(task: Task, action: Callable[[], None] | None) -> Any:
-    """Return the task as doit's record."""
-    from doit.task import dict_to_task
-    from doit.tools import config_changed
+def _is_done(task: Task, done: Mapping[str, Any]) -> bool:
+    made = all(path.exists() for path in (*task.inputs, *task.outputs))
+    return made and task.name in done and done[task.name]["mark"] == _mark(task)
 
-    return dict_to_task(
-        {
-            "name": task.name,
-            "actions": [action] if action else None,
-            "file_dep": [str(path) for path in task.inputs],
-            "targets": [str(path) for path in task.outputs],
-            "uptodate": [config_changed({"argv": list(task.argv), "code": task.code})],
-        }
-    )
+
+def _mark(task: Task) -> str:
+    """Return a hash of the command, of its code and of the content of its inputs."""
+    found = hashlib.sha256(json.dumps([task.argv, task.code]).encode())
+    for path in task.inputs:
+        with path.open("rb") as file:
+            found.update(hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest()
+
+
+def _read(out: Path) -> dict[str, Any]:
+    """Return the finished tasks by name; none if the file is missing or damaged."""
+    try:
+        found = json.loads((out / DONE_FILE).read_text(encoding="utf-8"))
+        return {name: {"mark": str(one["mark"]), "seconds": float(one["seconds"])} for name, one in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError, KeyError):
+        return {}

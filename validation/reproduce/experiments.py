@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
-FOLDER = "figures/studies"
 
-
-@dataclass(frozen=True, slots=True)
-class Experiment:
+class Experiment(NamedTuple):
     """One script of ``figures/studies``; its README says what it measures.
 
-    Attributes
-    ----------
-    name : str
-    paper : str
-        The paper whose results it is about; ``"ours"`` for results of this project.
-    argv : tuple of str
-        Script and arguments; ``{data}``, ``{models}``, ``{trace}`` and ``{work}`` are folders.
-    data : tuple of str
-        Folders or files in ``--data`` that it reads.
-    models : tuple of str
-        Folders in ``--models`` that it reads.
-    packages : tuple of str
-        Packages that it imports and no extra of ``validation`` installs.
+    ``paper`` is the one whose results it is about, or ``"ours"``. In ``argv`` the words ``{data}``, ``{models}``,
+    ``{trace}`` and ``{work}`` are folders; ``data`` and ``models`` say what the script reads in the first two.
     """
 
     name: str
@@ -33,104 +18,45 @@ class Experiment:
     argv: tuple[str, ...]
     data: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
-
-    @property
-    def reads_trace(self) -> bool:
-        """Return whether it reads the trace of the built-in pair."""
-        return "{trace}" in self.argv
 
     def missing(self, data: Path | None, models: Path | None) -> str:
         """Return what it needs and does not find, in words; empty if it can run."""
         lacking = []
         for given, names, option in ((data, self.data, "--data"), (models, self.models, "--models")):
             absent = [name for name in names if given is None or not (given / name).exists()]
-            if absent:
-                lacking.append(f"{', '.join(absent)} in {option}")
-        lacking += [f"the package {name}" for name in self.packages if find_spec(name) is None]
+            lacking += [f"{', '.join(absent)} in {option}"] if absent else []
         return " and ".join(lacking)
 
 
-def _script(folder: str, file: str, *arguments: str) -> tuple[str, ...]:
-    return (f"{FOLDER}/{folder}/{file}", *arguments)
+def _script(file: str, *arguments: str) -> tuple[str, ...]:
+    return ("-m", f"figures.studies.{file.replace('/', '.')}", *arguments)
 
 
 _ACCEPTANCE = ("specdec-simulator/combined_gsm8k.jsonl.gz", "specdec-simulator/combined_instructcoder.jsonl.gz")
 _SETS = ("gsm8k", "spec-bench", "mt-bench", "humaneval")
 _MODELS = ("pair/large", "pair/small", "pair/aligned", "medusa", "eagle", "versions")
+_SIMULATOR = "{data}/specdec-simulator"
+_OUT = "{work}/builtin.json"
 
 EXPERIMENTS = (
-    Experiment("acceptance_coverage", "ours", _script("acceptance_by_depth", "acceptance_coverage.py")),
-    Experiment(
-        "acceptance_replay",
-        "ours",
-        _script("acceptance_by_depth", "acceptance_replay.py", "{data}/specdec-simulator"),
-        data=_ACCEPTANCE,
-    ),
+    Experiment("acceptance", "ours", _script("acceptance_by_depth/acceptance_replay", _SIMULATOR), _ACCEPTANCE),
     Experiment(
         "aligned_draft",
         "flexspec",
-        _script("aligned_draft", "measure.py", "{data}", "{models}", "{work}/builtin.json"),
-        data=("gsm8k", "humaneval", "alpaca"),
-        models=("pair/aligned", "versions"),
+        _script("aligned_draft/measure", "{data}", "{models}", _OUT),
+        ("gsm8k", "humaneval", "alpaca"),
+        ("pair/aligned", "versions"),
     ),
-    Experiment("anytime", "ours", _script("anytime", "simulate.py")),
+    Experiment("anytime", "ours", _script("anytime/simulate")),
+    Experiment("c_sqs", "c-sqs", _script("c_sqs/decode_texts", "{work}")),
     Experiment(
-        "audit_software",
-        "ours",
-        _script("audit_software", "audit_software.py", "{work}", "--gguf", "{models}/target.gguf"),
-        models=("target.gguf",),
-        packages=("llama_cpp",),
+        "flexspec_tables", "flexspec", _script("flexspec_tables/decode_rows", "{data}", "{work}"), _SETS, _MODELS
     ),
-    Experiment("c_sqs", "c-sqs", _script("c_sqs", "decode_texts.py", "{work}")),
-    Experiment(
-        "flexspec_tables",
-        "flexspec",
-        _script("flexspec_tables", "decode_rows.py", "{data}", "{work}"),
-        data=_SETS,
-        models=_MODELS,
-    ),
-    Experiment(
-        "length_rules",
-        "flexspec",
-        _script("length_rules", "length_rules.py", "{data}/specdec-simulator"),
-        data=_ACCEPTANCE,
-    ),
-    Experiment(
-        "plan",
-        "ours",
-        _script("plan", "plan_study.py", "{trace}", "{data}/traces", "{work}", "{work}/builtin.json", "--most", "20"),
-        data=("traces",),
-    ),
-    Experiment(
-        "plan_users",
-        "ours",
-        _script("plan", "plan_users.py", "{trace}", "{work}", "{work}/users.json"),
-        packages=("simpy",),
-    ),
-    Experiment("policy_bound", "ours", _script("policy_bound", "brute_force.py")),
-    Experiment("served_gaps", "ours", _script("policy_bound", "served_gaps.py")),
-    Experiment(
-        "text_enumeration",
-        "ours",
-        _script(
-            "text_enumeration",
-            "enumeration.py",
-            "--trace",
-            "{trace}",
-            "--prompts",
-            "10",
-            "--length",
-            "6",
-            "--out",
-            "{work}/builtin.json",
-        ),
-    ),
-    Experiment(
-        "update_bound",
-        "flexspec",
-        _script("update_bound", "bound.py", "{work}/bound.json", "{work}/bound.svg", "{models}/update_rows.json"),
-        models=("update_rows.json",),
-    ),
+    Experiment("length_rules", "flexspec", _script("length_rules/length_rules", _SIMULATOR), _ACCEPTANCE),
+    Experiment("plan", "ours", _script("plan/plan_study", "{trace}", "{data}/traces", "{work}", _OUT), ("traces",)),
+    Experiment("policy_bound", "ours", _script("policy_bound/brute_force")),
+    Experiment("served_gaps", "ours", _script("policy_bound/served_gaps")),
+    Experiment("shared_seed", "ours", _script("shared_seed/measure", "{trace}", _OUT)),
+    Experiment("text_enumeration", "ours", _script("text_enumeration/enumeration", "{trace}", _OUT, "--prompts", "10")),
 )
 """The experiments whose result is stored in the repository, in the order of their folders."""

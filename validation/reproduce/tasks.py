@@ -18,15 +18,17 @@ task                 makes
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from validation.decoding.studies import STUDIES
 from validation.errors import UserError
 from validation.models import smollm2
 from validation.plots import EXHIBITS, Decoding
-from validation.reproduce.code import code_of
 from validation.reproduce.experiments import EXPERIMENTS
 from validation.reproduce.training import parents_of
 
@@ -34,27 +36,20 @@ PAPERS = tuple(dict.fromkeys(paper for paper, _ in EXHIBITS))
 ALL = "all"
 STEP = ("-m", "validation.reproduce.steps")
 CODE = {
-    "collect": ("validation.collection.collect", "validation.models.pair", "validation.collection.prompts"),
-    "fit": ("validation.decoding.fitting",),
-    "check": ("validation.claims.check",),
-    "decode": ("validation.decoding.studies",),
+    "collect": ("collection", "models", "trace"),
+    "fit": ("decoding", "trace"),
+    "check": ("claims", "trace"),
+    "decode": ("decoding", "models", "trace"),
 }
+"""Folders of ``validation`` that make a step's result, besides the theory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """What is made of a pair.
 
-    Attributes
-    ----------
-    studies : tuple of str
-        The studies that are decoded; a figure of another study is not drawn.
-    beside : tuple of str
-        Pairs whose texts are compared with those of this pair. They are not checked; their rows alone are published.
-    positions, new_tokens : int or None
-        Positions of the trace, and tokens of each of its texts; those of ``hlm validate`` by default.
-    text_tokens : int or None
-        Most tokens of a decoded text; that of ``hlm decode`` by default.
+    ``studies`` are decoded; a figure of another one is not drawn. The texts of the pairs ``beside`` are compared with
+    those of this pair. Positions of the trace, the tokens of its texts, and the most tokens of a decoded text are those
+    of ``hlm validate`` and ``hlm decode`` by default.
     """
 
     studies: tuple[str, ...] = ()
@@ -79,30 +74,9 @@ NAMED = ("builtin", smollm2.NAME)
 class Setting:
     """What is made, of which inputs, and where.
 
-    Attributes
-    ----------
-    root : Path
-        The repository.
-    out : Path
-        Folder of the runs: ``out/PAIR`` holds one pair's trace, texts and figures.
-    paper : str
-        One of :data:`PAPERS`, or ``"all"``.
-    commit : str
-        Commit of the code; drawn again if it changes.
-    pairs : tuple of str
-        Some of :data:`PAIRS`.
-    data, models : Path or None
-        Folder of the texts, for training and some experiments; folder of the models of other pairs.
-    quick : bool
-        Few positions, prompts and tokens; nothing is published.
-    positions, new_tokens, prompts, text_tokens : int
-        Of a quick run: positions of the trace and their tokens a text, prompts of a study and their tokens.
-    claims : str
-        Check only the claims of this module; all if empty.
-    studies : tuple of str
-        The studies that are decoded; the figures of the others are left out.
-    texts : int or None
-        Prompts of a study in a whole run; each figure says the number. Default: that of ``hlm decode``.
+    ``out/PAIR`` holds one pair's trace, texts and figures. ``data`` and ``models`` are the folders of the texts and of
+    the models of other pairs. A quick run has few positions, prompts and tokens, and publishes nothing. ``claims`` is a
+    module whose claims alone are checked; ``texts`` are the prompts of a study in a whole run, which each figure says.
     """
 
     root: Path
@@ -124,19 +98,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One command with its files.
+    """One command with its files: what follows the interpreter's name, run in the repository's root.
 
-    Attributes
-    ----------
-    name : str
-    argv : tuple of str
-        What follows the interpreter's name; run in the repository's root.
-    inputs, outputs : tuple of Path
-        A task is up to date if its outputs exist, its inputs have not changed, and neither has ``code``.
-    code : str
-        Fingerprint of the code, or the commit.
-    needs : str
-        What is missing, if the task cannot run.
+    It is up to date if its outputs exist, its inputs have not changed, and neither has ``code``, a hash or a commit.
+    ``needs`` says what is missing, if the task cannot run.
     """
 
     name: str
@@ -145,6 +110,16 @@ class Task:
     outputs: tuple[Path, ...] = ()
     code: str = ""
     needs: str = ""
+
+
+@cache
+def code_of(*folders: str) -> str:
+    """Return a hash of the theory's code and of these folders of ``validation``; the figures name their data files."""
+    found, root = hashlib.sha256(), Path(__file__).resolve().parents[2]
+    for folder in ("hlmtheory", *(f"validation/{name}" for name in folders)):
+        for path in sorted((root / folder).rglob("*.py")):
+            found.update(path.read_bytes())
+    return found.hexdigest()
 
 
 def tasks_of(setting: Setting) -> list[Task]:
@@ -271,11 +246,10 @@ def _task(
     outputs: tuple[Path, ...],
     code: str = "",
 ) -> Task:
-    """Return a task of a pair; ``code`` is the fingerprint of its step's code if not given."""
+    """Return a task of a pair; ``code`` is the hash of its step's code if not given."""
     kind, models = step.partition(":")[0], models_of(setting, pair)
     words = ["--run", str(setting.out / pair), "--pair", pair]
-    if models is not None:
-        words += ["--draft", str(models[0]), "--target", str(models[1])]
+    words += [] if models is None else ["--draft", str(models[0]), "--target", str(models[1])]
     needs = _needs(setting, pair)
     return Task(f"{pair}:{step}", (*STEP, kind, *words, *more), inputs, outputs, code or code_of(*CODE[kind]), needs)
 
@@ -301,29 +275,16 @@ def _needs(setting: Setting, pair: str) -> str:
 
 
 def _experiment_tasks(setting: Setting) -> list[Task]:
-    run = setting.out / "builtin"
+    trace = setting.out / "builtin" / "trace"
     found = []
     for one in EXPERIMENTS:
-        if not _asked(setting, one.paper):
-            continue
-        missing = one.missing(setting.data, setting.models)
-        places = {
-            "data": setting.data,
-            "models": setting.models,
-            "trace": run / "trace",
-            "work": setting.out / "experiments" / one.name,
-        }
-        argv = tuple(word.format(**{key: str(value) for key, value in places.items()}) for word in one.argv)
-        inputs = (run / "trace" / "manifest.json",) if one.reads_trace else ()
-        log = setting.out / "experiments" / f"{one.name}.log"
-        found.append(
-            Task(
-                f"experiment:{one.name}",
-                (*STEP, "experiment", "--log", str(log), "--", *argv),
-                inputs,
-                (log,),
-                code_of("hlmtheory"),
-                missing,
-            )
-        )
+        if _asked(setting, one.paper):
+            work = setting.out / "experiments" / one.name
+            places = {"data": setting.data, "models": setting.models, "trace": trace, "work": work}
+            argv = [word.format(**places) for word in one.argv]
+            inputs = (trace / "manifest.json",) if "{trace}" in one.argv else ()
+            log = work.with_suffix(".log")
+            words = (*STEP, "experiment", "--log", str(log), "--", *argv)
+            missing = one.missing(setting.data, setting.models)
+            found.append(Task(f"experiment:{one.name}", words, inputs, (log,), code_of(), missing))
     return found

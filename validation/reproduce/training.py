@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from validation.training.recipes import PAIRS as RECIPES
 
 
-@dataclass(frozen=True, slots=True)
-class Training:
-    """Steps of one recipe.
+class Training(NamedTuple):
+    """Steps of one of :data:`validation.training.recipes.PAIRS`; all steps of the recipe if none are named.
 
-    Attributes
-    ----------
-    recipe : str
-        One of :data:`validation.training.recipes.PAIRS`.
-    out : str
-        Folder in ``--models``.
-    steps : tuple of str
-        All steps of the recipe if empty.
-    parent : str
-        Folder in ``--models`` of the pair to start from; the built-in pair if empty.
-    texts : str
-        The training texts, if not those of the recipe.
+    ``out`` and ``parent`` are folders in ``--models``: where the pair goes, and the pair to start from, which is the
+    built-in one if empty. ``texts`` are the training texts, if not those of the recipe.
     """
 
     recipe: str
@@ -58,14 +47,7 @@ def parents_of(pair: str) -> list[str]:
 
 
 def commands(pair: str, models: Path, data: Path) -> Iterator[tuple[str, ...]]:
-    """Yield the words after ``python`` that train a pair; each command continues from its checkpoint.
-
-    Parameters
-    ----------
-    pair : str
-    models, data : Path
-        Folder of the models, and of the texts.
-    """
+    """Yield the words after ``python`` that train a pair; each command continues from its checkpoint."""
     for one in TRAININGS[pair]:
         words = ["-m", "validation.training", "--pair", one.recipe, "--data", str(data)]
         words += ["--out", str(models / one.out), "--work", str(models / "work" / one.out)]

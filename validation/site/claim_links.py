@@ -6,13 +6,13 @@ import re
 from collections.abc import Collection, Mapping
 from functools import cache
 from html import escape
+from itertools import chain
 from pathlib import Path
 
 import hlmtheory
 from hlmtheory.claims import Claim
 from validation.plots import EXHIBITS, commit_of_code
 from validation.report.results import heading, slug
-from validation.report.verdicts import MAIN_RESULTS
 from validation.site.pages import REPOSITORY, ROOT
 
 EVERY = "tests/theory/test_every_claim.py"
@@ -46,13 +46,10 @@ def _tested(root: Path) -> dict[str, frozenset[str]]:
 
 def shown(claim: Claim, root: Path = ROOT) -> list[str]:
     """Return links to the figures, tables and studies about a claim, in reStructuredText."""
-    exhibits = {one.exhibit for one in MAIN_RESULTS if one.claim == claim.id and one.exhibit}
-    stems = {one.stem: key for key, one in EXHIBITS.items()}
-    files = _named(root).get(claim.id, frozenset())
-    exhibits |= {stems[stem] for file in files if (stem := file.partition(".")[0]) in stems}
+    stems, files = {one.stem: one for one in EXHIBITS.values()}, _named(root).get(claim.id, frozenset())
+    found = {stem for file in files if (stem := file.partition(".")[0]) in stems}
     links = []
-    for key in sorted(exhibits):
-        one = EXHIBITS[key]
+    for one in sorted((stems[stem] for stem in found), key=lambda one: (one.paper, one.number)):
         links.append(f"`{one.paper}, {heading(one)} <../results/{one.paper}.html#{slug(heading(one))}>`__")
     studies = sorted({parts[1] for file in files if len(parts := file.split("/")) > 2})
     return links + [f"`study {name} <{REPOSITORY}/blob/main/figures/studies/{name}/README.md>`__" for name in studies]
@@ -62,11 +59,12 @@ def shown(claim: Claim, root: Path = ROOT) -> list[str]:
 def _named(root: Path) -> Mapping[str, frozenset[str]]:
     """Return the files in ``figures`` about each claim: what a paragraph that names it links to, and its own study."""
     found: dict[str, set[str]] = {}
-    page = (root / "docs" / "results" / "new.md").read_text(encoding="utf-8")
-    for paragraph in [*page.split("\n\n"), *page.splitlines()]:
-        for name in _ID.findall(paragraph):
-            if not paragraph.startswith("| topic"):  # a table is read line by line
-                found.setdefault(name, set()).update(_LINK.findall(paragraph))
+    for file in ("docs/results/new.md", "paper_repro.md"):
+        text = (root / file).read_text(encoding="utf-8")
+        rows = [part.splitlines() if part.startswith("|") else [part] for part in text.split("\n\n")]
+        for part in chain.from_iterable(rows):  # a table is read line by line
+            for name in _ID.findall(part):
+                found.setdefault(name, set()).update(_LINK.findall(part))
     for path in sorted((root / "figures" / "studies").glob("*/README.md")):
         for name in _ID.findall(path.read_text(encoding="utf-8")):
             found.setdefault(name, set()).add(f"studies/{path.parent.name}/README.md")
@@ -75,25 +73,14 @@ def _named(root: Path) -> Mapping[str, frozenset[str]]:
 
 def bibtex(claim: Claim) -> str:
     """Return the entry of a claim for BibTeX, with the version and the commit of the code."""
-    commit = _commit()
-    place = f"{REPOSITORY}/blob/{commit or 'main'}/{claim.proof.file}"
+    commit = (commit_of_code() or "").partition(" ")[0]  # none outside a checkout
     version = hlmtheory.__version__ + (f", commit {commit[:12]}" if commit else "")
-    return "\n".join(
-        [
-            f"@software{{hlmtheory:{claim.id},",
-            "  author  = {{The hlmtheory contributors}},",
-            f"  title   = {{Claim {claim.id.replace('_', chr(92) + '_')} of hlmtheory}},",
-            f"  version = {{{version}}},",
-            f"  url     = {{{place}}},",
-            "}",
-        ]
-    )
-
-
-@cache
-def _commit() -> str:
-    """Return the commit of the code, or nothing outside a checkout."""
-    return (commit_of_code() or "").partition(" ")[0]
+    return f"""@software{{hlmtheory:{claim.id},
+  author  = {{The hlmtheory contributors}},
+  title   = {{Claim {claim.id.replace("_", chr(92) + "_")} of hlmtheory}},
+  version = {{{version}}},
+  url     = {{{REPOSITORY}/blob/{commit or "main"}/{claim.proof.file}}},
+}}"""
 
 
 def citation(claim: Claim) -> str:

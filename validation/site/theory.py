@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from importlib import import_module
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import hlmtheory
-from hlmtheory._array import to_numpy
 from hlmtheory.claims import Claim, Origin, Relation
 from validation.report.citations import bibliography, cite, relation_to_source
-from validation.report.tables import UNPUBLISHED, plain_cells, table_row
+from validation.report.tables import UNPUBLISHED, counterexample_text, instance_text, plain_cells, table_row
 from validation.site.claim_links import citation, lemmas, named_in_tests, shown
 from validation.site.markup import escaped, formula, sentence
 from validation.site.notation import notation
@@ -102,27 +100,6 @@ def doi(link: str) -> str:
     return link.removeprefix("https://doi.org/").replace("https://arxiv.org/abs/", "10.48550/arXiv.")
 
 
-def values(value: Any) -> str:
-    """Return an array as text; four or more equal neighbours are abbreviated with a count.
-
-    >>> values([[1.0, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0.0]])
-    '((1, 0 × 4), (0.5, 0.5, 0, 0, 0))'
-    """
-    array = to_numpy(value)
-    if array.dtype.kind not in "fiub":
-        return str(value)
-    if array.ndim == 0:
-        return f"{array.item():.6g}"
-    runs = [(text, len(list(same))) for text, same in groupby(values(part) for part in array)]
-    return "(" + ", ".join(", ".join([text] * n) if n < 4 else f"{text} × {n}" for text, n in runs) + ")"
-
-
-def instance_text(instance: Mapping[str, Any], limit: int = 700) -> str:
-    """Return an instance as text of limited length."""
-    text = ", ".join(f"{name} = {values(value)}" for name, value in instance.items())
-    return text if len(text) <= limit else f"{text[:limit]} …"
-
-
 def measured(claim: Claim, tally: Tally | None) -> str:
     """Return what the published run found of a claim."""
     outcome, _, _, _, _, scope, slack, ratio, vacuous = plain_cells(
@@ -159,11 +136,9 @@ def claim_entry(claim: Claim, tally: Tally | None = None) -> str:
             if claim.relation is Relation.EQ
             else f"The largest left over right side known is {claim.attained.ratio:.6g}"
         )
-        rows.append(f"**Tight case.** {ratio}, at {escaped(instance_text(claim.attained.instance))}.")
+        rows.append(f"**Tight case.** {ratio}, at {escaped(instance_text(claim.attained.instance, 700))}.")
     if claim.refuted is not None:
-        verdict = claim.check(claim.refuted)
-        sides = f"left {verdict.lhs.flat[0]:.6g}, right {verdict.rhs.flat[0]:.6g}"
-        rows.append(f"**Counterexample.** {escaped(instance_text(claim.refuted))}: {sides}.")
+        rows.append(f"**Counterexample.** {escaped(counterexample_text(claim, claim.refuted))}.")
     return "\n\n".join([*rows, citation(claim)])
 
 

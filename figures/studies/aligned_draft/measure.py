@@ -1,6 +1,6 @@
 """Measure the acceptance of each draft against each version, and the version's drift from version 0.
 
-    measure.py DATA WORK rows.json [NAME ...]
+    measure.py DATA WORK rows.json
 
 WORK/pair holds version 0 (``large``) and the drafts, WORK/versions and WORK/hot the versions, WORK/ceilings the drafts
 that were trained anew. There is one record for a version and step. Its numbers are lists over texts, because whole
@@ -22,8 +22,7 @@ drafts that were verified and accepted, the rounds and the tokens.
 from __future__ import annotations
 
 import json
-import sys
-import time
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -32,6 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from figures.studies.kit import given, read
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.multi_draft import FixedLength, PromptLookup
@@ -183,45 +183,37 @@ def measure(bench: Bench, folder: Path, domain: str, *, whole: bool, ceiling: Pa
     return found
 
 
+def jobs(work: Path) -> Iterator[tuple[str, str, int, Path, Path | None, dict[str, Any]]]:
+    """Yield name, domain, step, folder, the draft that was trained anew and what is kept of each version's record."""
+    for domain in DOMAINS:
+        yield f"{domain}-base", domain, 0, work / "pair/large", None, {"method": "base", "seed": 0}
+    files = [*work.glob("versions/*/version.json"), *work.glob("hot/*/version.json")]
+    for file in sorted(files, key=lambda f: f.stat().st_mtime):
+        told, folder = read(file), file.parent
+        hot = folder.parent.name == "hot"
+        name = folder.name + "-hot" * hot
+        keys = ("method", "seed", "rank", "rate", "keeps_the_anchor", "own_parameters", "cpu_seconds")
+        kept = {key: told[key] for key in keys}
+        yield name, told["domain"], told["steps"], folder, None if hot else work / "ceilings" / name, kept
+        for step in sorted(folder.glob("step-*")):
+            yield name, told["domain"], int(step.name[5:]), step, None, kept
+
+
 def main() -> None:
     """Measure what is there, and write after each version."""
-    data, work, out, names = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:]
+    asked = given(__doc__, "data", "work", "out")
     torch.set_num_threads(1)
-    rows: list[dict[str, Any]] = json.loads(out.read_text()) if out.exists() else []
-    known = {(r["name"], r["step"]) for r in rows}
-    bench = Bench(data, work)
-    jobs = [(f"{d}-base", d, 0, work / "pair/large", None, {"method": "base", "seed": 0}) for d in DOMAINS]
-    for file in sorted(
-        [*work.glob("versions/*/version.json"), *work.glob("hot/*/version.json")], key=lambda f: f.stat().st_mtime
-    ):
-        told = json.loads(file.read_text())
-        name = file.parent.name + ("-hot" if file.parent.parent.name == "hot" else "")
-        kept = {
-            k: told[k] for k in ("method", "seed", "rank", "rate", "keeps_the_anchor", "own_parameters", "cpu_seconds")
-        }
-        ceiling = None if name.endswith("-hot") else work / "ceilings" / name
-        jobs.append((name, told["domain"], told["steps"], file.parent, ceiling, kept))
-        for step in sorted(file.parent.glob("step-*")):
-            jobs.append((name, told["domain"], int(step.name[5:]), step, None, kept))
-    for name, domain, step, folder, ceiling, kept in jobs:
-        if (name, step) in known or (names and not any(name.startswith(n) for n in names)):
+    rows: list[dict[str, Any]] = read(asked.out) if asked.out.exists() else []
+    known = {(row["name"], row["step"]) for row in rows}
+    bench = Bench(asked.data, asked.work)
+    for name, domain, step, folder, ceiling, kept in jobs(asked.work):
+        if (name, step) in known:
             continue
-        began = time.process_time()
         whole = not folder.name.startswith("step-")
         row = {"name": name, "of": domain, "step": step} | kept
-        row |= measure(bench, folder, domain, whole=whole, ceiling=ceiling)
-        rows.append(row)
-        out.write_text("[\n" + ",\n".join(json.dumps(r) for r in rows) + "\n]\n")
-        mean = {k: sum(v) / sum(row["domain"]["positions"]) for k, v in row["domain"]["accept"].items()}
-        tv = sum(row["domain"]["tv"]) / sum(row["domain"]["positions"])
-        print(
-            name,
-            step,
-            f"TV {tv:.3f}",
-            {k: round(v, 3) for k, v in mean.items()},
-            f"{time.process_time() - began:.1f} s",
-            flush=True,
-        )
+        rows.append(row | measure(bench, folder, domain, whole=whole, ceiling=ceiling))
+        asked.out.write_text("[\n" + ",\n".join(json.dumps(one) for one in rows) + "\n]\n", encoding="utf-8")
+        print(name, step, flush=True)
 
 
 if __name__ == "__main__":

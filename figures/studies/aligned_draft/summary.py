@@ -1,6 +1,6 @@
 """Summarise the rows of measure.py by version, with intervals over texts and seeds, and draw acceptance over drift.
 
-    summary.py rows.json SUMMARY.json [PICTURE.svg]
+    summary.py rows.json
 
 The summary of the repository is ``validation/plots/flexspec/versions.json``, which Table II of flexspec reads. An
 interval draws the seeds of a version and, independently, the texts; a text has the same number in all seeds.
@@ -9,18 +9,18 @@ interval draws the seeds of a version and, independently, the texts; a text has 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from figures.studies.kit import given, legend, picture, read
 from validation.decoding.intervals import counts_of, divide, draw_texts, estimate
 from validation.plots import commit_of_code
 from validation.plots.common.record import plain
 from validation.plots.common.stored import record
-from validation.plots.common.style import PAGE, axis, canvas, house_style, name_axes, save
+from validation.plots.common.style import PAGE, axis, name_axes
 from validation.plots.flexspec.versions import STORED
 
 RESAMPLES, CONFIDENCE = 4000, 0.95
@@ -106,62 +106,50 @@ def _rounds(members: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def paint(rows: list[dict[str, Any]]) -> Any:
-    """Return the figure: acceptance over the drift on held-out texts of the version's domain, a point a version."""
-    figure, panels = canvas((PAGE[0], 2.6), len(DOMAINS))
-    for panel, (domain, title) in zip(panels, DOMAINS.items(), strict=True):
-        own = [row for row in rows if row["of"] == domain]
-        far = 0.0
-        for draft, colour in COLOURS.items():
-            known = [row["domain"] for row in own if draft in row["domain"]["accept"]]
-            x, y = (
-                np.array([sum(part) / sum(one["positions"]) for one, part in zip(known, parts, strict=True)])
-                for parts in ([one["tv"] for one in known], [one["accept"][draft] for one in known])
-            )
-            look = {"marker": MARKS[draft], "markersize": 2.8, "markerfacecolor": "none", "markeredgewidth": 0.7}
-            panel.plot(
-                x,
-                y,
-                linestyle="none",
-                color=colour,
-                label="draft trained anew" if draft == "anew" else f"{draft} draft",
-                **look,
-            )
-            far = max(far, float(x.max(initial=0.0)))
-        base = next(row["domain"] for row in own if row["method"] == "base")
-        for draft in ("plain", "aligned"):
-            start = sum(base["accept"][draft]) / sum(base["positions"])
-            look = {"linewidth": 0.8, "linestyle": "dashed" if draft == "plain" else "dotted"}
-            panel.plot([0, far], [start, start - far], color=COLOURS[draft], label=f"bound, {draft} draft", **look)
-        panel.set_title(title)
-        panel.set_ylim(0, 0.8)
-        name_axes(panel, {"x": axis("TV from version 0"), "y": axis("acceptance, 1 − TV")})
-    for panel in panels[1:]:
-        panel.set_ylabel("")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
-    return figure
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Draw acceptance over the drift on held-out texts of the version's domain, a point a version."""
+    with picture(path, (PAGE[0], 2.6), len(DOMAINS)) as (figure, panels):
+        for panel, (domain, title) in zip(panels, DOMAINS.items(), strict=True):
+            own = [row for row in rows if row["of"] == domain]
+            far = 0.0
+            for draft, colour in COLOURS.items():
+                known = [row["domain"] for row in own if draft in row["domain"]["accept"]]
+                sizes = [sum(one["positions"]) for one in known]
+                x = np.array([sum(one["tv"]) for one in known]) / sizes
+                y = np.array([sum(one["accept"][draft]) for one in known]) / sizes
+                look = {"marker": MARKS[draft], "markersize": 2.8, "markerfacecolor": "none", "markeredgewidth": 0.7}
+                label = "draft trained anew" if draft == "anew" else f"{draft} draft"
+                panel.plot(x, y, linestyle="none", color=colour, label=label, **look)
+                far = max(far, float(x.max(initial=0.0)))
+            base = next(row["domain"] for row in own if row["method"] == "base")
+            for draft, line in (("plain", "dashed"), ("aligned", "dotted")):
+                start = sum(base["accept"][draft]) / sum(base["positions"])
+                look = {"color": COLOURS[draft], "linewidth": 0.8, "linestyle": line}
+                panel.plot([0, far], [start, start - far], label=f"bound, {draft} draft", **look)
+            panel.set(title=title, ylim=(0, 0.8))
+            name_axes(panel, {"x": axis("TV from version 0"), "y": axis("acceptance, 1 − TV")})
+        for panel in panels[1:]:
+            panel.set_ylabel("")
+        legend(figure, panels, 5)
 
 
 def main() -> None:
-    """Write the summary and the picture."""
-    rows = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    """Write the summary that Table II of flexspec reads, its record, and the picture."""
+    asked = given(__doc__, "rows")
+    rows = read(asked.rows)
     found = summarise(rows)
     lines = ",\n".join(json.dumps(one) for one in found.pop("versions"))
-    settings = json.dumps(found)[:-1]
-    Path(sys.argv[2]).write_text(f'{settings}, "versions": [\n{lines}\n]}}\n', encoding="utf-8")
-    if Path(sys.argv[2]).resolve() == STORED:
-        record(
-            "aligned_draft",
-            STORED,
-            command="python3 figures/studies/aligned_draft/summary.py builtin.json versions.json",
-            models="the built-in pair; its aligned draft and 57 tuned versions of its target model, trained here and "
-            "not stored",
-            data="GSM8K, HumanEval, Alpaca, PEPs, novels",
-            commit=str(commit_of_code()),
-        )
-    if len(sys.argv) > 3:
-        with house_style():
-            save(paint(rows), Path(sys.argv[3]))
+    STORED.write_text(f'{json.dumps(found)[:-1]}, "versions": [\n{lines}\n]}}\n', encoding="utf-8")
+    record(
+        "aligned_draft",
+        STORED,
+        command="python3 figures/studies/aligned_draft/summary.py builtin.json",
+        models="the built-in pair; its aligned draft and 57 tuned versions of its target model, trained here and "
+        "not stored",
+        data="GSM8K, HumanEval, Alpaca, PEPs, novels",
+        commit=str(commit_of_code()),
+    )
+    draw(rows, asked.rows)
 
 
 if __name__ == "__main__":

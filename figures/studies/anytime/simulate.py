@@ -6,18 +6,14 @@ two such tokens the wealth of every bet grows and the bound falls, so a run is i
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from figures.studies.kit import given, store
 from hlmtheory.skipping import fewest_tokens_to_certify
 from hlmtheory.skipping.audit import BETS
 from hlmtheory.verification import intervals
@@ -45,16 +41,10 @@ DRIVEN_DRAFTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """A system and its audit.
+    """A system and its audit: the audit probability π, and the mean risk of a token.
 
-    Attributes
-    ----------
-    rate, mean : float
-        π, and the mean of the risks.
-    drifting : bool
-        The risk is twice the mean for PERIOD tokens, then 0 for PERIOD tokens, and so on. Otherwise it is constant.
-    spread : bool
-        β of a skipped draft is 0 or uniform on [0, 1]. Otherwise it is 0 or 1.
+    A drifting risk is twice the mean for PERIOD tokens, then 0 for as many. β of a skipped draft is 0 or 1, or 0 or
+    uniform on [0, 1] if it is spread.
     """
 
     rate: float
@@ -267,20 +257,8 @@ def result(
 
 def main() -> None:
     """Simulate, and write the result to the file that the table reads."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--out", type=Path, default=STORED)
-    given = parser.parse_args()
-    begun = time.perf_counter()
-    found = result(given.seed, given.runs)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-    about = {
-        "command": f"python3 figures/studies/anytime/simulate.py --seed {given.seed} --runs {given.runs}",
-        "commit": commit,
-        "seconds": round(time.perf_counter() - begun),
-    }
-    given.out.write_text(json.dumps(about | found, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    asked = given(__doc__, seed=1, runs=RUNS)
+    store(STORED, result(asked.seed, asked.runs))
 
 
 if __name__ == "__main__":

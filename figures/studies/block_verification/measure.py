@@ -10,16 +10,13 @@ of a bootstrap over prompts.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from dataclasses import astuple
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from figures.studies.kit import given, store
 from hlmtheory.verification import block_weights, rejection_probability
 from validation.collection.collect import encode_prompts
 from validation.collection.prompts import builtin_prompts
@@ -49,6 +46,7 @@ def tokens_of_rounds(pair: Any, prefix: list[int]) -> np.ndarray:
 
 def main() -> None:
     """Measure, and store the numbers."""
+    asked = given(__doc__, "out")
     pair, prompts = load_pair("builtin"), builtin_prompts(limit=PROMPTS)
     torch.manual_seed(1)
     encoded = encode_prompts(pair, prompts, NEW)
@@ -58,17 +56,16 @@ def main() -> None:
         sums.append(sum(tokens_of_rounds(pair, [*ids, *record.tokens[:place]]) for place in places))
         starts.append(len(places))
     found, rounds = np.array(sums), np.array(starts, dtype=np.float64)
-    result: dict[str, Any] = {"prompts": len(prompts), "rounds": int(rounds.sum()), "copies": COPIES, "by_length": {}}
-    for j, k in enumerate(LENGTHS):
-        result["by_length"][k] = {
+    by_length = {
+        k: {
             "token_by_token": astuple(ratio(found[:, 0, j], rounds)),
             "by_block": astuple(ratio(found[:, 1, j], rounds)),
             "quotient": astuple(ratio(found[:, 1, j], found[:, 0, j])),
         }
-        print(k, json.dumps(result["by_length"][k]), flush=True)
-    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-    result["commit"] = head.stdout.strip()
-    Path(sys.argv[1]).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        for j, k in enumerate(LENGTHS)
+    }
+    head = {"prompts": len(prompts), "rounds": int(rounds.sum()), "copies": COPIES}
+    store(asked.out, head | {"by_length": by_length})
 
 
 if __name__ == "__main__":

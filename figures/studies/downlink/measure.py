@@ -7,13 +7,11 @@ The counts go to ``downlink.json``.
 
 from __future__ import annotations
 
-import json
-import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from figures.studies.kit import SHELF, store
 from validation.collection.prompts import builtin_prompts
 from validation.decoding.intervals import ratio
 from validation.decoding.loop import decode
@@ -58,13 +56,10 @@ def main() -> None:
     pair, prompts = load_pair("builtin"), builtin_prompts()[::EVERY]
     rows = []
     for method in methods():
-        began = time.process_time()
         records = decode(pair, prompts, method, new_tokens=NEW_TOKENS, batch=len(prompts), seed=SEED, risk=True)
         rows.append({"method": method.name, **counts(records)})
-        print(json.dumps(rows[-1]), round(time.process_time() - began), "s", flush=True)
     setting = {"prompts": len(prompts), "new_tokens": NEW_TOKENS, "drafts": DRAFTS, "seed": SEED}
-    text = json.dumps({"setting": setting, "rows": rows}, indent=1)
-    (Path(__file__).parent / "downlink.json").write_text(text + "\n", encoding="utf-8")
+    store(SHELF / "downlink" / "downlink.json", {"setting": setting, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -1,10 +1,8 @@
-"""The models, methods and prompt sets of the study, for the built-in pair and for SmolLM2."""
+"""The models, methods and prompt sets of the study."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,8 +19,7 @@ from validation.decoding.methods.multi_draft import (
 from validation.decoding.methods.single_draft import CloudOnly, Hlm
 from validation.decoding.methods.trees import NgramLookahead
 from validation.decoding.studies import flexspec_links
-from validation.models import smollm2
-from validation.models.pair import PAIRS, Pair, load_pair
+from validation.models.pair import Pair, load_pair
 from validation.plots.flexspec.printed import DATASETS
 
 SETS = (*DATASETS, "HumanEval")
@@ -36,56 +33,28 @@ FIXED = 4
 
 MODELS = Path(os.environ.get("FLEXSPEC_MODELS", "runs/flexspec"))
 """The built-in pair: folder with ``pair/large``, ``pair/small``, ``pair/aligned``, ``medusa``, ``eagle`` and
-``versions/NAME``. SmolLM2: folder with ``versions/NAME``."""
+``versions/NAME``."""
 BASE, PLAIN = "version 0", "plain"
 Runs = list[tuple[Method, Link | None]]
 
 
-@dataclass(frozen=True)
-class Setup:
-    """Say what is decoded.
-
-    Attributes
-    ----------
-    option : str
-        What selects it on the command line.
-    stored : Path
-        File of the counts, from the repository's root.
-    per_set, new_tokens, batch : int
-        Prompts of each set, tokens of a text, and texts of a batch.
-    versions, drafts : mapping
-        For each version of the target model and each draft its folder or name.
-    methods : callable
-        Returns the methods of a version, a draft and a temperature, each with the network that it follows.
-    base : str or None
-        The model that an adapter of a version is merged into.
-    told : str
-        The models, in words, if the counts are a stored experiment; else empty.
-    """
-
-    option: str
-    stored: Path
-    per_set: int
-    new_tokens: int
-    batch: int
-    versions: Mapping[str, Path | str]
-    drafts: Mapping[str, Path | str]
-    methods: Callable[[str, str, float], Runs]
-    base: str | None = None
-    told: str = ""
+VERSIONS = {
+    BASE: MODELS / "pair/large",
+    "math, LoRA": MODELS / "versions/math-lora16-s1",
+    "code, full": MODELS / "versions/code-full-s1",
+}
+DRAFTS = {PLAIN: MODELS / "pair/small", "aligned": MODELS / "pair/aligned"}
+PER_SET, NEW_TOKENS, BATCH = 12, 48, 12
+TOLD = (
+    "the built-in pair; its aligned draft, two tuned versions of its target model, heads of Medusa-1 and a layer of "
+    "EAGLE-2, trained here and not stored"
+)
 
 
 @lru_cache(maxsize=1)
-def _load(target: Path | str, draft: Path | str, base: str | None) -> Pair:
-    return load_pair(draft=draft, target=target, base=base, changed_anchor=True)
-
-
-def pair_of(setup: Setup, version: str, draft: str) -> Pair | None:
-    """Return a version of the target model with a draft; None if a folder of one of them is not there."""
-    target, own = setup.versions[version], setup.drafts[draft]
-    if any(isinstance(place, Path) and not place.exists() for place in (target, own)):
-        return None
-    return _load(target, own, setup.base)
+def pair_of(version: str, draft: str) -> Pair:
+    """Return a version of the target model with a draft."""
+    return load_pair(draft=DRAFTS[draft], target=VERSIONS[version], changed_anchor=True)
 
 
 def _algorithm_2(link: Link) -> tuple[Method, Link]:
@@ -94,8 +63,8 @@ def _algorithm_2(link: Link) -> tuple[Method, Link]:
     return FlexSpec("linear", printed_acceptance=True, max_draft_length=MAX_DRAFT_LENGTH, costs=costs), link
 
 
-def builtin_methods(version: str, draft: str, temperature: float) -> Runs:
-    """Return the methods of the built-in pair.
+def methods(version: str, draft: str) -> Runs:
+    """Return the methods of a version of the target and a draft, each with the network that it follows.
 
     HLM verifies one draft at each position. From its flags every fixed length and every lossless rule is replayed. The
     heads are those of version 0, so that they are stale for the other versions.
@@ -113,52 +82,3 @@ def builtin_methods(version: str, draft: str, temperature: float) -> Runs:
         if draft == "aligned" or version == BASE:
             made.append(_algorithm_2(link))
     return made
-
-
-def smollm2_methods(version: str, draft: str, temperature: float) -> Runs:
-    """Return the methods to decode with SmolLM2; there are no heads of Medusa and no layer of EAGLE.
-
-    Cloud-Only, standard SD, DSSD and at temperature 0 Algorithm 2 are replayed from HLM's flags. The window of
-    Lookahead is small, because the passes over it are most of the time.
-    """
-    made: Runs = [(Hlm(), None), (PromptLookup(FIXED), None)]
-    if temperature:
-        made.append(_algorithm_2(flexspec_links()[0]))
-    return [*made, (NgramLookahead(window=4, ngram=3, guesses=4), None)]
-
-
-STUDIES = Path("figures/studies")
-BUILTIN = Setup(
-    option="builtin",
-    stored=STUDIES / "flexspec_tables" / "rows.json",
-    per_set=12,
-    new_tokens=48,
-    batch=12,
-    versions={
-        BASE: MODELS / "pair/large",
-        "math, LoRA": MODELS / "versions/math-lora16-s1",
-        "code, full": MODELS / "versions/code-full-s1",
-    },
-    drafts={PLAIN: MODELS / "pair/small", "aligned": MODELS / "pair/aligned"},
-    methods=builtin_methods,
-    told="the built-in pair; its aligned draft, two tuned versions of its target model, heads of Medusa-1 and a layer "
-    "of EAGLE-2, trained here and not stored",
-)
-SMOLLM2 = Setup(
-    option="smollm2",
-    stored=STUDIES / "smollm2_versions" / "rows.json",
-    per_set=4,
-    new_tokens=32,
-    batch=14,
-    versions={
-        BASE: smollm2.NAME,
-        "math, LoRA 16": MODELS / "versions/math-lora16-s1",
-        "code, LoRA 16": MODELS / "versions/code-lora16-s1",
-        "math, LoRA 4": MODELS / "versions/math-lora4-s1",
-        "code, LoRA 4": MODELS / "versions/code-lora4-s1",
-    },
-    drafts={PLAIN: PAIRS[f"{smollm2.NAME}-small"].draft},
-    methods=smollm2_methods,
-    base=smollm2.NAME,
-)
-SETUPS = {setup.option: setup for setup in (BUILTIN, SMOLLM2)}

@@ -7,19 +7,28 @@ Intervals are by a bootstrap over requests. Writes ``length_rules.json`` and ``l
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
-import subprocess
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from source_data import DATASETS, DEVICE_DRAFT_S, DRAFTERS, Request, RoundTimes, digests, path_of, read, round_times
 
+from figures.studies.kit import SHELF, given, picture, store
+from figures.studies.length_rules.source_data import (
+    DATASETS,
+    DEVICE_DRAFT_S,
+    DRAFTERS,
+    LOOPS,
+    SOURCE,
+    Request,
+    RoundTimes,
+    digests,
+    path_of,
+    read,
+    round_times,
+)
 from hlmtheory.draft_length import (
     acceptance_by_depth,
     optimal_draft_length,
@@ -30,18 +39,15 @@ from hlmtheory.draft_length import (
 )
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import plain
-from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, house_style, save
+from validation.plots.common.style import DARK, MIDDLE, PAGE
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
-HERE = Path(__file__).parent
 MAX_LENGTH = 15
 FIXED_SHOWN = range(1, 9)
 FOLDS = 10
 RESAMPLES = 2_000
-LOOPS = 4_000
-"""Texts of this many tokens or more are loops; five of instructcoder's have 8,192, the most that was generated."""
 STEP, START = 0.1, 0.8
 """Step of the moving average and its first estimate, as in the decoding methods of this project."""
 ROUND_TRIPS_MS = (0.0, 5.0, 20.0, 100.0)
@@ -294,59 +300,39 @@ SHOWN = ("EAGLE-3", "device")
 
 def draw(found: dict[str, Any], path: Path) -> None:
     """Draw the regret of five rules over the round-trip time, a panel for each data set."""
-    with house_style():
-        figure, panels = canvas((PAGE[0], 3.0), panels=len(DATASETS))
+    with picture(path, (PAGE[0], 3.0), len(DATASETS)) as (_, panels):
         for panel, dataset in zip(panels, DATASETS, strict=True):
-            draw_rules(panel, found[f"{SHOWN[0]}, {dataset}"]["settings"])
-            panel.set_title(f"{SHOWN[0]}, {dataset}")
-            panel.set_ylim(-45, 75)
-        panels[0].set_ylabel("regret (%)")
-        for panel in panels:
+            settings = found[f"{SHOWN[0]}, {dataset}"]["settings"]
+            for offset, (name, style) in enumerate(DRAWN.items()):
+                told = [settings[f"{SHOWN[1]}, {trip:g} ms"]["rules"][name] for trip in ROUND_TRIPS_MS]
+                x = np.arange(len(ROUND_TRIPS_MS)) + 0.07 * (offset - 2)
+                ends = 100 * np.array([rule["interval"] for rule in told]).T
+                panel.plot(x, [100 * rule["regret"] for rule in told], ms=3.5, label=name, **style)
+                panel.vlines(x, *ends, color=style["color"], lw=0.8)
+            panel.axhline(0, color="0.3", lw=0.6)
+            panel.set_yscale("symlog", linthresh=1.0, linscale=0.7)
+            panel.set_yticks(TICKS, [f"{tick:g}".replace("-", "−") for tick in TICKS])
+            panel.minorticks_off()
+            panel.set_xticks(range(len(ROUND_TRIPS_MS)), [f"{trip:g}" for trip in ROUND_TRIPS_MS])
+            panel.set(title=f"{SHOWN[0]}, {dataset}", xlabel="round trip (ms)", ylim=(-45, 75))
             label_ends(panel)
-        save(figure, path)
-
-
-def draw_rules(panel: Axes, settings: dict[str, Any]) -> None:
-    """Draw one data set: regret by round trip, with intervals."""
-    for offset, (name, style) in enumerate(DRAWN.items()):
-        told = [settings[f"{SHOWN[1]}, {trip:g} ms"]["rules"][name] for trip in ROUND_TRIPS_MS]
-        x = np.arange(len(ROUND_TRIPS_MS)) + 0.07 * (offset - 2)
-        ends = 100 * np.array([rule["interval"] for rule in told]).T
-        panel.plot(x, [100 * rule["regret"] for rule in told], ms=3.5, label=name, **style)
-        panel.vlines(x, *ends, color=style["color"], lw=0.8)
-    panel.axhline(0, color="0.3", lw=0.6)
-    panel.set_yscale("symlog", linthresh=1.0, linscale=0.7)
-    panel.set_yticks(TICKS, [f"{tick:g}".replace("-", "−") for tick in TICKS])
-    panel.minorticks_off()
-    panel.set_xticks(range(len(ROUND_TRIPS_MS)), [f"{trip:g}" for trip in ROUND_TRIPS_MS])
-    panel.set_xlabel("round trip (ms)")
+        panels[0].set_ylabel("regret (%)")
 
 
 def main() -> None:
-    """Replay all data and write the numbers and the figure; without a folder, draw the stored numbers again."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=HERE / "length_rules.json")
-    given = parser.parse_args()
-    if given.folder is None:
-        return draw(json.loads(given.out.read_text(encoding="utf-8"))["data"], given.out.with_suffix(".svg"))
-    begun = time.perf_counter()
+    """Replay all data, and write the numbers and the figure."""
+    asked = given(__doc__, "folder", seed=1)
     found, without = {}, {}
     for dataset, (drafter, name) in itertools.product(DATASETS, DRAFTERS.items()):
-        requests = read(path_of(given.folder, dataset), drafter)
-        found[f"{name}, {dataset}"] = study(requests, drafter, given.seed)
+        requests = read(path_of(asked.folder, dataset), drafter)
+        found[f"{name}, {dataset}"] = study(requests, drafter, asked.seed)
         short = [one for one in requests if len(one.emitted) < LOOPS]
         if len(short) < len(requests):
-            without[f"{name}, {dataset}"] = study(short, drafter, given.seed)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-    about: dict[str, Any] = {
-        "command": f"python3 figures/studies/length_rules/length_rules.py FOLDER --seed {given.seed}",
-        "commit": commit,
-        "seconds": round(time.perf_counter() - begun),
-        "seed": given.seed,
-        "source": "SpecDecode-Bench/simulator, data/llama3.1-8B, commit 2fdccbd61b62be339fb85fd90caf43f5e8392aa6",
-        "sha256": digests(given.folder),
+            without[f"{name}, {dataset}"] = study(short, drafter, asked.seed)
+    about = {
+        "seed": asked.seed,
+        "source": SOURCE,
+        "sha256": digests(asked.folder),
         "measured": "acceptance on an H100 by the source; replayed here",
         "simulated": "times of a round, from the source's fit, with the link added; a device's 5 ms a draft is assumed",
         "max_length": MAX_LENGTH,
@@ -357,9 +343,9 @@ def main() -> None:
         "start": START,
         "device_draft_s": DEVICE_DRAFT_S,
     }
-    content = about | {"data": found, "without_loops": without}
-    given.out.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    draw(found, given.out.with_suffix(".svg"))
+    out = SHELF / "length_rules" / "length_rules.json"
+    store(out, about | {"data": found, "without_loops": without})
+    draw(found, out)
 
 
 if __name__ == "__main__":

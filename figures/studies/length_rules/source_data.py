@@ -8,6 +8,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+SOURCE = "SpecDecode-Bench/simulator, data/llama3.1-8B, commit 2fdccbd61b62be339fb85fd90caf43f5e8392aa6"
+LOOPS = 4_000
+"""Texts of this many tokens or more are loops; five of instructcoder's have 8,192, the most that was generated."""
 DATASETS = ("gsm8k", "instructcoder")
 DRAFTERS = {"eagle": "EAGLE-3", "ngram": "n-gram"}
 

@@ -1,6 +1,6 @@
 """Measure the tokens of a round and the distance of a token for lossy rules, on the same prefixes and drafts.
 
-PYTHONPATH=. python3 figures/studies/lossy_rules/measure.py builtin 24 figures/studies/lossy_rules/builtin.json
+PYTHONPATH=. python3 figures/studies/lossy_rules/measure.py figures/studies/lossy_rules/builtin.json
 
 The target model's texts are decoded with fixed K = 4. At the beginning of every third of their rounds, ``COPIES`` times
 4 drafts are drawn from q, and 4 greedy ones once. Given the drafts, a round has 1 + Σ Π a tokens, and its expected cost
@@ -10,15 +10,13 @@ token costs 0. So no random number of the server enters. Promises are on the mea
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from figures.studies.kit import given, picture, read, store
 from hlmtheory.truncation import truncate
 from hlmtheory.uncertainty import vocabulary_uncertainty
 from hlmtheory.verification import (
@@ -36,6 +34,7 @@ from validation.collection.prompts import builtin_prompts
 from validation.decoding.loop import decode
 from validation.decoding.methods.multi_draft import FixedLength
 from validation.models.pair import load_pair
+from validation.plots.common.style import axis, legend_below, name_axes
 
 NEW, COPIES, DEEPEST, LENGTHS, PROMISES, SETS = 24, 4, 4, (4,), (0.02, 0.05, 0.1), 500
 EVEN = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 0.85, 1.0)
@@ -136,40 +135,14 @@ def place(pair: Any, prefix: list[int]) -> dict[str, np.ndarray]:
     found["overlap"] = np.minimum(1.0, np.cumprod(ratio[0] / ratio[1], axis=-1)).mean(0)  # 1 - TV(Q_i, P_i)
     greedy, p_greedy = window(pair, prefix, greedy=True)[:2]
     hot = np.asarray(np.arange(q.shape[-1]) == greedy[..., None], dtype=np.float64)
-    for table, given in ((SAMPLED, (tokens, p, q, logits)), (GREEDY, (greedy, p_greedy[:, :-1], hot, None))):
+    for table, known in ((SAMPLED, (tokens, p, q, logits)), (GREEDY, (greedy, p_greedy[:, :-1], hot, None))):
         for name, values in table.items():
             rows = []
             for value in values:
-                accept, residual = rule(name, value, *given[1:])
-                price = lossy_price(given[1], given[2], accept, residual)
-                rows.append(along(given[0], accept, np.asarray(price.distance)))
+                accept, residual = rule(name, value, *known[1:])
+                price = lossy_price(known[1], known[2], accept, residual)
+                rows.append(along(known[0], accept, np.asarray(price.distance)))
             found[name] = np.array(rows).transpose(1, 0, 2)
-    return found
-
-
-@torch.no_grad()
-def text_losses(pair: Any, prompt: list[int], text: list[int]) -> dict[str, np.ndarray]:
-    """Return 1 - Π min(1, S/p) and Σ e of a text, the rule verifying a draft at every place, (2, parameters)."""
-    ids = torch.tensor([[*prompt, *text]])
-    p, q = (model(ids[:, :-1]).logits[0, -len(text) :].double() for model in (pair.target, pair.draft))
-    logits, p, q, found = q.numpy(), p.softmax(-1).numpy(), q.softmax(-1).numpy(), {}
-    hot = np.asarray(np.arange(q.shape[-1]) == q.argmax(-1)[:, None], dtype=np.float64)
-    for table, drafts in ((SAMPLED, q), (GREEDY, hot)):
-        for name, values in table.items():
-            if name == "skips of the first drafts":  # it depends on where rounds begin
-                continue
-            losses = []
-            for value in values:
-                accept, residual = rule(name, value, p, drafts, logits)
-                kept = drafts * accept
-                after = np.clip(p - drafts, 0.0, None) if residual is None else residual
-                mass = after.sum(-1, keepdims=True)
-                after = np.where(mass > 0, after / np.where(mass > 0, mass, 1.0), p)
-                law = kept + (1.0 - kept.sum(-1, keepdims=True)) * after
-                share = [np.take_along_axis(one, np.array(text)[:, None], -1)[:, 0] for one in (law, p)]
-                each = 0.5 * np.abs(law - p).sum(-1)
-                losses.append([1.0 - np.minimum(1.0, share[0] / share[1]).prod(), each.sum()])
-            found[name] = np.array(losses).T
     return found
 
 
@@ -188,12 +161,7 @@ def best_mix(tokens: np.ndarray, cost: np.ndarray, promise: float) -> tuple[floa
     return max(found)
 
 
-def interval(values: list[float]) -> list[float]:
-    """Return the 95% interval of resampled values."""
-    return [float(one) for one in np.quantile(values, (0.025, 0.975))]
-
-
-def summarise(rounds: list[dict[str, np.ndarray]], texts: list[dict[str, np.ndarray]], counts: np.ndarray) -> Any:
+def summarise(rounds: list[dict[str, np.ndarray]], counts: np.ndarray) -> Any:
     """Return curves and the table at equal promises; ``rounds`` are sums of each prompt, ``counts`` its places."""
     rng = np.random.default_rng(1)
     sets = [
@@ -203,7 +171,6 @@ def summarise(rounds: list[dict[str, np.ndarray]], texts: list[dict[str, np.ndar
     names = [*SAMPLED, BLOCK, *GREEDY]
     stacked = {name: np.stack([one[name] for one in rounds]) for name in [*names, "overlap"]}
     means = [{name: np.tensordot(w, one, 1) / (w @ counts) for name, one in stacked.items()} for w in sets]
-    mean_text = {name: np.mean([one[name] for one in texts], axis=0) for name in texts[0]}
     result: dict[str, Any] = {"by_length": {}}
     for n, k in enumerate(LENGTHS):
         curves = {}
@@ -211,8 +178,6 @@ def summarise(rounds: list[dict[str, np.ndarray]], texts: list[dict[str, np.ndar
             tokens, cost = means[0][name][:, :, n]
             values = EVEN if name == BLOCK else (SAMPLED | GREEDY)[name]
             curves[name] = {"parameters": list(values), "tokens": tokens.tolist(), "distance": (cost / tokens).tolist()}
-            if name in mean_text:
-                curves[name] |= {"text_overlap": mean_text[name][0].tolist(), "text_sum": mean_text[name][1].tolist()}
         overlap = means[0]["overlap"][:k]
         spent = np.linspace(0.0, float((1.0 - overlap).max()), 60)
         most = 1.0 + (overlap + np.minimum(spent[:, None], 1.0 - overlap)).sum(-1)
@@ -222,11 +187,8 @@ def summarise(rounds: list[dict[str, np.ndarray]], texts: list[dict[str, np.ndar
             likes = "skips at random, or a cascade with a mixture"
             promises[promise] = {
                 name: {
-                    "tokens": [each[0][name][0], *interval([one[name][0] for one in each[1:]])],
-                    "over_random_skips": [
-                        each[0][name][0] / each[0][likes][0],
-                        *interval([one[name][0] / one[likes][0] for one in each[1:]]),
-                    ],
+                    "tokens": spread([one[name][0] for one in each]),
+                    "over_random_skips": spread([one[name][0] / one[likes][0] for one in each]),
                     "mix": list(each[0][name][1:]),
                 }
                 for name in names
@@ -239,24 +201,47 @@ def summarise(rounds: list[dict[str, np.ndarray]], texts: list[dict[str, np.ndar
     return result
 
 
-def main(name: str, prompts: int, out: Path) -> None:
-    """Measure, and store the numbers."""
-    pair, given = load_pair(name), builtin_prompts(limit=prompts)
+def spread(values: list[float]) -> list[float]:
+    """Return the first value and the 95% interval of the others, which are resampled."""
+    return [values[0], *(float(one) for one in np.quantile(values[1:], (0.025, 0.975)))]
+
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666", "#8B4513")
+
+
+def draw(stored: Path) -> None:
+    """Draw a line for each rule, dashed for greedy drafts, and the most that any rule can give."""
+    found = read(stored)["by_length"]["4"]
+    with picture(stored, (5.0, 4.4)) as (_, (axes,)):
+        most = found["most"]
+        label = "no rule for sampled drafts gives more"
+        axes.plot(most["distance"], most["tokens"], color="black", lw=1.5, label=label)
+        for names, style in (([*SAMPLED, BLOCK], "-"), (GREEDY, "--")):
+            for colour, name in zip(COLOURS, names, strict=False):
+                points = sorted(zip(found["curves"][name]["distance"], found["curves"][name]["tokens"], strict=True))
+                look = {"color": colour, "marker": "o" if names is GREEDY else ".", "lw": 0.9}
+                axes.plot(*zip(*points, strict=True), style, label=name, **look)
+        axes.set_xlim(-0.005, 0.3)
+        name_axes(axes, {"x": axis("mean total variation of a token"), "y": axis("tokens of a round of 4 drafts")})
+        legend_below(axes, columns=2)
+
+
+def main() -> None:
+    """Measure, store and draw."""
+    asked = given(__doc__, "out", pair="builtin", prompts=24)
+    pair, chosen = load_pair(asked.pair), builtin_prompts(limit=asked.prompts)
     torch.manual_seed(1)
-    rounds, texts, counts = [], [], []
-    records = decode(pair, given, FixedLength(4), new_tokens=NEW, batch=16)
-    for ids, record in zip(encode_prompts(pair, given, NEW), records, strict=True):
+    rounds, counts = [], []
+    records = decode(pair, chosen, FixedLength(4), new_tokens=NEW, batch=16)
+    for ids, record in zip(encode_prompts(pair, chosen, NEW), records, strict=True):
         places = [one.position for one in record.rounds[::3]]
         each = [place(pair, [*ids, *record.tokens[:at]]) for at in places]
         rounds.append({key: sum(one[key] for one in each) for key in each[0]})
-        texts.append(text_losses(pair, list(ids), list(record.tokens)))
         counts.append(float(len(places)))
-        print(len(counts), flush=True)
-    result = summarise(rounds, texts, np.array(counts))
-    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-    about = {"pair": name, "prompts": len(given), "rounds": int(sum(counts)), "copies": COPIES, "new_tokens": NEW}
-    out.write_text(json.dumps(about | result | {"commit": head.stdout.strip()}, indent=1) + "\n", encoding="utf-8")
+    about = {"pair": asked.pair, "prompts": len(chosen), "rounds": int(sum(counts)), "copies": COPIES}
+    store(asked.out, about | {"new_tokens": NEW} | summarise(rounds, np.array(counts)))
+    draw(asked.out)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+    main()

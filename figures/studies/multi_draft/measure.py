@@ -1,17 +1,14 @@
 """Measure how often one of n drafts of a position is accepted, for the rules of the field and the best rule.
 
-PYTHONPATH=. python3 figures/studies/multi_draft/measure.py builtin figures/studies/multi_draft/builtin.json
+PYTHONPATH=. python3 figures/studies/multi_draft/measure.py figures/studies/multi_draft/builtin.json
 
 Texts are decoded with fixed K = 4, whose law is the target's. At every second position of them the distributions p and
 q of both models are taken. Best rules, K-SEQ, and tries of independent drafts are computed from p and q. Where children
-or races are drawn, their probability of acceptance is averaged over draws. Intervals are 95%, of a bootstrap over prompts.
+or races are drawn, their probability of acceptance is averaged over draws. Intervals: 95%, bootstrap over prompts.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
@@ -19,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from figures.studies.kit import given, legend, picture, read, store
 from hlmtheory.verification import multi_draft_optimum, top_draft_optimum
 from validation.collection.collect import encode_prompts
 from validation.collection.prompts import builtin_prompts
@@ -26,6 +24,7 @@ from validation.decoding.intervals import ratio
 from validation.decoding.loop import decode
 from validation.decoding.methods.multi_draft import FixedLength
 from validation.models.pair import load_pair
+from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE
 
 PROMPTS, NEW, EVERY, MOST = 24, 24, 2, 8
 CHILDREN, RACES = 12, 100
@@ -146,20 +145,40 @@ def acceptances(p: np.ndarray, q: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
+LINES = {
+    "without replacement: no rule is better": (DARK, "dotted", ""),
+    "shared seed: a list": (MIDDLE, "solid", "s"),
+    "sure and one drawn: best rule (draft tree, sure)": (DARK, "solid", "o"),
+    "independent: best rule": ("0.55", "dotted", ""),
+    "without replacement: tried in turn (draft tree)": (DARK, "dashed", "d"),
+    "independent: K-SEQ": ("0.55", "dashed", "^"),
+    "independent: tried in turn": (LIGHT, "dashed", "v"),
+}
+
+
+def draw(stored: Path) -> None:
+    """Draw the acceptance by the number of drafts."""
+    with picture(stored, (1.4 * COLUMN[0], 3.4)) as (figure, (axes,)):
+        for rule, (color, line, mark) in LINES.items():
+            found = [one[0] for one in read(stored)["rules"][rule]]
+            axes.plot(range(1, len(found) + 1), found, color=color, linestyle=line, marker=mark, label=rule)
+        axes.set(xlabel="drafts of a position", ylabel="one of them is accepted")
+        legend(figure, (axes,), 1)
+
+
 def main() -> None:
-    """Measure, and store the numbers; a third argument is the number of prompts."""
-    pair, prompts = load_pair(sys.argv[1]), builtin_prompts(limit=int(sys.argv[3]) if sys.argv[3:] else PROMPTS)
+    """Measure, store and draw."""
+    asked = given(__doc__, "out", prompts=PROMPTS)
+    pair, prompts = load_pair("builtin"), builtin_prompts(limit=asked.prompts)
     torch.manual_seed(1)
     p, q, counts = rows_of(pair, prompts)
-    result: dict[str, Any] = {"pair": sys.argv[1], "prompts": len(prompts), "positions": len(p), "rules": {}}
     ends = np.concatenate([[0], np.cumsum(counts)])
-    for rule, found in acceptances(p, q).items():
-        by_prompt = np.add.reduceat(found, ends[:-1], axis=1)
-        result["rules"][rule] = [astuple(ratio(one, counts.astype(np.float64))) for one in by_prompt]
-        print(rule, *(f"{one[0]:.3f}" for one in result["rules"][rule]), flush=True)
-    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-    result["commit"] = head.stdout.strip()
-    Path(sys.argv[2]).write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    rules = {
+        rule: [astuple(ratio(one, counts.astype(np.float64))) for one in np.add.reduceat(found, ends[:-1], axis=1)]
+        for rule, found in acceptances(p, q).items()
+    }
+    store(asked.out, {"pair": "builtin", "prompts": len(prompts), "positions": len(p), "rules": rules})
+    draw(asked.out)
 
 
 if __name__ == "__main__":

@@ -11,69 +11,23 @@ from numpy.typing import NDArray
 
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength
-from validation.decoding.methods.quantized import CSqs, KSqs, Sqs
-from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedSkipping, SharedSeedStreamed
+from validation.decoding.methods.planned import Planned
+from validation.decoding.methods.quantized import CSqs, KSqs
 from validation.decoding.methods.single_draft import CuHlmCertified, CuHlmOffline, CuHlmOnline, Hlm, UHlm
-from validation.decoding.methods.split import DssdCertified
-from validation.decoding.session import Draft, Message, Step
+from validation.planning.deploy import policy_of
 from validation.planning.menu import CERTIFIED, CU_HLM, FIXED, FLEXSPEC, HLM, OURS, SQS, STREAMED, U_HLM, Line, Option
+from validation.planning.plan import Planner
 from validation.planning.positions import LATTICES
-from validation.planning.profile import SEEDED
 
 Array = NDArray[Any]
 
 
-class _Skipping:
-    """Skip the first draft of a round if its expected uncertainty is at most a threshold."""
-
-    def set(self, option: Option) -> None:
-        """Take the draft length and the threshold of an option."""
-        self.max_draft_length = int(option.draft_length)
-        self.rule = None if option.threshold == -np.inf else UHlm(option.threshold, draws=None)
-
-    def skip(self, step: Step, tokens: Array) -> Array:
-        """Return whether u ≤ u_th for each draft."""
-        if self.rule is None:
-            return np.zeros(len(tokens), dtype=bool)
-        return np.asarray(self.rule.uncertainty(step, tokens) <= self.rule.threshold)
-
-    def lengths(self, sequences: Array, rates: Any) -> Array:
-        """Return the same length for all."""
-        return np.full(len(sequences), self.max_draft_length)
+def vocabulary_of(planner: Planner) -> int:
+    """Return V, which HLM sends whole."""
+    return int(next(one.top_k[0] for one in planner.options if one.family == HLM))
 
 
-class PlannedSplit(_Skipping, Dssd):
-    """K drafts with q_d up and p down, and skipping."""
-
-    def __init__(self, option: Option) -> None:
-        Dssd.__init__(self, int(option.draft_length))
-        self.set(option)
-        self.name = f"ours {option.label}"
-
-
-def _lattice(option: Option) -> Sqs:
-    """K drafts from quantised rows, and skipping."""
-    lattice = LATTICES[(option.codec or 1) - 1]
-    base: type[Sqs] = KSqs if lattice.k is not None else CSqs
-
-    class Planned(_Skipping, base):  # type: ignore[valid-type, misc]
-        def message(self, drafts: list[Draft]) -> Message:
-            """Return the quantised rows; the formula also counts the drawn tokens and a header."""
-            found = base.message(self, drafts)
-            width = (self.session.vocabulary - 1).bit_length()
-            return Message(found.bits + width * len(drafts) + 16.0, found.payload)
-
-    shared = {"resolution": lattice.resolution, "budget_bits": 1e12}
-    if lattice.k is not None:
-        made = Planned(lattice.k, **shared)
-    else:
-        made = Planned(lattice.threshold, learning_rate=0.0, **shared)
-    made.set(option)
-    made.name = f"ours {option.label}"
-    return made
-
-
-def method_of(option: Option, line: Line | None) -> Method:
+def method_of(option: Option, planner: Planner) -> Method:
     """Return the decoding method of an option.
 
     Raises
@@ -81,6 +35,8 @@ def method_of(option: Option, line: Line | None) -> Method:
     ValueError
         If the option has no drafts; one model alone needs no decoding.
     """
+    if option.family in (OURS, CERTIFIED, STREAMED):
+        return Planned(policy_of(option, planner, vocabulary_of(planner), None))
     if option.family == FIXED:
         return FixedLength(int(option.draft_length))
     if option.family == HLM:
@@ -88,19 +44,9 @@ def method_of(option: Option, line: Line | None) -> Method:
     if option.family == U_HLM:
         return UHlm(option.threshold, f"U-HLM {option.label}")
     if option.family == CU_HLM:
-        return _truncated(option, line)
+        return _truncated(option, planner.line)
     if option.family == FLEXSPEC:
         return Dssd(int(option.draft_length))
-    if option.family == CERTIFIED:
-        return DssdCertified(option.answer_limit, int(option.draft_length))
-    if option.family == STREAMED:
-        return SharedSeedStreamed()
-    if option.family == OURS and option.codec == SEEDED:
-        length = int(option.draft_length)
-        skips = option.threshold > -np.inf
-        return SharedSeedSkipping(option.threshold, length, draws=None) if skips else SharedSeed(length)
-    if option.family == OURS:
-        return PlannedSplit(option) if option.codec == 0 else _lattice(option)
     if option.family == SQS:
         return _sqs(option)
     raise ValueError(f"{option.family} has no drafts")

@@ -8,18 +8,14 @@ written anew here: only the shares of given plans come from the theory.
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import time
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from figures.studies.kit import SHELF, given, store
 from hlmtheory.policy import BandUser, StageCosts, lower_hulls, plan_users, throughput_shares
 
 Row = NDArray[np.float64]
@@ -33,18 +29,7 @@ UTILITIES = ("linear", "log", "maxmin")
 
 @dataclass(frozen=True)
 class User:
-    """One user of an instance.
-
-    Attributes
-    ----------
-    bits, risk : array, shape (ROWS, 6)
-    rejection : array, shape (ROWS,)
-    acceptances : array, shape (LONGEST,)
-    costs : StageCosts
-    limit : float
-        The most risk for each token.
-    weight : float
-    """
+    """One user of an instance: messages and rejection of each row, acceptances by depth, the most risk of a token."""
 
     bits: Row
     risk: Row
@@ -237,24 +222,12 @@ def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Compare, and store the numbers."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--instances", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("policy_bound.json"))
-    given = parser.parse_args()
-    begun = time.perf_counter()
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    asked = given(__doc__, instances=200, seed=1)
     found = [
-        compare(draw(np.random.default_rng((given.seed, n))), UTILITIES[n % len(UTILITIES)])
-        for n in range(given.instances)
+        compare(draw(np.random.default_rng((asked.seed, n))), UTILITIES[n % len(UTILITIES)])
+        for n in range(asked.instances)
     ]
-    about = {
-        "command": f"python3 figures/studies/policy_bound/brute_force.py --instances {given.instances} "
-        f"--seed {given.seed}",
-        "commit": commit,
-        "seconds": round(time.perf_counter() - begun),
-    }
-    given.out.write_text(json.dumps(about | summary(found) | {"each": found}, indent=1) + "\n", encoding="utf-8")
+    store(SHELF / "policy_bound" / "policy_bound.json", summary(found) | {"each": found})
 
 
 if __name__ == "__main__":

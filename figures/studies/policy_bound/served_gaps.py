@@ -7,18 +7,14 @@ which has its own certificate. An instance that raises an error ends the run.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import math
-import subprocess
-import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from figures.studies.kit import SHELF, given, store
 from hlmtheory.policy import BandUser, SharedServer, StageCosts, lower_hulls, plan_served, server_rates
 
 Row = NDArray[np.float64]
@@ -110,20 +106,10 @@ def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Compare, and store the numbers."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--instances", type=int, default=200)
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("served_gaps.json"))
-    given = parser.parse_args()
-    begun = time.process_time()
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-    found = [compare(seed, UTILITIES[seed % 2]) for seed in range(given.instances)]
-    about = {
-        "command": f"python3 figures/studies/policy_bound/served_gaps.py --instances {given.instances}",
-        "commit": commit,
-        "seconds": round(time.process_time() - begun),
-    }
+    asked = given(__doc__, instances=200)
+    found = [compare(seed, UTILITIES[seed % 2]) for seed in range(asked.instances)]
     parts = {utility: summary([one for one in found if one["utility"] == utility]) for utility in UTILITIES}
-    given.out.write_text(json.dumps(about | parts | {"each": found}, indent=1) + "\n", encoding="utf-8")
+    store(SHELF / "policy_bound" / "served_gaps.json", parts | {"each": found})
 
 
 if __name__ == "__main__":

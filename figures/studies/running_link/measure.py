@@ -1,9 +1,8 @@
 """Predict speeds by the plan, run the same policies over a socket, and compare tokens per second.
 
-PYTHONPATH=. python3 figures/studies/running_link/measure.py --out figures/studies/running_link/speeds.json
-PYTHONPATH=. python3 figures/studies/running_link/measure.py --out figures/studies/running_link/speeds.json --predict
+PYTHONPATH=. python3 figures/studies/running_link/measure.py figures/studies/running_link/speeds.json
 
-The second line predicts the stored rows again, from the times under ``--times``, and runs nothing else.
+A run that was stopped continues.
 Predicted: the plan's expected counts of a trace and its formula (``Setting.seconds``), with times of ``hlm doctor
 --times``. Measured: the wall clock and the tokens of `hlm device`, and nothing that it counts. Each text is written
 twice, with all its tokens and with one. The difference leaves out what no plan predicts: the opening and the reading of
@@ -13,7 +12,6 @@ other.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -29,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from figures.studies.kit import given, legend, picture, read
 from validation.decoding.intervals import ratio
 from validation.decoding.policy_file import write_policy
 from validation.errors import UserError
@@ -42,6 +41,7 @@ from validation.planning.quantities import read_rate, read_time
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link
 from validation.planning.times import Times, read_times
+from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE
 
 K = 4
 LATTICE = CODECS.index("lattice k = 64, ℓ = 100")
@@ -72,29 +72,27 @@ class Way:
 
 
 def main() -> None:
-    """Predict, run, compare, and store."""
-    given = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    given.add_argument("--out", type=Path, required=True, help="the result; a run that was stopped continues")
-    given.add_argument("--settings", nargs="+", default=SETTINGS, metavar="RATE,RTT,STRETCH")
-    given.add_argument("--methods", nargs="+", metavar="NAME", help="only these")
-    given.add_argument("--trace", type=Path, default=Path("runs/running_link/trace"), help="made if it is not there")
-    given.add_argument("--times", type=Path, default=Path("runs/running_link/times.json"), help="made if not there")
-    given.add_argument("--positions", type=int, default=4000)
-    given.add_argument("--texts", type=int, default=8)
-    given.add_argument("--new-tokens", type=int, default=64)
-    given.add_argument("--predict", action="store_true", help="only predict the stored rows again")
-    asked = given.parse_args()
+    """Predict, run, compare, store and draw."""
+    asked = given(
+        __doc__,
+        "out",
+        settings=SETTINGS,
+        trace=Path("runs/running_link/trace"),
+        times=Path("runs/running_link/times.json"),
+        positions=4000,
+        texts=8,
+        new_tokens=64,
+    )
     cores = sorted(os.sched_getaffinity(0))
-    server_core, device_core = cores[0], cores[-1]
     if not asked.trace.exists():
         words = ("--positions", str(asked.positions), "--new-tokens", str(asked.new_tokens), "--out", str(asked.trace))
-        command(server_core, "collect", *words)
+        command(cores[0], "collect", *words)
     if not asked.times.exists():
-        command(server_core, "doctor", "--times", str(asked.times))
+        command(cores[0], "doctor", "--times", str(asked.times))
     times = read_times(asked.times)
-    found: dict[str, Any] = json.loads(asked.out.read_text()) if asked.out.exists() else {"rows": []}
+    found: dict[str, Any] = read(asked.out) if asked.out.exists() else {"rows": []}
     found |= {
-        "machine": machine() | {"server_core": server_core, "device_core": device_core},
+        "machine": machine() | {"server_core": cores[0], "device_core": cores[-1]},
         "times": times.plain(),
         "texts": asked.texts,
         "new_tokens": asked.new_tokens,
@@ -103,15 +101,42 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for setting in asked.settings:
             ways = ways_of(setting, asked.trace, times, Path(folder))
-            ways = [one for one in ways if not asked.methods or one.name in asked.methods]
-            if asked.predict:
-                predict_again(found["rows"], setting, ways)
-                asked.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-                continue
             for row in rows_of(setting, [one for one in ways if (setting, one.name) not in done], asked, cores):
                 found["rows"].append(row)
                 asked.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
                 print(json.dumps(row, ensure_ascii=False), flush=True)
+    draw(asked.out)
+
+
+MARKS = {
+    "shared seed": (DARK, "o"),
+    "shared seed, streamed": (DARK, "^"),
+    "plan's choice": (DARK, "*"),
+    "SQS rows": (MIDDLE, "s"),
+    "HLM": (MIDDLE, "D"),
+    "server alone, streaming": ("0.55", "v"),
+    "server with its own draft": ("0.55", "P"),
+}
+
+
+def draw(stored: Path) -> None:
+    """Draw predicted against measured tokens per second."""
+    rows = read(stored)["rows"]
+    speeds = [one[name] for one in rows for name in ("predicted", "measured")]
+    ends = np.array([0.8 * min(speeds), 1.25 * max(speeds)])
+    with picture(stored, (1.4 * COLUMN[0], 3.4)) as (figure, (axes,)):
+        axes.fill_between(ends, 0.9 * ends, 1.1 * ends, color=LIGHT, alpha=0.5, linewidth=0, label="within 10%")
+        axes.plot(ends, ends, color="0.3", linewidth=0.8)
+        for method, (color, mark) in MARKS.items():
+            own = [
+                [one[k] for k in ("measured", "predicted", "low", "high")] for one in rows if one["method"] == method
+            ]
+            across, up, low, high = np.array(own).T
+            spread = np.maximum([across - low, high - across], 0.0)
+            axes.errorbar(across, up, xerr=spread, fmt=mark, color=color, label=method)
+        axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
+        axes.set(xlabel="measured, tokens/s", ylabel="predicted, tokens/s")
+        legend(figure, (axes,), 3)
 
 
 # ------------------------------------------------------------------------------------------------------- predict
@@ -119,7 +144,9 @@ def main() -> None:
 
 def ways_of(text: str, trace: Path, times: Times, folder: Path) -> list[Way]:
     """Return the policies of a setting with the plan's expectation."""
-    rate, trip, stretch = numbers_of(text)
+    rate, trip, stretch = (
+        how("--settings", part) for how, part in zip((read_rate, read_time, read_time), text.split(","), strict=True)
+    )
     base, slope = times.pass_line()
 
     def setting(message: str, verify_s: float = base, verify_token_s: float = slope) -> Setting:
@@ -149,14 +176,6 @@ def ways_of(text: str, trace: Path, times: Times, folder: Path) -> list[Way]:
     return found
 
 
-def numbers_of(text: str) -> tuple[float, float, float]:
-    """Return rate, round trip and stretch of a setting."""
-    parts = text.split(",")
-    if len(parts) != 3:
-        raise UserError(f"The setting {text!r} is not of the form RATE,RTT,STRETCH, such as 1M,50ms,0ms.")
-    return read_rate("--settings", parts[0]), read_time("--settings", parts[1]), read_time("--settings", parts[2])
-
-
 def option_of(planner: Planner, family: str, label: str | None) -> Option:
     """Return the plan's option of a family with a label."""
     return next(one for one in planner.options if one.family == family and label in (None, one.label))
@@ -182,15 +201,6 @@ def policy(option: Option, planner: Planner, about: dict[str, Any], path: Path) 
     evidence = about["evidence"]
     write_policy(policy_of(option, planner, evidence["vocabulary"], evidence["models"]), path)
     return ("--policy", str(path))
-
-
-def predict_again(rows: list[dict[str, Any]], setting: str, ways: Sequence[Way]) -> None:
-    """Write what the plan predicts now into the stored rows of a setting."""
-    predicted = {way.name: way.predicted for way in ways}
-    for row in rows:
-        if row["setting"] == setting and row["method"] in predicted:
-            row["predicted"] = predicted[row["method"]]
-            row["error"] = row["predicted"] / row["measured"] - 1.0
 
 
 # ----------------------------------------------------------------------------------------------------------- run

@@ -4,30 +4,28 @@ PYTHONPATH=. python3 figures/studies/shared_seed/measure.py TRACE builtin.json
 
 Of a trace of another pair than the built-in one, nothing is decoded.
 
-Three things are measured at every fourth position: the exact probability that device and server draw the same token, by
-rule; the certified k for a bias; the acceptance of rejection sampling with lattice messages, Σ min(q̂, p). Lists are simulated with the stream
-at every twentieth position, because their exact probability takes V² steps. If one side's logits are rounded, the
-probability of another winner is exact as well: 1 - P(a = b) of a row and the row of the rounded logits. The trace holds
-float16 logits, so the target model computes them again in float32, for texts that the pair writes with a shared seed.
+At every fourth position: the exact probability that device and server draw the same token, by rule; the certified k for
+a bias; the acceptance of rejection sampling with lattice messages, Σ min(q̂, p). Lists are simulated with the stream at
+every twentieth position. Where one side's logits are rounded, the probability of another winner is exact: 1 - P(a = b)
+of a row and the rounded row, in float32, along texts that the pair writes by a shared seed.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from figures.studies.kit import given, laws, legend, means, picture, read, store
 from hlmtheory import lattice, shared_seed, truncation
-from validation.plots.common.record import plain
+from validation.plots.common.style import COLUMN, DARK, MIDDLE
 from validation.trace.identity import fingerprint
-from validation.trace.reader import Trace, open_trace, probabilities
+from validation.trace.reader import Trace, open_trace
 
 Array = NDArray[Any]
-ROWS, EVERY, SPARSE, SEEDS = 256, 4, 20, 8
+EVERY, SPARSE, SEEDS = 4, 20, 8
 SIZES = (1, 2, 4)
 BIAS = 0.05
 BUDGETS = (50.0, 100.0, 200.0, 500.0, 1000.0, 5000.0)
@@ -81,38 +79,19 @@ def by_list(p: Array, q: Array, rows: Array) -> dict[str, Array]:
     return {f"list_{size}": hit / SEEDS for size, hit in zip(SIZES, hits, strict=True)}
 
 
-def means(parts: list[dict[str, Array]], prompts: Array) -> dict[str, Any]:
-    """Return the mean of each column with a 95% interval of a bootstrap over prompts."""
-    index = np.unique(prompts, return_inverse=True)[1]
-    picks = np.random.default_rng(1).integers(0, index.max() + 1, (2_000, index.max() + 1))
-    found = {}
-    for name in parts[0]:
-        values = np.concatenate([part[name] for part in parts])
-        sums, counts = np.bincount(index, values), np.bincount(index)
-        low, high = np.quantile(sums[picks].sum(axis=1) / counts[picks].sum(axis=1), [0.025, 0.975])
-        found[name] = plain([values.mean(), low, high], 5)
-    return found
-
-
 def of_trace(trace: Trace) -> dict[str, Any]:
     """Return the means over every fourth position, and those of lists over every twentieth."""
-    prompts, rows = np.asarray(trace.arrays["prompt_index"][:]), np.arange(0, trace.positions, EVERY)
+    prompts = np.asarray(trace.arrays["prompt_index"][:])
     parts, lists = [], []
-    for some in np.array_split(rows, -(-len(rows) // ROWS)):
-        whole = slice(int(some[0]), int(some[-1]) + 1)
-        q, p = (
-            probabilities(np.asarray(trace.arrays[f"{side}_logits"][whole])[::EVERY]) for side in ("draft", "target")
-        )
+    for some, q, p in laws(trace, EVERY):
         parts.append(by_rule(p, q) | by_budget(p, q))
         few = some % SPARSE == 0
         lists.append(by_list(p[few], q[few], some[few]))
-    return means(parts, prompts[rows]) | means(lists, prompts[::SPARSE])
+    return means(parts, prompts[::EVERY]) | means(lists, prompts[::SPARSE])
 
 
 def of_texts() -> dict[str, Any]:
-    """Return acceptance in decoded texts, whether other drafts give the same texts, and what rounded logits change."""
-    from dataclasses import replace
-
+    """Return acceptance in decoded texts and what rounded logits change."""
     import torch
 
     from validation.collection.collect import encode_prompts
@@ -124,17 +103,6 @@ def of_texts() -> dict[str, Any]:
     pair = load_pair("builtin")
     prompts = builtin_prompts(limit=PROMPTS)
     rows = decode(pair, prompts, SharedSeed(4), new_tokens=TOKENS)
-    others = {
-        "K = 1": (pair, SharedSeed(1)),
-        "K = 8": (pair, SharedSeed(8)),
-        "the target as its own draft": (replace(pair, draft=pair.target), SharedSeed(4)),
-    }
-    same = {
-        name: sum(
-            a.tokens == b.tokens for a, b in zip(rows, decode(one, prompts, method, new_tokens=TOKENS), strict=True)
-        )
-        for name, (one, method) in others.items()
-    }
     changed: dict[str, list[Array]] = {"float16": [], "bfloat16": []}
     for prompt, row in zip(encode_prompts(pair, prompts, TOKENS), rows, strict=True):
         ids = torch.tensor([[*prompt, *row.tokens]])
@@ -153,30 +121,55 @@ def of_texts() -> dict[str, Any]:
         "rejected": sum(row.total("resampled") for row in rows),
         "bits": sum(row.total("bits") for row in rows),
         "drafted": sum(row.total("drafted") for row in rows),
-        "same_texts": same,
         "another_winner": means(values, index),
     }
 
 
-def main() -> None:
-    """Measure and store."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("trace", type=Path)
-    parser.add_argument("out", type=Path)
-    given = parser.parse_args()
-    trace = open_trace(given.trace)
-    about = {
-        "kind": "measured",
-        "pair": trace.manifest.get("pair", {}).get("name"),
-        "trace": fingerprint(trace),
-        "positions": -(-trace.positions // EVERY),
-        "positions_of_lists": -(-trace.positions // SPARSE),
-        "vocabulary": trace.vocabulary,
-        "list_seeds": SEEDS,
+def draw(stored: Path) -> None:
+    """Draw acceptance against the bits of a draft."""
+    found = read(stored)
+    acceptance, token = found["acceptance"], (found["vocabulary"] - 1).bit_length()
+    certified = acceptance["certified_size"][0] * (16 + token)
+    lattices = [(size, f"lattice_{size:g}") for size in BUDGETS]
+    lines = {  # label: colour, marker, (bits, name)
+        "two seeds": ("0.55", "v", [(token, "apart")]),
+        "argmax draft": ("0.55", "^", [(token, "greedy_draft")]),
+        "one uniform number": ("0.55", "x", [(token, "common_uniform")]),
+        "lattice message (C-SQS)": (MIDDLE, "s", lattices),
+        "certified top k, bias ≤ .05 (CU-HLM)": (MIDDLE, "P", [(certified, "rejection")]),
+        "$q_d$ up, p down if rejected (FlexSpec)": (MIDDLE, "*", [(32 + token, "rejection")]),
+        "full distribution (HLM, U-HLM)": (MIDDLE, "D", [(16 * found["vocabulary"], "rejection")]),
+        "shared seed, lists of 1, 2, 4": (
+            DARK,
+            "o",
+            [(token, "shared_seed"), (2 * token, "list_2"), (4 * token, "list_4")],
+        ),
     }
-    found = about | ({"texts": of_texts()} if about["pair"] == "builtin" else {}) | {"acceptance": of_trace(trace)}
-    given.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(json.dumps(found, indent=1))
+    with picture(stored, (1.9 * COLUMN[0], 2.6)) as (figure, (axes,)):
+        for label, (color, marker, points) in lines.items():
+            bits, (middle, low, high) = [b for b, _ in points], np.array([acceptance[name] for _, name in points]).T
+            axes.errorbar(bits, middle, yerr=[middle - low, high - middle], fmt=f"{marker}-", color=color, label=label)
+        axes.set(xscale="log", xlabel="bits a draft", ylabel="accepted drafts")
+        legend(figure, (axes,), 3)
+
+
+def main() -> None:
+    """Measure, store and draw."""
+    asked = given(__doc__, "trace", "out", draw=False)
+    if not asked.draw:
+        trace = open_trace(asked.trace)
+        about = {
+            "kind": "measured",
+            "pair": trace.manifest.get("pair", {}).get("name"),
+            "trace": fingerprint(trace),
+            "positions": -(-trace.positions // EVERY),
+            "positions_of_lists": -(-trace.positions // SPARSE),
+            "vocabulary": trace.vocabulary,
+            "list_seeds": SEEDS,
+        }
+        texts = {"texts": of_texts()} if about["pair"] == "builtin" else {}
+        store(asked.out, about | texts | {"acceptance": of_trace(trace)})
+    draw(asked.out)
 
 
 if __name__ == "__main__":

@@ -7,21 +7,19 @@ prompts chooses the parameters for each link (drafts, lattice, budget, threshold
 server's token y at a position, the device's draft is it with probability t_y/p_y, t_y = P(a = b = y), as it is
 accepted with probability min(1, q_y/p_y) by rejection sampling. So the counts of rounds are exact means. Streamed
 drafts are simulated: matches are drawn with these probabilities, and :mod:`validation.decoding.streamed` replays them.
-As a check the counted prompts are also decoded by a shared seed, over 1 Mbit/s; no other method is decoded.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from figures.studies.kit import given, laws, legend, picture, read, store
 from hlmtheory.shared_seed import streamed_rate
 from validation.decoding.links import FadingLink, Way
 from validation.decoding.random_streams import Noise
@@ -35,18 +33,16 @@ from validation.planning.request import Request
 from validation.planning.rounds import COUNTS, Wire, expected_counts
 from validation.planning.setting import Setting, constant_link
 from validation.plots.common.record import plain
-from validation.trace.reader import Trace, open_trace, probabilities
+from validation.plots.common.style import DARK, MIDDLE
+from validation.trace.reader import Trace, open_trace
 
 Array = NDArray[Any]
 TIMES = (0.012, 0.030)
 RATES = np.geomspace(1e4, 1e8, 9)
 ROUND_TRIPS = (0.005, 0.02, 0.1)
-HEADERS = {"no header": 0, "28 bytes a message": 28}
-"""Bytes of IPv4 and UDP that each message has besides its payload."""
 LOSSLESS = (COLOCATED, STREAM, SERVER, SQS, FLEXSPEC, FIXED, HLM)
 TOKEN_LIMIT = ("token", 0.05)
-MOST_DRAFTS, REPLICATES, RESAMPLES, ROWS, SEED = 32, 4, 2_000, 256, 1
-DECODED_RATE, DECODED_LENGTHS = 1e6, (1, 2, 4)
+MOST_DRAFTS, REPLICATES, RESAMPLES, SEED = 32, 4, 2_000, 1
 SHARED, STREAMED = "shared seed", "shared seed, streamed"
 COLUMN = {name: place for place, name in enumerate(COUNTS)}
 
@@ -55,9 +51,7 @@ def matches_along(trace: Trace) -> list[Array]:
     """Return t_y/p_y at each position of each text: the probability that the device's draft is the text's token."""
     index, place, tokens = (np.asarray(trace.arrays[name][:]) for name in ("prompt_index", "position", "tokens"))
     found = np.empty(trace.positions)
-    for start in range(0, trace.positions, ROWS):
-        part = slice(start, start + ROWS)
-        q, p = (probabilities(np.asarray(trace.arrays[f"{side}_logits"][part])) for side in ("draft", "target"))
+    for part, q, p in laws(trace):
         at, y = np.arange(len(q)), tokens[part]
         q_y, p_y = q[at, y][:, None], p[at, y][:, None]
         with np.errstate(divide="ignore", over="ignore"):
@@ -81,31 +75,22 @@ def rounds_of(matches: list[Array], vocabulary: int) -> list[Option]:
     ]
 
 
-def with_headers(counts: Array, size: int) -> Array:
-    """Return the counts with ``size`` more bytes in each uplink message, and in the answer to each pass."""
-    found = counts.copy()
-    found[..., COLUMN["up_bits"]] += 8.0 * size * counts[..., COLUMN["exchanges"]]
-    found[..., COLUMN["down_bits"]] += 8.0 * size * counts[..., COLUMN["passes"]]
-    return found
-
-
-def best(options: list[Option], texts: Array, test: Array, setting: Setting, header: int) -> tuple[Option, Array]:
+def best(options: list[Option], texts: Array, test: Array, setting: Setting) -> tuple[Option, Array]:
     """Return the option that is the fastest on some texts, and its seconds on the others."""
-    totals = with_headers(np.stack([one.counts[texts].sum(axis=0) for one in options]), header)
-    chosen = options[int(np.argmax(setting.value(totals)))]
-    return chosen, setting.seconds(with_headers(chosen.counts[test], header), setting.link.rates[0])
+    chosen = options[int(np.argmax(setting.value(np.stack([one.counts[texts].sum(axis=0) for one in options]))))]
+    return chosen, setting.seconds(chosen.counts[test], setting.link.rates[0])
 
 
 def sizes_of(vocabulary: int, header: int) -> tuple[int, int]:
     """Return the bytes of a draft's message and of an answer, as ``SharedSeedStreamed`` sends them."""
     width = index_bits(vocabulary)
-    return -(-(1 + width) // 8) + header, -(-(17 + width) // 8) + header
+    return -(-(1 + width) // 8), -(-(17 + width) // 8)
 
 
-def streamed_texts(matches: list[Array], rate: float, trip_s: float, vocabulary: int, header: int) -> dict[str, Array]:
+def streamed_texts(matches: list[Array], rate: float, trip_s: float, vocabulary: int) -> dict[str, Array]:
     """Return the seconds, passes and drafts sent of each text, in the mean over replicates."""
     way = Way(trip_s / 2, rate)
-    rng, (up, down) = np.random.default_rng(SEED), sizes_of(vocabulary, header)
+    rng, (up, down) = np.random.default_rng(SEED), sizes_of(vocabulary)
     found = np.zeros((3, len(matches)))
     for text, chances in enumerate(matches):
         channel = FadingLink("constant", rate, 1.0, way).open(Noise(SEED, ["text"], 0))
@@ -148,18 +133,18 @@ def at_link(
     for name, menu in menus.items():
         if not menu:
             continue
-        chosen, spent[name] = best(menu, train, test, setting, header)
+        chosen, spent[name] = best(menu, train, test, setting)
         found[name] = {"tokens_per_s": interval(tokens, spent[name], picks), "option": chosen.label}
         if chosen.threshold > -np.inf:
             found[name]["token_loss"] = plain(float(chosen.token_loss[test].mean()), 4)
     rate, trip = float(setting.link.rates[0]), setting.link.round_trip_s
     own_matches = [matches[text] for text in test]
-    streamed = streamed_texts(own_matches, rate, trip, vocabulary, header)
+    streamed = streamed_texts(own_matches, rate, trip, vocabulary)
     for name, seconds in spent.items():
         ratio = seconds[picks].sum(axis=1) / streamed["seconds"][picks].sum(axis=1)
         middle = seconds.sum() / streamed["seconds"].sum()
         found[name]["streamed_over_it"] = plain([middle, *np.quantile(ratio, [0.025, 0.975])], 4)
-    up, down = sizes_of(vocabulary, header)
+    up, down = sizes_of(vocabulary)
     delay = trip + 8.0 * (up + down) / rate
     formula = streamed_rate(float(np.concatenate(own_matches).mean()), TIMES[0], delay, TIMES[1]).rate
     found[STREAMED] = {
@@ -171,37 +156,36 @@ def at_link(
     return found
 
 
-def decoded(prompts: list[str], new_tokens: int) -> dict[str, Any]:
-    """Return the speed of decoded texts over links of 1 Mbit/s, to compare with the counted ones."""
-    from validation.collection.prompts import builtin_prompts
-    from validation.decoding.loop import decode
-    from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
-    from validation.decoding.retiming import retime
-    from validation.models.pair import load_pair
+LINES = {  # method: colour, marker, line
+    "server with its own draft": ("0.35", "P", "--"),
+    "server alone, streaming": ("0.6", "v", "--"),
+    "shared seed, streamed": (DARK, "o", "-"),
+    "shared seed": (DARK, "d", ":"),
+    "SQS": (MIDDLE, "s", "-"),
+    "FlexSpec": (MIDDLE, "^", ":"),
+    "HLM": ("0.6", "x", "-"),
+    "U-HLM, token .05": ("#6d8bb5", ".", "-"),
+    "CU-HLM, token .05": ("#6d8bb5", "D", ":"),
+}
 
-    pair, chosen = load_pair("builtin"), [one for one in builtin_prompts() if one.id in set(prompts)]
-    picks = np.random.default_rng(SEED).integers(0, len(chosen), (RESAMPLES, len(chosen)))
-    found: dict[str, Any] = {}
-    methods = [SharedSeedStreamed(), *(SharedSeed(k) for k in DECODED_LENGTHS)]
-    all_rows = [decode(pair, chosen, method, new_tokens=new_tokens, times=TIMES, seed=SEED) for method in methods]
-    if any([row.tokens for row in rows] != [row.tokens for row in all_rows[0]] for rows in all_rows):
-        raise SystemExit("the texts differ")
-    tokens = np.array([float(len(row.tokens)) for row in all_rows[0]])
-    for trip in ROUND_TRIPS:
-        link = FadingLink("constant", DECODED_RATE, 1.0, Way(trip / 2, DECODED_RATE))
-        for method, rows in zip(methods, all_rows, strict=True):
-            seconds = np.array([row.seconds for row in retime(rows, link, [method])])
-            found.setdefault(f"{1e3 * trip:g} ms", {})[method.name] = interval(tokens, seconds, picks)
-    return {"texts": len(chosen), "tokens": int(tokens.sum()), "tokens_per_s": found}
+
+def draw(stored: Path) -> None:
+    """Draw tokens per second against the link's rate, a panel for each round trip."""
+    panels = read(stored)["speeds"]["no header"]
+    with picture(stored, (7.0, 2.9), len(panels)) as (figure, axes):
+        for panel, (trip, by_rate) in zip(axes, panels.items(), strict=True):
+            for name, (color, marker, line) in LINES.items():
+                speeds = [found[name]["tokens_per_s"][0] for found in by_rate.values()]
+                look = {"color": color, "marker": marker, "linestyle": line, "markersize": 3}
+                panel.plot([float(rate) for rate in by_rate], speeds, label=name, **look)
+            panel.set(xscale="log", yscale="log", xlabel="rate, bit/s", title=f"round trip {trip}", ylim=(0.5, 80))
+        axes[0].set_ylabel("tokens/s")
+        legend(figure, axes, 5)
 
 
 def main() -> None:
-    """Count and store."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("trace", type=Path)
-    parser.add_argument("work", type=Path, help="folder for the profile of the trace")
-    parser.add_argument("out", type=Path)
-    asked = parser.parse_args()
+    """Count, store and draw."""
+    asked = given(__doc__, "trace", "work", "out")
     planner, about = planner_of_trace(asked.trace, Setting(constant_link(1e7, 0.02), *TIMES), cache=asked.work)
     own_draft = Request(draft_s=TIMES[0], verify_s=TIMES[1]).with_server_draft(about["evidence"]["parameter_ratio"])
     trace = open_trace(asked.trace)
@@ -210,20 +194,12 @@ def main() -> None:
         raise SystemExit("the texts of the trace are not those of the profile")
     own = rounds_of(matches, trace.vocabulary)
     found: dict[str, Any] = {}
-    for header, size in HEADERS.items():
-        for trip in ROUND_TRIPS:
-            for rate in RATES.tolist():
-                setting = replace(
-                    planner.setting, link=constant_link(rate, trip), server_draft_s=own_draft.server_draft_s
-                )
-                speeds = at_link(planner, own, matches, setting, trace.vocabulary, size)
-                found.setdefault(header, {}).setdefault(f"{1e3 * trip:g} ms", {})[f"{rate:.0f}"] = speeds
-            print(header, trip, flush=True)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-    head: dict[str, Any] = {
+    for trip, rate in product(ROUND_TRIPS, RATES.tolist()):
+        setting = replace(planner.setting, link=constant_link(rate, trip), server_draft_s=own_draft.server_draft_s)
+        speeds = at_link(planner, own, matches, setting, trace.vocabulary)
+        found.setdefault(f"{1e3 * trip:g} ms", {})[f"{rate:.0f}"] = speeds
+    head = {
         "kind": "measured acceptance × assumed times",
-        "command": f"rates.py TRACE WORK {asked.out.name}",
-        "commit": commit,
         "trace": {"pair": trace.manifest.get("pair", {}).get("name"), "positions": trace.positions},
         "prompts": planner.split.prompts,
         "times_s": TIMES,
@@ -231,8 +207,8 @@ def main() -> None:
         "acceptance": plain(float(np.concatenate(matches).mean()), 5),
         "bootstrap": "95% over the counted prompts",
     }
-    head["decoded"] = decoded(about["split"]["test"], max(map(len, matches)))
-    asked.out.write_text(json.dumps(head | {"speeds": found}, ensure_ascii=False) + "\n", encoding="utf-8")
+    store(asked.out, head | {"speeds": {"no header": found}}, indent=None)
+    draw(asked.out)
 
 
 if __name__ == "__main__":

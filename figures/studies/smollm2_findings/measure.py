@@ -10,15 +10,13 @@ every fourth position, at each setting. Intervals are of a bootstrap over prompt
 
 from __future__ import annotations
 
-import argparse
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import hlmtheory as hlm
+from figures.studies.kit import blocks, given, laws, mean_interval, store
 from hlmtheory import shared_seed, truncation
 from validation.trace.identity import fingerprint
 from validation.trace.reader import Trace, open_trace, probabilities
@@ -63,11 +61,8 @@ def of_rows(q: Array, p: Array) -> dict[str, Array]:
 
 def with_interval(values: Array, prompts: NDArray[Any]) -> dict[str, Any]:
     """Return mean, its interval over prompts, and the median."""
-    index = np.unique(prompts, return_inverse=True)[1]
-    sums, counts = np.bincount(index, values), np.bincount(index)
-    picks = np.random.default_rng(1).integers(0, len(sums), (2_000, len(sums)))
-    ends = np.quantile(sums[picks].sum(axis=1) / counts[picks].sum(axis=1), [0.025, 0.975])
-    return {"mean": float(values.mean()), "interval": [float(end) for end in ends], "median": float(np.median(values))}
+    mean, *ends = mean_interval(values, prompts)
+    return {"mean": mean, "interval": ends, "median": float(np.median(values))}
 
 
 def rounds(trace: Trace) -> dict[str, Any]:
@@ -76,9 +71,7 @@ def rounds(trace: Trace) -> dict[str, Any]:
     prompts = np.asarray(trace.arrays["prompt_index"][:])
     places = np.asarray(trace.arrays["position"][:])
     kept, rate = np.empty(trace.positions), np.empty(trace.positions)
-    for start in range(0, trace.positions, ROWS):
-        whole = slice(start, min(start + ROWS, trace.positions))
-        q, p = (probabilities(np.asarray(trace.arrays[f"{side}_logits"][whole])) for side in ("draft", "target"))
+    for whole, q, p in laws(trace, size=ROWS):
         at = np.arange(len(p)), tokens[whole]
         kept[whole] = np.minimum(1.0, q[at] / p[at])
         rate[whole] = np.minimum(p, q).sum(axis=-1)
@@ -98,37 +91,18 @@ def rounds(trace: Trace) -> dict[str, Any]:
         "tokens_of_a_round": 1.0 + sum(depth),
         "tokens_by_one_rate": sum(alpha**i for i in range(DRAFTS + 1)),
         "rate_at_depth": [later / earlier for earlier, later in zip([1.0, *depth], depth, strict=False)],
-        "positions_by_eighth_of_a_text": _by_place(rate, text),
     }
-
-
-def _by_place(rate: Array, text: NDArray[Any]) -> list[float]:
-    """Return the mean acceptance in each eighth of the texts."""
-    starts = np.searchsorted(text, np.arange(text[-1] + 1))
-    length = np.bincount(text)
-    place = ((np.arange(len(text)) - starts[text]) * 8) // length[text]
-    return [float(rate[place == i].mean()) for i in range(8)]
 
 
 def main() -> None:
     """Measure and store."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("trace", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--every", type=int, default=4)
-    given = parser.parse_args()
-    trace = open_trace(given.trace)
-    rows = np.arange(0, trace.positions, given.every)
-    prompts = np.asarray(trace.arrays["prompt_index"][:])[rows]
+    asked = given(__doc__, "trace", "out", every=4)
+    trace = open_trace(asked.trace)
+    prompts = np.asarray(trace.arrays["prompt_index"][:])[:: asked.every]
     parts: dict[str, list[dict[str, Array]]] = {name: [] for name in SETTINGS}
-    for some in np.array_split(rows, -(-len(rows) // ROWS)):
-        whole = slice(int(some[0]), int(some[-1]) + 1)
-        q, p = (
-            np.asarray(trace.arrays[f"{side}_logits"][whole])[:: given.every].astype(float)
-            for side in ("draft", "target")
-        )
+    for _, q, p in blocks(trace, asked.every, ROWS):
         for name, setting in SETTINGS.items():
-            parts[name].append(of_rows(at_setting(q, setting), at_setting(p, setting)))
+            parts[name].append(of_rows(*(at_setting(one.astype(float), setting) for one in (q, p))))
     found = {
         name: {column: with_interval(np.concatenate([part[column] for part in each]), prompts) for column in each[0]}
         for name, each in parts.items()
@@ -137,13 +111,11 @@ def main() -> None:
         "kind": "measured",
         "trace": fingerprint(trace),
         "positions": trace.positions,
-        "positions_of_settings": len(rows),
+        "positions_of_settings": len(prompts),
         "prompts": len(np.unique(prompts)),
         "vocabulary": trace.vocabulary,
     }
-    result = about | {"settings": found, "rounds": rounds(trace)}
-    given.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(json.dumps(result, indent=1, ensure_ascii=False))
+    store(asked.out, about | {"settings": found, "rounds": rounds(trace)})
 
 
 if __name__ == "__main__":

@@ -7,19 +7,15 @@ each prefix the law of U-HLM's next token is known exactly, because the probabil
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import time
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from figures.studies.kit import given, store
 from hlmtheory.skipping import one_step_risk
 from hlmtheory.uncertainty import skip_probability, vocabulary_uncertainty
 from hlmtheory.verification import output_distribution, softmax
@@ -43,32 +39,18 @@ BATCH = 36
 """Prefixes that are continued together, each by every token."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(NamedTuple):
     """For texts of 1, 2, … T tokens at each threshold, arrays (T, 21): the TV, the overlap bound, and Σ_t E TV_t."""
 
     distance: Row
     overlap: Row
     total: Row
 
-    @property
-    def clipped(self) -> Row:
-        """min(1, Σ_t E TV_t)."""
-        return np.minimum(self.total, 1.0)
-
 
 def bounds_of(target: Sequence[Row], draft: Sequence[Row]) -> Bounds:
-    """The distance of U-HLM's texts from the target model's, and its bounds, at each threshold of u.
+    """Return the distance of U-HLM's texts from the target model's, and its bounds, at each threshold of u.
 
-    Parameters
-    ----------
-    target, draft : sequence of array
-        Logits after each prefix of 0, 1, … T - 1 tokens, shapes (V^t, V). The prefixes are in the order of their
-        tokens, the last one varying fastest.
-
-    Returns
-    -------
-    Bounds
+    The logits are those after each prefix of 0, 1, … T - 1 tokens, shapes (V^t, V), the last token varying fastest.
     """
     theirs, ours, common = np.ones(1), *2 * [np.ones((len(THRESHOLDS), 1))]
     distances, overlaps, steps = [], [], []
@@ -87,23 +69,8 @@ def bounds_of(target: Sequence[Row], draft: Sequence[Row]) -> Bounds:
     return Bounds(np.stack(distances), np.stack(overlaps), np.cumsum(steps, axis=0))
 
 
-# ------------------------------------------------------------------------------------------- the models
-
-
 def restricted_logits(model: Any, prompt: Sequence[int], tokens: Sequence[int], length: int) -> list[Row]:
-    """Return the model's logits at the chosen tokens, after the prompt and after each prefix shorter than ``length``.
-
-    Parameters
-    ----------
-    model : transformers model
-    prompt, tokens : sequence of int
-    length : int
-
-    Returns
-    -------
-    list of array
-        As :func:`bounds_of` takes them.
-    """
+    """Return the model's logits at the chosen tokens, after the prompt and after each prefix shorter than T."""
     import torch
 
     found = [np.empty((len(tokens) ** depth, len(tokens))) for depth in range(length)]
@@ -137,9 +104,6 @@ def _rows_of(cache: Any, rows: torch.Tensor) -> Any:
     return chosen
 
 
-# ------------------------------------------------------------------------------------------- the experiment
-
-
 def likeliest_tokens(trace: Trace, prompt: int, excluded: Sequence[int]) -> tuple[list[int], float]:
     """The six tokens that the target model's mean along the texts of a prompt likes most, and their mass in it."""
     rows = np.flatnonzero(np.asarray(trace.arrays["prompt_index"][:]) == prompt)
@@ -161,8 +125,8 @@ def result(pair: Pair, trace: Trace, *, prompts: int, length: int) -> dict[str, 
         bounds.append(bounds_of(*logits))
         masses.append(mass)
         print(f"prompt {len(bounds)} of {prompts}", flush=True)
-    names = ("distance", "overlap", "clipped", "total")
-    each = {name: np.stack([getattr(one, name) for one in bounds]) for name in names}  # (prompts, T, 21)
+    each = {name: np.stack([getattr(one, name) for one in bounds]) for name in Bounds._fields}  # (prompts, T, 21)
+    each["clipped"] = np.minimum(each["total"], 1.0)
     return {
         "pair": pair.name,
         "vocabulary": pair.vocabulary,
@@ -175,44 +139,15 @@ def result(pair: Pair, trace: Trace, *, prompts: int, length: int) -> dict[str, 
             for at in range(length)
         ],
         "of_each_prompt": {name: plain(values[:, -1], 5) for name, values in each.items() if name != "total"},
-    } | _compared(each)
-
-
-def _compared(each: dict[str, Row]) -> dict[str, Any]:
-    """How often a bound is below what it bounds, and how far above, where something is lost."""
-    distance, overlap, clipped = (each[name] for name in ("distance", "overlap", "clipped"))
-    some = distance[:, -1] > 1e-6
-    ratios = [np.quantile(bound[:, -1][some] / distance[:, -1][some], (0.0, 0.5, 1.0)) for bound in (overlap, clipped)]
-    return {
-        "compared": int(np.prod(distance.shape)),
-        "overlap_below_distance": int(np.sum(overlap < distance - 1e-12)),
-        "clipped_below_overlap": int(np.sum(clipped < overlap - 1e-12)),
-        "overlap_over_distance": plain(ratios[0], 4),
-        "clipped_over_distance": plain(ratios[1], 4),
     }
 
 
 def main() -> None:
-    """Enumerate, and store the numbers beside this file."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trace", type=Path, required=True, help="texts and prompts of the pair")
-    parser.add_argument("--models", type=Path, help="folder with small and large; the built-in pair if left out")
-    parser.add_argument("--prompts", type=int, default=24)
-    parser.add_argument("--length", type=int, default=6, help="T")
-    parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
-    begun = time.perf_counter()
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-    pair = load_pair(draft=given.models / "small", target=given.models / "large") if given.models else load_pair()
-    found = result(pair, open_trace(given.trace), prompts=given.prompts, length=given.length)
-    models = f" --models {given.models}" if given.models else ""
-    about = {
-        "command": f"python3 figures/studies/text_enumeration/enumeration.py --trace {given.trace}{models} "
-        f"--prompts {given.prompts} --length {given.length} --out {given.out}",
-        "commit": commit,
-        "seconds": round(time.perf_counter() - begun),
-    }
-    given.out.write_text(json.dumps(about | found, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    """Enumerate, and store the numbers."""
+    asked = given(__doc__, "trace", "out", models=Path, prompts=24, length=6)
+    folder = asked.models
+    pair = load_pair(draft=folder / "small", target=folder / "large") if folder else load_pair()
+    store(asked.out, result(pair, open_trace(asked.trace), prompts=asked.prompts, length=asked.length))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Compare what a draft loses on an updated target with the bound TV(p_0, p_v).
 
-    bound.py bound.json bound.svg ROWS.json [ROWS.json ...]
+    bound.py bound.json ROWS.json [ROWS.json ...]
 
 ROWS are written by ``figures/studies/aligned_draft/measure.py``: sums over the positions of texts, for each version
 and step. Both rates and both distances are means over the same prefixes, so |α(v) - α(0)| ≤ mean TV must hold for
@@ -10,19 +10,18 @@ largest distance at the mean divergence (``verification.update_divergence``).
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from figures.studies.kit import given, picture, read, store
 from hlmtheory.verification import acceptance_after_update, largest_distance
 from validation.plots.common.record import plain
-from validation.plots.common.style import PAGE, axis, canvas, house_style, name_axes, save
+from validation.plots.common.style import PAGE, axis, name_axes
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 DRAFTS = {"plain": "#222222", "aligned": "#0072B2"}
 MARKS = {"plain": "o", "aligned": "x"}
@@ -104,32 +103,29 @@ def own_texts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: plain(v, 4) if isinstance(v, float) else v for key, v in one.items()} for one in found]
 
 
-def paint(rows: list[dict[str, Any]]) -> Figure:
+def draw(rows: list[dict[str, Any]], stored: Path) -> None:
     """Draw what was lost over the distance, for each version and seed, with the bound."""
-    figure, panels = canvas(PAGE, len(SETS))
-    for panel, (which, title) in zip(panels, SETS.items(), strict=True):
-        far = 0.0
-        for draft, colour in DRAFTS.items():
-            points = []
-            for row in versions(rows):
-                own = pooled([row], which)
-                points.append((own["tv"], own[draft]["share_of_tv"] * own["tv"]))
-                far = max(far, own["tv"])
-            look = {"marker": MARKS[draft], "markersize": 3, "markerfacecolor": "none", "markeredgewidth": 0.7}
-            panel.plot(*zip(*points, strict=True), linestyle="none", color=colour, label=f"{draft} draft", **look)
-        panel.plot([0, far], [0, far], color="#777777", linestyle="dashed", label="bound")
-        panel.set_title(title)
-        name_axes(panel, {"x": axis("mean TV from version 0"), "y": axis("acceptance lost")})
-    panels[0].legend()
-    return figure
+    with picture(stored, PAGE, len(SETS)) as (_, panels):
+        for panel, (which, title) in zip(panels, SETS.items(), strict=True):
+            far = 0.0
+            for draft, colour in DRAFTS.items():
+                own = [pooled([row], which) for row in versions(rows)]
+                points = [(one["tv"], one[draft]["share_of_tv"] * one["tv"]) for one in own]
+                far = max(far, *(one["tv"] for one in own))
+                look = {"marker": MARKS[draft], "markersize": 3, "markerfacecolor": "none", "markeredgewidth": 0.7}
+                panel.plot(*zip(*points, strict=True), linestyle="none", color=colour, label=f"{draft} draft", **look)
+            panel.plot([0, far], [0, far], color="#777777", linestyle="dashed", label="bound")
+            panel.set_title(title)
+            name_axes(panel, {"x": axis("mean TV from version 0"), "y": axis("acceptance lost")})
+        panels[0].legend()
 
 
 def main() -> None:
     """Write the summary and the picture."""
-    rows = [row for name in sys.argv[3:] for row in json.loads(Path(name).read_text(encoding="utf-8"))]
-    Path(sys.argv[1]).write_text(json.dumps(summarise(rows), indent=1) + "\n", encoding="utf-8")
-    with house_style():
-        save(paint(rows), Path(sys.argv[2]))
+    asked = given(__doc__, "out", "rows*")
+    rows = [row for name in asked.rows for row in read(name)]
+    store(asked.out, summarise(rows))
+    draw(rows, asked.out)
 
 
 if __name__ == "__main__":

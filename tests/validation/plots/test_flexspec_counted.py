@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,13 @@ from validation.decoding.loop import decode
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec
 from validation.decoding.methods.single_draft import Hlm
 from validation.decoding.studies import flexspec_links
+from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.plots.flexspec import counted as c
 from validation.plots.flexspec import counted_lines as k
 from validation.plots.flexspec.printed import LATENCIES
 
-EXPERIMENT = Path(__file__).resolve().parents[3] / "figures" / "studies" / "flexspec_tables"
-
-sys.path.insert(0, str(EXPERIMENT))
-rows = importlib.import_module("decode_rows")
-sys.path.remove(str(EXPERIMENT))
+rows = importlib.import_module("figures.studies.flexspec_tables.decode_rows")
 
 STUDY = c.counted()
 NEW_TOKENS, DEPTH = 14, 8
@@ -94,17 +90,23 @@ def test_seconds_by_hand() -> None:
     assert one.seconds("WiFi", draft_s=0.0, cloud_s=1.0, delay_s=0.0)[0] == pytest.approx(4.0 + 1e-4)
 
 
-def test_stored_counts_stay_until_they_are_counted_again() -> None:
-    setup = rows.SETUPS["smollm2"]
-    base, other = list(setup.versions)[:2]
+def test_flags_of_a_text_that_ended() -> None:
+    assert c.fate_of("0110.", 9) == c.Fate([0, 2, 1, 0], True, 9)
+    assert c.replay(c.Fate([2, 1], True, 9), c.fixed(4), c.NO_AVERAGE) == [(2, 2)]
 
-    def row(version: str, temperature: float, method: str, texts: list[int]) -> dict[str, Any]:
-        return {"version": version, "temperature": temperature, "method": method, "texts": texts}
 
-    stored = [row(base, 0.0, "HLM", [1]), row(base, 1.0, "HLM", [2]), row(other, 0.0, "HLM", [3])]
-    own = [row(other, 0.0, "HLM", [4]), row(base, 0.0, "PLD", [5])]
-    found = [one["texts"] for one in rows.with_kept(own, stored, setup)]
-    assert found == [[1], [5], [2], [4]]
+def test_the_profile_is_that_of_the_other_texts() -> None:
+    """A text that never accepts, among texts that always do, gets a long draft; the others get a shorter one."""
+    good, bad = c.fate_of("1" * 30, 30), c.fate_of("0" * 30, 30)
+    rules = c.by_profile([good, good, bad], 1.0, 0.05, 8)
+    lengths = [rule(0.5) for rule in rules]
+    assert lengths[2] == 8
+    assert lengths[0] == lengths[1]
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no counted rounds at .*rows\.json"):
+        c.counted(tmp_path / "rows.json")
 
 
 # ------------------------------------------------------------------------------------------------ what was stored

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from validation.plots.common.skipping.printed import CU, value
 
 from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink

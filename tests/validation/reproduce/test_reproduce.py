@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from validation.cli import reproduce
 from validation.collection.prompts import Prompt
 from validation.decoding.methods.registry import Fitted
 from validation.errors import UserError
 from validation.models import smollm2
-from validation.reproduce import costs, engine, steps
-from validation.reproduce.code import closure, code_of
-from validation.reproduce.engine import DONE, FAILED, NOT_RUN, TO_RUN, UP_TO_DATE, read_times, run_tasks, states
-from validation.reproduce.tasks import PAIRS, Setting, Task, chosen, tasks_of
-from validation.reproduce.training import commands, parents_of
-from validation.training.recipes import PAIRS as RECIPES
-
-pytest.importorskip("doit")
+from validation.reproduce import steps
+from validation.reproduce.engine import DONE, FAILED, NOT_RUN, TO_RUN, UP_TO_DATE, run_tasks, states
+from validation.reproduce.experiments import EXPERIMENTS
+from validation.reproduce.tasks import Setting, Task, chosen, tasks_of
 
 
 def chain(folder: Path, *, code: str = "1") -> list[Task]:
@@ -63,7 +54,6 @@ def test_a_second_run_does_nothing_and_a_change_runs_what_reads_it(tmp_path: Pat
     assert words(states(chain(tmp_path), out)) == [TO_RUN, TO_RUN]
     assert words(run_tasks(chain(tmp_path), out, writing(ran), lines.append)) == [DONE, DONE]
     assert ran == ["a", "b"]
-    assert set(read_times(out)) == {"a", "b"}
     assert words(run_tasks(chain(tmp_path), out, writing(ran), lines.append)) == [UP_TO_DATE] * 2
     assert words(states(chain(tmp_path), out)) == [UP_TO_DATE] * 2
     assert ran == ["a", "b"]
@@ -71,6 +61,9 @@ def test_a_second_run_does_nothing_and_a_change_runs_what_reads_it(tmp_path: Pat
     assert words(states(chain(tmp_path), out)) == [TO_RUN] * 2  # b as well: its input will be new
     run_tasks(chain(tmp_path), out, writing(ran), lines.append)
     assert ran == ["a", "b", "a", "b"]
+    (out / "done.json").write_text("{")  # damaged: all runs again
+    assert words(states(chain(tmp_path), out)) == [TO_RUN] * 2
+    run_tasks(chain(tmp_path), out, writing(ran), lines.append)
     (tmp_path / "second").unlink()
     assert words(states(chain(tmp_path), out)) == [UP_TO_DATE, TO_RUN]
     assert words(states(chain(tmp_path, code="2"), out)) == [TO_RUN, TO_RUN]  # other code makes other results
@@ -98,74 +91,25 @@ def test_a_stop_loses_one_task_and_a_failure_blocks_what_reads_it(tmp_path: Path
     assert words(states(chain(tmp_path), out)) == [UP_TO_DATE, TO_RUN]
 
 
-@pytest.fixture
-def one_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not read all the code of the project."""
-    monkeypatch.setattr("validation.reproduce.tasks.code_of", lambda *modules: " ".join(modules))
-
-
-@pytest.mark.usefixtures("one_code")
-def test_what_lacks_an_input_is_listed_with_what_it_needs(tmp_path: Path) -> None:
+def test_each_task_comes_after_what_makes_its_inputs_and_what_is_missing_is_said(tmp_path: Path) -> None:
     tasks = {task.name: task for task in tasks_of(Setting(tmp_path, tmp_path / "out", pairs=("builtin", "wide")))}
     assert "wide in --models" in tasks["wide:collect"].needs
     assert tasks["experiment:flexspec_tables"].needs.startswith("gsm8k")
-    assert not tasks["builtin:collect"].needs
-    assert {f"builtin:decode:{name}" for name in ("hlm", "design", "greedy", "nucleus")} <= tasks.keys()
     found = {one.task.name: one for one in states(list(tasks.values()), tmp_path / "out")}
     assert (found["wide:draw"].word, found["builtin:draw"].word) == (NOT_RUN, TO_RUN)
-    only = [task.name for task in tasks_of(Setting(tmp_path, tmp_path / "out", paper="c-sqs"))]
-    assert not [name for name in only if "decode" in name]
-    with pytest.raises(UserError, match="no paper 'x'"):
-        tasks_of(Setting(tmp_path, tmp_path, paper="x"))
-    few = {task.name: task for task in tasks_of(Setting(tmp_path, tmp_path / "out", texts=16, studies=("design",)))}
-    assert few["builtin:decode:design"].argv[-2:] == ("--prompts", "16")
-    assert "--prompts" not in tasks["builtin:decode:design"].argv
-    assert "builtin:decode:hlm" not in few
     names = [task.name for task in chosen(list(tasks.values()), ["builtin:decode:hlm"])]
     assert names == ["builtin:collect", "builtin:fit", "builtin:decode:hlm"]
-
-
-@pytest.mark.usefixtures("one_code")
-def test_a_pair_with_other_pairs_beside_it_waits_for_their_texts(tmp_path: Path) -> None:
-    setting = Setting(tmp_path, tmp_path / "out", pairs=("instructed",), data=tmp_path / "data", models=tmp_path / "m")
-    tasks = {task.name: task for task in tasks_of(setting)}
-    draw = tasks["instructed:draw"]
-    assert {tmp_path / "out" / name / "decoded/hlm/study.json" for name in PAIRS["instructed"].beside} < set(
-        draw.inputs
-    )
-    assert draw.argv.count("--beside") == 2
-    for name in ("instructed-distilled", "instructed-larger"):
-        assert set(tasks["instructed:train"].outputs) <= set(tasks[f"{name}:train"].inputs)
-        assert not tasks.keys() & {f"{name}:check", f"{name}:publish"}
-    assert [name for name in tasks if name.startswith("instructed:decode")] == [
-        "instructed:decode:hlm",
-        "instructed:decode:design",
-    ]
+    with pytest.raises(UserError, match="no paper 'x'"):
+        tasks_of(Setting(tmp_path, tmp_path, paper="x"))
+    trained = Setting(tmp_path, tmp_path / "out", pairs=("instructed",), data=tmp_path / "data", models=tmp_path / "m")
     made = set[Path]()
-    for task in tasks.values():
-        assert set(task.inputs) <= made, task.name  # each after what makes its inputs
+    for task in tasks_of(trained):
+        assert set(task.inputs) <= made, task.name
         made.update(task.outputs)
-    trace_alone = [task.name for task in tasks_of(replace(setting, paper="flexspec")) if "decode" in task.name]
-    assert not trace_alone
+    for module in (one.argv[1] for one in EXPERIMENTS):
+        assert (Path(__file__).parents[3] / module.replace(".", "/")).with_suffix(".py").is_file()
 
 
-def test_training_starts_from_what_was_trained_before(tmp_path: Path) -> None:
-    models, made = tmp_path / "models", {""}
-    for pair in ("wide", "instructed", "instructed-distilled", "instructed-larger"):
-        assert set(parents_of(pair)) <= made
-        words = list(commands(pair, models, tmp_path / "data"))
-        for one in words:
-            given = dict(zip(one[2:-1:2], one[3:-1:2], strict=True))
-            assert one[-1] in RECIPES[given["--pair"]].steps
-            assert Path(given["--work"]).parent == models / "work"
-            parent = Path(given.get("--parent", ""))
-            assert parent == Path() or parent.name in made
-            made.add(Path(given["--out"]).name)
-        assert Path(words[-1][words[-1].index("--out") + 1]).name == pair
-    assert len({(one[one.index("--out") + 1], one[-1]) for one in words}) == len(words)  # nothing is made twice
-
-
-@pytest.mark.usefixtures("one_code")
 def test_the_real_model_is_found_by_name_or_what_is_missing_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,14 +129,6 @@ def test_the_real_model_is_found_by_name_or_what_is_missing_is_said(
     assert not [name for name in tasks if name.startswith("experiment") or name.endswith("train")]
 
 
-def test_a_part_of_the_prompts_has_all_sets() -> None:
-    texts = [
-        Prompt(f"{source}{number}", "x", source) for source in "abc" for number in range(3 if source == "b" else 2)
-    ]
-    assert [one.id for one in steps.in_turn(texts)] == ["a0", "b0", "c0", "a1", "b1", "c1", "b2"]
-
-
-@pytest.mark.usefixtures("one_code")
 def test_a_tiny_run_goes_from_the_models_to_the_figures(
     tmp_path: Path, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,75 +169,6 @@ def test_a_tiny_run_goes_from_the_models_to_the_figures(
     assert set(stamps) == {"collect", "fit", "check", "decode:hlm", "draw"}
     again = run_tasks(tasks, setting.out, lambda task: pytest.fail(task.name), lines.append)
     assert words(again) == [UP_TO_DATE] * 5
-
-
-def test_a_figure_of_other_texts_is_drawn_again(tmp_path: Path) -> None:
-    """Also at the same commit: another number of prompts, another trace or another fit is another figure."""
-    sidecar, marks = tmp_path / "a.json", {"commit": "c", "trace": "t", "fit": "f", "prompts": 50}
-    assert not steps._is_drawn(sidecar, marks)
-    sidecar.write_text(json.dumps(marks | {"figure": "cu-hlm 1"}))
-    assert steps._is_drawn(sidecar, marks)
-    for change in ({"prompts": 100}, {"trace": "u"}, {"fit": "g"}, {"commit": "d"}, {"commit": None}):
-        assert not steps._is_drawn(sidecar, marks | change)
-    assert not steps._is_drawn(sidecar, marks | {"commit": "c with changes"})
-
-
-def test_the_command_of_a_figure_says_how_many_prompts(tmp_path: Path) -> None:
-    setting = Setting(tmp_path, tmp_path / "out", pairs=("instructed",), data=tmp_path, texts=250)
-    (draw,) = (task for task in tasks_of(setting) if task.name == "instructed:draw")
-    assert draw.argv[-2:] == ("--prompts", "250")
-    given = argparse.Namespace(paper="all", pair="instructed", prompts=250)
-    assert steps._command(given) == "python3 hlm reproduce all --pair instructed --prompts 250"
-    assert steps._command(argparse.Namespace(paper="", pair="builtin", prompts=None)) == "python3 hlm reproduce all"
-
-
-def test_the_code_of_a_module_is_that_of_what_it_imports() -> None:
-    assert {"validation.trace.sealed", "validation.trace.journal", "validation.errors"} <= closure(
-        ["validation.trace.sealed"]
-    )
-    assert "validation.plots" not in closure(["validation.trace.sealed"])
-    assert code_of("validation.errors") != code_of("validation.trace.sealed")
-    assert code_of("validation.errors") == code_of("validation.errors")
-
-
-@pytest.mark.usefixtures("one_code")
-def test_hours_are_said_before_a_run_of_the_real_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smollm2, "weights_file", lambda: tmp_path / "model.gguf")
-    record = json.loads((Path(__file__).parents[3] / reproduce.RECORD).read_text())
-    setting = Setting(tmp_path, tmp_path / "out", pairs=("smollm2",), commit="c")
-    found = costs.expected_seconds(setting, record["terms"])
-    names = {task.name for task in tasks_of(setting)}
-    assert names == set(found)  # no time is unknown
-    assert all(seconds > 0 for seconds in found.values())
-    assert set(record["terms"]["smollm2"]) == set(costs.TERMS)
-    ten, twenty = (
-        costs.expected_seconds(replace(setting, texts=texts), record["terms"])["smollm2:decode:hlm"]
-        for texts in (10, 20)
-    )
-    start = record["terms"]["smollm2"]["start"]
-    assert twenty - start == pytest.approx(2 * (ten - start))
-    quick = costs.expected_seconds(replace(setting, quick=True), record["terms"])
-    assert quick["smollm2:decode:hlm"] < ten
-    assert costs.expected_seconds(replace(setting, pairs=("wide",)), record["terms"]) == {}
-    assert costs.sizes(setting, PAIRS["smollm2"]) == (3840, 100, 96)
-    assert costs.sizes(replace(setting, quick=True), PAIRS["smollm2"]) == (2560, 6, 24)
-
-
-def test_the_first_line_of_a_run_is_the_hours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smollm2, "weights_file", lambda: tmp_path / "model.gguf")
-    (tmp_path / "model.gguf").write_text("weights")
-    ran: list[str] = []
-    monkeypatch.setattr(engine, "in_a_process", lambda root: writing(ran, fails=("smollm2:collect",)))
-    words_ = ["--pair", "smollm2", "--prompts", "10", "--out", str(tmp_path / "runs"), "--quick"]
-    done = CliRunner().invoke(reproduce.reproduce, words_)
-    first, second, *_ = done.output.splitlines()
-    assert re.fullmatch(r"To run: 6 of 6 tasks, [\d.]+ (min|h)\.", first), done.output
-    assert "CPU" in second
-    assert "measured" in second
-    assert ran == ["smollm2:collect"]
-    listed = CliRunner().invoke(reproduce.reproduce, [*words_, "--dry-run"])
-    assert "unknown" not in listed.output
-    assert ran == ["smollm2:collect"]
 
 
 def test_sigterm_ends_the_running_task_and_the_same_command_goes_on(tmp_path: Path) -> None:

@@ -1,0 +1,131 @@
+"""What the studies share: arguments, the stamp of a result, rows of a trace, intervals over prompts, pictures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.plots.common.record import plain
+from validation.plots.common.style import canvas, house_style, save
+from validation.trace.reader import Trace, probabilities
+
+Array = NDArray[Any]
+SHELF = Path(__file__).parent
+ROWS, RESAMPLES = 256, 2_000
+
+MAIN = {
+    "acceptance_by_depth": "acceptance_replay",
+    "aligned_draft": "measure",
+    "anytime": "simulate",
+    "audit_software": "audit_software",
+    "block_verification": "measure",
+    "c_sqs": "decode_texts",
+    "downlink": "measure",
+    "flexspec_tables": "decode_rows",
+    "length_rules": "length_rules",
+    "lossy_rules": "measure",
+    "multi_draft": "measure",
+    "plan": "plan_study",
+    "policy_bound": "brute_force",
+    "running_link": "measure",
+    "shared_seed": "measure",
+    "smollm2_findings": "measure",
+    "text_enumeration": "enumeration",
+    "update_bound": "bound",
+}
+"""The script that ``hlm study NAME`` runs, by study; a README names the others."""
+
+
+def given(text: str | None, *places: str, **options: Any) -> argparse.Namespace:
+    """Read the command line: paths by position, then options with their defaults.
+
+    A name of ``places`` that ends in ``*`` takes all further paths. An option takes the type of its default, a
+    sequence several words; one whose default is False is a flag, and one whose default is a type is left out if it is
+    not given.
+    """
+    parser = argparse.ArgumentParser(description=(text or "").splitlines()[0])
+    for name in places:
+        parser.add_argument(name.removesuffix("*"), type=Path, nargs="+" if name.endswith("*") else None)
+    for name, default in options.items():
+        word = f"--{name.replace('_', '-')}"
+        if default is False:
+            parser.add_argument(word, action="store_true")
+        elif isinstance(default, type):
+            parser.add_argument(word, type=default)
+        elif isinstance(default, tuple):
+            parser.add_argument(word, nargs="+", default=default)
+        else:
+            parser.add_argument(word, type=type(default), default=default)
+    return parser.parse_args()
+
+
+def stamp() -> dict[str, Any]:
+    """Return what says where a result is from: command, commit and CPU seconds."""
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    script = Path(sys.argv[0]).resolve().relative_to(SHELF.parents[1])
+    command = " ".join(["python3", str(script), *(Path(word).name for word in sys.argv[1:])])
+    return {"command": command, "commit": commit, "cpu_s": round(time.process_time())}
+
+
+def store(out: Path, found: Mapping[str, Any], *, indent: int | None = 1) -> None:
+    """Write a result with its stamp, and print where it is."""
+    out.write_text(json.dumps({**stamp(), **found}, ensure_ascii=False, indent=indent) + "\n", encoding="utf-8")
+    print(out)
+
+
+def read(path: Path) -> Any:
+    """Return what a JSON file holds."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def blocks(trace: Trace, every: int = 1, size: int = ROWS) -> Iterator[tuple[Array, Array, Array]]:
+    """Yield the places of every n-th position of a trace, in blocks, and the logits of draft and target there."""
+    rows = np.arange(0, trace.positions, every)
+    for some in np.array_split(rows, -(-len(rows) // size)):
+        whole = slice(int(some[0]), int(some[-1]) + 1)
+        q, p = (np.asarray(trace.arrays[f"{side}_logits"][whole])[::every] for side in ("draft", "target"))
+        yield some, q, p
+
+
+def laws(trace: Trace, every: int = 1, size: int = ROWS) -> Iterator[tuple[Array, Array, Array]]:
+    """Yield places, q and p, as :func:`blocks`."""
+    for some, q, p in blocks(trace, every, size):
+        yield some, probabilities(q), probabilities(p)
+
+
+def mean_interval(values: Array, prompts: Array) -> list[float]:
+    """Return the mean of positions with its 95% interval of a bootstrap over prompts."""
+    index = np.unique(prompts, return_inverse=True)[1]
+    sums, counts = np.bincount(index, values), np.bincount(index)
+    picks = np.random.default_rng(1).integers(0, len(sums), (RESAMPLES, len(sums)))
+    ends = np.quantile(sums[picks].sum(axis=1) / counts[picks].sum(axis=1), [0.025, 0.975])
+    return [float(one) for one in (values.mean(), *ends)]
+
+
+def means(parts: Sequence[Mapping[str, Array]], prompts: Array) -> dict[str, list[float]]:
+    """Return mean and interval of each column of blocks of positions."""
+    return {name: plain(mean_interval(np.concatenate([part[name] for part in parts]), prompts), 5) for name in parts[0]}
+
+
+@contextmanager
+def picture(path: Path, size: tuple[float, float], panels: int = 1) -> Iterator[tuple[Any, Any]]:
+    """Give a figure in the house style and its panels, and save it under the name of the numbers."""
+    with house_style():
+        figure, axes = canvas(size, panels)
+        yield figure, axes
+        save(figure, path.with_suffix(".svg"))
+
+
+def legend(figure: Any, axes: Any, columns: int) -> None:
+    """Put the labels of the first panel below the figure, once."""
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=columns)

@@ -38,20 +38,10 @@ SMALLEST = "cheapest codec"
 
 
 def partition(claims: Mapping[str, Claim], results: Results) -> dict[str, dict[str, int]]:
-    """Return how many statements have each outcome, by the data they were checked on.
+    """Return how many statements have each outcome of :data:`MEANINGS`, by the data they were checked on.
 
-    Every statement is counted once, so that all counts add up to ``len(claims)``.
-
-    Parameters
-    ----------
-    claims : mapping of str to Claim
-    results : Results
-
-    Returns
-    -------
-    dict
-        For each key of :data:`MEANINGS`, the number of statements for each of :data:`DATA`. A true statement has the
-        outcome of its tally. A false one has its standing if its counterexample, checked again now, violates it.
+    Every statement is counted once. A true one has the outcome of its tally, a false one its standing if its
+    counterexample, checked again now, violates it.
     """
     counts = {outcome: dict.fromkeys(DATA, 0) for outcome in MEANINGS}
     for name, claim in claims.items():
@@ -83,21 +73,7 @@ def _row(title: str, counts: Sequence[Mapping[str, int]], head: bool = False, ou
 def what_to_send(results: Results, vocabulary: int | None, sidecars: Sequence[Path]) -> dict[str, Any]:
     """Return how many tokens certify each bias, and the bits of their message beside those of the whole distribution.
 
-    Parameters
-    ----------
-    results : Results
-        Its summary holds the mean top_k by bias.
-    vocabulary : int or None
-        V, in tokens.
-    sidecars : sequence of Path
-        Of the figures drawn; Table V, if among them, adds the smallest certified message.
-
-    Returns
-    -------
-    dict
-        ``full``, bits of V floating-point numbers; ``rows``, one for each bias: ``bias``, ``top_k``, ``share`` of the
-        positions that certify it, ``bits`` of top_k tokens and numbers, ``smallest`` in bits, and the factors by which
-        both are below ``full``. A value that is not known is None.
+    Of Table V, if it is among the sidecars, the smallest certified message is added. What is not known is None.
     """
     name = "size_for_bias_"
     sizes = {float(key.removeprefix(name)): v for key, v in results.summary.items() if key.startswith(name)}

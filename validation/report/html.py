@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from validation.plots.common.record import printed_words
 from validation.printable import printable_value
 from validation.report.citations import bibliography
 from validation.report.first_screen import CLAIM_OUTCOMES, partition, partition_table, printed_false, what_to_send
-from validation.report.symbols import SYMBOLS, topic
+from validation.report.symbols import SYMBOLS
 from validation.report.tables import pieces, table_row
 from validation.trace.format import LISTS
 
@@ -62,28 +63,10 @@ def write_report(
     trace: str = "",
     claims: Mapping[str, Claim] | None = None,
 ) -> Path:
-    """Write ``report.html``, with everything inlined.
+    """Write ``report.html``, with everything inlined, into a folder; return its path.
 
-    Parameters
-    ----------
-    folder : str or Path
-        Output folder; created if it is missing.
-    results : Results
-    manifest : mapping
-        Manifest of the trace.
-    figures : sequence of Path
-        Sidecars that :func:`validation.plots.draw` wrote; a picture may lie beside each.
-    command : str
-        Command that reproduces the run.
-    trace : str
-        Place of the trace, as the command of a plan needs it.
-    claims : mapping of str to Claim, optional
-        Default: all claims.
-
-    Returns
-    -------
-    Path
-        Path of the report.
+    ``manifest`` is that of the trace, whose place a plan's command names; ``figures`` are the sidecars that
+    :func:`validation.plots.draw` wrote, a picture may lie beside each; ``command`` reproduces the run.
     """
     claims = hlmtheory.all_claims() if claims is None else claims
     certified = certificate()
@@ -137,18 +120,16 @@ def _template() -> Template:
 
 
 def _topics(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the claims by topic, each with its title, notation and number of claims by outcome."""
+    """Return the claims by topic, each with its title and number of claims by outcome."""
     found: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         found.setdefault(row["id"].split(".")[0], []).append(row)
     topics = []
     for name, claims in found.items():
-        title, notation = topic(name)
+        title = (import_module(f"hlmtheory.{name}").__doc__ or name).split("\n", 1)[0]
         outcomes = list(Counter((row["symbol"], row["outcome"]) for row in claims).items())
         head = HEADS.get(name, name.replace("_", " ").capitalize())
-        topics.append(
-            {"name": name, "head": head, "title": title, "notation": notation, "rows": claims, "outcomes": outcomes}
-        )
+        topics.append({"name": name, "head": head, "title": title, "rows": claims, "outcomes": outcomes})
     return topics
 
 

@@ -39,36 +39,19 @@ BUILTIN = Path(__file__).parents[1] / "pairs" / "builtin"
 def publish(
     run: Path, simulated: Path, root: Path, name: str = "builtin", *, whole: bool = False, beside: Sequence[Path] = ()
 ) -> list[Path]:
-    """Copy the figures and verdicts of a run into the repository and regenerate the tables.
+    """Copy the figures and verdicts of a run into the repository, regenerate the tables, and return the files written.
 
-    A file whose content is already published is not rewritten, so a run of an unchanged project changes no file; with
-    ``whole``, every file is, so that all are stamped with one commit.
-
-    Parameters
-    ----------
-    run : Path
-        Folder that ``hlm validate`` wrote.
-    simulated : Path
-        Folder of the simulated figures of ``hlm figure``; may be missing.
-    root : Path
-        The repository, with ``figures/`` and ``paper_repro.md``.
-    name : str
-        Name of the model pair; each pair except ``builtin`` has its own folder in ``figures/``.
-    whole : bool
-        Publish what ``hlm reproduce`` made: rewrite every file, and refuse code that is not committed.
-    beside : sequence of Path
-        Folders of the runs whose texts are compared with those of this run; their marks are recorded.
-
-    Returns
-    -------
-    list of Path
-        The files written.
+    A file whose content is already published is not rewritten, so a run of an unchanged project changes no file. With
+    ``whole`` every file is, so that all are stamped with one commit, which must be known. ``run`` is the folder that
+    ``hlm validate`` wrote, ``simulated`` that of ``hlm figure``, which may be missing. Each pair except ``builtin``
+    has a folder in ``figures/``. The marks of the runs ``beside``, whose texts are compared with those of this run, are
+    recorded.
 
     Raises
     ------
     UserError
-        If the run has no results or no trace, a marker is missing, or the name is not plain: it names a folder. If the
-        published record has verdicts that the run lacks, because it checked only what its trace decides.
+        If the run has no results or no trace, a marker is missing, the name is not plain, or the published record has
+        verdicts that the run lacks, because it checked only what its trace decides.
     """
     if PLAIN_NAME.fullmatch(name) is None:
         raise UserError(f"The pair cannot be called {name!r}: start with a letter or digit, then also '.', '_', '-'.")
@@ -139,18 +122,7 @@ def _unstamped(value: Any) -> Any:
 
 
 def regenerate(root: Path) -> Path:
-    """Rewrite the generated parts of ``paper_repro.md``, ``figures/claims.csv`` and the certificate of the claims.
-
-    Returns
-    -------
-    Path
-        The first page, ``paper_repro.md``.
-
-    Raises
-    ------
-    UserError
-        If ``figures/claims.json`` or a marker is missing.
-    """
+    """Rewrite the generated parts of the page, ``figures/claims.csv`` and the certificate; return the page."""
     text = (root / PAGE).read_text(encoding="utf-8")
     for marker, part in tables(root).items():
         text = update_between_markers(text, marker, part)

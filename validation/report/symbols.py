@@ -1,11 +1,6 @@
-"""List the symbols that most claims and figures share, and read the notation table of each topic."""
+"""List the symbols that most claims and figures share."""
 
 from __future__ import annotations
-
-import inspect
-from importlib import import_module
-
-from validation.site.notation import tables_of
 
 SYMBOLS = (
     ("q, p", "next-token distributions of the draft model and of the target model"),
@@ -24,17 +19,3 @@ SYMBOLS = (
     ("T", "tokens of a text; with an index, seconds"),
 )
 """Symbol and meaning, in the order of the report."""
-
-
-def topic(module: str) -> tuple[str, list[tuple[str, str, str]]]:
-    """Return the first line of a module's docstring and its notation table: symbol, name and unit of each row.
-
-    >>> title, rows = topic("verification")
-    >>> title
-    'Acceptance, rejection and resampling: the distribution of what speculative decoding emits.'
-    >>> rows[0]
-    ('q', 'draft, draft model’s distribution', '1')
-    """
-    text = inspect.cleandoc(import_module(f"hlmtheory.{module}").__doc__ or "")
-    rows = [[cell.replace("``", "").replace("'", "’") for cell in row] for row in (tables_of(text) or [[]])[0][1:]]
-    return text.split("\n", 1)[0], [(row[0], row[1], row[2]) for row in rows]

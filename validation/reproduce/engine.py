@@ -34,13 +34,7 @@ class State:
 
 
 def in_a_process(root: Path) -> Runner:
-    """Return a runner that runs each task as a process of its own in a folder; SIGTERM ends both.
-
-    Raises
-    ------
-    UserError
-        The runner raises it if the process fails.
-    """
+    """Return a runner that runs each task as a process of its own in a folder; SIGTERM ends both."""
 
     def run(task: Task) -> None:
         code = run_to_end([sys.executable, *task.argv], cwd=root)
@@ -51,16 +45,9 @@ def in_a_process(root: Path) -> Runner:
 
 
 def states(tasks: Sequence[Task], out: Path, known: Mapping[str, float] | None = None) -> list[State]:
-    """Return the state of each task without running any.
+    """Return the state of each task, each after those that it needs, without running any.
 
-    Parameters
-    ----------
-    tasks : sequence of Task
-        Each after those that it needs.
-    out : Path
-        Folder of the runs, where the finished tasks are stored.
-    known : mapping of str to float, optional
-        Seconds of tasks that never ran here, by name.
+    ``out`` is where the finished tasks are stored; ``known`` has the seconds of tasks that never ran here, by name.
     """
     done, found = _read(out), list[State]()
     made: set[Path] = set()  # outputs that will be new
@@ -79,15 +66,7 @@ def states(tasks: Sequence[Task], out: Path, known: Mapping[str, float] | None =
 def run_tasks(tasks: Sequence[Task], out: Path, runner: Runner, report: Report) -> list[State]:
     """Run the tasks that are not up to date, in their order; after a failure, run those that do not depend on it.
 
-    Parameters
-    ----------
-    tasks : sequence of Task
-    out : Path
-        Folder of the runs, where the finished tasks are stored.
-    runner : callable
-        Runs one task; raises a UserError if it fails.
-    report : callable
-        Called with a line for each task.
+    The runner raises a UserError if a task fails; ``report`` is called with a line for each task.
     """
     out.mkdir(parents=True, exist_ok=True)
     found: list[State] = []

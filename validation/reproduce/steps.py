@@ -106,13 +106,7 @@ def _prompts(given: argparse.Namespace) -> list[Prompt]:
 
 
 def answered_prompts(data: Path) -> list[Prompt]:
-    """Return held-out questions of StrategyQA and claims of CREAK that ask for yes or no, with the answer.
-
-    Parameters
-    ----------
-    data : Path
-        The folder of the texts; a set that is not in it is left out.
-    """
+    """Return held-out questions of StrategyQA and claims of CREAK that ask for yes or no, with the answer."""
     from validation.collection.prompts import Prompt
     from validation.training.texts import _held_out, _records
 

@@ -18,15 +18,7 @@ Row = list[str]
 def notation(module: str, files: Iterable[str], names: Collection[str], root: Path = ROOT) -> str:
     """Return the section with the symbols of a module and of each of its files with proofs, as reStructuredText.
 
-    Parameters
-    ----------
-    module : str
-    files : iterable of str
-        Files with proofs, relative to the repository.
-    names : collection of str
-        Last parts of the ids whose proofs they hold: the comments above the first of them are notation.
-    root : Path
-        The repository.
+    ``names`` are the last parts of the ids whose proofs they hold: the comments above the first of them are notation.
     """
     package = f"hlmtheory/{module}/__init__.py"
     head = package if (root / package).is_file() else f"hlmtheory/{module}.py"

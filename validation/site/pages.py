@@ -75,24 +75,11 @@ def relinked(
     targets: Mapping[str, str] | None = None,
     sections: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a Markdown text whose links are those of the site.
+    """Return a Markdown text whose links are those of the site; ``file`` is its path, ``names`` are :func:`pages`.
 
     A link to a file that is a page leads to the page, one to another file or folder to the repository, and a picture
-    to its copy. A name in ``targets`` that stands as code becomes a link to its anchor.
-
-    Parameters
-    ----------
-    text : str
-    file : str
-        Path of the text in the repository.
-    names : mapping of str to str
-        :func:`pages`.
-    picture : callable
-        Takes the path of a picture in the repository; returns the path of its copy in the site's source.
-    targets : mapping of str to str, optional
-        Anchor of each name, such as that of a claim.
-    sections : mapping of str to str, optional
-        Page and anchor of the section that stands for a file, such as the picture of a figure.
+    to its copy, which ``picture`` makes. A name in ``targets`` that stands as code becomes a link to its anchor.
+    ``sections`` has the page and anchor that stand for a file, such as the picture of a figure.
 
     Raises
     ------

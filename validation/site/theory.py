@@ -68,14 +68,6 @@ FALSE_WORDS = {
 }
 """Explanation of a false statement, by its standing."""
 
-ORIGINS = {
-    Origin.PUBLISHED: "printed",
-    Origin.MISPRINT: "misprint",
-    Origin.IMPLIED: "reading that no paper prints",
-    Origin.CORRECTED: "correction of what is printed",
-    Origin.NEW: "new",
-}
-
 
 def anchor(name: str) -> str:
     """Return the anchor of a claim's entry, which is also its id in the page's HTML.
@@ -120,7 +112,6 @@ def claim_entry(claim: Claim, tally: Tally | None = None) -> str:
         f"{claim.id}\n{'~' * len(claim.id)}",
         f".. rst-class:: statement {mark}\n\n{formula(claim.statement)}",
         f":Status: **{standing}**" + ("" if mark == "true" else f" – {FALSE_WORDS[claim.standing]}") + "\n"
-        f":Origin: {ORIGINS[claim.origin]}\n"
         f":{relation_to_source(claim)}: :ref:`{escaped(cite(claim.source))} <{source_anchor(claim.source.key)}>`\n"
         f":Assumptions: {formula('; '.join(a.statement for a in claim.assumptions)) or 'none'}\n"
         f":Checked on: {', '.join(f'``{name}``' for name in claim.takes)}\n"

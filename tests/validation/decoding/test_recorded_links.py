@@ -37,12 +37,6 @@ def test_every_trace_of_every_file_becomes_a_link(tmp_path: Path):
     assert bus.transfer_time([2e6, 2.5e6], start_s=0.0).tolist() == [0.5, 2.5]
 
 
-def test_columns_may_stand_in_any_order(tmp_path: Path):
-    write(tmp_path, "a.csv", "time_s,rtt_ms,throughput_mbps,trace_id\n0,9,1,x\n2,9,3,x\n")
-    (link,) = load_links(tmp_path).values()
-    assert link.mean_rate() == 2e6
-
-
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -76,14 +70,3 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, data: bytes):
     (tmp_path / "a.csv.gz").write_bytes(data)
     with pytest.raises(UserError, match=r"a\.csv\.gz cannot be read \(.*\); copy it again\.$"):
         load_links(tmp_path)
-
-
-def test_bytes_that_are_no_text_are_named(tmp_path: Path):
-    (tmp_path / "a.csv").write_bytes(HEAD.encode() + b"x,0,\xff\n")
-    with pytest.raises(UserError, match=r"a\.csv cannot be read"):
-        load_links(tmp_path)
-
-
-def test_a_folder_that_is_none_is_named(tmp_path: Path):
-    with pytest.raises(UserError, match=r"^There is no folder .*nowhere; name the one that holds the traces\.$"):
-        load_links(tmp_path / "nowhere")

@@ -22,7 +22,7 @@ from validation.collection.collect import collect
 from validation.decoding.loop import decode
 from validation.decoding.methods import METHODS
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.heads import Eagle2, EagleSampled, Medusa, MedusaTypical
+from validation.decoding.methods.heads import Eagle2, Medusa
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.registry import Fitted, Setup
 from validation.decoding.methods.single_draft import Hlm, UHlm
@@ -38,9 +38,7 @@ BY_HAND: dict[str, Callable[[Path], Method]] = {
     "U-HLM": lambda _: UHlm(0.5),
     "Planned": lambda _: Planned(PLANNED),
     "Medusa-1": lambda heads: Medusa(heads / MEDUSA, nodes=6),
-    "Medusa-1 typical": lambda heads: MedusaTypical(heads / MEDUSA, nodes=6),
     "EAGLE-2": lambda heads: Eagle2(heads / EAGLE, depth=3, top_k=2, nodes=5),
-    "EAGLE sampled": lambda heads: EagleSampled(heads / EAGLE, (2, 1)),
 }
 """Methods that no study makes by itself; some need a folder with trained heads."""
 

@@ -46,23 +46,10 @@ class DecodingError(UserError):
 
 
 class BatchState:
-    """The sequences of one batch.
+    """The sequences of one batch, of which ``records`` holds one record each; ``model_class`` caches what models read.
 
-    ``model_class`` says how the models keep what they read.
-
-    Parameters
-    ----------
-    session : Session
-    method : Method
-    prompts : list of token lists
-    records : list of GenerationRecord
-        The records to fill, one for each prompt.
-    times : (float, float), optional
-        Seconds of a forward pass of the draft and of the target model; measured if None.
-    risk : bool
-        Whether skipped drafts are kept until the target model has read them.
-    on_finished : callable, optional
-        Called with each record when its sequence is finished.
+    ``times`` are those of :func:`validation.decoding.loop.decode`; with ``risk`` skipped drafts are kept until the
+    target model has read them; ``on_finished`` is called with each record when its sequence is finished.
     """
 
     model_class: type[CachedModel] = CachedModel
@@ -128,8 +115,6 @@ class BatchState:
             )
         return np.asarray(left)
 
-    # ----------------------------------------------------------------------------------------------- the tokens
-
     def add_drafts(self, slots: Array, tokens: Array, drafts: list[Draft]) -> None:
         """Append one draft in flight to each of these sequences."""
         self.tokens[slots, self.draft_end[slots]] = tokens
@@ -161,27 +146,25 @@ class BatchState:
         ends = self.session.pair.end_tokens
         return np.array([token in ends for token in tokens.tolist()], dtype=bool)
 
-    # ----------------------------------------------------------------------------------------------- the rounds
+    def begin_rates(self, slots: Array) -> None:
+        """Begin a round of these slots on the link, and note its rates."""
+        for slot in slots.tolist() if self.session.channel else ():
+            elapsed = float(self.elapsed[slot] + self.seconds[DRAFT][slot])
+            self.rate[slot] = self.session.channel.rate(int(self.sequences[slot]), elapsed)
 
     def time_messages(self, slots: Array, rounds: list[Round]) -> None:
         """Write the link's seconds into the rounds of these slots."""
-        channel = self.session.channel
-        if channel is None:
-            return
-        up = np.array([8.0 * one.bytes if self.method.real_bytes else one.bits for one in rounds])
-        down = np.array([8.0 * one.down_bytes for one in rounds])
-        elapsed = self.elapsed[slots] + np.array([one.draft_s for one in rounds]) + [one.target_s for one in rounds]
-        seconds = channel.seconds(self.sequences[slots], up, down, elapsed)
-        for one, value in zip(rounds, seconds.tolist(), strict=True):
-            one.link_s = value
+        if self.session.channel is not None:
+            self.session.channel.time(self.sequences[slots], rounds, self.elapsed[slots], self.method.real_bytes)
 
     def close_rounds(self, slots: Array, rounds: list[Round]) -> None:
-        """Write the rounds of these sequences into their records, and reset the slots for the next round."""
+        """Time the rounds' messages, write the rounds into their records, and reset the slots for the next round."""
         for slot, sequence, one in zip(slots.tolist(), self.sequences[slots].tolist(), rounds, strict=True):
             self.records[sequence].rounds.append(one)
             self.in_flight[slot] = []
             for model in (DRAFT, TARGET):
                 self.seconds[model][slot], self.passes[model][slot] = 0.0, 0
+        self.time_messages(slots, rounds)
         self.elapsed[slots] += [one.draft_s + one.target_s + one.link_s for one in rounds]
         self.skipped[slots], self.waiting[slots], self.draft_length[slots] = 0, False, NOT_BEGUN
 
@@ -202,8 +185,6 @@ class BatchState:
             if model:
                 model.keep(slots)
 
-    # ----------------------------------------------------------------------------------------------- the models
-
     def read_prompts(self, which: str) -> None:
         """Let a model read the prompts without their last tokens."""
         model = self.models[which]
@@ -211,16 +192,17 @@ class BatchState:
             return
         began = time.perf_counter()
         model.read(self.tokens, self.prompt_end - 1, rows=0)
+        self.count_prefill(began)
+
+    def count_prefill(self, began: float) -> None:
+        """Divide the time since then among the sequences, as that of reading their prompts."""
         spent = time.perf_counter() - began
         self.clock.prefill += spent
         for sequence in self.sequences:
             self.records[sequence].prefill_s += spent / len(self.sequences)
 
     def forward(self, which: str, slots: Array, rows: int | Array) -> list[torch.Tensor]:
-        """Let a model read the new tokens of these slots, and return its last rows of logits, in parts.
-
-        The time of the pass is divided evenly among the sequences.
-        """
+        """Let a model read the new tokens of these slots, and return its last rows of logits, in parts."""
         model = self.models[which]
         assert model is not None
         until = model.cached.copy()
@@ -228,12 +210,16 @@ class BatchState:
         logits: list[torch.Tensor] = model.read(
             self.tokens, until, rows=rows, only=None if len(slots) == len(self.sequences) else slots
         )
-        setattr(self.clock, which, getattr(self.clock, which) + model.seconds)
-        share = model.seconds / len(slots) if self.times is None else self.times[which]
+        self.count_pass(which, slots, model.seconds)
+        return logits
+
+    def count_pass(self, which: str, slots: Array, seconds: float) -> None:
+        """Divide the time of a model's pass evenly among these slots; a given time counts for each."""
+        setattr(self.clock, which, getattr(self.clock, which) + seconds)
+        share = seconds / len(slots) if self.times is None else self.times[which]
         for slot in slots.tolist():
             self.seconds[which][slot] += share
             self.passes[which][slot] += 1
-        return logits
 
     def require_finite(self, which: str, slots: Array, mass: Array) -> None:
         """Raise if a distribution has non-finite or zero mass: ``mass`` (n,) are the sums for these slots."""

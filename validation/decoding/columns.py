@@ -13,7 +13,7 @@ turns          exchanges plus skipped tokens: the rounds of cu-hlm and u-hlm
 looked_at      accepted + resampled: verified drafts; drafts after a rejected one are dropped
 text_speed     tokens/seconds of the text; ``timed_texts`` is 1 if its seconds are positive
 turn_speed     Σ over turns of tokens/seconds (cu-hlm (6)); ``timed_turns`` counts turns of positive time
-joules         as :func:`validation.decoding.records.energy`
+joules         seconds of draft model, link and target model, each times its watts
 ============== ==================================================================================================
 
 and the sums of the fields of a :class:`~validation.decoding.records.Round` by their names.
@@ -52,15 +52,8 @@ class Powers:
                 raise UserError(f"{name} is {getattr(self, name)}; give watts, 0 or more.")
 
 
-def columns_of(records: Sequence[GenerationRecord], powers: Powers) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Return the columns by name, each of shape (records,), and the counts by position, (records, n).
-
-    Parameters
-    ----------
-    records : sequence of GenerationRecord
-        At least one.
-    powers : Powers
-    """
+def columns_of(records: Sequence[GenerationRecord], powers: Powers) -> dict[str, Array]:
+    """Return the columns of at least one record by name, each (records,)."""
     tables = [np.array([_FIELDS(one) for one in (*record.rounds, record.last)], dtype=np.float64) for record in records]
     sums = np.stack([table.sum(axis=0) for table in tables])
     found = {name: sums[:, column] for name, column in _PLACE.items()}
@@ -79,7 +72,7 @@ def columns_of(records: Sequence[GenerationRecord], powers: Powers) -> tuple[dic
     found["joules"] = (
         powers.device_w * found["draft_s"] + powers.transmit_w * found["link_s"] + powers.server_w * found["target_s"]
     )
-    return found, _places(tables)
+    return found
 
 
 def _turns(table: Array) -> tuple[float, float]:
@@ -93,21 +86,3 @@ def _turns(table: Array) -> tuple[float, float]:
     skips, turns = (skipped > 0) & (each > 0), asked & (rest > 0)
     speed = (skipped[skips] / each[skips]).sum() + (new[turns] / rest[turns]).sum()
     return float(speed), float(skipped[skips].sum() + np.count_nonzero(turns))
-
-
-def _places(tables: Sequence[Array]) -> dict[str, Array]:
-    """Return counts by position: ``offered``, ``reached`` and ``passed`` of metrics.Positions, each (records, n)."""
-    lengths = [table[:, [_PLACE["drafted"], _PLACE["accepted"]]].astype(np.int64).T for table in tables]
-    most = max((int(drafted.max(initial=0)) for drafted, _ in lengths), default=0)
-
-    def reaching(values: Array) -> Array:
-        """Return how many of the values are at least 1, 2, ..., most."""
-        counts = np.bincount(values, minlength=most + 1)
-        return np.asarray(np.cumsum(counts[::-1])[::-1][1:])
-
-    return {
-        "offered": np.stack([reaching(drafted) for drafted, _ in lengths]),
-        # a draft is verified if all before it were accepted: the last verified one is the first that is not accepted
-        "reached": np.stack([reaching(np.minimum(accepted + 1, drafted)) for drafted, accepted in lengths]),
-        "passed": np.stack([reaching(accepted) for _, accepted in lengths]),
-    }

@@ -1,4 +1,4 @@
-"""The law of the texts that each defect of :mod:`validation.decoding.defects` gives, by enumeration.
+"""The law of the texts that each defect of ``tests/validation/audit/defects.py`` gives, by enumeration.
 
 Nothing here draws a number or runs a model, and no function of the loop is used: the rounds of speculative decoding are
 written down again, with the probability of each outcome. So the two check each other. The models are tables of
@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.decoding.defects import COIN_FLOOR
-
 Array = NDArray[np.float64]
 Text = tuple[int, ...]
 Law = dict[Text, float]
+COIN_FLOOR = 2.0**-8
+"""A coin below this number is 0 in the control of the zero-probability comparison."""
 
 
 def processed(table: Array, temperature: float, top_p: float) -> Array:
@@ -104,31 +104,21 @@ def defective_law(
     drawn: Array | None = None,
     verified: Array | None = None,
 ) -> Law:
-    """Return the law of the texts of speculative decoding with a defect, or with none.
+    """Return the law of the texts of speculative decoding with a defect (the name of a mechanism), or with none.
 
     Parameters
     ----------
-    defect : str or None
-        A flag of ``DEFECTS``; None for none.
     draft, target : array, shape (nodes, V)
         Distributions by prefix, at temperature 1 and uncut.
     positions : int
         Maximum number of tokens of a text.
-    end_tokens : frozenset of int
     max_draft_length : int
         Drafts of a round.
-    temperature, top_p : float
-        Of the run.
     by_block : bool
         Whether the drafts of a round are verified together, as they are with the defect ``block_token_rule``.
     drawn, verified : array, shape (nodes, V), optional
         What drafts are drawn from in place of the draft's rows, and by which p they are judged in place of the
         target's.
-
-    Returns
-    -------
-    dict
-        Probability by text.
     """
     q, p = processed(draft, temperature, top_p), processed(target, temperature, top_p)
     told = {

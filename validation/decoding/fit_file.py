@@ -44,12 +44,6 @@ def of_other_models(trace: Trace, pair: Pair) -> str:
 
     A model whose weights are those of the trace is the same under any name, as a GGUF file and the folder of its
     tensors.
-
-    Parameters
-    ----------
-    trace : Trace
-    pair : Pair
-        The models that decode.
     """
     named, now = trace.manifest.get("pair", {}), pair.describe()
     known = trace.manifest.get("settings") or {}

@@ -15,28 +15,17 @@ def fit(trace: Trace, *, distortion_tolerance: float = 0.1, risk: float = 0.05, 
     """Fit the papers' line and thresholds, the top-k k*, and a threshold by conformal risk control.
 
     At each position a draft is drawn from the draft model's distribution at temperature 1; its uncertainty is that of
-    20 perturbed draws (:func:`~validation.decoding.trace_drafts.tokens_of`). All figures of a trace use the same drafts
-    and the same line, and k* is fitted to the whole trace.
+    20 perturbed draws (:func:`~validation.decoding.trace_drafts.tokens_of`). k* is fitted to the whole trace.
 
     Parameters
     ----------
-    trace : Trace
     distortion_tolerance : float
         θ of cu-hlm (21).
     risk : float
         Largest allowed mean rejection risk of a token of the next text under the calibrated threshold. It needs at
         least 1/risk - 1 texts.
     seed : int
-        Seed of the drawn drafts.
-
-    Returns
-    -------
-    Fitted
-
-    Raises
-    ------
-    UserError
-        If the trace has too few texts for that risk, or its line does not rise.
+        Of the drawn drafts.
     """
     tokens = tokens_of(trace, seed)
     line = paper_line(tokens)

@@ -46,24 +46,9 @@ def ratio(
 ) -> IntervalEstimate:
     """Return Σ above/Σ below over texts, with the interval that the metrics use; it is a mean if ``below`` is 1.
 
-    Parameters
-    ----------
-    above, below : array, shape (texts,)
-        In the order of the prompts' ids, so that the draws are those of :func:`validation.decoding.metrics.summarize`.
-    confidence, resamples, seed
-        As in that function.
+    The arrays (texts,) are in the order of the prompts' ids, so that the draws are those of
+    :func:`validation.decoding.metrics.summarize`, which has the same settings.
 
-    Returns
-    -------
-    IntervalEstimate
-
-    Raises
-    ------
-    UserError
-        If there are no texts, or a setting is out of range.
-
-    Examples
-    --------
     >>> ratio(np.array([1.0, 3.0]), np.array([2.0, 2.0])).value
     1.0
     """

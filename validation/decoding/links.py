@@ -6,45 +6,19 @@ numbers. One fading block lasts one round.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.channel import GilbertElliott, Rician, TraceLink, shannon_latency
 from validation.decoding.random_streams import Noise
+from validation.decoding.records import Round
 
 Array = NDArray[Any]
 _BLOCKS = 64  # fading blocks drawn at a time
-
-
-class Channel(Protocol):
-    """A link, opened for a batch of sequences."""
-
-    @property
-    def way(self) -> Way:
-        """The propagation time and the downlink."""
-
-    def rate(self, sequence: int, elapsed_s: float) -> float:
-        """Begin a round of a sequence, and return its uplink rate in bit/s."""
-
-    def transmission(self, sequences: Array, up_bits: Array, elapsed_s: Array) -> Array:
-        """Return the seconds that the uplink sends these messages, without propagation."""
-
-    def seconds(self, sequences: Array, up_bits: Array, down_bits: Array, elapsed_s: Array) -> Array:
-        """Return the seconds of the rounds' messages, up and down."""
-
-
-class Link(Protocol):
-    """A link that can be opened for a batch."""
-
-    @property
-    def name(self) -> str:
-        """The name of the link in the results."""
-
-    def open(self, noise: Noise) -> Channel:
-        """Open the link for the sequences of ``noise``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +34,33 @@ class Way:
         return np.where(used, 2.0 * self.propagation_s + down_bits / self.down_bps, 0.0)
 
 
+class Channel:
+    """A link, opened for a batch of sequences."""
+
+    way: Way
+
+    def rate(self, sequence: int, elapsed_s: float) -> float:
+        """Begin a round of a sequence, and return its uplink rate in bit/s."""
+        raise NotImplementedError
+
+    def transmission(self, sequences: Array, up_bits: Array, elapsed_s: Array) -> Array:
+        """Return the seconds that the uplink sends these messages, without propagation."""
+        raise NotImplementedError
+
+    def time(self, sequences: Array, rounds: Sequence[Round], elapsed_s: Array, real_bytes: bool) -> Array:
+        """Write the seconds of messages into a round of each sequence, and return when it ends, in seconds."""
+        up = np.array([8.0 * one.bytes if real_bytes else one.bits for one in rounds])
+        down = np.array([8.0 * one.down_bytes for one in rounds])
+        sent = elapsed_s + np.array([one.draft_s for one in rounds]) + [one.target_s for one in rounds]
+        seconds = self.transmission(sequences, up, sent) + self.way.extra(up, down)
+        for one, value in zip(rounds, seconds.tolist(), strict=True):
+            one.link_s = value
+        return np.asarray(elapsed_s + [one.draft_s + one.target_s + one.link_s for one in rounds])
+
+
 @dataclass(frozen=True, slots=True)
 class FadingLink:
-    """Block fading: one SNR a round, and B/(W log₂(1 + S)) seconds.
-
-    Parameters
-    ----------
-    name : str
-    bandwidth_hz : float
-    fading : Rician, Rayleigh or float
-        The distribution of the SNR, or a constant SNR if there is no fading. A ratio, not dB.
-    way : Way
-    """
+    """Block fading: one SNR a round (a ratio, not dB; a number if it is constant), and B/(W log₂(1 + S)) seconds."""
 
     name: str
     bandwidth_hz: float
@@ -87,13 +76,7 @@ class FadingLink:
 class TracedLink:
     """A link whose rate changes over time: a measured trace, or a two-state Markov chain drawn for each sequence.
 
-    Parameters
-    ----------
-    name : str
-    source : TraceLink or GilbertElliott
-    way : Way
-    slots : int
-        Slots of a Markov chain that are drawn; after them the rates repeat.
+    After ``slots`` slots of a Markov chain the rates repeat.
     """
 
     name: str
@@ -106,17 +89,10 @@ class TracedLink:
         return _Traced(self, noise)
 
 
-class _Open:
-    way: Way
-
-    def seconds(self, sequences: Array, up_bits: Array, down_bits: Array, elapsed_s: Array) -> Array:
-        return self.transmission(sequences, up_bits, elapsed_s) + self.way.extra(up_bits, down_bits)
-
-    def transmission(self, sequences: Array, up_bits: Array, elapsed_s: Array) -> Array:
-        raise NotImplementedError
+Link = FadingLink | TracedLink
 
 
-class _Fading(_Open):
+class _Fading(Channel):
     def __init__(self, link: FadingLink, noise: Noise) -> None:
         self._link, self._noise, self.way = link, noise, link.way
         self._snr = np.zeros(len(noise.names))
@@ -141,7 +117,7 @@ class _Fading(_Open):
         return up
 
 
-class _Traced(_Open):
+class _Traced(Channel):
     def __init__(self, link: TracedLink, noise: Noise) -> None:
         self._link, self._noise, self.way = link, noise, link.way
         self._traces: dict[int, TraceLink] = {}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,8 @@ from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.sampling import distributions_of, draw, levels, probabilities_at
 from validation.decoding.session import Clock, Draft, Message, Outcome, Session, Step
 from validation.decoding.streamed import stream
-from validation.decoding.tree_loop import TreeLoop
+from validation.decoding.tree_cache import TreeModel
+from validation.decoding.trees import DraftTree, TreeOutcome, TreeRequest
 from validation.decoding.verification import VerifiedDrafts, raced_skip_risk, skip_risk, step_risks, verify
 from validation.errors import UserError
 from validation.models.versions import VersionedTarget
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from validation.collection.prompts import Prompt
     from validation.decoding.links import Channel, Link
     from validation.decoding.methods.base import Method
+    from validation.decoding.methods.trees import TreeMethod
     from validation.models.pair import Pair
 
 Array = NDArray[Any]
@@ -62,18 +64,14 @@ def decode(
     on_finished: Callable[[GenerationRecord], None] | None = None,
     clock: Clock | None = None,
 ) -> list[GenerationRecord]:
-    """Continue prompts by a decoding method, and return one record for each.
+    """Continue prompts by a decoding method, and return one record for each, in their order.
 
     Parameters
     ----------
-    pair : Pair
-        The models.
-    prompts : sequence of Prompt
-    method : Method
     link : Link, optional
         Gives the time of each message; without a link, messages take no time.
     temperature, top_p : float
-        Temperature and top-p of both models' distributions. Temperature 0 is greedy.
+        Of both models' distributions. Temperature 0 is greedy.
     new_tokens : int
         r_max, the maximum number of new tokens, 0 or more. A sequence also ends at an end-of-text token, which is kept.
     batch : int
@@ -92,20 +90,22 @@ def decode(
     clock : Clock, optional
         The times of this run are added to this clock.
 
-    Returns
-    -------
-    list of GenerationRecord
-        In the order of the prompts.
-
     Raises
     ------
     UserError
         If a setting is out of range, there are no prompts, a prompt is empty, or it does not fit the context.
     DecodingError
-        If a model gives logits that are not finite. The message names model, prompt and position; the error holds the
-        records that were finished.
+        If a model gives logits that are not finite; the error holds the records that were finished.
     """
-    _check_settings(temperature, top_p, new_tokens, batch, times)
+    for name, value, right, words in (
+        ("temperature", temperature, 0 <= temperature < np.inf, "0 (greedy) or more"),
+        ("top_p", top_p, 0 < top_p <= 1, "in (0, 1], where 1 keeps the whole vocabulary"),
+        ("new_tokens", new_tokens, new_tokens >= 0, "0 or more"),
+        ("batch", batch, batch >= 1, "at least 1"),
+        ("times", times, times is None or all(0 <= each < np.inf for each in times), "seconds, 0 or more"),
+    ):
+        if not right:
+            raise UserError(f"{name} is {value}; it must be {words}.")
     if risk and method.tree_nodes:
         raise UserError(f"{method.name} sends trees of drafts, for which no risk is computed; leave it out.")
     if isinstance(pair.target, VersionedTarget) and (risk or method.tree_nodes):
@@ -143,21 +143,6 @@ def decode(
             raise
         records += own
     return [record for _, record in sorted(zip(order, records, strict=True), key=lambda pair: pair[0])]
-
-
-def _check_settings(
-    temperature: float, top_p: float, new_tokens: int, batch: int, times: tuple[float, float] | None
-) -> None:
-    if not 0 <= temperature < np.inf:
-        raise UserError(f"The temperature is {temperature}; it must be 0 (greedy) or more.")
-    if not 0 < top_p <= 1:
-        raise UserError(f"top_p is {top_p}; it must be in (0, 1], where 1 keeps the whole vocabulary.")
-    if new_tokens < 0:
-        raise UserError(f"new_tokens is {new_tokens}; it must be 0 or more.")
-    if batch < 1:
-        raise UserError(f"batch is {batch}; it must be at least 1.")
-    if times is not None and not all(0 <= value < np.inf for value in times):
-        raise UserError(f"The times of the models are {times}; give seconds, 0 or more.")
 
 
 def _streaming(
@@ -207,28 +192,27 @@ class _Loop(BatchState):
                 self.read_prompts(which)
 
     def step(self) -> None:
-        """Draft a token, and verify if enough sequences wait."""
+        """Take a step, and retire what is finished."""
         import torch
 
         with torch.inference_mode():
-            self._begin_rounds()
-            if np.count_nonzero(self.waiting) < len(self.sequences):
-                self._draft()
-            if 2 * np.count_nonzero(self.waiting) >= len(self.sequences):
-                self._verify()
+            self._step()
             self._retire(self.finished)
 
-    # ---------------------------------------------------------------------------------------------------- draft
+    def _step(self) -> None:
+        """Draft a token, and verify if enough sequences wait."""
+        self._begin_rounds()
+        if np.count_nonzero(self.waiting) < len(self.sequences):
+            self._draft()
+        if 2 * np.count_nonzero(self.waiting) >= len(self.sequences):
+            self._verify()
 
     def _begin_rounds(self) -> None:
         """Choose a draft length for each sequence that begins a round; without a draft model, also its drafts."""
         (slots,) = (self.draft_length == NOT_BEGUN).nonzero()  # no sequence waits yet
         if not len(slots):
             return
-        if self.session.channel:
-            for slot in slots.tolist():
-                elapsed = float(self.elapsed[slot] + self.seconds[DRAFT][slot])
-                self.rate[slot] = self.session.channel.rate(int(self.sequences[slot]), elapsed)
+        self.begin_rates(slots)
         rates = [self.rate[slot] for slot in slots]
         left = self.left(slots)
         began = time.perf_counter()
@@ -304,8 +288,6 @@ class _Loop(BatchState):
         complete |= np.False_ if made.last_of_round is None else np.asarray(made.last_of_round)
         self.waiting[slots] = full | (~skip & complete)
 
-    # ----------------------------------------------------------------------- send, verify, replace, roll back
-
     def _verify(self) -> None:
         """Exchange messages with the server for every sequence that waits."""
         # 1. send
@@ -321,7 +303,6 @@ class _Loop(BatchState):
         # 3. replace and roll back
         ends = self.draft_end[slots]
         rounds = self._write_round(slots, in_flight, messages, found)
-        self.time_messages(slots, rounds)
 
         # 4. tell the method what happened
         accepted, rejected = found.accepted.tolist(), found.rejected.tolist()
@@ -386,8 +367,6 @@ class _Loop(BatchState):
         spent = ([column[slot] for slot in slots.tolist()] for column in columns)
         return list(map(Round, position.tolist(), *counts, *sizes, *zip(*lost, strict=True), *spent))
 
-    # --------------------------------------------------------------------------------------------------- risks
-
     def _add_risks(self, slot: int, now: Round, drafts: list[Draft], target: torch.Tensor, end: int) -> None:
         """Add to a round the terms that bound the distance from the target model's law.
 
@@ -406,8 +385,6 @@ class _Loop(BatchState):
             now.skip_risk += risk_of(draft, target[len(target) - 1 - (end - place)])
         self.unverified[slot].clear()
         self.require_finite(TARGET, np.array([slot]), np.array([1.0 + now.skip_risk]))
-
-    # -------------------------------------------------------------------------------------------------- finish
 
     def _retire(self, finished: Array) -> None:
         """Complete the records of finished sequences and close their slots."""
@@ -441,3 +418,142 @@ class _Loop(BatchState):
             last = self.records[self.sequences[slot]].last
             self._add_skip_risks(slot, last, rows, int(self.kept_end[slot]))
             last.risk = last.skip_risk
+
+
+class TreeLoop(_Loop):
+    """The rounds of methods whose drafts are trees: grow, send, verify in one pass, keep one path.
+
+    All sequences of a batch take every round together. A round takes its random decisions from a stream of its own
+    (:meth:`validation.decoding.random_streams.Noise.chance`), so a batch changes a sequence only by rounding.
+    """
+
+    model_class = TreeModel
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._own = self._method.own_model(len(self.sequences), self.tokens.shape[1])
+        if self._own is not None:
+            self.models[DRAFT] = self._own
+
+    @property
+    def _method(self) -> TreeMethod:
+        return cast("TreeMethod", self.method)
+
+    def read_prompts(self, which: str) -> None:
+        """Let a model read the prompts, if it is one of the pair's; the target model also for hidden states."""
+        if which == TARGET and self._method.wants_features:
+            self._read_prompts_with_features()
+        elif which == TARGET or self._own is None:
+            super().read_prompts(which)
+
+    def _model(self, which: str) -> TreeModel | None:
+        return cast("TreeModel | None", self.models[which])
+
+    def _read_prompts_with_features(self) -> None:
+        """Let the target model read the prompts without their last tokens, and give the method its hidden states."""
+        model, counts = self._model(TARGET), self.prompt_end - 1
+        if model is None or not len(self.sequences):
+            return
+        began = time.perf_counter()
+        found: Any = None
+        if counts.max() > 0:
+            chains = [np.arange(count) for count in counts]
+            tokens = [row[:count] for row, count in zip(self.tokens, counts, strict=True)]
+            sees = [np.tri(count, dtype=bool) for count in counts]
+            _, found = model.read_nodes(tokens, chains, sees, features=True)
+            for slot, count in enumerate(counts.tolist()):
+                model.commit(slot, range(count))
+        self.count_prefill(began)
+        for slot, sequence in enumerate(self.sequences.tolist()):
+            known = self.tokens[slot, : self.prompt_end[slot]]
+            features = None if found is None else found[slot, : counts[slot]]
+            self._method.read_prompt(sequence, known, features)
+
+    def _step(self) -> None:
+        """Take one round of every sequence."""
+        slots = np.arange(len(self.sequences))
+        position = self.kept_end - self.prompt_end
+        self.begin_rates(slots)
+
+        # 1. grow the trees
+        began = time.perf_counter()
+        requests = [
+            TreeRequest(
+                sequence=sequence,
+                tokens=self.tokens[slot, : self.kept_end[slot]],
+                left=int(self.session.new_tokens - position[slot]),
+                chance=self.noise.chance(sequence, int(position[slot])),
+                slot=slot,
+            )
+            for slot, sequence in enumerate(self.sequences.tolist())
+        ]
+        trees = self._method.grow(requests, self._model(DRAFT))
+        spent = sum(tree.seconds for tree in trees)
+        self.clock.draft += spent
+        for slot, tree in enumerate(trees):
+            self.seconds[DRAFT][slot] += tree.seconds if self.times is None else self.times[DRAFT] * tree.passes
+            self.passes[DRAFT][slot] += tree.passes
+        messages = [self._method.tree_message(tree) for tree in trees]
+        self.clock.method += time.perf_counter() - began - spent
+
+        # 2. one pass of the target model over each tree
+        rows, likeliest, features = self._verify_pass(trees)
+        self.require_finite(TARGET, slots, np.array([float(row.sum()) / len(row) for row in rows]))
+
+        # 3. walk through the trees
+        began = time.perf_counter()
+        ends, walked = frozenset(self.session.pair.end_tokens), []
+        for request, tree, row in zip(requests, trees, rows, strict=True):
+            walked.append(self._method.walk(tree, row, request.chance, request.left, ends))
+        self.clock.sampling += time.perf_counter() - began
+
+        # 4. keep the paths, and describe the rounds
+        rounds = []
+        for slot, (tree, (path, token, replaced)) in enumerate(zip(trees, walked, strict=True)):
+            self._keep_path(slot, tree, path, token)
+            now = Round(position=int(position[slot]), drafted=len(tree), accepted=len(path))
+            now.resampled, now.bonus = int(replaced), int(token >= 0 and not replaced)
+            now.bits, now.bytes = messages[slot].bits, len(messages[slot].payload)
+            sequence = int(self.sequences[slot])
+            outcome = TreeOutcome(sequence, tree, path, token, likeliest[slot])
+            if features is not None:
+                outcome.features = features[slot, [0, *path]]
+            now.down_bytes = self._method.tree_reply(outcome)
+            now.draft_s, now.target_s = self.seconds[DRAFT][slot], self.seconds[TARGET][slot]
+            now.draft_passes, now.target_passes = self.passes[DRAFT][slot], self.passes[TARGET][slot]
+            rounds.append(now)
+            began = time.perf_counter()
+            self._method.learn_tree(outcome)
+            self.clock.method += time.perf_counter() - began
+        self.mark_finished(slots)
+        self.close_rounds(slots, rounds)
+
+    def _verify_pass(self, trees: list[DraftTree]) -> tuple[list[Array], list[Array], Any]:
+        """Return p after each node, the likeliest tokens of the whole pass, and the hidden states if wanted."""
+        model = self._model(TARGET)
+        assert model is not None
+        parts = ([tree.pass_tokens() for tree in trees], [tree.pass_offsets() for tree in trees])
+        logits, features = model.read_nodes(
+            *parts, [tree.pass_sees() for tree in trees], features=self._method.wants_features
+        )
+        self.count_pass(TARGET, np.arange(len(trees)), model.seconds)
+        rows, likeliest = [], []
+        for slot, tree in enumerate(trees):
+            own = logits[slot, : len(parts[0][slot])]
+            found = distributions_of(own[: len(tree) + 1], self.session.temperature, self.session.top_p)
+            rows.append(found.double().cpu().numpy())
+            likeliest.append(own.argmax(dim=-1).cpu().numpy())
+        return rows, likeliest, features
+
+    def _keep_path(self, slot: int, tree: DraftTree, path: list[int], token: int) -> None:
+        """Write accepted drafts and the server's token into a sequence, and keep the path in the caches."""
+        new = [*(tree.tokens[node] for node in path), *([token] if token >= 0 else [])]
+        end = int(self.kept_end[slot])
+        self.tokens[slot, end : end + len(new)] = new
+        self.kept_end[slot] = self.draft_end[slot] = end + len(new)
+        target, draft = self._model(TARGET), self._model(DRAFT)
+        assert target is not None
+        target.commit(slot, [0, *path])
+        if draft is not None:
+            draft.stored[slot] = 0
+            draft.cached[slot] = min(int(draft.cached[slot]), int(self.kept_end[slot]) - 1)

@@ -1,11 +1,8 @@
 """The metrics of a decoding method; the tables and figures of all papers use this one list.
 
-A metric is a ratio of two totals over prompts (:data:`METRICS`), or a median over prompts (:data:`MEDIANS`). The summed
-values are columns (:mod:`validation.decoding.columns`). Similarity and perplexity need a model, not only the records;
-they are scores of a text (:mod:`validation.decoding.scoring`).
-
-Intervals are bootstrap percentiles over prompts. Methods with the same prompts get the same resamples, so that two of
-them can be compared (:func:`compare`).
+A metric is a ratio of two totals over prompts (:data:`METRICS`), or a median over prompts (:data:`MEDIANS`). Intervals
+are bootstrap percentiles over prompts. Methods with the same prompts get the same resamples, so that two of them can be
+compared.
 """
 
 from __future__ import annotations
@@ -109,52 +106,10 @@ these prompts and this fading, and grow with their number. A median does not.
 
 
 @dataclass(frozen=True, slots=True)
-class Positions:
-    """Acceptance by a draft's place in its round, (n,): entry i is draft i; n is the longest round's number of drafts.
-
-    Attributes
-    ----------
-    offered : int array, shape (n,)
-        Rounds with at least this many drafts.
-    reached : int array, shape (n,)
-        Those of them in which all earlier drafts were accepted.
-    passed : int array, shape (n,)
-        Those of them in which this draft was accepted, too.
-    conditional : tuple of n IntervalEstimate
-        passed/reached: the chance of a draft whose predecessors were accepted.
-    joint : tuple of n IntervalEstimate
-        passed/offered: the chance that this draft and all before it are accepted. If all rounds have the same number of
-        drafts, this is the product of ``conditional`` up to it.
-    survival : tuple of n IntervalEstimate
-        passed/rounds, which sum to ``accepted_length``.
-    """
-
-    offered: Array
-    reached: Array
-    passed: Array
-    conditional: tuple[IntervalEstimate, ...]
-    joint: tuple[IntervalEstimate, ...]
-    survival: tuple[IntervalEstimate, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Summary:
-    """One method over one link.
+    """One method over one link: the estimates by the names of ``METRICS`` and ``MEDIANS``.
 
-    Attributes
-    ----------
-    method, link : str
-    prompts : tuple of str
-        The prompts' ids, in the order that the draws use.
-    tokens : int
-    estimates : dict of IntervalEstimate
-        The estimates, by the names of ``METRICS`` and ``MEDIANS``.
-    positions : Positions
-    draws : dict of array, shape (resamples,)
-        Each metric on each resampled set of prompts; NaN where it has no value.
-    confidence : float
-    settings : (int, int)
-        The number of resamples and the seed.
+    ``draws`` hold each metric on each resampled set of the prompts, in their order; NaN where it has no value.
     """
 
     method: str
@@ -162,10 +117,7 @@ class Summary:
     prompts: tuple[str, ...]
     tokens: int
     estimates: dict[str, IntervalEstimate]
-    positions: Positions
     draws: dict[str, Array] = field(repr=False, compare=False)
-    confidence: float
-    settings: tuple[int, int]
 
     def __getitem__(self, name: str) -> IntervalEstimate:
         """Return the estimate of a metric."""
@@ -190,81 +142,43 @@ def summarize(
         Powers of the device, the transmitter and the server; 0 if not given.
     confidence : float
         In (0, 1).
-    resamples : int
-        Number of resampled sets, at least 1.
-    seed : int
-        Seed of the resampling. Methods with the same prompts, resamples and seed get the same sets.
-
-    Returns
-    -------
-    Summary
-
-    Raises
-    ------
-    UserError
-        If there are no records, records of several methods or links, or two records of a prompt, or a setting is out of
-        range.
+    resamples, seed : int
+        Methods with the same prompts, resamples and seed get the same resampled sets.
     """
     check_settings(confidence, resamples)
-    records = sorted(
-        records, key=lambda record: record.prompt
-    )  # so that the draws do not depend on the order of the records
+    records = sorted(records, key=lambda record: record.prompt)  # the draws must not depend on their order
     method, link = _one_method(records)
-    columns, places = columns_of(records, powers or Powers())
+    columns = columns_of(records, powers or Powers())
     chosen = draw_texts(len(records), resamples, seed)
     values, draws = _metric_values(columns, np.arange(len(records))[None]), _metric_values(columns, chosen)
     estimates = {name: estimate(values[name][0], draws[name], confidence) for name in values}
-    positions = _positions(places, columns["rounds"], chosen, confidence)
     tokens = int(columns["tokens"].sum())
-    prompts = tuple(record.prompt for record in records)
-    return Summary(method, link, prompts, tokens, estimates, positions, draws, confidence, (resamples, seed))
-
-
-def summaries(records: Iterable[GenerationRecord], **settings: Any) -> list[Summary]:
-    """Return :func:`summarize` for each method and link among the records, in the order of their first records."""
-    return [summarize(group, **settings) for group in _groups(records).values()]
+    return Summary(method, link, tuple(record.prompt for record in records), tokens, estimates, draws)
 
 
 def compare(one: Summary, other: Summary, name: str) -> IntervalEstimate:
-    """Return the ratio of a metric between two methods on the same prompts, with its paired interval.
-
-    Raises
-    ------
-    UserError
-        If their prompts, resamples, seeds or confidence differ.
-    """
-    for what in ("prompts", "settings", "confidence"):
-        if getattr(one, what) != getattr(other, what):
-            raise UserError(
-                f"{one.method!r} and {other.method!r} differ in their {what}; compare methods on the same "
-                "prompts, summarized with the same settings."
-            )
+    """Return the ratio of a metric between two methods on the same prompts and draws, with its paired 95% interval."""
+    if one.prompts != other.prompts or len(one.draws[name]) != len(other.draws[name]):
+        raise UserError(f"{one.method!r} and {other.method!r} have other prompts or draws; summarize both alike.")
     values = [np.nan if s[name].value is None else s[name].value for s in (one, other)]
     quotient = divide(np.asarray(values[0]), np.asarray(values[1]))
-    return estimate(quotient, divide(one.draws[name], other.draws[name]), one.confidence)
+    return estimate(quotient, divide(one.draws[name], other.draws[name]), DEFAULT_CONFIDENCE)
 
 
 def summary(records: Iterable[GenerationRecord], **powers: float) -> list[dict[str, Any]]:
     """Return one line for each method and link: every metric of ``METRICS`` by name, without intervals.
 
-    Parameters
-    ----------
-    records : iterable of GenerationRecord
-    **powers : float
-        The powers of :class:`Powers`.
-
-    Returns
-    -------
-    list of dict
-        ``method``, ``link``, ``texts``, ``tokens``, the metrics (None where the denominator is 0), and
-        ``risk_error``, the standard error of ``risk`` over texts.
+    A line has ``method``, ``link``, ``texts``, ``tokens``, the metrics (None where the denominator is 0), and
+    ``risk_error``, the standard error of ``risk`` over texts. ``powers`` are those of :class:`Powers`.
     """
+    groups: dict[tuple[str, str], list[GenerationRecord]] = {}
+    for record in records:
+        groups.setdefault((record.method, record.link), []).append(record)
     found = []
-    for (method, link), group in _groups(records).items():
-        columns, _ = columns_of(group, Powers(**powers))
-        metrics = {
-            name: _or_none(value[0]) for name, value in _metric_values(columns, np.arange(len(group))[None]).items()
-        }
+    for (method, link), group in groups.items():
+        columns = columns_of(group, Powers(**powers))
+        values = _metric_values(columns, np.arange(len(group))[None])
+        metrics = {name: float(value[0]) if np.isfinite(value[0]) else None for name, value in values.items()}
         risks, count = columns["risk"], len(group)
         error = float(risks.std(ddof=1) / np.sqrt(count)) if count > 1 else None
         head = {"method": method, "link": link, "texts": count, "tokens": int(columns["tokens"].sum())}
@@ -289,43 +203,13 @@ def _metric_values(columns: Columns, chosen: Array) -> dict[str, Array]:
     return found
 
 
-def _or_none(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-def _groups(records: Iterable[GenerationRecord]) -> dict[tuple[str, str], list[GenerationRecord]]:
-    groups: dict[tuple[str, str], list[GenerationRecord]] = {}
-    for record in records:
-        groups.setdefault((record.method, record.link), []).append(record)
-    return groups
-
-
 def _one_method(records: Sequence[GenerationRecord]) -> tuple[str, str]:
     """Return the method and the link of the records; raise if there are several."""
     names = sorted({(record.method, record.link) for record in records})
     if len(names) != 1:
         several = ", ".join(f"{method!r} over {link!r}" for method, link in names) or "none"
-        raise UserError(f"The records must be of one method over one link; got {several}; use summaries for several.")
+        raise UserError(f"The records must be of one method over one link; got {several}.")
     ids = [record.prompt for record in records]
     if twice := next((name for name, after in pairwise(ids) if name == after), None):
         raise UserError(f"Two records are of the prompt {twice!r}; give one for each prompt.")
     return names[0]
-
-
-def _positions(places: dict[str, Array], rounds: Array, chosen: Array, confidence: float) -> Positions:
-    """Return the acceptance by position over all texts, with intervals."""
-    sums = {name: count.sum(axis=0) for name, count in places.items()}
-    counts = counts_of(chosen, len(rounds))
-    drawn = {name: counts @ count for name, count in places.items()}
-    sums["rounds"] = np.full(len(sums["passed"]), rounds.sum())
-    drawn["rounds"] = np.repeat((counts @ rounds)[:, None], len(sums["passed"]), axis=1)
-    shares = [
-        tuple(
-            estimate(value, draws, confidence)
-            for value, draws in zip(
-                divide(sums["passed"], sums[below]), divide(drawn["passed"], drawn[below]).T, strict=True
-            )
-        )
-        for below in ("reached", "offered", "rounds")
-    ]
-    return Positions(sums["offered"], sums["reached"], sums["passed"], *shares)

@@ -48,13 +48,9 @@ def read_policy(path: str | Path) -> DevicePolicy:
 def models_mark(settings: Mapping[str, Any] | None) -> str | None:
     """Return the mark of two models by which a policy knows them; None if their weights are not known.
 
-    Parameters
-    ----------
-    settings : mapping
-        ``manifest["settings"]`` of a trace, or what :func:`validation.collection.fingerprint.fingerprints` returns.
+    ``settings`` are those of a trace's manifest, or what :func:`validation.collection.fingerprint.fingerprints`
+    returns.
 
-    Examples
-    --------
     >>> models_mark({"vocabulary": 4096, "small_weights": "e17d", "large_weights": "f74c", "seed": 1})
     '4096 e17d f74c'
     """
@@ -65,13 +61,7 @@ def models_mark(settings: Mapping[str, Any] | None) -> str | None:
 
 
 def planned_methods(path: str | Path | None, temperature: float, top_p: float) -> list[Planned]:
-    """Return the decoding method of a policy's file, in a list; none without a file.
-
-    Raises
-    ------
-    UserError
-        As :func:`read_policy`; or if the policy is for another temperature, or the run has a top-p below 1.
-    """
+    """Return the decoding method of a policy's file, in a list; none without a file."""
     if path is None:
         return []
     method = Planned(read_policy(path))

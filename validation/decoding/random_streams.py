@@ -29,12 +29,7 @@ Array = NDArray[Any]
 
 
 class Chance:
-    """Random decisions, one after the other; each takes a new number.
-
-    Parameters
-    ----------
-    generator : numpy.random.Generator
-    """
+    """Random decisions, one after the other; each takes a new number of the generator."""
 
     def __init__(self, generator: np.random.Generator) -> None:
         self._generator = generator
@@ -51,15 +46,9 @@ class Chance:
 
 
 class Noise:
-    """Uniform numbers in [0, 1) for the prompts of a batch.
+    """Uniform numbers in [0, 1) for the prompts of a batch, at up to ``positions`` new tokens.
 
-    Parameters
-    ----------
-    seed : int
-    names : sequence of str
-        The prompts' ids. The numbers of a prompt depend on its own id and the seed only.
-    positions : int
-        Maximum number of new tokens of a sequence.
+    The numbers of a prompt depend on its own id in ``names`` and the seed only.
     """
 
     def __init__(self, seed: int, names: Sequence[str], positions: int) -> None:

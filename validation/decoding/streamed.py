@@ -1,8 +1,7 @@
 """Rounds of a device that never stops drafting, simulated event by event.
 
-The generation loop drafts, sends and waits in turn, so it cannot time a device that drafts on. With a shared seed it
-need not: the text depends on no time. The loop finds for each position whether the device's draft is the server's
-token. This module replays these matches on one clock for device, link and server:
+With a shared seed the text depends on no time. The loop finds for each position whether the device's draft is the
+server's token. This module replays these matches on one clock for device, link and server:
 
 - The device makes a draft every t_d seconds. It stops only at the last position of the text, or to start again behind a
   mismatch, at the moment it learns of it; a draft that it is making then is given up, and its time is not counted.
@@ -54,25 +53,9 @@ def stream(
 ) -> tuple[list[Round], Round]:
     """Return the rounds of a text, and what follows the last one, if the device never stops drafting.
 
-    Parameters
-    ----------
-    record : GenerationRecord
-        Of a method that drafts at every position: each token was an accepted draft or replaced a rejected one.
-    sequence : int
-        Its index in the batch of the channel.
-    channel : Channel, optional
-        Without it, messages take no time.
-    times : (float, float), optional
-        Seconds of a pass of the draft and of the target model; by default their means in the record.
-
-    Returns
-    -------
-    list of Round, Round
-
-    Raises
-    ------
-    ValueError
-        If a token had no draft.
+    ``record`` is of a method that drafts at every position, ``sequence`` its index in the batch of the channel. Without
+    a channel messages take no time; without ``times`` (draft, target, in seconds) passes take their means in the
+    record.
     """
     last = Round(len(record.tokens), mismatch=record.total("mismatch"))
     if not record.rounds:

@@ -1,10 +1,10 @@
 """The studies that are decoded for the papers' figures: named sweeps and their files.
 
-A study is several methods at one temperature and top-p. Its folder is ``RUN/decoded/NAME``. It holds the journal of its
-records (:mod:`validation.decoding.sweep`) and, in ``own``, the journal of the target model alone with another seed.
-When all records are there, it also holds ``study.json``, with the settings, the fitted values and the number of
-records, and ``scores.json`` (:mod:`validation.decoding.scoring`), each with a checksum
-(:mod:`validation.trace.sealed`). An interrupted study continues; damaged or missing files are made again.
+A study's folder is ``RUN/decoded/NAME``. It holds the journal of its records (:mod:`validation.decoding.sweep`) and, in
+``own``, the journal of the target model alone with another seed. When all records are there, it also holds
+``study.json``, with the settings, the fitted values and the number of records, and ``scores.json``
+(:mod:`validation.decoding.scoring`), each with a checksum. An interrupted study continues; damaged or missing files are
+made again.
 """
 
 from __future__ import annotations
@@ -63,17 +63,9 @@ def flexspec_links() -> list[FadingLink]:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Methods at one temperature and top-p.
+    """Methods at one temperature and top-p, as a function of the fitted values; ``fits`` says whether they need any.
 
-    Attributes
-    ----------
-    name, about : str
-        The name, and the figures that use the study.
-    methods : callable
-        Function from the fitted values to the methods, as :func:`validation.decoding.methods.default_methods`.
-    temperature, top_p : float
-    fits : bool
-        Whether the methods need values that are fitted to a trace; without, ``methods`` is given None.
+    ``about`` names the figures that use the study.
     """
 
     name: str
@@ -126,16 +118,9 @@ STUDIES = {
 class Decoded:
     """The records and scores of a study.
 
-    Attributes
-    ----------
-    name : str
-        Of the study.
-    about : dict
-        ``pair``, ``temperature``, ``top_p``, ``new_tokens``, ``batch``, ``seed``, ``fitted``, ``methods`` (names of
-        those that have all texts, in order) and ``prompts`` (id, source).
-    records : list of GenerationRecord
-    scores : dict
-        The result of :func:`~validation.decoding.scoring.score`, by :func:`~validation.decoding.scoring.score_key`.
+    ``about`` has ``pair``, ``temperature``, ``top_p``, ``new_tokens``, ``batch``, ``seed``, ``fitted``, ``methods``
+    (names of those that have all texts, in order) and ``prompts`` (id, source). ``scores`` are by
+    :func:`~validation.decoding.scoring.score_key`.
     """
 
     name: str
@@ -196,29 +181,14 @@ def decode_study(
 
     Parameters
     ----------
-    study : Study
-    pair, prompts
     trace : Trace or None
         A trace of this pair: thresholds and sizes are fitted to it. None for a study that fits nothing.
-    folder : Path
-    new_tokens, batch, seed : int
-        As in :func:`validation.decoding.loop.decode`.
     only : sequence of str
         Names of the methods to decode; stored records of other methods are kept.
     more : sequence of Method
         Methods beside those of the study that do not follow the link's rate.
     progress : callable, optional
         Called as ``progress(done, total, text)``.
-
-    Returns
-    -------
-    Decoded
-
-    Raises
-    ------
-    UserError
-        As :func:`~validation.decoding.sweep.sweep` and :func:`~validation.decoding.fitting.fit`; or if the study has no
-        such method.
     """
     fitted = None if trace is None else fitted_to(trace, folder.parent / "fitted.json")
     methods = [*study.methods(fitted), *more]
@@ -266,13 +236,7 @@ def likely_names(study: Study) -> list[str]:
 
 
 def refuse_unknown(study: Study, only: Sequence[str], names: Sequence[str], *, loosely: bool = False) -> None:
-    """Refuse a method that a study does not have; with ``loosely``, numbers in names may differ.
-
-    Raises
-    ------
-    UserError
-        If the study lacks the method; the message gives the nearest names, and all names.
-    """
+    """Refuse a method that a study does not have; with ``loosely``, numbers in names may differ."""
 
     def plain(name: str) -> str:
         return re.sub(r"[\d.]+", "#", name) if loosely else name
@@ -296,8 +260,7 @@ def open_study(folder: Path) -> Decoded:
     Raises
     ------
     UserError
-        If there is no finished study, a file of it is damaged, or texts are missing. ``hlm decode`` repairs the last
-        two.
+        If there is no finished study, or a file of it is damaged or cut; ``hlm decode`` repairs the last two.
     """
     again = f"`python3 hlm decode {folder.name}`"
     try:

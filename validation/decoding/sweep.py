@@ -50,25 +50,11 @@ def sweep(
     risk: bool = False,
     progress: Progress | None = None,
 ) -> list[GenerationRecord]:
-    """Decode every prompt by every method over every link; take the records that an earlier run left.
+    """Decode every prompt by every method over every link; take the records that an earlier run left in the folder.
 
-    Parameters
-    ----------
-    pair, prompts, temperature, top_p, new_tokens, batch, seed, times, risk
-        As in :func:`validation.decoding.loop.decode`.
-    methods : sequence of Method
-        Methods of different names.
-    folder : str or Path
-        Folder of the records.
-    links : sequence of Link
-        Links of different names; without a link, messages take no time.
-    progress : callable, optional
-        Called as ``progress(done, total, text)``; ``done`` and ``total`` count records.
-
-    Returns
-    -------
-    list of GenerationRecord
-        Method by method, link by link, in the order of the prompts.
+    The settings are those of :func:`validation.decoding.loop.decode`. Methods have different names, and so have links;
+    without a link, messages take no time. ``progress(done, total, text)`` counts records. The records come method by
+    method, link by link, in the order of the prompts.
 
     Raises
     ------

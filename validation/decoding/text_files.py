@@ -49,12 +49,8 @@ def sample_of(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any) -> tu
     groups = [records for records in decoded.by_method.values() if records]
     if not groups:
         return None
-    both = [records for records in groups if _runs_both_models(records[0].method)]
+    made = [(info_of(records[0].method).method, records) for records in groups]
+    both = [records for method, records in made if method and method.runs_draft and method.runs_target]
     record = (both or groups)[0][0]
     prompt = next(prompt.text for prompt in prompts if prompt.id == record.prompt)
     return record.method, prompt, text_of(record, tokenizer)
-
-
-def _runs_both_models(name: str) -> bool:
-    method = info_of(name).method
-    return method is not None and method.runs_draft and method.runs_target

@@ -32,11 +32,10 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Tokens:
-    """Hold one draft at each of n positions, drawn from q.
+    """One draft at each of n positions, drawn from q; all arrays are (n,).
 
-    ``rows`` (n,): rows of the trace; ``token`` (n,): the draft d; ``uncertainty``, ``rejection``, ``likelihood`` (n,):
-    u, β_d and q_d; ``text``, ``prompt`` (n,): 0, 1, … for the texts in their order, and for their prompts; ``longest``:
-    largest number of tokens of a text.
+    ``rows`` of the trace; ``token`` d; u, β_d and q_d; the number of the text and of its prompt, in their order;
+    ``longest``: largest number of tokens of a text.
     """
 
     rows: Index
@@ -97,16 +96,8 @@ def trace_key(trace: Trace) -> TraceKey:
 def tokens_of(trace: Trace, seed: int) -> Tokens:
     """Return drafts, their uncertainty and their rejection probability, computed once for all figures.
 
-    Parameters
-    ----------
-    trace : Trace
-    seed : int
-        Draws the drafts and the 20 perturbed samples of each.
-
-    Returns
-    -------
-    Tokens
-        Drafts of all texts within the work limit, otherwise of evenly spaced whole texts.
+    They are those of all texts within the work limit, otherwise of evenly spaced whole texts. ``seed`` draws the drafts
+    and the 20 perturbed samples of each.
     """
     return _tokens(trace_key(trace), seed, PERTURBED_VALUES)
 
@@ -224,23 +215,16 @@ def _offline(source: TraceKey) -> Row:
         apart = np.maximum(p - q, 0.0).sum(axis=-1)
         kept = apart > 0
         deviation = np.asarray(hlmtheory.truncation.tail_deviation(q[kept]))
-        total += (np.minimum.accumulate(deviation, axis=-1) / apart[kept, None]).sum(
-            axis=0
-        )  # rounding may make it rise
+        falling = np.minimum.accumulate(deviation, axis=-1)  # rounding may make it rise
+        total += (falling / apart[kept, None]).sum(axis=0)
         count += int(kept.sum())
     return total / count if count else total * np.nan
 
 
 def offline_k(trace: Trace, theta: float, *, sharp: bool = False) -> int | None:
-    """Return k* of cu-hlm (21), fitted to the whole trace; None if q = p at every position.
+    """Return k* of cu-hlm (21), fitted to the whole trace with the tolerance ``theta``; None if q = p everywhere.
 
-    Parameters
-    ----------
-    trace : Trace
-    theta : float
-        The tolerance on the distortion.
-    sharp : bool
-        Use the sharp bound Δ_k / TV(q, p) instead of the published 2 Δ_k / TV(q, p).
+    ``sharp`` uses the bound Δ_k / TV(q, p) instead of the published 2 Δ_k / TV(q, p).
     """
     mean = offline_distortions(trace)
     return None if np.isnan(mean[0]) else int(np.argmax((1.0 if sharp else 2.0) * mean <= theta))

@@ -24,18 +24,7 @@ Array = NDArray[Any]
 
 
 class TreeModel(CachedModel):
-    """A model that can read several continuations of one sequence together.
-
-    Attributes
-    ----------
-    stored : int array, shape (slots,)
-        Number of tree tokens that lie behind the ``cached`` ones.
-
-    Raises
-    ------
-    UserError
-        If the model does not attend to all earlier tokens.
-    """
+    """A model that can read several continuations of one sequence together; ``stored`` (slots,) counts tree tokens."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -61,7 +50,7 @@ class TreeModel(CachedModel):
         sees : sequence of bool arrays, shapes (m_i, stored_i + m_i)
             Which nodes of the tree each of them sees.
         features : bool
-            Whether the last hidden states are wanted.
+            Whether the last hidden states (slots, m, H) are wanted.
         inputs : dict, optional
             Further arguments of the model, of shape (slots, m, ...).
 
@@ -69,7 +58,7 @@ class TreeModel(CachedModel):
         -------
         logits : tensor, shape (slots, m, V)
             Rows of slots with fewer than m nodes are filled up.
-        features : tensor, shape (slots, m, H), or None
+        features : tensor or None
         """
         import torch
 

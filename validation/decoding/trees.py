@@ -33,23 +33,11 @@ ROOT = 0
 class DraftTree:
     """The drafts of a round, and further tokens that the target model reads in the same pass.
 
-    Attributes
-    ----------
-    tokens : list of int
-        By node; the first is the last kept token.
-    parents : list of int
-        By node, -1 for the first. A parent precedes its children.
-    drawn_from : dict of int to float64 array, shape (V,)
-        By node: the distribution that its children were drawn from without replacement.
-    window_tokens, window_offsets : list of int
-        Tokens that are read but not verified, and their distance from the last kept token.
-    window_sees : list of list of int
-        For each of them, the nodes that it sees besides itself; the window's tokens are numbered after the nodes.
-    seconds : float
-        Of the draft's forward passes.
-    passes : int
-    note : object
-        Data for the method's walk.
+    Node 0 is the last kept token. A parent precedes its children; that of node 0 is -1. ``drawn_from`` holds the
+    distribution (V,) that a node's children were drawn from without replacement. ``window_tokens`` are read but not
+    verified: each has its distance from the last kept token and the nodes that it sees besides itself, where the
+    window's tokens are numbered after the nodes. ``seconds`` and ``passes`` are the draft's; ``note`` is for the
+    method's walk.
     """
 
     tokens: list[int]
@@ -150,16 +138,7 @@ def exact_walk(
 ) -> tuple[list[int], int, bool]:
     """Return the accepted nodes, the server's token (-1: none fits), and whether it replaces rejected drafts.
 
-    Parameters
-    ----------
-    tree : DraftTree
-    target : float array, shape (nodes, V)
-        p after each node.
-    chance : Chance
-    left : int
-        Number of tokens that may still be kept.
-    end_tokens : frozenset of int
-        Nothing follows any of them.
+    ``target`` (nodes, V) is p after each node, ``left`` the number of tokens that may still be kept.
     """
     children, node, path = tree.children(), ROOT, list[int]()
     while len(path) < left and not (path and tree.tokens[node] in end_tokens):
@@ -224,33 +203,3 @@ def draw_children(tree: DraftTree, node: int, draft: Array, count: int, chance: 
         left[token] = 0.0
         found.append(tree.add(node, token))
     return found
-
-
-TYPICAL_SHARE, TYPICAL_FACTOR = 0.09, 0.3
-"""ε and δ of typical acceptance in Medusa's code."""
-
-
-def typical_walk(
-    tree: DraftTree, target: Array, chance: Chance, left: int, end_tokens: frozenset[int]
-) -> tuple[list[int], int, bool]:
-    """Return the longest path of *typical* drafts, and a token from p after it; takes what :func:`exact_walk` does.
-
-    A draft is typical if its p is above min(ε, δ e^(-H)), with H the entropy of p in nats (cai2024medusa). The law of
-    the texts is not the target's.
-    """
-    rows = target.astype(np.float64)
-    rows = rows / rows.sum(axis=-1, keepdims=True)
-    logs = np.log(rows, out=np.zeros_like(rows), where=rows > 0)
-    limits = np.minimum(TYPICAL_SHARE, TYPICAL_FACTOR * np.exp((rows * logs).sum(axis=-1)))
-    depths, best = {ROOT: 0}, ROOT
-    for node, (token, parent) in enumerate(zip(tree.tokens[1:], tree.parents[1:], strict=True), 1):
-        over = parent != ROOT and tree.tokens[parent] in end_tokens
-        if parent not in depths or over or depths[parent] == left or rows[parent, token] <= limits[parent]:
-            continue
-        depths[node] = depths[parent] + 1
-        if depths[node] > depths[best]:
-            best = node
-    path = tree.path_to(best)
-    if len(path) == left or (path and tree.tokens[best] in end_tokens):
-        return path, -1, False
-    return path, chance.token(rows[best]), bool(tree.children()[best])

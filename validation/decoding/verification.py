@@ -52,21 +52,16 @@ def verify(
 
     Parameters
     ----------
-    method, session
     sequences : int array, shape (n,)
         Indices in the batch.
     in_flight : list of n lists of Draft
         The drafts that each sequence sent.
     logits : tensor, shape (sum of sizes, V), or list of its parts
-        Logits of the target model, sequence after sequence. The last row of each gives p of the token after its last
-    draft. sizes : int array, shape (n,)
+        Logits of the target model, sequence after sequence; the last row gives p of the token after the last draft.
+    sizes : int array, shape (n,)
         Number of rows of each sequence: at least the number of its drafts plus 1.
     position, left : int array, shape (n,)
         Number of new tokens so far, and the number that may still follow.
-
-    Returns
-    -------
-    VerifiedDrafts
     """
     import torch
 
@@ -235,18 +230,11 @@ def _answers(method: Method, drafts: list[Draft], target: torch.Tensor) -> torch
 
 
 def step_risks(method: Method, drafts: list[Draft], target: torch.Tensor) -> tuple[float, float]:
-    """Return Σ TV(q, p) over verified drafts, and what their verification adds to the risk.
+    """Return Σ TV(q, p) over verified drafts with p in ``target`` (n, V), and what their verification adds to the risk.
 
-    That is Σ β_d TV(r, r̂) for truncated drafts, whose mean over drafts bounds the total variation, and Σ q_a (1 - p_a),
-    with a the argmax of p, for drafts accepted by the argmax
+    That is Σ β_d TV(r, r̂) for truncated drafts, whose mean over drafts bounds the total variation, and Σ q_a (1 -
+    p_a), with a the argmax of p, for drafts accepted by the argmax
     (:func:`hlmtheory.verification.greedy_output_distribution`). It is 0 where the rule is lossless.
-
-    Parameters
-    ----------
-    method : Method
-    drafts : list of n Draft
-    target : tensor, shape (n, V)
-        p at each draft.
     """
     import torch
 

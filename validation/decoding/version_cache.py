@@ -42,18 +42,7 @@ class _Memory:
 
 
 class VersionedModel:
-    """The versions of a target, the sequences that they read, and their caches.
-
-    Parameters
-    ----------
-    target : VersionedTarget
-    prompts : sequence of str
-        Ids of the prompts in the slots.
-    prompt_end : int array, shape (slots,)
-        Tokens of each prompt.
-    arguments
-        The further ones of :class:`CachedModel`: vocabulary, device, slots, capacity, context.
-    """
+    """The versions of a target, the sequences of ``prompts`` that they read, and their caches."""
 
     def __init__(self, target: VersionedTarget, prompts: Sequence[str], prompt_end: Array, *arguments: Any) -> None:
         self.target, self.prompts = target, np.array([*prompts, None], dtype=object)[:-1]
@@ -92,10 +81,9 @@ class VersionedModel:
             goal = model.cached.copy()
             goal[own] = until[own]
             if (goal > model.cached).any():
-                logits = torch.cat([*model.read(tokens, goal, rows=counts[mine], only=own), *_nothing(counts[mine])])
-                found |= (
-                    dict(zip(mine.tolist(), logits.split(counts[mine].tolist()), strict=True)) if len(logits) else {}
-                )
+                if parts := model.read(tokens, goal, rows=counts[mine], only=own):
+                    each = torch.cat(parts).split(counts[mine].tolist())
+                    found |= dict(zip(mine.tolist(), each, strict=True))
                 self.seconds += model.seconds
             memory.length, memory.owner[own] = model.cached.copy(), name
             memory.tokens[own] = tokens[own]
@@ -129,10 +117,3 @@ class VersionedModel:
             model.cached = memory.length.copy()
         self.prompts, self.prompt_end, self.rounds = self.prompts[slots], self.prompt_end[slots], self.rounds[slots]
         self.cached = self.cached[slots]
-
-
-def _nothing(counts: Array) -> list[torch.Tensor]:
-    """Return what to join where no rows are wanted."""
-    import torch
-
-    return [torch.zeros(0)] if not counts.any() else []

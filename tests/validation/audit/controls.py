@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.validation.audit.defects import DEFECTS, decode_by_matching, decode_with
 from validation.audit import Audit, Processors, TableLaw, audit_sampler
 from validation.audit.driver import padded
 from validation.collection.prompts import Prompt
 from validation.decoding.defect_laws import defective_law, distance, marginal, processed, target_law
-from validation.decoding.defects import DEFECTS, decode_by_matching, decode_with
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import (

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.validation.audit import controls
+from tests.validation.audit.defects import DEFECTS
 from validation.audit import KEPT, MECHANISMS, NOT_KEPT, Audit
 from validation.decoding.defect_laws import defective_law, target_law
-from validation.decoding.defects import DEFECTS
 
 NAMED = tuple(name for name in DEFECTS if name in MECHANISMS)
 """All but one, which is right at depth 1 and is no known mechanism."""

@@ -11,11 +11,11 @@ import torch
 
 from hlmtheory.policy import DevicePolicy, LatticeRows, threshold_rule
 from hlmtheory.verification import block_acceptance, block_weights
+from tests.validation.audit.defects import decode_with
 from tests.validation.every_decision import Law, Script, Scripted, ScriptedNoise, every_outcome
 from tests.validation.tiny_texts import distance, exact_law, nodes, table_pair
 from validation.collection.prompts import Prompt
 from validation.decoding import loop, verification
-from validation.decoding.defects import decode_with
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import BlockVerification, FixedLength
@@ -144,14 +144,3 @@ def test_every_round_has_numbers_of_its_own() -> None:
     assert len(np.unique(found)) == 64
     np.testing.assert_array_equal(noise.blocks(0, 3, 2), found[3][:2])  # K changes nothing
     assert not np.isin(other.blocks(0, 0, 4), found).any()
-
-
-def test_a_round_keeps_more_drafts_than_token_by_token() -> None:
-    rng = np.random.default_rng(6)
-    pair = table_pair(*(rng.dirichlet(np.ones(4), nodes(4, 6)) for _ in range(2)))
-    prompts = [Prompt(str(i), "1", "many") for i in range(500)]
-    kept = [
-        np.mean([row.rounds[0].accepted for row in decode(pair, prompts, method, new_tokens=5, batch=500)])
-        for method in (BlockVerification(4), FixedLength(4))
-    ]
-    assert kept[0] > kept[1] + 0.02

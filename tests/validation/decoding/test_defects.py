@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from tests.validation.audit.defects import DEFECTS, decode_by_matching, decode_with
 from tests.validation.tiny_texts import (
     SAMPLED,
     all_texts,
@@ -27,7 +28,6 @@ from validation.collection.prompts import Prompt
 from validation.decoding import loop, verification
 from validation.decoding.defect_laws import defective_law, marginal, processed, target_law
 from validation.decoding.defect_laws import distance as law_distance
-from validation.decoding.defects import DEFECTS, decode_by_matching, decode_with
 from validation.decoding.loop import decode
 from validation.decoding.methods.multi_draft import FixedLength
 from validation.decoding.sampling import distributions_of, residual
@@ -167,10 +167,3 @@ def test_after_a_run_with_a_defect_the_loop_is_what_it_was() -> None:
     law = law_of(all_texts(pair, FixedLength(2), 3, SAMPLED))
     assert distance(law, exact_law(target, 3)) < 1e-12
     assert len(decode(pair, [Prompt("one", "0", "test")], FixedLength(2), new_tokens=3)) == 1
-
-
-def test_there_are_fifteen_defects_each_with_a_report() -> None:
-    assert len(DEFECTS) == 15
-    assert all("#" in info.source for info in DEFECTS.values())
-    with pytest.raises(UserError, match="no defect 'typo'"):
-        decode_with("typo", table_pair(*toy()), [Prompt("one", "1", "test")])

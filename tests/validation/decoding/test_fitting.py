@@ -8,11 +8,8 @@ import pytest
 
 from hlmtheory.skipping import skip_thresholds
 from tests.validation.stored_traces import VOCABULARY, stored
-from validation.collection.prompts import Prompt
 from validation.decoding.fit_file import of_other_models
 from validation.decoding.fitting import fit
-from validation.decoding.loop import decode
-from validation.decoding.methods import default_methods
 from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.trace.reader import Trace
@@ -36,16 +33,6 @@ def test_too_few_prompts_and_a_line_that_falls_are_refused(tmp_path: Path) -> No
         fit(stored(tmp_path / "few", repeat=3), risk=0.01)  # 120 texts of 40 prompts
     with pytest.raises(UserError, match="does not rise"):
         fit(stored(tmp_path / "falls", flip=True))
-
-
-def test_every_method_can_be_made_and_run(pair: Pair, tmp_path: Path) -> None:
-    methods = default_methods(fit(stored(tmp_path / "trace")), max_draft_length=3)
-    names = [method.name for method in methods]
-    assert len(set(names)) == len(names) >= 24
-    for method in methods:
-        (row,) = decode(pair, [Prompt("a", "two and two", "test")], method, new_tokens=3)
-        assert row.method == method.name
-        assert len(row.tokens) == 3 or row.ended
 
 
 def test_a_fit_to_the_trace_of_other_models_is_said(pair: Pair) -> None:

@@ -13,16 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from tests.validation.every_decision import Script, Scripted, every_outcome, tree_law
+from tests.validation.every_decision import tree_law
 from tests.validation.tiny_texts import PROMPTS, distance, table_pair
-from validation.audit import NOT_KEPT, UNDECIDED, ModelLaw, Processors, audit_sampler
-from validation.audit.samplers import method_sampler
 from validation.collection.collect import encode_prompts
 from validation.decoding.loop import decode
-from validation.decoding.methods.heads import Eagle2, EagleSampled, Medusa, MedusaTypical, best_ranks
+from validation.decoding.methods.heads import Eagle2, Medusa, best_ranks
 from validation.decoding.methods.single_draft import TargetOnly
 from validation.decoding.methods.trees import TreeMethod
-from validation.decoding.trees import DraftTree, typical_walk
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
 from validation.models.heads import EAGLE, MEDUSA, build_heads, load_heads, save_heads
@@ -34,7 +31,6 @@ Make = Callable[[Path], TreeMethod]
 EXACT: list[tuple[str, Make]] = [
     (MEDUSA, lambda folder: Medusa(folder, nodes=6)),
     (EAGLE, lambda folder: Eagle2(folder, depth=3, top_k=2, nodes=5)),
-    (EAGLE, lambda folder: EagleSampled(folder, (2, 1))),
 ]
 
 
@@ -86,67 +82,14 @@ def test_texts_have_the_law_of_the_target(
     tiny: Pair, tmp_path: Path, kind: str, make: Make, end_tokens: tuple[int, ...]
 ) -> None:
     pair = replace(tiny, end_tokens=end_tokens)
-    positions = 2 if "Sampled" in type(make(write(tmp_path, kind, pair.target))).__name__ else 3
-    law = tree_law(pair, make(tmp_path), positions, prompt="1 0 2")
-    assert distance(law, model_law(pair, [1, 0, 2], positions, end_tokens)) < 1e-9
-    assert max(law.values()) < 0.9
+    folder = write(tmp_path, kind, pair.target)
+    for prompt in ([1, 0, 2], [2]):  # after one token there is no hidden state yet
+        law = tree_law(pair, make(folder), 3, prompt=" ".join(map(str, prompt)))
+        assert distance(law, model_law(pair, prompt, 3, end_tokens)) < 1e-9
+        assert max(law.values()) < 0.9
 
 
-def test_a_prompt_of_one_token_has_no_hidden_state_yet(tiny: Pair, tmp_path: Path) -> None:
-    for kind, make in EXACT[:2]:
-        law = tree_law(tiny, make(write(tmp_path / kind, kind, tiny.target)), 2, prompt="2")
-        assert distance(law, model_law(tiny, [2], 2, ())) < 1e-9
-
-
-def test_typical_acceptance_is_lossy_but_not_at_temperature_0(tiny: Pair, tmp_path: Path) -> None:
-    method = MedusaTypical(write(tmp_path, MEDUSA, tiny.target), nodes=6)
-    law, exact = tree_law(tiny, method, 3, prompt="1 0 2"), model_law(tiny, [1, 0, 2], 3, ())
-    assert distance(law, exact) > 0.05
-    (text,) = tree_law(tiny, method, 3, prompt="1 0 2", temperature=0.0)
-    prefix = [1, 0, 2]
-    for token in text:
-        with torch.inference_mode():
-            assert token == int(tiny.target(torch.tensor([prefix])).logits[0, -1].argmax())
-        prefix.append(token)
-
-
-@pytest.mark.parametrize(
-    ("kind", "make", "verdict"),
-    [
-        *((kind, make, UNDECIDED) for kind, make in EXACT),
-        (MEDUSA, lambda folder: MedusaTypical(folder, nodes=6), NOT_KEPT),
-    ],
-)
-def test_the_audit_accuses_typical_acceptance_alone(
-    tiny: Pair, tmp_path: Path, kind: str, make: Make, verdict: str
-) -> None:
-    """With the loop's own random numbers; ε is so small that no number of draws shows that the law is kept."""
-    law = ModelLaw(tiny.target, [[1, 0, 2]], Processors(), end_tokens=())
-    sampler = method_sampler(tiny, make(write(tmp_path, kind, tiny.target)), ["1 0 2"], temperature=1.0, top_p=1.0)
-    report = audit_sampler(law, sampler, draws=1_000, depth=3, epsilon=1e-3, seed=5)
-    assert report.verdict == verdict
-
-
-def test_typical_drafts_are_those_above_both_limits() -> None:
-    tree = DraftTree([0])
-    tree.add_path([1, 2])
-    tree.add_path([3])
-    flat, sharp = np.full(4, 0.25), np.array([0.0, 0.0, 0.98, 0.02])
-    # flat: H = ln 4, so the limit is min(0.09, 0.075); sharp: the limit is 0.09
-    path, token, replaced = typical_walk(
-        tree, np.stack([flat, sharp, sharp, flat]), Scripted(Script([])), 9, frozenset()
-    )
-    assert (path, token, replaced) == ([1, 2], 2, False)
-    path, token, replaced = typical_walk(
-        tree, np.stack([sharp, flat, flat, flat]), Scripted(Script([])), 9, frozenset()
-    )
-    assert (path, token, replaced) == ([], 2, True)
-    assert typical_walk(tree, np.stack([flat] * 4), Scripted(Script([])), 1, frozenset())[:2] == ([1], -1)
-    law = every_outcome(lambda one: (typical_walk(tree, np.stack([sharp] * 4), Scripted(one), 9, frozenset())[1],))
-    assert law == pytest.approx({(2,): 0.98, (3,): 0.02})
-
-
-@pytest.mark.parametrize(("kind", "make"), [*EXACT, (MEDUSA, lambda folder: MedusaTypical(folder, nodes=6))])
+@pytest.mark.parametrize(("kind", "make"), EXACT)
 def test_greedy_texts_are_those_of_the_target_alone(pair: Pair, tmp_path: Path, kind: str, make: Make) -> None:
     folder = write(tmp_path, kind, pair.target)
     expected = [row.tokens for row in decode(pair, PROMPTS, TargetOnly(), temperature=0.0, new_tokens=12)]
@@ -176,30 +119,18 @@ def test_bytes_are_those_of_tokens_and_hidden_states(pair: Pair, tmp_path: Path,
     assert all(one.down_bytes == -(-(one.accepted + 1) * width // 8) for row in again for one in row.rounds)
 
 
-def test_a_batch_gives_the_drafts_of_each_sequence_alone(pair: Pair, tmp_path: Path) -> None:
-    """The layer's cache and the hidden states of a sequence do not depend on the others."""
-    for kind, make in EXACT:
-        folder = write(tmp_path / kind, kind, pair.target)
-        together = decode(pair, PROMPTS, make(folder), temperature=0.0, new_tokens=10)
-        alone = decode(pair, PROMPTS, make(folder), temperature=0.0, new_tokens=10, batch=1)
-        for first, second in zip(together, alone, strict=True):
-            assert [(one.drafted, one.accepted) for one in first.rounds] == [
-                (one.drafted, one.accepted) for one in second.rounds
-            ]
-
-
 def test_the_layer_reads_kept_tokens_as_if_all_were_new(pair: Pair, tmp_path: Path) -> None:
     """The distribution at the root, from the cache, is that of one pass over the whole text."""
     folder = write(tmp_path, EAGLE, pair.target)
     seen: list[tuple[list[int], Any]] = []
 
-    class Watched(EagleSampled):
+    class Watched(Eagle2):
         def expand(self, request: Any, tree: Any, nodes: Any, rows: Any, depth: int) -> list[int]:
             if depth == 0 and nodes:
                 seen.append((request.tokens.tolist(), rows[0].clone()))
             return super().expand(request, tree, nodes, rows, depth)
 
-    decode(pair, PROMPTS[:2], Watched(folder, (2, 1)), new_tokens=9, batch=1)
+    decode(pair, PROMPTS[:2], Watched(folder, depth=2, top_k=2, nodes=3), new_tokens=9, batch=1)
     part = load_heads(folder, EAGLE, pair.target)
     assert len(seen) > 6
     for tokens, row in seen:
@@ -225,9 +156,6 @@ def test_the_tree_of_ranks_is_the_best_of_its_size() -> None:
         chosen = best_ranks(HITS[:2], size)
         assert is_tree(chosen)
         assert sum(chances[one] for one in chosen) == pytest.approx(best)
-
-
-# ----------------------------------------------------------------------------------------- weights that do not fit
 
 
 def test_weights_of_another_base_are_refused(pair: Pair, tiny: Pair, tmp_path: Path) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +12,8 @@ import pytest
 import torch
 
 from hlmtheory import verification
-from hlmtheory.channel import GilbertElliott, Rayleigh, TraceLink
+from hlmtheory.channel import GilbertElliott, TraceLink
 from tests.validation.tiny_texts import (
-    CERTAIN,
     PROMPTS,
     SAMPLED,
     all_texts,
@@ -35,13 +31,12 @@ from validation.decoding.kv_cache import CachedModel, KeyValueCache
 from validation.decoding.links import FadingLink, TracedLink, Way
 from validation.decoding.loop import PAPER_TIMES, DecodingError, decode
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
-from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
-from validation.decoding.methods.shared_seed import SharedSeed
-from validation.decoding.methods.single_draft import CloudOnly, CuHlmOffline, DraftOnly, Hlm, RandHlm, TargetOnly, UHlm
+from validation.decoding.methods.multi_draft import FixedLength, FlexSpec
+from validation.decoding.methods.quantized import CSqs, KSqs
+from validation.decoding.methods.single_draft import CuHlmOffline, DraftOnly, Hlm, RandHlm, UHlm
 from validation.decoding.metrics import summarize
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE, SKIP, Noise
-from validation.decoding.records import GenerationRecord, energy
+from validation.decoding.records import GenerationRecord
 from validation.decoding.sampling import (
     BRANCHES,
     _border,
@@ -55,7 +50,7 @@ from validation.decoding.sampling import (
 from validation.decoding.session import Clock, Draft, Message, Proposal, Step
 from validation.errors import UserError
 from validation.models.devices import wait_for
-from validation.models.pair import Pair, load_pair
+from validation.models.pair import Pair
 
 ONE_SMALL = {"resolution": 2, "budget_bits": 12.0}
 
@@ -68,61 +63,6 @@ def tables(seed: int, positions: int, draft: Callable[..., Any] = halves, target
 
 def any_rows(rng: np.random.Generator, count: int) -> np.ndarray:
     return rng.dirichlet(np.ones(3), count)
-
-
-# ------------------------------------------------------------------------------------------------- exact laws
-
-LOSSLESS: list[tuple[Callable[[], Method], int, dict[int, int], str]] = [
-    (lambda: FixedLength(2), 3, SAMPLED, "0"),
-    (lambda: FixedLength(1), 2, SAMPLED, "0"),
-    (lambda: FixedLength(3), 2, SAMPLED, "0"),
-    (Hlm, 2, SAMPLED, "0"),
-    (lambda: Dssd(2), 2, SAMPLED, "0"),
-    (lambda: FlexSpec("exact", max_draft_length=2), 2, SAMPLED, "0"),
-    (lambda: FlexSpec("linear", max_draft_length=2), 2, SAMPLED, "0"),
-    (lambda: RandHlm(0.0), 2, SAMPLED, "0"),
-    (TargetOnly, 2, CERTAIN, "0"),
-    (CloudOnly, 2, CERTAIN, "0"),
-    (lambda: PromptLookup(2, 2), 2, CERTAIN, "0 1 2 0 1"),
-    (lambda: Lookahead(2), 2, CERTAIN, "0 1"),
-]
-QUANTISED: list[Callable[[], Method]] = [
-    lambda: DenseQs(**ONE_SMALL),
-    lambda: KSqs(2, **ONE_SMALL),
-    lambda: KSqs(2, resolution=2, budget_bits=3.0),  # the first draft never fits
-    lambda: CSqs(0.3, learning_rate=0.2, epsilon=0.2, **ONE_SMALL),
-    lambda: CSqs(0.3, learning_rate=0.2, epsilon=0.2, printed=True, **ONE_SMALL),
-    lambda: CSqs(0.3, learning_rate=0.0, **ONE_SMALL),
-    lambda: BudgetedSqs(epsilon=0.2, **ONE_SMALL),
-    lambda: BudgetedCSqs(0.3, learning_rate=0.2, epsilon=0.2, **ONE_SMALL),
-    lambda: KSqs(2, resolution=2, budget_bits=120.0, by_bytes=True),
-]
-
-
-@pytest.mark.parametrize("ends", [(), (2,)])
-@pytest.mark.parametrize(("make", "positions", "cells", "prompt"), LOSSLESS)
-def test_every_text_has_the_target_models_probability(
-    make: Callable[[], Method], positions: int, cells: dict[int, int], prompt: str, ends: tuple[int, ...]
-) -> None:
-    draft, target = tables(3 + len(ends), positions)
-    rows = all_texts(table_pair(draft, target, end_tokens=ends, prompt=prompt), make(), positions, cells, prompt=prompt)
-    assert distance(law_of(rows), exact_law(target, positions, ends)) < 1e-12
-    assert distance(law_of(rows), exact_law(draft, positions, ends)) > 0.1  # so the test can fail
-
-
-@pytest.mark.parametrize("make", QUANTISED)
-def test_quantised_drafts_leave_the_law(make: Callable[[], Method]) -> None:
-    draft, target = tables(5, 3, any_rows, halves)
-    rows = all_texts(table_pair(draft, target), make(), 3, {DRAFT: 2, ACCEPT: 2, REPLACE: 2})
-    assert distance(law_of(rows), exact_law(target, 3)) < 1e-12
-    assert distance(law_of(rows), exact_law(draft, 3)) > 0.1
-
-
-def test_an_allocated_lattice_leaves_the_law() -> None:
-    draft, target = tables(6, 1, any_rows, halves)  # 6 bits are enough for two or three tokens in quarters
-    rows = all_texts(table_pair(draft, target), AllocatedSqs(6.0, budget_bits=12.0), 1, dict.fromkeys(SAMPLED, 12))
-    assert distance(law_of(rows), exact_law(target, 1)) < 1e-12
-    assert distance(law_of(rows), exact_law(draft, 1)) > 0.1
 
 
 class Declared(FixedLength):
@@ -252,9 +192,6 @@ def test_the_risk_of_truncated_drafts_is_no_skip_risk() -> None:
     assert found == {(False, None)}
 
 
-# ------------------------------------------------------------------------------------------------- caches, batches
-
-
 def tiny(family: str) -> Any:
     import transformers
     from transformers.utils import logging
@@ -324,43 +261,11 @@ def test_a_token_sees_the_slots_up_to_its_own(family: str, dtype: torch.dtype) -
         assert mask[~torch.from_numpy(seen)].eq(low).all()
 
 
-def test_of_a_prompt_one_row_of_logits_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However different the prompts' lengths are: no other rows are used, and the output layer is expensive."""
-    model, asked = tiny("llama").eval(), []
-    forward = model.forward
-    monkeypatch.setattr(model, "forward", wraps(forward)(lambda *a, **k: asked.append(k) or forward(*a, **k)))
-    lanes = CachedModel(model, 50, torch.device("cpu"), 2, 30, 64)
-    with torch.inference_mode():
-        assert lanes.read(np.ones((2, 30), dtype=np.int64), np.array([3, 20]), rows=0) == []
-        assert [len(rows) for rows in lanes.read(np.ones((2, 30), dtype=np.int64), np.array([5, 21]), rows=2)] == [3]
-    assert [one["logits_to_keep"] for one in asked] == [1, 2]
-    assert lanes.cached.tolist() == [5, 21]
-
-
 def test_a_window_that_counts_slots_says_when_the_context_is_full() -> None:
     lanes = CachedModel(tiny("gpt_neo").eval(), 50, torch.device("cpu"), 2, 80, 64)
     lanes.cached = np.array([60, 0])
     with pytest.raises(UserError, match="but knows 64; ask for fewer"):
         lanes.read(np.ones((2, 80), dtype=np.int64), np.array([61, 10]), rows=1)
-
-
-@pytest.mark.parametrize(
-    "method",
-    [FixedLength(3), UHlm(0.4, draws=4), KSqs(8), PromptLookup(), Lookahead(), FlexSpec(max_draft_length=3)],
-    ids=lambda m: m.name,
-)
-def test_a_text_does_not_depend_on_its_batch(pair: Pair, method: Method) -> None:
-    link = FadingLink("radio", 1e6, Rayleigh(10.0))
-    settings: dict[str, Any] = {"new_tokens": 12, "seed": 4, "link": link, "times": PAPER_TIMES}
-    alone, together = (decode(pair, PROMPTS, method, batch=batch, **settings) for batch in (1, 5))
-    assert [row.tokens for row in alone] == [row.tokens for row in together]
-    for one, other in zip(alone, together, strict=True):
-        assert one.seconds == pytest.approx(other.seconds)
-        assert [r.bytes for r in one.rounds] == [r.bytes for r in other.rounds]
-    again = decode(pair, PROMPTS[::-1], method, batch=2, **settings)
-    assert [row.tokens for row in again] == [row.tokens for row in alone][::-1]
-    other_seed = decode(pair, PROMPTS, method, batch=5, **(settings | {"seed": 5}))
-    assert [row.tokens for row in other_seed] != [row.tokens for row in alone]
 
 
 def test_rows_come_back_in_the_order_of_the_prompts_though_batches_are_made_by_length(pair: Pair) -> None:
@@ -380,31 +285,6 @@ def test_rows_come_back_in_the_order_of_the_prompts_though_batches_are_made_by_l
     assert [row.tokens for row in rows] == [row.tokens for row in alone]
 
 
-@pytest.mark.parametrize(
-    "method",
-    [Hlm(), FixedLength(3), KSqs(8), CSqs(0.01), PromptLookup(), Lookahead(), Dssd(2), CloudOnly(), SharedSeed(3)],
-)
-def test_at_temperature_0_it_is_the_target_models_greedy_text(pair: Pair, method: Method) -> None:
-    rows = decode(pair, PROMPTS, method, temperature=0.0, new_tokens=10, batch=3)
-    for prompt, row in zip(PROMPTS, rows, strict=True):
-        ids = torch.tensor([list(pair.tokenizer(prompt.text).input_ids)])
-        for token in row.tokens:
-            with torch.inference_mode():
-                assert token == int(pair.target(ids).logits[0, -1].argmax())
-            ids = torch.cat([ids, torch.tensor([[token]])], dim=1)
-
-
-def test_a_top_p_text_keeps_to_the_likeliest_tokens(pair: Pair) -> None:
-    rows = decode(pair, PROMPTS, FixedLength(3), top_p=0.3, temperature=0.7, new_tokens=10)
-    for prompt, row in zip(PROMPTS, rows, strict=True):
-        ids = list(pair.tokenizer(prompt.text).input_ids)
-        for token in row.tokens:
-            with torch.inference_mode():
-                law = distributions_of(pair.target(torch.tensor([ids])).logits[0, -1], 0.7, 0.3)
-            assert law[token] > 0
-            ids.append(token)
-
-
 def test_where_the_time_goes_is_told(pair: Pair) -> None:
     clock, seen = Clock(), []
     rows = decode(pair, PROMPTS, FixedLength(3), new_tokens=8, clock=clock, on_finished=seen.append)
@@ -414,9 +294,6 @@ def test_where_the_time_goes_is_told(pair: Pair) -> None:
     assert sum(row.total("draft_s") for row in rows) == pytest.approx(clock.draft)
     assert sum(row.total("target_s") for row in rows) == pytest.approx(clock.target)
     assert sorted(row.prompt for row in seen) == sorted(prompt.id for prompt in PROMPTS)
-
-
-# ------------------------------------------------------------------------------------------------- rates
 
 
 def test_hlm_accepts_as_often_as_the_theory_says(pair: Pair) -> None:
@@ -431,37 +308,6 @@ def test_hlm_accepts_as_often_as_the_theory_says(pair: Pair) -> None:
     assert abs(accepted - (1.0 - mismatch).sum()) < 3.3 * spread  # a chance of 1e-3
 
 
-def fit(pair: Pair, method: Method, count: int, prompt: str) -> float:
-    """Return χ² per cell of two-token texts against the target model; cells by log(q/p), which a wrong law shifts."""
-    prompts = [Prompt(str(i), prompt, "test") for i in range(count)]
-    rows = decode(pair, prompts, method, new_tokens=2, batch=500, seed=8)
-    ids = list(pair.tokenizer(prompt).input_ids)
-    texts = torch.tensor([[*ids, row.tokens[0]] for row in rows])
-    with torch.inference_mode():
-        q, p = (m(texts).logits[:, -2:].double().softmax(-1).numpy() for m in (pair.draft, pair.target))
-    edges = np.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0])
-    cell = np.digitize(np.log(q) - np.log(p), edges)
-    total = 0.0
-    for place in range(2):
-        use = [i for i, row in enumerate(rows) if len(row.tokens) > place]
-        token = np.array([rows[i].tokens[place] for i in use])
-        found = np.bincount(cell[use, place, token], minlength=8)
-        expected = np.array([np.where(cell[use, place] == c, p[use, place], 0.0).sum() for c in range(8)])
-        some = expected > 5
-        total += float(((found - expected)[some] ** 2 / expected[some]).sum())
-    return total / 14.0
-
-
-def test_texts_of_the_builtin_pair_have_the_target_models_law() -> None:
-    pair = load_pair()
-    assert fit(pair, FixedLength(2), 500, "The") < 2.2  # χ² of 14 degrees at 5e-3 is 31, 2.2 a degree
-    assert fit(pair, KSqs(64), 250, "The") < 2.2
-    assert fit(pair, Declared(2), 500, "The") > 4.0  # the same number of texts detects the control
-
-
-# ------------------------------------------------------------------------------------------------- links and times
-
-
 def test_messages_take_the_links_time(pair: Pair) -> None:
     steady = FadingLink("steady", 1e6, 1.0, Way(propagation_s=0.01, down_bps=1e6))
     (row, *_) = decode(pair, PROMPTS, FixedLength(2), new_tokens=6, link=steady, times=PAPER_TIMES)
@@ -470,8 +316,6 @@ def test_messages_take_the_links_time(pair: Pair) -> None:
         assert one.draft_s == pytest.approx(0.0256 * max(one.drafted, 1), abs=0.03)
         assert one.target_s == pytest.approx(0.1046)
     assert row.seconds == pytest.approx(sum(r.draft_s + r.target_s + r.link_s for r in row.rounds))
-    joules = energy(row, device_w=2.0, transmit_w=1.0, server_w=100.0)
-    assert joules == pytest.approx(2 * row.total("draft_s") + row.total("link_s") + 100 * row.total("target_s"))
 
 
 def test_a_trace_is_followed_and_a_markov_link_is_drawn_for_each_text(pair: Pair) -> None:
@@ -482,118 +326,6 @@ def test_a_trace_is_followed_and_a_markov_link_is_drawn_for_each_text(pair: Pair
         assert all(row.link == link.name and row.total("link_s") > 0 for row in rows)
     silent = decode(pair, PROMPTS, DraftOnly(), new_tokens=8, link=trace)
     assert sum(row.total("link_s") for row in silent) == 0.0
-
-
-@pytest.mark.parametrize("method", [FixedLength(3), UHlm(0.5), DraftOnly(), CloudOnly(), Lookahead(3), KSqs(8)])
-def test_other_models_times_can_be_put_on_later(pair: Pair, method: Method) -> None:
-    given = decode(pair, PROMPTS, method, new_tokens=9, times=PAPER_TIMES, batch=3)
-    for row in given:
-        for one in (*row.rounds, row.last):
-            assert one.draft_s == pytest.approx(PAPER_TIMES[0] * one.draft_passes)
-            assert one.target_s == pytest.approx(PAPER_TIMES[1] * one.target_passes)
-        assert row.total("target_passes") == len(row.rounds)
-        assert method.runs_draft == (row.total("draft_passes") >= row.total("drafted") > 0 or row.total("skipped") > 0)
-
-
-def test_only_a_method_that_follows_the_rate_writes_other_texts_over_another_link(pair: Pair) -> None:
-    fast, slow = (FadingLink(name, width, 1.0) for name, width in (("fast", 1e9), ("slow", 1e2)))
-    for method in (FlexSpec(max_draft_length=6), FixedLength(3), UHlm(0.5), KSqs(8), CSqs(0.01), PromptLookup()):
-        drafted = [
-            [[one.drafted for one in row.rounds] for row in decode(pair, PROMPTS, method, new_tokens=9, link=link)]
-            for link in (fast, slow)
-        ]
-        assert (drafted[0] != drafted[1]) == method.follows_rate
-
-
-# ------------------------------------------------------------------------------------------------- edges
-
-
-def test_no_new_tokens_give_empty_texts(pair: Pair) -> None:
-    rows = decode(pair, PROMPTS, FixedLength(2), new_tokens=0)
-    assert [(row.tokens, row.ended, len(row.rounds)) for row in rows] == [([], False, 0)] * 5
-
-
-@pytest.mark.parametrize(
-    "method", [FixedLength(2), DraftOnly(), TargetOnly(), PromptLookup(2, 2), KSqs(2, **ONE_SMALL)]
-)
-def test_a_text_may_end_at_once(method: Method) -> None:
-    always = np.tile([0.0, 0.0, 1.0], (nodes(3, 4), 1))
-    pair = table_pair(always, always, end_tokens=(2,), prompt="1 2 1")
-    for seed in range(3):
-        (row,) = decode(pair, [Prompt("a", "1 2 1", "test")], method, new_tokens=4, seed=seed)
-        assert row.tokens == [2]
-        assert row.ended
-
-
-def test_ids_beyond_the_vocabulary_are_never_written(save_model: Callable[..., Path]) -> None:
-    wide = load_pair(draft=save_model(seed=1, vocabulary=900), target=save_model(seed=2, vocabulary=900))
-    assert wide.vocabulary == 300
-    for method in (FixedLength(3), KSqs(8), UHlm(0.5), Lookahead(3)):
-        for row in decode(wide, PROMPTS[:2], method, new_tokens=20):
-            assert max(row.tokens) < 300
-
-
-@pytest.mark.parametrize("top_p", [0.9, 1.0])
-@pytest.mark.parametrize("method", [UHlm(0.5), UHlm(0.5, draws=None), CuHlmOffline(0.5, 2), KSqs(2, **ONE_SMALL)])
-def test_masked_logits_are_tokens_that_are_never_written(method: Method, top_p: float) -> None:
-    draft, target = tables(11, 3, any_rows, any_rows)
-    pair = table_pair(draft, target)
-    for model in (pair.draft, pair.target):
-        model.table[:, 1] = -torch.inf
-    prompts = [Prompt(str(i), "0", "test") for i in range(40)]
-    rows = decode(pair, prompts, method, new_tokens=3, top_p=top_p, risk=True)
-    assert {token for row in rows for token in row.tokens} == {0, 2}
-    assert sum(row.total("drafted") for row in rows) > 0
-    assert not isinstance(method, UHlm) or sum(row.total("skipped") for row in rows) > 0
-    assert all(np.isfinite(row.total("risk")) for row in rows)
-
-
-@pytest.mark.parametrize(("broken", "first"), [("draft", 3), ("target", 1), ("draft", 5), ("target", 2)])
-@pytest.mark.parametrize(("method", "temperature"), [(FixedLength(2), 0.0), (FixedLength(2), 1.0), (KSqs(2), 1.0)])
-def test_a_model_that_gives_nan_is_named_and_finished_rows_are_kept(
-    broken: str, first: int, method: Method, temperature: float
-) -> None:
-    rows = np.full((nodes(3, 4), 3), 1 / 3)
-    if temperature == 0.0:
-        rows = np.tile([0.0, 1.0, 0.0], (len(rows), 1))
-    pair = table_pair(rows, rows)
-    model = getattr(pair, broken)
-    whole = model.forward
-
-    def fail(*args: Any, **options: Any) -> Any:
-        output = whole(*args, **options)
-        if model.calls > first:
-            output.logits[..., 1] = float("nan")
-        return output
-
-    model.__class__ = type("Broken", (type(model),), {"__call__": lambda self, *a, **o: fail(*a, **o)})
-    prompts = [Prompt(name, "0", "test") for name in "abcdefgh"]
-    with pytest.raises(DecodingError, match=f"The {broken} model .tables/{broken}. gives logits .*new token") as caught:
-        decode(pair, prompts, method, new_tokens=3, batch=2, temperature=temperature)
-    assert 0 < len(caught.value.records) < 8
-    assert all(len(row.tokens) == 3 for row in caught.value.records)
-
-
-def test_the_end_of_a_text_is_judged_without_reading_the_others(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    prompts = [Prompt(f"p{i}", "Why? " * (i + 1), "test") for i in range(6)]
-    pair = replace(pair, end_tokens=tuple(range(30)))
-    lanes: list[int] = []
-    forward = pair.target.forward
-
-    def counted(ids: torch.Tensor, *args: Any, **options: Any) -> Any:
-        lanes.append(len(ids))
-        return forward(ids, *args, **options)
-
-    counted.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
-    monkeypatch.setattr(pair.target, "forward", counted)
-    rows = decode(pair, prompts, DraftOnly(), new_tokens=24, batch=6, risk=True)
-    ended = [sum(len(row.tokens) == count for row in rows) for count in sorted({len(row.tokens) for row in rows})]
-    assert len(ended) > 1
-    assert lanes == [6, *ended]  # the prompts, then only those that end
-    alone = [decode(pair, [prompt], DraftOnly(), new_tokens=24, risk=True)[0] for prompt in prompts]
-    for row, one in zip(rows, alone, strict=True):
-        assert row.tokens == one.tokens
-        assert row.total("skip_risk") == pytest.approx(one.total("skip_risk"), rel=1e-4)
 
 
 @pytest.mark.parametrize("method", [DraftOnly(), UHlm(0.9), RandHlm(0.5)], ids=lambda m: m.name)
@@ -613,7 +345,7 @@ def test_a_nan_does_not_hide_in_the_risk_of_skipped_drafts(method: Method) -> No
         ({"top_p": 0.0}, "top_p is 0"),
         ({"new_tokens": -1}, "new_tokens is -1"),
         ({"batch": 0}, "batch is 0"),
-        ({"times": (0.1, -1.0)}, "times of the models"),
+        ({"times": (0.1, -1.0)}, "times is"),
         ({"new_tokens": 64}, "context holds 64"),
         ({"new_tokens": 60}, "only 4 fit"),
     ],
@@ -621,42 +353,6 @@ def test_a_nan_does_not_hide_in_the_risk_of_skipped_drafts(method: Method) -> No
 def test_settings_out_of_range_are_refused(pair: Pair, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
         decode(pair, PROMPTS, FixedLength(2), **settings)
-
-
-def test_no_prompt_and_an_empty_one_are_refused(pair: Pair) -> None:
-    with pytest.raises(UserError, match="no prompts"):
-        decode(pair, [], FixedLength(2))
-    flat = np.full((4, 3), 1 / 3)
-    with pytest.raises(UserError, match="'b' has no tokens"):
-        decode(table_pair(flat, flat), [Prompt("a", "1", "t"), Prompt("b", "", "t")], TargetOnly(), new_tokens=2)
-
-
-def test_an_empty_prompt_is_continued_from_the_begin_token_where_there_is_one(pair: Pair) -> None:
-    assert pair.tokenizer.bos_token_id is not None
-    (row,) = decode(pair, [Prompt("empty", "", "test")], FixedLength(2), new_tokens=4)
-    assert row.tokens
-
-
-def test_a_prompt_as_long_as_the_context_leaves_room_for_nothing(pair: Pair) -> None:
-    ids = pair.tokenizer("two " * 100, add_special_tokens=False).input_ids[: pair.context - 1]
-    whole = Prompt("whole", pair.tokenizer.decode(ids), "test")
-    assert len(pair.tokenizer(whole.text).input_ids) == pair.context
-    (row,) = decode(pair, [whole], FixedLength(2), new_tokens=0)
-    assert row.tokens == []
-    with pytest.raises(UserError, match="'whole' of test is 64 tokens long, but only 63 fit"):
-        decode(pair, [whole], FixedLength(2), new_tokens=1)
-
-
-def test_a_prompt_may_fill_the_context_but_for_the_new_tokens(pair: Pair) -> None:
-    long = Prompt("long", "two " * 100, "test")
-    ids = pair.tokenizer(long.text, add_special_tokens=False).input_ids
-    fits = replace(long, text=pair.tokenizer.decode(ids[: pair.context - 5]))
-    size = len(pair.tokenizer(fits.text).input_ids)
-    (row, *_) = decode(pair, [fits, *PROMPTS], FixedLength(4), new_tokens=pair.context - size)
-    assert len(row.tokens) == pair.context - size or row.ended
-
-
-# ------------------------------------------------------------------------------------------------- parts
 
 
 def test_rows_are_cut_to_the_likeliest_and_equals_stay_together() -> None:
@@ -697,20 +393,6 @@ def test_a_draw_by_blocks_has_the_law_of_the_row() -> None:
     assert [levels(size) for size in (1, BRANCHES, BRANCHES + 1, BRANCHES**2, BRANCHES**2 + 1)] == [1, 1, 2, 2, 3]
 
 
-def test_draws_by_blocks_of_three_levels_follow_the_row() -> None:
-    rng = np.random.default_rng(4)
-    law = rng.dirichlet(np.full(BRANCHES**2 + 500, 0.02))
-    tokens, _ = draw(torch.from_numpy(law).expand(4000, -1), rng.random((4000, 3)))
-    found, expected = (
-        np.add.reduceat(values, range(0, len(law), 97))
-        for values in (np.bincount(tokens, minlength=len(law)), 4e3 * law)
-    )
-    some = expected > 5
-    chi = ((found - expected)[some] ** 2 / expected[some]).sum()
-    assert chi < some.sum() + 5 * np.sqrt(2 * some.sum())
-    assert (law[tokens] > 0).all()
-
-
 @pytest.mark.parametrize("vocabulary", [1, 2, 64, 65, 4096, 5000])
 def test_host_and_device_draw_alike_bit_for_bit(vocabulary: int) -> None:
     """Rows have ties, zeros, one token only, no token, and broken sums; numbers reach both ends."""
@@ -722,10 +404,8 @@ def test_host_and_device_draw_alike_bit_for_bit(vocabulary: int) -> None:
     uniform[14:20] = np.nextafter(1.0, 0.0)
     cumulative = torch.from_numpy(rows).cumsum(dim=-1)
     host, device = _draw_on_host(cumulative.numpy(), uniform), _draw_on_device(cumulative, uniform)
-    alone = [_draw_on_host(cumulative[i : i + 1].numpy(), uniform[i : i + 1]) for i in range(40)]
-    for one, other, single in zip(host, device, zip(*alone, strict=True), strict=True):
+    for one, other in zip(host, device, strict=True):
         np.testing.assert_array_equal(one, other)
-        np.testing.assert_array_equal(one, np.concatenate(single))
     broken = torch.from_numpy(np.full((2, vocabulary), [[np.nan], [np.inf]]))
     assert not np.isfinite(draw(broken, uniform[:2])[1]).any()
 
@@ -746,23 +426,6 @@ def test_one_slot_is_stored_as_by_indices() -> None:
         for ours, theirs in zip(*found, strict=True):
             assert torch.equal(ours, theirs)
             assert ours.stride() == theirs.stride()
-
-
-def test_rounding_of_the_rows_seldom_moves_a_draw() -> None:
-    rng = np.random.default_rng(3)
-    logits = torch.from_numpy(rng.normal(scale=2.0, size=(400, BRANCHES**2)))
-    near = logits + 1e-4 * torch.from_numpy(rng.normal(size=logits.shape))
-    moved = one_number = 0
-    for _ in range(10):
-        numbers = rng.random((400, 2))
-        first, second = (draw(one.softmax(-1), numbers)[0] for one in (logits, near))
-        moved += int((first != second).sum())
-        first, second = (
-            torch.searchsorted(one.softmax(-1).cumsum(-1), torch.from_numpy(numbers[:, :1].copy()))
-            for one in (logits, near)
-        )
-        one_number += int((first != second).sum())
-    assert moved <= 4 < 20 < one_number  # of 4000
 
 
 def test_a_token_of_probability_0_is_never_drawn() -> None:

@@ -28,7 +28,6 @@ from hlmtheory.policy import (
     threshold_rule,
 )
 from hlmtheory.policy.tokens import drawn, numbers_for
-from hlmtheory.uncertainty import expected_uncertainty
 from tests.validation.tiny_texts import (
     PROMPTS,
     SAMPLED,
@@ -47,8 +46,7 @@ from validation.collection.fingerprint import fingerprints
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.planned import Planned
-from validation.decoding.methods.registry import info_of
-from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
+from validation.decoding.methods.shared_seed import SharedSeedStreamed
 from validation.decoding.policy_file import models_mark, planned_methods, read_policy, refuse_other_models, write_policy
 from validation.decoding.random_streams import ACCEPT, REPLACE, Noise
 from validation.decoding.sampling import distributions_of, draw, levels
@@ -216,16 +214,6 @@ def test_without_skipping_every_text_has_the_target_s_probability(messages: Any,
     assert distance(law, exact_law(p, 2)) == pytest.approx(0.0, abs=1e-12)
 
 
-@pytest.mark.parametrize("length", [1, 3])
-def test_a_shared_seed_writes_the_target_s_own_text(length: int, pair: Pair) -> None:
-    """Other draft lengths, and no drafts: the tokens are the winners of the target's race alone."""
-    policy = DevicePolicy(V, 0.3, threshold_rule(length, None), SeededTokens())
-    records = decode(pair, PROMPTS[:3], Planned(policy), new_tokens=12, temperature=0.3, seed=5)
-    alone = decode(pair, PROMPTS[:3], SharedSeed(0), new_tokens=12, temperature=0.3, seed=5)
-    assert [one.tokens for one in records] == [one.tokens for one in alone]
-    assert sum(one.total("accepted") for one in records) > 0
-
-
 def test_a_streamed_policy_has_the_text_of_its_method_and_the_bytes_of_its_sessions(pair: Pair) -> None:
     policy = DevicePolicy(V, 1.0, threshold_rule(1, None), StreamedTokens(), bonus=False)
     run: dict[str, Any] = {"new_tokens": 12, "seed": 5, "times": (0.012, 0.030)}
@@ -237,22 +225,6 @@ def test_a_streamed_policy_has_the_text_of_its_method_and_the_bytes_of_its_sessi
     device = StreamedDevice(policy, session=b"text 0001", seed=1, position=0)
     bare = len(device.draft(np.zeros(V))[1]) - envelope_bits(1, authenticated=False) // 8
     assert all(turn.bytes == bare * turn.drafted for one in planned for turn in one.rounds)
-
-
-def test_the_risk_of_kept_drafts_of_a_shared_seed_bounds_the_distance_of_the_first_token() -> None:
-    """Token 0 alone is kept: there the bound is the distance, and the mean of β, of rejection sampling, is below it."""
-    q, p = np.array([[0.55, 0.4, 0.05]] * 2), np.array([[0.5, 0.05, 0.45]] * 2)
-    u = np.asarray(expected_uncertainty(np.log(q[0]), np.arange(3)))
-    policy = DevicePolicy(3, 1.0, threshold_rule(1, float(u[0])), SeededTokens(), U)
-    assert u[0] < min(u[1:])  # token 0 alone is kept
-    prompts = [Prompt(f"a{n}", str(n), "test") for n in range(3000)]
-    pair = table_pair(q, p)
-    records = decode(pair, prompts, Planned(policy), new_tokens=1, seed=2, batch=500, risk=True)
-    law = np.bincount([one.tokens[0] for one in records], minlength=3) / len(records)
-    lost = q[0, 0] - 1.0 / np.maximum(q[0] / q[0, 0], p[0] / p[0, 0]).sum()
-    assert 0.5 * np.abs(law - p[0]).sum() == pytest.approx(lost, abs=0.04)
-    assert np.mean([one.total("risk") for one in records]) == pytest.approx(lost, abs=0.03)
-    assert q[0, 0] - p[0, 0] < lost - 0.1
 
 
 def test_a_draft_s_distribution_is_that_of_the_bytes(pair: Pair) -> None:
@@ -296,12 +268,6 @@ def test_another_run_than_the_planned_one_is_refused(
 ) -> None:
     with pytest.raises(UserError, match=words):
         decode(pair, PROMPTS[:1], Planned(policy), new_tokens=3, **settings)
-
-
-def test_the_name_tells_two_policies_apart() -> None:
-    names = {Planned(policy).name for policy in POLICIES}
-    assert len(names) == len(POLICIES)
-    assert all(info_of(name).method is Planned for name in names)
 
 
 def test_a_policy_s_file(tmp_path: Path, pair: Pair) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,58 +19,6 @@ from validation.errors import UserError
 from validation.models.pair import Pair
 
 PROMPTS = [Prompt(text, text, "test") for text in ("two and two make", "it was the best of")]
-SHARED: list[dict[str, Any]] = [
-    {},
-    {"by_bytes": True},
-    {"budget_bits": 600.0},
-    {"resolution": 50},
-    {"budget_bits": 600.0, "resolution": 50, "by_bytes": True},
-]
-FAMILIES = [
-    DenseQs,
-    *(partial(KSqs, k) for k in (8, 64)),
-    *(
-        partial(CSqs, threshold, **dict(zip(("learning_rate", "epsilon", "printed"), rest, strict=True)))
-        for threshold in (0.0, 0.001, 0.0010000001)
-        for rest in itertools.product((0.0, 0.001, 0.01), (0.0005, 0.01), (False, True))
-    ),
-    *(partial(BudgetedSqs, epsilon=epsilon) for epsilon in (0.0005, 0.01)),
-    *(
-        partial(BudgetedCSqs, threshold, learning_rate=rate, epsilon=epsilon)
-        for threshold in (0.0, 0.001)
-        for rate in (0.001, 0.01)
-        for epsilon in (0.0005, 0.01)
-    ),
-    *(partial(AllocatedSqs, bits) for bits in (500.0, 625.0)),
-]
-
-
-def test_no_two_settings_have_one_name():
-    names = [make(**shared).name for make in FAMILIES for shared in SHARED]
-    assert len(set(names)) == len(names)
-
-
-@pytest.mark.parametrize(
-    ("method", "name"),
-    [
-        (DenseQs(), "QS dense"),
-        (DenseQs(by_bytes=True), "QS dense (bytes)"),
-        (KSqs(64), "K-SQS (K = 64)"),
-        (KSqs(64, budget_bits=2500, resolution=10, by_bytes=True), "K-SQS (K = 64, B = 2500, ℓ = 10, bytes)"),
-        (CSqs(), "C-SQS (τ₁ = 0)"),
-        (CSqs(0.001), "C-SQS (τ₁ = 0.001)"),
-        (CSqs(0.001, printed=True), "C-SQS (τ₁ = 0.001, as printed)"),
-        (CSqs(0.001, learning_rate=0.0), "C-SQS (τ = 0.001, fixed)"),
-        (CSqs(1e-5, learning_rate=0.01, epsilon=0.02), "C-SQS (τ₁ = 1e-05, η = 0.01, ε = 0.02)"),
-        (BudgetedSqs(), "Budgeted SQS"),
-        (BudgetedSqs(epsilon=0.05, by_bytes=True), "Budgeted SQS (ε = 0.05, bytes)"),
-        (BudgetedCSqs(0.001), "Budgeted C-SQS (τ₁ = 0.001)"),
-        (BudgetedCSqs(learning_rate=0.01, epsilon=0.02), "Budgeted C-SQS (τ₁ = 0, η = 0.01, ε = 0.02)"),
-        (AllocatedSqs(625.0, by_bytes=True), "SQS allocated (625 bits, bytes)"),
-    ],
-)
-def test_names_tell_the_settings(method: Any, name: str):
-    assert method.name == name
 
 
 @pytest.mark.parametrize(
@@ -86,7 +32,6 @@ def test_names_tell_the_settings(method: Any, name: str):
         (CSqs(epsilon=1.0), r"epsilon must be in \(0, 1\); got 1.0"),
         (BudgetedSqs(epsilon=0.0), r"epsilon must be in \(0, 1\); got 0.0"),
         (BudgetedCSqs(-0.5), r"threshold must be at least -η\(1 - ε\); got -0.5"),
-        (BudgetedCSqs(learning_rate=0.0), r"learning_rate must be positive and finite; got 0.0"),
         (AllocatedSqs(5.0), r"budget_bits must fit one draft; it is .* bit too small"),
     ],
 )
@@ -109,16 +54,6 @@ def test_line_12_is_that_of_the_controller(pair: Pair, printed: bool):
         drafts = [Draft(0) for _ in rows]
         learnt = method.learn(Outcome(0, drafts, accepted, accepted < 4, None))
         assert learnt == float(own.threshold) == float(other.roll_back(accepted, printed=printed))
-
-
-def test_a_round_without_drafts_leaves_the_threshold(pair: Pair):
-    for method in (CSqs(0.02), CSqs(0.02, printed=True), CSqs(0.02, learning_rate=0.0)):
-        decode(pair, PROMPTS, method, new_tokens=0)
-        method.controllers = [ThresholdController(0.1, 0.05, 0.02)]
-        assert method.learn(Outcome(0, [], 0, False, None)) == 0.02
-    budgeted = BudgetedCSqs(0.02)
-    decode(pair, PROMPTS, budgeted, new_tokens=0)
-    assert budgeted.learn(Outcome(0, [], 0, False, None)) == 0.02
 
 
 @pytest.mark.parametrize(
@@ -185,11 +120,6 @@ def test_the_threshold_follows_algorithm_1(pair: Pair, printed: bool) -> None:
         examined = outcome.drafts[: outcome.accepted + outcome.rejected]
         assert one.dropped == pytest.approx(sum(draft.note.dropped for draft in examined))
     assert len({one.threshold for one in row.rounds}) > 1
-
-
-def test_a_fixed_threshold_stays(pair: Pair) -> None:
-    _, rows = watched(pair, CSqs(0.01, learning_rate=0.0))
-    assert {one.threshold for row in rows for one in row.rounds} == {0.01}
 
 
 @pytest.mark.parametrize("threshold", [None, 0.02])

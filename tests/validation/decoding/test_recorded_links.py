@@ -37,12 +37,6 @@ def test_every_trace_of_every_file_becomes_a_link(tmp_path: Path):
     assert bus.transfer_time([2e6, 2.5e6], start_s=0.0).tolist() == [0.5, 2.5]
 
 
-def test_columns_may_stand_in_any_order(tmp_path: Path):
-    write(tmp_path, "a.csv", "time_s,rtt_ms,throughput_mbps,trace_id\n0,9,1,x\n2,9,3,x\n")
-    (link,) = load_links(tmp_path).values()
-    assert link.mean_rate() == 2e6
-
-
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

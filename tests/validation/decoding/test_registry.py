@@ -8,7 +8,7 @@ import pytest
 
 from validation.decoding.methods import METHODS, MODULES
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.quantized import Sqs
+from validation.decoding.methods.quantized import AdaptiveSqs, Sqs
 from validation.decoding.methods.registry import Family, Fitted, MethodInfo, PlotStyle, info_of, register
 from validation.decoding.methods.trees import SampledTree
 from validation.decoding.studies import STUDIES
@@ -16,7 +16,7 @@ from validation.decoding.sweep import mark_of
 from validation.errors import UserError
 
 FITTED = Fitted(1.1, 0.02, 0.5, 0.1, 0.5, 0.3, 17)
-BASES = (Method, Sqs, SampledTree)  # base classes of methods, not methods themselves
+BASES = (Method, Sqs, AdaptiveSqs, SampledTree)  # base classes of methods, not methods themselves
 
 
 def test_every_method_of_the_folder_is_registered() -> None:
@@ -35,12 +35,6 @@ def test_a_stored_name_finds_the_entry_that_made_it(name: str) -> None:
         info = info_of(method.name)
         assert info.method is type(method)
         assert method.name == info.name or method.name.removeprefix(info.name)[0] in " ,"
-
-
-@pytest.mark.parametrize("name", [name for name in STUDIES if name != "design"])
-def test_no_two_methods_of_a_study_look_the_same(name: str) -> None:
-    looks = [str(info_of(method.name).style.options()) for method in STUDIES[name].methods(FITTED)]
-    assert len(set(looks)) == len(looks)
 
 
 def test_a_name_is_registered_once_and_an_unknown_one_is_refused() -> None:

@@ -17,7 +17,7 @@ from validation.decoding.methods.quantized import KSqs
 from validation.decoding.methods.shared_seed import SharedSeedStreamed
 from validation.decoding.methods.single_draft import CloudOnly, CuHlmOffline, DraftOnly, Hlm, UHlm
 from validation.decoding.records import GenerationRecord
-from validation.decoding.retiming import AVERAGE_SNR_DB, fading_links, retime, uhlm_link
+from validation.decoding.retiming import retime
 from validation.errors import UserError
 from validation.models.pair import Pair
 
@@ -86,18 +86,3 @@ def test_what_would_be_another_text_is_refused(pair: Pair) -> None:
         retime(rows, LINKS[0], [Hlm()])
     with pytest.raises(UserError, match=r"times of the models are \(-1, 0\)"):
         retime(rows, None, [Hlm()], times=(-1, 0))
-
-
-def test_the_papers_links() -> None:
-    rayleigh = fading_links()
-    assert [link.name for link in rayleigh] == [f"Rayleigh, {snr:g} dB" for snr in AVERAGE_SNR_DB]
-    assert rayleigh[0].bandwidth_hz == 1e7
-    assert isinstance(rayleigh[0].fading, Rayleigh)
-    assert rayleigh[0].fading.mean_snr == pytest.approx(0.01)
-    (rician,) = fading_links([10.0], k_factor_db=10.0, way=Way(0.1))
-    assert isinstance(rician.fading, Rician)
-    assert (rician.fading.mean_snr, rician.fading.k_factor) == (pytest.approx(10.0), pytest.approx(10.0))
-    assert rician.way == Way(0.1)
-    link = uhlm_link()
-    assert isinstance(link.fading, Rayleigh)
-    assert link.fading.mean_snr == pytest.approx(10 ** ((23 + 104) / 10) * 2500.0**-4)

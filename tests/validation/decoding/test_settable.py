@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,13 +52,6 @@ def test_every_number_of_a_method_can_be_set(name: str) -> None:
     else:
         assert make is METHODS[name].method
         assert set(ranges) == numbers_of(make) - LENGTHS
-
-
-def test_the_page_names_every_method_and_number() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "run.md").read_text(encoding="utf-8")
-    for name, (_, ranges) in SETTABLE.items():
-        assert f"`{name}`" in page
-        assert all(f"`{word}`" in page for word in ranges), name
 
 
 @pytest.mark.parametrize("name", SETTABLE)

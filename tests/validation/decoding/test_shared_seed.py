@@ -13,19 +13,15 @@ from scipy import stats
 
 from hlmtheory.channel import Rayleigh
 from hlmtheory.shared_seed import race_winner
-from hlmtheory.shared_seed import stream_key as key_of
 from tests.validation.tiny_texts import PROMPTS, distance, exact_law, law_of, nodes, quarters, table_pair
-from tests.validation.unpacking import Unpacker
 from validation.audit import KEPT, NOT_KEPT, TableLaw, audit_sampler
 from validation.audit.samplers import method_sampler
 from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink, Way
-from validation.decoding.loop import DecodingError, decode
+from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import FixedLength
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedSkipping, SharedSeedStreamed, SharedSeedTree
 from validation.decoding.random_streams import Noise
-from validation.decoding.wire import index_bits
 from validation.errors import UserError
 from validation.models.pair import Pair
 
@@ -71,13 +67,6 @@ def test_the_text_is_the_same_whatever_drafts_it_and_carries_it(pair: Pair, chan
     assert CHANGES[change](pair) == texts(pair, SharedSeed(4))
 
 
-@pytest.mark.parametrize("make", [lambda: SharedSeed(4), SharedSeedStreamed, SharedSeedTree])
-def test_an_update_of_the_draft_between_two_texts_changes_nothing(pair: Pair, make: Callable[[], Method]) -> None:
-    before = [decode(pair, [prompt], make(), new_tokens=20)[0].tokens for prompt in PROMPTS[:2]]
-    after = [decode(other_draft(pair), [prompt], make(), new_tokens=20)[0].tokens for prompt in PROMPTS[2:]]
-    assert before + after == texts(pair, SharedSeed(4))
-
-
 AUDITED = {
     "K = 2": (lambda: SharedSeed(2), KEPT),
     "lists": (lambda: SharedSeedTree((2, 1)), KEPT),
@@ -97,12 +86,6 @@ def test_an_audit_finds_the_targets_law_unless_tokens_are_skipped(name: str) -> 
     assert audit_sampler(TableLaw(p), sample, depth=2, draws=4_000, epsilon=0.2).verdict == verdict
 
 
-def test_drafts_decide_what_other_methods_write(pair: Pair) -> None:
-    """So the equality of the test above is a property of the shared seed, and not of this pair."""
-    assert texts(pair, FixedLength(4)) != texts(pair, FixedLength(1))
-    assert texts(pair, SharedSeed(4)) != texts(pair, SharedSeed(4), seed=2)
-
-
 def test_the_text_can_be_checked_again_with_the_target_model_and_the_seed(pair: Pair) -> None:
     rows = decode(pair, PROMPTS, SharedSeed(4), new_tokens=12, seed=5)
     keys = Noise(5, [prompt.id for prompt in PROMPTS], 1).stream_keys().tolist()
@@ -112,35 +95,6 @@ def test_the_text_can_be_checked_again_with_the_target_model_and_the_seed(pair: 
             target = pair.target(ids).logits[0, -len(row.tokens) - 1 : -1].float().softmax(dim=-1)
         positions = torch.arange(ids.shape[1] - len(row.tokens), ids.shape[1])  # in the whole text
         assert race_winner(target, key, positions).tolist() == row.tokens
-
-
-def test_better_drafts_are_accepted_more_often_and_cost_the_bits_of_a_token(pair: Pair) -> None:
-    width = index_bits(pair.vocabulary)
-    accepted = []
-    for one in (other_draft(pair), pair, replace(pair, draft=pair.target)):
-        rows = decode(one, PROMPTS, SharedSeed(4), new_tokens=20, risk=True)
-        drafts, kept = (sum(row.total(name) for row in rows) for name in ("drafted", "accepted"))
-        accepted.append(kept / drafts)
-        assert sum(row.total("bits") for row in rows) == width * drafts
-        assert sum(row.total("risk") for row in rows) == 0
-    assert accepted[0] < accepted[1] < accepted[2]
-
-
-def test_the_message_is_the_tokens(pair: Pair) -> None:
-    sent = []
-
-    class Watched(SharedSeed):
-        def message(self, drafts: Any) -> Any:
-            made = super().message(drafts)
-            sent.append(([draft.token for draft in drafts], made))
-            return made
-
-    decode(pair, PROMPTS[:2], Watched(3), new_tokens=8)
-    width = index_bits(pair.vocabulary)
-    for tokens, message in sent:
-        reader = Unpacker(message.payload)
-        assert reader.several(reader.take(16), width).tolist() == tokens
-        assert message.bits == width * len(tokens)
 
 
 def test_the_law_of_the_texts_is_the_targets() -> None:
@@ -157,22 +111,6 @@ def test_the_law_of_the_texts_is_the_targets() -> None:
     assert distance(drafts, expected) > 0.2  # the test would see the draft model's law
 
 
-def test_lists_are_accepted_more_often_than_one_candidate(pair: Pair) -> None:
-    """And their messages hold tokens and parents only."""
-    found = {}
-    for widths in ((1, 1, 1), (3, 1, 1), (3, 3, 3)):
-        rows = decode(pair, PROMPTS, SharedSeedTree(widths), new_tokens=20)
-        found[widths] = sum(row.total("accepted") for row in rows) / sum(len(row.rounds) for row in rows)
-        drafts, most = sum(row.total("drafted") for row in rows), SharedSeedTree(widths).tree_nodes.bit_length()
-        assert sum(row.total("bits") for row in rows) <= drafts * (index_bits(pair.vocabulary) + most)
-    assert found[1, 1, 1] < found[3, 1, 1] < found[3, 3, 3]
-
-
-def test_a_list_holds_the_likeliest_token_alone_at_temperature_0(pair: Pair) -> None:
-    greedy = texts(pair, SharedSeed(2), temperature=0.0)
-    assert texts(pair, SharedSeedTree((3, 2)), temperature=0.0) == greedy
-
-
 def test_a_repeated_prompt_id_and_a_seed_outside_the_stream_are_refused(pair: Pair) -> None:
     twice = [PROMPTS[0], replace(PROMPTS[1], id=PROMPTS[0].id)]
     with pytest.raises(UserError, match=rf"prompt id '{PROMPTS[0].id}' occurs twice, .*; give each its own id"):
@@ -180,20 +118,3 @@ def test_a_repeated_prompt_id_and_a_seed_outside_the_stream_are_refused(pair: Pa
     for seed in (-1, 2**63):
         with pytest.raises(UserError, match=rf"The seed is {seed}; .* must be in 0\.\.2\^63 - 1"):
             decode(pair, PROMPTS, SharedSeed(4), new_tokens=2, seed=seed)
-
-
-def test_prompts_have_keys_of_their_own_that_depend_on_the_seed() -> None:
-    keys = Noise(1, ["one", "two"], 1).stream_keys()
-    assert keys[0] != keys[1]
-    assert (Noise(2, ["one", "two"], 1).stream_keys() != keys).all()
-    assert Noise(1, ["two"], 1).stream_keys()[0] == keys[1]
-    assert key_of(1, 2).shape == ()
-
-
-def test_broken_logits_stop_the_run(pair: Pair) -> None:
-    import copy
-
-    target = copy.deepcopy(pair.target)
-    target.get_output_embeddings().weight.data.fill_(float("nan"))
-    with pytest.raises(DecodingError, match="not finite"):
-        decode(replace(pair, target=target), PROMPTS, SharedSeed(2), new_tokens=4)

@@ -18,7 +18,6 @@ from tests.validation.decoding.test_shared_seed import texts
 from tests.validation.tiny_texts import PROMPTS, distance, exact_law, law_of, nodes, quarters, table_pair
 from tests.validation.unpacking import Unpacker
 from validation.collection.prompts import Prompt
-from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import decode
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedSkipping
 from validation.decoding.records import GenerationRecord
@@ -42,24 +41,10 @@ class SkipsToken(SharedSeedSkipping):
         return np.asarray(tokens) == 0
 
 
-@pytest.mark.parametrize("length", [1, 3])
-def test_with_a_threshold_below_all_nothing_is_skipped_and_the_text_is_the_targets(pair: Pair, length: int) -> None:
-    rows = decode(pair, PROMPTS, SharedSeedSkipping(-np.inf, length), new_tokens=20, risk=True)
-    assert [row.tokens for row in rows] == texts(pair, SharedSeed(4))
-    assert sum(row.total("skipped") for row in rows) == sum(row.total("risk") for row in rows) == 0
-
-
 def test_with_a_threshold_above_all_the_text_is_the_drafts_and_no_draft_is_sent(pair: Pair) -> None:
     rows = decode(pair, PROMPTS, SharedSeedSkipping(2.0), new_tokens=20)
     assert [row.tokens for row in rows] == texts(replace(pair, target=pair.draft), SharedSeed(4))
     assert all(not row.rounds for row in rows)
-
-
-def test_the_text_depends_on_the_draft_model_but_not_on_the_link_or_the_batch(pair: Pair) -> None:
-    method = SharedSeedSkipping(0.95)
-    found = texts(pair, method)
-    assert found != texts(pair, SharedSeed(4))
-    assert found == texts(pair, method, batch=2, link=FadingLink("slow", 1e3, 1.0, Way(propagation_s=9.0)))
 
 
 @cache

@@ -10,12 +10,11 @@ from hlmtheory.codec import encode, truncated_message
 from hlmtheory.policy import CertifiedAnswers, DevicePolicy, threshold_rule
 from hlmtheory.policy.device import ANSWER_BITS as BITS
 from hlmtheory.truncation import certified_size
-from tests.validation.tiny_texts import PROMPTS, all_texts, distance, exact_law, halves, law_of, nodes, table_pair
+from tests.validation.tiny_texts import PROMPTS, all_texts, distance, exact_law, halves, law_of, table_pair
 from validation.audit import KEPT, NOT_KEPT, TableLaw, audit_sampler
 from validation.audit.samplers import method_sampler
 from validation.decoding.loop import decode
 from validation.decoding.methods import METHODS
-from validation.decoding.methods.multi_draft import Dssd
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.split import DssdCertified
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE
@@ -29,14 +28,6 @@ CELLS = {DRAFT: 2, ACCEPT: 4, REPLACE: 8}
 def rows():
     """Return q = (1/2, 1/2, 0, 0) in some order, and p with two small entries, at one position."""
     return np.array([[0.5, 0.5, 0.0, 0.0]]), np.array([[0.25, 0.5, 0.125, 0.125]])
-
-
-def test_an_answer_that_tells_all_leaves_the_law():
-    draft, target = rows()
-    law = law_of(all_texts(table_pair(draft, target), DssdCertified(1e-3, 1), 1, CELLS))
-    assert distance(law, exact_law(target, 1)) < 2e-3
-    exact = law_of(all_texts(table_pair(draft, target), Dssd(1), 1, CELLS))
-    assert distance(exact, exact_law(target, 1)) < 1e-12
 
 
 @pytest.mark.parametrize("limit", [0.02, 0.1, 0.4])
@@ -72,17 +63,6 @@ def test_the_answer_has_the_bytes_of_its_message():
         (only,) = record.rounds
         assert only.down_bytes == (2 + whole if only.resampled else 1)
         assert only.risk <= 0.01
-
-
-def test_greedy_texts_are_those_of_dssd():
-    rng = np.random.default_rng(3)
-    pair = table_pair(rng.dirichlet(np.ones(4), nodes(4, 3)), rng.dirichlet(np.ones(4), nodes(4, 3)))
-    for prompt in PROMPTS[:1]:
-        texts = [
-            decode(pair, [prompt.__class__(prompt.id, "0", "test")], method, temperature=0.0, new_tokens=3)[0].tokens
-            for method in (Dssd(2), DssdCertified(0.1, 2))
-        ]
-        assert texts[0] == texts[1]
 
 
 def answer(p, rejected, limit):

@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 
 from hlmtheory.channel import GilbertElliott, Rayleigh
-from hlmtheory.shared_seed import match_probability, streamed_rate
-from tests.validation.decoding.test_shared_seed import other_draft, texts
-from tests.validation.tiny_texts import PROMPTS, table_pair
+from hlmtheory.shared_seed import streamed_rate
+from tests.validation.tiny_texts import PROMPTS
 from tests.validation.unpacking import Unpacker
-from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink, Link, TracedLink, Way
 from validation.decoding.loop import PAPER_TIMES, decode
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
-from validation.decoding.metrics import summarize
 from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.session import Draft, Message
 from validation.decoding.streamed import Sizes, matches_of, replay, stream
@@ -39,13 +36,6 @@ def seconds(rounds: list[Round]) -> float:
 def still(rate_bps: float, way: Way) -> FadingLink:
     """Return a link of this constant rate: W log₂(1 + 1)."""
     return FadingLink("still", rate_bps, 1.0, way)
-
-
-@pytest.mark.parametrize("link", LINKS)
-def test_the_text_is_that_of_a_device_that_waits(pair: Pair, link: Link | None) -> None:
-    expected = texts(pair, SharedSeed(4))
-    assert texts(pair, SharedSeedStreamed(), link=link, times=PAPER_TIMES) == expected
-    assert texts(other_draft(pair), SharedSeedStreamed(), link=link, batch=2) == expected
 
 
 def test_a_match_is_a_draft_that_is_the_servers_token(pair: Pair) -> None:
@@ -126,31 +116,6 @@ def test_the_simulated_speed_is_that_of_the_formula(
     assert 4 * off.std() / np.sqrt(len(off)) < 0.05 * spent.mean()  # so the test would see an error of 5%
     passes = len(rounds) / len(matches)
     assert passes == pytest.approx(float(found.passes), rel=0.03)
-
-
-def test_texts_of_a_pair_with_constant_acceptance_have_the_speed_of_the_formula() -> None:
-    """Through the loop, over a link with a rate: a draft's bits are part of the round trip."""
-    q, p = np.array([[0.5, 0.3, 0.2]]), np.array([[0.2, 0.3, 0.5]])
-    alpha = float(match_probability(p, q)[0])
-    link = still(1e3, Way(0.02, 1e4))  # a byte up takes 8 ms, less than a draft
-    prompts = [Prompt(f"prompt {i}", "0", "test") for i in range(200)]
-    rows = decode(
-        table_pair(q, p, context=4096),
-        prompts,
-        SharedSeedStreamed(),
-        link=link,
-        new_tokens=150,
-        times=(0.012, 0.03),
-        batch=200,
-    )
-    up, down = rows[0].total("bytes") / rows[0].total("drafted"), rows[0].rounds[0].down_bytes
-    trip = 0.04 + 8 * up / 1e3 + 8 * down / 1e4
-    found = streamed_rate(alpha, 0.012, trip, 0.03)
-    accepted = sum(row.total("accepted") for row in rows) / sum(len(row.tokens) for row in rows)
-    assert accepted == pytest.approx(alpha, abs=4 * np.sqrt(alpha * (1 - alpha) / (200 * 150)))
-    speed = summarize(rows).estimates["tokens_per_s"]
-    assert speed.value == pytest.approx(float(found.rate), rel=0.03)  # a text ends with a round trip, mismatch or not
-    assert speed.value == pytest.approx(200 * 150 / sum(row.seconds for row in rows))
 
 
 def test_a_message_is_a_bit_and_a_token_and_the_record_counts_all_that_are_sent(pair: Pair) -> None:

@@ -15,26 +15,15 @@ from hlmtheory.policy import DevicePolicy, DraftProbabilities, threshold_rule
 from tests.validation.stored_traces import stored
 from validation.cli.commands import main
 from validation.collection.fingerprint import fingerprints
-from validation.collection.prompts import Prompt, read_prompts
-from validation.decoding import fit_file
+from validation.collection.prompts import Prompt
 from validation.decoding.fit_file import fitted_to
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.single_draft import TargetOnly
 from validation.decoding.policy_file import models_mark, write_policy
-from validation.decoding.records import GenerationRecord
-from validation.decoding.scoring import remembering, score
-from validation.decoding.studies import (
-    CLOUD_ONLY_S,
-    CLOUD_S,
-    STUDIES,
-    decode_study,
-    flexspec_links,
-    open_study,
-)
+from validation.decoding.studies import CLOUD_ONLY_S, CLOUD_S, flexspec_links, open_study
 from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.plots import Decoding, Tag, draw
-from validation.trace.sealed import write_sealed
 
 PROMPTS = [Prompt("a", "two and two", "sums", "make four"), Prompt("b", "it was the best", "novels")]
 TOKENS = 4
@@ -138,35 +127,6 @@ def test_what_cannot_be_is_refused(run_folder: Callable[..., Result], tmp_path: 
         draw(exhibit, None, tmp_path, command="", seed=1)
 
 
-def test_a_decoded_table_says_what_it_was_measured_on(tmp_path: Path, pair: Pair) -> None:
-    trace = stored(tmp_path / "trace")
-    study = decode_study(STUDIES["hlm"], pair, PROMPTS, trace, tmp_path / "hlm", new_tokens=2, only=[TargetOnly.name])
-    exhibit = Decoding(
-        tag=Tag.MEASURED,
-        number="I", paper="cu-hlm", source="oh2025cuhlm", title="t", message="m", study="hlm",
-        measure=lambda studies, seed: {"statistics": {"tokens": len(studies[0].records[0].tokens)}},
-    )  # fmt: skip
-    (sidecar,) = draw(exhibit, None, tmp_path / "figures", command="c", seed=1, commit="none", decoded=[study])
-    numbers = json.loads(sidecar.read_text())
-    assert numbers["statistics"] == {"tokens": 2}
-    assert "prompts: 1 of sums, 1 of novels; r_max = 2." in numbers["basis"]
-
-
-def test_the_fit_is_taken_again_for_the_same_trace_only(
-    tmp_path: Path, pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-
-    calls: list[int] = []
-    real = fit_file.fit
-    monkeypatch.setattr(fit_file, "fit", lambda trace: calls.append(1) or real(trace))
-    traces = [stored(tmp_path / f"trace{seed}", seed=seed) for seed in (0, 1)]
-    traces[1].manifest["created"] = "later"
-    for chosen, wanted in ((0, 1), (0, 1), (1, 2), (0, 3)):
-        folder = tmp_path / "decoded" / f"hlm{chosen}"
-        decode_study(STUDIES["hlm"], pair, PROMPTS, traces[chosen], folder, new_tokens=1, only=[TargetOnly.name])
-        assert len(calls) == wanted
-
-
 def test_without_the_extra_there_is_no_accuracy_and_the_screen_says_so(
     run_folder: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,28 +144,6 @@ def test_without_the_extra_there_is_no_accuracy_and_the_screen_says_so(
     assert "No inference accuracy" not in run_folder("hlm", "--method", TargetOnly.name).output
     scores = open_study(tmp_path / "run" / "decoded" / "hlm").scores
     assert all("similarity_large" in values for values in scores.values())
-
-
-def test_scores_are_of_the_texts_that_are_there(pair: Pair) -> None:
-    rows = [GenerationRecord("HLM", prompt.id, "none", 1, 1.0, 1.0, tokens=[5, 6, 7]) for prompt in PROMPTS]
-    first = score(pair, PROMPTS, rows, rows)
-    assert score(pair, PROMPTS, rows, rows, known={**first, "else": {"nats": 1.0}}) == {**first, "else": {"nats": 1.0}}
-    changed = [replace(row, tokens=[9, 9]) for row in rows]
-    again = score(pair, PROMPTS, changed, rows, known=first)
-    assert again == score(pair, PROMPTS, changed, rows)
-    assert all(again[key]["nats_total"] != first[key]["nats_total"] for key in first)
-    assert score(pair, PROMPTS, rows, changed, known=first) == score(pair, PROMPTS, rows, changed)  # other references
-
-
-def test_what_is_there_of_other_methods_is_kept(run_folder: Callable[..., Result], tmp_path: Path) -> None:
-    run_folder("hlm", "--method", "HLM")
-    run_folder("hlm", "--method", TargetOnly.name)
-    study = open_study(tmp_path / "run" / "decoded" / "hlm")
-    assert study.about["methods"] == [TargetOnly.name, "HLM"]
-    assert len(study.records) == len(study.scores) == 4
-
-
-# ------------------------------------------------------------------------------------------- what is damaged
 
 
 @pytest.fixture
@@ -269,16 +207,6 @@ def test_a_journal_that_is_cut_is_noticed_and_the_missing_texts_are_decoded(
     assert [row.tokens for row in open_study(decoded).records] == [row.tokens for row in before.records]
 
 
-def test_scores_of_fewer_texts_are_noticed(decoded: Path) -> None:
-    scores = open_study(decoded).scores
-    del scores[f"{TargetOnly.name} | a | none"]
-    write_sealed(decoded / "scores.json", scores)
-    with pytest.raises(
-        UserError, match=r"scores\.json has no scores of 1 texts; add them with `python3 hlm decode hlm`"
-    ):
-        open_study(decoded)
-
-
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_fit_is_fitted_again(tmp_path: Path, damage: str) -> None:
     trace, file = stored(tmp_path / "trace"), tmp_path / "fitted.json"
@@ -296,22 +224,3 @@ def test_a_file_without_its_checksum_is_refused(decoded: Path, name: str) -> Non
     (decoded / name).write_text(json.dumps(plain))
     with pytest.raises(UserError, match=rf"{name} is damaged: it has no checksum"):
         open_study(decoded)
-
-
-def test_a_reference_is_a_text(tmp_path: Path) -> None:
-    file = tmp_path / "p.jsonl"
-    file.write_text('{"prompt": "a", "reference": "b"}\n{"prompt": "c", "reference": ""}\n{"prompt": "d"}')
-    assert [prompt.reference for prompt in read_prompts(file)] == ["b", None, None]
-    file.write_text('{"prompt": "a", "reference": 3}')
-    with pytest.raises(UserError, match="the reference is 3, not a text"):
-        read_prompts(file)
-
-
-def test_a_text_is_embedded_once() -> None:
-    seen: list[str] = []
-    embed = remembering(lambda texts: seen.extend(texts) or embedded(list(texts)))
-    first = embed(["ae", "io", "ae"])
-    assert np.array_equal(first, embedded(["ae", "io", "ae"]))
-    assert np.array_equal(embed(["io", "oo"]), embedded(["io", "oo"]))
-    assert np.array_equal(embed(["io"]), embedded(["io"]))
-    assert seen == ["ae", "io", "oo"]

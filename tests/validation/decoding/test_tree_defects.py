@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.validation.audit.tree_defects import TREE_DEFECTS, with_tree_defect
 from tests.validation.every_decision import Law, tree_law
 from tests.validation.tiny_texts import distance, exact_law, nodes, table_pair
 from validation.audit import NOT_KEPT, UNDECIDED, TableLaw, audit_sampler
 from validation.audit.samplers import method_sampler
 from validation.decoding import loop, trees
-from validation.decoding.defects import DEFECTS
 from validation.decoding.methods import trees as tree_methods
 from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead, TreeMethod
-from validation.decoding.tree_defects import TREE_DEFECTS, with_tree_defect
 from validation.models.pair import Pair
 
 LONGEST, LEVEL = 3, 0.001
@@ -105,19 +103,3 @@ def test_nothing_of_a_defect_stays_behind() -> None:
         assert method.walk is type(method).walk
         assert "Pruned" not in type(method).__name__
     assert before == (loop.TreeLoop, trees._drawn, trees._certain, tree_methods.draw_children)
-
-
-def test_defects_of_chains_are_named_where_trees_have_the_same() -> None:
-    assert {one.like for one in TREE_DEFECTS.values()} - {""} < set(DEFECTS)
-    assert len({one.mechanism for one in TREE_DEFECTS.values()}) == len(TREE_DEFECTS)
-
-
-def test_the_stored_audits_accuse_typical_acceptance_and_the_defects_alone() -> None:
-    stored = json.loads(STORED.read_text(encoding="utf-8"))
-    found = {(row["method"].split(" (")[0], row.get("defect", "")): row for row in stored["rows"]}
-    wrong = {key for key, row in found.items() if row["verdict"] == NOT_KEPT}
-    assert wrong == {("Medusa-1 typical", "")} | {key for key in found if key[1]}
-    exact = {"n-gram Lookahead", "draft tree", "Medusa-1", "EAGLE-2", "EAGLE sampled"}
-    assert {key[0] for key in found if key not in wrong} == exact
-    assert all(row["draws"] == stored["most_draws"] for key, row in found.items() if key not in wrong)
-    assert {key[1] for key in found} - {""} <= set(TREE_DEFECTS)

@@ -15,13 +15,12 @@ from tests.validation.every_decision import Script, Scripted, every_outcome, tre
 from tests.validation.tiny_texts import PROMPTS, distance, exact_law, nodes, table_pair
 from tests.validation.unpacking import Unpacker
 from validation.collection.prompts import Prompt
-from validation.decoding.links import FadingLink
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.single_draft import TargetOnly
 from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead, SureTreeSd
 from validation.decoding.tree_cache import TreeModel
-from validation.decoding.trees import DraftTree, draw_children, exact_walk
+from validation.decoding.trees import DraftTree, exact_walk
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
 from validation.models.pair import Pair, load_pair
@@ -37,9 +36,6 @@ def rows(seed: int, vocabulary: int, depth: int, *, zeros: bool = True) -> np.nd
         found[rng.random(found.shape) < 0.25] = 0.0
         found[found.sum(axis=1) == 0, 0] = 1.0
     return found / found.sum(axis=1, keepdims=True)
-
-
-# --------------------------------------------------------------------------------------------------- the law
 
 
 @pytest.mark.parametrize(
@@ -82,29 +78,6 @@ def test_top_p_texts_have_the_law_of_the_cut_rows() -> None:
     assert distance(law, exact_law(target, 2)) > 0.02
 
 
-def test_a_wrong_proposal_is_noticed() -> None:
-    """The enumeration finds the error of verifying later children with q instead of q without the earlier ones."""
-
-    def wrong(script: Script, *, right: bool) -> tuple[int, ...]:
-        chance, tree = Scripted(script), DraftTree([0])
-        draw_children(tree, 0, np.array([0.4, 0.4, 0.2]), 2, chance)
-        p, q = np.array([0.5, 0.2, 0.3]), np.array([0.4, 0.4, 0.2])
-        for child in tree.children()[0]:
-            token = tree.tokens[child]
-            if chance.happens(float(p[token]), float(q[token])):
-                return (token,)
-            p = np.maximum(p - q, 0.0)
-            p /= p.sum()
-            if right:
-                q[token] = 0.0
-                q /= q.sum()
-        return (chance.token(p),)
-
-    law = {(0,): 0.5, (1,): 0.2, (2,): 0.3}
-    assert distance(every_outcome(lambda script: wrong(script, right=True)), law) < 1e-12
-    assert distance(every_outcome(lambda script: wrong(script, right=False)), law) > 0.01
-
-
 @pytest.mark.parametrize("width", [1, 2, 3, 4])
 def test_a_sure_tree_accepts_as_often_as_the_best_rule(width: int) -> None:
     target, draft = np.random.default_rng(7).dirichlet(np.full(4, 0.7), 2)
@@ -132,9 +105,6 @@ def test_drawn_texts_pass_a_chi_square_test() -> None:
             counts[tuple(row.tokens)] += 1
         statistic = sum((counts[text] - 800 * mass) ** 2 / (800 * mass) for text, mass in expected.items())
         assert statistic < chi2.isf(1e-6, len(expected) - 1)
-
-
-# ------------------------------------------------------------------------------------------- the pass over a tree
 
 
 def some_tree(rng: np.random.Generator, vocabulary: int, size: int) -> DraftTree:
@@ -181,9 +151,6 @@ def test_a_model_with_a_sliding_window_is_refused(save_model: Callable[..., Path
         decode(neo_pair, PROMPTS[:1], NgramLookahead(), new_tokens=3)
 
 
-# ------------------------------------------------------------------------------------------------ whole runs
-
-
 @pytest.mark.parametrize(
     "method", [DraftTreeSd((3, 2, 1)), SureTreeSd((3, 2, 1)), NgramLookahead(3, 3, 2), NgramLookahead(2, 2, 1)]
 )
@@ -194,23 +161,6 @@ def test_greedy_texts_are_those_of_the_target_alone(pair: Pair, method: Method) 
         assert [row.tokens for row in found] == [row.tokens for row in expected]
         assert [row.ended for row in found] == [row.ended for row in expected]
     assert sum(row.total("target_passes") for row in found) < sum(len(row.tokens) for row in found)
-
-
-@pytest.mark.parametrize("settings", [{"temperature": 0.0}, {"temperature": 1.0, "top_p": 0.9}])
-@pytest.mark.parametrize("method", [DraftTreeSd((2, 2)), NgramLookahead(3, 3, 2)])
-def test_rounds_count_every_token(pair: Pair, method: Method, settings: dict[str, Any]) -> None:
-    link = FadingLink("steady", 1e6, 3.0)
-    rows = decode(pair, PROMPTS, method, new_tokens=8, link=link, times=(0.25, 1.0), **settings)
-    for row in rows:
-        counts = [row.total(name) for name in ("accepted", "resampled", "bonus")]
-        assert sum(counts) == len(row.tokens)
-        assert row.total("target_passes") == len(row.rounds) == row.total("target_s")
-        assert row.total("draft_s") == 0.25 * row.total("draft_passes")
-        assert row.total("link_s") > 0
-        assert [one.position for one in row.rounds] == sorted({one.position for one in row.rounds})
-    again = decode(pair, PROMPTS[1:3], method, new_tokens=8, batch=1, **settings)
-    assert [row.tokens for row in again] == [row.tokens for row in rows[1:3]]
-    assert all(not row.tokens for row in decode(pair, PROMPTS, method, new_tokens=0, **settings))
 
 
 def test_risks_of_trees_are_refused(pair: Pair) -> None:

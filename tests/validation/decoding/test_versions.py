@@ -28,7 +28,7 @@ from validation.decoding.version_cache import VersionedModel
 from validation.errors import UserError
 from validation.models.pair import Pair, load_pair
 from validation.models.tables import TableModel, node, table_pair
-from validation.models.versions import CACHES, VersionedTarget, share_weights, versioned_pair
+from validation.models.versions import CACHES, VersionedTarget, versioned_pair
 
 Law = dict[tuple[int, ...], float]
 POSITIONS, VOCABULARY = 3, 3
@@ -131,9 +131,6 @@ def current(switches: list[tuple[int, str]], time: int) -> int:
     return int([name for start, name in switches if start <= time][-1][1:])
 
 
-# ------------------------------------------------------------------------------------- the law, by enumeration
-
-
 @pytest.mark.parametrize("caches", CACHES)
 @pytest.mark.parametrize("most", [1, 2])
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -170,49 +167,6 @@ def test_by_position_the_law_is_that_of_the_version_of_each_place(switches: list
     found = law_of(all_texts(pair, FixedLength(2), POSITIONS, SAMPLED))
     table = by_position(versions, lambda place: current(switches, place))
     assert distance(found, exact_law(table, POSITIONS)) == pytest.approx(0.0, abs=1e-12)
-
-
-def test_by_round_the_law_depends_on_the_draft_and_on_its_length() -> None:
-    switches = SCHEDULES["switched"]
-    draft, versions = tables(5)
-    laws = [
-        mixture(q, versions, lambda rounds, place: current(switches, rounds), most, POSITIONS)
-        for q, most in ((draft, 1), (draft, 2), (draft[::-1], 2))
-    ]
-    assert all(distance(a, b) > 0.01 for a, b in itertools.combinations(laws, 2))
-    bound = sum(expected_distance(versions, place) for place in range(POSITIONS))
-    assert all(distance(law, exact_law(versions[0], POSITIONS)) <= bound + 1e-12 for law in laws)
-
-
-def expected_distance(versions: list[np.ndarray], place: int) -> float:
-    """Return E TV at a place of the texts of version 0."""
-    total = 0.0
-    for text, mass in exact_law(versions[0], place).items() if place else [((), 1.0)]:
-        row = node(*text, vocabulary=VOCABULARY)
-        total += mass * 0.5 * float(np.abs(versions[0][row] - versions[1][row]).sum())
-    return total
-
-
-def test_by_round_each_next_token_is_of_a_mixture_of_the_versions_rows() -> None:
-    """Given the prefix: between the two rows, with one weight for all tokens."""
-    switches = SCHEDULES["switched"]
-    draft, versions = tables(6)
-    law = mixture(draft, versions, lambda rounds, place: current(switches, rounds), 2, POSITIONS)
-    seen = 0
-    for prefix in itertools.product(range(VOCABULARY), repeat=2):
-        mass = np.array([law.get((*prefix, token), 0.0) for token in range(VOCABULARY)])
-        first, second = (version[node(*prefix, vocabulary=VOCABULARY)] for version in versions)
-        if mass.sum() == 0 or np.allclose(first, second):
-            continue
-        way = second - first
-        weight = float((mass / mass.sum() - first) @ way / (way @ way))
-        assert -1e-9 <= weight <= 1 + 1e-9
-        np.testing.assert_allclose(mass / mass.sum(), first + weight * way, atol=1e-12)
-        seen += 1
-    assert seen >= 2
-
-
-# ------------------------------------------------------------------------------------- the law, by chi-square
 
 
 @pytest.mark.parametrize("pin", ["text", "round", "position"])
@@ -252,9 +206,6 @@ def test_the_server_says_which_version_served_each_round() -> None:
     served = target.served["a"]
     assert [version for _, version in served] == ["v0", "v1", "v0"][: len(record.rounds)]
     assert [place for place, _ in served] == [one.position for one in record.rounds]
-
-
-# ------------------------------------------------------------------------------------------------- the control
 
 
 class StaleVersionCache(VersionedModel):
@@ -300,9 +251,6 @@ def test_the_audit_finds_a_cache_of_the_old_version(stale: bool, monkeypatch: py
         assert 0 < report.at_least <= distance(expected, exact_law(right, POSITIONS))
 
 
-# ---------------------------------------------------------------------------------------------- real small models
-
-
 @pytest.mark.parametrize("caches", CACHES)
 def test_real_versions_write_what_each_writes_alone(made: Path, caches: str) -> None:  # noqa: F811
     """Greedy texts, switched at a place: each part is what its version writes alone after that prefix."""
@@ -320,40 +268,6 @@ def test_real_versions_write_what_each_writes_alone(made: Path, caches: str) -> 
                 logits = alone[name].target(torch.tensor([[*known, *texts[prompt.id][:place]]])).logits[0, -1]
             assert logits[token] >= logits.max() - 1e-4
     assert len({tuple(text) for text in texts.values()}) > 1
-
-
-def test_the_example_of_the_documentation_runs(
-    made: Path,  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "versions.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    for name in ("aligned", "large"):
-        (tmp_path / name).symlink_to(made / name)
-    shutil.copytree(made / "math", tmp_path / "versions" / "math")
-    edit(tmp_path / "versions" / "math" / "adapter_config.json", base_model_name_or_path="../../large")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(prompts, "builtin_prompts", lambda: [Prompt("a", "w3 w4", "t"), Prompt("b", "w5", "t")])
-    exec(compile(block, "docs/versions.md", "exec"), {"__name__": "example"})
-    assert "'a': [(0, 'v0')" in capsys.readouterr().out
-
-
-def test_equal_weights_lie_in_memory_once(made: Path) -> None:  # noqa: F811
-    pair = load_pair(draft=made / "aligned", target=made / "large")
-    served: Any = versioned_pair(pair, {"base": made / "large", "math": made / "math"}, [(0, "base")])
-    base, math = served.target.versions.values()
-    assert base.model.layers[-1].mlp.up_proj.weight.data_ptr() == math.model.layers[-1].mlp.up_proj.weight.data_ptr()
-    assert (
-        base.model.layers[0].self_attn.q_proj.weight.data_ptr()
-        != math.model.layers[0].self_attn.q_proj.weight.data_ptr()
-    )
-    assert share_weights([base, math]) == 0
-    assert not torch.equal(base.model.layers[0].self_attn.q_proj.weight, math.model.layers[0].self_attn.q_proj.weight)
-
-
-# -------------------------------------------------------------------------------------------------- the refusals
 
 
 def test_a_version_that_changed_the_anchor_is_refused_by_the_server(made: Path) -> None:  # noqa: F811
@@ -394,3 +308,21 @@ def test_wrong_settings_are_refused() -> None:
     pair = server(draft, versions, [(0, "v0")])
     with pytest.raises(UserError, match="the risk is that of one target model"):
         decode(pair, [Prompt("a", "0", "t")], FixedLength(1), new_tokens=2, risk=True)
+
+
+def test_the_example_of_the_documentation_runs(
+    made: Path,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "versions.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    for name in ("aligned", "large"):
+        (tmp_path / name).symlink_to(made / name)
+    shutil.copytree(made / "math", tmp_path / "versions" / "math")
+    edit(tmp_path / "versions" / "math" / "adapter_config.json", base_model_name_or_path="../../large")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(prompts, "builtin_prompts", lambda: [Prompt("a", "w3 w4", "t"), Prompt("b", "w5", "t")])
+    exec(compile(block, "docs/versions.md", "exec"), {"__name__": "example"})
+    assert "'a': [(0, 'v0')" in capsys.readouterr().out

@@ -30,25 +30,18 @@ def default_methods(
     max_draft_length: int = 4,
     delay_s: float = 0.0,
 ) -> list[Method]:
-    """Return every method of some families with its default parameters.
+    """Return every method of some families with its default parameters, of distinct names, in the order of ``METHODS``.
 
     Parameters
     ----------
     fitted : Fitted
         From :func:`validation.decoding.fitting.fit`.
-    families : collection of Family
     study : str, optional
-        The study that will run them. Entries for this study only come last; entries for other studies only are left
-    out. max_draft_length : int
+        The study that will run them. Its own entries come last; entries for other studies only are left out.
+    max_draft_length : int
         Number of drafts of a round, for methods with a fixed number.
     delay_s : float
-        Seconds of link delay in a round, both ways, without the time of its bits. flexspec's choice of a draft length
-        includes it.
-
-    Returns
-    -------
-    list of Method
-        With distinct names, in the order of ``METHODS``.
+        Link delay of a round, both ways, without the time of its bits; flexspec's choice of a length includes it.
     """
     setup = Setup(fitted, max_draft_length, delay_s)
     chosen = [info for info in METHODS.values() if info.family in families]

@@ -25,8 +25,6 @@ class Audited(Planned):
 
     Parameters
     ----------
-    policy : DevicePolicy
-        One that skips.
     probability : float
         π in (0, 1]: the share of drafts that are sent although they would be kept.
     keeps : callable, optional
@@ -34,11 +32,6 @@ class Audited(Planned):
         for each first draft of a round.
     on_kept : callable, optional
         Called after each draft that was kept.
-
-    Raises
-    ------
-    UserError
-        If the policy skips nothing, π is out of range, or a threshold of its own does not fit the policy's rule.
     """
 
     def __init__(

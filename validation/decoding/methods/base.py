@@ -1,23 +1,8 @@
 """The interface of a decoding method to the generation loop; the base class implements speculative decoding.
 
-The loop (:mod:`validation.decoding.loop`) calls these functions in this order, each for all sequences together. A new
-method overrides the functions that differ. Nothing here draws a token or runs a model.
-
-==================================== =====================================================================
-function                             what it returns or does
-==================================== =====================================================================
-:meth:`Method.begin`                 the batch begins: set up what the method keeps for each sequence
-:meth:`Method.lengths`               the maximum number of drafts of the next round
-:meth:`Method.propose`               the distribution that the next draft is drawn from
-:meth:`Method.skip`                  which drafts are kept without verification
-:meth:`Method.server_distributions`  the part of each draft's distribution that the server will know
-:meth:`Method.message`               how the drafts are sent: bits by the paper's formula, and bytes
-:meth:`Method.answered`              what the device learns of p at a rejected draft
-:meth:`Method.reply`                 the number of bytes of the server's answer
-:meth:`Method.learn`                 the round is over: update what the method keeps
-==================================== =====================================================================
-
-A method without a draft model implements :meth:`Method.guess` in place of ``propose``, ``skip`` and
+The loop (:mod:`validation.decoding.loop`) calls the functions of :class:`Method` in the order in which they stand, each
+for all sequences together. A new method overrides the functions that differ. Nothing here draws a token or runs a
+model. A method without a draft model implements :meth:`Method.guess` in place of ``propose``, ``skip`` and
 ``server_distributions``.
 """
 
@@ -39,54 +24,23 @@ Array = NDArray[Any]
 
 
 class Method:
-    """Speculative decoding with drafts from the draft model: the base of all methods.
+    """Speculative decoding with drafts from the draft model: the base of all methods."""
 
-    Attributes
-    ----------
-    name : str
-        The stored name: a registered name, followed by the parameters.
-    runs_draft, runs_target : bool
-        Which models it runs.
-    bonus : bool
-        Whether the server adds a token when it accepts all drafts.
-    by_argmax : bool
-        Whether a draft is accepted if it is the target model's likeliest token, as flexspec prints it.
-    by_block : bool
-        Whether the drafts of a round are verified together (:mod:`hlmtheory.verification.block`). The server must know
-        the distribution of each draft.
-    shared_seed : bool
-        Whether drafts and the server's tokens are winners of races in one stream (:mod:`hlmtheory.shared_seed`). A
-        draft is accepted if it is the server's token.
-    streamed : bool
-        Whether the device drafts on while the server verifies (:mod:`validation.decoding.streamed`). The loop then
-        finds which drafts match, and the rounds and their times are simulated.
-    samples_target : bool
-        Whether a rejected draft is replaced from p, as flexspec prints it, and not from the residual.
-    cuts_answer : bool
-        Whether the device replaces a rejected draft from p̂, what the server's answer tells of p
-        (:meth:`Method.answered`).
-    truncates : bool
-        Whether q̂ differs from the distribution that drafts are drawn from, so that the residual is distorted.
-    wants_likeliest : bool
-        Whether ``learn`` receives the target model's likeliest tokens.
-    real_bytes : bool
-        Whether the link carries the encoded bytes, and not the formula's bits.
-    follows_rate : bool
-        Whether its decisions depend on the link's rate. If not, its sequences are the same over every link, and the
-        time of each message is added in post-processing.
-    max_draft_length : int
-        Maximum number of drafts of a round.
-    tree_nodes : int
-        For a method whose drafts are trees (:class:`validation.decoding.methods.trees.TreeMethod`): maximum number of
-        tokens that the target model reads in a pass; 0 for a chain of drafts.
-    """
-
-    name = "method"
-    runs_draft = runs_target = bonus = real_bytes = True
-    by_argmax = by_block = shared_seed = streamed = samples_target = truncates = cuts_answer = False
-    wants_likeliest = follows_rate = False
-    max_draft_length = 1
-    tree_nodes = 0
+    name = "method"  # the stored name: a registered name, followed by the parameters
+    runs_draft = runs_target = True  # which models it runs
+    bonus = True  # whether the server adds a token when it accepts all drafts
+    real_bytes = True  # whether the link carries the encoded bytes, and not the formula's bits
+    by_argmax = False  # whether a draft is accepted if it is the target's likeliest token, as flexspec prints it
+    samples_target = False  # whether a rejected draft is replaced from p, as flexspec prints it
+    by_block = False  # whether drafts are verified together (hlmtheory.verification.block)
+    shared_seed = False  # whether drafts and the server's tokens are winners of races in one stream
+    streamed = False  # whether the device drafts on while the server verifies (validation.decoding.streamed)
+    truncates = False  # whether q̂ differs from the distribution that drafts are drawn from
+    cuts_answer = False  # whether the device replaces a rejected draft from p̂, what the answer tells of p
+    wants_likeliest = False  # whether ``learn`` receives the target model's likeliest tokens
+    follows_rate = False  # whether its decisions depend on the link's rate; if not, texts are the same over every link
+    max_draft_length = 1  # of a round
+    tree_nodes = 0  # for trees of drafts: the most tokens that the target model reads in a pass
 
     def begin(self, session: Session) -> None:
         """Prepare for a batch of sequences."""

@@ -16,17 +16,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from validation.decoding.methods.registry import BLUE, LIGHT_BLUE, Family, MethodInfo, PlotStyle, register
-from validation.decoding.methods.trees import LevelTree, SampledTree, TreeMethod
+from validation.decoding.methods.registry import BLUE, LIGHT_BLUE, Family, entry, register
+from validation.decoding.methods.trees import LevelTree, TreeMethod
 from validation.decoding.session import Session
 from validation.decoding.tree_cache import TreeModel
-from validation.decoding.trees import (
-    DraftTree,
-    TreeOutcome,
-    TreeRequest,
-    Walk,
-    typical_walk,
-)
+from validation.decoding.trees import DraftTree, TreeOutcome, TreeRequest
 from validation.models.heads import EAGLE, MEDUSA, load_heads, read_settings, weights_mark
 
 Array = NDArray[Any]
@@ -82,29 +76,13 @@ class _FromFeatures(TreeMethod):
         self.features[outcome.sequence] = self._sent(outcome.features[-1:] if self.kind == MEDUSA else outcome.features)
 
 
-# ------------------------------------------------------------------------------------------------------- Medusa
-
-
 def best_ranks(hits: Sequence[Sequence[float]], nodes: int) -> tuple[tuple[int, ...], ...]:
-    """Return the tree of Medusa with this many nodes whose expected number of accepted drafts is largest.
+    """Return the tree of Medusa with this many nodes and the largest expected number of accepted drafts, parents first.
 
     A node is the sequence of its ranks: (0, 2) is the third likeliest token of head 2 after the likeliest of head 1.
-    Its chance is taken as the product of the shares of hits (cai2024medusa Section 2.3.3), so a node's chance is at
-    most its parent's, and the likeliest nodes form a tree.
+    ``hits`` say how often the i-th likeliest token of head k is right; a node's chance is the product of its shares
+    (cai2024medusa Section 2.3.3), at most its parent's, so the likeliest nodes form a tree.
 
-    Parameters
-    ----------
-    hits : sequence of sequences of float
-        How often the i-th likeliest token of head k is right.
-    nodes : int
-
-    Returns
-    -------
-    tuple of tuple of int
-        Parents first.
-
-    Examples
-    --------
     >>> best_ranks([[0.5, 0.25], [0.5, 0.25]], 4)
     ((0,), (1,), (0, 0), (0, 1))
     """
@@ -119,15 +97,12 @@ def best_ranks(hits: Sequence[Sequence[float]], nodes: int) -> tuple[tuple[int, 
     return tuple(sorted(chosen, key=lambda one: (len(one), one)))
 
 
-@register(
-    MethodInfo("Medusa-1", Family.SPECULATIVE, PlotStyle(LIGHT_BLUE, "s", "dashed"), published="Medusa-1"),
-)
+@register(entry("Medusa-1", Family.SPECULATIVE, LIGHT_BLUE, "s", "dashed", published="Medusa-1"))
 class Medusa(_FromFeatures):
     """Medusa-1 (cai2024medusa): heads on the frozen target model predict the tokens 2, 3, … places on.
 
     The drafts are a fixed tree of ranks, chosen by the heads' shares of hits on training texts. Their tokens are
-    certain drafts, so the exact walk keeps the target's law at any temperature; the authors' typical acceptance is
-    :class:`MedusaTypical`. No head knows the tokens of the branch that it goes on.
+    certain drafts, so the exact walk keeps the target's law at any temperature. No head knows the tokens of its branch.
 
     Parameters
     ----------
@@ -135,10 +110,8 @@ class Medusa(_FromFeatures):
         Of the weights, from ``python -m validation.training.heads medusa``.
     nodes : int
         Drafts of a round.
-    on_server : bool
-        Where the heads stand.
-    any_base : bool
-        Whether a target model other than the one that the heads were trained for is accepted.
+    on_server, any_base : bool
+        Whether the heads stand on the server, and whether they may have been trained for another target model.
     """
 
     kind = MEDUSA
@@ -148,9 +121,7 @@ class Medusa(_FromFeatures):
         self.ranks = best_ranks(self.settings["hits"], nodes)
         self.max_draft_length = max(map(len, self.ranks))
         self.tree_nodes = 1 + len(self.ranks)
-        self.name = f"{self._label} (nodes = {nodes}{', server' if on_server else ''})"
-
-    _label = "Medusa-1"
+        self.name = f"Medusa-1 (nodes = {nodes}{', server' if on_server else ''})"
 
     def grow(self, requests: Sequence[TreeRequest], model: TreeModel | None) -> list[DraftTree]:
         """Return the tree of ranks, filled with the heads' tokens."""
@@ -184,88 +155,16 @@ class Medusa(_FromFeatures):
             places[ranks] = tree.add(parent, int(best[len(ranks) - 1, ranks[-1]]))
 
 
-@register(MethodInfo("Medusa-1 typical", Family.SPECULATIVE, PlotStyle(LIGHT_BLUE, "s", "dotted")))
-class MedusaTypical(Medusa):
-    """Medusa-1 with typical acceptance: lossy at any temperature above 0 (cai2024medusa Section 2.3.1).
-
-    A draft is accepted if its p is above min(ε, δ e^(-H(p))); of the accepted branches the longest is kept, and the
-    next token is drawn from p. The law is not the target's. ε = 0.09 and δ = 0.3 are those of the authors' code.
-    """
-
-    _label = "Medusa-1 typical"
-    walk: Walk = staticmethod(typical_walk)
-
-
-# -------------------------------------------------------------------------------------------------------- EAGLE
-
-
-class _FromLayer(_FromFeatures, LevelTree):
-    """What the methods with EAGLE's layer share: its inputs are the hidden state before each token."""
-
-    kind = EAGLE
-
-    def own_model(self, slots: int, capacity: int) -> TreeModel:
-        """Return EAGLE's layer, which has a cache of its own."""
-        pair = self.session.pair
-        return TreeModel(self.part, self.session.vocabulary, pair.device, slots, capacity, pair.context)
-
-    def read_kept(self, requests: Sequence[TreeRequest], trees: list[DraftTree], model: TreeModel) -> list[Any]:
-        """Let the layer read the tokens whose preceding hidden states are new."""
-        fresh = []
-        self.states: dict[tuple[int, int], Any] = {}  # by sequence and node: the predicted hidden state
-        for request, first in zip(requests, model.cached.tolist(), strict=True):
-            fresh.append(
-                request.tokens[first + 1 :].copy() if request.sequence in self.features else request.tokens[:0]
-            )
-        return self._read_chain(requests, trees, fresh, model)
-
-    def inputs(
-        self, requests: Sequence[TreeRequest], trees: list[DraftTree], frontier: list[list[int]]
-    ) -> dict[str, Any]:
-        """Return the hidden states before these nodes: the target's for kept tokens, else the layer's own."""
-        import torch
-
-        if not frontier:
-            rows = [self.features.get(request.sequence) for request in requests]
-        else:
-            rows = []
-            for request, tree, nodes in zip(requests, trees, frontier, strict=True):
-                known = [self.states[request.sequence, tree.parents[node]] for node in nodes]
-                rows.append(torch.stack(known) if known else None)
-        dtype, hidden = next(self.part.parameters()).dtype, int(self.settings["hidden"])
-        width = max([1, *(len(row) for row in rows if row is not None)])
-        found = torch.zeros((len(requests), width, hidden), dtype=dtype, device=self.session.pair.device)
-        for i, row in enumerate(rows):
-            if row is not None:
-                found[i, : len(row)] = row
-        return {"previous": found}
-
-    def note_states(
-        self, requests: Sequence[TreeRequest], nodes: list[list[int]], states: Any, places: list[list[int]]
-    ) -> None:
-        """Store the layer's hidden states, which its next inputs are."""
-        for slot, (request, some, where) in enumerate(zip(requests, nodes, places, strict=True)):
-            for node, place in zip(some, where, strict=False):
-                self.states[request.sequence, node] = states[slot, place]
-
-
-@register(MethodInfo("EAGLE-2", Family.SPECULATIVE, PlotStyle(BLUE, "s", "dashed"), published="EAGLE-2"))
-class Eagle2(_FromLayer):
+@register(entry("EAGLE-2", Family.SPECULATIVE, BLUE, "s", "dashed", published="EAGLE-2"))
+class Eagle2(_FromFeatures, LevelTree):
     """EAGLE-2 (li2024eagle2): a layer that extrapolates hidden states, and a tree that follows its confidence.
 
-    A node's value is the product of the draft's probabilities along its path. Each level expands its ``top_k`` nodes of
-    largest value to their ``top_k`` likeliest tokens; of all nodes the ``nodes`` of largest value are sent. The tokens
-    are certain drafts, as in the authors' code, so the exact walk keeps the target's law at any temperature.
-
-    Parameters
-    ----------
-    folder : str or Path
-        Of the weights, from ``python -m validation.training.heads eagle``.
-    depth, top_k, nodes : int
-        Levels, nodes that a level expands and children of each, and drafts of a round.
-    on_server, any_base : bool
-        As in :class:`Medusa`.
+    A node's value is the product of the draft's probabilities along its path. Each of ``depth`` levels expands its
+    ``top_k`` nodes of largest value to their ``top_k`` likeliest tokens; of all nodes the ``nodes`` of largest value
+    are sent. The tokens are certain drafts, as in the authors' code, so the exact walk keeps the target's law.
     """
+
+    kind = EAGLE
 
     def __init__(
         self,
@@ -311,34 +210,46 @@ class Eagle2(_FromLayer):
             places[node] = found.add(places[tree.parents[node]], tree.tokens[node])
         return found
 
+    def own_model(self, slots: int, capacity: int) -> TreeModel:
+        """Return EAGLE's layer, which has a cache of its own."""
+        pair = self.session.pair
+        return TreeModel(self.part, self.session.vocabulary, pair.device, slots, capacity, pair.context)
 
-@register(MethodInfo("EAGLE sampled", Family.SPECULATIVE, PlotStyle(BLUE, "s", "dotted")))
-class EagleSampled(_FromLayer, SampledTree):
-    """EAGLE with children drawn from the layer's distributions, as its paper describes for temperatures above 0.
+    def read_kept(self, requests: Sequence[TreeRequest], trees: list[DraftTree], model: TreeModel) -> list[Any]:
+        """Let the layer read the tokens whose preceding hidden states are new."""
+        fresh = []
+        self.states: dict[tuple[int, int], Any] = {}  # by sequence and node: the predicted hidden state
+        for request, first in zip(requests, model.cached.tolist(), strict=True):
+            fresh.append(
+                request.tokens[first + 1 :].copy() if request.sequence in self.features else request.tokens[:0]
+            )
+        return self._read_chain(requests, trees, fresh, model)
 
-    Such a tree must not be pruned by values, see :mod:`validation.decoding.trees`; its shape is fixed. The server needs
-    the distributions.
+    def inputs(
+        self, requests: Sequence[TreeRequest], trees: list[DraftTree], frontier: list[list[int]]
+    ) -> dict[str, Any]:
+        """Return the hidden states before these nodes: the target's for kept tokens, else the layer's own."""
+        import torch
 
-    Parameters
-    ----------
-    folder : str or Path
-    widths : tuple of int
-        Children of each node, by depth.
-    on_server, any_base : bool
-        As in :class:`Medusa`.
-    """
+        if not frontier:
+            rows = [self.features.get(request.sequence) for request in requests]
+        else:
+            rows = []
+            for request, tree, nodes in zip(requests, trees, frontier, strict=True):
+                known = [self.states[request.sequence, tree.parents[node]] for node in nodes]
+                rows.append(torch.stack(known) if known else None)
+        dtype, hidden = next(self.part.parameters()).dtype, int(self.settings["hidden"])
+        width = max([1, *(len(row) for row in rows if row is not None)])
+        found = torch.zeros((len(requests), width, hidden), dtype=dtype, device=self.session.pair.device)
+        for i, row in enumerate(rows):
+            if row is not None:
+                found[i, : len(row)] = row
+        return {"previous": found}
 
-    def __init__(
-        self,
-        folder: str | Path,
-        widths: tuple[int, ...] = (3, 2, 1, 1),
-        *,
-        on_server: bool = False,
-        any_base: bool = False,
+    def note_states(
+        self, requests: Sequence[TreeRequest], nodes: list[list[int]], states: Any, places: list[list[int]]
     ) -> None:
-        SampledTree.__init__(self, widths)
-        self._open(folder, any_base, on_server)
-        self.name = f"EAGLE sampled ({'-'.join(map(str, widths))}{', server' if on_server else ''})"
-
-
-__all__ = ["Eagle2", "EagleSampled", "Medusa", "MedusaTypical", "best_ranks"]
+        """Store the layer's hidden states, which its next inputs are."""
+        for slot, (request, some, where) in enumerate(zip(requests, nodes, places, strict=True)):
+            for node, place in zip(some, where, strict=False):
+                self.states[request.sequence, node] = states[slot, place]

@@ -13,13 +13,13 @@ from validation.decoding.methods.base import Method, tokens_message
 from validation.decoding.methods.registry import (
     BLACK,
     BLUE,
+    BY_LENGTH,
     GREY,
     LIGHT_BLUE,
     ORANGE,
     Family,
-    MethodInfo,
-    PlotStyle,
     Setup,
+    entry,
     register,
 )
 from validation.decoding.methods.single_draft import CloudOnly
@@ -27,71 +27,41 @@ from validation.decoding.session import Draft, Message, Outcome, Session
 from validation.decoding.wire import float_bits, index_bits, pack
 
 Array = NDArray[Any]
+SD = Family.SPECULATIVE
 FLEXSPEC_DRAFT_S = 0.0085
 """Seconds of a draft on a Jetson AGX Orin: flexspec Table V."""
 SLOWEST_BPS = 1.0
 """The rate for which a draft length is chosen while the link's rate is 0."""
 
 
-@register(
-    MethodInfo(
-        "fixed K",
-        Family.SPECULATIVE,
-        PlotStyle(BLACK, "o"),
-        default=lambda setup: FixedLength(setup.max_draft_length),
-        published="Std. SD",
-    )
-)
+@register(entry("fixed K", Family.SPECULATIVE, BLACK, "o", default=BY_LENGTH, published="Std. SD"))
 class FixedLength(Method):
     """Standard speculative decoding: K drafts, each with its distribution, and a bonus token (leviathan2023fast)."""
 
+    label = "fixed K = {}"
+
     def __init__(self, max_draft_length: int = 4) -> None:
-        self.max_draft_length, self.name = max_draft_length, f"fixed K = {max_draft_length}"
+        self.max_draft_length, self.name = max_draft_length, self.label.format(max_draft_length)
 
 
-@register(
-    MethodInfo(
-        "block verification",
-        Family.SPECULATIVE,
-        PlotStyle(BLACK, "*", "dashed"),
-        default=lambda setup: BlockVerification(setup.max_draft_length),
-        studies=(),
-    )
-)
+@register(entry("block verification", Family.SPECULATIVE, BLACK, "*", "dashed", default=BY_LENGTH, studies=()))
 class BlockVerification(FixedLength):
     """Standard speculative decoding, but the server verifies the K drafts of a round together (sun2025block)."""
 
-    by_block = True
-
-    def __init__(self, max_draft_length: int = 4) -> None:
-        super().__init__(max_draft_length)
-        self.name = f"block verification (K = {max_draft_length})"
+    by_block, label = True, "block verification (K = {})"
 
 
-@register(
-    MethodInfo(
-        "DSSD",
-        Family.SPECULATIVE,
-        PlotStyle(LIGHT_BLUE, "o"),
-        default=lambda setup: Dssd(setup.max_draft_length),
-        published="DSSD",
-    )
-)
+@register(entry("DSSD", Family.SPECULATIVE, LIGHT_BLUE, "o", default=BY_LENGTH, published="DSSD"))
 class Dssd(FixedLength):
-    """Distributed split speculative decoding (ning2025dssd), the baseline of flexspec.
+    """Distributed split speculative decoding (ning2025dssd), the baseline of flexspec, as in public code of it.
 
-    Its abstract: verification is split, and "replaces the uplink transmission of multiple vocabulary distributions
-    with a single downlink transmission". Public code for its Algorithm 2 does this. Uplink: the tokens and their
-    probabilities q_d, with which the server decides on acceptance. Downlink: the index of the first rejected draft, and
-    p there; the device knows q and draws from (p - q)⁺. If no draft was rejected, the downlink carries one more token.
-    The law is that of speculative decoding. That code uses 32 bits for a probability, both ways, and for a token, which
-    has ⌈log₂ V⌉ here. It does not treat temperature 0; here q_d = 1 is not sent, and the downlink carries a token
-    instead of p. flexspec says of the draft length only that it is fixed or heuristic.
+    Uplink: the tokens and their probabilities q_d, with which the server decides on acceptance. Downlink: the index of
+    the first rejected draft, and p there; the device knows q and draws from (p - q)⁺. If no draft was rejected, the
+    downlink carries one more token. The law is that of speculative decoding. A probability has 32 bits, both ways, and
+    a token ⌈log₂ V⌉. At temperature 0 q_d = 1 is not sent, and the downlink carries a token instead of p.
     """
 
-    def __init__(self, max_draft_length: int = 4) -> None:
-        super().__init__(max_draft_length)
-        self.name = f"DSSD (K = {max_draft_length})"
+    label = "DSSD (K = {})"
 
     def message(self, drafts: list[Draft]) -> Message:
         """Return a message of the tokens and their probabilities."""
@@ -109,7 +79,7 @@ class Dssd(FixedLength):
         return 2 + 4 * self.session.vocabulary if sends_p else super().reply(drafts, accepted)
 
 
-def _flexspec(policy: str, *, printed_acceptance: bool = False) -> Callable[[Setup], FlexSpec]:
+def _flexspec(policy: str, printed_acceptance: bool = False) -> Callable[[Setup], FlexSpec]:
     """Return a function that makes a variant of flexspec for a link's delay, with the paper's time of a draft."""
 
     def make(setup: Setup) -> FlexSpec:
@@ -119,42 +89,33 @@ def _flexspec(policy: str, *, printed_acceptance: bool = False) -> Callable[[Set
     return make
 
 
+_PRINTED = ", printed acceptance"
+
+
 @register(
-    MethodInfo(
-        "flexspec linear, printed acceptance",
-        Family.SPECULATIVE,
-        PlotStyle(BLUE, "x", "dotted"),
-        default=_flexspec("linear", printed_acceptance=True),
-        published="FlexSpec",
+    entry(
+        f"flexspec linear{_PRINTED}", SD, BLUE, "x", "dotted", default=_flexspec("linear", True), published="FlexSpec"
     ),
-    MethodInfo("flexspec linear", Family.SPECULATIVE, PlotStyle(BLUE, "x", "dashed"), default=_flexspec("linear")),
-    MethodInfo(
-        "flexspec exact, printed acceptance",
-        Family.SPECULATIVE,
-        PlotStyle(BLUE, "D", "dotted"),
-        default=_flexspec("exact", printed_acceptance=True),
-    ),
-    MethodInfo("flexspec exact", Family.SPECULATIVE, PlotStyle(ORANGE, "D"), default=_flexspec("exact")),
+    entry("flexspec linear", SD, BLUE, "x", "dashed", default=_flexspec("linear")),
+    entry(f"flexspec exact{_PRINTED}", SD, BLUE, "D", "dotted", default=_flexspec("exact", True)),
+    entry("flexspec exact", SD, ORANGE, "D", default=_flexspec("exact")),
 )
 class FlexSpec(Dssd):
     """flexspec: the draft length that maximises tokens per second at the link's current rate (Algorithm 2).
 
-    A draft is drawn from the draft model's distribution, at temperature 0 its argmax. Drafting stops at an end-of-text
-    token; K in τ/K is then the number of drafts made. The paper prints no K_max, μ and O_header; the values here are
-    ours.
+    Drafting stops at an end-of-text token; K in τ/K is then the number of drafts made. The paper prints no K_max, μ and
+    O_header; the values here are ours.
 
     Parameters
     ----------
     policy : {"linear", "exact"}
         "linear" takes the argmax of (1 + γ̂K)/T(K), as printed, which is 1 or K_max; "exact" that of the geometric
-    E(K)/T(K). printed_acceptance : bool
+        E(K)/T(K), with a consistent estimate in place of the printed average.
+    printed_acceptance : bool
         As printed, a draft is accepted if it is the argmax of p, and the next token is drawn from p; only tokens are
-        sent. At temperature 1 that is not the target model's law. Otherwise acceptance is by min(1, p_d/q_d), with the
-        messages of DSSD.
-    max_draft_length : int
-        K_max.
+        sent. At temperature 1 that is not the target model's law. Otherwise acceptance and messages are DSSD's.
     step : float
-        μ of the tracker. The printed policy uses the printed average, the exact one a consistent estimate.
+        μ of the tracker.
     costs : mapping
         Times of the parts of a round, for :func:`hlmtheory.draft_length.round_costs`.
     """
@@ -206,31 +167,20 @@ class FlexSpec(Dssd):
             self.trackers[outcome.sequence] = tracker.update(outcome.accepted, len(outcome.drafts))
 
 
-@register(
-    MethodInfo(
-        "prompt lookup",
-        Family.SPECULATIVE,
-        PlotStyle(GREY, "+"),
-        default=lambda setup: PromptLookup(setup.max_draft_length),
-    )
-)
+@register(entry("prompt lookup", Family.SPECULATIVE, GREY, "+", default=BY_LENGTH))
 class PromptLookup(Method):
     """Prompt lookup: the drafts are the tokens that followed the last occurrence of the newest n tokens, or fewer.
 
-    A draft is certain, q̂ = 1. So it is accepted with probability p_d, and otherwise replaced by a token from p without
-    d. This gives the target model's law at any temperature. The device has the sequence, so the drafts are sent as
-    tokens. Of several earlier occurrences, the newest is used; flexspec does not say which, and some implementations
-    use the first.
+    A draft is certain, q̂ = 1: it is accepted with probability p_d, and otherwise replaced by a token from p without d.
+    This gives the target model's law at any temperature. Of several earlier occurrences the newest is used; flexspec
+    does not say which.
     """
 
     runs_draft = False
 
     def __init__(self, max_draft_length: int = 4, ngram: int = 3) -> None:
-        self.max_draft_length, self.ngram, self.name = (
-            max_draft_length,
-            ngram,
-            f"prompt lookup (n = {ngram}, K = {max_draft_length})",
-        )
+        self.max_draft_length, self.ngram = max_draft_length, ngram
+        self.name = f"prompt lookup (n = {ngram}, K = {max_draft_length})"
 
     def guess(self, sequence: int, tokens: Array) -> Sequence[int]:
         """Return the tokens that followed the newest earlier occurrence."""
@@ -247,22 +197,13 @@ class PromptLookup(Method):
         return tokens_message(drafts, self.session.vocabulary)
 
 
-@register(
-    MethodInfo(
-        "Lookahead",
-        Family.SPECULATIVE,
-        PlotStyle(GREY, "x"),
-        default=lambda setup: Lookahead(setup.max_draft_length),
-        published="Lookahead",
-    )
-)
+@register(entry("Lookahead", Family.SPECULATIVE, GREY, "x", default=BY_LENGTH, published="Lookahead"))
 class Lookahead(CloudOnly):
     """Jacobi iteration on the server: the drafts are the target model's likeliest tokens in the last pass.
 
-    flexspec: "a parallel decoding algorithm based on Jacobi iteration ... without a separate draft model". Its
-    reference [40] is another method, which looks drafts up in a trie. The first drafts repeat the last token. Drafts
-    are certain, as in :class:`PromptLookup`, so the method is lossless. Lookahead decoding also keeps a pool of
-    n-grams, which is left out here.
+    flexspec: "a parallel decoding algorithm based on Jacobi iteration ... without a separate draft model". The first
+    drafts repeat the last token. Drafts are certain, as in :class:`PromptLookup`, so the method is lossless. The pool
+    of n-grams is left out here (:class:`validation.decoding.methods.trees.NgramLookahead`).
     """
 
     wants_likeliest = True

@@ -20,7 +20,7 @@ from hlmtheory.policy import (
 )
 from hlmtheory.policy.answers import answer_length
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.registry import BLACK, Family, MethodInfo, PlotStyle, register
+from validation.decoding.methods.registry import BLACK, Family, entry, register
 from validation.decoding.methods.split import cut
 from validation.decoding.random_streams import Columns
 from validation.decoding.session import Draft, Message, Proposal, Session, Step
@@ -32,17 +32,13 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-@register(MethodInfo("Planned", Family.PLANNED, PlotStyle(BLACK, "*", width=2.0, order=5)))
+@register(entry("Planned", Family.PLANNED, BLACK, "*", width=2.0, order=5))
 class Planned(Method):
     """A policy of ``hlm plan``: what a device that reads ``policy.json`` decides and sends.
 
     Drafts are drawn from the float64 distribution that the device computes from the logits; under a shared seed by the
-    stream that is keyed by the run's seed and the prompt's id. The name ends with a short
-    hash of the policy. The bits are those of the bytes.
-
-    Parameters
-    ----------
-    policy : DevicePolicy
+    stream of the run's seed and the prompt's id. The name ends with a short hash of the policy. The bits are those of
+    the bytes.
     """
 
     def __init__(self, policy: DevicePolicy) -> None:

@@ -20,9 +20,9 @@ from validation.decoding.methods.registry import (
     GREY,
     LIGHT_BLUE,
     ORANGE,
+    PLAIN,
     Family,
-    MethodInfo,
-    PlotStyle,
+    entry,
     register,
 )
 from validation.decoding.session import Draft, Message, Outcome, Proposal, Session, Step
@@ -71,19 +71,10 @@ class Lattice:
 class Sqs(Method):
     """Quantise and sample: the draft is drawn from q̂ = b/ℓ and verified with q̂, which leaves the target model's law.
 
-    Parameters
-    ----------
-    budget_bits : float
-        B of a round; drafting stops before the draft that would exceed it.
-    resolution : int
-        ℓ.
-    by_bytes : bool
-        Whether the budget and the link count the encoded bytes, or the formula's bits.
-    sends_last : bool
-        Whether the draft that exceeds the budget is sent and ends the round. Otherwise it is dropped, as in c-sqs, and
-        its pass is lost.
-
-    The name holds the main parameter and every setting that differs from the paper's, so that names are distinct.
+    Drafting stops before the draft that would exceed ``budget_bits`` of a round; with ``sends_last`` it is sent and
+    ends the round, in c-sqs its pass is lost. With ``by_bytes`` budget and link count the encoded bytes, not the
+    formula's bits. The name holds the main parameter and every setting that differs from the paper's, so that names are
+    distinct.
 
     The bytes are those of :mod:`hlmtheory.codec`. They list only the tokens with a positive count, which gives the same
     distribution. Their length does not depend on which token was drawn, so the budget does not bias the draft.
@@ -178,7 +169,7 @@ class Sqs(Method):
         return sum(draft.note.dropped for draft in drafts), sum(draft.note.rounding for draft in drafts)
 
 
-@register(MethodInfo("QS dense", Family.SQS, PlotStyle(GREY, "v"), default=lambda setup: DenseQs()))
+@register(entry("QS dense", Family.SQS, GREY, "v", default=PLAIN))
 class DenseQs(Sqs):
     """QS: the whole distribution on the lattice."""
 
@@ -190,7 +181,7 @@ class DenseQs(Sqs):
         return np.full_like(kept, self.session.vocabulary)
 
 
-@register(MethodInfo("K-SQS", Family.SQS, PlotStyle(BLUE, "s"), default=lambda setup: KSqs()))
+@register(entry("K-SQS", Family.SQS, BLUE, "s", default=PLAIN))
 class KSqs(Sqs):
     """K-SQS: the K largest probabilities."""
 
@@ -214,37 +205,74 @@ class KSqs(Sqs):
         return np.full_like(kept, self.k)
 
 
-@register(
-    MethodInfo("C-SQS", Family.SQS, PlotStyle(ORANGE, "s"), default=lambda setup: CSqs()),
-    MethodInfo(
-        "C-SQS (τ₁ = 0, as printed)", Family.SQS, PlotStyle(GREEN, "x"), default=lambda setup: CSqs(printed=True)
-    ),
-    MethodInfo(
-        "C-SQS (τ = 0.001, fixed)",
-        Family.SQS,
-        PlotStyle(ORANGE, "s", "dotted"),
-        default=lambda setup: CSqs(0.001, learning_rate=0.0),
-    ),
-)
-class CSqs(Sqs):
-    """C-SQS: the tokens with q at or above a threshold that is adapted online (c-sqs Algorithm 1).
+class AdaptiveSqs(Sqs):
+    """A support of its own size at each position, from a threshold, from a budget, or from the larger of the two.
 
-    The most probable token is always kept, so that no support is empty. Section 3 rounds the support's bits up, (5)
-    does not. Here they are not rounded; the difference is less than one bit per draft.
-
-    Parameters
-    ----------
-    threshold : float
-        τ_1.
-    learning_rate : float
-        η; 0 leaves the threshold where it is.
-    epsilon : float
-        The target for the dropped mass.
-    printed : bool
-        Whether the rejected position's own update is lost, as in line 12 (claim ``conformal.resampled``).
+    The most probable token is always kept, so that no support is empty. Both are rolled back to the last kept position.
     """
 
     adaptive = True
+    first: float | None = None  # τ₁; None without a threshold
+    epsilon, rate, printed, budgeted = EPSILON, 0.0, False, False
+
+    def begin(self, session: Session) -> None:
+        """Start a controller for each sequence; a fixed threshold never updates it."""
+        super().begin(session)
+        count = session.sequences
+        settings = (self.epsilon, self.rate or 1.0, self.first or 0.0)
+        self.controllers = [ThresholdController(*settings) for _ in range(count if self.first is not None else 0)]
+        self.budgets = [MassBudgetController(self.epsilon) for _ in range(count if self.budgeted else 0)]
+
+    def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
+        """Return {q ≥ τ} or the smallest support within the allowance, and the most probable token."""
+        import torch
+
+        def for_each(values: list[float]) -> torch.Tensor:
+            return torch.tensor(values, dtype=torch.float64, device=step.distributions.device)
+
+        kept = torch.zeros_like(step.distributions, dtype=torch.bool)
+        if self.budgets:
+            left = for_each([max(0.0, float(self.budgets[sequence].allowance)) for sequence in step.sequences])
+            kept = kept | smallest_support(step.distributions, left)
+        if self.controllers:
+            now = for_each([float(self.controllers[sequence].threshold) for sequence in step.sequences])
+            kept = kept | threshold_support(step.distributions, now)
+        return kept, self.resolution
+
+    def taken(self, step: Step, full: Array) -> None:
+        """Take what the support of each sent draft drops from the budget, and update the threshold by (8)."""
+        for i in np.flatnonzero(~full) if self.rate or self.budgets else ():
+            row, sequence = step.distributions[i].double().cpu().numpy(), step.sequences[i]
+            if self.budgets:
+                self.budgets[sequence].step(row, *(one.threshold for one in self.controllers[sequence : sequence + 1]))
+            if self.rate:
+                self.controllers[sequence].step(row)
+
+    def learn(self, outcome: Outcome) -> float | None:
+        """Roll back to the last kept position, and return the threshold."""
+        if outcome.drafts and self.budgets:
+            self.budgets[outcome.sequence].roll_back(outcome.accepted)
+        if not self.controllers:
+            return None
+        if outcome.drafts and self.rate:
+            self.controllers[outcome.sequence].roll_back(outcome.accepted, printed=self.printed)
+        return float(self.controllers[outcome.sequence].threshold)
+
+
+@register(
+    entry("C-SQS", Family.SQS, ORANGE, "s", default=PLAIN),
+    entry("C-SQS (τ₁ = 0, as printed)", Family.SQS, GREEN, "x", default=lambda _: CSqs(printed=True)),
+    entry(
+        "C-SQS (τ = 0.001, fixed)", Family.SQS, ORANGE, "s", "dotted", default=lambda _: CSqs(0.001, learning_rate=0.0)
+    ),
+)
+class CSqs(AdaptiveSqs):
+    """C-SQS: the tokens with q at or above a threshold that is adapted online (c-sqs Algorithm 1).
+
+    ``threshold`` is τ₁, ``learning_rate`` η (0 leaves the threshold where it is), ``epsilon`` the target of the dropped
+    mass; with ``printed`` the rejected position's own update is lost, as in line 12 (claim ``conformal.resampled``).
+    Section 3 rounds the support's bits up, (5) does not, and here they are not: less than one bit a draft.
+    """
 
     def __init__(
         self,
@@ -260,132 +288,37 @@ class CSqs(Sqs):
         super().__init__("C-SQS", f"{'τ₁' if learning_rate else 'τ'} = {short_form(threshold)}", *kind, **options)
         self.first, self.rate, self.epsilon, self.printed = threshold, learning_rate, epsilon, printed
 
-    def begin(self, session: Session) -> None:
-        """Start a controller for each sequence; a fixed threshold never updates it."""
-        super().begin(session)
-        settings = (self.epsilon, self.rate or 1.0, self.first)
-        self.controllers = [ThresholdController(*settings) for _ in range(session.sequences)]
 
-    def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
-        """Return {q ≥ τ} and the most probable token."""
-        now = [float(self.controllers[sequence].threshold) for sequence in step.sequences]
-        return threshold_support(step.distributions, _for_each(now, step)), self.resolution
-
-    def taken(self, step: Step, full: Array) -> None:
-        """Update the threshold by (8) for each draft that is sent."""
-        if self.rate:
-            for i in np.flatnonzero(~full):
-                self.controllers[step.sequences[i]].step(step.distributions[i].double().cpu().numpy())
-
-    def learn(self, outcome: Outcome) -> float:
-        """Roll the threshold back to the last kept position, and return it."""
-        controller = self.controllers[outcome.sequence]
-        if self.rate and outcome.drafts:
-            controller.roll_back(outcome.accepted, printed=self.printed)
-        return float(controller.threshold)
-
-
-@register(MethodInfo("Budgeted SQS", Family.SQS, PlotStyle(BLACK, "P"), default=lambda setup: BudgetedSqs()))
-class BudgetedSqs(Sqs):
+@register(entry("Budgeted SQS", Family.SQS, BLACK, "P", default=PLAIN))
+class BudgetedSqs(AdaptiveSqs):
     """The smallest support that keeps the mean dropped mass at most ε at every position, without a threshold.
 
-    :class:`~hlmtheory.conformal.MassBudgetController` keeps the budget, and is rolled back like C-SQS's threshold. The
-    most probable token is always kept.
-
-    Parameters
-    ----------
-    epsilon : float
-        Limit of the mean dropped mass of the accepted and resampled drafts.
+    ε limits the mean dropped mass of the accepted and resampled drafts
+    (:class:`~hlmtheory.conformal.MassBudgetController`).
     """
 
-    adaptive = True
-    family = "Budgeted SQS"
+    budgeted = True
 
-    def __init__(self, *settings: str, epsilon: float = EPSILON, **options: Any) -> None:
-        super().__init__(self.family, *settings, *_unusual("ε", epsilon, EPSILON), **options)
+    def __init__(self, *, epsilon: float = EPSILON, **options: Any) -> None:
+        super().__init__("Budgeted SQS", *_unusual("ε", epsilon, EPSILON), **options)
         self.epsilon = epsilon
 
-    def begin(self, session: Session) -> None:
-        """Start a budget for each sequence."""
-        super().begin(session)
-        self.budgets = [MassBudgetController(self.epsilon) for _ in range(session.sequences)]
 
-    def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
-        """Return the smallest support within the allowance of each sequence."""
-        left = [max(0.0, float(self.budgets[sequence].allowance)) for sequence in step.sequences]
-        return smallest_support(step.distributions, _for_each(left, step)), self.resolution
+@register(entry("Budgeted C-SQS", Family.SQS, LIGHT_BLUE, "X", default=PLAIN))
+class BudgetedCSqs(AdaptiveSqs):
+    """C-SQS that also keeps the tokens whose mass would exceed the budget of :class:`BudgetedSqs`; one ε for both."""
 
-    def taken(self, step: Step, full: Array) -> None:
-        """Take the dropped mass of each draft that is sent from its budget."""
-        for i in np.flatnonzero(~full):
-            self.budgets[step.sequences[i]].step(step.distributions[i].double().cpu().numpy())
-
-    def learn(self, outcome: Outcome) -> float | None:
-        """Return to the budget what the drafts after the last kept position have spent."""
-        if outcome.drafts:
-            self.budgets[outcome.sequence].roll_back(outcome.accepted)
-        return None
-
-
-@register(MethodInfo("Budgeted C-SQS", Family.SQS, PlotStyle(LIGHT_BLUE, "X"), default=lambda setup: BudgetedCSqs()))
-class BudgetedCSqs(BudgetedSqs):
-    """C-SQS that also keeps the tokens whose mass would exceed the budget of :class:`BudgetedSqs`.
-
-    Parameters
-    ----------
-    threshold : float
-        τ_1 of C-SQS's adaptive threshold.
-    epsilon : float
-        Its target, and the limit of the mean dropped mass.
-    learning_rate : float
-        η.
-    """
-
-    family = "Budgeted C-SQS"
+    budgeted = True
 
     def __init__(
         self, threshold: float = 0.0, *, epsilon: float = EPSILON, learning_rate: float = LEARNING_RATE, **options: Any
     ) -> None:
-        settings = (f"τ₁ = {short_form(threshold)}", *_unusual("η", learning_rate, LEARNING_RATE))
-        super().__init__(*settings, epsilon=epsilon, **options)
-        self.first, self.rate = threshold, learning_rate
-
-    def begin(self, session: Session) -> None:
-        """Start a budget and a threshold for each sequence."""
-        super().begin(session)
-        settings = (self.epsilon, self.rate, self.first)
-        self.controllers = [ThresholdController(*settings) for _ in range(session.sequences)]
-
-    def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
-        """Return the larger of the two supports."""
-        now = [float(self.controllers[sequence].threshold) for sequence in step.sequences]
-        affordable, resolution = super().supports(step)
-        return affordable | threshold_support(step.distributions, _for_each(now, step)), resolution
-
-    def taken(self, step: Step, full: Array) -> None:
-        """Take the mass that both supports drop from the budget, and update the threshold as C-SQS does."""
-        for i in np.flatnonzero(~full):
-            row, sequence = step.distributions[i].double().cpu().numpy(), step.sequences[i]
-            self.budgets[sequence].step(row, self.controllers[sequence].threshold)
-            self.controllers[sequence].step(row)
-
-    def learn(self, outcome: Outcome) -> float | None:
-        """Roll both back to the last kept position, and return the threshold."""
-        super().learn(outcome)
-        controller = self.controllers[outcome.sequence]
-        if outcome.drafts:
-            controller.roll_back(outcome.accepted)
-        return float(controller.threshold)
+        own = (*_unusual("η", learning_rate, LEARNING_RATE), *_unusual("ε", epsilon, EPSILON))
+        super().__init__("Budgeted C-SQS", f"τ₁ = {short_form(threshold)}", *own, **options)
+        self.first, self.rate, self.epsilon = threshold, learning_rate, epsilon
 
 
-def _for_each(values: Sequence[float], step: Step) -> torch.Tensor:
-    """Return one number for each sequence of a step, on its device."""
-    import torch
-
-    return torch.tensor(values, dtype=torch.float64, device=step.distributions.device)
-
-
-@register(MethodInfo("SQS allocated", Family.SQS, PlotStyle(GREEN, "D"), default=lambda setup: AllocatedSqs()))
+@register(entry("SQS allocated", Family.SQS, GREEN, "D", default=PLAIN))
 class AllocatedSqs(Sqs):
     """The support size and resolution with the smallest distortion for a number of bits per draft."""
 

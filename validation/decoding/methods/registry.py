@@ -1,14 +1,7 @@
 """The registry of decoding methods: one :class:`MethodInfo` for each method, declared where the method is defined.
 
-How to read it:
-
-- ``METHODS`` of :mod:`validation.decoding.methods` holds every method by name, in the order of the tables.
-- ``info_of(name)`` finds the entry of a name that a record, a journal or a figure stores. A stored name is a registered
-  name, or a registered name and its parameters: ``info_of("CU-HLM offline (k = 30)").name == "CU-HLM offline"``.
-- ``info_of(name).style.options()`` gives the keyword arguments of ``axes.plot``.
-- ``info_of(name).family`` groups methods: compare it with a :class:`Family`, never the beginning of a name.
-- ``info_of(name).published`` is the papers' name of the method.
-- ``default_methods(fitted)`` makes each method with its default parameters.
+``METHODS`` of :mod:`validation.decoding.methods` holds every method by name, in the order of the tables. A record, a
+journal or a figure stores a registered name, or one followed by its parameters; :func:`info_of` finds its entry.
 """
 
 from __future__ import annotations
@@ -30,6 +23,8 @@ BLACK, GREY, LIGHT_BLUE, BLUE, ORANGE, GREEN = "black", "0.45", "#6d8bb5", "#163
 """The colours of methods. Printed in grey, they still differ in lightness."""
 
 _LINES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.5))}
+PLAIN, BY_LENGTH = "plain", "by length"
+"""Defaults of methods without parameters, and of those with a number of drafts alone; a tuple names fitted values."""
 _PARAMETERS = re.compile(r"(,| \(| = ).*")
 
 
@@ -60,14 +55,10 @@ class PlotStyle:
 
     def options(self) -> dict[str, Any]:
         """The keyword arguments of ``axes.plot``, without those that are not set."""
-        found: dict[str, Any] = {"color": self.color, "marker": self.marker}
-        if self.line != "solid":
-            found["linestyle"] = _LINES[self.line]
-        if self.width is not None:
-            found["linewidth"] = self.width
-        if self.order is not None:
-            found["zorder"] = self.order
-        return found
+        line = None if self.line == "solid" else _LINES[self.line]
+        every = {"color": self.color, "marker": self.marker, "linestyle": line}
+        every |= {"linewidth": self.width, "zorder": self.order}
+        return {name: value for name, value in every.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +76,7 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The values from which a method computes its default parameters.
-
-    Attributes
-    ----------
-    fitted : Fitted
-    max_draft_length : int
-        Drafts per round, for methods whose number of drafts is fixed.
-    delay_s : float
-        Link delay of a round in seconds, both ways, without the transmission of its bits.
-    """
+    """The values from which a method computes its default parameters; the delay of the link is that of both ways."""
 
     fitted: Fitted
     max_draft_length: int = 4
@@ -105,64 +87,64 @@ class Setup:
 class MethodInfo:
     """A method's entry in the registry, for studies, commands and figures.
 
-    Attributes
-    ----------
-    name : str
-        The registered name. A stored name may add parameters after it, behind a bracket, a comma or an equals sign.
-    family : Family
-    style : PlotStyle
-    default : callable, optional
-        Function that makes the method with its default parameters from a :class:`Setup`; None if no study uses it.
-    studies : collection of str, optional
-        The studies that use the default; None for every study of the family.
-    published : str, optional
-        What the papers call the method.
-    method : type of Method
-        The class; :func:`register` fills it in.
+    ``default`` makes the method from a :class:`Setup`, None if no study uses it; ``studies`` are those that do, None
+    for every study of the family; ``published`` is the papers' name; :func:`register` fills in the class.
     """
 
     name: str
     family: Family
     style: PlotStyle
-    default: Callable[[Setup], Method] | None = None
+    default: Any = None
     studies: Collection[str] | None = None
     published: str | None = None
     method: type[Method] | None = None
+
+
+def entry(
+    name: str,
+    family: Family,
+    color: str,
+    marker: str,
+    line: str = "solid",
+    *,
+    width: float | None = None,
+    order: int | None = None,
+    **more: Any,
+) -> MethodInfo:
+    """Return a :class:`MethodInfo` from its name, its family and the parts of its style."""
+    return MethodInfo(name, family, PlotStyle(color, marker, line, width, order), **more)
 
 
 REGISTERED: dict[str, MethodInfo] = {}
 """Every entry by name, in the order in which the modules were imported."""
 
 
-def register(*infos: MethodInfo) -> Callable[[Class], Class]:
-    """Return a class decorator that enters a method into the registry; use it once for each variant of the method.
+def _from_fit(make: Callable[..., Method], names: tuple[str, ...]) -> Callable[[Setup], Method]:
+    """Return a function that makes a method from these fitted values."""
+    return lambda setup: make(*(getattr(setup.fitted, name) for name in names))
 
-    Raises
-    ------
-    ValueError
-        If a name is registered already.
-    """
+
+def register(*infos: MethodInfo) -> Callable[[Class], Class]:
+    """Return a class decorator that enters a method into the registry; use it once for each variant of the method."""
 
     def enter(method: Class) -> Class:
+        make: Any = method
+        short = {PLAIN: lambda _: make(), BY_LENGTH: lambda setup: make(setup.max_draft_length)}
         for info in infos:
             if info.name in REGISTERED:
                 raise ValueError(f"a method is already registered as {info.name!r}; choose another name")
-            REGISTERED[info.name] = replace(info, method=method)
+            default = short[info.default] if isinstance(info.default, str) else info.default
+            if isinstance(default, tuple):
+                default = _from_fit(make, default)
+            REGISTERED[info.name] = replace(info, method=method, default=default)
         return method
 
     return enter
 
 
 def info_of(name: str) -> MethodInfo:
-    """Return the entry of a stored method name, whatever its parameters.
+    """Return the entry of a stored method name, whatever its parameters; refuse a name that no method has.
 
-    Raises
-    ------
-    UserError
-        If no such method is registered.
-
-    Examples
-    --------
     >>> info_of("CU-HLM offline (k = 30)").family
     <Family.CU_HLM: 'CU-HLM'>
     """

@@ -102,22 +102,8 @@ SETTABLE: dict[str, tuple[Callable[..., Method], Mapping[str, Range]]] = {
 
 
 def method_with(name: str, given: Iterable[str]) -> Method:
-    """Return a method with these numbers, whose stored name holds them.
+    """Return the method of a registered name with numbers ``NAME=VALUE``; its stored name holds them.
 
-    Parameters
-    ----------
-    name : str
-        A registered name.
-    given : iterable of str
-        ``NAME=VALUE`` of each number.
-
-    Raises
-    ------
-    UserError
-        If the method has no number of a name, or needs one that is not given, or a value is out of range.
-
-    Examples
-    --------
     >>> method_with("U-HLM", ["threshold=0.8"]).name
     'U-HLM (threshold = 0.8)'
     """
@@ -153,6 +139,3 @@ def needed(name: str) -> list[str]:
 
 def _told(ranges: Mapping[str, Range]) -> str:
     return "it takes " + ", ".join(f"{word} ({values})" for word, values in ranges.items())
-
-
-__all__ = ["SETTABLE", "Range", "method_with", "needed"]

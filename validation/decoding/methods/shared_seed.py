@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from hlmtheory.shared_seed import race_list, race_winner
 from hlmtheory.uncertainty import DRAWS
-from validation.decoding.methods.base import Method, tokens_message
-from validation.decoding.methods.registry import GREEN, Family, MethodInfo, PlotStyle, register
+from validation.decoding.methods.base import tokens_message
+from validation.decoding.methods.multi_draft import FixedLength
+from validation.decoding.methods.registry import BY_LENGTH, GREEN, PLAIN, Family, entry, register
 from validation.decoding.methods.single_draft import UHlm
 from validation.decoding.methods.trees import SampledTree
 from validation.decoding.random_streams import Chance
@@ -23,15 +24,8 @@ from validation.decoding.wire import index_bits, pack
 Array = NDArray[Any]
 
 
-@register(
-    MethodInfo(
-        "shared seed",
-        Family.SHARED_SEED,
-        PlotStyle(GREEN, "d"),
-        default=lambda setup: SharedSeed(setup.max_draft_length),
-    )
-)
-class SharedSeed(Method):
+@register(entry("shared seed", Family.SHARED_SEED, GREEN, "d", default=BY_LENGTH))
+class SharedSeed(FixedLength):
     """K drafts, each the winner of the draft model's race in a stream that the server has too (daliri2025coupling).
 
     The server's tokens are winners of the target model's race in the same stream, and they are emitted whether a draft
@@ -40,37 +34,26 @@ class SharedSeed(Method):
     """
 
     shared_seed = True
-
-    def __init__(self, max_draft_length: int = 4) -> None:
-        self.max_draft_length, self.name = max_draft_length, f"shared seed (K = {max_draft_length})"
+    label = "shared seed (K = {})"
 
     def message(self, drafts: list[Draft]) -> Message:
         """Return a message of the tokens: ⌈log₂ V⌉ bits each."""
         return tokens_message(drafts, self.session.vocabulary)
 
 
-@register(
-    MethodInfo(
-        "shared seed streamed",
-        Family.SHARED_SEED,
-        PlotStyle(GREEN, "d", "dotted"),
-        default=lambda setup: SharedSeedStreamed(),
-        studies=(),
-    )
-)
+@register(entry("shared seed streamed", Family.SHARED_SEED, GREEN, "d", "dotted", default=PLAIN, studies=()))
 class SharedSeedStreamed(SharedSeed):
     """Drafts by a shared seed that never stop: the device drafts on while the server verifies.
 
-    Each draft is a message of its own. Behind the last draft of a pass the device goes on with its next draft, a guess
-    of the server's token that is right as often as any draft. The text is that of :class:`SharedSeed`. The loop's
-    rounds only find which drafts match; rounds and times are those of :func:`validation.decoding.streamed.stream`.
+    Each draft is a message of its own. The text is that of :class:`SharedSeed`. The loop's rounds only find which
+    drafts match; rounds and times are those of :func:`validation.decoding.streamed.stream`.
     """
 
     streamed, bonus = True, False  # without a token of the server alone, every position has a draft
+    label = "shared seed streamed"
 
     def __init__(self) -> None:
         super().__init__()
-        self.name = "shared seed streamed"
 
     def message(self, drafts: list[Draft]) -> Message:
         """Return a message for each draft: the token, and a bit that changes when the device starts again."""
@@ -84,29 +67,17 @@ class SharedSeedStreamed(SharedSeed):
 
 
 @register(
-    MethodInfo(
-        "shared seed skipping",
-        Family.SHARED_SEED,
-        PlotStyle(GREEN, "d", "dashed", width=2.0),
-        default=lambda setup: SharedSeedSkipping(setup.fitted.risk_prone),
-        studies=(),
+    entry(
+        "shared seed skipping", Family.SHARED_SEED, GREEN, "d", "dashed", width=2.0, default=("risk_prone",), studies=()
     )
 )
 class SharedSeedSkipping(UHlm):
     """Drafts by a shared seed, of which the first of a round skips the server if its uncertainty is at most u_th.
 
-    The rule is u-hlm's. A skipped token is the winner of the draft model's race, so it is the target model's token if
-    the two agree. The law of the text is the target model's no more: a position costs at most Σ_v s_v (q_v - t_v),
-    which is more than with rejection sampling (:func:`hlmtheory.shared_seed.skip_mismatch`).
-
-    Parameters
-    ----------
-    threshold : float
-        u_th; with -inf nothing is skipped, and the text is that of :class:`SharedSeed`.
-    max_draft_length : int
-        K, drafts of a round.
-    draws : int or None
-        As for :class:`validation.decoding.methods.single_draft.UHlm`.
+    The rule is u-hlm's; with u_th = -inf the text is that of :class:`SharedSeed`. A skipped token is the winner of the
+    draft model's race, so it is the target model's token if the two agree. The law of the text is the target model's no
+    more: a position costs at most Σ_v s_v (q_v - t_v), which is more than with rejection sampling
+    (:func:`hlmtheory.shared_seed.skip_mismatch`).
     """
 
     shared_seed = bonus = True
@@ -137,24 +108,12 @@ class SharedSeedSkipping(UHlm):
         return Message(float(width * len(tokens)), pack([(len(skipped), 16), (len(drafts), 16), (tokens, width)]))
 
 
-@register(
-    MethodInfo(
-        "shared seed tree",
-        Family.SHARED_SEED,
-        PlotStyle(GREEN, "d", "dashed"),
-        default=lambda setup: SharedSeedTree(),
-        studies=(),
-    )
-)
+@register(entry("shared seed tree", Family.SHARED_SEED, GREEN, "d", "dashed", default=PLAIN, studies=()))
 class SharedSeedTree(SampledTree):
     """Lists of candidates by a shared seed: the children of a node are the first tokens of the draft model's race.
 
-    The text is that of :class:`SharedSeed`. A draft is a token and its parent; no distribution is sent.
-
-    Parameters
-    ----------
-    widths : tuple of int
-        Candidates of each node, by depth. Tokens of probability 0 are left out.
+    The text is that of :class:`SharedSeed`. A draft is a token and its parent; no distribution is sent. ``widths`` are
+    the candidates of each node, by depth. Tokens of probability 0 are left out.
     """
 
     runs_draft = shared_seed = True
@@ -176,10 +135,7 @@ class SharedSeedTree(SampledTree):
     def walk(
         self, tree: DraftTree, target: Array, chance: Chance, left: int, end_tokens: frozenset[int]
     ) -> tuple[list[int], int, bool]:
-        """Return the nodes on the path of the server's tokens, the next one, and whether drafts were dropped there.
-
-        What :func:`validation.decoding.trees.exact_walk` takes and returns; nothing is drawn beside the stream.
-        """
+        """Return what :func:`~validation.decoding.trees.exact_walk` does, on the path of the stream's winners."""
         key, first = tree.note
         children, node, path = tree.children(), ROOT, list[int]()
         while len(path) < left and not (path and tree.tokens[node] in end_tokens):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -20,10 +20,10 @@ from validation.decoding.methods.registry import (
     GREY,
     LIGHT_BLUE,
     ORANGE,
+    PLAIN,
     Family,
-    MethodInfo,
-    PlotStyle,
     Setup,
+    entry,
     register,
 )
 from validation.decoding.random_streams import SKIP, Columns
@@ -40,15 +40,7 @@ CERTIFIED_BITS = (16, 24)
 """Bits of a probability of :class:`CuHlmCertified`: the usual number, and the number used if that is too coarse."""
 
 
-@register(
-    MethodInfo(
-        "small only",
-        Family.ONE_MODEL,
-        PlotStyle(GREY, "v", "dotted"),
-        default=lambda setup: DraftOnly(),
-        published="SLM",
-    )
-)
+@register(entry("small only", Family.ONE_MODEL, GREY, "v", "dotted", default=PLAIN, published="SLM"))
 class DraftOnly(Method):
     """The draft model alone."""
 
@@ -59,15 +51,7 @@ class DraftOnly(Method):
         return np.ones(len(tokens), dtype=bool)
 
 
-@register(
-    MethodInfo(
-        "large only",
-        Family.ONE_MODEL,
-        PlotStyle(GREY, "^", "dashed"),
-        default=lambda setup: TargetOnly(),
-        published="LLM",
-    )
-)
+@register(entry("large only", Family.ONE_MODEL, GREY, "^", "dashed", default=PLAIN, published="LLM"))
 class TargetOnly(Method):
     """The target model alone, on the user's device."""
 
@@ -86,15 +70,7 @@ class TargetOnly(Method):
         return 0
 
 
-@register(
-    MethodInfo(
-        "cloud only",
-        Family.CLOUD,
-        PlotStyle(GREY, "P", "dashed"),
-        default=lambda setup: CloudOnly(),
-        published="Cloud-Only",
-    )
-)
+@register(entry("cloud only", Family.CLOUD, GREY, "P", "dashed", default=PLAIN, published="Cloud-Only"))
 class CloudOnly(TargetOnly):
     """The target model alone over the link: "every token generation incurs a full network round-trip" (flexspec V)."""
 
@@ -109,12 +85,11 @@ class CloudOnly(TargetOnly):
         return -(-index_bits(self.session.vocabulary) // 8)
 
 
-@register(MethodInfo("HLM", Family.HLM, PlotStyle(BLACK, "s"), default=lambda setup: Hlm(), published="HLM"))
+@register(entry("HLM", Family.HLM, BLACK, "s", default=PLAIN, published="HLM"))
 class Hlm(Method):
     """HLM: every draft is sent with its whole distribution; an accepted draft ends its round (cu-hlm Section II).
 
-    The formula counts cu-hlm's 8 bits and index for each probability (4). The bytes are the distribution in float32,
-    which the server needs so that the sequence has the target model's law.
+    The formula counts cu-hlm's 8 bits and index for each probability (4). The bytes are the distribution in float32.
     """
 
     name, bonus = "HLM", False
@@ -126,22 +101,10 @@ class Hlm(Method):
 
 
 @register(
-    MethodInfo(
-        "Rand-HLM",
-        Family.RAND_HLM,
-        PlotStyle(BLACK, "x", "dotted"),
-        default=lambda setup: RandHlm(0.5),
-        published="Rand-HLM",
-    )
+    entry("Rand-HLM", Family.RAND_HLM, BLACK, "x", "dotted", default=lambda _: RandHlm(0.5), published="Rand-HLM")
 )
 class RandHlm(Hlm):
-    """HLM in which each draft skips verification with a fixed probability (cu-hlm Section V-A).
-
-    Parameters
-    ----------
-    share : float
-        In [0, 1]; 0.5 in the paper's comparison.
-    """
+    """HLM in which each draft skips verification with the probability ``share``; 0.5 in cu-hlm Section V-A."""
 
     def __init__(self, share: float = 0.5) -> None:
         self.share, self.name = share, f"Rand-HLM ({share:g})"
@@ -154,28 +117,20 @@ class RandHlm(Hlm):
 CHOSEN_THRESHOLD = 0.8
 """The threshold that cu-hlm chooses (Section V-B), whatever the pair."""
 U_CHOSEN, CU_CHOSEN = f"U-HLM at {CHOSEN_THRESHOLD:g}", f"CU-HLM online at {CHOSEN_THRESHOLD:g}"
+AVERSE, PRONE, ONLINE = "U-HLM risk-averse", "U-HLM risk-prone", "CU-HLM online"
 
 
 @register(
-    MethodInfo("U-HLM", Family.U_HLM, PlotStyle(LIGHT_BLUE, ".")),
-    MethodInfo(
-        "U-HLM risk-averse",
-        Family.U_HLM,
-        PlotStyle(LIGHT_BLUE, "<", "dashed"),
-        default=lambda setup: UHlm(setup.fitted.risk_averse, "U-HLM risk-averse"),
-    ),
-    MethodInfo(
-        "U-HLM risk-prone",
-        Family.U_HLM,
-        PlotStyle(LIGHT_BLUE, ">"),
-        default=lambda setup: UHlm(setup.fitted.risk_prone, "U-HLM risk-prone"),
-        published="U-HLM",
-    ),
-    MethodInfo(
+    entry("U-HLM", Family.U_HLM, LIGHT_BLUE, "."),
+    entry(AVERSE, Family.U_HLM, LIGHT_BLUE, "<", "dashed", default=lambda s: UHlm(s.fitted.risk_averse, AVERSE)),
+    entry(PRONE, Family.U_HLM, LIGHT_BLUE, ">", default=lambda s: UHlm(s.fitted.risk_prone, PRONE), published="U-HLM"),
+    entry(
         U_CHOSEN,
         Family.U_HLM,
-        PlotStyle(LIGHT_BLUE, "P", "dotted"),
-        default=lambda setup: UHlm(CHOSEN_THRESHOLD, U_CHOSEN),
+        LIGHT_BLUE,
+        "P",
+        "dotted",
+        default=lambda _: UHlm(CHOSEN_THRESHOLD, U_CHOSEN),
         studies=("hlm",),
     ),
 )
@@ -183,16 +138,13 @@ class UHlm(Hlm):
     """U-HLM: a draft whose uncertainty is at most the threshold skips verification (cu-hlm (10), u-hlm (8)).
 
     The draft model's logits are perturbed as they are, whatever the run's temperature and top-p; a masked logit, -inf,
-    is a token of probability 0. A sent draft is sent with its whole distribution, as in HLM. Its formula is cu-hlm's
-    (4); its bytes are u-hlm's full precision, 32 bits a probability without an index. The server needs the skipped
-    tokens as well. Both papers neglect them, and no message here counts them.
+    is a token of probability 0. A sent draft is sent as in HLM. The server needs the skipped tokens as well: both
+    papers neglect them, and no message here counts them.
 
     Parameters
     ----------
     threshold : float
-        u_th: -b/a (risk-averse) or (Δ - b)/a (risk-prone) of :func:`hlmtheory.skipping.skip_thresholds`, or one from
-        :func:`hlmtheory.skipping.calibrate_threshold`.
-    name : str
+        u_th, such as those of :func:`hlmtheory.skipping.skip_thresholds`.
     draws : int or None
         M, the number of perturbed samples; None takes their mean by quadrature.
     """
@@ -230,10 +182,10 @@ class Cut(NamedTuple):
 class CuHlm(UHlm, ABC):
     """CU-HLM: U-HLM that sends only the k largest probabilities of a distribution, in 8 bits (cu-hlm Section IV).
 
-    The draft's own probability is sent unrounded, so that acceptance is not distorted. The replacement of a rejected
-    draft is drawn from the residual of the distribution that the server decodes. The paper does not say how a value is
-    rounded: here it is rounded down, and the lost mass is spread over the tail (:mod:`hlmtheory.truncation`). The
-    formula counts k values and their indices, as the paper does; the bytes count the draft and its probability as well.
+    The draft's own probability is sent unrounded, so acceptance is not distorted; a rejected draft is replaced from the
+    residual of what the server decodes. The paper does not say how a value is rounded: here down, and the lost mass is
+    spread over the tail (:mod:`hlmtheory.truncation`). The formula counts k values and their indices, as the paper
+    does; the bytes count the draft and its probability as well.
     """
 
     truncates = True
@@ -271,13 +223,7 @@ class CuHlm(UHlm, ABC):
 
 
 @register(
-    MethodInfo(
-        "CU-HLM offline",
-        Family.CU_HLM,
-        PlotStyle(BLUE, "o"),
-        default=lambda setup: CuHlmOffline(setup.fitted.risk_prone, setup.fitted.offline_k),
-        published="CU-HLM (Offline)",
-    )
+    entry("CU-HLM offline", Family.CU_HLM, BLUE, "o", default=("risk_prone", "offline_k"), published="CU-HLM (Offline)")
 )
 class CuHlmOffline(CuHlm):
     """CU-HLM with one k for all, from :func:`hlmtheory.truncation.offline_size` (cu-hlm (21); 30 in the paper)."""
@@ -291,36 +237,28 @@ class CuHlmOffline(CuHlm):
         return min(self.k, self.session.vocabulary), self.bits
 
 
-def _online(threshold: float, setup: Setup, name: str) -> CuHlmOnline:
-    """Make CU-HLM online with the fitted line."""
-    return CuHlmOnline(threshold, slope=setup.fitted.slope, intercept=setup.fitted.intercept, name=name)
+def _online(threshold: float | None = None, name: str = ONLINE) -> Callable[[Setup], CuHlmOnline]:
+    """Return what makes CU-HLM online with the fitted line, and the fitted threshold unless one is given."""
+
+    def make(setup: Setup) -> CuHlmOnline:
+        fit = setup.fitted
+        limit = fit.risk_prone if threshold is None else threshold
+        return CuHlmOnline(limit, slope=fit.slope, intercept=fit.intercept, name=name)
+
+    return make
 
 
 @register(
-    MethodInfo(
-        "CU-HLM online",
-        Family.CU_HLM,
-        PlotStyle(BLUE, "D", "dashed"),
-        default=lambda setup: _online(setup.fitted.risk_prone, setup, "CU-HLM online"),
-        published="CU-HLM (Online)",
-    ),
-    MethodInfo(
-        CU_CHOSEN,
-        Family.CU_HLM,
-        PlotStyle(BLUE, "X", "dotted"),
-        default=lambda setup: _online(CHOSEN_THRESHOLD, setup, CU_CHOSEN),
-        studies=("hlm",),
+    entry(ONLINE, Family.CU_HLM, BLUE, "D", "dashed", default=_online(), published="CU-HLM (Online)"),
+    entry(
+        CU_CHOSEN, Family.CU_HLM, BLUE, "X", "dotted", default=_online(CHOSEN_THRESHOLD, CU_CHOSEN), studies=("hlm",)
     ),
 )
 class CuHlmOnline(CuHlm):
     """CU-HLM with k chosen by the draft's uncertainty: the smallest k with Ū(a u + b) ≤ θ (cu-hlm (24)).
 
-    Parameters
-    ----------
-    threshold, slope, intercept : float
-        u_th, and the line β = a u + b.
-    distortion_tolerance, sharpness : float
-        θ, and η of the softplus, whose value the paper does not print.
+    a, b are ``slope`` and ``intercept`` of the line β = a u + b, θ is ``distortion_tolerance``, and ``sharpness`` is η
+    of the softplus, whose value the paper does not print.
     """
 
     def __init__(
@@ -346,21 +284,13 @@ class CuHlmOnline(CuHlm):
         return online_size(draft, tokens, found, self.distortion_tolerance, sharpness=self.sharpness), self.bits
 
 
-@register(
-    MethodInfo(
-        "CU-HLM certified",
-        Family.CU_HLM,
-        PlotStyle(ORANGE, "*", width=2.0, order=4),
-        default=lambda setup: CuHlmCertified(setup.fitted.calibrated),
-    )
-)
+@register(entry("CU-HLM certified", Family.CU_HLM, ORANGE, "*", width=2.0, order=4, default=("calibrated",)))
 class CuHlmCertified(CuHlm):
     """CU-HLM with a calibrated threshold and the smallest k with 2 Δ_k ≤ ε, so that truncation's bias is at most ε.
 
-    Δ_k is the deviation of the distribution that the server decodes (claim ``truncation.message``). For the threshold
-    see :func:`hlmtheory.skipping.calibrate_threshold`. A probability has 16 bits: with 8, a flat distribution is
-    further from q than any useful ε, whatever k. If 16 bits are too few as well, it has 24. This happens only for a
-    heavy tail and a vocabulary of more than 2¹⁷ ε tokens, which is 13,107 for ε = 0.1.
+    Δ_k is the deviation of the distribution that the server decodes (claim ``truncation.message``). A probability has
+    16 bits: with 8, a flat distribution is further from q than any useful ε. If 16 are too few as well, it has 24: only
+    for a heavy tail and a vocabulary of more than 2¹⁷ ε tokens.
     """
 
     bits = CERTIFIED_BITS[0]

@@ -9,7 +9,7 @@ from hlmtheory.policy.device import ANSWER_BITS
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd
 from validation.decoding.methods.quantized import short_form
-from validation.decoding.methods.registry import LIGHT_BLUE, Family, MethodInfo, PlotStyle, register
+from validation.decoding.methods.registry import LIGHT_BLUE, Family, entry, register
 from validation.decoding.session import Draft, Session
 from validation.errors import UserError
 
@@ -26,25 +26,21 @@ def cut(draft: Draft, target: torch.Tensor, limit: float) -> torch.Tensor:
 
 
 @register(
-    MethodInfo(
+    entry(
         "DSSD certified",
         Family.SPECULATIVE,
-        PlotStyle(LIGHT_BLUE, "o", "dotted"),
+        LIGHT_BLUE,
+        "o",
+        "dotted",
         default=lambda setup: DssdCertified(0.01, setup.max_draft_length),
         studies=(),
     )
 )
 class DssdCertified(Dssd):
-    """DSSD whose server sends the fewest probabilities p̂ of p with TV(p, p̂) ≤ ε, after a rejection.
+    """DSSD whose server sends the fewest probabilities p̂ of p with TV(p, p̂) ≤ ε = ``limit``, after a rejection.
 
     The device draws from (p̂ - q)⁺. So each token's law is within ε of the target's (``channel.downlink_truncated``),
     and the law of a text of n tokens within n ε. At temperature 0 the answer is a token.
-
-    Parameters
-    ----------
-    limit : float
-        ε, at least V 2^-24 and below 1.
-    max_draft_length : int
     """
 
     cuts_answer = True

@@ -1,11 +1,9 @@
 """Several lossless messages, of which one is chosen before each round of a text.
 
-A lossless message leaves the target's law at every position. So it is charged 0 where it may be sent, and a mixture is
-charged the mean of its parts, which is 0 again. This holds only if a choice knows nothing of the random numbers of the
-positions to come. Under a shared seed a device does know some. A rejected draft drops the drafts behind it, which were
-winners of races in the stream that the next round uses. A choice that follows from such a draft, from how many there
-were, or from how long they took, changes the law of the text (``tests/validation/decoding/test_switched.py`` has one
-whose law moves by 1/32).
+A lossless message leaves the target's law at every position, and so does a mixture, if a choice knows nothing of the
+random numbers of the positions to come. Under a shared seed a device does know some: a rejected draft drops the drafts
+behind it, which were winners of races in the stream that the next round uses. A choice that follows from such a draft
+changes the law (``tests/validation/decoding/test_switched.py`` has one whose law moves by 1/32).
 
 So a text stays under the shared seed until it is past every position that was drafted under it, and its rounds are then
 no longer than that. Proof that this suffices: let τ be the place at which another message is next allowed. Everything
@@ -42,13 +40,7 @@ class Chosen:
 
 
 def lossless_part(policy: DevicePolicy, most: int) -> DevicePolicy:
-    """Return a policy with another draft length.
-
-    Raises
-    ------
-    UserError
-        If its texts do not have the target's law, or it drafts on.
-    """
+    """Return a policy with another draft length; refuse one whose texts lack the target's law, or that drafts on."""
     if policy.rule.skips or isinstance(policy.messages, CertifiedRows | StreamedTokens) or not policy.bonus:
         raise UserError(
             "A message changes within a promise that texts have the target's law; this policy skips, truncates or "
@@ -58,19 +50,10 @@ def lossless_part(policy: DevicePolicy, most: int) -> DevicePolicy:
 
 
 class Switched(Method):
-    """Lossless policies, one of which is chosen before each round; it writes one text at a time.
+    """Lossless policies, each from :func:`lossless_part`, one of which is chosen before each round; one text at a time.
 
-    Parameters
-    ----------
-    policies : mapping of str to DevicePolicy
-        By name, each as :func:`lossless_part` returns it.
-    choose : callable
-        Returns the :class:`Chosen` of the next round.
-
-    Attributes
-    ----------
-    choices : list of Chosen
-        Those of the rounds so far. With ``iter(choices).__next__`` as ``choose`` the text is written again.
+    ``choose`` returns the :class:`Chosen` of the next round. ``choices`` are those of the rounds so far: with
+    ``iter(choices).__next__`` as ``choose`` the text is written again.
     """
 
     def __init__(self, policies: Mapping[str, DevicePolicy], choose: Callable[[], Chosen]) -> None:

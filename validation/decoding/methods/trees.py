@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.registry import BLACK, BLUE, GREY, Family, MethodInfo, PlotStyle, register
+from validation.decoding.methods.registry import BLACK, BLUE, GREY, PLAIN, Family, entry, register
 from validation.decoding.random_streams import Chance
 from validation.decoding.sampling import distributions_of
 from validation.decoding.session import Message, Session
@@ -23,27 +23,11 @@ Array = NDArray[Any]
 
 
 class TreeMethod(Method, ABC):
-    """A method that drafts trees; :class:`validation.decoding.tree_loop.TreeLoop` calls these functions in this order.
+    """A method that drafts trees; the loop calls these functions in the order in which they stand.
 
-    ====================================== ===================================================================
-    :meth:`~.Method.begin`                 the batch begins
-    :meth:`own_model`                      the model that drafts, if it is not the pair's
-    :meth:`read_prompt`                    a prompt was read; only with ``wants_features``
-    :meth:`grow`                           the trees of a round
-    :meth:`tree_message`                   how a tree is sent
-    ``walk``                               which path is kept, and which token follows it
-    :meth:`tree_reply`                     the number of bytes of the server's answer
-    :meth:`learn_tree`                     the round is over
-    ====================================== ===================================================================
-
-    Attributes
-    ----------
-    walk : callable
-        :func:`validation.decoding.trees.exact_walk`, unless the method is lossy.
-    wants_features : bool
-        Whether it is given the target model's last hidden states.
-    on_server : bool
-        Whether the trees grow on the server, so that no draft crosses the link.
+    ``walk`` is :func:`validation.decoding.trees.exact_walk`, unless the method is lossy. With ``wants_features`` the
+    method is given the target model's last hidden states; with ``on_server`` the trees grow there, and no draft crosses
+    the link.
     """
 
     runs_draft = wants_features = on_server = False
@@ -65,7 +49,8 @@ class TreeMethod(Method, ABC):
         if self.on_server:
             return Message(8.0, b"\0")  # a request
         width, up = index_bits(self.session.vocabulary), len(tree).bit_length()
-        nodes = [(int(value), size) for value, size in _interleaved(tree, width, up)]
+        pairs = zip(tree.tokens[1:], tree.parents[1:], strict=True)
+        nodes = [one for token, parent in pairs for one in ((int(token), width), (int(parent), up))]
         used = set(tree.parents[1:])
         rows = [tree.drawn_from[node] for node in sorted(used & set(tree.drawn_from))]
         head = pack([(len(tree), 16), *nodes])
@@ -81,12 +66,6 @@ class TreeMethod(Method, ABC):
 
     def learn_tree(self, outcome: TreeOutcome) -> None:
         """Update the method's state of a sequence."""
-
-
-def _interleaved(tree: DraftTree, width: int, up: int) -> list[tuple[int, int]]:
-    """Return the fields of a message: token and parent of each draft."""
-    pairs = zip(tree.tokens[1:], tree.parents[1:], strict=True)
-    return [one for token, parent in pairs for one in ((token, width), (parent, up))]
 
 
 class LevelTree(TreeMethod):
@@ -188,15 +167,10 @@ class LevelTree(TreeMethod):
 
 
 class SampledTree(LevelTree):
-    """A tree whose children are drawn from the draft's distributions without replacement.
+    """A tree whose children are drawn from the draft's distributions without replacement, ``widths`` by depth.
 
     At temperature 0 the children are the likeliest tokens, and certain. The server needs the distributions that
     children were drawn from, in float32.
-
-    Parameters
-    ----------
-    widths : tuple of int
-        Children of each node, by depth.
     """
 
     def __init__(self, widths: tuple[int, ...] = (3, 2, 1, 1)) -> None:
@@ -220,15 +194,7 @@ class SampledTree(LevelTree):
         return draw_children(tree, node, q, width, chance)
 
 
-@register(
-    MethodInfo(
-        "draft tree",
-        Family.SPECULATIVE,
-        PlotStyle(BLACK, "d", "dashed"),
-        default=lambda setup: DraftTreeSd(),
-        studies=(),
-    )
-)
+@register(entry("draft tree", Family.SPECULATIVE, BLACK, "d", "dashed", default=PLAIN, studies=()))
 class DraftTreeSd(SampledTree):
     """Tree speculative decoding with the pair's draft model (miao2024specinfer)."""
 
@@ -239,15 +205,7 @@ class DraftTreeSd(SampledTree):
         self.name = f"draft tree ({'-'.join(map(str, widths))})"
 
 
-@register(
-    MethodInfo(
-        "draft tree, sure",
-        Family.SPECULATIVE,
-        PlotStyle(BLUE, "d", "dashed"),
-        default=lambda setup: SureTreeSd(),
-        studies=(),
-    )
-)
+@register(entry("draft tree, sure", Family.SPECULATIVE, BLUE, "d", "dashed", default=PLAIN, studies=()))
 class SureTreeSd(DraftTreeSd):
     """A tree whose nodes have one drawn child; the others are the likeliest tokens (hu2025multidraft, greedy drafts).
 
@@ -312,30 +270,16 @@ def add_window(tree: DraftTree, rows: Array) -> None:
         tree.window_sees.append(before + [place(other, column) for other in range(1, level)])
 
 
-@register(
-    MethodInfo(
-        "n-gram Lookahead",
-        Family.SPECULATIVE,
-        PlotStyle(GREY, "x", "dashed"),
-        default=lambda setup: NgramLookahead(),
-        studies=(),
-    )
-)
+@register(entry("n-gram Lookahead", Family.SPECULATIVE, GREY, "x", "dashed", default=PLAIN, studies=()))
 class NgramLookahead(TreeMethod):
     """Lookahead decoding (fu2024lookahead): a Jacobi window that makes n-grams, and a branch that verifies them.
 
-    The reference [40] of flexspec is another method of that name, which looks drafts up in a trie of earlier texts
-    (zhao2024lookahead); its words, "Jacobi iteration ... refine multiple candidate sequences in parallel through
-    multi-step verification", describe this one. In each pass the target model reads, beside the last token, a window
-    of N - 1 rows of W guesses, and up to G n-grams of the pool that begin with the last token. Column j of the window
-    and its newest guess are an n-gram, which enters the pool. The window's guesses are likeliest tokens, as in the
-    authors' code. n-grams are certain drafts, so the texts have the target's law at any temperature. The window is on
-    the server: a round sends a request up and the new tokens down.
-
-    Parameters
-    ----------
-    window, ngram, guesses : int
-        W, N and G.
+    The reference [40] of flexspec is another method of that name (zhao2024lookahead); its words, "Jacobi iteration ...
+    refine multiple candidate sequences in parallel through multi-step verification", describe this one. In each pass
+    the target model reads, beside the last token, a window of N - 1 rows of W guesses, and up to G n-grams of the pool
+    that begin with the last token. Column j of the window and its newest guess are an n-gram, which enters the pool.
+    Guesses are likeliest tokens, as in the authors' code. n-grams are certain drafts, so the texts have the target's
+    law at any temperature. The window is on the server: a round sends a request up and the new tokens down.
     """
 
     on_server = True

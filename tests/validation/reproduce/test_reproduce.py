@@ -110,7 +110,7 @@ def test_what_lacks_an_input_is_listed_with_what_it_needs(tmp_path: Path) -> Non
     assert "wide in --models" in tasks["wide:collect"].needs
     assert tasks["experiment:flexspec_tables"].needs.startswith("gsm8k")
     assert not tasks["builtin:collect"].needs
-    assert {f"builtin:decode:{name}" for name in ("hlm", "design", "greedy", "nucleus")} <= tasks.keys()
+    assert {f"builtin:decode:{name}" for name in ("hlm", "design")} <= tasks.keys()
     found = {one.task.name: one for one in states(list(tasks.values()), tmp_path / "out")}
     assert (found["wide:draw"].word, found["builtin:draw"].word) == (NOT_RUN, TO_RUN)
     only = [task.name for task in tasks_of(Setting(tmp_path, tmp_path / "out", paper="c-sqs"))]

@@ -7,6 +7,7 @@ distribution.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from validation.decoding.methods.quantized import EPSILON, CSqs
 from validation.plots.c_sqs.numbers import (

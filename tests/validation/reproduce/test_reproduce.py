@@ -95,6 +95,8 @@ def test_each_task_comes_after_what_makes_its_inputs_and_what_is_missing_is_said
     tasks = {task.name: task for task in tasks_of(Setting(tmp_path, tmp_path / "out", pairs=("builtin", "wide")))}
     assert "wide in --models" in tasks["wide:collect"].needs
     assert tasks["experiment:flexspec_tables"].needs.startswith("gsm8k")
+    assert not tasks["builtin:collect"].needs
+    assert {f"builtin:decode:{name}" for name in ("hlm", "design")} <= tasks.keys()
     found = {one.task.name: one for one in states(list(tasks.values()), tmp_path / "out")}
     assert (found["wide:draw"].word, found["builtin:draw"].word) == (NOT_RUN, TO_RUN)
     names = [task.name for task in chosen(list(tasks.values()), ["builtin:decode:hlm"])]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._quantities import checked
-from hlmtheory.channel.block_claims import BLOCK_CLAIMS
 from hlmtheory.channel.fading import (
     QuadratureEstimate,
     Rayleigh,
@@ -22,7 +20,6 @@ from hlmtheory.channel.leak_claims import LEAK_CLAIMS
 from hlmtheory.channel.links import GilbertElliott
 from hlmtheory.channel.quantities import DOMAINS
 from hlmtheory.channel.split import SPLIT_CLAIMS
-from hlmtheory.channel.uploads import UPLOAD_CLAIMS
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 
 # Proofs, by the last part of the id.
@@ -36,8 +33,8 @@ from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 #   above ∫_a^b f/log₂(1+s) ds ≥ ln 2 f(0) e^{-(1+κ)b/m} ln(b/a). With b fixed and a → 0 this is unbounded: the mean
 #   latency is infinite at every mean SNR and every κ. So E[T_step] in flexspec (2) is infinite too, and a run's
 #   throughput tends to 0, unless blocks in outage are dropped. A simulated mean latency depends on the number of
-#   samples and on the seed. These are finite: every quantile, the mean outside an outage, the rate, and the mean of a
-#   transfer whose S is drawn again after each coherence time (block_claims).
+#   samples and on the seed. These are finite: every quantile, the
+#   mean outside an outage, and the rate.
 # capacity. E[log(1 + S)] = ∫ P(S > s)/(1 + s) ds = e^{1/m} E₁(1/m) for an exponential S. For a Gamma(j
 #   + 1) S, by parts, e^z Σ_{k≤j+1} E_k(z); summing the Poisson mixture over j in the other
 #   order gives the closed form.
@@ -90,15 +87,6 @@ def _stays_stationary(leave_good: Array, leave_bad: Array) -> Array:
     """Return the share of bad slots after one step: π_bad (1 - leave_bad) + π_good leave_good."""
     bad = GilbertElliott(1.0, 0.0, leave_good, leave_bad, 1.0).share_of_bad()
     return bad * (1.0 - leave_bad) + (1.0 - bad) * leave_good
-
-
-def _seen(times: Any, until: Any) -> Any:
-    """Return how long each sample is active until the given time: whole periods plus the last partial one."""
-    opens = times - times[0]
-    lasts = np.append(times[1:] - times[:-1], times[-1] - times[-2])
-    period = opens[-1] + lasts[-1]
-    cycles, rest = np.divmod(until, period)
-    return cycles * lasts + np.clip(rest - opens, 0.0, lasts)
 
 
 _CUHLM = "oh2025cuhlm"
@@ -201,8 +189,6 @@ CLAIMS = (
         rhs=lambda leave_good, leave_bad: GilbertElliott(1.0, 0.0, leave_good, leave_bad, 1.0).share_of_bad(),
         attained=Attained({"leave_good": 0.0625, "leave_bad": 0.25}),
     ),
-    *BLOCK_CLAIMS,
     *LEAK_CLAIMS,
     *SPLIT_CLAIMS,
-    *UPLOAD_CLAIMS,
 )

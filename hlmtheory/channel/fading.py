@@ -1,7 +1,6 @@
 """Rayleigh and Rician block fading: the distribution of the SNR, of the rate and of the latency.
 
-The latencies here keep S constant for the whole transfer, so they hold for a transfer within one fading block. For a
-transfer over several blocks see :func:`hlmtheory.channel.mean_transfer_time`.
+The latencies here keep S constant for the whole transfer, so they hold for a transfer within one fading block.
 
 With a line of sight κ times as strong as the scattered rest, y = (1 + κ)S/m has the density
 e^{-κ-y} I₀(2√(κy)): twice y is non-central χ² with 2 degrees of freedom and non-centrality 2κ, a mixture of

@@ -22,7 +22,6 @@ _BITS = positive("a distribution has some bits")
 #
 # downlink. A row goes down if and only if a draft is rejected, and the first rejected one is draft i with probability
 #   α_1 … α_{i-1} (1 - α_i). These sum to 1 - α_1 … α_K.
-# downlink_floor. The geometric mean is at most the arithmetic one.
 # split_bits. Both send the K tokens. Of the rest, K b + (1 - Π α_i) V b ≤ (K + V) b ≤ K V b if K ≥ 2 and V ≥ 2.
 # downlink_truncated. Let a = (p - q)⁺ and c = (p̂ - q)⁺ with sums T and T̂. law - p = T (c/T̂ - a/T), and the law is
 #   min(p, q) + T c/T̂. If T̂ ≥ T: TV = T Σ (c/T̂ - a/T)⁺ ≤ Σ (c - a)⁺. If T̂ < T: TV = T Σ (a/T - c/T̂)⁺ ≤ Σ (a - c)⁺.
@@ -79,13 +78,6 @@ def _rows(acceptances: Array) -> Array:
         total = total + reached * (1.0 - alpha[..., i])
         reached = reached * alpha[..., i]
     return total
-
-
-def _by_mean(acceptances: Array) -> Array:
-    """Return 1 - ᾱ^K with the mean ᾱ of the rates."""
-    xp, alpha = arrays(acceptances=acceptances)
-    alpha = _rates(xp, alpha)
-    return 1.0 - xp.mean(alpha, axis=-1) ** alpha.shape[-1]
 
 
 def _sizes(acceptances: Array, vocabulary: Array, bits_per_probability: Array) -> tuple[int, Array, Array, Array]:
@@ -157,17 +149,6 @@ SPLIT_CLAIMS = (
         lhs=_rows,
         rhs=lambda acceptances: downlink_bits(acceptances, 1.0),
         attained=Attained({"acceptances": [0.5, 0.5]}),
-    ),
-    Claim(
-        id="channel.downlink_floor",
-        source=_SPLIT,
-        origin=Origin.NEW,
-        statement="1 − ᾱ^K ≤ E[distributions down in a round], ᾱ the mean of α_i, in rounds with one profile",
-        relation=Relation.LE,
-        lhs=_by_mean,
-        rhs=_rows,
-        attained=Attained({"acceptances": [0.5, 0.5]}),
-        ceiling=1.0,
     ),
     Claim(
         id="channel.split_bits",

@@ -13,7 +13,6 @@ from hlmtheory._quantities import at_least_one, positive
 
 _SIZES = {
     "bits": positive("leave out users who send nothing"),
-    "full_band_snr": positive("give the SNR over the whole band as a ratio, not in dB"),
     "spectral_efficiency": positive(
         "a user of zero gain never finishes, and one of infinite SNR needs no band: leave it out"
     ),
@@ -26,7 +25,7 @@ _SIZES = {
     "snr": positive("give the signal-to-noise ratio as a ratio, not in dB"),
     "boost": at_least_one("give the factor by which the gain is raised"),
 }
-_PER_USER = ("bits", "spectral_efficiency", "full_band_snr", "shares", "weights", "power", "gain", "snr")
+_PER_USER = ("bits", "spectral_efficiency", "shares", "weights", "power", "gain", "snr")
 _RANGE = positive("the result leaves the range of its floating type: take other units, or float64")
 _OBJECTIVES = ("minmax", "sum")
 

@@ -49,7 +49,6 @@ LEFT_OUT = {
         "UncertaintyLine",
         "envelope_bits",
         "threshold_rule",
-        "upload_batches",
     },
     "takes objects made of numbers of Python": {
         "Service",
@@ -58,8 +57,6 @@ LEFT_OUT = {
         "StageCosts.fixed_time",
         "lower_bound",
         "plan",
-        "plan_cost",
-        "plan_goodput",
         "plan_latency",
         "plan_served",
         "plan_users",

@@ -32,7 +32,6 @@ WIDE = {
     ),
     **{f"Rician.{name}": "a quadrature in float64" for name in RICIAN},
     **dict.fromkeys(("TraceLink.delivered_bits", "TraceLink.transfer_time"), "an integral of a float64 trace"),
-    "mean_transfer_time": "a quadrature in float64",
     **dict.fromkeys(
         ("stationary_draft_length", "draft_length_regret", "worst_draft_length_regret", "fading_skip"),
         "a root or a maximum that is searched in float64",
@@ -46,7 +45,7 @@ WIDE = {
 """Functions whose floating answer is always float64, each with the reason."""
 
 NUMPY = {
-    *("codec_hulls", "lower_hulls", "plan_user", "plan_batched", "queue_rates", "sample_transfer_times"),
+    *("codec_hulls", "lower_hulls", "plan_user", "queue_rates", "sample_transfer_times"),
     *("forward_flops", "peak_memory", "run_time", "stage_times", "step_times", "pipeline_latency", "decoding_steps"),
     *("round_line", "goodput", "crossover_batch", "load_batch", "fit_passes", "size_classes"),
     *("inference_latency", "upload_bits", "free_schedule", "johnson_order"),
@@ -68,7 +67,7 @@ ONE_INSTANCE = {
     **dict.fromkeys(("free_schedule", "free_latency", "free_bound"), "one schedule"),
     **dict.fromkeys(("optimal_sizes", "optimal_codecs"), "one text"),
     **dict.fromkeys(
-        ("codec_hulls", "lower_hulls", "plan_user", "plan_batched", "colocated_plan", "capacity_gain", "queue_rates"),
+        ("codec_hulls", "lower_hulls", "plan_user", "colocated_plan", "capacity_gain", "queue_rates"),
         "one plan",
     ),
     **dict.fromkeys(

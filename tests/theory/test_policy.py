@@ -419,3 +419,10 @@ def test_a_deadline_gives_each_message_an_equal_part():
     assert (plan.draft_length, plan.upper_bound < 2.0 / limit) == (1, True)
     later = policy.plan_user(hulls, costs, [0.5, 1.0], risk_limit=math.inf, skipping=False, round_limit_s=limit)
     assert (later.draft_length, later.bits * later.tokens) == (2, 20.0)
+
+
+def test_a_subnormal_risk_is_as_good_as_none():
+    """The price at which such a step pays is beyond float64."""
+    hulls = policy.lower_hulls([[4.0, 1.0], [1.0, 1.0]], [[0.0, 5e-324], [5e-324, 5e-324]])
+    found = policy.plan_user(hulls, policy.StageCosts(1.0, 1.0, 1e-6), [0.0], rejection=[0.0, 0.0], risk_limit=0.125)
+    assert found.rate == pytest.approx(1.0)

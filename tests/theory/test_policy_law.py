@@ -7,9 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from hlmtheory import batching, codec, policy, serving
+from hlmtheory import codec, policy
 from hlmtheory.policy import StageCosts, lower_hulls, plan_user
-from hlmtheory.policy.batched import plan_batched
 
 from . import policy_program, policy_worlds
 
@@ -177,32 +176,6 @@ def test_no_shares_and_mixtures_of_two_users_beat_the_bound(seed):
             for case, w in zip(cases, (share, 1.0 - share), strict=True)
         ]
         assert sum(rates) <= found.upper_bound * (1.0 + 1e-7)
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_no_messages_by_place_beat_the_bound_of_batches(seed):
-    """The fewest bits of a draft at each length, by the program: a unit of time for a bit, and none for all else."""
-    rng = np.random.default_rng((4, seed))
-    bits, risk = np.sort(np.exp(rng.uniform(7.0, 10.0, (2, 2))), axis=1), [[0.25, 0.0], [0.125, 0.0]]
-    model, edge = serving.ModelShape(1, 4, 8), serving.Device(2.0**-16, 2.0**-7)
-    service = serving.Service(model, model, edge, serving.Device(2.0**-16, 2.0**-5), 0.7)
-    tasks = [serving.Task(int(i), int(o)) for i, o in rng.integers(1, 20, (3, 2))]
-    found = plan_batched(
-        lower_hulls(bits, risk), tasks, service, 1e-6, risk_limit=0.03, draft_lengths=[1, 2, 3], method="exact"
-    )
-    least = np.inf
-    for length in (1, 2, 3):
-        base = 1e-9  # of all that is no air time
-        case = policy_program.Case(
-            bits, np.asarray(risk), np.full(2, 0.3), np.ones(2), np.full(length, 0.7), StageCosts(base, base, 1.0),
-            0.03, None, (length,), False, True,
-        )  # fmt: skip
-        tokens = sum(0.7**n for n in range(length + 1))
-        air = tokens / policy_program.fastest(case, charged=True) / length * 1e-6
-        own = serving.Service(model, model, serving.Device(edge.c1, edge.c2 + air), service.verify_device, 0.7)
-        least = min(least, batching.plan(tasks, own, "exact", draft_lengths=[length]).latency)
-    assert found.lower_bound <= least * (1.0 + 1e-6)
-    assert found.lower_bound == pytest.approx(least, rel=1e-4)
 
 
 # ------------------------------------------------------------------------------------------------- switches and limits

@@ -7,7 +7,6 @@ token without verification or adds it, coded, to the message of the round. The s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -17,7 +16,7 @@ import numpy as np
 
 from hlmtheory._array import NUMPY, Array, brief, softmax
 from hlmtheory._domains import COUNT, Domain, DomainError, flag, generator, instance, instances, number, token_of
-from hlmtheory._quantities import not_negative, positive, whole_from_one
+from hlmtheory._quantities import not_negative, whole_from_one
 from hlmtheory._simplex import over_exact_sums
 from hlmtheory.codec import (
     CodecChoice,
@@ -37,7 +36,7 @@ from hlmtheory.codec.messages import LONGEST_BATCH
 from hlmtheory.codec.selection import VOCABULARY
 from hlmtheory.lattice import quantize, top_support
 from hlmtheory.policy.codec_hulls import codec_hulls
-from hlmtheory.policy.costs import DeviceRule, Numbers, PlanPart, StageCosts, UserPlan
+from hlmtheory.policy.costs import DeviceRule, Numbers
 from hlmtheory.policy.device_json import policy_of, text_of
 from hlmtheory.policy.device_parts import (
     FINITE,
@@ -85,7 +84,6 @@ _RULE = {
     "skip_level": FINITE,
 }
 _PLACE = whole_from_one("give the place of the draft in its round, from 1")
-_SECONDS = positive("give a time in seconds")
 _TEMPERATURE = not_negative("give the temperature of both models; 0 takes the likeliest token")
 _BITS = whole_from_one("give the most bits of a distribution in a message, or None")
 _BYTES = Domain(
@@ -213,52 +211,6 @@ class DevicePolicy:
             _answerable(self.messages.limit, self.vocabulary, self.temperature)
         if isinstance(self.messages, LatticeRows) and (self.messages.top_k or 0) > self.vocabulary:
             raise DomainError(f"top_k must be at most V = {self.vocabulary}; got {self.messages.top_k}; keep fewer")
-
-    @classmethod
-    def from_plan(
-        cls,
-        plan: UserPlan | PlanPart,
-        *,
-        costs: StageCosts | None = None,
-        round_limit_s: float | None = None,
-        limit_seconds_per_bit: float | None = None,
-        **others: Any,
-    ) -> DevicePolicy:
-        """Return the policy of a plan.
-
-        Parameters
-        ----------
-        plan : UserPlan or PlanPart
-            From :func:`plan_user` or :func:`plan_users`; of a plan with a mixture, a part of it. A policy of each part
-            and :meth:`UserPlan.part_of` make up the mixture.
-        costs, round_limit_s, limit_seconds_per_bit
-            What the plan was given, if it has a limit on the time of a round: the policy's ``bits_limit`` follows.
-        **others
-            The other parameters of the class, by name.
-
-        Returns
-        -------
-        DevicePolicy
-
-        Raises
-        ------
-        ValueError
-            As the class; if there is a limit without costs, or the plan has a mixture.
-        """
-        if isinstance(plan, UserPlan) and plan.mixture:
-            raise DomainError(
-                f"plan must have one part; got a mixture of {len(plan.mixture)}; make a policy of each of plan.mixture"
-            )
-        rule = plan.rule if isinstance(plan, PlanPart) else instance("plan", plan, UserPlan).rule
-        if round_limit_s is not None:
-            if costs is None:
-                raise DomainError("costs must be those of the plan; got None with a limit on a round; give them")
-            made = instance("costs", costs, StageCosts)
-            each = made.seconds_per_bit if limit_seconds_per_bit is None else limit_seconds_per_bit
-            air_s = number(_SECONDS, "round_limit_s", round_limit_s) - made.fixed_time(rule.draft_length)
-            bits = air_s / number(_SECONDS, "limit_seconds_per_bit", each) - made.header_bits
-            others["bits_limit"] = max(1, math.floor(bits / max(rule.draft_length, 1) - made.token_bits))
-        return cls(rule=rule, **others)
 
     @classmethod
     def from_json(cls, text: str) -> DevicePolicy:

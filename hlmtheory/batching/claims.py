@@ -10,7 +10,7 @@ import numpy as np
 from hlmtheory._array import Array, to_numpy
 from hlmtheory.batching import methods, search, wave_claims
 from hlmtheory.batching.planner import Measured, lower_bound, plan, plan_latency
-from hlmtheory.batching.sides import against, fits_each, planned, same_output, side
+from hlmtheory.batching.sides import against, fits_each, planned, side
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.serving import Service, Task
 
@@ -76,7 +76,6 @@ def _are_runs(input_tokens: Array, labels: Array) -> Array:
 
 _FITS = Assumption("every batch of the competitor is within the memory", against(fits_each, bool))
 _RUNS = Assumption("the competitor's batches are runs of the sorted tasks, in order", _are_runs)
-_SAME = Assumption("all tasks have one output length", same_output)
 
 _UNIT = {"acceptance": 1.0, "models": [[1, 1, 1]] * 2, "memory": np.inf}
 _ONE_STEP = {**_UNIT, "input_tokens": [1, 1, 2], "output_tokens": [1, 1, 1], "draft_length": 2}

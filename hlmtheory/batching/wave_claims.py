@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory._array import Array
-from hlmtheory._domains import numbers
 from hlmtheory.batching import methods
 from hlmtheory.batching.facilities import facility_bound
 from hlmtheory.batching.memory import Cache
@@ -19,7 +17,6 @@ from hlmtheory.batching.sides import against, fits_each, same_output, side
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.serving import Service, Task, decoding_steps
 from hlmtheory.serving.costs import memory_bytes
-from hlmtheory.serving.shapes import POSITIVE_COUNT
 
 # Proofs, by the last part of the id.
 #
@@ -108,17 +105,10 @@ def _memory(tasks: list[Task], service: Service, length: int, batches: Sequence[
     return service.memory
 
 
-def _has_few_states(output_tokens: Array) -> Array:
-    """Return whether tasks and steps are few enough to search all schedules for every acceptance pattern."""
-    outputs = numbers(POSITIVE_COUNT, "output_tokens", output_tokens)
-    return (np.prod(2.0 * outputs + 1.0, axis=-1) <= 2_000) & (outputs.shape[-1] <= 4)
-
-
 _ALONE = Assumption("every batch of the competitor, with its drafts, is within the memory", against(_fit_alone, bool))
 _EACH = Assumption("every batch of the competitor is within the memory", against(fits_each, bool))
 _TOGETHER = Assumption("the competitor's batches are within the memory together", against(_fit_together, bool))
 _SAME = Assumption("all tasks have one output length", same_output)
-_FEW = Assumption("the tasks have few steps", _has_few_states)
 
 _UNIT = {"acceptance": 1.0, "models": [[1, 1, 1]] * 2, "draft_length": 1}
 _TWO = {

@@ -24,7 +24,6 @@ from hlmtheory.policy.user_claims import host_side
 #   form; for shares below the smallest of the curve by the rate there.
 
 _POINTS = 9
-_CELLS = 64
 _LOW, _HIGH = 1.0, 256.0  # z over s: shares from 1 to 1/256
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from hlmtheory._array import Array
@@ -71,17 +69,7 @@ def _longest_path(draft_times: Array, verify_times: Array) -> Array:
     return np.max(paths, axis=-1, initial=0.0)
 
 
-def _summed(method: Callable[[Array, Array, Array], float], draft: Array, verify: Array, steps: Array) -> Array:
-    d, v = stage_pair("draft_stages", draft, "verify_stages", verify)
-    n = numbers(POSITIVE_COUNT, "steps", steps)
-    total = np.empty(n.shape[:-1])
-    for place in np.ndindex(total.shape):
-        total[place] = method(d[place], v[place], n[place])
-    return total
-
-
 _PAIR = {"draft_times": [2.0, 3.0], "verify_times": [4.0, 1.0]}
-_LINES = {"draft_stages": [[5.0, 1.0, 2.0], [3.0, 2.0, 0.0]], "verify_stages": [[1.0, 8.0, 0.0], [2.0, 1.0, 1.0]]}
 
 _COSTS = (
     Claim(

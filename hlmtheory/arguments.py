@@ -466,7 +466,6 @@ WITHIN: Mapping[str, Mapping[str, Argument]] = {
 
 FEWER: Mapping[str, Mapping[str, Callable[[Draw], int]]] = {
     "batching.draft_count": {"A": _up_to(3)},
-    "batching.exact_free": {"A": _up_to(3)},
     "codec.cheapest": {"V": _size(2, 3, 4, 7, 12)},
     "codec.text": {"N": _up_to(4)},
     "codec": {"V": _up_to(9, 2)},

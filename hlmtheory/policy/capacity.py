@@ -70,61 +70,21 @@ class SharedServer:
             object.__setattr__(self, field.name, number(_SERVER[field.name], field.name, getattr(self, field.name)))
 
     def alone_s(self, draft_length: int) -> float:
-        """Return the time of a pass with one round, in seconds.
-
-        Parameters
-        ----------
-        draft_length : int
-            K, 0 or more.
-
-        Returns
-        -------
-        float
-        """
+        """Return the time of a pass over one round of K drafts, in seconds."""
         return self.pass_s + self.token_s * (int(number(COUNT, "draft_length", draft_length)) + 1)
 
     def load_s(self, draft_length: int) -> float:
-        """Return the least time of the server that a round takes, in full batches, in seconds.
-
-        Parameters
-        ----------
-        draft_length : int
-            K, 0 or more.
-
-        Returns
-        -------
-        float
-        """
+        """Return the least time of the server that a round of K drafts takes, in full batches, in seconds."""
         tokens = int(number(COUNT, "draft_length", draft_length)) + 1
         return self.pass_s / self.batch + self.token_s * tokens
 
 
 @finite_answer
 def server_rates(most: Array, load_s: Array, weights: Array = 1.0, *, utility: str = "linear") -> Array:
-    """Return the tokens per second of each user with the most utility that one server can serve.
+    """Return the tokens per second X (..., U) with the most Σ ω X, or Σ ω log X, that one server can serve.
 
-    Parameters
-    ----------
-    most : array, shape (..., U)
-        Tokens a second of each user if the server is free; positive.
-    load_s : array, shape (..., U)
-        d, seconds of the server for each token; 0 if a user does not need it.
-    weights : array, shape (..., U) or broadcastable
-        ω, positive.
-    utility : {"linear", "log"}
-        Σ ω X, or Σ ω log X.
-
-    Returns
-    -------
-    array, shape (..., U)
-        X ≤ ``most`` with Σ X d ≤ 1. "linear": the users with the largest ω/d first. "log": X = min(most, ω/(η d)).
-        η fills the server, if it can be filled.
-
-    Raises
-    ------
-    ValueError
-        If a load is negative, another value is not positive, a value is not finite, the shapes do not broadcast, or the
-        utility has another name.
+    X ≤ ``most``, the rates with a free server, and Σ X d ≤ 1 with d = ``load_s``, seconds of the server for a token.
+    "linear": the users with the largest ω/d first. "log": X = min(most, ω/(η d)), where η fills the server if it can.
 
     Examples
     --------

@@ -74,17 +74,7 @@ class StageCosts:
             object.__setattr__(self, field.name, value)
 
     def fixed_time(self, draft_length: int) -> float:
-        """Return A(K), the time of a round without its air time, in seconds.
-
-        Parameters
-        ----------
-        draft_length : int
-            K, 0 or more.
-
-        Returns
-        -------
-        float
-        """
+        """Return A(K), the time of a round of K drafts without its air time, in seconds."""
         k = number(COUNT, "draft_length", draft_length)
         server = self.verify_s + k * self.verify_token_s
         return float(k * self.draft_s + server + self.round_trip_s + self.fixed_s)
@@ -124,17 +114,7 @@ class DeviceRule:
     skip_level: float
 
     def risk_price(self, place: int) -> float:
-        """Return y of a place of a round.
-
-        Parameters
-        ----------
-        place : int
-            From 1.
-
-        Returns
-        -------
-        float
-        """
+        """Return y of a place of a round, from 1."""
         prices = (self.first_risk_price, *self.later_risk_prices)
         return prices[min(place, len(prices)) - 1]
 

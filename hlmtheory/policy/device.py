@@ -214,23 +214,7 @@ class DevicePolicy:
 
     @classmethod
     def from_json(cls, text: str) -> DevicePolicy:
-        """Return the policy of a JSON text.
-
-        Parameters
-        ----------
-        text : str
-            As :meth:`to_json` writes it.
-
-        Returns
-        -------
-        DevicePolicy
-
-        Raises
-        ------
-        ValueError
-            If the text is not JSON, has another version, lacks a field, has an unknown one or one twice, or a value is
-            out of range; the message names the field.
-        """
+        """Return the policy of a text of :meth:`to_json`; a ValueError names a field that is wrong or unknown."""
         return policy_of(text, cls)
 
     def to_json(self) -> str:
@@ -238,21 +222,9 @@ class DevicePolicy:
         return text_of({field.name: getattr(self, field.name) for field in fields(self)})
 
     def distribution(self, logits: Array) -> Numbers:
-        """Return what a token is drawn from: q at the policy's temperature, or the quantised q̂.
+        """Return what a token is drawn from, float64 (V,): q at the policy's temperature, or the quantised q̂.
 
-        Parameters
-        ----------
-        logits : array, shape (V,)
-            Of the draft model.
-
-        Returns
-        -------
-        float64 array, shape (V,)
-
-        Raises
-        ------
-        ValueError
-            If there are not V logits, one is NaN or +inf, or all are -inf.
+        Raises a ValueError unless ``logits`` are V numbers, none NaN or +inf, and not all -inf.
         """
         row = one_row(logits)
         if len(row) != self.vocabulary:
@@ -276,26 +248,10 @@ class DevicePolicy:
     ) -> DeviceDraft:
         """Return a drawn token, and whether it is skipped or how it is sent.
 
-        Parameters
-        ----------
-        logits : array, shape (V,)
-            Of the draft model at this position.
-        place : int
-            Of the draft in its round, from 1; none after the first is skipped.
-        rng : numpy Generator
-            Draws the token, then the samples of the uncertainty, if any.
-        seed, position : int, optional
-            Of the text, and the token's index in it, prompt included: they draw the token under :class:`SeededTokens`,
-            and are not read otherwise.
-
-        Returns
-        -------
-        DeviceDraft
-
-        Raises
-        ------
-        ValueError
-            As :meth:`distribution`; or if the rule drafts nothing (K = 0), or seed or position are missing.
+        ``logits`` (V,) are the draft model's, ``place`` that of the draft in its round, from 1; none after the first is
+        skipped. ``rng`` draws the token, then the samples of the uncertainty, if any. Under :class:`SeededTokens` the
+        token is drawn by ``seed``, of the text, and ``position``, its index in it, prompt included. Raises a ValueError
+        as :meth:`distribution`; or if the rule drafts nothing (K = 0), or seed or position are missing.
         """
         rng, place, row = generator("rng", rng), number(_PLACE, "place", place), self.distribution(logits)
         where = stream_place(self.messages, seed, position)
@@ -303,23 +259,9 @@ class DevicePolicy:
         return self._decide(row, logits, token, place, rng)
 
     def decide(self, logits: Array, token: int, *, place: int = 1, rng: np.random.Generator) -> DeviceDraft:
-        """Return whether a token that was drawn from :meth:`distribution` is skipped, or how it is sent.
+        """Return how a token that was drawn from :meth:`distribution` is sent, or that it is skipped; as :meth:`draft`.
 
-        Parameters
-        ----------
-        logits, place, rng
-            As for :meth:`draft`.
-        token : int
-            The token.
-
-        Returns
-        -------
-        DeviceDraft
-
-        Raises
-        ------
-        ValueError
-            As :meth:`draft`; or if the token is not one of the vocabulary, or has probability 0.
+        Raises a ValueError, too, if the token is not one of the vocabulary, or has probability 0.
         """
         rng, place, row = generator("rng", rng), number(_PLACE, "place", place), self.distribution(logits)
         token = number(token_of(self.vocabulary), "token", token)
@@ -328,21 +270,9 @@ class DevicePolicy:
         return self._decide(row, logits, token, place, rng)
 
     def message(self, drafts: Sequence[DeviceDraft]) -> bytes:
-        """Return the bytes of a round.
+        """Return the bytes of a round: of its drafts that are sent, K or fewer; of none for a request of one token.
 
-        Parameters
-        ----------
-        drafts : sequence of DeviceDraft
-            The drafts of the round that are not skipped, K or fewer; empty for a request of one token.
-
-        Returns
-        -------
-        bytes
-
-        Raises
-        ------
-        ValueError
-            If a message has more than K drafts, or holds a skipped one.
+        Raises a ValueError if a message has more than K drafts, or holds a skipped one.
         """
         given = instances("drafts", drafts, DeviceDraft)
         if len(given) > self.rule.draft_length:
@@ -353,17 +283,10 @@ class DevicePolicy:
         return padded(encode(self._batch(coded)) if coded else REQUEST, self.message_sizes)
 
     def server_row(self, draft: DeviceDraft) -> Numbers | None:
-        """Return the distribution q̂ by which a rejected draft is replaced.
+        """Return the distribution q̂, float64 (V,), by which a rejected draft is replaced, as the server decodes it.
 
-        Parameters
-        ----------
-        draft : DeviceDraft
-
-        Returns
-        -------
-        float64 array, shape (V,), or None
-            As the server decodes it from the bytes; the device's own q for :class:`DraftProbabilities`; None for a
-            skipped draft, and under :class:`SeededTokens`, where the server's token is drawn from p.
+        The device's own q for :class:`DraftProbabilities`; None for a skipped draft, and under :class:`SeededTokens`,
+        where the server's token is drawn from p.
         """
         coded = instance("draft", draft, DeviceDraft).coded
         if coded is None or isinstance(coded, TokenDraft):
@@ -373,22 +296,8 @@ class DevicePolicy:
     def tokens(self, drafts: Sequence[DeviceDraft], answer: ServerAnswer, *, rng: np.random.Generator) -> list[int]:
         """Return the tokens of a round: the accepted drafts, and the token that follows.
 
-        Parameters
-        ----------
-        drafts : sequence of DeviceDraft
-            Those of the message.
-        answer : ServerAnswer
-        rng : numpy Generator
-            Draws the replacement of a rejected draft of :class:`DraftProbabilities`; not used otherwise.
-
-        Returns
-        -------
-        list of int
-
-        Raises
-        ------
-        ValueError
-            If the answer does not fit the drafts or the vocabulary.
+        ``drafts`` are those of the message; ``rng`` draws the replacement of a rejected draft of
+        :class:`DraftProbabilities`. Raises a ValueError if the answer does not fit the drafts or the vocabulary.
         """
         rng, given = generator("rng", rng), instances("drafts", drafts, DeviceDraft)
         accepted = number(COUNT, "answer", instance("answer", answer, ServerAnswer).accepted)

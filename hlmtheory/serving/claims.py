@@ -9,7 +9,7 @@ from hlmtheory._domains import numbers
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.serving import goodput_claims, schedule_claims
 from hlmtheory.serving.costs import memory_bytes, operations
-from hlmtheory.serving.pipeline import pipeline_latency, stage_pair
+from hlmtheory.serving.pipeline import recurrence, stage_pair
 from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT
 
 # Proofs, by the last part of the id.
@@ -62,6 +62,10 @@ def _formula_memory(model: Array, input_tokens: Array, output_tokens: Array, bat
     return memory_bytes(*_model(model), tokens, numbers(POSITIVE_COUNT, "batch_size", batch_size))
 
 
+def _last_finish(draft_times: Array, verify_times: Array) -> Array:
+    return recurrence(*stage_pair("draft_times", draft_times, "verify_times", verify_times))
+
+
 def _longest_path(draft_times: Array, verify_times: Array) -> Array:
     """Return max_k Σ_{m≤k} d_m + Σ_{m≥k} v_m."""
     d, v = stage_pair("draft_times", draft_times, "verify_times", verify_times)
@@ -98,7 +102,7 @@ _COSTS = (
         origin=Origin.NEW,
         statement="C_m = max(Σ_{i≤m} d_i, C_{m−1}) + v_m gives C_M = max_k (Σ_{i≤k} d_i + Σ_{i≥k} v_i)",
         relation=Relation.EQ,
-        lhs=pipeline_latency,
+        lhs=_last_finish,
         rhs=_longest_path,
         attained=Attained(_PAIR),
     ),

@@ -7,13 +7,12 @@ from importlib import import_module
 import hlmtheory
 
 INNER = {
-    "batching.planner": "johnson_order",
     "draft_length.optimum": "stationary_draft_length",
     "draft_length.rates": "etgr_profile",
     "lattice.payload": "exact_payload_bits",
     "ofdma.shares": "kkt_residual sum_latency sum_shares",
     "policy.fading": "FadingSkip fading_skip",
-    "serving.pipeline": "pipeline_latency step_times",
+    "serving.pipeline": "step_times",
     "skipping.bill": "bill_bound_on_device",
     "truncation.budget": "SizeAllocation optimal_sizes",
     "truncation.multi_draft": "multi_draft_distribution",

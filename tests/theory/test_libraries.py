@@ -46,9 +46,9 @@ WIDE = {
 
 NUMPY = {
     *("codec_hulls", "lower_hulls", "plan_user", "queue_rates", "sample_transfer_times"),
-    *("forward_flops", "peak_memory", "run_time", "stage_times", "step_times", "pipeline_latency", "decoding_steps"),
+    *("forward_flops", "peak_memory", "run_time", "stage_times", "step_times", "decoding_steps"),
     *("round_line", "goodput", "crossover_batch", "load_batch", "fit_passes", "size_classes"),
-    *("inference_latency", "upload_bits", "free_schedule", "johnson_order"),
+    *("inference_latency", "upload_bits", "free_schedule"),
     *("DevicePolicy.distribution", "DevicePolicy.draft", "DevicePolicy.decide", "ServerPolicy.verify"),
 }
 """Planners and policies: their answers are numpy arrays in float64."""
@@ -64,7 +64,7 @@ ONE_INSTANCE = {
     **dict.fromkeys(("fit_linear", "fit_device", "fit_passes"), "one regression"),
     **dict.fromkeys(("decoding_steps", "expected_steps"), "one row of tasks"),
     "size_classes": "one table of sizes",
-    **dict.fromkeys(("free_schedule", "free_latency", "free_bound"), "one schedule"),
+    **dict.fromkeys(("free_schedule", "free_latency"), "one schedule"),
     **dict.fromkeys(("optimal_sizes", "optimal_codecs"), "one text"),
     **dict.fromkeys(
         ("codec_hulls", "lower_hulls", "plan_user", "colocated_plan", "capacity_gain", "queue_rates"),
@@ -90,7 +90,7 @@ ONE_INSTANCE = {
 """Functions that take one instance, not a batch, each with the reason."""
 
 
-TWO_STAGES = {"pipeline_latency", "inference_latency", "johnson_order"}
+TWO_STAGES = {"inference_latency"}
 """Functions whose two tables must have one shape."""
 
 NOT_EMPTY = {

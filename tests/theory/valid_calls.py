@@ -462,14 +462,12 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "decoding_steps": {"output_tokens": [3, 4], "acceptance": 0.5, "draft_length": 1},
     "stage_times": {"service": SERVICE, "draft_length": 1, "input_tokens": 2, "batch_size": 3},
     "step_times": {"stage": [11.5, 6.5, 2.5], "step": [1, 2, 3]},
-    "pipeline_latency": {"draft_times": [2.5, 3.5], "verify_times": [4.5, 1.5]},
     "inference_latency": {
         "draft_stages": [[2.5, 2.5, 0.0], [3.5, 3.5, 0.5]],
         "verify_stages": [[4.5, 4.5, 0.0], [1.5, 1.5, 0.5]],
         "steps": [2, 1],
     },
     "upload_bits": {"draft": MODEL, "verify": MODEL, "input_tokens": 5.5},
-    "free_bound": STEPS,
     "fit_passes": {
         "batch_size": [1, 2, 4, 4, 2],
         "width": [1, 1, 1, 2, 2],
@@ -516,7 +514,6 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "memory_rule": "each",
         "close": False,
     },
-    "johnson_order": {"draft_times": [2.5, 3.5], "verify_times": [4.5, 1.5]},
     # policy
     "fading_skip": {
         "link": LINK,

@@ -417,12 +417,6 @@ WITHIN: Mapping[str, Mapping[str, Argument]] = {
     },
     "lattice.rejections": _TREE,
     "lossless": {"bet": _drawn_as("bet", between(1e-3, 1e3))},
-    "policy.batched": {
-        "input_tokens": _drawn_as("input_tokens", whole(1, 30)),
-        "output_tokens": _drawn_as("output_tokens", whole(1, 20)),
-        "draft_length": _drawn_as("draft_length", whole(0, 3)),
-        "bits": _drawn_as("bits", between(1.0, 1e4, -1.0, math.nan)),
-    },
     "policy.colocated_capacity": {"away_s": Argument("a", "", Values("0 or more", joint.never_idle, entries(-1.0)))},
     "policy.colocated_speed": {
         "draft_s": _drawn_as("draft_s", joint.no_later_than("server_draft_s", ARGUMENTS["draft_s"].values)),
@@ -482,7 +476,6 @@ WITHIN: Mapping[str, Mapping[str, Argument]] = {
 
 FEWER: Mapping[str, Mapping[str, Callable[[Draw], int]]] = {
     "batching.draft_count": {"A": _up_to(3)},
-    "batching.exact_free": {"A": _up_to(3)},
     "codec.cheapest": {"V": _size(2, 3, 4, 7, 12)},
     "codec.text": {"N": _up_to(4)},
     "codec": {"V": _up_to(9, 2)},
@@ -515,10 +508,6 @@ COUNTS: Mapping[str, int] = {
     "draft_length.online": 20,
     "lossless.ceiling": 5,
     "lossless": 50,
-    "policy.batched": 20,
-    "policy.coherence": 20,
-    "policy.goodput_bound": 30,
-    "policy.goodput": 20,
     "policy.user_": 30,
     "policy": 60,
     "serving": 16,

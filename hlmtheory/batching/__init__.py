@@ -20,12 +20,10 @@ method                       what it does
 ``dp-printed-objective``     the same with (29) as printed: it minimises a latency without overlap
 ``dp-printed``               Algorithm 1 exactly as printed: its batches overlap, see :class:`Plan`
 ``pareto``                   all undominated states per prefix: exact among runs of the sorted tasks, in order
-``pareto+johnson``           the batches of ``pareto``, ordered by Johnson's rule anew at every step
 ``improved``                 the one to use: the better of ``dp`` by prompt and by output length, in Johnson's order,
                              after moves of tasks between batches; its gap is to a closer bound
 ``exact``                    all partitions and all orders, at most 12 tasks; where waves are needed, all divisions
-                             into waves, at most 8 tasks; free, all schedules too, of at most 20,000 states, as far as
-                             its limit on labels allows
+                             into waves, at most 8 tasks; for the barrier alone
 ``balanced``                 waves of equal size, each in batches of equal size, which are runs of the sorted tasks;
                              their numbers are chosen by the bound on their free schedules
 ``none``                     one task at a time

@@ -11,10 +11,10 @@ from hlmtheory._array import Array, to_numpy
 from hlmtheory._domains import COUNT, DomainError, numbers
 from hlmtheory.batching import methods, search, wave_claims
 from hlmtheory.batching.planner import Measured, lower_bound, plan, plan_latency
-from hlmtheory.batching.sides import against, fits_each, planned, same_output, side
+from hlmtheory.batching.sides import against, fits_each, planned, side
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.serving import Service, Task
-from hlmtheory.serving.pipeline import pipeline_latency, stage_pair
+from hlmtheory.serving.pipeline import recurrence, stage_pair
 
 # Proofs, by the last part of the id.
 #
@@ -83,7 +83,7 @@ def _ordered_total(draft_times: Array, verify_times: Array, order: Array) -> Arr
     if not (np.sort(place, axis=-1) == np.arange(d.shape[-1])).all():
         raise DomainError(f"order must name every batch once; got {place.tolist()}; give a permutation of 0..M - 1")
     place = np.broadcast_to(place[..., None, :], d.shape)
-    return pipeline_latency(*(np.take_along_axis(times, place, axis=-1) for times in (d, v))).sum(axis=-1)
+    return recurrence(*(np.take_along_axis(times, place, axis=-1) for times in (d, v))).sum(axis=-1)
 
 
 def _are_runs(input_tokens: Array, labels: Array) -> Array:
@@ -93,7 +93,6 @@ def _are_runs(input_tokens: Array, labels: Array) -> Array:
 
 _FITS = Assumption("every batch of the competitor is within the memory", against(fits_each, bool))
 _RUNS = Assumption("the competitor's batches are runs of the sorted tasks, in order", _are_runs)
-_SAME = Assumption("all tasks have one output length", same_output)
 
 _UNIT = {"acceptance": 1.0, "models": [[1, 1, 1]] * 2, "memory": np.inf}
 _ONE_STEP = {**_UNIT, "input_tokens": [1, 1, 2], "output_tokens": [1, 1, 1], "draft_length": 2}

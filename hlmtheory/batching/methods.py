@@ -13,12 +13,11 @@ import numpy as np
 from hlmtheory._array import Array
 from hlmtheory.batching import bounds, search
 from hlmtheory.batching.exact import exact
-from hlmtheory.batching.exact_free import Budget, Wave, batch_times, best_waves, exact_free
 from hlmtheory.batching.facilities import Known, facility_bound
 from hlmtheory.batching.memory import Cache
 from hlmtheory.batching.moves import improved
 from hlmtheory.batching.pareto import pareto
-from hlmtheory.batching.positions import position_bound
+from hlmtheory.batching.waves import batch_times, best_waves
 from hlmtheory.serving import Service, Task
 from hlmtheory.serving.free import partition_bound
 
@@ -89,18 +88,13 @@ class Problem(ABC):
     def close_bound(self, lengths: list[int], latency: float) -> float:
         """Lower bound on the latency of every plan with one of these draft lengths: the larger of two.
 
-        One is that of :meth:`bound`. With a barrier and answers of one length the other is the bound by positions, else
-        the bound by facilities. ``latency`` is that of any plan, in seconds; the bound is never above it.
+        One is that of :meth:`bound`, the other the bound by facilities. ``latency`` is that of any plan, in seconds;
+        the bound is never above it.
         """
         least, known = latency, Known()
-        by_positions = self.options.schedule == "barrier" and np.ptp(self.outputs) == 0
         for length in sorted(lengths, key=self.bound):
             if self.bound(length) < least:
-                closer = (
-                    position_bound(self.costs(length), least)
-                    if by_positions
-                    else facility_bound(self.costs(length), self.options.schedule, least, known)
-                )
+                closer = facility_bound(self.costs(length), self.options.schedule, least, known)
                 least = min(least, max(self.bound(length), closer))
         return least
 
@@ -180,7 +174,7 @@ def _by_output(problem: Problem, lengths: list[int], order: str) -> Candidate:
     return _best(problem.of_runs(runs, length, order, by=by) for runs, length in found)
 
 
-def _pareto(problem: Problem, lengths: list[int], *, order: str = "given") -> Candidate:
+def _pareto(problem: Problem, lengths: list[int]) -> Candidate:
     """``pareto`` at each draft length, by rising bound; the best latency so far cuts each search."""
     # Start from the plan of Algorithm 1
     runs, latency, shortest = min(
@@ -196,17 +190,7 @@ def _pareto(problem: Problem, lengths: list[int], *, order: str = "given") -> Ca
             whole &= complete
             if better is not None and value < latency:
                 found, latency = (better, length), value
-    candidate = problem.of_runs(*found, order)
-    return replace(candidate, complete=whole)
-
-
-def _pareto_johnson(problem: Problem, lengths: list[int]) -> Candidate:
-    """``pareto`` in Johnson's order; where output lengths differ, also runs of the tasks sorted by output length."""
-    best = _pareto(problem, lengths, order="johnson")
-    if np.ptp(problem.outputs) > 0:
-        other = _by_output(problem, lengths, "johnson")
-        best = min(best, replace(other, complete=best.complete), key=_latency)
-    return best
+    return replace(problem.of_runs(*found), complete=whole)
 
 
 def _improved(problem: Problem, lengths: list[int]) -> Candidate:
@@ -237,9 +221,9 @@ def _moved(problem: Problem, start: Candidate) -> Candidate:
 
 def _exact(problem: Problem, lengths: list[int]) -> Candidate:
     """All partitions and orders at each draft length, by rising bound; the best latency so far cuts each search."""
-    if problem.options.schedule == "free" or any(problem.costs(length).in_waves for length in lengths):
+    if any(problem.costs(length).in_waves for length in lengths):
         return _exact_waves(problem, lengths)
-    best = _pareto_johnson(problem, lengths)
+    best = _improved(problem, lengths)
     floor = {length: problem.bound(length) for length in lengths}
     for length in sorted(lengths, key=lambda length: floor[length]):
         if floor[length] < best.latency:
@@ -250,37 +234,16 @@ def _exact(problem: Problem, lengths: list[int]) -> Candidate:
 
 
 def _exact_waves(problem: Problem, lengths: list[int]) -> Candidate:
-    """All divisions into waves, all partitions of each wave and, for a free schedule, all schedules.
-
-    The latency of a free schedule is that of the best schedule, which may follow neither of the two policies.
-    """
-    free, budget = problem.options.schedule == "free", Budget()
-
-    def one_wave(costs: search.Costs) -> Wave:
-        if free:
-            return exact_free(costs, budget)
-        batches, latency = exact(costs)
-        return batches, latency, latency
-
+    """All divisions into waves, and all partitions of each wave."""
     plans: list[tuple[float, int, list[Any]]] = []
-    bound = np.inf
     for length in sorted(lengths, key=problem.bound):
         if not plans or problem.bound(length) < min(plans)[0]:
-            waves, latency, least = best_waves(problem.costs(length), one_wave)
+            waves, latency = best_waves(problem.costs(length))
             plans.append((latency, length, waves))
-            bound = min(bound, least)
-    latency, length, waves = min(plans)
-    bound = min(bound, latency)
+    _, length, waves = min(plans)
     batches = [problem.sorted[batch] for wave in waves for batch in wave]
     best = problem.plan(batches, length, "johnson", waves=tuple(map(len, waves)))
-    if free and latency < best.latency * (1.0 - search.ROUNDING):
-        best = replace(best, order="searched", latency=latency)
-    whole = bound >= latency * (1.0 - search.ROUNDING)
-    return replace(best, complete=whole, bound=best.latency if whole else bound)
-
-
-def _latency(candidate: Candidate) -> float:
-    return candidate.latency
+    return replace(best, bound=best.latency)
 
 
 def _in_sizes(problem: Problem, size: int, length: int) -> list[Array]:
@@ -378,7 +341,6 @@ METHODS: dict[str, Callable[[Problem, list[int]], Candidate]] = {
     "dp-printed-objective": lambda problem, lengths: _dp(problem, lengths, printed=True),
     "dp-printed": _dp_printed,
     "pareto": _pareto,
-    "pareto+johnson": _pareto_johnson,
     "improved": _improved,
     "exact": _exact,
     "balanced": _balanced,

@@ -21,7 +21,7 @@ from hlmtheory.batching.refusals import (
 )
 from hlmtheory.serving import Service, Task, decoding_steps, inference_latency, stage_times
 from hlmtheory.serving.free import finish_time, in_turn, longest_first
-from hlmtheory.serving.pipeline import stage_pair, step_times
+from hlmtheory.serving.pipeline import step_times
 from hlmtheory.serving.shapes import POSITIVE_COUNT
 
 METHODS = tuple(methods.METHODS)
@@ -52,7 +52,7 @@ class Plan:
     order : str
         "given": pipelined in the listed order; "johnson": pipelined, reordered by Johnson's rule at each decoding step;
         "sequential": every batch is drafted and verified before the next is drafted; "longest": a free machine takes
-        the waiting batch with the most work left; "searched": the best of all schedules, as found by ``exact``.
+        the waiting batch with the most work left.
     draft_length : int
         l; 0 for autoregressive decoding.
     latency : float
@@ -61,11 +61,10 @@ class Plan:
         Lower bound on the latency, in seconds. It holds for every allowed draft length and for all partitions, orders
         and waves within the memory rule. With ``schedule="barrier"`` it holds for plans that wait at every step, (22).
         With ``"free"`` it holds for every schedule, with or without a barrier. For ``exact`` it is the latency itself,
-        the smallest of all plans whose waves run one after another, or what a search that was cut can prove. For
-        ``improved`` it is the closer bound of :func:`lower_bound` with ``close``.
+        the smallest of all plans whose waves run one after another. For ``improved`` it is the closer bound of
+        :func:`lower_bound` with ``close``.
     complete : bool
-        Whether the search was complete: False where ``pareto`` reached its limit on labels, or ``exact`` its limit on
-        the labels of free schedules.
+        Whether the search was complete: False where ``pareto`` reached its limit on labels.
     schedule : str
         One of :data:`SCHEDULES`.
     memory_rule : str
@@ -316,15 +315,13 @@ def lower_bound(
     least max(Σ d + min v, min d + Σ v); the bound sums this over the steps.
 
     With ``"free"`` the bound is for **any** schedule of the two machines, with or without a barrier. It is a lower
-    bound of :func:`hlmtheory.serving.free_bound` over all partitions. If the batches share the memory, it also uses
+    bound of the schedules of all partitions. If the batches share the memory, it also uses
     Σ_m s_m (D_m + V_m), where s_m is the share of the memory that batch m holds from its first draft to its last
     verification. The bound with a barrier is never smaller than the free one.
 
-    With ``close`` it is at least a second bound, which takes seconds for 100 tasks. With a barrier and answers of one
-    length that bound weighs the positions of the batches in their order. For 100 tasks of the paper's workload it is
-    about 1% below a plan's latency, instead of 11 to 18%. Otherwise every task pays a price to its batch, and no batch
-    costs less than its tasks pay (claim ``batching.facility_bound``). There it is 12 to 16% below a plan's latency with
-    a barrier, instead of 31 to 40%.
+    With ``close`` it is at least a second bound, which takes seconds for 100 tasks: every task pays a price to its
+    batch, and no batch costs less than its tasks pay (claim ``batching.facility_bound``). For 100 tasks with unequal
+    answers it is 12 to 16% below a plan's latency with a barrier, instead of 31 to 40%.
 
     Parameters
     ----------
@@ -364,34 +361,6 @@ def lower_bound(
     if not flag("close", close):
         return problem.bound(draft_length)
     return problem.close_bound([draft_length], methods.METHODS["dp"](problem, [draft_length]).latency)
-
-
-def johnson_order(draft_times: Array, verify_times: Array) -> Array:
-    """Order of the batches with the shortest total time over the two stages: Johnson's rule.
-
-    First come the batches with d < v, by rising draft time; then the others, by falling verification time.
-
-    Parameters
-    ----------
-    draft_times, verify_times : array, shape (..., M)
-        Seconds, 0 or more. Each index of the leading dimensions is a separate problem, such as a decoding step.
-
-    Returns
-    -------
-    integer array, shape (..., M)
-        Indices of the batches, first to last; ties by index.
-
-    Raises
-    ------
-    ValueError
-        If a time is negative or not finite, or the shapes do not agree.
-
-    Examples
-    --------
-    >>> johnson_order([3.0, 1.0, 4.0], [2.0, 5.0, 3.0]).tolist()
-    [1, 2, 0]
-    """
-    return search.johnson_order(*stage_pair("draft_times", draft_times, "verify_times", verify_times))
 
 
 class Measured(methods.Problem):

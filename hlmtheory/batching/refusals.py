@@ -14,8 +14,8 @@ from hlmtheory.batching.methods import Problem, columns
 from hlmtheory.serving import Service, Task, peak_memory
 from hlmtheory.serving.shapes import POSITIVE_COUNT
 
-EXACT_TASKS, EXACT_WAVE_TASKS, EXACT_STATES = 12, 8, 20_000
-"""Limits of ``exact``: tasks, tasks where waves may be needed, and states of a free schedule."""
+EXACT_TASKS, EXACT_WAVE_TASKS = 12, 8
+"""Most tasks of ``exact``, and most where waves may be needed."""
 
 
 LENGTH = Domain("1 or more", lambda xp, value: value >= 1, "'autoregressive' decodes without drafts", kind="integer")
@@ -79,21 +79,15 @@ def refuse_method(problem: Problem, method: str, lengths: Sequence[int]) -> None
         )
     if method != "exact":
         return
+    if options.schedule == "free":
+        raise DomainError("schedule must be barrier for method 'exact'; got 'free'; take 'balanced' or 'improved'")
     waves = any(problem.costs(length).in_waves for length in lengths)
-    free = options.schedule == "free"
-    most = EXACT_WAVE_TASKS if waves or free else EXACT_TASKS
-    other = "'balanced'" if free else "'improved'"
+    most = EXACT_WAVE_TASKS if waves else EXACT_TASKS
     if count > most:
-        why = " where the memory is shared in waves or the schedule is free" if waves or free else ""
+        why = " where the memory is shared in waves" if waves else ""
         raise DomainError(
-            f"tasks must be at most {most} for method 'exact'{why}; got {count}; take {other}, which returns the gap "
-            "to a lower bound"
-        )
-    states = max(float(np.prod(2.0 * problem.costs(length).steps + 1.0)) for length in lengths)
-    if free and states > EXACT_STATES:
-        raise DomainError(
-            f"tasks must have at most {EXACT_STATES} states Π (2 n_k + 1) for method 'exact' and a free schedule; got "
-            f"{states:.3g}; take {other}, which returns the gap to a lower bound"
+            f"tasks must be at most {most} for method 'exact'{why}; got {count}; take 'improved', which returns the "
+            "gap to a lower bound"
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from hlmtheory._array import Array, to_numpy
+from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, numbers
 from hlmtheory.batching import methods
 from hlmtheory.batching.planner import plan
@@ -16,12 +16,6 @@ from hlmtheory.serving.costs import memory_bytes
 from hlmtheory.serving.shapes import MEMORY, POSITIVE_COUNT, SECONDS
 
 Side: TypeAlias = Callable[..., Array]
-
-
-def same_output(output_tokens: Array) -> Array:
-    """Return whether all tasks have one output length."""
-    outputs = to_numpy(output_tokens)
-    return np.asarray((outputs == outputs[..., :1]).all(axis=-1))
 
 
 def cases(

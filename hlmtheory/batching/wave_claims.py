@@ -8,18 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory._array import Array
-from hlmtheory._domains import numbers
 from hlmtheory.batching import methods
 from hlmtheory.batching.facilities import facility_bound
 from hlmtheory.batching.memory import Cache
-from hlmtheory.batching.planner import lower_bound, plan_latency
+from hlmtheory.batching.planner import plan_latency
 from hlmtheory.batching.search import Costs
-from hlmtheory.batching.sides import against, fits_each, same_output, side
+from hlmtheory.batching.sides import against, fits_each, side
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.serving import Service, Task, decoding_steps
 from hlmtheory.serving.costs import memory_bytes
-from hlmtheory.serving.shapes import POSITIVE_COUNT
 
 # Proofs, by the last part of the id.
 #
@@ -27,15 +24,6 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 #   charges a later step for the new tokens only. The batches of one wave all run at every step, so all their caches
 #   are there at once; two that fill the memory each need it twice.
 # memory_together. The bytes cached at one time are at most the sum of the batches' largest caches.
-# position_bound. Let w be weights on the positions of a wave's M batches. In the order π, a step takes at least each
-#   Σ_{p ≤ j} d + Σ_{p ≥ j} v, so at least their mean Σ_p α_p d_π(p) + β_p v_π(p), and with the best order the least of
-#   these over π, h. Each position is held by one batch: adding μ_p to the cost of the batch at p and subtracting Σ_p
-#   μ_p changes nothing, and letting every batch choose its position by itself makes it no larger. For n ≥ 2 stage
-#   times are linear in n, so h is concave, and h(n) + h(N + 2 − n) ≥ h(2) + h(N). The caches of a wave use at most all
-#   of the memory, so ν (Σ_m s_m − 1) ≤ 0 for ν ≥ 0. What is left is a sum over batches that rises with their longest
-#   prompts, and by ``contiguous`` some runs are the fastest plan. The least such sum over runs of the given number is
-#   a shortest path. The numbers of batches of every wave are enumerated; many batches take Σ_m V_m + min d or Σ_m D_m
-#   + min v.
 # facility_bound. Let d_m, v_m be the times of batch m at a step of a wave, and s_m its share of the memory. The step
 #   takes at least Σ d_m + min v and min d + Σ v_m (``lower_bound_waves``). It also takes at least d_m + v_m, the drafts
 #   of the batches before m, and the verifications of those after it. Weigh this by s_m and add: with S = Σ s_m, a = min
@@ -108,17 +96,9 @@ def _memory(tasks: list[Task], service: Service, length: int, batches: Sequence[
     return service.memory
 
 
-def _has_few_states(output_tokens: Array) -> Array:
-    """Return whether tasks and steps are few enough to search all schedules for every acceptance pattern."""
-    outputs = numbers(POSITIVE_COUNT, "output_tokens", output_tokens)
-    return (np.prod(2.0 * outputs + 1.0, axis=-1) <= 2_000) & (outputs.shape[-1] <= 4)
-
-
 _ALONE = Assumption("every batch of the competitor, with its drafts, is within the memory", against(_fit_alone, bool))
 _EACH = Assumption("every batch of the competitor is within the memory", against(fits_each, bool))
 _TOGETHER = Assumption("the competitor's batches are within the memory together", against(_fit_together, bool))
-_SAME = Assumption("all tasks have one output length", same_output)
-_FEW = Assumption("the tasks have few steps", _has_few_states)
 
 _UNIT = {"acceptance": 1.0, "models": [[1, 1, 1]] * 2, "draft_length": 1}
 _TWO = {
@@ -129,7 +109,6 @@ _TWO = {
     "labels": [0, 1],
 }
 _SHORT = {**_TWO, "output_tokens": [4, 4]}
-_UNEQUAL = {**_SHORT, "input_tokens": [1, 2], "output_tokens": [2, 2], "devices": [[0.5, 1.0], [0.5, 2.0]]}
 
 CLAIMS = (
     Claim(
@@ -153,17 +132,6 @@ CLAIMS = (
         rhs=against(_memory),
         assumptions=(_TOGETHER,),
         attained=Attained({**_TWO, "acceptance": 0.0, "memory": 172.0}),
-    ),
-    Claim(
-        id="batching.position_bound",
-        source=Source("zhu2025edgesd", "(20)-(22), (28), the memory shared; johnson1954"),
-        origin=Origin.NEW,
-        statement="min over runs and waves of Σ_n Σ_m min_p (α_p d + β_p v + μ_p) − Σ_p μ_p ≤ T_inf with a barrier",
-        relation=Relation.LE,
-        lhs=side(partial(lower_bound, memory_rule="together", close=True)),
-        rhs=against(_johnson),
-        assumptions=(_SAME, _ALONE),
-        attained=Attained({**_UNEQUAL, "memory": 26.0}),
     ),
     Claim(
         id="batching.facility_bound",

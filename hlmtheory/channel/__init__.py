@@ -2,7 +2,7 @@
 
 Papers: cu-hlm (oh2025cuhlm) (4)-(6), u-hlm (oh2024uhlm) (3)-(4), edge-sd (zhu2025edgesd) Section IV; capacity
 under Rayleigh fading is in alouini1999capacity; split verification in
-ning2025dssd, messages of several drafts in han2026pipesd.
+ning2025dssd.
 
 ========== =============================================== ========= ===========
 symbol     name                                            unit      shape
@@ -19,14 +19,13 @@ f, F       density and distribution function of S          1         (...)
 
 Ratios are never in dB here; :func:`db_to_linear` and the like convert. A block-fading link draws one S per block of
 T_c seconds. ``shannon_latency`` and the latencies of ``Rayleigh`` and ``Rician`` keep S constant for the whole
-transfer, and their mean over S is infinite; ``mean_transfer_time`` lets a transfer extend over blocks. Special
+transfer, and their mean over S is infinite. Special
 functions are computed by scipy on the host, in float64; results are returned in the library and on the device of the
 input.
 """
 
 from __future__ import annotations
 
-from hlmtheory.channel.blocks import mean_transfer_time
 from hlmtheory.channel.claims import CLAIMS
 from hlmtheory.channel.decibels import db_to_linear, dbm_to_watts
 from hlmtheory.channel.fading import QuadratureEstimate, Rayleigh, Rician
@@ -35,7 +34,6 @@ from hlmtheory.channel.leak import SizeClasses, rounds_leak, size_classes
 from hlmtheory.channel.links import GilbertElliott, TraceLink
 from hlmtheory.channel.path_loss import log_distance_gain
 from hlmtheory.channel.split import downlink_bits
-from hlmtheory.channel.uploads import UploadPlan, upload_batches
 
 __all__ = [
     "CLAIMS",
@@ -45,16 +43,13 @@ __all__ = [
     "Rician",
     "SizeClasses",
     "TraceLink",
-    "UploadPlan",
     "db_to_linear",
     "dbm_to_watts",
     "downlink_bits",
     "log_distance_gain",
-    "mean_transfer_time",
     "rounds_leak",
     "shannon_latency",
     "size_classes",
     "throughput",
-    "upload_batches",
     "vocabulary_payload_bits",
 ]

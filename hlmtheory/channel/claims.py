@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._quantities import checked
-from hlmtheory.channel.block_claims import BLOCK_CLAIMS
 from hlmtheory.channel.fading import (
     QuadratureEstimate,
     Rayleigh,
@@ -28,7 +26,6 @@ from hlmtheory.channel.leak_claims import LEAK_CLAIMS
 from hlmtheory.channel.links import GilbertElliott
 from hlmtheory.channel.quantities import DOMAINS
 from hlmtheory.channel.split import SPLIT_CLAIMS
-from hlmtheory.channel.uploads import UPLOAD_CLAIMS
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 
 # Proofs, by the last part of the id.
@@ -102,15 +99,6 @@ def _stays_stationary(leave_good: Array, leave_bad: Array) -> Array:
     """Return the share of bad slots after one step: π_bad (1 - leave_bad) + π_good leave_good."""
     bad = GilbertElliott(1.0, 0.0, leave_good, leave_bad, 1.0).share_of_bad()
     return bad * (1.0 - leave_bad) + (1.0 - bad) * leave_good
-
-
-def _seen(times: Any, until: Any) -> Any:
-    """Return how long each sample is active until the given time: whole periods plus the last partial one."""
-    opens = times - times[0]
-    lasts = np.append(times[1:] - times[:-1], times[-1] - times[-2])
-    period = opens[-1] + lasts[-1]
-    cycles, rest = np.divmod(until, period)
-    return cycles * lasts + np.clip(rest - opens, 0.0, lasts)
 
 
 _CUHLM = "oh2025cuhlm"
@@ -233,8 +221,6 @@ CLAIMS = (
         rhs=lambda leave_good, leave_bad: GilbertElliott(1.0, 0.0, leave_good, leave_bad, 1.0).share_of_bad(),
         attained=Attained({"leave_good": 0.0625, "leave_bad": 0.25}),
     ),
-    *BLOCK_CLAIMS,
     *LEAK_CLAIMS,
     *SPLIT_CLAIMS,
-    *UPLOAD_CLAIMS,
 )

@@ -1,7 +1,6 @@
 """Rayleigh and Rician block fading: the distribution of the SNR, of the rate and of the latency.
 
-The latencies here keep S constant for the whole transfer, so they hold for a transfer within one fading block. For a
-transfer over several blocks see :func:`hlmtheory.channel.mean_transfer_time`.
+The latencies here keep S constant for the whole transfer, so they hold for a transfer within one fading block.
 
 With a line of sight κ times as strong as the scattered rest, y = (1 + κ)S/m has the density
 e^{-κ-y} I₀(2√(κy)): twice y is non-central χ² with 2 degrees of freedom and non-centrality 2κ, a mixture of
@@ -84,24 +83,7 @@ class Rician:
         checked(LAW, mean_snr=self.mean_snr, k_factor=self.k_factor)
 
     def sample(self, rng: np.random.Generator, size: int) -> np.ndarray[Any, Any]:
-        """Return the SNR of independent blocks, as numpy.
-
-        Parameters
-        ----------
-        rng : numpy Generator
-        size : int
-            Number of samples, at most 10,000,000.
-
-        Returns
-        -------
-        numpy array, shape (..., size)
-            S of each block.
-
-        Raises
-        ------
-        ValueError
-            If the size is negative or not an integer.
-        """
+        """Return the SNR of ``size`` independent blocks, numpy (..., size); at most 10,000,000."""
         _, m, k = self._numpy()
         rng, size = generator("rng", rng), number(DRAWS, "size", size)
         shape = (*np.broadcast_shapes(m.shape, k.shape), size)
@@ -110,137 +92,53 @@ class Rician:
         return np.asarray((m / (1.0 + k))[..., None] * power)
 
     def density(self, snr: Array) -> Array:
-        """Return the density f of S; at 0 it is (1 + κ)e^{-κ}/m > 0.
-
-        Parameters
-        ----------
-        snr : array, shape (...)
-            0 or more.
-
-        Returns
-        -------
-        float64 array, shape (...)
-        """
+        """Return the density f of S, float64; at 0 it is (1 + κ)e^{-κ}/m > 0."""
         return self._through(laws.density, snr=snr)
 
     def distribution(self, snr: Array) -> Array:
-        """Return P(S ≤ s), to full relative accuracy in the lower tail: all terms of the mixture are positive.
-
-        Parameters
-        ----------
-        snr : array, shape (...)
-            0 or more.
-
-        Returns
-        -------
-        float64 array, shape (...)
-        """
+        """Return P(S ≤ s), float64, to full relative accuracy in the lower tail."""
         return self._through(laws.distribution, snr=snr)
 
     def quantile(self, probability: Array) -> Array:
-        """Return the s with P(S ≤ s) = p.
+        """Return the s with P(S ≤ s) = p, float64.
 
-        Parameters
-        ----------
-        probability : array, shape (...)
-            p in (0, 1).
-
-        Returns
-        -------
-        float64 array, shape (...)
-
-        Raises
-        ------
-        ValueError
-            If p is not in (0, 1), or κ is positive and p is so small that float64 cannot hold P(S ≤ s).
+        Raises a ValueError if p is not in (0, 1), or κ is positive and p is so small that float64 cannot hold P(S ≤ s).
         """
         return self._through(laws.quantile, probability=probability)
 
     def capacity(self) -> Array:
-        """Return the ergodic capacity E[log₂(1 + S)].
+        """Return the ergodic capacity E[log₂(1 + S)] in bit/s/Hz, float64.
 
         E log(1 + S) = Σ_j Poisson(j; κ) e^z Σ_{k≤j+1} E_k(z) = e^z Σ_k P(N ≥ k - 1) E_k(z) with z = (1 + κ)/m; under
         Rayleigh e^{1/m} E₁(1/m).
-
-        Returns
-        -------
-        float64 array, shape (...)
-            In bit/s/Hz.
         """
         return self._through(laws.capacity)
 
     def outage_probability(self, rate: Array) -> Array:
-        """Return P(log₂(1 + S) ≤ R).
-
-        Parameters
-        ----------
-        rate : array, shape (...)
-            R in bit/s/Hz, 0 to 1,000.
-
-        Returns
-        -------
-        float64 array, shape (...)
-        """
+        """Return P(log₂(1 + S) ≤ R) of a rate R in bit/s/Hz, 0 to 1,000."""
         xp, rate = checked(LAW, rate=rate)
         return self.distribution(xp.expm1(xp.astype(rate, xp.float64) * math.log(2)))
 
     def rate_quantile(self, probability: Array) -> Array:
-        """Return the outage rate R in bit/s/Hz with P(log₂(1 + S) ≤ R) = p; the median rate at p = ½.
-
-        Parameters
-        ----------
-        probability : array, shape (...)
-            p in (0, 1).
-
-        Returns
-        -------
-        float64 array, shape (...)
-            In bit/s/Hz.
-        """
+        """Return the outage rate R in bit/s/Hz with P(log₂(1 + S) ≤ R) = p; the median rate at p = ½."""
         xp, snr = arrays(snr=self.quantile(probability))
         return xp.log1p(snr) / math.log(2)
 
     @finite_answer
     def latency_quantile(self, probability: Array, bits: Array, bandwidth_hz: Array) -> Array:
-        """Return the latency that a share p of the blocks does not exceed, with S constant in a transfer.
+        """Return the seconds that a share p of the blocks does not exceed, with S constant in a transfer.
 
-        It is finite, although the mean over S is infinite.
-
-        Parameters
-        ----------
-        probability : array, shape (...)
-            p in (0, 1); ½ for the median.
-        bits, bandwidth_hz : array, shape (...)
-            B in bit, W in Hz.
-
-        Returns
-        -------
-        float64 array, shape (...)
-            In seconds.
-
-        Raises
-        ------
-        ValueError
-            If a value is out of range, as in :meth:`quantile`.
+        B in bit, W in Hz. It is finite, although the mean over S is infinite; a ValueError as in :meth:`quantile`.
         """
         xp, p, payload, band = checked(LAW, probability=probability, bits=bits, bandwidth_hz=bandwidth_hz)
         return payload * math.log(2) / (band * xp.log1p(self._through(laws.upper_quantile, probability=p)))
 
     @finite_answer
     def mean_latency(self, bits: Array, bandwidth_hz: Array, *, outage: Array) -> QuadratureEstimate:
-        """Return the mean latency without the share ``outage`` of the worst blocks, with S constant in a transfer.
+        """Return the mean seconds without the share ``outage`` of the worst blocks, S constant in a transfer.
 
-        Parameters
-        ----------
-        bits, bandwidth_hz : array, shape (...)
-            B in bit, W in Hz.
-        outage : array, shape (...)
-            Share in (0, 1) of the blocks that are given up. As it falls to 0 the mean grows like its logarithm.
-
-        Returns
-        -------
-        QuadratureEstimate
-            E[B/(W log₂(1 + S)) given S above its quantile], in seconds, by quadrature.
+        E[B/(W log₂(1 + S)) given S above its quantile] by quadrature; as the share falls to 0 it grows like its
+        logarithm.
         """
         _, payload, band, share = checked(LAW, bits=bits, bandwidth_hz=bandwidth_hz, outage=outage)
         value, error = self.inverse_efficiency(self.quantile(share))
@@ -249,19 +147,9 @@ class Rician:
 
     @finite_answer
     def inverse_efficiency(self, cut: Array, upper: Array | None = None) -> QuadratureEstimate:
-        """Return E[1/log₂(1 + S); cut ≤ S ≤ upper], by quadrature.
+        """Return E[1/log₂(1 + S); cut ≤ S ≤ upper] in Hz s/bit, by quadrature; ``upper`` None is infinite.
 
-        Parameters
-        ----------
-        cut : array, shape (...)
-            Positive.
-        upper : array, shape (...), optional
-            Infinite, if None.
-
-        Returns
-        -------
-        QuadratureEstimate
-            In Hz s/bit. Not divided by P(cut ≤ S ≤ upper).
+        The cut is positive. The value is not divided by P(cut ≤ S ≤ upper).
         """
         _, low = checked(LAW, cut=cut)
         where = {"cut": low} if upper is None else {"cut": low, "upper": upper}
@@ -269,13 +157,9 @@ class Rician:
         return QuadratureEstimate(both[0, ...], both[1, ...])
 
     def latency_growth(self) -> Array:
-        """Return the growth of E[1/log₂(1 + S); S ≥ cut] if the cut falls by a factor e: ln 2 f(0).
+        """Return the growth of E[1/log₂(1 + S); S ≥ cut] for each factor e of the cut: ln 2 f(0), in Hz s/bit.
 
-        Returns
-        -------
-        float64 array, shape (...)
-            In Hz s/bit. The smallest of n samples is near 1/(n f(0)), so a mean over n blocks grows by this for each
-            factor e in n.
+        The smallest of n samples is near 1/(n f(0)), so a mean over n blocks grows by this for each factor e in n.
         """
         return self._through(lambda m, k: math.log(2) * (1.0 + k) * np.exp(-k) / m)
 

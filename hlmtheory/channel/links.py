@@ -78,39 +78,15 @@ class GilbertElliott:
         return slot / back
 
     def correlation(self, slots: Array) -> Array:
-        """Return the correlation of the rates of two slots ``slots`` apart: (1 - leave_good - leave_bad)^slots.
-
-        Parameters
-        ----------
-        slots : integer array, shape (...)
-            0 or more.
-
-        Returns
-        -------
-        array, shape (...)
-        """
+        """Return the correlation of the rates of slots that far apart: (1 - leave_good - leave_bad)^slots."""
         xp, count, out = arrays(slots=slots, out=self._values()[3])
         back = self._values()[4]
         return (1.0 - out - back) ** xp.astype(COUNT.check(xp, "slots", count), out.dtype)
 
     def sample(self, rng: np.random.Generator, slots: int) -> np.ndarray[Any, Any]:
-        """Return the rate in consecutive slots of one link, as numpy; the first state is drawn from the long-run law.
+        """Return the rate in bit/s in consecutive slots of one link, numpy; the first state has the long-run law.
 
-        Parameters
-        ----------
-        rng : numpy Generator
-        slots : int
-            Number of slots, at most 10,000,000.
-
-        Returns
-        -------
-        numpy array, shape (slots,)
-            In bit/s.
-
-        Raises
-        ------
-        ValueError
-            If the number of slots is negative or not an integer, or the object holds more than one link.
+        Raises a ValueError unless there are 0 to 10,000,000 slots, and one link.
         """
         rng, slots = generator("rng", rng), number(DRAWS, "slots", slots)
         shapes = {tuple(value.shape) for value in self._values()[1:]}

@@ -50,7 +50,6 @@ _KM = "kaplan1958nonparametric"
 _SEEN = "some rounds examine depth d"
 _CUT = {"length_law": [0.0, 0.5, 0.5], "acceptances": [0.5, 0.5], "depth": 2}
 _ONE_OR_THREE = [0.0, 0.5, 0.0, 0.5]
-_HALVES = {"acceptances": [0.5, 1.0], "draft_length": 1, "other_length": 2}
 
 CLAIMS = (
     Claim(

@@ -5,24 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind
-from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, leading_dimensions
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions
 from hlmtheory._quantities import open_unit
 from hlmtheory.draft_length.censored import anytime
 
-_ROUNDS = 12
-"""Largest number of rounds of an instance; the coverage is summed over all outcomes."""
 _ENGINE_ROUNDS, _ENGINE_DEPTH = 8, 2
 """Rounds and largest draft length of the engines over which the probability of a miss is maximised."""
 _ERROR = open_unit("δ_d is the probability that the interval of depth d ever misses, such as 0.05")
-_FEW = Domain(f"a whole number in 1..{_ROUNDS}", lambda xp, v: (v >= 1) & (v <= _ROUNDS), "give fewer", kind="integer")
 _LEVEL = open_unit("give the share of cases in which the interval must hold")
-
-
-def _outcomes(xp: Any, like: Array) -> tuple[Array, Array]:
-    """Return r and a in 0..12, with a ≤ r, shape (13, 13)."""
-    one = xp.arange(_ROUNDS + 1, dtype=xp.float64, device=like.device)
-    r = one[:, None] + 0.0 * one[None, :]
-    return r, xp.minimum(one[None, :] + 0.0 * r, r)
 
 
 def engine_miss(acceptances: Array, errors: Array) -> Array:

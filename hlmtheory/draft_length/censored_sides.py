@@ -219,15 +219,3 @@ def tokens_at_other(acceptances: Array, draft_length: Array, other_length: Array
     _, other = arrays(other_length=other_length)
     depth = xp.arange(1, alphas.shape[-1] + 1, device=alphas.device)
     return expected_tokens_profile(xp.where(depth <= other[..., None], alphas, xp.zeros_like(alphas)))
-
-
-def _rates(acceptance: Array, length_law: Array) -> tuple[Any, Array, Array, Array]:
-    xp, gamma = arrays(acceptance=acceptance)
-    UNIT_INTERVAL.check(xp, "acceptance", gamma)
-    _, _, law = distributions(length_law=length_law)
-    depth = law.shape[-1] - 1
-    xp, law, alphas = law_of_lengths(law, gamma[..., None] + xp.zeros(depth, dtype=xp.float64, device=law.device))
-    counts = _expected_counts(xp, law, alphas)
-    k = xp.arange(depth + 1, dtype=xp.float64, device=law.device)
-    accepted = xp.sum(counts * k, axis=(-2, -1))
-    return xp, accepted, xp.sum(law * k, axis=-1), xp.sum(examined_and_accepted(xp, counts)[0], axis=-1)

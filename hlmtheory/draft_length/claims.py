@@ -10,7 +10,6 @@ from hlmtheory._array import Array, arrays
 from hlmtheory._domains import COUNT
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.draft_length import censored_claims, delay, online_claims, rounds, tracking
-from hlmtheory.draft_length.lambert_claims import LAMBERT_CLAIMS
 from hlmtheory.draft_length.optimum import optimal_draft_length, stationary_draft_length, surrogate_draft_length
 from hlmtheory.draft_length.rates import (
     COST,
@@ -303,7 +302,6 @@ CLAIMS = (
             {"acceptance": 0.9, "believed": 0.8, "fixed": 43.20766091346, "marginal": 1.0, "max_draft_length": 40}
         ),
     ),
-    *LAMBERT_CLAIMS,
     *tracking.CLAIMS,
     *rounds.CLAIMS,
     *censored_claims.CLAIMS,

@@ -29,7 +29,7 @@ from hlmtheory._array import Array, arrays, floating, in_kind
 from hlmtheory._domains import UNIT_INTERVAL, broadcast, entry_for_each
 from hlmtheory._simplex import quotient
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
-from hlmtheory.draft_length.rates import COST, LENGTH, etgr, etgr_profile, rate_and_costs
+from hlmtheory.draft_length.rates import COST, LENGTH, etgr, etgr_profile
 
 
 def critical_delays(acceptances: Array, fixed: Array, marginal: Array) -> Array:
@@ -114,51 +114,6 @@ def _at_length(acceptances: Array, fixed: Array, marginal: Array, length: Array 
     return xp.take_along_axis(rates, length[..., None], axis=-1)[..., 0]
 
 
-def _growth(chosen: Any, high: bool) -> Any:
-    """Return a side: the logarithmic law with the acceptance that is chosen from the profile."""
-
-    def side(acceptances: Array, fixed: Array, marginal: Array) -> Array:
-        xp, alpha, cost, slope = arrays(acceptances=acceptances, fixed=fixed, marginal=marginal)
-        UNIT_INTERVAL.check(xp, "acceptances", alpha)
-        _, gamma, cost, slope = rate_and_costs(chosen(xp, alpha), cost, slope)
-        most, (x, endless) = float(alpha.shape[-1]), _ratio(xp, cost, slope)
-        inner = (gamma > 0) & (gamma < 1)
-        g = xp.where(inner, gamma, 0.5)
-        d, decay = 1.0 - g, -xp.log(g)
-        # (L - 1) ln(1/γ) = ln(γ (1 + d x)); near γ = 1 as 1 + d (x - 1 - d x), so that nothing cancels
-        near = g > 0.5
-        more = xp.where(near, xp.log1p(xp.where(near, d * (x - 1.0 - d * x), 0.0)), xp.log1p(d * x) - decay)
-        if high:
-            series = xp.zeros_like(d)
-            for power in range(12, 1, -1):  # ln(1/γ) - d = d²/2 + d³/3 + …
-                series = d * series + 1.0 / power
-            rest = xp.where(d < 2.0**-5, d * d * series, decay - d)
-            length = 1.0 + more / (decay * (d * x / (1.0 + d * x)) + rest / (1.0 + d * x))
-            length = xp.where(inner, length, xp.where(gamma > 0, most + 0.0 * x, 0.0))
-        else:
-            length = xp.where(inner, more / decay, xp.where(gamma > 0, x - 1.0, 0.0))
-        length = xp.where(endless & (gamma > 0), most, length)
-        return xp.clip(length, 0.0, most)
-
-    return side
-
-
-def _ratio(xp: Any, cost: Array, slope: Array) -> tuple[Array, Array]:
-    """Return x, or 2^1000, and whether it is infinite: drafts cost nothing, or too little for float64."""
-    x = quotient(xp, cost, slope)
-    return xp.clip(x, max=2.0**1000), ~xp.isfinite(x)
-
-
-def _best_length(acceptances: Array, fixed: Array, marginal: Array) -> Array:
-    """Return the number of the c_K below x: the rates of long drafts differ by less than a rounding."""
-    xp, alpha, cost, slope = arrays(acceptances=acceptances, fixed=fixed, marginal=marginal)
-    UNIT_INTERVAL.check(xp, "acceptances", alpha)
-    _, alpha, cost, slope = rate_and_costs(alpha, cost[..., None], slope[..., None])
-    x, endless = _ratio(xp, cost, slope)
-    reached = xp.cumulative_prod(xp.astype(alpha > 0, xp.float64), axis=-1) > 0
-    return xp.sum(xp.astype((critical_ratios(xp, alpha) < x) | (endless & reached), xp.float64), axis=-1)
-
-
 def _at_one(acceptance: Array, fixed: Array, marginal: Array) -> Array:
     xp, gamma = arrays(acceptance=acceptance)
     return etgr(gamma, xp.ones_like(gamma, dtype=xp.int64), fixed, marginal)
@@ -175,8 +130,6 @@ def _below_critical(acceptance: Array, fixed: Array, marginal: Array) -> Array:
 
 
 _PAPER, _CASE = "sun2026delay", {"acceptances": [0.8] * 6, "fixed": 0.1, "marginal": 0.02}
-_LONG = {"acceptances": [0.5] * 20, "marginal": 1.0}
-_RISING = {"acceptances": [0.5] + [1.0] * 7, "fixed": 2.125, "marginal": 1.0}
 
 CLAIMS = (
     Claim(

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any
 
 from hlmtheory._array import Array, arrays
-from hlmtheory._domains import COUNT, UNIT_INTERVAL
+from hlmtheory._domains import UNIT_INTERVAL
 from hlmtheory._quantities import positive
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.draft_length.online import ERROR, online_regret_bound, optimistic, radius
@@ -101,28 +101,6 @@ def _bound(hopeful: bool, **instance: Array) -> Array:
     fastest = xp.max((lengths + 1.0) / (cost[..., None] + lengths * slope[..., None]), axis=-1)
     rounds = xp.astype(0.0 * cost, xp.int64) + waits.shape[-1]
     return online_regret_bound(seen, error=delta, rounds=rounds, range_tokens=cost * (factor - 1.0) * fastest)
-
-
-def _leaves(acceptance: Array, rounds: Array, error: Array) -> Array:
-    """Return P(the share of the first n of ``rounds`` outcomes is farther than r(n) from α for some n), by its law."""
-    xp, alpha, count, delta = arrays(acceptance=acceptance, rounds=rounds, error=error)
-    UNIT_INTERVAL.check(xp, "acceptance", alpha)
-    COUNT.check(xp, "rounds", count)
-    ERROR.check(xp, "error", delta)
-    alpha, delta = xp.astype(alpha, xp.float64), xp.astype(delta, xp.float64)
-    most = int(xp.max(count)) if 0 not in count.shape else 0
-    wins = xp.arange(most + 1, dtype=xp.float64, device=alpha.device)
-    inside = xp.astype(wins == 0, xp.float64) + 0.0 * (alpha * delta)[..., None]  # the mass that never left, by wins
-    for n in range(1, most + 1):
-        won = xp.concat([0.0 * inside[..., :1], inside[..., :-1]], axis=-1)
-        after = inside * (1.0 - alpha[..., None]) + won * alpha[..., None]
-        near = xp.abs(wins / n - alpha[..., None]) <= radius(xp, 0.0 * delta + n, delta, 1)[..., None]
-        inside = xp.where((count >= n)[..., None], xp.where(near, after, 0.0), inside)
-    return 1.0 - xp.sum(inside, axis=-1)
-
-
-def _error(acceptance: Array, rounds: Array, error: Array) -> Array:
-    return error + 0.0 * acceptance
 
 
 _PAPER = Source("sun2026delay", "abstract: UCB-SpecStop")

@@ -21,30 +21,8 @@ def stationary_draft_length(acceptance: Array, fixed: Array, marginal: Array) ->
     ETGR(K) ∝ (1 - e^{-a u})/(u + F/M - 1) with u = K + 1. Its derivative has the sign of
     a(u + F/M - 1) + 1 - e^{au}, positive below one zero and negative above it; v = a u there. In closed form
     v = -c - 1 - W₋₁(-e^{-c-1}), but its argument underflows. So Newton's method is used: the equation's left side is
-    convex, and the start is above v.
-
-    Parameters
-    ----------
-    acceptance : array, shape (...)
-        γ in [0, 1].
-    fixed, marginal : array, shape (...)
-        F and M, in seconds and seconds a token.
-
-    Returns
-    -------
-    float64 array, shape (...)
-        Above -1; infinite where a longer draft is always better (γ = 1 or M = 0, with F > M), -1 where a shorter draft
-        is.
-
-    Raises
-    ------
-    ValueError
-        If γ is outside [0, 1], a cost is negative or infinite, or both costs are 0.
-
-    Examples
-    --------
-    >>> round(float(stationary_draft_length(0.8, 0.1, 0.02)), 3)
-    3.904
+    convex, and the start is above v. The answer is infinite where a longer draft is always better (γ = 1 or M = 0, with
+    F > M), and -1 where a shorter one is.
     """
     xp, gamma, cost, slope = rate_and_costs(acceptance, fixed, marginal)
     inner = (gamma > 0) & (gamma < 1) & (cost > slope) & (slope > 0)
@@ -157,28 +135,10 @@ def _check_least(min_draft_length: int) -> None:
 def surrogate_draft_length(
     acceptance: Array, fixed: Array, marginal: Array, max_draft_length: Array, *, bonus: bool = True
 ) -> Array:
-    """Return the draft length that flexspec's linear surrogate chooses, always 1 or K_max.
+    """Return the draft length that flexspec's linear surrogate chooses, always 1 or K_max; 1 where every K ties.
 
-    Parameters
-    ----------
-    acceptance : array, shape (...)
-        γ̂ in [0, 1].
-    fixed, marginal : array, shape (...)
-        F and M, in seconds and seconds a token.
-    max_draft_length : integer array, shape (...)
-        K_max, 1 or more.
-    bonus : bool
-        E ≈ 1 + γK as in Algorithm 2, or E ≈ γK as in the text below (11).
-
-    Returns
-    -------
-    int64 array, shape (...)
-        With the bonus K_max where γF > M; without it K_max where γF > 0. Where every K ties, 1.
-
-    Raises
-    ------
-    ValueError
-        If γ is outside [0, 1], a cost is negative or infinite, both costs are 0, or K_max is below 1.
+    As for :func:`optimal_draft_length`; ``bonus`` takes E ≈ 1 + γK as in Algorithm 2 (K_max where γF > M), else E ≈ γK
+    as in the text below (11) (K_max where γF > 0).
 
     Examples
     --------

@@ -40,34 +40,15 @@ def position_interval(position_rates: Array, mean_draft_length: Array) -> tuple[
 
     With k independent of the outcome H(d) = S(d) P(k ≥ d), and only this product is published. With H(d)/H(d-1) = h_d
     and P(k ≥ d)/P(k ≥ d-1) = g_d in [h_d, 1], α_d = h_d/g_d. The mean length κ = Σ_d Π_{e≤d} g_e restricts g_d.
-
-    Parameters
-    ----------
-    position_rates : array, shape (..., K)
-        H(d): accepted at position d over rounds, d = 1..K, for the longest draft K; vLLM's
-        ``num_accepted_tokens_per_pos`` over ``num_drafts``, or tail sums of a histogram of accepted drafts.
-    mean_draft_length : array, shape (...)
-        κ, drafted tokens over rounds that drafted; at least 1 + Σ_{d>1} H(d)/H(1), as S(d) ≤ H(1), and at most K. If it
-        is K, every draft had K tokens.
-
-    Returns
-    -------
-    low, high : array, shape (..., K)
-        Each end is attained by a law of acceptance and a law of lengths that give the published values. The first
-        depth has one value, H(1), since each round drafts at least one token. (0, 1) at a depth that may never have
-        been examined.
-
-    Raises
-    ------
-    ValueError
-        If a rate is outside [0, 1] or above the one before, or the mean is not in the range above.
+    ``position_rates`` (..., K) are H(1..K), accepted at each position over rounds; ``mean_draft_length`` is κ, drafted
+    tokens over rounds that drafted, at least 1 + Σ_{d>1} H(d)/H(1) and at most K. Each end is attained by a law of
+    acceptance and a law of lengths that give the published values; (0, 1) at a depth that may never have been examined.
+    Raises a ValueError if a rate is outside [0, 1] or above the one before, or the mean is out of range.
 
     Examples
     --------
     >>> [end.round(3).tolist() for end in position_interval([0.6, 0.3, 0.15], 2.5)]
     [[0.6, 0.5, 0.5], [0.6, 0.667, 1.0]]
-    >>> [end.round(3).tolist() for end in position_interval([0.6, 0.3, 0.15], 3.0)]  # every draft had three tokens
-    [[0.6, 0.5, 0.5], [0.6, 0.5, 0.5]]
     """
     xp, rates, mean = arrays(position_rates=position_rates, mean_draft_length=mean_draft_length)
     UNIT_INTERVAL.check(xp, "position_rates", rates)
@@ -129,27 +110,10 @@ def mean_interval(mean_accepted: Array, draft_length: Array, other_length: Array
     S(1) ≥ S(2) ≥ ..., and the first k of them sum to m. So E(K) lies in [1 + mK/k, 1 + min(m, K)] for K ≤ k, and in
     [1 + m, 1 + mK/k] for K ≥ k.
 
-    Parameters
-    ----------
-    mean_accepted : array, shape (...)
-        m in [0, k], without the server's own token.
-    draft_length, other_length : integer array, shape (...)
-        k, the drafts of every recorded round, and K, both 1 or more.
-
-    Returns
-    -------
-    low, high : array, shape (...)
-        Tokens of a round. Each end is attained by a profile of acceptances.
-
-    Raises
-    ------
-    ValueError
-        If a length is below 1, or m is negative or above k.
-
     Examples
     --------
-    >>> [float(end) for end in mean_interval(0.75, 1, 4)]  # one draft in use: little is known of four
-    [1.75, 4.0]
+    >>> [round(float(end), 3) for end in mean_interval(1.5, 3, 1)]
+    [1.5, 2.0]
     """
     xp, mean, length, other = arrays(mean_accepted=mean_accepted, draft_length=draft_length, other_length=other_length)
     kind, mean, length, other = _mean_and_lengths(xp, mean, length, other)
@@ -204,25 +168,9 @@ def split_tokens(histogram: Array, draft_length: Array) -> Array:
 
 
 def single_rate(mean_accepted: Array, draft_length: Array) -> Array:
-    """Return the single rate α whose rounds of k drafts accept m on average: α + α² + ... + α^k = m.
+    """Return the single rate α in [0, 1] whose rounds of k drafts accept m on average: α + α² + ... + α^k = m.
 
-    Parameters
-    ----------
-    mean_accepted : array, shape (...)
-        m in [0, k].
-    draft_length : integer array, shape (...)
-        k, 1 or more.
-
-    Returns
-    -------
-    array, shape (...)
-        In [0, 1]. At k it gives the correct tokens of a round; at other lengths :func:`mean_interval` gives the
-        possible error.
-
-    Raises
-    ------
-    ValueError
-        If k is below 1, or m is negative or above k.
+    At k it gives the correct tokens of a round; at other lengths :func:`mean_interval` gives the possible error.
 
     Examples
     --------

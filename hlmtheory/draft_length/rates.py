@@ -60,28 +60,7 @@ def etgr(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) 
 
 @finite_answer
 def cost_per_token(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) -> Array:
-    """Return the long-run cost per token T(K)/E(K), in the unit of ``fixed`` and ``marginal`` (s, J or bytes).
-
-    Rounds are independent, so cost over tokens tends to the ratio of the means (law of large numbers).
-
-    Parameters
-    ----------
-    acceptance : array, shape (...)
-        γ in [0, 1].
-    draft_length : integer array, shape (...)
-        K, 0 or more.
-    fixed, marginal : array, shape (...)
-        Cost of a round and of each draft in it: :func:`round_costs`, :func:`round_energy`, or bytes (header/8, b/8).
-
-    Returns
-    -------
-    array, shape (...)
-        Unit of the costs, per token.
-
-    Raises
-    ------
-    ValueError
-        As :func:`etgr`.
+    """Return T(K)/E(K), what a token costs in the long run, in the unit of the costs (s, J or bytes); as :func:`etgr`.
 
     Examples
     --------
@@ -93,31 +72,7 @@ def cost_per_token(acceptance: Array, draft_length: Array, fixed: Array, margina
 
 @finite_answer
 def etgr_profile(acceptances: Array, fixed: Array, marginal: Array) -> Array:
-    """Return the effective token generation rate for each K = 1..K_max, for any acceptance profile.
-
-    Parameters
-    ----------
-    acceptances : array, shape (..., K_max)
-        α_i in [0, 1]: P(draft i is accepted given that drafts 1..i-1 were), not the marginal rate.
-    fixed, marginal : array, shape (...)
-        F and M, in seconds and seconds a token.
-
-    Returns
-    -------
-    array, shape (..., K_max)
-        Tokens per second with K = 1, 2, ..: (1 + Σ_{j≤K} Π_{i≤j} α_i)/T(K).
-
-    Raises
-    ------
-    ValueError
-        If a rate is outside [0, 1], a cost is negative or infinite, a round takes no time, there is no draft, or the
-        shapes do not broadcast.
-
-    Examples
-    --------
-    >>> etgr_profile([0.5, 0.5], 0.5, 0.25).tolist()
-    [2.0, 1.75]
-    """
+    """Return (1 + Σ_{j≤K} Π_{i≤j} α_i)/T(K) in tokens a second for K = 1..K_max, of α_i given those before."""
     xp, alpha, cost, slope = arrays(acceptances=acceptances, fixed=fixed, marginal=marginal)
     UNIT_INTERVAL.check(xp, "acceptances", alpha)
     entry_for_each("draft", acceptances=tuple(alpha.shape))

@@ -94,31 +94,12 @@ def round_costs(
 
 @finite_answer
 def synchronisation_time(size_bytes: Array, rate_bps: Array) -> Array:
-    """Return the download time of a new draft model, which flexspec calls the update storm.
-
-    Parameters
-    ----------
-    size_bytes : array, shape (...)
-        Size of the model in bytes; 3.2e9 in flexspec Section III-B.
-    rate_bps : array, shape (...)
-        Rate of the network in bit/s.
-
-    Returns
-    -------
-    array, shape (...)
-        In seconds.
-
-    Raises
-    ------
-    ValueError
-        If a value is not positive and finite.
+    """Return the seconds to download a draft model of that size: flexspec's update storm (Table I).
 
     Examples
     --------
     >>> (synchronisation_time(3.2e9, [10e6, 50e6, 300e6]) / 60).round(1).tolist()  # printed: 48, 9.5, 1.6
     [42.7, 8.5, 1.4]
-    >>> (synchronisation_time(3.2e9, [9e6, 45e6, 270e6]) / 60).round(1).tolist()  # at a goodput of 90%
-    [47.4, 9.5, 1.6]
     """
     xp, size, rate = arrays(size_bytes=size_bytes, rate_bps=rate_bps)
     size, rate = floating(xp, _SIZE.check(xp, "size_bytes", size), _RATE.check(xp, "rate_bps", rate))

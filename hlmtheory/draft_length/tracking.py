@@ -22,7 +22,6 @@ _SUMMED = Domain(
     "no round has so long a draft; take 65,536",
     kind="integer",
 )
-_WEIGHT = not_negative("give the weight of the first estimate, in drafts")
 _TRACKER = {
     "step": UNIT_INTERVAL,
     "accepted": not_negative("give how many drafts were accepted"),

@@ -17,10 +17,9 @@ from hlmtheory.ofdma.shares import (
     sum_shares,
     times_of,
 )
-from hlmtheory.ofdma.spread_claims import SPREAD_CLAIMS
 
 # Any positive weights, divided by their sum, are shares w. "Fixed SNR" says that η_k does not depend on w_k, as in the
-# paper: a user's power then grows with its share. The other rule is in ``spread_claims``.
+# paper: a user's power then grows with its share.
 #
 # Proofs, by the last part of the id.
 #
@@ -146,5 +145,4 @@ CLAIMS = (
         rhs=_summed_finish,
         attained=Attained({**_CELL, "weights": [2.0, 1.0], "bandwidth_hz": 100.0}),
     ),
-    *SPREAD_CLAIMS,
 )

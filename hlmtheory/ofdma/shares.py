@@ -13,7 +13,6 @@ from hlmtheory._quantities import at_least_one, positive
 
 _SIZES = {
     "bits": positive("leave out users who send nothing"),
-    "full_band_snr": positive("give the SNR over the whole band as a ratio, not in dB"),
     "spectral_efficiency": positive(
         "a user of zero gain never finishes, and one of infinite SNR needs no band: leave it out"
     ),
@@ -26,7 +25,7 @@ _SIZES = {
     "snr": positive("give the signal-to-noise ratio as a ratio, not in dB"),
     "boost": at_least_one("give the factor by which the gain is raised"),
 }
-_PER_USER = ("bits", "spectral_efficiency", "full_band_snr", "shares", "weights", "power", "gain", "snr")
+_PER_USER = ("bits", "spectral_efficiency", "shares", "weights", "power", "gain", "snr")
 _RANGE = positive("the result leaves the range of its floating type: take other units, or float64")
 _OBJECTIVES = ("minmax", "sum")
 
@@ -134,64 +133,14 @@ def minmax_latency(
 
 
 def sum_shares(bits: Array, spectral_efficiency: Array) -> Array:
-    """Return the shares that minimise the sum (and so the mean) of the finish times: w_k ∝ √(λI_k/η_k).
-
-    Parameters
-    ----------
-    bits : array, shape (..., K)
-        What each user uploads, in any unit common to all.
-    spectral_efficiency : array, shape (..., K)
-        η_k = log₂(1 + SNR_k), in bit/s/Hz.
-
-    Returns
-    -------
-    array, shape (..., K)
-        Positive, summing to 1.
-
-    Raises
-    ------
-    ValueError
-        If a value is not positive and finite, the shapes do not broadcast, there is no user, or a result leaves the
-        range of the floating type.
-
-    Examples
-    --------
-    >>> sum_shares([100.0, 400.0], [1.0, 0.25]).tolist()
-    [0.2, 0.8]
-    """
+    """Return the shares (..., K) that minimise the sum, and so the mean, of the finish times: w_k ∝ √(λI_k/η_k)."""
     xp, need = relative_need(bits, spectral_efficiency)
     root = xp.sqrt(need)
     return root / xp.sum(root, axis=-1, keepdims=True)
 
 
 def sum_latency(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array) -> Array:
-    """Return the smallest sum of finish times: (Σ_k √(λI_k/η_k))²/B.
-
-    Parameters
-    ----------
-    bits : array, shape (..., K)
-        What each user uploads, in bit.
-    spectral_efficiency : array, shape (..., K)
-        η_k = log₂(1 + SNR_k), in bit/s/Hz.
-    bandwidth_hz : array, shape (...)
-        B, in Hz.
-
-    Returns
-    -------
-    array, shape (...)
-        In seconds.
-
-    Raises
-    ------
-    ValueError
-        If a value is not positive and finite, the shapes do not broadcast, there is no user, or a result leaves the
-        range of the floating type.
-
-    Examples
-    --------
-    >>> float(sum_latency([100.0, 400.0], [1.0, 0.25], 100.0))
-    25.0
-    """
+    """Return the smallest sum of finish times in seconds: (Σ_k √(λI_k/η_k))²/B."""
     xp, sent, rate, band = checked_users(bits=bits, spectral_efficiency=spectral_efficiency, bandwidth_hz=bandwidth_hz)
     with np.errstate(all="ignore"):
         time = xp.sum(xp.sqrt(sent / rate), axis=-1) ** 2 / band
@@ -203,31 +152,8 @@ def kkt_residual(bits: Array, spectral_efficiency: Array, shares: Array, *, obje
 
     "minmax": t_k ≤ t and Σw = 1 with multipliers μ_k ≥ 0, Σμ = 1. Stationarity in w_k, ν = μ_k c_k/w_k²,
     makes every μ_k positive, so complementary slackness requires equal finish times.
-    "sum": stationarity is c_k/w_k² = ν for all k. Both problems are convex, so the conditions suffice.
-
-    Parameters
-    ----------
-    bits, spectral_efficiency : array, shape (..., K)
-        As in :func:`minmax_shares`.
-    shares : array, shape (..., K)
-        The w_k to check.
-    objective : {"minmax", "sum"}
-        Objective: the last finish time, or the sum of all.
-
-    Returns
-    -------
-    array, shape (...)
-        The larger of |Σw - 1| and 1 - min/max over the users of t_k ("minmax") or of c_k/w_k² ("sum").
-
-    Raises
-    ------
-    ValueError
-        If a value is not positive and finite, there is no user, or the objective has another name.
-
-    Examples
-    --------
-    >>> float(kkt_residual([100.0, 100.0], [1.0, 4.0], [0.5, 0.5]))
-    0.75
+    "sum": stationarity is c_k/w_k² = ν for all k. Both problems are convex, so the conditions suffice. It is the larger
+    of |Σw - 1| and 1 - min/max over the users of t_k ("minmax") or of c_k/w_k² ("sum").
     """
     option("objective", objective, _OBJECTIVES)
     xp, sent, rate, w = checked_users(bits=bits, spectral_efficiency=spectral_efficiency, shares=shares)

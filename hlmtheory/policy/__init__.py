@@ -14,7 +14,7 @@ E, A      ``tokens`` and ``fixed_s``, means of a round; A without air time    to
 c         ``band_s``, air time of a round on the whole band                   s            (..., U)
 w, ω      ``shares`` of the band, and ``weights`` of the users                1            (..., U)
 X         ``rate``, E/(A + c/w)                                               tokens/s     (..., U)
-θ, μ, κ   prices of a second, of a unit of risk, and of a joule               tokens
+θ, μ      prices of a second and of a unit of risk                            tokens
 z         seconds a bit takes: s/w with s of the whole band                   s
 ν         price of the band
 η, σ      price of the server's time, and the time of it that a round needs   1, s

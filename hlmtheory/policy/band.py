@@ -21,10 +21,10 @@ import numpy as np
 from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, DomainError, instances, number, numbers, option
 from hlmtheory._quantities import positive
-from hlmtheory.policy.band_shares import FEW, Curve, even_bound, improved_shares, priced_shares, utility_of
+from hlmtheory.policy.band_shares import FEW, Curve, improved_shares, priced_shares, utility_of
+from hlmtheory.policy.capacity import UTILITIES
 from hlmtheory.policy.costs import Numbers, StageCosts, UserPlan
 from hlmtheory.policy.hulls import Hulls
-from hlmtheory.policy.shares import UTILITIES
 from hlmtheory.policy.user import Start, as_list, best_plan, checked_user
 
 _WEIGHT = positive("leave out users without a weight")
@@ -42,7 +42,7 @@ class BandUser:
 
     Parameters
     ----------
-    hulls, costs, acceptances, rejection, weight, risk_limit, joule_limit, draft_lengths, skipping, bonus
+    hulls, costs, acceptances, rejection, weight, risk_limit, draft_lengths, skipping, bonus
         See :func:`plan_user`. ``costs.seconds_per_bit`` is that of the whole band.
     utility_weight : float
         ω, positive.
@@ -66,7 +66,6 @@ class BandUser:
     rejection: Array | None = None
     weight: Array | None = None
     risk_limit: float = 0.0
-    joule_limit: float | None = None
     draft_lengths: Iterable[int] | None = None
     skipping: bool = True
     bonus: bool = True
@@ -88,7 +87,6 @@ class BandUser:
             rejection=self.rejection,
             weight=self.weight,
             risk_limit=self.risk_limit,
-            joule_limit=self.joule_limit,
             draft_lengths=self.draft_lengths,
             skipping=self.skipping,
             bonus=self.bonus,
@@ -96,7 +94,7 @@ class BandUser:
 
     def _kind(self) -> tuple[Any, ...]:
         """What two users must have in common to share a curve: all but the link's rate and the weight."""
-        plain = (self.risk_limit, self.joule_limit, self.draft_lengths, self.skipping, self.bonus)
+        plain = (self.risk_limit, self.draft_lengths, self.skipping, self.bonus)
         arrays = (np.asarray(one).tobytes() if one is not None else None for one in (self.acceptances, self.rejection))
         other = np.asarray(self.weight).tobytes() if self.weight is not None else None
         return (id(self.hulls), replace(self.costs, seconds_per_bit=1.0), *plain, *arrays, other)
@@ -113,7 +111,7 @@ class SharedPlan:
     shares : float64 array, shape (U,)
         Of the band; their sum is 1.
     value : float
-        Σ ω X for "linear", Σ ω log X for "log", min X/ω for "maxmin".
+        Σ ω X for "linear", Σ ω log X for "log".
     upper_bound : float
         No plans and shares have a higher value; rounded up.
     utility : str
@@ -145,8 +143,8 @@ def plan_users(users: Sequence[BandUser], *, utility: str = "linear") -> SharedP
     ----------
     users : sequence of BandUser
         At least one. Users with the same hulls object and the same other arguments are computed together.
-    utility : {"linear", "log", "maxmin"}
-        Σ ω X, Σ ω log X, or min X/ω, with X in tokens a second.
+    utility : {"linear", "log"}
+        Σ ω X, or Σ ω log X, with X in tokens a second.
 
     Returns
     -------
@@ -178,10 +176,7 @@ def planned_users(given: tuple[BandUser, ...], utility: str) -> tuple[SharedPlan
     """The plans of users who were checked, and their curves."""
     curves = curves_of(given)
     weights = np.asarray([one.utility_weight for one in given])
-    if utility == "maxmin":
-        shares, bound = even_bound(curves, weights)
-    else:
-        shares, bound = priced_shares(curves, weights, utility)
+    shares, bound = priced_shares(curves, weights, utility)
     shares = improved_shares(curves, weights, shares, utility)
     exact = len(given) <= FEW
     plans = [plan_at(user, curve, float(w), exact=exact) for user, curve, w in zip(given, curves, shares, strict=True)]
@@ -219,13 +214,13 @@ def _grid(low: float, high: float, users: int) -> Numbers:
 
 
 def _curve(user: BandUser, z: Numbers, toll: Toll) -> Curve:
-    given, lengths, limits = user._checked()
+    given, lengths, limit = user._checked()
     given = replace(given, toll=toll)
     plans: list[UserPlan] = []
     starts: list[Start] = []
     for one in z.tolist():
         there = replace(given, costs=replace(given.costs, seconds_per_bit=one))
-        plan, start = best_plan(there, lengths, limits, None, start=starts[-1] if starts else None)
+        plan, start = best_plan(there, lengths, limit, start=starts[-1] if starts else None)
         plans.append(plan)
         starts.append(start)
     upper = np.maximum(np.asarray([one.upper_bound for one in plans]), 0.0)
@@ -240,9 +235,9 @@ def plan_at(user: BandUser, curve: Curve, share: float, *, exact: bool, toll: To
     """The plan of a user at its share: the best there, or the best of those found elsewhere."""
     n, z = curve.choice(share), curve.slow / share
     if exact:
-        given, lengths, limits = user._checked()
+        given, lengths, limit = user._checked()
         there = replace(given, toll=toll, costs=replace(given.costs, seconds_per_bit=z))
-        return best_plan(there, lengths, limits, None, start=curve.starts[n])[0]
+        return best_plan(there, lengths, limit, start=curve.starts[n])[0]
     air = float(curve.bits[n]) * z
     rate = float(curve.tokens[n]) / (float(curve.fixed[n]) + air)
     return replace(curve.plans[n], band_s=air, rate=rate, upper_bound=max(rate, float(curve.bound(np.asarray(share)))))

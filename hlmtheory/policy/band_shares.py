@@ -63,8 +63,6 @@ class Curve(NamedTuple):
 
 def utility_of(rates: Numbers, weights: Numbers, utility: str) -> float:
     """The utility of these rates."""
-    if utility == "maxmin":
-        return float((rates / weights).min())
     return float(weights @ (np.log(rates) if utility == "log" else rates))
 
 
@@ -139,31 +137,6 @@ def _knapsack(values: list[Numbers], first: int) -> tuple[Numbers, float]:
         cells.append(int(choice[left]) + first)
         left -= cells[-1]
     return np.asarray(cells[::-1], dtype=np.float64), float(best[-1])
-
-
-def even_bound(curves: list[Curve], weights: Numbers) -> tuple[Numbers, float]:
-    """Shares at which all X/ω are equal, by the plans found, and the largest X/ω that the upper bounds allow."""
-    low, high = 0.0, min(float(c.bound(np.asarray(1.0)) / w) for c, w in zip(curves, weights, strict=True))
-    for _ in range(_STEPS):
-        middle = 0.5 * (low + high)
-        need = sum(_least_share(curve, middle * weight) for curve, weight in zip(curves, weights.tolist(), strict=True))
-        low, high = (middle, high) if need <= 1.0 else (low, middle)
-    shares = np.asarray([_least_share(c, low * weight) for c, weight in zip(curves, weights.tolist(), strict=True)])
-    shares = np.maximum(shares, 1e-6 / len(curves))
-    return shares / shares.sum(), high * (1.0 + ROUNDING)
-
-
-def _least_share(curve: Curve, rate: float) -> float:
-    """The least share at which the upper bound reaches a rate."""
-    if rate <= curve.upper[-1]:
-        return 0.0
-    reached = np.flatnonzero(curve.upper >= rate)
-    if not len(reached):  # above the whole band's bound, if only by a rounding
-        return math.inf
-    last = int(reached[-1])
-    fall = curve.upper[last] - curve.upper[last + 1]
-    z = curve.z[last] + (curve.upper[last] - rate) / fall * (curve.z[last + 1] - curve.z[last])
-    return curve.slow / float(z)
 
 
 def improved_shares(curves: list[Curve], weights: Numbers, shares: Numbers, utility: str) -> Numbers:

@@ -23,13 +23,17 @@ from typing import Any
 from hlmtheory._array import Array, take
 from hlmtheory._domains import COUNT, finite_answer, number, option
 from hlmtheory._quantities import not_negative, positive, whole_from_one
-from hlmtheory.policy.shares import UTILITIES, checked_users
+from hlmtheory.policy.shares import checked_users
 
 _SERVER = {
     "pass_s": positive("give the time of a pass of the target model in seconds"),
     "token_s": not_negative("give the time that a token adds to a pass in seconds"),
     "batch": whole_from_one("give the most rounds that one pass verifies; 1: one after the other"),
 }
+
+
+UTILITIES = ("linear", "log")
+"""Objectives of plans: Σ ω X, the tokens per second; and Σ ω log X, proportional fairness."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,61 +70,21 @@ class SharedServer:
             object.__setattr__(self, field.name, number(_SERVER[field.name], field.name, getattr(self, field.name)))
 
     def alone_s(self, draft_length: int) -> float:
-        """Return the time of a pass with one round, in seconds.
-
-        Parameters
-        ----------
-        draft_length : int
-            K, 0 or more.
-
-        Returns
-        -------
-        float
-        """
+        """Return the time of a pass over one round of K drafts, in seconds."""
         return self.pass_s + self.token_s * (int(number(COUNT, "draft_length", draft_length)) + 1)
 
     def load_s(self, draft_length: int) -> float:
-        """Return the least time of the server that a round takes, in full batches, in seconds.
-
-        Parameters
-        ----------
-        draft_length : int
-            K, 0 or more.
-
-        Returns
-        -------
-        float
-        """
+        """Return the least time of the server that a round of K drafts takes, in full batches, in seconds."""
         tokens = int(number(COUNT, "draft_length", draft_length)) + 1
         return self.pass_s / self.batch + self.token_s * tokens
 
 
 @finite_answer
 def server_rates(most: Array, load_s: Array, weights: Array = 1.0, *, utility: str = "linear") -> Array:
-    """Return the tokens per second of each user with the most utility that one server can serve.
+    """Return the tokens per second X (..., U) with the most Σ ω X, or Σ ω log X, that one server can serve.
 
-    Parameters
-    ----------
-    most : array, shape (..., U)
-        Tokens a second of each user if the server is free; positive.
-    load_s : array, shape (..., U)
-        d, seconds of the server for each token; 0 if a user does not need it.
-    weights : array, shape (..., U) or broadcastable
-        ω, positive.
-    utility : {"linear", "log", "maxmin"}
-        Σ ω X, Σ ω log X, or min X/ω.
-
-    Returns
-    -------
-    array, shape (..., U)
-        X ≤ ``most`` with Σ X d ≤ 1. "linear": the users with the largest ω/d first. "log": X = min(most, ω/(η d)).
-        "maxmin": X = min(most, ω t). η, or t, fills the server, if it can be filled.
-
-    Raises
-    ------
-    ValueError
-        If a load is negative, another value is not positive, a value is not finite, the shapes do not broadcast, or the
-        utility has another name.
+    X ≤ ``most``, the rates with a free server, and Σ X d ≤ 1 with d = ``load_s``, seconds of the server for a token.
+    "linear": the users with the largest ω/d first. "log": X = min(most, ω/(η d)), where η fills the server if it can.
 
     Examples
     --------
@@ -136,9 +100,8 @@ def server_rates(most: Array, load_s: Array, weights: Array = 1.0, *, utility: s
     some = xp.where(needs, load, xp.ones_like(load))
     if utility == "linear":
         return _greedy(xp, top, load, xp.where(needs, weight / some, xp.full_like(load, float("inf"))))
-    each = weight / some if utility == "log" else weight  # X at the level 1
-    level = _level(xp, top * load, xp.where(needs, each * load, xp.zeros_like(load)))
-    return xp.where(needs, xp.minimum(top, each * level), top)
+    level = _level(xp, top * load, xp.where(needs, weight, xp.zeros_like(load)))
+    return xp.where(needs, xp.minimum(top, weight / some * level), top)
 
 
 def _greedy(xp: Any, top: Array, load: Array, worth: Array) -> Array:

@@ -6,17 +6,13 @@ from hlmtheory.policy.band_claims import BAND_CLAIMS
 from hlmtheory.policy.colocated_claims import COLOCATED_CLAIMS
 from hlmtheory.policy.distance_claims import DISTANCE_CLAIMS
 from hlmtheory.policy.fading_claims import FADING_CLAIMS
-from hlmtheory.policy.objective_claims import OBJECTIVE_CLAIMS
 from hlmtheory.policy.served_claims import SERVED_CLAIMS
-from hlmtheory.policy.share_claims import SHARE_CLAIMS
 from hlmtheory.policy.user_claims import USER_CLAIMS
 
 CLAIMS = (
-    *SHARE_CLAIMS,
     *USER_CLAIMS,
     *BAND_CLAIMS,
     *FADING_CLAIMS,
-    *OBJECTIVE_CLAIMS,
     *SERVED_CLAIMS,
     *COLOCATED_CLAIMS,
     *DISTANCE_CLAIMS,

@@ -1,6 +1,6 @@
 """Column generation for one user over all draft lengths: the best mixture of the decisions seen, and its prices.
 
-A mixture takes each of its parts in a share of the rounds. At common prices θ, μ and κ no mixture, of any lengths, is
+A mixture takes each of its parts in a share of the rounds. At common prices θ and μ no mixture, of any lengths, is
 worth more a round than the best decisions at the best length; so its rate is at most θ + max_K V_K⁺/T_K, where T_K is
 the mean time of the shortest rounds.
 """
@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from hlmtheory.policy.costs import Numbers, Totals
-from hlmtheory.policy.rounds import Choice, Limits, Prices, Rounds
+from hlmtheory.policy.rounds import Choice, Prices, Rounds
 
 ROUNDS = 200  # of column generation; about ten are needed
 FINE = 1e-9  # relative: smaller differences of rates do not count
 ROUNDING = 1e-12  # relative: more than the roundings of a mean over all rows
-_TIGHT = 40  # halvings of the distance to a limit that a mixture keeps
+_TIGHT = 40  # halvings of the distance to the limit that a mixture keeps
 
 
 class Column(NamedTuple):
@@ -46,32 +46,31 @@ class Solved(NamedTuple):
 
 
 def certificate(rate: float, value: float, model: Rounds) -> float:
-    """θ + V⁺/T_min, rounded up: no decisions of this length within the limits have a higher rate."""
+    """θ + V⁺/T_min, rounded up: no decisions of this length within the limit have a higher rate."""
     return (rate + max(value, 0.0) / model.least_seconds) * (1.0 + ROUNDING)
 
 
-def solve(models: Sequence[Rounds], limits: Limits, near: Prices, *, charged: bool) -> Solved:
+def solve(models: Sequence[Rounds], limit: float, near: Prices, *, charged: bool) -> Solved:
     """Column generation: the best mixture of the decisions seen, its prices, the best decisions there, and so on.
 
     Lengths whose decisions were no better at the last prices wait until the others have nothing better. Without
     ``charged`` skipped rows are not charged for their messages; the bound holds for both charges.
     """
-    columns = feasible(models, limits, charged=charged)
-    if columns is None:
-        return Solved([], near, 0.0)
+    columns: list[Column] = []
+    if limit < math.inf:
+        columns = [column_of(model, limit, Prices(0.0, 1.0, 0.0), charged=charged) for model in models]
+        if _over(columns, limit).min() > 0.0:  # not even the least risk keeps it
+            return Solved([], near, 0.0)
     start = dict.fromkeys([Prices(0.0), near])
-    columns += [column_of(model, limits, prices, charged=charged) for prices in start for model in models]
+    columns += [column_of(model, limit, prices, charged=charged) for prices in start for model in models]
     prices, bound, active = near, math.inf, list(models)
     for _ in range(ROUNDS):
-        found = _master(columns, limits)
-        if found is None:
-            break
-        prices = found[0]
-        above = [certificate(prices.rate, model.value(prices, limits), model) for model in active]
+        prices, _ = _master(columns, limit)
+        above = [certificate(prices.rate, model.value(prices, limit), model) for model in active]
         if len(active) == len(models):
             bound = min(bound, max(above))
         better = [model for model, most in zip(active, above, strict=True) if most > prices.rate * (1.0 + FINE)]
-        fresh = [column_of(model, limits, prices, charged=charged) for model in better]
+        fresh = [column_of(model, limit, prices, charged=charged) for model in better]
         fresh = [column for column in fresh if not any(_same(column, other) for other in columns)]
         columns += fresh
         if not fresh and len(active) == len(models):
@@ -80,60 +79,33 @@ def solve(models: Sequence[Rounds], limits: Limits, near: Prices, *, charged: bo
     return Solved(columns, prices, bound)
 
 
-def feasible(models: Sequence[Rounds], limits: Limits, *, charged: bool) -> list[Column] | None:
-    """Columns of which a mixture keeps the limits; None if none does, whatever is decided."""
-    which = _limited(limits)
-    columns: list[Column] = []
-    share = np.full(len(which), 1.0 / max(len(which), 1))
-    for _ in range(ROUNDS if which else 0):
-        each = [float(share[which.index(n)]) / _unit(limits[n]) if n in which else 0.0 for n in range(2)]
-        prices = Prices(0.0, each[0], each[1], 0.0)
-        fresh = [column_of(model, limits, prices, charged=charged) for model in models]
-        fresh = [column for column in fresh if not any(_same(column, other) for other in columns)]
-        columns += fresh
-        over = _over(columns, limits, which)
-        if over.max(axis=0).min() <= 0.0:
-            break
-        if len(which) == 1:  # the least possible risk, or joules, is above the limit
-            return None
-        # min s with Σ λ over ≤ s, Σ λ = 1
-        found = _program(np.eye(len(columns) + 1)[-1], np.hstack([over, -np.ones((2, 1))]), np.ones(len(columns)))
-        if found.fun <= 0.0:
-            break
-        if not fresh:
-            return None
-        share = np.maximum(-found.ineqlin.marginals, 0.0)
-    return columns
-
-
-def column_of(model: Rounds, limits: Limits, prices: Prices, *, charged: bool) -> Column:
+def column_of(model: Rounds, limit: float, prices: Prices, *, charged: bool) -> Column:
     """The best decisions of a length at these prices."""
-    return Column(model, *model.best(prices, limits, charged=charged))
+    return Column(model, *model.best(prices, limit, charged=charged))
 
 
-def best_mixture(columns: Sequence[Column], limits: Limits) -> Mixture | None:
-    """The fastest mixture of the columns within the limits: of as many as there are limits, and one more at most.
+def best_mixture(columns: Sequence[Column], limit: float) -> Mixture | None:
+    """The fastest mixture of the columns within the limit: of two at most.
 
-    A mixture lies on its limits, where the last digits decide. So it keeps limits that are smaller by ever larger
-    roundings, until its means keep the limits themselves.
+    A mixture lies on its limit, where the last digits decide. So it keeps limits that are smaller by ever larger
+    roundings, until its means keep the limit itself.
     """
-    found = _master(list(columns), limits)
-    if found is None:
+    over = _over(columns, limit) / (max(limit, 1e-6) if limit < math.inf else 1.0)
+    if over.min() > 0.0:
         return None
-    used = [n for n in range(len(columns)) if found[1][n] > FINE * found[1].sum()]
-    chosen, share = [columns[n] for n in used], found[1][used] / found[1][used].sum()
-    which = _limited(limits)
-    over = _over(chosen, limits, which)
-    tight = np.abs(over @ share) <= 1e-6
-    rows = np.vstack([np.ones(len(used)), over[tight]])
+    share = _master(columns, limit)[1]
+    used = np.flatnonzero(share > FINE * share.sum())
+    chosen, share, over = [columns[n] for n in used], share[used] / share[used].sum(), over[used]
+    tight = limit < math.inf and abs(over @ share) <= 1e-6
+    rows = np.vstack([np.ones(len(used)), over]) if tight else np.ones((1, len(used)))
     for n in range(_TIGHT):
         room = 2.0**n * 1e-17 if n else 0.0
-        exact = np.linalg.lstsq(rows, np.concatenate([[1.0], np.full(int(tight.sum()), -room)]), rcond=None)[0]
+        exact = np.linalg.lstsq(rows, np.asarray([1.0, -room][: len(rows)]), rcond=None)[0]
         if exact.min() < 0.0:
             break
         exact = exact / exact.sum()
         totals = Totals(*(np.asarray([column.totals for column in chosen]).T @ exact).tolist())
-        if keeps(totals, limits):
+        if keeps(totals, limit):
             return Mixture(tuple(zip(exact.tolist(), chosen, strict=True)), totals)
     return None
 
@@ -142,42 +114,17 @@ def _same(one: Column, other: Column) -> bool:
     return one.model is other.model and one.totals == other.totals
 
 
-def _limited(limits: Limits) -> list[int]:
-    return [n for n in range(2) if limits[n] < math.inf]
+def _over(columns: Sequence[Column], limit: float) -> Numbers:
+    """By how much columns break the limit; 0 without one."""
+    return np.asarray([over_limit(column.totals, limit) if limit < math.inf else 0.0 for column in columns])
 
 
-def _over(columns: Sequence[Column], limits: Limits, which: list[int]) -> Numbers:
-    """By how much columns break the limits, in their units; shape (limits, columns)."""
-    found = [[over_limits(column.totals, limits)[n] / _unit(limits[n]) for column in columns] for n in which]
-    return np.asarray(found).reshape(len(which), len(columns))
-
-
-def _program(cost: Numbers, above: Numbers, equal: Numbers) -> Any:
-    """Minimise the cost with ``above`` x ≤ 0 and ``equal`` x = 1; variables beyond ``equal`` may be negative."""
-    from scipy.optimize import linprog  # slow to import
-
-    many, free = len(equal), len(cost) - len(equal)
-    row = np.concatenate([equal, np.zeros(free)])[None]
-    limits = [(0.0, None)] * many + [(None, None)] * free
-    return linprog(cost, A_ub=above, b_ub=np.zeros(len(above)), A_eq=row, b_eq=[1.0], bounds=limits)
-
-
-def _master(columns: list[Column], limits: Limits) -> tuple[Prices, Numbers] | None:
-    """The prices of the best mixture of the columns, and its rounds of each in a second; None without a solution."""
-    which = _limited(limits)
+def _master(columns: Sequence[Column], limit: float) -> tuple[Prices, Numbers]:
+    """The prices of the best mixture of the columns, and its rounds of each in a second."""
     tokens = np.asarray([column.totals.tokens - column.totals.toll for column in columns])
     seconds = np.asarray([column.totals.seconds for column in columns])
-    over = _over(columns, limits, which)
-    if len(which) < 2:
-        rate, price, share = _of_two(tokens / seconds, over[0] / seconds if which else np.zeros(len(columns)))
-        found, share = np.asarray([price]), share / seconds
-    else:
-        program = _program(-tokens, over, seconds)
-        if program.status != 0:
-            return None
-        rate, found, share = float(-program.eqlin.marginals[0]), -program.ineqlin.marginals, program.x
-    each = [max(float(found[which.index(n)]), 0.0) / _unit(limits[n]) if n in which else 0.0 for n in range(2)]
-    return Prices(max(rate, 0.0), each[0], each[1]), share
+    rate, price, share = _of_two(tokens / seconds, _over(columns, limit) / seconds)
+    return Prices(max(rate, 0.0), max(price, 0.0)), share / seconds
 
 
 def _of_two(rates: Numbers, over: Numbers) -> tuple[float, float, Numbers]:
@@ -202,21 +149,14 @@ def _of_two(rates: Numbers, over: Numbers) -> tuple[float, float, Numbers]:
     return best, max(float(((rates[beyond] - best) / over[beyond]).max()), 0.0), share
 
 
-def _unit(limit: float) -> float:
-    """The unit in which a limit is counted: itself, if it is not tiny."""
-    return max(limit, 1e-6)
+def over_limit(totals: Totals, limit: float) -> float:
+    """By how much a round breaks the limit on risk, in the mean."""
+    return totals.risk - limit * totals.tokens if limit < math.inf else -math.inf
 
 
-def over_limits(totals: Totals, limits: Limits) -> tuple[float, float]:
-    """By how much a round breaks each limit, in the mean."""
-    risk = totals.risk - limits.risk * totals.tokens if limits.risk < math.inf else -math.inf
-    joules = totals.joules - limits.joules * totals.tokens if limits.joules < math.inf else -math.inf
-    return risk, joules
-
-
-def keeps(totals: Totals, limits: Limits) -> bool:
-    """Whether the means for each token keep both limits."""
-    return totals.risk / totals.tokens <= limits.risk and totals.joules / totals.tokens <= limits.joules
+def keeps(totals: Totals, limit: float) -> bool:
+    """Whether the mean risk for each token keeps the limit."""
+    return totals.risk / totals.tokens <= limit
 
 
 def rate_of(totals: Totals) -> float:

@@ -14,10 +14,9 @@ from hlmtheory._quantities import not_negative, positive
 Numbers = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 _TIME = not_negative("give a time in seconds")
-_AMOUNT = not_negative("give bits, or joules")
+_AMOUNT = not_negative("give bits")
 _DOMAINS = {
     "draft_s": positive("give the time of a draft token in seconds"),
     "verify_s": positive("give the time of a verification in seconds"),
@@ -30,7 +29,7 @@ _DOMAINS = {
 
 @dataclass(frozen=True, slots=True)
 class StageCosts:
-    """Times, bits and energy of the rounds of one user.
+    """Times and bits of the rounds of one user.
 
     Parameters
     ----------
@@ -48,8 +47,6 @@ class StageCosts:
         Any other time of a round, such as the downlink's, in seconds.
     header_bits, token_bits : float
         Bits of a round, and of each draft in it, besides its distribution's message.
-    draft_j, round_j, joules_per_bit : float
-        Energy of the device for a draft token, for a round, and for a bit that it sends.
 
     Raises
     ------
@@ -70,9 +67,6 @@ class StageCosts:
     fixed_s: float = 0.0
     header_bits: float = 0.0
     token_bits: float = 0.0
-    draft_j: float = 0.0
-    round_j: float = 0.0
-    joules_per_bit: float = 0.0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -80,17 +74,7 @@ class StageCosts:
             object.__setattr__(self, field.name, value)
 
     def fixed_time(self, draft_length: int) -> float:
-        """Return A(K), the time of a round without its air time, in seconds.
-
-        Parameters
-        ----------
-        draft_length : int
-            K, 0 or more.
-
-        Returns
-        -------
-        float
-        """
+        """Return A(K), the time of a round of K drafts without its air time, in seconds."""
         k = number(COUNT, "draft_length", draft_length)
         server = self.verify_s + k * self.verify_token_s
         return float(k * self.draft_s + server + self.round_trip_s + self.fixed_s)
@@ -130,17 +114,7 @@ class DeviceRule:
     skip_level: float
 
     def risk_price(self, place: int) -> float:
-        """Return y of a place of a round.
-
-        Parameters
-        ----------
-        place : int
-            From 1.
-
-        Returns
-        -------
-        float
-        """
+        """Return y of a place of a round, from 1."""
         prices = (self.first_risk_price, *self.later_risk_prices)
         return prices[min(place, len(prices)) - 1]
 
@@ -188,18 +162,18 @@ class UserPlan:
         E, the mean tokens of a round.
     fixed_s, band_s : float
         A and c, the mean time of a round without its air time, and its air time on the whole band, in seconds.
-    bits, risk, joules : float
+    bits, risk : float
         For each emitted token.
     skip_share : float
         Share of the rounds that are one skipped draft.
     rate : float
         E/(A + c), in tokens a second.
     upper_bound : float
-        No plan within the limits has a higher rate; rounded up. See :func:`plan_user` for which plans.
+        No plan within the limit has a higher rate; rounded up. See :func:`plan_user` for which plans.
     mixture : tuple of PlanPart
         Empty if all rounds have the decisions above. Otherwise each part has its share of the rounds, whatever their
         rows are; the numbers above are means over all rounds, and ``draft_length``, ``rule``, ``skip``, ``first`` and
-        ``later`` are those of the largest part, which alone may break the limits.
+        ``later`` are those of the largest part, which alone may break the limit.
     """
 
     draft_length: int
@@ -212,7 +186,6 @@ class UserPlan:
     band_s: float
     bits: float
     risk: float
-    joules: float
     skip_share: float
     rate: float
     upper_bound: float
@@ -234,28 +207,9 @@ class UserPlan:
         """Mean drafts that a round sends."""
         return sum(part.share * (1.0 - part.skip_share) * part.draft_length for part in self.parts)
 
-    def part_of(self, number: int) -> PlanPart:
-        """Return the part of a round: in any stretch of rounds each part occurs about as often as its share says.
-
-        The multiples of the golden section, without their whole parts, are spread evenly over [0, 1). Both sides know
-        the part from the number of the round alone, so that it tells nothing of the text.
-
-        Parameters
-        ----------
-        number : int
-            Of the round, from 0.
-
-        Returns
-        -------
-        PlanPart
-        """
-        at = (number * _GOLDEN) % 1.0
-        ends = np.cumsum([part.share for part in self.parts])
-        return self.parts[min(int(np.searchsorted(ends, at, side="right")), len(ends) - 1)]
-
 
 class Totals(NamedTuple):
-    """Means over the rounds of a plan: tokens, seconds without and on air, risk, joules, bits, skipped rounds, toll.
+    """Means over the rounds of a plan: tokens, seconds without and on air, risk, bits, skipped rounds, toll.
 
     The toll is what a priced server takes of the tokens' worth.
     """
@@ -264,7 +218,6 @@ class Totals(NamedTuple):
     fixed_s: float
     band_s: float
     risk: float
-    joules: float
     bits: float
     skipped: float
     toll: float = 0.0

@@ -7,7 +7,6 @@ token without verification or adds it, coded, to the message of the round. The s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -17,7 +16,7 @@ import numpy as np
 
 from hlmtheory._array import NUMPY, Array, brief, softmax
 from hlmtheory._domains import COUNT, Domain, DomainError, flag, generator, instance, instances, number, token_of
-from hlmtheory._quantities import not_negative, positive, whole_from_one
+from hlmtheory._quantities import not_negative, whole_from_one
 from hlmtheory._simplex import over_exact_sums
 from hlmtheory.codec import (
     CodecChoice,
@@ -37,7 +36,7 @@ from hlmtheory.codec.messages import LONGEST_BATCH
 from hlmtheory.codec.selection import VOCABULARY
 from hlmtheory.lattice import quantize, top_support
 from hlmtheory.policy.codec_hulls import codec_hulls
-from hlmtheory.policy.costs import DeviceRule, Numbers, PlanPart, StageCosts, UserPlan
+from hlmtheory.policy.costs import DeviceRule, Numbers
 from hlmtheory.policy.device_json import policy_of, text_of
 from hlmtheory.policy.device_parts import (
     FINITE,
@@ -85,7 +84,6 @@ _RULE = {
     "skip_level": FINITE,
 }
 _PLACE = whole_from_one("give the place of the draft in its round, from 1")
-_SECONDS = positive("give a time in seconds")
 _TEMPERATURE = not_negative("give the temperature of both models; 0 takes the likeliest token")
 _BITS = whole_from_one("give the most bits of a distribution in a message, or None")
 _BYTES = Domain(
@@ -215,70 +213,8 @@ class DevicePolicy:
             raise DomainError(f"top_k must be at most V = {self.vocabulary}; got {self.messages.top_k}; keep fewer")
 
     @classmethod
-    def from_plan(
-        cls,
-        plan: UserPlan | PlanPart,
-        *,
-        costs: StageCosts | None = None,
-        round_limit_s: float | None = None,
-        limit_seconds_per_bit: float | None = None,
-        **others: Any,
-    ) -> DevicePolicy:
-        """Return the policy of a plan.
-
-        Parameters
-        ----------
-        plan : UserPlan or PlanPart
-            From :func:`plan_user` or :func:`plan_users`; of a plan with a mixture, a part of it. A policy of each part
-            and :meth:`UserPlan.part_of` make up the mixture.
-        costs, round_limit_s, limit_seconds_per_bit
-            What the plan was given, if it has a limit on the time of a round: the policy's ``bits_limit`` follows.
-        **others
-            The other parameters of the class, by name.
-
-        Returns
-        -------
-        DevicePolicy
-
-        Raises
-        ------
-        ValueError
-            As the class; if there is a limit without costs, or the plan has a mixture.
-        """
-        if isinstance(plan, UserPlan) and plan.mixture:
-            raise DomainError(
-                f"plan must have one part; got a mixture of {len(plan.mixture)}; make a policy of each of plan.mixture"
-            )
-        rule = plan.rule if isinstance(plan, PlanPart) else instance("plan", plan, UserPlan).rule
-        if round_limit_s is not None:
-            if costs is None:
-                raise DomainError("costs must be those of the plan; got None with a limit on a round; give them")
-            made = instance("costs", costs, StageCosts)
-            each = made.seconds_per_bit if limit_seconds_per_bit is None else limit_seconds_per_bit
-            air_s = number(_SECONDS, "round_limit_s", round_limit_s) - made.fixed_time(rule.draft_length)
-            bits = air_s / number(_SECONDS, "limit_seconds_per_bit", each) - made.header_bits
-            others["bits_limit"] = max(1, math.floor(bits / max(rule.draft_length, 1) - made.token_bits))
-        return cls(rule=rule, **others)
-
-    @classmethod
     def from_json(cls, text: str) -> DevicePolicy:
-        """Return the policy of a JSON text.
-
-        Parameters
-        ----------
-        text : str
-            As :meth:`to_json` writes it.
-
-        Returns
-        -------
-        DevicePolicy
-
-        Raises
-        ------
-        ValueError
-            If the text is not JSON, has another version, lacks a field, has an unknown one or one twice, or a value is
-            out of range; the message names the field.
-        """
+        """Return the policy of a text of :meth:`to_json`; a ValueError names a field that is wrong or unknown."""
         return policy_of(text, cls)
 
     def to_json(self) -> str:
@@ -286,21 +222,9 @@ class DevicePolicy:
         return text_of({field.name: getattr(self, field.name) for field in fields(self)})
 
     def distribution(self, logits: Array) -> Numbers:
-        """Return what a token is drawn from: q at the policy's temperature, or the quantised q̂.
+        """Return what a token is drawn from, float64 (V,): q at the policy's temperature, or the quantised q̂.
 
-        Parameters
-        ----------
-        logits : array, shape (V,)
-            Of the draft model.
-
-        Returns
-        -------
-        float64 array, shape (V,)
-
-        Raises
-        ------
-        ValueError
-            If there are not V logits, one is NaN or +inf, or all are -inf.
+        Raises a ValueError unless ``logits`` are V numbers, none NaN or +inf, and not all -inf.
         """
         row = one_row(logits)
         if len(row) != self.vocabulary:
@@ -324,26 +248,10 @@ class DevicePolicy:
     ) -> DeviceDraft:
         """Return a drawn token, and whether it is skipped or how it is sent.
 
-        Parameters
-        ----------
-        logits : array, shape (V,)
-            Of the draft model at this position.
-        place : int
-            Of the draft in its round, from 1; none after the first is skipped.
-        rng : numpy Generator
-            Draws the token, then the samples of the uncertainty, if any.
-        seed, position : int, optional
-            Of the text, and the token's index in it, prompt included: they draw the token under :class:`SeededTokens`,
-            and are not read otherwise.
-
-        Returns
-        -------
-        DeviceDraft
-
-        Raises
-        ------
-        ValueError
-            As :meth:`distribution`; or if the rule drafts nothing (K = 0), or seed or position are missing.
+        ``logits`` (V,) are the draft model's, ``place`` that of the draft in its round, from 1; none after the first is
+        skipped. ``rng`` draws the token, then the samples of the uncertainty, if any. Under :class:`SeededTokens` the
+        token is drawn by ``seed``, of the text, and ``position``, its index in it, prompt included. Raises a ValueError
+        as :meth:`distribution`; or if the rule drafts nothing (K = 0), or seed or position are missing.
         """
         rng, place, row = generator("rng", rng), number(_PLACE, "place", place), self.distribution(logits)
         where = stream_place(self.messages, seed, position)
@@ -351,23 +259,9 @@ class DevicePolicy:
         return self._decide(row, logits, token, place, rng)
 
     def decide(self, logits: Array, token: int, *, place: int = 1, rng: np.random.Generator) -> DeviceDraft:
-        """Return whether a token that was drawn from :meth:`distribution` is skipped, or how it is sent.
+        """Return how a token that was drawn from :meth:`distribution` is sent, or that it is skipped; as :meth:`draft`.
 
-        Parameters
-        ----------
-        logits, place, rng
-            As for :meth:`draft`.
-        token : int
-            The token.
-
-        Returns
-        -------
-        DeviceDraft
-
-        Raises
-        ------
-        ValueError
-            As :meth:`draft`; or if the token is not one of the vocabulary, or has probability 0.
+        Raises a ValueError, too, if the token is not one of the vocabulary, or has probability 0.
         """
         rng, place, row = generator("rng", rng), number(_PLACE, "place", place), self.distribution(logits)
         token = number(token_of(self.vocabulary), "token", token)
@@ -376,21 +270,9 @@ class DevicePolicy:
         return self._decide(row, logits, token, place, rng)
 
     def message(self, drafts: Sequence[DeviceDraft]) -> bytes:
-        """Return the bytes of a round.
+        """Return the bytes of a round: of its drafts that are sent, K or fewer; of none for a request of one token.
 
-        Parameters
-        ----------
-        drafts : sequence of DeviceDraft
-            The drafts of the round that are not skipped, K or fewer; empty for a request of one token.
-
-        Returns
-        -------
-        bytes
-
-        Raises
-        ------
-        ValueError
-            If a message has more than K drafts, or holds a skipped one.
+        Raises a ValueError if a message has more than K drafts, or holds a skipped one.
         """
         given = instances("drafts", drafts, DeviceDraft)
         if len(given) > self.rule.draft_length:
@@ -401,17 +283,10 @@ class DevicePolicy:
         return padded(encode(self._batch(coded)) if coded else REQUEST, self.message_sizes)
 
     def server_row(self, draft: DeviceDraft) -> Numbers | None:
-        """Return the distribution q̂ by which a rejected draft is replaced.
+        """Return the distribution q̂, float64 (V,), by which a rejected draft is replaced, as the server decodes it.
 
-        Parameters
-        ----------
-        draft : DeviceDraft
-
-        Returns
-        -------
-        float64 array, shape (V,), or None
-            As the server decodes it from the bytes; the device's own q for :class:`DraftProbabilities`; None for a
-            skipped draft, and under :class:`SeededTokens`, where the server's token is drawn from p.
+        The device's own q for :class:`DraftProbabilities`; None for a skipped draft, and under :class:`SeededTokens`,
+        where the server's token is drawn from p.
         """
         coded = instance("draft", draft, DeviceDraft).coded
         if coded is None or isinstance(coded, TokenDraft):
@@ -421,22 +296,8 @@ class DevicePolicy:
     def tokens(self, drafts: Sequence[DeviceDraft], answer: ServerAnswer, *, rng: np.random.Generator) -> list[int]:
         """Return the tokens of a round: the accepted drafts, and the token that follows.
 
-        Parameters
-        ----------
-        drafts : sequence of DeviceDraft
-            Those of the message.
-        answer : ServerAnswer
-        rng : numpy Generator
-            Draws the replacement of a rejected draft of :class:`DraftProbabilities`; not used otherwise.
-
-        Returns
-        -------
-        list of int
-
-        Raises
-        ------
-        ValueError
-            If the answer does not fit the drafts or the vocabulary.
+        ``drafts`` are those of the message; ``rng`` draws the replacement of a rejected draft of
+        :class:`DraftProbabilities`. Raises a ValueError if the answer does not fit the drafts or the vocabulary.
         """
         rng, given = generator("rng", rng), instances("drafts", drafts, DeviceDraft)
         accepted = number(COUNT, "answer", instance("answer", answer, ServerAnswer).accepted)

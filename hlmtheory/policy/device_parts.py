@@ -85,25 +85,9 @@ class UncertaintyLine:
             object.__setattr__(self, "draws", number(UNCERTAINTY["draws"], "draws", self.draws))
 
     def rejection(self, logits: Array, token: int, *, rng: np.random.Generator) -> float:
-        """Return β̂ of one draft.
+        """Return β̂ of a draft ``token`` of the draft model's ``logits`` (V,), without the run's temperature.
 
-        Parameters
-        ----------
-        logits : array, shape (V,)
-            Of the draft model, as they are: the temperature of the run is not applied.
-        token : int
-            The draft.
-        rng : numpy Generator
-            Draws the M samples; not used if ``draws`` is None.
-
-        Returns
-        -------
-        float
-
-        Raises
-        ------
-        ValueError
-            If a logit is NaN or +inf, all are -inf, or the token is outside the vocabulary.
+        ``rng`` draws the M samples. Raises a ValueError if a logit is NaN or +inf, all are -inf, or the token is none.
         """
         warmest = self.max_temperature
         rng, row = generator("rng", rng), one_row(logits)
@@ -378,23 +362,8 @@ class ServerAnswer:
 def threshold_rule(draft_length: int, threshold: float | None = None) -> DeviceRule:
     """Return the rule that skips a first draft with β̂ at or below a threshold, and has no prices.
 
-    With the line :class:`UncertaintyLine` (1, 0), β̂ is the uncertainty.
-
-    Parameters
-    ----------
-    draft_length : int
-        K; 0 if the server decodes alone.
-    threshold : float, optional
-        None: nothing is skipped. 1 or more: everything is.
-
-    Returns
-    -------
-    DeviceRule
-
-    Raises
-    ------
-    ValueError
-        If K is not a whole number, 0 or more, or the threshold is not finite.
+    With the line :class:`UncertaintyLine` (1, 0), β̂ is the uncertainty. K = 0: the server decodes alone. A threshold of
+    None skips nothing, one of 1 or more everything. Raises a ValueError unless K is 0 or more and the threshold finite.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Single decisions of a few rows, exchanged while the rate rises and the limits hold.
+"""Single decisions of a few rows, exchanged while the rate rises and the limit holds.
 
 Rows with equal hulls keep one message at each place: they may be drafts of one position.
 """
@@ -11,9 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory.policy.columns import FINE, ROUNDING, Column, keeps, over_limits, rate_of
+from hlmtheory.policy.columns import FINE, ROUNDING, Column, keeps, over_limit, rate_of
 from hlmtheory.policy.costs import Numbers
-from hlmtheory.policy.rounds import Choice, Decisions, Limits, Rounds
+from hlmtheory.policy.rounds import Choice, Decisions, Rounds
 
 SMALL = 16
 """Rows up to which single decisions are exchanged. With more, the gap is smaller than one row's part."""
@@ -22,18 +22,18 @@ _TRIED = 4  # exchanges of skipped rows that are completed
 _RARE = 1e-9  # share of rounds that reach a later place: below it such places hardly count
 
 
-def exchanged(found: Column, limits: Limits) -> Column:
-    """Improve the decisions of a few rows: skip others, fit the messages to the limits, and change them one by one."""
+def exchanged(found: Column, limit: float) -> Column:
+    """Improve the decisions of a few rows: skip others, fit the messages to the limit, and change them one by one."""
     messages = _Messages(found.model)
-    best, seen = messages.spent(found, limits), {found.choice.made.skip.tobytes()}
+    best, seen = messages.spent(found, limit), {found.choice.made.skip.tobytes()}
     while True:
         tried = []
         for skip in _other_skips(found.model, best.choice.made.skip):
-            if skip.tobytes() not in seen and (column := messages.fitted(best, skip, limits)):
+            if skip.tobytes() not in seen and (column := messages.fitted(best, skip, limit)):
                 tried.append(column)
         tried = sorted(tried, key=lambda column: rate_of(column.totals))[-_TRIED:]
         seen |= {column.choice.made.skip.tobytes() for column in tried}
-        ends = [messages.spent(column, limits) for column in tried]
+        ends = [messages.spent(column, limit) for column in tried]
         top = max(ends, key=lambda column: rate_of(column.totals), default=best)
         if not _faster(top, best):
             return best
@@ -48,7 +48,7 @@ def _faster(column: Column, other: Column) -> bool:
 
 def _other_skips(model: Rounds, skip: Array) -> Iterable[Array]:
     """Sets of skipped rows that differ in one row, or in one that comes for another."""
-    rows: list[int] = np.flatnonzero(~model.blocked).tolist() if model.may_skip else []
+    rows: list[int] = list(range(len(skip))) if model.may_skip else []
     for n in rows:
         changed = _changed(skip, [n], not skip[n])
         yield changed
@@ -100,35 +100,33 @@ class _Messages:
         first = priced.corners(1.0, price)
         return Decisions(skip, first, np.asarray(later, dtype=np.int64).reshape(len(later), len(first)))
 
-    def fitted(self, found: Column, skip: Array, limits: Limits) -> Column | None:
+    def fitted(self, found: Column, skip: Array, limit: float) -> Column | None:
         """The lowest price of risk at which the limit on risk holds."""
         model, low, high = self.model, 0, len(self._steps) - 1
         while low < high:
             middle = (low + high) // 2
-            good = over_limits(model.totals(self._at(skip, float(self._steps[middle]))), limits)[0] <= 0.0
+            good = over_limit(model.totals(self._at(skip, float(self._steps[middle]))), limit) <= 0.0
             low, high = (low, middle) if good else (middle + 1, high)
         made = self._at(skip, float(self._steps[low]))
         totals = model.totals(made)
-        return Column(model, Choice(made, found.choice.rule), totals) if keeps(totals, limits) else None
+        return Column(model, Choice(made, found.choice.rule), totals) if keeps(totals, limit) else None
 
-    def spent(self, found: Column, limits: Limits) -> Column:
-        """Change one message after the other while the rate rises and the limits hold."""
+    def spent(self, found: Column, limit: float) -> Column:
+        """Change one message after the other while the rate rises and the limit holds."""
         best = found
-        while (other := self._changed_message(best, limits)) is not None and _faster(other, best):
+        while (other := self._changed_message(best, limit)) is not None and _faster(other, best):
             best = other
         return best
 
-    def _changed_message(self, found: Column, limits: Limits) -> Column | None:
-        """The fastest decisions within the limits with one other message; None if no other keeps them."""
+    def _changed_message(self, found: Column, limit: float) -> Column | None:
+        """The fastest decisions within the limit with one other message; None if no other keeps them."""
         model, (made, rule), totals = self.model, found.choice, found.totals
         bits, risk = self._differences(made)
         more = totals._replace(  # arrays in place of numbers
             band_s=totals.band_s + model.costs.seconds_per_bit * bits,  # type: ignore[arg-type]
             risk=totals.risk + risk,  # type: ignore[arg-type]
-            joules=totals.joules + model.costs.joules_per_bit * bits,  # type: ignore[arg-type]
         )
-        over = np.maximum(*(np.broadcast_to(one, bits.shape) for one in over_limits(more, limits)))
-        rates = np.where(over <= 0.0, (totals.tokens - totals.toll) / more.seconds, -np.inf)
+        rates = np.where(over_limit(more, limit) <= 0.0, (totals.tokens - totals.toll) / more.seconds, -np.inf)
         place, option = np.unravel_index(int(np.argmax(rates)), rates.shape)
         if rates[place, option] == -np.inf:
             return None
@@ -139,7 +137,7 @@ class _Messages:
         changed[place][rows] = model.hulls.start[rows] + number
         other = made._replace(first=changed[0], later=np.asarray(changed[1:], dtype=np.int64).reshape(made.later.shape))
         column = Column(model, Choice(other, rule), model.totals(other))
-        return column if keeps(column.totals, limits) else None
+        return column if keeps(column.totals, limit) else None
 
     def _differences(self, made: Decisions) -> tuple[Numbers, Numbers]:
         """By how much the bits and the risk of a round change with each other message, (places, options)."""

@@ -56,34 +56,9 @@ class FadingSkip(NamedTuple):
 def fading_skip(link: Rician, bits: Array, bandwidth_hz: Array, server_s: Array, worth_s: Array) -> FadingSkip:
     """Return the SNR below which a draft is kept instead of sent, and the mean time of a draft.
 
-    Parameters
-    ----------
-    link : Rician or Rayleigh
-        Distribution of the SNR S of a block, which the device knows before it decides.
-    bits, bandwidth_hz : array, shape (...)
-        D in bit, W in Hz.
-    server_s : array, shape (...)
-        τ, what a round takes besides its air time, in seconds.
-    worth_s : array, shape (...)
-        μ β̂/θ, the seconds that a verification of the draft is worth.
-
-    Returns
-    -------
-    FadingSkip
-        s* = 2^{D/(W x)} - 1 with x = μ β̂/θ - τ; infinite for x ≤ 0. The mean time is
-        τ P(S ≥ s*) + D/W E[1/log₂(1 + S); S ≥ s*], finite although it is infinite without skipping.
-
-    Raises
-    ------
-    ValueError
-        If a value is out of range, or the shapes do not broadcast.
-
-    Examples
-    --------
-    >>> from hlmtheory.channel import Rayleigh
-    >>> found = fading_skip(Rayleigh(10.0), bits=1e5, bandwidth_hz=1e6, server_s=0.05, worth_s=0.15)
-    >>> round(float(found.cut), 9), round(float(found.sent), 4), round(float(found.seconds), 4)
-    (1.0, 0.9048, 0.0789)
+    A message of D ``bits`` takes ``server_s`` = τ and its air time; a verification is worth ``worth_s`` = μ β̂/θ
+    seconds, and the device knows the block's SNR before it decides. Then s* = 2^{D/(W x)} - 1 with x = μ β̂/θ - τ;
+    infinite for x ≤ 0. The mean time is τ P(S ≥ s*) + D/W E[1/log₂(1 + S); S ≥ s*], and finite.
     """
     instance("link", link, Rician)
     xp, payload, band, server, worth = checked(

@@ -12,7 +12,6 @@ of one position, and share their corners. Nothing is charged for messages if eve
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import NamedTuple
 
@@ -29,19 +28,11 @@ _ALTERNATIONS = 6  # between the skipped rows and the prices of the messages
 
 
 class Prices(NamedTuple):
-    """θ in tokens a second, μ in tokens for each unit of risk, κ in tokens a joule, and the worth of a token."""
+    """θ in tokens a second, μ in tokens for each unit of risk, and the worth of a token."""
 
     rate: float
     risk: float = 0.0
-    joules: float = 0.0
     token: float = 1.0
-
-
-class Limits(NamedTuple):
-    """The most risk and the most joules for each emitted token; infinite without a limit."""
-
-    risk: float = math.inf
-    joules: float = math.inf
 
 
 class Decisions(NamedTuple):
@@ -79,14 +70,12 @@ class Rounds:
         *,
         skipping: bool,
         bonus: bool,
-        blocked: Mask | None = None,
         toll: float = 0.0,
     ) -> None:
         k = draft_length
         self.hulls, self.priced, self.costs, self.length = hulls, priced, costs, k
         self.rejection, self.kept, self.weight = rejection, 1.0 - rejection, priced.weight
-        self.may_skip, self.capped = skipping and k > 0, blocked is not None
-        self.blocked = np.zeros(len(rejection), dtype=bool) if blocked is None else blocked  # rows that cannot be sent
+        self.may_skip = skipping and k > 0
         after = np.concatenate(([1.0], np.cumprod(acceptances[1:k])))[:k]  # given that the first is accepted
         self.more = float(after[: k if bonus else k - 1].sum()) if k else 0.0
         self.reached = after[: max(k - 1, 0)]  # of the later places
@@ -109,13 +98,10 @@ class Rounds:
         if k > 1:
             bits += share * float((self.hulls.bits[made.later] @ w).sum())
             risk += float(sent @ self.kept) * float(self.reached @ (self.hulls.risk[made.later] @ w))
-        joules = skipped * costs.draft_j + share * (k * costs.draft_j + costs.round_j) + costs.joules_per_bit * bits
         fixed = skipped * costs.draft_s + share * self.fixed
-        return Totals(
-            tokens + skipped, fixed, costs.seconds_per_bit * bits, risk, joules, bits, skipped, share * self.toll
-        )
+        return Totals(tokens + skipped, fixed, costs.seconds_per_bit * bits, risk, bits, skipped, share * self.toll)
 
-    def choices(self, prices: Prices, limits: Limits, *, charged: bool) -> list[Choice]:
+    def choices(self, prices: Prices, limit: float, *, charged: bool) -> list[Choice]:
         """Good decisions at given prices: the best ones, if no draft may be skipped or risk has no price.
 
         What is skipped and the prices of messages depend on each other: a message of a rare first draft is worth more
@@ -125,17 +111,16 @@ class Rounds:
         if k == 0:
             unused = self.hulls.start[:-1]  # no message is sent
             none = Decisions(np.zeros(len(self.weight), dtype=bool), unused, np.zeros((0, len(unused)), dtype=np.int64))
-            return [Choice(none, self._rule(prices, limits, 0.0, 0.0))]
-        open_rows = self.weight * ~self.blocked
-        sent = open_rows if open_rows.sum() > 0 else self.weight
+            return [Choice(none, self._rule(prices, limit, 0.0, 0.0))]
+        sent = self.weight
         found: list[Choice] = []
         for _ in range(_ALTERNATIONS if self.may_skip else 1):
             first_price = prices.risk / max(float(sent.sum()), 1e-9) if charged else prices.risk
-            rule = self._rule(prices, limits, first_price, float(sent @ self.kept) / float(sent.sum()))
+            rule = self._rule(prices, limit, first_price, float(sent @ self.kept) / float(sent.sum()))
             first = self.priced.corners(x, rule.first_risk_price)
             cost = x * self.hulls.bits[first] + (0.0 if charged else prices.risk) * self.hulls.risk[first]
             gain = cost - rule.skip_slope * self.rejection + rule.skip_level  # of skipping
-            skip = (gain >= 0) | self.blocked if self.may_skip else np.zeros(len(gain), dtype=bool)
+            skip = gain >= 0 if self.may_skip else np.zeros(len(gain), dtype=bool)
             places = [self.priced.corners(x, price) for price in rule.later_risk_prices]
             later = np.stack(places) if places else np.zeros((0, len(first)), dtype=np.int64)
             known = any((skip == other.made.skip).all() for other in found)
@@ -145,18 +130,17 @@ class Rounds:
                 break
         return found
 
-    def best(self, prices: Prices, limits: Limits, *, charged: bool) -> tuple[Choice, Totals]:
+    def best(self, prices: Prices, limit: float, *, charged: bool) -> tuple[Choice, Totals]:
         """The best of the choices at given prices, of all drafts skipped and of none, and its means."""
-        found = self.choices(prices, limits, charged=charged)
+        found = self.choices(prices, limit, charged=charged)
         if self.may_skip:
             made, rule = found[-1]
-            every = np.ones(len(self.weight), dtype=bool)
-            found += [Choice(made._replace(skip=skip), rule) for skip in (every, self.blocked)]
+            found += [Choice(made._replace(skip=np.full(len(self.weight), skip)), rule) for skip in (True, False)]
         means = [self.totals(choice.made, charged=charged) for choice in found]
-        place = int(np.argmax([self._worth_of(totals, prices, limits) for totals in means]))
+        place = int(np.argmax([self._worth_of(totals, prices, limit) for totals in means]))
         return found[place], means[place]
 
-    def value(self, prices: Prices, limits: Limits) -> float:
+    def value(self, prices: Prices, limit: float) -> float:
         """An upper bound on V, the value of all decisions, even if skipped rows are not charged for their messages.
 
         The corners of later places follow from one number, the mean acceptance of the rows that are sent. Its range is
@@ -164,8 +148,8 @@ class Rounds:
         corners of the price that is nearest to k; the least cost is concave in k, so above its chord. Without skips
         the number is known, and the bound is V.
         """
-        x, worth, costs, k = self._bit_price(prices), self._worth(prices, limits), self.costs, self.length
-        paid = prices.rate * self.fixed + x * self.plain_bits + prices.joules * (k * costs.draft_j + costs.round_j)
+        x, worth, costs, k = self._bit_price(prices), self._worth(prices, limit), self.costs, self.length
+        paid = prices.rate * self.fixed + x * self.plain_bits
         send = worth - paid - prices.token * self.toll + 0.0 * self.weight
         if k == 0:
             return float(self.weight @ send)
@@ -174,15 +158,13 @@ class Rounds:
         if not self.may_skip:
             bits, risk = self._later(x, prices.risk * np.atleast_1d(self.weight @ self.kept))
             return float(self.weight @ send - x * bits[0] - prices.risk * risk[0] * (self.weight @ self.kept))
-        alone = worth - prices.risk * self.rejection - prices.rate * costs.draft_s - prices.joules * costs.draft_j
-        if self.blocked.all():
-            return float(self.weight @ alone)
+        alone = worth - prices.risk * self.rejection - prices.rate * costs.draft_s
         later = self._later_costs(x, prices.risk) if k > 1 else np.zeros((1, len(send)))
-        return float((np.where(self.blocked, alone, np.maximum(alone, send - later)) @ self.weight).max())
+        return float((np.maximum(alone, send - later) @ self.weight).max())
 
     def _later_costs(self, x: float, risk: float) -> Numbers:
         """Lower bounds on the cost of the later places, by cell and row."""
-        own = self.kept[~self.blocked]
+        own = self.kept
         edges = np.linspace(own.min(), own.max(), _CELLS + 1 if own.max() > own.min() else 2)
         bits, lost = self._later(x, risk * edges)
         cost = x * bits + risk * edges * lost
@@ -197,13 +179,13 @@ class Rounds:
         bits, risk = self.priced.mean(x, price[:, None] * self.reached)
         return bits.sum(axis=-1), risk @ self.reached
 
-    def _rule(self, prices: Prices, limits: Limits, first: float, kept: float) -> DeviceRule:
+    def _rule(self, prices: Prices, limit: float, first: float, kept: float) -> DeviceRule:
         """The rule of given prices, with the price of risk in first messages and the mean acceptance of sent rows."""
         k, costs, x = self.length, self.costs, self._bit_price(prices)
-        worth, later = self._worth(prices, limits), prices.risk * kept * self.reached
+        worth, later = self._worth(prices, limit), prices.risk * kept * self.reached
         bits, risk = self._later(x, np.atleast_1d(prices.risk * kept))
         rest = x * (float(bits[0]) + self.plain_bits) + prices.token * self.toll
-        rest += prices.rate * (self.fixed - costs.draft_s) + prices.joules * ((k - 1) * costs.draft_j + costs.round_j)
+        rest += prices.rate * (self.fixed - costs.draft_s)
         # send: (1 - β̂) (worth · more - risk of later places) - bits of the first message - rest; skip: - μ β̂
         accepted = worth * self.more - prices.risk * float(risk[0])
         return DeviceRule(k, self.may_skip, x, first, tuple(later.tolist()), prices.risk - accepted, rest - accepted)
@@ -217,15 +199,14 @@ class Rounds:
         sent = self.fixed + costs.seconds_per_bit * bits + np.zeros(len(self.weight))
         return float(self.weight @ (np.minimum(sent, costs.draft_s) if self.may_skip else sent))
 
-    def _worth(self, prices: Prices, limits: Limits) -> float:
-        """A token's value: its own, and what the limits allow for each token, at their prices."""
-        risk = prices.risk * limits.risk if prices.risk else 0.0
-        return prices.token + risk + (prices.joules * limits.joules if prices.joules else 0.0)
+    def _worth(self, prices: Prices, limit: float) -> float:
+        """A token's value: its own, and what the limit allows for each token, at its price."""
+        return prices.token + (prices.risk * limit if prices.risk else 0.0)
 
-    def _worth_of(self, totals: Totals, prices: Prices, limits: Limits) -> float:
+    def _worth_of(self, totals: Totals, prices: Prices, limit: float) -> float:
         """The value of a round with these means."""
-        spent = prices.rate * totals.seconds + prices.risk * totals.risk + prices.joules * totals.joules
-        return self._worth(prices, limits) * totals.tokens - prices.token * totals.toll - spent
+        spent = prices.rate * totals.seconds + prices.risk * totals.risk
+        return self._worth(prices, limit) * totals.tokens - prices.token * totals.toll - spent
 
     def _bit_price(self, prices: Prices) -> float:
-        return prices.rate * self.costs.seconds_per_bit + prices.joules * self.costs.joules_per_bit
+        return prices.rate * self.costs.seconds_per_bit

@@ -24,11 +24,10 @@ import numpy as np
 from hlmtheory._domains import DomainError, instance, instances, option
 from hlmtheory.policy.band import BandUser, Toll, curves_of, plan_at, planned_users
 from hlmtheory.policy.band_shares import improved_shares, priced_shares
-from hlmtheory.policy.capacity import SharedServer, server_rates
+from hlmtheory.policy.capacity import UTILITIES, SharedServer, server_rates
 from hlmtheory.policy.columns import ROUNDING
 from hlmtheory.policy.costs import Numbers, UserPlan
 
-UTILITIES = ("linear", "log")
 _FEW = 8  # users whose plans are found at their own shares
 _PRICES, _TANGENTS = 12, 8  # of the server that are tried at most, and weights of a logarithm
 _CLOSE = 1e-3  # relative: no further price is tried if none can lower the bound by more

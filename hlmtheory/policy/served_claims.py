@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,7 +10,7 @@ import numpy as np
 
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.policy.band_shares import Curve, price_bound
-from hlmtheory.policy.capacity import SharedServer, server_rates
+from hlmtheory.policy.capacity import SharedServer
 from hlmtheory.policy.queueing import Pass, longest_response, passes
 from hlmtheory.policy.user_claims import host_side
 
@@ -61,33 +59,10 @@ def _bound(one: Values, weights: Any) -> float:
     return price_bound(_curves(one, weights, price), weights, float(one["band_price"]), "linear")[0] + price
 
 
-def _utility(rates: Any, weights: Any, utility: str) -> float:
-    if utility == "maxmin":
-        return float(np.min(rates / weights))
-    if utility == "linear":
-        return float(weights @ rates)
-    if np.min(rates) <= 0.0:
-        return 0.0
-    return math.exp(float(weights @ np.log(rates)) / float(weights.sum()))
-
-
-def _served(utility: str) -> Callable[[Values], float]:
-    return lambda one: _utility(
-        np.asarray(server_rates(one["most"], one["load_s"], one["weights"], utility=utility)), one["weights"], utility
-    )
-
-
 def _passes(one: Values) -> tuple[SharedServer, list[Pass]]:
     server = SharedServer(float(one["pass_s"]), float(one["token_s"]), int(one["batch"]))
-    company = min(int(one.get("company", 1)), server.batch, len(one["away_s"]))
-    patience = float(one.get("patience_s", 0.0))
-    found = passes(one["away_s"], one["draft_lengths"], server, company=company, patience_s=patience)
+    found = passes(one["away_s"], one["draft_lengths"], server)
     return server, list(itertools.islice(found, one["away_s"].size))
-
-
-def _work(one: Values) -> float:
-    server, seen = _passes(one)
-    return sum(server.load_s(int(one["draft_lengths"][user])) for made in seen for user in made.users)
 
 
 def _response(one: Values) -> float:
@@ -95,12 +70,12 @@ def _response(one: Values) -> float:
 
 
 def _longest(one: Values) -> float:
-    return longest_response(one["draft_lengths"], _passes(one)[0], float(one.get("patience_s", 0.0)))
+    return longest_response(one["draft_lengths"], _passes(one)[0])
 
 
 _RANK = {
     **dict.fromkeys(("tokens", "fixed_s", "plan_bits", "plan_load", "away_s"), 2),
-    **dict.fromkeys(("weights", "parts", "choice", "use", "anchor", "most", "load_s", "draft_lengths"), 1),
+    **dict.fromkeys(("weights", "parts", "choice", "use", "draft_lengths"), 1),
 }
 _side = partial(host_side, rank=_RANK)
 _SOURCE = Source("zhu2025edgesd", "(26), with a server that all users share")
@@ -108,7 +83,6 @@ _QUEUE_SOURCE = Source("denning1978operational", "bounds on closed networks, wit
 _TABLE = ("tokens", "fixed_s", "plan_bits", "plan_load")
 _SHARED = (*_TABLE, "parts", "choice", "use")
 _PRICED = (*_TABLE, "weights", "band_price", "server_price")
-_RATES = ("most", "load_s", "weights")
 _QUEUE = ("away_s", "draft_lengths", "pass_s", "token_s", "batch")
 _ALONE: Values = {
     "tokens": [[2.0]],
@@ -132,7 +106,7 @@ SERVED_CLAIMS = (
         origin=Origin.NEW,
         statement="Σ ω X of any plans, shares and order of service ≤ g(ν, η) = ν + η + Σ max_w [ω Y(w) − ν w]",
         relation=Relation.LE,
-        lhs=_side(lambda one: _utility(_competing_rates(one), one["weights"], "linear"), *_SHARED, "weights"),
+        lhs=_side(lambda one: float(one["weights"] @ _competing_rates(one)), *_SHARED, "weights"),
         rhs=_side(lambda one: _bound(one, one["weights"]), *_PRICED),
         attained=Attained(_ALONE),
     ),

@@ -60,23 +60,11 @@ class ServerPolicy:
         return max(self._sendable.longest, *self.policy.message_sizes, 0)
 
     def received(self, message: bytes) -> tuple[Coded, ...]:
-        """Return the drafts of a round.
+        """Return the drafts of a round from the bytes of :meth:`DevicePolicy.message`; empty if one token is requested.
 
-        Parameters
-        ----------
-        message : bytes
-            As :meth:`DevicePolicy.message` makes it.
-
-        Returns
-        -------
-        tuple of MixedDraft, LatticeDraft or TokenDraft
-            Empty if one token is requested.
-
-        Raises
-        ------
-        ValueError
-            If the bytes are damaged, or not a message that the policy's device sends for some distribution of the
-            draft model. Kind, length, V, K and the size of each row are checked before the row is decoded.
+        Raises a ValueError if the bytes are damaged, or not a message that the policy's device sends for some
+        distribution of the draft model. Kind, length, V, K and the size of each row are checked before the row is
+        decoded.
         """
         if not isinstance(message, (bytes, bytearray, memoryview)):
             raise TypeError(f"message must be bytes; got {brief(message)}; give what the device sent")
@@ -116,28 +104,11 @@ class ServerPolicy:
         and the server's token follows. If the policy verifies by block, the longest block of drafts that passes is
         accepted, and the token after it is drawn from (w p - q̂)⁺ with the block's weight w.
 
-        Parameters
-        ----------
-        message : bytes
-            As :meth:`DevicePolicy.message` makes it, with n drafts.
-        target : array, shape (n + 1, V)
-            The target model's distributions at each draft and after the last, at the policy's temperature.
-        rng : numpy Generator
-            Draws one number for each draft that is verified (by block, for each of the message), then the token; not
-            used under :class:`SeededTokens`.
-        seed, position : int, optional
-            Of the text, and the index in it, prompt included, of the first token of the round; read under
-            :class:`SeededTokens` alone.
-
-        Returns
-        -------
-        ServerAnswer
-
-        Raises
-        ------
-        ValueError
-            As :meth:`received`; or if the target's rows are not n + 1 distributions over the vocabulary, or seed or
-            position are missing.
+        ``target`` (n + 1, V) has the target model's distributions at each draft and after the last, at the policy's
+        temperature. ``rng`` draws one number for each draft that is verified (by block, for each of the message), then
+        the token. ``seed``, of the text, and ``position``, the index in it, prompt included, of the round's first
+        token, are read under :class:`SeededTokens` alone. Raises a ValueError as :meth:`received`, for other rows, or
+        without these.
         """
         rng = generator("rng", rng)
         return self._answer(self.received(message), target, rng, seed, position)

@@ -96,21 +96,9 @@ class DeviceSession:
         self._sent: tuple[DeviceDraft, ...] | None = None  # drafts that wait for their answer
 
     def message(self, drafts: Sequence[DeviceDraft]) -> bytes:
-        """Return the bytes of the next round.
+        """Return the bytes of the next round; ``drafts`` as for :meth:`DevicePolicy.message`.
 
-        Parameters
-        ----------
-        drafts : sequence of DeviceDraft
-            As for :meth:`DevicePolicy.message`.
-
-        Returns
-        -------
-        bytes
-
-        Raises
-        ------
-        ValueError
-            As :meth:`DevicePolicy.message`; or if the last message has no answer yet, or the rounds are used up.
+        Raises a ValueError as that; or if the last message has no answer yet, or the rounds are used up.
         """
         if self._sent is not None:
             raise DomainError(f"drafts must follow the answer to round {self._round}; got others; wait for the answer")
@@ -121,25 +109,10 @@ class DeviceSession:
         return self._envelope.seal(body, direction=UP, place=self._round)
 
     def tokens(self, answer: bytes, *, rng: np.random.Generator) -> list[int]:
-        """Return the tokens of the round that is answered.
+        """Return the tokens of the round that is answered; ``rng`` as for :meth:`DevicePolicy.tokens`.
 
-        Parameters
-        ----------
-        answer : bytes
-            As :meth:`ServerSession.verify` makes it.
-        rng : numpy Generator
-            As for :meth:`DevicePolicy.tokens`.
-
-        Returns
-        -------
-        list of int
-
-        Raises
-        ------
-        ForeignError, AuthenticationError, ReplayedError, OutOfOrderError
-            If the answer is of another policy, session, sender or round. All are ValueErrors.
-        ValueError
-            If it is damaged, too long, not one to the drafts, or no message is waiting for one.
+        Raises a ForeignError, AuthenticationError, ReplayedError or OutOfOrderError if the answer is of another policy,
+        session, sender or round, and another ValueError if it is damaged, too long, or not one to the waiting drafts.
         """
         rng, data, sent = generator("rng", rng), _bytes("answer", answer), self._sent
         if sent is None:
@@ -197,46 +170,13 @@ class ServerSession:
         self._round = 0
 
     def received(self, message: bytes) -> tuple[Coded, ...]:
-        """Return the drafts of the next round; the round stays open.
-
-        Parameters
-        ----------
-        message : bytes
-            As :meth:`DeviceSession.message` makes it.
-
-        Returns
-        -------
-        tuple of MixedDraft, LatticeDraft or TokenDraft
-
-        Raises
-        ------
-        ForeignError, AuthenticationError, ReplayedError, OutOfOrderError
-            If the message is of another policy, session, sender or round. All are ValueErrors.
-        ValueError
-            If it is damaged, too long, or as :meth:`ServerPolicy.received`.
-        """
+        """Return the drafts of the next round; the round stays open. Errors are as of :meth:`DeviceSession.tokens`."""
         data, longest = _bytes("message", message), self._server.longest
         body = self._envelope.unseal(data, direction=UP, place=self._round, longest=longest)
         return self._server.received(body)
 
     def verify(self, message: bytes, target: Array, *, rng: np.random.Generator, position: int | None = None) -> bytes:
-        """Return the answer to the next round, and close the round.
-
-        Parameters
-        ----------
-        message : bytes
-        target, rng, position
-            As for :meth:`ServerPolicy.verify`.
-
-        Returns
-        -------
-        bytes
-
-        Raises
-        ------
-        ValueError
-            As :meth:`received` and :meth:`ServerPolicy.verify`.
-        """
+        """Return the answer to the next round, and close it; as :meth:`received` and :meth:`ServerPolicy.verify`."""
         drafts = self.received(message)
         answer = self._server._answer(drafts, target, generator("rng", rng), self._seed, position)
         sent = answer_bytes(self._server.policy, answer, len(drafts))

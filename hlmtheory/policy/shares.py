@@ -24,45 +24,10 @@ _DOMAINS = {
     "tokens": positive("leave out users without tokens"),
     "fixed_s": positive("give the time of a round without its air time in seconds; ofdma has the shares without one"),
     "band_s": positive("give the air time of a round on the whole band in seconds; leave out users who send nothing"),
-    "shares": not_negative("give shares of the band"),
     "weights": positive("leave out users without a weight"),
-    "parts": positive("give each user a part of the band"),
     "most": positive("leave out users without tokens"),
     "load_s": not_negative("give the seconds of the server for a token; 0: it is not needed"),
 }
-
-
-@finite_answer
-def share_rates(tokens: Array, fixed_s: Array, band_s: Array, shares: Array) -> Array:
-    """Return the tokens per second of each user: E w/(A w + c).
-
-    Parameters
-    ----------
-    tokens : array, shape (..., U)
-        E, the mean number of tokens of a round.
-    fixed_s : array, shape (..., U)
-        A, the time of a round without its air time, in seconds.
-    band_s : array, shape (..., U)
-        c, the air time of a round on the whole band, in seconds.
-    shares : array, shape (..., U)
-        w; their sum is not checked. A share of 0 gives 0.
-
-    Returns
-    -------
-    array, shape (..., U)
-
-    Raises
-    ------
-    ValueError
-        If a share is negative, another value is not positive, a value is not finite, or the shapes do not broadcast.
-
-    Examples
-    --------
-    >>> share_rates([3.0, 3.0], [0.5, 0.5], [0.25, 0.5], [0.5, 0.5]).tolist()
-    [3.0, 2.0]
-    """
-    _, gain, fixed, air, w = checked_users(tokens=tokens, fixed_s=fixed_s, band_s=band_s, shares=shares)
-    return gain * w / (fixed * w + air)
 
 
 @finite_answer
@@ -74,7 +39,7 @@ def throughput_shares(
     Parameters
     ----------
     tokens, fixed_s, band_s : array, shape (..., U)
-        E, A and c: see :func:`share_rates`.
+        E, the mean tokens of a round; A, its time without air time; c, its air time on the whole band, in seconds.
     weights : array, shape (..., U) or broadcastable
         ω, positive.
     utility : {"linear", "log", "maxmin"}
@@ -104,58 +69,6 @@ def throughput_shares(
     solve = {"linear": _linear, "log": _log, "maxmin": _maxmin}[utility]
     w = solve(xp, weight * gain, gain / weight, fixed, air, weight)
     return w / xp.sum(w, axis=-1, keepdims=True)
-
-
-@finite_answer
-def share_residual(
-    tokens: Array, fixed_s: Array, band_s: Array, shares: Array, weights: Array = 1.0, *, utility: str = "linear"
-) -> Array:
-    """Return how far shares are from the optimality conditions: 0 at the optimum, and only there.
-
-    For "linear" and "log" with Σw = 1 the residual r bounds the loss: no shares have more than the utility here plus
-    r · max_u d_u, where d_u is the derivative of user u's term at its share.
-
-    Parameters
-    ----------
-    tokens, fixed_s, band_s, weights : array, shape (..., U)
-        See :func:`throughput_shares`.
-    shares : array, shape (..., U)
-        The w to check; positive for "log".
-    utility : {"linear", "log", "maxmin"}
-
-    Returns
-    -------
-    array, shape (...)
-        The larger of |Σw - 1| and 1 - Σ w d/max d; for "maxmin" of |Σw - 1| and 1 - min/max of X/ω.
-
-    Raises
-    ------
-    ValueError
-        If a share is negative, another value is not positive, or the utility has another name.
-
-    Examples
-    --------
-    >>> float(share_residual([3.0, 3.0], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5]))
-    0.0
-    >>> float(share_residual([3.0, 3.0], [0.5, 0.5], [0.5, 0.5], [1.0, 0.0]))
-    0.75
-    """
-    option("utility", utility, UTILITIES)
-    xp, gain, fixed, air, w, weight = checked_users(
-        tokens=tokens, fixed_s=fixed_s, band_s=band_s, shares=shares, weights=weights
-    )
-    if utility == "log":
-        _DOMAINS["tokens"].check(xp, "shares", w)
-    gain, fixed, air, w, weight = xp.broadcast_arrays(gain, fixed, air, w, weight)
-    time = fixed * w + air
-    if utility == "maxmin":
-        level = gain * w / time / weight
-        largest = xp.max(level, axis=-1)
-        apart = 1.0 - xp.min(level, axis=-1) / xp.where(largest > 0, largest, xp.ones_like(largest))
-    else:
-        slope = weight * air / time / (w if utility == "log" else time / gain)
-        apart = 1.0 - xp.sum(w * (slope / xp.max(slope, axis=-1, keepdims=True)), axis=-1)
-    return xp.maximum(xp.abs(xp.sum(w, axis=-1) - 1.0), apart)
 
 
 def _linear(xp: Any, worth: Array, _: Array, fixed: Array, air: Array, __: Array) -> Array:

@@ -117,19 +117,8 @@ class StreamedDevice(_Side):
     def draft(self, logits: Array) -> tuple[int, bytes]:
         """Return the draft of the next position, and its message.
 
-        Parameters
-        ----------
-        logits : array, shape (V,)
-            Of the draft model behind the prompt, :attr:`text` and :attr:`waiting`.
-
-        Returns
-        -------
-        int, bytes
-
-        Raises
-        ------
-        ValueError
-            As :meth:`DevicePolicy.distribution`; or if 4,096 drafts wait for an answer.
+        ``logits`` (V,) are the draft model's behind the prompt, :attr:`text` and :attr:`waiting`. Raises a ValueError
+        as :meth:`DevicePolicy.distribution`; or if 4,096 drafts wait for an answer.
         """
         if len(self._waiting) >= LONGEST_BATCH:
             raise DomainError(f"at most {LONGEST_BATCH} drafts may wait; got one more; wait for an answer")
@@ -144,21 +133,7 @@ class StreamedDevice(_Side):
     def tokens(self, answer: bytes) -> list[int]:
         """Return the tokens of a pass that is answered; after a mismatch the drafts behind it are dropped.
 
-        Parameters
-        ----------
-        answer : bytes
-            As :meth:`StreamedServer.verify` makes it, in order.
-
-        Returns
-        -------
-        list of int
-
-        Raises
-        ------
-        ForeignError, AuthenticationError, ReplayedError, OutOfOrderError
-            If the answer is of another policy, session, sender or pass. All are ValueErrors.
-        ValueError
-            If it is damaged, too long, or to more drafts than wait. A refused answer changes nothing.
+        Answers come in order; errors are as of :meth:`DeviceSession.tokens`. A refused answer changes nothing.
         """
         longest = _NUMBER + answer_length(self._policy, LONGEST_BATCH)
         data = _bytes("answer", answer)
@@ -216,22 +191,8 @@ class StreamedServer(_Side):
     def receive(self, message: bytes) -> bool:
         """Read the next message; return whether its draft waits for a pass, or follows a mismatch and is dropped.
 
-        Parameters
-        ----------
-        message : bytes
-            As :meth:`StreamedDevice.draft` makes it, in order.
-
-        Returns
-        -------
-        bool
-
-        Raises
-        ------
-        ForeignError, AuthenticationError, ReplayedError, OutOfOrderError
-            If the message is of another policy, session, sender or place. All are ValueErrors.
-        ValueError
-            If it is damaged, too long, not one draft, of a start to come, or one too many waits. A refused message
-            changes nothing.
+        Messages come in order. Errors are as of :meth:`DeviceSession.tokens`; a ValueError also refuses a message of no
+        draft, of a start to come, or of one draft too many. A refused message changes nothing.
         """
         data, longest = _bytes("message", message), _NUMBER + self._server.longest
         body = self._envelope.unseal(data, direction=UP, place=self._received, longest=longest)
@@ -254,20 +215,10 @@ class StreamedServer(_Side):
     def verify(self, target: Array) -> bytes:
         """Return the answer to a pass over the first n drafts that wait.
 
-        Parameters
-        ----------
-        target : array, shape (n, V)
-            The target model's distributions at these drafts, at the policy's temperature: behind the prompt,
-            :attr:`text` and the drafts before each. Drafts that arrived during the pass may be left for the next one.
-
-        Returns
-        -------
-        bytes
-
-        Raises
-        ------
-        ValueError
-            If the target's rows are not n distributions over the vocabulary, 1 ≤ n ≤ the number of drafts that wait.
+        ``target`` (n, V) has the target model's distributions at these drafts, at the policy's temperature: behind the
+        prompt, :attr:`text` and the drafts before each. Drafts that arrived during the pass may be left for the next
+        one. Raises a ValueError unless they are n distributions over the vocabulary, 1 ≤ n ≤ the number of drafts that
+        wait.
         """
         p: Numbers = canonical("target", target)
         rows, place = len(p) if p.ndim == 2 else 0, self._place(self._sent)

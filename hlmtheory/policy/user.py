@@ -1,23 +1,23 @@
 """The best decisions of one user: skip or send, which message at which place, and how many drafts.
 
-At prices θ, μ and κ of a second, of risk and of a joule, V_K(θ, μ, κ) bounds the value of all decisions of rounds of K
-drafts. Every plan within the limits, and every mixture of plans, has a rate of at most θ + max_K V_K⁺/T_K, if rounds of
+At prices θ and μ of a second and of risk, V_K(θ, μ) bounds the value of all decisions of rounds of K
+drafts. Every plan within the limit, and every mixture of plans, has a rate of at most θ + max_K V_K⁺/T_K, if rounds of
 K drafts take T_K or more in the mean. The prices come from a linear program over the decisions seen so far, of all
-lengths (column generation). Without limits this is Dinkelbach's method.
+lengths (column generation). Without a limit this is Dinkelbach's method.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, Domain, DomainError, flag, instance, number, numbers
-from hlmtheory._quantities import not_negative, positive
+from hlmtheory._quantities import positive
 from hlmtheory.policy.columns import (
     FINE,
     ROUNDS,
@@ -25,23 +25,19 @@ from hlmtheory.policy.columns import (
     Mixture,
     best_mixture,
     certificate,
-    feasible,
     keeps,
     rate_of,
     solve,
 )
-from hlmtheory.policy.costs import Integers, Numbers, PlanPart, StageCosts, UserPlan
+from hlmtheory.policy.costs import Numbers, PlanPart, StageCosts, UserPlan
 from hlmtheory.policy.exchange import SMALL, exchanged
 from hlmtheory.policy.hulls import Hulls, Priced
-from hlmtheory.policy.rounds import Limits, Prices, Rounds
+from hlmtheory.policy.rounds import Prices, Rounds
 
 _WEIGHT = positive("leave out rows without a weight")
 _RISK = Domain("0 or more, perhaps infinite", lambda xp, value: value >= 0, "give float('inf') if any risk is allowed")
-_JOULES = not_negative("give a limit for each emitted token, or None")
-_SECONDS = positive("give a time in seconds")
 
 _EXCHANGED = 2  # lengths whose decisions are exchanged
-_NEAR = 1e-5  # relative: how well the nearest limits are found
 _WORTH_MIXING = 1e-3
 """How much faster a mixture must be than the best plan of one part."""
 
@@ -54,17 +50,14 @@ def plan_user(
     rejection: Array | None = None,
     weight: Array | None = None,
     risk_limit: float = 0.0,
-    joule_limit: float | None = None,
     draft_lengths: Iterable[int] | None = None,
     skipping: bool = True,
     bonus: bool = True,
-    round_limit_s: float | None = None,
-    limit_seconds_per_bit: float | None = None,
     mixing: bool = True,
 ) -> UserPlan:
     """Return the decisions of one user with the most tokens per second, and a bound that no others exceed.
 
-    A plan keeps its limits in the mean over rounds. The risk of a round bounds the total variation of its tokens: Δ of
+    A plan keeps its limit in the mean over rounds. The risk of a round bounds the total variation of its tokens: Δ of
     the row's message at each place that is reached, and at the first place, whether the draft is sent or skipped, with
     β̂ besides if it is skipped. It is such a bound if rows with equal hulls are the drafts of one position, and if β̂ is
     right in the mean over the drafts that are sent, and right or too large in the mean over those that are skipped.
@@ -83,36 +76,27 @@ def plan_user(
         How often each row begins a round, in any unit. None: all alike.
     risk_limit : float
         The most risk for each emitted token. 0: the law of the target model. ``float("inf")``: no limit.
-    joule_limit : float, optional
-        The most joules of the device for each emitted token. None: no limit.
     draft_lengths : iterable of int, optional
         The K to try, in 0..K_max. None: all of them. With 0 the server decodes alone.
     skipping : bool
         Whether the first draft of a round may be kept without verification.
     bonus : bool
         Whether the server adds a token if it accepts all K drafts.
-    round_limit_s : float, optional
-        D: no round takes longer, at the rate of ``limit_seconds_per_bit``. For a percentile of the latency give
-        1/(B ``rate_quantile(ε)``): a share 1 - ε of the blocks is not slower. Each of the K messages of a round then
-        has at most an equal part of the bits that D leaves, since later rows are not known when the first is sent.
-    limit_seconds_per_bit : float, optional
-        None: that of the costs.
     mixing : bool
-        Whether the rounds may take turns with two parts, or three under two limits, of other messages or lengths. Such
-        a plan is returned if it is faster by 0.1% or more, or if no plan of one part is found within the limits.
+        Whether the rounds may take turns with two parts, of other messages or lengths. Such a plan is returned if it is
+        faster by 0.1% or more, or if no plan of one part is found within the limit.
 
     Returns
     -------
     UserPlan
         The bound holds for every skip of each row, every message of each row at each place, all K that are tried, and
-        all mixtures of these that do not depend on the rows; also if a skipped draft is charged β̂ alone. With
-        ``round_limit_s`` it holds for plans whose messages have at most the equal part.
+        all mixtures of these that do not depend on the rows; also if a skipped draft is charged β̂ alone.
 
     Raises
     ------
     ValueError
-        If a value is out of range, the shapes do not match, or no plan meets the limits; the message then names the
-        nearest limit that can be met.
+        If a value is out of range, the shapes do not match, or no plan meets the limit; the message then names the
+        nearest one that can be met.
 
     Examples
     --------
@@ -123,20 +107,18 @@ def plan_user(
     >>> plan.draft_length, round(plan.rate, 2), round(plan.gap, 9)
     (2, 31.3, 0.0)
     """
-    made, lengths, limits = checked_user(
+    made, lengths, limit = checked_user(
         hulls,
         costs,
         acceptances,
         rejection=rejection,
         weight=weight,
         risk_limit=risk_limit,
-        joule_limit=joule_limit,
         draft_lengths=draft_lengths,
         skipping=skipping,
         bonus=bonus,
     )
-    deadline = _deadline(costs, round_limit_s, limit_seconds_per_bit)
-    return best_plan(made, lengths, limits, deadline, mixing=flag("mixing", mixing))[0]
+    return best_plan(made, lengths, limit, mixing=flag("mixing", mixing))[0]
 
 
 def checked_user(
@@ -147,11 +129,10 @@ def checked_user(
     rejection: Array | None,
     weight: Array | None,
     risk_limit: float,
-    joule_limit: float | None,
     draft_lengths: Iterable[int] | None,
     skipping: bool,
     bonus: bool,
-) -> tuple[Given, list[int], Limits]:
+) -> tuple[Given, list[int], float]:
     """Check the arguments of one user."""
     instance("hulls", hulls, Hulls)
     instance("costs", costs, StageCosts)
@@ -162,12 +143,10 @@ def checked_user(
     beta = _each_row("rejection", UNIT_INTERVAL, 1.0 - alpha[:1] if rejection is None else rejection, rows)
     weights = _each_row("weight", _WEIGHT, 1.0 if weight is None else weight, rows)
     lengths = _lengths(draft_lengths, len(alpha))
-    each = costs.header_bits + lengths[-1] * (costs.token_bits + float(hulls.bits.max()))
-    most = costs.round_j + max(lengths[-1], 1) * costs.draft_j + costs.joules_per_bit * each  # of any round
-    joules = math.inf if joule_limit is None else number(_JOULES, "joule_limit", joule_limit)
-    limits = Limits(*map(_binding, (number(_RISK, "risk_limit", risk_limit), joules), (max(lengths[-1], 1), most)))
+    limit = float(number(_RISK, "risk_limit", risk_limit))
+    limit = limit if limit < max(lengths[-1], 1) else math.inf  # no round can break it
     made = Given(hulls, costs, alpha, beta, weights / weights.sum(), flag("skipping", skipping), flag("bonus", bonus))
-    return made, lengths, limits
+    return made, lengths, limit
 
 
 @dataclass(frozen=True)
@@ -184,18 +163,11 @@ class Given:
     toll: tuple[float, float] = (0.0, 0.0)
     """Tokens that a round which is sent pays to the server, and that each of its drafts pays besides."""
 
-    def rounds(self, length: int, priced: Priced, hulls: Hulls, *, skipping: bool, blocked: Array = None) -> Rounds:
+    def rounds(self, length: int, priced: Priced, hulls: Hulls, *, skipping: bool) -> Rounds:
         """Return the model of rounds of one length."""
         given = (hulls, priced, self.costs, self.acceptances, self.rejection, length)
         toll = self.toll[0] + length * self.toll[1]
-        return Rounds(*given, skipping=skipping, bonus=self.bonus, blocked=blocked, toll=toll)
-
-
-class Deadline(NamedTuple):
-    """D, and the seconds a bit at which rounds must keep it."""
-
-    seconds: float
-    seconds_per_bit: float
+        return Rounds(*given, skipping=skipping, bonus=self.bonus, toll=toll)
 
 
 class Start(NamedTuple):
@@ -207,31 +179,31 @@ class Start(NamedTuple):
 def best_plan(
     given: Given,
     lengths: list[int],
-    limits: Limits,
-    deadline: Deadline | None,
+    limit: float,
     *,
     start: Start | None = None,
     mixing: bool = True,
 ) -> tuple[UserPlan, Start]:
-    """Return the fastest plan found, or without ``mixing`` the fastest of one part, and the prices of the limits.
+    """Return the fastest plan found, or without ``mixing`` the fastest of one part, and the prices.
 
     ``start`` holds the prices of a plan for another link.
     """
-    models = _models(given, lengths, deadline)
-    found = solve(models, limits, start.prices if start else Prices(0.0), charged=False)
-    bound, mixture = found.bound, best_mixture(found.columns, limits) if found.columns else None
+    priced = Priced(given.hulls, given.weight)
+    models = [given.rounds(k, priced, given.hulls, skipping=given.skipping) for k in lengths]
+    found = solve(models, limit, start.prices if start else Prices(0.0), charged=False)
+    bound, mixture = found.bound, best_mixture(found.columns, limit) if found.columns else None
     if mixture is not None and not all(_fully_charged(column) for _, column in mixture.parts):
-        found = solve(models, limits, found.prices, charged=True)
+        found = solve(models, limit, found.prices, charged=True)
     # Columns whose skipped rows were not charged for their messages are none of the plan
     columns = [column for column in found.columns if _fully_charged(column)]
-    columns += _exchanged(models, columns, found.prices, limits)
-    good = [column for column in columns if keeps(column.totals, limits)]
+    columns += _exchanged(models, columns, found.prices, limit)
+    good = [column for column in columns if keeps(column.totals, limit)]
     single = max(reversed(good), key=lambda column: rate_of(column.totals)) if good else None
-    mixture = best_mixture(columns, limits) if columns and (mixing or single is None) else None
+    mixture = best_mixture(columns, limit) if columns and (mixing or single is None) else None
     if single is not None and (mixture is None or not _worth_mixing(mixture, single)):
         mixture = Mixture(((1.0, single),), single.totals)
     if mixture is None or not (mixing or len(mixture.parts) == 1):
-        raise _unattainable(models, limits)
+        raise _unattainable(models, limit)
     return _user_plan(mixture, bound), Start(found.prices)
 
 
@@ -245,50 +217,12 @@ def _worth_mixing(mixture: Mixture, single: Column) -> bool:
     return rate_of(mixture.totals) > rate + _WORTH_MIXING * abs(rate)
 
 
-def _models(given: Given, lengths: list[int], deadline: Deadline | None) -> list[Rounds]:
-    """The rounds of each length that can keep the deadline."""
-    if deadline is None:
-        priced = Priced(given.hulls, given.weight)
-        return [given.rounds(k, priced, given.hulls, skipping=given.skipping) for k in lengths]
-    found, nearest, alone = [], math.inf, False
-    for k in lengths:
-        costs = given.costs
-        cap = (deadline.seconds - costs.fixed_time(k)) / deadline.seconds_per_bit - costs.header_bits
-        cap = cap / max(k, 1) - costs.token_bits * (k > 0)
-        skipping = given.skipping and k > 0 and costs.draft_s <= deadline.seconds
-        least = given.hulls.bits[given.hulls.start[:-1]]
-        blocked = least > cap if k else np.zeros(len(least), dtype=bool)
-        bits = costs.header_bits + k * (costs.token_bits + float(least.max()))
-        nearest = min(nearest, costs.fixed_time(k) + deadline.seconds_per_bit * bits)
-        if cap < 0 or (blocked.any() and (k > 1 or not skipping)):
-            if alone or not skipping:
-                continue
-            blocked, alone = np.ones(len(least), dtype=bool), True  # no round keeps D: the device decodes alone
-        hulls = _capped(given.hulls, cap) if k else given.hulls
-        found.append(given.rounds(k, Priced(hulls, given.weight), hulls, skipping=skipping, blocked=blocked))
-    if not found:
-        raise DomainError(
-            f"round_limit_s must be at least {nearest * 1.0005:.4g}, the shortest rounds that any plan has; got "
-            f"{deadline.seconds:g}; allow more, or choose a link, messages or draft lengths with shorter rounds"
-        )
-    return found
-
-
-def _capped(hulls: Hulls, cap: float) -> Hulls:
-    """The corners with at most this many bits. The first corner of each row stays."""
-    keep = hulls.bits <= cap
-    keep[hulls.start[:-1]] = True
-    start = np.concatenate(([0], np.cumsum(keep)))[hulls.start]
-    entry = np.flatnonzero(keep)
-    return replace(hulls, start=start, bits=hulls.bits[keep], risk=hulls.risk[keep], entry=entry, codec=None)
-
-
-def _exchanged(models: Sequence[Rounds], columns: Sequence[Column], prices: Prices, limits: Limits) -> list[Column]:
+def _exchanged(models: Sequence[Rounds], columns: Sequence[Column], prices: Prices, limit: float) -> list[Column]:
     """The best columns of few rows after exchanges, of the lengths that can be much better than the best."""
-    good = [column for column in columns if keeps(column.totals, limits)]
+    good = [column for column in columns if keeps(column.totals, limit)]
     best = max((rate_of(column.totals) for column in good), default=-math.inf)
     most = {
-        model: certificate(prices.rate, model.value(prices, limits), model)
+        model: certificate(prices.rate, model.value(prices, limit), model)
         for model in models
         if model.length and len(model.weight) <= SMALL and any(column.model is model for column in good)
     }
@@ -296,7 +230,7 @@ def _exchanged(models: Sequence[Rounds], columns: Sequence[Column], prices: Pric
     for model in sorted(most, key=most.__getitem__, reverse=True)[:_EXCHANGED]:
         if most[model] > best + FINE * abs(best):
             own = [column for column in good if column.model is model]
-            found.append(exchanged(max(reversed(own), key=lambda column: rate_of(column.totals)), limits))
+            found.append(exchanged(max(reversed(own), key=lambda column: rate_of(column.totals)), limit))
             best = max(best, rate_of(found[-1].totals))
     return found
 
@@ -316,7 +250,6 @@ def _user_plan(found: Mixture, bound: float) -> UserPlan:
         band_s=totals.band_s,
         bits=totals.bits / totals.tokens,
         risk=totals.risk / totals.tokens,
-        joules=totals.joules / totals.tokens,
         skip_share=totals.skipped,
         rate=rate,
         upper_bound=max(bound, rate),
@@ -327,72 +260,38 @@ def _user_plan(found: Mixture, bound: float) -> UserPlan:
 def _part(share: float, column: Column) -> PlanPart:
     model, (made, rule) = column.model, column.choice
 
-    def given(corners: Integers) -> Integers:
-        """Corners of the hulls that were given."""
-        return model.hulls.entry[corners] if model.length and model.capped else corners
-
     return PlanPart(
         share=share,
         draft_length=model.length,
         rule=rule,
         skip=made.skip,
-        first=given(made.first),
-        later=given(made.later),
+        first=made.first,
+        later=made.later,
         tokens=column.totals.tokens,
         skip_share=column.totals.skipped,
     )
 
 
-def _unattainable(models: list[Rounds], limits: Limits) -> DomainError:
-    """Name the nearest limits that can be met: the one that no plan keeps, or both if each can be kept alone."""
-    advice = "allow more, or other messages or draft lengths"
-    for name, n in (("risk_limit", 0), ("joule_limit", 1)):
-        least = min(_least(model, n) for model in models) if limits[n] < math.inf else 0.0
-        if limits[n] < least:
-            alone = ""
-            if all(model.length and model.blocked.all() for model in models):
-                alone = " (no round keeps round_limit_s, so the device decodes alone)"
-            return DomainError(
-                f"{name} must be at least {least * 1.0005:.4g} a token, the least that any plan keeps{alone}; got "
-                f"{limits[n]:g}; {advice}"
-            )
-    risk, joules = (_least_beside(models, limits, n) * 1.0005 for n in range(2))
+def _unattainable(models: list[Rounds], limit: float) -> DomainError:
+    """Name the nearest limit that can be met."""
+    least = min(_least(model) for model in models)
     return DomainError(
-        f"risk_limit must be at least {risk:.4g} a token with joule_limit = {limits.joules:g}, or joule_limit at least "
-        f"{joules:.4g} with risk_limit = {limits.risk:g}: each can be kept, but not both; got {limits.risk:g} and "
-        f"{limits.joules:g}; {advice}"
+        f"risk_limit must be at least {least * 1.0005:.4g} a token, the least that any plan keeps; got {limit:g}; "
+        "allow more, or other messages or draft lengths"
     )
 
 
-def _least(model: Rounds, which: int) -> float:
-    """The least risk, or joules, for each token: Dinkelbach on their ratio."""
+def _least(model: Rounds) -> float:
+    """The least risk for each token: Dinkelbach on the ratio."""
     ratio = math.inf
     for _ in range(ROUNDS):
         limit = ratio if ratio < math.inf else 0.0
-        limits = Limits(joules=limit) if which else Limits(risk=limit)
-        prices = Prices(0.0, 1.0 - which, float(which), 0.0)
-        _, totals = model.best(prices, limits, charged=True)
-        found = (totals.risk, totals.joules)[which] / totals.tokens
+        _, totals = model.best(Prices(0.0, 1.0, 0.0), limit, charged=True)
+        found = totals.risk / totals.tokens
         if found >= ratio:
             break
         ratio = found
     return ratio
-
-
-def _least_beside(models: list[Rounds], limits: Limits, which: int) -> float:
-    """The least limit on risk, or joules, that mixtures keep beside the other limit, by halving."""
-
-    def kept(value: float) -> bool:
-        tried = limits._replace(joules=value) if which else limits._replace(risk=value)
-        return feasible(models, tried, charged=True) is not None
-
-    low = high = max(limits[which], 1e-9)
-    while not kept(high):
-        low, high = high, 2.0 * high
-    while high - low > _NEAR * high:
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if kept(middle) else (middle, high)
-    return high
 
 
 def _each_row(name: str, domain: object, value: Array, rows: int) -> Numbers:
@@ -400,11 +299,6 @@ def _each_row(name: str, domain: object, value: Array, rows: int) -> Numbers:
     if found.shape not in ((), (1,), (rows,)):
         raise DomainError(f"{name} must have shape ({rows},), one for each row of hulls; got {found.shape}")
     return np.broadcast_to(found, (rows,)).astype(np.float64)
-
-
-def _binding(limit: float, most: float) -> float:
-    """The limit; infinite if no round can break it."""
-    return float(limit) if limit < most else math.inf
 
 
 def _lengths(given: Iterable[int] | None, most: int) -> list[int]:
@@ -421,10 +315,3 @@ def _lengths(given: Iterable[int] | None, most: int) -> list[int]:
 def as_list(given: Any) -> Any:
     """A range as a list; other values unchanged."""
     return list(given) if isinstance(given, range) else given
-
-
-def _deadline(costs: StageCosts, seconds: float | None, slow: float | None) -> Deadline | None:
-    if seconds is None:
-        return None
-    rate = costs.seconds_per_bit if slow is None else number(_SECONDS, "limit_seconds_per_bit", slow)
-    return Deadline(number(_SECONDS, "round_limit_s", seconds), rate)

@@ -12,9 +12,8 @@ from array_api_compat import device
 
 from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._domains import COUNT, SIMPLEX, UNIT_INTERVAL, DomainError
-from hlmtheory._quantities import at_least_one, not_negative, positive
+from hlmtheory._quantities import not_negative, positive
 from hlmtheory._simplex import canonical
-from hlmtheory.channel.fading import LAW
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.codec import CodecMenu
 from hlmtheory.codec.menu import LATTICE, MIXTURE, TOP_K
@@ -69,42 +68,22 @@ _DOMAINS = {
     "first": COUNT,
     "later": COUNT,
     "draft_length": COUNT,
-    "bit_price": positive("give a price"),
-    "risk_price": not_negative("give a price"),
     "tokens": positive("give the tokens of a round"),
     "fixed_s": positive("give a time in seconds"),
     "plan_bits": not_negative("give bits of a round"),
     "plan_load": not_negative("give the seconds of the server for a round"),
     "use": UNIT_INTERVAL,
-    "anchor": positive("give tokens a second"),
-    "most": positive("give tokens a second"),
-    "load_s": not_negative("give the seconds of the server for a token"),
     "away_s": not_negative("give a time in seconds"),
     "draft_lengths": COUNT,
     "pass_s": positive("give a time in seconds"),
     "token_s": not_negative("give a time in seconds"),
     "batch": POSITIVE_COUNT,
-    "company": POSITIVE_COUNT,
-    "patience_s": not_negative("give a time in seconds"),
-    "z": positive("give the seconds that a bit takes"),
-    "stretch": at_least_one("give the larger z over the smaller one"),
     "mix": UNIT_INTERVAL,
     "weights": positive("leave out users without a weight"),
     "parts": positive("give each user a part of the band"),
     "choice": COUNT,
     "band_price": positive("give a price"),
-    "mean_snr": LAW["mean_snr"],
-    "k_factor": LAW["k_factor"],
-    "bandwidth_hz": LAW["bandwidth_hz"],
-    "coherence_s": LAW["coherence_s"],
-    "round_limit_s": positive("give the longest round in seconds"),
-    "round_j": not_negative("give joules"),
     "server_price": not_negative("give a price"),
-    "joule_price": not_negative("give a price"),
-    "acceptance": UNIT_INTERVAL,
-    "input_tokens": POSITIVE_COUNT,
-    "output_tokens": POSITIVE_COUNT,
-    "labels": COUNT,
     "target_rows": UNIT_INTERVAL,
     "draft_rows": UNIT_INTERVAL,
     "kind": COUNT,
@@ -265,22 +244,9 @@ def _bound(plan: UserPlan | None) -> float:
     return math.inf if plan is None else plan.upper_bound
 
 
-def _cheapest(values: dict[str, Any]) -> float:
-    """The mean over rows of the least x bits + y risk, over all candidates."""
-    price = values["bit_price"] * values["bits"] + values["risk_price"] * values["risk"]
-    return float(np.mean(price.min(axis=1)))
-
-
-def _priced(values: dict[str, Any]) -> float:
-    """Return the largest price of a message; the corners of a hull are stored as sums of steps."""
-    dearest = values["bit_price"] * np.max(values["bits"]) + values["risk_price"] * np.max(values["risk"])
-    return float(dearest)
-
-
 _USER = ("bits", "risk", "rejection", "acceptances", "draft_s", "verify_s", "seconds_per_bit")
 _OTHER = (*_USER, "draft_length", "skips", "first", "later", "mix")
 _LAW = ("target_rows", "draft_rows", "kind", "draft_length", "draft_s", "verify_s", "seconds_per_bit", "limit")
-_PRICED = ("bits", "risk", "bit_price", "risk_price")
 
 _SOURCE = Source("li2025flexspec", "(11), with skips and messages of few bits")
 _KEEPS = Assumption(

@@ -23,9 +23,6 @@ slope), and the time is the prefill at step 1 and base + slope (n - 1) at step n
 context grows by L tokens a step and the operations are linear in it. At ``draft_length`` 0 nothing is drafted
 and the verify model alone decodes token by token: autoregressive decoding.
 
-The steps of a batch are a mean in (8). :func:`expected_steps` gives the mean number of steps until its slowest sequence
-is done, when each step's acceptance is random. :func:`free_schedule` is the pipeline without a barrier between steps.
-
 :func:`fit_passes`, :func:`round_line`, :func:`goodput` and :func:`crossover_batch` are of one server under load: from
 which batch on drafts do not pay (liu2024goodput, kong2026latency).
 
@@ -37,7 +34,6 @@ from __future__ import annotations
 from hlmtheory.serving.claims import CLAIMS
 from hlmtheory.serving.costs import decoding_steps, forward_flops, peak_memory, stage_times, upload_bits
 from hlmtheory.serving.fitting import DeviceFit, fit_device
-from hlmtheory.serving.free import free_bound
 from hlmtheory.serving.goodput import PassFit, crossover_batch, fit_passes, goodput, load_batch, round_line
 from hlmtheory.serving.pipeline import inference_latency
 from hlmtheory.serving.random_steps import expected_steps
@@ -57,7 +53,6 @@ __all__ = [
     "fit_device",
     "fit_passes",
     "forward_flops",
-    "free_bound",
     "goodput",
     "inference_latency",
     "load_batch",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from hlmtheory._array import Array
@@ -11,7 +9,7 @@ from hlmtheory._domains import numbers
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.serving import goodput_claims, schedule_claims
 from hlmtheory.serving.costs import memory_bytes, operations
-from hlmtheory.serving.pipeline import pipeline_latency, stage_pair
+from hlmtheory.serving.pipeline import recurrence, stage_pair
 from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT
 
 # Proofs, by the last part of the id.
@@ -64,6 +62,10 @@ def _formula_memory(model: Array, input_tokens: Array, output_tokens: Array, bat
     return memory_bytes(*_model(model), tokens, numbers(POSITIVE_COUNT, "batch_size", batch_size))
 
 
+def _last_finish(draft_times: Array, verify_times: Array) -> Array:
+    return recurrence(*stage_pair("draft_times", draft_times, "verify_times", verify_times))
+
+
 def _longest_path(draft_times: Array, verify_times: Array) -> Array:
     """Return max_k Σ_{m≤k} d_m + Σ_{m≥k} v_m."""
     d, v = stage_pair("draft_times", draft_times, "verify_times", verify_times)
@@ -71,17 +73,7 @@ def _longest_path(draft_times: Array, verify_times: Array) -> Array:
     return np.max(paths, axis=-1, initial=0.0)
 
 
-def _summed(method: Callable[[Array, Array, Array], float], draft: Array, verify: Array, steps: Array) -> Array:
-    d, v = stage_pair("draft_stages", draft, "verify_stages", verify)
-    n = numbers(POSITIVE_COUNT, "steps", steps)
-    total = np.empty(n.shape[:-1])
-    for place in np.ndindex(total.shape):
-        total[place] = method(d[place], v[place], n[place])
-    return total
-
-
 _PAIR = {"draft_times": [2.0, 3.0], "verify_times": [4.0, 1.0]}
-_LINES = {"draft_stages": [[5.0, 1.0, 2.0], [3.0, 2.0, 0.0]], "verify_stages": [[1.0, 8.0, 0.0], [2.0, 1.0, 1.0]]}
 
 _COSTS = (
     Claim(
@@ -110,7 +102,7 @@ _COSTS = (
         origin=Origin.NEW,
         statement="C_m = max(Σ_{i≤m} d_i, C_{m−1}) + v_m gives C_M = max_k (Σ_{i≤k} d_i + Σ_{i≥k} v_i)",
         relation=Relation.EQ,
-        lhs=pipeline_latency,
+        lhs=_last_finish,
         rhs=_longest_path,
         attained=Attained(_PAIR),
     ),

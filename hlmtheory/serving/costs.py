@@ -14,25 +14,10 @@ from hlmtheory.verification import expected_tokens
 
 @finite_answer
 def forward_flops(model: ModelShape, new_tokens: Array, cached_tokens: Array = 0) -> Array:
-    """Return the operations of one forward pass for one task.
+    """Return the operations of one forward pass for one task: t new tokens after c cached ones.
 
-    Parameters
-    ----------
-    model : ModelShape
-    new_tokens : array, shape (...)
-        t, the tokens that the pass processes, 0 or more.
-    cached_tokens : array, shape (...) or broadcastable, default 0
-        c, the tokens whose keys and values are cached. Expected lengths are allowed, so c need not be an integer.
-
-    Returns
-    -------
-    array, shape (...)
-        4 J h₁ t (2 h₁ + h₂ + c + t): edge-sd (11) for c = 0, (12) for t = 1, and all cases of (13) and (14).
-
-    Raises
-    ------
-    ValueError
-        If a length is negative or not finite.
+    4 J h₁ t (2 h₁ + h₂ + c + t): edge-sd (11) for c = 0, (12) for t = 1, and all cases of (13) and (14). A mean c need
+    not be an integer.
 
     Examples
     --------
@@ -90,27 +75,9 @@ def peak_memory(
 
 
 def decoding_steps(output_tokens: Array, acceptance: Array, draft_length: Array) -> Array:
-    """Return the number of decoding steps n_m = ⌈O_m / L⌉ after which a batch has all its tokens.
+    """Return the number of decoding steps n_m = ⌈O_m / L⌉ after which a batch has all its tokens: edge-sd (8), (7).
 
-    Parameters
-    ----------
-    output_tokens : integer array, shape (...)
-        O_m, 1 or more.
-    acceptance : array, shape (...)
-        α in [0, 1].
-    draft_length : integer array, shape (...)
-        l ≥ 0.
-
-    Returns
-    -------
-    integer array, shape (...)
-        edge-sd (8) with L of (7). A quotient within 1e-12 (relative) of a whole number counts as that number, so that
-        rounding in L cannot add a step.
-
-    Raises
-    ------
-    ValueError
-        If a value is outside its domain.
+    A quotient within 1e-12 (relative) of a whole number counts as that number, so that rounding cannot add a step.
 
     Examples
     --------

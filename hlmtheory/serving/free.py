@@ -8,56 +8,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._domains import DomainError, numbers
-from hlmtheory.serving.pipeline import stage_pair
-from hlmtheory.serving.shapes import POSITIVE_COUNT
-
-POLICIES = ("in turn", "longest")
-"""How a machine chooses its next batch in :func:`free_schedule`."""
-
-
-def free_bound(draft_times: Array, verify_times: Array, steps: Array) -> float:
-    """Lower bound on the latency of every schedule of these batches, with or without a barrier at each step.
-
-    Let D_m and V_m be the total draft and verify time of batch m. The draft stage works for Σ D_m, and one last
-    verification follows. The verify stage works for Σ V_m, and one first draft precedes it. A batch alternates between
-    the two stages, so it takes at least D_m + V_m by itself.
-
-    Parameters
-    ----------
-    draft_times, verify_times : array, shape (N, M)
-    steps : integer array, shape (M,)
-        All as in :func:`free_schedule`.
-
-    Returns
-    -------
-    float
-        max(Σ D_m + min_m v_m at its last step, min_m d_m at its first + Σ V_m, max_m (D_m + V_m)), in seconds.
-
-    Raises
-    ------
-    ValueError
-        If a time is negative or not finite, a step is outside 1..N, or the shapes do not agree.
-
-    Examples
-    --------
-    >>> free_bound([[1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]], [2, 2])
-    5.0
-    """
-    return partition_bound(*step_pair(draft_times, verify_times, steps))
-
-
-def step_pair(draft_times: Array, verify_times: Array, steps: Array) -> tuple[Array, Array, Array]:
-    """Check the times (N, M) of the two stages and the steps (M,), and return them."""
-    draft, verify = stage_pair("draft_times", draft_times, "verify_times", verify_times)
-    last = numbers(POSITIVE_COUNT, "steps", steps)
-    if draft.ndim != 2 or last.shape != draft.shape[1:]:
-        raise DomainError(
-            f"steps must hold a count for each batch of draft_times (N, M); got {last.shape} and {draft.shape}"
-        )
-    if last.size and last.max() > len(draft):
-        raise DomainError(f"steps must be at most N = {len(draft)}; got {last.max()}; give times for every step")
-    return draft, verify, last
 
 
 def finish_time(starts: tuple[Array, Array], verify: Array) -> float:
@@ -111,7 +61,12 @@ def longest_first(draft: Array, verify: Array, steps: Array) -> tuple[Array, Arr
 
 
 def partition_bound(draft: Array, verify: Array, steps: Array) -> float:
-    """The bound of :func:`free_bound`, for checked times."""
+    """Lower bound on the latency of every schedule of these batches, with or without a barrier at each step.
+
+    Let D_m and V_m be the total draft and verify time of batch m. The draft stage works for Σ D_m, and one last
+    verification follows. The verify stage works for Σ V_m, and one first draft precedes it. A batch alternates between
+    the two stages, so it takes at least D_m + V_m by itself.
+    """
     if not steps.size:
         return 0.0
     active = np.arange(1, len(draft) + 1)[:, None] <= steps

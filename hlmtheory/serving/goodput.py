@@ -157,34 +157,10 @@ def fit_passes(batch_size: Array, width: Array, context: Array, seconds: Array, 
 def round_line(
     target_pass: Array, draft_pass: Array, draft_length: Array, context: Array, overhead_s: Array
 ) -> tuple[Array, Array]:
-    """Return the time of a round as a line in the batch.
+    """Return F_K in s and S_K in s a sequence: a round of K drafts of a batch of B takes F_K + B·S_K.
 
-    Parameters
-    ----------
-    target_pass, draft_pass : array, shape (..., 3)
-        (a, b, c) of a pass in s, s a token and s a cached token; :func:`fit_passes`.
-    draft_length : integer array, shape (...)
-        K, 0 or more. At K = 0 the target model decodes alone.
-    context : array, shape (...)
-        C, the mean number of cached tokens of a sequence.
-    overhead_s : array, shape (...)
-        What a round with drafts takes beside the passes, in s.
-
-    Returns
-    -------
-    fixed, slope : array, shape (...)
-        F_K in s and S_K in s a sequence: a batch of B takes F_K + B·S_K. These are ``fixed`` of
-        :func:`hlmtheory.draft_length.optimal_draft_length_profile` at K = 0 and, as differences in K, its ``marginal``.
-
-    Raises
-    ------
-    ValueError
-        If a value is outside its domain, the shapes do not broadcast, or a round takes no time.
-
-    Examples
-    --------
-    >>> [float(one) for one in round_line([4.0, 0.5, 0.0], [1.0, 0.25, 0.0], 2, 100.0, 0.5)]
-    [6.5, 2.0]
+    A pass is (a, b, c) of :func:`fit_passes`, ``context`` the mean cached tokens of a sequence, and ``overhead_s`` what
+    a round with drafts takes beside the passes; at K = 0 the target model decodes alone.
     """
     target, draft = _pass("target_pass", target_pass), _pass("draft_pass", draft_pass)
     length, cached = numbers(COUNT, "draft_length", draft_length), numbers(LENGTH, "context", context)
@@ -201,32 +177,7 @@ def round_line(
 
 @finite_answer
 def goodput(tokens: Array, fixed: Array, slope: Array, batch_size: Array) -> Array:
-    """Return the tokens per second of a batch, B·E/(F + B·S).
-
-    Parameters
-    ----------
-    tokens : array, shape (...)
-        E, the mean tokens that a round emits for one sequence, 1 or more.
-    fixed, slope : array, shape (...)
-        F and S in s; :func:`round_line`.
-    batch_size : array, shape (...)
-        B, positive; a mean need not be whole.
-
-    Returns
-    -------
-    array, shape (...)
-        Tokens per second of all sequences together.
-
-    Raises
-    ------
-    ValueError
-        If a value is outside its domain, or a round takes no time.
-
-    Examples
-    --------
-    >>> float(goodput(2.5, 6.5, 2.0, 4.0))
-    0.6896551724137931
-    """
+    """Return B·E/(F + B·S), the tokens per second of B sequences: E tokens of a round, in F + B·S seconds."""
     made, base, each = _line(tokens, fixed, slope)
     size = numbers(BATCH, "batch_size", batch_size)
     broadcast(tokens=made.shape, fixed=base.shape, slope=each.shape, batch_size=size.shape)
@@ -283,34 +234,11 @@ def crossover_batch(
 
 @finite_answer
 def load_batch(load: Array, tokens: Array, fixed: Array, slope: Array) -> Array:
-    """Return the mean number of sequences in the server if requests arrive at random (Poisson).
+    """Return the mean number of sequences in the server if requests arrive at random: load·(F + S)/(E - load·S).
 
-    Requests that arrive evenly hold load·F/(E - load·S) sequences. At random the batches vary, and a larger one takes
-    longer, so it counts for more of the time. The mean is exact for answers of many rounds, whatever the law of their
-    length (claim ``serving.load_poisson``). Where answers have few rounds, add the wait of a request for the round in
-    progress to end.
-
-    Parameters
-    ----------
-    load : array, shape (...)
-        Tokens per second that arrive: requests per second times tokens of an answer. 0 or more.
-    tokens, fixed, slope : array, shape (...)
-        As in :func:`goodput`.
-
-    Returns
-    -------
-    array, shape (...)
-        load·(F + S)/(E - load·S). A token of one sequence takes this over the load in seconds, by Little's law.
-
-    Raises
-    ------
-    ValueError
-        If a value is outside its domain, or the load is not below E/S, what the largest batch could emit.
-
-    Examples
-    --------
-    >>> float(load_batch(1.25, 1.5, 1.0, 1.0))
-    10.0
+    Requests that arrive evenly hold load·F/(E - load·S). At random the batches vary, and a larger one takes longer, so
+    it counts for more of the time. The mean is exact for answers of many rounds, whatever the law of their length
+    (claim ``serving.load_poisson``). ``load`` is in tokens a second, below E/S.
     """
     made, base, each = _line(tokens, fixed, slope)
     asked = numbers(LOAD, "load", load)

@@ -10,7 +10,6 @@ import numpy as np
 
 from hlmtheory._array import Array
 from hlmtheory._domains import UNIT_INTERVAL, numbers
-from hlmtheory._quantities import whole_from_one
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.serving.costs import tokens_per_step
 from hlmtheory.serving.goodput import LOAD, crossover_batch, goodput, load_batch, round_line
@@ -39,9 +38,6 @@ _SMART, _LATENCY = "liu2024goodput", "kong2026latency"
 _ROUND = ("acceptance", "target_pass", "draft_pass", "draft_length", "context", "overhead_s")
 _MOST_HELD = 4096
 """Sequences over which the law of their number is summed; beyond it has less than a rounding where it is in scope."""
-_K_MAX = 64
-"""Longest draft in the claims on the best length."""
-_LENGTH = whole_from_one("a round drafts at least one token")
 
 
 class _Round(NamedTuple):
@@ -100,14 +96,6 @@ def _of(*extra: str) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
     return decorate
 
 
-def _sizes(batch_size: Array, other_batch: Array) -> tuple[Array, Array]:
-    return numbers(POSITIVE_COUNT, "batch_size", batch_size), numbers(POSITIVE_COUNT, "other_batch", other_batch)
-
-
-def _speedup(one: _Round, batch: Array) -> Array:
-    return one.tokens * one.seconds_alone(batch) / one.seconds(batch)
-
-
 @_of()
 def _goodput_there(one: _Round) -> Array:
     return goodput(one.tokens, one.fixed, one.slope, one.crossing())
@@ -142,19 +130,6 @@ def _pays_for_one(one: _Round) -> Array:
 @_of()
 def _cheap_sequence(one: _Round) -> Array:
     return one.slope <= one.tokens * one.each
-
-
-def _lines(given: dict[str, Any], batch: Array) -> tuple[Array, Array]:
-    """Return F and M of rounds of one draft or more."""
-    passes = {name: value for name, value in given.items() if name != "acceptance"}
-    (first, each), (second, more) = (round_line(**(passes | {"draft_length": k})) for k in (1, 2))
-    marginal = second - first + batch * (more - each)
-    return first + batch * each - marginal, marginal
-
-
-@_of("load")
-def _load(one: _Round, load: Array) -> Array:
-    return numbers(LOAD, "load", load) + 0.0 * one.tokens
 
 
 def _has_room(one: _Round, load: Array) -> Array:
@@ -235,8 +210,6 @@ _CASE = {
     "overhead_s": 0.0,
 }
 """E = 1.75 and T_2 = 1.25 + 0.375 B: drafts lose from B = 0.5/0.15625 = 3.2 on."""
-_LONG = _CASE | {"target_pass": [0.25, 0.0, 0.125], "draft_pass": [1.0, 0.0, 0.0], "context": 1.0, "draft_length": 1}
-"""E = 1.5 and T_1 = 1.25 + 0.125 B against 0.375 + 0.1875 B: drafts pay from B = 14 on."""
 _EQUAL = _CASE | {"target_pass": [1.0, 0.5, 0.0], "draft_pass": [0.0, 0.0, 0.0], "draft_length": 1}
 """E = 1.5, F = S = 1: ten sequences at the load 1.25 if requests arrive at random, five if they arrive evenly."""
 

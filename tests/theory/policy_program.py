@@ -29,7 +29,6 @@ class Case:
     acceptances: np.ndarray
     costs: StageCosts
     risk_limit: float
-    joule_limit: float | None
     lengths: tuple[int, ...]
     skipping: bool
     bonus: bool
@@ -49,7 +48,6 @@ class Case:
                 rejection=self.rejection,
                 weight=self.weight,
                 risk_limit=self.risk_limit,
-                joule_limit=self.joule_limit,
                 draft_lengths=self.lengths,
                 skipping=self.skipping,
                 bonus=self.bonus,
@@ -70,9 +68,6 @@ def draw(rng: np.random.Generator) -> Case:
         round_trip_s=float(rng.choice([0.0, 0.05])),
         header_bits=float(rng.choice([0.0, 30.0])),
         token_bits=float(rng.choice([0.0, 8.0])),
-        draft_j=float(rng.choice([0.0, 0.05])),
-        round_j=0.2,
-        joules_per_bit=float(rng.choice([0.0, 1e-5])),
     )
     lengths = tuple(n for n in range(most + 1) if rng.random() < 0.6) or (most,)
     return Case(
@@ -83,7 +78,6 @@ def draw(rng: np.random.Generator) -> Case:
         acceptances=rng.uniform(0.2, 1.0, most),
         costs=costs,
         risk_limit=float(np.exp(rng.uniform(-6.0, -1.0))),
-        joule_limit=float(np.exp(rng.uniform(-4.0, -1.0))) if rng.random() < 0.3 else None,
         lengths=lengths,
         skipping=bool(rng.random() < 0.5),
         bonus=bool(rng.random() < 0.8),
@@ -97,10 +91,10 @@ def fastest(case: Case, *, charged: bool) -> float | None:
     """
     w, c, s = case.weight / case.weight.sum(), case.costs, case.costs.seconds_per_bit
     rows = len(case.bits)
-    tokens, seconds, joules, risk, equal = [], [], [], [], []  # of each variable; rows of A x = 0
+    tokens, seconds, risk, equal = [], [], [], []  # of each variable; rows of A x = 0
 
-    def variable(token, second, joule, lost):
-        for column, value in zip((tokens, seconds, joules, risk), (token, second, joule, lost), strict=True):
+    def variable(token, second, lost):
+        for column, value in zip((tokens, seconds, risk), (token, second, lost), strict=True):
             column.append(value)
         return len(tokens) - 1
 
@@ -108,7 +102,7 @@ def fastest(case: Case, *, charged: bool) -> float | None:
         """A row's messages at a place: together as often as the mode times ``amount``."""
         own = []
         for bits, lost in zip(case.bits[row], case.risk[row], strict=True):
-            own.append(variable(0.0, bit_share * s * bits, bit_share * c.joules_per_bit * bits, risk_share * lost))
+            own.append(variable(0.0, bit_share * s * bits, risk_share * lost))
         equal.append({mode: -amount, **dict.fromkeys(own, 1.0)})
 
     for k in case.lengths:
@@ -121,7 +115,6 @@ def fastest(case: Case, *, charged: bool) -> float | None:
             mode = variable(
                 1.0 + sum(reach if case.bonus else reach[:-1]),
                 (1.0 - share) * c.draft_s + share * (c.fixed_time(k) + s * plain),
-                (1.0 - share) * c.draft_j + share * (k * c.draft_j + c.round_j + c.joules_per_bit * plain),
                 sum(w[n] * case.rejection[n] for n in range(rows) if skip[n]),
             )
             for n in range(rows) if k else ():
@@ -135,13 +128,10 @@ def fastest(case: Case, *, charged: bool) -> float | None:
     for n, row in enumerate(equal):
         for place, value in row.items():
             table[n, place] = value
-    over = [np.asarray(risk) - case.risk_limit * np.asarray(tokens)]
-    if case.joule_limit is not None:
-        over.append(np.asarray(joules) - case.joule_limit * np.asarray(tokens))
     found = linprog(
         -np.asarray(tokens),
-        A_ub=np.asarray(over),
-        b_ub=np.zeros(len(over)),
+        A_ub=[np.asarray(risk) - case.risk_limit * np.asarray(tokens)],
+        b_ub=[0.0],
         A_eq=np.vstack([table, seconds]),
         b_eq=[*np.zeros(len(equal)), 1.0],
     )

@@ -13,7 +13,6 @@ INNER = {
     "draft_length.rates": "etgr_profile",
     "lattice.payload": "exact_payload_bits",
     "ofdma.shares": "kkt_residual sum_latency sum_shares",
-    "policy.batched": "BatchedPlan plan_batched",
     "policy.fading": "FadingSkip fading_skip",
     "policy.goodput": "GoodputPlan plan_goodput",
     "policy.money": "CostPlan plan_cost",

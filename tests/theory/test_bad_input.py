@@ -160,7 +160,7 @@ WIDER = {
     **dict.fromkeys(("goodput", "load_batch", "UncertaintyLine"), "slope batch_size"),
     **{"typical_acceptance": "epsilon", "acceptance_after_update": "distance", "tokens_after_update": "tokens"},
     **{"fit_linear": "groups", "quantised_box": "error", "softplus_gap": "z", "size_classes": "weights"},
-    **{"upload_batches": "draft_s", "round_throughput": "verify_s", "StageCosts": "fixed_s"},
+    **{"round_throughput": "verify_s", "StageCosts": "fixed_s"},
     **{"log_distance_gain": "exponent", "survival_interval": "counts", "LatticeRows": "top_k"},
 }
 """Arguments whose domain is wider than that of the claims' argument of the same name."""

@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hlmtheory import batching
-from hlmtheory.batching import METHODS, bounds, pareto, plan, plan_latency, search
+from hlmtheory.batching import METHODS, bounds, methods, pareto, plan, plan_latency, search
 from hlmtheory.batching.exact import exact
+from hlmtheory.batching.memory import Cache
+from hlmtheory.batching.moves import improved
 from hlmtheory.batching.pareto import undominated
-from hlmtheory.batching.planner import johnson_order
+from hlmtheory.batching.planner import Measured
 from hlmtheory.claims import Status
-from hlmtheory.serving import Device, ModelShape, Service, Task
-from hlmtheory.serving.pipeline import pipeline_latency
+from hlmtheory.serving import Device, ModelShape, Service, Task, forward_flops, peak_memory
+from hlmtheory.serving.pipeline import recurrence
 
 from .strategies import acceptances, shapes
 
@@ -146,12 +148,12 @@ def test_johnson_is_the_best_of_all_orders(instance):
     draft, verify = (np.reshape(value, (-1, value.shape[-1])) for value in instance.values())
     count = draft.shape[-1]
     best = np.min(
-        [pipeline_latency(draft[:, p], verify[:, p]) for p in map(list, itertools.permutations(range(count)))], axis=0
+        [recurrence(draft[:, p], verify[:, p]) for p in map(list, itertools.permutations(range(count)))], axis=0
     )
     np.testing.assert_allclose(search.johnson_latency(draft, verify), best, rtol=1e-12)
-    place = johnson_order(draft, verify)
+    place = search.johnson_order(draft, verify)
     ordered = (np.take_along_axis(times, place, axis=-1) for times in (draft, verify))
-    np.testing.assert_allclose(pipeline_latency(*ordered), best, rtol=1e-12)
+    np.testing.assert_allclose(recurrence(*ordered), best, rtol=1e-12)
 
 
 # ------------------------------------------------------------------------------------------------ the paper's system
@@ -182,7 +184,7 @@ def test_better_methods_are_no_slower():
     tasks = workload(12)
     found = {method: plan(tasks, PAPER, method, **EACH).latency for method in METHODS}
     slack = 1 + 1e-12
-    assert found["exact"] <= found["pareto+johnson"] * slack <= found["pareto"] * slack**2 <= found["dp"] * slack**3
+    assert found["exact"] <= found["pareto"] * slack <= found["dp"] * slack**2
     assert found["dp"] <= found["fixed-length"] * slack
     assert found["dp"] < found["sequential"] * slack
     assert max(found["none"], found["dp-printed"]) > found["max"]
@@ -218,7 +220,6 @@ def test_a_capped_pareto_search_says_so_and_is_no_worse_than_dp():
     assert not capped.complete
     assert plan(tasks, PAPER, "pareto", draft_lengths=[7]).latency <= capped.latency
     assert capped.latency <= plan(tasks, PAPER, "dp", draft_lengths=[7]).latency * (1 + 1e-12)
-    assert not plan(tasks, PAPER, "pareto+johnson", draft_lengths=[7], max_labels=2).complete
 
 
 def test_real_lengths_finish_earlier_than_the_longest_allowed():
@@ -230,7 +231,7 @@ def test_real_lengths_finish_earlier_than_the_longest_allowed():
 
 def test_the_lower_bound_with_many_departures():
     tasks = [Task(10 * (k % 7) + 1, 60 * (k + 1)) for k in range(30)]
-    for method in ("dp", "pareto+johnson", "none"):
+    for method in ("dp", "pareto", "none"):
         found = plan(tasks, PAPER, method, draft_lengths=[1], max_labels=50)
         assert 0.5 * found.lower_bound < batching.lower_bound(tasks, PAPER, 1) <= found.latency
 
@@ -469,3 +470,81 @@ def test_a_plan_of_nothing_has_no_gap():
     idle = Service(SMALL, LARGE, Device(0.0, 0.0), Device(0.0, 0.0), 0.5)
     assert plan(ONE, idle).gap == 0.0
     assert BY_ID["batching.dp_gap"].check({**FREE, "labels": [0, 0]}).status.item() is Status.HOLDS
+
+
+# ---------------------------------------------------------------------------------------------------------- moves
+
+
+def memory_for(service: Service, length: int, prompt: int, answer: int, size: float) -> float:
+    """Return the memory for the weights and the caches of so many tasks in one batch."""
+    cache = Cache(service, length, "together")
+    return float(peak_memory(service.draft, 0, 0, 0)) + float(cache.bytes(prompt, answer, size))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_single_move_improves_the_plan_and_few_tasks_are_planned_best(seed):
+    rng = np.random.default_rng(seed)
+    tasks = [Task(int(i), int(o)) for i, o in zip(rng.integers(1, 513, 6), rng.integers(1, 65, 6), strict=True)]
+    found = plan(tasks, PAPER, "improved", draft_lengths=[2], **EACH)
+    best = min(plan_latency(tasks, PAPER, batches, 2, "johnson", **EACH) for batches in partitions(list(range(6))))
+    assert best * (1 - 1e-12) <= found.latency <= 1.01 * best
+    again = plan_latency(tasks, PAPER, found.batches, 2, found.order, waves=found.waves, **EACH)
+    assert found.latency == pytest.approx(again, rel=1e-12)
+
+
+def drawn(seed: int, equal: bool) -> tuple[list[Task], Service, int]:
+    """Return few tasks on machines of many kinds, with a memory that may or may not bind."""
+    rng = np.random.default_rng([11, seed])
+    small, large = (
+        ModelShape(int(rng.integers(1, 33)), int(2 ** rng.integers(6, 13)), int(rng.choice([256, 3072, 5632, 11008])))
+        for _ in range(2)
+    )
+    count, prompt, answer = int(rng.integers(2, 7)), int(2 ** rng.integers(1, 10)), int(2 ** rng.integers(1, 7))
+    answers = rng.integers(1, answer + 1, count)
+    tasks = [
+        Task(int(i), int(answers[0] if equal else o))
+        for i, o in zip(rng.integers(1, prompt + 1, count), answers, strict=True)
+    ]
+    length = int(rng.integers(1, 5))
+    machines = []
+    for model in (small, large):
+        overhead, share = 10.0 ** rng.uniform(-4, -1), 10.0 ** rng.uniform(-2, 1)
+        machines.append(Device(share * overhead / float(forward_flops(model, prompt)), overhead))
+    single = max(task.input_tokens for task in tasks), max(task.output_tokens for task in tasks) + 2
+    service = Service(small, large, machines[0], machines[1], float(rng.random()))
+    room = float(rng.choice([1.0, 1.5, 2.5, 4.0, 100.0]))
+    return tasks, replace(service, memory=memory_for(service, length, *single, room)), length
+
+
+@pytest.mark.parametrize("equal", [True, False])
+@pytest.mark.parametrize("rule", ["each", "together"])
+def test_improved_is_within_a_twentieth_of_the_fastest_plan(rule, equal):
+    """75 cases each, 300 in all; Algorithm 1 loses up to 60% on such cases."""
+    worst = {"improved": 0.0, "dp": 0.0}
+    for seed in range(75):
+        tasks, service, length = drawn(seed, equal)
+        options = {"memory_rule": rule, "draft_lengths": [length]}
+        best = plan(tasks, service, "exact", **options).latency
+        for method, loss in worst.items():
+            worst[method] = max(loss, plan(tasks, service, method, **options).latency / best - 1)
+    assert worst["improved"] <= 0.05
+    assert worst["dp"] >= (0.01 if equal else 0.2)
+
+
+def test_moves_keep_every_task_once_and_make_bad_plans_good():
+    tasks = workload(12, output=64)
+    problem = Measured(tasks, PAPER, methods.Options())
+    costs = problem.costs(2)
+    alone = [[(k,)] for k in range(12)]  # twelve waves
+    waves = improved(costs, alone)
+    assert sorted(task for wave in waves for batch in wave for task in batch) == list(range(12))
+    batches = [problem.sorted[list(batch)].tolist() for wave in waves for batch in wave]
+    latency = plan_latency(tasks, PAPER, batches, 2, "johnson", waves=[len(wave) for wave in waves])
+    assert latency <= 1.01 * plan(tasks, PAPER, "exact", draft_lengths=[2]).latency
+
+
+def test_waves_that_do_not_fit_are_no_move():
+    tasks, service = [Task(100, 64)] * 6, replace(PAPER, memory=memory_for(PAPER, 2, 100, 64, 2.0))
+    found = plan(tasks, service, "improved", draft_lengths=[2])
+    assert len(found.waves) == 3
+    assert plan_latency(tasks, service, found.batches, 2, "johnson", waves=found.waves) == found.latency

@@ -16,7 +16,7 @@ from hlmtheory.batching.planner import Measured
 from hlmtheory.serving import Device, Service, Task
 
 from .test_batching import LARGE, PAPER, SMALL
-from .test_batching_waves import UNIT, in_bytes, small_cases
+from .test_batching_waves import UNIT, chains_of, divisions, every_schedule, in_bytes, small_cases
 
 CASES = small_cases(most=4).map(lambda case: (case[0], replace(case[1], memory=case[1].memory + 4.0), case[2]))
 """With one token more of memory, which (10) as printed counts."""
@@ -29,9 +29,12 @@ def costs_of(tasks, service, length, rule="together"):
 
 
 def optimum(tasks, service, length, rule="together", schedule="barrier") -> float:
-    found = plan(tasks, service, "exact", draft_lengths=[length], memory_rule=rule, schedule=schedule)
-    assert found.complete
-    return found.latency
+    """Return the least latency; for a free schedule of all orders of the operations, in all divisions that fit."""
+    if schedule == "barrier":
+        return plan(tasks, service, "exact", draft_lengths=[length], memory_rule=rule).latency
+    held = service if rule == "together" else replace(service, memory=np.inf)
+    case = tasks, held, length
+    return min(sum(every_schedule(chains) for chains in chains_of(*case, plans)) for plans in divisions(*case))
 
 
 def uncapped(tasks, service, length, rule="together", schedule="barrier") -> float:

@@ -38,7 +38,7 @@ def test_no_classes_have_a_smaller_mean(rows, most):
     assert set(found.tops.tolist()) <= set(known)
 
 
-@pytest.mark.parametrize("name", ["leak_classes_cost", "leak_classes_mean", "leak_classes"])
+@pytest.mark.parametrize("name", ["leak_classes"])
 def test_sizes_and_weights_of_any_scale_are_decided(name):
     """One size alone, and rare messages that are a billion times as long as the others."""
     claim, rng = all_claims()[f"channel.{name}"], np.random.default_rng(2)

@@ -32,7 +32,6 @@ WIDE = {
     ),
     **{f"Rician.{name}": "a quadrature in float64" for name in RICIAN},
     **dict.fromkeys(("TraceLink.delivered_bits", "TraceLink.transfer_time"), "an integral of a float64 trace"),
-    "mean_transfer_time": "a quadrature in float64",
     **dict.fromkeys(
         ("stationary_draft_length", "draft_length_regret", "worst_draft_length_regret", "fading_skip"),
         "a root or a maximum that is searched in float64",
@@ -46,10 +45,10 @@ WIDE = {
 """Functions whose floating answer is always float64, each with the reason."""
 
 NUMPY = {
-    *("codec_hulls", "lower_hulls", "plan_user", "plan_batched", "queue_rates", "sample_transfer_times"),
-    *("forward_flops", "peak_memory", "run_time", "stage_times", "step_times", "pipeline_latency", "decoding_steps"),
+    *("codec_hulls", "lower_hulls", "plan_user", "queue_rates", "sample_transfer_times"),
+    *("forward_flops", "peak_memory", "run_time", "stage_times", "step_times", "decoding_steps"),
     *("round_line", "goodput", "crossover_batch", "load_batch", "fit_passes", "size_classes"),
-    *("inference_latency", "upload_bits", "free_schedule", "johnson_order"),
+    *("inference_latency", "upload_bits", "free_schedule"),
     *("DevicePolicy.distribution", "DevicePolicy.draft", "DevicePolicy.decide", "ServerPolicy.verify"),
 }
 """Planners and policies: their answers are numpy arrays in float64."""
@@ -65,10 +64,10 @@ ONE_INSTANCE = {
     **dict.fromkeys(("fit_linear", "fit_device", "fit_passes"), "one regression"),
     **dict.fromkeys(("decoding_steps", "expected_steps"), "one row of tasks"),
     "size_classes": "one table of sizes",
-    **dict.fromkeys(("free_schedule", "free_latency", "free_bound"), "one schedule"),
+    **dict.fromkeys(("free_schedule", "free_latency"), "one schedule"),
     **dict.fromkeys(("optimal_sizes", "optimal_codecs"), "one text"),
     **dict.fromkeys(
-        ("codec_hulls", "lower_hulls", "plan_user", "plan_batched", "colocated_plan", "capacity_gain", "queue_rates"),
+        ("codec_hulls", "lower_hulls", "plan_user", "colocated_plan", "capacity_gain", "queue_rates"),
         "one plan",
     ),
     **dict.fromkeys(
@@ -91,7 +90,7 @@ ONE_INSTANCE = {
 """Functions that take one instance, not a batch, each with the reason."""
 
 
-TWO_STAGES = {"pipeline_latency", "inference_latency", "johnson_order"}
+TWO_STAGES = {"inference_latency"}
 """Functions whose two tables must have one shape."""
 
 NOT_EMPTY = {

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hlmtheory
-from hlmtheory.channel import downlink_bits, upload_batches
+from hlmtheory.channel import downlink_bits
 from hlmtheory.draft_length import optimal_draft_length
 
 from .strategies import grid_rows
@@ -74,43 +74,6 @@ def test_one_star_of_the_table_marks_a_tie():
     """
     assert gain(Fraction(3, 5), Fraction(3, 5), 1) == gain(Fraction(2, 5), Fraction(2, 5), 1) == 1
     assert gain(0.4, 0.6, 1) < 1 < gain(0.8, 0.6, 1)
-
-
-# ------------------------------------------------------------------------------------------------ han2026pipesd
-
-
-def times(count, draft, start, each):
-    """Yield the sizes of all possible messages and when the last arrives, in fractions."""
-    for ends in itertools.product((False, True), repeat=count - 1):
-        places = [0, *(n + 1 for n, end in enumerate(ends) if end), count]
-        sizes = [b - a for a, b in itertools.pairwise(places)]
-        free = made = Fraction(0)
-        for size in sizes:
-            made += size * draft
-            free = max(free, made) + start + size * each
-        yield sizes, free
-
-
-@given(st.integers(1, 7), SIXTEENTHS, SIXTEENTHS, SIXTEENTHS)
-def test_no_messages_arrive_before_those_of_the_recursion(count, draft, start, each):
-    found = upload_batches(count, draft_s=float(draft), message_s=float(start), token_s=float(each))
-    every = {tuple(sizes): free for sizes, free in times(count, draft, start, each)}
-    assert found.seconds == float(min(every.values())) == float(every[found.sizes])
-
-
-def test_messages_of_two_drafts_beat_one_and_four():
-    found = upload_batches(4, draft_s=1.0, message_s=1.5, token_s=0.25)
-    every = {tuple(sizes): float(free) for sizes, free in times(4, Fraction(1), Fraction(3, 2), Fraction(1, 4))}
-    assert (found.sizes, found.seconds) == ((2, 2), 6.0)
-    assert every[(4,)] == 6.5
-    assert every[(1, 1, 1, 1)] == 8.0
-
-
-def test_bad_uploads_are_refused():
-    with pytest.raises(ValueError, match="draft_length must be"):
-        upload_batches(0, draft_s=1.0, message_s=1.0, token_s=1.0)
-    with pytest.raises(ValueError, match="token_s must be"):
-        upload_batches(1, draft_s=1.0, message_s=1.0, token_s=math.nan)
 
 
 # ------------------------------------------------------------------------------------------------ lyu2026distance

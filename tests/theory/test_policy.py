@@ -15,12 +15,10 @@ from hlmtheory import channel, codec, draft_length, ofdma, policy
 from hlmtheory.draft_length.rates import etgr_profile
 from hlmtheory.policy import band, band_claims, band_shares, exchange
 from hlmtheory.policy.codec_hulls import entries
-from hlmtheory.policy.columns import Column, over_limits
+from hlmtheory.policy.columns import Column, over_limit
 from hlmtheory.policy.fading import fading_skip
 from hlmtheory.policy.hulls import Priced
-from hlmtheory.policy.rounds import Decisions, Limits, Prices, Rounds
-
-from .kinds import LIBRARIES, numbers, to
+from hlmtheory.policy.rounds import Decisions, Prices, Rounds
 
 
 def users(rng: np.random.Generator, count: int) -> tuple[np.ndarray, ...]:
@@ -178,15 +176,6 @@ def test_the_mean_time_over_a_fading_link_is_that_of_its_quantiles(mean, factor,
     assert float(found.seconds) == pytest.approx(area, rel=1e-6)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_every_library_gives_the_same_cut(library):
-    link = channel.Rician(to(library, np.asarray([10.0, 1.0])), 0.0)
-    found = fading_skip(link, to(library, np.asarray([1e4, 1e5])), 1e6, 0.02, 0.1)
-    ours = fading_skip(channel.Rician([10.0, 1.0], 0.0), [1e4, 1e5], 1e6, 0.02, 0.1)
-    np.testing.assert_allclose(numbers(found.cut), ours.cut, rtol=1e-12)
-    np.testing.assert_allclose(numbers(found.seconds), ours.seconds, rtol=1e-9)
-
-
 def test_a_link_that_is_not_worth_it_is_never_used():
     found = fading_skip(channel.Rayleigh(10.0), 1e5, 1e6, 0.05, [0.04, 0.05, 0.0500000001])
     assert np.isinf(found.cut).all()
@@ -217,9 +206,6 @@ def test_the_bounds_of_a_band_are_above_the_best_of_all_shares(cells, seed):
     assert band_shares.grid_bound(made, weights, "linear", cells=cells)[1] >= best
     prices = np.geomspace(0.01, 100.0, 400)
     assert min(band_shares.price_bound(made, weights, price, "linear")[0] for price in prices.tolist()) >= best
-    assert band_shares.even_bound(made, weights)[1] >= float(np.minimum(first / weights[0], second / weights[1]).max())
-    beyond = float(made[0].upper.max()) * (1 + 1e-15)
-    assert band_shares._least_share(made[0], beyond) == np.inf  # a rate that rounding lifts above the bound
 
 
 def test_users_who_differ_in_the_link_alone_share_one_curve(monkeypatch):
@@ -247,7 +233,7 @@ def test_many_users_get_plans_near_the_bound():
         policy.BandUser(hulls, one, [0.8] * 4, rejection=rejection, utility_weight=float(rng.uniform(0.5, 2.0)))
         for one in costs
     ]
-    for utility in ("linear", "log", "maxmin"):
+    for utility in ("linear", "log"):
         found = policy.plan_users(users_of_band, utility=utility)
         assert found.shares.sum() == pytest.approx(1.0, abs=1e-9)
         assert found.value <= found.upper_bound
@@ -271,51 +257,14 @@ def test_a_plan_without_a_risk_limit_has_no_risk():
 
 def test_limits_that_cannot_be_met_name_the_nearest():
     hulls = policy.lower_hulls([[400.0, 900.0]], [[0.25, 0.0625]])
-    costs = policy.StageCosts(0.01, 0.03, 1e-5, draft_j=0.5, joules_per_bit=1e-3)
+    costs = policy.StageCosts(0.01, 0.03, 1e-5)
     given = {"draft_lengths": [1, 2], "rejection": [0.5]}
     with pytest.raises(ValueError, match=r"risk_limit must be at least (\S+) a token") as refused:
         policy.plan_user(hulls, costs, [0.5, 0.5], **given)  # without a limit the risk is 0
     nearest = float(str(refused.value).split("at least ")[1].split()[0])
     assert policy.plan_user(hulls, costs, [0.5, 0.5], risk_limit=nearest, **given).risk <= nearest
-    with pytest.raises(ValueError, match="joule_limit must be at least"):
-        policy.plan_user(hulls, costs, [0.5, 0.5], risk_limit=math.inf, joule_limit=0.01, **given)
-    with pytest.raises(ValueError, match="joule_limit"):
-        policy.plan_user(hulls, costs, [0.5, 0.5], joule_limit=0.51, risk_limit=0.05, **given)
-    given["risk_limit"] = math.inf
-    with pytest.raises(ValueError, match=r"round_limit_s must be at least (\S+),") as refused:
-        policy.plan_user(hulls, costs, [0.5, 0.5], round_limit_s=0.01, skipping=False, **given)
-    nearest = float(str(refused.value).split("at least ")[1].split(",")[0])
-    assert policy.plan_user(hulls, costs, [0.5, 0.5], round_limit_s=nearest, skipping=False, **given).rate > 0
-    alone = policy.plan_user(hulls, costs, [0.5, 0.5], round_limit_s=0.01, **given)  # no round is so short
-    assert alone.skip.all()
-    assert (alone.rate, alone.upper_bound) == pytest.approx((100.0, 100.0))
-    with pytest.raises(ValueError, match=r"risk_limit must be at least 0\.5\S+ a token.*no round keeps round_limit_s"):
-        policy.plan_user(hulls, costs, [0.5, 0.5], **{**given, "risk_limit": 0.25}, round_limit_s=0.01)
     with pytest.raises(ValueError, match="seconds_per_bit must be positive"):
         policy.StageCosts(0.01, 0.03, math.inf)
-
-
-@pytest.mark.parametrize("limit", [0.08, 0.2])
-def test_no_round_is_longer_than_its_limit(limit):
-    rng = np.random.default_rng(4)
-    hulls = policy.codec_hulls(rows(rng, 40, 40), menu=LATTICES)
-    costs = policy.StageCosts(0.006, 0.03, 1e-5, round_trip_s=0.01, header_bits=32.0, token_bits=6.0)
-    slow = 2e-4
-    found = policy.plan_user(
-        hulls,
-        costs,
-        [0.9] * 6,
-        rejection=rng.beta(0.5, 2.0, hulls.positions),
-        risk_limit=0.02,
-        round_limit_s=limit,
-        limit_seconds_per_bit=slow,
-    )
-    bits = 32.0 + found.draft_length * 6.0
-    for row in np.flatnonzero(~found.skip):
-        later = hulls.bits[found.later].max(axis=1).sum()
-        longest = costs.fixed_time(found.draft_length) + slow * (bits + hulls.bits[found.first[row]] + later)
-        assert longest <= limit * (1.0 + 1e-12)
-    assert found.risk <= 0.02
 
 
 def test_a_device_that_knows_the_rule_alone_makes_the_decisions_of_the_plan():
@@ -343,31 +292,30 @@ def test_the_value_at_prices_is_the_largest_of_all_decisions(length, skipping):
     """Without skips it is attained; with skips the bound on it is close, and above both charges."""
     rng = np.random.default_rng(length)
     hulls = policy.lower_hulls([[40.0, 90.0], [30.0, 60.0]], [[0.25, 0.0], [0.5, 0.125]])
-    costs = policy.StageCosts(0.01, 0.03, 1e-4, draft_j=0.5, joules_per_bit=1e-3)
+    costs = policy.StageCosts(0.01, 0.03, 1e-4)
     weight, rejection, alpha = np.asarray([0.25, 0.75]), np.asarray([0.25, 0.5]), np.asarray([0.75, 0.5, 0.5])
     priced = Priced(hulls, weight)
     model = Rounds(hulls, priced, costs, alpha, rejection, length, skipping=skipping, bonus=True)
-    limits = Limits(risk=0.125, joules=1.0)
+    limit = 0.125
     places = [list(itertools.product([0, 1], [2, 3]))] * max(length - 1, 0)
     for _ in range(20):
-        prices = Prices(*rng.uniform(0.0, (40.0, 5.0, 0.5)).tolist())
+        prices = Prices(*rng.uniform(0.0, (40.0, 5.0)).tolist())
         values = {True: [], False: []}
         for skip in itertools.product([False, True], repeat=2) if length and skipping else [(False, False)]:
             for first, *later in itertools.product(itertools.product([0, 1], [2, 3]), *places):
                 made = Decisions(np.asarray(skip), np.asarray(first), np.asarray(later, dtype=int).reshape(-1, 2))
                 for charged, found in values.items():
                     one = model.totals(made, charged=charged)
-                    over = prices.risk * (one.risk - 0.125 * one.tokens) + prices.joules * (one.joules - one.tokens)
+                    over = prices.risk * (one.risk - 0.125 * one.tokens)
                     found.append(one.tokens - prices.rate * one.seconds - over)
-        value = model.value(prices, limits)
+        value = model.value(prices, limit)
         assert value >= max(values[False]) - 1e-12
         assert max(values[False]) >= max(values[True]) - 1e-12
         assert value == pytest.approx(max(values[False]), rel=1e-12, abs=0.01 if skipping else 1e-12)
         if not skipping:
-            choice, totals = model.best(prices, limits, charged=True)
+            choice, totals = model.best(prices, limit, charged=True)
             assert totals == model.totals(choice.made)
             spent = prices.rate * totals.seconds + prices.risk * (totals.risk - 0.125 * totals.tokens)
-            spent += prices.joules * (totals.joules - totals.tokens)
             assert totals.tokens - spent == pytest.approx(value, rel=1e-12, abs=1e-12)
 
 
@@ -389,12 +337,10 @@ def test_an_exchanged_skip_pays_the_lowest_price_of_risk_that_keeps_the_limit():
     weight, alpha = np.asarray([0.5, 0.5]), np.asarray([0.75])
     costs = policy.StageCosts(0.01, 0.03, 1e-4)
     model = Rounds(hulls, Priced(hulls, weight), costs, alpha, np.zeros(2), 1, skipping=True, bonus=True)
-    messages, limits = exchange._Messages(model), Limits(risk=0.2)
-    start, _ = model.best(Prices(20.0), limits, charged=True)
-    found = messages.fitted(Column(model, start, model.totals(start.made)), np.zeros(2, dtype=bool), limits)
-    over = [
-        over_limits(model.totals(messages._at(found.choice.made.skip, price)), limits)[0] for price in messages._steps
-    ]
+    messages, limit = exchange._Messages(model), 0.2
+    start, _ = model.best(Prices(20.0), limit, charged=True)
+    found = messages.fitted(Column(model, start, model.totals(start.made)), np.zeros(2, dtype=bool), limit)
+    over = [over_limit(model.totals(messages._at(found.choice.made.skip, price)), limit) for price in messages._steps]
     lowest = messages._at(found.choice.made.skip, messages._steps[np.flatnonzero(np.asarray(over) <= 0.0)[0]])
     np.testing.assert_array_equal(found.choice.made.first, lowest.first)
     assert over[0] > 0.0 >= over[-1]
@@ -410,12 +356,8 @@ def test_an_upper_bound_without_decisions_is_rounded_up():
         assert Fraction(plan.upper_bound) >= 1 / Fraction(costs.verify_s)
 
 
-def test_a_deadline_gives_each_message_an_equal_part():
-    """A long first message and a short later one keep the deadline, too, but are not among the plans of the bound."""
-    hulls = policy.lower_hulls([[10.0, 100.0]], [[0.5, 0.0]])
-    costs = policy.StageCosts(0.001, 1.0, 1e-3)
-    limit = costs.fixed_time(2) + 1e-3 * 110.0
-    plan = policy.plan_user(hulls, costs, [0.5, 1.0], risk_limit=0.15, skipping=False, round_limit_s=limit)
-    assert (plan.draft_length, plan.upper_bound < 2.0 / limit) == (1, True)
-    later = policy.plan_user(hulls, costs, [0.5, 1.0], risk_limit=math.inf, skipping=False, round_limit_s=limit)
-    assert (later.draft_length, later.bits * later.tokens) == (2, 20.0)
+def test_a_subnormal_risk_is_as_good_as_none():
+    """The price at which such a step pays is beyond float64."""
+    hulls = policy.lower_hulls([[4.0, 1.0], [1.0, 1.0]], [[0.0, 5e-324], [5e-324, 5e-324]])
+    found = policy.plan_user(hulls, policy.StageCosts(1.0, 1.0, 1e-6), [0.0], rejection=[0.0, 0.0], risk_limit=0.125)
+    assert found.rate == pytest.approx(1.0)

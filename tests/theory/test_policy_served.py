@@ -26,14 +26,6 @@ def test_a_linear_program_finds_the_same_rates(seed):
     most, load, weights = rates_of(np.random.default_rng(seed))
     found = linprog(-weights, A_ub=[load], b_ub=[1.0], bounds=[(0.0, x) for x in most])
     assert weights @ policy.server_rates(most, load, weights) == pytest.approx(-found.fun, rel=1e-9)
-    count = len(most)
-    above = np.vstack([[*load, 0.0], np.hstack([-np.diag(1.0 / weights), np.ones((count, 1))])])
-    goal = linprog(
-        [*[0.0] * count, -1.0], A_ub=above, b_ub=[1.0, *[0.0] * count], bounds=[*((0.0, x) for x in most), (0.0, None)]
-    )
-    even = policy.server_rates(most, load, weights, utility="maxmin")
-    assert (even / weights).min() == pytest.approx(-goal.fun, rel=1e-9)
-    assert even @ load <= 1.0 + 1e-12
 
 
 def test_a_convex_solver_finds_the_same_logarithm():
@@ -253,7 +245,5 @@ def test_what_is_refused():
         policy.queue_rates([0.5], [1], server, keep_share=1.0, rng=rng)
     with pytest.raises(ValueError, match="company must be at most 1, the smaller of the users and the batch"):
         policy.queue_rates([0.5, 0.5], [1, 1], server, company=2, rng=rng)
-    with pytest.raises(ValueError, match="utility must be one of linear, log"):
-        policy.plan_served([a_user(rng)], server, utility="maxmin")
     with pytest.raises(ValueError, match=r"draft_lengths must have shape \(1,\)"):
         policy.queue_rates([0.5], [1, 2], server, rng=rng)

@@ -12,7 +12,6 @@ from hypothesis.extra import numpy as hnp
 
 from hlmtheory import serving
 from hlmtheory.serving import Device, ModelShape, Service
-from hlmtheory.serving.pipeline import pipeline_latency
 from hlmtheory.serving.random_steps import steps_distribution
 
 from .strategies import acceptances, shapes
@@ -170,11 +169,6 @@ def test_the_slowest_of_simulated_sequences_takes_as_long_as_expected():
 # --------------------------------------------------------------------------------------------------- free schedules
 
 
-@pytest.mark.parametrize(("draft", "verify"), [([[10.0, 10.0]], [[1.0, 2.0]]), ([[1.0, 2.0]], [[10.0, 10.0]])])
-def test_the_bound_of_a_busy_machine_has_the_other_ones_first_or_last_operation(draft, verify):
-    assert serving.free_bound(draft, verify, [1, 1]) == 21.0
-
-
 # ------------------------------------------------------------------------------------------------------- schedules
 
 
@@ -191,32 +185,11 @@ def simulated(draft: np.ndarray, verify: np.ndarray, steps: np.ndarray) -> float
     return total
 
 
-def test_many_steps_are_summed_by_breakpoints_and_many_departures_are_not():
+def test_the_latency_is_that_of_a_simulation():
     rng = np.random.default_rng(0)
     stages = rng.random((2, 6, 3)) * [1.0, 1.0, 0.01]
     for steps in (np.full(6, 3000), np.asarray([3000, 5, 40, 700, 900, 1]), np.asarray([2, 1, 2, 1, 2, 2])):
         assert float(serving.inference_latency(*stages, steps)) == pytest.approx(simulated(*stages, steps), rel=1e-12)
-
-
-def test_a_text_of_any_length_with_one_departure_takes_no_memory():
-    """A sum over 10^15 steps one by one would need petabytes. Each step takes 2 + 4 + 3 seconds."""
-    stages = [[2.0, 2.0, 0.0], [1.0, 1.0, 0.0]], [[4.0, 4.0, 0.0], [3.0, 3.0, 0.0]]
-    assert float(serving.inference_latency(*stages, [10**15] * 2)) == 9e15
-
-
-@given(hnp.arrays(np.float64, (5, 2), elements=TIMES), st.integers(-3, 5), st.integers(0, 50))
-def test_envelope_sum(lines, first, count):
-    last = first + count - 1
-    t = np.arange(first, last + 1)
-    expected = (lines[:, :1] + lines[:, 1:] * t).max(axis=0).sum()
-    scale = 1e-12 * (1 + np.abs(lines).max() * 60 * max(count, 1))
-    assert float(serving.pipeline.envelope_sum(lines[:, 0], lines[:, 1], first, last)) == pytest.approx(
-        expected, rel=1e-12, abs=scale
-    )
-
-
-def test_no_batches_take_no_time():
-    assert float(pipeline_latency([], [])) == 0.0
 
 
 # ------------------------------------------------------------------------------------------------------------- fit

@@ -374,7 +374,6 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "vocabulary": 4,
     },
     # channel
-    "upload_batches": {"draft_length": 4, "draft_s": 1.0, "message_s": 1.5, "token_s": 0.25},
     "downlink_bits": {"acceptances": [0.5, 0.75], "row_bits": 96.0},
     "db_to_linear": {"db": [-20.0, 3.5]},
     "dbm_to_watts": {"dbm": [-20.0, 3.5]},
@@ -394,7 +393,6 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "Rician.latency_quantile": {"probability": 0.25, "bits": 1000.5, "bandwidth_hz": 1e6},
     "Rician.mean_latency": {"bits": 1000.5, "bandwidth_hz": 1e6, "outage": 0.125},
     "Rician.inverse_efficiency": {"cut": 0.5, "upper": 2.5},
-    "mean_transfer_time": {"link": LINK, "bits": 1000.5, "bandwidth_hz": 1e3, "coherence_s": 0.5},
     "rounds_leak": {"tokens": 40, "draft_length": 4},
     "size_classes": {"sizes": [10.5, 12.5, 40.5], "weights": [5.5, 5.5, 1.5], "classes": 2},
     "GilbertElliott": {
@@ -465,7 +463,6 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "decoding_steps": {"output_tokens": [3, 4], "acceptance": 0.5, "draft_length": 1},
     "stage_times": {"service": SERVICE, "draft_length": 1, "input_tokens": 2, "batch_size": 3},
     "step_times": {"stage": [11.5, 6.5, 2.5], "step": [1, 2, 3]},
-    "pipeline_latency": {"draft_times": [2.5, 3.5], "verify_times": [4.5, 1.5]},
     "inference_latency": {
         "draft_stages": [[2.5, 2.5, 0.0], [3.5, 3.5, 0.5]],
         "verify_stages": [[4.5, 4.5, 0.0], [1.5, 1.5, 0.5]],
@@ -521,7 +518,6 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "memory_rule": "each",
         "close": False,
     },
-    "johnson_order": {"draft_times": [2.5, 3.5], "verify_times": [4.5, 1.5]},
     # policy
     "fading_skip": {
         "link": LINK,
@@ -548,9 +544,6 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "fixed_s": 0.015625,
         "header_bits": 16.5,
         "token_bits": 12.5,
-        "draft_j": 0.5,
-        "round_j": 0.75,
-        "joules_per_bit": 0.0078125,
     },
     "StageCosts.fixed_time": {"draft_length": 2},
     "plan_user": {
@@ -560,12 +553,9 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "rejection": [0.25, 0.5],
         "weight": [1.5, 2.5],
         "risk_limit": 0.25,
-        "joule_limit": 1.5,
         "draft_lengths": [1, 2],
         "skipping": True,
         "bonus": True,
-        "round_limit_s": 2.5,
-        "limit_seconds_per_bit": 0.0078125,
         "mixing": True,
     },
     "BandUser": {
@@ -575,7 +565,6 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "rejection": [0.25, 0.5],
         "weight": [1.5, 2.5],
         "risk_limit": 0.25,
-        "joule_limit": 1.5,
         "draft_lengths": [1, 2],
         "skipping": True,
         "bonus": True,
@@ -601,43 +590,12 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "patience_s": 0.25,
         "rng": np.random.default_rng(1),
     },
-    "plan_goodput": {
-        "user": USERS[0],
-        "link": LINK,
-        "bandwidth_hz": 1e4,
-        "round_limit_s": 0.75,
-        "tolerance": 0.25,
-    },
-    "plan_cost": {"user": USERS[0], "second_price": 1.5, "server_price": 0.5, "joule_price": 0.25},
-    "plan_batched": {
-        "hulls": HULLS,
-        "tasks": TASKS,
-        "service": SERVICE,
-        "seconds_per_bit": 0.00390625,
-        "weight": [1.5, 2.5],
-        "risk_limit": 0.375,
-        "header_bits": 16.5,
-        "token_bits": 12.5,
-        "draft_lengths": [1, 2],
-        "method": "exact",
-        "schedule": "free",
-        "memory_rule": "each",
-    },
-    "share_rates": {"tokens": [2.5, 3.5], "fixed_s": [0.5, 0.25], "band_s": [0.5, 0.75], "shares": [0.375, 0.625]},
     "throughput_shares": {
         "tokens": [2.5, 3.5],
         "fixed_s": [0.5, 0.25],
         "band_s": [0.5, 0.75],
         "weights": [1.5, 0.5],
         "utility": "log",
-    },
-    "share_residual": {
-        "tokens": [2.5, 3.5],
-        "fixed_s": [0.5, 0.25],
-        "band_s": [0.5, 0.75],
-        "shares": [0.375, 0.625],
-        "weights": [1.5, 0.5],
-        "utility": "linear",
     },
     # traces
     "open_trace": {"path": stored_trace()},
@@ -743,7 +701,6 @@ RECEIVERS: dict[str, Any] = {
 RECORDS = {
     "MatchRules",
     "StreamedRate",
-    "UploadPlan",
     "LossyPrice",
     "RateInterval",
     "UpdateInterval",
@@ -782,9 +739,6 @@ RECORDS = {
     "DeviceDraft",
     "ServerAnswer",
     "FadingSkip",
-    "GoodputPlan",
-    "CostPlan",
-    "BatchedPlan",
 }
 """Answers: made by the library alone, and no function takes one."""
 
@@ -839,7 +793,7 @@ ALLOWED: dict[tuple[str, str], dict[str, str]] = {
     ("holder_bound", "exponent"): {"inf": _EXPONENT},
     ("holder_bound_discrete", "exponent"): {"inf": _EXPONENT},
     ("Service", "memory"): {"inf": "a memory that never binds"},
-    **{(name, "risk_limit"): {"inf": "no limit"} for name in ("plan_user", "BandUser", "plan_batched")},
+    **{(name, "risk_limit"): {"inf": "no limit"} for name in ("plan_user", "BandUser")},
 }
 """For an argument the strays that are values after all, by label, each with the reason."""
 

@@ -66,19 +66,12 @@ SCENARIO_BATCHES = 10
 # fmt: off
 DEAR: Mapping[str, int] = {
     **dict.fromkeys((
-        "channel.capacity", "channel.capacity_jensen", "channel.finite_mean", "channel.rayleigh_mean",
-        "channel.rician_capacity", "channel.rician_mean", "channel.rician_outage", "channel.transfer_ceiling",
-        "channel.transfer_floor", "channel.transfer_low_snr", "channel.transfer_one_block",
-        "draft_length.adaptive_depths", "draft_length.censored_band", "ofdma.spread_kkt", "ofdma.spread_loss",
-        "ofdma.spread_minmax", "policy.cost_residual", "policy.server_log_dual",
-        "policy.user_optimum", "policy.user_residual",
-        "verification.interval_constant",
+        "channel.capacity", "channel.capacity_jensen", "channel.rayleigh_mean", "channel.rician_mean",
+        "channel.rician_outage", "draft_length.adaptive_depths", "policy.user_optimum",
     ), 2),
     **dict.fromkeys((
-        "policy.band_even", "policy.batched_residual", "policy.coherence_ceiling", "policy.cost_optimum",
-        "policy.goodput_residual", "policy.user_bound", "policy.user_limit", "policy.user_rate", "policy.user_risk",
+        "policy.user_bound", "policy.user_limit", "policy.user_rate", "policy.user_risk",
     ), 3),
-    "policy.coherence_floor": 6, "policy.batched_bound": 8, "policy.goodput_bound": 8,
 }
 # fmt: on
 """Batches of the simulated claims that take about 0.1 s or more each: as few as hold 60 instances in scope, at least 2.

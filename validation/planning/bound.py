@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from hlmtheory.policy import StageCosts, lower_hulls
 from hlmtheory.policy.columns import solve
 from hlmtheory.policy.hulls import Priced
-from hlmtheory.policy.rounds import Limits, Prices, Rounds
+from hlmtheory.policy.rounds import Prices, Rounds
 from hlmtheory.policy.user import Given
 from validation.planning.menu import Line, Option
 from validation.planning.message_length import token_bytes
@@ -142,7 +142,7 @@ class Model:
         if alone > 0:
             server = StageCosts(setting.draft_s, 1.0 / alone, _NO_TIME)
             models.append(self._rounds(0, server, np.ones(1), 0.0, skipping=False))
-        return solve(models, Limits(risk=risk), Prices(0.0), charged=False).bound
+        return solve(models, risk, Prices(0.0), charged=False).bound
 
     def _rounds(self, k: int, costs: StageCosts, alpha: Array, bits: float, *, skipping: bool) -> Rounds:
         """Return the rounds of K drafts whose messages all have the same bits."""

@@ -24,7 +24,7 @@ ROWS, VOCABULARY, LONGEST = 6, 12, 6
 SIZES, WIDTHS = (1, 3, 7), (3, 8)
 CELLS = 20
 FINE = np.arange(1, 2001) / 2000
-UTILITIES = ("linear", "log", "maxmin")
+UTILITIES = ("linear", "log")
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,6 @@ def rates(table: Row, slow: float, shares: Row) -> Row:
 def utility_of(found: Row, weights: Row, utility: str) -> Row:
     """The objective from rates, over the last axis."""
     with np.errstate(divide="ignore"):
-        if utility == "maxmin":
-            return np.asarray((found / weights).min(axis=-1))
         return np.asarray((weights * (np.log(found) if utility == "log" else found)).sum(axis=-1))
 
 

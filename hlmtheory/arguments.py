@@ -360,7 +360,6 @@ _TREE = {
 }
 _PREFIXES = _mask(lambda draw, shape: draw.rng.random(shape) < 0.4)
 _FEW_DEPTHS = _all(derived(whole(1, 2), ARGUMENTS["depth"].values.draw), "draft_length", "other_length")
-_ONE_ROW = {"decoded": _drawn_as("decoded", joint.decoded("draft", shared=0.9))}
 _ON_SUPPORT = {
     "counts": _drawn_as("counts", Values("0 or more", joint.counts_on_support, lambda value: [-np.asarray(value)])),
     "token": _in_domain("token", joint.counted_token),
@@ -370,7 +369,6 @@ _LINK = {
     "bandwidth_hz": _drawn_as("bandwidth_hz", between(1e5, 1e7)),
 }
 
-_LINE = {name: _drawn_as(name, ARGUMENTS[name].values, "P") for name in ("tokens", "fixed_s", "plan_bits")}
 
 WITHIN: Mapping[str, Mapping[str, Argument]] = {
     "batching.draft_count": {"draft_length": _drawn_as("draft_length", derived(whole(1, 3), of(1, 2, 3, 11).draw))},
@@ -532,13 +530,7 @@ def argument(claim: Claim, name: str) -> Argument:
 
 
 def example(claim: Claim) -> Instance:
-    """Return the recorded instance of a claim: where it is tight, or where it is false.
-
-    Raises
-    ------
-    ValueError
-        If the claim records neither.
-    """
+    """Return the recorded instance of a claim: where it is tight, or where it is false."""
     if claim.refuted is not None:
         return claim.refuted
     if claim.attained is None:
@@ -547,20 +539,7 @@ def example(claim: Claim) -> Instance:
 
 
 def instance(claim: Claim, rng: Rng, batch: Shape | None = None) -> Instance:
-    """Return a batch of instances of a claim, drawn from the table.
-
-    Parameters
-    ----------
-    claim : Claim
-    rng : numpy Generator
-    batch : tuple of int, optional
-        Leading dimensions. By default as many instances as are quickly checked; then a batch is drawn again, up to
-        ``TRIES`` times, until one of its instances is in scope.
-
-    Returns
-    -------
-    dict of str to array
-    """
+    """Return a batch of instances of a claim, drawn from the table."""
     if batch is not None:
         return _drawn(claim, rng, batch)
     count = next((count for prefix, count in COUNTS.items() if claim.id.startswith(prefix)), 200)

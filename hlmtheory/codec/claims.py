@@ -66,8 +66,6 @@ def _received(row: NDArray[np.float64], token: int, k: int) -> NDArray[np.float6
     return received
 
 
-_EDGE = {"counts": [1] + [0] * 256, "support": [True] + [False] * 256, "token": 0}
-
 CLAIMS = (
     Claim(
         id="codec.round_trip",

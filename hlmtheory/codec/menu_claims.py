@@ -16,7 +16,7 @@ from hlmtheory._simplex import distributions
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.codec.coding import decode, encode
 from hlmtheory.codec.messages import TruncatedMessage
-from hlmtheory.codec.mixed import MixedMessage, coded_message, message_bytes
+from hlmtheory.codec.mixed import MixedMessage, coded_message
 from hlmtheory.codec.selection import TOLERANCE, cheapest_codec
 from hlmtheory.codec.truncated import decoded_rows
 from hlmtheory.lattice import quantize, top_support
@@ -91,15 +91,6 @@ def _certified(row: Any, bias_tolerance: float, token: int) -> float:
     """Return the certified bias; infinite if it exceeds the tolerance, so that the claim fails."""
     bias = float(cheapest_codec(row, bias_tolerance).bias)
     return bias if bias <= bias_tolerance else -math.inf
-
-
-def _written(row: Any, bias_tolerance: float, token: int) -> float:
-    choice = cheapest_codec(row, bias_tolerance)
-    return float(len(encode(coded_message(row, choice, token=token))))
-
-
-def _promised(row: Any, bias_tolerance: float, token: int) -> float:
-    return float(message_bytes(row.shape[-1], cheapest_codec(row, bias_tolerance).bits[None]))
 
 
 def _bits(row: Any, bias_tolerance: float, k: int, resolution: int, width: int) -> float:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import pairwise
 
 import numpy as np
 from array_api_compat import device
@@ -199,13 +199,6 @@ def _each(of: Callable[[Numbers, Numbers, float], float], bits: Array, bias: Arr
 def _of_one(of: Callable[[Numbers, Numbers, float], float], cost: Numbers, loss: Numbers, budget: float) -> float:
     """Return infinity where no plan keeps the budget, which is out of the claims' scope."""
     return of(cost, loss, budget) if _total(loss.min(axis=1)) <= budget else math.inf
-
-
-def _optimum(cost: Numbers, loss: Numbers, budget: float) -> float:
-    """The fewest bits of any plan: all of them are tried."""
-    rows = np.arange(len(cost))
-    plans = (list(plan) for plan in product(range(cost.shape[1]), repeat=len(cost)))
-    return min(math.fsum(cost[rows, plan]) for plan in plans if _total(loss[rows, plan]) <= budget)
 
 
 def _plan(cost: Numbers, loss: Numbers, budget: float) -> float:

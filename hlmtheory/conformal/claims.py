@@ -45,8 +45,6 @@ _TWO_DROPS = {"drafts": _NEARLY_FLAT * 5, "epsilon": 0.25, "learning_rate": 4.0,
 _DROPPED = 2 * 255 / 257 / 5
 _TIGHT = _DROPPED / (0.25 + (2 / 257 + 3) / 20)
 _PEAKED = [[1.0, 0.0]]
-_AHEAD = [[*_NEARLY_FLAT, [0.5] + [1 / 510] * 255]]
-"""A batch whose second draft is rolled back."""
 _TWO_BATCHES = {
     "drafts": [[[0.5, 0.25, 0.25], [0.5, 0.5, 0.0]], [[0.75, 0.25, 0.0], [0.25, 0.25, 0.5]]],
     "accepted": [0, 2],

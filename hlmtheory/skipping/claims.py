@@ -10,7 +10,6 @@ from hlmtheory.skipping.calibration import held_out_risk
 from hlmtheory.skipping.chains import from_target, text_distance
 from hlmtheory.skipping.confident import CLAIMS as _CONFIDENT_CLAIMS
 from hlmtheory.skipping.holder import (
-    edge,
     holder_bound,
     holder_bound_discrete,
     line,
@@ -19,7 +18,7 @@ from hlmtheory.skipping.holder import (
     skip_thresholds,
 )
 from hlmtheory.skipping.overlap import CLAIMS as _OVERLAP_CLAIMS
-from hlmtheory.skipping.risk import non_acceptance, one_step_risk, surrogate_gap, tokens_and_line
+from hlmtheory.skipping.risk import non_acceptance, one_step_risk
 from hlmtheory.skipping.text_risk import CLAIMS as _TEXT_RISK_CLAIMS
 from hlmtheory.verification import (
     output_distribution,
@@ -77,22 +76,6 @@ def _printed_bound(cell_probabilities: Array, slope: Array, intercept: Array, no
 
 def _distance_of_law(target: Array, draft: Array, skip: Array) -> Array:
     return total_variation(output_distribution(target, draft, skip=skip), target)
-
-
-def _exact(
-    uncertainty: Array, rejection_by_token: Array, slope: Array, intercept: Array, non_acceptance: Array
-) -> Array:
-    """Return the mean β of the tokens with u ≤ u_th, from the threshold itself."""
-    xp, u, beta, a, b, delta = tokens_and_line(uncertainty, rejection_by_token, slope, intercept, non_acceptance)
-    threshold = skip_thresholds(a, b, non_acceptance=delta).risk_prone + edge(xp, u) / a
-    return xp.mean(xp.where(u <= threshold, beta, 0.0), axis=-1)
-
-
-def _parts(
-    uncertainty: Array, rejection_by_token: Array, slope: Array, intercept: Array, non_acceptance: Array
-) -> Array:
-    gap = surrogate_gap(uncertainty, rejection_by_token, slope, intercept, non_acceptance=non_acceptance)
-    return gap.surrogate + gap.below + gap.misfit
 
 
 def _enough(losses: Array, risk: Array, bound: Array) -> Array:

@@ -30,13 +30,6 @@ def _stack(target: Array, draft: Array, decoded: Array) -> tuple[Any, Array, Arr
     return xp, p, q[..., None, :], rows
 
 
-def _own(xp: Any, rows: Array) -> Array:
-    """Return the diagonal: entry d of the row of draft d, shape (..., V)."""
-    size = rows.shape[-1]
-    place = xp.arange(size, device=rows.device)
-    return xp.sum(xp.where(place[:, None] == place, rows, 0.0), axis=-1)
-
-
 def _law_bias(xp: Any, p: Array, rows: Array, drawn: Array, accepted: Array) -> Array:
     """Return Σ_v |law_v - p_v| if draft d is drawn with probability ``drawn`` and kept with that of ``accepted``."""
     kept = drawn * accepted

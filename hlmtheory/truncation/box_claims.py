@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from hlmtheory._array import Array, arrays
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
-from hlmtheory.truncation._claim_sides import rebuilt_deviation
 from hlmtheory.truncation.box_sizes import box_bias
 from hlmtheory.truncation.boxes import Interval
 from hlmtheory.truncation.partial_claims import rounded_boxes
 from hlmtheory.truncation.reconstruction import resampling_bias
-
-
-def _deviation(draft: Array, k: Array, error: Array) -> Array:
-    """Return Δ_k, of the batch shape of all three."""
-    return rebuilt_deviation(draft, k) + 0.0 * arrays(draft=draft, error=error)[2]
 
 
 def _bias(target: Array, draft: Array, k: Array, error: Array) -> Array:

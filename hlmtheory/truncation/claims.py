@@ -9,9 +9,6 @@ from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Sour
 from hlmtheory.truncation._claim_sides import inverse_distance, rebuilt_deviation
 from hlmtheory.truncation.any_codec import CLAIMS as _ANY_CODEC_CLAIMS
 from hlmtheory.truncation.box_claims import CLAIMS as _BOX_CLAIMS
-from hlmtheory.truncation.budget import CLAIMS as _BUDGET_CLAIMS
-from hlmtheory.truncation.distances import CLAIMS as _DISTANCE_CLAIMS
-from hlmtheory.truncation.message import CLAIMS as _MESSAGE_CLAIMS
 from hlmtheory.truncation.misdeclared_claims import CLAIMS as _MISDECLARED_CLAIMS
 from hlmtheory.truncation.multi_draft import CLAIMS as _MULTI_DRAFT_CLAIMS
 from hlmtheory.truncation.partial_claims import CLAIMS as _PARTIAL_CLAIMS
@@ -28,7 +25,6 @@ from hlmtheory.truncation.reconstruction import (
     tvd_bound,
     tvd_bound_sharp,
 )
-from hlmtheory.truncation.rules import CLAIMS as _RULE_CLAIMS
 from hlmtheory.truncation.sizes_claims import CLAIMS as _SIZE_CLAIMS
 from hlmtheory.truncation.softplus_claims import CLAIMS as _SOFTPLUS_CLAIMS
 from hlmtheory.truncation.worst_case import CLAIMS as _WORST_CLAIMS
@@ -216,11 +212,7 @@ CLAIMS = (
     ),
     *_SOFTPLUS_CLAIMS,
     *_SIZE_CLAIMS,
-    *_MESSAGE_CLAIMS,
     *_WORST_CLAIMS,
-    *_DISTANCE_CLAIMS,
-    *_RULE_CLAIMS,
-    *_BUDGET_CLAIMS,
     *_MISDECLARED_CLAIMS,
     *_RATE_CLAIMS,
     *_MULTI_DRAFT_CLAIMS,

@@ -20,9 +20,6 @@ from hlmtheory.truncation.reconstruction import (
 )
 from hlmtheory.truncation.softplus import rejection_at
 
-NEAREST = 2.0**-44
-"""Rows nearer than this differ by little more than rounding."""
-
 
 def _worst(xp: Any, q: Array, sent: Array, giver: Array, delta: Array) -> Array:
     """The target, where ``giver`` has the mass δ."""

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array, arrays, softmax, to_numpy
-from hlmtheory._domains import UNIT_INTERVAL, check_logits, token_of
+from hlmtheory._domains import check_logits, token_of
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.uncertainty.perturbation import DOMAINS, MAX_TEMPERATURE, sample_uncertainty
 from hlmtheory.uncertainty.quadrature import (
     gap_of,
 )
-from hlmtheory.uncertainty.regression import fit_linear
 
 # Proofs, by the last part of the id. A logit of -inf adds 0 to every softmax, as if the token were not in the
 #   vocabulary. Each proof then applies to the row of the other V' < V logits.
@@ -88,49 +87,6 @@ def _printed(logits: Array, token: Array, temperatures: Array) -> Array:
     """Return 1 - (1/M) Σ_m of u-hlm (6): exp(z_d)/θ over Σ_v exp(z_v)/θ, where θ cancels."""
     xp, theta = arrays(temperatures=temperatures)
     return _not_same(logits, token, xp.ones_like(theta))
-
-
-def _count(draws: Array) -> Array:
-    """Return the number of roundings in a binomial distribution."""
-    xp, m = arrays(draws=draws)
-    return xp.astype(m, xp.float64) + 1.0
-
-
-def _sums(uncertainty: Array, rejection_by_token: Array) -> tuple[Array, ...]:
-    """Return the namespace and the two rows minus their means."""
-    xp, u, beta = arrays(uncertainty=uncertainty, rejection_by_token=rejection_by_token)
-    for name, value in (("uncertainty", u), ("rejection_by_token", beta)):
-        UNIT_INTERVAL.check(xp, name, value)
-    return xp, u - xp.mean(u, axis=-1, keepdims=True), beta - xp.mean(beta, axis=-1, keepdims=True)
-
-
-def _explained(uncertainty: Array, rejection_by_token: Array) -> Array:
-    """Return R² = 1 - Σ residuals² / Σ (β - mean)² of fit_linear for each row; NaN where fit_linear refuses the row."""
-    xp, u, beta = arrays(uncertainty=uncertainty, rejection_by_token=rejection_by_token)
-    for name, value in (("uncertainty", u), ("rejection_by_token", beta)):
-        UNIT_INTERVAL.check(xp, name, value)
-    fits = to_numpy(_fits(u)) & to_numpy(_uncertainty_varies(u)) & to_numpy(_rejection_varies(beta))
-    rows = (to_numpy(value).reshape(-1, value.shape[-1]) for value in (u, beta))
-    found = [
-        fit_linear(one, other).r_squared if fit else np.nan for one, other, fit in zip(*rows, fits.ravel(), strict=True)
-    ]
-    return xp.asarray(np.reshape(np.asarray(found, dtype=np.float64), fits.shape), dtype=xp.float64, device=u.device)
-
-
-def _fits(uncertainty: Array) -> Array:
-    """Return whether a row has the three points that a fit needs."""
-    xp, u = arrays(uncertainty=uncertainty)
-    return xp.full(u.shape[:-1], u.shape[-1] > 2)
-
-
-def _uncertainty_varies(uncertainty: Array) -> Array:
-    """Return whether a row varies by more than rounding."""
-    xp, u = arrays(uncertainty=uncertainty)
-    return xp.max(u, axis=-1) - xp.min(u, axis=-1) > 1e-6
-
-
-def _rejection_varies(rejection_by_token: Array) -> Array:
-    return _uncertainty_varies(rejection_by_token)
 
 
 _HALVINGS = 54  # exact to the last bit of a probability

@@ -76,11 +76,6 @@ def tree_rows(targets: Array, drafts: Array) -> tuple[Any, Array, Array]:
     return (xp, *_tree(xp, p, q))
 
 
-def _three(targets: Array, drafts: Array, actual_drafts: Array) -> tuple[Any, Array, Array, Array]:
-    xp, _, p, q, drawn = distributions(targets=targets, drafts=drafts, actual_drafts=actual_drafts)
-    return (xp, *_tree(xp, p, q, drawn))
-
-
 def _overlap(targets: Array, drafts: Array) -> Array:
     """Return 1 - ½ Σ |law - P| over all texts, with P the product of the target's rows."""
     xp, p, q = tree_rows(targets, drafts)
@@ -138,18 +133,6 @@ def _tokens_one_by_one(targets: Array, drafts: Array) -> Array:
     """Return the mean tokens of a round if drafts are verified token by token."""
     xp, p, q = tree_rows(targets, drafts)
     return _mean_tokens(xp, q, _block_weights(xp, p, q, alone=True))
-
-
-def _bias(targets: Array, drafts: Array, actual_drafts: Array) -> Array:
-    """Return TV(law, P)."""
-    xp, p, q, drawn = _three(targets, drafts, actual_drafts)
-    return distance(xp, _law(xp, p, q, drawn), text_laws(xp, p)[-1])
-
-
-def _misdeclared_by(targets: Array, drafts: Array, actual_drafts: Array) -> Array:
-    """Return TV(Q′, Q) of all K drafts."""
-    xp, _, q, drawn = _three(targets, drafts, actual_drafts)
-    return distance(xp, text_laws(xp, q)[-1], text_laws(xp, drawn)[-1])
 
 
 def _with_skips(targets: Array, drafts: Array, skips: Array, axes: int) -> tuple[Any, Array, Array, Array]:

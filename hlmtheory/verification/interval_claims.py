@@ -11,7 +11,6 @@ from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.verification.intervals import RateInterval, acceptance_interval
 
 DRAFTS = 40  # examined in a run
-LONG = 64  # examined where the constant form is tried on rates that vary
 GRID = 10  # the adversary's rates are multiples of 1/GRID
 
 # Proofs, by the last part of the id. S_n - Σ α_i is a martingale: the past decides whether draft i is examined.
@@ -41,10 +40,7 @@ def _misses_varying(error: Array) -> Array:
 
 
 def largest_miss(error: Array, drafts: int, form: str, grid: int) -> Array:
-    """Return the largest P(the interval ever misses the mean rate) over all adversaries who know the past.
-
-    Dynamic programming over the examined and accepted drafts and the sum of the rates, multiples of 1/grid.
-    """
+    """Return the largest P(the interval ever misses the mean rate) over all adversaries who know the past."""
     xp, delta = _settings(error=error)
     lower, upper = _intervals(xp, delta, drafts, form)
     ever = None

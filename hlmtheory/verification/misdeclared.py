@@ -22,35 +22,7 @@ from hlmtheory.verification.rule import rejection_probability
 
 
 def misdeclared_distribution(target: Array, draft: Array, actual_draft: Array) -> Array:
-    """Return the law of the emitted token if drafts come from q′ and the server verifies with q.
-
-    law_v = q′_v (1 - β_v) + r_v Σ_i q′_i β_i, with β and r of the declared q.
-
-    Parameters
-    ----------
-    target : array, shape (..., V)
-        Distribution p of the target model.
-    draft : array, shape (..., V)
-        Declared distribution q: the server accepts and resamples by it.
-    actual_draft : array, shape (..., V)
-        Distribution q′ that drafts are drawn from. A draft with q_v = 0 is accepted.
-
-    Returns
-    -------
-    array, shape (..., V)
-        Sums to 1. Equals ``target`` if ``actual_draft`` equals ``draft``. Its total variation from ``target`` is at
-        most that of ``actual_draft`` from ``draft``.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution or the vocabularies differ.
-
-    Examples
-    --------
-    >>> misdeclared_distribution([0.5, 0.5], [1.0, 0.0], [0.5, 0.5]).tolist()
-    [0.25, 0.75]
-    """
+    """Return the law of the emitted token if drafts come from q′ and the server verifies with q."""
     xp, kind, p, q, drawn = distributions(target=target, draft=draft, actual_draft=actual_draft)
     beta = rejection_by_token(xp, p, q)
     residual, _ = normalised(xp, excess(xp, p, q))

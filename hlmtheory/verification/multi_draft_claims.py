@@ -93,12 +93,6 @@ def _covered(target: Array, draft: Array, draft_count: Array) -> Array:
     return 1.0 - xp.sum(excess(xp, p, 1.0 - (1.0 - q) ** n[..., None]), axis=-1)
 
 
-def _independent(target: Array, draft: Array, draft_count: Array) -> Array:
-    """Return 1 - TV(q, p)ⁿ."""
-    xp, _, p, q, n = checked_rows(target, draft, draft_count)
-    return 1.0 - xp.sum(excess(xp, q, p), axis=-1) ** n
-
-
 _OPTIMUM, _SURE = Source("hu2025multidraft", "abstract, the dual"), Source("hu2025multidraft", "greedy drafts")
 _POINT = {"target": [0.5, 0.5], "draft": [1.0, 0.0], "draft_count": 2}
 _ROWS = {"target": [0.5, 0.25, 0.25], "draft": [0.25, 0.5, 0.25], "draft_count": 2}

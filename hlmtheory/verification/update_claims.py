@@ -39,10 +39,7 @@ def _moved(old: Array, new: Array) -> Array:
 
 
 def _divergence(old: Array, new: Array) -> Array:
-    """Return Σ p_0 log(p_0/p_v), infinite where p_v = 0 < p_0; accurate also for nearly equal rows.
-
-    Each term is p log(p/r) - p + r, which is 0 or more, so that nothing cancels in the sum.
-    """
+    """Return Σ p_0 log(p_0/p_v), infinite where p_v = 0 < p_0; accurate also for nearly equal rows."""
     xp, _, p, r = distributions(old=old, new=new)
     both, near = (p > 0) & (r > 0), xp.abs(p - r) < 0.5 * r
     ratio = xp.log1p(xp.where(near, (p - r) / xp.where(near, r, 1.0), 0.0))

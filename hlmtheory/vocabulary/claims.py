@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hlmtheory._array import Array, arrays
-from hlmtheory._simplex import distance, distributions
+from hlmtheory._simplex import distributions
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.verification import output_distribution
 from hlmtheory.vocabulary.intersection import common_acceptance, on_support
@@ -61,11 +61,6 @@ def _law(target: Array, draft: Array, support: Array) -> Array:
     return output_distribution(p, xp.where(mass[..., None] > 0, kept, p))
 
 
-def _far(law: Array, target: Array) -> Array:
-    xp, _, p = distributions(target=target)
-    return distance(xp, arrays(law=law)[1], p)
-
-
 def _ones(target: Array) -> Array:
     xp, p = arrays(target=target)
     return xp.ones_like(p[..., 0])
@@ -76,7 +71,6 @@ _TIMOR = "timor2025heterogeneous"
 _PART = Source(_TIMOR, "the token-level method, drafts on the common tokens")
 # the target emits token 0 alone, and the draft is as likely to be token 1
 _SURE = {"target": [1.0, 0.0], "draft": [0.5, 0.5], "support": [True, False]}
-_SAME = {"target": [0.5, 0.5], "draft": [0.5, 0.5], "support": [True, False]}
 _HALF = {"target": [0.25, 0.25, 0.5], "draft": [0.25, 0.25, 0.5], "support": [True, True, False]}
 _BOUND: dict[str, Any] = {"source": _PART, "relation": Relation.LE, "ceiling": 1.0}
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hlmtheory.truncation.budget import optimal_sizes
 
 import hlmtheory
 from hlmtheory import lattice, truncation, uncertainty
 from hlmtheory.claims import Status
 from hlmtheory.codec import enumerative
 from hlmtheory.conformal import ThresholdController, controller
-from hlmtheory.truncation.budget import optimal_sizes
 from hlmtheory.truncation.softplus import softplus_distance
 from hlmtheory.uncertainty import quadrature
 

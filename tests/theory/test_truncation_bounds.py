@@ -6,12 +6,12 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hlmtheory.truncation.budget import optimal_sizes, solve_exactly
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
 
 from hlmtheory import truncation, verification
-from hlmtheory.truncation.budget import optimal_sizes, solve_exactly
 
 from .kinds import LIBRARIES, kind_of, to
 from .strategies import rows, vocabularies

@@ -7,12 +7,9 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-import hlmtheory
 from hlmtheory.vocabulary import common_acceptance
 
 from .strategies import grid_rows
-
-KNOWN = hlmtheory.all_claims()
 
 
 def exactly(row):

@@ -13,7 +13,7 @@ from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._combinatorics import lattice_points
 from hlmtheory._domains import Domain, size_up_to, token_of
 from hlmtheory._simplex import distributions
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Assumption, Attained, Claim, Source
 from hlmtheory.codec.coding import decode, encode
 from hlmtheory.codec.messages import TruncatedMessage
 from hlmtheory.codec.mixed import MixedMessage, coded_message
@@ -143,9 +143,7 @@ CLAIMS = (
     Claim(
         id="codec.cheapest_certificate",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement="Σ |q − q̂| ≤ certified bias ≤ ε for the row decoded from the bytes of the cheapest codec",
-        relation=Relation.LE,
         lhs=_side(_received),
         rhs=_side(_certified),
         attained=Attained({**_ROW, "token": 0}),
@@ -154,9 +152,7 @@ CLAIMS = (
     Claim(
         id="codec.cheapest",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement="bits of the cheapest codec ≤ bits of any top-k (k, b) and any lattice (K, ℓ) within ε",
-        relation=Relation.LE,
         lhs=_against(_bits),
         rhs=_against(_competitor),
         assumptions=(Assumption("the competitor is on the menu, and Σ |q − q̂| ≤ ε − 10⁻⁹", _competes),),

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._domains import DomainError, number, numbers
 from hlmtheory._quantities import not_negative
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Assumption, Attained, Claim, Source
 
 # Proofs, by the last part of the id.
 #
@@ -243,9 +243,7 @@ CLAIMS = (
     Claim(
         id="codec.text_gap",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement="bits of the plan by the lower hulls ≤ its own lower bound + the most bits of one hull step",
-        relation=Relation.LE,
         lhs=_side(_plan),
         rhs=_side(_with_one_step),
         condition=_side(_priced_bias),

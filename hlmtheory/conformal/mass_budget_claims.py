@@ -7,7 +7,7 @@ from typing import Any
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import DomainError, leading_dimensions, mask
 from hlmtheory._simplex import distributions
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Assumption, Attained, Claim, Source
 from hlmtheory.conformal.controller import dropped, with_positions
 from hlmtheory.conformal.mass_budget import MassBudgetController, mass_budget_bound
 
@@ -114,9 +114,7 @@ CLAIMS = (
     Claim(
         id="conformal.budget",
         source=Source(_CSQS, _PAST),
-        origin=Origin.NEW,
         statement="(1/n) Σ_{i≤n} d_i ≤ ε at every n ≤ T, for every sequence of rows: no regret and no learning rate",
-        relation=Relation.LE,
         lhs=_largest_mean,
         rhs=_target,
         attained=Attained(_SPENT),
@@ -125,9 +123,7 @@ CLAIMS = (
     Claim(
         id="conformal.hindsight",
         source=Source(_CSQS, "(6), with the threshold chosen afterwards"),
-        origin=Origin.NEW,
         statement="any supports have Σ K_n ≥ Σ |{q ≥ τ}| − (Σ d_n − Σ_{q<τ} q)/τ, for every τ > 0: a fixed τ is best",
-        relation=Relation.LE,
         lhs=_price,
         rhs=_others_total,
         assumptions=(Assumption("τ > 0", _positive),),

@@ -6,7 +6,7 @@ from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind
 from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Attained, Claim, Origin, Source
 from hlmtheory.skipping.audit import DOMAINS, audit_bound, audit_wealth
 
 HORIZON = 4  # tokens of a run
@@ -131,9 +131,7 @@ CLAIMS = (
     Claim(
         id="skipping.audit_mean",
         source=Source(_BETTING, "the capital process, for means that vary"),
-        origin=Origin.NEW,
         statement="P(∃t: M_t ≥ 1/δ and the mean of μ_1..μ_t ≥ ε) ≤ δ for a fixed λ; the risks may depend on the past",
-        relation=Relation.LE,
         lhs=_false_by_fixed_bet,
         rhs=_given_error,
         attained=Attained({**_AT_THE_RISK, "bet": _NEARLY_ALL, "error": _JUST}),
@@ -144,7 +142,6 @@ CLAIMS = (
         source=Source(_BETTING, "the capital process, read for the mean of means that vary"),
         origin=Origin.IMPLIED,
         statement="P(∃t: M_t ≥ 1/δ and the mean of μ_1..μ_t ≥ ε) ≤ δ for λ_t that may depend on the past",
-        relation=Relation.LE,
         lhs=_false_by_predictable_bet,
         rhs=_given_error,
         refuted={
@@ -159,9 +156,7 @@ CLAIMS = (
     Claim(
         id="skipping.audit_bound",
         source=Source(_BETTING, "confidence sequences, for means that vary"),
-        origin=Origin.NEW,
         statement="P(∃t: the mean of μ_1..μ_t > its bound) ≤ δ; the risks may depend on the past",
-        relation=Relation.LE,
         lhs=_beyond_bound,
         rhs=_given_error,
         attained=Attained(

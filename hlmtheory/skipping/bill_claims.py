@@ -6,7 +6,7 @@ from typing import Any
 
 from hlmtheory._array import Array, arrays
 from hlmtheory._simplex import distance, distributions, excess, skip_probabilities
-from hlmtheory.claims import UNIT, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import UNIT, Attained, Claim, Source
 from hlmtheory.skipping.bill import bill_bound, bill_bound_on_device, position_arrays, position_bill
 from hlmtheory.skipping.rounds import chain_arrays, replacements, round_text_distance, summed_bill
 from hlmtheory.truncation.reconstruction import NOISE
@@ -133,9 +133,7 @@ CLAIMS = (
     Claim(
         id="skipping.bill",
         source=_PAPER,
-        origin=Origin.NEW,
         statement="TV(law of the token, p) ≤ bill = Σ q s β + Σ_d q_d (1 − s_d) β_d TV(r, r̂⁽ᵈ⁾), for any q̂⁽ᵈ⁾",
-        relation=Relation.LE,
         lhs=_distance,
         rhs=position_bill,
         attained=Attained(_ONE_Q),
@@ -145,9 +143,7 @@ CLAIMS = (
     Claim(
         id="skipping.bill_largest",
         source=_PAPER,
-        origin=Origin.NEW,
         statement="Σ q s β + Σ q (1 − s) β min(1, Δ/T) ≤ Σ q s β + min(S, (S/T) max_d Δ⁽ᵈ⁾), S = Σ q (1 − s) β",
-        relation=Relation.LE,
         lhs=bill_bound,
         rhs=_by_largest,
         attained=Attained(
@@ -163,9 +159,7 @@ CLAIMS = (
     Claim(
         id="skipping.bill_device",
         source=_PAPER,
-        origin=Origin.NEW,
         statement="bill ≤ A + (1 − A) max_d Δ⁽ᵈ⁾, A = Σ q s: the device knows it, whatever p",
-        relation=Relation.LE,
         lhs=position_bill,
         rhs=_on_device,
         attained=Attained(_BOTH),
@@ -175,12 +169,10 @@ CLAIMS = (
     Claim(
         id="skipping.bill_joint",
         source=_PAPER,
-        origin=Origin.NEW,
         statement=(
             "TV(law of the token, p) ≤ Σ q s β + min(1 − A, max_d Δ⁽ᵈ⁾), A = Σ q s: a message costs Δ at a position, "
             "however few of its drafts are sent"
         ),
-        relation=Relation.LE,
         lhs=_distance,
         rhs=_joint,
         attained=Attained(_SAFE_SKIPPED),
@@ -190,12 +182,10 @@ CLAIMS = (
     Claim(
         id="skipping.bill_text",
         source=_PAPER,
-        origin=Origin.NEW,
         statement=(
             "TV(law of the text, target model's) ≤ Σ_t E[bill at t], prefixes and places in the round from the "
             "system; the bonus token costs 0"
         ),
-        relation=Relation.LE,
         lhs=round_text_distance,
         rhs=summed_bill,
         attained=Attained(_CHAIN),

@@ -132,7 +132,6 @@ CLAIMS = (
         source=Source("oh2025cuhlm", "(11), proof of Theorem 1"),
         origin=Origin.PUBLISHED,
         statement="E[β_d] ≤ Δ = P(p_d < q_d)",
-        relation=Relation.LE,
         lhs=_mean_rejection,
         rhs=non_acceptance,
         attained=Attained({"target": [0.0, 1.0], "draft": [0.5, 0.5]}),
@@ -143,7 +142,6 @@ CLAIMS = (
         source=Source("oh2025cuhlm", "Theorem 1, (13)"),
         origin=Origin.PUBLISHED,
         statement="R = ∫_I (a u + b) f(u) du ≤ Δ^{3/2}/√(3a) · ‖f‖_{2,I}, I = [−b/a, (Δ − b)/a]",
-        relation=Relation.LE,
         lhs=rejection_risk,
         rhs=_printed_bound,
         attained=Attained(_MATCHED, ratio=0.9999694819561996),
@@ -152,9 +150,7 @@ CLAIMS = (
     Claim(
         id="skipping.holder_discrete",
         source=Source("oh2024uhlm", "IV-A, (13) with an empirical density"),
-        origin=Origin.NEW,
         statement="for u on {0, 1/M, …, 1}: R ≤ (Σ_I (a u + b)^s)^{1/s} (Σ_I f^{s′})^{1/s′}",
-        relation=Relation.LE,
         lhs=rejection_risk_discrete,
         rhs=holder_bound_discrete,
         attained=Attained({**_RISING, "mass": [0.0, 1 / 3, 2 / 3], "exponent": 2.0}),
@@ -162,7 +158,6 @@ CLAIMS = (
     Claim(
         id="skipping.risk_is_tv",
         source=Source("oh2025cuhlm", "Theorem 1, the exact form of R"),
-        origin=Origin.NEW,
         statement="TV(law of U-HLM's token, p) = Σ_v q_v s_v β_v = E[s_d β_d]",
         relation=Relation.EQ,
         lhs=_distance_of_law,
@@ -172,9 +167,7 @@ CLAIMS = (
     Claim(
         id="skipping.sequence",
         source=Source("oh2025cuhlm", "(10)"),
-        origin=Origin.NEW,
         statement="TV(law of the text, target model's) ≤ Σ_t E[one-step TV], prefixes from the target model",
-        relation=Relation.LE,
         lhs=text_distance,
         rhs=from_target,
         attained=Attained(_STAYING),
@@ -183,9 +176,7 @@ CLAIMS = (
     Claim(
         id="skipping.calibrated",
         source=Source("angelopoulos2022crc", "Theorem 1"),
-        origin=Origin.NEW,
         statement="(1/(n+1)) Σ_i L_i(λ̂ of the other n) ≤ ε: for exchangeable prompts E[L_{n+1}(λ̂)] ≤ ε",
-        relation=Relation.LE,
         lhs=held_out_risk,
         rhs=_given_risk,
         assumptions=(Assumption("n + 1 ≥ B/ε", _enough),),

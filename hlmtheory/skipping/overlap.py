@@ -8,7 +8,7 @@ min(1, S_x/p_x) = 1 - σ (1 - q_x/p_x)⁺.
 from __future__ import annotations
 
 from hlmtheory._array import Array
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Attained, Claim, Source
 from hlmtheory.skipping.chains import HORIZON, _chains, text_distance
 
 # Proofs, by the last part of the id.
@@ -38,9 +38,7 @@ CLAIMS = (
     Claim(
         id="skipping.overlap",
         source=_PAPER,
-        origin=Origin.NEW,
         statement="TV(law of the text, target model's) ≤ 1 − E_x Π_t min(1, S_t(x_t)/p_t(x_t)), x ~ the target model",
-        relation=Relation.LE,
         lhs=text_distance,
         rhs=_overlap_bound,
         attained=Attained(_BRANCH),

@@ -141,7 +141,6 @@ CLAIMS = (
         source=Source("oh2025cuhlm", "(19), were it solved by bisection"),
         origin=Origin.IMPLIED,
         statement="TV(r, r̂_{k+1}) ≤ TV(r, r̂_k): the distortion itself never rises with k (it can, by nearly 1)",
-        relation=Relation.LE,
         lhs=_next_distortion,
         rhs=resampling_distortion,
         assumptions=(_NEXT, _EXISTS),
@@ -157,7 +156,6 @@ CLAIMS = (
         source=_PAPER,
         origin=Origin.PUBLISHED,
         statement="TV(r, r̂) ≤ 2 Δ_k / TV(q, p)",
-        relation=Relation.LE,
         lhs=resampling_distortion,
         rhs=tvd_bound,
         attained=Attained(_FAR, ratio=0.5),
@@ -167,9 +165,7 @@ CLAIMS = (
     Claim(
         id="truncation.tvd_sharp",
         source=_PAPER,
-        origin=Origin.NEW,
         statement="TV(r, r̂) ≤ Δ_k / max(TV(q, p), TV(q̂, p))",
-        relation=Relation.LE,
         lhs=resampling_distortion,
         rhs=tvd_bound_sharp,
         attained=Attained(_TIGHT),
@@ -179,7 +175,6 @@ CLAIMS = (
     Claim(
         id="truncation.bias_identity",
         source=Source("oh2025cuhlm", "(17), below (18), Fig. 6"),
-        origin=Origin.NEW,
         statement="Bias = 2 TV(q, p) TV(r, r̂): an identity, where the paper reports a correlation of 0.9763",
         relation=Relation.EQ,
         lhs=resampling_bias,
@@ -191,9 +186,7 @@ CLAIMS = (
     Claim(
         id="truncation.certificate",
         source=Source("oh2025cuhlm", "(17), improves on (20)-(24)"),
-        origin=Origin.NEW,
         statement="Bias ≤ 2 Δ_k: known to the device before anything is sent",
-        relation=Relation.LE,
         lhs=resampling_bias,
         rhs=_certificate,
         attained=Attained(_TIGHT),
@@ -202,9 +195,7 @@ CLAIMS = (
     Claim(
         id="truncation.certificate_by_draft",
         source=Source("oh2025cuhlm", "(17), improves on (20)-(24)"),
-        origin=Origin.NEW,
         statement="Bias ≤ 2 max_v Δ_{k(v)} when the number of entries sent depends on the draft v",
-        relation=Relation.LE,
         lhs=_bias_by_draft,
         rhs=_certificate_by_draft,
         attained=Attained(_REBUILT_TARGET),

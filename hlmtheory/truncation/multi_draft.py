@@ -14,7 +14,7 @@ from hlmtheory._array import Array, arrays, in_kind
 from hlmtheory._domains import Domain, leading_dimensions
 from hlmtheory._remember import remembered
 from hlmtheory._simplex import excess, normalised, rejection_by_token
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Assumption, Attained, Claim, Source
 from hlmtheory.truncation.reconstruction import NOISE, pair_and_size, truncate, truncated
 from hlmtheory.verification import total_variation
 
@@ -110,9 +110,7 @@ CLAIMS = (
     Claim(
         id="truncation.multi_draft_certificate",
         source=Source("oh2025cuhlm", "(17), with several drafts"),
-        origin=Origin.NEW,
         statement="Bias ≤ 2 m Δ_k for m independent drafts: certified by the draft distribution alone",
-        relation=Relation.LE,
         lhs=_bias,
         rhs=_certificate,
         assumptions=(_EXISTS,),

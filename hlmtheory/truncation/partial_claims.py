@@ -8,7 +8,7 @@ from hlmtheory._array import Array, arrays, take
 from hlmtheory._domains import token_of
 from hlmtheory._remember import remembered
 from hlmtheory._simplex import distance, rejection_by_token
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Attained, Claim, Source
 from hlmtheory.truncation._claim_sides import rebuilt_deviation
 from hlmtheory.truncation._known import (
     Known,
@@ -144,9 +144,7 @@ CLAIMS = (
     Claim(
         id="truncation.partial_most",
         source=_LISTS,
-        origin=Origin.NEW,
         statement="TV(q, p) ≤ max_S [p(S ∩ A) + min(R_p, c_p y) − q(S ∩ B) − (R_q − c_q x)⁺], p listed on A, q on B",
-        relation=Relation.LE,
         lhs=_distance,
         rhs=_most,
         attained=Attained(_FAR),
@@ -154,9 +152,7 @@ CLAIMS = (
     Claim(
         id="truncation.partial_least",
         source=_LISTS,
-        origin=Origin.NEW,
         statement="TV(q, p) ≥ max(Σ (l − h′)⁺, Σ (l′ − h)⁺, 1 − Σ min(h, h′), Σ max(l, l′) − 1), unlisted in [0, c]",
-        relation=Relation.LE,
         lhs=_least,
         rhs=_distance,
         attained=Attained(_NEAR),
@@ -165,9 +161,7 @@ CLAIMS = (
     Claim(
         id="truncation.partial_deviation",
         source=_LISTS,
-        origin=Origin.NEW,
         statement="Δ_j ≤ Σ_list (q − μ)⁺ + ⌊R/c⌋ (c − μ)⁺ + (R − ⌊R/c⌋ c − μ)⁺ from the top k of q, j = ⌊k/2⌋",
-        relation=Relation.LE,
         lhs=_half_deviation,
         rhs=lambda draft, k: _deviations(draft, k)[1],
         attained=Attained(_TAIL),
@@ -176,9 +170,7 @@ CLAIMS = (
     Claim(
         id="truncation.partial_bias",
         source=_LISTS,
-        origin=Origin.NEW,
         statement="Bias ≤ 2 min(max Δ_k, max TV(q, p), 1 − p(A ∩ B)) from the top k of both; outer, not sharp",
-        relation=Relation.LE,
         lhs=resampling_bias,
         rhs=_bias_bound,
         attained=Attained({"target": [0.25, 0.5, 0.125, 0.125], "draft": [0.25, 0.375, 0.375, 0.0], "k": 2}),
@@ -187,9 +179,7 @@ CLAIMS = (
     Claim(
         id="truncation.partial_draft",
         source=_LISTS,
-        origin=Origin.NEW,
         statement="min(1, p_d/q_d) ≤ min(1, max p_d / min q_d); unlisted: (R − (n − 1) c)⁺ to min(c, R), n of them",
-        relation=Relation.LE,
         lhs=_acceptance,
         rhs=lambda target, draft, token, k: _draft_ends(target, draft, token, k)[1],
         attained=Attained(

@@ -181,7 +181,6 @@ CLAIMS = (
     Claim(
         id="verification.block_tokens",
         source=_LONGER,
-        origin=Origin.NEW,
         statement="E[tokens] = 1 + Σ_{i≤K} E[w_i], the drafts drawn from q",
         relation=Relation.EQ,
         lhs=_tokens_of_passes,
@@ -192,7 +191,6 @@ CLAIMS = (
     Claim(
         id="verification.block_text",
         source=_LONGER,
-        origin=Origin.NEW,
         statement="E[N] = 1 + Σ_{i=1..K} E_{x~P} min(1, Q_1/P_1, …, Q_i/P_i): known from the target's texts alone",
         relation=Relation.EQ,
         lhs=_tokens_of_passes,
@@ -204,7 +202,6 @@ CLAIMS = (
         source=_LONGER,
         origin=Origin.PUBLISHED,
         statement="E[tokens] token by token ≤ E[tokens] by block, for all drafts",
-        relation=Relation.LE,
         lhs=_tokens_one_by_one,
         rhs=_tokens_of_passes,
         attained=Attained(_HALVES, ratio=1.0),
@@ -215,7 +212,6 @@ CLAIMS = (
         source=_SKIPPING,
         origin=Origin.IMPLIED,
         statement="if the draft decides that it is kept, by w_i = w_{i−1}, TV(law, P) ≤ E[Σ s β], as token by token",
-        relation=Relation.LE,
         lhs=_token_skip_bias,
         rhs=_token_skip_bill,
         refuted={

@@ -7,7 +7,7 @@ from typing import Any
 from hlmtheory._array import Array, arrays, in_kind
 from hlmtheory._domains import UNIT_INTERVAL, leading_dimensions
 from hlmtheory._quantities import open_unit
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Attained, Claim, Source
 from hlmtheory.verification.intervals import RateInterval, acceptance_interval
 
 DRAFTS = 40  # examined in a run
@@ -76,9 +76,7 @@ CLAIMS = (
     Claim(
         id="verification.interval_varying",
         source=Source("howard2021timeuniform", "the Bernoulli case, mixed over tilts and for means that vary"),
-        origin=Origin.NEW,
         statement="P(∃n: (α_1 + … + α_n)/n is outside its interval) ≤ δ for rates that may depend on the past",
-        relation=Relation.LE,
         lhs=_misses_varying,
         rhs=_given_error,
         attained=Attained({"error": 0.9617360411447361}, ratio=0.8902593602945409),

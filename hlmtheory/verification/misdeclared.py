@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hlmtheory._array import Array, in_kind
 from hlmtheory._simplex import distance, distributions, excess, normalised, rejection_by_token
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Attained, Claim, Source
 from hlmtheory.verification.rule import rejection_probability
 
 # Proofs, by the last part of the id.
@@ -56,9 +56,7 @@ CLAIMS = (
     Claim(
         id="verification.misdeclared",
         source=Source("leviathan2023fast", "Algorithm 1, with drafts from another distribution"),
-        origin=Origin.NEW,
         statement="if drafts are drawn from q′ and the server gets q, then TV(law, p) ≤ TV(q′, q)",
-        relation=Relation.LE,
         lhs=_bias,
         rhs=_misdeclared_by,
         attained=Attained({"target": [0.5, 0.5], "draft": [0.5, 0.5], "actual_draft": [1.0, 0.0]}, ratio=1.0),
@@ -67,9 +65,7 @@ CLAIMS = (
     Claim(
         id="verification.misdeclared_found",
         source=Source("leviathan2023fast", "Algorithm 1, with drafts from another distribution"),
-        origin=Origin.NEW,
         statement="min_v min(1, p_v/q_v) · TV(q′, q) ≤ TV(law, p): if p_v > 0 for all v, only q′ = q gives the law p",
-        relation=Relation.LE,
         lhs=_found,
         rhs=_bias,
         attained=Attained(_HALF, ratio=1.0),

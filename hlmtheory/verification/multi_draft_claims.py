@@ -117,7 +117,6 @@ CLAIMS = (
     Claim(
         id="verification.multi_draft_tried",
         source=Source("miao2024specinfer", "multi-step speculative sampling"),
-        origin=Origin.NEW,
         statement="n independent drafts that are tried in turn are accepted at most with 1 + min_H (p(H) − q(H)ⁿ)",
         lhs=_tried,
         rhs=multi_draft_optimum,
@@ -127,7 +126,6 @@ CLAIMS = (
     Claim(
         id="verification.multi_draft_covered",
         source=_OPTIMUM,
-        origin=Origin.NEW,
         statement="1 + min_H (p(H) − q(H)ⁿ) ≤ Σ_v min(p_v, 1 − (1 − q_v)ⁿ)",
         lhs=multi_draft_optimum,
         rhs=_covered,
@@ -136,7 +134,6 @@ CLAIMS = (
     ),
     Claim(
         id="verification.top_drafts",
-        origin=Origin.NEW,
         statement=(
             "with the n − 1 most probable tokens G of q as sure drafts and one drawn from q′ = q without G, the best "
             "acceptance is p(G) + Σ_{v ∉ G} min(p_v, q′_v)"

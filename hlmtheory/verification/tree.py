@@ -24,7 +24,7 @@ from typing import Any
 from hlmtheory._array import Array, arrays, in_kind
 from hlmtheory._domains import Domain, DomainError, leading_dimensions, tree_levels
 from hlmtheory._simplex import distributions, excess, normalised
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Attained, Claim, Relation, Source
 
 # Proofs, by the last part of the id.
 #
@@ -170,7 +170,6 @@ CLAIMS = (
     Claim(
         id="verification.tree",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement=(
             "a tree's texts have the law p if its children are drawn from q without replacement and tried with "
             "(p_i, q_i)"
@@ -184,9 +183,7 @@ CLAIMS = (
     Claim(
         id="verification.tree_coverage",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement="P(a child is accepted) ≤ Σ_v min(p_v, π_v), π_v = P(v is among the children), for any exact rule",
-        relation=Relation.LE,
         lhs=_acceptance,
         rhs=_coverage,
         attained=Attained({"targets": [[0.25, 0.75]], "drafts": [[0.5, 0.5]], "draft_count": 1}, ratio=1.0),

@@ -88,7 +88,6 @@ CLAIMS = (
     ),
     Claim(
         id="vocabulary.target_mass",
-        origin=Origin.NEW,
         statement="P(accept) ≤ p(A), the target's mass on the common tokens",
         lhs=common_acceptance,
         rhs=_target_mass,
@@ -97,7 +96,6 @@ CLAIMS = (
     ),
     Claim(
         id="vocabulary.renormalised_gain",
-        origin=Origin.NEW,
         statement="q(A) P(accept) ≤ Σ_A min(p, q): renormalising multiplies it by at most 1/q(A)",
         lhs=lambda target, draft, support: _mass(draft, support) * common_acceptance(target, draft, support),
         rhs=_unnormalised,
@@ -107,9 +105,7 @@ CLAIMS = (
     Claim(
         id="vocabulary.change",
         source=Source("zheng2025tslt", "abstract: the acceptance rate is preserved; by how much it changes"),
-        origin=Origin.NEW,
         statement="|Σ_A min(p, q_A) − Σ_v min(p, q)| ≤ 1 − q(A), the mass that is cut off",
-        relation=Relation.LE,
         lhs=lambda target, draft, support: abs(common_acceptance(target, draft, support) - _whole(target, draft)),
         rhs=lambda draft, support: 1.0 - _mass(draft, support),
         assumptions=(_DRAFTS,),

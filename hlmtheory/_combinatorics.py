@@ -22,10 +22,7 @@ _SMALL = [0.0] + [
 
 
 def log2_binomial(xp: Any, n: Array, k: Array) -> Array:
-    """log₂ C(n, k) for whole numbers 0 ≤ k ≤ n given in float64, to a relative error of about 1e-15.
-
-    ln C(n, k) = k ln(n/k) - m ln(1 - k/n) + ½ ln(n/(2π k m)) + μ(n) - μ(k) - μ(m), m = n - k, with k ≤ m by symmetry.
-    """
+    """log₂ C(n, k) for whole numbers 0 ≤ k ≤ n given in float64, to a relative error of about 1e-15."""
     k = xp.where(2 * k <= n, k, n - k)
     inner = k > 0  # C(n, 0) = 1
     n, k = xp.where(inner, n, 2.0), xp.where(inner, k, 1.0)

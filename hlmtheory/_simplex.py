@@ -22,13 +22,7 @@ EXACT = 2.0**-50
 
 
 def distributions(**rows: Any) -> tuple[Any, ...]:
-    """The namespace, the type of the answer, and the validated rows in float64, each summing to 1.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, the vocabularies differ, or leading dimensions do not broadcast.
-    """
+    """The namespace, the type of the answer, and the validated rows in float64, each summing to 1."""
     xp, *values = arrays(**rows)
     named = dict(zip(rows, values, strict=True))
     whole = [_whole(xp, name, value) for name, value in named.items()]
@@ -66,11 +60,6 @@ def canonical(name: str, rows: Any) -> NDArray[np.float64]:
     The sum is exact and rounded once. So the numbers, and the levels, depend only on the values: not on the library,
     the floating type, the order in memory, or the rest of the batch. The relative error of an entry is at most 2^-50,
     no entry exceeds 1, and a second call changes nothing.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution.
     """
     xp, given = arrays(**{name: rows})
     wide = in_kind(xp, SIMPLEX.check(xp, name, given), xp.float64)
@@ -133,10 +122,7 @@ def normalised(xp: Any, rows: Array) -> tuple[Array, Array]:
 
 @remembered
 def largest(xp: Any, values: Array, count: Array) -> Array:
-    """Mask of the ``count`` (..., 1) largest entries of each row (..., V), equal ones by lowest index.
-
-    The entry of rank ``count`` is the threshold: one sort, and no entry changes its place.
-    """
+    """Mask of the ``count`` (..., 1) largest entries of each row (..., V), equal ones by lowest index."""
     ordered = xp.broadcast_to(sort_descending(xp, values), (*count.shape[:-1], values.shape[-1]))
     threshold = take(xp, ordered, xp.where(count > 0, count - 1, count))
     chosen = (values >= threshold) & (count > 0)
@@ -151,10 +137,7 @@ def largest(xp: Any, values: Array, count: Array) -> Array:
 
 @remembered
 def rejection_by_token(xp: Any, p: Array, q: Array) -> Array:
-    """β_v = (1 - p_v/q_v)⁺.
-
-    As (q - p)/q: no overflow for a subnormal q, and full relative accuracy near q = p.
-    """
+    """β_v = (1 - p_v/q_v)⁺."""
     lost = q > p
     return xp.where(lost, (q - p) / xp.where(lost, q, 1.0), 0.0)
 

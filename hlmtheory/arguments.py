@@ -196,11 +196,8 @@ ARGUMENTS: Mapping[str, Argument] = {
     "acceptances": Argument("α_d", "D", UNIT),
     "context_acceptances": Argument("α_d(c)", "CD", UNIT),
     "rejection": Argument("β", "R", UNIT),
-    "uncertainty": Argument("u", "N", derived(UNIT, joint.often_alike)),
-    "rejection_by_token": Argument("β_d", "N", derived(UNIT, joint.often_alike)),
     "non_acceptance": Argument("Δ", "", UNIT),
     "expected": Argument("E[u]", "", UNIT),
-    "r_squared": Argument("R²", "", UNIT),
     "deviation": Argument("Δ_d", "V", UNIT),
     "kept": Argument("κ_n", "N", UNIT),
     "risk": Argument("ε", "|RM", UNIT),
@@ -226,7 +223,6 @@ ARGUMENTS: Mapping[str, Argument] = {
     "intercept": Argument("b", "", uniform(-1.0, 1.0, math.inf)),
     "exponent": Argument("s", "", of(1.0, 1.5, 2.0, 3.75, 50.0, math.inf, wrong=(0.5, math.nan))),
     "sharpness": Argument("η", "", of(1e-6, 1e-3, 0.5, 1.0, 5.0, 23.5, 100.0, 1e4, 1e30, wrong=(0.0, math.nan))),
-    "correlation": Argument("r", "", derived(uniform(-1.0, 1.0, 1.5), joint.eighths)),
     "temperatures": Argument("T", "N", between(1e-3, 2.0)),
     "threshold": Argument("τ", "", derived(uniform(-1.0, 3.0), joint.apart)),
     "distortion_tolerance": Argument("ε", "", Values("0 or more", joint.tolerance, entries(-0.1, math.nan))),
@@ -257,7 +253,6 @@ ARGUMENTS: Mapping[str, Argument] = {
     "cut": Argument("x", "", between(1e-12, 1e-2)),
     "width": Argument("c", "", between(1.0, 1e6, 0.5, math.nan)),
     "times_s": Argument("t", "N", between(1e-6, 1e3)),
-    "sent": Argument("1", "N", of(0.0, 1.0, wrong=(2.0, math.nan))),
     # what messages tell
     "sizes": Argument("s", "K", Values("0 or more and finite", whole(1, 60).draw, entries(-1.0, math.nan))),
     "classes": Argument("m", "", whole(1, 6)),
@@ -301,18 +296,14 @@ ARGUMENTS: Mapping[str, Argument] = {
     # plans
     "tokens": Argument("τ", "K|KP", between(1.0, 8.0, 0.0, math.nan)),
     "fixed_s": Argument("f", "K|KP", between(1e-3, 10.0)),
-    "band_s": Argument("b", "K", between(1e-3, 10.0)),
     "plan_bits": Argument("b", "P|KP", between(1e-3, 1e3, -1.0, math.nan)),
     "plan_load": Argument("ℓ", "KP", between(1e-3, 1.0, -1.0, math.nan)),
     "choice": Argument("i", "K", whole(0, 3)),
     "band_price": Argument("μ", "", between(1e-3, 1e3)),
     "server_price": Argument("ν", "", zero_or(1e-2, 1e2)),
-    "joule_price": Argument("λ", "", zero_or(1e-2, 10.0)),
     "draft_s": Argument("t_d", "", between(1e-3, 1.0)),
     "verify_s": Argument("t_v", "", between(1e-3, 1.0)),
     "seconds_per_bit": Argument("s", "", between(1e-8, 1e-3)),
-    "round_j": Argument("e", "", zero_or(1e-2, 10.0)),
-    "round_limit_s": Argument("t", "", between(1e-2, 3.0)),
     "server_s": Argument("t", "", between(1e-3, 0.1, -1.0, math.nan)),
     "worth_s": Argument("w", "", between(1e-3, 3.0, -1.0, math.nan)),
     "skips": Argument("s", "R", Values("0 or 1", below("2").draw, entries(-1, 2))),
@@ -366,7 +357,6 @@ _TREE = {
 }
 _PREFIXES = _mask(lambda draw, shape: draw.rng.random(shape) < 0.4)
 _FEW_DEPTHS = _all(derived(whole(1, 2), ARGUMENTS["depth"].values.draw), "draft_length", "other_length")
-_ONE_ROW = {"decoded": _drawn_as("decoded", joint.decoded("draft", shared=0.9))}
 _ON_SUPPORT = {
     "counts": _drawn_as("counts", Values("0 or more", joint.counts_on_support, lambda value: [-np.asarray(value)])),
     "token": _in_domain("token", joint.counted_token),
@@ -376,7 +366,6 @@ _LINK = {
     "bandwidth_hz": _drawn_as("bandwidth_hz", between(1e5, 1e7)),
 }
 
-_LINE = {name: _drawn_as(name, ARGUMENTS[name].values, "P") for name in ("tokens", "fixed_s", "plan_bits")}
 
 WITHIN: Mapping[str, Mapping[str, Argument]] = {
     "batching.draft_count": {"draft_length": _drawn_as("draft_length", derived(whole(1, 3), of(1, 2, 3, 11).draw))},
@@ -531,13 +520,7 @@ def argument(claim: Claim, name: str) -> Argument:
 
 
 def example(claim: Claim) -> Instance:
-    """Return the recorded instance of a claim: where it is tight, or where it is false.
-
-    Raises
-    ------
-    ValueError
-        If the claim records neither.
-    """
+    """Return the recorded instance of a claim: where it is tight, or where it is false."""
     if claim.refuted is not None:
         return claim.refuted
     if claim.attained is None:
@@ -546,20 +529,7 @@ def example(claim: Claim) -> Instance:
 
 
 def instance(claim: Claim, rng: Rng, batch: Shape | None = None) -> Instance:
-    """Return a batch of instances of a claim, drawn from the table.
-
-    Parameters
-    ----------
-    claim : Claim
-    rng : numpy Generator
-    batch : tuple of int, optional
-        Leading dimensions. By default as many instances as are quickly checked; then a batch is drawn again, up to
-        ``TRIES`` times, until one of its instances is in scope.
-
-    Returns
-    -------
-    dict of str to array
-    """
+    """Return a batch of instances of a claim, drawn from the table."""
     if batch is not None:
         return _drawn(claim, rng, batch)
     count = next((count for prefix, count in COUNTS.items() if claim.id.startswith(prefix)), 200)

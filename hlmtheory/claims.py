@@ -154,7 +154,7 @@ class Verdict:
         return self.in_scope > 0 and self.count(Status.HOLDS) == self.in_scope
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """Statement that can be checked on instances.
 
@@ -187,9 +187,9 @@ class Claim:
 
     id: str
     source: Source
-    origin: Origin
+    origin: Origin = Origin.NEW
     statement: str
-    relation: Relation
+    relation: Relation = Relation.LE
     lhs: Callable[..., Array]
     rhs: Callable[..., Array]
     attained: Attained | None = None

@@ -10,7 +10,7 @@ from array_api_compat import device
 from numpy.typing import NDArray
 
 from hlmtheory._array import Array, arrays, to_numpy
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Attained, Claim, Relation, Source
 from hlmtheory.codec.coding import decode, encode
 from hlmtheory.codec.menu_claims import CLAIMS as _MENU_CLAIMS
 from hlmtheory.codec.messages import LatticeMessage, TruncatedMessage, lattice_message, truncated_message
@@ -66,13 +66,10 @@ def _received(row: NDArray[np.float64], token: int, k: int) -> NDArray[np.float6
     return received
 
 
-_EDGE = {"counts": [1] + [0] * 256, "support": [True] + [False] * 256, "token": 0}
-
 CLAIMS = (
     Claim(
         id="codec.round_trip",
         source=Source("bhattacharjee2025csqs", "Alg. 1, line 10, and Alg. 2, line 18"),
-        origin=Origin.NEW,
         statement="decode(encode(message)) = message",
         relation=Relation.EQ,
         lhs=lambda counts, support, token: _each(counts, support, token, _comes_back),
@@ -82,10 +79,8 @@ CLAIMS = (
     Claim(
         id="codec.certificate",
         source=Source("oh2025cuhlm", "IV-B, and V-A for b_prob = 8"),
-        origin=Origin.NEW,
         statement="Σ |q − q̂^(d)| ≤ 2 Δ_k for the row decoded from the bytes of any draft d, 8 bits a value: the "
         "largest Bias over all p if each rejected draft is replaced from it",
-        relation=Relation.LE,
         lhs=_decoded_distance,
         rhs=message_certificate,
         attained=Attained({"draft": [0.6, 0.24, 0.16], "token": 0, "k": 1}),

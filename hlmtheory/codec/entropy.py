@@ -177,11 +177,7 @@ def _weights(chosen: int) -> tuple[float, ...]:
 
 @lru_cache(maxsize=1)
 def _costs() -> NDArray[np.int64]:
-    """Information of each class under each pair, in 10^-9 nat.
-
-    Decimal logarithms are correctly rounded on any machine, and sums of whole numbers are exact, so every machine
-    chooses the same pair.
-    """
+    """Information of each class under each pair, in 10^-9 nat."""
     context = Context(prec=20)
     rows = [[-context.ln(Decimal(weight)) for weight in _weights(n)] for n in range(len(EXPONENTS) * len(OFFSETS))]
     return np.asarray([[int(cost * 10**9) for cost in row] for row in rows], dtype=np.int64)

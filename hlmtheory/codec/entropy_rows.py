@@ -28,11 +28,7 @@ LEAST_SHARE, FREE_BITS = 0.999, 8.0
 
 
 def least_entropy(row: SortedRow, limit: float, menu: CodecMenu, best: Found | None) -> Found | None:
-    """The entropy-coded row of fewest bits, if it has fewer than the best so far.
-
-    For each K, and with and without units for the rest, the coarsest certified ℓ is tried. The information of a row is
-    a lower bound on its bits, so the coder is run only on those that may be better than what was found.
-    """
+    """The entropy-coded row of fewest bits, if it has fewer than the best so far."""
     tried = sorted(_coarsest(row, limit, menu), key=lambda candidate: candidate[0])
     cheapest: Found | None = None
     for least, size, resolution, mixture, support, counts, distance in tried:

@@ -44,11 +44,7 @@ def refuse_too_many(entries: int, length: int, kind: type[Exception]) -> None:
 
 
 def steps(size: int, k: int) -> int:
-    """Return the approximate work to rank a set of k out of ``size``, in multiplied bits; the same on every machine.
-
-    The numbers are below (e·size/j)^j, j = min(k, size - k). For the next member of the set, a binomial is either
-    updated, in size/k steps on average, or computed anew in k steps.
-    """
+    """Return the approximate work to rank a set of k out of ``size``, in multiplied bits; the same on every machine."""
     fewer = min(k, size - k)
     bits = fewer * ((size // max(fewer, 1)).bit_length() + 2)
     return k * (min(size // max(k, 1), k) + NEAR) * bits

@@ -13,10 +13,10 @@ from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._combinatorics import lattice_points
 from hlmtheory._domains import Domain, size_up_to, token_of
 from hlmtheory._simplex import distributions
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Assumption, Attained, Claim, Source
 from hlmtheory.codec.coding import decode, encode
 from hlmtheory.codec.messages import TruncatedMessage
-from hlmtheory.codec.mixed import MixedMessage, coded_message, message_bytes
+from hlmtheory.codec.mixed import MixedMessage, coded_message
 from hlmtheory.codec.selection import TOLERANCE, cheapest_codec
 from hlmtheory.codec.truncated import decoded_rows
 from hlmtheory.lattice import quantize, top_support
@@ -93,15 +93,6 @@ def _certified(row: Any, bias_tolerance: float, token: int) -> float:
     return bias if bias <= bias_tolerance else -math.inf
 
 
-def _written(row: Any, bias_tolerance: float, token: int) -> float:
-    choice = cheapest_codec(row, bias_tolerance)
-    return float(len(encode(coded_message(row, choice, token=token))))
-
-
-def _promised(row: Any, bias_tolerance: float, token: int) -> float:
-    return float(message_bytes(row.shape[-1], cheapest_codec(row, bias_tolerance).bits[None]))
-
-
 def _bits(row: Any, bias_tolerance: float, k: int, resolution: int, width: int) -> float:
     return float(cheapest_codec(row, bias_tolerance).bits)
 
@@ -152,9 +143,7 @@ CLAIMS = (
     Claim(
         id="codec.cheapest_certificate",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement="Σ |q − q̂| ≤ certified bias ≤ ε for the row decoded from the bytes of the cheapest codec",
-        relation=Relation.LE,
         lhs=_side(_received),
         rhs=_side(_certified),
         attained=Attained({**_ROW, "token": 0}),
@@ -163,9 +152,7 @@ CLAIMS = (
     Claim(
         id="codec.cheapest",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement="bits of the cheapest codec ≤ bits of any top-k (k, b) and any lattice (K, ℓ) within ε",
-        relation=Relation.LE,
         lhs=_against(_bits),
         rhs=_against(_competitor),
         assumptions=(Assumption("the competitor is on the menu, and Σ |q − q̂| ≤ ε − 10⁻⁹", _competes),),

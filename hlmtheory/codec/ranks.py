@@ -48,12 +48,7 @@ def unrank(place: int, size: int, vocabulary: int) -> Integers:
 
 
 def _largest(place: int, k: int, below: int) -> int:
-    """The largest c < below with C(c, k) ≤ place.
-
-    The logarithm of c (c - 1) … (c - k + 1), rounded up, gives a first guess. A step of c changes it by k/c or more, so
-    at most one step back is needed. The product is at most (c - (k - 1)/2)^k, and near to it for a large c: most steps
-    of the bisection are left out.
-    """
+    """The largest c < below with C(c, k) ≤ place."""
     if place == 0:
         return k - 1
     wanted = math.log(place) + math.lgamma(k + 1) + 1e-6

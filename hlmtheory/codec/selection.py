@@ -211,10 +211,7 @@ def _least_top_k(row: SortedRow, limit: float, widths: tuple[int, ...], best: Fo
 def _sizes_in_turn(
     row: SortedRow, first: int, most: int, losses: NDArray[np.float64], limit: float
 ) -> Iterator[NDArray[np.int64]]:
-    """The sizes that may be certified, in ascending chunks, each twice as long as the one before.
-
-    The distance is at least E_k, except at k = V, where what is lost is spread over all that was sent.
-    """
+    """The sizes that may be certified, in ascending chunks, each twice as long as the one before."""
     last = min(most, row.vocabulary - 1, int(np.searchsorted(losses, limit / 2.0 + row.slack, side="right")))
     start, step = first, CHUNK
     while start <= last:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import pairwise
 
 import numpy as np
 from array_api_compat import device
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._domains import DomainError, number, numbers
 from hlmtheory._quantities import not_negative
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Assumption, Attained, Claim, Source
 
 # Proofs, by the last part of the id.
 #
@@ -201,13 +201,6 @@ def _of_one(of: Callable[[Numbers, Numbers, float], float], cost: Numbers, loss:
     return of(cost, loss, budget) if _total(loss.min(axis=1)) <= budget else math.inf
 
 
-def _optimum(cost: Numbers, loss: Numbers, budget: float) -> float:
-    """The fewest bits of any plan: all of them are tried."""
-    rows = np.arange(len(cost))
-    plans = (list(plan) for plan in product(range(cost.shape[1]), repeat=len(cost)))
-    return min(math.fsum(cost[rows, plan]) for plan in plans if _total(loss[rows, plan]) <= budget)
-
-
 def _plan(cost: Numbers, loss: Numbers, budget: float) -> float:
     """The bits of the public answer, infinite if it breaks the budget."""
     rows, index = np.arange(len(cost)), optimal_codecs(cost, loss, budget).index
@@ -250,9 +243,7 @@ CLAIMS = (
     Claim(
         id="codec.text_gap",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement="bits of the plan by the lower hulls ≤ its own lower bound + the most bits of one hull step",
-        relation=Relation.LE,
         lhs=_side(_plan),
         rhs=_side(_with_one_step),
         condition=_side(_priced_bias),

@@ -73,10 +73,7 @@ def rolled_back(drafts: Array, accepted: Array, epsilon: Array, learning_rate: A
 def _alone(
     drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array, *, clip: bool
 ) -> Array:
-    """Return the last threshold of (6) and (8) over the accepted and rejected positions alone.
-
-    It is written out here without the controller, whose result the claims compare with it.
-    """
+    """Return the last threshold of (6) and (8) over the accepted and rejected positions alone."""
     xp, rows, accepted = batches(drafts, accepted)
     _, target, rate, tau = setting(*arrays(rows=rows, e=epsilon, l=learning_rate, t=threshold)[2:])
     used = tau + 0.0 * rows[..., 0, 0, 0]

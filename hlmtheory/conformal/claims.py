@@ -45,8 +45,6 @@ _TWO_DROPS = {"drafts": _NEARLY_FLAT * 5, "epsilon": 0.25, "learning_rate": 4.0,
 _DROPPED = 2 * 255 / 257 / 5
 _TIGHT = _DROPPED / (0.25 + (2 / 257 + 3) / 20)
 _PEAKED = [[1.0, 0.0]]
-_AHEAD = [[*_NEARLY_FLAT, [0.5] + [1 / 510] * 255]]
-"""A batch whose second draft is rolled back."""
 _TWO_BATCHES = {
     "drafts": [[[0.5, 0.25, 0.25], [0.5, 0.5, 0.0]], [[0.75, 0.25, 0.0], [0.25, 0.25, 0.5]]],
     "accepted": [0, 2],
@@ -97,7 +95,6 @@ CLAIMS = (
         source=Source(_CSQS, "Algorithm 1, line 12 by its formula, for the sum of Theorem 1; its words say the repair"),
         origin=Origin.MISPRINT,
         statement="with the last accepted position's d in line 12, mean d over accepted and rejected ≤ the sharp bound",
-        relation=Relation.LE,
         lhs=batched.kept_mean_printed,
         rhs=batched.kept_bound,
         assumptions=(_FIRST,),
@@ -112,9 +109,7 @@ CLAIMS = (
     Claim(
         id="conformal.accepted",
         source=Source(_CSQS, "Theorem 2 with Algorithm 1, line 12 as printed"),
-        origin=Origin.NEW,
         statement="with the last accepted position's d in line 12, mean d over accepted ≤ the sharp bound",
-        relation=Relation.LE,
         lhs=batched.accepted_mean_printed,
         rhs=batched.accepted_bound,
         assumptions=(_FIRST,),
@@ -126,7 +121,6 @@ CLAIMS = (
         source=Source(_CSQS, "Algorithm 1, line 12 with the rejected position's own dropped mass"),
         origin=Origin.CORRECTED,
         statement="with the rejected position's own d, mean d over accepted and rejected ≤ the sharp bound",
-        relation=Relation.LE,
         lhs=batched.kept_mean,
         rhs=batched.kept_bound,
         assumptions=(_FIRST,),
@@ -141,7 +135,6 @@ CLAIMS = (
             "mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) for any η > 0; it fails only where η(1 − 2ε) > 1, and (28) of "
             "its proof always holds"
         ),
-        relation=Relation.LE,
         lhs=runs.mean_dropped,
         rhs=runs.published,
         assumptions=(_FIRST,),
@@ -152,7 +145,6 @@ CLAIMS = (
         source=Source(_CSQS, "(28), in the proof of Theorem 2"),
         origin=Origin.PUBLISHED,
         statement="mean d_n ≤ ε + (|τ₁| + 1 + η)/(ηT) for any η > 0: (9) has ηε for this η",
-        relation=Relation.LE,
         lhs=runs.mean_dropped,
         rhs=runs.published_in_proof,
         assumptions=(_FIRST,),
@@ -164,7 +156,6 @@ CLAIMS = (
         source=Source(_CSQS, "Theorem 2, (9)"),
         origin=Origin.CORRECTED,
         statement="mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) where η(1 − 2ε) ≤ 1",
-        relation=Relation.LE,
         lhs=runs.mean_dropped,
         rhs=runs.published,
         assumptions=(_FIRST, _SMALL),
@@ -174,9 +165,7 @@ CLAIMS = (
     Claim(
         id="conformal.regret_sharp",
         source=Source(_CSQS, "Theorem 2, (9)"),
-        origin=Origin.NEW,
         statement="mean d_n ≤ ε + (τ₁ + η(1 − ε))/(ηT) for every η and V; at τ₁ = 0, Σ d_n ≤ εT + 1 − ε",
-        relation=Relation.LE,
         lhs=runs.mean_dropped,
         rhs=runs.sharp,
         assumptions=(_FIRST,),
@@ -188,7 +177,6 @@ CLAIMS = (
         source=Source(_CSQS, "Lemma 4, lower half"),
         origin=Origin.PUBLISHED,
         statement="−τ_n ≤ η(1 − ε) for all n",
-        relation=Relation.LE,
         lhs=runs.lowest,
         rhs=runs.undershoot,
         assumptions=(_FIRST,),
@@ -199,7 +187,6 @@ CLAIMS = (
         source=Source(_CSQS, "Lemma 4, upper half"),
         origin=Origin.PUBLISHED,
         statement="τ_n ≤ 1 + ηε for all n > 1",
-        relation=Relation.LE,
         lhs=runs.highest,
         rhs=runs.overshoot,
         assumptions=(_FIRST,),
@@ -210,7 +197,6 @@ CLAIMS = (
         source=Source(_CSQS, "(30)"),
         origin=Origin.PUBLISHED,
         statement="for ε = d/√T, η = c/√T: Σ d_n ≤ (d + τ₁/c)√T + 1 − d/√T = O(√T)",
-        relation=Relation.LE,
         lhs=runs.summed,
         rhs=runs.rate_bound,
         assumptions=(Assumption("τ₁ ≥ −(c/√T)(1 − d/√T)", runs.first_high_enough),),

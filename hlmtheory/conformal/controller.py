@@ -256,12 +256,7 @@ def with_positions(drafts: Array, axes: int) -> Array:
 
 
 def resumed(xp: Any, thresholds: Sequence[Array], accepted: Array, *, printed: bool) -> Array:
-    """Return the threshold after a batch, Algorithm 1, line 12.
-
-    ``thresholds`` are the one before the first step and the one after each step. As printed, line 12 gives the
-    threshold after the T accepted drafts, τ_{T+1}. Repaired, it gives the threshold after the rejected draft, τ_{T+2}.
-    If all L drafts are accepted, both are τ_{L+1}.
-    """
+    """Return the threshold after a batch, Algorithm 1, line 12."""
     kept = accepted if printed else accepted + 1
     tau = thresholds[0]
     for steps, value in enumerate(thresholds[1:], start=1):

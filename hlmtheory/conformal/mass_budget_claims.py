@@ -7,8 +7,7 @@ from typing import Any
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import DomainError, leading_dimensions, mask
 from hlmtheory._simplex import distributions
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
-from hlmtheory.conformal.batched import batches
+from hlmtheory.claims import Assumption, Attained, Claim, Source
 from hlmtheory.conformal.controller import dropped, with_positions
 from hlmtheory.conformal.mass_budget import MassBudgetController, mass_budget_bound
 
@@ -53,48 +52,6 @@ def _largest_mean(drafts: Array, epsilon: Array) -> Array:
 
 def _target(epsilon: Array) -> Array:
     return mass_budget_bound(epsilon, 1)
-
-
-def _size(drafts: Array, epsilon: Array) -> Array:
-    """Return K of the last position."""
-    return _greedy(drafts, epsilon)[2][..., -1]
-
-
-def _last(drafts: Array, epsilon: Array) -> Array:
-    """Return d of the last position."""
-    return _greedy(drafts, epsilon)[1][..., -1]
-
-
-def _other(drafts: Array, support: Array) -> tuple[Any, Array, Array]:
-    """Return the last row and another support of it."""
-    xp, drafts, support = arrays(drafts=drafts, support=support)
-    _, _, rows = distributions(drafts=with_positions(drafts, 1))
-    kept = mask(xp, "support", support)
-    leading_dimensions(drafts=(*rows.shape[:-2], rows.shape[-1]), support=tuple(kept.shape))
-    return xp, rows[..., -1, :], kept
-
-
-def _other_size(drafts: Array, support: Array) -> Array:
-    xp, _, kept = _other(drafts, support)
-    return xp.count_nonzero(kept, axis=-1)
-
-
-def _other_mass(drafts: Array, support: Array) -> Array:
-    xp, q, kept = _other(drafts, support)
-    return dropped(xp, q, kept)
-
-
-_MARGIN = 1.0 - 2.0**-40
-"""Tolerance for rounding: two sums of the same masses differ by less."""
-
-
-def _fits(drafts: Array, epsilon: Array, support: Array) -> Array:
-    """Return whether another support of the last row holds a token and keeps the sum of d at εT."""
-    xp, masses, _ = _greedy(drafts, epsilon)
-    _, target = arrays(epsilon=epsilon)
-    past = xp.sum(masses[..., :-1], axis=-1)
-    left = (target * masses.shape[-1] - past) * _MARGIN
-    return (_other_mass(drafts, support) <= left) & (_other_size(drafts, support) > 0)
 
 
 def _others(drafts: Array, supports: Array) -> tuple[Any, Array, Array]:
@@ -147,39 +104,17 @@ def _positive(threshold: Array) -> Array:
     return _finite(xp, tau) > 0
 
 
-def _drafted(drafts: Array, accepted: Array, epsilon: Array) -> tuple[Any, Array, Array, Array]:
-    """Return Σ d over the accepted and rejected positions, their number, and b, of drafting in batches."""
-    xp, rows, done = batches(drafts, accepted)
-    _, epsilon = arrays(epsilon=epsilon)
-    controller = MassBudgetController(epsilon)
-    total = 0.0 * (rows[..., 0, 0, 0] + controller.saved)
-    for batch in range(rows.shape[-3]):
-        for n in range(rows.shape[-2]):
-            q = rows[..., batch, n, :]
-            total = total + xp.where(done[..., batch] >= n, dropped(xp, q, controller.step(q)), 0.0)
-        controller.roll_back(done[..., batch])
-    count = xp.sum(xp.where(done < rows.shape[-2], done + 1, done), axis=-1)
-    return xp, total, count, controller.saved + 0.0 * total
-
-
-def _saved(drafts: Array, accepted: Array, epsilon: Array) -> Array:
-    return _drafted(drafts, accepted, epsilon)[3]
-
-
 _CSQS = "bhattacharjee2025csqs"
 _PAST = "(9), with a budget of dropped mass in place of the threshold"
 _SPENT = {"drafts": [[0.75, 0.25]] * 4, "epsilon": 0.25}
 _TWO_ROWS = [[0.75, 0.25, 0.0, 0.0, 0.0], [0.5, 0.125, 0.125, 0.125, 0.125]]
 _SPARED = [[True, True, False, False, False], [True, False, False, False, False]]
-_FITS = Assumption("the other support holds a token, and Σ d ≤ εT with it", _fits)
 
 CLAIMS = (
     Claim(
         id="conformal.budget",
         source=Source(_CSQS, _PAST),
-        origin=Origin.NEW,
         statement="(1/n) Σ_{i≤n} d_i ≤ ε at every n ≤ T, for every sequence of rows: no regret and no learning rate",
-        relation=Relation.LE,
         lhs=_largest_mean,
         rhs=_target,
         attained=Attained(_SPENT),
@@ -188,9 +123,7 @@ CLAIMS = (
     Claim(
         id="conformal.hindsight",
         source=Source(_CSQS, "(6), with the threshold chosen afterwards"),
-        origin=Origin.NEW,
         statement="any supports have Σ K_n ≥ Σ |{q ≥ τ}| − (Σ d_n − Σ_{q<τ} q)/τ, for every τ > 0: a fixed τ is best",
-        relation=Relation.LE,
         lhs=_price,
         rhs=_others_total,
         assumptions=(Assumption("τ > 0", _positive),),

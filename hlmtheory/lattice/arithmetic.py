@@ -111,11 +111,7 @@ def kept_part(xp: Any, q: Array, support: Array) -> tuple[Array, Array]:
 
 
 def rounded(xp: Any, row: Array, support: Array, resolution: Array) -> Array:
-    """Counts of the lattice point nearest to the row.
-
-    Alg. 2 of c-sqs rounds to the nearest integer and then takes units back where the most was added, or adds them
-    where the most was lost. Either way the ℓ - Σ⌊ℓ q̄⌋ largest remainders are rounded up and the others down.
-    """
+    """Counts of the lattice point nearest to the row."""
     # Step 1: round ℓ·row down
     scaled = row * xp.astype(resolution, xp.float64)
     floor = xp.floor(scaled)
@@ -140,11 +136,7 @@ def sharp_distortion(xp: Any, k: Array, resolution: Array) -> Array:
 
 
 def finest_resolutions(xp: Any, vocabulary: int, budget: Array, *, adaptive: bool) -> Array:
-    """For each K = 1..V the largest ℓ whose payload is within the budget (...), or 0; shape (..., V).
-
-    This takes longer than the rest of an allocation and does not depend on the rows, so the tables of the last few
-    budgets are cached. A run over one sequence has one budget.
-    """
+    """For each K = 1..V the largest ℓ whose payload is within the budget (...), or 0; shape (..., V)."""
     budgets, place = np.unique(to_numpy(budget), return_inverse=True)
     find = _remembered if budgets.size <= REMEMBERED_BUDGETS else _finest
     table = find(vocabulary, tuple(budgets.tolist()), adaptive)

@@ -59,30 +59,7 @@ def payload_bits(vocabulary: Array, k: Array, resolution: Array, *, adaptive: bo
 
 
 def exact_payload_bits(vocabulary: int, k: int, resolution: int, *, adaptive: bool = False) -> float:
-    """Bits of one quantised row by Python integers: :func:`payload_bits` with only the logarithm rounded.
-
-    Parameters
-    ----------
-    vocabulary, k, resolution : int
-        V, K ≤ V and ℓ, 1 or more.
-    adaptive : bool
-        Whether K is sent too.
-
-    Returns
-    -------
-    float
-        In bit.
-
-    Raises
-    ------
-    ValueError
-        If V, K or ℓ is below 1 or not an integer, K > V, or the payload is longer than 2^18 bits.
-
-    Examples
-    --------
-    >>> exact_payload_bits(4, 2, 1)  # 6 supports, 2 rows of counts
-    3.584962500721156
-    """
+    """Bits of one quantised row by Python integers: :func:`payload_bits` with only the logarithm rounded."""
     v, size = number(SIZE, "vocabulary", vocabulary), number(SIZE, "k", k)
     units, adaptive = number(RESOLUTION, "resolution", resolution), flag("adaptive", adaptive)
     xp, size_of_row, kept = arrays(vocabulary=v, k=size)

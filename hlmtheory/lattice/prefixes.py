@@ -21,11 +21,7 @@ def prefix_mass(xp: Any, p: Array, places: list[slice]) -> Array:
 
 
 def expected_rejections(xp: Any, p: Array, q_hat: Array, length: Array, places: list[slice]) -> Array:
-    """E[rejected and resampled drafts] over a sequence of T tokens, drafts from q̂ in batches of L, shape (...).
-
-    The state is the prefix and the number of accepted drafts of the current batch. After L of them the server adds a
-    token of its own, which cannot be rejected.
-    """
+    """E[rejected and resampled drafts] over a sequence of T tokens, drafts from q̂ in batches of L, shape (...)."""
     states = xp.arange(len(places) + 1, device=p.device)
     drafted = (states < length[..., None])[..., None, :]  # (..., 1, I)
     mass = xp.astype(xp.broadcast_to(states == 0, (*p.shape[:-2], 1, len(places) + 1)), p.dtype)

@@ -18,7 +18,7 @@ from hlmtheory._domains import (
     token_of,
 )
 from hlmtheory._simplex import distributions
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Assumption, Attained, Claim, Source
 from hlmtheory.lossless.ceiling import distance_ceiling
 from hlmtheory.lossless.evidence import DOMAINS, distance_bound, law_wealth
 from hlmtheory.lossless.power import OPEN, power_to_find
@@ -306,9 +306,7 @@ CLAIMS = (
     Claim(
         id="lossless.level",
         source=Source(_BETTING, "the capital process, for test functions chosen from earlier draws"),
-        origin=Origin.NEW,
         statement="P(∃t: W_t ≥ 1/δ) ≤ δ if every draw has the target's law given the earlier ones",
-        relation=Relation.LE,
         lhs=_ever_accused,
         rhs=_given_error,
         attained=Attained(_RUN, ratio=_RUN_RATIO),
@@ -317,9 +315,7 @@ CLAIMS = (
     Claim(
         id="lossless.bound",
         source=Source(_BETTING, "confidence sequences, for distances that vary"),
-        origin=Origin.NEW,
         statement="P(∃t: bound_t > the mean of TV(Q_1, P_1)..TV(Q_t, P_t)) ≤ δ; the laws may depend on the past",
-        relation=Relation.LE,
         lhs=_ever_above,
         rhs=_given_error,
         attained=Attained({**_RUN, "law_by_past": [_SURE] * NODES}, ratio=_RUN_RATIO),
@@ -328,9 +324,7 @@ CLAIMS = (
     Claim(
         id="lossless.conditional",
         source=Source(_BETTING, "applied to a token given the sampler's own prefix"),
-        origin=Origin.NEW,
         statement="E_{x~Q} TV(Q(·|x), P(·|x)) ≤ TV of the texts with that token + TV of the prefixes",
-        relation=Relation.LE,
         lhs=_second_step,
         rhs=_pairs_apart(1.0, 1.0),
         attained=Attained({"target_chain": [[0.5, 0.5], [0.5, 0.5]], "law_chain": [[0.5, 0.5], [0.25, 0.75]]}),
@@ -339,9 +333,7 @@ CLAIMS = (
     Claim(
         id="lossless.conditional_twice",
         source=Source(_BETTING, "applied to a token given the sampler's own prefix"),
-        origin=Origin.NEW,
         statement="E_{x~Q} TV(Q(·|x), P(·|x)) ≤ 2 TV of the texts with that token",
-        relation=Relation.LE,
         lhs=_second_step,
         rhs=_pairs_apart(2.0, 0.0),
         attained=Attained(_SLIVER, ratio=1.0 - _SMALL / 2),
@@ -351,9 +343,7 @@ CLAIMS = (
     Claim(
         id="lossless.text",
         source=Source("leviathan2023fast", "Algorithm 1, for any sampler's text"),
-        origin=Origin.NEW,
         statement="TV of texts ≤ Σ_t E_{x~Q} TV(Q(·|x), P(·|x)): prefixes of the sampler",
-        relation=Relation.LE,
         lhs=_texts_apart,
         rhs=_sum_of_steps,
         attained=Attained(_LEAVES),
@@ -362,9 +352,7 @@ CLAIMS = (
     Claim(
         id="lossless.power",
         source=Source(_BETTING, "the capital process, for an event of known probability"),
-        origin=Origin.NEW,
         statement="power promised for n draws ≤ P(∃t ≤ n: W_t ≥ 1/δ) if the event has the probability a + TV",
-        relation=Relation.LE,
         lhs=_promised,
         rhs=_reached,
         assumptions=(Assumption("a + TV < 1", _room_for_distance),),
@@ -374,9 +362,7 @@ CLAIMS = (
     Claim(
         id="lossless.ceiling",
         source=Source("maurer2009empirical", "Theorem 4, for half of the draws given the other half"),
-        origin=Origin.NEW,
         statement="P(distance_ceiling < TV(Q, P)) ≤ δ for independent draws of one law",
-        relation=Relation.LE,
         lhs=_below_distance,
         rhs=_given_error,
         attained=Attained(  # a third: three bounds share δ, and one of them is exact
@@ -387,9 +373,7 @@ CLAIMS = (
     Claim(
         id="lossless.grouped",
         source=Source("leviathan2023fast", "Theorem 1, for laws that are known on groups of outcomes"),
-        origin=Origin.NEW,
         statement="TV of two laws ≤ TV of their groups + the target's probability of groups with several outcomes",
-        relation=Relation.LE,
         lhs=_outcomes_apart,
         rhs=_groups_apart,
         attained=Attained(

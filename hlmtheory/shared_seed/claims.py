@@ -94,7 +94,6 @@ CLAIMS = (
         source=Source(_DALIRI, "abstract, for Gumbel sampling"),
         origin=Origin.PUBLISHED,
         statement="P(a = b) ≥ (1 − T)/(1 + T)",
-        relation=Relation.LE,
         lhs=sides.floor,
         rhs=match_probability,
         attained=Attained(_THIRDS),
@@ -104,7 +103,6 @@ CLAIMS = (
         source=Source(_DALIRI, "abstract"),
         origin=Origin.PUBLISHED,
         statement="P(a = b) ≤ 1 − T",
-        relation=Relation.LE,
         lhs=match_probability,
         rhs=sides.overlap,
         attained=Attained(_TWO),
@@ -133,9 +131,7 @@ CLAIMS = (
     Claim(
         id="shared_seed.skip",
         source=Source(_DALIRI, "where the device keeps some of its tokens unseen"),
-        origin=Origin.NEW,
         statement="TV(law, p) ≤ Σ_v s_v (q_v − t_v), t_v = P(a = b = v), if the device keeps its token v with s_v",
-        relation=Relation.LE,
         lhs=sides.skipped_distance,
         rhs=skip_mismatch,
         attained=Attained(_SKIPPED),
@@ -164,9 +160,7 @@ CLAIMS = (
     Claim(
         id="shared_seed.message_value",
         source=Source(_DALIRI, "its two bounds"),
-        origin=Origin.NEW,
         statement="1 − T − P(a = b) ≤ T(1 − T)/(1 + T): what a message about q can add for drafts from q",
-        relation=Relation.LE,
         lhs=sides.value_of_message,
         rhs=lambda target, draft: message_value(sides.distance_of(target, draft)),
         attained=Attained(_THIRDS),
@@ -176,7 +170,6 @@ CLAIMS = (
         source=Source(_DALIRI, "its two bounds"),
         origin=Origin.IMPLIED,
         statement="p(argmax q) − P(a = b) ≤ T(1 − T)/(1 + T): what a message can add, whatever law the drafts have",
-        relation=Relation.LE,
         lhs=lambda target, draft: sides.greedy_draft(target, draft) - sides.no_mismatch(target, draft),
         rhs=lambda target, draft: message_value(sides.distance_of(target, draft)),
         refuted=_ONE_SURE,
@@ -184,9 +177,7 @@ CLAIMS = (
     Claim(
         id="shared_seed.message_value_most",
         source=Source(_DALIRI, "its two bounds"),
-        origin=Origin.NEW,
         statement="T(1 − T)/(1 + T) ≤ 3 − 2√2 = 0.1716",
-        relation=Relation.LE,
         lhs=message_value,
         rhs=lambda total_variation: 0.0 * arrays(total_variation=total_variation)[1] + (3.0 - 2.0 * 2.0**0.5),
         attained=Attained({"total_variation": 2.0**0.5 - 1.0}),
@@ -196,7 +187,6 @@ CLAIMS = (
         source=Source(_DALIRI, "abstract, the optimal coupling"),
         origin=Origin.PUBLISHED,
         statement="P(a = b) ≤ 1 − TV(law of a, law of b) for every joint law, whatever is sent; 1 − T if a is from q",
-        relation=Relation.LE,
         lhs=sides.agreement,
         rhs=sides.joint_overlap,
         attained=Attained({"joint": [[0.5, 0.25], [0.0, 0.25]]}),
@@ -205,7 +195,6 @@ CLAIMS = (
     Claim(
         id="shared_seed.list",
         source=Source("rowan2025list", "for several races; here the L first of one race"),
-        origin=Origin.NEW,
         statement="P(b among the L first of q's race) = Σ_v p_v ∫ e^{−τ} P(fewer than L are ahead of v) dτ",
         relation=Relation.EQ,
         lhs=sides.list_of,
@@ -216,9 +205,7 @@ CLAIMS = (
     Claim(
         id="shared_seed.list_bound",
         source=Source("rowan2025list", "list matching lemma, for several races"),
-        origin=Origin.NEW,
         statement="P(b among the L first) ≥ Σ_v p_v (1 − (1 − t_v/p_v)^L), t_v = P(a = b = v)",
-        relation=Relation.LE,
         lhs=sides.list_bound,
         rhs=sides.list_of,
         attained=Attained(_FIRST_LIST),
@@ -226,9 +213,7 @@ CLAIMS = (
     Claim(
         id="shared_seed.apart",
         source=Source(_DALIRI, "beside two independent draws"),
-        origin=Origin.NEW,
         statement="Σ_v q_v p_v/(q_v + p_v − q_v p_v) ≤ P(a = b)",
-        relation=Relation.LE,
         lhs=sides.apart,
         rhs=match_probability,
         attained=Attained(_POINTS),
@@ -236,9 +221,7 @@ CLAIMS = (
     Claim(
         id="shared_seed.order",
         source=Source(_DALIRI, "beside two independent draws"),
-        origin=Origin.NEW,
         statement="Σ_v q_v p_v ≤ P(a = b): a shared seed matches at least as often as two seeds",
-        relation=Relation.LE,
         lhs=sides.sampled_apart,
         rhs=match_probability,
         attained=Attained({"target": [1.0, 0.0], "draft": [0.5, 0.5]}),
@@ -246,7 +229,6 @@ CLAIMS = (
     Claim(
         id="shared_seed.streamed",
         source=Source(_STREAMED, "drafting during verification; the rate for constant times"),
-        origin=Origin.NEW,
         statement=(
             "seconds per token = (m t_d + R + V + W)/m, m = 1/(1 − α), W the exact wait for a pass, which a draft that "
             "arrives as it starts misses"
@@ -261,9 +243,7 @@ CLAIMS = (
     Claim(
         id="shared_seed.streamed_fastest",
         source=Source(_STREAMED, "drafting during verification"),
-        origin=Origin.NEW,
         statement="seconds per token ≥ (m t_d + R + V)/m",
-        relation=Relation.LE,
         lhs=sides.fastest_seconds,
         rhs=sides.simulated_seconds,
         assumptions=(_SIMULATED,),

@@ -24,10 +24,9 @@ so
     TV(law of the emitted token, p) = Σ_v q_v s_v β_v = E[s_d β_d]                        (one_step_risk)
 
 The expected rejection probability of the skipped drafts *is* the one-step total variation. Its sum along a response
-bounds the total variation of the whole text (sequence_risk). A tighter bound for texts has a loss in [0, 1]
-(overlap_risk), whose mean is known from some texts up to an interval (text_risk). One bill holds for a whole round of
-skipped, truncated and quantised drafts with a bonus token (position_bill, round_bill). Conformal risk control keeps
-either risk of skipping below ε (calibrate, calibrate_threshold). The papers' R is a surrogate for the sum: it replaces
+bounds the total variation of the whole text (sequence_risk). One bill holds for skipped, truncated and quantised drafts
+with a bonus token (position_bill, round_bill). Conformal risk control keeps the risk of skipping below ε (calibrate,
+calibrate_threshold). The papers' R is a surrogate for the sum: it replaces
 β by the line a u + b and omits u < -b/a (surrogate_gap). While the system runs, a random share of the drafts that would
 be skipped is sent and verified; this certifies the mean one-step risk at any time (audit_wealth, audit_bound,
 SkipAudit).
@@ -52,7 +51,6 @@ from hlmtheory.skipping.holder import (
     rejection_risk_discrete,
     skip_thresholds,
 )
-from hlmtheory.skipping.overlap import overlap_risk
 from hlmtheory.skipping.risk import SurrogateGap, non_acceptance, one_step_risk, sequence_risk, surrogate_gap
 from hlmtheory.skipping.text_risk import TextRisk, text_risk
 
@@ -78,7 +76,6 @@ __all__ = [
     "holder_bound_discrete",
     "non_acceptance",
     "one_step_risk",
-    "overlap_risk",
     "position_bill",
     "rejection_risk",
     "rejection_risk_discrete",

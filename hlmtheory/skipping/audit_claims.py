@@ -6,8 +6,7 @@ from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind
 from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions
-from hlmtheory._simplex import distributions, skip_probabilities
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Attained, Claim, Origin, Source
 from hlmtheory.skipping.audit import DOMAINS, audit_bound, audit_wealth
 
 HORIZON = 4  # tokens of a run
@@ -24,21 +23,6 @@ NODES = 2**HORIZON - 1  # pasts of a run: node 0 is its start; 2i + 1 and 2i + 2
 #   probability at most δ.
 
 
-def _magnified(audit_probability: Array, risk: Array) -> Array:
-    """Return 1/(1 - πε), by which λ/π exceeds the bet."""
-    return 1.0 / (1.0 - audit_probability * risk)
-
-
-def _row(
-    target: Array, draft: Array, skip: Array, audit_probability: Array, risk: Array, bet: Array
-) -> tuple[Any, ...]:
-    """Return the namespace, p, q and s, and π, ε and the bet, with leading dimensions that broadcast."""
-    xp, _, p, q = distributions(target=target, draft=draft)
-    _, *numbers = _numbers(audit_probability=audit_probability, risk=risk, bet=bet)
-    leading_dimensions(draft=tuple(q.shape[:-1]), bet=tuple(numbers[2].shape))
-    return (xp, p, q, skip_probabilities(xp, skip, q), *numbers)
-
-
 def _numbers(**values: Array) -> tuple[Any, ...]:
     """Return the namespace and the checked settings in float64."""
     xp, *given = arrays(**values)
@@ -48,11 +32,7 @@ def _numbers(**values: Array) -> tuple[Any, ...]:
 
 
 def _runs(risks: Array, audit_probability: Array) -> tuple[Any, ...]:
-    """Return the namespace, and for every outcome of a run its losses, nodes, probability and risks.
-
-    Losses and nodes have the shape (2^T, T), the probability (..., 2^T) and the risks (..., 2^T, T). A loss is 0 or 1;
-    given the past it is 1 with probability πμ.
-    """
+    """Return the namespace, and for every outcome of a run its losses, nodes, probability and risks."""
     xp, mu, pi = arrays(risks=risks, audit_probability=audit_probability)
     DOMAINS["audit_probability"].check(xp, "audit_probability", pi)
     mu = _tree(xp, "risks", UNIT_INTERVAL.check(xp, "risks", mu))
@@ -124,12 +104,6 @@ def _false_by_predictable_bet(
     return _ever(xp, probability, crossed & (xp.cumulative_sum(excess, axis=-1) >= 0))
 
 
-def _crosses(risks: Array, bet_by_past: Array, audit_probability: Array, risk: Array, error: Array) -> Array:
-    """Return P(the wealth is ever 1/δ or more)."""
-    xp, probability, crossed, _, _ = _predictable(risks, bet_by_past, audit_probability, risk, error)
-    return _ever(xp, probability, crossed)
-
-
 def _beyond_bound(risks: Array, audit_probability: Array, error: Array, bet: Array) -> Array:
     """Return P(the mean risk so far is ever above its bound)."""
     xp, lost, _, probability, along = _runs(risks, audit_probability)
@@ -150,7 +124,6 @@ _NEARLY_ALL = 1.0 - 2.0**-32
 _AT_THE_RISK = {"risks": [0.25] * NODES, "audit_probability": 0.5, "risk": 0.25}
 """A run without a loss has probability (7/8)^4; with a bet of nearly 1 its wealth is nearly (8/7)^4."""
 _JUST = (7 / 8) ** 4 * (1.0 + 1e-8)
-_RARE = 2.0**-20
 _AFTER_TWO = [0.0, *2 * [0.0], *4 * [1.0], *8 * [0.0]]
 _LARGE_THEN_SMALL = [*3 * [_NEARLY_ALL], *12 * [2.0**-16]]
 
@@ -158,9 +131,7 @@ CLAIMS = (
     Claim(
         id="skipping.audit_mean",
         source=Source(_BETTING, "the capital process, for means that vary"),
-        origin=Origin.NEW,
         statement="P(∃t: M_t ≥ 1/δ and the mean of μ_1..μ_t ≥ ε) ≤ δ for a fixed λ; the risks may depend on the past",
-        relation=Relation.LE,
         lhs=_false_by_fixed_bet,
         rhs=_given_error,
         attained=Attained({**_AT_THE_RISK, "bet": _NEARLY_ALL, "error": _JUST}),
@@ -171,7 +142,6 @@ CLAIMS = (
         source=Source(_BETTING, "the capital process, read for the mean of means that vary"),
         origin=Origin.IMPLIED,
         statement="P(∃t: M_t ≥ 1/δ and the mean of μ_1..μ_t ≥ ε) ≤ δ for λ_t that may depend on the past",
-        relation=Relation.LE,
         lhs=_false_by_predictable_bet,
         rhs=_given_error,
         refuted={
@@ -186,9 +156,7 @@ CLAIMS = (
     Claim(
         id="skipping.audit_bound",
         source=Source(_BETTING, "confidence sequences, for means that vary"),
-        origin=Origin.NEW,
         statement="P(∃t: the mean of μ_1..μ_t > its bound) ≤ δ; the risks may depend on the past",
-        relation=Relation.LE,
         lhs=_beyond_bound,
         rhs=_given_error,
         attained=Attained(

@@ -107,31 +107,7 @@ def bill_bound(target: Array, draft: Array, skip: Array, deviation: Array) -> Ar
 
 
 def bill_bound_on_device(draft: Array, skip: Array, deviation: Array) -> Array:
-    """Return an upper bound on the bill of a position that the device knows before anything is sent.
-
-    The bound, which is new, is A + (1 - A) max_d Δ⁽ᵈ⁾, over the drafts that may be sent. No p exceeds it, and for
-    some q and q̂ a p attains it.
-
-    Parameters
-    ----------
-    draft, skip, deviation
-        See :func:`bill_bound`.
-
-    Returns
-    -------
-    array, shape (...)
-        In [0, 1], rounded up to the caller's type.
-
-    Raises
-    ------
-    ValueError
-        See :func:`bill_bound`.
-
-    Examples
-    --------
-    >>> float(bill_bound_on_device([0.75, 0.25], skip=[0.0, 1.0], deviation=0.125))
-    0.34375
-    """
+    """Return an upper bound on the bill of a position that the device knows before anything is sent."""
     xp, kind, q = distributions(draft=draft)
     s = skip_probabilities(xp, skip, q)
     largest = xp.max(xp.where(q * (1.0 - s) > 0, _deviation(xp, deviation, q), 0.0), axis=-1)

@@ -6,7 +6,7 @@ from typing import Any
 
 from hlmtheory._array import Array, arrays
 from hlmtheory._simplex import distance, distributions, excess, skip_probabilities
-from hlmtheory.claims import UNIT, Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import UNIT, Attained, Claim, Source
 from hlmtheory.skipping.bill import bill_bound, bill_bound_on_device, position_arrays, position_bill
 from hlmtheory.skipping.rounds import chain_arrays, replacements, round_text_distance, summed_bill
 from hlmtheory.truncation.reconstruction import NOISE
@@ -75,40 +75,6 @@ def _joint(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
     return skipped + xp.minimum(xp.sum(q * (1.0 - s), axis=-1), delta)
 
 
-def _by_mean(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
-    """Return Σ q s β + min(S, (S/T) Σ q Δ)."""
-    xp, q, _, skipped, sent, tv = _parts(target, draft, skip)
-    delta = xp.sum(q * _deviations(target, draft, skip, decoded), axis=-1)
-    return skipped + xp.minimum(sent, sent / xp.where(tv > 0, tv, 1.0) * delta)
-
-
-def _exists(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
-    """Return whether TV(q̂⁽ᵈ⁾, p) > 2^-44 for every d, or nothing is rejected."""
-    xp, _, p, q, _, known = position_arrays(target, draft, skip, decoded)
-    return xp.all(distance(xp, p[..., None, :], known) > NOISE, axis=-1) | (distance(xp, p, q) == 0)
-
-
-def _aligned(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
-    """Return whether no token has terms of opposite signs."""
-    xp, _, p, q, s, known = position_arrays(target, draft, skip, decoded)
-    p, q = p + 0.0 * q, q + 0.0 * p
-    lost, left = excess(xp, q, p), excess(xp, p, q)
-    r = left / xp.where(xp.any(left > 0, axis=-1, keepdims=True), xp.sum(left, axis=-1, keepdims=True), 1.0)
-    sent = (1.0 - s) * lost
-    own = s * lost - r * xp.sum(s * lost, axis=-1, keepdims=True)
-    terms = (sent + 0.0 * own)[..., None] * (replacements(xp, p, q, known) - r[..., None, :])
-    rises = (own > 0) | xp.any(terms > 0, axis=-2)
-    falls = (own < 0) | xp.any(terms < 0, axis=-2)
-    return ~xp.any(rises & falls, axis=-1)
-
-
-def _shared(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
-    """Return whether all drafts have one q̂."""
-    xp, _, p, q, s, known = position_arrays(target, draft, skip, decoded)
-    same = xp.all(known == known[..., :1, :], axis=(-2, -1))
-    return same & (xp.sum(p + q + s, axis=-1) >= 0)
-
-
 def _noise(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
     """Return 1 + max_d T/TV(q̂⁽ᵈ⁾, p): how much the normalised residuals magnify a rounding of q̂."""
     xp, _, p, q, _, known = position_arrays(target, draft, skip, decoded)
@@ -133,8 +99,6 @@ def _chain_noise(target_chain: Array, draft_chain: Array, skip_chain: Array, dec
 
 
 _PAPER = Source("oh2025cuhlm", "(10), (15)-(18), for a whole round")
-_EXISTS = Assumption("every r̂ exists: TV(q̂, p) > 2^-44, or nothing is rejected", _exists)
-_SHARED = Assumption("the server decodes one q̂ for all drafts", _shared)
 _ONE_Q = {
     "target": [0.25, 0.5, 0.25],
     "draft": [0.75, 0.25, 0.0],
@@ -149,13 +113,6 @@ _BOTH = {
     "decoded": [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]],
 }
 """r̂ is on token 2 alone. No p has a larger bill for this q, skip and Δ = 1/2."""
-_HALF = {
-    "target": [0.0, 15 / 16, 1 / 16],
-    "draft": [1.0, 0.0, 0.0],
-    "skip": [1 / 16, 0.0, 0.0],
-    "decoded": [[15 / 16, 0.0, 1 / 16]],
-}
-"""r = (0, 15, 1)/16, and r̂ has no token 2. The distortion falls on tokens that skipping empties."""
 _SAFE_SKIPPED = {
     "target": [0.5, 0.0, 0.25, 0.25],
     "draft": [0.5, 0.5, 0.0, 0.0],
@@ -176,9 +133,7 @@ CLAIMS = (
     Claim(
         id="skipping.bill",
         source=_PAPER,
-        origin=Origin.NEW,
         statement="TV(law of the token, p) ≤ bill = Σ q s β + Σ_d q_d (1 − s_d) β_d TV(r, r̂⁽ᵈ⁾), for any q̂⁽ᵈ⁾",
-        relation=Relation.LE,
         lhs=_distance,
         rhs=position_bill,
         attained=Attained(_ONE_Q),
@@ -188,9 +143,7 @@ CLAIMS = (
     Claim(
         id="skipping.bill_largest",
         source=_PAPER,
-        origin=Origin.NEW,
         statement="Σ q s β + Σ q (1 − s) β min(1, Δ/T) ≤ Σ q s β + min(S, (S/T) max_d Δ⁽ᵈ⁾), S = Σ q (1 − s) β",
-        relation=Relation.LE,
         lhs=bill_bound,
         rhs=_by_largest,
         attained=Attained(
@@ -206,9 +159,7 @@ CLAIMS = (
     Claim(
         id="skipping.bill_device",
         source=_PAPER,
-        origin=Origin.NEW,
         statement="bill ≤ A + (1 − A) max_d Δ⁽ᵈ⁾, A = Σ q s: the device knows it, whatever p",
-        relation=Relation.LE,
         lhs=position_bill,
         rhs=_on_device,
         attained=Attained(_BOTH),
@@ -218,12 +169,10 @@ CLAIMS = (
     Claim(
         id="skipping.bill_joint",
         source=_PAPER,
-        origin=Origin.NEW,
         statement=(
             "TV(law of the token, p) ≤ Σ q s β + min(1 − A, max_d Δ⁽ᵈ⁾), A = Σ q s: a message costs Δ at a position, "
             "however few of its drafts are sent"
         ),
-        relation=Relation.LE,
         lhs=_distance,
         rhs=_joint,
         attained=Attained(_SAFE_SKIPPED),
@@ -233,12 +182,10 @@ CLAIMS = (
     Claim(
         id="skipping.bill_text",
         source=_PAPER,
-        origin=Origin.NEW,
         statement=(
             "TV(law of the text, target model's) ≤ Σ_t E[bill at t], prefixes and places in the round from the "
             "system; the bonus token costs 0"
         ),
-        relation=Relation.LE,
         lhs=round_text_distance,
         rhs=summed_bill,
         attained=Attained(_CHAIN),

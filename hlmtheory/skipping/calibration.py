@@ -66,7 +66,7 @@ def calibrate(losses_by_prompt: Sequence[Any], limit: float) -> Calibration:
         every position of a text of the *target* model, see :func:`threshold_losses`. A prompt's loss is the mean over
         its tokens of β 1{u ≤ λ}, so it is at most 1.
     limit : float
-        ε > 0. For a limit on the distance of whole texts give :func:`overlap_losses` to :func:`calibrate_threshold`.
+        ε > 0.
 
     Returns
     -------
@@ -317,11 +317,7 @@ def by_prompt(xp: Any, losses: Array, prompt: Array | None) -> Array:
 
 
 def _sums(xp: Any, u: Array, beta: Array, grid: Array) -> Array:
-    """Return Σ_t β_t 1{u_t ≤ λ}, computed in blocks of thresholds to bound the memory.
-
-    All blocks have the same shape; the last block repeats the highest threshold. So all sums add in the same order,
-    and rounding cannot make a sum decrease as λ rises. The calibration relies on this.
-    """
+    """Return Σ_t β_t 1{u_t ≤ λ}, computed in blocks of thresholds to bound the memory."""
     count = grid.shape[0]
     step = min(count, max(1, _BLOCK // max(1, math.prod(u.shape))))
     levels = xp.take(grid, xp.clip(xp.arange(-(-count // step) * step, device=grid.device), max=count - 1), axis=0)

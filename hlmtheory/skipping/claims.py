@@ -10,7 +10,6 @@ from hlmtheory.skipping.calibration import held_out_risk
 from hlmtheory.skipping.chains import from_target, text_distance
 from hlmtheory.skipping.confident import CLAIMS as _CONFIDENT_CLAIMS
 from hlmtheory.skipping.holder import (
-    edge,
     holder_bound,
     holder_bound_discrete,
     line,
@@ -19,7 +18,7 @@ from hlmtheory.skipping.holder import (
     skip_thresholds,
 )
 from hlmtheory.skipping.overlap import CLAIMS as _OVERLAP_CLAIMS
-from hlmtheory.skipping.risk import SurrogateGap, non_acceptance, one_step_risk, surrogate_gap, tokens_and_line
+from hlmtheory.skipping.risk import non_acceptance, one_step_risk
 from hlmtheory.skipping.text_risk import CLAIMS as _TEXT_RISK_CLAIMS
 from hlmtheory.verification import (
     output_distribution,
@@ -31,8 +30,6 @@ from hlmtheory.verification import (
 #
 # threshold. Solve a u + b = Δ.
 # averse_threshold. Solve a u + b = 0.
-# rejection_by_draft. False: only the mean over drafts is bounded (mean_rejection). A draft with p_v = 0 is always
-#   rejected, so its β is 1.
 # mean_rejection. q_v β_v = (q_v - p_v)⁺ ≤ q_v 1{p_v < q_v}; sum over v.
 # holder. Hölder on I; with t = a u + b the s-norm of the line is (∫_0^Δ t^s dt / a)^{1/s}.
 # holder_discrete. Hölder for sums.
@@ -41,8 +38,6 @@ from hlmtheory.verification import (
 #   prefix alone. Laws j - 1 and j agree in the first j - 1 tokens, by the target model, and in the kernels after token
 #   j. They differ in the law of token j given the prefix, by TV_j(prefix). So their distance is at most E[TV_j], with
 #   prefixes from the target model. Sum over j.
-# surrogate. False: by surrogate_gap the two differ by the tokens below -b/a and by the line's residuals, which may be
-#   positive.
 # calibrated. Let λ* be the largest threshold with Σ_{i≤n+1} L_i(λ) ≤ (n + 1) ε. Without prompt i the rule
 #   requires Σ_{j≠i} L_j(λ) + B ≤ (n + 1) ε, which is stricter, as L_i ≤ B. So λ̂_i ≤ λ*, L_i(λ̂_i) ≤ L_i(λ*), and the
 #   mean over i is at most ε. If the prompts are exchangeable, each of the n + 1 is equally likely to be the last,
@@ -75,59 +70,12 @@ def _mean_rejection(target: Array, draft: Array) -> Array:
     return xp.sum(q * rejection_probability(target, draft), axis=-1)
 
 
-def _largest_rejection(target: Array, draft: Array) -> Array:
-    xp, beta = arrays(beta=rejection_probability(target, draft))
-    return xp.max(beta, axis=-1)
-
-
 def _printed_bound(cell_probabilities: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
     return holder_bound(cell_probabilities, slope, intercept, non_acceptance=non_acceptance)
 
 
 def _distance_of_law(target: Array, draft: Array, skip: Array) -> Array:
     return total_variation(output_distribution(target, draft, skip=skip), target)
-
-
-def _exact(
-    uncertainty: Array, rejection_by_token: Array, slope: Array, intercept: Array, non_acceptance: Array
-) -> Array:
-    """Return the mean β of the tokens with u ≤ u_th, from the threshold itself."""
-    xp, u, beta, a, b, delta = tokens_and_line(uncertainty, rejection_by_token, slope, intercept, non_acceptance)
-    threshold = skip_thresholds(a, b, non_acceptance=delta).risk_prone + edge(xp, u) / a
-    return xp.mean(xp.where(u <= threshold, beta, 0.0), axis=-1)
-
-
-def _parts(
-    uncertainty: Array, rejection_by_token: Array, slope: Array, intercept: Array, non_acceptance: Array
-) -> Array:
-    gap = surrogate_gap(uncertainty, rejection_by_token, slope, intercept, non_acceptance=non_acceptance)
-    return gap.surrogate + gap.below + gap.misfit
-
-
-def _own_gap(uncertainty: Array, rejection_by_token: Array) -> SurrogateGap:
-    """Return the gap with the least-squares line and Δ of the same tokens."""
-    xp, u, beta, *_ = tokens_and_line(uncertainty, rejection_by_token, 1.0, 0.0, 0.0)
-    away = u - xp.mean(u, axis=-1, keepdims=True)
-    spread = xp.sum(away * away, axis=-1)
-    slope = xp.sum(away * beta, axis=-1) / xp.where(spread > 0, spread, 1.0)
-    intercept = xp.mean(beta, axis=-1) - slope * xp.mean(u, axis=-1)
-    share = xp.mean(xp.astype(beta > 0, xp.float64), axis=-1)
-    return surrogate_gap(u, beta, xp.where(slope > 0, slope, 1.0), intercept, non_acceptance=share)
-
-
-def _own_exact(uncertainty: Array, rejection_by_token: Array) -> Array:
-    return _own_gap(uncertainty, rejection_by_token).exact
-
-
-def _own_surrogate(uncertainty: Array, rejection_by_token: Array) -> Array:
-    return _own_gap(uncertainty, rejection_by_token).surrogate
-
-
-def _rises(uncertainty: Array, rejection_by_token: Array) -> Array:
-    """Return whether the least-squares slope is positive by more than rounding."""
-    xp, u, beta, *_ = tokens_and_line(uncertainty, rejection_by_token, 1.0, 0.0, 0.0)
-    away = u - xp.mean(u, axis=-1, keepdims=True)
-    return xp.sum(away * beta, axis=-1) > 1e-9
 
 
 def _enough(losses: Array, risk: Array, bound: Array) -> Array:
@@ -155,7 +103,6 @@ _STAYING = {
     "skip_chain": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
 }
 """The target model leaves token 2 at once, and the hybrid system stays there."""
-_FIVE_TOKENS = {"uncertainty": [0.0, 0.25, 0.5, 0.75, 1.0], "rejection_by_token": [0.0, 0.0, 0.25, 1.0, 0.0]}
 _EVEN_LOSSES = {"losses": [[0.5]] * 64, "risk": 32.5 / 64, "bound": 1.0}
 
 CLAIMS = (
@@ -185,21 +132,9 @@ CLAIMS = (
         source=Source("oh2025cuhlm", "(11), proof of Theorem 1"),
         origin=Origin.PUBLISHED,
         statement="E[β_d] ≤ Δ = P(p_d < q_d)",
-        relation=Relation.LE,
         lhs=_mean_rejection,
         rhs=non_acceptance,
         attained=Attained({"target": [0.0, 1.0], "draft": [0.5, 0.5]}),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="skipping.rejection_by_draft",
-        source=Source("oh2025cuhlm", "Theorem 1, without its condition that β equals E[β] of (11)"),
-        origin=Origin.IMPLIED,
-        statement="β_d ≤ Δ for each draft d",
-        relation=Relation.LE,
-        lhs=_largest_rejection,
-        rhs=non_acceptance,
-        refuted={"target": [0.0, 1.0], "draft": [0.25, 0.75]},
         ceiling=1.0,
     ),
     Claim(
@@ -207,7 +142,6 @@ CLAIMS = (
         source=Source("oh2025cuhlm", "Theorem 1, (13)"),
         origin=Origin.PUBLISHED,
         statement="R = ∫_I (a u + b) f(u) du ≤ Δ^{3/2}/√(3a) · ‖f‖_{2,I}, I = [−b/a, (Δ − b)/a]",
-        relation=Relation.LE,
         lhs=rejection_risk,
         rhs=_printed_bound,
         attained=Attained(_MATCHED, ratio=0.9999694819561996),
@@ -216,32 +150,14 @@ CLAIMS = (
     Claim(
         id="skipping.holder_discrete",
         source=Source("oh2024uhlm", "IV-A, (13) with an empirical density"),
-        origin=Origin.NEW,
         statement="for u on {0, 1/M, …, 1}: R ≤ (Σ_I (a u + b)^s)^{1/s} (Σ_I f^{s′})^{1/s′}",
-        relation=Relation.LE,
         lhs=rejection_risk_discrete,
         rhs=holder_bound_discrete,
         attained=Attained({**_RISING, "mass": [0.0, 1 / 3, 2 / 3], "exponent": 2.0}),
     ),
     Claim(
-        id="skipping.surrogate",
-        source=Source("oh2025cuhlm", "Theorem 1 with R the probability of a false positive (III-C), (7) not exact"),
-        origin=Origin.IMPLIED,
-        statement=(
-            "E[β_d 1{u ≤ u_th}] ≤ R with the least-squares line and Δ of the same tokens; the two are equal "
-            "where (7) is exact"
-        ),
-        relation=Relation.LE,
-        lhs=_own_exact,
-        rhs=_own_surrogate,
-        assumptions=(Assumption("the fitted slope is positive", _rises),),
-        refuted=_FIVE_TOKENS,
-        ceiling=1.0,
-    ),
-    Claim(
         id="skipping.risk_is_tv",
         source=Source("oh2025cuhlm", "Theorem 1, the exact form of R"),
-        origin=Origin.NEW,
         statement="TV(law of U-HLM's token, p) = Σ_v q_v s_v β_v = E[s_d β_d]",
         relation=Relation.EQ,
         lhs=_distance_of_law,
@@ -251,9 +167,7 @@ CLAIMS = (
     Claim(
         id="skipping.sequence",
         source=Source("oh2025cuhlm", "(10)"),
-        origin=Origin.NEW,
         statement="TV(law of the text, target model's) ≤ Σ_t E[one-step TV], prefixes from the target model",
-        relation=Relation.LE,
         lhs=text_distance,
         rhs=from_target,
         attained=Attained(_STAYING),
@@ -262,9 +176,7 @@ CLAIMS = (
     Claim(
         id="skipping.calibrated",
         source=Source("angelopoulos2022crc", "Theorem 1"),
-        origin=Origin.NEW,
         statement="(1/(n+1)) Σ_i L_i(λ̂ of the other n) ≤ ε: for exchangeable prompts E[L_{n+1}(λ̂)] ≤ ε",
-        relation=Relation.LE,
         lhs=held_out_risk,
         rhs=_given_risk,
         assumptions=(Assumption("n + 1 ≥ B/ε", _enough),),

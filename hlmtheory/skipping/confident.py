@@ -19,7 +19,7 @@ from hlmtheory._array import Array, arrays, in_kind, to_numpy
 from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, leading_dimensions, number
 from hlmtheory._quantities import open_unit
 from hlmtheory._simplex import distributions
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Attained, Claim, Source
 from hlmtheory.skipping.audit import BETS, DOMAINS, audit_wealth, fewest_tokens_to_certify
 from hlmtheory.skipping.calibration import by_prompt, checked_losses
 from hlmtheory.uncertainty.binomial import unnarrowed
@@ -158,9 +158,7 @@ CLAIMS = (
     Claim(
         id="skipping.confident",
         source=Source("bates2021rcps", "Theorem 1, with the wealth of fixed bets"),
-        origin=Origin.NEW,
         statement="P(E[L(λ̂)] ≥ ε) ≤ δ over the calibration prompts",
-        relation=Relation.LE,
         lhs=_above,
         rhs=_given_error,
         attained=Attained(

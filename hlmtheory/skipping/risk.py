@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from hlmtheory._array import Array, arrays, distinct, in_kind, upward, widest
-from hlmtheory._domains import UNIT_INTERVAL, DomainError, entry_for_each, leading_dimensions, size_up_to
-from hlmtheory._simplex import distributions, excess, normalised, skip_probabilities
+from hlmtheory._array import Array, arrays, in_kind, upward, widest
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, entry_for_each, leading_dimensions
+from hlmtheory._simplex import distributions, excess, skip_probabilities
 from hlmtheory.skipping.holder import edge, line
-from hlmtheory.truncation import truncate
-from hlmtheory.truncation.reconstruction import NOISE
 
 
 class SurrogateGap(NamedTuple):
@@ -64,21 +61,6 @@ def one_step_risk(target: Array, draft: Array, skip: Array) -> Array:
     """
     xp, kind, p, q, s = pair_and_skip(target, draft, skip)
     return in_kind(xp, xp.clip(xp.sum(s * excess(xp, q, p), axis=-1), max=1.0), kind)  # q β = (q - p)⁺
-
-
-def replacements(xp: Any, p: Array, q: Array, sent: Array, top_k: Array) -> Iterator[tuple[Array, Array]]:
-    """For each top-k, yield the mass (...) of drafts that are sent with it and rejected, and r̂ (..., V).
-
-    Where r̂ is 0/0, yield a distribution at total variation 1 from r instead: all mass on a token with p_v < q_v, where
-    r_v = 0.
-    """
-    top_k = _entries_sent(xp, top_k, sent)
-    tokens = xp.arange(q.shape[-1], device=q.device)
-    farthest = xp.astype(tokens == xp.argmax(q - p, axis=-1, keepdims=True), xp.float64)
-    for k in distinct(xp, top_k):
-        distorted, mass = normalised(xp, excess(xp, p, truncate(q, k)))
-        share = xp.sum(xp.where(top_k == k, sent, 0.0), axis=-1)
-        yield share, xp.where(mass[..., None] > NOISE, distorted, farthest)
 
 
 def sequence_risk(step_risks: Array) -> Array:
@@ -203,14 +185,6 @@ def pair_and_skip(target: Array, draft: Array, skip: Array) -> tuple[Any, Any, A
     """Return the namespace, the result dtype, and p, q and s in float64."""
     xp, kind, p, q = distributions(target=target, draft=draft)
     return xp, kind, p, q, skip_probabilities(xp, skip, q)
-
-
-def _entries_sent(xp: Any, top_k: Array, like: Array) -> Array:
-    """Check and return k(v): one per draft, or one for all drafts."""
-    _, _, k = arrays(like=like, top_k=top_k)
-    k = size_up_to(like.shape[-1]).check(xp, "top_k", k)
-    leading_dimensions(draft=tuple(like.shape), top_k=tuple(k.shape))
-    return k
 
 
 def tokens_and_line(

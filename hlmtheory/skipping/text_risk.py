@@ -15,7 +15,7 @@ from hlmtheory._array import Array, arrays, in_kind, to_numpy, upward, widest
 from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions
 from hlmtheory._quantities import open_unit
 from hlmtheory._simplex import distributions
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Attained, Claim, Source
 from hlmtheory.uncertainty.binomial import bernoulli_divergence
 
 # Proofs, by the last part of the id.
@@ -144,9 +144,7 @@ CLAIMS = (
     Claim(
         id="skipping.text_risk",
         source=Source("hoeffding1963", "(2.1)"),
-        origin=Origin.NEW,
         statement="P(E[loss] is above the interval of n losses in [0, 1]) ≤ error/2, and so below it",
-        relation=Relation.LE,
         lhs=_miss,
         rhs=_half_of,
         attained=Attained(

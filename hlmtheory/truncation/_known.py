@@ -109,11 +109,7 @@ class _Slots(NamedTuple):
         return cls(cost, before, row.rest, row.cap)
 
     def gain(self, xp: Any, free: Array) -> tuple[Array, Array]:
-        """Return max_j min(R, c (free + j)) - (the j smallest costs), and j, for each number in ``free`` (..., F).
-
-        A column is worth its cost in a prefix, since costs rise and the gain falls, also when rounded: a binary search
-        finds its end.
-        """
+        """Return max_j min(R, c (free + j)) - (the j smallest costs), and j, for each number in ``free`` (..., F)."""
         rest, cap = self.rest[..., None], self.cap[..., None]
         low = xp.zeros(free.shape, dtype=xp.int64, device=free.device)
         high = low + self.cost.shape[-1]
@@ -126,8 +122,3 @@ class _Slots(NamedTuple):
             low, high = xp.where(worth, middle + 1, low), xp.where(worth, high, middle)
         number = xp.astype(low, free.dtype)
         return xp.minimum(rest, cap * (free + number)) - take(xp, self.before, low), number
-
-
-def _smallest(xp: Any, values: Array, at: Array, count: Array) -> Array:
-    """Return a mask of the ``count`` smallest values of the columns ``at``, equal ones by lowest index."""
-    return at & largest(xp, xp.where(at, -values, -xp.inf), xp.astype(count, xp.int64)[..., None])

@@ -11,7 +11,7 @@ from typing import Any
 
 from hlmtheory._array import Array
 from hlmtheory._simplex import distance, distributions, excess, normalised, rejection_by_token
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Source
 from hlmtheory.truncation.reconstruction import NOISE
 
 # Proofs, by the last part of the id.
@@ -28,13 +28,6 @@ def _stack(target: Array, draft: Array, decoded: Array) -> tuple[Any, Array, Arr
     xp, _, p, q = distributions(target=target, draft=draft)
     _, _, p, rows = distributions(target=p[..., None, :], decoded=decoded)
     return xp, p, q[..., None, :], rows
-
-
-def _own(xp: Any, rows: Array) -> Array:
-    """Return the diagonal: entry d of the row of draft d, shape (..., V)."""
-    size = rows.shape[-1]
-    place = xp.arange(size, device=rows.device)
-    return xp.sum(xp.where(place[:, None] == place, rows, 0.0), axis=-1)
 
 
 def _law_bias(xp: Any, p: Array, rows: Array, drawn: Array, accepted: Array) -> Array:
@@ -97,9 +90,7 @@ CLAIMS = (
     Claim(
         id="truncation.any_codec",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement="Bias ≤ 2 max_d TV(q, q̂^(d)) for any rows q̂^(d), if draft d is accepted by its exact q_d",
-        relation=Relation.LE,
         lhs=_bias,
         rhs=_certificate,
         assumptions=(_EXIST,),
@@ -112,7 +103,6 @@ CLAIMS = (
         source=_SOURCE,
         origin=Origin.IMPLIED,
         statement="Bias ≤ 2 Σ_d q_d TV(q, q̂^(d)): on average over the drafts, as the messages are sent",
-        relation=Relation.LE,
         lhs=_bias,
         rhs=_mean,
         assumptions=(_EXIST,),

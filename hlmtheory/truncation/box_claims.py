@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from hlmtheory._array import Array, arrays
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
-from hlmtheory.truncation._claim_sides import rebuilt_deviation
+from hlmtheory.claims import Attained, Claim, Source
 from hlmtheory.truncation.box_sizes import box_bias
 from hlmtheory.truncation.boxes import Interval
 from hlmtheory.truncation.partial_claims import rounded_boxes
 from hlmtheory.truncation.reconstruction import resampling_bias
-
-
-def _deviation(draft: Array, k: Array, error: Array) -> Array:
-    """Return Δ_k, of the batch shape of all three."""
-    return rebuilt_deviation(draft, k) + 0.0 * arrays(draft=draft, error=error)[2]
 
 
 def _bias(target: Array, draft: Array, k: Array, error: Array) -> Array:
@@ -31,9 +25,7 @@ CLAIMS = (
     Claim(
         id="truncation.partial_box_bias",
         source=_ROUNDED,
-        origin=Origin.NEW,
         statement="Bias ≤ 2 min(max T, max Σ (a − s b)⁺, max Σ (s b − a)⁺), log-probabilities within ±e; outer",
-        relation=Relation.LE,
         lhs=_bias,
         rhs=lambda target, draft, k, error: _bias_box(target, draft, k, error).upper,
         attained=Attained({"target": [0.125, 0.5, 0.375], "draft": [0.5, 0.375, 0.125], "k": 1, "error": 0.0}),

@@ -199,19 +199,6 @@ def nearest_distance(xp: Any, low: Array, high: Array, low_q: Array, high_q: Arr
     return xp.clip(xp.maximum(xp.maximum(terms[0], terms[1]), xp.maximum(terms[2], terms[3])), max=1.0)
 
 
-def _moved(xp: Any, row: Array, low: Array, high: Array) -> Array:
-    """Return the row with sum 1, every entry moved towards its bound by the same share."""
-    missing = 1.0 - xp.sum(row, axis=-1)
-    up = _share(xp, missing, xp.sum(high - row, axis=-1))
-    down = _share(xp, -missing, xp.sum(row - low, axis=-1))
-    return row + up * (high - row) - down * (row - low)
-
-
-def _share(xp: Any, wanted: Array, room: Array) -> Array:
-    """Return wanted/room, clipped to [0, 1], shape (..., 1)."""
-    return (xp.minimum(xp.clip(wanted, min=0.0), room) / xp.where(room > 0, room, 1.0))[..., None]
-
-
 def farthest_bound(xp: Any, low: Array, high: Array, low_q: Array, high_q: Array, number: Array | float = 1) -> Array:
     """Return the smallest bound found over λ and μ in [0, 1]: a pattern search on a convex function."""
     spare, missing = 1.0 - xp.sum(number * low, axis=-1), xp.sum(number * high_q, axis=-1) - 1.0

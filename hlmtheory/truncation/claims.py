@@ -9,9 +9,6 @@ from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Sour
 from hlmtheory.truncation._claim_sides import inverse_distance, rebuilt_deviation
 from hlmtheory.truncation.any_codec import CLAIMS as _ANY_CODEC_CLAIMS
 from hlmtheory.truncation.box_claims import CLAIMS as _BOX_CLAIMS
-from hlmtheory.truncation.budget import CLAIMS as _BUDGET_CLAIMS
-from hlmtheory.truncation.distances import CLAIMS as _DISTANCE_CLAIMS
-from hlmtheory.truncation.message import CLAIMS as _MESSAGE_CLAIMS
 from hlmtheory.truncation.misdeclared_claims import CLAIMS as _MISDECLARED_CLAIMS
 from hlmtheory.truncation.multi_draft import CLAIMS as _MULTI_DRAFT_CLAIMS
 from hlmtheory.truncation.partial_claims import CLAIMS as _PARTIAL_CLAIMS
@@ -28,7 +25,6 @@ from hlmtheory.truncation.reconstruction import (
     tvd_bound,
     tvd_bound_sharp,
 )
-from hlmtheory.truncation.rules import CLAIMS as _RULE_CLAIMS
 from hlmtheory.truncation.sizes_claims import CLAIMS as _SIZE_CLAIMS
 from hlmtheory.truncation.softplus_claims import CLAIMS as _SOFTPLUS_CLAIMS
 from hlmtheory.truncation.worst_case import CLAIMS as _WORST_CLAIMS
@@ -164,7 +160,6 @@ CLAIMS = (
         source=Source("oh2025cuhlm", "(19), were it solved by bisection"),
         origin=Origin.IMPLIED,
         statement="TV(r, r̂_{k+1}) ≤ TV(r, r̂_k): the distortion itself never rises with k (it can, by nearly 1)",
-        relation=Relation.LE,
         lhs=_next_distortion,
         rhs=resampling_distortion,
         assumptions=(_NEXT, _EXISTS),
@@ -180,7 +175,6 @@ CLAIMS = (
         source=_PAPER,
         origin=Origin.PUBLISHED,
         statement="TV(r, r̂) ≤ 2 Δ_k / TV(q, p)",
-        relation=Relation.LE,
         lhs=resampling_distortion,
         rhs=tvd_bound,
         attained=Attained(_FAR, ratio=0.5),
@@ -190,9 +184,7 @@ CLAIMS = (
     Claim(
         id="truncation.tvd_sharp",
         source=_PAPER,
-        origin=Origin.NEW,
         statement="TV(r, r̂) ≤ Δ_k / max(TV(q, p), TV(q̂, p))",
-        relation=Relation.LE,
         lhs=resampling_distortion,
         rhs=tvd_bound_sharp,
         attained=Attained(_TIGHT),
@@ -202,7 +194,6 @@ CLAIMS = (
     Claim(
         id="truncation.bias_identity",
         source=Source("oh2025cuhlm", "(17), below (18), Fig. 6"),
-        origin=Origin.NEW,
         statement="Bias = 2 TV(q, p) TV(r, r̂): an identity, where the paper reports a correlation of 0.9763",
         relation=Relation.EQ,
         lhs=resampling_bias,
@@ -214,9 +205,7 @@ CLAIMS = (
     Claim(
         id="truncation.certificate",
         source=Source("oh2025cuhlm", "(17), improves on (20)-(24)"),
-        origin=Origin.NEW,
         statement="Bias ≤ 2 Δ_k: known to the device before anything is sent",
-        relation=Relation.LE,
         lhs=resampling_bias,
         rhs=_certificate,
         attained=Attained(_TIGHT),
@@ -225,9 +214,7 @@ CLAIMS = (
     Claim(
         id="truncation.certificate_by_draft",
         source=Source("oh2025cuhlm", "(17), improves on (20)-(24)"),
-        origin=Origin.NEW,
         statement="Bias ≤ 2 max_v Δ_{k(v)} when the number of entries sent depends on the draft v",
-        relation=Relation.LE,
         lhs=_bias_by_draft,
         rhs=_certificate_by_draft,
         attained=Attained(_REBUILT_TARGET),
@@ -235,11 +222,7 @@ CLAIMS = (
     ),
     *_SOFTPLUS_CLAIMS,
     *_SIZE_CLAIMS,
-    *_MESSAGE_CLAIMS,
     *_WORST_CLAIMS,
-    *_DISTANCE_CLAIMS,
-    *_RULE_CLAIMS,
-    *_BUDGET_CLAIMS,
     *_MISDECLARED_CLAIMS,
     *_RATE_CLAIMS,
     *_MULTI_DRAFT_CLAIMS,

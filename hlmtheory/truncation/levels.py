@@ -15,15 +15,11 @@ from hlmtheory.truncation.reconstruction import tail_excess
 
 Rows = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Sizes = NDArray[np.int64]
 ENTRIES_AT_ONCE = 2**17  # entries of the rows that are handled together, so that they fit a cache
 
 
 def levels_of(rows: Rows, bits: int) -> Rows:
-    """For each entry, the largest level whose decoded value does not exceed it: ⌊q (2^b - 1)⌋ up to rounding.
-
-    The rounded product may be off by one. Comparing the values themselves corrects it, so no entry is rounded up.
-    """
+    """For each entry, the largest level whose decoded value does not exceed it: ⌊q (2^b - 1)⌋ up to rounding."""
     near = np.floor(rows * _largest(bits))
     low: Rows = near - (values_of(near, bits) > rows)
     return np.where(values_of(low + 1.0, bits) <= rows, low + 1.0, low)

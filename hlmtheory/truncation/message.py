@@ -196,7 +196,6 @@ def _refuse_unattainable(index: int, least: float, bits: int) -> NoReturn:
     )
 
 
-# --------------------------------------------------------------------------------------------- claims
 #
 # Δ_k beyond K, the last k with a non-zero value: the mass R that is spread stays the same. The largest entry t that is
 #   not yet sent leaves the n entries that share R, so μ rises from R/n to R/(n - 1), and E rises by t. If t < μ no
@@ -208,6 +207,3 @@ def message_certificate(draft: Array, k: Array) -> Array:
     """2 Δ_k of the message."""
     xp, _, q, k = draft_and_size(draft, k)
     return 2.0 * at_size(xp, message_deviation(q), k)
-
-
-CLAIMS = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hlmtheory._array import Array
 from hlmtheory._simplex import distance, distributions, excess, normalised, rejection_by_token
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Assumption, Attained, Claim, Source
 from hlmtheory.truncation.reconstruction import NOISE, pair_and_size, truncate, truncated
 from hlmtheory.verification import total_variation
 
@@ -44,9 +44,7 @@ CLAIMS = (
     Claim(
         id="truncation.misdeclared",
         source=Source("oh2025cuhlm", "(17), with drafts from another distribution"),
-        origin=Origin.NEW,
         statement="if drafts are drawn from q′ and the server gets k entries of q, then TV(law, p) ≤ TV(q′, q) + Δ_k",
-        relation=Relation.LE,
         lhs=_bias,
         rhs=_bound,
         assumptions=(Assumption("r̂ exists: TV(q̂, p) > 2^-44, or nothing is rejected", _residual_exists),),

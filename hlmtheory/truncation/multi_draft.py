@@ -14,7 +14,7 @@ from hlmtheory._array import Array, arrays, in_kind
 from hlmtheory._domains import Domain, leading_dimensions
 from hlmtheory._remember import remembered
 from hlmtheory._simplex import excess, normalised, rejection_by_token
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Assumption, Attained, Claim, Source
 from hlmtheory.truncation.reconstruction import NOISE, pair_and_size, truncate, truncated
 from hlmtheory.verification import total_variation
 
@@ -32,34 +32,7 @@ DRAFT_COUNT = Domain(
 
 
 def multi_draft_distribution(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
-    """Return the law of the emitted token with m independent drafts of one position and k entries sent.
-
-    Parameters
-    ----------
-    target, draft : array, shape (..., V)
-        Distributions p and q.
-    k : integer array, shape (...) or broadcastable to it
-        How many entries of q are sent, 0..V.
-    draft_count : integer array, shape (...) or broadcastable to it
-        m, 1 to 64.
-
-    Returns
-    -------
-    array, shape (..., V)
-        Sums to 1. Its distance Σ_v |law_v - p_v| from ``target`` is at most 2 m Δ_k. If TV(q̂, p_i) ≤ 2^-44, the
-        residual (p_i - q̂)⁺ counts as 0, and a rejected draft is replaced by a token from p_i.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, k or m is outside its range, or the shapes do not match.
-
-    Examples
-    --------
-    >>> law = multi_draft_distribution([0.35, 0.2, 0.45], [0.05, 0.75, 0.2], k=1, draft_count=2)
-    >>> law.round(4).tolist()
-    [0.2338, 0.2, 0.5663]
-    """
+    """Return the law of the emitted token with m independent drafts of one position and k entries sent."""
     xp, kind, p, stages = _stages(target, draft, k, draft_count)
     law, last, left = xp.zeros_like(p), p, xp.ones_like(p[..., :1])
     for stage in stages:
@@ -107,16 +80,6 @@ def _deviation(draft: Array, k: Array) -> Array:
     return total_variation(draft, truncate(draft, k))
 
 
-def _bound(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
-    """Return 2 Δ_k (1 + T_1 + T_1 T_2 + …), m terms."""
-    xp, _, p, stages = _stages(target, draft, k, draft_count)
-    total, left = xp.zeros_like(p[..., :1]), xp.ones_like(p[..., :1])
-    for stage in stages:
-        total = total + xp.where(stage.reached, left, 0.0)
-        left = left * stage.rejected
-    return 2.0 * _deviation(draft, k) * total[..., 0]
-
-
 def _certificate(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
     xp, m = arrays(draft_count=draft_count)
     return 2.0 * xp.astype(m, xp.float64) * _deviation(draft, k)
@@ -147,9 +110,7 @@ CLAIMS = (
     Claim(
         id="truncation.multi_draft_certificate",
         source=Source("oh2025cuhlm", "(17), with several drafts"),
-        origin=Origin.NEW,
         statement="Bias ≤ 2 m Δ_k for m independent drafts: certified by the draft distribution alone",
-        relation=Relation.LE,
         lhs=_bias,
         rhs=_certificate,
         assumptions=(_EXISTS,),

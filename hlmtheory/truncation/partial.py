@@ -256,10 +256,7 @@ def partial_draft(
 
 
 def deviation_ends(xp: Any, value: Array, rest: Array, cap: Array, k: Array, vocabulary: int) -> tuple[Array, Array]:
-    """Return the smallest and the largest Δ_k from the known entries, in descending order, and the rest's mass and cap.
-
-    Columns beyond the list hold 0. An even rest adds nothing to Δ_k: its entries are at most the mean of the tail.
-    """
+    """Return the ends of Δ_k from the known entries, in descending order, and the rest's mass and cap."""
     unsent = xp.arange(value.shape[-1], device=value.device) >= k[..., None]
     tail = rest + xp.sum(xp.where(unsent, value, 0.0), axis=-1)
     mean = tail / xp.astype(xp.where(k < vocabulary, vocabulary - k, 1), xp.float64)

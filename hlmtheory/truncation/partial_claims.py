@@ -7,8 +7,8 @@ from typing import Any
 from hlmtheory._array import Array, arrays, take
 from hlmtheory._domains import token_of
 from hlmtheory._remember import remembered
-from hlmtheory._simplex import distance, normalised, rejection_by_token
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory._simplex import distance, rejection_by_token
+from hlmtheory.claims import Attained, Claim, Source
 from hlmtheory.truncation._claim_sides import rebuilt_deviation
 from hlmtheory.truncation._known import (
     Known,
@@ -20,7 +20,6 @@ from hlmtheory.truncation._known import (
 from hlmtheory.truncation.boxes import quantised_box
 from hlmtheory.truncation.partial import deviation_ends, draft_ends
 from hlmtheory.truncation.reconstruction import draft_and_size, pair_and_size, resampling_bias
-from hlmtheory.verification import acceptance_rate
 
 # Proofs, by the last part of the id.
 #
@@ -38,16 +37,13 @@ from hlmtheory.verification import acceptance_rate
 #   known. Δ_k is the sum of (q_v - μ)⁺ over the listed tail, which is known, and over the rest, which is convex in the
 #   rest. Its maximum under the cap is at a corner: as many entries as possible at the cap, one with the remainder, the
 #   others 0.
-# partial_deviation_least. The sum over the rest is at least 0, attained by an even rest, whose entries are at most μ.
 # partial_bias. Bias ≤ 2 TV(q, p) and ≤ 2 Δ_k (truncation.bias_worst). Let G be the tokens that p lists and q sends:
 #   there q̂ = q, so (p - q)⁺ = (p - q̂)⁺, and r and r̂ differ by the factor T̂/T alone. If T ≥ T̂, r ≤ r̂ on G, so
 #   Bias = 2 T Σ (r - r̂)⁺ ≤ 2 Σ_{v ∉ G} (p_v - q_v)⁺ ≤ 2 p(Gᶜ). If T < T̂, Bias = 2 T Σ (r̂ - r)⁺ ≤
 #   2 (T/T̂) Σ_{v ∉ G} (p_v - q̂_v)⁺ ≤ 2 p(Gᶜ).
-# partial_draft, partial_draft_least. p_d and q_d are each listed, or between (R - (n - 1) c)⁺ and min(c, R), where n
+# partial_draft. p_d and q_d are each listed, or between (R - (n - 1) c)⁺ and min(c, R), where n
 #   entries are not listed. The two take every pair of values there, and min(1, p_d/q_d) rises with p_d and falls with
 #   q_d.
-# partial_renormalised. False: see the counterexample. Equal lists do not imply equal rows: a list of one token becomes
-#   (1) when it is renormalised, whatever its probability.
 
 
 def _known(target: Array, draft: Array, k: Array) -> tuple[Any, Known, Known]:
@@ -139,18 +135,6 @@ def rounded_boxes(target: Array, draft: Array, error: Array) -> tuple[Any, ...]:
     return xp, *xp.broadcast_arrays(*ends)
 
 
-def _renormalised(target: Array, draft: Array, k: Array) -> Array:
-    """Return the acceptance rate of the two lists, each divided by its mass; 0 where nothing is listed."""
-    xp, p, q = _known(target, draft, k)
-    rows = [normalised(xp, row.value)[0] for row in (p, q)]
-    return xp.sum(xp.minimum(*rows), axis=-1)
-
-
-def _true_acceptance(target: Array, draft: Array, k: Array) -> Array:
-    xp, _, _, _, k = pair_and_size(target, draft, k)
-    return acceptance_rate(target, draft) + 0.0 * xp.astype(k, xp.float64)
-
-
 _LISTS = Source("oh2025cuhlm", "(16)-(17), from lists of the k most likely tokens")
 _FAR = {"target": [0.25, 0.125, 0.375, 0.25], "draft": [0.5, 0.375, 0.125, 0.0], "k": 2}
 _NEAR = {"target": [0.125, 0.375, 0.375, 0.125], "draft": [0.625, 0.125, 0.125, 0.125], "k": 2}
@@ -160,9 +144,7 @@ CLAIMS = (
     Claim(
         id="truncation.partial_most",
         source=_LISTS,
-        origin=Origin.NEW,
         statement="TV(q, p) ≤ max_S [p(S ∩ A) + min(R_p, c_p y) − q(S ∩ B) − (R_q − c_q x)⁺], p listed on A, q on B",
-        relation=Relation.LE,
         lhs=_distance,
         rhs=_most,
         attained=Attained(_FAR),
@@ -170,9 +152,7 @@ CLAIMS = (
     Claim(
         id="truncation.partial_least",
         source=_LISTS,
-        origin=Origin.NEW,
         statement="TV(q, p) ≥ max(Σ (l − h′)⁺, Σ (l′ − h)⁺, 1 − Σ min(h, h′), Σ max(l, l′) − 1), unlisted in [0, c]",
-        relation=Relation.LE,
         lhs=_least,
         rhs=_distance,
         attained=Attained(_NEAR),
@@ -181,31 +161,16 @@ CLAIMS = (
     Claim(
         id="truncation.partial_deviation",
         source=_LISTS,
-        origin=Origin.NEW,
         statement="Δ_j ≤ Σ_list (q − μ)⁺ + ⌊R/c⌋ (c − μ)⁺ + (R − ⌊R/c⌋ c − μ)⁺ from the top k of q, j = ⌊k/2⌋",
-        relation=Relation.LE,
         lhs=_half_deviation,
         rhs=lambda draft, k: _deviations(draft, k)[1],
         attained=Attained(_TAIL),
         ceiling=1.0,
     ),
     Claim(
-        id="truncation.partial_deviation_least",
-        source=_LISTS,
-        origin=Origin.NEW,
-        statement="Δ_j ≥ Σ_list (q − μ)⁺ from the top k of q, j = ⌊k/2⌋: attained by an even rest",
-        relation=Relation.LE,
-        lhs=lambda draft, k: _deviations(draft, k)[0],
-        rhs=_half_deviation,
-        attained=Attained({"draft": [0.125, 0.375, 0.125, 0.375], "k": 3}),
-        ceiling=1.0,
-    ),
-    Claim(
         id="truncation.partial_bias",
         source=_LISTS,
-        origin=Origin.NEW,
         statement="Bias ≤ 2 min(max Δ_k, max TV(q, p), 1 − p(A ∩ B)) from the top k of both; outer, not sharp",
-        relation=Relation.LE,
         lhs=resampling_bias,
         rhs=_bias_bound,
         attained=Attained({"target": [0.25, 0.5, 0.125, 0.125], "draft": [0.25, 0.375, 0.375, 0.0], "k": 2}),
@@ -214,38 +179,12 @@ CLAIMS = (
     Claim(
         id="truncation.partial_draft",
         source=_LISTS,
-        origin=Origin.NEW,
         statement="min(1, p_d/q_d) ≤ min(1, max p_d / min q_d); unlisted: (R − (n − 1) c)⁺ to min(c, R), n of them",
-        relation=Relation.LE,
         lhs=_acceptance,
         rhs=lambda target, draft, token, k: _draft_ends(target, draft, token, k)[1],
         attained=Attained(
             {"target": [0.125, 0.25, 0.25, 0.375], "draft": [0.125, 0.375, 0.375, 0.125], "token": 2, "k": 2}
         ),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="truncation.partial_draft_least",
-        source=_LISTS,
-        origin=Origin.NEW,
-        statement="min(1, p_d/q_d) ≥ min(1, min p_d / max q_d) from the top k of both",
-        relation=Relation.LE,
-        lhs=lambda target, draft, token, k: _draft_ends(target, draft, token, k)[0],
-        rhs=_acceptance,
-        attained=Attained(
-            {"target": [0.25, 0.25, 0.125, 0.375], "draft": [0.25, 0.125, 0.5, 0.125], "token": 2, "k": 2}
-        ),
-        ceiling=1.0,
-    ),
-    Claim(
-        id="truncation.partial_renormalised",
-        source=_LISTS,
-        origin=Origin.IMPLIED,
-        statement="the acceptance of two renormalised lists is at most that of the distributions",
-        relation=Relation.LE,
-        lhs=_renormalised,
-        rhs=_true_acceptance,
-        refuted={"target": [0.125, 0.375, 0.125, 0.375], "draft": [0.25, 0.625, 0.125, 0.0], "k": 1},
         ceiling=1.0,
     ),
 )

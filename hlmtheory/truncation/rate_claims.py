@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlmtheory._array import Array, arrays
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Attained, Claim, Source
 from hlmtheory.truncation.reconstruction import truncate
 from hlmtheory.verification import acceptance_rate, decoded_acceptance_rate, total_variation
 
@@ -29,9 +29,7 @@ CLAIMS = (
     Claim(
         id="truncation.decoded_rate",
         source=Source("oh2025cuhlm", "(15)-(17), for the acceptance rate"),
-        origin=Origin.NEW,
         statement="|Σ min(p, q̂) − Σ min(p, q)| ≤ Δ_k: the acceptance rate that the server knows from k entries",
-        relation=Relation.LE,
         lhs=_error,
         rhs=_deviation,
         attained=Attained({"target": [1.0, 0.0], "draft": [1.0, 0.0], "k": 0}),

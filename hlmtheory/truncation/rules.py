@@ -137,11 +137,5 @@ def _with_squares(xp: Any, z: Array) -> Array:
     return xp.where(large, z * 2.0**-600, z)
 
 
-# --------------------------------------------------------------------------------------------- claims
 #
 # rules_top_n_sigma is rules_min_p: q_i/q_max = e^{-(z_max - z_i)}, and the entries left have z_max - z_i > n σ.
-
-
-_PLACE = "end of IV, threshold-based methods"
-
-CLAIMS = ()

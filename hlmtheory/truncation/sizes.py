@@ -28,8 +28,6 @@ from hlmtheory.truncation.message import least_message_size
 from hlmtheory.truncation.multi_draft import DRAFT_COUNT
 from hlmtheory.truncation.softplus import denominator_at, draft_probability
 
-UP = 1.0 + 2.0**-50
-"""Covers the rounding of a few products and quotients."""
 TOLERANCE = not_negative("give the largest distortion or bias that is allowed, such as 0.1")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import token_of
 from hlmtheory._simplex import distance, distributions, quotient
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Source
 from hlmtheory.truncation._claim_sides import inverse_distance
 from hlmtheory.truncation.reconstruction import NOISE, resampling_bias, resampling_distortion, truncate, tvd_bound
 from hlmtheory.truncation.sizes import TOLERANCE, certified_size, exact_size, least_offline, online_size
@@ -125,7 +125,6 @@ CLAIMS = (
         source=_EXACT,
         origin=Origin.PUBLISHED,
         statement="TV(r, r̂_k) ≤ θ at the k* of (19)",
-        relation=Relation.LE,
         lhs=_exact_distortion,
         rhs=_theta,
         attained=Attained({**_TIGHT, "distortion_tolerance": 0.5}),
@@ -136,7 +135,6 @@ CLAIMS = (
         source=_EXACT,
         origin=Origin.PUBLISHED,
         statement="θ ≤ TV(r, r̂_k) for every k < k*: no fewer entries will do",
-        relation=Relation.LE,
         lhs=_theta,
         rhs=_least_below,
         assumptions=(Assumption("k* of (19) > 0", _sends_something),),
@@ -148,7 +146,6 @@ CLAIMS = (
         source=_OFFLINE,
         origin=Origin.PUBLISHED,
         statement="mean_t TV(r, r̂_k) ≤ θ at the k* of (21): by half, always",
-        relation=Relation.LE,
         lhs=_offline_distortion,
         rhs=_theta,
         assumptions=(_DIFFER,),
@@ -162,7 +159,6 @@ CLAIMS = (
         source=_OFFLINE,
         origin=Origin.PUBLISHED,
         statement="θ ≤ mean_t U(k* − 1, t): no fewer entries meet (21)",
-        relation=Relation.LE,
         lhs=_theta,
         rhs=_offline_before,
         assumptions=(_DIFFER, Assumption("k* of (21) > 0", _offline_sends)),
@@ -179,7 +175,6 @@ CLAIMS = (
             "TV(r, r̂) ≤ θ at the k* of (24), with the true β_d, any η and θ = 0.1; the paper says that the "
             "estimated distortion is"
         ),
-        relation=Relation.LE,
         lhs=_online_distortion,
         rhs=_aimed,
         refuted=_FLAT,
@@ -190,7 +185,6 @@ CLAIMS = (
         source=Source("oh2025cuhlm", "(24)"),
         origin=Origin.CORRECTED,
         statement="Bias ≤ ε at the smallest k with 2 Δ_k ≤ ε (checked for ε = 0.1)",
-        relation=Relation.LE,
         lhs=_certified_bias,
         rhs=_aimed,
         attained=Attained({"target": [0.4502, 0.2998, 0.25], "draft": [0.5, 0.2998, 0.2002]}, ratio=0.996),

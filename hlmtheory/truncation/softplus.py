@@ -71,32 +71,7 @@ def softplus_gap(z: Array, sharpness: Array) -> Array:
 
 
 def softplus_distance(target: Array, draft: Array, sharpness: Array) -> Array:
-    """The distance Σ_i q_i ℓ(p_i/q_i - 1), which replaces TV(q, p) in the paper.
-
-    An entry with q_i = 0 < p_i adds its limit p_i; a softmax has no such entry.
-
-    Parameters
-    ----------
-    target, draft : array, shape (..., V)
-        Distributions over the vocabulary.
-    sharpness : array, shape (...)
-        η, at least 1e-6.
-
-    Returns
-    -------
-    array, shape (...)
-        cu-hlm (22). Between TV(q, p) and TV(q, p) + ln 2/η: never below it.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, the vocabularies differ, or η is below 1e-6.
-
-    Examples
-    --------
-    >>> float(softplus_distance([0.25, 0.75], [0.5, 0.5], 100.0).round(6))
-    0.25
-    """
+    """The distance Σ_i q_i ℓ(p_i/q_i - 1), which replaces TV(q, p) in the paper."""
     xp, target, draft, eta = arrays("sharpness", target=target, draft=draft, sharpness=sharpness)
     _, kind, p, q = distributions(target=target, draft=draft)
     eta = in_kind(xp, SHARPNESS.check(xp, "sharpness", eta), xp.float64)

@@ -20,9 +20,6 @@ from hlmtheory.truncation.reconstruction import (
 )
 from hlmtheory.truncation.softplus import rejection_at
 
-NEAREST = 2.0**-44
-"""Rows nearer than this differ by little more than rounding."""
-
 
 def _worst(xp: Any, q: Array, sent: Array, giver: Array, delta: Array) -> Array:
     """The target, where ``giver`` has the mass δ."""
@@ -136,7 +133,6 @@ CLAIMS = (
     Claim(
         id="truncation.worst_case",
         source=Source("oh2025cuhlm", "Prop. 1, (20)"),
-        origin=Origin.NEW,
         statement="max TV(r, r̂) over all p with TV(q, p) = δ is min(1, Δ_k/δ), attained by the p that is constructed",
         relation=Relation.EQ,
         lhs=_attacked,
@@ -148,12 +144,10 @@ CLAIMS = (
     Claim(
         id="truncation.bias_worst",
         source=Source("oh2025cuhlm", "(17), (24)"),
-        origin=Origin.NEW,
         statement=(
             "Bias ≤ 2 min(TV(q, p), Δ_k); given q and a bound on TV(q, p) no smaller bound holds, so k is a step "
             "function of that bound"
         ),
-        relation=Relation.LE,
         lhs=resampling_bias,
         rhs=_twice_smaller,
         attained=Attained(_DISJOINT),

@@ -72,10 +72,7 @@ def checked_together(**values: Any) -> tuple[Array, list[Array]]:
 
 
 def unnarrowed(xp: Any, value: Any, beside: Array) -> Array:
-    """Return the value as an array; a number or sequence keeps its own dtype, not the dtype of the other arguments.
-
-    In float32, a threshold of 0.35 is below 7/20, so the value u = 7/20 would be on the wrong side of it.
-    """
+    """Return the value as an array; a number or sequence keeps its own dtype, not the dtype of the other arguments."""
     if beside is value or not is_kind(xp, beside.dtype, "real floating"):
         return beside
     return xp.asarray(np.asarray(value), device=beside.device)

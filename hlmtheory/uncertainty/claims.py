@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array, arrays, softmax, to_numpy
-from hlmtheory._domains import UNIT_INTERVAL, Domain, check_logits, token_of
+from hlmtheory._domains import check_logits, token_of
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.uncertainty.perturbation import DOMAINS, MAX_TEMPERATURE, sample_uncertainty
 from hlmtheory.uncertainty.quadrature import (
     gap_of,
 )
-from hlmtheory.uncertainty.regression import fit_linear
 
 # Proofs, by the last part of the id. A logit of -inf adds 0 to every softmax, as if the token were not in the
 #   vocabulary. Each proof then applies to the row of the other V' < V logits.
@@ -22,8 +21,6 @@ from hlmtheory.uncertainty.regression import fit_linear
 #   left side is sample_uncertainty itself at θ⁽ᵐ⁾, averaged over its uniform quantile: the sample differs below it.
 # printed_temperature. False: dividing every exp(z_v) by the same θ_k changes no ratio, so the temperature has no
 #   effect.
-# printed_fit. False: the printed 0.7106² is 0.505, and R² is printed as 0.9774. By ``linear`` the two agree for
-#   every least-squares fit with an intercept, so they come from different fits.
 
 
 class _Replay(np.random.Generator):
@@ -92,63 +89,7 @@ def _printed(logits: Array, token: Array, temperatures: Array) -> Array:
     return _not_same(logits, token, xp.ones_like(theta))
 
 
-def _count(draws: Array) -> Array:
-    """Return the number of roundings in a binomial distribution."""
-    xp, m = arrays(draws=draws)
-    return xp.astype(m, xp.float64) + 1.0
-
-
-def _sums(uncertainty: Array, rejection_by_token: Array) -> tuple[Array, ...]:
-    """Return the namespace and the two rows minus their means."""
-    xp, u, beta = arrays(uncertainty=uncertainty, rejection_by_token=rejection_by_token)
-    for name, value in (("uncertainty", u), ("rejection_by_token", beta)):
-        UNIT_INTERVAL.check(xp, name, value)
-    return xp, u - xp.mean(u, axis=-1, keepdims=True), beta - xp.mean(beta, axis=-1, keepdims=True)
-
-
-def _explained(uncertainty: Array, rejection_by_token: Array) -> Array:
-    """Return R² = 1 - Σ residuals² / Σ (β - mean)² of fit_linear for each row; NaN where fit_linear refuses the row."""
-    xp, u, beta = arrays(uncertainty=uncertainty, rejection_by_token=rejection_by_token)
-    for name, value in (("uncertainty", u), ("rejection_by_token", beta)):
-        UNIT_INTERVAL.check(xp, name, value)
-    fits = to_numpy(_fits(u)) & to_numpy(_uncertainty_varies(u)) & to_numpy(_rejection_varies(beta))
-    rows = (to_numpy(value).reshape(-1, value.shape[-1]) for value in (u, beta))
-    found = [
-        fit_linear(one, other).r_squared if fit else np.nan for one, other, fit in zip(*rows, fits.ravel(), strict=True)
-    ]
-    return xp.asarray(np.reshape(np.asarray(found, dtype=np.float64), fits.shape), dtype=xp.float64, device=u.device)
-
-
-def _fits(uncertainty: Array) -> Array:
-    """Return whether a row has the three points that a fit needs."""
-    xp, u = arrays(uncertainty=uncertainty)
-    return xp.full(u.shape[:-1], u.shape[-1] > 2)
-
-
-def _uncertainty_varies(uncertainty: Array) -> Array:
-    """Return whether a row varies by more than rounding."""
-    xp, u = arrays(uncertainty=uncertainty)
-    return xp.max(u, axis=-1) - xp.min(u, axis=-1) > 1e-6
-
-
-def _rejection_varies(rejection_by_token: Array) -> Array:
-    return _uncertainty_varies(rejection_by_token)
-
-
-def _of_one_fit(correlation: Array) -> Array:
-    """Return r²."""
-    xp, r = arrays(correlation=correlation)
-    _CORRELATION.check(xp, "correlation", r)
-    return r * r
-
-
-def _printed_fraction(r_squared: Array) -> Array:
-    xp, fraction = arrays(r_squared=r_squared)
-    return UNIT_INTERVAL.check(xp, "r_squared", fraction)
-
-
 _HALVINGS = 54  # exact to the last bit of a probability
-_CORRELATION = Domain("in [-1, 1]", lambda xp, value: xp.abs(value) <= 1, "give Pearson's r")
 _PERTURBED = {"logits": [1.0, 0.0, -1.0], "token": 1, "temperatures": [0.5, 2.0]}
 
 CLAIMS = (
@@ -172,15 +113,5 @@ CLAIMS = (
         lhs=_differing,
         rhs=_printed,
         refuted=_PERTURBED,
-    ),
-    Claim(
-        id="uncertainty.printed_fit",
-        source=Source("oh2025cuhlm", "III-A: r = 0.7106 below Fig. 2, R² = 0.9774 below (7)"),
-        origin=Origin.IMPLIED,
-        statement="the printed r and R² are of one least-squares fit: r² = R²",
-        relation=Relation.EQ,
-        lhs=_of_one_fit,
-        rhs=_printed_fraction,
-        refuted={"correlation": 0.7106, "r_squared": 0.9774},
     ),
 )

@@ -32,7 +32,6 @@ from hlmtheory._array import Array, sort_ascending, take
 from hlmtheory._remember import remembered
 
 NODES = 40
-PANELS = 24
 _BEYOND = 400.0  # gaps above 800 θmax are clipped: e^{-800} is 0 in float64, at every θ
 _NEGLIGIBLE = 50.0  # 2^20 · e^{-50} is below the rounding error of a sum that is at least 1
 _BLOCK = 2**17  # entries processed in one block
@@ -57,11 +56,7 @@ def scaled_gaps(xp: Any, logits: Array, max_temperature: float) -> Array:
 
 
 def mean_at(xp: Any, gaps: Array, chosen: Array, rule: Rule) -> Array:
-    """Return the mean over the rule of softmax(z/θ) at one entry of each row, whose gap is ``chosen`` (...).
-
-    The mass is the sum over the entries whose gap is below ``_NEGLIGIBLE`` φ, which come first in the sorted row. The
-    top entry adds 1, and 2²⁰ omitted entries add less than 10⁻¹⁵.
-    """
+    """Return the mean over the rule of softmax(z/θ) at one entry of each row, whose gap is ``chosen`` (...)."""
     parts = []
     hottest_first = sorted(rule, reverse=True)
     for part in _blocks(gaps):
@@ -90,10 +85,7 @@ def mean_rows(xp: Any, gaps: Array, rule: Rule) -> Array:
 
 
 def coldest(xp: Any, logits: Array) -> Array:
-    """Return the limit of softmax(z/θ) as θ → 0: uniform over the largest logits.
-
-    It compares logits, not gaps, because dividing the smallest gap by θmax can round it to 0.
-    """
+    """Return the limit of softmax(z/θ) as θ → 0: uniform over the largest logits."""
     top = xp.astype(logits == xp.max(logits, axis=-1, keepdims=True), xp.float64)
     return top / xp.sum(top, axis=-1, keepdims=True)
 

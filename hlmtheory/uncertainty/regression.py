@@ -242,10 +242,7 @@ def _student(
 def _jackknife(
     u: Row, beta: Row, labels: NDArray[np.int64], line: tuple[float, float], confidence: float
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Return the jackknife intervals of the binned fit, refitted without each prompt.
-
-    The scatter of the bins around the line does not show how much the prompts differ.
-    """
+    """Return the jackknife intervals of the binned fit, refitted without each prompt."""
     count = int(labels.max()) + 1
     without = []
     for label in range(count):

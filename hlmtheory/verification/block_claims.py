@@ -76,11 +76,6 @@ def tree_rows(targets: Array, drafts: Array) -> tuple[Any, Array, Array]:
     return (xp, *_tree(xp, p, q))
 
 
-def _three(targets: Array, drafts: Array, actual_drafts: Array) -> tuple[Any, Array, Array, Array]:
-    xp, _, p, q, drawn = distributions(targets=targets, drafts=drafts, actual_drafts=actual_drafts)
-    return (xp, *_tree(xp, p, q, drawn))
-
-
 def _overlap(targets: Array, drafts: Array) -> Array:
     """Return 1 - ½ Σ |law - P| over all texts, with P the product of the target's rows."""
     xp, p, q = tree_rows(targets, drafts)
@@ -140,18 +135,6 @@ def _tokens_one_by_one(targets: Array, drafts: Array) -> Array:
     return _mean_tokens(xp, q, _block_weights(xp, p, q, alone=True))
 
 
-def _bias(targets: Array, drafts: Array, actual_drafts: Array) -> Array:
-    """Return TV(law, P)."""
-    xp, p, q, drawn = _three(targets, drafts, actual_drafts)
-    return distance(xp, _law(xp, p, q, drawn), text_laws(xp, p)[-1])
-
-
-def _misdeclared_by(targets: Array, drafts: Array, actual_drafts: Array) -> Array:
-    """Return TV(Q′, Q) of all K drafts."""
-    xp, _, q, drawn = _three(targets, drafts, actual_drafts)
-    return distance(xp, text_laws(xp, q)[-1], text_laws(xp, drawn)[-1])
-
-
 def _with_skips(targets: Array, drafts: Array, skips: Array, axes: int) -> tuple[Any, Array, Array, Array]:
     """Return the namespace, p, q and the mask of what is skipped, (..., N) or (..., N, V)."""
     xp, p, q = tree_rows(targets, drafts)
@@ -198,7 +181,6 @@ CLAIMS = (
     Claim(
         id="verification.block_tokens",
         source=_LONGER,
-        origin=Origin.NEW,
         statement="E[tokens] = 1 + Σ_{i≤K} E[w_i], the drafts drawn from q",
         relation=Relation.EQ,
         lhs=_tokens_of_passes,
@@ -209,7 +191,6 @@ CLAIMS = (
     Claim(
         id="verification.block_text",
         source=_LONGER,
-        origin=Origin.NEW,
         statement="E[N] = 1 + Σ_{i=1..K} E_{x~P} min(1, Q_1/P_1, …, Q_i/P_i): known from the target's texts alone",
         relation=Relation.EQ,
         lhs=_tokens_of_passes,
@@ -221,7 +202,6 @@ CLAIMS = (
         source=_LONGER,
         origin=Origin.PUBLISHED,
         statement="E[tokens] token by token ≤ E[tokens] by block, for all drafts",
-        relation=Relation.LE,
         lhs=_tokens_one_by_one,
         rhs=_tokens_of_passes,
         attained=Attained(_HALVES, ratio=1.0),
@@ -232,7 +212,6 @@ CLAIMS = (
         source=_SKIPPING,
         origin=Origin.IMPLIED,
         statement="if the draft decides that it is kept, by w_i = w_{i−1}, TV(law, P) ≤ E[Σ s β], as token by token",
-        relation=Relation.LE,
         lhs=_token_skip_bias,
         rhs=_token_skip_bill,
         refuted={

@@ -220,7 +220,6 @@ CLAIMS = (
     Claim(
         id="verification.tokens",
         source=Source("zhu2025edgesd", "generalises (7)"),
-        origin=Origin.NEW,
         statement="E[tokens] = Σ_n n P(N = n) = 1 + Σ_{j≤K} Π_{i≤j} α_i, α_i = P(accept i | 1..i−1 accepted)",
         relation=Relation.EQ,
         lhs=_stopping_mean,
@@ -230,7 +229,6 @@ CLAIMS = (
     Claim(
         id="verification.greedy",
         source=Source("li2025flexspec", "Algorithm 2"),
-        origin=Origin.NEW,
         statement="TV(law of Algorithm 2, p) = q_a (1 − p_a), a = argmax p: 0 only if p is one-hot or q_a = 0",
         relation=Relation.EQ,
         lhs=lambda target, draft: total_variation(greedy_output_distribution(target, draft), target),

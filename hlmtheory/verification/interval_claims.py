@@ -7,11 +7,10 @@ from typing import Any
 from hlmtheory._array import Array, arrays, in_kind
 from hlmtheory._domains import UNIT_INTERVAL, leading_dimensions
 from hlmtheory._quantities import open_unit
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Attained, Claim, Source
 from hlmtheory.verification.intervals import RateInterval, acceptance_interval
 
 DRAFTS = 40  # examined in a run
-LONG = 64  # examined where the constant form is tried on rates that vary
 GRID = 10  # the adversary's rates are multiples of 1/GRID
 
 # Proofs, by the last part of the id. S_n - Σ α_i is a martingale: the past decides whether draft i is examined.
@@ -41,10 +40,7 @@ def _misses_varying(error: Array) -> Array:
 
 
 def largest_miss(error: Array, drafts: int, form: str, grid: int) -> Array:
-    """Return the largest P(the interval ever misses the mean rate) over all adversaries who know the past.
-
-    Dynamic programming over the examined and accepted drafts and the sum of the rates, multiples of 1/grid.
-    """
+    """Return the largest P(the interval ever misses the mean rate) over all adversaries who know the past."""
     xp, delta = _settings(error=error)
     lower, upper = _intervals(xp, delta, drafts, form)
     ever = None
@@ -80,9 +76,7 @@ CLAIMS = (
     Claim(
         id="verification.interval_varying",
         source=Source("howard2021timeuniform", "the Bernoulli case, mixed over tilts and for means that vary"),
-        origin=Origin.NEW,
         statement="P(∃n: (α_1 + … + α_n)/n is outside its interval) ≤ δ for rates that may depend on the past",
-        relation=Relation.LE,
         lhs=_misses_varying,
         rhs=_given_error,
         attained=Attained({"error": 0.9617360411447361}, ratio=0.8902593602945409),

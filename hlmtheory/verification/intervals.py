@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from hlmtheory._array import Array, arrays, in_kind, sum_up, upward, widest
 from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, broadcast, leading_dimensions, option
-from hlmtheory._quantities import not_negative, open_unit, whole_from_one
+from hlmtheory._quantities import not_negative, open_unit
 from hlmtheory._simplex import distributions
 
 FORMS = ("constant", "varying")
@@ -25,7 +25,6 @@ _EXAMINED = Domain(
 )
 _ACCEPTED = not_negative("give how many of the examined drafts were accepted")
 _ERROR = open_unit("δ is the probability that an interval ever misses, such as 0.05")
-_LENGTH = whole_from_one("a round drafts at least one token")
 _TILTS = tuple(sign * 2.0**power for sign in (-1, 1) for power in range(3, -13, -1))
 _HALVINGS = 60
 _SLACK = 2.0**-44  # relative; covers the rounding of sums of logarithms

@@ -10,7 +10,7 @@ from typing import Any
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import UNIT_INTERVAL, mask, tree_levels
 from hlmtheory._simplex import distance, distributions, excess, normalised, rejection_by_token, skip_probabilities
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Assumption, Attained, Claim, Relation, Source
 from hlmtheory.verification.block_claims import text_laws, tree_rows
 from hlmtheory.verification.rule import acceptance_rate, output_distribution, total_variation
 from hlmtheory.verification.tokens import expected_tokens_profile
@@ -175,9 +175,7 @@ CLAIMS = (
     Claim(
         id="verification.lossy_frontier",
         source=_LINE,
-        origin=Origin.NEW,
         statement="A = Σ q a ≤ 1 − T + TV(law, p), T = TV(q, p): no acceptance rule and no residual gives more",
-        relation=Relation.LE,
         lhs=_rate,
         rhs=_line,
         attained=Attained(_HALVES | {"accept": [0.75, 1.0], "replacement": [0.0, 1.0]}),
@@ -186,7 +184,6 @@ CLAIMS = (
     Claim(
         id="verification.lossy_gap",
         source=_LINE,
-        origin=Origin.NEW,
         statement="1 − T + TV(law, p) − A = Σ (min(p, q) − q a)⁺ + Σ ((1 − A) r − (p − q a)⁺)⁺",
         relation=Relation.EQ,
         lhs=_below_line,
@@ -197,7 +194,6 @@ CLAIMS = (
     Claim(
         id="verification.lossy_attained",
         source=_LINE,
-        origin=Origin.NEW,
         statement="A = 1 − T + TV(law, p) for any a ≥ min(1, p/q) with the lossless residual: a = 1 − (1 − s) β",
         relation=Relation.EQ,
         lhs=_skipping_rate,
@@ -208,7 +204,6 @@ CLAIMS = (
     Claim(
         id="verification.lossy_cascade",
         source=_CASCADE,
-        origin=Origin.NEW,
         statement="1 − TV(q, π) = 1 − T + TV(π, p) for a cascade with the target π = (1 − δ) q + δ p",
         relation=Relation.EQ,
         lhs=_mixture_rate,
@@ -219,9 +214,7 @@ CLAIMS = (
     Claim(
         id="verification.lossy_round",
         source=_ROUND,
-        origin=Origin.NEW,
         statement="E[N] ≤ 1 + Σ_i (1 − TV(Q_i, P_i) + TV(L_i, P_i)), laws of i drafts, target's and emitted tokens",
-        relation=Relation.LE,
         lhs=_round_tokens,
         rhs=_round_line,
         attained=Attained({"targets": [[0.25, 0.75]], "drafts": [[0.5, 0.5]], "skips": [[True, True]]}, ratio=1.0),
@@ -229,9 +222,7 @@ CLAIMS = (
     Claim(
         id="verification.lossy_early",
         source=_ROUND,
-        origin=Origin.NEW,
         statement="E[N | α_i + e_i] ≤ E[N] of the split that spends the same Σ_i e_i P(i examined) on the first drafts",
-        relation=Relation.LE,
         lhs=_split_tokens,
         rhs=_early_tokens,
         assumptions=(Assumption("α_1 ≥ α_2 ≥ … ≥ α_K", _never_rises),),

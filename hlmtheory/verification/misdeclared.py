@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hlmtheory._array import Array, in_kind
 from hlmtheory._simplex import distance, distributions, excess, normalised, rejection_by_token
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Attained, Claim, Source
 from hlmtheory.verification.rule import rejection_probability
 
 # Proofs, by the last part of the id.
@@ -22,35 +22,7 @@ from hlmtheory.verification.rule import rejection_probability
 
 
 def misdeclared_distribution(target: Array, draft: Array, actual_draft: Array) -> Array:
-    """Return the law of the emitted token if drafts come from q′ and the server verifies with q.
-
-    law_v = q′_v (1 - β_v) + r_v Σ_i q′_i β_i, with β and r of the declared q.
-
-    Parameters
-    ----------
-    target : array, shape (..., V)
-        Distribution p of the target model.
-    draft : array, shape (..., V)
-        Declared distribution q: the server accepts and resamples by it.
-    actual_draft : array, shape (..., V)
-        Distribution q′ that drafts are drawn from. A draft with q_v = 0 is accepted.
-
-    Returns
-    -------
-    array, shape (..., V)
-        Sums to 1. Equals ``target`` if ``actual_draft`` equals ``draft``. Its total variation from ``target`` is at
-        most that of ``actual_draft`` from ``draft``.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution or the vocabularies differ.
-
-    Examples
-    --------
-    >>> misdeclared_distribution([0.5, 0.5], [1.0, 0.0], [0.5, 0.5]).tolist()
-    [0.25, 0.75]
-    """
+    """Return the law of the emitted token if drafts come from q′ and the server verifies with q."""
     xp, kind, p, q, drawn = distributions(target=target, draft=draft, actual_draft=actual_draft)
     beta = rejection_by_token(xp, p, q)
     residual, _ = normalised(xp, excess(xp, p, q))
@@ -84,9 +56,7 @@ CLAIMS = (
     Claim(
         id="verification.misdeclared",
         source=Source("leviathan2023fast", "Algorithm 1, with drafts from another distribution"),
-        origin=Origin.NEW,
         statement="if drafts are drawn from q′ and the server gets q, then TV(law, p) ≤ TV(q′, q)",
-        relation=Relation.LE,
         lhs=_bias,
         rhs=_misdeclared_by,
         attained=Attained({"target": [0.5, 0.5], "draft": [0.5, 0.5], "actual_draft": [1.0, 0.0]}, ratio=1.0),
@@ -95,9 +65,7 @@ CLAIMS = (
     Claim(
         id="verification.misdeclared_found",
         source=Source("leviathan2023fast", "Algorithm 1, with drafts from another distribution"),
-        origin=Origin.NEW,
         statement="min_v min(1, p_v/q_v) · TV(q′, q) ≤ TV(law, p): if p_v > 0 for all v, only q′ = q gives the law p",
-        relation=Relation.LE,
         lhs=_found,
         rhs=_bias,
         attained=Attained(_HALF, ratio=1.0),

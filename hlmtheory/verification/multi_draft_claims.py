@@ -29,9 +29,6 @@ from hlmtheory.verification.multi_draft import (
 # top_drafts. A is G with one token d ∉ G, P(A ⊆ H) = q′(H \ G) if G ⊆ H, else 0. The cut of the empty H costs 1. With
 #   G ⊆ H the cost is 1 + p(G) + Σ_{v ∈ H\G} (p_v - q′_v), least at {p < q′}: 1 + p(G) - Σ_{v ∉ G} (q′_v - p_v)⁺
 #   = p(G) + Σ_{v ∉ G} min(p_v, q′_v). This is at most 1. If q has no token outside of G, A = G, and it is p(G).
-# top_drafts_tried. The drawn draft is accepted with Σ min(p, q′), all outside of G. Otherwise the next token has the
-#   law (p - q′)⁺, normalised, with mass 1 - Σ min(p, q′). It is p_v on G, where q′ = 0. A sure draft x is accepted with
-#   its probability there, and then the others have the law without x: in all p(G).
 
 
 def subsets(xp: Any, size: int, like: Array) -> Iterator[Array]:
@@ -96,41 +93,6 @@ def _covered(target: Array, draft: Array, draft_count: Array) -> Array:
     return 1.0 - xp.sum(excess(xp, p, 1.0 - (1.0 - q) ** n[..., None]), axis=-1)
 
 
-def _independent(target: Array, draft: Array, draft_count: Array) -> Array:
-    """Return 1 - TV(q, p)ⁿ."""
-    xp, _, p, q, n = checked_rows(target, draft, draft_count)
-    return 1.0 - xp.sum(excess(xp, q, p), axis=-1) ** n
-
-
-def _in_turn(sure_first: bool) -> Callable[..., Array]:
-    """Return the acceptance of the drawn and the sure drafts, tried in turn."""
-
-    def accepted(target: Array, draft: Array, draft_count: Array) -> Array:
-        xp, _, p, q, n = checked_rows(target, draft, draft_count)
-        p, sure, last = sure_and_drawn(xp, p, q, n)
-
-        def tried_sure(now: Array) -> tuple[Array, Array]:
-            """Try the sure drafts one after the other; return what is accepted, and the law of the next token."""
-            got, left = xp.zeros_like(n), xp.ones_like(n)
-            for v in range(q.shape[-1]):
-                here = xp.where(sure[..., v], now[..., v], 0.0)
-                got, left = got + left * here, left * (1.0 - here)
-                at = xp.arange(q.shape[-1], device=q.device) == v
-                after, mass = normalised(xp, xp.where(at, 0.0, now))
-                now = xp.where((sure[..., v] & (mass > 0))[..., None], after, now)
-            return got, now
-
-        def tried_drawn(now: Array) -> tuple[Array, Array]:
-            after, mass = normalised(xp, excess(xp, now, last))
-            return xp.sum(xp.minimum(now, last), axis=-1), xp.where((mass > 0)[..., None], after, now)
-
-        first, second = (tried_sure, tried_drawn) if sure_first else (tried_drawn, tried_sure)
-        got, now = first(p)
-        return got + (1.0 - got) * second(now)[0]
-
-    return accepted
-
-
 _OPTIMUM, _SURE = Source("hu2025multidraft", "abstract, the dual"), Source("hu2025multidraft", "greedy drafts")
 _POINT = {"target": [0.5, 0.5], "draft": [1.0, 0.0], "draft_count": 2}
 _ROWS = {"target": [0.5, 0.25, 0.25], "draft": [0.25, 0.5, 0.25], "draft_count": 2}
@@ -155,7 +117,6 @@ CLAIMS = (
     Claim(
         id="verification.multi_draft_tried",
         source=Source("miao2024specinfer", "multi-step speculative sampling"),
-        origin=Origin.NEW,
         statement="n independent drafts that are tried in turn are accepted at most with 1 + min_H (p(H) − q(H)ⁿ)",
         lhs=_tried,
         rhs=multi_draft_optimum,
@@ -165,7 +126,6 @@ CLAIMS = (
     Claim(
         id="verification.multi_draft_covered",
         source=_OPTIMUM,
-        origin=Origin.NEW,
         statement="1 + min_H (p(H) − q(H)ⁿ) ≤ Σ_v min(p_v, 1 − (1 − q_v)ⁿ)",
         lhs=multi_draft_optimum,
         rhs=_covered,
@@ -174,22 +134,12 @@ CLAIMS = (
     ),
     Claim(
         id="verification.top_drafts",
-        origin=Origin.NEW,
         statement=(
             "with the n − 1 most probable tokens G of q as sure drafts and one drawn from q′ = q without G, the best "
             "acceptance is p(G) + Σ_{v ∉ G} min(p_v, q′_v)"
         ),
         relation=Relation.EQ,
         lhs=_top_cut,
-        attained=Attained(_ROWS),
-        **_OF_TOP,
-    ),
-    Claim(
-        id="verification.top_drafts_tried",
-        origin=Origin.NEW,
-        statement="trying the drawn draft first and then the sure ones attains p(G) + Σ_{v ∉ G} min(p_v, q′_v)",
-        relation=Relation.EQ,
-        lhs=_in_turn(sure_first=False),
         attained=Attained(_ROWS),
         **_OF_TOP,
     ),

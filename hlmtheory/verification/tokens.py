@@ -46,30 +46,7 @@ def expected_tokens(acceptance: Array, draft_length: Array) -> Array:
 
 
 def expected_tokens_profile(acceptances: Array) -> Array:
-    """Return the expected tokens of one round: 1 + Σ_{j≤K} Π_{i≤j} α_i.
-
-    Parameters
-    ----------
-    acceptances : array, shape (..., K)
-        α_i in [0, 1]: the probability that draft i is accepted *given that drafts 1..i-1 were*. With the
-        marginal rates instead, the formula is wrong: if one of two streams accepts both drafts and the other
-        none, a round makes 2 tokens on average, not 1.75.
-
-    Returns
-    -------
-    array, shape (...)
-        Between 1 and K + 1.
-
-    Raises
-    ------
-    ValueError
-        If a rate is outside [0, 1].
-
-    Examples
-    --------
-    >>> float(expected_tokens_profile([0.5, 1.0]))
-    2.0
-    """
+    """Return the expected tokens of one round: 1 + Σ_{j≤K} Π_{i≤j} α_i."""
     xp, alpha = arrays(acceptances=acceptances)
     (alpha,) = floating(xp, UNIT_INTERVAL.check(xp, "acceptances", alpha))
     if alpha.ndim == 0:

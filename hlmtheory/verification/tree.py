@@ -24,7 +24,7 @@ from typing import Any
 from hlmtheory._array import Array, arrays, in_kind
 from hlmtheory._domains import Domain, DomainError, leading_dimensions, tree_levels
 from hlmtheory._simplex import distributions, excess, normalised
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Attained, Claim, Relation, Source
 
 # Proofs, by the last part of the id.
 #
@@ -47,32 +47,7 @@ DRAFT_COUNT = Domain(
 
 
 def tree_distribution(targets: Array, drafts: Array, draft_count: Array) -> Array:
-    """Return the law of the first T tokens if a tree of drafts of depth T is verified.
-
-    Parameters
-    ----------
-    targets, drafts : array, shape (..., N, V)
-        Distributions p and q after each of the N = 1 + V + … + V^(T-1) prefixes: after row n and token v comes row
-        n V + v + 1.
-    draft_count : integer array, shape (...) or broadcastable to it
-        m, children of each node; V^m is at most 4,096.
-
-    Returns
-    -------
-    array, shape (..., V^T)
-        Probability of each text, in the order of its tokens. Equals the product of the target's probabilities.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, the rows are not a whole tree, m is outside its range, or the shapes do not
-        match.
-
-    Examples
-    --------
-    >>> tree_distribution([[0.5, 0.25, 0.25]], [[0.25, 0.5, 0.25]], 2).tolist()
-    [0.5, 0.25, 0.25]
-    """
+    """Return the law of the first T tokens if a tree of drafts of depth T is verified."""
     xp, kind, p, accepted, resampled = _nodes(draft_count, targets=targets, drafts=drafts)
     *earlier, last = tree_levels("targets", p)
     law, own = accepted[..., last, :] + resampled[..., last, :], p[..., last, :]
@@ -84,30 +59,7 @@ def tree_distribution(targets: Array, drafts: Array, draft_count: Array) -> Arra
 
 
 def sibling_acceptance(target: Array, draft: Array, draft_count: Array) -> Array:
-    """Return the probability that one of m children, drawn without replacement, is accepted.
-
-    Parameters
-    ----------
-    target, draft : array, shape (..., V)
-        Distributions p and q.
-    draft_count : integer array, shape (...) or broadcastable to it
-        m; V^m is at most 4,096.
-
-    Returns
-    -------
-    array, shape (...)
-        For m = 1 the acceptance rate Σ min(p, q).
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, m is outside its range, or the shapes do not match.
-
-    Examples
-    --------
-    >>> [float(sibling_acceptance([0.5, 0.25, 0.25], [0.25, 0.5, 0.25], m)) for m in (1, 2, 3)]
-    [0.75, 0.875, 1.0]
-    """
+    """Return the probability that one of m children, drawn without replacement, is accepted."""
     xp, kind, _, accepted, _ = _nodes(draft_count, target=target, draft=draft)
     return in_kind(xp, xp.clip(xp.sum(accepted, axis=-1), max=1.0), kind)
 
@@ -212,18 +164,12 @@ def _coverage(targets: Array, drafts: Array, draft_count: Array) -> Array:
     return xp.mean(xp.sum(xp.minimum(p, included), axis=-1), axis=-1)
 
 
-def _ones(target: Array, draft: Array) -> Array:
-    xp, _, p, _ = distributions(target=target, draft=draft)
-    return xp.ones_like(p[..., 0])
-
-
 _SOURCE = Source("jeon2024recursive", "recursive rejection sampling")
 
 CLAIMS = (
     Claim(
         id="verification.tree",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement=(
             "a tree's texts have the law p if its children are drawn from q without replacement and tried with "
             "(p_i, q_i)"
@@ -237,9 +183,7 @@ CLAIMS = (
     Claim(
         id="verification.tree_coverage",
         source=_SOURCE,
-        origin=Origin.NEW,
         statement="P(a child is accepted) ≤ Σ_v min(p_v, π_v), π_v = P(v is among the children), for any exact rule",
-        relation=Relation.LE,
         lhs=_acceptance,
         rhs=_coverage,
         attained=Attained({"targets": [[0.25, 0.75]], "drafts": [[0.5, 0.5]], "draft_count": 1}, ratio=1.0),

@@ -10,7 +10,7 @@ from typing import Any
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import DomainError
 from hlmtheory._simplex import distance, distributions
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Attained, Claim, Origin, Source
 from hlmtheory.verification.rule import acceptance_rate, total_variation
 from hlmtheory.verification.updates import (
     UpdateInterval,
@@ -39,10 +39,7 @@ def _moved(old: Array, new: Array) -> Array:
 
 
 def _divergence(old: Array, new: Array) -> Array:
-    """Return Σ p_0 log(p_0/p_v), infinite where p_v = 0 < p_0; accurate also for nearly equal rows.
-
-    Each term is p log(p/r) - p + r, which is 0 or more, so that nothing cancels in the sum.
-    """
+    """Return Σ p_0 log(p_0/p_v), infinite where p_v = 0 < p_0; accurate also for nearly equal rows."""
     xp, _, p, r = distributions(old=old, new=new)
     both, near = (p > 0) & (r > 0), xp.abs(p - r) < 0.5 * r
     ratio = xp.log1p(xp.where(near, (p - r) / xp.where(near, r, 1.0), 0.0))
@@ -106,9 +103,7 @@ CLAIMS = (
     Claim(
         id="verification.update_floor",
         source=_PAPER,
-        origin=Origin.NEW,
         statement="1 − α(v) ≤ 1 − α(0) + TV(p_0, p_v) on every prefix, whatever the draft",
-        relation=Relation.LE,
         lhs=lambda draft, new: 1.0 - _rate(draft, new),
         rhs=lambda draft, old, new: 1.0 - _after(draft, old, new).lower,
         attained=Attained(_ONE),
@@ -117,9 +112,7 @@ CLAIMS = (
     Claim(
         id="verification.update_ceiling",
         source=_PAPER,
-        origin=Origin.NEW,
         statement="α(v) ≤ α(0) + TV(p_0, p_v) on every prefix, whatever the draft",
-        relation=Relation.LE,
         lhs=_rate,
         rhs=lambda draft, old, new: _after(draft, old, new).upper,
         attained=Attained({"draft": [1.0, 0.0], "old": [0.5, 0.5], "new": [0.75, 0.25]}),
@@ -130,7 +123,6 @@ CLAIMS = (
         source=_PAPER,
         origin=Origin.IMPLIED,
         statement="Σ_t E_v[1 − α(v)] ≤ Σ_t E_0[1 − α(0)] + Σ_t E_0 TV_t, each version on its own texts of T tokens",
-        relation=Relation.LE,
         lhs=lambda draft_chain, new_chain: HORIZON - _own_texts(draft_chain, new_chain),
         rhs=lambda draft_chain, old_chain, new_chain: HORIZON - _own_texts_same(draft_chain, old_chain, new_chain),
         refuted=_BRANCH,
@@ -139,9 +131,7 @@ CLAIMS = (
     Claim(
         id="verification.update_divergence",
         source=_KL,
-        origin=Origin.NEW,
         statement="TV(p_0, p_v) ≤ max {TV(P, Q): KL(P ‖ Q) ≤ KL(p_0 ‖ p_v)}, attained on two tokens",
-        relation=Relation.LE,
         lhs=_moved,
         rhs=lambda old, new: _largest(_divergence(old, new)),
         attained=Attained(_PAIR),

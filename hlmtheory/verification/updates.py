@@ -33,7 +33,6 @@ class UpdateInterval(NamedTuple):
     upper: Array
 
 
-_TOKENS = not_negative("give the mean number of accepted drafts of a round, without the server's own token")
 _DIVERGENCE = not_negative("give the divergence KL of the two versions in nats")
 _SHARP_FROM = 1e-4  # nats; below, Pinsker's bound is used, which is larger by at most 3e-6 of itself
 _HALVINGS = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hlmtheory._array import Array, arrays
-from hlmtheory._simplex import distance, distributions, normalised
+from hlmtheory._simplex import distributions
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.verification import output_distribution
 from hlmtheory.vocabulary.intersection import common_acceptance, on_support
@@ -15,10 +15,8 @@ from hlmtheory.vocabulary.intersection import common_acceptance, on_support
 # lossless. q_A is a distribution over the target's vocabulary, and drafts are drawn from it and verified with it. So
 #   the law is p as for every draft distribution (verification.unbiased). A token outside of A comes from the residual.
 # target_mass. min(p, q_A) ≤ p on A, and q_A is 0 elsewhere.
-# draft_mass. No proof: the counterexample. The bound by q(A) forgets that q is divided by q(A).
 # renormalised_gain. min(p, q/m) ≤ min(p, q)/m for m = q(A) ≤ 1.
 # change. α is 1-Lipschitz in TV of the draft's distribution (verification.overlap), and TV(q, q_A) = 1 - q(A).
-# target_masked. No proof: the counterexample. A target that is cut to A never emits a token outside of A.
 
 
 def _mass(row: Array, support: Array) -> Array:
@@ -29,10 +27,6 @@ def _mass(row: Array, support: Array) -> Array:
 
 def _target_mass(target: Array, support: Array) -> Array:
     return _mass(target, support)
-
-
-def _draft_mass(draft: Array, support: Array) -> Array:
-    return _mass(draft, support)
 
 
 def _overlap(law: Array, target: Array) -> Array:
@@ -67,20 +61,6 @@ def _law(target: Array, draft: Array, support: Array) -> Array:
     return output_distribution(p, xp.where(mass[..., None] > 0, kept, p))
 
 
-def _masked_law(target: Array, draft: Array, support: Array) -> Array:
-    """Return the law if the target is cut to A as well; p where a row has no mass on A."""
-    xp, _, p, _ = distributions(target=target, draft=draft)
-    cut, mass = normalised(xp, xp.where(support, p, 0.0))
-    cut = xp.where(mass[..., None] > 0, cut, p)
-    _, _, _, own, kept = on_support(draft, support)
-    return output_distribution(cut, xp.where(own[..., None] > 0, kept, cut))
-
-
-def _far(law: Array, target: Array) -> Array:
-    xp, _, p = distributions(target=target)
-    return distance(xp, arrays(law=law)[1], p)
-
-
 def _ones(target: Array) -> Array:
     xp, p = arrays(target=target)
     return xp.ones_like(p[..., 0])
@@ -91,7 +71,6 @@ _TIMOR = "timor2025heterogeneous"
 _PART = Source(_TIMOR, "the token-level method, drafts on the common tokens")
 # the target emits token 0 alone, and the draft is as likely to be token 1
 _SURE = {"target": [1.0, 0.0], "draft": [0.5, 0.5], "support": [True, False]}
-_SAME = {"target": [0.5, 0.5], "draft": [0.5, 0.5], "support": [True, False]}
 _HALF = {"target": [0.25, 0.25, 0.5], "draft": [0.25, 0.25, 0.5], "support": [True, True, False]}
 _BOUND: dict[str, Any] = {"source": _PART, "relation": Relation.LE, "ceiling": 1.0}
 
@@ -109,7 +88,6 @@ CLAIMS = (
     ),
     Claim(
         id="vocabulary.target_mass",
-        origin=Origin.NEW,
         statement="P(accept) ≤ p(A), the target's mass on the common tokens",
         lhs=common_acceptance,
         rhs=_target_mass,
@@ -117,17 +95,7 @@ CLAIMS = (
         **_BOUND,
     ),
     Claim(
-        id="vocabulary.draft_mass",
-        origin=Origin.IMPLIED,
-        statement="P(accept) ≤ q(A), the draft's mass on the common tokens",
-        lhs=common_acceptance,
-        rhs=_draft_mass,
-        refuted=_SURE,
-        **_BOUND,
-    ),
-    Claim(
         id="vocabulary.renormalised_gain",
-        origin=Origin.NEW,
         statement="q(A) P(accept) ≤ Σ_A min(p, q): renormalising multiplies it by at most 1/q(A)",
         lhs=lambda target, draft, support: _mass(draft, support) * common_acceptance(target, draft, support),
         rhs=_unnormalised,
@@ -137,24 +105,12 @@ CLAIMS = (
     Claim(
         id="vocabulary.change",
         source=Source("zheng2025tslt", "abstract: the acceptance rate is preserved; by how much it changes"),
-        origin=Origin.NEW,
         statement="|Σ_A min(p, q_A) − Σ_v min(p, q)| ≤ 1 − q(A), the mass that is cut off",
-        relation=Relation.LE,
         lhs=lambda target, draft, support: abs(common_acceptance(target, draft, support) - _whole(target, draft)),
         rhs=lambda draft, support: 1.0 - _mass(draft, support),
         assumptions=(_DRAFTS,),
         attained=Attained(_SURE),
         ceiling=1.0,
         condition=lambda target, draft, support: 4.0,
-    ),
-    Claim(
-        id="vocabulary.target_masked",
-        source=Source(_TIMOR, "the token-level method, with the target cut to the common tokens too"),
-        origin=Origin.IMPLIED,
-        statement="the law is p also if the target's logits outside of A are masked before the verification",
-        relation=Relation.EQ,
-        lhs=lambda target, draft, support: _overlap(_masked_law(target, draft, support), target),
-        rhs=_ones,
-        refuted=_SAME,
     ),
 )

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 from importlib import import_module
 
 import hlmtheory
 
 INNER = {
-    "batching.planner": "johnson_order",
     "channel.latency": "mean_round_throughput",
     "draft_length.optimum": "stationary_draft_length",
     "draft_length.rates": "etgr_profile",
     "lattice.payload": "exact_payload_bits",
     "ofdma.shares": "kkt_residual sum_latency sum_shares",
     "policy.fading": "FadingSkip fading_skip",
-    "policy.goodput": "GoodputPlan plan_goodput",
-    "policy.money": "CostPlan plan_cost",
-    "policy.shares": "share_rates share_residual",
-    "serving.pipeline": "pipeline_latency step_times",
+    "serving.pipeline": "step_times",
     "serving.random_steps": "steps_distribution",
     "skipping.bill": "bill_bound_on_device",
-    "truncation.budget": "SizeAllocation optimal_sizes",
     "truncation.multi_draft": "multi_draft_distribution",
     "truncation.softplus": "softplus_distance",
     "verification.misdeclared": "misdeclared_distribution",
@@ -39,3 +35,38 @@ def public_names() -> dict[str, object]:
     for module, names in ((import_module(f"hlmtheory.{place}"), names) for place, names in INNER.items()):
         found.update({name: getattr(module, name) for name in names.split()})
     return found
+
+
+NAMES = public_names()
+BY_EITHER = {"finish_times", "minmax_shares", "minmax_latency"}
+"""They take an SNR, or else a spectral efficiency."""
+
+
+def is_record(name: str) -> bool:
+    """Return whether a class says what it holds, and not what it takes."""
+    fields = getattr(NAMES[name], "_fields", getattr(NAMES[name], "__dataclass_fields__", ()))
+    return name != "Hulls" and bool(fields) and "Parameters\n" not in (NAMES[name].__doc__ or "")
+
+
+RECORDS = set(filter(is_record, NAMES))
+"""Answers: made by the library alone, and no function takes one."""
+
+
+def public() -> dict[str, object]:
+    """Return every public function, constructor, and method with an argument, by name."""
+    found = {}
+    for name, item in NAMES.items():
+        if not callable(item) or name in RECORDS or (inspect.isclass(item) and issubclass(item, Exception)):
+            continue
+        found[name] = item
+        for method, function in vars(item).items() if inspect.isclass(item) else ():
+            if (
+                inspect.isfunction(function)
+                and not method.startswith("_")
+                and len(inspect.signature(function).parameters) > 1
+            ):
+                found[f"{name}.{method}"] = function
+    return found
+
+
+PUBLIC = public()

@@ -17,7 +17,6 @@ from hlmtheory.skipping.audit import BETS
 from .kinds import LIBRARIES, kind_of, numbers, to
 
 CLAIMS = [claim for claim in skipping.CLAIMS if claim.id.startswith("skipping.audit_")]
-KNOWN = {claim.id: claim for claim in CLAIMS}
 
 UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
 RATE = st.one_of(st.integers(1, 8).map(lambda n: n / 8), st.floats(1e-3, 1.0))
@@ -36,15 +35,6 @@ def test_the_wealth_is_that_of_its_definition(losses, rate, risk, bets):
         for j, bet in enumerate(bets):
             wealths[j] *= 1 + Fraction(bet) / (1 / pi - epsilon) * (epsilon - Fraction(loss) / pi)
         assert math.exp(float(found[t])) == pytest.approx(float(sum(wealths) / len(bets)), rel=1e-9)
-
-
-def test_losses_of_two_leading_dimensions_are_audited_each_alone():
-    rng = np.random.default_rng(0)
-    losses, rates = rng.random((2, 3, 4)), np.asarray([0.25, 0.5, 1.0])
-    for function in (audit_wealth, audit_bound):
-        found = function(losses, rates, 0.125)
-        each = [[function(losses[i, j], rates[j], 0.125) for j in range(3)] for i in range(2)]
-        np.testing.assert_allclose(found, each, rtol=1e-12)
 
 
 @given(st.lists(UNIT, min_size=1, max_size=6), RATE, INNER, st.lists(INNER, min_size=1, max_size=3))
@@ -173,11 +163,3 @@ def test_the_bound_falls_to_the_risk():
     bound = audit_bound(losses, 0.1, 0.05)
     assert 0.01 < bound[-1] < 0.014
     assert bound[-1] < bound[40_000] < bound[4_000]
-
-
-def test_narrow_losses_keep_the_exact_settings():
-    losses = np.zeros(300, dtype=np.float32)
-    narrow, wide = audit_wealth(losses, 0.1, 0.02), audit_wealth(losses.astype(np.float64), 0.1, 0.02)
-    assert narrow.dtype == np.float32
-    assert (narrow <= wide).all()
-    np.testing.assert_allclose(narrow, wide, rtol=3e-7)

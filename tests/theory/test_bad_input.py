@@ -27,36 +27,14 @@ from hlmtheory.draft_length.rates import etgr_profile
 from hlmtheory.lattice.payload import exact_payload_bits
 from hlmtheory.ofdma.shares import kkt_residual, sum_shares
 
-from .public import public_names
+from .public import BY_EITHER, NAMES, PUBLIC, RECORDS
 from .strays import Stray, is_number, strays
-from .valid_calls import ALLOWED, INFINITE, RECEIVERS, RECORDS, UNDEFINED, VALID_CALLS
+from .valid_calls import ALLOWED, INFINITE, RECEIVERS, UNDEFINED, VALID_CALLS
 
 SECONDS, BYTES = 2, 500 * 2**20
 STATM = Path("/proc/self/statm")
 
 
-NAMES = public_names()
-BY_EITHER = {"finish_times", "minmax_shares", "minmax_latency"}  # they take an SNR, or else a spectral efficiency
-
-
-def public() -> dict[str, object]:
-    """Return every public function, constructor, and method with an argument, by name."""
-    found = {}
-    for name, item in NAMES.items():
-        if not callable(item) or name in RECORDS or (inspect.isclass(item) and issubclass(item, Exception)):
-            continue
-        found[name] = item
-        for method, function in vars(item).items() if inspect.isclass(item) else ():
-            if (
-                inspect.isfunction(function)
-                and not method.startswith("_")
-                and len(inspect.signature(function).parameters) > 1
-            ):
-                found[f"{name}.{method}"] = function
-    return found
-
-
-PUBLIC = public()
 CASES = [(name, argument) for name, call in VALID_CALLS.items() for argument in call]
 
 

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate
 
 import mpmath
 import numpy as np
@@ -131,11 +130,6 @@ def overlap(p, q):
     return sum(map(min, whole(p), whole(q)))
 
 
-def moved(tokens, distances):
-    steps = [F(float(d)) for d in distances]
-    return sum(accumulate(steps)), F(float(tokens))
-
-
 def largest(rng, count):
     """KL rounded up, and the s of the pair with that KL, whose distance is the largest: not above that of the KL."""
     s = 10.0 ** rng.uniform(-6, 1.6, count)
@@ -210,21 +204,6 @@ def audit_bound(bound, losses, rate, error, bets):
     return mpmath.fsum(kept) / len(kept) * number(error) >= 1
 
 
-def overlap_risk(p, q, skip, token):
-    """1 - Π_t min(1, S_x/p_x), with S = q (1 - (1 - s) β) + r Σ (1 - s) q β."""
-    kept = F(1)
-    for p_row, q_row, s_row, x in zip(p, q, skip, token, strict=True):
-        p_row, q_row = whole(p_row), whole(q_row)
-        s_row = [F(float(s)) for s in s_row]
-        lost = [max(b - a, 0) for a, b in zip(p_row, q_row, strict=True)]
-        apart = sum(lost)
-        if apart and p_row[x]:
-            again = sum((1 - s) * one for s, one in zip(s_row, lost, strict=True))
-            law = q_row[x] - (1 - s_row[x]) * lost[x] + max(p_row[x] - q_row[x], 0) * again / apart
-            kept *= min(1, law / p_row[x])
-    return 1 - kept
-
-
 def divergence(a, b):
     part = a * mpmath.log(a / b) if a else mpf(0)
     return part + (1 - a) * mpmath.log((1 - a) / (1 - b)) if a < 1 else part
@@ -252,15 +231,6 @@ def safe(bound, drafted, beta):
     return (1 - q) * gap(mpf(1)) + q * gap(b) <= 2 * q * b
 
 
-def certified(bound, k, q, token, b, theta):
-    """Δ_k / (q_d b)."""
-    exact = whole(q)
-    tail = sorted(exact)[::-1][int(k) :]
-    mean = sum(tail) / max(len(tail), 1)
-    lost = exact[int(token)] * F(float(b))
-    return not lost or F(float(bound)) >= min(F(1), sum(max(one - mean, 0) for one in tail) / lost)
-
-
 TILTS = [mpmath.exp(sign * mpf(2) ** power) for sign in (-1, 1) for power in range(3, -13, -1)]
 
 
@@ -282,18 +252,6 @@ def accepted(rng, count):
         n,
         np.clip(unit(rng, count), 1e-300, 0.999),
     )
-
-
-def apart(rng, count):
-    e, th = unit(rng, count), rng.choice([0.125, 0.625, 1.125], count)
-    return np.where(abs(e - th) < 1e-6, 0.0, e), th, np.clip(unit(rng, count), 1e-30, 0.999)
-
-
-def draws_enough(draws, expected, threshold, error):
-    e, th = number(expected), number(threshold)
-    # the quotient may be a whole number, such as 2 for .25, .5 and .75: 60 digits round it
-    needed = -mpmath.log(number(error)) * (1 - mpf(10) ** -50)
-    return not (0 < e < 1 and 0 <= th < 1) or int(draws) * divergence(th, e) >= needed
 
 
 def dropped(bound, k, units, q):
@@ -389,16 +347,6 @@ BOUNDS = {
         ),
         lambda loss, rate, error, bets: skipping.audit_bound(loss, rate, error, bets)[..., -1],
         audit_bound,
-    ),
-    "overlap_risk": Bound(
-        lambda rng, n: (
-            rows(rng, 2 * n, 3).reshape(n, 2, 3),
-            rows(rng, 2 * n, 3).reshape(n, 2, 3),
-            unit(rng, n, 2, 3),
-            rng.integers(0, 3, (n, 2)),
-        ),
-        skipping.overlap_risk,
-        above(overlap_risk),
     ),
     **{
         f"text_risk.{end}": Bound(

@@ -117,31 +117,3 @@ def test_a_column_of_several_tokens_is_as_many_columns(seed):
     ):
         assert float(mine.lower) == pytest.approx(float(expanded.lower), abs=1e-12)
         assert float(mine.upper) == pytest.approx(float(expanded.upper), abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"count": [1, -1]}, r"^count must be a whole number, 0 to 2\^31"),
-        ({"count": [1, 0.5]}, r"^count must be a whole number"),
-        ({"count": [1, 1, 1]}, "count"),
-        ({"k": 4}, r"^k must be a whole number in 0..V with V = 3"),
-        ({"draft_upper": [0.25, 0.25]}, r"^draft_lower and draft_upper must leave room"),
-    ],
-)
-def test_bad_counts_and_sizes_are_named(change, message):
-    good = {"draft_lower": [0.25, 0.125], "draft_upper": [0.5, 0.25], "k": 1, "count": [1, 2]}
-    assert box_deviation(**good).upper > 0
-    with pytest.raises(ValueError, match=message):
-        box_deviation(**(good | change))
-
-
-def test_lists_that_no_distribution_has_are_refused():
-    half = np.log([0.5, 0.25])
-    with pytest.raises(ValueError, match=r"^target_error must be 0 or more"):
-        partial_boxes([0, 1], half, [0, 1], half, 9, target_error=-1.0)
-    with pytest.raises(ValueError, match=r"^target_log_probability must leave a rest that fits"):
-        partial_boxes([0, 1], half, [0, 1], half, 2)
-    assert partial_boxes([0, 1], half, [0, 1], half, 2, 0.5, 0.5).count.sum() == 2
-    with pytest.raises(ValueError, match=r"^target_token must list each token once"):
-        partial_boxes([1, 1], half, [0, 1], half, 9)

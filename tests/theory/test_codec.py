@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hlmtheory import codec, lattice, truncation, verification
-from hlmtheory.codec import ranks
 from hlmtheory.codec.entropy import DIRECT, EXPONENTS, OFFSETS, _join, _split, _weights, encode_entropy
 from hlmtheory.codec.enumerative import (
     ENTRIES_PER_BYTE,
@@ -30,7 +29,6 @@ from hlmtheory.codec.frame import LONGEST_MESSAGE, Reader, framed, unframed, var
 from hlmtheory.codec.ranks import rank, unrank
 from hlmtheory.lattice.payload import exact_payload_bits
 
-from .kinds import LIBRARIES, to
 from .strategies import rows as draft_rows
 
 CODERS = ("enumerative", "entropy")
@@ -222,13 +220,6 @@ def test_places_and_sets(vocabulary, size, seed):
     assert all(0 <= member < vocabulary for member in members.tolist())
 
 
-@pytest.mark.parametrize("member", range(200, 300))
-def test_places_at_every_distance(member):
-    """The step-by-step walk and the search give the same sets at the border between them."""
-    assert unrank(rank(np.array([33, member])), 2, 300).tolist() == [33, member]
-    assert unrank(rank(np.array([0, 7, member])), 3, 300).tolist() == [0, 7, member]
-
-
 @pytest.mark.parametrize(("vocabulary", "size"), [(2**18, 1), (2**18, 3), (150_000, 40), (5000, 1200), (900, 899)])
 def test_places_of_sparse_and_of_dense_sets(vocabulary, size):
     members = np.sort(np.random.default_rng(5).choice(vocabulary, size, replace=False))
@@ -239,17 +230,6 @@ def test_places_of_sparse_and_of_dense_sets(vocabulary, size):
     for near in range(-2, 3):  # around an index at which the largest member changes
         place = min(max(math.comb(vocabulary * 3 // 4, size) + near, 0), last)
         assert rank(unrank(place, size, vocabulary)) == place
-
-
-@pytest.mark.parametrize("size", [2, 5, 20])
-def test_a_guess_leaves_out_most_steps_of_the_search(size, monkeypatch):
-    """The bisection below 2^18 alone would take 18 steps, with two logarithms of a factorial each."""
-    asked, lgamma = [], math.lgamma
-    monkeypatch.setattr(math, "lgamma", lambda value: asked.append(value) or lgamma(value))
-    for member in (size + 40, 300, 399, 5000, 2**17):
-        asked.clear()
-        assert ranks._largest(math.comb(member, size), size, 2**18) == member
-        assert len(asked) <= 12
 
 
 def test_the_entropy_coder_is_shorter_for_a_wide_support():
@@ -291,22 +271,6 @@ def test_classes_and_bits_left_over(values):
             return extra[widths > 0]
 
     assert _join(Coder(), None, classes.astype(np.int32)).tolist() == values.tolist()
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_messages_from_any_library(library):
-    draft = to(library, np.array([[8, 4, 3, 1], [4, 4, 4, 4]]) / 16)
-    support = lattice.top_support(draft, 3)
-    counts = lattice.quantize(draft, support=support, resolution=10)
-    message = codec.lattice_message(counts, support=support, token=to(library, [0, 1]))
-    assert [one.resolution for one in message.drafts] == [10, 10]
-    assert codec.decode(codec.encode(message)) == message
-    sent = codec.truncated_message(draft, k=2, token=to(library, [3, 0]), bits=4)
-    assert [one.indices.tolist() for one in sent.drafts] == [[0, 1], [0, 1]]
-    assert [one.levels.tolist() for one in sent.drafts] == [[7, 3], [3, 3]]  # of 7.5 and 3.75
-    assert [(one.token, one.probability) for one in sent.drafts] == [(3, 1 / 16), (0, 1 / 4)]
-    apart = codec.truncated_message(draft, k=to(library, [0, 3]), token=to(library, [3, 0]), bits=4)
-    assert [one.indices.tolist() for one in apart.drafts] == [[], [0, 1, 2]]
 
 
 def test_messages_are_equal_by_value_and_by_kind():

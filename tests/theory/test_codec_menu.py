@@ -21,11 +21,10 @@ from hlmtheory.codec.bitfields import BitReader, fixed, gamma
 from hlmtheory.codec.enumerative import MOST_STEPS, steps, steps_of
 from hlmtheory.codec.frame import framed, unframed
 from hlmtheory.codec.menu import KIND_BITS, KINDS, candidates, grid, number_bits, steps_of_row
-from hlmtheory.codec.mixed import MixedDraft, message_bytes
+from hlmtheory.codec.mixed import MixedDraft
 from hlmtheory.codec.reachable import written
 from hlmtheory.codec.rounding import Bounds, SortedRow, least_distance, rounding, units_of
 
-from .kinds import kind_of, numbers, to
 from .strategies import rows as any_rows
 
 EVERYTHING = codec.CodecMenu(kinds=KINDS)
@@ -190,58 +189,6 @@ def wide_rows(count, size, scale, seed=0):
     return weights / weights.sum(-1, keepdims=True)
 
 
-def test_a_batch_of_wide_rows_takes_few_sorts(monkeypatch):
-    """64 rows of V = 32,000: the entries that are sorted, by all sorting functions together, in sorts of a whole row.
-
-    The search sorts a row once. It sorts the remainders of a lattice only if the bound that needs no sort allows it.
-    """
-    vocabulary, count = 32_000, 64
-    rows = np.concatenate([wide_rows(16, vocabulary, scale, seed=7) for scale in (2.0, 4.0, 6.0, 8.0)])
-    epsilon = np.tile([0.01, 0.05, 0.1, 0.2], 16)
-    candidates(vocabulary, codec.CodecMenu())  # computed once for each V and menu, then cached
-    sorted_entries = []
-    for name in ("sort", "argsort", "partition", "argpartition", "lexsort", "unique"):
-        plain = getattr(np, name)
-
-        def counted(values, *args, plain=plain, **options):
-            sorted_entries.append(np.size(values))
-            return plain(values, *args, **options)
-
-        monkeypatch.setattr(np, name, counted)
-    found = codec.cheapest_codec(rows, epsilon)
-    monkeypatch.undo()
-    assert sorted_entries.count(vocabulary) >= count
-    assert sum(sorted_entries) <= 3 * count * vocabulary
-    assert (found.bias <= epsilon).all()
-    assert len(np.unique(found.kind)) == 3
-
-
-def test_rows_in_a_batch_are_those_one_by_one():
-    rows = wide_rows(6, 50, 2.0)
-    whole_batch = codec.cheapest_codec(rows.reshape(2, 3, 50), [[0.1], [0.3]])
-    assert whole_batch.bits.shape == (2, 3)
-    for i, row in enumerate(rows):
-        one = codec.cheapest_codec(row, (0.1, 0.3)[i // 3])
-        for name in ("kind", "k", "parameter", "mixture", "bits", "bias"):
-            assert getattr(whole_batch, name)[i // 3, i % 3] == getattr(one, name), name
-    several = codec.cheapest_codec(rows[:, None], [0.05, 0.2, 0.8])
-    assert several.bits.shape == (6, 3)
-    assert (np.diff(several.bits, axis=-1) <= 0).all()
-    assert codec.cheapest_codec(np.zeros((0, 5)), 0.1).bits.shape == (0,)
-
-
-@pytest.mark.parametrize("library", ["numpy", "torch", "strict"])
-@pytest.mark.parametrize("kind", ["float32", "float64"])
-def test_libraries_and_types(library, kind):
-    rows = wide_rows(5, 60, 2.0).astype(kind)
-    ours, theirs = codec.cheapest_codec(rows, 0.1), codec.cheapest_codec(to(library, rows), 0.1)
-    for name in ("kind", "k", "parameter", "mixture", "bits", "bias"):
-        np.testing.assert_array_equal(numbers(getattr(theirs, name)), getattr(ours, name))
-    assert kind_of(theirs.bias) == (library, kind)
-    sent = codec.coded_message(to(library, rows), theirs, token=to(library, np.arange(5)))
-    assert sent == codec.coded_message(rows, ours, token=np.arange(5))
-
-
 def test_a_certain_row_is_sent_at_a_tolerance_of_zero():
     found = codec.cheapest_codec([0.0, 1.0, 0.0, 0.0], 0.0)
     assert (KINDS[found.kind], int(found.k), int(found.parameter), float(found.bias)) == ("lattice", 1, 1, 0.0)
@@ -364,14 +311,6 @@ def test_a_choice_that_no_search_made_is_refused(field):
         codec.coded_message([0.5, 0.5], choice, token=0)
 
 
-@pytest.mark.parametrize("vocabulary", [1, 2**18 + 1])
-def test_no_codec_is_chosen_for_a_vocabulary_that_no_message_can_have(vocabulary):
-    row = np.full(vocabulary, 1.0 / vocabulary)
-    for call in (lambda: codec.cheapest_codec(row, 0.1), lambda: codec.message_bytes(vocabulary, [4])):
-        with pytest.raises(ValueError, match=r"whole number in 2\.\.262144.*vocabulary of 1 needs no message"):
-            call()
-
-
 @pytest.mark.parametrize(("least", "most"), [(-1.0, 4), (1.0, 9), (0.05, 15), (-0.01, 15)])
 def test_a_search_for_a_sign_ends_where_the_sign_is_sure(least, most):
     """|x - 0.3| + least, of slope 1: four values at first, then one a step."""
@@ -466,8 +405,3 @@ def test_a_row_whose_tokens_cannot_have_all_mass_was_never_written():
     draft = MixedDraft("top-k", np.asarray([0]), np.asarray([128]), None, 8, 1, 0.25)
     assert not written(draft, 2)
     assert written(draft, 3)
-
-
-def test_the_bits_of_a_message_are_refused_with_their_range():
-    with pytest.raises(ValueError, match=r"^bits must be whole numbers in 1\.\.134,217,728; got 0"):
-        message_bytes(8, [0])

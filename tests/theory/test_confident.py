@@ -56,17 +56,6 @@ def test_how_many_prompts_are_needed():
     assert confident_threshold([[1.0]] * 5, [0.5], risk=0.1).prompts_needed == math.inf
 
 
-def test_what_is_refused():
-    with pytest.raises(ValueError, match=r"risk must be in \(0, 1\)"):
-        confident_threshold([[0.0]], [0.5], risk=1.0)
-    with pytest.raises(ValueError, match="thresholds must be finite and rising"):
-        confident_threshold([[0.0, 0.0]], [0.5, 0.5], risk=0.5)
-    with pytest.raises(ValueError, match=r"losses must .*one row per prompt"):
-        confident_threshold([0.0], [0.5], risk=0.5)
-    with pytest.raises(ValueError, match="losses must not fall"):
-        confident_threshold([[0.5, 0.25]], [0.25, 0.5], risk=0.5)
-
-
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_texts_of_one_prompt_count_once(library):
     losses, own = np.repeat([[0.0, 0.25]] * 12, 3, axis=0), np.repeat(np.arange(12), 3)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hlmtheory import conformal
-from hlmtheory.conformal import ThresholdController, runs
+from hlmtheory.conformal import ThresholdController
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import grid_rows, quantity, rows, shapes, vocabularies
@@ -107,31 +107,6 @@ def test_the_controller_takes_any_library(library, clip):
     assert numbers(kept).tolist() == ([0.375, 1.125] if clip else [0.25, 2.125])
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("clip", [False, True])
-def test_plain_settings_join_the_library_of_the_first_row(library, clip):
-    plain_, given_ = (
-        ThresholdController(*setting, clip=clip)
-        for setting in ((0.25, 0.5, [0.5, 2.0]), tuple(to(library, value) for value in (0.25, 0.5, [0.5, 2.0])))
-    )
-    for row in (FLAT, PEAKED):
-        supports = [controller.step(to(library, [row, row], "float32")) for controller in (plain_, given_)]
-        assert kind_of(supports[0]) == kind_of(supports[1])
-        assert numbers(supports[0]).tolist() == numbers(supports[1]).tolist()
-    assert kind_of(plain_.threshold) == kind_of(given_.threshold) == (library, "float64")
-    assert numbers(plain_.roll_back([0, 1])).tolist() == numbers(given_.roll_back([0, 1])).tolist()
-    other = "torch" if library == "numpy" else "numpy"
-    with pytest.raises(TypeError, match="two libraries"):
-        given_.step(to(other, [FLAT, FLAT]))
-
-
-def test_rows_in_plain_numbers_come_before_rows_of_a_library():
-    controller = ThresholdController(0.25, 0.5, 0.5)
-    controller.step(FLAT)
-    controller.step(to("torch", PEAKED))
-    assert float(controller.roll_back(0)) == plain(FLAT, 0.25, 0.5, 0.5)[1]
-
-
 def test_the_top_token_is_always_kept():
     assert conformal.threshold_support([FLAT, PEAKED], 5.0).tolist() == [[True, False, False, False]] * 2
     assert conformal.threshold_support(FLAT, 0.25).all()
@@ -196,8 +171,7 @@ def stream(instance):
 @given(batched_runs())
 def test_as_printed_the_mean_over_accepted_positions_keeps_the_sharp_bound(instance):
     """After a roll-back as printed, the threshold has seen only the accepted rows, which Theorem 2's proof counts."""
-    if 0 in instance["accepted"].shape:
-        return
+    assume(0 not in instance["accepted"].shape)
     drafts, accepted, setting = stream(instance)
     controller, alone = (ThresholdController(**setting) for _ in range(2))
     dropped = []
@@ -267,14 +241,6 @@ def means(clip, peaked, flat):
     return np.mean(dropped[peaked:]), np.mean(dropped), float(controller.threshold)
 
 
-def test_the_condition_of_a_run_counts_its_positions_and_its_largest_threshold():
-    """τ = 2, 1.75, 1.5, 1.25: nothing is dropped but the three smaller entries, and η = 1."""
-    drafts, settings = np.asarray([FLAT] * 3), {"epsilon": 0.5, "learning_rate": 1.0, "threshold": 2.0}
-    found = runs.roundings(drafts, *(np.asarray(value) for value in settings.values()))
-    assert runs.recorded(drafts, **settings)[0].level.tolist() == [2.0, 1.75, 1.5, 1.25]
-    assert float(found) == 3 * (1.0 + 2.0 / 1.0)
-
-
 def test_a_threshold_winds_up_and_a_clip_prevents_it():
     """After 5,000 peaked rows, all 80 flat rows are cut to one token; with the clip only a few are."""
     late, _, reached = means(False, 5000, 80)
@@ -301,14 +267,6 @@ def test_a_clip_gives_up_the_other_side():
 
 
 # --------------------------------------------------------------------------------------------------------- bounds
-
-
-def test_the_papers_setting():
-    """η = .001, ε = .0005: the published bound is vacuous for the first thousand tokens, the sharp one never."""
-    steps = np.array([1, 999, 1001, 1002, 100_000])
-    assert (conformal.regret_bound(0.0005, 0.001, 0.0, steps) >= 1).tolist() == [True, True, False, False, False]
-    assert float(conformal.regret_bound_sharp(0.0005, 0.001, 0.0, 1)) == pytest.approx(1.0)
-    assert float(conformal.regret_bound_sharp(0.0005, 0.001, 0.0, 1000)) == pytest.approx(0.0014995)
 
 
 @given(EPSILON, RATE, st.integers(2, 500))

@@ -26,7 +26,6 @@ CLAIMS = [claim for claim in hlmtheory.all_claims().values() if claim.id.startsw
 TRUE = [claim for claim in CLAIMS if claim.refuted is None]
 FALSE = [claim for claim in CLAIMS if claim.refuted is not None]
 ASSUMED = [(claim, assumption) for claim in CLAIMS for assumption in claim.assumptions]
-TAKEN = [(claim, name) for claim in CLAIMS for name in claim.takes]
 BATCHES = 60
 """Batches of 20 instances that are searched for one instance of a kind."""
 

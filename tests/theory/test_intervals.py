@@ -119,9 +119,6 @@ def test_the_constant_form_misses_a_mean_that_is_driven():
     assert KNOWN["interval_varying"].check(claim.refuted).lhs < 0.1
 
 
-# ------------------------------------------------------------------------------------------------ round by round
-
-
 # -------------------------------------------------------------------------------------------------- decoded rows
 
 

@@ -186,43 +186,6 @@ def test_nothing_within_the_budget_is_better(seed, size, quarters, adaptive):
     assert float(total_variation(draft, q_hat)) <= float(found.distortion) + 1e-12
 
 
-def test_resolutions_are_found_once_for_each_vocabulary_and_budget(monkeypatch):
-    asked = []
-    arithmetic._remembered.cache_clear()
-
-    def counted(*given, **options):
-        asked.append(1)
-        return log2_payload(*given, **options)
-
-    log2_payload = arithmetic.log2_payload
-    monkeypatch.setattr(arithmetic, "log2_payload", counted)
-    draft = np.random.default_rng(3).dirichlet([0.3] * 40, size=5)
-    first = lattice.allocate(draft, 60.0)
-    calls = len(asked)
-    assert calls > 20
-    again = lattice.allocate(draft, 60.0)
-    assert len(asked) == calls + 1  # the bits of what was chosen
-    assert (again.k == first.k).all()
-    for other in (
-        lambda: lattice.allocate(draft, 61.0),
-        lambda: lattice.allocate(draft[:, :-1] / draft[:, :-1].sum(-1, keepdims=True), 60.0),
-        lambda: lattice.allocate(draft, 60.0, adaptive=False),
-    ):
-        before = len(asked)
-        other()
-        assert len(asked) > before + 1
-
-
-@pytest.mark.parametrize(("more", "kept"), [(-3, 1), (0, 1), (1, 0)])
-def test_the_tables_of_few_budgets_are_remembered(more, kept):
-    count = arithmetic.REMEMBERED_BUDGETS + more
-    arithmetic._remembered.cache_clear()
-    draft = np.random.default_rng(4).dirichlet([0.3] * 12, size=count)
-    for _ in range(2):
-        lattice.allocate(draft, np.linspace(12.0, 60.0, count))
-    assert arithmetic._remembered.cache_info()[:2] == (kept, kept)  # hits and misses
-
-
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_what_is_remembered_cannot_be_changed_and_stays_small(library):
     arithmetic._remembered.cache_clear()

@@ -163,14 +163,6 @@ def test_the_controller_takes_any_library(library, kind):
         controller.step(to(other, [FLAT, FLAT]))
 
 
-def test_half_types_are_added_up_in_float64():
-    rng = np.random.default_rng(4)
-    row = rng.dirichlet(np.ones(2000)).astype(np.float16)
-    whole = row.astype(np.float64) / row.astype(np.float64).sum()
-    assert (smallest_support(row, 0.01) == smallest_support(whole, 0.01)).all()
-    assert 0.0099 < whole[~np.asarray(smallest_support(row, 0.01))].sum() <= 0.01
-
-
 def test_no_more_is_dropped_than_allowed_and_the_top_token_never():
     assert smallest_support([FLAT, PEAKED], 5.0).tolist() == [ONE, ONE]
     assert smallest_support([0.25, 0.5, 0.25], 0.0).all()
@@ -189,46 +181,5 @@ def test_a_budget_has_no_regret_where_the_threshold_has():
 # ------------------------------------------------------------------------------------------------------- mutants
 
 
-def spends_the_next_too(xp, q, allowance):
-    """A support that drops one token more than is allowed."""
-    right = SMALLEST(xp, q, allowance)
-    order = np.argsort(np.where(right, q, 2.0), axis=-1)
-    found = np.array(right)
-    np.put_along_axis(found, order[..., :1], False, axis=-1)
-    return np.where(found.any(axis=-1, keepdims=True), found, right)
-
-
-def everything(xp, q, allowance):
-    """A support that drops nothing."""
-    return q >= 0
-
-
 """Rows with a further token to drop."""
 SMALLEST, STEP = mass_budget._smallest, MassBudgetController.step
-
-
-def forgets_to_pay(self, draft, threshold=None):
-    """A step that leaves the budget as it was."""
-    support = STEP(self, draft, threshold)
-    self._history[-1] = self._history[-2] + self._epsilon
-    return support
-
-
-def keeps_all(self, accepted):
-    """Nothing is rolled back."""
-    self._history = self._history[-1:]
-    return self.saved
-
-
-# ------------------------------------------------------------------------------------------------------ bad input
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: MassBudgetController(0.1).roll_back(1), r"accepted must be at most 0, the steps of this batch; got 1"),
-    ],
-)
-def test_refusals_name_value_and_remedy(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

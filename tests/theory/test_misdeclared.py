@@ -9,13 +9,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import hlmtheory
 from hlmtheory.verification import total_variation
 from hlmtheory.verification.misdeclared import misdeclared_distribution
 
 from .strategies import grid_rows, pairs
-
-KNOWN = hlmtheory.all_claims()
 
 
 def law_by_cases(p, q, drawn):

@@ -94,10 +94,3 @@ def test_more_drafts_than_tokens():
     assert float(multi_draft_optimum([0.5, 0.5], [1.0, 0.0], 1000)) == 0.5
     assert float(top_draft_optimum([0.5, 0.5], [1.0, 0.0], 1000)) == 0.5
     assert float(top_draft_optimum([0.5, 0.5], [0.75, 0.25], 1000)) == 1.0
-
-
-@pytest.mark.parametrize("function", [multi_draft_optimum, top_draft_optimum])
-@pytest.mark.parametrize("n", [0, 1.5, -1])
-def test_a_bad_number_of_drafts_is_named(function, n):
-    with pytest.raises(ValueError, match=r"^draft_count must be a whole number, 1 or more"):
-        function([0.5, 0.5], [0.5, 0.5], n)

@@ -8,73 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from hlmtheory.skipping import overlap_risk, text_risk
-from hlmtheory.verification import output_distribution
-
-
-def text(seed, length=6, size=5, texts=()):
-    """Distributions along a text, an uncertainty of each draft, and the text."""
-    rng = np.random.default_rng(seed)
-    target, draft = rng.dirichlet([0.4] * size, size=(2, *texts, length))
-    uncertainty = rng.random((*texts, length, size))
-    token = (rng.random((*texts, length, 1)) > np.cumsum(target, axis=-1)).sum(axis=-1)
-    return target, draft, uncertainty, np.minimum(token, size - 1)
-
-
-def loss_in_fractions(target, draft, skip, token):
-    """1 - Π min(1, S_x/p_x), the system's law by its definition."""
-    product = Fraction(1)
-    for p, q, s, x in zip(target, draft, skip, token, strict=True):
-        p, q, s = ([Fraction(float(v)) for v in row] for row in (p, q, s))
-        p, q = [v / sum(p) for v in p], [v / sum(q) for v in q]
-        beta = [max(b - a, Fraction(0)) / b if b else Fraction(0) for a, b in zip(p, q, strict=True)]
-        excess = [max(a - b, Fraction(0)) for a, b in zip(p, q, strict=True)]
-        rejected = sum(b * (1 - s_v) * r for b, s_v, r in zip(q, s, beta, strict=True))
-        law = q[x] * s[x] + q[x] * (1 - s[x]) * (1 - beta[x])
-        law += rejected * excess[x] / sum(excess) if sum(excess) else 0
-        product *= min(Fraction(1), law / p[x]) if p[x] else 1
-    return float(1 - product)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_loss_is_that_of_its_definition(seed):
-    target, draft, uncertainty, token = text(seed)
-    found = float(overlap_risk(target, draft, uncertainty, token))  # any number in [0, 1] is a skip probability
-    assert found == pytest.approx(loss_in_fractions(target, draft, uncertainty, token), rel=1e-12, abs=1e-15)
-
-
-@pytest.mark.parametrize("apart", [1e-3, 1e-9, 1e-12, 1e-13, 1e-15])
-def test_the_loss_is_never_below_that_of_its_definition(apart):
-    """Where the rows nearly agree, a rounding of them is much of their distance."""
-    for seed in range(40):
-        rng = np.random.default_rng(seed)
-        size = int(rng.integers(2, 8))
-        target = rng.dirichlet(np.ones(size), 3)
-        change = rng.normal(size=(3, size))
-        change -= change.mean(axis=1, keepdims=True)
-        draft = np.maximum(target + apart * change / np.abs(change).sum(axis=1, keepdims=True), 0.0)
-        skip, token = rng.random((3, size)), rng.integers(0, size, 3)
-        exact = loss_in_fractions(target, draft, skip, token)
-        found = float(overlap_risk(target, draft, skip, token))
-        assert exact <= found <= exact + 1e-13 / target[np.arange(3), token].min()
-        assert float(overlap_risk(target, target, skip, token)) == 0.0
-
-
-def test_tokens_of_no_probability_cost_no_accuracy():
-    """What 4,000 entries can add in rounding is a share of their probabilities, and these are 0."""
-    for seed in range(5):
-        target, draft, skip, token = text(seed)
-        exact = loss_in_fractions(target, draft, skip, token)
-        target, draft = (np.pad(rows, ((0, 0), (0, 4000))) for rows in (target, draft))
-        found = float(overlap_risk(target, draft, np.pad(skip, ((0, 0), (0, 4000)), constant_values=1.0), token))
-        assert exact <= found <= exact + 1e-10
-
-
-def test_without_skipping_the_system_is_the_target():
-    target, draft, _, token = text(1)
-    assert float(overlap_risk(target, draft, False, token)) == 0.0
-    np.testing.assert_allclose(output_distribution(target, draft), target)
-
+from hlmtheory.skipping import text_risk
 
 # ------------------------------------------------------------------------------------------------ a set of texts
 
@@ -125,8 +59,3 @@ def test_the_interval_in_a_narrow_type_is_no_narrower(kind):
     assert narrow.high.dtype == np.float32
     for end, sign in (("high", 1), ("low", -1), ("corrected", 1)):
         assert (sign * getattr(narrow, end).astype(np.float64) >= sign * getattr(wide, end)).all()
-
-
-def test_a_subnormal_probability_does_not_overflow():
-    """A token that the draft model finds likely and the target model all but excludes."""
-    assert float(overlap_risk([[2.2e-311, 1.0]], [[0.5, 0.5]], True, [0])) == 0.0

@@ -206,16 +206,6 @@ def test_the_match_is_that_of_fractions(instance):
         assert value == pytest.approx(float(exact_match(*exact)), abs=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
-def test_half_types_are_taken(kind):
-    torch = pytest.importorskip("torch")
-    p, q = torch.tensor([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]], dtype=getattr(torch, kind))
-    found = shared_seed.match_probability(p, q)
-    assert found.dtype == torch.float32
-    assert float(found) == pytest.approx(0.7, abs=1e-7)
-    assert shared_seed.race(p, 1, 0).dtype == torch.float64
-
-
 def test_matches_at_the_edges():
     assert float(shared_seed.match_probability([1.0], [1.0])) == 1.0
     assert float(shared_seed.match_probability([1.0, 0.0], [0.0, 1.0])) == 0.0
@@ -318,8 +308,3 @@ def test_the_rate_at_a_jump_is_the_lower_side(draft, verify):
     )
     assert there == pytest.approx(slower, rel=1e-9)
     assert faster > 1.005 * there
-
-
-def test_a_joint_law_is_square_in_a_batch_too():
-    with pytest.raises(ValueError, match=r"^joint must be square; got shape \(2, 2, 3\)"):
-        sides.joint_law(np.full((2, 2, 3), 1 / 6))

@@ -8,13 +8,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.integrate import quad
 from scipy.stats import binom
 
-from hlmtheory import skipping, uncertainty, verification
+from hlmtheory import uncertainty, verification
 from hlmtheory.skipping import (
     best_holder_bound,
     calibrate,
@@ -73,16 +73,6 @@ def loss_tables(draw):
         "risk": risk,
         "bound": np.full(shape, bound),
     }
-
-
-@st.composite
-def with_few_sizes(draw, source):
-    """Skips as 0 or 1, and at most three values of k where rows are wide, because each k is truncated separately."""
-    instance = draw(source)
-    draft = instance["draft"]
-    if draft.shape[-1] <= 12:
-        return {**instance, "top_k": draw(hnp.arrays(np.int64, draft.shape, elements=st.integers(0, draft.shape[-1])))}
-    return {**instance, "top_k": np.array(draw(st.tuples(*3 * [st.integers(0, 200)])))[np.digitize(draft, [1e-3, 0.1])]}
 
 
 SKIPPED = with_skip(pairs())
@@ -160,14 +150,6 @@ def test_the_one_step_risk_at_its_ends(instance):
     assert np.all(risk <= everything * (1 + 1e-12) + 1e-14)
 
 
-def test_thousands_of_random_rows():
-    rng = np.random.default_rng(3)
-    p, q = rng.dirichlet(np.full(30, 0.3), (2, 5000))
-    skip = rng.random((5000, 30)) * (rng.random((5000, 30)) < 0.6)
-    law = verification.output_distribution(p, q, skip=skip)
-    np.testing.assert_allclose(one_step_risk(p, q, skip), verification.total_variation(law, p), rtol=0, atol=1e-15)
-
-
 def test_the_rule_of_the_papers_from_logits_to_risk():
     """Sampled uncertainty, threshold, skip probability, risk: the mean over the sampling noise is E[s_d β_d]."""
     rng = np.random.default_rng(5)
@@ -189,8 +171,7 @@ def test_the_rule_of_the_papers_from_logits_to_risk():
 @given(with_law("cell_probabilities", 1), EXPONENT)
 def test_the_surrogate_and_its_bound_against_adaptive_integration(instance, exponent):
     density, (a, b, delta) = instance["cell_probabilities"], (instance[name] for name in LINE)
-    if density.ndim > 1 or density.size > 12:
-        return
+    assume(density.ndim == 1 and density.size <= 12)
     low, high = (min(max(float(end), 0.0), 1.0) for end in skip_thresholds(a, b, non_acceptance=delta))
     edges = np.unique(np.clip([low, high, *np.arange(density.size + 1) / density.size], low, high))
 
@@ -452,19 +433,6 @@ def test_a_prompt_loses_the_mean_of_its_texts(library):
     assert found == calibrate_threshold(means, [0.1, 0.2], risk=0.5, bound=1.0, prompt=[0, 1])
 
 
-@pytest.mark.parametrize(
-    ("prompt", "said"),
-    [
-        ([0, 1], r"^prompt must have one entry for each row of losses; got shape \(2,\) for 3 rows"),
-        ([[0, 0, 1]], r"^prompt must have one entry for each row of losses; got shape \(1, 3\) for 3 rows"),
-        ([0, 0, 0.5], r"^prompt must be a whole number for each row; got 0.5"),
-    ],
-)
-def test_the_prompts_of_the_rows_are_checked(prompt, said):
-    with pytest.raises(ValueError, match=said):
-        calibrate_threshold(np.zeros((3, 1)), [0.5], risk=0.5, bound=1.0, prompt=prompt)
-
-
 def test_tokens_may_depend_on_each_other():
     """All tokens of a prompt are good or bad: taken as i.i.d. prompts they break the guarantee; prompts keep it."""
     rng = np.random.default_rng(13)
@@ -624,8 +592,7 @@ def test_scores_may_be_whole_numbers_and_thresholds_may_not_merge():
 @given(loss_tables())
 def test_the_held_out_risk_by_calibrating_without_each(instance):
     losses, risk, bound = instance["losses"], instance["risk"], instance["bound"]
-    if losses.ndim > 2 or losses.shape[0] < 2 or losses.shape[0] * risk < bound:
-        return
+    assume(losses.ndim == 2 and losses.shape[0] >= 2 and losses.shape[0] * risk >= bound)
     grid = np.arange(losses.shape[-1]) / 10
     total = 0.0
     for index in range(len(losses)):
@@ -639,88 +606,3 @@ def test_losses_of_texts():
         [[0.5, 0.1, 0.9], [0.5, 0.5, 0.0]], [[0.5, 0.25, 1.0], [0.125, 0.5, 0.0]], [0.0, 0.5, 1.0]
     )
     assert losses.tolist() == [[0.0, 0.75, 1.75], [0.0, 0.625, 0.625]]
-
-
-# ------------------------------------------------------------------------------------------------------ bad input
-
-DELTA = {"non_acceptance": 0.5}
-
-
-@pytest.mark.parametrize(
-    ("function", "arguments", "options", "message"),
-    [
-        (
-            rejection_risk,
-            ([0.5, 0.4], 1.0, 0.0),
-            DELTA,
-            "cell_probabilities must be rows of probabilities: .*; give the share of the uncertainties in each cell",
-        ),
-        (
-            rejection_risk_discrete,
-            ([1.0], 1.0, 0.0),
-            DELTA,
-            "mass must be rows of the probabilities of 0, 1/M, .*; got a row that sums to 1; a single entry leaves",
-        ),
-        (sequence_risk, ([0.5, 0.5],), {}, r"step_risks must have axes of sequences and tokens; got shape \(2,\)"),
-        (sequence_risk, (np.zeros((0, 3)),), {}, "step_risks must have axes of sequences and tokens"),
-        (
-            threshold_losses,
-            ([0.5], [0.5], [0.5]),
-            {},
-            r"uncertainty and rejection_by_token must share a shape \(prompts, tokens",
-        ),
-        (threshold_losses, ([[0.5]], [[0.5]], [0.5, 0.5]), {}, "thresholds must be rising; two are not"),
-        (
-            calibrate_threshold,
-            ([[0.5, 0.25]], [0.1, 0.2]),
-            {"risk": 0.9, "bound": 1.0},
-            "losses must not fall as the threshold rises",
-        ),
-        (
-            calibrate_threshold,
-            ([[0.5, 1.25]], [0.1, 0.2]),
-            {"risk": 0.9, "bound": 1.0},
-            r"losses must be in \[0, bound\]",
-        ),
-        (
-            calibrate_threshold,
-            ([0.5], [0.1]),
-            {"risk": 0.9, "bound": 1.0},
-            r"losses must have one row per prompt .* got \(1,\) for 1",
-        ),
-        (
-            calibrate_threshold,
-            (np.zeros((0, 1)), [0.1]),
-            {"risk": 0.9, "bound": 1.0},
-            "losses must have one row per prompt",
-        ),
-        (
-            calibrate_threshold,
-            ([[0.5]], [0.1]),
-            {"risk": 0.0, "bound": 1.0},
-            "risk must be positive and finite; got 0.0",
-        ),
-        (held_out_risk, ([0.5], 0.5, 1.0), {}, r"losses must have one row per prompt .* got \(1,\)"),
-        (held_out_risk, (np.zeros((0, 3)), 0.5, 1.0), {}, r"losses must have one row per prompt .* got \(0, 3\)"),
-        (held_out_risk, (np.zeros((3, 0)), 0.5, 1.0), {}, r"losses must have one row per prompt .* got \(3, 0\)"),
-    ],
-)
-def test_bad_input(function, arguments, options, message):
-    with pytest.raises(ValueError, match=f"^{message}"):
-        function(*arguments, **options)
-
-
-def test_a_chain_is_square():
-    claim = next(claim for claim in skipping.CLAIMS if claim.id == "skipping.sequence")
-    with pytest.raises(ValueError, match=r"^target_chain must be square; got shape \(2, 3\)"):
-        claim.check({"target_chain": np.full((2, 3), 1 / 3), "draft_chain": np.full((2, 3), 1 / 3), "skip_chain": 0.5})
-
-
-def test_no_table_has_no_held_out_risk():
-    assert held_out_risk(np.zeros((0, 2, 3)), 0.5, 1.0).shape == (0,)
-
-
-@pytest.mark.parametrize(("losses", "shape"), [([], r"\(0,\)"), (0.5, r"\(\)")])
-def test_the_risk_of_no_text_is_refused(losses, shape):
-    with pytest.raises(ValueError, match=rf"^losses must have one entry per text; got shape {shape}"):
-        skipping.text_risk(losses)

@@ -119,19 +119,3 @@ def test_the_coverage_is_reached_by_one_child_only():
     assert float(claim.check({**instance, "draft_count": 1}).slack) == pytest.approx(0.0, abs=1e-15)
     verdict = claim.check({**instance, "draft_count": 2})
     assert 0.0 < float(verdict.lhs) < float(verdict.rhs) < 1.0
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: tree_distribution([[0.5, 0.5]] * 2, [[0.5, 0.5]] * 2, 1), "targets must be a whole tree"),
-        (lambda: tree_distribution([[0.5, 0.5]], [[0.5, 0.5]], 0), "draft_count must be a whole number, 1 or more"),
-        (lambda: tree_distribution([[0.5, 0.5]], [[0.5, 0.5]], 1.5), "draft_count"),
-        (lambda: sibling_acceptance(np.full(20, 0.05), np.full(20, 0.05), 3), "at most 4,096 choices"),
-        (lambda: sibling_acceptance(np.full((1, 20), 0.05), np.full((1, 20), 0.05), 3), "at most 4,096 choices"),
-        (lambda: sibling_acceptance([0.5, 0.5], [0.5, 0.47], 1), "draft"),
-    ],
-)
-def test_bad_input_is_refused(call, said):
-    with pytest.raises(ValueError, match=said):
-        call()

@@ -155,17 +155,6 @@ def test_rounding_makes_the_deviation_rise_with_k():
     np.testing.assert_allclose(fine, truncation.tail_deviation([0.4, 0.3, 0.2, 0.1]), rtol=0, atol=1e-14 + slack(4))
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_messages_in_every_library(library):
-    q = to(library, [Q, Q])
-    for token in (None, to(library, [0, 4])):
-        found = truncation.decoded_draft(q, 2, bits_per_probability=3, draft_token=token)
-        expected = [decoded(Q, 2, 3, t) for t in ((None, None) if token is None else (0, 4))]
-        np.testing.assert_allclose(numbers(found), expected, atol=1e-15)
-        assert kind_of(found) == (library, "float64")
-    assert truncation.message_deviation(to(library, [Q, Q])).shape == (2, 6)
-
-
 def test_a_small_rest_is_spread_to_its_last_digits():
     """1e-10 over 999 entries: a difference of sums near 1 would keep only three digits."""
     draft = np.append(1.0 - 1e-10, np.full(999, 1e-10 / 999))
@@ -191,15 +180,6 @@ def test_a_rounding_above_1_of_what_is_sent_leaves_nothing():
     values = np.array([[0.7, 0.1, 0.2 + 2.0**-50, 0.0]])
     sent = np.array([[True, True, True, False]])
     assert completed(values, sent, ~sent)[0, 3] == 0.0
-
-
-def test_a_token_of_a_message_is_a_token():
-    with pytest.raises(ValueError, match=r"^draft_token must be a token in 0\.\.V-1 with V = 5"):
-        truncation.decoded_draft(Q, 1, draft_token=5)
-    with pytest.raises(
-        ValueError, match=r"^leading dimensions must broadcast; draft has \(3,\), draft_token has \(2,\)"
-    ):
-        truncation.decoded_draft([Q] * 3, 1, draft_token=[0, 1])
 
 
 @given(pairs(), st.data())

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hlmtheory import truncation
 
 from . import reference_sizes as reference
-from .kinds import LIBRARIES, numbers, to
 from .strategies import grid_pairs
 
 NEARLY = Fraction(1, 2**40)
@@ -63,16 +60,3 @@ def test_the_size_of_top_p_is_that_of_the_plain_rule(case, p):
     _, draft, _, q = first_pair(case)
     k = int(truncation.size_from_top_p(draft, p))
     is_smallest(k, reference.top_p(q), 1 - Fraction(p))
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_batch_in_any_library_is_that_of_the_plain_rule(library, dtype):
-    rng = np.random.default_rng(9)
-    p, q = (rng.dirichlet(np.full(9, 0.5), 6).astype(dtype) for _ in range(2))
-    exact = [(reference.over_its_sum(a), reference.over_its_sum(b)) for a, b in zip(p, q, strict=True)]
-    certified = numbers(truncation.certified_size(to(library, q, dtype), 0.2))
-    sizes = numbers(truncation.exact_size(to(library, p, dtype), to(library, q, dtype), 0.2))
-    for (a, b), k, size in zip(exact, map(int, certified), map(int, sizes), strict=True):
-        is_smallest(k, reference.certified(b), 0.2)
-        is_smallest(size, reference.exact(a, b), 0.2)

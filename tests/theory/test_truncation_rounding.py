@@ -17,7 +17,6 @@ from hlmtheory.truncation.softplus import softplus_distance
 from .kinds import kind_of, numbers, to
 
 NARROW = [("numpy", "float16"), ("numpy", "float32"), ("torch", "float16"), ("torch", "float32"), ("strict", "float32")]
-KINDS = [*NARROW, ("numpy", "float64"), ("torch", "float64")]
 NEARLY = Fraction(1, 2**40)
 
 

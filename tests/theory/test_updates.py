@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -13,13 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-import hlmtheory
 from hlmtheory.verification import acceptance_after_update, acceptance_rate, largest_distance, total_variation
 from hlmtheory.verification.update_claims import HORIZON, _divergence
 
 from .strategies import TARGETS, pairs
-
-KNOWN = hlmtheory.all_claims()
 
 
 @st.composite
@@ -42,49 +38,10 @@ DIVERGENCES = st.one_of(
 # ------------------------------------------------------------------------------------------------- the enumeration
 
 
-def exactly(chain):
-    """Return the chain in fractions, each row divided by its sum."""
-    found = [[Fraction(float(x)) for x in row] for row in chain]
-    return [[x / sum(row) for x in row] for row in found]
-
-
 def texts(size):
     """Yield the texts of HORIZON tokens, each as its pairs of the token before and the token."""
     for text in itertools.product(range(size), repeat=HORIZON):
         yield list(zip((0, *text), text, strict=False))
-
-
-def mean_accepted(draft, target):
-    """E[τ]: each text of drafts, each number of accepted ones, in fractions."""
-    total = Fraction(0)
-    for steps in texts(len(draft)):
-        drawn, kept = Fraction(1), Fraction(1)
-        ratios = []
-        for before, token in steps:
-            drawn *= draft[before][token]
-            ratios.append(min(Fraction(1), target[before][token] / draft[before][token]) if drawn else Fraction(0))
-        for count, ratio in enumerate((*ratios, Fraction(0))):
-            total += drawn * kept * (1 - ratio) * count
-            kept *= ratio
-    return total
-
-
-def reached_distance(draft, old, new):
-    """Return d_i by enumeration: texts of drafts, the coins of version 0 before draft i, the distance there."""
-    found = [Fraction(0)] * HORIZON
-    for steps in texts(len(draft)):
-        drawn = math.prod((draft[before][token] for before, token in steps), start=Fraction(1))
-        kept = Fraction(1)
-        for i, (before, token) in enumerate(steps):
-            found[i] += drawn * kept * sum(abs(a - b) for a, b in zip(old[before], new[before], strict=True)) / 2
-            kept *= min(Fraction(1), old[before][token] / draft[before][token]) if draft[before][token] else 0
-    return found
-
-
-def three_chains(seed, size=2):
-    """Return a draft and two versions on multiples of 1/16."""
-    rng = np.random.default_rng(seed)
-    return [rng.multinomial(16, np.full(size, 1 / size), size) / 16 for _ in range(3)]
 
 
 # ------------------------------------------------------------------------------------------------ the divergence

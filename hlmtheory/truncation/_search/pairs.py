@@ -73,10 +73,7 @@ class SortedPair:
         return min(0.5 * (sent * abs(1.0 / true - 1.0 / mass) + tail), 1.0), mass
 
     def least(self, tolerances: Sequence[float]) -> list[int]:
-        """The smallest k with TV(r, r̂_k) ≤ θ, or with Δ_k ≤ θ TV(q, p), which implies it; for each θ, in falling order.
-
-        A k that fails for one θ fails for every smaller one, so each search starts where the last ended.
-        """
+        """The smallest k with TV(r, r̂_k) ≤ θ, or Δ_k ≤ θ TV(q, p), which implies it; for each θ, in falling order."""
         k, found = 0, []
         tails = Tails(NUMPY, NUMPY, (), self.q[None, ::-1].copy(), self.tails[None, ::-1].copy())  # sorted already
         for theta in tolerances:

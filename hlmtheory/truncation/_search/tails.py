@@ -107,10 +107,7 @@ class Tails:
         return tails._answer(deviation + slack)
 
     def deviation(self, k: Array) -> tuple[Array, Array]:
-        """Δ_k for k (R, C), and a bound on its rounding error in float64; both are 0 if the tail's entries are equal.
-
-        Δ_k = Σ_{i>k} (q_i - μ)⁺, μ the mean of the tail: the mass above μ, less μ for each entry above it.
-        """
+        """Δ_k for k (R, C), and a bound on its rounding error; both are 0 if the tail's entries are equal."""
         xp, size = self.xp, self.ascending.shape[-1]
         count = size - k
         divisor = xp.astype(xp.where(count > 0, count, 1), xp.float64)
@@ -123,11 +120,7 @@ class Tails:
         return deviation, xp.where(even, 0.0, _rounding(xp, size, tail, divisor))
 
     def _least(self, meets: Callable[[Array], Array], shape: tuple[int, ...]) -> Array:
-        """The smallest k (R, C) that meets a condition, by bisection: both bounds fall with k (truncation.monotone).
-
-        V - 1 always meets it, since Δ_{V-1} = 0. The condition was evaluated at the returned k, so the k meets it in
-        spite of rounding.
-        """
+        """The smallest k (R, C) that meets a condition, by bisection: both bounds fall with k (truncation.monotone)."""
         xp, size = self.xp, self.ascending.shape[-1]
         low = xp.zeros(tuple(shape), dtype=xp.int64, device=self.ascending.device)
         high = xp.full_like(low, size - 1)

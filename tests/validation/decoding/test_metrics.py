@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from hlmtheory.channel import throughput
-from hlmtheory.channel.latency import mean_round_throughput, round_throughput
 from validation.collection.prompts import Prompt
 from validation.decoding.intervals import IntervalEstimate, ratio
 from validation.decoding.links import FadingLink
@@ -143,19 +141,6 @@ def test_the_words_agree_with_each_other_on_decoded_rows(rows: dict[str, list[Ge
             assert new + total["skipped"] / rounds == pytest.approx(word["tokens_per_round"])
         several = name.startswith(("fixed", "K-SQS", "prompt"))  # tokens a round
         assert several or word["tokens_per_s_round_mean"] >= word["tokens_per_s"] * (1 - 1e-12)
-
-
-def test_the_averages_are_those_of_the_theory(rows: dict[str, list[GenerationRecord]]) -> None:
-    word = summarize(rows["HLM"])
-    times = [one.draft_s + one.link_s + one.target_s for r in rows["HLM"] for one in r.rounds]
-    assert word["tokens_per_s"].value == pytest.approx(float(throughput(times)))
-    assert word["tokens_per_s_round_mean"].value == pytest.approx(float(mean_round_throughput(times)))
-    speeds = []
-    for r in rows["U-HLM"]:
-        for one in (*r.rounds, r.last):
-            speeds += [float(round_throughput(PAPER_TIMES[0], 0.0, 0.0, sent=False))] * one.skipped
-        speeds += [float(round_throughput(PAPER_TIMES[0], one.link_s, PAPER_TIMES[1])) for one in r.rounds]
-    assert summarize(rows["U-HLM"])["tokens_per_s_round_mean"].value == pytest.approx(np.mean(speeds))
 
 
 def test_the_interval_is_scipys(rows: dict[str, list[GenerationRecord]]) -> None:

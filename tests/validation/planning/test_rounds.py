@@ -7,7 +7,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from hlmtheory.verification import block_acceptance, block_residual, block_weights
 from validation.planning.rounds import COUNTS, Wire, expected_counts
 
 WIRE = Wire(header=16.0, reply=8.0, rejection=100.0)
@@ -56,41 +55,6 @@ def test_all_outcomes_of_a_text(most, bonus):
         if weight:
             expected += weight * played(accepted, bits, length, most, coins, bonus=bonus)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("most", [1, 2, 3])
-def test_rounds_by_block_along_texts_are_those_of_all_rounds(most):
-    """A chain of two tokens: exchanges along the target's texts, against a recursion over drafts and kept blocks."""
-    p, q, length = np.array([[0.25, 0.75], [0.75, 0.25]]), np.array([[0.75, 0.25], [0.125, 0.875]]), 4
-
-    def rounds(last, left):
-        """Return the expected rounds of the tokens that are left."""
-        if left <= 0:
-            return 0.0
-        total, k = 1.0, min(most, left)
-        for drafts in product(range(2), repeat=k):
-            before = [last, *drafts[:-1]]
-            rows, own = p[before], q[before]
-            chance = np.prod([own[i, v] for i, v in enumerate(drafts)])
-            passes, weights = block_acceptance(rows, own, drafts), block_weights(rows, own, drafts)
-            for kept in range(k, -1, -1):
-                now = chance * (passes[kept - 1] if kept else 1.0)
-                chance -= now
-                here = drafts[kept - 1] if kept else last
-                law = (
-                    p[here] if kept == k else block_residual(rows[kept], own[kept], weights[kept - 1] if kept else 1.0)
-                )
-                total += now * sum(each * rounds(v, left - kept - 1) for v, each in enumerate(law))
-        return total
-
-    found = 0.0
-    for text in product(range(2), repeat=length):
-        before = [0, *text[:-1]]
-        own, drawn = (np.array([rows[i, v] for i, v in zip(before, text, strict=True)]) for rows in (p, q))
-        ratio = (drawn / own)[:, None]
-        counts = expected_counts(ratio, np.zeros((length, 1)), np.array([length]), most, wire=WIRE, ratio=ratio)
-        found += own.prod() * float(counts.exchanges[0])
-    assert found == pytest.approx(rounds(0, length), rel=1e-12)
 
 
 def test_skipping_takes_only_first_drafts():

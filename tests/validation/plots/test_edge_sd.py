@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from hlmtheory.batching import plan
-from hlmtheory.ofdma import minmax_shares
-from hlmtheory.ofdma.shares import kkt_residual, uniform_gain
-from hlmtheory.serving import Task, upload_bits
+from hlmtheory.serving import Task
 from validation.claims.scenarios import cell
 from validation.claims.scenarios.cell import Load, Radio, Reading, draw_users, serve, spectral_efficiency, uploads
 from validation.plots import EXHIBITS
@@ -59,18 +57,6 @@ def test_spectral_efficiency_is_that_of_table_ii():
     at_the_edge = 0.2 * 1e-3 / 400**2 / 10**-13.6
     at_1_metre = 0.2 * 1e-3 / 10**-13.6
     np.testing.assert_allclose(spectral_efficiency(users, Radio()), np.log2(1 + np.asarray([at_the_edge, at_1_metre])))
-
-
-def test_uploads_are_those_of_the_best_and_of_equal_shares():
-    best, equal = uploads(1, 0, SMALL, Radio())
-    users = draw_users(1, 0, SMALL)
-    bits, efficiency = (
-        upload_bits(SMALL.service.draft, SMALL.service.verify, users.inputs),
-        spectral_efficiency(users, Radio()),
-    )
-    assert equal / best == pytest.approx(float(uniform_gain(bits, efficiency)))
-    assert float(kkt_residual(bits, efficiency, minmax_shares(bits, spectral_efficiency=efficiency))) < 1e-12
-    assert uploads(1, 0, SMALL, Radio(bandwidth_hz=40e6))[0] == pytest.approx(best / 2)
 
 
 @pytest.mark.parametrize("reading", [Reading(), Reading(sorted_arrival=True), Reading(longest_answers=True)])

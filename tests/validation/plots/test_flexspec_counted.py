@@ -95,15 +95,6 @@ def test_flags_of_a_text_that_ended() -> None:
     assert c.replay(c.Fate([2, 1], True, 9), c.fixed(4), c.NO_AVERAGE) == [(2, 2)]
 
 
-def test_the_profile_is_that_of_the_other_texts() -> None:
-    """A text that never accepts, among texts that always do, gets a long draft; the others get a shorter one."""
-    good, bad = c.fate_of("1" * 30, 30), c.fate_of("0" * 30, 30)
-    rules = c.by_profile([good, good, bad], 1.0, 0.05, 8)
-    lengths = [rule(0.5) for rule in rules]
-    assert lengths[2] == 8
-    assert lengths[0] == lengths[1]
-
-
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no counted rounds at .*rows\.json"):
         c.counted(tmp_path / "rows.json")

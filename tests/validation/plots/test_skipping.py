@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import hlmtheory
-from tests.validation.plots.conftest import Maker, write_trace
+from tests.validation.plots.conftest import Maker
 from validation.decoding.trace_drafts import Tokens, tokens_of
-from validation.models import pair as pair_module
 from validation.plots import FIGURES as EVERY
 from validation.plots import draw
 from validation.plots.common.cells import told
@@ -182,34 +181,3 @@ def fake_measures(left_out: dict[str, str]) -> Callable[..., baselines.Baselines
         return baselines.Baselines(rows, drafts, {baselines.DROPOUT: beta}, left_out)
 
     return measure
-
-
-@pytest.fixture
-def builtin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
-    """A trace of a pair with the name "builtin"."""
-    why = {baselines.PARAPHRASES: "Prompt perturbation is left out: there is nothing in /some/folder."}
-    monkeypatch.setattr(pair_module, "load_pair", lambda name: FakePair())
-    monkeypatch.setattr(baselines, "baseline_measures", fake_measures(why))
-    return write_trace(tmp_path, name="builtin", small_parameters=7)
-
-
-def test_the_baselines_stand_beside_at_the_same_positions(builtin: Trace, tmp_path: Path):
-    found, tokens = sidecar(("cu-hlm", "2"), builtin, tmp_path), tokens_of(builtin, 1)
-    temperature, dropout = found["series"]
-    assert (temperature["tokens"], dropout["tokens"]) == (60, 12)
-    rows = np.r_[0:6, 24:30]
-    beta = tokens.rejection[rows]
-    r = np.corrcoef(np.round(20 * beta) / 20, beta)[0, 1]
-    assert dropout["pearson_r"] == pytest.approx(r)
-    assert "/some/folder" not in json.dumps(found)
-    names = [one["name"] for one in sidecar(("u-hlm", "6"), builtin, tmp_path)["series"]]
-    assert names[-1] == "U-HLM, MC dropout"
-
-
-def test_the_baselines_are_left_out_for_another_pair_of_that_name(
-    builtin: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(FakePair, "draft_parameters", 8)
-    found = sidecar(("u-hlm", "3"), builtin, tmp_path)
-    assert len(found["series"]) == 1
-    assert "the trace is of another pair" in json.dumps(found["statistics"]["left_out"])

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hlmtheory.skipping import calibrate_threshold, one_step_risk, overlap_losses, overlap_risk
+from hlmtheory.skipping import calibrate_threshold
 from hlmtheory.uncertainty import vocabulary_uncertainty
 from validation.decoding.trace_drafts import DRAWS, POINTS
-from validation.plots.ours import text_losses
 from validation.plots.ours.calibration_splits import (
     SPLITS,
     fewest_prompts,
@@ -54,31 +53,6 @@ def of_samples(samples: np.ndarray, size: int) -> np.ndarray:
 
 
 # ------------------------------------------------------------------------------------------------ the losses
-
-
-def test_the_losses_are_those_of_the_library(trace: Trace, monkeypatch: pytest.MonkeyPatch):
-    drawn: list[np.ndarray] = []
-
-    def remembered(logits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        drawn.append(perturbed_samples(logits, rng))
-        return drawn[-1]
-
-    monkeypatch.setattr(text_losses, "perturbed_samples", remembered)
-    found = losses_of(trace, 17)
-    q, p = (probabilities(trace.arrays[name][:]) for name in ("draft_logits", "target_logits"))
-    u = of_samples(np.concatenate(drawn), q.shape[-1])
-    token, rows = np.asarray(trace.arrays["tokens"][:]), np.split(np.arange(len(q)), np.cumsum(found.length)[:-1])
-    for text, at in enumerate(rows):
-        own = p[at], q[at]
-        expected = overlap_losses(*own, u[at], token[at], POINTS)
-        np.testing.assert_allclose(found.overlap(12)[text], expected, atol=1e-12)
-        first = at[:5]
-        skipped = u[first] <= POINTS[9]
-        lost = overlap_risk(p[first], q[first], skipped, token[first])
-        assert found.overlap(5)[text, 9] == pytest.approx(float(lost), abs=1e-12)
-        assert found.total(5)[text, 9] == pytest.approx(one_step_risk(p[first], q[first], skipped).sum(), abs=1e-12)
-        assert found.sent_tokens(5)[0][text, 9] == pytest.approx(np.sum(q[first] * ~skipped), abs=1e-12)
-    assert found.sent_tokens(9)[1].tolist() == [min(9, length) for length in np.resize(LENGTHS, 40)]
 
 
 def test_the_losses_rise_and_end_where_everything_is_skipped(trace: Trace):

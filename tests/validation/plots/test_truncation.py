@@ -10,15 +10,11 @@ import pytest
 import hlmtheory
 from hlmtheory import uncertainty, verification
 from hlmtheory.truncation._search.pairs import SortedPair
-from hlmtheory.truncation.softplus import online_shortfall
 from validation.decoding.trace_drafts import tokens_of
 from validation.plots import FIGURES
 from validation.plots.common.truncation.sample import (
-    PARAMETERS,
-    SHARPNESSES,
     SHOWN,
     SKIP_BELOW,
-    SWEPT,
     THETA,
     Sample,
     sample_of,
@@ -104,40 +100,6 @@ def test_drafts_are_drawn_and_estimated_as_in_the_paper(sample: Sample, rows: Ro
     assert set(np.round(20 * drafts.uncertainty)) <= set(range(21))
 
 
-def test_every_rule_has_the_sizes_of_its_function(sample: Sample, rows: Rows, trace: Trace):
-    (q, p), drafts = rows, sample.drafts
-    beta, estimate, token = drafts.rejection[:, None], drafts.estimate[:, None], drafts.token[:, None]
-    wide, tried = q[:, None], {name: np.array(value) for name, value in PARAMETERS.items()}
-    half = 0.5 / drafts.apart[:, None]
-    eta = np.array(SHARPNESSES)
-    expected = {
-        "exact": hlmtheory.truncation.exact_size(p[:, None], wide, half * tried["exact"]),
-        "certified": hlmtheory.truncation.certified_size(wide, tried["certified"]),
-        "online": hlmtheory.truncation.online_size(wide, token, estimate, THETA, sharpness=eta),
-        "online, true": hlmtheory.truncation.online_size(wide, token, beta, THETA, sharpness=eta),
-        "top-p": hlmtheory.truncation.size_from_top_p(wide, tried["top-p"]),
-        "min-p": hlmtheory.truncation.size_from_min_p(wide, tried["min-p"]),
-        "top-nσ": hlmtheory.truncation.size_from_top_n_sigma(
-            trace.arrays["draft_logits"][:].astype(float)[:, None], tried["top-nσ"]
-        ),
-    }
-    for one in SHOWN:
-        name = f"online {one:g}"
-        expected[name] = hlmtheory.truncation.online_size(wide, token, estimate, tried[name], sharpness=one)
-    assert set(expected) == set(sample.top_k)
-    for name, sizes in expected.items():
-        np.testing.assert_array_equal(sample.top_k[name], sizes, err_msg=name)
-        found = hlmtheory.truncation.resampling_distortion(p[:, None], wide, sizes)
-        np.testing.assert_allclose(sample.met[name], found, atol=1e-10, err_msg=name)
-    np.testing.assert_array_equal(sample.least, hlmtheory.truncation.exact_size(p, q, THETA))
-    swept = np.array(SWEPT)
-    np.testing.assert_array_equal(
-        sample.swept, hlmtheory.truncation.online_size(wide, token, swept, THETA, sharpness=SHOWN[1])
-    )
-    certain = hlmtheory.truncation.online_certified_size(wide, token, swept, THETA, estimated=True).k
-    np.testing.assert_array_equal(sample.safe, certain)
-
-
 @pytest.mark.parametrize("theta", [0.05, THETA, 0.5])
 def test_offline_sizes_are_those_of_the_theory(theta: float, sample: Sample, rows: Rows):
     q, p = rows
@@ -173,29 +135,3 @@ def test_fig_8_shows_the_bounds(rows: Rows, sample: Sample, trace: Trace):
     with np.errstate(divide="ignore", invalid="ignore"):
         certified = np.where(sample.deviation > 0, np.minimum(1, sample.deviation / lost), 0)
     np.testing.assert_allclose(series[0, "Δ_k/(q_d β_d)"], certified.mean(axis=0), rtol=1e-4, atol=1e-9)
-
-
-def test_fig_4_counts_where_the_online_bound_fails(sample: Sample, rows: Rows, trace: Trace):
-    found = measured(("ours", "4"), trace)
-    (q, p), drafts = rows, sample.drafts
-    true, estimated, sent = found["series"]
-    token = drafts.token[:, None]
-    for i, eta in enumerate(SHARPNESSES):
-        short = online_shortfall(p[:, None], q[:, None], token, sample.grid, sharpness=eta)
-        assert true["share"][i] == pytest.approx((short > 1e-9).mean(), rel=1e-4)
-        bound = hlmtheory.truncation.online_bound(
-            q[:, None], token, drafts.estimate[:, None], sample.grid, sharpness=eta
-        )
-        fails = sample.distortion > bound + 1e-9
-        assert estimated["share"][i] == pytest.approx(fails.mean(), rel=1e-4)
-        if fails.any():
-            ratio = sample.distortion[fails] / bound[fails]
-            assert estimated["worst"][i] == pytest.approx(ratio.max(), rel=1e-4)
-            assert estimated["median"][i] == pytest.approx(np.median(ratio), rel=1e-4)
-        k = hlmtheory.truncation.online_size(q, drafts.token, drafts.rejection, THETA, sharpness=eta)
-        broken = hlmtheory.truncation.resampling_distortion(p, q, k) > THETA
-        assert true["chosen"][i] == pytest.approx(broken.mean(), rel=1e-4)
-        part = drafts.uncertainty > SKIP_BELOW
-        assert sent["share"][i] == pytest.approx(fails[part].mean(), rel=1e-4)
-    assert true["share"][0] > 0
-    assert found["statistics"]["sent"] == (drafts.uncertainty > SKIP_BELOW).sum()

@@ -130,7 +130,7 @@ def test_every_stray_is_refused_by_name_or_answered(name, argument):
 
 WIDER = {
     **dict.fromkeys(("TruncatedDraft", "TokenDraft", "MixedDraft"), "token probability"),  # the vocabulary comes later
-    **dict.fromkeys(("overlap_losses", "threshold_losses"), "uncertainty"),  # any finite score
+    **dict.fromkeys(("threshold_losses",), "uncertainty"),  # any finite score
     **dict.fromkeys(("calibrate_threshold", "held_out_risk"), "losses risk"),  # losses up to any bound
     **dict.fromkeys(("peak_memory", "run_time", "upload_bits"), "input_tokens output_tokens batch_size"),
     **dict.fromkeys(("acceptance_interval", "AcceptanceTracker"), "accepted"),  # a share

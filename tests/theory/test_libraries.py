@@ -57,9 +57,7 @@ OWN = {"ThresholdController.roll_back", "MassBudgetController.roll_back", "Gilbe
 """Methods that answer in the library of their object; test_conformal, test_mass_budget and test_channel test them."""
 
 ONE_INSTANCE = {
-    **dict.fromkeys(
-        ("overlap_losses", "confident_threshold", "threshold_losses", "calibrate_threshold"), "one list of thresholds"
-    ),
+    **dict.fromkeys(("confident_threshold", "threshold_losses", "calibrate_threshold"), "one list of thresholds"),
     **dict.fromkeys(("power_to_find", "smallest_found", "draws_to_find"), "one list of bets"),
     **dict.fromkeys(("fit_linear", "fit_device", "fit_passes"), "one regression"),
     **dict.fromkeys(("decoding_steps", "expected_steps"), "one row of tasks"),

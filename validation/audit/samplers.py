@@ -177,7 +177,8 @@ def method_named(name: str, draft_length: int = 4) -> Method:
     unfitted = Setup(Fitted(1.0, 0.0, 0.5, 0.0, 0.0, 0.0, 30), draft_length)
     defaults = [info.default(unfitted) for info in METHODS.values() if info.default is not None]
     made = {method.name: method for method in defaults}
-    found = made.get(name) or next((made[one] for one in made if info_of(one).name == name), None)
+    found: Method | None = made.get(name)
+    found = found or next((made[one] for one in made if info_of(one).name == name), None)
     if found is None:
         raise UserError(f"There is no method {name!r}; the methods are: {', '.join(made)}.")
     return found

@@ -112,7 +112,9 @@ def score(
         for record, nats in zip(some, text_nats(pair, prompts, some).tolist(), strict=True):
             each = {"nats": nats / len(record.tokens)} if record.tokens else {}
             scores[score_key(record)] = {"of": missing[record.prompt][1], "nats_total": nats} | each
-        for name, references in wanted.items() if embed else ():
+        if embed is None:
+            continue
+        for name, references in wanted.items():
             known_to = [record for record in some if record.prompt in references]
             values = similarity(_texts_of(pair, known_to), [references[one.prompt] for one in known_to], model=embed)
             for record, value in zip(known_to, values.tolist(), strict=True):

@@ -169,7 +169,7 @@ def other_verdicts(page: str, results: Results) -> list[str]:
     wrong = []
     for said, name in re.findall(r"^\|(?:[^|]*\|){3} ([^|]+) \|[^|]*\| `([a-z_]+\.[a-z_0-9]+)`", page, re.MULTILINE):
         claim = hlmtheory.all_claims().get(name)
-        row = claim and table_row(claim, results.tallies.get(name), UNPUBLISHED, counterexample=False)
+        row = table_row(claim, results.tallies.get(name), UNPUBLISHED, counterexample=False) if claim else None
         if (
             said[0] not in "◇?"
             and said != "⊘ a constant"

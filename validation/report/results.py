@@ -168,12 +168,11 @@ def other_verdicts(page: str, results: Results) -> list[str]:
     """
     wrong = []
     for said, name in re.findall(r"^\|(?:[^|]*\|){3} ([^|]+) \|[^|]*\| `([a-z_]+\.[a-z_0-9]+)`", page, re.MULTILINE):
+        if said[0] in "◇?" or said == "⊘ a constant":
+            continue
         claim = hlmtheory.all_claims().get(name)
-        row = table_row(claim, results.tallies.get(name), UNPUBLISHED, counterexample=False) if claim else None
-        if (
-            said[0] not in "◇?"
-            and said != "⊘ a constant"
-            and (row is None or said != f"{row['symbol']} {row['outcome']}")
-        ):
+        tally = results.tallies.get(name)
+        row = table_row(claim, tally, UNPUBLISHED, counterexample=False) if claim else {"symbol": "", "outcome": ""}
+        if said != f"{row['symbol']} {row['outcome']}":
             wrong.append(name)
     return wrong

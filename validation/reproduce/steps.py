@@ -179,8 +179,6 @@ def _check(given: argparse.Namespace) -> None:
     if given.pair == "smollm2":  # the others depend on no model, and the run of the built-in pair checks them
         some = measured(some if given.claims else claims)
     trace, kept = _trace(given), given.run / ".check.json"
-    if given.positions:  # of a long trace; the record says how many were checked
-        trace, kept = trace.first(given.positions), given.run / f".check-{given.positions}.json"
     results = check_trace(trace, seed=SEED, claims=some or None, kept=kept)
     write_atomically(given.run / "claims.json", results.to_json())
     kept.unlink(missing_ok=True)

@@ -17,7 +17,6 @@ from figures.studies.kit import given, picture, read, store
 from figures.studies.plan.plan_options import method_of, twin_of, vocabulary_of
 from figures.studies.plan.plan_sessions import Links, Rounds, session_seconds, streamed_seconds
 from hlmtheory.channel import Rayleigh, TraceLink
-from hlmtheory.skipping import text_risk
 from validation.collection.prompts import builtin_prompts
 from validation.decoding.loop import decode
 from validation.decoding.recorded_links import load_links
@@ -233,9 +232,7 @@ def score(
             texts = [matches_of(one) for one in own]
             seconds, passes = streamed_seconds(texts, side, TIMES, ROUND_TRIP_S, sizes, down)
             speeds[place], busy[place] = tokens.sum() / seconds, passes * TIMES[1]
-        found[word] = {
-            name: _limit(planner, links, chosen[name, word], speeds, records, LIMITS[name]) for name in LIMITS
-        }
+        found[word] = {name: _limit(planner, links, chosen[name, word], speeds, LIMITS[name]) for name in LIMITS}
         for name, part in found[word].items():
             part["server_ms_per_token"] = {
                 family: _spread(np.array([1e3 * busy[place] for place in places]))
@@ -256,7 +253,6 @@ def _limit(
     links: dict[str, TraceLink],
     chosen: list[Choice],
     speeds: dict[int, Array],
-    records: dict[int, list[GenerationRecord]],
     limit: tuple[str, float],
 ) -> dict[str, Any]:
     """Return the comparison under one limit."""
@@ -293,7 +289,6 @@ def _limit(
     found = {
         "limit": {"kind": limit[0], "value": limit[1]},
         "policies": rows,
-        "quality": _quality(planner, chosen, records, limit),
         "by_link": {
             "name": names,
             "planned": [
@@ -304,39 +299,6 @@ def _limit(
         },
     }
     return found
-
-
-def _quality(
-    planner: Planner, chosen: list[Choice], records: dict[int, list[GenerationRecord]], limit: tuple[str, float]
-) -> dict[str, Any]:
-    """Return what was promised for the plans of ours, and what other prompts lost.
-
-    The promise is about the mean over the calibration prompts and the next one; one split shows one draw of it.
-    """
-    test = planner.split.test
-    found = {}
-    for place in sorted({one.option[OURS] for one in chosen}):
-        option = planner.options[place]
-        if option.lossless:
-            continue
-        loss = option.loss if limit[0] == "text" else option.token_loss
-        bound = text_risk(np.clip(loss[test], 0.0, 1.0))
-        entry: dict[str, Any] = {
-            "promised": limit[1],
-            "held_out_mean": round(float(bound.mean), 5),
-            "low": round(float(bound.low), 5),
-            "high": round(float(bound.high), 5),
-            "texts": len(test),
-            "share_of_texts_above": round(float(np.mean(loss[test] > limit[1])), 5),
-            "links": sum(one.option[OURS] == place for one in chosen),
-        }
-        if place in records:
-            tokens = sum(len(one.tokens) for one in records[place])
-            lost = sum(one.total("skip_risk") for one in records[place])
-            entry["decoded_risk_per_token"] = round(lost / tokens, 6)  # with q's β, also where q̂ was drawn from
-        found[option.label or option.family] = entry
-    above = sum(entry["links"] for entry in found.values() if entry["held_out_mean"] > limit[1])
-    return {"options": found, "share_of_links_above_on_this_split": round(above / len(chosen), 5)}
 
 
 def _spread(values: Array) -> dict[str, float] | None:

@@ -81,7 +81,7 @@ def best(options: list[Option], texts: Array, test: Array, setting: Setting) -> 
     return chosen, setting.seconds(chosen.counts[test], setting.link.rates[0])
 
 
-def sizes_of(vocabulary: int, header: int) -> tuple[int, int]:
+def sizes_of(vocabulary: int) -> tuple[int, int]:
     """Return the bytes of a draft's message and of an answer, as ``SharedSeedStreamed`` sends them."""
     width = index_bits(vocabulary)
     return -(-(1 + width) // 8), -(-(17 + width) // 8)
@@ -114,7 +114,7 @@ def interval(tokens: Array, seconds: Array, picks: Array) -> list[float]:
 
 
 def at_link(
-    planner: Planner, own: list[Option], matches: list[Array], setting: Setting, vocabulary: int, header: int
+    planner: Planner, own: list[Option], matches: list[Array], setting: Setting, vocabulary: int
 ) -> dict[str, Any]:
     """Return the speed of each method over one link, with its parameters."""
     train, test = planner.split.train, planner.split.test

@@ -13,7 +13,7 @@ from hlmtheory.ofdma import minmax_shares
 from hlmtheory.ofdma.shares import kkt_residual, uniform_gain
 from hlmtheory.serving import Task, upload_bits
 from validation.claims.scenarios import cell
-from validation.claims.scenarios.cell import Load, Radio, Reading, draw_users, serve, spectral_efficiency, uploads
+from validation.claims.scenarios.cell import Load, Radio, draw_users, serve, spectral_efficiency, uploads
 from validation.plots import EXHIBITS
 from validation.plots.common.style import house_style
 from validation.plots.edge_sd.numbers import IN_FIG_7, IN_FIG_8, simulate_bandwidth
@@ -73,12 +73,9 @@ def test_uploads_are_those_of_the_best_and_of_equal_shares():
     assert uploads(1, 0, SMALL, Radio(bandwidth_hz=40e6))[0] == pytest.approx(best / 2)
 
 
-@pytest.mark.parametrize("reading", [Reading(), Reading(sorted_arrival=True), Reading(longest_answers=True)])
-def test_each_scheme_is_the_library_s_method(reading: Reading):
-    found = serve(1, 0, SMALL, cell.SCHEMES, reading)
-    users = draw_users(1, 0, SMALL)
-    prompts = np.sort(users.inputs) if reading.sorted_arrival else users.inputs
-    tasks = [Task(int(prompt), SMALL.longest_output) for prompt in prompts]
+def test_each_scheme_is_the_library_s_method():
+    found = serve(1, 0, SMALL, cell.SCHEMES)
+    tasks = [Task(int(prompt), SMALL.longest_output) for prompt in draw_users(1, 0, SMALL).inputs]
     for scheme in ("sequential", "none", "fixed-length", "autoregressive", "static", "max", "heuristic"):
         assert found[scheme].planned == pytest.approx(plan(tasks, SMALL.service, scheme).latency, rel=1e-12), scheme
     assert found["proposed"].planned == pytest.approx(plan(tasks, SMALL.service, "dp").latency, rel=1e-12)
@@ -90,8 +87,6 @@ def test_answers_that_come_are_no_slower_than_those_planned():
         for scheme, served in serve(1, run, SMALL).items():
             if scheme != "known":
                 assert served.seconds <= served.planned * (1 + 1e-12), scheme
-    longest = serve(1, 0, SMALL, reading=Reading(longest_answers=True))
-    assert all(one.seconds == one.planned for one in longest.values())
 
 
 def test_ours_are_no_slower_than_algorithm_1_and_overlap_gains():
@@ -110,7 +105,7 @@ def test_figs_7_and_8_show_the_mean_totals_of_the_same_runs():
     seven, eight = by_scheme(numbers_of("7c")), by_scheme(numbers_of("8c"))
     assert seven["proposed"].tolist() == eight["proposed"].tolist()
     load = replace(SMALL, longest_output=12)
-    served = [serve(1, run, load, cell.SCHEMES, None, "together") for run in range(3)]
+    served = [serve(1, run, load, cell.SCHEMES, "together") for run in range(3)]
     totals = [uploads(1, run, load, Radio())[0] + one["max"].seconds for run, one in enumerate(served)]
     assert eight["max"][0] == pytest.approx(np.mean(totals), rel=1e-4)
 

@@ -39,7 +39,7 @@ SOURCE = Path(__file__).resolve().parents[1]
 
 
 @contextmanager
-def connected(address: str, local_workers: int | None = None) -> Iterator[Any]:
+def connected(address: str) -> Iterator[Any]:
     """Connect to a scheduler; ``"local"`` starts one on this machine, with one worker process a core."""
     try:
         import distributed
@@ -58,7 +58,7 @@ def connected(address: str, local_workers: int | None = None) -> Iterator[Any]:
             warnings.simplefilter("ignore")  # versions are compared by refuse_other_workers
             if address == LOCAL:
                 cluster = distributed.LocalCluster(
-                    n_workers=local_workers or cores(),
+                    n_workers=cores(),
                     threads_per_worker=1,
                     host="127.0.0.1",
                     dashboard_address=None,

@@ -16,19 +16,17 @@ from validation.models.devices import out_of_memory
 from validation.workers import connected, first_line, in_order, refuse_other_workers
 
 
-def on_scheduler(address: str, workers: int | None = None) -> PartsOf:
+def on_scheduler(address: str) -> PartsOf:
     """Return what :func:`.check_trace` takes as ``parts`` to compute on the workers of a scheduler."""
-    return partial(parts_of_cluster, address=address, local_workers=workers)
+    return partial(parts_of_cluster, address=address)
 
 
-def parts_of_cluster(
-    work: Work, claims: tuple[str, ...], first: int, address: str, local_workers: int | None = None
-) -> Iterator[Part]:
+def parts_of_cluster(work: Work, claims: tuple[str, ...], first: int, address: str) -> Iterator[Part]:
     """Yield the parts from number ``first`` on, in order, computed by the workers of a scheduler."""
     if first >= len(work):
         return
     order = Order.of(work, claims)
-    with connected(address, local_workers) as client:
+    with connected(address) as client:
         threads = refuse_other_workers(client, address)
         yield from in_order(client, compute, ((order, number) for number in range(first, len(work))), threads)
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from hlmtheory.truncation import (
     Interval,
-    PartialBoxes,
     box_deviation,
     box_distance,
     partial_deviation,
@@ -87,11 +86,11 @@ def intervals(pair: ListPair) -> Intervals:
     )
 
 
-def acceptance(lists: Lists, boxes: PartialBoxes | None = None) -> Interval:
+def acceptance(lists: Lists) -> Interval:
     """Return the interval of the acceptance rate at each position; sharp if no value was rounded."""
     if lists.exact:
         return partial_distance(*lists.as_arguments()).acceptance
-    boxes = lists.boxes() if boxes is None else boxes
+    boxes = lists.boxes()
     ends = boxes.target.lower, boxes.target.upper, boxes.draft.lower, boxes.draft.upper
     apart = box_distance(*ends, boxes.count)
     return Interval(1.0 - apart.upper, 1.0 - apart.lower)

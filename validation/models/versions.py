@@ -124,7 +124,6 @@ def versioned_pair(
     versions: Mapping[str, str | Path],
     switches: Sequence[tuple[int, str]],
     *,
-    base: str | Path | None = None,
     changed_anchor: bool = False,
     **options: Any,
 ) -> Pair:
@@ -136,8 +135,6 @@ def versioned_pair(
         Its draft, tokenizer, device and dtype are kept.
     versions : mapping of str to str or Path
         A folder of an adapter, or of a whole model, by the version's name.
-    base : str or Path, optional
-        The base model of the adapters, as for :func:`validation.models.pair.load_pair`.
     changed_anchor : bool
         Accept versions that changed the anchor of an aligned draft.
     switches, options
@@ -150,8 +147,7 @@ def versioned_pair(
     """
     models = {}
     for name, folder in versions.items():
-        given = "" if base is None else str(base)
-        source = ModelSource.parse(str(folder), given)
+        source = ModelSource.parse(str(folder))
         with quiet():
             source.check_folder()
             tokenizer = source.load_tokenizer()

@@ -185,43 +185,18 @@ class Trace:
         """Return the trace of the first positions alone; nothing is read or copied."""
         if not 0 < positions <= self.positions:
             raise UserError(f"The trace has {self.positions:,} positions; {positions:,} are asked for.")
-        return replace(self, arrays={name: _First(array, positions) for name, array in self.arrays.items()})
+        return replace(self, arrays={name: array.first(positions) for name, array in self.arrays.items()})
 
     def chunks(self, size: int = 512) -> Iterator[TraceChunk]:
         """Yield a trace of logits in chunks of ``size`` positions; the last chunk may be shorter."""
-        for rows in self._blocks(size):
-            yield TraceChunk(**rows)
-
-    def list_chunks(self, size: int = 512) -> Iterator[ListChunk]:
-        """Yield a trace of top-k lists in chunks of ``size`` positions; the last chunk may be shorter."""
-        for rows in self._blocks(size):
-            yield ListChunk(**rows)
-
-    def _blocks(self, size: int) -> Iterator[dict[str, NDArray[Any]]]:
         if size < 1:
             raise UserError(f"The chunk size is {size}; it must be at least 1.")
         for start in range(0, self.positions, size):
-            yield self.rows(start, size)
+            yield TraceChunk(**self.rows(start, size))
 
     def rows(self, start: int, size: int) -> dict[str, NDArray[Any]]:
         """Return the arrays at ``size`` positions from ``start`` on, by name; fewer at the end of the trace."""
         return {name: np.array(self.arrays[name][start : start + size]) for name in self.arrays}
-
-
-class _First:
-    """The first rows of an array on disk."""
-
-    def __init__(self, array: Any, length: int) -> None:
-        self.array, self.length = array, length
-        self.shape, self.dtype = (length, *array.shape[1:]), array.dtype
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, rows: Any) -> Any:
-        if isinstance(rows, slice) and rows.step in (None, 1):
-            return self.array[slice(*rows.indices(self.length))]
-        return self.array[np.arange(self.length)[rows]]
 
 
 def open_trace(

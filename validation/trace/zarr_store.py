@@ -6,6 +6,7 @@ file is written once and never changed. The metadata (``zarr.json``) stays in me
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import AsyncIterator, Iterable
 from functools import cache
@@ -152,6 +153,13 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
             start, stop, _ = rows.indices(len(self))
             return self._read(start, stop)
         return self._pick(np.arange(len(self))[rows])
+
+    def first(self, rows: int) -> StoredArray:
+        """Return the array of the first rows alone."""
+        part = copy.copy(self)
+        part.shape, part._whole = (rows, *self.shape[1:]), min(self._whole, rows)
+        part._tail = self._tail[: rows - part._whole]
+        return part
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         found = self._read(0, len(self))

@@ -117,7 +117,6 @@ def train_aligned(
     checkpoint: Path,
     *,
     start: Path | None = None,
-    every: int = CHECKPOINT_STEPS,
 ) -> None:
     """Train the aligned draft of ``out/large`` by Alg. 1; write its own weights and its record to ``out/aligned``.
 
@@ -129,8 +128,6 @@ def train_aligned(
         The folder of the texts, the pair's folder, and the file from which an interrupted run resumes.
     start : Path, optional
         An aligned draft to go on from, with the texts in another order; its record is kept in the new one.
-    every : int
-        Steps between checkpoints.
 
     Raises
     ------
@@ -163,7 +160,7 @@ def train_aligned(
     check()
     print(f"{own:,} own parameters, {step_count(draft, course, taught)} steps, before {curve[0]}", flush=True)
     loss = alignment_loss(base, course)
-    seconds = fit(draft, course, taught, checkpoint, loss=loss, every=every, check=check)  # Alg. 1, step 2
+    seconds = fit(draft, course, taught, checkpoint, loss=loss, every=CHECKPOINT_STEPS, check=check)  # Alg. 1, step 2
     del draft.feature_projection
     size = save_aligned(draft, out / "aligned", base="../large", mark=fingerprint(base, tokenizer))
     tokenizer.save_pretrained(out / "aligned")
@@ -174,7 +171,7 @@ def train_aligned(
         "own_parameters": own,
         "own_bytes": size,
         **{name: getattr(course, name) for name in weighing},
-        "acceptance_curve": {"every_steps": every, "points": curve},
+        "acceptance_curve": {"every_steps": CHECKPOINT_STEPS, "points": curve},
         "held_out_acceptance": {s: round(held_out_acceptance(draft, base, t), 4) for s, t in tested.items()},
         "held_out_nats_per_token": {s: round(held_out_loss(draft, t, 40)[0], 4) for s, t in tested.items()},
     }

@@ -18,7 +18,7 @@ from validation.cli.commands import main
 from validation.collection.import_lists import import_lists
 from validation.collection.processing import Processing, parse_processing
 from validation.errors import UserError
-from validation.trace.reader import LISTS, LOGITS, open_trace
+from validation.trace.reader import LISTS, LOGITS, ListChunk, open_trace
 
 V, N, TEXTS = 60, 12, 4
 RAW = (Processing(), Processing())
@@ -68,7 +68,7 @@ def test_the_lists_are_stored_as_they_are(tmp_path, files):
     assert imported(tmp_path, files).exit_code == 0
     trace = open_trace(tmp_path / "trace", verify=True, kinds=(LISTS,))
     assert (trace.kind, trace.positions, trace.vocabulary) == (LISTS, TEXTS * N, V)
-    (chunk,) = trace.list_chunks(1000)
+    chunk = ListChunk(**trace.rows(0, 1000))
     order = np.argsort(-rows(1, noise=0.7).reshape(-1, V), axis=1)[:, :15]
     assert chunk.draft_tokens.tolist() == order.tolist()
     q = np.log(np.take_along_axis(rows(1, noise=0.7).reshape(-1, V), order, 1))

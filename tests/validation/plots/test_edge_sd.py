@@ -11,7 +11,7 @@ import pytest
 from hlmtheory.batching import plan
 from hlmtheory.serving import Task
 from validation.claims.scenarios import cell
-from validation.claims.scenarios.cell import Load, Radio, Reading, draw_users, serve, spectral_efficiency, uploads
+from validation.claims.scenarios.cell import Load, Radio, draw_users, serve, spectral_efficiency, uploads
 from validation.plots import EXHIBITS
 from validation.plots.common.style import house_style
 from validation.plots.edge_sd.numbers import IN_FIG_7, IN_FIG_8, simulate_bandwidth
@@ -59,12 +59,11 @@ def test_spectral_efficiency_is_that_of_table_ii():
     np.testing.assert_allclose(spectral_efficiency(users, Radio()), np.log2(1 + np.asarray([at_the_edge, at_1_metre])))
 
 
-@pytest.mark.parametrize("reading", [Reading(), Reading(sorted_arrival=True), Reading(longest_answers=True)])
-def test_each_scheme_is_the_library_s_method(reading: Reading):
-    found = serve(1, 0, SMALL, cell.SCHEMES, reading)
-    users = draw_users(1, 0, SMALL)
-    prompts = np.sort(users.inputs) if reading.sorted_arrival else users.inputs
-    tasks = [Task(int(prompt), SMALL.longest_output) for prompt in prompts]
+
+
+def test_each_scheme_is_the_library_s_method():
+    found = serve(1, 0, SMALL, cell.SCHEMES)
+    tasks = [Task(int(prompt), SMALL.longest_output) for prompt in draw_users(1, 0, SMALL).inputs]
     for scheme in ("sequential", "none", "fixed-length", "autoregressive", "static", "max", "heuristic"):
         assert found[scheme].planned == pytest.approx(plan(tasks, SMALL.service, scheme).latency, rel=1e-12), scheme
     assert found["proposed"].planned == pytest.approx(plan(tasks, SMALL.service, "dp").latency, rel=1e-12)
@@ -76,8 +75,6 @@ def test_answers_that_come_are_no_slower_than_those_planned():
         for scheme, served in serve(1, run, SMALL).items():
             if scheme != "known":
                 assert served.seconds <= served.planned * (1 + 1e-12), scheme
-    longest = serve(1, 0, SMALL, reading=Reading(longest_answers=True))
-    assert all(one.seconds == one.planned for one in longest.values())
 
 
 def test_ours_are_no_slower_than_algorithm_1_and_overlap_gains():
@@ -96,7 +93,7 @@ def test_figs_7_and_8_show_the_mean_totals_of_the_same_runs():
     seven, eight = by_scheme(numbers_of("7c")), by_scheme(numbers_of("8c"))
     assert seven["proposed"].tolist() == eight["proposed"].tolist()
     load = replace(SMALL, longest_output=12)
-    served = [serve(1, run, load, cell.SCHEMES, None, "together") for run in range(3)]
+    served = [serve(1, run, load, cell.SCHEMES, "together") for run in range(3)]
     totals = [uploads(1, run, load, Radio())[0] + one["max"].seconds for run, one in enumerate(served)]
     assert eight["max"][0] == pytest.approx(np.mean(totals), rel=1e-4)
 

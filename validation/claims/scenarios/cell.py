@@ -1,7 +1,7 @@
 """The cell of edge-sd (zhu2025edgesd) Section IV: users in a disc, their prompts, and their service by each scheme.
 
-Table II's constants are the defaults of :class:`Load` and :class:`Radio`. :class:`Reading` holds our interpretation
-where the paper's text is ambiguous.
+Table II's constants are the defaults of :class:`Load` and :class:`Radio`. Where the paper's text is ambiguous, a task
+generates its own O_k tokens, tasks keep their order of arrival, and a baseline has its own best draft length.
 """
 
 from __future__ import annotations
@@ -62,24 +62,6 @@ class Radio:
     power_w: float = 0.2  # p_k, σ² and the radius of the cell
     noise_dbm: float = -106.0
     radius_m: float = 400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Our interpretation where edge-sd is ambiguous.
-
-    Attributes
-    ----------
-    sorted_arrival : bool
-        Whether the baselines also sort the tasks by prompt length instead of keeping their order of arrival.
-    shared_length : bool
-        Whether the baselines use the draft length of the proposed plan instead of their own best one.
-    """
-
-    longest_answers: bool = False  # whether every task generates O_max tokens, as planned, instead of its own O_k
-    sorted_arrival: bool = False
-    printed_objective: bool = False  # whether the batches minimise (29) as printed, without overlap of the two stages
-    shared_length: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +164,6 @@ def serve(
     run: int,
     load: Load,
     schemes: tuple[str, ...] = SCHEMES,
-    reading: Reading | None = None,
     memory_rule: str = "each",
 ) -> dict[str, Served]:
     """Plan the tasks of one run by each scheme for O_max tokens, and serve the actual answers.
@@ -202,24 +183,21 @@ def serve(
     dict
         :class:`Served` by scheme.
     """
-    cell = _Cell(draw_users(seed, run, load), load, reading or Reading(), memory_rule)
+    cell = _Cell(draw_users(seed, run, load), load, memory_rule)
     return {scheme: cell.serve(scheme) for scheme in schemes}
 
 
 class _Cell:
     """The tasks of one run, with the plan by Algorithm 1."""
 
-    def __init__(self, users: Users, load: Load, reading: Reading, memory_rule: str) -> None:
-        order = np.argsort(users.inputs, kind="stable") if reading.sorted_arrival else np.arange(load.users)
-        lengths = [(int(users.inputs[k]), int(users.outputs[k])) for k in order]
-        self.reading, self.service, self.rule = reading, load.service, memory_rule
+    def __init__(self, users: Users, load: Load, memory_rule: str) -> None:
+        lengths = list(zip(users.inputs.tolist(), users.outputs.tolist(), strict=True))
+        self.service, self.rule = load.service, memory_rule
         self.tasks = [Task(prompt, load.longest_output) for prompt, _ in lengths]
-        self.answers = self.tasks if reading.longest_answers else [Task(*both) for both in lengths]
+        self.answers = [Task(*both) for both in lengths]
         self.lengths = fitting_lengths(self.tasks, self.service, list(LENGTHS), memory_rule)
         self.barrier = Measured(self.tasks, self.service, Options("barrier", memory_rule))
-        self.proposed = METHODS["dp-printed-objective" if reading.printed_objective else "dp"](
-            self.barrier, self.lengths
-        )
+        self.proposed = METHODS["dp"](self.barrier, self.lengths)
 
     @cached_property
     def freely(self) -> Measured:
@@ -244,30 +222,24 @@ class _Cell:
             return self._served(best, self.barrier, bounded=True)
         if scheme in ("sequential", "johnson"):
             return self._served(self._reordered(best, scheme), self.barrier, bounded=scheme == "johnson")
-        lengths = [FIXED_LENGTH] if scheme == "fixed-length" else self._lengths()
+        lengths = [FIXED_LENGTH] if scheme == "fixed-length" else self.lengths
         return self._served(METHODS[scheme](self.barrier, lengths), self.barrier)
-
-    def _lengths(self) -> list[int]:
-        """Return the draft lengths that a baseline tries."""
-        return [self.proposed.draft_length] if self.reading.shared_length else self.lengths
 
     def _reordered(self, plan: Candidate, order: str) -> Candidate:
         return self.barrier.plan(plan.batches, plan.draft_length, order)
 
     def _served(self, plan: Candidate, problem: Measured, *, bounded: bool = False) -> Served:
         """Serve the actual answers in the batches, waves and order of a plan."""
-        seconds = plan.latency
-        if self.answers is not self.tasks:
-            seconds = plan_latency(
-                self.answers,
-                self.service,
-                plan.batches,
-                plan.draft_length,
-                plan.order,
-                schedule=problem.options.schedule,
-                memory_rule="ignored",
-                waves=plan.waves,
-            )
+        seconds = plan_latency(
+            self.answers,
+            self.service,
+            plan.batches,
+            plan.draft_length,
+            plan.order,
+            schedule=problem.options.schedule,
+            memory_rule="ignored",
+            waves=plan.waves,
+        )
         gap = None
         if bounded:
             bound = min(problem.bound(length) for length in self.lengths)

@@ -93,13 +93,13 @@ def _totals(
 ) -> dict[str, Row]:
     """Return T of each scheme under a memory rule, with the best bandwidth shares, shape (runs,)."""
     upload = np.asarray([uploads(seed, run, load, radio or Radio())[0] for run in range(runs)])
-    served = [serve(seed, run, load, schemes, None, rule) for run in range(runs)]
+    served = [serve(seed, run, load, schemes, rule) for run in range(runs)]
     return {scheme: upload + [one[scheme].seconds for one in served] for scheme in schemes}
 
 
 def _served(seed: int, runs: int, load: Load, schemes: tuple[str, ...], rule: str, field: str, scheme: str) -> Row:
     """Return a field of :class:`validation.claims.scenarios.cell.Served` for one scheme, shape (runs,)."""
-    return np.asarray([getattr(serve(seed, run, load, schemes, None, rule)[scheme], field) for run in range(runs)])
+    return np.asarray([getattr(serve(seed, run, load, schemes, rule)[scheme], field) for run in range(runs)])
 
 
 EACH, TOGETHER = "each", "together"

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from hlmtheory._array import Array, arrays
-from hlmtheory._domains import DomainError, broadcast, entry_for_each, finite_answer, flag
+from hlmtheory._domains import DomainError, broadcast, finite_answer, flag
 from hlmtheory._quantities import checked
 from hlmtheory.channel.quantities import COUNT, DOMAINS
 
@@ -91,40 +91,6 @@ def shannon_latency(bits: Array, bandwidth_hz: Array, snr: Array) -> Array:
     return payload / (band * efficiency(xp, ratio))  # (5)
 
 
-@finite_answer
-def throughput(times_s: Array) -> Array:
-    """Return the tokens per second over a run of one-token rounds: their number over their total time.
-
-    Parameters
-    ----------
-    times_s : array, shape (..., n)
-        Duration of each round, in seconds; positive.
-
-    Returns
-    -------
-    array, shape (...)
-        The ratio of totals n/Σt, which a user observes; differs from :func:`mean_round_throughput`.
-
-    Raises
-    ------
-    ValueError
-        If a time is not positive and finite, or there are no times.
-
-    Examples
-    --------
-    >>> float(throughput([1.0, 3.0]))
-    0.5
-    """
-    xp, times = _rounds(times_s)
-    return 1.0 / xp.mean(times, axis=-1)
-
-
 def efficiency(xp: Any, snr: Array) -> Array:
     """Return the bits per second and hertz, log₂(1 + S), to full accuracy for small S."""
     return xp.log1p(snr) / math.log(2)
-
-
-def _rounds(times_s: Array) -> tuple[Any, Array]:
-    xp, times = checked(DOMAINS, times_s=times_s)
-    entry_for_each("round", times_s=tuple(times.shape))
-    return xp, times

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from inspect import Parameter, Signature
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,6 +17,8 @@ from hlmtheory.serving.costs import memory_bytes
 from hlmtheory.serving.shapes import MEMORY, POSITIVE_COUNT, SECONDS
 
 Side: TypeAlias = Callable[..., Array]
+
+_NAMES = ("input_tokens", "output_tokens", "draft_length", "acceptance", "models", "devices", "memory")
 
 
 def cases(
@@ -49,49 +52,29 @@ def cases(
     return length.shape, each()
 
 
+def against(of_case: Callable[..., float], dtype: type = float) -> Side:
+    """Turn a function of a case and a competitor into a side; ``labels`` (..., K) gives each task's batch."""
+    return _side(of_case, dtype, "labels")
+
+
 def side(of_case: Callable[[list[Task], Service, int], float]) -> Side:
     """Turn a function of one case into a side of a claim."""
-
-    def side(
-        input_tokens: Array,
-        output_tokens: Array,
-        draft_length: Array,
-        acceptance: Array,
-        models: Array,
-        devices: Array,
-        memory: Array,
-    ) -> Array:
-        shape, each = cases(input_tokens, output_tokens, draft_length, acceptance, models, devices, memory)
-        values = np.empty(shape)
-        for place, tasks, service, length in each:
-            values[place] = of_case(tasks, service, length)
-        return values
-
-    return side
+    return _side(of_case, float)
 
 
-def against(of_case: Callable[[list[Task], Service, int, Any], float], dtype: type = float) -> Side:
-    """Turn a function of a case and a competitor into a side; ``labels`` (..., K) gives each task's batch."""
-
-    def side(
-        input_tokens: Array,
-        output_tokens: Array,
-        draft_length: Array,
-        acceptance: Array,
-        models: Array,
-        devices: Array,
-        memory: Array,
-        labels: Array,
-    ) -> Array:
-        shape, each = cases(input_tokens, output_tokens, draft_length, acceptance, models, devices, memory)
-        label = numbers(COUNT, "labels", labels)
+def _side(of_case: Callable[..., Any], dtype: type, *extra: str) -> Side:
+    def made(**given: Array) -> Array:
+        shape, each = cases(*(given[name] for name in _NAMES))
+        label = numbers(COUNT, "labels", given["labels"]) if extra else None
         values: Array = np.empty(shape, dtype=dtype)
-        for place, tasks, service, length in each:
-            batches = [np.flatnonzero(label[place] == batch) for batch in np.unique(label[place])]
-            values[place] = of_case(tasks, service, length, batches)
+        for place, *case in each:
+            if label is not None:
+                case.append([np.flatnonzero(label[place] == batch) for batch in np.unique(label[place])])
+            values[place] = of_case(*case)
         return values
 
-    return side
+    made.__signature__ = Signature([Parameter(name, Parameter.KEYWORD_ONLY) for name in (*_NAMES, *extra)])  # type: ignore[attr-defined]
+    return made
 
 
 def planned(method: str, memory_rule: str = "each", **options: Any) -> Side:

@@ -40,21 +40,6 @@ def db_to_linear(db: Array) -> Array:
 def dbm_to_watts(dbm: Array) -> Array:
     """Return watts for dBm, decibels relative to a milliwatt.
 
-    Parameters
-    ----------
-    dbm : array, shape (...)
-        Finite, in dBm.
-
-    Returns
-    -------
-    array, shape (...)
-        In watts.
-
-    Raises
-    ------
-    ValueError
-        If a value is not finite.
-
     Examples
     --------
     >>> float(dbm_to_watts(30.0))

@@ -67,21 +67,6 @@ def rounds_leak(tokens: Array, draft_length: Array) -> Array:
     A text of N tokens takes R rounds of at most K drafts, ⌈N/(K + 1)⌉ ≤ R ≤ N, since a round gives 1 to K + 1 tokens.
     If every message has one size, and only the number of messages is visible, the trace is R (claim ``leak_rounds``).
 
-    Parameters
-    ----------
-    tokens, draft_length : integer array, shape (...)
-        N and K, 1 or more.
-
-    Returns
-    -------
-    array, shape (...)
-        Bits of a text.
-
-    Raises
-    ------
-    ValueError
-        If a value is not a whole number of 1 or more.
-
     Examples
     --------
     >>> float(rounds_leak(40, 4)), round(float(rounds_leak(1000, 4)), 2)
@@ -95,25 +80,9 @@ def rounds_leak(tokens: Array, draft_length: Array) -> Array:
 def size_classes(sizes: Array, weights: Array, classes: int) -> SizeClasses:
     """Return at most m sizes to which messages are padded so that their mean size is smallest.
 
-    Parameters
-    ----------
-    sizes : array, shape (n,)
-        Sizes that messages may have; repeated ones are joined. The largest class is the largest of them, so give the
-        largest message that can occur, with the weight 0 if it was never seen.
-    weights : array, shape (n,)
-        How often each size is sent; some are positive. They are divided by their sum.
-    classes : int
-        m.
-
-    Returns
-    -------
-    SizeClasses
-        By dynamic programming over the distinct sizes, in O(m n²) operations: no other classes have a smaller mean.
-
-    Raises
-    ------
-    ValueError
-        If there are no sizes, another number of weights, all weights are 0, or a value is outside its domain.
+    ``sizes`` (n,) may repeat; ``weights`` say how often each is sent. The largest class is the largest size, so give
+    the largest message that can occur, with the weight 0 if it was never seen. By dynamic programming over the distinct
+    sizes, in O(m n²) operations: no other classes have a smaller mean.
 
     Examples
     --------

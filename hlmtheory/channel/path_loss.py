@@ -37,9 +37,8 @@ def log_distance_gain(distance_m: Array, *, reference_gain: Array, exponent: Arr
 
     Examples
     --------
-    >>> from hlmtheory.channel import linear_to_db
-    >>> round(float(linear_to_db(log_distance_gain(100.0, reference_gain=1e-3, exponent=2.0))), 6)
-    -70.0
+    >>> round(float(log_distance_gain(100.0, reference_gain=1e-3, exponent=2.0)), 12)
+    1e-07
     """
     _, distance, gain, alpha, reference = checked(
         DOMAINS, distance_m=distance_m, reference_gain=reference_gain, exponent=exponent, reference_m=reference_m

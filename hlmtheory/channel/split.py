@@ -32,24 +32,10 @@ _BITS = positive("a distribution has some bits")
 
 
 def downlink_bits(acceptances: Array, row_bits: Array) -> Array:
-    """Return the mean bits of distributions that the server sends down in a round of K drafts.
+    """Return the mean bits of distributions down in a round of K drafts: (1 - α_1 … α_K) V b.
 
-    Parameters
-    ----------
-    acceptances : array, shape (..., K)
-        α_i in [0, 1]: P(draft i is accepted given that drafts 1..i-1 were).
-    row_bits : array, shape (...)
-        Bits of one distribution, V b for V probabilities of b bits.
-
-    Returns
-    -------
-    array, shape (...)
-        (1 - α_1 … α_K) V b: one distribution if a draft is rejected, else none.
-
-    Raises
-    ------
-    ValueError
-        If a rate is outside [0, 1], there is no draft, or ``row_bits`` is not positive and finite.
+    One goes down if a draft is rejected. ``acceptances`` (..., K) are those of each draft given those before,
+    ``row_bits`` the bits of one distribution.
 
     Examples
     --------

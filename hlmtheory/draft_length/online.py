@@ -87,28 +87,8 @@ def online_regret_bound(examined: Array, *, error: Array, rounds: Array = 0, ran
 
     Σ_d W(N_d) + v W(T). If all intervals hold, which has probability 1 - δ, the T rounds write on average at least X*
     times their mean seconds less this many tokens. Σ_d W(N_d) ≤ K_max + 2 √(2 ln(2 m T (T + 1)/δ) K_max Σ_d N_d), and
-    Σ_d N_d is the number of drafts.
-
-    Parameters
-    ----------
-    examined : integer array, shape (..., K_max)
-        N_d, rounds with K ≥ d.
-    error : float or array, shape (...)
-        δ in (0, 1).
-    rounds : int or array, shape (...)
-        T; needed if the delay is learnt too.
-    range_tokens : float or array, shape (...)
-        v = (largest - smallest delay) · max_K (K + 1)/T(K) at the smallest delay; 0 if the mean delay is known.
-
-    Returns
-    -------
-    float64 array, shape (...)
-        In tokens.
-
-    Raises
-    ------
-    ValueError
-        If a count is not an integer in 0..1,000,000, δ is outside (0, 1), v is negative, or the shapes do not match.
+    Σ_d N_d is the number of drafts. ``rounds`` T and ``range_tokens`` v = (largest - smallest delay) · max_K (K +
+    1)/T(K) at the smallest delay count if the delay is learnt too. Counts are in 0..1,000,000, δ in (0, 1).
 
     Examples
     --------

@@ -88,29 +88,10 @@ def optimal_draft_length(
 def optimal_draft_length_profile(
     acceptances: Array, fixed: Array, marginal: Array, *, min_draft_length: int = 1
 ) -> Array:
-    """Return the draft length in [1, K_max] with the highest ETGR, for any acceptance profile.
+    """Return the draft length in [1, K_max] with the highest ETGR, for α_i (..., K_max) given the drafts before; int64.
 
-    The length 1 is better than 0 if α₁ F > M, so that its token outweighs its time.
-
-    Parameters
-    ----------
-    acceptances : array, shape (..., K_max)
-        α_i in [0, 1]: P(draft i is accepted given that drafts 1..i-1 were).
-    fixed, marginal : array, shape (...)
-        F and M, in seconds and seconds a token.
-    min_draft_length : int
-        1, or 0 to let the server decode alone, with a round of length F.
-
-    Returns
-    -------
-    int64 array, shape (...)
-        The first K whose successor is not better: ETGR is unimodal for every profile. Ties go to the shorter length.
-
-    Raises
-    ------
-    ValueError
-        If a rate is outside [0, 1], a cost is negative or infinite, a round takes no time, there is no draft, or
-        min_draft_length is not 0 or 1.
+    The first K whose successor is not better: ETGR is unimodal for every profile. Ties go to the shorter length.
+    ``min_draft_length`` 0 lets the server decode alone, with a round of length F; 1 draft is better if α₁ F > M.
 
     Examples
     --------

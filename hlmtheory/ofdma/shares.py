@@ -38,29 +38,9 @@ def finish_times(
     shares: Array,
     bandwidth_hz: Array,
 ) -> Array:
-    """Return the finish time of each user's upload: t_k = λI_k/(w_k B η_k).
+    """Return the finish time of each user's upload in seconds: t_k = λI_k/(w_k B η_k), edge-sd (15).
 
-    Parameters
-    ----------
-    bits : array, shape (..., K)
-        What each user uploads, in bit.
-    snr, spectral_efficiency : array, shape (..., K)
-        One of the two: SNR_k as a ratio, or η_k = log₂(1 + SNR_k) in bit/s/Hz.
-    shares : array, shape (..., K)
-        w_k; their sum is not checked.
-    bandwidth_hz : array, shape (...)
-        B, in Hz.
-
-    Returns
-    -------
-    array, shape (..., K)
-        In seconds; edge-sd (15).
-
-    Raises
-    ------
-    ValueError
-        If not one of the two is given, a value is not positive and finite, the shapes do not broadcast, there is no
-        user, or a result leaves the range of the floating type.
+    As :func:`minmax_latency`, at given ``shares`` w_k (..., K), whose sum is not checked.
 
     Examples
     --------

@@ -112,16 +112,6 @@ class Guarantee:
         "proved", "calibrated" or "measured".
     prompts : int or None
         The number of prompts of a calibrated or measured value; None for a proved one.
-
-    Raises
-    ------
-    ValueError
-        If the basis is unknown, the value is not finite, or the prompts do not fit the basis.
-
-    Examples
-    --------
-    >>> Guarantee("total variation of a text", 0.1, "calibrated", 53).prompts
-    53
     """
 
     quantity: str
@@ -149,17 +139,8 @@ class CertifiedRows:
     Parameters
     ----------
     menu : CodecMenu, optional
-        The codes that may be chosen. None: those of :func:`codec_hulls`.
-
-    Raises
-    ------
-    ValueError
-        If the menu holds entropy coding, which needs more than numpy.
-
-    Examples
-    --------
-    >>> CertifiedRows(CodecMenu(kinds=("top-k",), widths=(8,))).kinds
-    ('top-k',)
+        The codes that may be chosen, without entropy coding, which needs more than numpy. None: those of
+        :func:`codec_hulls`.
     """
 
     menu: CodecMenu | None = None
@@ -188,16 +169,6 @@ class LatticeRows:
         The most tokens that are kept. None: any number.
     threshold : float
         τ in [0, 1]: tokens with q below it are not kept.
-
-    Raises
-    ------
-    ValueError
-        If a value is out of range.
-
-    Examples
-    --------
-    >>> LatticeRows(100, top_k=32).top_k
-    32
     """
 
     resolution: int
@@ -213,35 +184,15 @@ class LatticeRows:
 
 @dataclass(frozen=True, slots=True)
 class DraftProbabilities:
-    """Drafts are drawn from q; only q_d is sent. After a rejection the server answers with p, and the device draws.
-
-    Examples
-    --------
-    >>> DraftProbabilities()
-    DraftProbabilities()
-    """
+    """Drafts are drawn from q; only q_d is sent. After a rejection the server answers with p, and the device draws."""
 
 
 @dataclass(frozen=True, slots=True)
 class CertifiedAnswers(DraftProbabilities):
     """As :class:`DraftProbabilities`, but the server answers with p̂, as few probabilities of p as keep TV(p, p̂) ≤ ε.
 
-    Then each verified token's law is within ε of the target's (claim ``channel.downlink_truncated``).
-
-    Parameters
-    ----------
-    limit : float
-        ε, at least V 2^-24: a probability is sent in 24 bits.
-
-    Raises
-    ------
-    ValueError
-        If the limit is not above 0 and below 1.
-
-    Examples
-    --------
-    >>> CertifiedAnswers(0.01).limit
-    0.01
+    Then each verified token's law is within ε of the target's (claim ``channel.downlink_truncated``). ``limit`` is ε in
+    (0, 1), at least V 2^-24: a probability is sent in 24 bits.
     """
 
     limit: float
@@ -254,22 +205,8 @@ class CertifiedAnswers(DraftProbabilities):
 class SeededTokens:
     """Drafts are drawn from q by a seed that the server has too; only tokens are sent, and nothing is lost.
 
-    The server draws its own token from the same stream, and emits it. A draft is accepted if it is equal.
-
-    Parameters
-    ----------
-    stream : str
-        Name of the stream: :data:`hlmtheory.shared_seed.stream.STREAM`.
-
-    Raises
-    ------
-    ValueError
-        If the stream is another.
-
-    Examples
-    --------
-    >>> SeededTokens().stream
-    'philox4x32-10 race 1'
+    The server draws its own token from the same stream, and emits it. A draft is accepted if it is equal. ``stream`` is
+    the name :data:`hlmtheory.shared_seed.stream.STREAM`.
     """
 
     stream: str = STREAM
@@ -284,21 +221,6 @@ class StreamedTokens(SeededTokens):
 
     The rule of such a policy drafts one token a message (K = 1) and skips none, and the server adds no token to
     accepted drafts. Its sessions are :class:`StreamedDevice` and :class:`StreamedServer`.
-
-    Parameters
-    ----------
-    stream : str
-        As for :class:`SeededTokens`.
-
-    Raises
-    ------
-    ValueError
-        If the stream is another.
-
-    Examples
-    --------
-    >>> StreamedTokens() == SeededTokens()
-    False
     """
 
 
@@ -362,8 +284,9 @@ class ServerAnswer:
 def threshold_rule(draft_length: int, threshold: float | None = None) -> DeviceRule:
     """Return the rule that skips a first draft with β̂ at or below a threshold, and has no prices.
 
-    With the line :class:`UncertaintyLine` (1, 0), β̂ is the uncertainty. K = 0: the server decodes alone. A threshold of
-    None skips nothing, one of 1 or more everything. Raises a ValueError unless K is 0 or more and the threshold finite.
+    With the line :class:`UncertaintyLine` (1, 0), β̂ is the uncertainty. K = 0: the server decodes alone. A threshold
+    of None skips nothing, one of 1 or more everything. Raises a ValueError unless K is 0 or more and the threshold
+    finite.
 
     Examples
     --------

@@ -26,24 +26,10 @@ _LEAST, _MOST = {"session": 8, "key": 16}, 64  # bytes
 
 
 def envelope_bits(rounds: int, *, authenticated: bool) -> int:
-    """Return the bits that the envelope adds to a message, and to its answer.
+    """Return the bits that the envelope adds to a message, and to its answer, in a text of 1 to 2^32 rounds.
 
-    Parameters
-    ----------
-    rounds : int
-        Rounds of a text, 1 or more; the number of the last one is counted.
-    authenticated : bool
-        Whether there is a key.
-
-    Returns
-    -------
-    int
-        For ``header_bits`` of :class:`StageCosts`; the answer's take ``fixed_s``.
-
-    Raises
-    ------
-    ValueError
-        If there are no rounds, or more than 2^32.
+    For ``header_bits`` of :class:`StageCosts`; the answer's take ``fixed_s``. ``authenticated``: whether there is a
+    key.
 
     Examples
     --------

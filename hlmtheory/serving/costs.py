@@ -116,6 +116,7 @@ def stage_times(service: Service, draft_length: Array, input_tokens: Array, batc
 
     Examples
     --------
+    >>> from hlmtheory.serving import Device
     >>> model, device = ModelShape(1, 1, 1), Device(0.25, 1.0)
     >>> draft, verify = stage_times(Service(model, model, device, device, acceptance=1.0), 1, 2, 1)
     >>> draft.tolist(), verify.tolist()
@@ -133,24 +134,9 @@ def stage_times(service: Service, draft_length: Array, input_tokens: Array, batc
 
 @finite_answer
 def upload_bits(draft: ModelShape, verify: ModelShape, input_tokens: Array) -> Array:
-    """Return the bits that upload a prompt's embeddings for both models.
+    """Return the bits λ I_k that upload a prompt's embeddings for both models: edge-sd below (15).
 
-    Parameters
-    ----------
-    draft, verify : ModelShape
-    input_tokens : array, shape (...)
-        I_k, 0 or more.
-
-    Returns
-    -------
-    array, shape (...)
-        λ I_k with λ = 16 (h₁ of the draft model + h₁ of the verify model): edge-sd below (15). For the upload time
-        see :func:`hlmtheory.ofdma.finish_times`.
-
-    Raises
-    ------
-    ValueError
-        If a length is negative or not finite.
+    λ = 16 (h₁ of the draft model + h₁ of the verify model). For the time see :func:`hlmtheory.ofdma.finish_times`.
 
     Examples
     --------

@@ -54,25 +54,10 @@ class PassFit:
 
     @finite_answer
     def interval(self, batch_size: Array, width: Array, context: Array) -> tuple[Array, Array]:
-        """Return a prediction interval of the time of one more pass.
+        """Return a prediction interval (low, high) of the seconds of one more pass; low can be negative.
 
-        Parameters
-        ----------
-        batch_size, width : integer array, shape (...)
-            B and W, 1 or more.
-        context : array, shape (...)
-            C, 0 or more.
-
-        Returns
-        -------
-        low, high : array, shape (...)
-            Seconds; low can be negative. It holds if the errors are independent and normal with equal variance, the
-            pass is on the plane, and a coefficient of 0 is 0.
-
-        Raises
-        ------
-        ValueError
-            If a value is outside its domain.
+        It holds if the errors are independent and normal with equal variance, the pass is on the plane, and a
+        coefficient of 0 is 0.
         """
         from scipy.special import stdtrit
 
@@ -87,26 +72,9 @@ class PassFit:
 def fit_passes(batch_size: Array, width: Array, context: Array, seconds: Array, *, confidence: float = 0.95) -> PassFit:
     """Return the plane a + b·BW + c·BC through measured passes, by non-negative least squares.
 
-    Parameters
-    ----------
-    batch_size, width : integer array, shape (n,) or a number
-        B sequences with W new tokens each, 1 or more.
-    context : array, shape (n,) or a number
-        C, the cached tokens of a sequence; 0 for all passes leaves c out.
-    seconds : array, shape (n,)
-        Measured time of each pass.
-    confidence : float, default 0.95
-        Level of the prediction interval, in (0, 1).
-
-    Returns
-    -------
-    PassFit
-
-    Raises
-    ------
-    ValueError
-        If a value is outside its domain, the passes do not determine the plane, or there are no more passes than
-        positive coefficients.
+    B sequences with W new tokens and C cached ones each took ``seconds``; arrays (n,), or a number for all. C = 0 for
+    all leaves c out. ``confidence`` is the level of the prediction interval. Raises a ValueError if the passes do not
+    determine the plane, or there are no more passes than positive coefficients.
 
     Examples
     --------

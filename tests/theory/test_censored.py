@@ -17,28 +17,7 @@ import hlmtheory
 from hlmtheory import draft_length as module
 from hlmtheory.verification.tokens import expected_tokens_profile
 
-from .kinds import LIBRARIES, numbers, to
-from .strategies import shapes
-
 KNOWN = hlmtheory.all_claims()
-
-
-def whole(draw, shape, most):
-    """Whole numbers from 1 up."""
-    flat = draw(st.lists(st.integers(1, most), min_size=math.prod(shape), max_size=math.prod(shape)))
-    return np.asarray(flat, dtype=np.int64).reshape(shape)
-
-
-@st.composite
-def texts(draw):
-    """Drafts that would be accepted at each token; often, at most one fewer at the next token."""
-    shape, size = draw(shapes()), draw(st.integers(1, 10))
-    drawn = [draw(st.lists(st.integers(0, 5), min_size=size, max_size=size)) for _ in range(math.prod(shape))]
-    runs = np.asarray(drawn, dtype=np.int64).reshape(*shape, size)
-    if draw(st.booleans()):
-        for t in range(1, size):
-            runs[..., t] = np.maximum(runs[..., t], runs[..., t - 1] - 1)
-    return {"accepted": runs, "draft_length": whole(draw, shape, 6), "other_length": whole(draw, shape, 6)}
 
 
 # ---------------------------------------------------------------------------------------------- oracles
@@ -212,13 +191,6 @@ def test_a_depth_that_was_never_examined():
 # ------------------------------------------------------------------------------------------- sharp intervals
 
 
-def completions(rounds, depth, d):
-    """All shares of rounds with d accepted drafts, if rounds that were cut could go on in any way."""
-    cut = [k for k, i in rounds if i == k < d]
-    sure = sum(i >= d for _, i in rounds)
-    return [(sure + more) / len(rounds) for more in range(len(cut) + 1)]
-
-
 def kept_by_program(rates, mean, d, sign):
     """The extreme P(k ≥ d)/P(k ≥ d-1) by a linear program in P(k ≥ e) over P(k ≥ d-1)."""
     size = len(rates)
@@ -290,12 +262,6 @@ def test_a_single_rate_is_the_root_of_its_polynomial(rate, length):
     assert sum(found**d for d in range(1, length + 1)) == pytest.approx(mean, abs=1e-12)
 
 
-def test_how_wrong_a_single_rate_can_be():
-    """Fitted at one draft, α = ½ says 1.97 tokens of five drafts; 1.5 to 3.5 are compatible."""
-    assert float(hlmtheory.verification.expected_tokens(module.single_rate(0.5, 1), 5)) == pytest.approx(1.96875)
-    assert [float(end) for end in module.mean_interval(0.5, 1, 5)] == [1.5, 3.5]
-
-
 def rounds_by_loop(runs, length):
     """The accepted drafts of each round over a text."""
     at, found = 0, []
@@ -322,19 +288,6 @@ def test_counters_by_position_and_the_histogram_are_the_same_numbers(drawn):
     by_position = [sum(i >= d for _, i in rounds) for d in range(1, depth + 1)]
     assert np.flip(np.cumsum(np.flip(histogram)))[1:].tolist() == by_position
     assert (-np.diff([len(rounds), *by_position, 0])).tolist() == histogram.tolist()
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_libraries_agree(library):
-    table = np.array([[[0, 0, 0], [5, 5, 0], [5, 2, 3]], [[1, 0, 0], [5, 5, 0], [0, 2, 3]]])
-    for method in ("exact", "anytime", "clustered"):
-        ours, theirs = (module.acceptance_by_depth(to(one, table), method=method) for one in ("numpy", library))
-        for name in ("acceptances", "low", "high"):
-            np.testing.assert_allclose(numbers(getattr(theirs, name)), numbers(getattr(ours, name)), rtol=1e-12)
-    for method in ("band", "anytime", "delta", "clustered"):
-        ours, theirs = (module.tokens_by_length(to(one, table), method=method) for one in ("numpy", library))
-        for name in ("tokens", "low", "high"):
-            np.testing.assert_allclose(numbers(getattr(theirs, name)), numbers(getattr(ours, name)), rtol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

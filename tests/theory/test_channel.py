@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import hlmtheory
 from hlmtheory import channel
 from hlmtheory.channel import GilbertElliott, Rayleigh, Rician, TraceLink
-from hlmtheory.channel.latency import mean_round_throughput
 
 from .strategies import batches, quantity
 
@@ -67,10 +66,6 @@ def test_the_largest_payloads_are_exact():
     assert int(channel.vocabulary_payload_bits(1, 2**63 - 1)) == 2**63 - 1
 
 
-def test_small_ratios_keep_their_digits():
-    assert float(channel.shannon_latency(1.0, 1.0, 1e-18)) == pytest.approx(math.log(2) * 1e18, rel=1e-12)
-
-
 def test_table_2_is_a_ratio_of_totals_without_fading():
     """cu-hlm Table II at 10 dB: 6.3 and 31.1 ms are .297 of a round's time; 15.9 is 1 over the sum of the times."""
     uplink = float(channel.shannon_latency(736_000, 10e6, 10.0))
@@ -80,21 +75,6 @@ def test_table_2_is_a_ratio_of_totals_without_fading():
     link = Rayleigh(10.0)
     assert float(link.latency_quantile(0.5, 736_000, 10e6)) == pytest.approx(0.0246, abs=1e-4)  # and in the mean ∞
     assert float(link.mean_latency(736_000, 10e6, outage=0.01).value) == pytest.approx(0.0384, abs=1e-4)
-
-
-def test_one_throughput_and_the_other():
-    times = np.array([[1.0, 3.0], [0.5, 0.5]])
-    assert channel.throughput(times).tolist() == [0.5, 2.0]
-    assert mean_round_throughput(times).tolist() == pytest.approx([2 / 3, 2.0])
-
-
-def test_answers_that_float64_does_not_hold_are_refused():
-    with pytest.raises(ValueError, match="float64 holds"):
-        mean_round_throughput([5e-324, 1.0])
-    with pytest.raises(ValueError, match="float64 holds"):
-        Rayleigh(1e-300).latency_quantile(0.5, 1e300, 1e-300)
-    with pytest.raises(ValueError, match=r"^times_s must have an entry for each round; got shape \(0,\)"):
-        channel.throughput([])
 
 
 @pytest.mark.parametrize(
@@ -270,21 +250,6 @@ def test_what_the_quadrature_leaves_out_is_in_its_error(cut):
     assert float(error) < 1e-18
 
 
-def test_a_simulated_mean_is_a_function_of_how_long_one_simulates():
-    """At -20 dB the running mean of 1/log₂(1 + S) grows by ln 2 f(0) = 69.3 with each factor e of samples."""
-    link = Rayleigh(0.01)
-    running = np.cumsum(1 / np.log2(1 + link.sample(np.random.default_rng(0), 60 * 10**5).reshape(60, -1)), axis=1)
-    short, long = (float(np.median(running[:, n - 1])) / n for n in (10**2, 10**5))
-    assert long - short == pytest.approx(float(link.latency_growth()) * math.log(1000), rel=0.2)
-    assert short > 4 / math.log2(1.01)  # without fading it is 69.7
-
-
-def test_half_a_strip_is_half_the_strip():
-    link = Rician(2.0, 1.0)
-    low, high = link.inverse_efficiency(1e-6, 1e-3), link.inverse_efficiency(1e-3, 1.0)
-    assert float(link.inverse_efficiency(1e-6, 1.0).value) == pytest.approx(float(low.value + high.value), rel=1e-13)
-
-
 # ---------------------------------------------------------------------------------------------- links that move
 
 
@@ -304,12 +269,6 @@ def test_a_markov_link():
 def test_only_one_markov_link_is_sampled():
     with pytest.raises(ValueError, match=r"^sample must be called on one link; got shapes \[\(\), \(2,\)\]; make a"):
         GilbertElliott([8e6, 9e6], 1e6, 0.0625, 0.25, 0.5).sample(np.random.default_rng(0), 3)
-
-
-def test_a_markov_link_begins_in_the_long_run():
-    link = GilbertElliott(good_bps=1.0, bad_bps=0.0, leave_good=0.05, leave_bad=0.2, slot_s=0.01)
-    first = [link.sample(np.random.default_rng(seed), 1)[0] for seed in range(2000)]
-    assert np.mean(first) == pytest.approx(0.8, abs=0.03)
 
 
 def slowly(trace: TraceLink, bits: float, start: float) -> float:
@@ -338,15 +297,6 @@ def test_a_trace_against_a_loop(instance):
     found = float(trace.transfer_time(bits, start))
     slack = 1e-9 + 1e-9 * found
     assert slowly(trace, bits * (1 - 1e-9), start) - slack <= found <= slowly(trace, bits * (1 + 1e-9), start) + slack
-
-
-def test_a_trace_by_hand():
-    trace = TraceLink(time_s=[5.0, 6.0, 8.0], throughput_bps=[4.0, 0.0, 2.0])  # 4, 0 and 2 bit/s for 1, 2 and 2 s
-    assert trace.period_s() == 5.0
-    assert trace.mean_rate() == pytest.approx(1.6)
-    assert trace.delivered_bits([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).tolist() == [0, 4, 4, 4, 6, 8, 12]
-    assert trace.transfer_time([4.0, 5.0, 8.0, 16.0], 0.0).tolist() == [1.0, 3.5, 5.0, 10.0]
-    assert trace.transfer_time(1.0, [1.5, 4.75, 9.75]).tolist() == [2.0, 0.375, 0.375]
 
 
 def test_a_payload_of_whole_periods_ends_no_sooner_than_they_do():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlmtheory.draft_length import critical_delays, optimal_draft_length_profile
+from hlmtheory.draft_length import critical_delays
 
 EIGHTHS = st.integers(0, 8).map(lambda n: Fraction(n, 8))
 PROFILES = st.lists(EIGHTHS, min_size=1, max_size=6)
@@ -53,40 +53,3 @@ def test_the_critical_delay_of_the_paper(acceptance, draft_s, verify_s):
     printed = (draft_s + verify_s) * (1 + acceptance) / (2 * acceptance**2) - (draft_s + 2 * verify_s) / 2
     found = critical_delays([acceptance] * 2, verify_s, draft_s + verify_s)
     assert found[1] / 2 == pytest.approx(printed)
-
-
-def test_the_length_grows_by_one_each_time_the_delay_grows_by_the_inverse_of_the_acceptance():
-    delays = critical_delays([0.5] * 24, 0.0, 1.0)
-    assert delays[-1] / delays[-2] == pytest.approx(2.0, rel=1e-5)
-    for length in range(1, 24):
-        found = optimal_draft_length_profile([0.5] * 24, (delays[length - 1] + delays[length]) / 2, 1.0)
-        assert int(found) == length
-
-
-def test_without_rejections_or_costs_of_drafts_there_is_one_threshold():
-    assert critical_delays([1.0] * 4, 0.0, 2.0).tolist() == [2.0] * 4
-    assert critical_delays([0.5, 0.0, 0.5], 0.0, 1.0).tolist() == [2.0, np.inf, np.inf]
-
-
-@given(st.lists(st.floats(0.05, 0.95), min_size=1, max_size=30), st.floats(0.1, 1e6))
-def test_the_length_lies_between_the_logarithms(profile, ratio):
-    length = int(optimal_draft_length_profile(profile, ratio, 1.0, min_draft_length=0))
-    low, high = min(profile), max(profile)
-    least = np.log1p((1 - low) * ratio) / -np.log(low) - 1
-    assert min(len(profile), least) <= length + 1e-9
-    share = (1 - high) / (-np.log(high) * (1 + (1 - high) * ratio))
-    assert length <= max(0.0, 1 + (np.log1p((1 - high) * ratio) / -np.log(high) - 1) / (1 - share)) + 1e-9
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: critical_delays([1.5], 0.1, 0.1), r"acceptances must be in \[0, 1\]"),
-        (lambda: critical_delays([], 0.1, 0.1), "acceptances must"),
-        (lambda: critical_delays([0.5], -0.1, 0.1), "fixed must"),
-        (lambda: critical_delays([0.5], 0.1, np.inf), "marginal must"),
-    ],
-)
-def test_bad_input_is_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

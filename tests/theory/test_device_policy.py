@@ -26,7 +26,6 @@ from hlmtheory.policy import (
     LatticeRows,
     SeededTokens,
     ServerPolicy,
-    StreamedTokens,
     UncertaintyLine,
     threshold_rule,
 )
@@ -109,11 +108,6 @@ def test_a_policy_survives_its_text(one):
     assert again.to_json() == text
 
 
-def test_a_streamed_policy_survives_its_text():
-    one = make(StreamedTokens(), threshold_rule(1), line=None, bonus=False)
-    assert DevicePolicy.from_json(one.to_json()) == one != make(SEEDED, threshold_rule(1), line=None, bonus=False)
-
-
 def test_every_field_of_a_policy_is_in_its_text():
     changed = {
         "vocabulary": 9,
@@ -130,16 +124,6 @@ def test_every_field_of_a_policy_is_in_its_text():
     assert {*changed, "message_sizes", "block"} == {field.name for field in fields(DevicePolicy)}  # other messages
     texts = {replace(FULL, **{name: value}).to_json() for name, value in changed.items()}
     assert len(texts | {FULL.to_json()}) == len(changed) + 1
-
-
-def test_only_a_policy_that_lets_its_device_go_on_alone_says_so():
-    text = FULL.to_json()
-    assert "alone" not in text
-    said = json.dumps(json.loads(text) | {"alone": True})
-    assert DevicePolicy.from_json(said) == replace(FULL, alone=True) != FULL
-    assert DevicePolicy.from_json(json.dumps(json.loads(text) | {"alone": False})) == FULL
-    for value in (1, "yes", None, [True], {}):
-        assert "alone must be" in answer(json.dumps(json.loads(text) | {"alone": value}))
 
 
 def test_padded_sizes_are_in_the_text_of_a_policy_that_pads():
@@ -306,37 +290,6 @@ def test_a_text_that_is_no_strict_json_is_refused(text, words):
     assert words in answer(text)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        (lambda: Guarantee("x", 0.1, "proved", 3), "prompts must be a number for a calibrated"),
-        (lambda: Guarantee("x", 0.1, "measured", None), "prompts must be a number for a calibrated"),
-        (lambda: Guarantee("x", 0.1, "hoped", 3), "basis must be one of proved, calibrated, measured"),
-        (lambda: Guarantee("", 0.1, "proved", None), "quantity must be 1 to 500 printable"),
-        (lambda: Guarantee("x", np.nan, "proved", None), "value must be finite; got nan"),
-        (lambda: UncertaintyLine(np.inf, 0.0), "slope must be finite; got inf"),
-        (lambda: CertifiedRows(codec.CodecMenu(kinds=("entropy",))), "menu must not hold entropy coding"),
-        (lambda: LatticeRows(0, top_k=3), "resolution must be a whole number in 1"),
-        (lambda: LatticeRows(10, threshold=1.5), "threshold must be in [0, 1]"),
-        (lambda: make(rule=replace(RULE, bit_price=-1.0)), "bit_price must be 0 or more"),
-        (lambda: make(rule=replace(RULE, draft_length=5000)), "draft_length must be a whole number in 0..4096"),
-        (lambda: make(line=None), "line must be given for a rule that skips"),
-        (lambda: make().distribution([0.0] * 7), "logits must have V = 8 entries; got 7"),
-        (lambda: make().distribution([np.nan] * 8), "logits must be"),
-        (lambda: make().decide([0.0] * 8, 8, rng=np.random.default_rng(0)), "token must be a token in 0..V-1"),
-        (
-            lambda: make(LATTICE).decide([9.0, *[-99.0] * 7], 3, rng=np.random.default_rng(0)),
-            "token must have a positive probability; got 3",
-        ),
-        (lambda: make(rule=threshold_rule(0, None)).draft([0.0] * 8, rng=np.random.default_rng(0)), "K = 0"),
-    ],
-)
-def test_bad_values_are_refused(wrong, words):
-    with pytest.raises(ValueError, match="; ") as refused:
-        wrong()
-    assert words in str(refused.value)
-
-
 # -------------------------------------------------------------------------------------------------- the decisions
 
 
@@ -456,30 +409,6 @@ def test_a_draft_is_accepted_by_its_own_probability(messages):
     for u, accepted in ((border * (1 - 1e-12), 1), (border * (1 + 1e-12), 0)):
         answer = ServerPolicy(one).verify(one.message([draft]), [target, target], rng=Replay([u, 0.5]))
         assert answer.accepted == accepted
-
-
-def test_a_rule_without_prices_is_a_threshold():
-    rng = np.random.default_rng(2)
-    one = make(PROBABILITIES, threshold_rule(1, 0.5), line=UncertaintyLine(1.0, 0.0))
-    found = [(one.draft(logits, rng=rng), logits) for logits in (logits_of(rng, scale=5.0) for _ in range(60))]
-    for draft, logits in found:
-        assert draft.skip == (float(uncertainty.expected_uncertainty(logits, draft.token)) <= 0.5)
-    assert 0 < sum(draft.skip for draft, _ in found) < len(found)
-    exact = float(uncertainty.expected_uncertainty([0.0] * 8, 3))
-    for threshold, skip in ((exact, True), (np.nextafter(exact, 0.0), False), (1.0, True)):
-        one = make(PROBABILITIES, threshold_rule(1, threshold), line=UncertaintyLine(1.0, 0.0))
-        assert one.decide([0.0] * 8, 3, rng=rng).skip == skip
-    assert not make(PROBABILITIES, threshold_rule(1, None), line=None).draft([0.0] * 8, rng=rng).skip
-
-
-def test_a_sampled_uncertainty_uses_the_generator_after_the_token():
-    line = UncertaintyLine(1.0, 0.0, draws=5)
-    logits = np.linspace(0.0, 2.0, 8)
-    one = make(PROBABILITIES, threshold_rule(1, 0.5), line=line)
-    rng = np.random.default_rng(4)
-    token = drawn(one.distribution(logits), rng)
-    u = float(uncertainty.sample_uncertainty(logits, token, draws=5, rng=rng))
-    assert one.draft(logits, rng=np.random.default_rng(4)).rejection == u
 
 
 @pytest.mark.parametrize("length", [1, 3])

@@ -32,9 +32,6 @@ def profiles(draw):
     return link
 
 
-CASE = {"acceptance": 0.8, "fixed": 0.1, "marginal": 0.02}
-
-
 # ---------------------------------------------------------------------------------------------------- the optimum
 
 
@@ -101,25 +98,6 @@ def test_the_equation_is_solved_at_its_ends(gamma, ratio):
             v -= (mpmath.expm1(v) - v - c) / mpmath.expm1(v)
         expected = float(v / a - 1)
     assert float(stationary_draft_length(gamma, ratio, 1.0)) == pytest.approx(expected, rel=1e-12)
-
-
-def test_the_equation_by_algebra():
-    """f(u) = (1 - e^{-au})/(u + d) is stationary where e^{au} - 1 - au = ad; E/T is f up to a constant factor."""
-    sympy = pytest.importorskip("sympy")
-    a, u, d = sympy.symbols("a u d", positive=True)
-    f = (1 - sympy.exp(-a * u)) / (u + d)
-    slope = sympy.expand(sympy.simplify(sympy.diff(f, u) * (u + d) ** 2 * sympy.exp(a * u)))
-    assert sympy.simplify(slope - (a * d - (sympy.exp(a * u) - 1 - a * u))) == 0
-    k, fixed, m = sympy.symbols("k F M", positive=True)
-    rate = (1 - sympy.exp(-a * (k + 1))) / ((1 - sympy.exp(-a)) * (fixed + k * m))
-    assert sympy.simplify(rate / f.subs({u: k + 1, d: fixed / m - 1}) * m * (1 - sympy.exp(-a))) == 1
-
-
-def test_the_longest_draft_caps_it():
-    gamma, fixed, marginal = random_links(2_000, seed=4)
-    capped = module.optimal_draft_length(gamma, fixed, marginal, 8)
-    free = module.optimal_draft_length(gamma, fixed, marginal, 2**60)
-    assert (capped == np.minimum(free, 8)).all()
 
 
 def test_the_ends_of_the_acceptance():
@@ -203,15 +181,6 @@ def test_a_constant_profile_is_the_geometric_case(instance):
 # ------------------------------------------------------------------------------------------------------- findings
 
 
-def test_the_surrogate_is_bang_bang():
-    marginal = np.geomspace(1e-4, 10, 400)
-    best = module.optimal_draft_length(0.8, 0.1, marginal, 16)
-    chosen = module.surrogate_draft_length(0.8, 0.1, marginal, 16)
-    assert set(np.unique(chosen)) == {1, 16}
-    assert set(np.unique(best)) == set(range(1, 17))
-    assert set(np.unique(module.surrogate_draft_length(0.8, 0.1, marginal, 16, bonus=False))) == {16}
-
-
 def test_a_header_makes_a_slow_link_ask_for_long_drafts():
     """flexspec's (8) with 40 bytes of TCP/IP headers and 16-bit indices; the paper's text says the opposite."""
     lengths = []
@@ -288,24 +257,6 @@ def test_the_object_does_what_the_simulation_does(method):
     assert tracker.estimate == pytest.approx(simulate(method, 0.8, 6, 20, 0.1, 1)[0], rel=1e-12)
 
 
-def test_in_the_loop_the_printed_tracker_pays():
-    """Each round uses the draft length of its estimate; the printed tracker settles on too short drafts."""
-    rng = np.random.default_rng(0)
-    tokens = {}
-    for method in ("ema_printed", "consistent"):
-        tracker, total, time = module.AcceptanceTracker(step=0.05, method=method), 0, 0.0
-        lengths = np.arange(1, 17)
-        for _ in range(1500):
-            e = (1 - tracker.estimate ** (lengths + 1)) / (1 - tracker.estimate)
-            k = int(lengths[np.argmax(e / (0.1 + 0.01 * lengths))])
-            tau = min(int(rng.geometric(0.1)) - 1, k)
-            tracker, total, time = tracker.update(tau, k), total + tau + 1, time + 0.1 + 0.01 * k
-        tokens[method] = total / time
-    best = float(module.etgr(0.9, module.optimal_draft_length(0.9, 0.1, 0.01, 16), 0.1, 0.01))
-    assert tokens["consistent"] > 0.97 * best
-    assert tokens["ema_printed"] < 0.94 * best
-
-
 @pytest.mark.parametrize("gamma", [0.0, 0.3, 0.8, 1.0])
 def test_examined_drafts_are_accepted_at_the_rate(gamma):
     """E[(τ - γX)²] = γ(1 - γ)E[X] and E[(τ - γX)X] = E[X] - 1 - (K - 1)γ^K: the variance and the bias use both."""
@@ -321,56 +272,6 @@ def test_examined_drafts_are_accepted_at_the_rate(gamma):
 
 
 # ------------------------------------------------------------------------------------------------------ bad input
-
-
-@pytest.mark.parametrize("acceptances", [0.5, [], np.empty((3, 0))])
-def test_a_profile_has_drafts(acceptances):
-    with pytest.raises(ValueError, match=r"^acceptances must have an entry for each draft; got shape "):
-        etgr_profile(acceptances, 1.0, 1.0)
-
-
-def test_a_round_takes_some_time():
-    with pytest.raises(ValueError, match=r"must be positive; got 0; a round takes some time$"):
-        module.optimal_draft_length(0.5, 0.0, 0.0, 8)
-
-
-@pytest.mark.parametrize("rate", [module.etgr, module.cost_per_token])
-@pytest.mark.parametrize(("acceptance", "length"), [([0.7, 0.6], 2), ([0.7, 0.6], [2]), ([[0.7], [0.6]], 3)])
-def test_acceptances_of_successive_drafts_are_no_batch(rate, acceptance, length):
-    with pytest.raises(ValueError, match=r"^draft_length must be given for each acceptance; .* of the drafts of one"):
-        rate(acceptance, length, 0.1, 0.02)
-
-
-def test_the_way_back_is_a_cost_of_its_own():
-    """A round trip of 60 ms: half on the uplink, half on the downlink."""
-    up, both = (
-        module.round_costs(1e6, bits_per_token=16, propagation_s=0.03, downlink_s=down)[0] for down in (0.0, 0.03)
-    )
-    assert float(both - up) == pytest.approx(0.03)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"step": 0.1, "accepted": 2.0}, r"^accepted / examined must be in \[0, 1\]"),
-    ],
-)
-def test_a_bad_tracker_is_named(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        module.AcceptanceTracker(**arguments)
-
-
-@pytest.mark.parametrize(
-    ("accepted", "length", "message"),
-    [
-        (7, 6, r"^accepted must be a whole number in 0\.\.K with K = 6; got 7"),
-        (0, 0, r"^draft_length must be"),
-        (-1, 3, r"^accepted must be a whole number in 0\.\.K with K = 3; got -1"),
-    ],
-)
-def test_a_bad_round_is_named(accepted, length, message):
-    with pytest.raises(ValueError, match=message):
-        module.AcceptanceTracker(step=0.1).update(accepted, length)
 
 
 # ------------------------------------------------------------------------------------------------------ libraries

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlmtheory import ofdma
-from hlmtheory.ofdma.shares import kkt_residual, shares_of, sum_latency, sum_shares, times_of
+from hlmtheory.ofdma.shares import kkt_residual, shares_of, sum_latency, sum_shares
 
 from .strategies import batches, quantity
 
@@ -79,32 +79,7 @@ def test_shares_sum_to_one_and_scale_out(instance):
         np.testing.assert_allclose(shares(4 * bits, efficiency / 2), shares(bits, efficiency), rtol=1e-12)
 
 
-def test_the_two_optima_differ():
-    cell = ([100.0, 400.0], [1.0, 0.25])
-    minmax, total = (times_of(*cell, shares(*cell), 100.0) for shares in (shares_of, sum_shares))
-    assert minmax.tolist() == pytest.approx([17.0, 17.0])
-    assert total.tolist() == pytest.approx([5.0, 20.0])
-
-
-def test_the_mean_user_gains_nothing():
-    """Shares that are best for the last user have the same mean finish time as equal shares."""
-    rng = np.random.default_rng(1)
-    bits, efficiency = rng.integers(1, 513, 100) * 1.0, np.log2(1 + rng.exponential(1e3, 100))
-    equal = times_of(bits, efficiency, np.full(100, 0.01), 20e6)
-    best = times_of(bits, efficiency, shares_of(bits, efficiency), 20e6)
-    assert best.mean() == pytest.approx(equal.mean(), rel=1e-12)
-    assert best.max() < equal.max()
-
-
 # ------------------------------------------------------------------------------- a power spread over one's share
-
-
-def edge_sd_cells(cells: int) -> tuple[np.ndarray, np.ndarray]:
-    """Bits and SNR over the whole band of 100 users in a disc of 400 m, with the constants of Table II."""
-    rng = np.random.default_rng(0)
-    distance = np.maximum(400 * np.sqrt(rng.random((cells, 100))), 1.0)
-    snr = 0.2 * 1e-3 * rng.exponential(size=(cells, 100)) / distance**2 / 10 ** (-13.6)
-    return 16.0 * rng.integers(1, 513, (cells, 100)), snr
 
 
 # ------------------------------------------------------------------------------------------------------ bad input

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from scipy import integrate
 
 from hlmtheory import channel, codec, draft_length, ofdma, policy
 from hlmtheory.draft_length.rates import etgr_profile
-from hlmtheory.policy import band, band_claims, band_shares, exchange
+from hlmtheory.policy import band_claims, band_shares, exchange
 from hlmtheory.policy.codec_hulls import entries
 from hlmtheory.policy.columns import Column, over_limit
 from hlmtheory.policy.fading import fading_skip
@@ -146,11 +145,6 @@ def test_no_message_of_the_menu_is_below_the_hull():
                 assert 0.5 * float(best.bias) >= line - 1e-12
 
 
-def test_a_menu_with_entropy_coding_is_refused():
-    with pytest.raises(ValueError, match="menu must have top-k"):
-        policy.codec_hulls([[0.5, 0.5]], menu=codec.CodecMenu(kinds=("entropy",)))
-
-
 # ---------------------------------------------------------------------------------------------------- fading links
 
 
@@ -206,22 +200,6 @@ def test_the_bounds_of_a_band_are_above_the_best_of_all_shares(cells, seed):
     assert band_shares.grid_bound(made, weights, "linear", cells=cells)[1] >= best
     prices = np.geomspace(0.01, 100.0, 400)
     assert min(band_shares.price_bound(made, weights, price, "linear")[0] for price in prices.tolist()) >= best
-
-
-def test_users_who_differ_in_the_link_alone_share_one_curve(monkeypatch):
-    solved = []
-    real = band.best_plan
-    monkeypatch.setattr(band, "best_plan", lambda *args, **kwargs: solved.append(1) or real(*args, **kwargs))
-    hulls = policy.lower_hulls([[400.0, 900.0], [100.0, 300.0]], [[0.25, 0.0], [0.125, 0.0]])
-
-    def user(slow: float, **other: Any) -> policy.BandUser:
-        costs = policy.StageCosts(0.01, 0.03, slow)
-        return policy.BandUser(hulls, costs, [0.8] * 3, **{"risk_limit": math.inf, "skipping": False, **other})
-
-    band.curves_of((user(1e-5), user(2e-5)))
-    shared = len(solved)
-    band.curves_of((user(1e-5), user(2e-5, risk_limit=0.05)))
-    assert len(solved) > shared * 1.5 + 3
 
 
 def test_many_users_get_plans_near_the_bound():

@@ -136,18 +136,3 @@ def test_a_queue_in_steps_of_time_completes_as_many_more_rounds(users, length, d
         in_steps(users, *times, span) for times in ((((users - 1) * verify), verify), (0, verify + length * draft))
     )
     assert device / own == pytest.approx(1 + length * draft / verify, rel=1e-12)
-
-
-def test_each_side_at_its_own_best_length():
-    """A server that drafts for itself prefers shorter rounds, so the gain is between those at both lengths."""
-    server = policy.SharedServer(0.5, 0.0, 1)
-    found = policy.capacity_gain([0.75] * 8, 0.125, server)
-    assert found.server_length < found.device_length == 8
-    low, high = (1 + k * 0.125 / 0.5 for k in (found.server_length, found.device_length))
-    assert low < found.gain < high
-
-
-def test_tokens_that_cost_the_server_as_much_as_a_pass_leave_nothing_to_gain():
-    found = policy.capacity_gain([0.5] * 4, 0.001, policy.SharedServer(1e-6, 0.25))
-    assert (found.device_length, found.server_length) == (0, 0)
-    assert found.gain == 1.0

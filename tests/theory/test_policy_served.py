@@ -107,20 +107,6 @@ def test_the_lowest_price_is_that_of_all_crossings(seed):
         assert found.part * found.left.slope + (1.0 - found.part) * right == pytest.approx(0.0, abs=1e-12)
 
 
-def test_a_busy_server_makes_drafts_longer():
-    hulls = policy.lower_hulls([[1000.0]], [[0.0]])
-    user = policy.BandUser(hulls, policy.StageCosts(0.0125, 0.03125, 1e-7), [0.75] * 8, skipping=False)
-    lengths, prices = [], []
-    for count in (1, 4, 16):
-        found = policy.plan_served([user] * count, policy.SharedServer(0.03125))
-        lengths.append(max(one.draft_length for one in found.users))
-        prices.append(found.server_price)
-        assert found.gap <= 0.01
-    assert lengths == sorted(lengths)
-    assert lengths[0] < lengths[-1]
-    assert prices[0] == 0.0 < prices[1] <= prices[2]
-
-
 def test_users_who_may_keep_every_draft_leave_the_server_idle():
     """At the second tangent of the logarithm the plans so far want nothing of the server."""
     hulls, costs = policy.lower_hulls([[100.0]], [[0.0]]), policy.StageCosts(0.35, 0.3, 1e-5)
@@ -232,18 +218,3 @@ def test_kept_drafts_lengthen_the_time_away():
     # a round takes 0.75 s and 0.125 s for each kept draft, of which there are 1 in the mean with variance 2
     assert found.rates[0] == pytest.approx(1.0 / 0.875, abs=4.0 * 0.125 * math.sqrt(2.0 / 15_000) / 0.875**2)
     assert found.most[0] == pytest.approx(1.0 / 0.875)
-
-
-def test_what_is_refused():
-    server = policy.SharedServer(0.25)
-    rng = np.random.default_rng(1)
-    with pytest.raises(ValueError, match="batch must be a whole number, 1 or more"):
-        policy.SharedServer(0.25, batch=0)
-    with pytest.raises(ValueError, match="users must hold a BandUser"):
-        policy.plan_served([], server)
-    with pytest.raises(ValueError, match="keep_share must be in"):
-        policy.queue_rates([0.5], [1], server, keep_share=1.0, rng=rng)
-    with pytest.raises(ValueError, match="company must be at most 1, the smaller of the users and the batch"):
-        policy.queue_rates([0.5, 0.5], [1, 1], server, company=2, rng=rng)
-    with pytest.raises(ValueError, match=r"draft_lengths must have shape \(1,\)"):
-        policy.queue_rates([0.5], [1, 2], server, rng=rng)

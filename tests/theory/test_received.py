@@ -241,18 +241,3 @@ def test_rows_within_the_limit_are_those_of_the_menu():
         row = lattice([units - k + 1, *[1] * (k - 1)], (units - k + 1) / units, token=0)
         server.received(message_of(row))
     assert {entry[0] for entry in server._sendable.places[0]} == set(SMALL.kinds)
-
-
-def test_a_long_message_of_probabilities_is_received():
-    """Each draft takes its token and 24 bits: more than the bytes that any message may have at its head."""
-    policy = DevicePolicy(1000, 1.0, threshold_rule(200), DraftProbabilities())
-    rng = np.random.default_rng(0)
-    drafts = [policy.draft(rng.normal(size=1000), place=n + 1, rng=rng) for n in range(200)]
-    assert len(ServerPolicy(policy).received(policy.message(drafts))) == 200
-
-
-def test_messages_are_not_changed():
-    draft, row = codec.TokenDraft(1), codec.lattice_message([6, 0, 4], support=[True, False, True], token=2)
-    for one, name in ((codec.TokenMessage(3, (draft,)), "vocabulary"), (draft, "token"), (row, "token")):
-        with pytest.raises((AttributeError, TypeError)):
-            setattr(one, name, 2)

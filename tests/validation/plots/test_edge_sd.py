@@ -59,8 +59,6 @@ def test_spectral_efficiency_is_that_of_table_ii():
     np.testing.assert_allclose(spectral_efficiency(users, Radio()), np.log2(1 + np.asarray([at_the_edge, at_1_metre])))
 
 
-
-
 def test_each_scheme_is_the_library_s_method():
     found = serve(1, 0, SMALL, cell.SCHEMES)
     tasks = [Task(int(prompt), SMALL.longest_output) for prompt in draw_users(1, 0, SMALL).inputs]

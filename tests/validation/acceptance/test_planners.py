@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from validation.acceptance.planners import acceptance_length, adaptive_config, mean_over, nextn_of
 from validation.acceptance.record import AcceptanceRecord
 from validation.acceptance.summary import RoundTimes, summarise
-from validation.cli.commands import main
-from validation.errors import UserError
 
 TIMES = RoundTimes(verify=0.02, verify_token=0.002, draft=0.003)
 
@@ -60,14 +55,6 @@ def test_the_interval_over_requests_covers_the_mean():
     assert inside >= 273  # P(fewer | 95%) < 0.2%
 
 
-def test_totals_of_one_record_have_no_interval():
-    totals = AcceptanceRecord(engine="llama.cpp", source="a", num_spec_steps=10, num_accepted_draft_tokens=5)
-    length = acceptance_length([totals], summary := summarise([totals]), 0.95)
-    assert (length.value, length.low, nextn_of(summary, length)) == (1.5, None, ())
-    many = acceptance_length([totals] * 20, summarise([totals] * 20), 0.95)
-    assert many.low == many.value == many.high  # twenty equal requests
-
-
 def test_nextn_accepted_is_the_length_less_the_targets_token():
     records = [record({3: (270, 260, 170, 300)})]
     summary = summarise(records)
@@ -90,25 +77,3 @@ def test_the_adaptive_configuration_holds_the_best_lengths_of_the_counts_and_of_
         assert length in found[str(key)]["candidate_steps"]
     assert found[str(starts[-1])] == {"candidate_steps": [0]}  # drafting loses at the largest batches
     assert max(len(one["candidate_steps"]) for one in found.values()) > 1  # the counts leave some open
-
-
-def test_the_adaptive_configuration_needs_times_and_a_gain():
-    with pytest.raises(UserError, match="needs the times of a round"):
-        adaptive_config(summarise([record({1: (5, 5)})]), None)
-    slow = RoundTimes(verify=0.02, draft=3.0)
-    with pytest.raises(UserError, match="does not pay for any batch size"):
-        adaptive_config(summarise([record({1: (5, 5)})], times=slow, largest_batch=4), slow)
-
-
-def test_what_the_command_prints(tmp_path):
-    path, file = tmp_path / "a.json", tmp_path / "adaptive.json"
-    content = {"num_spec_steps": 1000, "num_accepted_draft_tokens": 1500, "num_draft_tokens": 3000}
-    content["acceptance_histogram_by_draft_length"] = {"3": [270, 260, 170, 300]}
-    path.write_text(json.dumps({"metrics": {"speculative_decoding": content}}))
-    times = ("--verify-ms", "20", "--draft-ms", "3", "--verify-us-per-token", "2000", "--batch", "40")
-    result = CliRunner().invoke(main, ["acceptance", str(path), *times, "--sglang", str(file)])
-    assert "Acceptance length of the recorded steps: 2.5000 (2.27" in result.output
-    assert "For AIConfigurator and AISimulate: nextn = 3, nextn_accepted = 1.5000 (1.27" in result.output
-    assert "1" in json.loads(file.read_text())
-    found = json.loads(CliRunner().invoke(main, ["acceptance", str(path), "--json"]).stdout)["nextn"]
-    assert [one["nextn"] for one in found] == [1, 2, 3]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
 from hlmtheory.draft_length import acceptance_by_depth, tokens_by_length
-from validation.acceptance.record import AcceptanceRecord, LeftOut
+from validation.acceptance.record import AcceptanceRecord
 from validation.acceptance.summary import RoundTimes, schedule, speculation_profile, square, summarise
 from validation.errors import UserError
 
@@ -140,27 +139,6 @@ def test_copied_drafts_get_the_best_length_of_their_own_law():
     assert found.best == 0  # a draft of 40 ms does not pay, and that is said
 
 
-def test_copied_drafts_of_lengths_that_varied_are_split_too():
-    found = summarise([record({1: (3, 4), 5: (2, 0, 0, 0, 0, 2)}, copied=True)])
-    tokens = 3 + 4 * 2 + 2 + 2 * 6
-    assert found.lengths[1].same_text == pytest.approx(tokens / (3 + 4 + 2 + 2 * 2))
-    with pytest.raises(UserError, match="2 kinds of draft, copied or not"):
-        summarise([record({1: (3, 4)}, copied=True), record({1: (3, 4)}, source="b")])
-
-
-def test_rounds_of_one_length_are_split_too():
-    """Ten tokens in 4 rounds of 3 drafts; with one draft each, 6 rounds if the drafts copy a passage."""
-    found = summarise([record({3: (2, 0, 0, 2)})])
-    assert [one.same_text for one in found.lengths] == pytest.approx([10 / 6, 10 / 6, 10 / 4])
-    assert summarise([record({2: (5, 2, 3), 1: (5, 5)})]).lengths[0].same_text is None
-
-
-def test_depths_beyond_the_deepest_draft_are_left_out():
-    found = summarise([record({9: (5, 5, 0, 0, 0, 0, 0, 0, 0, 0)})], times=TIMES)
-    assert [one.depth for one in found.depths] == [1, 2]
-    assert (found.depths[1].examined, found.depths[1].acceptance) == (5, 0.0)
-
-
 def test_the_best_length_by_batch():
     """Each token of a large batch costs time, so that drafting pays less and at last not at all."""
     profile, times = np.array([0.8, 0.7, 0.6, 0.5]), RoundTimes(verify=0.03, verify_token=1e-4, draft=0.002)
@@ -212,15 +190,6 @@ def test_more_examined_drafts_lower_both_ends():
             assert (np.diff(found.high[:, 0]) <= 1e-12).all()
 
 
-def test_few_counts_have_intervals():
-    """306 steps with 3 accepted drafts, at positions 1, 1, 1: 4 drafts are lacking, and no step can lack one behind."""
-    found = summarise([of_places(306, 914, 1, 1, 1)])
-    assert found.identified
-    assert [(one.examined, one.accepted) for one in found.depths] == [(306, 1), (1, 1), (1, 1)]
-    assert all(one.low < one.acceptance <= one.high for one in found.depths)
-    assert (found.depths[0].low < 0.001, found.depths[1].low) == (True, pytest.approx(0.025))
-
-
 def test_lengths_that_varied_widen_the_intervals():
     """At depth 1 the interval of 60 of 100; deeper it holds those of every number of examined drafts."""
     found = summarise([of_places(100, 200, 60, 25, 5)], times=TIMES)
@@ -269,10 +238,6 @@ def test_one_short_draft_leaves_the_tables():
     assert (part.depths[0].examined, part.steps) == (10, 20)
 
 
-def test_a_record_lacking_more_drafts_than_its_steps_can_is_not_bounded():
-    assert "fewer drafts than its steps need" in summarise([of_places(10, 9, 3, 1)]).reason
-
-
 @pytest.mark.parametrize(
     ("fields", "length", "said"),
     [
@@ -293,40 +258,6 @@ def test_a_draft_length_that_the_counts_contradict_is_refused(fields, length, sa
         summarise([one], assumed_length=length)
 
 
-def test_records_of_several_draft_lengths_are_not_averaged():
-    both = [record({3: (2, 1, 0, 1)}, num_spec_tokens=3), record({7: (1,) * 8}, source="b", num_spec_tokens=7)]
-    with pytest.raises(UserError, match=r"2 largest draft lengths.*\(3 in a, 7 in b\)"):
-        summarise(both)
-
-
-def test_what_the_next_draft_must_and_can_add():
-    """E(2) = 1.8 in 50 + 2·5 ms: a third draft pays above 5/60·1.8 tokens, and 3 of 10 rounds could accept it."""
-    found = summarise([record({2: (5, 2, 3)})], times=TIMES)
-    assert found.next_adds_at_most == pytest.approx(0.3)
-    assert found.next_pays_above == pytest.approx(0.005 * 1.8 / 0.06)
-    for gain in (found.next_pays_above * 0.999, found.next_pays_above * 1.001):
-        assert ((1.8 + gain) / 0.065 > 1.8 / 0.06) == (gain > found.next_pays_above)
-    assert summarise([record({2: (5, 2, 3)})]).next_pays_above is None
-
-
-def test_marks_and_what_is_left_out_are_in_the_summary():
-    some = record({2: (5, 2, 3)}, draft_sampling="greedy", verification="fly")
-    found = summarise([some], left_out=[LeftOut("b", "why")])
-    assert (found.draft_sampling, found.verification, found.lossless) == ("greedy", "fly", False)
-    assert found.left_out == ("b: why",)
-    assert (found.requests, found.steps) == (1, 10)
-    assert speculation_profile([some], found)["measurement_conditions"]["lossless"] is False
-    other = record({2: (5, 2, 3)}, source="b", draft_sampling="sampled", verification="fly")
-    with pytest.raises(UserError, match=r"2 ways of drafting \(greedy in a, sampled in b\)"):
-        summarise([some, other])
-    assert summarise([record({2: (5, 2, 3)})]).lossless is None
-
-
-def test_totals_give_the_mean_alone():
-    found = summarise([AcceptanceRecord(engine="e", source="a", num_spec_steps=4, num_accepted_draft_tokens=6)])
-    assert (found.identified, found.mean_acceptance_length, found.depths) == (False, 2.5, ())
-
-
 def test_a_profile_for_simulators():
     content = record({2: (5, 2, 3)}, verification="standard")
     profile = speculation_profile([content], summarise([content]))
@@ -334,12 +265,6 @@ def test_a_profile_for_simulators():
     assert profile["marginal_accept_rates"] == [0.5, 0.3]
     assert profile["acceptance_length_histogram"] == {"1": 5, "2": 2, "3": 3}
     assert (profile["mean_accept_length"], profile["num_speculative_tokens"]) == (1.8, 2)
-
-
-def test_the_summary_is_plain_json():
-    found = summarise([record({2: (5, 0, 0)})]).as_json()
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert found["counts"] == {"2": [5, 0, 0]}
 
 
 def test_records_without_a_draft_are_refused():

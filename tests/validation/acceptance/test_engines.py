@@ -62,22 +62,14 @@ REQUEST = {
 }
 """The example of vLLM's documentation."""
 VLLM = {"usage": {"completion_tokens": 53}, "metrics": {"speculative_decoding": REQUEST}}
-SGLANG = {
-    "text": "",
-    "meta_info": {
-        "completion_tokens": 4,
-        "spec_verify_ct": 2,
-        "spec_accept_length": 2.0,
-        "spec_num_proposed_drafts": 6,
-        "spec_num_correct_drafts": 2,
-        "spec_correct_drafts_histogram": [1, 0, 1],
-    },
-}
-OPENAI_SGLANG = {"usage": {"completion_tokens": 9}, "choices": [{"index": 0, "meta_info": SGLANG["meta_info"]}]}
+META = {"completion_tokens": 4, "spec_verify_ct": 2, "spec_accept_length": 2.0, "spec_num_proposed_drafts": 6}
+META |= {"spec_num_correct_drafts": 2, "spec_correct_drafts_histogram": [1, 0, 1]}
+SGLANG = {"text": "", "meta_info": META}
+OPENAI_SGLANG = {"usage": {"completion_tokens": 9}, "choices": [{"index": 0, "meta_info": META}]}
 SGLEXT = {
     "usage": {"completion_tokens": 4},
     "choices": [{"index": 0, "message": {}}],
-    "sglext": {"spec_tokens_details": {k: v for k, v in SGLANG["meta_info"].items() if k.startswith("spec_")}},
+    "sglext": {"spec_tokens_details": {k: v for k, v in META.items() if k.startswith("spec_")}},
 }
 OLD_SGLANG = {"meta_info": {"spec_verify_ct": 2, "spec_accepted_drafts": 2, "spec_accept_histogram": [1, 0, 1]}}
 BENCH = {
@@ -250,16 +242,6 @@ def test_counts_that_no_steps_have_are_refused_by_name(tmp_path):
             read_acceptance(stored(tmp_path, "b.json", {"metrics": {"speculative_decoding": one | change}}))
 
 
-def test_lengths_that_varied_are_not_taken_for_fixed_ones(tmp_path):
-    """14 drafts in 5 steps, and 10 in 5 with three positions: not every step drafted three."""
-    (record,) = records_of(stored(tmp_path, "bench.json", BENCH))
-    with pytest.raises(UserError, match="does not contain the draft lengths"):
-        record.counts()
-    (record,) = records_of(stored(tmp_path, "bench.json", BENCH | {"spec_decode_draft_tokens": 10}))
-    with pytest.raises(UserError, match="does not contain the draft lengths"):
-        record.counts()  # a mean of 2, a largest length of 3
-
-
 def test_two_scrapes_are_differenced(tmp_path):
     before = stored(tmp_path, "a.txt", scrape(10, 30, [8, 4, 2]))
     after = stored(tmp_path, "b.txt", scrape(14, 42, [11, 6, 2]))
@@ -386,15 +368,6 @@ def test_marks_are_added_and_not_contradicted():
 def test_the_configuration_beside_an_answer_marks_it(tmp_path, added, marks):
     (record,) = records_of(stored(tmp_path, "a.json", VLLM | added))
     assert (record.draft_sampling, record.verification) == marks
-
-
-@pytest.mark.parametrize(
-    ("single", "acc", "rule"), [(1.0, 1.0, "standard"), (0.9, 1.0, "threshold"), (1, 0.5, "threshold")]
-)
-def test_the_thresholds_beside_an_answer_of_sglang_mark_it(tmp_path, single, acc, rule):
-    added = {"speculative_accept_threshold_single": single, "speculative_accept_threshold_acc": acc}
-    for content in (SGLANG | added, {"meta_info": SGLANG["meta_info"] | added}):
-        assert records_of(stored(tmp_path, "a.json", content))[0].verification == rule
 
 
 def test_the_record_has_the_names_of_aiperf(tmp_path):

@@ -1,4 +1,4 @@
-"""What records of accepted drafts say together, by hand and against simulated rounds."""
+"""What records say together, and what other planners take from it, by hand and against simulated rounds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from hlmtheory.draft_length import acceptance_by_depth, tokens_by_length
+from validation.acceptance.planners import acceptance_length, adaptive_config, mean_over
 from validation.acceptance.record import AcceptanceRecord
 from validation.acceptance.summary import RoundTimes, schedule, speculation_profile, square, summarise
 from validation.errors import UserError
@@ -207,37 +208,6 @@ def test_lengths_that_varied_widen_the_intervals():
         speculation_profile([], found)
 
 
-def test_the_widened_intervals_hold_the_truth_of_steps_that_were_cut():
-    """200 runs whose lengths are drawn, of which only the sum is recorded."""
-    rng, law, missed = np.random.default_rng(8), np.array([0.7, 0.5, 0.8]), np.zeros(3)
-    for _ in range(200):
-        length = rng.integers(1, 4, 60)
-        alive = np.cumprod(rng.random((60, 3)) < law, axis=1)
-        accepted = np.minimum(alive.sum(axis=1), length)
-        found = summarise([of_places(60, int(length.sum()), *(int((accepted >= d).sum()) for d in (1, 2, 3)))])
-        for one in found.depths:
-            missed[one.depth - 1] += not one.low <= law[one.depth - 1] <= one.high
-    assert (missed <= binom.ppf(1 - 1e-6, 200, 0.05)).all()
-
-
-def test_one_short_draft_leaves_the_tables():
-    """Of two answers one lacks a draft; it can lack it at the rejected first draft only if no step accepted one."""
-    fields = {"engine": "vllm", "num_spec_steps": 10, "num_accepted_draft_tokens": 5, "num_spec_tokens": 3}
-    answers = [
-        AcceptanceRecord(
-            **fields, source=str(drafted), num_draft_tokens=drafted, acceptance_histogram={0: 7, 1: 2, 3: 1}
-        )
-        for drafted in (30, 29, 28)
-    ]
-    assert [one.examined for one in summarise(answers[:2]).depths] == [20, 6, 2]
-    cut = summarise([answers[0], answers[2]])
-    assert [np.isnan(one.acceptance) for one in cut.depths] == [False, True, False]
-    totals = AcceptanceRecord(**fields, source="t", num_draft_tokens=30)
-    part = summarise([answers[0], totals])
-    assert part.reason.startswith("the tables are of 1 of 2 records. t has totals only")
-    assert (part.depths[0].examined, part.steps) == (10, 20)
-
-
 @pytest.mark.parametrize(
     ("fields", "length", "said"),
     [
@@ -267,6 +237,72 @@ def test_a_profile_for_simulators():
     assert (profile["mean_accept_length"], profile["num_speculative_tokens"]) == (1.8, 2)
 
 
-def test_records_without_a_draft_are_refused():
-    with pytest.raises(UserError, match="no step drafted"):
-        summarise([record({0: (5,)})])
+ROUND = RoundTimes(verify=0.02, verify_token=0.002, draft=0.003)
+
+
+def record_of(table: dict[int, tuple[int, ...]], **more: object) -> AcceptanceRecord:
+    """The record_of of steps by draft length and accepted drafts."""
+    steps = sum(map(sum, table.values()))
+    accepted = sum(i * count for row in table.values() for i, count in enumerate(row))
+    return AcceptanceRecord(
+        engine="vllm",
+        source="a",
+        num_spec_steps=steps,
+        num_accepted_draft_tokens=accepted,
+        by_draft_length=table or None,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def test_the_interval_of_the_acceptance_length_is_that_of_its_draft_length():
+    records = [record_of({3: (270, 260, 170, 300)})]
+    summary = summarise(records)
+    found = acceptance_length(records, summary, 0.95)
+    assert (found.value, found.low, found.high) == (2.5, summary.lengths[2].low, summary.lengths[2].high)
+
+
+def test_lengths_that_vary_are_weighed_by_their_steps():
+    """A quarter of the steps drafted nothing, and emitted one token each."""
+    records = [record_of({0: (100,), 1: (150, 150)})]
+    summary = summarise(records)
+    found = acceptance_length(records, summary, 0.95)
+    assert found.value == 1.375
+    assert found.low == pytest.approx(0.25 + 0.75 * summary.lengths[0].low)
+    assert found.high == pytest.approx(0.25 + 0.75 * summary.lengths[0].high)
+
+
+def test_the_interval_over_requests_covers_the_mean():
+    """300 samples of 40 requests whose acceptance differs: 95% of the intervals hold it, up to chance."""
+    rng = np.random.default_rng(1)
+    inside = 0
+    for _ in range(300):
+        steps = rng.integers(20, 60, size=40)
+        accepted = rng.binomial(steps, rng.beta(4, 4, size=40))
+        found = mean_over(accepted, steps, 0.95)
+        inside += found.low <= 0.5 <= found.high
+    assert inside >= 273  # P(fewer | 95%) < 0.2%
+
+
+def test_the_adaptive_configuration_holds_the_best_lengths_of_the_counts_and_of_their_ends():
+    summary = summarise([record_of({3: (270, 260, 170, 300)})], times=ROUND, largest_batch=40)
+    found = adaptive_config(summary, ROUND)
+    starts = sorted(map(int, found))
+    assert starts[0] == 1
+    for first, _, length in summary.schedule:
+        key = max(start for start in starts if start <= first)
+        assert length in found[str(key)]["candidate_steps"]
+    assert found[str(starts[-1])] == {"candidate_steps": [0]}  # drafting loses at the largest batches
+    assert max(len(one["candidate_steps"]) for one in found.values()) > 1  # the counts leave some open
+
+
+def test_the_widened_intervals_hold_the_truth_of_steps_that_were_cut():
+    """200 runs whose lengths are drawn, of which only the sum is recorded."""
+    rng, law, missed = np.random.default_rng(8), np.array([0.7, 0.5, 0.8]), np.zeros(3)
+    for _ in range(200):
+        length = rng.integers(1, 4, 60)
+        alive = np.cumprod(rng.random((60, 3)) < law, axis=1)
+        accepted = np.minimum(alive.sum(axis=1), length)
+        found = summarise([of_places(60, int(length.sum()), *(int((accepted >= d).sum()) for d in (1, 2, 3)))])
+        for one in found.depths:
+            missed[one.depth - 1] += not one.low <= law[one.depth - 1] <= one.high
+    assert (missed <= binom.ppf(1 - 1e-6, 200, 0.05)).all()

@@ -67,13 +67,3 @@ def test_the_law_of_two_tokens_is_that_of_the_engine_s_logits(own_weights: Any, 
                 np.testing.assert_allclose(row, expected / expected.sum(), atol=1e-12)
     assert len(law._rows) == 2 * (1 + 2)  # each prompt, and each first token once
     assert engine.passes == (3 + 2) + (1 + 2)  # the second prompt shares a token with what was read
-
-
-def test_drafts_follow_the_tokens_of_the_prompt_that_the_lookup_knows(own_weights: Any) -> None:
-    law = own_weights.EngineLaw(Engine(), [[1, 2, 3], [1, 4]], Processors(), end=4)
-    rows = [law.next_rows(prompt, np.array([[0]]))[0, 0] for prompt in (0, 1)]
-
-    def lookup(ids: np.ndarray[Any, Any]) -> list[int]:
-        return [0] if ids[-1] in (2, 4) else []
-
-    assert own_weights.drafted(law, lookup) == pytest.approx((rows[0][2] + rows[1][4]) / 2)

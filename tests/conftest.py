@@ -1,22 +1,49 @@
-"""Hypothesis profiles: HYPOTHESIS_PROFILE=few|dev|ci|deep, by default ci under CI and dev elsewhere."""
+"""Hypothesis profiles: HYPOTHESIS_PROFILE=few|dev|ci|deep, by default dev. Long tests run where DEEP=1."""
 
 from __future__ import annotations
 
 import os
+from fnmatch import fnmatch
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # The tests' arrays are small: threads would wait for each other and for other processes.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+CI = bool(os.environ.get("CI"))
 # The first call into torch or a module imports it; this is slow, but the property is not the cause.
 settings.register_profile("few", max_examples=5, deadline=None, derandomize=True)  # for coverage
-settings.register_profile("dev", max_examples=50, deadline=None)
+settings.register_profile("dev", max_examples=25, deadline=None, derandomize=CI, print_blob=CI)
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("deep", max_examples=10_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or "dev"
 settings.load_profile(PROFILE)
+
+DEEP = (
+    "tests/device/*",
+    "tests/test_on_device.py*",
+    "tests/test_site.py*",
+    "*_browser.py*",
+    "tests/theory/test_batching_facilities.py::test_hundred_*",
+    "tests/theory/test_batching_waves.py::test_cp_sat_*",
+    "tests/validation/claims/test_cluster.py*",
+    "tests/validation/trace/test_faults.py::test_five_rounds_of_kill_9*",
+    "tests/validation/training/test_smollm2_training.py*",
+)
+"""Tests of more than about 10 s of a processor that no law rests on alone; others have the marker ``deep``."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the long tests, except where DEEP=1."""
+    for item in items:
+        if any(fnmatch(item.nodeid, pattern) for pattern in DEEP):
+            item.add_marker(pytest.mark.deep)
+    if os.environ.get("DEEP") != "1":
+        long = [item for item in items if item.get_closest_marker("deep")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if not item.get_closest_marker("deep")]
 
 
 def pytest_report_header() -> str:

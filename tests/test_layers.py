@@ -120,29 +120,3 @@ def test_no_import_runs_in_a_circle() -> None:
         tuple(TopologicalSorter(graph()).static_order())
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
-
-
-def test_relative_imports_are_not_used() -> None:
-    """The two tests above would not see them."""
-    relative = [
-        name
-        for name, path in modules().items()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ImportFrom) and node.level
-    ]
-    assert relative == []
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("def f():\n    from validation.plots import draw", {"validation.plots"}),
-        ("import validation.cli.start as s", {"validation.cli.start"}),
-        ("if TYPE_CHECKING:\n    import validation.cli.start", {"validation.cli.start"}),
-        ("import_module('validation.cli.start').main()", {"validation.cli.start"}),
-        ("from hlmtheory import codec", {"hlmtheory.codec"}),
-        ("import hlmtheory, numpy", set()),
-    ],
-)
-def test_an_import_is_found_wherever_it_stands(text: str, expected: set[str]) -> None:
-    assert imports(text) == expected

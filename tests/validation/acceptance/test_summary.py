@@ -1,16 +1,16 @@
-"""What records of accepted drafts say together, by hand and against simulated rounds."""
+"""What records say together, and what other planners take from it, by hand and against simulated rounds."""
 
 from __future__ import annotations
 
 import itertools
-import json
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
 from hlmtheory.draft_length import acceptance_by_depth, tokens_by_length
-from validation.acceptance.record import AcceptanceRecord, LeftOut
+from validation.acceptance.planners import acceptance_length, adaptive_config, mean_over
+from validation.acceptance.record import AcceptanceRecord
 from validation.acceptance.summary import RoundTimes, schedule, speculation_profile, square, summarise
 from validation.errors import UserError
 
@@ -140,27 +140,6 @@ def test_copied_drafts_get_the_best_length_of_their_own_law():
     assert found.best == 0  # a draft of 40 ms does not pay, and that is said
 
 
-def test_copied_drafts_of_lengths_that_varied_are_split_too():
-    found = summarise([record({1: (3, 4), 5: (2, 0, 0, 0, 0, 2)}, copied=True)])
-    tokens = 3 + 4 * 2 + 2 + 2 * 6
-    assert found.lengths[1].same_text == pytest.approx(tokens / (3 + 4 + 2 + 2 * 2))
-    with pytest.raises(UserError, match="2 kinds of draft, copied or not"):
-        summarise([record({1: (3, 4)}, copied=True), record({1: (3, 4)}, source="b")])
-
-
-def test_rounds_of_one_length_are_split_too():
-    """Ten tokens in 4 rounds of 3 drafts; with one draft each, 6 rounds if the drafts copy a passage."""
-    found = summarise([record({3: (2, 0, 0, 2)})])
-    assert [one.same_text for one in found.lengths] == pytest.approx([10 / 6, 10 / 6, 10 / 4])
-    assert summarise([record({2: (5, 2, 3), 1: (5, 5)})]).lengths[0].same_text is None
-
-
-def test_depths_beyond_the_deepest_draft_are_left_out():
-    found = summarise([record({9: (5, 5, 0, 0, 0, 0, 0, 0, 0, 0)})], times=TIMES)
-    assert [one.depth for one in found.depths] == [1, 2]
-    assert (found.depths[1].examined, found.depths[1].acceptance) == (5, 0.0)
-
-
 def test_the_best_length_by_batch():
     """Each token of a large batch costs time, so that drafting pays less and at last not at all."""
     profile, times = np.array([0.8, 0.7, 0.6, 0.5]), RoundTimes(verify=0.03, verify_token=1e-4, draft=0.002)
@@ -212,15 +191,6 @@ def test_more_examined_drafts_lower_both_ends():
             assert (np.diff(found.high[:, 0]) <= 1e-12).all()
 
 
-def test_few_counts_have_intervals():
-    """306 steps with 3 accepted drafts, at positions 1, 1, 1: 4 drafts are lacking, and no step can lack one behind."""
-    found = summarise([of_places(306, 914, 1, 1, 1)])
-    assert found.identified
-    assert [(one.examined, one.accepted) for one in found.depths] == [(306, 1), (1, 1), (1, 1)]
-    assert all(one.low < one.acceptance <= one.high for one in found.depths)
-    assert (found.depths[0].low < 0.001, found.depths[1].low) == (True, pytest.approx(0.025))
-
-
 def test_lengths_that_varied_widen_the_intervals():
     """At depth 1 the interval of 60 of 100; deeper it holds those of every number of examined drafts."""
     found = summarise([of_places(100, 200, 60, 25, 5)], times=TIMES)
@@ -236,41 +206,6 @@ def test_lengths_that_varied_widen_the_intervals():
     assert (found.best, found.best_at_most) == (0, 3)
     with pytest.raises(UserError, match="no profile"):
         speculation_profile([], found)
-
-
-def test_the_widened_intervals_hold_the_truth_of_steps_that_were_cut():
-    """200 runs whose lengths are drawn, of which only the sum is recorded."""
-    rng, law, missed = np.random.default_rng(8), np.array([0.7, 0.5, 0.8]), np.zeros(3)
-    for _ in range(200):
-        length = rng.integers(1, 4, 60)
-        alive = np.cumprod(rng.random((60, 3)) < law, axis=1)
-        accepted = np.minimum(alive.sum(axis=1), length)
-        found = summarise([of_places(60, int(length.sum()), *(int((accepted >= d).sum()) for d in (1, 2, 3)))])
-        for one in found.depths:
-            missed[one.depth - 1] += not one.low <= law[one.depth - 1] <= one.high
-    assert (missed <= binom.ppf(1 - 1e-6, 200, 0.05)).all()
-
-
-def test_one_short_draft_leaves_the_tables():
-    """Of two answers one lacks a draft; it can lack it at the rejected first draft only if no step accepted one."""
-    fields = {"engine": "vllm", "num_spec_steps": 10, "num_accepted_draft_tokens": 5, "num_spec_tokens": 3}
-    answers = [
-        AcceptanceRecord(
-            **fields, source=str(drafted), num_draft_tokens=drafted, acceptance_histogram={0: 7, 1: 2, 3: 1}
-        )
-        for drafted in (30, 29, 28)
-    ]
-    assert [one.examined for one in summarise(answers[:2]).depths] == [20, 6, 2]
-    cut = summarise([answers[0], answers[2]])
-    assert [np.isnan(one.acceptance) for one in cut.depths] == [False, True, False]
-    totals = AcceptanceRecord(**fields, source="t", num_draft_tokens=30)
-    part = summarise([answers[0], totals])
-    assert part.reason.startswith("the tables are of 1 of 2 records. t has totals only")
-    assert (part.depths[0].examined, part.steps) == (10, 20)
-
-
-def test_a_record_lacking_more_drafts_than_its_steps_can_is_not_bounded():
-    assert "fewer drafts than its steps need" in summarise([of_places(10, 9, 3, 1)]).reason
 
 
 @pytest.mark.parametrize(
@@ -293,40 +228,6 @@ def test_a_draft_length_that_the_counts_contradict_is_refused(fields, length, sa
         summarise([one], assumed_length=length)
 
 
-def test_records_of_several_draft_lengths_are_not_averaged():
-    both = [record({3: (2, 1, 0, 1)}, num_spec_tokens=3), record({7: (1,) * 8}, source="b", num_spec_tokens=7)]
-    with pytest.raises(UserError, match=r"2 largest draft lengths.*\(3 in a, 7 in b\)"):
-        summarise(both)
-
-
-def test_what_the_next_draft_must_and_can_add():
-    """E(2) = 1.8 in 50 + 2·5 ms: a third draft pays above 5/60·1.8 tokens, and 3 of 10 rounds could accept it."""
-    found = summarise([record({2: (5, 2, 3)})], times=TIMES)
-    assert found.next_adds_at_most == pytest.approx(0.3)
-    assert found.next_pays_above == pytest.approx(0.005 * 1.8 / 0.06)
-    for gain in (found.next_pays_above * 0.999, found.next_pays_above * 1.001):
-        assert ((1.8 + gain) / 0.065 > 1.8 / 0.06) == (gain > found.next_pays_above)
-    assert summarise([record({2: (5, 2, 3)})]).next_pays_above is None
-
-
-def test_marks_and_what_is_left_out_are_in_the_summary():
-    some = record({2: (5, 2, 3)}, draft_sampling="greedy", verification="fly")
-    found = summarise([some], left_out=[LeftOut("b", "why")])
-    assert (found.draft_sampling, found.verification, found.lossless) == ("greedy", "fly", False)
-    assert found.left_out == ("b: why",)
-    assert (found.requests, found.steps) == (1, 10)
-    assert speculation_profile([some], found)["measurement_conditions"]["lossless"] is False
-    other = record({2: (5, 2, 3)}, source="b", draft_sampling="sampled", verification="fly")
-    with pytest.raises(UserError, match=r"2 ways of drafting \(greedy in a, sampled in b\)"):
-        summarise([some, other])
-    assert summarise([record({2: (5, 2, 3)})]).lossless is None
-
-
-def test_totals_give_the_mean_alone():
-    found = summarise([AcceptanceRecord(engine="e", source="a", num_spec_steps=4, num_accepted_draft_tokens=6)])
-    assert (found.identified, found.mean_acceptance_length, found.depths) == (False, 2.5, ())
-
-
 def test_a_profile_for_simulators():
     content = record({2: (5, 2, 3)}, verification="standard")
     profile = speculation_profile([content], summarise([content]))
@@ -336,12 +237,72 @@ def test_a_profile_for_simulators():
     assert (profile["mean_accept_length"], profile["num_speculative_tokens"]) == (1.8, 2)
 
 
-def test_the_summary_is_plain_json():
-    found = summarise([record({2: (5, 0, 0)})]).as_json()
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert found["counts"] == {"2": [5, 0, 0]}
+ROUND = RoundTimes(verify=0.02, verify_token=0.002, draft=0.003)
 
 
-def test_records_without_a_draft_are_refused():
-    with pytest.raises(UserError, match="no step drafted"):
-        summarise([record({0: (5,)})])
+def record_of(table: dict[int, tuple[int, ...]], **more: object) -> AcceptanceRecord:
+    """The record_of of steps by draft length and accepted drafts."""
+    steps = sum(map(sum, table.values()))
+    accepted = sum(i * count for row in table.values() for i, count in enumerate(row))
+    return AcceptanceRecord(
+        engine="vllm",
+        source="a",
+        num_spec_steps=steps,
+        num_accepted_draft_tokens=accepted,
+        by_draft_length=table or None,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def test_the_interval_of_the_acceptance_length_is_that_of_its_draft_length():
+    records = [record_of({3: (270, 260, 170, 300)})]
+    summary = summarise(records)
+    found = acceptance_length(records, summary, 0.95)
+    assert (found.value, found.low, found.high) == (2.5, summary.lengths[2].low, summary.lengths[2].high)
+
+
+def test_lengths_that_vary_are_weighed_by_their_steps():
+    """A quarter of the steps drafted nothing, and emitted one token each."""
+    records = [record_of({0: (100,), 1: (150, 150)})]
+    summary = summarise(records)
+    found = acceptance_length(records, summary, 0.95)
+    assert found.value == 1.375
+    assert found.low == pytest.approx(0.25 + 0.75 * summary.lengths[0].low)
+    assert found.high == pytest.approx(0.25 + 0.75 * summary.lengths[0].high)
+
+
+def test_the_interval_over_requests_covers_the_mean():
+    """300 samples of 40 requests whose acceptance differs: 95% of the intervals hold it, up to chance."""
+    rng = np.random.default_rng(1)
+    inside = 0
+    for _ in range(300):
+        steps = rng.integers(20, 60, size=40)
+        accepted = rng.binomial(steps, rng.beta(4, 4, size=40))
+        found = mean_over(accepted, steps, 0.95)
+        inside += found.low <= 0.5 <= found.high
+    assert inside >= 273  # P(fewer | 95%) < 0.2%
+
+
+def test_the_adaptive_configuration_holds_the_best_lengths_of_the_counts_and_of_their_ends():
+    summary = summarise([record_of({3: (270, 260, 170, 300)})], times=ROUND, largest_batch=40)
+    found = adaptive_config(summary, ROUND)
+    starts = sorted(map(int, found))
+    assert starts[0] == 1
+    for first, _, length in summary.schedule:
+        key = max(start for start in starts if start <= first)
+        assert length in found[str(key)]["candidate_steps"]
+    assert found[str(starts[-1])] == {"candidate_steps": [0]}  # drafting loses at the largest batches
+    assert max(len(one["candidate_steps"]) for one in found.values()) > 1  # the counts leave some open
+
+
+def test_the_widened_intervals_hold_the_truth_of_steps_that_were_cut():
+    """200 runs whose lengths are drawn, of which only the sum is recorded."""
+    rng, law, missed = np.random.default_rng(8), np.array([0.7, 0.5, 0.8]), np.zeros(3)
+    for _ in range(200):
+        length = rng.integers(1, 4, 60)
+        alive = np.cumprod(rng.random((60, 3)) < law, axis=1)
+        accepted = np.minimum(alive.sum(axis=1), length)
+        found = summarise([of_places(60, int(length.sum()), *(int((accepted >= d).sum()) for d in (1, 2, 3)))])
+        for one in found.depths:
+            missed[one.depth - 1] += not one.low <= law[one.depth - 1] <= one.high
+    assert (missed <= binom.ppf(1 - 1e-6, 200, 0.05)).all()

@@ -11,7 +11,6 @@ import pytest
 
 from tests.validation.command_line import run
 from validation.audit.compare import partings, read_pairs
-from validation.cli.audit import _foreign_rows
 from validation.errors import UserError
 
 ROWS = {(): [9.0, 8.96, 0.0, 1.0], (0,): [5.0, 1.0, 4.0, 2.0]}
@@ -54,11 +53,3 @@ def test_the_exit_code_says_what_rounding_explains(tmp_path: Path, monkeypatch: 
     assert 0.01 < parting["needed"] < max(parting["below"])
     assert run(*call, "b", "--rounding", "0.49").exit_code == (parting["needed"] > 0.49)
     assert run(*call, "a").exit_code == 0
-
-
-def test_a_quantised_file_is_named_before_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
-    options = {"target": "m.gguf", "generate": False, "method": None, "quiet": False}
-    (said,) = _foreign_rows(options)
-    assert "give the engine's own rows" in said
-    assert capsys.readouterr().err.strip() == said
-    assert _foreign_rows(options | {"generate": True}) == _foreign_rows(options | {"target": "models/llama"}) == []

@@ -77,12 +77,6 @@ def test_three_outcomes_without_torch(tmp_path: Path) -> None:
     assert "would be found with" in summary
 
 
-def test_outcomes_reach_the_summary_from_other_processes(tmp_path: Path) -> None:
-    found = run(tmp_path, "-p", "xdist", "-n", "2")
-    assert "1 failed, 2 passed, 1 undecided" in found.stdout
-    assert "test_kept\n  Kept" in found.stdout
-
-
 def test_a_run_with_undecided_tests_alone_fails(tmp_path: Path) -> None:
     found = run(tmp_path, "-k", "not_enough")
     assert found.returncode == 1

@@ -102,16 +102,6 @@ def test_copies_are_judged_without_the_targets_law() -> None:
     assert mean[0, 20:-1].mean() > 0.7
 
 
-def test_a_fair_coin_whose_second_half_repeats_the_first_is_found_in_the_first_calls() -> None:
-    rows = np.full((1, 2), 0.5)
-
-    def sample(prompts, n, seed):
-        return [copies(2)(lambda m, rng: drawn(rows, 1, m, rng), n, seed)]
-
-    report = audit_sampler(TableLaw(rows), sample, depth=1, draws=20_000)
-    assert (report.verdict, report.found_after < 500, report.copied) == (NOT_KEPT, True, True)
-
-
 @pytest.mark.parametrize("learned", [0, 1, 30])
 def test_the_mean_of_each_test_is_the_expected_value(learned: int) -> None:
     """By enumeration of the last draw of a call, after the same draws before it."""
@@ -133,23 +123,6 @@ def test_the_mean_of_each_test_is_the_expected_value(learned: int) -> None:
         expected.append(promised[:, -1])
     np.testing.assert_allclose(expected, np.broadcast_to(expected[0], np.shape(expected)), atol=1e-9)
     np.testing.assert_allclose(mean, expected[0], atol=1e-9)
-
-
-def test_what_is_remembered_does_not_depend_on_the_chunks() -> None:
-    law, rng = TableLaw(rows_of(4)), np.random.default_rng(5)
-    parts, call = [Partition(law, 0, D, 1000)], drawn(rows_of(4), D, 400, rng)
-    chance = np.take_along_axis(extended_rows(law, 0, call)[0], call[..., None], axis=-1)[..., 0].prod(axis=1)
-    answers = []
-    for size in (400, 64, 1):
-        tests = RepeatTests(parts, D)
-        within = tests.within(0, parts[0].walk(call)[:, -1])
-        found = []
-        for start in range(0, 400, size):
-            here = slice(start, start + size)
-            found.append(tests.measure(0, call[here], chance[here], (within[0][:, here], within[1][:, here]))[:2])
-        answers.append(np.concatenate([np.stack(one) for one in found], axis=-1))
-    np.testing.assert_allclose(answers[1], answers[0], atol=1e-12)
-    np.testing.assert_allclose(answers[2], answers[0], atol=1e-12)
 
 
 def test_independent_draws_are_accused_of_repeats_no_more_often_than_the_level_allows() -> None:

@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 
 from tests.validation.command_line import one_sentence, run
-from validation.audit import TableLaw, audit_sampler
-from validation.audit.worker import LARGEST_REPLY, answer
-from validation.errors import UserError
 
 HEAD = "import os, signal, sys, time\nimport numpy as np\n\nclass Odd(BaseException):\n    pass\n\n"
 GOOD = "return [np.random.default_rng(seed).integers(2, size=(n, 1)) for _ in prompts]"
@@ -35,18 +32,13 @@ def audit(body: str, *options: str, head: str = HEAD):
         ("sys.exit(0)", "raised SystemExit (0)"),
         ("os._exit(0)", "ended its process with code 0"),
         ("raise Odd('odd')", "raised Odd (odd)"),
-        ("raise KeyboardInterrupt", "raised KeyboardInterrupt"),
         ("os.kill(os.getpid(), 9)", "ended its process by signal 9"),
         ("sys.stdout.close(); os.close(1); return None", "returned NoneType"),
         ("os.closerange(0, 100); " + GOOD, "ended its process"),
         ("pass", "returned NoneType"),
-        ("return (x for x in [])", "returned generator"),
         ("return [[[10**30]] * n for _ in prompts]", "outside 0..1"),
         ("return [[[float('nan')]] * n for _ in prompts]", "return a list of token ids"),
         ("time.sleep(60)", "gave no answer; a call may take 1 seconds"),
-        ("import threading; threading.Thread(target=time.sleep, args=(60,)).start(); os._exit(0)", "with code 0"),
-        ("import ctypes; ctypes.string_at(0)", "ended its process by signal"),
-        ("raise RecursionError('deep')", "raised RecursionError (deep)"),
     ],
 )
 def test_a_sampler_that_ends_early_is_no_verdict(folder: Path, body: str, said: str) -> None:
@@ -62,58 +54,19 @@ def test_a_sampler_that_comes_back_twice_is_no_verdict(folder: Path, child: str)
     one_sentence(found, "mine.py:sample", "came back in two processes")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="forks")
-def test_a_sampler_may_start_processes_that_it_ends(folder: Path) -> None:
-    body = f"os.fork() or os._exit(0); os.wait(); {GOOD}"
-    assert audit(body, "--draws", "20000").exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("head", "said"),
-    [
-        ("import sys\nsys.exit(0)\n", "raised SystemExit (0)"),
-        ("import os\nos._exit(0)\n", "ended its process with code 0"),
-        ("raise ValueError('no model')\n", "raised ValueError (no model)"),
-        ("def (\n", "raised SyntaxError"),
-        ("import no_such_package\n", "raised ModuleNotFoundError"),
-    ],
-)
-def test_a_file_that_cannot_be_imported_is_no_verdict(folder: Path, head: str, said: str) -> None:
-    one_sentence(audit(GOOD, head=head), "mine.py:sample", said)
-
-
 def test_what_a_sampler_reads_and_prints_is_not_the_commands(folder: Path) -> None:
     found = audit(f"print('loud'); sys.stdin.read(); os.write(1, b'loud'); {GOOD}", "--json", "--draws", "20000")
     assert found.exit_code == 0, found.output
     assert '"verdict": "kept"' in found.stdout
 
 
-def test_a_function_that_ends_the_interpreter_is_an_error_in_python_too() -> None:
-    def sample(prompts, n, seed):
-        raise SystemExit(0)
-
-    with pytest.raises(UserError, match=r"sample raised SystemExit \(0\)"):
-        audit_sampler(TableLaw([[0.5, 0.5]]), sample, depth=1)
-
-
-def test_an_answer_is_plain() -> None:
-    given = {"prompts": [[1]], "n": 2, "seed": 3, "depth": 1}
-    assert answer(lambda p, n, seed: [np.arange(n)[:, None]], "mine", given) == {"returned": [[[0], [1]]]}
-    assert answer(lambda p, n, seed, depth: [[[depth]] * n], "mine", given) == {"returned": [[[1], [1]]]}
-    assert "too long" in answer(lambda p, n, seed: [["0" * (LARGEST_REPLY + 1)]], "mine", given)["error"]
-
-
 @pytest.mark.parametrize(
     "line",
     [
-        '{"prompt": [0], "continuation": [1.0]}',
         '{"prompt": [0], "continuation": [true]}',
-        '{"prompt": [0], "continuation": "1"}',
         '{"prompt": [0], "continuation": ["1"]}',
-        '{"prompt": [0], "continuation": null}',
         '{"prompt": [0], "continuation": [1e999]}',
         '{"prompt": [0], "continuation": [1' + "0" * 30 + "]}",
-        '{"prompt": "0", "continuation": [1]}',
         "[" * 100_000,
         "\udcff",
         "5",

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 from scipy import stats
 
 from validation.audit import KEPT, NOT_KEPT, ON_CELLS, UNDECIDED, Audit, Processors, TableLaw, audit_sampler
-from validation.errors import UserError
 
 V, D = 3, 3
 NODES = sum(V**t for t in range(D))
@@ -122,28 +119,6 @@ def test_a_sampler_that_repeats_its_draws_is_found():
     assert audit_sampler(TableLaw(rows), sample, depth=D, draws=20_000).verdict == NOT_KEPT
 
 
-def test_memory_does_not_grow_with_the_draws():
-    rows, rng = table(6), np.random.default_rng(7)
-    audit = Audit(TableLaw(rows), depth=D, planned=10**6)
-    sizes = []
-    for _ in range(3):
-        audit.update(0, exact_sampler(rows, 10_000, rng))
-        sizes.append(len(pickle.dumps(audit)))
-    assert max(sizes) < sizes[0] + 2_000
-
-
-def test_a_few_wrong_arguments_are_refused():
-    law = TableLaw(table(8))
-    for tokens, said in (([[0, 1]], "shape"), ([[0, 1, 9]], "outside")):
-        with pytest.raises(UserError, match=said):
-            Audit(law, depth=D).update(0, tokens)
-    with pytest.raises(UserError, match="must be in"):
-        Audit(law, level=1.0)
-    for found, said in (([], "for 0 prompts"), ([[[0, 1, 2]]], "1 continuations of prompt 0; n was 64")):
-        with pytest.raises(UserError, match=said):
-            audit_sampler(law, lambda prompts, n, seed, found=found: found, depth=D)
-
-
 def unlike(c: int, n: int, wrong: int) -> np.ndarray:
     """Draws (n, 1) of prompt c from the law (0.1, 0.9), or, for the wrong prompt, always token 0: 0.9 from it."""
     return np.zeros((n, 1), dtype=int) if c == wrong else (np.arange(n)[:, None] % 10 > 0).astype(int)
@@ -203,30 +178,9 @@ def test_half_of_the_law_hidden_in_pairs_of_tokens_is_not_called_kept():
     report = audit_sampler(OneRow(np.full(size, 1 / size)), sample, depth=depth, draws=4_000, epsilon=0.4)
     assert report.verdict == ON_CELLS
     assert report.at_most_on_cells <= 0.4 < 0.5 <= report.at_most
-    said = report.sentences()
-    assert said[0].startswith("No difference found in the cells: the law of the next 3 tokens is at most 0.")
-    assert "no proof for the whole law" in said[1]
-    assert "--depth 1 leaves 0.0000" in said[2]
 
 
-def test_a_large_vocabulary_of_few_likely_tokens_is_proved_kept():
-    """The cells hold all but a little of the target's probability; the rest is added to the bound."""
-    row = np.full(5000, 1e-6)
-    row[:20] = 1.0
-    row /= row.sum()
-    law = OneRow(row)
-
-    def sample(prompts, n, seed):
-        return [np.random.default_rng(seed).choice(len(row), size=(n, 1), p=row)]
-
-    report = audit_sampler(law, sample, depth=1, draws=8_000, epsilon=0.1)
-    assert report.verdict == KEPT
-    assert 0 < report.shared[0] == pytest.approx(row[20:].sum())
-    assert report.at_most_on_cells + report.shared[0] <= report.at_most <= 0.1
-    assert "holds for all continuations" in report.sentences()[1]
-
-
-def test_zeros_of_the_law_are_proved_kept_and_a_smaller_depth_is_advised():
+def test_zeros_of_the_law_are_proved_kept():
     """Top-k leaves 3 of 400 tokens: every continuation of two tokens has a cell, or no probability."""
     rows = np.random.default_rng(1).dirichlet(np.ones(400), 401)
     law = TableLaw(rows, processors=Processors(top_k=3))
@@ -241,10 +195,6 @@ def test_zeros_of_the_law_are_proved_kept_and_a_smaller_depth_is_advised():
 
     report = audit_sampler(law, sample, depth=2, draws=20_000, epsilon=0.1)
     assert (report.verdict, report.shared) == (KEPT, (0.0, 0.0))
-    few = Audit(OneRow(np.array([0.96, 0.04])), depth=30, epsilon=0.1, planned=3000)
-    report = few.report()
-    depth = max(t for t in range(30) if report.shared[t] <= 0.05) + 1
-    assert f"--depth {depth} leaves" in report._more()
 
 
 def always(*text):
@@ -259,7 +209,6 @@ def test_a_deterministic_law_is_decided_by_few_draws(depth):
     audit = Audit(law, depth=depth)
     audit.update(0, [[3] * depth] * 9 + [[3] * (depth - 1) + [2]])
     assert audit.verdict() == NOT_KEPT
-    assert audit.report().sentences()[0] == "Not kept: 1 of 10 draws are impossible under the target's law."
 
 
 def test_a_law_of_two_equal_logits_does_not_accuse_the_other_choice():
@@ -272,54 +221,4 @@ def test_a_law_of_two_equal_logits_does_not_accuse_the_other_choice():
     )
     report = audit_sampler(law, always(0, 0), depth=2, draws=2_000)
     assert (report.verdict, report.at_least, report.repeats, report.at_most) == (UNDECIDED, 0, 0, 1)
-    assert "no number up to a billion" in report.sentences()[2]
     assert audit_sampler(law, always(0, 2), depth=2, draws=200).verdict == UNDECIDED  # nothing is known behind a tie
-
-
-@pytest.mark.parametrize("epsilon", [0.001, 0.49, 0.5, 0.9])
-@pytest.mark.parametrize("level", [1e-100, 0.9])
-def test_every_epsilon_and_level_has_a_verdict(epsilon, level):
-    report = audit_sampler(OneRow(np.full(2, 0.5)), always(0), depth=1, draws=600, epsilon=epsilon, level=level)
-    assert report.verdict == NOT_KEPT
-    for wrong in ({"epsilon": 0.0009}, {"level": 1e-101}):
-        with pytest.raises(UserError, match="must be in"):
-            Audit(OneRow(np.full(2, 0.5)), **wrong)
-
-
-@pytest.mark.parametrize("draft", [None, OneRow(np.array([0.4, 0.6]))])
-def test_what_fails_after_a_difference_was_shown_leaves_the_verdict(draft):
-    calls = []
-
-    def sample(prompts, n, seed):
-        calls.append(n)
-        if sum(calls) > 64:
-            raise RuntimeError("the engine has gone")
-        return [[[0]] * n]
-
-    law = OneRow(np.full(2, 0.5))
-    given = {"depth": 1, "draws": 2_000, "stop_early": False, "draft": draft}
-    report = audit_sampler(law, sample, **given)
-    assert (report.verdict, report.draws) == (NOT_KEPT, 64)
-    assert report.sentences()[-1] == "The draws ended early: RuntimeError('the engine has gone')"
-    with pytest.raises(RuntimeError):
-        audit_sampler(law, sample, **given)  # it fails in its first call: nothing is known
-
-
-def test_a_draft_of_another_shape_is_refused_before_the_first_draw():
-    for draft in (TableLaw(np.full((1, V), 1 / V)), OneRow(np.full(V + 1, 1 / (V + 1)))):
-        with pytest.raises(UserError, match=r"table has rows|vocabulary"):
-            Audit(TableLaw(table(8)), depth=D, draft=draft)
-
-
-def test_more_draws_are_asked_for_than_were_too_few():
-    """As many draws as an audit asks for are too few by chance, in about half of the audits."""
-    law, few = OneRow(np.array([0.5, 0.3, 0.2])), 0
-    asked = Audit(law, depth=1).report().draws_to_keep
-    for seed in range(12):
-        audit = Audit(law, depth=1, planned=asked)
-        audit.update(0, np.random.default_rng(seed).choice(3, size=(asked, 1), p=law.row))
-        if audit.verdict() == UNDECIDED:
-            few += 1
-            assert audit.report().draws_to_keep > asked
-            assert f"at most {audit.at_most_on_cells:.4f}" in audit.line()
-    assert few > 0

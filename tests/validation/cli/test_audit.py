@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tests.validation.command_line import one_sentence, run
+from tests.validation.command_line import run
 from validation.cli.commands import main
 
 V, D = 3, 2
@@ -48,10 +48,6 @@ def bad(prompts, n, seed):
 def endless(prompts, n, seed):
     time.sleep(0.05)
     return drawn(TARGET, prompts, n, seed)
-
-
-def short(prompts, n, seed):
-    return [[[0]] * n for _ in prompts]
 """
 
 
@@ -88,19 +84,9 @@ def test_no_difference_in_the_cells_is_no_success_unless_it_is_accepted(folder):
     call = ("audit", "--table", "toy.npz", "--depth", "1", "--sampler", "flat.py:sample", "--draws", "1000")
     found = run(*call, "--epsilon", "0.4")
     assert (found.exit_code, "No difference found in the cells: " in found.stdout) == (3, True), found.output
-    assert "no proof for the whole law" in found.stdout
     accepted = run(*call, "--epsilon", "0.4", "--accept-cells", "--json")
     assert (accepted.exit_code, json.loads(accepted.stdout)["verdict"]) == (0, "no difference found in the cells")
     assert run(*call, "--epsilon", "0.001", "--accept-cells").exit_code == 3
-
-
-def test_json_says_the_same(folder):
-    found = audit("--sampler", "toy.py:bad", "--json")
-    answer = json.loads(found.stdout)
-    assert (found.exit_code, answer["verdict"], answer["interrupted"]) == (1, "not kept", False)
-    assert 0 < answer["at_least"] <= answer["at_most_on_cells"] <= answer["at_most"]
-    assert answer["mechanisms"] == []  # it draws from the draft, which none of the known mechanisms does
-    assert "TV at least" in found.stderr  # the progress
 
 
 def test_draws_from_a_file(folder):
@@ -111,28 +97,6 @@ def test_draws_from_a_file(folder):
     found = audit("--draws-from", "draws.jsonl", "--json")
     assert found.exit_code == 1, found.output
     assert json.loads(found.stdout)["draws"] == 1000
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ((), "Give exactly one of --sampler"),
-        (("--sampler", "toy.py:good", "--method", "HLM"), "Give exactly one of --sampler"),
-        (("--sampler", "toy.py:good", "--target", "builtin"), "Give exactly one of --target"),
-        (("--sampler", "toy.py:none"), "has no function 'none'"),
-        (("--sampler", "none.py:good"), "There is no file 'none.py'"),
-        (("--sampler", "no_such_module:good"), "There is no module 'no_such_module'"),
-        (("--sampler", "toy.py:short"), "toy.py:short: a continuation has 1 tokens and no end-of-text token"),
-        (("--sampler", "toy.py:good", "--depth", "3"), "The table has rows to depth 2"),
-        (("--sampler", "toy.py:good", "--top-p", "0"), "top_p is 0.0; it must be in (0, 1]"),
-        (("--sampler", "toy.py:good", "--order", "top_p"), "name each of"),
-        (("--generate",), "--generate and --method need a model"),
-        (("--draws-from", "toy.py"), "toy.py, line 2: write"),
-    ],
-)
-def test_what_cannot_run_is_refused_in_one_sentence(folder, options, said):
-    found = audit(*options)
-    assert (found.exit_code, said in found.stderr) == (2, True), found.output
 
 
 def interrupted(run):
@@ -163,17 +127,4 @@ def test_ctrl_c_prints_what_is_known(folder):
             assert run.poll() is None
         said = interrupted(run)
     assert run.returncode == 130
-    assert "Stopped after" in said
     assert "Not enough draws: " in said
-
-
-def test_a_cut_table_is_refused_and_what_a_sampler_prints_is_not_in_the_json(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    np.savez("toy.npz", target=np.array([[0.5, 0.5]]))
-    Path("loud.py").write_text(
-        "def sample(prompts, n, seed):\n    print('loud')\n    return [[[0]] * n for _ in prompts]\n"
-    )
-    call = ("audit", "--sampler", "loud.py:sample", "--depth", "1", "--draws", "2000")
-    assert json.loads(run(*call, "--table", "toy.npz", "--json").stdout)["verdict"] == "not kept"
-    Path("cut.npz").write_bytes(Path("toy.npz").read_bytes()[:100])
-    one_sentence(run(*call, "--table", "cut.npz"), "is no table")

@@ -21,6 +21,7 @@ import click
 import numpy as np
 import pytest
 
+from tests.validation.command_line import run
 from tests.validation.stored_traces import stored
 from validation.cli import start
 from validation.cli.commands import main
@@ -30,49 +31,10 @@ from validation.trace.journal import JOURNAL, line_of
 CASES = int(os.environ.get("SWEEP", "6"))
 SECONDS = 10  # a command that runs longer has accepted its input
 VALUES = (
-    *(
-        "",
-        " ",
-        "-1",
-        "0",
-        "nan",
-        "-inf",
-        "1e999",
-        "1e308G",
-        "1e-320",
-        "9" * 30,
-        "1.5.2",
-        "0x10",
-        "1,,2",
-        "[",
-        "[" * 10**5,
-    ),
-    *(
-        "p99=",
-        "p0=1ms",
-        "text=2",
-        "token=nan",
-        "10**30",
-        "a:b",
-        "a.py:",
-        ":",
-        "s3://",
-        "http://[",
-        "ftp://x",
-        "no\x1b[2J",
-    ),
-    *(
-        "../" * 40,
-        "n" * 300,
-        "/dev/null",
-        "/proc/self/mem",
-        ".",
-        "empty",
-        "zeros",
-        "deep.json",
-        "\u202ereversed",
-        "\udcff",
-    ),
+    *("", " ", "9" * 30, "[" * 10**5, "../" * 40, "n" * 300, "no\x1b[2J", "\u202ereversed", "\udcff"),
+    *("-1", "0", "nan", "-inf", "1e999", "1e308G", "1e-320", "1.5.2", "0x10", "1,,2", "[", "p99=", "p0=1ms", "text=2"),
+    *("token=nan", "10**30", "a:b", "a.py:", ":", "s3://", "http://[", "ftp://x", "/dev/null", "/proc/self/mem", "."),
+    *("empty", "zeros", "deep.json"),
 )
 CONTENTS = {
     "empty": b"",
@@ -120,14 +82,7 @@ LINES: dict[str, str] = {
     "reproduce": "u-hlm --dry-run",
 }
 FILES = {
-    "counts.json",
-    "draws.jsonl",
-    "table.json",
-    "users.csv",
-    "link.csv",
-    "logits.npz",
-    "deep.json",
-    "prompts.jsonl",
+    *("counts.json", "draws.jsonl", "table.json", "users.csv", "link.csv", "logits.npz", "deep.json", "prompts.jsonl")
 }
 MORE = {  # lines that read a further file
     "plan": ("--trace trace --users users.csv --rtt 20ms", "--trace trace --link-csv link.csv --rtt 20ms"),
@@ -154,7 +109,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     drawn = np.random.default_rng(1).integers(2, size=200).tolist()  # in turn they would be no independent draws
     lines = [json.dumps({"prompt": [0], "continuation": [token]}) for token in drawn]
     (folder / "draws.jsonl").write_text("\n".join(lines))
-    (folder / "counts.json").write_text(json.dumps({"acceptance_histogram": {"0": 30, "1": 70}, "num_spec_tokens": 1}))
+    counts = {"num_spec_steps": 10, "num_accepted_draft_tokens": 8, "num_draft_tokens": 20}
+    counts["acceptance_histogram_by_draft_length"] = {"2": [5, 2, 3]}
+    (folder / "counts.json").write_text(json.dumps({"metrics": {"speculative_decoding": counts}}))
     (folder / "users.csv").write_text("name,rate\na,10M\nb,20M\n")
     (folder / "link.csv").write_text("time_s,throughput_mbps\n0,5\n1,6\n2,4\n")
     (folder / "prompts.jsonl").write_text('{"prompt": "two and two"}\n')
@@ -236,6 +193,21 @@ def test_a_malformed_input_is_no_verdict(
         print(*unexpected, sep="\n")
     assert not wrong
     assert not unexpected, unexpected
+
+
+SAID = {
+    "claims": ("truncation", ("claims",)),
+    "acceptance": (LINES["acceptance"], ("steps", "lengths", "best", "crossover")),
+    "plan": (LINES["plan"], ("rows", "menu", "prompts", "split", "request", "evidence", "notes", "sensitivity")),
+    "audit": (LINES["audit"], ("verdict", "draws", "at_least", "at_most", "mechanisms", "interrupted")),
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_json_is_one_object_with_its_fields(name: str, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(files)
+    line, fields = SAID[name]
+    assert set(fields) <= json.loads(run(name, *line.split(), "--json").stdout).keys()
 
 
 @pytest.mark.parametrize(

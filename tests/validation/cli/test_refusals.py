@@ -13,8 +13,6 @@ import pytest
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import stored
 from validation import plots
-from validation.cli.refusals import REMEDIES, os_sentence
-from validation.errors import naming
 
 ROOT = Path(__file__).resolve().parents[3]
 FULL = Path("/dev/full")
@@ -28,13 +26,11 @@ COMMANDS = {
     "figure": ("figure", "cu-hlm", "6", "--trace", "trace", "--out", "{}"),
     "simulation": ("figure", "flexspec", "2", "--out", "{}"),
     "import": ("import", "--draft", "logits.npz:draft", "--target", "logits.npz:target", "--out", "{}"),
-    "trace of validate": ("validate", "--trace", "{}"),
     "trace of figure": ("figure", "cu-hlm", "6", "--trace", "{}"),
     "prompts": ("validate", "--prompts", "{}"),
     "small": ("validate", "--draft", "{}", "--target", "{}"),
     "draft": ("import", "--draft", "{}", "--target", "logits.npz:target", "--out", "new"),
     "run": ("decode", "hlm", "--run", "{}"),
-    "beside": ("figure", "cu-hlm", "10a", "--trace", "trace", "--beside", "{}"),
     "repro": ("repro", "--run", "{}"),
     "pair": ("validate", "--pair", "{}"),
 }
@@ -75,70 +71,12 @@ def test_a_full_disk_is_told_with_the_file(trace: Path, suffix: str) -> None:
     one_sentence(run("figure", "cu-hlm", "6", "--trace", trace, "--out", "out"), "cu-hlm-fig6", "free some space")
 
 
-def test_a_tiny_file_system_is_told_as_full(tmp_path: Path) -> None:
-    script = 'mount -t tmpfs -o size=16k tmpfs "$1" && shift && exec "$@"'
-    inside = ["unshare", "-rm", "sh", "-c", script, "sh", str(tmp_path)]
-    try:
-        allowed = subprocess.run([*inside, "true"], capture_output=True).returncode == 0
-    except OSError:
-        allowed = False
-    if not allowed:
-        pytest.skip("this system lets nobody mount a file system of their own")
-    command = [sys.executable, "-m", "validation", "figure", "flexspec", "2", "--out", str(tmp_path / "out")]
-    done = subprocess.run([*inside, *command], cwd=ROOT, env=os.environ, capture_output=True, text=True)
-    assert done.returncode == 2, done.stderr
-    assert "the disk is full; free some space" in done.stderr
-    assert str(tmp_path / "out") in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_a_path_is_no_markup(trace: Path) -> None:
-    result = run("figure", "cu-hlm", "6", "--trace", "trace", "--out", "a[/red]")
-    assert result.exit_code == 0, result.output
-    assert "a[/red]/cu-hlm-fig6.svg" in result.output
-    Path("b[").mkdir()
-    trace.rename("b[/red]")
-    result = run("validate", "--trace", "b[/red]", "--out", "c[/red]")
-    assert result.exit_code == 0, result.output
-    assert "c%5B/red%5D/report.html" in result.output
-
-
 def test_bytes_that_are_no_text_in_a_path(trace: Path) -> None:
     command = [sys.executable, "-m", "validation", "figure", "cu-hlm", "6", "--trace", "trace", "--out", b"o\xffut"]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
     assert done.returncode == 0, done.stderr
     (sidecar,) = Path(os.fsdecode(b"o\xffut")).glob("*.json")
     assert "udcff" in json.loads(sidecar.read_text(encoding="utf-8"))["command"]
-
-
-def test_every_sentence_names_a_remedy() -> None:
-    for number in REMEDIES:
-        said = os_sentence(OSError(number, os.strerror(number), "here", None, "there"))
-        assert said.startswith("'here' and 'there': ")
-        assert ";" in said
-    assert "Some words; check the path" in os_sentence(OSError("Some words"))
-
-
-def test_only_an_error_without_a_path_is_given_one() -> None:
-    with pytest.raises(OSError, match="full") as caught, naming("folder"):
-        raise OSError(28, "full")
-    assert caught.value.filename == "folder"
-    with pytest.raises(OSError, match="full") as caught, naming("folder"):
-        raise OSError(28, "full", "own")
-    assert caught.value.filename == "own"
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ('{"prompt": ' + "[" * 100_000, "not JSON"),
-        ('{"prompt": "a", "id": ' + "9" * 5000 + "}", "not JSON"),
-    ],
-    ids=["deep", "huge"],
-)
-def test_json_that_is_too_much_is_refused(tmp_path: Path, content: str, said: str) -> None:
-    (tmp_path / "p.jsonl").write_text(content)
-    one_sentence(run("validate", "--prompts", tmp_path / "p.jsonl"), "p.jsonl, line 1", said)
 
 
 @pytest.mark.parametrize("content", ["[" * 100_000, '{"positions": ' + "9" * 5000 + "}", "", "[1]"], ids=range(4))

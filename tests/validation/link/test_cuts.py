@@ -1,4 +1,4 @@
-"""Cuts at random bytes, a server that is killed and comes back, a device that is killed: the text stays the same."""
+"""Cuts, kills, and a server that is away: the text stays the same, or the device goes on alone and returns."""
 
 from __future__ import annotations
 
@@ -10,15 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.validation.link.served import LONGEST_S, Running, device_of, ended, relayed, served, until
+from tests.fuzz import link_kills, link_soak
+from tests.validation.link.served import LONGEST_S, Running, device_of, relayed, served, until
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import Dssd, FixedLength
+from validation.decoding.methods.multi_draft import Dssd, FixedLength, PromptLookup
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
-from validation.decoding.methods.single_draft import RandHlm
+from validation.decoding.methods.single_draft import DraftOnly, RandHlm
+from validation.decoding.random_streams import Noise
+from validation.decoding.records import GenerationRecord
+from validation.decoding.session import Session
+from validation.link.device import Device
+from validation.link.device_records import ALONE, LinkRecord
+from validation.link.loops import OneText
 from validation.link.relay import LinkModel
-from validation.link.remote import RefusedError, ServerAwayError
+from validation.link.remote import LOOKING, RefusedError, ServerAwayError
 from validation.models.pair import Pair
 
 POSITIONS = 16
@@ -36,33 +43,32 @@ def text_of(pair: Pair, method: Method, name: str) -> list[int]:
     return decode(pair, [Prompt(name, "0", "")], method, new_tokens=POSITIONS, seed=2)[0].tokens
 
 
+@pytest.mark.parametrize("cuts", [3, pytest.param(40, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("make", METHODS, ids=lambda make: make().name)
-def test_cuts_at_random_bytes_change_no_token(pair: Pair, make: Callable[[], Method]) -> None:
-    rng = np.random.default_rng(7)
-    cuts = np.cumsum(rng.integers(1, 900, size=8)).tolist()
-    names = ["a", "b", "c"]
-    told: dict[str, list[int]] = {name: [] for name in names}
+def test_cuts_at_random_bytes_change_no_token(pair: Pair, make: Callable[[], Method], cuts: int) -> None:
+    places = np.cumsum(np.random.default_rng(7).integers(1, 900, size=cuts + 5)).tolist()
     with (
         served(pair) as server,
-        relayed(LinkModel(1e9, 1e9, cut_bytes=cuts), server.address) as relay,
+        relayed(LinkModel(1e9, 1e9, cut_bytes=places), server.address) as relay,
         device_of(pair, relay.address) as device,
     ):
-        for name in names:
-            record = device.generate(make(), [0], name=name, seed=2, new_tokens=POSITIONS, on_tokens=told[name].extend)
-            assert told[name] == record.tokens == text_of(pair, make(), name)
-        assert relay.relay.resets >= device.remote.connections - 1 >= 3
+        for number in range(2 * cuts):
+            name, told = f"text {number}", list[int]()
+            record = device.generate(make(), [0], name=name, seed=2, new_tokens=POSITIONS, on_tokens=told.extend)
+            assert told == record.tokens == text_of(pair, make(), name)
+            if device.remote.connections > cuts:
+                break
+        assert relay.relay.resets >= device.remote.connections - 1 >= cuts
 
 
-def test_cuts_do_not_change_what_a_server_writes(pair: Pair) -> None:
-    cuts = np.cumsum(np.random.default_rng(7).integers(300, 900, size=4)).tolist()
-    with (
-        served(pair) as server,
-        relayed(LinkModel(1e9, 1e9, cut_bytes=cuts), server.address) as relay,
-        device_of(pair, relay.address) as device,
-    ):
-        found = [device.generate(None, [0], name=name, seed=2, new_tokens=POSITIONS).tokens for name in "ab"]
-        assert relay.relay.resets >= 1
-    assert found == [text_of(pair, SharedSeed(3), name) for name in "ab"]
+@pytest.mark.deep
+def test_kills_of_server_and_device_change_no_token() -> None:
+    link_kills.main(4)
+
+
+@pytest.mark.deep
+def test_a_server_that_is_used_for_long_needs_no_more_memory() -> None:
+    link_soak.main(120.0)
 
 
 @pytest.mark.parametrize("make", METHODS[:2], ids=lambda make: make().name)
@@ -105,20 +111,6 @@ def test_a_cut_text_finds_its_cache_again(pair: Pair) -> None:
         assert left == [1] * (len(left) - 1) + [0]  # a text that is complete leaves no cache
 
 
-def test_a_server_that_stays_away_is_said_in_time(pair: Pair) -> None:
-    with served(pair) as server, device_of(pair, server.address, patience_s=0.3) as device:
-        began = time.monotonic()
-
-        def stop(tokens: list[int]) -> None:
-            nonlocal began
-            server.stop()
-            began = time.monotonic()
-
-        with pytest.raises(ServerAwayError, match=r"did not answer for 0\.3 s"):
-            device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=stop)
-        assert time.monotonic() - began < LONGEST_S
-
-
 def test_a_server_that_comes_back_with_another_model_is_refused(pair: Pair) -> None:
     server = Running(pair)
     port = int(server.address.rpartition(":")[2])
@@ -139,17 +131,99 @@ def test_a_server_that_comes_back_with_another_model_is_refused(pair: Pair) -> N
         server.stop()
 
 
-def test_two_devices_with_one_text_do_not_disturb_each_other(pair: Pair) -> None:
-    expected, found = text_of(pair, FixedLength(3), "a"), []
-    with served(pair) as server:
+ALONE_METHODS: list[Callable[[], Method] | None] = [
+    lambda: FixedLength(3),
+    lambda: SharedSeed(3),
+    PromptLookup,
+    SharedSeedStreamed,
+    None,
+]
 
-        def write() -> None:
-            with device_of(pair, server.address) as device:
-                found.append(device.generate(FixedLength(3), [0], name="a", seed=2, new_tokens=POSITIONS).tokens)
 
-        threads = [threading.Thread(target=write, daemon=True) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            ended(thread)
-    assert found == [expected] * 2
+def looking() -> bool:
+    """Return whether a device looks for its server."""
+    return any(thread.name == LOOKING for thread in threading.enumerate())
+
+
+class Away:
+    """A server that is stopped behind some tokens of a text, and comes back behind others."""
+
+    def __init__(self, pair: Pair, leaves: int, returns: int) -> None:
+        self.pair, self.leaves, self.returns = pair, leaves, returns
+        self.running, self.told = Running(pair), list[int]()
+        self.port = int(self.running.address.rpartition(":")[2])
+
+    def take(self, device: Device) -> Callable[[list[int]], None]:
+        """Return a function of new tokens."""
+
+        def take(tokens: list[int]) -> None:
+            before, _ = len(self.told), self.told.extend(tokens)
+            if before < self.leaves <= len(self.told):
+                self.running.stop()
+            if before < self.returns <= len(self.told):
+                self.running = Running(self.pair, self.port)
+                until(lambda: not looking())  # the device has found it
+
+        return take
+
+
+def behind(pair: Pair, text: list[int], method: Method) -> list[int]:
+    """Return the tokens that the in-process loop writes behind a text."""
+    prompt, record = [0], GenerationRecord("", "a", "none", 2, 1.0, 1.0)
+    lengths = np.array([1], dtype=np.int64)
+    session = Session(pair, 1, Noise(2, ["a"], POSITIONS), None, 1.0, 1.0, POSITIONS, prompt_lengths=lengths)
+    loop = OneText(session, method, [prompt], [record], None, False, None)
+    loop.resume(text)
+    loop.run()
+    return record.tokens[len(text) :]
+
+
+@pytest.mark.parametrize("make", ALONE_METHODS, ids=lambda make: make().name if make else "server")
+def test_a_device_goes_on_alone_and_returns(pair: Pair, make: Callable[[], Method] | None) -> None:
+    away = Away(pair, 3, 8)
+    away.running.engine.stretch_s = 0.02
+    try:
+        with device_of(pair, away.running.address, patience_s=0.2, alone=True) as device:
+            take, method = away.take(device), make() if make else None
+            found = device.generate(method, [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=take)
+            assert not device.remote.away
+    finally:
+        away.running.stop()
+    assert [who for _, who in found.writers] == ["target", ALONE, "target"]
+    ((first, end),) = found.alone()
+    assert 3 <= first < 8 <= end < POSITIONS
+    assert away.told == found.tokens
+    assert found.tokens[first:end] == behind(pair, found.tokens[:first], DraftOnly())[: end - first]
+    if isinstance(method, SharedSeed):  # the server's tokens depend on the text before them alone: its law again
+        assert found.tokens[end:] == behind(pair, found.tokens[:end], SharedSeed(3))
+    assert found.total("skipped") >= end - first
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_server_that_stays_away_ends_the_text_only_without_alone(pair: Pair, alone: bool) -> None:
+    server = Running(pair)
+    with device_of(pair, server.address, patience_s=0.3, alone=alone) as device:
+
+        def write() -> LinkRecord:
+            return device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=POSITIONS)
+
+        assert write().alone() == []
+        server.stop()
+        if not alone:
+            with pytest.raises(ServerAwayError, match=r"did not answer for 0\.3 s"):
+                write()
+            return
+        assert write().writers == [(0, ALONE)]
+        device.remote.patience_s, began = 60.0, time.monotonic()
+        assert write().alone() == [(0, POSITIONS)]
+        assert time.monotonic() - began < LONGEST_S  # a server that was away is not waited for again
+
+
+def test_a_device_alone_looks_for_the_server_in_one_thread(pair: Pair) -> None:
+    server = Running(pair)
+    with device_of(pair, server.address, patience_s=0.1, alone=True) as device:
+        server.stop()
+        before = threading.active_count()
+        for _ in range(3):
+            device.generate(SharedSeed(3), [0], name="a", seed=2, new_tokens=4)
+        until(lambda: threading.active_count() <= before + 1)

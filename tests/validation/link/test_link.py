@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from websockets.sync.client import connect
 
 from hlmtheory.policy import (
     CertifiedAnswers,
@@ -24,8 +22,7 @@ from hlmtheory.policy import (
 )
 from tests.validation.link.served import device_of, served, small_pair
 from tests.validation.tiny_texts import table_pair
-from validation.collection.collect import encode_prompts
-from validation.collection.prompts import Prompt, builtin_prompts
+from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import (
@@ -33,7 +30,6 @@ from validation.decoding.methods.multi_draft import (
     Dssd,
     FixedLength,
     FlexSpec,
-    Lookahead,
     PromptLookup,
 )
 from validation.decoding.methods.planned import Planned
@@ -43,18 +39,16 @@ from validation.decoding.methods.single_draft import (
     CloudOnly,
     CuHlmCertified,
     CuHlmOffline,
-    DraftOnly,
     Hlm,
     RandHlm,
     UHlm,
 )
 from validation.decoding.methods.split import DssdCertified
-from validation.decoding.methods.trees import SampledTree
 from validation.errors import UserError
 from validation.link.formats import Terms
 from validation.link.remote import RefusedError
 from validation.link.wire import LinkError
-from validation.models.pair import Pair, load_pair
+from validation.models.pair import Pair
 
 METHODS: list[Callable[[], Method]] = [
     lambda: FixedLength(3),
@@ -156,17 +150,6 @@ def test_a_server_writes_the_text_of_the_shared_seed(pair: Pair, draft_length: i
     assert told == found.tokens == again.tokens == expected.tokens
 
 
-@pytest.mark.parametrize("method", [None, SharedSeed(2), SharedSeedStreamed()])
-def test_each_pass_of_a_slower_server_takes_longer(pair: Pair, method: Method | None) -> None:
-    with served(pair, stretch_s=0.05) as server, device_of(pair, server.address) as device:
-        began = time.perf_counter()
-        found = device.generate(method, [0], name="a", seed=2, new_tokens=4)
-        seconds = time.perf_counter() - began
-    passes = len(found.tokens) if method is None else len(found.rounds)
-    assert passes >= 1
-    assert seconds >= 0.05 * passes
-
-
 def test_drafts_that_do_not_wait_end_at_an_end_token() -> None:
     ends = table_pair(*(np.full((1, 3), 1 / 3) for _ in range(2)), end_tokens=(2,))
     for name in "abc":
@@ -177,30 +160,6 @@ def test_drafts_that_do_not_wait_end_at_an_end_token() -> None:
         assert found.ended
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.7])
-def test_full_rows_of_the_builtin_pair(temperature: float) -> None:
-    builtin, prompts = load_pair("builtin"), builtin_prompts(limit=1)
-    (ids,), sampling = encode_prompts(builtin, prompts, 6), {"temperature": temperature, "top_p": 0.9}
-    (expected,) = decode(builtin, prompts, FixedLength(3), new_tokens=6, seed=4, **sampling)
-    told: list[int] = []
-    with served(builtin) as server, device_of(builtin, server.address) as device:
-        found = device.generate(
-            FixedLength(3), ids, name=prompts[0].id, seed=4, new_tokens=6, on_tokens=told.extend, **sampling
-        )
-    assert told == found.tokens == expected.tokens
-    assert (found.ended, len(found.rounds)) == (expected.ended, len(expected.rounds))
-
-
-def test_a_text_ends_at_an_end_token(pair: Pair) -> None:
-    ends = table_pair(*(np.full((1, 3), 1 / 3) for _ in range(2)), end_tokens=(2,))
-    (expected,) = decode(ends, [Prompt("a", "0", "")], FixedLength(2), new_tokens=40, seed=1)
-    with served(ends) as server, device_of(ends, server.address) as device:
-        found = device.generate(FixedLength(2), [0], name="a", seed=1, new_tokens=40)
-    assert found.tokens == expected.tokens
-    assert found.ended
-    assert found.tokens[-1] == 2
-
-
 def test_another_tokenizer_is_refused_by_name(pair: Pair) -> None:
     with (
         served(pair, tokenizer="another") as server,
@@ -208,28 +167,3 @@ def test_another_tokenizer_is_refused_by_name(pair: Pair) -> None:
         device_of(pair, server.address),
     ):
         pass
-
-
-@pytest.mark.parametrize("method", [DraftOnly(), Lookahead(), SampledTree((2, 1))], ids=lambda method: method.name)
-def test_a_method_that_does_not_run_over_a_link_is_refused(method: Method) -> None:
-    with pytest.raises(UserError, match="does not run over a link"):
-        Terms.of(method)
-
-
-def test_a_text_that_does_not_fit_is_refused(pair: Pair) -> None:
-    with (
-        served(pair) as server,
-        device_of(pair, server.address) as device,
-        pytest.raises(UserError, match="has 2 tokens, and 1 fit before 63"),
-    ):
-        device.generate(SharedSeed(2), [0, 1], name="long", seed=1, new_tokens=63)
-
-
-def test_a_greeting_says_what_runs(pair: Pair) -> None:
-    with served(pair) as server, connect(server.address) as socket:
-        said = socket.recv(5)
-    assert isinstance(said, bytes)
-    assert said.startswith(b'{"protocol":4,"nonce":"')
-    assert said.endswith(
-        b'"vocabulary":3,"tokenizer":"t","targets":{"target":"p"},"end_tokens":[],"context":64,"keyed":false}'
-    )

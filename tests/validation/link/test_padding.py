@@ -15,9 +15,7 @@ from validation.collection.collect import encode_prompts
 from validation.collection.prompts import builtin_prompts
 from validation.decoding.loop import decode
 from validation.decoding.methods.planned import Planned
-from validation.errors import UserError
 from validation.link.device import Device
-from validation.link.message_choice import Following
 from validation.models.pair import Pair, load_pair
 
 TOKENS, K = 12, 3
@@ -77,9 +75,3 @@ def test_sizes_are_the_policys_and_texts_do_not_change(pair: Pair, name: str) ->
             assert {size - HEAD for size in rounds} <= set(sizes)
             assert 1 << 12 <= opening < (1 << 12) + 32
             assert len(set(down[1:])) == 1, down
-
-
-def test_what_cannot_be_hidden_is_refused(pair: Pair) -> None:
-    policy = DevicePolicy(pair.vocabulary, 1.0, threshold_rule(K), SeededTokens(), message_sizes=(24,))
-    with pytest.raises(UserError, match="padded"):
-        Following(policy, 4)

@@ -19,18 +19,13 @@ from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec
-from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.quantized import KSqs
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import RandHlm
-from validation.errors import UserError
 from validation.link.device_records import LinkRecord
 from validation.link.engine import Engine, ServedText
 from validation.link.passes import Limits, Metrics, SharedPasses
 from validation.link.relay import LinkModel
-from validation.link.remote import RefusedError
-from validation.link.server import Server
-from validation.link.wire import LinkError, greeting_of
 from validation.models.pair import Pair
 from validation.models.versions import VersionedTarget
 
@@ -171,32 +166,6 @@ def test_a_roll_back_finds_the_cache_of_its_version_again(pair: Pair, monkeypatc
         assert [name for _, name in server.server.parked] == ["v2"]
     (_, (update, _), (back, _)) = found.writers
     assert taken == [(3 + update - 1, 3 + back)]  # what v2 wrote is read; the prompt and the tokens before it are not
-
-
-def test_a_policy_that_was_planned_for_one_version_is_refused_by_another(pair: Pair) -> None:
-    from hlmtheory.policy import DevicePolicy, SeededTokens, threshold_rule
-
-    policy = DevicePolicy(3, 1.0, threshold_rule(3), SeededTokens(), planned_for="3 q p")
-    with served(**options(pair)) as server, device_of(pair, server.address) as device:
-        assert len(device.generate(Planned(policy), [0], name="a", seed=1, new_tokens=2).tokens) == 2
-        switch(server, "v2")
-        with pytest.raises(RefusedError, match="planned for other models"):
-            device.generate(Planned(policy), [0], name="a", seed=1, new_tokens=2)
-
-
-def test_versions_that_cannot_be_are_refused_by_name(pair: Pair) -> None:
-    engine = options(pair)["versions"]["v2"][0]
-    for name in ("target", "two words", ""):
-        with pytest.raises(UserError, match="cannot be called"):
-            Server(engine, tokenizer="t", target="p", versions={name: (engine, "p2")})
-    server = Server(engine, tokenizer="t", target="p", versions={"v2": (engine, "p2")})
-    with pytest.raises(UserError, match=r"no version 'v3' of the target; the server has target, v2"):
-        server.switch("v3")
-    greeting = b'{"protocol":4,"nonce":"%s","vocabulary":3,"tokenizer":"t","targets":%s,"end_tokens":[],'
-    greeting += b'"context":64,"keyed":false}'
-    for targets in (b"{}", b'{"two words":"p"}', b'{"a":1}'):
-        with pytest.raises(LinkError, match="versions have no names"):
-            greeting_of(greeting % (b"0" * 32, targets))
 
 
 def test_a_pass_holds_rounds_of_one_version() -> None:

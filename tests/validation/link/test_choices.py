@@ -1,33 +1,44 @@
-"""What ``hlm device`` records, how it adapts its draft length, and the times of ``hlm doctor --times``."""
+"""What a device records, and how it adapts its draft length and its message."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.validation.command_line import one_sentence, run
+from hlmtheory.codec import MalformedError
+from hlmtheory.policy import (
+    DevicePolicy,
+    LatticeRows,
+    threshold_rule,
+)
+from tests.validation.command_line import run
 from tests.validation.link.served import device_of, relayed, served, small_pair
-from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStreamed
 from validation.decoding.methods.single_draft import UHlm
-from validation.errors import UserError
-from validation.link import timed_rounds, timing
+from validation.decoding.methods.switched import Chosen, Switched
+from validation.decoding.policy_file import write_policy
+from validation.link import message_choice, timed_rounds, timing
 from validation.link.adapt import AdaptiveSeed, LengthChoice
-from validation.link.engine import Engine
+from validation.link.engine import Engine, ServedText
+from validation.link.formats import SERVER_WRITES, Terms
+from validation.link.message_choice import OWN, SEEDED, TRIED, Following, MessageChoice
 from validation.link.passes import Limits
 from validation.link.recording import Recording
 from validation.link.relay import LinkModel
 from validation.link.timed_rounds import time_rounds
 from validation.link.timing import measure_times
-from validation.models.pair import Pair, load_pair
+from validation.link.wire import LinkError, Opening
+from validation.models.pair import Pair
 from validation.planning.from_run import measured_in, planner_of_run
 from validation.planning.run_record import read_record
 from validation.planning.setting import Setting, constant_link
@@ -126,20 +137,6 @@ def test_the_length_goes_to_the_best_one(accepts: float, best: int) -> None:
     assert (estimate <= high + 1e-9).all()
 
 
-def test_a_length_that_is_ruled_out_is_not_taken() -> None:
-    choice = LengthChoice(4, 8)
-    for number in range(200):
-        choice.learn(choice.length, min(number % 2, choice.length), 0.05 * choice.length, 0.01)
-        low, _, high = choice.speeds() if number % 20 == 0 else (np.zeros(8), np.zeros(8), np.ones(8))
-        assert high[choice.length - 1] >= low.max() or number < 20
-    assert choice.length < 4
-
-
-def test_a_length_out_of_range_is_refused() -> None:
-    with pytest.raises(UserError, match=r"length of 9 is not in 1..8"):
-        LengthChoice(9, 8)
-
-
 def test_the_command_records_and_adapts_and_the_plan_reads_it(address: str, tmp_path: Path) -> None:
     line = ["device", "--server", address, "--texts", "2", "--new-tokens", "12", "--json"]
     plain = json.loads(run(*line).stdout)["texts"]
@@ -154,25 +151,6 @@ def test_the_command_records_and_adapts_and_the_plan_reads_it(address: str, tmp_
     planner, about = planner_of_run(path, Setting(constant_link(1e6, 0.02), 0.004, 0.01))
     assert about["evidence"]["depths"]["intervals"] == "anytime"
     assert planner.options
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["--adapt", "6", "--method", "HLM"], "the text of --method 'HLM' depends on it"),
-        (["--adapt", "6", "--method", "server"], "--method 'server'"),
-        (["--adapt", "2"], "length of 4 is not in 1..2"),
-        (["--record", "r.jsonl", "--openai", "127.0.0.1:0"], "--record writes the rounds of --prompts"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(address: str, more: list[str], said: str) -> None:
-    one_sentence(run("device", "--server", address, *more), said)
-
-
-def test_a_record_of_other_settings_is_refused(address: str, tmp_path: Path) -> None:
-    line = ["device", "--server", address, "--texts", "1", "--new-tokens", "2", "--record", tmp_path / "run.jsonl"]
-    assert run(*line).exit_code == 0
-    one_sentence(run(*line, "--temperature", "0.5"), "holds a run with another temperature (1.0, now 0.5)")
 
 
 def test_times_are_measured_by_batch_and_width(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,12 +169,6 @@ def test_times_are_measured_by_batch_and_width(tmp_path: Path, monkeypatch: pyte
     assert 0 < rounds.passing.median_s < rounds.waiting.median_s  # a round waits for its pass and more
     assert rounds.drafting.median_s > found.serialisation[0].time.median_s
     assert found.exchange_s() >= found.socket.median_s
-    assert "Between passes device and server take" in " ".join(done.stderr.split())
-    one_sentence(run("doctor", "--pair", "builtin"), "give --times FILE with it")
-    with pytest.raises(UserError, match="with batch 1"):
-        measure_times(load_pair("builtin"), batches=(2,))
-    with pytest.raises(UserError, match="No round of 4 drafts fits behind"):
-        time_rounds(load_pair("builtin"), [0] * (load_pair("builtin").context - 4), 4, repeats=3, warm_up=0)
 
 
 def test_the_rounds_that_are_timed_have_their_drafts_and_passes(pair: Pair) -> None:
@@ -211,10 +183,125 @@ def test_the_rounds_that_are_timed_have_their_drafts_and_passes(pair: Pair) -> N
     assert token.median_s > 0.02
 
 
-def test_rounds_that_never_have_their_drafts_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every draft is accepted, so no text has room for a second round of four."""
-    monkeypatch.setattr(timed_rounds, "MOST_TEXTS", 1)
-    rows = quarters(np.random.default_rng(5), nodes(3, 5))
-    same = table_pair(rows, rows)
-    with pytest.raises(UserError, match="6 tokens had 0 rounds of 4 drafts; use a longer context"):
-        time_rounds(same, [0] * (same.context - 7), 4, repeats=3, warm_up=1)
+POLICY = DevicePolicy(3, 1.0, threshold_rule(2), LatticeRows(20, top_k=3))
+ACCEPTED = {"rows": 0.8, "tokens": 0.5}
+SIZES = {"rows": 200, "tokens": 2}
+DRAFT, FIXED, HEAD = 0.003, 0.03, 20
+
+
+def played(choice: MessageChoice, rate: float, rounds: int, seed: int = 0) -> list[Chosen]:
+    """Play rounds over a link of this rate, which is measured in 60 ms; return what was chosen."""
+    rng, found = np.random.default_rng(seed), []
+    for _ in range(rounds):
+        if choice.wants_link():
+            choice.link(rate, 0.06)
+        one = choice.choose()
+        found.append(one)
+        accepted = int(np.argmin([*(rng.random(one.length) < ACCEPTED[one.message]), False]))
+        frames = HEAD + SIZES[one.message] * one.length
+        times = (one.length * DRAFT, FIXED + 8.0 * frames / rate)
+        choice.learn(one.message, one.length, accepted, *times, frames)
+    return found
+
+
+def speed(message: str, length: int, rate: float) -> float:
+    """Return the true tokens a second."""
+    tokens = sum(ACCEPTED[message] ** depth for depth in range(length + 1))
+    return tokens / (FIXED + length * DRAFT + 8.0 * (HEAD + SIZES[message] * length) / rate)
+
+
+def test_the_message_follows_the_link_both_ways() -> None:
+    choice = MessageChoice(dict.fromkeys(SIZES, tuple(range(1, 7))))
+    assert [one.message for one in played(choice, 10e6, 2 * TRIED)] == ["rows"] * TRIED + ["tokens"] * TRIED
+    played(choice, 10e6, 200)
+    for number, rate in enumerate((100e3, 10e6, 100e3)):
+        best = max(speed(message, length, rate) for message in SIZES for length in range(1, 7))
+        chosen = played(choice, rate, 200, seed=number)
+        best_message = "rows" if rate > 1e6 else "tokens"
+        assert sum(one.message == best_message for one in chosen[20:]) > 150
+        assert speed(chosen[-1].message, chosen[-1].length, rate) > 0.9 * best
+
+
+def asked(choice: MessageChoice, rate: float, waits: list[float]) -> list[int]:
+    """Return the rounds before which the link is measured, in 10 ms; others wait so many seconds, and draft 5 ms."""
+    found = []
+    for number, wait in enumerate(waits):
+        if choice.wants_link():
+            choice.link(rate, 0.01)
+            found.append(number)
+        choice.learn("rows", 4, 2, 0.005, wait, 100)
+    return found
+
+
+def test_the_link_is_measured_now_and_then_and_where_the_waits_change() -> None:
+    choice = MessageChoice({"rows": (4,)})
+    assert asked(choice, 1e6, [0.046] * 25) == [0, 10, 20]  # 10 ms are a fiftieth of 9.8 rounds
+    assert asked(choice, 100e3, [0.0532] * 20) == [5, 14]  # 7.2 ms of 45 ms more are less than a quarter
+
+
+def test_messages_change_within_a_text_that_the_loop_writes_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_choice, "TRIED", 1)
+    follows = Following(POLICY, 3)
+    settings: dict[str, Any] = {"new_tokens": POSITIONS, "seed": 2}
+    changed = 0
+    with served(pair) as server, device_of(pair, server.address) as device:
+        follows.remote = device.remote
+        for number in range(12):
+            made, name = follows.method(), f"text {number}"
+            found = device.generate(made, [0], name=name, on_exchange=made.exchange, **settings)
+            again = Switched(follows.policies, iter(made.choices).__next__)
+            (expected,) = decode(pair, [Prompt(name, "0", "")], again, **settings)
+            assert found.tokens == expected.tokens
+            assert [one.message for one in made.choices[: len(found.rounds)]] == [
+                one.message for one in again.choices[: len(found.rounds)]
+            ]
+            changed += len({one.message for one in made.choices}) > 1
+    assert changed
+
+
+def test_messages_change_in_a_text_that_is_cut(pair: Pair) -> None:
+    names, settings = (OWN, SEEDED), {"new_tokens": POSITIONS, "seed": 3}
+    policies = Following(POLICY, 2).policies
+    for number in range(6):
+        turns = itertools.cycle([Chosen(one, 1 + number % 2) for one in names])
+        made, name = Switched(policies, turns.__next__), f"cut {number}"
+        cuts = LinkModel(1e9, 1e9, cut_bytes=[1400 + 150 * number, 2600 + 170 * number])
+        with (
+            served(pair) as server,
+            relayed(cuts, server.address) as relay,
+            device_of(pair, relay.address) as device,
+        ):
+            found = device.generate(made, [0], name=name, **settings)
+            assert relay.relay.resets
+        (expected,) = decode(pair, [Prompt(name, "0", "")], Switched(policies, iter(made.choices).__next__), **settings)
+        assert found.tokens == expected.tokens
+
+
+def test_an_opening_names_few_messages_and_a_round_one_of_them(pair: Pair) -> None:
+    plain = [one.plain() for one in Terms.each_of(Following(POLICY, 2).method())]
+    assert len(Terms.each_from_plain(plain, 3)) == 2
+    for given, said in (
+        ([], "1 to 4 terms; got 0"),
+        (plain * 3, "1 to 4 terms; got 6"),
+        ([plain[0], SERVER_WRITES.plain()], "has one message"),
+        ([3], "terms with other fields than format"),
+    ):
+        with pytest.raises(LinkError, match=said):
+            Terms.each_from_plain(given, 3)
+    opening = Opening("t", "q", plain, "a", 1, 1.0, 1.0, 4, [0], [], "s")
+    text = ServedText(pair, opening, *Terms.each_from_plain(plain, 3))
+    for body in (b"", b"\2"):
+        with pytest.raises(MalformedError, match="names none of its text's messages"):
+            text.received(body)
+
+
+def test_the_command_changes_messages(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_choice, "TRIED", 2)
+    write_policy(DevicePolicy(4096, 1.0, threshold_rule(2), LatticeRows(50, top_k=32)), tmp_path / "policy.json")
+    line = ("device", "--server", address, "--texts", "3", "--new-tokens", "12", "--json")
+    policy = ("--policy", tmp_path / "policy.json", "--adapt", "3")
+    done = run(*line, *policy)
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told["method"] == "policy, adapts"
+    assert {name for text in told["texts"] for name, _ in text["choices"]} == {OWN, SEEDED}

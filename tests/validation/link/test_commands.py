@@ -1,4 +1,4 @@
-"""``hlm serve`` with TLS, with keys in a file, and with versions of the target that a file names."""
+"""``hlm serve`` with TLS and versions; ``hlm device`` with turns, stored texts and stated numbers."""
 
 from __future__ import annotations
 
@@ -6,23 +6,33 @@ import json
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
+from hlmtheory.policy import DevicePolicy, SeededTokens, threshold_rule
 from tests.validation.link.commands import serving
-from tests.validation.link.served import LONGEST_S, until
+from tests.validation.link.served import LONGEST_S, served, until
 from validation.cli.commands import main
 from validation.collection.collect import encode_prompts
 from validation.collection.fingerprint import marks_of_model
 from validation.collection.prompts import builtin_prompts
 from validation.decoding.loop import decode
+from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength
+from validation.decoding.methods.quantized import CSqs, KSqs
+from validation.decoding.methods.single_draft import CuHlmOffline, CuHlmOnline
+from validation.decoding.methods.split import DssdCertified
+from validation.decoding.policy_file import write_policy
 from validation.link.device import Device
+from validation.link.device_records import ALONE, LinkRecord
 from validation.link.remote import Remote
 from validation.link.server import Server
+from validation.models.chat import PLAIN
 from validation.models.pair import PAIRS_FOLDER, load_pair, load_single
 from validation.models.versions import versioned_pair
 
@@ -63,7 +73,6 @@ def test_a_device_trusts_the_certificate_that_it_is_given_and_no_other(
             code, said = device(f"wss://{host}:{port}", *words)
             assert code == 2, said
             assert said.startswith(f"Error: The certificate of wss://{host}:{port} is not trusted"), said
-            assert "give --ca" in said
         _, said = device(f"ws://localhost:{port}")
         assert f"answers with TLS; write wss://localhost:{port}." in said
     with serving(monkeypatch) as server:
@@ -90,22 +99,6 @@ def test_slower_passes_change_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _ws(server: Server) -> str:
     return "ws://{}:{}".format(*server.address)
-
-
-def test_certificates_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    (cert, key), (_, other_key) = (certificate(tmp_path, name) for name in ("server", "other"))
-    (tmp_path / "text").write_text("no certificate")
-    missing = str(tmp_path / "missing")
-    for words, said in (
-        (["serve", "--tls", str(cert), str(other_key)], "are no certificate and its key"),
-        (["serve", "--tls", missing, str(key)], missing),
-        (["device", "--server", "wss://localhost:1", "--ca", str(tmp_path / "text")], "is no certificate"),
-        (["device", "--server", "wss://localhost:1", "--ca", missing], missing),
-        (["device", "--server", "ws://localhost:1", "--ca", str(cert)], "wss://"),
-    ):
-        done = CliRunner().invoke(main, words)
-        assert done.exit_code == 2, done.output
-        assert said in done.output
 
 
 @pytest.fixture(scope="module")
@@ -154,22 +147,6 @@ def wait_for(server: Server, name: str) -> None:
     until(lambda: server.version.name == name)
 
 
-def test_versions_that_cannot_be_are_refused(second: Path, tmp_path: Path) -> None:
-    (tmp_path / "in_use").write_text("v3")
-    v2 = ["--version", f"v2={second}"]
-    for words, said in (
-        (["--version", "v2"], "write NAME=MODEL"),
-        ([*v2, *v2], "another name for each"),
-        (["--version", f"target={second}"], "cannot be called 'target'"),
-        ([*v2, "--in-use", str(tmp_path / "in_use")], "There is no version 'v3'"),
-        ([*v2, "--in-use", str(tmp_path / "missing")], "There is no file"),
-        (["--version", f"v2={tmp_path}"], str(tmp_path)),
-    ):
-        done = CliRunner().invoke(main, ["serve", "--listen", "127.0.0.1:0", *words])
-        assert done.exit_code == 2, done.output
-        assert said in done.output
-
-
 def test_a_version_with_another_tokenizer_is_refused(second: Path, tmp_path: Path) -> None:
     folder = tmp_path / "other"
     shutil.copytree(second, folder)
@@ -181,3 +158,101 @@ def test_a_version_with_another_tokenizer_is_refused(second: Path, tmp_path: Pat
     done = CliRunner().invoke(main, ["serve", "--listen", "127.0.0.1:0", "--version", f"v2={folder}"])
     assert done.exit_code == 2, done.output
     assert "has another tokenizer" in done.output
+
+
+BUILTIN = PAIRS_FOLDER / "builtin"
+TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}assistant:"
+
+
+@pytest.fixture
+def words(address: str, tmp_path: Path) -> list[str]:
+    """A device whose tokenizer has a chat template, two prompts, and four new tokens."""
+    draft = tmp_path / "small"
+    shutil.copytree(BUILTIN / "small", draft)
+    (draft / "chat_template.jinja").write_text(TEMPLATE)
+    (tmp_path / "prompts.txt").write_text("One.\nTwo.\n")
+    files = ["--draft", str(draft), "--prompts", str(tmp_path / "prompts.txt"), "--out", str(tmp_path / "texts.jsonl")]
+    return ["device", "--server", address, "--new-tokens", "4", *files]
+
+
+def test_prompts_are_turns_if_they_are_asked_for(words: list[str], tmp_path: Path) -> None:
+    turns = CliRunner().invoke(main, [*words, "--chat", "--json"])
+    assert turns.exit_code == 0, turns.output
+    assert PLAIN not in turns.stderr
+    (tmp_path / "texts.jsonl").rename(tmp_path / "turns.jsonl")
+    plain = CliRunner().invoke(main, [*words, "--json"])
+    assert plain.stderr.count(PLAIN) == 1
+    (tmp_path / "prompts.txt").write_text("user: One. assistant:\nuser: Two. assistant:\n")
+    (tmp_path / "texts.jsonl").unlink()
+    written = CliRunner().invoke(main, [*words, "--json"])
+    texts = [[one["tokens"] for one in json.loads(done.stdout)["texts"]] for done in (turns, plain, written)]
+    assert texts[0] == texts[2] != texts[1]
+
+
+def test_a_stored_text_is_of_its_prompt(words: list[str], tmp_path: Path) -> None:
+    first = CliRunner().invoke(main, [*words, "--json"])
+    stored = (tmp_path / "texts.jsonl").read_text()
+    assert json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout) == json.loads(first.stdout)
+    assert (tmp_path / "texts.jsonl").read_text() == stored
+    (tmp_path / "prompts.txt").write_text("One.\nThree.\n")
+    again = CliRunner().invoke(main, words)
+    assert again.exit_code == 2
+    assert "other models, prompts or settings" in again.output
+
+
+NUMBERS: list[tuple[str, dict[str, float], Callable[[], Method]]] = [
+    ("CU-HLM offline", {"threshold": 0.6, "k": 30}, lambda: CuHlmOffline(0.6, 30)),
+    (
+        "CU-HLM online",
+        {"threshold": 0.6, "slope": 0.5, "intercept": -0.1, "distortion_tolerance": 0.2},
+        lambda: CuHlmOnline(0.6, slope=0.5, intercept=-0.1, distortion_tolerance=0.2),
+    ),
+    ("DSSD certified", {"limit": 0.05}, lambda: DssdCertified(0.05, 4)),
+    ("K-SQS", {"k": 8, "resolution": 50}, lambda: KSqs(8, resolution=50)),
+    ("C-SQS", {"threshold": 0.01, "learning_rate": 0.002}, lambda: CSqs(0.01, learning_rate=0.002)),
+]
+
+
+@pytest.mark.parametrize(("name", "numbers", "make"), NUMBERS, ids=[one[0] for one in NUMBERS])
+def test_a_method_with_stated_numbers_writes_the_text_of_the_loop(
+    address: str, name: str, numbers: dict[str, float], make: Callable[[], Method]
+) -> None:
+    given = [word for number, value in numbers.items() for word in ("--set", f"{number}={value}")]
+    line = ["device", "--server", address, "--texts", "1", "--new-tokens", "8", "--json", "--method", name, *given]
+    done = CliRunner().invoke(main, line)
+    assert done.exit_code == 0, done.output
+    (found,) = json.loads(done.stdout)["texts"]
+    (expected,) = decode(load_pair("builtin"), builtin_prompts(limit=1), make(), new_tokens=8, seed=1, batch=1)
+    assert found["tokens"] == expected.tokens
+    assert 0 < found["came"]["tokens"] <= 8
+    assert 0 < found["came"]["first_s"] <= found["came"]["last_s"] <= found["seconds"]
+    assert (found["drafted"], found["skipped"]) == (expected.total("drafted"), expected.total("skipped"))
+    assert found["method"] == f"{name} ({', '.join(f'{number} = {value}' for number, value in numbers.items())})"
+
+
+@pytest.mark.parametrize("alone", ["the option", "the policy", ""])
+def test_tokens_of_the_draft_alone_are_named(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: str
+) -> None:
+    pair, generate = load_pair("builtin"), Device.generate
+    tokenizer, target = marks_of_model(pair)
+    with served(pair, tokenizer=tokenizer, target=target) as running:
+
+        def first_with_the_server(*given: Any, **options: Any) -> LinkRecord:
+            found = generate(*given, **options)
+            running.stop()
+            return found
+
+        monkeypatch.setattr(Device, "generate", first_with_the_server)
+        given = [*words, "--server", running.address, "--patience", "0.2s"]
+        given += ["--alone"] if alone == "the option" else []
+        planned = DevicePolicy(pair.vocabulary, 1.0, threshold_rule(4), SeededTokens(), alone=alone == "the policy")
+        given += ["--policy", str(write_policy(planned, tmp_path / "policy.json"))]
+        done = CliRunner().invoke(main, given)
+    if not alone:  # neither the option nor the policy
+        assert done.exit_code == 2
+        return
+    assert done.exit_code == 0, done.output
+    stored = [json.loads(line) for line in Path(words[words.index("--out") + 1]).read_text().splitlines()]
+    assert [one["writers"] for one in stored] == [[[0, "target"]], [[0, ALONE]]]
+    assert [one["alone"] for one in stored] == [[], [[0, 4]]]

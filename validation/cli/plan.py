@@ -84,10 +84,10 @@ MILLISECONDS = click.FloatRange(min=0.0)
 )
 @click.option(
     "--between-ms",
-    type=MILLISECONDS,
+    type=float,
     default=0.0,
     show_default=True,
-    help="Time between two passes of a text that the server writes.",
+    help="Time between two passes of a text that the server writes; below 0 if they take less than other passes.",
 )
 @click.option(
     "--bias",

@@ -209,8 +209,9 @@ def _colocated(profile: Profile) -> list[Option]:
 
     It may do what a device may do: draw its drafts from q, or from any quantised distribution that a device could draw
     from, in rounds as long as those of a device; and look at a draft's uncertainty, and keep the draft unverified where
-    a device of ours would. So with the same times no device that drafts and waits in turn is faster. A shared seed
-    would accept fewer of the same drafts.
+    a device of ours would. So with the same times no listed device that drafts and waits in turn is faster: the theorem
+    (``policy.colocated_speed``) is for lengths that are independent of what would be accepted, and the server has every
+    listed rule that looks at the draft too. A shared seed would accept fewer of the same drafts.
     """
     none = np.zeros(profile.texts)
     down, found = profile.server[:, COUNTS.index("down_bits")], []

@@ -89,6 +89,11 @@ class Request:
         for name, value in times.items():
             if value == 0:
                 raise UserError(f"{name} is 0: a model that takes no time needs no plan; give the time of a pass.")
+        shortest = self.verify_s if self.passes is None else min(map(min, self.passes.table))
+        if shortest + self.between_s <= 0:
+            raise UserError(
+                f"--between-ms is {1e3 * self.between_s:g}: a pass would take no time; give more than that."
+            )
         if self.objective == "goodput" and self.latency is None:
             raise UserError("The objective goodput counts what arrives in time; give --latency, such as p95=80ms.")
         if self.objective == "fair" and self.users < 2:

@@ -272,9 +272,9 @@ def _server_draft(planner: Planner, request: Request) -> str:
         said += f", assumed: {basis}"
     if planner.setting.own_draft_s <= planner.setting.draft_s:
         said += (
-            ". The server is no slower at it than the device, and may run a device's rounds itself, also those that "
-            "look at a draft's uncertainty. So for one user no policy of ours, and no lossless one with one draft a "
-            "position, is faster than it if it drafts and waits in turn and the downlink carries the tokens"
+            ". The server is no slower at it than the device. So for one user no lossless policy that drafts and waits "
+            "in turn, with a length that is independent of what would be accepted, is faster than it if the downlink "
+            "carries the tokens; nor are the lengths and skips that are listed here, which the server may choose too"
         )
     return said + "."
 

@@ -163,7 +163,8 @@ class Setting:
     server_draft_s : float, optional
         Seconds of a pass of the draft model on the server; those of the device if left out.
     between_s : float
-        Seconds that the server takes between two passes of a text that it writes, or whose device drafts on.
+        Seconds that the server takes between two passes of a text that it writes, or whose device drafts on; below 0
+        where such passes take less than the others.
     leak_bits : float, optional
         The most bits that the sizes of a round may tell.
     server_batch : int

@@ -26,10 +26,8 @@ class PlanLink:
 
     Attributes
     ----------
-    name : str
     rates : array, shape (n,)
         Equally likely uplink rates in bit/s, ascending, for means over time; 0 where the link is down.
-    round_trip_s : float
     down_bps : float
         Rate of the downlink, constant.
     exceeded : callable, optional
@@ -139,7 +137,6 @@ class Setting:
 
     Attributes
     ----------
-    link : PlanLink
     draft_s, verify_s : float
         Seconds of a pass of each model: of the draft model on the device, of the target model on the server.
     verify_token_s : float

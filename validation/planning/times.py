@@ -102,16 +102,8 @@ class Times:
 
     Attributes
     ----------
-    draft : Timing
-    passes : tuple of PassTiming
-    serialisation : tuple of Serialisation
-    socket : Timing
-    rounds : RoundTiming
-    token : Timing
     before, repeats : int
         Tokens in the cache before a pass, and how often each was measured.
-    models, machine : dict
-    date : str
     """
 
     draft: Timing
@@ -263,8 +255,6 @@ def with_times(request: Any, times: Times, left_out: set[str]) -> tuple[Any, lis
 
     Parameters
     ----------
-    request : Request
-    times : Times
     left_out : set of str
         Options that the user did not give; the others stay as they are.
     """

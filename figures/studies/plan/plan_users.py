@@ -163,7 +163,6 @@ def main() -> None:
                 "waits_for_rounds": company,
                 "started_at_once": round(simulate(own, shares, batch), 3),
                 "utilisation": round(plain["server"]["utilisation"], 4),
-                "binds": plain["server"]["binds"],
                 "free_server_simulated": round(alone, 3),
                 "free_server_predicted_over_simulated_minus_1": round(
                     plain["free_server_tokens_per_s"] / alone - 1.0, 5

@@ -34,8 +34,6 @@ class Listed:
 
     Attributes
     ----------
-    family : str
-    option : Option
     breaks : tuple of str
         The limits that it breaks.
     value : float
@@ -62,8 +60,6 @@ class Aim:
 
     Attributes
     ----------
-    name : str
-    setting : Setting
     rows : list of Listed
         One for each policy; the strongest of the policies that are not ours first.
     listed : list of Listed

@@ -15,13 +15,11 @@ from numpy.typing import NDArray
 
 from hlmtheory.policy.answers import answer_size, coded_answer
 from hlmtheory.policy.device import ANSWER_BITS
-from validation.errors import UserError
 from validation.planning.menu import CERTIFIED, Option
-from validation.planning.profile import DRAFT_LENGTHS, Profile, rejection_bits, reply_bits
+from validation.planning.profile import DRAFT_LENGTHS, Profile, rejection_bits, remembered, reply_bits
 from validation.planning.rounds import COUNTS
 from validation.planning.truncated import sampled_chunks
 from validation.trace.reader import Trace, probabilities
-from validation.trace.sealed import checksum, read_sealed, write_sealed
 
 Array = NDArray[Any]
 LIMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
@@ -34,7 +32,6 @@ def answer_options(trace: Trace, profile: Profile, cache: Path | None = None) ->
 
     Parameters
     ----------
-    trace : Trace
     profile : Profile
         Of the trace.
     cache : Path, optional
@@ -62,21 +59,11 @@ def answer_bits(trace: Trace, profile: Profile, cache: Path | None = None) -> di
         As for :func:`answer_options`.
     """
     limits = [limit for limit in LIMITS if limit >= profile.vocabulary * 2.0**-ANSWER_BITS]
-    key = checksum({"limits": limits, "positions": trace.positions, "rejection": float(profile.rejection.sum())})
-    if cache is not None:
-        try:
-            stored = read_sealed(cache)
-            if stored["key"] == key:
-                return dict(zip(limits, stored["bits"], strict=True))
-        except (OSError, UserError, KeyError, TypeError, ValueError):
-            pass  # there is none, or it is damaged: measure again
-    bits = _measured(trace, limits)
-    if cache is not None:
-        write_sealed(cache, {"key": key, "bits": list(bits.values())})
-    return bits
+    key = {"limits": limits, "positions": trace.positions, "rejection": float(profile.rejection.sum())}
+    return dict(zip(limits, remembered(cache, key, lambda: _measured(trace, limits)), strict=True))
 
 
-def _measured(trace: Trace, limits: list[float]) -> dict[float, float]:
+def _measured(trace: Trace, limits: list[float]) -> list[float]:
     weights, sizes = [], []
     for chunk in sampled_chunks(trace):
         q, p = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)
@@ -86,4 +73,5 @@ def _measured(trace: Trace, limits: list[float]) -> dict[float, float]:
     weight = weight if weight.any() else np.ones(len(weight))
     each, place = np.unique(size, return_inverse=True)
     bits = np.array([8.0 * len(coded_answer(p[0], 0, int(one))) for one in each])  # the size alone decides the length
-    return dict(zip(limits, (weight @ bits[place].reshape(size.shape) / weight.sum()).tolist(), strict=True))
+    found: list[float] = (weight @ bits[place].reshape(size.shape) / weight.sum()).tolist()
+    return found

@@ -127,8 +127,6 @@ class Model:
 
         Parameters
         ----------
-        setting : Setting
-        risk : float
         alone : float
             Tokens per second of the server alone.
         tokens_alone : bool

@@ -40,7 +40,6 @@ def policy_of(
         Of a policy of :data:`RUNS`.
     planner : Planner
         For what the plan promises.
-    vocabulary : int
     mark : str, optional
         Mark of the models: :func:`validation.decoding.policy_file.models_mark`.
     alone : bool

@@ -27,7 +27,7 @@ from validation.acceptance.record import (
 )
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
-from validation.planning.menu import COLOCATED, DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM, Option
+from validation.planning.menu import COLOCATED, DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM, Option, exact
 from validation.planning.rounds import COUNTS
 
 Array = NDArray[Any]
@@ -45,7 +45,6 @@ def options_of_records(
 
     Parameters
     ----------
-    files : sequence of Path
     vocabulary : int
         V.
     only : str, optional
@@ -89,7 +88,6 @@ def options_of_counts(
 
     Parameters
     ----------
-    records : sequence of AcceptanceRecord
     vocabulary : int
         V.
     draft_length : int, optional
@@ -113,28 +111,11 @@ def options_of_counts(
     weight = np.array([float(max(record.num_spec_steps + record.num_accepted_draft_tokens, 1)) for record in records])
     width = float(index_bits(vocabulary))
     none = np.zeros(len(records))
+    server = {"passes": 1, "verified": 1, "down_bits": width}
     found = [
-        Option(
-            SERVER,
-            "one exchange a token",
-            _table(weight, passes=1, exchanges=1, verified=1, up_bits=8, down_bits=width),
-            0,
-            -np.inf,
-            none,
-            none,
-            (0, 0),
-        ),
-        Option(DEVICE, "", _table(weight, drafts=1, skipped=1), 0, np.inf, none + 1, none + 1, (0, 0)),
-        Option(
-            STREAM,
-            "no round trips",
-            _table(weight, passes=1, verified=1, down_bits=width),
-            0,
-            -np.inf,
-            none,
-            none,
-            (0, 0),
-        ),
+        exact(SERVER, "one exchange a token", _table(weight, **server, exchanges=1, up_bits=8)),
+        Option(DEVICE, "", _table(weight, drafts=1, skipped=1), 0, np.inf, none + 1, none + 1),
+        exact(STREAM, "no round trips", _table(weight, **server)),
     ]
     ids = _by_ids(records)
     reply = 8.0 * -(-(4 + width) // 8)
@@ -142,11 +123,11 @@ def options_of_counts(
         rounds = 1.0 / tokens[:, k - 1]
         rejected = rounds * (1.0 - np.prod(rates[:, :k], axis=1))
         own = {"server_drafts": k * rounds, "passes": rounds, "verified": (k + 1) * rounds, "down_bits": width}
-        found.append(Option(COLOCATED, f"K = {k}", _table(weight, **own), k, -np.inf, none, none, (0, 0)))
+        found.append(exact(COLOCATED, f"K = {k}", _table(weight, **own), k))
         shared = {"drafts": k * rounds, "passes": rounds, "exchanges": rounds, "verified": (k + 1) * rounds}
         if ids:
             sent = _table(weight, **shared, up_bits=rounds * (16.0 + k * width), down_bits=rounds * reply)
-            found.append(Option(OURS, f"token ids, K = {k}", sent, k, -np.inf, none, none, (0, 0)))
+            found.append(exact(OURS, f"token ids, K = {k}", sent, k))
             continue
         row = width + 32.0 * vocabulary
         full = _table(weight, **shared, up_bits=rounds * (16.0 + k * row), down_bits=rounds * reply)
@@ -157,9 +138,9 @@ def options_of_counts(
             down_bits=rounds * reply + rejected * (16.0 + 32.0 * vocabulary),
         )
         sized = (float(vocabulary), float(vocabulary))
-        found.append(Option(FIXED, f"K = {k}", full, k, -np.inf, none, none, sized))
-        found.append(Option(FLEXSPEC, f"K = {k}", split, k, -np.inf, none, none, (1, 1), 0))
-        found.append(Option(OURS, f"q_d up, p down, K = {k}", split, k, -np.inf, none, none, (1, 1), 0))
+        found.append(exact(FIXED, f"K = {k}", full, k, top_k=sized))
+        found.append(exact(FLEXSPEC, f"K = {k}", split, k, top_k=(1, 1), codec=0))
+        found.append(exact(OURS, f"q_d up, p down, K = {k}", split, k, top_k=(1, 1), codec=0))
     return found, {
         "engine": records[0].engine,
         "records": len(records),
@@ -172,7 +153,6 @@ def options_of_counts(
 
 
 def _by_ids(records: Sequence[AcceptanceRecord]) -> bool:
-    """Return whether token ids alone keep the target's law."""
     return records[0].draft_sampling == "greedy" or records[0].verification == "match"
 
 
@@ -231,7 +211,6 @@ def _own(table: Counts, deepest: int, pooled: Array) -> Array:
 
 
 def _table(weight: Array, **each: Any) -> Array:
-    """Return counts (texts, counts) from values for each token."""
     found = np.zeros((len(weight), len(COUNTS)))
     found[:, COUNTS.index("tokens")] = weight
     for name, value in each.items():

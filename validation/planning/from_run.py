@@ -37,8 +37,6 @@ from validation.planning.split import split_prompts
 Array = NDArray[Any]
 WEBSOCKET = 6 + 2
 """Bytes of the headers of a round's frame and of its answer, of at most 125 bytes each."""
-FASTEST_BPS = 10e6
-"""Above this rate the handling of pings takes longer than the link, on the machine where this was tried."""
 OPTIONS = {"--rate": "rate_bps", "--rtt": "round_trip_s", "--draft-ms": "draft_s", "--verify-ms": "verify_s"}
 """The options whose values a record holds, and the fields of a request."""
 
@@ -58,7 +56,6 @@ def measured_in(record: RunRecord, rate_bps: float | None = None) -> dict[str, E
 
     Parameters
     ----------
-    record : RunRecord
     rate_bps : float, optional
         A rate that is known otherwise.
 
@@ -167,7 +164,7 @@ def planner_of_run(path: Path, setting: Setting) -> tuple[Planner, dict[str, Any
         "texts": len(records),
         "depths": _depths(records, record.adapts),
     }
-    notes = [_said_of_depths(evidence), *_limits(record, options)]
+    notes = _limits(record, options)
     planner = Planner(sealed(options, seal), setting, split_prompts(np.arange(len(records))))
     return planner, {"evidence": evidence, "notes": notes}
 
@@ -186,25 +183,7 @@ def _depths(records: list[AcceptanceRecord], adapts: bool) -> dict[str, Any]:
     return {"intervals": method} | {name: [values[i] for i in seen] for name, values in columns.items()}
 
 
-INTERVALS = {
-    "anytime": "they hold for lengths that follow from earlier rounds, if all rounds have one law",
-    "clustered": "texts may differ",
-    "exact": "if all rounds have one law: too few texts to allow for their differences",
-}
-
-
-def _said_of_depths(evidence: dict[str, Any]) -> str:
-    depths = evidence["depths"]
-    ends = zip(depths["acceptances"], depths["low"], depths["high"], strict=True)
-    said = ", ".join(f"{one:.2f} ({low:.2f}–{high:.2f})" for one, low, high in ends)
-    return (
-        f"Measured: drafts 1, 2, ... of a round are accepted with {said}, in {evidence['steps']:,} rounds of "
-        f"{evidence['texts']} texts; 95% intervals, {INTERVALS[depths['intervals']]}."
-    )
-
-
 def _limits(record: RunRecord, options: list[Option]) -> list[str]:
-    """Return what the record cannot tell."""
     longest = max(int(option.draft_length) for option in options)
     said = [
         f"Not in the record: drafts of another model, longer than {longest} a round, skipped, or in another message. "
@@ -220,7 +199,7 @@ def _limits(record: RunRecord, options: list[Option]) -> list[str]:
 
 
 def said_of_times(found: dict[str, Estimate], given: set[str]) -> list[str]:
-    """Return what was measured and what is assumed, for options of which some were given instead."""
+    """Return what was measured, for options of which some were given instead."""
     scale = {"--rate": (1e-6, "Mbit/s"), "--rtt": (1e3, "ms"), "--draft-ms": (1e3, "ms"), "--verify-ms": (1e3, "ms")}
     measured = [
         f"{option} {one.value * scale[option][0]:.4g} {scale[option][1]} ({one.low * scale[option][0]:.3g}–"
@@ -228,17 +207,7 @@ def said_of_times(found: dict[str, Estimate], given: set[str]) -> list[str]:
         for option, one in found.items()
         if option not in given and one.value is not None
     ]
-    notes = [f"Measured in the run, with quartiles: {', '.join(measured)}."] if measured else []
-    rate = found.get("--rate")
-    if rate is not None and "--rate" not in given and (rate.value or 0.0) > FASTEST_BPS:
-        notes.append(
-            "So fast a link may be faster still: the handling of pings takes time too. Give --rate if you know it."
-        )
-    return [
-        *notes,
-        "Assumed: the downlink is as fast as the uplink, unless --down-rate is given; a pass takes as long for few "
-        "tokens as for many, unless --verify-us-per-token is given; powers and prices.",
-    ]
+    return [f"Measured in the run, with quartiles: {', '.join(measured)}."] if measured else []
 
 
 def with_run(request: Any, path: Path, given: set[str], rate_known: bool) -> tuple[Any, list[str]]:
@@ -246,8 +215,6 @@ def with_run(request: Any, path: Path, given: set[str], rate_known: bool) -> tup
 
     Parameters
     ----------
-    request : Request
-    path : Path
     given : set of str
         Options that the user gave.
     rate_known : bool

@@ -28,7 +28,6 @@ class Rule:
 
     Attributes
     ----------
-    engine : str
     parameters : dict of str to float
         With the engine's defaults.
     accept : callable
@@ -76,19 +75,14 @@ class Price:
 
     Attributes
     ----------
-    rule, engine : str
-    parameters : dict
-    positions, texts : int
     lossless, accepted : IntervalEstimate
         Acceptance of a greedy draft without loss, and by the rule.
     distance : IntervalEstimate
         Total variation of a token from the target's law, or from its likeliest token.
     wasted : IntervalEstimate
         Acceptance that the best rule of the same distance would add.
-    draft_length : int
     tokens_lossless, tokens : IntervalEstimate
         Tokens of a round, if drafts were accepted independently at the positions of a text.
-    greedy_target : bool
     """
 
     rule: str

@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 
 from validation.collection.import_lists import CORPUS
 from validation.decoding.policy_file import models_mark
-from validation.errors import UserError
 from validation.planning.answers import answer_options
 from validation.planning.bound import Model
 from validation.planning.envelopes import SEALS, sealed
 from validation.planning.menu import Line, fitted_line, options
 from validation.planning.padding import padded
 from validation.planning.plan import Planner
-from validation.planning.profile import Profile, profile_of
+from validation.planning.profile import Profile, profile_of, remembered
 from validation.planning.setting import Setting
 from validation.planning.several import tree_options
 from validation.planning.split import PARTS, split_prompts
@@ -27,7 +26,6 @@ from validation.planning.streamed import Streamed
 from validation.planning.truncated import messages
 from validation.trace.reader import open_trace
 from validation.trace.remote import Place
-from validation.trace.sealed import checksum, read_sealed, write_sealed
 
 CORPUS_NOTE = (
     "The texts are a corpus's: the target model did not write them. Acceptance, speeds and losses are those of rounds "
@@ -52,13 +50,10 @@ def planner_of_trace(
 
     Parameters
     ----------
-    path : Path
-    setting : Setting
     cache : Path, optional
         Folder for what depends on the trace alone.
     seed : int
         Seed of the split of the prompts.
-    report : callable, optional
     seal : str
         Envelope of messages and answers, of :data:`validation.planning.envelopes.SEALS`.
     shared_seed : bool
@@ -114,18 +109,14 @@ def _parameter_ratio(pair: Any) -> float | None:
 
 def _line(profile: Profile, texts: NDArray[Any], file: Path | None) -> Line | None:
     """Return the papers' line, from a file if it holds that of these texts: the fit loads a large package."""
-    key = checksum({"texts": profile.prompts[texts].tolist(), "rejection": float(profile.rejection.sum())})
-    if file is not None:
-        try:
-            stored = read_sealed(file)
-            if stored["key"] == key:
-                return None if stored["line"] is None else Line(**stored["line"])
-        except (OSError, UserError, KeyError, TypeError):
-            pass  # there is none, or it is damaged: fit again
-    line = fitted_line(profile, texts)
-    if file is not None:
-        write_sealed(file, {"key": key, "line": None if line is None else asdict(line)})
-    return line
+    key = {"texts": profile.prompts[texts].tolist(), "rejection": float(profile.rejection.sum())}
+
+    def fitted() -> dict[str, float] | None:
+        line = fitted_line(profile, texts)
+        return None if line is None else asdict(line)
+
+    plain = remembered(file, key, fitted)
+    return None if plain is None else Line(**plain)
 
 
 def planner_of_acceptance(

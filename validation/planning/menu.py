@@ -43,10 +43,8 @@ class Option:
 
     Attributes
     ----------
-    family : str
     label : str
         The parameters as text.
-    counts : array, shape (texts, counts)
     draft_length : int
         K; for c-sqs the mean.
     threshold : float
@@ -76,7 +74,7 @@ class Option:
     threshold: float
     loss: Array
     token_loss: Array
-    top_k: tuple[float, float]
+    top_k: tuple[float, float] = (0, 0)
     codec: int | None = None
     leak_bits: float = 0.0
     sizes: tuple[int, ...] = ()
@@ -117,14 +115,26 @@ def column_of(threshold: float) -> int:
     return int(np.searchsorted(THRESHOLDS, threshold + 1e-9, side="right"))
 
 
+def exact(family: str, label: str, counts: Array, draft_length: float = 0, **more: Any) -> Option:
+    """Return an option that loses nothing."""
+    none = np.zeros(len(counts))
+    return Option(family, label, counts, draft_length, -np.inf, none, none, **more)
+
+
 def options(
     profile: Profile, cut: dict[str, dict[str, Array]], *, shared_seed: bool = True, block: bool = False
 ) -> list[Option]:
     """Return every option whose counts do not depend on a fit.
 
+    A server that runs the draft model itself may do what a device may do: draw its drafts from q, or from any quantised
+    distribution that a device could draw from, in rounds as long as those of a device; and look at a draft's
+    uncertainty, and keep the draft unverified where a device of ours would. So with the same times no listed device
+    that drafts and waits in turn is faster: the theorem (``policy.colocated_speed``) is for lengths that are
+    independent of what would be accepted, and the server has every listed rule that looks at the draft too. A shared
+    seed would accept fewer of the same drafts.
+
     Parameters
     ----------
-    profile : Profile
     cut : dict
         The messages of CU-HLM, by kind: see :func:`validation.planning.truncated.messages`.
     shared_seed : bool
@@ -132,131 +142,95 @@ def options(
     block : bool
         Whether a server may verify the drafts of a round together: of ours, and of a server with its own draft.
     """
-    none = np.zeros(profile.texts)
-    vocabulary = float(profile.vocabulary)
+    whole = (float(profile.vocabulary),) * 2
+    alone = profile.overlap[:, 0, -1], profile.risk[:, 0, -1]
     found = [
-        Option(SERVER, "one exchange a token", profile.server, 0, -np.inf, none, none, (0, 0)),
-        Option(DEVICE, "", _device(profile), 0, np.inf, profile.overlap[:, 0, -1], profile.risk[:, 0, -1], (0, 0)),
-        Option(STREAM, "no round trips", _stream(profile), 0, -np.inf, none, none, (0, 0)),
+        exact(SERVER, "one exchange a token", profile.server),
+        Option(DEVICE, "", _device(profile), 0, np.inf, *alone),
+        exact(STREAM, "no round trips", _without_exchanges(profile.server)),
     ]
-    for k, counts in zip(DRAFT_LENGTHS, profile.full, strict=True):
-        found.append(Option(FIXED, f"K = {k}", counts, k, -np.inf, none, none, (vocabulary, vocabulary)))
-    found += _sqs(profile)
-    row_bits = 32.0 * profile.vocabulary + (profile.vocabulary - 1).bit_length()
-    found.append(Option(HLM, "", _with_bits(profile.single[0], row_bits), 1, -np.inf, none, none, (vocabulary,) * 2))
-    for column, threshold in enumerate(THRESHOLDS, 1):
-        own = (profile.overlap_sampled[:, column - 1], profile.risk_sampled[:, column - 1])
-        counts = _with_bits(profile.single[column], row_bits)
-        found.append(Option(U_HLM, f"u ≤ {threshold:g}", counts, 1, threshold, *own, (vocabulary, vocabulary)))
-        for kind, message in cut.items():
-            extra = min(float(message["bias"][column]), 1.0)
-            counts = _with_bits(profile.single[column], float(message["bits"][column]))
-            sent = counts[:, COUNTS.index("exchanges")]
-            own_cut = (
-                np.minimum(own[0] + extra * sent, 1.0),
-                np.minimum(own[1] + extra * sent / np.maximum(profile.lengths, 1), 1.0),
-            )
-            label = f"{kind}, u ≤ {threshold:g}"
-            found.append(Option(CU_HLM, label, counts, 1, threshold, *own_cut, _sizes(message, column)))
-    found += _colocated(profile)
+    for k, full, split in zip(DRAFT_LENGTHS, profile.full, profile.split, strict=True):
+        found.append(exact(FIXED, f"K = {k}", full, k, top_k=whole))
+        found.append(exact(FLEXSPEC, f"K = {k}", split, k, top_k=(1, 1), codec=0))
+    found += _one_draft(profile, cut)
     for codec, name in enumerate(CODECS if shared_seed else CODECS[:SEEDED]):
         kept = _pair(profile.kept[codec])
-        for k, table in zip(DRAFT_LENGTHS, profile.planned[:, :, codec], strict=True):
-            if codec == 0:
-                paper = profile.split[DRAFT_LENGTHS.index(k)]
-                found.append(Option(FLEXSPEC, f"K = {k}", paper, k, -np.inf, none, none, (1, 1), codec))
-            found.append(Option(OURS, f"{name}, K = {k}", table[0], k, -np.inf, none, none, kept, codec))
-            for column, threshold in enumerate(THRESHOLDS, 1):
-                loss = (profile.overlap[:, codec, column - 1], profile.risk[:, codec, column - 1])
-                label = f"{name}, K = {k}, u ≤ {threshold:g}"
-                found.append(Option(OURS, label, table[column], k, threshold, *loss, kept, codec))
-    return found + _blocks(profile) if block else found
-
-
-def _blocks(profile: Profile) -> list[Option]:
-    """Return the options whose drafts are verified by block: they need the distribution of each draft."""
-    none, found = np.zeros(profile.texts), []
-    down = profile.server[:, COUNTS.index("down_bits")]
-    for codec, name in enumerate(CODECS[:SEEDED]):
+        for k, tables in zip(DRAFT_LENGTHS, profile.planned[:, :, codec], strict=True):
+            for column, table in enumerate(tables):
+                level, said, loss = -np.inf, "", (np.zeros(profile.texts),) * 2
+                if column:
+                    level = float(THRESHOLDS[column - 1])
+                    said = f", u ≤ {level:g}"
+                    loss = profile.overlap[:, codec, column - 1], profile.risk[:, codec, column - 1]
+                found.append(Option(OURS, f"{name}, K = {k}{said}", table, k, level, *loss, kept, codec))
+                if codec < SEEDED:
+                    label, own = f"K = {k}{_drawn(codec)}{said}", at_server(table, profile)
+                    found.append(Option(COLOCATED, label, own, k, level, *loss, codec=codec if column else None))
+    for lattice, by_length in enumerate(profile.quantised.swapaxes(0, 1)):
+        kept = _pair(profile.kept[lattice + 1])
+        for k, table in zip(DRAFT_LENGTHS, by_length, strict=True):
+            found.append(exact(SQS, f"{LATTICES[lattice].name}, K = {k}", table, k, top_k=kept))
+    for lattice, by_budget in zip(ADAPTIVE, profile.budgeted, strict=True):
+        name, kept = LATTICES[lattice].name, _pair(profile.kept[lattice + 1])
+        for budget, table in zip(BUDGETS, by_budget, strict=True):
+            mean, own = _mean_length(table), at_server(table, profile)
+            found.append(exact(SQS, f"{name}, B = {budget:g}", table, mean, top_k=kept))
+            found.append(exact(COLOCATED, f"drafts from {name}, B = {budget:g}", own, mean))
+    for codec, name in enumerate(CODECS[:SEEDED] if block else ()):  # they need the distribution of each draft
         for k, table in zip(DRAFT_LENGTHS, profile.blocks[:, codec], strict=True):
+            label, kept = f"{name}, K = {k}, by block", _pair(profile.kept[codec])
             if codec:
-                kept = _pair(profile.kept[codec])
-                label = f"{name}, K = {k}, by block"
-                found.append(Option(OURS, label, table, k, -np.inf, none, none, kept, codec, block=True))
-            drafts = f", drafts from {name.removeprefix('lattice ')}" if codec else ""
-            label, own = f"K = {k}{drafts}, by block", _at_server(table, down)
-            found.append(Option(COLOCATED, label, own, k, -np.inf, none, none, (0, 0), block=True))
+                found.append(exact(OURS, label, table, k, top_k=kept, codec=codec, block=True))
+            label, own = f"K = {k}{_drawn(codec)}, by block", at_server(table, profile)
+            found.append(exact(COLOCATED, label, own, k, block=True))
     return found
 
 
-def _sqs(profile: Profile) -> list[Option]:
-    """Return c-sqs's options: K drafts a round, or as many as a budget of bits ends."""
-    none, found = np.zeros(profile.texts), []
-    for number, lattice in enumerate(LATTICES):
-        size = _pair(profile.kept[number + 1])
-        for k, counts in zip(DRAFT_LENGTHS, profile.quantised[:, number], strict=True):
-            found.append(Option(SQS, f"{lattice.name}, K = {k}", counts, k, -np.inf, none, none, size))
-    for number, counts_of in zip(ADAPTIVE, profile.budgeted, strict=True):
-        name, size = LATTICES[number].name, _pair(profile.kept[number + 1])
-        for budget, counts in zip(BUDGETS, counts_of, strict=True):
-            mean = _mean_length(counts)
-            found.append(Option(SQS, f"{name}, B = {budget:g}", counts, mean, -np.inf, none, none, size))
+SIZES = ("mean", "p95")
+
+
+def _one_draft(profile: Profile, cut: dict[str, dict[str, Array]]) -> list[Option]:
+    """Return the options of HLM, U-HLM and CU-HLM: one draft a round, with a row or a part of it."""
+    whole = (float(profile.vocabulary),) * 2
+    row_bits = 32.0 * profile.vocabulary + (profile.vocabulary - 1).bit_length()
+    found = [exact(HLM, "", _with_bits(profile.single[0], row_bits), 1, top_k=whole)]
+    for column, threshold in enumerate(THRESHOLDS, 1):
+        loss = profile.overlap_sampled[:, column - 1], profile.risk_sampled[:, column - 1]
+        counts = _with_bits(profile.single[column], row_bits)
+        found.append(Option(U_HLM, f"u ≤ {threshold:g}", counts, 1, threshold, *loss, whole))
+        for kind, message in cut.items():
+            extra, size = min(float(message["bias"][column]), 1.0), _pair([message[x][column] for x in SIZES])
+            counts = _with_bits(profile.single[column], float(message["bits"][column]))
+            sent = extra * counts[:, COUNTS.index("exchanges")]
+            more = sent, sent / np.maximum(profile.lengths, 1)
+            cut_loss = [np.minimum(one + other, 1.0) for one, other in zip(loss, more, strict=True)]
+            found.append(Option(CU_HLM, f"{kind}, u ≤ {threshold:g}", counts, 1, threshold, *cut_loss, size))
     return found
 
 
-def _colocated(profile: Profile) -> list[Option]:
-    """Return a server that runs the draft model itself and streams: no bits up and no round trips.
-
-    It may do what a device may do: draw its drafts from q, or from any quantised distribution that a device could draw
-    from, in rounds as long as those of a device; and look at a draft's uncertainty, and keep the draft unverified where
-    a device of ours would. So with the same times no device that drafts and waits in turn is faster. A shared seed
-    would accept fewer of the same drafts.
-    """
-    none = np.zeros(profile.texts)
-    down, found = profile.server[:, COUNTS.index("down_bits")], []
-
-    def add(
-        label: str,
-        length: float,
-        table: Array,
-        threshold: float = -np.inf,
-        losses: tuple[Array, Array] = (none, none),
-        codec: int | None = None,
-    ) -> None:
-        counts = _at_server(table, down)
-        found.append(Option(COLOCATED, label, counts, length, threshold, *losses, (0, 0), codec))
-
-    for codec, name in enumerate(CODECS[:SEEDED]):
-        drafts = f", drafts from {name.removeprefix('lattice ')}" if codec else ""
-        for k, table in zip(DRAFT_LENGTHS, profile.planned[:, :, codec], strict=True):
-            add(f"K = {k}{drafts}", k, table[0])
-            for column, threshold in enumerate(THRESHOLDS, 1):
-                loss = (profile.overlap[:, codec, column - 1], profile.risk[:, codec, column - 1])
-                add(f"K = {k}{drafts}, u ≤ {threshold:g}", k, table[column], float(threshold), loss, codec)
-    for number, each in zip(ADAPTIVE, profile.budgeted, strict=True):
-        for budget, table in zip(BUDGETS, each, strict=True):
-            add(f"drafts from {LATTICES[number].name}, B = {budget:g}", _mean_length(table), table)
-    return found
+def _drawn(codec: int) -> str:
+    """Return the words on a server's drafts that are drawn from the rows of a codec."""
+    return f", drafts from {CODECS[codec].removeprefix('lattice ')}" if codec else ""
 
 
-def _at_server(table: Array, down_bits: Array) -> Array:
-    """Return the counts of the same rounds if the server drafts, and streams tokens of ``down_bits``."""
-    counts = table.copy()
-    drafts, own, up, down, exchanges = map(
-        COUNTS.index, ("drafts", "server_drafts", "up_bits", "down_bits", "exchanges")
-    )
-    counts[:, own] = counts[:, drafts]
-    counts[:, [drafts, up, exchanges]] = 0.0
-    counts[:, down] = down_bits
-    return np.asarray(counts)
+def _without_exchanges(counts: Array) -> Array:
+    """Return the counts of a server that sends its tokens as they come: passes without round trips."""
+    found = counts.copy()
+    found[:, [COUNTS.index("up_bits"), COUNTS.index("exchanges")]] = 0.0
+    return np.asarray(found)
 
 
-def _pair(values: Array) -> tuple[float, float]:
+def at_server(table: Array, profile: Profile) -> Array:
+    """Return the counts of the same rounds if the server drafts, and streams its tokens."""
+    counts = _without_exchanges(table)
+    drafts, down = COUNTS.index("drafts"), COUNTS.index("down_bits")
+    counts[:, COUNTS.index("server_drafts")] = counts[:, drafts]
+    counts[:, drafts], counts[:, down] = 0.0, profile.server[:, down]
+    return counts
+
+
+def _pair(values: Any) -> tuple[float, float]:
     return float(values[0]), float(values[1])
-
-
-def _sizes(message: dict[str, Array], column: int) -> tuple[float, float]:
-    return float(message["mean"][column]), float(message["p95"][column])
 
 
 def _with_bits(counts: Array, bits: float) -> Array:
@@ -271,13 +245,6 @@ def _device(profile: Profile) -> Array:
     for name in ("tokens", "drafts", "skipped"):
         counts[:, COUNTS.index(name)] = profile.lengths
     return counts
-
-
-def _stream(profile: Profile) -> Array:
-    """Return the counts of a server that sends its tokens as they come: passes without round trips."""
-    counts = profile.server.copy()
-    counts[:, COUNTS.index("up_bits")] = counts[:, COUNTS.index("exchanges")] = 0.0
-    return np.asarray(counts)
 
 
 def _mean_length(counts: Array) -> float:

@@ -34,7 +34,6 @@ def message_bits(sizes: Array, length: Array, most: int, vocabulary: int) -> Arr
         Tokens of each text. A round has no drafts beyond its end.
     most : int
         K.
-    vocabulary : int
 
     Returns
     -------
@@ -90,7 +89,6 @@ def token_bytes(vocabulary: int, drafts: int) -> int:
 
 
 def _vary(size: Array, drafts: Array, most: int) -> Array:
-    """Return whether the drafts of a round differ in size."""
     found = np.zeros(size.shape, dtype=bool)
     for j in range(1, most):
         shifted = np.concatenate([size[j:], size[:j]]) if j < len(size) else size
@@ -99,5 +97,4 @@ def _vary(size: Array, drafts: Array, most: int) -> Array:
 
 
 def _varint(value: Any) -> Any:
-    """Return the bytes of a whole number in groups of 7 bits."""
     return 1 + (np.asarray(value) >= 128) + (np.asarray(value) >= 128**2)

@@ -64,7 +64,6 @@ def padded(options: Sequence[Option], profile: Profile, training: Array, bits: f
     ----------
     options : sequence of Option
         Of :func:`validation.planning.menu.options`, without envelopes.
-    profile : Profile
     training : array of int
         The texts on which size classes are found.
     bits : float

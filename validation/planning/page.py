@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -96,7 +95,7 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
             for one in plan["menu"]
         ],
         "streamed": plan["streamed"],
-        "command": _command(plan),
+        "command": plan.get("command", "hlm plan"),
     }
 
 
@@ -106,51 +105,10 @@ def _recorded(plan: Mapping[str, Any]) -> bool:
 
 
 def _title(evidence: Mapping[str, Any]) -> str:
-    """Return what the plan was made from, in a few words."""
     if "trace" in evidence:
         path = Path(evidence["trace"])
         return path.parent.name if path.name == "trace" and path.parent.name else path.name
-    return ", ".join(Path(name).name for name in evidence["files"])
-
-
-def _command(plan: Mapping[str, Any]) -> str:
-    """Return the part of the command that the page does not change; the script adds the rest."""
-    asked, evidence = plan["request"], plan["evidence"]
-    words = ["hlm", "plan"]
-    if "trace" in evidence:
-        words += ["--trace", str(evidence["trace"])]
-    else:
-        words += [word for name in evidence["files"] for word in ("--acceptance", str(name))]
-        words += ["--vocabulary", str(asked["vocabulary"])]
-        for name, value in evidence["read_with"].items():
-            words += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
-    if asked["down_bps"] is not None:
-        words += ["--down-rate", f"{asked['down_bps']:.10g}bps"]
-    if asked["latency"] is not None:
-        share, seconds = asked["latency"]["share"], asked["latency"]["seconds"]
-        words += ["--latency", f"p{100 * share:.10g}={1e3 * seconds:.10g}ms"]
-    if asked["energy_j"] is not None:
-        words += ["--energy", f"{1e3 * asked['energy_j']:.10g}mJ"]
-    plain: dict[str, Any] = {"bias": 0.05, "device_w": 5.0, "transmit_w": 1.0, "server_price": 1.0, "time_price": 0.1}
-    plain |= {"objective": "throughput", "users": 1, "server_batch": 1}
-    for name, default in plain.items():
-        if asked[name] != default:
-            words += [f"--{name.replace('_', '-')}", str(asked[name])]
-    if asked["server_draft_basis"] == "given" and asked["server_draft_s"] is not None:
-        words += ["--server-draft-ms", f"{1e3 * asked['server_draft_s']:.10g}"]
-    if asked["confidence"] is not None:
-        words += ["--confidence", f"{asked['confidence']:.10g}"]
-    if not asked["shared_seed"]:
-        words.append("--no-shared-seed")
-    if asked["block"]:
-        words.append("--block")
-    if asked["verify_token_s"]:
-        words += ["--verify-us-per-token", f"{1e6 * asked['verify_token_s']:.10g}"]
-    if asked["between_s"]:
-        words += ["--between-ms", f"{1e3 * asked['between_s']:.10g}"]
-    if asked["k_factor"] != 10.0:
-        words += ["--k-factor", f"{asked['k_factor']:.10g}x"]
-    return shlex.join(words)
+    return ", ".join(Path(name).name for name in evidence.get("files", [evidence.get("run", "")]))
 
 
 def _for_script(value: Any) -> str:

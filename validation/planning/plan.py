@@ -27,12 +27,10 @@ from validation.planning.menu import (
     column_of,
 )
 from validation.planning.positions import THRESHOLDS
-from validation.planning.profile import SEEDED
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting
 from validation.planning.split import Split
 from validation.planning.streamed import Streamed
-from validation.planning.words import explanation, headline
 
 Array = NDArray[Any]
 _HALVINGS = 30  # of a limit
@@ -57,7 +55,6 @@ class Pool:
 
     Attributes
     ----------
-    options : list of Option
     train, test : array, shape (options, counts)
         Total counts on the texts of either part.
     places : dict of int array
@@ -124,9 +121,6 @@ class Planner:
 
     Parameters
     ----------
-    options : sequence of Option
-    setting : Setting
-    split : Split
     line : Line, optional
         For the thresholds that the papers derive from it.
     model : Model, optional
@@ -246,7 +240,6 @@ class Planner:
         return option.loss if kind == "text" else option.token_loss
 
     def _mean_loss(self, option: Option, kind: str, texts: Array) -> float:
-        """Return the mean over the prompts of some texts."""
         return float(self.split.means(self._loss(option, kind), texts).mean())
 
     def limits(self, pool: Pool) -> dict[str, Array]:
@@ -327,16 +320,6 @@ class Planner:
             raise UserError(self.nearest(pool))
         return pool.options[place]
 
-    def again(self, option: Option, setting: Setting) -> Option:
-        """Return an option as it is in another setting: a device that drafts on does so, or else in rounds."""
-        if option.family != STREAMED:
-            return option
-        pool = self.pool(setting)
-        seeded = [one.family == OURS and one.codec == SEEDED and one.lossless for one in pool.options]
-        place = pool.best(pool.places[STREAMED] if len(pool.places[STREAMED]) else np.flatnonzero(seeded))
-        assert place is not None  # a device that drafts on has the options of a shared seed too
-        return pool.options[place]
-
     def streamed_bound(self, setting: Setting, *, tokens_alone: bool) -> float:
         """Return a speed in tokens/s that no lossless device exceeds that drafts on: :meth:`Streamed.least_seconds`."""
         if self.streamed is None:
@@ -383,7 +366,6 @@ class Planner:
         return float(limits[below - 1]) if below else None
 
     def _least(self, losses: Array) -> Array:
-        """Return the least limit that allows each threshold."""
         if self.setting.confidence is None:
             return np.asarray((losses.sum(axis=0) + 1.0) / (len(losses) + 1))
         goal = -np.log1p(-self.setting.confidence)
@@ -408,8 +390,6 @@ class Planner:
                 {
                     "policy": one.family,
                     "option": one.label,
-                    "use": headline(one),
-                    "how": explanation(one),
                     "draft_length": float(one.draft_length),
                     "threshold": _finite(one.threshold),
                     "codec": one.codec,
@@ -435,12 +415,10 @@ class Planner:
         parts = {"train": self.split.train, "test": self.split.test, "all": np.arange(len(self.streamed.lengths))}
         tokens = {name: float(self.streamed.lengths[part].sum()) for name, part in parts.items()}
         streaks = {name: self.streamed.streaks[part].sum(axis=0) / tokens[name] for name, part in parts.items()}
-        shown = Option(STREAMED, "", np.zeros((0, 0)), 1, -np.inf, np.zeros(0), np.zeros(0), (0, 0))
         return {
             "streaks": {name: np.trim_zeros(values, "b").tolist() for name, values in streaks.items()},
             "message_bits": self.streamed.message_bits,
             "reply_bits": self.streamed.reply_bits,
-            "words": {"use": headline(shown), "how": explanation(shown)},
         }
 
     def _with_budget(self) -> Setting:

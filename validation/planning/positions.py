@@ -155,7 +155,6 @@ def positions_of(chunk: TraceChunk, uniform: Array) -> Positions:
 
     Parameters
     ----------
-    chunk : TraceChunk
     uniform : array, shape (n,)
         Uniform numbers that draw the one draft of each position.
     """
@@ -223,7 +222,6 @@ def sure_drafts(p: Array, q: Array, likeliest: Array, token: Array) -> Array:
 
     Parameters
     ----------
-    p, q : array, shape (n, V)
     likeliest : int array, shape (n, m)
         The likeliest tokens of q, in descending order.
     token : int array, shape (n,)
@@ -252,7 +250,6 @@ def race_matches(p: Array, q: Array, token: Array) -> tuple[Array, Array]:
 
     Parameters
     ----------
-    p, q : array, shape (n, V)
     token : int array, shape (n,)
         The server's token of each row.
 

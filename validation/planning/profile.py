@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.wire import index_bits
+from validation.errors import UserError
 from validation.planning.message_length import message_bits
 from validation.planning.positions import (
     LATTICES,
@@ -33,7 +34,7 @@ from validation.planning.positions import (
 from validation.planning.rounds import Wire, expected_counts, expected_streaks
 from validation.trace.journal import JOURNAL
 from validation.trace.reader import Trace, TraceChunk
-from validation.trace.sealed import checksum
+from validation.trace.sealed import checksum, read_sealed, write_sealed
 
 Array = NDArray[Any]
 
@@ -62,9 +63,6 @@ class Profile:
 
     Attributes
     ----------
-    vocabulary : int
-    prompts : array of str, shape (texts,)
-    lengths : int array, shape (texts,)
     planned : array, shape (K, 1 + thresholds, codecs, texts, counts)
         Counts of rounds with K drafts of a codec, where the first draft is skipped up to a threshold; threshold 0 is
         "skip nothing". The messages are as long as those of ``DevicePolicy``.
@@ -152,7 +150,6 @@ def profile_of(trace: Trace, cache: Path | None = None, report: Report | None = 
 
     Parameters
     ----------
-    trace : Trace
     cache : Path, optional
         A ``.npz`` file; it is written if it does not hold this profile.
     report : callable, optional
@@ -178,6 +175,22 @@ def _key(trace: Trace) -> str:
     settings = [VERSION, BUDGETS, DRAFT_LENGTHS, MOST_TEXTS, list(CODECS)]
     journal = hashlib.sha256((trace.path / JOURNAL).read_bytes()).hexdigest()
     return checksum({"journal": journal, "settings": settings})
+
+
+def remembered(file: Path | None, key: Any, make: Callable[[], Any]) -> Any:
+    """Return plain values from a file if it holds those of this key; else make them, and keep them there."""
+    mark = checksum({"key": key})
+    if file is not None:
+        try:
+            stored = read_sealed(file)
+            if stored["key"] == mark:
+                return stored["value"]
+        except (OSError, UserError, KeyError, TypeError, ValueError):
+            pass  # there is none, or it is damaged
+    made = make()
+    if file is not None:
+        write_sealed(file, {"key": mark, "value": made})
+    return made
 
 
 DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
@@ -209,7 +222,6 @@ def _texts(trace: Trace) -> list[slice]:
 
 
 def _blocks(trace: Trace, rows: list[slice]) -> Iterator[tuple[int, TraceChunk]]:
-    """Yield the number of a text and some of its positions."""
     most = max(1, BLOCK // trace.vocabulary)
     for number, text in enumerate(rows):
         for start in range(text.start, text.stop, most):
@@ -261,7 +273,6 @@ def _names(prompts: list[Any]) -> dict[int, str]:
 
 
 def _in_order(pool: ThreadPoolExecutor, work: Callable[[Any], Any], jobs: Iterator[Any]) -> Iterator[Any]:
-    """Yield the results in order, with only a few jobs in memory."""
     waiting = []
     for job in jobs:
         waiting.append(pool.submit(work, job))
@@ -275,7 +286,6 @@ def _in_order(pool: ThreadPoolExecutor, work: Callable[[Any], Any], jobs: Iterat
 
 
 def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
-    """Return the counts and losses of some texts."""
     length = np.array([len(text.acceptance) for text in texts])
     steps = int(length.max())
 
@@ -393,7 +403,6 @@ def until_spent(bits: Array, budget: float) -> Array:
 
 
 def _joined(tables: list[dict[str, Array]], known: bool, vocabulary: int, prompts: list[str]) -> Profile:
-    """Join the counts of groups of texts."""
     longest = max(table["accepted"].shape[1] for table in tables)
     offset = 0
     for table in tables:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 
 from validation.errors import UserError
 
@@ -18,22 +17,6 @@ TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 JOULES = {"J": 1.0, "mJ": 1e-3}
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """A quantity: its name, its units, and an example."""
-
-    name: str
-    units: dict[str, float]
-    example: str
-
-
-_KINDS = {
-    "rate": _Kind("rate", RATES, "10M for 10 Mbit/s"),
-    "time": _Kind("time", TIMES, "20ms"),
-    "energy": _Kind("energy", JOULES, "50mJ"),
-}
-
-
 def _parts(option: str, text: str, example: str) -> tuple[float, str]:
     found = _NUMBER.fullmatch(text)
     if found is None or not math.isfinite(float(found[1])):
@@ -41,69 +24,48 @@ def _parts(option: str, text: str, example: str) -> tuple[float, str]:
     return float(found[1]), found[2]
 
 
-def _quantity(option: str, text: str, kind: _Kind) -> float:
-    value, unit = _parts(option, text, kind.example)
-    if unit not in kind.units:
+def _quantity(option: str, text: str, units: dict[str, float], example: str) -> float:
+    value, unit = _parts(option, text, example)
+    if unit not in units:
         was = "has no unit" if not unit else f"has the unit {unit!r}"
-        raise UserError(f"{option} {text} {was}; write {kind.example} (units: {', '.join(kind.units)}).")
-    if value < 0:
-        raise UserError(f"{option} is {text}; a {kind.name} cannot be negative.")
-    if not value * kind.units[unit] <= LARGEST:
-        raise UserError(f"{option} is {text}; a {kind.name} is at most {LARGEST:g}: write for example {kind.example}.")
-    return value * kind.units[unit]
+        raise UserError(f"{option} {text} {was}; write {example} (units: {', '.join(units)}).")
+    if not 0 <= value * units[unit] <= LARGEST:
+        why = "cannot be negative" if value < 0 else f"is at most {LARGEST:g}"
+        raise UserError(f"{option} is {text}; it {why}: write for example {example}.")
+    return value * units[unit]
 
 
 def read_rate(option: str, text: str) -> float:
-    """Return a rate in bit/s.
-
-    >>> read_rate("--rate", "10M"), read_rate("--rate", "250kbit/s")
-    (10000000.0, 250000.0)
-    """
+    """Return a rate in bit/s."""
     if text.endswith("B/s"):
         raise UserError(f"{option} is {text}; rates are in bit/s, not bytes: write 8 times as much, such as 80M.")
-    return _quantity(option, text, _KINDS["rate"])
+    return _quantity(option, text, RATES, "10M for 10 Mbit/s")
 
 
 def read_time(option: str, text: str) -> float:
-    """Return a time in seconds.
-
-    >>> read_time("--rtt", "20ms")
-    0.02
-    """
-    return _quantity(option, text, _KINDS["time"])
+    """Return a time in seconds."""
+    return _quantity(option, text, TIMES, "20ms")
 
 
 def read_energy(option: str, text: str) -> float:
-    """Return an energy in joules.
-
-    >>> read_energy("--energy", "50mJ")
-    0.05
-    """
-    return _quantity(option, text, _KINDS["energy"])
+    """Return an energy in joules."""
+    return _quantity(option, text, JOULES, "50mJ")
 
 
 def read_snr(option: str, text: str) -> float:
-    """Return a signal-to-noise ratio, from dB or from a ratio.
-
-    >>> read_snr("--snr", "10dB"), read_snr("--snr", "10x")
-    (10.0, 10.0)
-    """
+    """Return a signal-to-noise ratio, from dB or from a ratio."""
     value, unit = _parts(option, text, "10dB")
     if unit == "dB":
         return float(10.0 ** (value / 10.0))
-    if unit == "x":
-        if value <= 0:
-            raise UserError(f"{option} is {text}; a ratio of powers is positive.")
-        return value
-    raise UserError(f"{option} {text} could be dB or a ratio; write {value:g}dB, or {value:g}x for a ratio.")
+    if unit != "x":
+        raise UserError(f"{option} {text} could be dB or a ratio; write {value:g}dB, or {value:g}x for a ratio.")
+    if value <= 0:
+        raise UserError(f"{option} is {text}; a ratio of powers is positive.")
+    return value
 
 
 def read_latency(text: str) -> tuple[float, float]:
-    """Return the share and the seconds of a limit such as ``p95=80ms``.
-
-    >>> read_latency("p95=80ms")
-    (0.95, 0.08)
-    """
+    """Return the share and the seconds of a limit such as ``p95=80ms``."""
     found = re.fullmatch(r"p(\d+(?:\.\d+)?)=(.+)", text)
     if found is None or not 0 < float(found[1]) < 100:
         raise UserError(f"--latency is {text!r}; write a percentile and a time, such as p95=80ms.")
@@ -111,34 +73,23 @@ def read_latency(text: str) -> tuple[float, float]:
 
 
 def read_leak(text: str) -> float:
-    """Return the most bits that the sizes of a round may tell: ``bits=1``.
-
-    >>> read_leak("bits=1")
-    1.0
-    """
-    kind, equals, number = text.partition("=")
-    try:
-        value = float(number)
-    except ValueError:
-        value = math.nan
-    if kind != "bits" or not equals or not 0 <= value <= MOST_LEAK:
-        raise UserError(
-            f"--leak is {text!r}; write bits=0 for messages of one size, or up to bits={MOST_LEAK:g} for 2^bits sizes."
-        )
-    return value
+    """Return the most bits that the sizes of a round may tell: ``bits=1``."""
+    said = f"write bits=0 for messages of one size, or up to bits={MOST_LEAK:g} for 2^bits sizes"
+    return _limit("--leak", text, ("bits",), MOST_LEAK, said)[1]
 
 
 def read_risk(text: str) -> tuple[str, float]:
-    """Return the kind and the limit of a risk: ``text=.1`` (a whole text) or ``token=.01`` (a mean over tokens).
+    """Return the kind and the limit of a risk: ``text=.1`` (a whole text) or ``token=.01`` (a mean over tokens)."""
+    said = "write text=.1 for a whole text or token=.01 for a token, from 0 to 1"
+    return _limit("--risk", text, ("text", "token"), 1.0, said)
 
-    >>> read_risk("text=.1")
-    ('text', 0.1)
-    """
-    kind, equals, number = text.partition("=")
+
+def _limit(option: str, text: str, kinds: tuple[str, ...], most: float, said: str) -> tuple[str, float]:
+    kind, _, number = text.partition("=")
     try:
         value = float(number)
     except ValueError:
         value = math.nan
-    if kind not in ("text", "token") or not equals or not 0 <= value <= 1:
-        raise UserError(f"--risk is {text!r}; write text=.1 for a whole text or token=.01 for a token, from 0 to 1.")
+    if kind not in kinds or not 0 <= value <= most:
+        raise UserError(f"{option} is {text!r}; {said}.")
     return kind, value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -11,6 +10,15 @@ from hlmtheory.channel import Rayleigh, Rician, TraceLink
 from validation.errors import UserError
 from validation.planning.quantities import LARGEST, SMALLEST
 from validation.planning.setting import Passes, PlanLink, Setting, constant_link, fading_link, recorded_link
+
+NUMBERS = {
+    **{"--rate": "rate_bps", "--snr": "snr", "--k-factor": "k_factor", "--rtt": "round_trip_s"},
+    **{"--down-rate": "down_bps", "--draft-ms": "draft_s", "--verify-ms": "verify_s"},
+    **{"--server-draft-ms": "server_draft_s", "--verify-us-per-token": "verify_token_s", "--between-ms": "between_s"},
+    **{"--device-w": "device_w", "--transmit-w": "transmit_w"},
+    **{"--server-price": "server_price", "--time-price": "time_price"},
+}
+"""Options of a size that a product of a few of them stays finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +85,7 @@ class Request:
 
     def setting(self) -> Setting:
         """Return the setting of a single user."""
-        numbers = VARIED | {option: OTHERS[option] for option in ("--down-rate", "--verify-us-per-token")}
-        numbers |= {"--between-ms": ("between_s", ())}
-        for option, (name, _) in numbers.items():
+        for option, name in NUMBERS.items():
             value = getattr(self, name)
             if value and not SMALLEST <= abs(value) <= LARGEST:
                 raise UserError(
@@ -89,6 +95,11 @@ class Request:
         for name, value in times.items():
             if value == 0:
                 raise UserError(f"{name} is 0: a model that takes no time needs no plan; give the time of a pass.")
+        shortest = self.verify_s if self.passes is None else min(map(min, self.passes.table))
+        if shortest + self.between_s <= 0:
+            raise UserError(
+                f"--between-ms is {1e3 * self.between_s:g}: a pass would take no time; give more than that."
+            )
         if self.objective == "goodput" and self.latency is None:
             raise UserError("The objective goodput counts what arrives in time; give --latency, such as p95=80ms.")
         if self.objective == "fair" and self.users < 2:
@@ -118,57 +129,3 @@ class Request:
             server_batch=self.server_batch,
             passes=self.passes,
         )
-
-
-VARIED: dict[str, tuple[str, tuple[Any, ...]]] = {
-    "--rate": ("rate_bps", (0.5, 2.0)),
-    "--snr": ("snr", (0.5, 2.0)),
-    "--k-factor": ("k_factor", (0.5, 2.0)),
-    "--rtt": ("round_trip_s", (0.5, 2.0)),
-    "--draft-ms": ("draft_s", (0.5, 2.0)),
-    "--verify-ms": ("verify_s", (0.5, 2.0)),
-    "--server-draft-ms": ("server_draft_s", (0.5, 2.0)),
-    "--device-w": ("device_w", (0.5, 2.0)),
-    "--transmit-w": ("transmit_w", (0.5, 2.0)),
-    "--server-price": ("server_price", (0.5, 2.0)),
-    "--time-price": ("time_price", (0.5, 2.0)),
-}
-"""Options that are halved and doubled in the sensitivity table."""
-OTHERS: dict[str, tuple[str, tuple[Any, ...]]] = {
-    "--down-rate": ("down_bps", (0.5, 2.0)),
-    "--fading": ("fading", ("none", "rayleigh")),
-    "--risk": ("risk", (("text", 0.1), ("text", 0.5))),
-    "--verify-us-per-token": ("verify_token_s", (1e-4, 1e-3)),
-}
-"""Options with other values in the sensitivity table; the rate of the downlink is scaled as it is found."""
-
-
-def variants(request: Request, option: str) -> list[tuple[str, Request]]:
-    """Return the other values of an option, as text and as requests."""
-    if option in VARIED:
-        name, factors = VARIED[option]
-        now = getattr(request, name)
-        return [(_shown(name, now * factor), replace(request, **{name: now * factor})) for factor in factors]
-    name, values = OTHERS[option]
-    if name == "down_bps":
-        now = request.down_bps or request.link().down_bps
-        return [(_shown(name, now * factor), replace(request, down_bps=now * factor)) for factor in values]
-    return [
-        (_shown(name, value), replace(request, **{name: value})) for value in values if value != getattr(request, name)
-    ]
-
-
-def _shown(name: str, value: Any) -> str:
-    if name in ("rate_bps", "down_bps"):
-        return f"{value / 1e6:.4g}M"
-    if name in ("snr", "k_factor"):
-        return f"{10 * np.log10(value):.3g}dB"
-    if name == "round_trip_s":
-        return f"{1e3 * value:g}ms"
-    if name in ("draft_s", "verify_s", "server_draft_s"):
-        return f"{1e3 * value:g}"
-    if name == "verify_token_s":
-        return f"{1e6 * value:g}"
-    if name == "risk":
-        return f"{value[0]}={value[1]:g}"
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from validation.acceptance.summary import RoundTimes, loses_from
-from validation.decoding.intervals import ratio
 from validation.errors import UserError
 from validation.planning.aims import Aim, Listed, aim_of, aims_of, described, has_device
-from validation.planning.menu import CERTIFIED, COLOCATED, DEVICE, OURS, SERVER, STREAMED, Option
+from validation.planning.menu import CERTIFIED, DEVICE, OURS, SERVER, STREAMED, Option
 from validation.planning.padding import said
 from validation.planning.plan import Planner
-from validation.planning.request import OTHERS, VARIED, Request, variants
+from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
 from validation.planning.rows import Number, Row
 from validation.planning.shared import Shared
 from validation.planning.verdict import verdict_of
 
 _DUAL = "dual bound in the model of mean rounds"
-
-
-@dataclass(frozen=True, slots=True)
-class Varied:
-    """One line of the sensitivity table."""
-
-    option: str
-    value: str
-    tokens_per_s: float
-    change: float
-    regret: float
-    plan: str
-
-    def plain(self) -> dict[str, Any]:
-        """Return the line as plain values."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,31 +29,16 @@ class Result:
     ----------
     rows : list of Row
         Of the aim that was asked for, the strongest policy that is not ours first.
-    aims : list of Aim
-    asked : Aim
-    answers : list of dict
-        The best row of each aim, with a device and without, as plain values.
-    best_rows : list of Row
-        The answers of all aims.
-    verdict : str
-    sensitivity : list of Varied
-    mattered : str
-        The sentence about the default that mattered most.
     gap : Number, optional
         By how much a better plan of the class could be faster, relative.
     message_gain : Number, optional
         By how much any other message could make a plan faster, with one draft a position and rounds of a fixed length.
-    notes : list of str
     """
 
     rows: list[Row]
     aims: list[Aim]
     asked: Aim
-    answers: list[dict[str, Any]]
-    best_rows: list[Row]
     verdict: str
-    sensitivity: list[Varied]
-    mattered: str
     gap: Number | None
     message_gain: Number | None
     notes: list[str]
@@ -111,50 +77,38 @@ class Result:
             "menu": planner.menu(),
             "streamed": planner.streamed_menu(),
             "asked": self.asked.name,
-            "aims": self.answers,
+            "aims": [_answer(planner, aim) for aim in self.aims],
             "verdict": self.verdict,
             "gap": None if self.gap is None else self.gap.plain(),
             "message_gain": None if self.message_gain is None else self.message_gain.plain(),
-            "sensitivity": [line.plain() for line in self.sensitivity],
-            "mattered": self.mattered,
             "notes": self.notes,
         }
 
 
-def make(planner: Planner, request: Request, defaulted: Iterable[str], shared: Shared | None = None) -> Result:
+def make(planner: Planner, request: Request, shared: Shared | None = None) -> Result:
     """Return the plan for a request.
 
     Parameters
     ----------
     planner : Planner
         With the setting of the request.
-    request : Request
-    defaulted : iterable of str
-        Options that were left out.
     shared : Shared, optional
         The users of one server, if there are several.
     """
     aims = aims_of(planner, planner.setting, shared)
     full = planner.setting.objective == "capacity"
     asked = aims[1] if full else aims[0] if shared is None else aims[-1]
-    usual = asked if shared is None else aims[0]
-    sensitivity = _sensitivity(planner, request, usual, [x for x in defaulted if x in VARIED or x in OTHERS])
     gap, message_gain, ours = _bounds(planner)
     return Result(
         [described(planner, asked, one) for one in asked.rows],
         aims,
         asked,
-        [_answer(planner, aim) for aim in aims],
-        [described(planner, aim, aim.best) for aim in aims],
         verdict_of(aims, asked, planner.binding(asked.best.option)),
-        sensitivity,
-        _mattered(sensitivity),
         gap,
         message_gain,
         [
             _round_trips(planner, aims[0]),
             _server_draft(planner, request),
-            *_crossover(planner),
             *_any_message(message_gain, ours),
             *_notes(planner, asked),
         ],
@@ -222,59 +176,16 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
     return Number(own, _DUAL, prompts), Number(every, _DUAL, prompts), f"{option.family}, {option.label}"
 
 
-def _sensitivity(planner: Planner, request: Request, aim: Aim, names: list[str]) -> list[Varied]:
-    """Return what other values of some options change, on the training texts."""
-    now = planner.value_of(aim.best.option, aim.setting)
-    lines = []
-    for name in names:
-        if name in ("--snr", "--k-factor") and (request.fading == "none" or request.recorded is not None):
-            continue
-        if name == "--k-factor" and request.fading != "rician":
-            continue
-        if name in ("--rate", "--fading") and request.recorded is not None:
-            continue
-        if name in ("--server-price", "--time-price") and request.objective != "cost":
-            continue
-        if name in ("--device-w", "--transmit-w") and request.energy_j is None:
-            continue
-        for shown, other in variants(request, name):
-            setting = replace(other, latency=None, energy_j=None).setting() if request.latency else other.setting()
-            setting = replace(setting, objective=aim.setting.objective)
-            option = planner.chosen(setting)
-            best, kept = (planner.value_of(x, setting) for x in (option, planner.again(aim.best.option, setting)))
-            allowed = planner.safe(aim.best.option, setting)
-            speed = float(np.mean(setting.speeds(planner.totals([option])[0])))
-            regret = max(1.0 - kept / best, 0.0) if allowed and best > 0 else 1.0
-            label = f"{option.family}, {option.label}" if option.label else option.family
-            lines.append(Varied(name, shown, speed, best / now - 1.0, regret, label))
-    return lines
-
-
-def _mattered(lines: list[Varied]) -> str:
-    if not lines:
-        return "Every option that the plan depends on was given."
-    strongest = max(lines, key=lambda line: abs(line.change))
-    worst = max(lines, key=lambda line: line.regret)
-    said = (
-        f"Of the defaults, {strongest.option} mattered most: at {strongest.value} the best plan changes by "
-        f"{strongest.change:+.0%} ({strongest.plan})."
-    )
-    if worst.regret > 1e-6:
-        said += f" This plan would lose most, {worst.regret:.1%}, at {worst.option} {worst.value}."
-    return said
-
-
 def _server_draft(planner: Planner, request: Request) -> str:
-    """Return what is assumed of the server's own draft model."""
     said = f"A pass of the draft model on the server: {1e3 * planner.setting.own_draft_s:.3g} ms (--server-draft-ms)"
     if request.server_draft_s is None or request.server_draft_basis != "given":
         basis = request.server_draft_basis if request.server_draft_s is not None else "that of the device"
         said += f", assumed: {basis}"
     if planner.setting.own_draft_s <= planner.setting.draft_s:
         said += (
-            ". The server is no slower at it than the device, and may run a device's rounds itself, also those that "
-            "look at a draft's uncertainty. So for one user no policy of ours, and no lossless one with one draft a "
-            "position, is faster than it if it drafts and waits in turn and the downlink carries the tokens"
+            ". The server is no slower at it than the device. So for one user no lossless policy that drafts and waits "
+            "in turn, with a length that is independent of what would be accepted, is faster than it if the downlink "
+            "carries the tokens; nor are the lengths and skips that are listed here, which the server may choose too"
         )
     return said + "."
 
@@ -304,42 +215,6 @@ def _round_trips(planner: Planner, now: Aim) -> str:
                 low, high = (middle, high) if wins(middle) is first else (low, middle)
             changes.append(f"{'up to' if first else 'from'} {1e3 * (low if first else high):.3g} ms")
     return f"{said}{', '.join(changes)} of round trip (now {1e3 * trip:g} ms)."
-
-
-def _crossover(planner: Planner) -> list[str]:
-    """Return from which batch on drafts of the server's own lose; nothing where a token of a pass takes no time."""
-    setting, split = planner.setting, planner.split
-    own = [one for one in planner.options if one.family == COLOCATED and one.label == f"K = {one.draft_length:g}"]
-    if setting.verify_token_s == 0 or not own:
-        return []
-    lengths = np.array([one.draft_length for one in own])
-    wide = np.zeros((len(own) + 1, len(COUNTS)))
-    wide[:, COUNTS.index("passes")] = 1.0
-    wide[:, COUNTS.index("verified")] = [1.0, *(lengths + 1.0)]
-    passes = setting.pass_seconds(wide)
-    perfect = (lengths + 1.0) * passes[0] / (lengths * setting.own_draft_s + passes[1:])
-    most = f"{perfect.max():.3g} times as fast (K = {lengths[np.argmax(perfect)]:g})"
-    said = f"Even if each draft of a server's own model were accepted, one user would be {most} as without drafts"
-    if setting.passes is not None:
-        return [f"{said}, by the passes as measured."]
-    times = RoundTimes(verify=setting.verify_s, verify_token=setting.verify_token_s, draft=setting.own_draft_s)
-    found = [
-        ratio(*(split.sums(one.counts, split.test)[:, COUNTS.index(name)] for name in ("tokens", "passes")))
-        for one in own
-    ]
-    ends = [
-        loses_from(np.array([getattr(one, end) for one in found]), times, lengths) for end in ("value", "low", "high")
-    ]
-    batch, low, high = (f"{end:,.0f}" if np.isfinite(end) else "none" for end in ends)
-    lose = "lose from no batch on" if batch == "none" else f"lose from a batch of {batch} on"
-    differ = split.prompts["test"] > 1 and len({batch, low, high}) > 1
-    interval = f" ({low} to {high}, 95% over prompts)" if differ else ""
-    return [
-        f"{said}.",
-        f"Drafts of a server's own model {lose}{interval}, if a pass takes {1e3 * setting.verify_s:.3g} ms and "
-        f"{1e6 * setting.verify_token_s:.3g} us a token (--verify-us-per-token); the times of the cache and of a "
-        "sequence in the draft's pass count as 0.",
-    ]
 
 
 def _any_message(gain: Number | None, ours: str) -> list[str]:

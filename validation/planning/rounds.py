@@ -36,7 +36,6 @@ class Counts:
         Rounds with the server, each with a round trip.
     verified : array
         Tokens that the target model's passes read: drafts and one more, for each exchange.
-    up_bits, down_bits : array
     skipped : array
         Tokens that are kept without verification.
     server_drafts : array
@@ -106,7 +105,6 @@ def expected_counts(
         Probability that the first draft of a round is kept without verification; 0 if not given.
     bonus : bool
         Whether a round whose drafts are all accepted gives one more token.
-    wire : Wire, optional
     ratio : array, shape (T, ..., texts), optional
         q̂(y_t)/p(y_t), if drafts are verified by block. The first i drafts of a round are then kept with probability
         min(1, R_1, ..., R_i), where R_i is the product of i ratios (``verification.block_text``). ``accepted`` and

@@ -71,7 +71,6 @@ class Recorder:
 
     Parameters
     ----------
-    path : Path
     run : dict
         The fields of the line ``run``, without format, version and date.
 
@@ -166,7 +165,6 @@ def read_record(path: Path) -> RunRecord:
 
 
 def _line(path: Path, number: int, line: bytes) -> tuple[str, dict[str, Any]]:
-    """Return kind and fields of a line, each of its type and range."""
     try:
         given = json.loads(line)
         kind = given["kind"]

@@ -26,10 +26,8 @@ class PlanLink:
 
     Attributes
     ----------
-    name : str
     rates : array, shape (n,)
         Equally likely uplink rates in bit/s, ascending, for means over time; 0 where the link is down.
-    round_trip_s : float
     down_bps : float
         Rate of the downlink, constant.
     exceeded : callable, optional
@@ -139,7 +137,6 @@ class Setting:
 
     Attributes
     ----------
-    link : PlanLink
     draft_s, verify_s : float
         Seconds of a pass of each model: of the draft model on the device, of the target model on the server.
     verify_token_s : float
@@ -163,7 +160,8 @@ class Setting:
     server_draft_s : float, optional
         Seconds of a pass of the draft model on the server; those of the device if left out.
     between_s : float
-        Seconds that the server takes between two passes of a text that it writes, or whose device drafts on.
+        Seconds that the server takes between two passes of a text that it writes, or whose device drafts on; below 0
+        where such passes take less than the others.
     leak_bits : float, optional
         The most bits that the sizes of a round may tell.
     server_batch : int

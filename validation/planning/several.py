@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.wire import index_bits
-from validation.planning.menu import OWN_TREE, SEED_TREE, Option
+from validation.planning.menu import OWN_TREE, SEED_TREE, Option, at_server, exact
 from validation.planning.profile import SEEDED, Profile
-from validation.planning.rounds import COUNTS, Wire, expected_counts
+from validation.planning.rounds import Wire, expected_counts
 
 Array = NDArray[Any]
 WIDTHS = (
@@ -46,23 +46,18 @@ def tree_options(profile: Profile, *, shared_seed: bool = True) -> list[Option]:
 
     Parameters
     ----------
-    profile : Profile
     shared_seed : bool
         Whether a device may draft by a seed that the server shares.
     """
     matched, sure = profile.chances[..., SEEDED].T, profile.sure.transpose(2, 1, 0)
-    none, found = np.zeros(profile.texts), []
+    found = []
     for widths in WIDTHS:
         name, k = "-".join(map(str, widths)), len(widths)
         if shared_seed:
             lists = _counts([1.0 - (1.0 - matched) ** n for n in widths], widths, profile)
-            found.append(Option(SEED_TREE, name, lists, k, -np.inf, none, none, (0, 0)))
+            found.append(exact(SEED_TREE, name, lists, k))
         counts = _counts([sure[n - 1] for n in widths], widths, profile)
-        own, drafts = COUNTS.index("server_drafts"), COUNTS.index("drafts")
-        counts[:, own] = counts[:, drafts]
-        counts[:, [drafts, COUNTS.index("up_bits"), COUNTS.index("exchanges")]] = 0.0
-        counts[:, COUNTS.index("down_bits")] = profile.server[:, COUNTS.index("down_bits")]
-        found.append(Option(OWN_TREE, name, counts, k, -np.inf, none, none, (0, 0)))
+        found.append(exact(OWN_TREE, name, at_server(counts, profile), k))
     return found
 
 

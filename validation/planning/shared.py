@@ -49,8 +49,6 @@ class Shared:
 
     Attributes
     ----------
-    users : list of User
-    setting : Setting
     fair : bool
         Maximise the geometric mean of the speeds, weighted; else their weighted sum.
     shares : list of array

@@ -41,11 +41,6 @@ class Split:
         """Return the number of prompts of each part."""
         return {part: len(np.unique(self.prompt[getattr(self, part)])) for part in PARTS}
 
-    @property
-    def seen(self) -> Array:
-        """Return the texts that a plan may look at before it is tested."""
-        return np.union1d(self.train, self.calibrate)
-
     def sums(self, values: Array, texts: Array) -> Array:
         """Return the sums over the texts of each prompt, (prompts, ...), of values (texts, ...) of all texts."""
         return self._grouped(values, texts)[0]

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.planning.menu import STREAMED, Option
+from validation.planning.menu import STREAMED, Option, exact
 from validation.planning.message_length import token_bytes
 from validation.planning.profile import Profile, reply_bits
 from validation.planning.rounds import COUNTS
@@ -48,7 +48,6 @@ class Streamed:
     ----------
     streaks : array, shape (texts, T)
         Expected cycles with J accepted drafts; the last cycle of a text ends with its last token.
-    lengths : array, shape (texts,)
     message_bits, reply_bits : float
         Of a message with one draft, and of an answer.
     least_cycles : array, shape (texts, rows)
@@ -74,8 +73,6 @@ class Streamed:
 
         Parameters
         ----------
-        setting : Setting
-        texts : array of int
         tokens_alone : bool
             Bound devices with any messages that hold a token id; else those of a shared seed. Both at the median rate.
         """
@@ -112,7 +109,6 @@ class Streamed:
             "down_bits": (self.streaks @ passes) * self.reply_bits,
         }.items():
             found[:, COUNTS.index(name)] = value
-        none = np.zeros(len(self.lengths))
         each = float((self.streaks @ passes).sum() / self.lengths.sum())
         label = f"drafts on, {each:.2f} passes a token"
-        return Option(STREAMED, label, found, 1, -np.inf, none, none, (0, 0))
+        return exact(STREAMED, label, found, 1)

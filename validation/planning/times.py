@@ -102,16 +102,8 @@ class Times:
 
     Attributes
     ----------
-    draft : Timing
-    passes : tuple of PassTiming
-    serialisation : tuple of Serialisation
-    socket : Timing
-    rounds : RoundTiming
-    token : Timing
     before, repeats : int
         Tokens in the cache before a pass, and how often each was measured.
-    models, machine : dict
-    date : str
     """
 
     draft: Timing
@@ -147,8 +139,11 @@ class Times:
         return max(rest - usual, self.socket.median_s) + self._serialised(message)
 
     def between_s(self) -> float:
-        """Return the seconds that the server takes between two passes of a text that it writes, 0 or more."""
-        return max(self.token.median_s - self.pass_s(1), 0.0)
+        """Return what a token that the server writes takes besides a pass of one token; below 0 if it takes less.
+
+        A pass that was timed alone may take longer than one in a row of passes.
+        """
+        return self.token.median_s - self.pass_s(1)
 
     def _serialised(self, message: str) -> float:
         found = [one.time.median_s for one in self.serialisation if one.format == message]
@@ -260,8 +255,6 @@ def with_times(request: Any, times: Times, left_out: set[str]) -> tuple[Any, lis
 
     Parameters
     ----------
-    request : Request
-    times : Times
     left_out : set of str
         Options that the user did not give; the others stay as they are.
     """

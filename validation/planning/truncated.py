@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from validation.decoding.methods.single_draft import BITS, CERTIFIED_BITS
 from validation.decoding.trace_drafts import offline_k
 from validation.planning.menu import Line
 from validation.planning.positions import ROUNDING, positions_of, sampled, without_residue
-from validation.planning.profile import Profile
+from validation.planning.profile import Profile, remembered
 from validation.trace.reader import Trace, TraceChunk, probabilities
 
 Array = NDArray[Any]
@@ -33,8 +32,6 @@ def messages(
 
     Parameters
     ----------
-    trace : Trace
-    profile : Profile
     line : Line, optional
         The papers' line; without it the online rule is left out.
     bias : float
@@ -48,30 +45,15 @@ def messages(
         For each kind: mean and 95th percentile of k, mean bits of a message and mean Bias of a sent draft, each an
         array over "skip nothing" and the thresholds: sent drafts are harder than average.
     """
-    key = repr(
-        (
-            "whole, without residues",
-            SAMPLE,
-            trace.positions,
-            profile.prompts[0],
-            None if line is None else (line.slope, line.intercept),
-            bias,
-        )
-    )
-    stored: dict[str, Any] = {}
-    if cache is not None:
-        try:
-            read = json.loads(cache.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            read = {}
-        stored = read if isinstance(read, dict) else {}
-        if key in stored:
-            return {kind: {name: np.array(v) for name, v in one.items()} for kind, one in stored[key].items()}
-    made = _measure(trace, line, bias)
-    if cache is not None:
-        plain = {kind: {name: v.tolist() for name, v in one.items()} for kind, one in made.items()}
-        cache.write_text(json.dumps({**stored, key: plain}), encoding="utf-8")
-    return made
+    fit = None if line is None else (line.slope, line.intercept)
+    key = ["whole, without residues", SAMPLE, trace.positions, str(profile.prompts[0]), fit, bias]
+
+    def made() -> dict[str, dict[str, list[float]]]:
+        measured = _measure(trace, line, bias)
+        return {kind: {name: value.tolist() for name, value in one.items()} for kind, one in measured.items()}
+
+    plain = remembered(cache, key, made)
+    return {kind: {name: np.array(value) for name, value in one.items()} for kind, one in plain.items()}
 
 
 def sampled_chunks(trace: Trace) -> Iterator[TraceChunk]:

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.policy import BandUser, SharedServer, lower_hulls, plan_served, plan_user
-from hlmtheory.policy.served import server_seconds
+from hlmtheory.policy import BandUser, SharedServer, lower_hulls, plan_served
 from validation.errors import UserError
 from validation.planning.bound import Model
 from validation.planning.menu import OURS
@@ -26,7 +25,7 @@ from validation.planning.profile import CODECS, DRAFT_LENGTHS
 from validation.planning.quantities import read_rate
 from validation.planning.setting import PlanLink, Setting
 from validation.planning.shared import Shared, User
-from validation.planning.waits import SENDS, Band, bottleneck, predicted, round_parts
+from validation.planning.waits import SENDS, Band, predicted
 from validation.printable import printable
 
 Array = NDArray[Any]
@@ -35,7 +34,6 @@ OPTIONAL = {"rtt_ms": 1e-3, "draft_ms": 1e-3, "weight": 1.0}
 MOST_USERS = 1000
 ROWS = 64
 """Positions that stand for those of the training texts."""
-MOST_COUNT = 1 << 20
 
 
 def equal_users(count: int, setting: Setting) -> list[User]:
@@ -96,8 +94,6 @@ def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tup
 
     Parameters
     ----------
-    planner : Planner
-    users : list of User
     server_batch : int
         The most rounds that a pass of the target model verifies.
     """
@@ -105,16 +101,16 @@ def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tup
     members, codecs = members_of(planner, users)
     utility = "log" if setting.objective == "fair" else "linear"
     server = SharedServer(setting.verify_s, setting.verify_token_s, server_batch)
-    bound, tried, full = np.inf, [], False
+    bound, tried = np.inf, []
     # A pass has fewer rounds than it could while few users wait, so that plans for smaller batches may be better
     for batch in sorted({server_batch, *(1 << n for n in range(server_batch.bit_length()))}):
         found = plan_served(members, replace(server, batch=batch), utility=utility)
-        bound, full = found.upper_bound, found.server_price > 0
+        bound = found.upper_bound
         tried.append(predicted(found, members, server, utility))
-        if not full:
+        if not found.server_price > 0:
             break  # larger batches do not bind either
     best = max(tried, key=lambda one: one.value)
-    plain = _plain(best, users, members, codecs, server, utility, max(bound, best.value), full=full)
+    plain = _plain(best, users, codecs, server, utility, max(bound, best.value))
     return best, codecs, plain
 
 
@@ -179,42 +175,22 @@ def shared_users(planner: Planner, users: list[User], band: Band, codecs: list[i
 
 
 def _plain(
-    band: Band,
-    users: list[User],
-    members: list[BandUser],
-    codecs: list[int],
-    server: SharedServer,
-    utility: str,
-    bound: float,
-    *,
-    full: bool,
+    band: Band, users: list[User], codecs: list[int], server: SharedServer, utility: str, bound: float
 ) -> dict[str, Any]:
-    """Return the plan of a band as plain values; ``full``: the server has too little time, even in full passes."""
     plan, queue, rates = band.plan, band.queue, band.rates
     waits = np.zeros(len(users))
     if queue is not None:
         waits[np.array([one.skip_share for one in plan.users]) < SENDS] = queue.waits_s
-    busy = queue.busy if queue is not None else 0.0
-    load = np.array([server_seconds(one, server) / one.tokens for one in plan.users])
-    need = float(load @ rates) / float(rates.sum())
-    parts = round_parts(band, members, server)
+    each = zip(users, plan.shares, plan.users, codecs, rates, waits, strict=True)
     return {
         "utility": utility,
         "server": {
             "batch": server.batch,
-            "pass_s": server.pass_s,
-            "token_s": server.token_s,
-            "utilisation": float(busy),
+            "utilisation": float(queue.busy) if queue is not None else 0.0,
             "rounds_of_a_pass": float(queue.batch) if queue is not None else 0.0,
             "waits_for_rounds": band.company,
             "waits_at_most_s": band.patience_s if band.company > 1 else 0.0,
-            "total_tokens_per_s": float(rates.sum()),
             "at_once_tokens_per_s": band.at_once,
-            "price": float(plan.server_price),
-            "most_tokens_per_s": float(1.0 / need) if need > 0 else None,
-            "binds": bottleneck(band, parts, full=full),
-            "round_parts": parts,
-            "binds_from_users": _full_from(members[0], server) if len({id(one) for one in members}) == 1 else None,
         },
         "users": [
             {
@@ -223,14 +199,11 @@ def _plain(
                 "draft_length": int(one.draft_length),
                 "codec": CODECS[codec],
                 "tokens_per_s": float(rate),
-                "free_server_tokens_per_s": float(one.rate),
                 "wait_s": float(wait),
                 "skip_share": float(one.skip_share),
                 "risk_per_token": float(one.risk),
             }
-            for user, share, one, codec, rate, wait in zip(
-                users, plan.shares, plan.users, codecs, rates, waits, strict=True
-            )
+            for user, share, one, codec, rate, wait in each
         ],
         "total_tokens_per_s": float(rates.sum()),
         "free_server_tokens_per_s": float(sum(one.rate for one in plan.users)),
@@ -239,33 +212,6 @@ def _plain(
         "upper_bound": float(bound),
         "gap": float(bound - band.value if utility == "log" else bound / band.value - 1.0),
     }
-
-
-def _full_from(user: BandUser, server: SharedServer) -> int | None:
-    """Return the least number of such users whose plans for a free server need all of it; None if none does."""
-
-    def full(count: int) -> bool:
-        slow = user.costs.seconds_per_bit * count
-        one = plan_user(
-            user.hulls,
-            replace(user.costs, seconds_per_bit=slow),
-            user.acceptances,
-            rejection=user.rejection,
-            risk_limit=user.risk_limit,
-            skipping=user.skipping,
-        )
-        return count * server_seconds(one, server) * one.rate / one.tokens >= 1.0
-
-    high = 1
-    while not full(high):
-        high *= 2
-        if high > MOST_COUNT:
-            return None
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if full(middle) else (middle, high)
-    return high
 
 
 def _link(user: User, setting: Setting, share: float) -> PlanLink:

@@ -26,8 +26,6 @@ SPREAD = 0.02
 """Of the times away from the server: without any, users who meet in a pass would meet for ever."""
 WORTH = 1.01
 """A server waits for company only if this makes the users faster by more than the simulation's noise."""
-BUSY = 0.95
-"""Share of the time from which a server counts as busy."""
 SENDS = 1.0 - 1e-9
 """A user with a larger share of kept rounds sends none."""
 
@@ -157,35 +155,3 @@ def companies(most: int) -> list[int]:
     while found[-1] < most:
         found.append(min(math.ceil(found[-1] * 1.25), most))
     return found
-
-
-def round_parts(band: Band, members: list[BandUser], server: SharedServer) -> dict[str, float]:
-    """Return the shares of a round's time, in the mean over the users who send: they add up to 1."""
-    if band.queue is None:
-        return {"drafts": 1.0, "air": 0.0, "round trip": 0.0, "pass": 0.0, "wait": 0.0}
-    flow = Flow.of(band.plan, members, server)
-    costs = [member.costs for member, sends in zip(members, flow.sends, strict=True) if sends]
-    plans = [one for one, sends in zip(band.plan.users, flow.sends, strict=True) if sends]
-    whole = 1.0 / band.queue.rates
-    kept = flow.keep_share / (1.0 - flow.keep_share)
-    parts = {
-        "drafts": (flow.lengths + kept) * flow.keep_s,
-        "air": np.array([one.band_s for one in plans]) / (1.0 - flow.keep_share),
-        "round trip": np.array([one.round_trip_s + one.fixed_s for one in costs]),
-        "pass": np.array([server.alone_s(int(k)) for k in flow.lengths]),
-    }
-    found = {name: float(np.mean(part / whole)) for name, part in parts.items()}
-    return found | {"wait": max(1.0 - sum(found.values()), 0.0)}
-
-
-def bottleneck(band: Band, parts: dict[str, float], *, full: bool) -> str:
-    """Return what limits the users: "server", "passes", or the longest part of a round.
-
-    "server": its full passes have no time left. "passes": it is busy or rounds wait, but its passes are not full.
-    """
-    if full:
-        return "server"
-    longest = max(parts, key=parts.__getitem__)
-    if longest == "wait" or (band.queue is not None and band.queue.busy > BUSY):
-        return "passes"
-    return {"air": "band"}.get(longest, longest)

@@ -57,15 +57,6 @@ def test_an_answer_grows_as_its_limit_falls_and_is_counted_at_each_rejection(tra
         assert set(option.loss) == {LENGTH * 0.01}
 
 
-def test_the_bytes_of_answers_are_kept_with_the_trace(trace, tmp_path):
-    opened, file = open_trace(trace), tmp_path / "answers.json"
-    profile = profile_of(opened)
-    first = answer_bits(opened, profile, file)
-    assert answer_bits(opened, profile, file) == first
-    file.write_text("damaged", encoding="utf-8")
-    assert answer_bits(opened, profile, file) == first
-
-
 def test_the_row_needs_a_limit_on_the_risk_and_says_what_is_proved(planner):
     assert row_of(planner, CERTIFIED) is None
     for kind, most in (("token", 0.05), ("text", 0.005)):
@@ -82,11 +73,6 @@ def test_the_row_needs_a_limit_on_the_risk_and_says_what_is_proved(planner):
         assert planner.least_limit(planner.ours(setting)[0], kind) == row.plain()[f"{kind}_risk"]["value"]
 
 
-def test_sizes_that_tell_nothing_leave_certified_answers_out(trace):
-    hidden = planner_of_trace(trace, replace(SLOW_DOWN, leak_bits=0.0), shared_seed=False)[0]
-    assert CERTIFIED not in {one.family for one in hidden.options}
-
-
 def test_the_plan_is_written_as_a_policy_with_what_is_proved(planner):
     planner.setting = replace(SLOW_DOWN, risk_kind="token", risk_limit=0.02, draft_s=0.018).with_link(round_trip_s=5e-3)
     option, _ = planner.ours(planner.setting)
@@ -99,9 +85,18 @@ def test_the_plan_is_written_as_a_policy_with_what_is_proved(planner):
     assert (text.quantity, text.value) == (f"total variation of a text of at most {LENGTH} tokens", LENGTH * 0.02)
     assert (token.basis, text.basis, speed.basis) == ("proved", "proved", "measured")
     planner.options = [one for one in planner.options if one.family != FIXED]
-    found = make(planner, Request(server_draft_s=0.04), [])
+    found = make(planner, Request(server_draft_s=0.04))
     assert found.asked.best.family == CERTIFIED
     assert "Without loss, " in found.verdict
     said = "Proved: the law of each token, given those before it, is within 0.02 of"
     assert any(note.startswith(said) for note in found.notes)
     assert found.gap is None
+
+
+def test_the_bytes_of_answers_are_kept_with_the_trace(trace, tmp_path):
+    opened, file = open_trace(trace), tmp_path / "answers.json"
+    profile = profile_of(opened)
+    first = answer_bits(opened, profile, file)
+    assert answer_bits(opened, profile, file) == first
+    file.write_text("damaged", encoding="utf-8")
+    assert answer_bits(opened, profile, file) == first

@@ -11,7 +11,6 @@ from tests.validation.planning.test_rounds import WIRE
 from tests.validation.stored_traces import stored
 from validation.planning.measure import planner_of_trace
 from validation.planning.menu import OURS, SERVER
-from validation.planning.plan import Planner
 from validation.planning.profile import SEEDED
 from validation.planning.rounds import COUNTS, expected_counts
 from validation.planning.setting import Setting, constant_link
@@ -102,12 +101,3 @@ def test_no_joint_law_of_draft_and_token_takes_fewer_rounds_than_rejection_sampl
             assert counts[0][column] >= counts[1][column] - 1e-9, (trial, name)
         longer += counts[0][COUNTS.index("exchanges")] > counts[1][COUNTS.index("exchanges")] + 0.1
     assert longer > 20
-
-
-def test_without_the_shared_seed_the_bound_knows_none(made, tmp_path):
-    stored(tmp_path / "trace", noise=0.5)
-    plain = planner_of_trace(tmp_path / "trace", SETTING, shared_seed=False)[0]
-    assert isinstance(plain, Planner)
-    assert plain.model.counts.shape[1] == SEEDED
-    assert not any(one.family == OURS and one.codec == SEEDED for one in plain.options)
-    assert made.model.counts.shape[1] == SEEDED + 1

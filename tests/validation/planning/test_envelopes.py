@@ -38,20 +38,3 @@ def test_a_plan_charges_what_a_session_adds(seal, key):
     for column, name in enumerate(COUNTS):
         many = before.counts[:, COUNTS.index("exchanges")] if name in ("up_bits", "down_bits") else 0.0
         np.testing.assert_array_equal(grown[:, column], SEALS[seal] * many + np.zeros(2))
-
-
-def test_without_a_seal_nothing_changes():
-    one = option()
-    (same,) = sealed([one], "none")
-    assert same is one
-
-
-def test_the_costs_of_the_theory_take_the_same_bits():
-    """A header in ``StageCosts`` lengthens a round by its air time."""
-    hulls, bits = policy.lower_hulls([[400.0]], [[0.0]]), policy.envelope_bits(128, authenticated=True)
-    rates = []
-    for header in (0.0, float(bits)):
-        costs = policy.StageCosts(0.01, 0.03, 1e-4, round_trip_s=0.02, header_bits=header)
-        plan = policy.plan_user(hulls, costs, [0.5], draft_lengths=[1], skipping=False)
-        rates.append(1.0 / plan.rate)
-    assert rates[1] - rates[0] == pytest.approx(bits * 1e-4 / 1.5, rel=1e-9)  # 1.5 tokens a round

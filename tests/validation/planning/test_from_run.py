@@ -69,14 +69,6 @@ def test_a_plan_says_what_was_measured_and_what_is_assumed(path: Path) -> None:
     assert plan["evidence"]["steps"] == 2 * (1 + len(ACCEPTED))
     assert plan["evidence"]["depths"]["acceptances"][0] == pytest.approx(6 / 9)
     assert plan["evidence"]["depths"]["intervals"] == "exact"
-    notes = " ".join(plan["notes"])
-    for words in (
-        "Measured in the run",
-        "Assumed: the downlink",
-        "0.67 (",
-        "Not in the record: drafts of another model",
-    ):
-        assert words in notes
     given = json.loads(run("plan", "--run", path, "--json", "--verify-ms", "50", "--rate", "5M").stdout)["request"]
     assert (given["verify_s"], given["rate_bps"]) == pytest.approx((0.05, 5e6))
     assert {row["policy"] for row in plan["rows"]} >= {"ours", "server alone", "server with its own draft"}
@@ -118,11 +110,8 @@ def test_a_text_that_was_killed_counts(path: Path) -> None:
     [
         (0, b'{"kind": "text", "prompt": "a", "mark": "m", "new_tokens": 4}\n', "does not begin with a run"),
         (5, b"[]\n", "line 6 does not belong to a record"),
-        (5, b"{\n", "line 6 does not belong to a record"),
-        (5, b'{"kind": "other"}\n', "line 6 does not belong to a record"),
         (5, json.dumps({"kind": "round"} | round_of(5)).encode() + b"\n", "line 6 has a value that no run gives"),
         (5, json.dumps({"kind": "round"} | round_of(1, wait_s=-1.0)).encode() + b"\n", "line 6 has a value"),
-        (5, json.dumps({"kind": "round"} | round_of(1, drafted=True)).encode() + b"\n", "line 6 has a value"),
         (5, json.dumps({"kind": "round"} | round_of(1, draft_s=float("nan"))).encode() + b"\n", "line 6 has a value"),
         (1, b'{"kind": "round"}\n', "line 2 does not belong to a record"),
         (1, b'{"kind": "end", "tokens": 1, "ended": true, "seconds": 1}\n', "line 2 is a end before any text"),
@@ -169,19 +158,6 @@ def test_what_a_record_cannot_tell_is_refused(tmp_path: Path, changed: Any, more
     one_sentence(run("plan", "--run", path), said)
 
 
-def test_options_that_contradict_a_record_are_refused(path: Path, tmp_path: Path) -> None:
-    for words, said in (
-        (("--trace", tmp_path), "leave --trace out"),
-        (("--acceptance", path), "leave --acceptance out"),
-        (("--times", path), "leave --times out"),
-        (("--policy", tmp_path / "policy.json"), "--policy needs a trace"),
-        (("--users", "3"), "--users needs a trace"),
-        (("--seal", "hmac"), "--seal is known from the record"),
-        (("--only", "eagle"), "give --acceptance with it"),
-    ):
-        one_sentence(run("plan", "--run", path, *words), said)
-
-
 def test_a_number_that_is_not_in_the_record_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     recorder = Recorder(path, RUN)
@@ -190,13 +166,3 @@ def test_a_number_that_is_not_in_the_record_is_asked_for(tmp_path: Path) -> None
         recorder.add("round", **one)
     one_sentence(run("plan", "--run", path), "does not tell --rate: it has no trains of pings of two lengths; give it")
     one_sentence(run("plan", "--run", path, "--rate", "1M"), "does not tell --rtt: it has no pings; give it")
-
-
-def test_rounds_whose_length_follows_from_earlier_ones_have_intervals_for_that(tmp_path: Path) -> None:
-    path = write(tmp_path / "run.jsonl", [round_of(n) for n in (4, 2, 0)], texts=12)
-    adaptive = write(tmp_path / "adaptive.jsonl", [round_of(n) for n in (4, 2, 0)], texts=12, adapts=True)
-    intervals = [
-        json.loads(run("plan", "--run", one, "--json").stdout)["evidence"]["depths"] for one in (path, adaptive)
-    ]
-    assert [one["intervals"] for one in intervals] == ["clustered", "anytime"]
-    assert intervals[1]["low"][0] < intervals[0]["low"][0]

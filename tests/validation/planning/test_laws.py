@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from validation.cli.commands import main
 from validation.errors import UserError
-from validation.planning.laws import LAWS, lengths_by_law
+from validation.planning.laws import lengths_by_law
 from validation.trace.reader import TraceWriter, open_trace, probabilities
 
 K, TEXTS, LENGTH = 2, 40, 60
@@ -78,31 +74,6 @@ def test_rows_that_vary_give_the_steps_of_a_recursion(tmp_path):
     for name, chance in chances.items():
         total = sum(steps_of(text) for text in np.split(chance.astype(float), cuts))
         assert found[name].value == pytest.approx(total[0] / total[1])
-
-
-def engine_file(path, alpha, seed):
-    """Counts of 40 requests of 100 steps each, whose drafts are accepted with one probability."""
-    rng, lines = np.random.default_rng(seed), []
-    for _ in range(40):
-        accepted = np.cumprod(rng.random((100, K)) < alpha, axis=1).sum(axis=1)
-        table = {str(K): np.bincount(accepted, minlength=K + 1).tolist()}
-        found = {"num_spec_steps": 100, "num_accepted_draft_tokens": int(accepted.sum()), "num_draft_tokens": 100 * K}
-        found |= {"num_spec_tokens": K, "acceptance_histogram_by_draft_length": table}
-        lines.append(json.dumps({"metrics": {"speculative_decoding": found}}))
-    path.write_text("\n".join(lines))
-    return str(path)
-
-
-def test_the_command_says_which_law_fits_each_engine(constant, tmp_path):
-    """One engine drafts greedily, the other samples and rejects: each fits its own law alone."""
-    alphas = acceptances()
-    files = [engine_file(tmp_path / f"{name}.jsonl", alphas[name], 1) for name in ("greedy", "rejection")]
-    words = ["acceptance", files[0], "--reconcile", files[1], "--laws", str(constant.path)]
-    lines = CliRunner().invoke(main, words).output.splitlines()
-    fits = {name: next(line.rsplit("; ", 1)[1] for line in lines if said in line) for name, said in LAWS.items()}
-    assert (fits["greedy"], fits["rejection"]) == ("fits A.", "fits B.")
-    found = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)["reconciliation"]
-    assert list(found["laws"]) == list(LAWS)
 
 
 def test_a_trace_that_cannot_be_replayed_is_refused(constant, monkeypatch):

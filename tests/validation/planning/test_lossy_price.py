@@ -83,11 +83,6 @@ def test_wrong_rules_are_named(name, text, said):
         parameters_of(name, text)
 
 
-def test_a_length_beyond_every_text_is_named(trace):
-    with pytest.raises(UserError, match="No text of the trace has 9999 tokens"):
-        price_of(trace, "threshold", parameters_of("threshold", ""), 9999, 0.95)
-
-
 def test_the_command_prints_a_price(trace, counts):
     words = ["acceptance", str(counts), "--verification", "threshold", "--draft-length", "2", "--price", trace.path]
     result = CliRunner().invoke(main, [str(word) for word in (*words, "--rule", "acc=0.5")])
@@ -95,6 +90,3 @@ def test_the_command_prints_a_price(trace, counts):
     assert "Price of the rule threshold (single = 1, acc = 0.5)" in result.output
     stored_price = CliRunner().invoke(main, [str(word) for word in (*words, "--rule", "acc=0.5", "--json")])
     assert json.loads(stored_price.stdout)["price"]["distance"]["value"] > 0
-    without = CliRunner().invoke(main, ["acceptance", str(counts), "--rule", "acc=0.5"])
-    assert without.exit_code != 0
-    assert "give the trace with --price" in without.output

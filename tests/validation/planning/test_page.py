@@ -7,7 +7,6 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
-from itertools import pairwise
 
 import pytest
 
@@ -53,20 +52,6 @@ class Elements(HTMLParser):
             self.inside[-1] += data
 
 
-def test_the_page_holds_every_option_of_the_command(plan):
-    said, page = plan
-    style, data, script = Elements(page).inside
-    stored_data = json.loads(data)
-    assert stored_data["request"]["rate_bps"] == said["request"]["rate_bps"] == 10e6
-    assert len(stored_data["menu"]) == len(said["menu"]) > 1000
-    for here, there in zip(stored_data["menu"], said["menu"], strict=True):
-        assert here["counts"]["train"] == there["counts"]["train"]  # every digit: equal options stay equal
-        assert here["counts"]["test"] == pytest.approx(there["counts"]["test"], rel=1e-9)
-        assert {**here, "counts": 0} == {**there, "counts": 0}
-    assert (style, script) == tuple((TEMPLATES / name).read_text() for name in ("plan.css", "plan.js"))
-    assert said["verdict"].replace("'", "&#39;") in page  # also without JavaScript
-
-
 def test_nothing_comes_from_outside(plan):
     _, page = plan
     loads = {"src", "href", "srcset", "action", "data", "poster", "style", "background"}
@@ -106,7 +91,7 @@ def test_hostile_names_are_text(plan, tmp_path):
     said, _ = plan
     hostile = json.loads(json.dumps(said))
     hostile["evidence"]["trace"] = HOSTILE
-    hostile["verdict"] = hostile["mattered"] = HOSTILE
+    hostile["verdict"] = HOSTILE
     hostile["notes"] = [HOSTILE]
     hostile["menu"][5]["option"] = HOSTILE
     page = write_page(tmp_path / "plan.html", hostile).read_text(encoding="utf-8")
@@ -115,22 +100,13 @@ def test_hostile_names_are_text(plan, tmp_path):
     assert not any(tag == "img" for tag, _ in found.found)
     data = json.loads(found.inside[1])
     assert data["menu"][5]["option"] == HOSTILE
-    assert data["command"].startswith("hlm plan --trace '</script>")  # quoted for a shell
-
-
-def test_numbers_that_json_does_not_know_are_refused(plan, tmp_path):
-    said, _ = plan
-    broken = json.loads(json.dumps(said))
-    broken["menu"][0]["loss"]["text"] = float("nan")
-    with pytest.raises(ValueError, match="JSON"):
-        write_page(tmp_path / "plan.html", broken)
 
 
 def test_the_command_of_the_page_is_the_command_that_was_given(tmp_path):
     stored(tmp_path / "trace")
     words = ["--latency", "p90=300ms", "--energy", "400mJ", "--objective", "cost", "--time-price", "0.5"]
     words += ["--bias", "0.1", "--down-rate", "2M", "--verify-us-per-token", "50", "--k-factor", "5x"]
-    words += ["--between-ms", "1.5"]
+    words += ["--between-ms", "1.5", "--no-shared-seed", "--confidence", ".9"]
     result = run("plan", "--trace", tmp_path / "trace", "--page", tmp_path / "plan.html", *words)
     assert result.exit_code == 0, result.output
     data = json.loads(Elements((tmp_path / "plan.html").read_text(encoding="utf-8")).inside[1])
@@ -138,20 +114,3 @@ def test_the_command_of_the_page_is_the_command_that_was_given(tmp_path):
     assert again.exit_code == 0, again.output
     given = run("plan", "--trace", tmp_path / "trace", "--json", *words)
     assert json.loads(again.stdout)["request"] == json.loads(given.stdout)["request"]
-
-
-def lightness(colour: str) -> float:
-    """CIE L* of a colour such as #16325c."""
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
-    y = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return 116 * y ** (1 / 3) - 16 if y > 0.008856 else 903.3 * y
-
-
-def test_the_areas_of_the_map_differ_in_grey_in_both_schemes():
-    style = (TEMPLATES / "plan.css").read_text()
-    light, dark = (dict(re.findall(r"--(a\d): (#[0-9a-f]{6})", part)) for part in style.split("@media", 2)[:2])
-    for scheme in (light, dark):
-        assert len(scheme) == 5
-        levels = sorted(lightness(colour) for colour in scheme.values())
-        assert min(b - a for a, b in pairwise(levels)) > 5, levels

@@ -9,13 +9,6 @@ from validation.planning import quantities as read
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("10M", 1e7), ("250k", 250e3), ("1.5Mbit/s", 1.5e6), ("2Gbps", 2e9), ("64 bit/s", 64.0)]
-)
-def test_rates_are_in_bits(text, value):
-    assert read.read_rate("--rate", text) == value
-
-
-@pytest.mark.parametrize(
     ("function", "text", "said"),
     [
         (read.read_rate, "10", "has no unit"),
@@ -52,3 +45,9 @@ def test_a_latency_names_its_percentile_and_unit(text):
 def test_a_risk_names_what_it_is_of(text):
     with pytest.raises(UserError, match=r"--risk"):
         read.read_risk(text)
+
+
+@pytest.mark.parametrize("text", ["3", "bits=-1", "bits=nan", "bits=7", "text=1"])
+def test_a_leak_is_in_bits(text):
+    with pytest.raises(UserError, match=r"--leak"):
+        read.read_leak(text)

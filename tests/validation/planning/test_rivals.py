@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tests.validation.command_line import one_sentence, run
 from tests.validation.planning.test_rounds import WIRE, played
 from tests.validation.stored_traces import stored
-from tests.validation.tiny_texts import quarters
-from validation.collection.prompts import Prompt
-from validation.decoding.loop import decode
-from validation.decoding.methods.quantized import CSqs
-from validation.decoding.policy_file import read_policy
-from validation.models.tables import table_pair
-from validation.planning.aims import aims_of, has_device
 from validation.planning.measure import planner_of_trace
-from validation.planning.menu import COLOCATED, OURS, SERVER, SQS, STREAM, WITHOUT_DEVICE
+from validation.planning.menu import COLOCATED, OURS, SQS
 from validation.planning.plan import Planner
 from validation.planning.profile import CODECS, SEEDED, until_spent
 from validation.planning.request import Request
@@ -78,20 +69,6 @@ def test_a_round_ends_with_the_draft_that_exceeds_its_bits(budget):
     np.testing.assert_allclose(counts, total, rtol=1e-12)
 
 
-@pytest.mark.parametrize("sends_last", [False, True])
-def test_the_pass_of_the_draft_that_does_not_fit(sends_last):
-    """It is lost if the draft is dropped, and not if it is sent."""
-    rng = np.random.default_rng(2)
-    pair, prompts = table_pair(quarters(rng, 40), quarters(rng, 40)), [Prompt(name, "0", "test") for name in "abcd"]
-    method = CSqs(0.001, learning_rate=0.0, resolution=4, budget_bits=15.0, sends_last=sends_last)
-    records = decode(pair, prompts, method, new_tokens=8)
-    rounds = [one for record in records for one in record.rounds]
-    lost = sum(one.draft_passes - one.drafted for one in rounds)
-    assert (lost == 0) is sends_last
-    assert max(one.drafted for one in rounds) >= 1
-    assert ("sends last" in method.name) is sends_last
-
-
 # ------------------------------------------------------------------------------------- a server with its own draft
 
 
@@ -110,18 +87,6 @@ def test_the_counts_of_a_server_with_its_own_draft(made):
     expected = total[COLUMN["server_drafts"]] * 0.004 + total[COLUMN["passes"]] * 0.030 + total[COLUMN["tokens"]] * 8e-7
     assert float(setting.seconds(total, 1e3)) == pytest.approx(expected, rel=1e-12)
     assert float(setting.server_seconds(total)) == pytest.approx(expected - total[COLUMN["tokens"]] * 8e-7, rel=1e-12)
-
-
-def test_no_lossless_plan_is_faster_than_a_server_that_drafts_as_fast(made):
-    rng = np.random.default_rng(6)
-    for _ in range(30):
-        link = constant_link(10 ** rng.uniform(5, 9), 10 ** rng.uniform(-3, -0.5), 1e7)
-        draft, verify = 10 ** rng.uniform(-3, -1, 2)
-        planner = under(made, link=link, draft_s=draft, verify_s=verify, server_draft_s=draft * rng.uniform(0.1, 1.0))
-        values = planner.setting.value(planner.totals(made.options))
-        server = max(v for v, option in zip(values, made.options, strict=True) if option.family == COLOCATED)
-        device = [option.lossless and option.family not in WITHOUT_DEVICE for option in made.options]
-        assert values[device].max() <= max(server, 1 / verify)
 
 
 def test_a_server_may_look_at_a_draft_s_uncertainty_as_a_device_does(made):
@@ -145,41 +110,6 @@ def test_a_server_may_look_at_a_draft_s_uncertainty_as_a_device_does(made):
         assert speeds[OURS] <= speeds[COLOCATED] * (1 + 1e-6)
 
 
-def test_the_capacity_is_that_of_the_best_options_of_both_sides(made):
-    planner = under(made, server_draft_s=0.005)
-    full = aims_of(planner, planner.setting)[1]
-    loads = {}
-    for option in made.options:
-        c = option.counts[made.split.train].sum(axis=0)
-        loads[id(option)] = (c[COLUMN["passes"]] * 0.030 + c[COLUMN["server_drafts"]] * 0.005) / c[COLUMN["tokens"]]
-    for device in (True, False):
-        own = [one for one in made.options if one.lossless and (one.family not in WITHOUT_DEVICE) is device]
-        least = min(loads[id(one)] for one in own)
-        chosen = full.best_of(lambda one, device=device: has_device(one) is device).option
-        assert loads[id(chosen)] <= 1.05 * least  # between policies the held-out prompts decide
-
-
-def test_the_pass_of_the_draft_on_the_server_is_assumed_and_said(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    words = ("plan", "--trace", "trace", "--json", "--policy", "policy.json", "--row", "ours")
-    result = run(*words)
-    found = json.loads(result.stdout)
-    assert found["request"]["server_draft_s"] == 0.012  # of the device: this trace knows no parameters
-    assert "assumed: that of the device, because the ratio of parameters is not known" in " ".join(found["notes"])
-    assert found["aims"][0]["best"]["policy"] == COLOCATED == found["rows"][0]["policy"]
-    lines = [line for line in found["sensitivity"] if line["option"] == "--server-draft-ms"]
-    assert [line["value"] for line in lines] == ["6", "24"]
-    assert lines[0]["tokens_per_s"] > lines[1]["tokens_per_s"]
-    told = read_policy("policy.json").guarantees[-1]
-    assert told.basis == "measured"
-    assert COLOCATED in told.quantity
-    ours = found["rows"][-1]
-    assert told.value == pytest.approx(ours["gain"]["value"], rel=1e-12)
-    given = json.loads(run("plan", "--trace", "trace", "--json", "--server-draft-ms", "4").stdout)
-    assert "A pass of the draft model on the server: 4 ms (--server-draft-ms). The server" in " ".join(given["notes"])
-    one_sentence(run("plan", "--trace", "trace", "--server-draft-ms", "0"), "--server-draft-ms is 0: a model")
-
-
 def test_the_default_pass_of_the_draft_on_the_server():
     request = Request(draft_s=0.012, verify_s=0.030)
     assert request.with_server_draft(6.28).server_draft_s == 0.00478
@@ -188,22 +118,3 @@ def test_the_default_pass_of_the_draft_on_the_server():
     assert request.with_server_draft(None).server_draft_s == 0.012
     given = replace(request, server_draft_s=0.001)
     assert given.with_server_draft(6.28) is given
-
-
-def test_servers_of_an_engines_counts(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    one = {
-        "num_spec_steps": 10,
-        "num_accepted_draft_tokens": 8,
-        "num_draft_tokens": 20,
-        "acceptance_histogram_by_draft_length": {"2": [5, 2, 3]},
-    }
-    lines = [json.dumps({"metrics": {"speculative_decoding": one}}) for _ in range(6)]
-    (tmp_path / "answers.jsonl").write_text("\n".join(lines))
-    found = json.loads(run("plan", "--acceptance", "answers.jsonl", "--json", "--server-draft-ms", "5").stdout)
-    rows = {row["policy"]: row for row in found["rows"]}
-    assert {SERVER, STREAM, COLOCATED} <= rows.keys()
-    tokens = {1: 1.5, 2: 1.8}
-    seconds = {k: 0.030 + k * 0.005 for k in tokens}
-    best = max(tokens[k] / seconds[k] for k in tokens)
-    assert rows[COLOCATED]["tokens_per_s_median"]["value"] == pytest.approx(best, rel=1e-4)

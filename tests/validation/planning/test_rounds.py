@@ -80,8 +80,3 @@ def test_texts_of_different_lengths_do_not_mix():
     for text, n in enumerate(length):
         alone = expected_counts(accepted[:n, [text]], bits[:n, [text]], length[[text]], 3, wire=WIRE).table()
         np.testing.assert_allclose(both[text], alone[0], rtol=1e-12)
-
-
-def test_the_server_alone_exchanges_every_token():
-    found = expected_counts(np.zeros((4, 1)), np.zeros((4, 1)), np.array([4]), 0, wire=WIRE)
-    assert (found.exchanges[0], found.drafts[0], found.verified[0], found.up_bits[0]) == (4.0, 0.0, 4.0, 64.0)

@@ -21,7 +21,7 @@ from validation.decoding.methods.trees import SureTreeSd
 from validation.planning.menu import OWN_TREE, SEED_TREE
 from validation.planning.positions import MOST_CHILDREN, race_matches, sure_drafts
 from validation.planning.rounds import COUNTS, expected_counts
-from validation.planning.several import WIDTHS, nodes_of
+from validation.planning.several import nodes_of
 
 RNG = np.random.default_rng(4)
 P, Q = RNG.dirichlet(np.full(6, 0.5), (2, 20))
@@ -114,13 +114,6 @@ def test_expected_rounds_of_texts_are_those_that_were_decoded(make):
     assert make is SharedSeedTree or off.mean() >= -error
 
 
-def test_the_bytes_of_a_tree_are_those_that_are_sent():
-    draft = target = np.full((nodes(4, 4), 4), 0.25)
-    record = decoded(SharedSeedTree((2, 2, 1)), draft, target, 1)[0]
-    drafts = int(nodes_of((2, 2, 1))[-1])
-    assert record.rounds[0].bytes == -(-(16 + drafts * (2 + drafts.bit_length())) // 8)
-
-
 def test_the_rows_are_in_a_plan_that_knows_the_width_of_a_pass(tmp_path):
     stored(tmp_path / "trace", noise=0.5)
 
@@ -140,8 +133,3 @@ def test_the_rows_are_in_a_plan_that_knows_the_width_of_a_pass(tmp_path):
     best = narrow[OWN_TREE]["tokens_per_s_median"]["value"]
     assert best > narrow["server with its own draft"]["tokens_per_s_median"]["value"]
     assert next(iter(narrow)) == OWN_TREE  # the strongest rival stands first
-
-
-def test_the_trees_have_at_most_as_many_children_as_were_measured():
-    assert max(map(max, WIDTHS)) == MOST_CHILDREN
-    assert len(set(WIDTHS)) == len(WIDTHS)

@@ -96,15 +96,6 @@ def test_the_next_prompt_loses_no_more_than_the_limit_in_the_worst_case(limit):
     assert (np.mean(losses) > 0) == (limit > 1 / 21)
 
 
-def test_sums_and_means_are_those_of_each_prompt():
-    split = split_prompts(np.array(["b", "a", "b", "c", "a"]))
-    values = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0], [9.0, 10.0]])
-    every = np.arange(5)
-    assert split.sums(values, every).tolist() == [[12.0, 14.0], [6.0, 8.0], [7.0, 8.0]]
-    assert split.means(values, every).tolist() == [[6.0, 7.0], [3.0, 4.0], [7.0, 8.0]]
-    assert split.means(values[:, 0], every[3:]).tolist() == [9.0, 7.0]
-
-
 def test_a_prompt_that_a_file_repeats_is_one_prompt():
     lines = [{"id": "x", "text": "one"}, {"id": "y", "text": "two"}, {"id": "z", "text": "one"}, {"id": "w"}, {}]
     assert _names(lines) == {0: "x", 1: "y", 2: "x", 3: "w"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,17 +9,10 @@ import numpy as np
 import pytest
 
 from hlmtheory.policy import DevicePolicy, StreamedDevice, StreamedServer, StreamedTokens, threshold_rule
-from hlmtheory.shared_seed import streamed_rate
-from tests.validation.command_line import run
-from tests.validation.stored_traces import stored
 from validation.planning.envelopes import SEALS
-from validation.planning.measure import planner_of_trace
-from validation.planning.menu import STREAMED
-from validation.planning.profile import profile_of
 from validation.planning.rounds import COUNTS, expected_streaks
 from validation.planning.setting import Setting, constant_link
 from validation.planning.streamed import Streamed
-from validation.trace.reader import open_trace
 
 TIMES = [(0.012, 0.030, 0.02), (0.030, 0.030, 0.0), (0.011, 0.025, 0.1), (0.040, 0.030, 0.02), (0.010, 0.030, 0.005)]
 COLUMN = {name: place for place, name in enumerate(COUNTS)}
@@ -59,16 +51,6 @@ def test_the_time_of_a_text_is_that_of_simulated_events(draft_s, verify_s, round
         assert abs(mine - np.mean(own)) < 4 * np.std(own) / np.sqrt(texts) + 1e-12
 
 
-@pytest.mark.parametrize(("draft_s", "verify_s", "round_trip_s"), TIMES)
-def test_a_long_text_of_equal_acceptances_has_the_rate_of_the_theory(draft_s, verify_s, round_trip_s):
-    length = 2000
-    setting = Setting(constant_link(1e12, round_trip_s), draft_s, verify_s)
-    option = of(np.full(length, 0.675), length).option(setting)
-    known = streamed_rate(0.675, draft_s * (1 + 1e-7), round_trip_s, verify_s)  # no tie
-    assert length / float(setting.seconds(option.counts, 1e12)[0]) == pytest.approx(float(known.rate), rel=2e-3)
-    assert option.counts[0, COLUMN["passes"]] / length == pytest.approx(float(known.passes), rel=2e-3)
-
-
 @pytest.mark.parametrize(("draft_ms", "verify_ms"), [(10, 30), (12, 30), (2, 5), (7, 21), (1, 3), (30, 30), (0.1, 0.3)])
 def test_a_tie_of_drafts_and_passes_is_given_to_the_slower_side(draft_ms, verify_ms):
     """Where V/t_d is a ratio of small whole numbers a draft that is a little slower misses its pass."""
@@ -99,24 +81,6 @@ def test_the_row_applies_only_where_its_assumptions_hold():
         {"link": constant_link(7e3, 0.02)},  # 96 bits take 13.7 ms, and a draft 12
     ):
         assert own.option(replace(setting, **changed)) is None
-
-
-def test_the_row_says_its_passes(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    stored(tmp_path / "trace", noise=0.5)
-    found = json.loads(run("plan", "--trace", "trace", "--json").stdout)
-    row = next(row for row in found["rows"] if row["policy"] == STREAMED)
-    assert "passes a token" in row["option"]
-    assert row["text_risk"]["value"] == 0.0
-    assert found["rows"][0]["policy"] not in (STREAMED, "ours")
-    assert found["message_gain"]["value"] >= found["gap"]["value"] >= 0.0
-    assert STREAMED not in {one["policy"] for one in found["menu"]}
-    for words in (("--no-shared-seed",), ("--latency", "p95=200ms")):
-        rows = json.loads(run("plan", "--trace", "trace", "--json", *words).stdout)["rows"]
-        assert STREAMED not in {row["policy"] for row in rows}
-    planner = planner_of_trace(tmp_path / "trace", Setting(constant_link(1e7, 0.02), 0.012, 0.030), seal="hmac")[0]
-    # V = 20: the number of starts, a frame of 7 bytes, V, a count, one byte of a token
-    assert planner.streamed.message_bits == 8 * 11 + 168
 
 
 def test_the_counted_bits_are_those_of_the_sessions():
@@ -161,20 +125,3 @@ def test_no_device_that_drafts_on_is_faster_than_the_bound(draft_s):
     among = own.least_seconds(setting, np.array([0]), tokens_alone=False)
     assert bound < among < queued.mean() + 4 * queued.std() / np.sqrt(texts)
     assert among <= float(setting.seconds(own.option(setting).counts, 1e6)[0])
-
-
-def test_the_bound_takes_the_row_that_is_rejected_least(tmp_path):
-    """A quantised row may be accepted more often than q; then the bound is that of its cycles."""
-    stored(tmp_path / "trace", noise=0.5)
-    found = profile_of(open_trace(tmp_path / "trace"))
-    behind = np.arange(found.accepted.shape[1]) < found.lengths[:, None] - 1
-    own = np.where(behind, 1.0 - found.accepted, 0.0).sum(axis=1)
-    np.testing.assert_allclose(found.rejections[:, 0], own, atol=1e-12)
-    setting, texts = Setting(constant_link(1e7, 0.02), 0.012, 0.030), np.arange(found.texts)
-    made = Streamed.of(found)
-    least = made.least_seconds(setting, texts)
-    assert least <= made.least_seconds(setting, texts, tokens_alone=False)
-    fewer = replace(made, least_cycles=np.concatenate([made.least_cycles, made.least_cycles[:, :1] - 0.5], axis=1))
-    pause = 0.02 + 0.030 + (made.message_bits - 8) / 1e7
-    gained = min(0.0, (fewer.least_cycles.sum(axis=0) - made.least_cycles.sum(axis=0).min()).min()) * pause
-    assert fewer.least_seconds(setting, texts) == pytest.approx(least + gained, rel=1e-12)

@@ -73,8 +73,8 @@ def test_passes_are_those_that_were_measured() -> None:
     assert setting.server_seconds(counts, 4) == pytest.approx([0.012, 0.003])
 
 
-def test_passes_of_which_perfect_drafts_win_nothing(tmp_path: Path) -> None:
-    """Passes of 51, 104, 151, 221 ms at widths 1, 2, 3, 5 and drafts of 3 ms: 5 · 51 / (4 · 3 + 221) = 1.09."""
+def test_a_table_of_passes(tmp_path: Path) -> None:
+    """A server with its own draft by passes of 51, 104, 151, 221 ms at widths 1, 2, 3, 5, and drafts of 3 ms."""
     one = {"num_spec_steps": 191, "num_accepted_draft_tokens": 320, "num_draft_tokens": 764, "num_spec_tokens": 4}
     one["acceptance_histogram"] = [58, 48, 23, 22, 40]
     (tmp_path / "counts.json").write_text(json.dumps({"metrics": {"speculative_decoding": one}}))
@@ -82,9 +82,6 @@ def test_passes_of_which_perfect_drafts_win_nothing(tmp_path: Path) -> None:
     file = tmp_path / "passes.csv"
     file.write_text("\n".join(["batch,width,context,ms,model", *table, "1,1,200,3,draft"]) + "\n")
     found = json.loads(run("plan", "--acceptance", tmp_path / "counts.json", "--times", file, "--json").stdout)
-    assert found["aims"][0]["best"]["policy"] == "server alone, streaming"
-    assert found["aims"][0]["best"]["tokens_per_s"] == pytest.approx(1 / 0.051, rel=1e-4)
-    assert "were accepted, one user would be 1.09 times as fast (K = 4)" in " ".join(found["notes"])
     own = next(row for row in found["rows"] if row["policy"] == "server with its own draft")
     length = int(own["draft_length"]["value"])
     tokens = 1 + sum(sum([58, 48, 23, 22, 40][j:]) for j in range(1, length + 1)) / 191
@@ -92,11 +89,6 @@ def test_passes_of_which_perfect_drafts_win_nothing(tmp_path: Path) -> None:
     assert own["tokens_per_s_median"]["value"] == pytest.approx(tokens / seconds, rel=1e-4)
     file.write_text("batch,width,ms\n1,1,-3\n")
     one_sentence(run("plan", "--acceptance", tmp_path / "counts.json", "--times", file), "line 2: batch, width and ms")
-
-
-def test_the_file_gives_what_was_written(tmp_path: Path) -> None:
-    write_times(LINE, tmp_path / "here" / "times.json")
-    assert read_times(tmp_path / "here" / "times.json") == LINE
 
 
 def test_an_exchange_is_what_drafts_and_pass_leave_of_a_round() -> None:
@@ -110,20 +102,17 @@ def test_an_exchange_is_what_drafts_and_pass_leave_of_a_round() -> None:
     assert quick.exchange_s("rows") == pytest.approx(0.0012)
 
 
-def test_the_server_takes_time_between_the_passes_of_its_own_text() -> None:
-    """A token of 12.4 ms has a pass of 10 + 1 ms in it."""
-    assert LINE.between_s() == pytest.approx(0.0014)
-    assert times((1, 1, 0.011), token=0.0108).between_s() == 0.0
-
-
-def test_a_plan_with_these_times_gives_a_round_and_a_token_the_time_that_they_took() -> None:
-    link = constant_link(1e6, LINE.exchange_s())
-    setting = Setting(link, LINE.draft.median_s, 9.0, 9.0, between_s=LINE.between_s(), passes=LINE.table)
+@pytest.mark.parametrize("token", [0.0124, 0.0102])
+def test_a_plan_with_these_times_gives_a_round_and_a_token_the_time_that_they_took(token: float) -> None:
+    """Also where a token of a text took less than a pass of one token that was timed alone, 11 ms."""
+    found = replace(LINE, token=exactly(token))
+    link = constant_link(1e6, found.exchange_s())
+    setting = Setting(link, found.draft.median_s, 9.0, 9.0, between_s=found.between_s(), passes=found.table)
     round_of = dict.fromkeys(COUNTS, 0.0) | {"drafts": 4, "passes": 1, "exchanges": 1, "verified": 5, "tokens": 3}
     token_of = dict.fromkeys(COUNTS, 0.0) | {"passes": 1, "verified": 1, "tokens": 1}
     counts = np.array([[one[name] for name in COUNTS] for one in (round_of, token_of)])
-    assert setting.seconds(counts, 1e6) == pytest.approx([0.0165 + 0.0175, 0.0124])
-    assert setting.server_seconds(counts) == pytest.approx([0.015, 0.0124])
+    assert setting.seconds(counts, 1e6) == pytest.approx([0.0165 + 0.0175, token])
+    assert setting.server_seconds(counts) == pytest.approx([0.015, token])
 
 
 @pytest.mark.parametrize(
@@ -155,18 +144,15 @@ def test_a_plan_takes_the_times_that_were_not_given(tmp_path: Path, monkeypatch:
     by_hand = json.loads(run(*line[:6], "43ms", "--json", *given).stdout)
     speeds = [[row["tokens_per_s_median"]["value"] for row in plan["rows"]] for plan in (timed, by_hand)]
     assert speeds[0] == pytest.approx(speeds[1], rel=1e-9)
-    assert "Measured on one machine on 2026-01-01 (small and large" in timed["notes"][0]
-    assert "passes as measured (11 ms for one token)" in timed["notes"][0]
     assert not {"--draft-ms", "--verify-ms"} & set(timed["defaults"])
     own = json.loads(run(*line, "--times", "times.json", "--draft-ms", "7").stdout)
     assert own["request"]["draft_s"] == pytest.approx(0.007)
-    assert "--draft-ms" not in own["notes"][0].split("what device")[0]
-    assert "--between-ms 1.4" in own["notes"][0]
+    write_times(replace(LINE, token=exactly(0.0102)), tmp_path / "quick.json")  # less than a pass of 11 ms
+    quick = {row["policy"]: row for row in json.loads(run(*line, "--times", "quick.json").stdout)["rows"]}
+    stream = quick["server alone, streaming"]["counts"]
+    seconds = 0.0102 + stream["down_bits"] / 1e6
+    assert quick["server alone, streaming"]["tokens_per_s_median"]["value"] == pytest.approx(1 / seconds, rel=1e-9)
+    one_sentence(run(*line, "--between-ms", "-30"), "--between-ms is -30")
     one_sentence(run(*line, "--times", "trace"), "trace")
     half = json.loads(run(*line, "--times", "times.json", "--verify-ms", "30").stdout)
     assert (half["request"]["verify_s"], half["request"]["verify_token_s"]) == pytest.approx((0.03, 0.0))
-
-
-def test_without_a_slope_a_device_may_draft_on() -> None:
-    flat = replace(LINE, passes=(PassTiming(1, 1, exactly(0.01)),))
-    assert pass_line(flat.table) == (0.01, 0.0)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
 import pytest
 
 from hlmtheory.policy import BandUser, SharedServer, StageCosts, lower_hulls, plan_served
-from validation.planning.waits import bottleneck, companies, predicted, round_parts
+from validation.planning.waits import predicted
 
 PASS_S, ALPHA = 0.03, [0.75, 0.75]
 
@@ -40,35 +37,3 @@ def test_a_pass_that_is_alone_or_full_anyway_starts_at_once(users, batch):
     found, _, _ = band(users, batch)
     assert found.company == 1
     assert found.rates.sum() == found.at_once
-
-
-def test_the_parts_of_a_round_name_what_limits_it():
-    cases = {
-        "pass": {},
-        "drafts": {"draft_s": 0.1},
-        "round trip": {"round_trip_s": 0.5},
-        "band": {"bits": 1e6},
-    }
-    for name, changed in cases.items():
-        found, members, server = band(4, 4, **changed)
-        parts = round_parts(found, members, server)
-        assert sum(parts.values()) == pytest.approx(1.0)
-        assert bottleneck(found, parts, full=False) == name
-        assert bottleneck(found, parts, full=True) == "server"
-
-
-def test_a_server_whose_passes_are_not_full_is_no_band_that_binds():
-    found, _, _ = band(8, 4)
-    parts = {"drafts": 0.3, "air": 0.1, "round trip": 0.2, "pass": 0.15, "wait": 0.25}
-    assert found.queue.busy < 0.95
-    assert bottleneck(found, parts, full=False) == "drafts"
-    assert bottleneck(replace(found, queue=replace(found.queue, busy=1.0)), parts, full=False) == "passes"
-    assert bottleneck(found, parts | {"wait": 0.4}, full=False) == "passes"
-
-
-def test_the_rules_that_are_tried():
-    assert companies(1) == [1]
-    assert companies(6) == [1, 2, 3, 4, 5, 6]
-    assert companies(20) == [1, 2, 3, 4, 5, 6, 7, 8, 10, 13, 17, 20]
-    assert len(companies(1000)) < 40
-    assert np.diff(companies(1000)).min() >= 1

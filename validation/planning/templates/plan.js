@@ -21,8 +21,7 @@ function repeated(option) {
   const label = `K = ${known[2]}${known[1] ? `, drafts from ${known[1]}` : ""}, ${known[3]}`;
   const counts = (part) => option[part].map((value, i) => (i === SERVER_DRAFTS ? option[part][DRAFTS] : i === DOWN ? stream[part][DOWN]
     : [DRAFTS, UP, EXCHANGES].includes(i) ? 0 : value));
-  const own = MENU.find(({ policy }) => policy === COLOCATED);
-  return [{ ...option, policy: COLOCATED, option: label, use: `Server with its own draft: ${label}`, how: own.how, top_k: [0, 0],
+  return [{ ...option, policy: COLOCATED, option: label, top_k: [0, 0],
     train: counts("train"), test: counts("test") }];
 }
 const EVERY = [...MENU, ...(MENU.some(({ policy }) => policy === COLOCATED) ? MENU.flatMap(repeated) : [])];
@@ -122,7 +121,7 @@ function streamedAt(s) {
     return c;
   };
   const [train, test, both] = ["train", "test", "all"].map((part) => counts(data.streamed.streaks[part]));
-  return [{ ...data.streamed.words, policy: STREAMED, option: `drafts on, ${both[PASSES].toFixed(2)} passes a token`, train, test,
+  return [{ policy: STREAMED, option: `drafts on, ${both[PASSES].toFixed(2)} passes a token`, train, test,
     draft_length: 1, threshold: null, top_k: [0, 0], loss: { text: 0, token: 0 }, lossless: true, paper_threshold: true }];
 }
 const STREAMS = new WeakMap();
@@ -292,8 +291,8 @@ function guarantee(option, s) {
 /** The command that makes this plan, with intervals. */
 function command(s) {
   const short = (x) => +x.toPrecision(12), snr = s.fading === "none" ? "" : ` --snr ${short(10 * Math.log10(s.snr))}dB`;
-  const link = data.recorded ? "--link-csv FILE" : `--rate ${short(s.rate / 1e6)}M --fading ${s.fading}${snr}`;
-  return `${data.command} ${link} --rtt ${short(1e3 * s.roundTrip)}ms --draft-ms ${short(1e3 * s.draft)} ` +
+  const link = data.recorded ? "" : ` --rate ${short(s.rate / 1e6)}M --fading ${s.fading}${snr}`;
+  return `${data.command}${link} --rtt ${short(1e3 * s.roundTrip)}ms --draft-ms ${short(1e3 * s.draft)} ` +
     `--verify-ms ${short(1e3 * s.verify)} --risk ${s.kind}=${short(s.limit)}`;
 }
 
@@ -504,10 +503,10 @@ function drawTable(rows) {
 function card(aim) {
   const s = aim.s, pool = byId("stream").checked ? aim.rows : aim.rows.filter(({ policy }) => !STREAMING.includes(policy));
   const use = aim.best && bestKept(pool, s);
-  if (!use) return { use: "No policy", "use-how": "", speed: "–", "speed-how": "", sure: "Nothing", "sure-how": "" };
+  if (!use) return { use: "No policy", speed: "–", "speed-how": "", sure: "Nothing", "sure-how": "" };
   const slow = `${say(1 / seconds(use.test, s, s.slow))} or more in 95% of the time`;
   const [sure, how] = guarantee(use, s);
-  return { use: use.use, "use-how": use.how, speed: speedOf(use, s), "speed-how": `${slow}; ${measured}.`, sure, "sure-how": how };
+  return { use: named(use), speed: speedOf(use, s), "speed-how": `${slow}; ${measured}.`, sure, "sure-how": how };
 }
 
 function render() {

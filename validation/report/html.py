@@ -188,13 +188,12 @@ def _version(name: str) -> str:
 
 
 def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
-    """Return the template's values for one figure or table: its message apart from the rest of its caption."""
+    """Return the template's values for one figure or table."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))
     name, _, caption = about["caption"].partition(": ")
-    message, shows = first_sentence(caption)
     details = f"{printed_words(about)} {about['method']}".strip()
     picture = sidecar.with_suffix(".svg")
-    svg = _inline(picture, prefix, f"{name}: {about['title']}. {message}") if picture.exists() else ""
+    svg = _inline(picture, prefix, f"{name}: {about['title']}. {caption}") if picture.exists() else ""
     width = re.search(r'<svg[^>]*\swidth="([\d.]+)pt"', svg)
     tables = [
         {
@@ -210,22 +209,11 @@ def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
         "anchor": re.sub(r"[^\w.-]+", "-", sidecar.stem),
         "name": name,
         "title": about["title"],
-        "message": message,
-        "shows": shows,
+        "caption": caption,
         "details": details,
         "kind": about.get("kind", ""),
         "tables": tables,
     }
-
-
-def first_sentence(text: str) -> tuple[str, str]:
-    """Return the first sentence of a text and the rest.
-
-    >>> first_sentence("Of 0.5 bits, e.g. here, none is lost. Lines: means.")
-    ('Of 0.5 bits, e.g. here, none is lost.', 'Lines: means.')
-    """
-    end = re.search(r"[.!?](?= +[A-Z“(]|$)", text)
-    return (text[: end.end()], text[end.end() :].strip()) if end else (text, "")
 
 
 def _inline(path: Path, prefix: str, title: str) -> Markup:

@@ -34,9 +34,7 @@ def cases(work: Path, gguf: Path | None, other: Path | None) -> Iterator[tuple[C
     made = [(samplers.transformers_cases(tiny, "tiny", 2_000), tiny)]
     for package, cases_of in (
         ("sequential-speculative-decoding", samplers.seqspecdecod_cases),
-        ("specdec", samplers.specdec_cases),
         ("flashspec", samplers.flashspec_cases),
-        ("economize", samplers.economize_cases),
         ("rotalabs-accel", samplers.rotalabs_cases),
     ):
         if version_of(package):
@@ -58,10 +56,7 @@ def audited(case: Case, models: Models, seed: int) -> dict[str, Any]:
         top_p=options.get("top_p", 1.0),
         rounding=case.rounding,
     )
-    ends = None if case.ends else ()
-    law, draft = (
-        ModelLaw(model, models.prompts, processors, end_tokens=ends) for model in (models.target, models.draft)
-    )
+    law, draft = (ModelLaw(model, models.prompts, processors) for model in (models.target, models.draft))
     start = time.process_time()
     report = audit_sampler(
         law, case.sampler, draws=case.draws, depth=case.depth, level=LEVEL, epsilon=EPSILON, seed=seed, draft=draft

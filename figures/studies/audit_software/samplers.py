@@ -46,8 +46,6 @@ class Case:
     pair: str
     setting: str
     sampler: Sampler
-    ends: bool = True
-    """False where the software never stops at an end-of-text token."""
     depth: int = 4
     draws: int = 4_000
     rounding: float = 1e-5
@@ -152,24 +150,6 @@ def seqspecdecod_cases(models: Models, pair: str, draws: int) -> Iterator[Case]:
             )
 
 
-def specdec_cases(models: Models, pair: str, draws: int) -> Iterator[Case]:
-    """Yield specdec's two steps, as its ``spec_gen`` calls them; it never stops at an end-of-text token."""
-    from specdec import SpecDecoder
-
-    decoder = SpecDecoder(str(models.draft_folder), str(models.folder), device="cpu")
-
-    def draw(ids: torch.Tensor) -> list[int]:
-        def step(ids: torch.Tensor) -> torch.Tensor:
-            drafted, rows = decoder.generate_small(ids, 3)
-            return torch.cat([ids, torch.tensor([decoder.verify(ids, drafted, rows)])], dim=1)
-
-        return rounds(ids, step, None)
-
-    yield Case(
-        "specdec", "generate_small, verify", pair, "temperature 1", by_call(models, draw), ends=False, draws=draws
-    )
-
-
 def flashspec_cases(models: Models, pair: str, draws: int) -> Iterator[Case]:
     """Yield flashspec's engine with one text and with a batch, which take different paths."""
     from flashspec import BanditConfig, FlashSpecConfig, SamplingConfig, SpeculativeEngine
@@ -205,35 +185,6 @@ def flashspec_cases(models: Models, pair: str, draws: int) -> Iterator[Case]:
 
         call = "SpeculativeEngine.generate, " + ("one text" if batch == 1 else f"batch of {batch}")
         yield Case("flashspec", call, pair, setting, sample, draws=draws)
-
-
-def economize_cases(models: Models, pair: str, draws: int) -> Iterator[Case]:
-    """Yield economize's draft-model technique, with the verifier that it calls lossless."""
-    import economize
-
-    drafter = economize.techniques.draft_model.DraftModelConfig(model=str(models.draft_folder))
-    model = economize.apply(AutoModelForCausalLM.from_pretrained(models.folder, dtype=torch.float32).eval(), drafter)
-    for setting in ("temperature 1", "temperature 0.7", "top-p 0.9"):
-        options = SETTINGS[setting]
-
-        def sample(
-            prompts: list[list[int]], n: int, seed: int, options: dict[str, float] = options
-        ) -> list[list[list[int]]]:
-            selector = economize.TopPSampler(
-                temperature=options.get("temperature", 1.0), top_p=options.get("top_p", 1.0), seed=seed
-            )
-            how = economize.DecodeConfig(cycle_length=4, verifier="rejection")
-            return [
-                [
-                    list(one.tokens)
-                    for one in model.decode_batch(
-                        [torch.tensor(prompt)] * n, NEW_TOKENS, decoding=how, selector=selector
-                    )
-                ]
-                for prompt in prompts
-            ]
-
-        yield Case("economize", 'decode_batch(verifier="rejection")', pair, setting, sample, ends=False, draws=draws)
 
 
 def rotalabs_cases(models: Models, pair: str, draws: int) -> Iterator[Case]:

@@ -14,13 +14,13 @@ compared:
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validation.errors import UserError
+from validation.models.aligned import fingerprint, json_object
 
 if TYPE_CHECKING:
     import torch
@@ -79,11 +79,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def _object(folder: Path, name: str) -> dict[str, Any]:
     """Return the JSON object in a file of a version's folder."""
-    try:
-        found = json.loads((folder / name).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{name} of {str(folder)!r} is not JSON; save the adapter again.") from error
-    if not isinstance(found, dict):
+    if (found := json_object(folder / name)) is None:
         raise UserError(f"{name} of {str(folder)!r} is not a JSON object; save the adapter again.")
     return found
 
@@ -187,8 +183,6 @@ def check_marks(folder: Path, base: str, model: Any, tokenizer: Any) -> None:
         )
     told = marks.get("fingerprint")
     if told is not None and model.config.model_type == "llama":
-        from validation.models.aligned import fingerprint
-
         found = fingerprint(model, tokenizer)
         if found != told:
             raise UserError(

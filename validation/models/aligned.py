@@ -206,13 +206,18 @@ def save_aligned(draft: Any, folder: Path, *, base: str, mark: str) -> int:
     return int((folder / "model.safetensors").stat().st_size)
 
 
+def json_object(file: Path) -> dict[str, Any] | None:
+    """Return the JSON object in a file; None if it holds none, or there is no such file."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def is_aligned(folder: Path) -> bool:
     """Return whether a folder holds an aligned draft, by its config.json; loading reports a faulty one."""
-    try:
-        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and found.get("model_type") == MODEL_TYPE
+    return (json_object(folder / "config.json") or {}).get("model_type") == MODEL_TYPE
 
 
 def base_folder(name: str, base: object) -> Path:

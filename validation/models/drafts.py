@@ -8,13 +8,12 @@ draft's, such as ``"../large"``. Loading gives a plain Llama model.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validation.errors import UserError
 from validation.models import smollm2
-from validation.models.aligned import BASE_FOLDER
+from validation.models.aligned import BASE_FOLDER, json_object
 
 if TYPE_CHECKING:
     import torch
@@ -26,11 +25,7 @@ BLOCK, LEVELS = 32, 7  # weights of a scale; a weight is -7, ..., 7 times it
 
 def settings(folder: Path) -> dict[str, Any] | None:
     """Return what config.json says about such a draft; None if the folder holds another model or a faulty file."""
-    try:
-        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    told = found.get(KEY) if isinstance(found, dict) else None
+    told = (json_object(folder / "config.json") or {}).get(KEY)
     return told if isinstance(told, dict) else None
 
 

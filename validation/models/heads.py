@@ -24,6 +24,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from validation.errors import UserError
+from validation.models.aligned import json_object
 
 WEIGHTS, SETTINGS = "heads.safetensors", "heads.json"
 MEDUSA, EAGLE = "medusa", "eagle"
@@ -145,13 +146,11 @@ def save_heads(part: Any, folder: Path, kind: str, base: Any, **more: Any) -> in
 
 def read_settings(folder: Path, kind: str) -> dict[str, Any]:
     """Return the settings of a folder."""
-    try:
-        found = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder} holds no {SETTINGS} of drafting heads; check the path, or train them.") from error
-    if not isinstance(found, dict) or found.get("kind") != kind:
-        has = found.get("kind") if isinstance(found, dict) else found
-        raise UserError(f"{folder} holds heads of the kind {has!r}; {kind!r} is needed.")
+    found = json_object(folder / SETTINGS)
+    if found is None:
+        raise UserError(f"{folder} holds no {SETTINGS} of drafting heads; check the path, or train them.")
+    if found.get("kind") != kind:
+        raise UserError(f"{folder} holds heads of the kind {found.get('kind')!r}; {kind!r} is needed.")
     if not (folder / WEIGHTS).is_file():
         others = sorted(one.name for one in folder.iterdir() if one.suffix in (".bin", ".pt", ".pth", ".pkl"))
         which = f"; {others[0]} is a pickle, which may run code and is not read" if others else ""

@@ -13,7 +13,6 @@ them.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -292,11 +291,7 @@ class ModelSource:
         file = self._part(name)
         if file is None:
             return missing
-        try:
-            found = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise UserError(f"{name} of {self.name!r} is not JSON; save or download the model again.") from error
-        if not isinstance(found, dict):
+        if (found := aligned.json_object(file)) is None:
             raise UserError(f"{name} of {self.name!r} is not a JSON object; save or download the model again.")
         return found
 

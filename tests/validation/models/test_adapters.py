@@ -168,7 +168,7 @@ def test_a_damaged_adapter_is_refused(made: Path, own: Callable[[str], Path]) ->
     weights.write_bytes(weights.read_bytes()[:-10])
     refused(made, folder, "adapter_model.safetensors of", "is damaged")
     (folder / "adapter_config.json").write_text("[")
-    refused(made, folder, "adapter_config.json of", "is not JSON")
+    refused(made, folder, "adapter_config.json of", "is not a JSON object")
 
 
 def test_an_adapter_that_leads_out_of_its_folder_is_refused(

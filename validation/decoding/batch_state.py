@@ -98,7 +98,6 @@ class BatchState:
         method.begin(session)
 
     def _target(self, shape: tuple[Any, ...]) -> CachedModel | VersionedModel:
-        """Return the target model with its cache, or its versions with theirs."""
         model = self.session.pair.target
         if not isinstance(model, VersionedTarget):
             return self.model_class(model, *shape)
@@ -148,9 +147,11 @@ class BatchState:
 
     def begin_rates(self, slots: Array) -> None:
         """Begin a round of these slots on the link, and note its rates."""
-        for slot in slots.tolist() if self.session.channel else ():
+        if (channel := self.session.channel) is None:
+            return
+        for slot in slots.tolist():
             elapsed = float(self.elapsed[slot] + self.seconds[DRAFT][slot])
-            self.rate[slot] = self.session.channel.rate(int(self.sequences[slot]), elapsed)
+            self.rate[slot] = channel.rate(int(self.sequences[slot]), elapsed)
 
     def time_messages(self, slots: Array, rounds: list[Round]) -> None:
         """Write the link's seconds into the rounds of these slots."""

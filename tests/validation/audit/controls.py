@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.validation.audit.defects import DEFECTS, decode_by_matching, decode_with
+from tests.validation.tiny_texts import distance, exact_law
 from validation.audit import Audit, Processors, TableLaw, audit_sampler
 from validation.audit.driver import padded
 from validation.collection.prompts import Prompt
-from validation.decoding.defect_laws import defective_law, distance, marginal, processed, target_law
+from validation.decoding.defect_laws import defective_law, processed
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import (
@@ -124,7 +125,12 @@ def from_loop(run: Callable[..., Any], seed: int = 1) -> Sampler:
     return sample
 
 
-# ------------------------------------------------------------------------------------------------- the defects
+def marginal(law: dict[tuple[int, ...], float], depth: int) -> dict[tuple[int, ...], float]:
+    """Return the law of a text's first ``depth`` tokens."""
+    found: dict[tuple[int, ...], float] = {}
+    for text, mass in law.items():
+        found[text[:depth]] = found.get(text[:depth], 0.0) + mass
+    return found
 
 
 def true_distances(defect: str, seed: int) -> dict[str, float]:
@@ -138,7 +144,7 @@ def true_distances(defect: str, seed: int) -> dict[str, float]:
             other = {"verified": right_p}
             p = right_p = TableLaw(p, processors=Processors(min_p=info.min_p)).table[0]
         wrong = defective_law(defect, q, p, DEPTH, frozenset({END}), max_draft_length=DRAFTS, **setting, **other)
-        right = target_law(right_p, DEPTH, frozenset({END}))
+        right = exact_law(right_p, DEPTH, (END,))
         found.append((distance(marginal(wrong, 1), marginal(right, 1)), distance(wrong, right)))
     first, joint = np.mean(found, axis=0).tolist()
     return {"first_token": first, "joint": joint}
@@ -314,6 +320,6 @@ def distance_of_models() -> float:
     """Return the total variation between texts of the draft and of the target model, in the mean over prompts."""
     found = []
     for prompt in PROMPTS:
-        q, p = (target_law(branch(table, prompt[-1]), DEPTH, frozenset({END})) for table in tables())
+        q, p = (exact_law(branch(table, prompt[-1]), DEPTH, (END,)) for table in tables())
         found.append(distance(q, p))
     return float(np.mean(found))

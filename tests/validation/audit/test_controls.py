@@ -9,8 +9,9 @@ import pytest
 
 from tests.validation.audit import controls
 from tests.validation.audit.defects import DEFECTS
+from tests.validation.tiny_texts import exact_law
 from validation.audit import KEPT, MECHANISMS, NOT_KEPT, Audit
-from validation.decoding.defect_laws import defective_law, target_law
+from validation.decoding.defect_laws import defective_law
 
 NAMED = tuple(name for name in DEFECTS if name in MECHANISMS)
 """All but one, which is right at depth 1 and is no known mechanism."""
@@ -43,10 +44,10 @@ def test_a_name_from_rows_has_the_likelihood_of_the_one_from_an_enumeration() ->
 
 def test_the_branches_are_the_laws_behind_a_prompts_second_token() -> None:
     _, target = controls.tables()
-    whole = target_law(target, 3, frozenset())
+    whole = exact_law(target, 3)
     for token in (2, 3):
         rows = controls.branch(target, token)
-        for text, mass in target_law(rows, 2, frozenset()).items():
+        for text, mass in exact_law(rows, 2).items():
             share = sum(part for other, part in whole.items() if other[0] == token)
             assert whole[(token, *text)] == pytest.approx(mass * share, rel=1e-12)
 

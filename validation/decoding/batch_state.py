@@ -98,7 +98,6 @@ class BatchState:
         method.begin(session)
 
     def _target(self, shape: tuple[Any, ...]) -> CachedModel | VersionedModel:
-        """Return the target model with its cache, or its versions with theirs."""
         model = self.session.pair.target
         if not isinstance(model, VersionedTarget):
             return self.model_class(model, *shape)

@@ -13,7 +13,6 @@ turns          exchanges plus skipped tokens: the rounds of cu-hlm and u-hlm
 looked_at      accepted + resampled: verified drafts; drafts after a rejected one are dropped
 text_speed     tokens/seconds of the text; ``timed_texts`` is 1 if its seconds are positive
 turn_speed     Σ over turns of tokens/seconds (cu-hlm (6)); ``timed_turns`` counts turns of positive time
-joules         seconds of draft model, link and target model, each times its watts
 ============== ==================================================================================================
 
 and the sums of the fields of a :class:`~validation.decoding.records.Round` by their names.
@@ -22,7 +21,6 @@ and the sums of the fields of a :class:`~validation.decoding.records.Round` by t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -30,29 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.records import SUMMED, GenerationRecord
-from validation.errors import UserError
 
 Array = NDArray[Any]
 _FIELDS = attrgetter(*SUMMED)
 _PLACE = {name: column for column, name in enumerate(SUMMED)}
 
 
-@dataclass(frozen=True, slots=True)
-class Powers:
-    """Watts while the draft model runs, while the link is used, and while the target model runs."""
-
-    device_w: float = 0.0
-    transmit_w: float = 0.0
-    server_w: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Refuse negative and non-finite powers."""
-        for name in ("device_w", "transmit_w", "server_w"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise UserError(f"{name} is {getattr(self, name)}; give watts, 0 or more.")
-
-
-def columns_of(records: Sequence[GenerationRecord], powers: Powers) -> dict[str, Array]:
+def columns_of(records: Sequence[GenerationRecord]) -> dict[str, Array]:
     """Return the columns of at least one record by name, each (records,)."""
     tables = [np.array([_FIELDS(one) for one in (*record.rounds, record.last)], dtype=np.float64) for record in records]
     sums = np.stack([table.sum(axis=0) for table in tables])
@@ -69,9 +51,6 @@ def columns_of(records: Sequence[GenerationRecord], powers: Powers) -> dict[str,
     found["timed_texts"] = timed.astype(np.float64)
     found["text_speed"] = np.where(timed, found["tokens"] / np.where(timed, found["seconds"], 1.0), 0.0)
     found["turn_speed"], found["timed_turns"] = np.array([_turns(table) for table in tables]).T
-    found["joules"] = (
-        powers.device_w * found["draft_s"] + powers.transmit_w * found["link_s"] + powers.server_w * found["target_s"]
-    )
     return found
 
 

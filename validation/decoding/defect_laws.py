@@ -36,39 +36,12 @@ def processed(table: Array, temperature: float, top_p: float) -> Array:
     return np.asarray(cut / cut.sum(axis=-1, keepdims=True))
 
 
-def target_law(target: Array, positions: int, end_tokens: frozenset[int]) -> Law:
-    """Return the law of a table's texts (nodes, V): ``positions`` tokens, or fewer up to an end-of-text token."""
-    law: Law = {(): 1.0}
-    done: Law = {}
-    for _ in range(positions):
-        longer: Law = {}
-        for text, mass in law.items():
-            for token, chance in enumerate(target[node_of(text, target.shape[1])]):
-                if chance > 0:
-                    (done if token in end_tokens else longer)[(*text, token)] = mass * float(chance)
-        law = longer
-    return done | law
-
-
 def node_of(text: Text, vocabulary: int) -> int:
     """Return the row of a table after a text."""
     place = 0
     for token in text:
         place = place * vocabulary + token + 1
     return place
-
-
-def distance(first: Law, second: Law) -> float:
-    """Return the total variation of two laws."""
-    return 0.5 * sum(abs(first.get(text, 0.0) - second.get(text, 0.0)) for text in first.keys() | second.keys())
-
-
-def marginal(law: Law, depth: int) -> Law:
-    """Return the law of a text's first ``depth`` tokens."""
-    found: Law = {}
-    for text, mass in law.items():
-        found[text[:depth]] = found.get(text[:depth], 0.0) + mass
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +138,6 @@ class _Rounds:
         return np.asarray(table[node_of(text, table.shape[1])])
 
     def after(self, state: _State) -> Iterator[tuple[_State, float]]:
-        """Yield the states after a round, with their probabilities."""
         left = self.positions - len(state.text)
         for drafts, mass in self.drafts(state.text, min(self.most, left)):
             reached = mass
@@ -188,7 +160,6 @@ class _Rounds:
                     yield after, reached * part
 
     def drafts(self, text: Text, most: int) -> Iterator[tuple[Text, float]]:
-        """Yield the drafts of a round."""
         waiting: list[tuple[Text, float]] = [((), 1.0)]
         for _ in range(most):
             longer: list[tuple[Text, float]] = []

@@ -200,7 +200,6 @@ class _Loop(BatchState):
             self._retire(self.finished)
 
     def _step(self) -> None:
-        """Draft a token, and verify if enough sequences wait."""
         self._begin_rounds()
         if np.count_nonzero(self.waiting) < len(self.sequences):
             self._draft()
@@ -470,7 +469,6 @@ class TreeLoop(_Loop):
             self._method.read_prompt(sequence, known, features)
 
     def _step(self) -> None:
-        """Take one round of every sequence."""
         slots = np.arange(len(self.sequences))
         position = self.kept_end - self.prompt_end
         self.begin_rates(slots)

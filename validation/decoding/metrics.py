@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.decoding.columns import Powers, columns_of
+from validation.decoding.columns import columns_of
 from validation.decoding.intervals import (
     DEFAULT_CONFIDENCE,
     DEFAULT_RESAMPLES,
@@ -88,7 +88,6 @@ METRICS = (
     Metric("bits_per_message", "bit", "uplink of a round in which anything is sent, by formula", "bits", "sent"),
     Metric("bytes_per_token", "byte", "uplink, as encoded", "bytes", "tokens"),
     Metric("down_bytes_per_token", "byte", "downlink, as encoded", "down_bytes", "tokens"),
-    Metric("joules_per_token", "J", "energy at the powers given", "joules", "tokens"),
     Metric("risk", "", "bounds the total variation of texts from the target model's", "risk", "texts", needs_risk=True),
 )
 """The metrics that are ratios of totals, in the order of the tables."""
@@ -127,7 +126,6 @@ class Summary:
 def summarize(
     records: Sequence[GenerationRecord],
     *,
-    powers: Powers | None = None,
     confidence: float = DEFAULT_CONFIDENCE,
     resamples: int = DEFAULT_RESAMPLES,
     seed: int = DEFAULT_SEED,
@@ -138,8 +136,6 @@ def summarize(
     ----------
     records : sequence of GenerationRecord
         One record for each prompt.
-    powers : Powers, optional
-        Powers of the device, the transmitter and the server; 0 if not given.
     confidence : float
         In (0, 1).
     resamples, seed : int
@@ -148,7 +144,7 @@ def summarize(
     check_settings(confidence, resamples)
     records = sorted(records, key=lambda record: record.prompt)  # the draws must not depend on their order
     method, link = _one_method(records)
-    columns = columns_of(records, powers or Powers())
+    columns = columns_of(records)
     chosen = draw_texts(len(records), resamples, seed)
     values, draws = _metric_values(columns, np.arange(len(records))[None]), _metric_values(columns, chosen)
     estimates = {name: estimate(values[name][0], draws[name], confidence) for name in values}
@@ -165,18 +161,18 @@ def compare(one: Summary, other: Summary, name: str) -> IntervalEstimate:
     return estimate(quotient, divide(one.draws[name], other.draws[name]), DEFAULT_CONFIDENCE)
 
 
-def summary(records: Iterable[GenerationRecord], **powers: float) -> list[dict[str, Any]]:
+def summary(records: Iterable[GenerationRecord]) -> list[dict[str, Any]]:
     """Return one line for each method and link: every metric of ``METRICS`` by name, without intervals.
 
     A line has ``method``, ``link``, ``texts``, ``tokens``, the metrics (None where the denominator is 0), and
-    ``risk_error``, the standard error of ``risk`` over texts. ``powers`` are those of :class:`Powers`.
+    ``risk_error``, the standard error of ``risk`` over texts.
     """
     groups: dict[tuple[str, str], list[GenerationRecord]] = {}
     for record in records:
         groups.setdefault((record.method, record.link), []).append(record)
     found = []
     for (method, link), group in groups.items():
-        columns = columns_of(group, Powers(**powers))
+        columns = columns_of(group)
         values = _metric_values(columns, np.arange(len(group))[None])
         metrics = {name: float(value[0]) if np.isfinite(value[0]) else None for name, value in values.items()}
         risks, count = columns["risk"], len(group)
@@ -204,7 +200,6 @@ def _metric_values(columns: Columns, chosen: Array) -> dict[str, Array]:
 
 
 def _one_method(records: Sequence[GenerationRecord]) -> tuple[str, str]:
-    """Return the method and the link of the records; raise if there are several."""
     names = sorted({(record.method, record.link) for record in records})
     if len(names) != 1:
         several = ", ".join(f"{method!r} over {link!r}" for method, link in names) or "none"

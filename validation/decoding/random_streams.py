@@ -55,10 +55,7 @@ class Noise:
         self.seed, self.names, self.positions = seed, list(names), positions
         self._table = np.stack([self._stream(name, _TEXT).random((positions + 1, PURPOSES)) for name in self.names])
         self._links = [self._stream(name, _LINK) for name in self.names]
-        self._extra: dict[int, Array] = {}
-        self._fine: dict[int, Array] = {}
-        self._ahead: dict[tuple[int, int], Array] = {}
-        self._block: dict[int, Array] = {}
+        self._known: dict[tuple[int, ...], Array] = {}
 
     def stream_keys(self) -> Array:
         """Return the key of each prompt's stream of :mod:`hlmtheory.shared_seed`, from the seed and its id, int64."""
@@ -76,27 +73,22 @@ class Noise:
         first = self.uniform(purpose, sequences, positions)[:, None]
         if count == 1:
             return first
-        if count not in self._fine:
-            self._fine[count] = self._tables(_FINE, (PURPOSES, count - 1), count)
-        return np.concatenate([first, self._fine[count][sequences, positions, purpose]], axis=1)
+        fine = self._tables(_FINE, (PURPOSES, count - 1), count)
+        return np.concatenate([first, fine[sequences, positions, purpose]], axis=1)
 
     def drafts(self, sequences: Array, positions: Array, ahead: Array, count: int) -> Array:
         """Return random numbers (n, count) for a draft at a position with ``ahead`` (n,) drafts in flight before it."""
         found = self.uniforms(DRAFT, sequences, positions, count)
         for offset in set(ahead[ahead > 0].tolist()):
-            if (offset, count) not in self._ahead:
-                self._ahead[offset, count] = self._tables(_AHEAD, (count,), offset, count)
             some = ahead == offset
-            found[some] = self._ahead[offset, count][sequences[some], positions[some]]
+            found[some] = self._tables(_AHEAD, (count,), offset, count)[sequences[some], positions[some]]
         return found
 
     def blocks(self, sequence: int, position: int, count: int) -> Array:
         """Return a random number (count,) for each block of drafts of a round that begins at this position."""
         found = self.uniform(ACCEPT, np.full(count, sequence), np.minimum(position + np.arange(count), self.positions))
         for offset in range(1, count):
-            if offset not in self._block:
-                self._block[offset] = self._tables(_BLOCK, (), offset)
-            found[offset] = self._block[offset][sequence, position]
+            found[offset] = self._tables(_BLOCK, (), offset)[sequence, position]
         return found
 
     def link(self, sequence: int) -> np.random.Generator:
@@ -105,22 +97,21 @@ class Noise:
 
     def several(self, sequences: Array, positions: Array, count: int) -> Array:
         """Return ``count`` further numbers for each sequence at its position, (count, n)."""
-        if count not in self._extra:
-            self._extra[count] = self._tables(_EXTRA, (count,), count)
-        found: Array = self._extra[count][sequences, positions].T
-        return found
+        return np.asarray(self._tables(_EXTRA, (count,), count)[sequences, positions].T)
 
     def chance(self, sequence: int, position: int) -> Chance:
         """Return the decisions of a round of a tree of drafts that begins at this position; no two rounds share any."""
         return Chance(self._stream(self.names[sequence], _ROUND, position))
 
     def _tables(self, purpose: int, shape: tuple[int, ...], *key: int) -> Array:
-        """Return a table (positions + 1, *shape) for each prompt, from the stream of the purpose and key."""
+        """Return a table (positions + 1, *shape) for each prompt, from the stream of the purpose and key; made once."""
         size = (self.positions + 1, *shape)
-        return np.stack([self._stream(name, purpose, *key).random(size) for name in self.names])
+        if (purpose, *key) not in self._known:
+            each = [self._stream(name, purpose, *key).random(size) for name in self.names]
+            self._known[purpose, *key] = np.stack(each)
+        return self._known[purpose, *key]
 
     def _stream(self, name: str, purpose: int, *key: int) -> np.random.Generator:
-        """Return the counter-based generator of a prompt, purpose and key."""
         entropy = [self.seed, purpose, *name.encode()]
         return np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy, spawn_key=key)))
 

@@ -94,7 +94,6 @@ def _links_of(file: Path) -> dict[str, TraceLink]:
 
 
 def _samples(file: Path) -> Iterator[Sample]:
-    """Yield id, time in seconds and throughput in Mbit/s of each line."""
     opened = gzip.open if file.suffix == ".gz" else open
     try:
         with opened(file, "rt", encoding="utf-8", newline="") as lines:

@@ -127,5 +127,4 @@ class GenerationRecord:
 
 
 def _rename(values: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """Return the same values with some keys renamed."""
     return {names.get(key, key): value for key, value in values.items()}

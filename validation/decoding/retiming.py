@@ -138,7 +138,6 @@ def _retime(
 
 
 def _put(rounds: list[list[Round]], channel: Channel, real_bytes: bool) -> None:
-    """Write ``link_s`` into every round, as the generation loop does."""
     spent = np.zeros(len(rounds))
     for number in range(max(map(len, rounds), default=0)):
         texts = np.array([text for text, own in enumerate(rounds) if number < len(own)])

@@ -101,7 +101,6 @@ def draw(rows: torch.Tensor, uniform: Array) -> tuple[Array, Array]:
 
 
 def _draw_on_device(cumulative: torch.Tensor, uniform: Array) -> tuple[Array, Array]:
-    """Return what :func:`draw` does, from the cumulative sums, on their device."""
     import torch
 
     size, device = cumulative.shape[-1], cumulative.device
@@ -130,7 +129,6 @@ def _draw_on_host(cumulative: Array, uniform: Array) -> tuple[Array, Array]:
 
 
 def _draw_one(cumulative: Array, uniform: list[float]) -> int:
-    """Return the token that :func:`draw` draws from one distribution."""
     size, first, lower = len(cumulative), 0, 0.0
     for level in reversed(range(levels(size))):
         step = BRANCHES**level

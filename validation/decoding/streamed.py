@@ -115,7 +115,6 @@ class _Replay:
         self.verified: deque[Round] = deque()  # passes whose answers are on their way
 
     def run(self) -> list[Round]:
-        """Return the rounds."""
         self._push(self.draft, DRAFTED, 0, 0)
         handlers = (self._drafted, self._sent, self._arrived, self._verified, self._answered)
         while self.events:

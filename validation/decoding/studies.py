@@ -82,7 +82,6 @@ HLM_FAMILIES = (Family.ONE_MODEL, Family.HLM, Family.RAND_HLM, Family.U_HLM, Fam
 
 
 def _hlm(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:
-    """Return the methods of cu-hlm and u-hlm."""
     return default_methods(fitted, families=HLM_FAMILIES, study="hlm", delay_s=delay_s)
 
 
@@ -249,7 +248,6 @@ def refuse_unknown(study: Study, only: Sequence[str], names: Sequence[str], *, l
 
 
 def _is_complete(method: Method, records: Sequence[GenerationRecord], prompts: int) -> bool:
-    """Return whether all records of a method exist, over every network if the method follows the link's rate."""
     wanted = prompts * (len(flexspec_links()) if method.follows_rate else 1)
     return sum(record.method == method.name for record in records) == wanted
 

@@ -140,7 +140,6 @@ def mark_of(method: Method, link: Link | None) -> str:
 
 
 def _parameters(method: Method) -> dict[str, Any]:
-    """Return the parameters of a method, by the names that journals store."""
     found = {name: value for name, value in vars(method).items() if isinstance(value, (*_PLAIN, tuple))}
     flat = {STORED_NAMES.get(name, name): value for name, value in found.items()}
     return flat | {"costs": sorted(getattr(method, "costs", {}).items())}
@@ -166,7 +165,6 @@ def _read(folder: Path) -> tuple[dict[str, Any] | None, list[dict[str, Any]], Co
 
 
 def _open(folder: Path, settings: dict[str, Any]) -> tuple[dict[Key, tuple[GenerationRecord, str, str]], Journal]:
-    """Return the stored entries, and the journal opened for more."""
     there, entries, committed = _read(folder)
     if there is not None and there != settings:
         other = next(name for name in {**there, **settings} if there.get(name) != settings.get(name))

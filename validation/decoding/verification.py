@@ -223,7 +223,6 @@ def _with_residuals(
 
 
 def _answers(method: Method, drafts: list[Draft], target: torch.Tensor) -> torch.Tensor:
-    """Return what the device learns of p (n, V) at each rejected draft."""
     import torch
 
     return torch.stack([method.answered(*one) for one in zip(drafts, target, strict=True)])

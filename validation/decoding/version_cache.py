@@ -31,13 +31,11 @@ class _Memory:
         self.owner = np.full(slots, "", dtype=object)
 
     def valid(self, tokens: Array) -> Array:
-        """Return how many entries of each slot are of the tokens that stand there now."""
         other = self.tokens != tokens
         same = np.where(other.any(axis=1), other.argmax(axis=1), tokens.shape[1])
         return np.asarray(np.minimum(self.length, same))
 
     def keep(self, slots: Array) -> None:
-        """Keep only these slots, in this order."""
         self.length, self.tokens, self.owner = self.length[slots], self.tokens[slots], self.owner[slots]
 
 

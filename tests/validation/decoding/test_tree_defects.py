@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -12,13 +10,10 @@ from tests.validation.every_decision import Law, tree_law
 from tests.validation.tiny_texts import distance, exact_law, nodes, table_pair
 from validation.audit import NOT_KEPT, UNDECIDED, TableLaw, audit_sampler
 from validation.audit.samplers import method_sampler
-from validation.decoding import loop, trees
-from validation.decoding.methods import trees as tree_methods
 from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead, TreeMethod
 from validation.models.pair import Pair
 
 LONGEST, LEVEL = 3, 0.001
-STORED = Path(__file__).resolve().parents[3] / "figures" / "studies" / "rivals" / "audits.json"
 CERTAIN = ("certain_stay",)
 """Defects of drafts that are chosen and not drawn."""
 
@@ -92,14 +87,3 @@ def test_the_audit_finds_a_defect_and_acquits_the_same_tree_without_it(
     assert 0 < report.at_least <= distances[defect]
     right = method_sampler(pair, method_for(defect), [prompt], temperature=1.0, top_p=1.0)
     assert audit_sampler(law, right, draws=1_000, **setting).verdict == UNDECIDED
-
-
-def test_nothing_of_a_defect_stays_behind() -> None:
-    before = loop.TreeLoop, trees._drawn, trees._certain, tree_methods.draw_children
-    for name in TREE_DEFECTS:
-        method = method_for(name)
-        with with_tree_defect(name, method) as other:
-            assert other is not method
-        assert method.walk is type(method).walk
-        assert "Pruned" not in type(method).__name__
-    assert before == (loop.TreeLoop, trees._drawn, trees._certain, tree_methods.draw_children)

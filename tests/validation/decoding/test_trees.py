@@ -14,7 +14,6 @@ from hlmtheory.verification import top_draft_optimum
 from tests.validation.every_decision import Script, Scripted, every_outcome, tree_law
 from tests.validation.tiny_texts import PROMPTS, distance, exact_law, nodes, table_pair
 from tests.validation.unpacking import Unpacker
-from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.single_draft import TargetOnly
@@ -89,22 +88,6 @@ def test_a_sure_tree_accepts_as_often_as_the_best_rule(width: int) -> None:
         return (len(path),)
 
     assert every_outcome(accepts).get((1,), 0.0) == pytest.approx(float(top_draft_optimum(target, draft, width)))
-
-
-def test_drawn_texts_pass_a_chi_square_test() -> None:
-    """Random numbers of the loop itself, in batches."""
-    from scipy.stats import chi2
-
-    draft, target = rows(5, 3, 3, zeros=False), rows(6, 3, 3, zeros=False)
-    for make in (lambda: DraftTreeSd((2, 2, 1)), lambda: SureTreeSd((2, 2, 1)), lambda: NgramLookahead(2, 3, 2)):
-        prompts = [Prompt(str(i), "0", "test") for i in range(800)]
-        found = decode(table_pair(draft, target), prompts, make(), new_tokens=3, batch=800, seed=3)
-        expected = exact_law(target, 3)
-        counts = dict.fromkeys(expected, 0)
-        for row in found:
-            counts[tuple(row.tokens)] += 1
-        statistic = sum((counts[text] - 800 * mass) ** 2 / (800 * mass) for text, mass in expected.items())
-        assert statistic < chi2.isf(1e-6, len(expected) - 1)
 
 
 def some_tree(rng: np.random.Generator, vocabulary: int, size: int) -> DraftTree:

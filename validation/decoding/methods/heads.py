@@ -33,14 +33,12 @@ class _FromFeatures(TreeMethod):
     wants_features = True
 
     def _open(self, folder: str | Path, any_base: bool, on_server: bool) -> None:
-        """Read the settings of a folder of weights."""
         self.folder, self.any_base, self.on_server = Path(folder), any_base, on_server
         self.settings = read_settings(self.folder, self.kind)
         self.weights = weights_mark(self.folder)
         self._parts: dict[int, Any] = {}
 
     def begin(self, session: Session) -> None:
-        """Load the weights for the target model, and forget all hidden states."""
         super().begin(session)
         target = session.pair.target
         if id(target) not in self._parts:
@@ -57,7 +55,6 @@ class _FromFeatures(TreeMethod):
         return 2 * int(self.settings["hidden"]) * count
 
     def tree_reply(self, outcome: TreeOutcome) -> int:
-        """Return the number of bytes of the answer, with the hidden states that the device needs."""
         found = super().tree_reply(outcome)
         if self.on_server:
             return found
@@ -65,14 +62,12 @@ class _FromFeatures(TreeMethod):
         return found + self._feature_bytes(wanted) + self._prompt_bytes.pop(outcome.sequence, 0)
 
     def read_prompt(self, sequence: int, tokens: Array, features: Any) -> None:
-        """Store the hidden states of the prompt."""
         if features is None or not len(features):
             return
         self.features[sequence] = self._sent(features if self.kind == EAGLE else features[-1:])
         self._prompt_bytes[sequence] = self._feature_bytes(len(self.features[sequence]))
 
     def learn_tree(self, outcome: TreeOutcome) -> None:
-        """Store the hidden states of the new positions."""
         self.features[outcome.sequence] = self._sent(outcome.features[-1:] if self.kind == MEDUSA else outcome.features)
 
 

@@ -113,7 +113,6 @@ class Planned(Method):
         return 2 + (len(drafts[accepted].answer) if self.cuts_answer else 4 * self.policy.vocabulary)
 
     def _numbers(self, step: Step, place: int) -> np.random.Generator:
-        """Return the generator of the samples of an uncertainty, for one sequence at its position."""
         line = self.policy.line
         if line is None or line.draws is None:
             return Columns(np.empty((0, 1)))

@@ -94,7 +94,7 @@ class MethodInfo:
     name: str
     family: Family
     style: PlotStyle
-    default: Any = None
+    default: Callable[[Setup], Method] | None = None
     studies: Collection[str] | None = None
     published: str | None = None
     method: type[Method] | None = None
@@ -120,7 +120,6 @@ REGISTERED: dict[str, MethodInfo] = {}
 
 
 def _from_fit(make: Callable[..., Method], names: tuple[str, ...]) -> Callable[[Setup], Method]:
-    """Return a function that makes a method from these fitted values."""
     return lambda setup: make(*(getattr(setup.fitted, name) for name in names))
 
 
@@ -133,8 +132,10 @@ def register(*infos: MethodInfo) -> Callable[[Class], Class]:
         for info in infos:
             if info.name in REGISTERED:
                 raise ValueError(f"a method is already registered as {info.name!r}; choose another name")
-            default = short[info.default] if isinstance(info.default, str) else info.default
-            if isinstance(default, tuple):
+            default: Any = info.default  # of an entry, it may be one of the short forms
+            if isinstance(default, str):
+                default = short[default]
+            elif isinstance(default, tuple):
                 default = _from_fit(make, default)
             REGISTERED[info.name] = replace(info, method=method, default=default)
         return method

@@ -308,7 +308,6 @@ class NgramLookahead(TreeMethod):
         return trees
 
     def _add_window(self, tree: DraftTree, request: TreeRequest) -> None:
-        """Add the window's tokens; its first token is the last kept one."""
         if request.sequence not in self.windows:  # guesses from the known tokens
             size = (self.ngram - 1) * self.window
             self.windows[request.sequence] = np.resize(request.tokens, size).reshape(-1, self.window)

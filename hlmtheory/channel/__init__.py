@@ -13,7 +13,6 @@ W          ``bandwidth_hz``                                Hz        (...)
 S          ``snr``, received signal-to-noise ratio         1         (...)
 m          ``mean_snr``, E[S]                              1         (...)
 κ          ``k_factor``, line-of-sight over scattered      1         (...)
-T_c        ``coherence_s``, length of a block              s         (...)
 f, F       density and distribution function of S          1         (...)
 ========== =============================================== ========= ===========
 

@@ -122,18 +122,12 @@ def _law(xp: Any, gamma: Array, length: Array) -> tuple[Array, Array]:
     return j, xp.where(j <= k, stops, xp.zeros_like(stops))
 
 
-def _mean_share(acceptance: Array, draft_length: Array) -> Array:
-    """E[τ/K]."""
-    xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
-    UNIT_INTERVAL.check(xp, "acceptance", gamma)
-    j, law = _law(xp, gamma, _LENGTH.check(xp, "draft_length", length))
-    return xp.sum(j * law, axis=-1) / xp.astype(length, gamma.dtype)
-
-
 def _mean_accepted(acceptance: Array, draft_length: Array) -> Array:
     """E[τ]."""
     xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
-    return _mean_share(gamma, length) * xp.astype(length, gamma.dtype)
+    UNIT_INTERVAL.check(xp, "acceptance", gamma)
+    j, law = _law(xp, gamma, _LENGTH.check(xp, "draft_length", length))
+    return xp.sum(j * law, axis=-1)
 
 
 def _mean_examined(acceptance: Array, draft_length: Array) -> Array:

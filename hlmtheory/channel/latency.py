@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from hlmtheory._array import Array, arrays
-from hlmtheory._domains import DomainError, broadcast, finite_answer, flag
+from hlmtheory._domains import DomainError, broadcast, entry_for_each, finite_answer, flag
 from hlmtheory._quantities import checked
 from hlmtheory.channel.quantities import COUNT, DOMAINS
 
@@ -89,6 +89,20 @@ def shannon_latency(bits: Array, bandwidth_hz: Array, snr: Array) -> Array:
     """
     xp, payload, band, ratio = checked(DOMAINS, bits=bits, bandwidth_hz=bandwidth_hz, snr=snr)
     return payload / (band * efficiency(xp, ratio))  # (5)
+
+
+@finite_answer
+def throughput(times_s: Array) -> Array:
+    """Return the tokens per second over a run of one-token rounds (..., n): n/Σt, which a user observes.
+
+    Examples
+    --------
+    >>> float(throughput([1.0, 3.0]))
+    0.5
+    """
+    xp, times = checked(DOMAINS, times_s=times_s)
+    entry_for_each("round", times_s=tuple(times.shape))
+    return 1.0 / xp.mean(times, axis=-1)
 
 
 def efficiency(xp: Any, snr: Array) -> Array:

@@ -8,8 +8,8 @@ import pkgutil
 
 import hlmtheory
 
-CHANGES = {"Budget", "Known"}
-"""What a search has left, and what it knows so far."""
+CHANGES = {"Known"}
+"""What a search knows so far."""
 CACHES = {"Cache", "Costs", "Rician", "Rayleigh", "GilbertElliott", "TraceLink", "BandUser", "Given"}
 """With cached properties or base classes, which slots exclude."""
 

@@ -379,6 +379,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "dbm_to_watts": {"dbm": [-20.0, 3.5]},
     "vocabulary_payload_bits": {"vocabulary": 32_000, "bits_per_probability": 8, "index": False},
     "shannon_latency": {"bits": 1000.5, "bandwidth_hz": 1e6, "snr": 1.5},
+    "throughput": {"times_s": [0.5, 1.5]},
     "log_distance_gain": {"distance_m": 100.5, "reference_gain": 1e-3, "exponent": 2.5, "reference_m": 1.5},
     "Rayleigh": {"mean_snr": 10.5},
     "Rician": {"mean_snr": 10.5, "k_factor": 2.5},

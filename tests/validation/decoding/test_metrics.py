@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
+from hlmtheory.channel import throughput
+from hlmtheory.channel.latency import mean_round_throughput, round_throughput
 from validation.collection.prompts import Prompt
 from validation.decoding.columns import Powers
 from validation.decoding.intervals import IntervalEstimate, draw_texts, ratio
@@ -223,13 +225,13 @@ def test_without_risk_there_is_no_true_skip_rate(pair: Pair) -> None:
 def test_the_averages_are_those_of_the_theory(rows: dict[str, list[GenerationRecord]]) -> None:
     word = summarize(rows["HLM"])
     times = [one.draft_s + one.link_s + one.target_s for r in rows["HLM"] for one in r.rounds]
-    assert word["tokens_per_s"].value == pytest.approx(len(times) / sum(times))
-    assert word["tokens_per_s_round_mean"].value == pytest.approx(np.mean([1.0 / time for time in times]))
+    assert word["tokens_per_s"].value == pytest.approx(float(throughput(times)))
+    assert word["tokens_per_s_round_mean"].value == pytest.approx(float(mean_round_throughput(times)))
     speeds = []
     for r in rows["U-HLM"]:
         for one in (*r.rounds, r.last):
-            speeds += [1.0 / PAPER_TIMES[0]] * one.skipped
-        speeds += [1.0 / (PAPER_TIMES[0] + one.link_s + PAPER_TIMES[1]) for one in r.rounds]
+            speeds += [float(round_throughput(PAPER_TIMES[0], 0.0, 0.0, sent=False))] * one.skipped
+        speeds += [float(round_throughput(PAPER_TIMES[0], one.link_s, PAPER_TIMES[1])) for one in r.rounds]
     assert summarize(rows["U-HLM"])["tokens_per_s_round_mean"].value == pytest.approx(np.mean(speeds))
 
 

@@ -29,7 +29,7 @@ def barrier_bound(costs: Costs) -> float:
 
     The steps are cut into pieces where tasks leave. The bound of a piece counts only the tasks that are active until
     its end, and takes the smallest of their output lengths for their memory. Then no partition is better than the best
-    runs (claim ``batching.contiguous``).
+    runs: runs of the same sizes, in the order of the batches' longest prompts, have no longer prompts.
     """
     total, begin = 0.0, 0
     for end in _levels(costs):

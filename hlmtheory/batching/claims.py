@@ -38,7 +38,7 @@ from hlmtheory.serving.pipeline import recurrence, stage_pair
 # lower_bound. At least one verification comes after all drafts, and at least one draft before all verifications:
 #   C_M ≥ Σ d + v_last ≥ Σ d + min v, and C_M ≥ d_first + Σ v. A maximum is at least every mean. If the tasks
 #   that leave before a piece ends are removed, batches only get shorter. If all O are set to their minimum, runs
-#   suffice, by ``contiguous``.
+#   suffice: in the order of the longest prompts, runs of the same sizes have no longer prompts.
 # draft_count. (33) tries all draft lengths.
 
 

@@ -25,7 +25,7 @@ from hlmtheory.serving.costs import memory_bytes
 #   are there at once; two that fill the memory each need it twice.
 # memory_together. The bytes cached at one time are at most the sum of the batches' largest caches.
 # facility_bound. Let d_m, v_m be the times of batch m at a step of a wave, and s_m its share of the memory. The step
-#   takes at least Σ d_m + min v and min d + Σ v_m (``lower_bound_waves``). It also takes at least d_m + v_m, the drafts
+#   takes at least Σ d_m + min v and min d + Σ v_m. It also takes at least d_m + v_m, the drafts
 #   of the batches before m, and the verifications of those after it. Weigh this by s_m and add: with S = Σ s_m, a = min
 #   d/s and b = min v/s, the step times S is at least Σ s_m (d_m + v_m) + (a + b) Σ s_m s_p over all pairs, whatever the
 #   order, and the pairs are (S² − Σ s_m²)/2. As S ≤ 1, and each s_m (d_m + v_m) ≥ (a + b) s_m², the step takes at least

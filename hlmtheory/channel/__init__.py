@@ -13,7 +13,6 @@ W          ``bandwidth_hz``                                Hz        (...)
 S          ``snr``, received signal-to-noise ratio         1         (...)
 m          ``mean_snr``, E[S]                              1         (...)
 κ          ``k_factor``, line-of-sight over scattered      1         (...)
-T_c        ``coherence_s``, length of a block              s         (...)
 f, F       density and distribution function of S          1         (...)
 ========== =============================================== ========= ===========
 
@@ -29,7 +28,7 @@ from __future__ import annotations
 from hlmtheory.channel.claims import CLAIMS
 from hlmtheory.channel.decibels import db_to_linear, dbm_to_watts
 from hlmtheory.channel.fading import QuadratureEstimate, Rayleigh, Rician
-from hlmtheory.channel.latency import shannon_latency, vocabulary_payload_bits
+from hlmtheory.channel.latency import shannon_latency, throughput, vocabulary_payload_bits
 from hlmtheory.channel.leak import SizeClasses, rounds_leak, size_classes
 from hlmtheory.channel.links import GilbertElliott, TraceLink
 from hlmtheory.channel.path_loss import log_distance_gain
@@ -50,5 +49,6 @@ __all__ = [
     "rounds_leak",
     "shannon_latency",
     "size_classes",
+    "throughput",
     "vocabulary_payload_bits",
 ]

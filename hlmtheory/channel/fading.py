@@ -41,7 +41,6 @@ LAW = {
     "cut": positive("give the SNR below which a block is given up; without it the mean is infinite"),
     "bits": positive("a round that sends nothing takes no time: leave it out"),
     "bandwidth_hz": positive("give the band of the uplink in Hz"),
-    "coherence_s": positive("give the time in seconds after which the fading changes"),
 }
 
 

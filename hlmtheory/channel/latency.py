@@ -93,57 +93,23 @@ def shannon_latency(bits: Array, bandwidth_hz: Array, snr: Array) -> Array:
 
 @finite_answer
 def throughput(times_s: Array) -> Array:
-    """Return the tokens per second over a run of one-token rounds: their number over their total time.
-
-    Parameters
-    ----------
-    times_s : array, shape (..., n)
-        Duration of each round, in seconds; positive.
-
-    Returns
-    -------
-    array, shape (...)
-        The ratio of totals n/Σt, which a user observes; differs from :func:`mean_round_throughput`.
-
-    Raises
-    ------
-    ValueError
-        If a time is not positive and finite, or there are no times.
+    """Return the tokens per second over a run of one-token rounds (..., n): n/Σt, which a user observes.
 
     Examples
     --------
     >>> float(throughput([1.0, 3.0]))
     0.5
     """
-    xp, times = _rounds(times_s)
+    xp, times = checked(DOMAINS, times_s=times_s)
+    entry_for_each("round", times_s=tuple(times.shape))
     return 1.0 / xp.mean(times, axis=-1)
 
 
 @finite_answer
 def mean_round_throughput(times_s: Array) -> Array:
-    """Return the mean over rounds of tokens per second in a round, Σ(1/t)/n, at least :func:`throughput`.
-
-    Parameters
-    ----------
-    times_s : array, shape (..., n)
-        Duration of each round, in seconds; positive.
-
-    Returns
-    -------
-    array, shape (...)
-        The mean of ratios; short rounds count as much as long ones.
-
-    Raises
-    ------
-    ValueError
-        If a time is not positive and finite, or there are no times.
-
-    Examples
-    --------
-    >>> float(mean_round_throughput([1.0, 4.0]))
-    0.625
-    """
-    xp, times = _rounds(times_s)
+    """Return the mean over rounds (..., n) of tokens per second in a round, Σ(1/t)/n, at least :func:`throughput`."""
+    xp, times = checked(DOMAINS, times_s=times_s)
+    entry_for_each("round", times_s=tuple(times.shape))
     return xp.mean(1.0 / times, axis=-1)
 
 

@@ -6,23 +6,16 @@ from hlmtheory._domains import Domain
 from hlmtheory._quantities import at_least_one, not_negative, positive, whole_from_one
 
 DOMAINS = {
-    "ratio": positive("a ratio of 0 has no level in dB"),
-    "watts": positive("a power of 0 has no level in dBm"),
     "bits": positive("a round that sends nothing takes no time: leave it out"),
     "bandwidth_hz": positive("give the band of the uplink in Hz"),
     "snr": positive("give the ratio, not dB; over a dead link nothing arrives, over a noiseless one at once"),
     "distance_m": positive("give a distance in metres"),
-    "frequency_hz": positive("give the carrier in Hz"),
     "reference_m": positive("give a distance in metres"),
     "reference_gain": positive("give the gain at the reference distance as a ratio, not in dB"),
     "exponent": not_negative("give the path-loss exponent: 2 in free space, 2.7 to 5 in towns"),
-    "draft_s": not_negative("give a time in seconds"),
-    "uplink_s": not_negative("give a time in seconds"),
-    "verify_s": not_negative("give a time in seconds"),
     "times_s": positive("a round takes some time, in seconds"),
     "cut": positive("give the SNR below which a block is given up; without it the mean is infinite"),
     "width": at_least_one("give the ratio of the strip's upper end to its lower end"),
-    "bound": positive("give the number that the mean is claimed not to exceed"),
 }
 COUNT = whole_from_one("count tokens, or bits")
 DRAWS = Domain(

@@ -38,8 +38,7 @@ from hlmtheory.draft_length.rounds import round_costs
 #   (``optimal``).
 # linear_adapts. False: without the bonus, the surrogate's choice does not depend on the link.
 # regret. K* and K̂ change only at the F/M at which one of them rises by one. Between two such values, the ratio of the
-#   two rates is a quotient of affine functions of F/M, so it is monotone. So its infimum is at one of these values
-#   (worst_draft_length_regret).
+#   two rates is a quotient of affine functions of F/M, so it is monotone. So its infimum is at one of these values.
 
 _K_MAX = 64
 """Value of K_max in the claims about two links."""

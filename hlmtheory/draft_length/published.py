@@ -3,14 +3,13 @@
 Part of the module ``draft_length``; symbols as in ``censored``. A histogram of the accepted drafts and counters by
 position hold the same numbers: H(d), the share of rounds with i ≥ d. They identify the acceptance of rounds that begin
 at the same tokens as the recorded rounds. Rounds of another draft length begin at other tokens, so their acceptance
-can differ (``draft_length.profile_elsewhere``); ``split_tokens`` allows for that.
+can differ; ``split_tokens`` allows for that.
 
 ==================================================== =========================================== ======================
 published                                            identified                                  function
 ==================================================== =========================================== ======================
 counts n[k][i]; accepted and drafted of each round   α_d to the longest draft, if k is           acceptance_by_depth
                                                      independent of the round's outcome
-the same, any rule for k                             E(K) in use; S(d) within an interval        survival_interval
 accepted by position (or histogram of i), all k = K  α_d and E(d) for all d ≤ K                  position_interval
 the same, k varied, Σ k known                        α_1; deeper within an interval              position_interval
 the same, k varied, nothing else                     α_1; deeper only α_d ≥ H(d)/H(d - 1)        position_interval
@@ -98,7 +97,7 @@ def _length_in_range(xp: Any, rates: Array, mean: Array) -> Array:
     if not bool(xp.all(good)):
         raise DomainError(
             f"mean_draft_length must be at least 1 + Σ_(d>1) H(d)/H(1) and at most K = {most:g}; got a mean that no "
-            "independent choice of lengths has with these rates; use survival_interval if k depended on the draft"
+            "independent choice of lengths has with these rates; take both from the same rounds"
         )
     return xp.minimum(xp.maximum(mean, least), xp.full_like(mean, most))
 

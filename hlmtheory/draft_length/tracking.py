@@ -164,7 +164,9 @@ def _extrapolated(acceptance: Array, draft_length: Array, other_length: Array) -
 def _mean_accepted(acceptance: Array, draft_length: Array) -> Array:
     """E[τ]."""
     xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
-    return _mean_share(gamma, length) * xp.astype(length, gamma.dtype)
+    UNIT_INTERVAL.check(xp, "acceptance", gamma)
+    j, law = _law(xp, gamma, _LENGTH.check(xp, "draft_length", length))
+    return xp.sum(j * law, axis=-1)
 
 
 def _mean_examined(acceptance: Array, draft_length: Array) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hlmtheory.policy.band_claims import BAND_CLAIMS
 from hlmtheory.policy.colocated_claims import COLOCATED_CLAIMS
 from hlmtheory.policy.distance_claims import DISTANCE_CLAIMS
 from hlmtheory.policy.fading_claims import FADING_CLAIMS
@@ -11,7 +10,6 @@ from hlmtheory.policy.user_claims import USER_CLAIMS
 
 CLAIMS = (
     *USER_CLAIMS,
-    *BAND_CLAIMS,
     *FADING_CLAIMS,
     *SERVED_CLAIMS,
     *COLOCATED_CLAIMS,

@@ -94,8 +94,8 @@ def best_mixture(columns: Sequence[Column], limit: float) -> Mixture | None:
     if over.min() > 0.0:
         return None
     share = _master(columns, limit)[1]
-    used = np.flatnonzero(share > FINE * share.sum())
-    chosen, share, over = [columns[int(n)] for n in used], share[used] / share[used].sum(), over[used]
+    used = np.flatnonzero(share > FINE * share.sum()).tolist()
+    chosen, share, over = [columns[n] for n in used], share[used] / share[used].sum(), over[used]
     tight = limit < math.inf and abs(over @ share) <= 1e-6
     rows = np.vstack([np.ones(len(used)), over]) if tight else np.ones((1, len(used)))
     for n in range(_TIGHT):

@@ -1,4 +1,4 @@
-"""Claims on several users of one server, each with its proof above its record."""
+"""Claims on several users of one band and one server, each with its proof above its record."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ from hlmtheory.policy.user_claims import host_side
 #
 # Proofs, by the last part of the id.
 #
+# band_price. For ν ≥ 0 and Σ w ≤ 1, Σ ω U(X) ≤ Σ (ω U(X) - ν w) + ν, and each term is at most its
+#   largest value over plans and shares. X* is bounded by its chords, on which the largest value is known in closed
+#   form; for shares below the smallest of the curve by the rate there.
 # served_price. For ν, η ≥ 0, Σ w ≤ 1 and Σ X d ≤ 1, Σ ω X ≤ Σ (ω X - η X d - ν w) + ν + η. Each term is X (ω - η d) -
 #   ν w with X ≤ E/(A + b z): at most ω (E - η σ/ω)⁺/(A + b z) - ν w, since d = σ/E. Of each plan with a positive worth
-#   this is convex in z, and 0 is; so their maximum Y is below its chords, as for ``policy.rate_chord``.
+#   this is convex in z, and 0 is; so their maximum Y is below its chords.
 # server_response. When a round arrives, a pass may run with one other user at least. Of the other N - 2 users each has
 #   at most one round before it in the queue. So at most ⌊(N - 2)/B⌋ full passes follow before its own. Without a
 #   running pass at most N - 1 rounds arrived at the same time, and ⌊(N - 1)/B⌋ ≤ 1 + ⌊(N - 2)/B⌋. In the running pass
@@ -54,6 +57,11 @@ def _competing_rates(one: Values) -> Any:
     return rates / max(1.0, float(np.sum(rates * load / tokens)))
 
 
+def _on_the_band(one: Values) -> Values:
+    """The same instance with a server that has time for all."""
+    return one | {"plan_load": 0.0 * one["tokens"], "use": 1.0, "server_price": 0.0}
+
+
 def _bound(one: Values, weights: Any) -> float:
     price = float(one["server_price"])
     return price_bound(_curves(one, weights, price), weights, float(one["band_price"]), "linear")[0] + price
@@ -81,6 +89,7 @@ _side = partial(host_side, rank=_RANK)
 _SOURCE = Source("zhu2025edgesd", "(26), with a server that all users share")
 _QUEUE_SOURCE = Source("denning1978operational", "bounds on closed networks, with batches")
 _TABLE = ("tokens", "fixed_s", "plan_bits", "plan_load")
+_BAND = (*_TABLE[:3], "weights")
 _SHARED = (*_TABLE, "parts", "choice", "use")
 _PRICED = (*_TABLE, "weights", "band_price", "server_price")
 _QUEUE = ("away_s", "draft_lengths", "pass_s", "token_s", "batch")
@@ -100,6 +109,16 @@ _ALONE: Values = {
 _WAIT = {"away_s": [[0.0], [0.0]], "draft_lengths": [1, 1], "pass_s": 0.5, "token_s": 0.0, "batch": 1}
 
 SERVED_CLAIMS = (
+    Claim(
+        id="policy.band_price",
+        source=Source("zhu2025edgesd", "(26), with draft lengths and messages"),
+        origin=Origin.NEW,
+        statement="Σ ω X of any plans and shares ≤ g(ν) = ν + Σ max_w [ω X*(w) − ν w], X* bounded by its chords",
+        relation=Relation.LE,
+        lhs=_side(lambda one: float(one["weights"] @ _competing_rates(_on_the_band(one))), *_BAND, "parts", "choice"),
+        rhs=_side(lambda one: _bound(_on_the_band(one), one["weights"]), *_BAND, "band_price"),
+        attained=Attained({name: _ALONE[name] for name in (*_BAND, "parts", "choice", "band_price")}),
+    ),
     Claim(
         id="policy.served_price",
         source=_SOURCE,

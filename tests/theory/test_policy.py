@@ -12,7 +12,7 @@ from scipy import integrate
 
 from hlmtheory import channel, codec, draft_length, ofdma, policy
 from hlmtheory.draft_length.rates import etgr_profile
-from hlmtheory.policy import band_claims, band_shares, exchange
+from hlmtheory.policy import band_shares, exchange, served_claims
 from hlmtheory.policy.codec_hulls import entries
 from hlmtheory.policy.columns import Column, over_limit
 from hlmtheory.policy.fading import fading_skip
@@ -190,7 +190,8 @@ def test_the_bounds_of_a_band_are_above_the_best_of_all_shares(cells, seed):
         "plan_bits": rng.uniform(0.01, 2.0, (2, 3)),
         "weights": rng.uniform(0.5, 2.0, 2),
     }
-    made, weights = band_claims._curves(one)
+    weights = one["weights"]
+    made = served_claims._curves(one | {"plan_load": np.zeros((2, 3))}, weights, 0.0)
     w = np.arange(1, 1000) / 1000
     first, second = (
         np.max(e * s[:, None] / (a * s[:, None] + b), axis=1)

@@ -137,7 +137,6 @@ def decode(
 
 
 def _refuse_common(models: dict[str, Any], policy: Path | None) -> None:
-    """Refuse what two tokenizers do not have."""
     if not (models["draft"] and models["target"]):
         raise UserError("The study common is of two models with tokenizers of their own; give --draft and --target.")
     given = {"--base": models["base"], "--changed-anchor": models["changed_anchor"], "--policy": policy}
@@ -146,7 +145,6 @@ def _refuse_common(models: dict[str, Any], policy: Path | None) -> None:
 
 
 def _load(models: dict[str, Any], device: str, dtype: str | None, *, common: bool) -> Pair:
-    """Return the pair; ``common``: of two models with tokenizers of their own."""
     from validation.models.pair import load_pair
     from validation.models.two_tokenizers import load_two
 

@@ -100,6 +100,5 @@ def reproduce(
 
 
 def _record() -> dict[str, Any]:
-    """Return the seconds of the published run and the terms; empty if they are not stored."""
     file = ROOT / RECORD
     return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}

@@ -164,7 +164,6 @@ def _of_file(path: Path) -> Sequence[Read]:
 
 
 def _of_request(where: str, content: Any) -> Sequence[Read]:
-    """Return the records of one JSON object."""
     if isinstance(content, Mapping):
         for is_of, read in _REQUESTS:
             try:

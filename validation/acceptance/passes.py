@@ -135,7 +135,6 @@ def _model(path: Path, number: int, row: dict[str, str]) -> str:
 
 
 def _numbers(path: Path, number: int, row: dict[str, str]) -> tuple[float, float, float, float]:
-    """Return batch, width, context and ms of a row."""
     found = []
     for name in ("batch", "width", "context", "ms"):
         text = row.get(name) or ("0" if name == "context" else "")

@@ -218,7 +218,6 @@ def overlap(first: Estimate | None, second: Estimate | None) -> bool | None:
 
 
 def _findings(sides: tuple[Side, Side], tables: Sequence[dict[str, Estimate | None]], rows: Sequence[Row]) -> list[str]:
-    """Return what the table says, in sentences."""
     said = [_as_printed(sides, tables)]
     lengths = [side.longest for side in sides]
     if None not in lengths and lengths[0] != lengths[1]:

@@ -117,7 +117,6 @@ class AcceptanceRecord:
             yield from (("acceptance_histogram_by_draft_length", value) for value in (length, *row))
 
     def _check_sums(self) -> None:
-        """Refuse a record whose counts contradict each other."""
         if self.num_draft_tokens is not None and self.num_accepted_draft_tokens > self.num_draft_tokens:
             raise self._contradiction(
                 f"{self.num_accepted_draft_tokens:,} drafts are accepted, but only {self.num_draft_tokens:,} were made"

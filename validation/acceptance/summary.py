@@ -62,7 +62,6 @@ class RoundTimes:
         return self.round_trip + self._target(batch, lengths + 1) + batch * self.draft_cache + lengths * draft
 
     def _target(self, batch: int, widths: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the time of a pass of the target model by its width."""
         fitted = self.verify + batch * (self.cache + widths * self.verify_token)
         measured = fitted if self.target_rest is None else fitted + self.target_rest(batch, widths)
         return np.where(measured > 0, measured, fitted)
@@ -360,7 +359,6 @@ def _depths(
 
 
 def _promise(confidence: float, requests: int) -> str:
-    """Return what the intervals promise, in words."""
     said = (
         f"{confidence:.0%}, for each depth alone and for all draft lengths together, at all numbers of rounds, if a "
         "draft's acceptance depends on its depth alone; the engine may choose its lengths from past outcomes"
@@ -373,7 +371,6 @@ def _promise(confidence: float, requests: int) -> str:
 def _choices(
     in_use: NDArray[np.float64], same_text: Sequence[float | None], times: RoundTimes, largest_batch: int, copied: bool
 ) -> dict[str, Any]:
-    """Return the fields of a summary that need times."""
     rates = _rates(in_use, times)
     best = _best(in_use, times)
     other = None if copied or None in same_text else _best(np.array(same_text, dtype=np.float64), times)

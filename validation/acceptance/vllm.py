@@ -69,7 +69,6 @@ def without_counters(where: str, text: str) -> UserError:
 
 
 def _engine(path: str, text: str) -> str:
-    """Return the prefix of the counters of a scrape."""
     found = [prefix for prefix in SCRAPED if prefix in text]
     if len(found) > 1:
         raise UserError(f"{path} has counters of {len(found)} engines; scrape one server at a time.")

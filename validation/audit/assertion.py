@@ -108,5 +108,4 @@ def _places(report: AuditReport) -> list[str]:
 
 
 def _causes(report: AuditReport) -> list[str]:
-    """Name the mechanisms that the draws do not exclude."""
     return [f"  perhaps {fit.name}: {MECHANISMS[fit.name]}" for fit in report.mechanisms or ()]

@@ -94,7 +94,6 @@ class TableLaw:
         self.vocabulary = self.table.shape[-1]
 
     def _processed(self, processors: Processors) -> Array:
-        """Return the rows after the processors."""
         if processors == Processors():
             return np.asarray(self.raw)
         if processors.repetition_penalty != 1:
@@ -135,7 +134,6 @@ class TableLaw:
 
 
 def _are_ids(lists: Any, below: float) -> bool:
-    """Return whether these are lists of token ids."""
     return isinstance(lists, list) and all(
         isinstance(ids, list) and all(type(one) is int and 0 <= one < min(below, 2**31) for one in ids) for ids in lists
     )

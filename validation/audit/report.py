@@ -143,7 +143,6 @@ class AuditReport:
         ]
 
     def _more(self) -> str:
-        """Say what would prove more."""
         if provable := [t for t, shared in enumerate(self.shared, 1) if shared <= 0.5 * self.epsilon]:
             return (
                 f"To prove more, ask for less: --depth {provable[-1]} leaves {self.shared[provable[-1] - 1]:.4f} in "

@@ -77,7 +77,6 @@ class _NoListError(Exception):
 
 
 def _plain(value: Any) -> Any:
-    """Return an array or a tensor as lists."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise _NoListError(type(value).__name__)

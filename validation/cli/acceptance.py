@@ -255,7 +255,6 @@ def acceptance(
 
 
 def _read(console: Console, files: Sequence[str], wait: float, timeout: float) -> Reading:
-    """Return the records of files, or of one running server."""
     from validation.acceptance.engines import read_acceptance, read_server
     from validation.acceptance.server import is_address
 
@@ -301,7 +300,6 @@ def _assumed_lengths(
 def _reconciled(
     first: Side, second: Side, laws: Place | None, confidence: float
 ) -> tuple[Reconciliation, dict[str, Estimate]]:
-    """Return both sides under each convention, and the tokens of a step under each law on a trace."""
     from validation.acceptance.reconcile import reconcile
 
     found = reconcile(first, second, confidence)
@@ -317,7 +315,6 @@ def _reconciled(
 
 
 def _price(path: Path, rule: str | None, summary: Summary, draft_length: int | None, confidence: float) -> Price:
-    """Return the price of the rule of the counts, on a trace."""
     from validation.planning.lossy import parameters_of, price_of
     from validation.trace.reader import open_trace
 
@@ -385,7 +382,6 @@ def _times(
 
 
 def _show(console: Console, summary: Summary) -> None:
-    """Print the summary as two tables and a few sentences."""
     from rich import box
     from rich.table import Table
 
@@ -436,7 +432,6 @@ def _show(console: Console, summary: Summary) -> None:
 
 
 def _show_planned(console: Console, summary: Summary, length: Estimate, planned: Sequence[NextN]) -> None:
-    """Print the acceptance length with its interval, and what AIConfigurator and AISimulate ask for."""
     console.print(f"Acceptance length of the recorded steps: {length} tokens.", soft_wrap=True, highlight=False)
     if not planned:
         console.print(
@@ -457,7 +452,6 @@ def _show_planned(console: Console, summary: Summary, length: Estimate, planned:
 
 
 def _token_table(summary: Summary) -> Table:
-    """Return the tokens of a round by draft length; of copied drafts, what the split rounds give at least."""
     from rich import box
     from rich.table import Table
 
@@ -499,7 +493,6 @@ def _crossing(summary: Summary) -> str:
 
 
 def _advice(summary: Summary) -> str:
-    """Return the best draft length, and what is said of others."""
     alone = f"{summary.alone_per_second:.2f} tokens/s without drafts"
     if summary.best == 0:
         said = (

@@ -194,7 +194,6 @@ def _foreign_rows(options: dict[str, Any]) -> list[str]:
 
 
 def _compare(options: dict[str, Any], console: Console) -> None:
-    """Print where two greedy texts of each prompt part."""
     from validation.audit.compare import partings, read_pairs
     from validation.audit.laws import Processors
     from validation.audit.models import FLOAT32, ModelLaw, load_model
@@ -228,7 +227,6 @@ def _compare(options: dict[str, Any], console: Console) -> None:
 
 
 def _one_of(options: dict[str, Any], named: str, *names: str) -> None:
-    """Raise unless exactly one option is given."""
     if sum(bool(options[name]) for name in names) != 1:
         raise UserError(f"Give exactly one of {named}; `hlm audit --help` shows examples.")
 
@@ -272,7 +270,6 @@ def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Generator[Batch,
 
 
 def _of_table(options: dict[str, Any], processors: Processors, drawn: Any) -> tuple[Law, Law | None]:
-    """Return the laws of a file of rows."""
     from validation.audit.laws import TableLaw, read_tables
 
     found = read_tables(options["table"])
@@ -284,7 +281,6 @@ def _of_table(options: dict[str, Any], processors: Processors, drawn: Any) -> tu
 
 
 def _of_trace(options: dict[str, Any], processors: Processors, drawn: Any) -> tuple[Law, Law | None]:
-    """Return the law at positions of a trace."""
     from validation.audit.models import TraceLaw
     from validation.trace.reader import open_trace
 
@@ -296,7 +292,6 @@ def _of_trace(options: dict[str, Any], processors: Processors, drawn: Any) -> tu
 
 
 def _of_model(options: dict[str, Any], processors: Processors, drawn: Any) -> tuple[Law, Law | None, Any]:
-    """Return the laws of the models, and the sampler if it is generate or a method of ours."""
     from validation.audit.models import ModelLaw, chosen_prompts, load_model
     from validation.audit.samplers import transformers_sampler
     from validation.collection.collect import ids_of
@@ -341,7 +336,6 @@ def _of_model(options: dict[str, Any], processors: Processors, drawn: Any) -> tu
 
 
 def _of_method(options: dict[str, Any], processors: Processors) -> tuple[Law, Law | None, Any]:
-    """Return the laws of a pair, and one of our methods."""
     from validation.audit.models import ModelLaw, chosen_prompts
     from validation.audit.samplers import method_named, method_sampler
     from validation.collection.collect import encode_prompts
@@ -412,7 +406,6 @@ def show(console: Console, report: AuditReport, stopped: bool = False) -> None:
 
 
 def _print_table(console: Console, title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table, if it has rows."""
     from rich import box
     from rich.table import Table
 

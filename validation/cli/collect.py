@@ -160,7 +160,6 @@ def collect(
 def _collect_shard(
     console: Console, asked: Collection, prompts: list[Prompt], out: Path, shard: str, batches: int | None
 ) -> None:
-    """Collect one shard by itself, and say what to do next."""
     from validation.collection.collect import DEFAULT_BATCH, settings_of
     from validation.collection.shards import collect_shard, its_share, shard_number
 

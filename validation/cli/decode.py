@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.cli.display import decoded_lines, decoded_screen, open_console, progress_bar, waiting
-from validation.cli.options import SEED, Renamed, chat_option, json_option, quiet_option, version_options
+from validation.cli.options import SEED, chat_option, json_option, quiet_option, version_options
 from validation.cli.run import print_json, tell_notes
 from validation.errors import UserError, naming
 
@@ -22,16 +22,10 @@ if TYPE_CHECKING:
 @click.option("--run", type=click.Path(path_type=Path), default=Path("runs/builtin"), show_default=True)
 @click.option(
     "--draft",
-    "--small",
-    "draft",
-    cls=Renamed,
     help="The draft model, as in `hlm validate`; the built-in pair if left out.",
 )
 @click.option(
     "--target",
-    "--large",
-    "target",
-    cls=Renamed,
     help="The target model: a folder (also of a peft adapter), .gguf file or hub name.",
 )
 @version_options
@@ -143,7 +137,6 @@ def decode(
 
 
 def _refuse_common(models: dict[str, Any], policy: Path | None) -> None:
-    """Refuse what two tokenizers do not have."""
     if not (models["draft"] and models["target"]):
         raise UserError("The study common is of two models with tokenizers of their own; give --draft and --target.")
     given = {"--base": models["base"], "--changed-anchor": models["changed_anchor"], "--policy": policy}
@@ -152,7 +145,6 @@ def _refuse_common(models: dict[str, Any], policy: Path | None) -> None:
 
 
 def _load(models: dict[str, Any], device: str, dtype: str | None, *, common: bool) -> Pair:
-    """Return the pair; ``common``: of two models with tokenizers of their own."""
     from validation.models.pair import load_pair
     from validation.models.two_tokenizers import load_two
 

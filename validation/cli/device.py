@@ -305,7 +305,6 @@ def _method(
 
 
 def _follower(policy: Path, most: int, audit: float | None, door: str | None) -> Any:
-    """Return what chooses the message of each round within a policy."""
     from validation.decoding.policy_file import read_policy
     from validation.link.message_choice import Following
 
@@ -317,7 +316,6 @@ def _follower(policy: Path, most: int, audit: float | None, door: str | None) ->
 
 
 def _audited(planned: Any, audit: float, *, own_threshold: bool) -> Any:
-    """Return a function that makes a policy's method, whose skips are audited."""
     from validation.decoding.methods.audited import Audited
     from validation.link.skip_choice import OwnThreshold, SkipChoice, promise_of
 

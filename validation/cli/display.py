@@ -90,7 +90,6 @@ def verdict_screen(console: Console, results: Results) -> None:
 
 
 def _kinds_in_words(results: Results) -> str:
-    """Return how many claims were measured and simulated, and how many others the release has checked."""
     from validation.claims.certificate import certificate
 
     certified, known = certificate(), hlmtheory.all_claims().keys()
@@ -104,7 +103,6 @@ def _kinds_in_words(results: Results) -> str:
 
 
 def _sizes_in_words(results: Results) -> str:
-    """Return a sentence with the mean top_k that certifies each bias."""
     from validation.claims.check import BIASES
 
     sizes = []
@@ -310,7 +308,6 @@ def decoded_screen(
 
 
 def _interval(estimate: Mapping[str, float | None]) -> str:
-    """Return a number and its interval as text, with three digits each."""
     if estimate["value"] is None:
         return "·"
     if estimate["low"] is None:

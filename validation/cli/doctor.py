@@ -171,7 +171,6 @@ def _check_models(name: str, host: dict[str, Any]) -> tuple[int, float]:
 
 
 def _sentence(error: Exception) -> str:
-    """Return the reason of a failure in one sentence."""
     if isinstance(error, UserError | _Differs):
         said = str(error)
     else:
@@ -237,7 +236,6 @@ def doctor(times: Path | None, name: str | None, as_json: bool) -> None:
 
 
 def _print(console: Console, health: Health) -> None:
-    """Print one line about a device."""
     device = health.device
     memory = "memory unknown"
     if device.total is not None:
@@ -248,7 +246,6 @@ def _print(console: Console, health: Health) -> None:
 
 
 def _measure(console: Console, name: str, path: Path) -> dict[str, Any]:
-    """Time a pair, write its times, and print them; return them as plain values."""
     from validation.link.timing import measure_times
     from validation.models.pair import load_pair
     from validation.planning.times import write_times

@@ -34,7 +34,6 @@ def show_dry_run(console: Console, asked: Collection, *, figures: bool, all_clai
 
 
 def _estimated(console: Console, asked: Collection, prompts: list[Prompt], size: Asked) -> Cost:
-    """Return the cost from a trial, or from the shapes of models that are not here, do not fit or are large."""
     from validation.claims.cost import cost_of_pair, cost_of_shapes
     from validation.collection.collect import encode_prompts, ids_of
     from validation.models.devices import choose_device, free_memory, working_memory
@@ -66,14 +65,12 @@ def _why(shapes: Shapes, needed: int, room: int) -> str:
 
 
 def _width(dtype: str | None) -> int:
-    """Return the bytes of a weight."""
     import torch
 
     return int((torch.float32 if dtype is None else getattr(torch, dtype)).itemsize)
 
 
 def _show(console: Console, cost: Cost) -> None:
-    """Print the cost as one table and a few sentences."""
     from rich import box
     from rich.table import Table
 

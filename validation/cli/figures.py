@@ -75,7 +75,6 @@ class Drawing:
 
 
 def _decode(study: str, run: Path) -> str:
-    """Return the command that decodes a study in a run, with the models of the run's trace."""
     words = ["python3", "hlm", "decode", study]
     if run == BUILTIN_RUN:
         return shlex.join(words)

@@ -51,18 +51,6 @@ DRAFT_TIME = click.option(
 )
 
 
-class Renamed(click.Option):
-    """An option that also accepts its former names, which the help does not show."""
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Return the help line, with only the first name."""
-        names, self.opts = self.opts, self.opts[:1]
-        try:
-            return super().get_help_record(ctx)
-        finally:
-            self.opts = names
-
-
 def version_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a target that is a version of a base model."""
     for option in (
@@ -83,16 +71,10 @@ def pair_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--pair", "name", help="A named pair; `builtin` needs no network.  [default: builtin]"),
         click.option(
             "--draft",
-            "--small",
-            "draft",
-            cls=Renamed,
             help="The draft model: a folder, a .gguf file, or a hub name such as owner/model or owner/model@revision.",
         ),
         click.option(
             "--target",
-            "--large",
-            "target",
-            cls=Renamed,
             help="The target model: a folder (also of a peft adapter), .gguf file or hub name.",
         ),
         version_options,

@@ -119,7 +119,6 @@ def run_name(pair: Pair) -> str:
 
 
 def _marked(names: list[str], places: list[str]) -> str:
-    """Return the names, joined with a hash of the places."""
     mark = hashlib.sha256(repr(places).encode(errors="backslashreplace")).hexdigest()[:8]
     return "-".join([*(_slug(name)[:40] for name in names), mark])
 
@@ -172,7 +171,6 @@ def _check(
     all_claims: bool,
     processes: Processes,
 ) -> Results:
-    """Check the claims and store the verdicts at once."""
     import hlmtheory
     from validation.claims.check import check_trace
     from validation.claims.instances import measured
@@ -254,7 +252,6 @@ def _draw_and_report(
 
 
 def _certificate_facts(results: Results) -> dict[str, Any]:
-    """Return how many of the other claims the release has checked, with its commit and date."""
     from validation.claims.certificate import certificate
 
     certified = certificate()

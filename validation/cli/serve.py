@@ -124,7 +124,6 @@ async def until_stopped(server: Any, serving: Any, console: Any, what: str, sche
 
 
 def _versions(given: tuple[str, ...]) -> dict[str, str]:
-    """Return the models of --version by name."""
     found: dict[str, str] = {}
     for one in given:
         name, equals, model = one.partition("=")
@@ -135,7 +134,6 @@ def _versions(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def _version(pair: Pair, name: str, model: str, make: type[Engine], options: dict[str, Any]) -> tuple[Engine, str]:
-    """Return the engine of another version of a pair's target, and the fingerprint of its weights."""
     from validation.collection.fingerprint import marks_of_model
     from validation.models.pair import PAIRS, load_single
     from validation.models.versions import share_weights

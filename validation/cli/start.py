@@ -66,7 +66,6 @@ def start(commands: Callable[..., Any]) -> None:
 
 
 def _run(commands: Callable[..., Any]) -> int:
-    """Run a command line and return the exit code; an error that no command reports becomes one sentence."""
     try:
         commands(prog_name="hlm")
     except Verdict:
@@ -86,7 +85,6 @@ def _run(commands: Callable[..., Any]) -> int:
 
 
 def _sentence(error: BaseException) -> str:
-    """Return the message for an error that no command expected."""
     if isinstance(error, ModuleNotFoundError) and (
         said := missing_extra(error, sys.argv[1] if len(sys.argv) > 1 else None)
     ):

@@ -56,13 +56,11 @@ def read_processing(
 
 
 def _answers(source: ListSource, after: tuple[int, ...]) -> Iterator[ListedText]:
-    """Yield the answer of each text."""
     for text in source.texts():
         yield text.from_answer(after)
 
 
 def _ids(text: str | None) -> tuple[int, ...]:
-    """Return the token ids of an option."""
     parts = [part.strip() for part in text.split(",")] if text else []
     if not all(part.isdecimal() and len(part) < 11 for part in parts):
         raise UserError(f"--answer-after is {text!r}; give token ids with commas between.")

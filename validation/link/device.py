@@ -107,7 +107,6 @@ class _RemoteLoop(OneText):
         self.draft_length = np.minimum(self.draft_length, max(terms.most for terms in self.each))
 
     def _verified(self, slots: Array, in_flight: list[list[Draft]], messages: list[Message]) -> VerifiedDrafts:
-        """Send the round, and read the answer."""
         import torch
 
         drafts, vocabulary = in_flight[0], self.session.vocabulary

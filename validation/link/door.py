@@ -263,7 +263,6 @@ class Door:
         self.taken -= 1
 
     def _write(self, asked: Asked, progress: Progress, show: Callable[[str], None]) -> None:
-        """Write a text when its turn comes."""
 
         def take(tokens: list[int]) -> None:
             if progress.left:

@@ -206,7 +206,6 @@ def _stops(given: Any) -> list[str]:
 
 
 def _text(value: str, name: str) -> str:
-    """Return a text that is UTF-8."""
     try:
         value.encode()
     except UnicodeEncodeError as error:

@@ -210,7 +210,6 @@ class Engine:
         return [self._rows([text], [end], [count])[0] for text, end, count in alone]
 
     def _read(self, texts: Sequence[ServedText], until: Sequence[int], rows: Sequence[int]) -> Sequence[Any]:
-        """Read each text up to a position, and return its last rows of logits."""
         import torch
 
         tokens = np.zeros((len(texts), max(len(text.tokens) for text in texts)), dtype=np.int64)

@@ -39,7 +39,6 @@ _NOTHING = object()
 
 
 def _content(path: Path) -> bytes | None:
-    """Return the first bytes of a file; None if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(LONGEST_FILE)

@@ -250,7 +250,6 @@ class Terms:
 
 
 def _plain(payload: bytes, vocabulary: int, most: int, extra: str | None) -> list[Draft]:
-    """Return the drafts of tokens, with rows or probabilities, or alone."""
     import torch
 
     count, width = unpack(payload[:2].ljust(2, b"\0"), [16])[0], index_bits(vocabulary)

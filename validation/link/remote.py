@@ -170,7 +170,6 @@ class Remote:
         return self._exchange(ROUND, body)
 
     def _open_text(self, opening: Opening) -> None:
-        """Open a text, and read which version of the target verifies it."""
         version = self._exchange(OPEN, to_json(opening, padded=self.pads)).decode(errors="replace")
         if version not in self.greeting().targets:
             raise LinkError("the server opened the text with a version that it did not name; no server does that")
@@ -303,7 +302,6 @@ class Remote:
             ) from error
 
     def _raise_error(self, data: bytes | str) -> None:
-        """Raise what an error frame says."""
         if isinstance(data, bytes) or '"error"' not in data:
             return
         import json

@@ -122,7 +122,6 @@ class Server(Shared):
         self._stop.set()
 
     async def _connection(self, socket: ServerConnection) -> None:
-        """Serve one device, and tell it what it did wrong."""
         from websockets.exceptions import ConnectionClosed
 
         one, connected = Connection(self, socket), len(self.connections)

@@ -130,7 +130,6 @@ class SkipChoice:
         return self.bound + 1.0 <= room
 
     def _refresh(self) -> None:
-        """Compute the bound again, and choose the threshold."""
         if not self.tokens:
             return
         self._sum, self._since = float(self.audit.bound) * self.tokens, 0

@@ -90,7 +90,6 @@ def time_rounds(
 
 @contextmanager
 def _served(pair: Pair) -> Iterator[tuple[Engine, str]]:
-    """Run a server of the pair's target in a thread; yield its engine and address."""
     loop, engine = asyncio.new_event_loop(), Engine(pair)
     server = Server(engine, tokenizer=MARK, target=MARK)
     thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve("127.0.0.1", 0)), daemon=True)

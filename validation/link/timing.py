@@ -113,7 +113,6 @@ def _text(pair: Pair, before: int) -> list[int]:
 
 
 def _drafts(pair: Pair, before: int, repeats: int) -> list[float]:
-    """Return the seconds of drafts, one after the other in one round."""
     count, lengths = WARM_UP + repeats, np.array([before], dtype=np.int64)
     session = Session(pair, 1, Noise(1, ["timed"], count), None, 1.0, 1.0, count, prompt_lengths=lengths)
     record = GenerationRecord("timed", "timed", "none", 1, 1.0, 1.0)
@@ -163,7 +162,6 @@ def _passes(pair: Pair, shapes: list[tuple[int, int]], before: int, repeats: int
 
 
 def _serialised(pair: Pair, method: Method, before: int, repeats: int) -> Serialisation:
-    """Time a round and its answer on both sides."""
     import torch
 
     terms, vocabulary = Terms.of(method), pair.vocabulary

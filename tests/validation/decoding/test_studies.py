@@ -50,7 +50,7 @@ def run_folder(tmp_path: Path, folders: tuple[Path, Path]) -> Callable[..., Resu
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
 
     def decode(*more: str) -> Result:
-        words = ["--run", str(tmp_path / "run"), "--small", str(folders[0]), "--large", str(folders[1])]
+        words = ["--run", str(tmp_path / "run"), "--draft", str(folders[0]), "--target", str(folders[1])]
         words += ["--prompts", str(tmp_path / "prompts.jsonl"), "--new-tokens", str(TOKENS), *more]
         return CliRunner().invoke(main, ["decode", *words])
 

@@ -11,10 +11,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = "hlmtheory"
 COMMANDS = (
     *("acceptance", "audit", "claims", "collect", "decode", "device", "docs", "doctor", "figure", "import", "link"),
-    *("merge", "plan", "repro", "reproduce", "serve", "top-k", "validate"),
+    *("merge", "plan", "repro", "reproduce", "serve", "study", "top-k", "validate"),
 )
 """The commands of ``hlm``; a core install lists them without click."""
-EXTRAS = dict.fromkeys(("device", "link", "serve"), ("link",)) | {"reproduce": ("reproduce",), "docs": ("docs",)}
+EXTRAS = dict.fromkeys(("device", "link", "serve"), ("link",)) | {"docs": ("docs",)}
 """What a command needs besides the extra ``validation``."""
 
 

@@ -202,9 +202,9 @@ def _one_draft(profile: Profile, cut: dict[str, dict[str, Array]]) -> list[Optio
             extra, size = min(float(message["bias"][column]), 1.0), _pair([message[x][column] for x in SIZES])
             counts = _with_bits(profile.single[column], float(message["bits"][column]))
             sent = extra * counts[:, COUNTS.index("exchanges")]
-            more = sent, sent / np.maximum(profile.lengths, 1)
-            cut_loss = [np.minimum(one + other, 1.0) for one, other in zip(loss, more, strict=True)]
-            found.append(Option(CU_HLM, f"{kind}, u ≤ {threshold:g}", counts, 1, threshold, *cut_loss, size))
+            text = np.minimum(loss[0] + sent, 1.0)
+            token = np.minimum(loss[1] + sent / np.maximum(profile.lengths, 1), 1.0)
+            found.append(Option(CU_HLM, f"{kind}, u ≤ {threshold:g}", counts, 1, threshold, text, token, size))
     return found
 
 

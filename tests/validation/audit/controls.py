@@ -103,6 +103,14 @@ def from_loop(run: Callable[..., Any], seed: int = 1) -> Sampler:
     return sample
 
 
+def marginal(law: dict[tuple[int, ...], float], depth: int) -> dict[tuple[int, ...], float]:
+    """Return the law of a text's first ``depth`` tokens."""
+    found: dict[tuple[int, ...], float] = {}
+    for text, mass in law.items():
+        found[text[:depth]] = found.get(text[:depth], 0.0) + mass
+    return found
+
+
 def true_distance(defect: str, seed: int) -> float:
     """Return how far the law of a defect is from the target's, in the mean over prompts."""
     info, found = DEFECTS[defect], []

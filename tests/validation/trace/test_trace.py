@@ -14,7 +14,7 @@ import pytest
 from tests.validation.stored_traces import random_fields
 from validation.errors import UserError
 from validation.trace import zarr_store as chunk_files
-from validation.trace.format import FIELDS, array_dtypes
+from validation.trace.format import FIELDS
 from validation.trace.journal import JOURNAL, line_of, read_journal
 from validation.trace.reader import ARRAYS, Trace, TraceWriter, check_disk_space, open_trace, probabilities
 
@@ -287,17 +287,6 @@ def test_a_damaged_line_of_the_journal(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------------------- fields
-
-
-def test_the_stored_types_are_little_endian() -> None:
-    for dtype, logits in (("float16", "<f2"), ("float32", "<f4")):
-        found = {name: stored.str for name, stored in array_dtypes(dtype).items()}
-        assert [found[name] for name in ("draft_logits", "tokens", "prompt_index", "position")] == [
-            logits,
-            *3 * ["<i4"],
-        ]
-        assert found["target_logits"] == logits
-        assert not any(stored.startswith(">") for stored in found.values())
 
 
 @pytest.mark.parametrize(

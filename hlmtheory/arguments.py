@@ -380,7 +380,6 @@ WITHIN: Mapping[str, Mapping[str, Argument]] = {
         "kept": Argument("κ_n", "N", UNIT),
         "draft_length": _drawn_as("draft_length", whole(1, 12)),
     },
-    "channel": _all(between(1e-6, 1e3, -1.0, math.nan), "draft_s", "verify_s"),
     "codec.round_trip": _ON_SUPPORT,
     "codec.cheapest": {
         "k": _in_domain("k", lambda draw, shape: draw.rng.integers(0, min(draw.size("V"), 16) + 1, shape)),
@@ -397,7 +396,6 @@ WITHIN: Mapping[str, Mapping[str, Argument]] = {
         )
     },
     "conformal.hindsight": {"threshold": _drawn_as("threshold", derived(uniform(0.0, 1.0), zero_or(1e-3, 1.0).draw))},
-    "conformal": {},
     "draft_length.mean_": _FEW_DEPTHS,
     "draft_length.split": _all(whole(1, 6), "draft_length", "other_length"),
     "draft_length": {

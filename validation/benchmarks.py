@@ -51,8 +51,7 @@ MEMORY_POSITIONS, MEMORY_VOCABULARY, MEMORY_LIMIT = 10_000, 32_000, 1.5e9
 NEW_TOKENS, ROUNDS, BATCHES, DRAFTS = 64, 6, (1, 8), 4
 STREAMED = (
     "verification.tokens",
-    "uncertainty.top",
-    "skipping.rejection_by_draft",
+    "skipping.mean_rejection",
     "truncation.softplus",
     "lattice.dropped_mass",
     "channel.downlink",

@@ -14,6 +14,7 @@ DOMAINS = {
     "reference_gain": positive("give the gain at the reference distance as a ratio, not in dB"),
     "exponent": not_negative("give the path-loss exponent: 2 in free space, 2.7 to 5 in towns"),
     "times_s": positive("a round takes some time, in seconds"),
+    "bound": positive("give the number that the mean is claimed not to exceed"),
     "cut": positive("give the SNR below which a block is given up; without it the mean is infinite"),
     "width": at_least_one("give the ratio of the strip's upper end to its lower end"),
 }

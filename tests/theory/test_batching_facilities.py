@@ -32,9 +32,8 @@ def optimum(tasks, service, length, rule="together", schedule="barrier") -> floa
     """Return the least latency; for a free schedule of all orders of the operations, in all divisions that fit."""
     if schedule == "barrier":
         return plan(tasks, service, "exact", draft_lengths=[length], memory_rule=rule).latency
-    held = service if rule == "together" else replace(service, memory=np.inf)
-    case = tasks, held, length
-    return min(sum(every_schedule(chains) for chains in chains_of(*case, plans)) for plans in divisions(*case))
+    case = tasks, service, length
+    return min(sum(every_schedule(chains) for chains in chains_of(*case, plans)) for plans in divisions(*case, rule))
 
 
 def uncapped(tasks, service, length, rule="together", schedule="barrier") -> float:

@@ -49,12 +49,13 @@ def needed(tasks: list[Task], service: Service, length: int, batch: list[int]) -
     return float(peak_memory(service.draft, *longest, len(batch), length)) - 12.0
 
 
-def divisions(tasks: list[Task], service: Service, length: int):
-    """Return all partitions into waves, and of each wave into batches that fit together."""
+def divisions(tasks: list[Task], service: Service, length: int, rule: str = "together"):
+    """Return all partitions into waves, and of each wave into batches that fit together, or of which each fits."""
+    held = sum if rule == "together" else max
     for waves in partitions(list(range(len(tasks)))):
         for plans in itertools.product(*(list(partitions(wave)) for wave in waves)):
             room = service.memory - 12.0
-            if all(sum(needed(tasks, service, length, batch) for batch in one) <= room for one in plans):
+            if all(held(needed(tasks, service, length, batch) for batch in one) <= room for one in plans):
                 yield plans
 
 

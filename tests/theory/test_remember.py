@@ -104,7 +104,7 @@ ROWS = {name: claim for name, claim in hlmtheory.all_claims().items() if {"targe
 def test_every_claim_has_the_same_verdict_to_the_last_bit():
     """The claims of one instance, checked one after the other with shared results, and each alone."""
     shared = [claim for claim in ROWS.values() if set(claim.takes) <= {"target", "draft", "k", "skip"}]
-    assert len(shared) > 40
+    assert len(shared) > 30
     rng = np.random.default_rng(1)
     size = SMALL // 4
     instance = {

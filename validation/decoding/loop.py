@@ -27,7 +27,7 @@ from validation.decoding.sampling import distributions_of, draw, levels, probabi
 from validation.decoding.session import Clock, Draft, Message, Outcome, Session, Step
 from validation.decoding.streamed import stream
 from validation.decoding.tree_cache import TreeModel
-from validation.decoding.trees import DraftTree, TreeOutcome, TreeRequest
+from validation.decoding.trees import BrokenLogitsError, DraftTree, TreeOutcome, TreeRequest
 from validation.decoding.verification import VerifiedDrafts, raced_skip_risk, skip_risk, step_risks, verify
 from validation.errors import UserError
 from validation.models.versions import VersionedTarget
@@ -485,7 +485,11 @@ class TreeLoop(_Loop):
             )
             for slot, sequence in enumerate(self.sequences.tolist())
         ]
-        trees = self._method.grow(requests, self._model(DRAFT))
+        try:
+            trees = self._method.grow(requests, self._model(DRAFT))
+        except BrokenLogitsError as error:
+            self.require_finite(DRAFT, np.array(error.args), np.array([np.nan]))
+            raise
         spent = sum(tree.seconds for tree in trees)
         self.clock.draft += spent
         for slot, tree in enumerate(trees):

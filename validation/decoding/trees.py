@@ -29,6 +29,10 @@ ROOT = 0
 """The node of the last kept token: it is no draft."""
 
 
+class BrokenLogitsError(Exception):
+    """The draft model gave logits that are no numbers; the argument is the batch slot."""
+
+
 @dataclass(slots=True)
 class DraftTree:
     """The drafts of a round, and further tokens that the target model reads in the same pass.

@@ -198,7 +198,7 @@ def test_a_malformed_input_is_no_verdict(
 SAID = {
     "claims": ("truncation", ("claims",)),
     "acceptance": (LINES["acceptance"], ("steps", "lengths", "best", "crossover")),
-    "plan": (LINES["plan"], ("rows", "menu", "prompts", "split", "request", "evidence", "notes", "sensitivity")),
+    "plan": (LINES["plan"], ("rows", "menu", "prompts", "split", "request", "evidence", "notes")),
     "audit": (LINES["audit"], ("verdict", "draws", "at_least", "at_most", "mechanisms", "interrupted")),
 }
 

@@ -141,7 +141,7 @@ def test_it_is_registered_runs_over_a_link_and_refuses_other_limits():
     for other in ({"limit": 1.0}, {"limit": -0.1}, {"format": "tokens"}):
         with pytest.raises(LinkError, match=r"limit .* of answers"):
             Terms.from_plain(terms.plain() | other, 4)
-    with pytest.raises(LinkError, match="other fields"):
+    with pytest.raises(LinkError, match=r"outside \[0, 1\)"):
         Terms.from_plain(terms.plain() | {"limit": 1}, 4)
     for limit in (0.0, 1.0, -1.0, float("nan")):
         with pytest.raises(UserError, match="above 0 and below 1"):

@@ -16,7 +16,15 @@ from validation.decoding.random_streams import Chance
 from validation.decoding.sampling import distributions_of
 from validation.decoding.session import Message, Session
 from validation.decoding.tree_cache import TreeModel
-from validation.decoding.trees import DraftTree, TreeOutcome, TreeRequest, Walk, draw_children, exact_walk
+from validation.decoding.trees import (
+    BrokenLogitsError,
+    DraftTree,
+    TreeOutcome,
+    TreeRequest,
+    Walk,
+    draw_children,
+    exact_walk,
+)
 from validation.decoding.wire import index_bits, pack
 
 Array = NDArray[Any]
@@ -84,6 +92,8 @@ class LevelTree(TreeMethod):
         read: list[dict[int, int]] = [{} for _ in trees]  # by tree and node: place among the nodes that were read
         for depth in range(self.max_draft_length):
             for i, (request, tree) in enumerate(zip(requests, trees, strict=True)):
+                if (rows[i] != rows[i]).any():  # NaN
+                    raise BrokenLogitsError(request.slot)
                 ready = frontier[i] if depth < request.left else []
                 frontier[i] = self.expand(request, tree, ready, rows[i], depth)
             if depth + 1 == self.max_draft_length or not any(frontier):

@@ -63,7 +63,7 @@ def with_law(draw, name, least, exponent=False):
 
 @st.composite
 def loss_tables(draw, one=False):
-    """Losses that rise along the thresholds, a risk and the largest loss, in batches or as one table of some prompts."""
+    """Losses that rise along the thresholds, a risk and the largest loss; in batches, or one table."""
     shape, prompts, grid = () if one else draw(shapes()), draw(st.integers(1 + one, 8)), draw(st.integers(1, 4))
     bound = draw(st.sampled_from((1.0, 0.5, 8.0)))
     steps = draw(hnp.arrays(np.float64, (*shape, prompts, grid), elements=UNIT))

@@ -1,4 +1,4 @@
-"""Mutation testing: do the tests notice a change of one place in the code of hlmtheory, or of five folders of validation?
+"""Mutation testing: do the tests notice a change of one place in hlmtheory, or in five folders of validation?
 
     python tests/mutation/run.py results.json [--mutants 320] [--seed 1] [--jobs 2] [--modules channel ofdma]
     python tests/mutation/run.py results.json --package validation --mutants 150
@@ -157,7 +157,15 @@ class Reach:
         self.data, self.times = folder / "coverage", folder / "times.xml"
         if not self.times.exists():
             folder.mkdir(exist_ok=True)
-            words = ["-q", "-n", str(jobs), "--dist=worksteal", f"--cov={package}", "--cov-context=test", "--cov-report="]
+            words = [
+                "-q",
+                "-n",
+                str(jobs),
+                "--dist=worksteal",
+                f"--cov={package}",
+                "--cov-context=test",
+                "--cov-report=",
+            ]
             ignored = [f"--ignore=tests/theory/test_{name}.py" for name in UNTRACED]
             tests = THEORY if package == "hlmtheory" else [f"tests/validation/{name}" for name in FOLDERS]
             settings = {**os.environ, "HYPOTHESIS_PROFILE": "few", "COVERAGE_FILE": str(self.data)}

@@ -1,6 +1,7 @@
-"""Mutation testing of hlmtheory: do the theory's tests notice a change of one place in the code?
+"""Mutation testing: do the tests notice a change of one place in hlmtheory, or in five folders of validation?
 
     python tests/mutation/run.py results.json [--mutants 320] [--seed 1] [--jobs 2] [--modules channel ofdma]
+    python tests/mutation/run.py results.json --package validation --mutants 150
     python tests/mutation/run.py results.json --survivors
 
 Needs the extras ``validation`` and ``test`` and the package cosmic-ray, which finds the places and makes the mutants.
@@ -55,6 +56,8 @@ DRAWN = ("__init__.py", "arguments.py", "_samplers.py", "_joint.py")
 NOT_LOADED = 3
 """Exit status of a process whose tests never imported the mutant."""
 THEORY = ("tests/theory", "hlmtheory")
+FOLDERS = ("decoding", "trace", "audit", "link", "planning")
+"""Folders of validation that are tested."""
 UNTRACED = ("bad_input", "bounds_round_up", "policy_bound", "batching_facilities", "batching_waves")
 """Tests that are too slow under coverage; only survivors meet them."""
 
@@ -67,6 +70,8 @@ def module_of(path: str) -> str:
 
 def own_tests(path: str) -> list[str]:
     """Return the test files named after the file or its module."""
+    if path.startswith("validation/"):
+        return sorted(str(test.relative_to(ROOT)) for test in (ROOT / "tests" / path).parent.glob("test_*.py"))
     stems = {module_of(path), Path(path).stem} - {"_shared"}
     tests = (ROOT / "tests/theory").glob("test_*.py")
     names = tuple(f"test_{stem.strip('_')}" for stem in stems)
@@ -80,11 +85,12 @@ def untested(tree: ast.AST) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     return [((n.lineno, n.col_offset), (n.end_lineno, n.end_col_offset)) for n in notes if n is not None]
 
 
-def places() -> list[dict[str, Any]]:
-    """Return one mutant for each place of the theory's code, drawn from the mutants of cosmic-ray there."""
+def places(package: str) -> list[dict[str, Any]]:
+    """Return one mutant for each place of the package's code, drawn from the mutants of cosmic-ray there."""
     from cosmic_ray.commands.init import _all_work_items
 
-    files = [path.relative_to(ROOT) for path in sorted((ROOT / "hlmtheory").rglob("*.py"))]
+    folders = ["hlmtheory"] if package == "hlmtheory" else [f"validation/{name}" for name in FOLDERS]
+    files = [path.relative_to(ROOT) for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
     files = [path for path in files if not path.name.endswith("claims.py") and path.name not in DRAWN]
     notes = {str(path): untested(ast.parse((ROOT / path).read_text(encoding="utf-8"))) for path in files}
     found = defaultdict(list)
@@ -103,16 +109,17 @@ def places() -> list[dict[str, Any]]:
 
 
 def sample(mutants: list[dict[str, Any]], count: int, seed: int) -> list[dict[str, Any]]:
-    """Return ``count`` mutants, at least :data:`FLOOR` of each module, in random order."""
+    """Return ``count`` mutants, at least :data:`FLOOR` of each module if half of them suffice, in random order."""
     rng = random.Random(seed)
     by_module = defaultdict(list)
     for mutant in mutants:
         by_module[module_of(mutant["path"])].append(mutant)
+    floor = min(FLOOR, count // (2 * len(by_module)))
     chosen, rest = [], []
     for members in by_module.values():
         rng.shuffle(members)
-        chosen += members[:FLOOR]
-        rest += members[FLOOR:]
+        chosen += members[:floor]
+        rest += members[floor:]
     chosen += rng.sample(rest, max(0, min(count - len(chosen), len(rest))))
     rng.shuffle(chosen)
     return chosen
@@ -134,22 +141,35 @@ def mutated_code(mutant: dict[str, Any]) -> str:
 
 
 class Reach:
-    """Which tests reach a line of the theory, from one run of them under coverage.
+    """Which tests reach a line of a package, from one run of them under coverage.
 
     Parameters
     ----------
     folder
         Where coverage's data and the tests' times are kept; they are made if they are not there.
+    package
+        The package that is mutated.
+    jobs
+        Processes that run the tests.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, package: str, jobs: int) -> None:
         self.data, self.times = folder / "coverage", folder / "times.xml"
         if not self.times.exists():
             folder.mkdir(exist_ok=True)
-            words = ["-q", "-n", "auto", "--dist=worksteal", "--cov=hlmtheory", "--cov-context=test", "--cov-report="]
+            words = [
+                "-q",
+                "-n",
+                str(jobs),
+                "--dist=worksteal",
+                f"--cov={package}",
+                "--cov-context=test",
+                "--cov-report=",
+            ]
             ignored = [f"--ignore=tests/theory/test_{name}.py" for name in UNTRACED]
+            tests = THEORY if package == "hlmtheory" else [f"tests/validation/{name}" for name in FOLDERS]
             settings = {**os.environ, "HYPOTHESIS_PROFILE": "few", "COVERAGE_FILE": str(self.data)}
-            command = [sys.executable, "-P", "-m", "pytest", *words, f"--junitxml={self.times}", *ignored, *THEORY]
+            command = [sys.executable, "-P", "-m", "pytest", *words, f"--junitxml={self.times}", *ignored, *tests]
             if subprocess.run(command, cwd=ROOT, env=settings, check=False).returncode:
                 self.times.unlink(missing_ok=True)
                 raise SystemExit("Some tests fail without a mutant; mend them first.")
@@ -289,7 +309,7 @@ def is_caught(mutant: dict[str, Any]) -> bool:
 
 
 def preload() -> None:
-    """Import the packages that the tests need, except the theory, so that forked processes need not import them."""
+    """Import the packages that the tests need, except ours, so that forked processes need not import them."""
     import cosmic_ray.mutating
     import cvxpy
     import hypothesis.extra.numpy
@@ -301,13 +321,14 @@ def preload() -> None:
 
     torch.set_num_threads(1)
     del cosmic_ray, cvxpy, hypothesis, pytest, scipy, statsmodels, sympy
-    assert not any(name.split(".")[0] == "hlmtheory" for name in sys.modules)
+    assert not any(name.split(".")[0] in ("hlmtheory", "validation") for name in sys.modules)
 
 
 def main() -> None:
     """Test the sample and print how many mutants of each module were caught."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
+    parser.add_argument("--package", choices=("hlmtheory", "validation"), default="hlmtheory")
     parser.add_argument("--mutants", type=int, default=320)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
@@ -317,13 +338,13 @@ def main() -> None:
     options.results = options.results.resolve()
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
-    reach = Reach(options.results.with_suffix(".reach"))
+    reach = Reach(options.results.with_suffix(".reach"), options.package, options.jobs)
     preload()
     done = json.loads(options.results.read_text()) if options.results.exists() else []
     if options.survivors:
         waiting = [one for one in done if not is_caught(one) and not one.get("again")]
     else:
-        chosen = sample(places(), options.mutants, options.seed)
+        chosen = sample(places(options.package), options.mutants, options.seed)
         known = {name_of(one) for one in done}
         waiting = [one for one in chosen if name_of(one) not in known]
         waiting = [one for one in waiting if not options.modules or module_of(one["path"]) in options.modules]

@@ -105,7 +105,6 @@ class AcceptanceRecord:
         self._check_sums()
 
     def _counts(self) -> Iterable[tuple[str, int]]:
-        """Yield every count with the name of its field."""
         for name in ("num_spec_steps", "num_accepted_draft_tokens", "num_draft_tokens", "num_spec_tokens"):
             if (value := getattr(self, name)) is not None:
                 yield name, value
@@ -214,18 +213,7 @@ class AcceptanceRecord:
         return self.by_draft_length is not None or by_step or self.fixed_length is not None
 
     def counts(self, assumed_length: int | None = None) -> Counts:
-        """Return the steps by draft length and accepted drafts.
-
-        A step drafts at most ``num_spec_tokens``. So if the total is the largest possible, every step drafted that
-        many. ``assumed_length`` is that number for a record without it.
-
-        Raises
-        ------
-        LengthsUnknownError
-            The record does not contain the draft lengths of its steps.
-        UserError
-            It contradicts the assumed one.
-        """
+        """Return the steps by draft length and accepted drafts."""
         found = None
         if self.by_draft_length is not None:
             found = dict(self.by_draft_length)
@@ -342,11 +330,7 @@ NOTHING = "it has no acceptance: nothing was drafted, or n > 1"
 
 
 def tally(steps: Iterable[tuple[int, int]]) -> Counts:
-    """Return the counts of steps that are given as (drafts, accepted).
-
-    >>> tally([(2, 0), (2, 2), (1, 1)])
-    {1: (0, 1), 2: (1, 0, 1)}
-    """
+    """Return the counts of steps that are given as (drafts, accepted)."""
     found = Counter(steps)
     return {k: tuple(found[k, i] for i in range(k + 1)) for k in sorted({k for k, _ in found})}
 
@@ -360,13 +344,7 @@ def add(tables: Iterable[Counts]) -> Counts:
 
 
 def marked(record: AcceptanceRecord, *, drafts: str | None, verification: str | None) -> AcceptanceRecord:
-    """Return a record with the user's marks where its file has none.
-
-    Raises
-    ------
-    UserError
-        The file states another way of drafting or another acceptance rule.
-    """
+    """Return a record with the user's marks where its file has none."""
     copied = drafts == "copied"
     changes: dict[str, Any] = {"draft_sampling": "greedy" if copied else drafts, "verification": verification}
     for name, given in changes.items():

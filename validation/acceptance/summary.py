@@ -35,9 +35,8 @@ Rest = Callable[[int, NDArray[np.int64]], NDArray[np.float64]]
 class RoundTimes:
     """Time of a round that drafts K tokens for each of B sequences, in seconds.
 
-    It is ``round_trip + verify + B (cache + draft_cache + (K + 1) verify_token) + K (draft + B draft_token)``. Without
-    drafts the target model waits for nobody: it streams its tokens, each in ``verify + B (cache + verify_token)``.
-    Where passes were measured, ``target_rest`` and ``draft_rest`` correct each pass to its measured time.
+    It is round_trip + verify + B (cache + draft_cache + (K + 1) verify_token) + K (draft + B draft_token); a token
+    without drafts takes verify + B (cache + verify_token). The rests correct each pass to its measured time.
     """
 
     round_trip: float = 0.0
@@ -69,10 +68,7 @@ class RoundTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Depth:
-    """Acceptance of the draft at one depth, given that all earlier drafts were accepted.
-
-    ``examined`` is the most that the counts allow; where they allow fewer, ``acceptance`` is NaN.
-    """
+    """Acceptance of the draft at one depth, given that all earlier drafts were accepted."""
 
     depth: int
     examined: int
@@ -103,11 +99,7 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class Crossover:
-    """The smallest batch from which no draft length pays, at any larger batch; None if one pays at all large batches.
-
-    ``low`` and ``high`` are the same for the ends of the intervals of the tokens: infinite for "never", NaN where the
-    tokens have no interval. The times count as exact.
-    """
+    """The smallest batch from which no draft length pays at any larger batch; None if one pays at all large ones."""
 
     loses_from: int | None
     low: float
@@ -213,28 +205,7 @@ def summarise(
     largest_batch: int = 1,
     left_out: Sequence[LeftOut] = (),
 ) -> Summary:
-    """Return the summary of all records together.
-
-    Parameters
-    ----------
-    records : sequence of AcceptanceRecord
-        They must have one engine, one way of drafting and one acceptance rule.
-    assumed_length : int, optional
-        Number of drafts of every step, for records without it.
-    confidence : float
-        Of the intervals, in (0, 1).
-    times : RoundTimes, optional
-        Without it there are no tokens per second and no best length.
-    largest_batch : int
-        The schedule is for batches of 1 to this size.
-    left_out : sequence of LeftOut
-        Answers that are not among the records; they are listed, not counted.
-
-    Raises
-    ------
-    UserError
-        The records must not be averaged, no step drafted a token, or the assumed length contradicts a record.
-    """
+    """Return the summary of all records together."""
     refuse_mixture(records)
     steps, accepted = (
         sum(getattr(record, name) for record in records) for name in ("num_spec_steps", "num_accepted_draft_tokens")
@@ -408,10 +379,7 @@ def _crossover(
 
 
 def loses_from(tokens: NDArray[np.float64], times: RoundTimes, lengths: NDArray[np.int64] | None = None) -> float:
-    """Return the smallest batch from which no draft length pays; infinite if one pays at all large batches.
-
-    ``tokens`` are those of a round of each of the lengths, which are 1, ..., n by default; times are as fitted.
-    """
+    """Return the smallest batch from which no draft length pays; infinite if one pays at all large batches."""
     lengths = np.arange(1, len(tokens) + 1) if lengths is None else lengths
     draft = np.tile([times.draft, times.draft_token, 0.0], (len(lengths), 1))
     draft[:, 2] = times.draft_cache / lengths  # it is paid once a round
@@ -445,10 +413,7 @@ def _best(tokens: NDArray[np.float64], times: RoundTimes, batch: int = 1) -> int
 
 
 def schedule(tokens: NDArray[np.float64], times: RoundTimes, largest_batch: int) -> tuple[tuple[int, int, int], ...]:
-    """Return (first batch, last batch, draft length), as vLLM's ``num_speculative_tokens_per_batch_size``.
-
-    ``tokens`` are those of a round of 1, ..., K drafts. The length is 0 where drafting does not pay.
-    """
+    """Return (first batch, last batch, draft length), as vLLM's ``num_speculative_tokens_per_batch_size``."""
     ranges: list[tuple[int, int, int]] = []
     for batch in range(1, largest_batch + 1):
         length = _best(tokens, times, batch)
@@ -460,15 +425,7 @@ def schedule(tokens: NDArray[np.float64], times: RoundTimes, largest_batch: int)
 
 
 def speculative_config(summary: Summary) -> dict[str, Any]:
-    """Return the part of vLLM's ``--speculative-config`` that says how many tokens are drafted, by batch size.
-
-    Add the method and the draft model to it.
-
-    Raises
-    ------
-    UserError
-        The best draft length is not known, or is 0 for every batch.
-    """
+    """Return the part of vLLM's ``--speculative-config`` that says how many tokens are drafted, by batch size."""
     if summary.best is None:
         raise UserError("The schedule needs the times of a round; give --passes, or --verify-ms and --draft-ms.")
     longest = max(length for _, _, length in summary.schedule)
@@ -481,13 +438,7 @@ def speculative_config(summary: Summary) -> dict[str, Any]:
 
 
 def speculation_profile(records: Sequence[AcceptanceRecord], summary: Summary) -> dict[str, Any]:
-    """Return the content of a ``speculation_profile.json``, version 1.0, for simulators of serving.
-
-    Raises
-    ------
-    UserError
-        The acceptance at each depth is not identified.
-    """
+    """Return the content of a ``speculation_profile.json``, version 1.0, for simulators of serving."""
     if summary.counts is None:
         raise UserError(f"There is no profile to write: {summary.reason}")
     conditional = [depth.acceptance for depth in summary.depths]

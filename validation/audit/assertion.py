@@ -99,7 +99,6 @@ def keeps_law(
 
 
 def _places(report: AuditReport) -> list[str]:
-    """Say which tokens after which prefixes are drawn too often or too rarely."""
     return [
         f"  prompt {one.prompt}, after {list(one.prefix)}: token {one.token} is {one.seen / max(1, one.draws):.4f} of "
         f"{one.draws:,} draws, and {one.expected:.4f} under the law"

@@ -79,10 +79,7 @@ def feed(
     stop_early: bool,
     progress: Callable[[Audit], None] | None = None,
 ) -> None:
-    """Give an audit the draws of a source, until they end or the verdict is known; then close the source.
-
-    What fails after a difference was shown ends the draws, and leaves the verdict as it is.
-    """
+    """Give an audit the draws of a source, until they end or the verdict is known; then close the source."""
     with closing(source):
         try:
             for prompt, tokens in source:
@@ -125,7 +122,6 @@ def batches(
 
 
 def _returned(found: Any, count: int, each: int, name: str) -> Any:
-    """Return what a sampler returned, if it is n continuations of each prompt."""
     if not hasattr(found, "__len__") or not all(hasattr(texts, "__len__") for texts in found):
         raise UserError(f"{name} returned {type(found).__name__}; for each prompt, return a list of n lists.")
     if len(found) != count:
@@ -139,11 +135,7 @@ def _returned(found: Any, count: int, each: int, name: str) -> Any:
 def padded(
     law: Law, texts: Sequence[Sequence[int]], depth: int, pad: int | None = None, name: str = "The sampler"
 ) -> Array:
-    """Return continuations (n, D), with V ("nothing") behind the end of a text.
-
-    Behind an end-of-text token, fill tokens (``pad``, the end-of-text tokens, or negative ids) up to the end of the
-    list are "nothing". Any other token there is kept, so that a text which goes on is noticed.
-    """
+    """Return continuations (n, D), with V ("nothing") behind the end of a text."""
     found = np.full((len(texts), depth), law.vocabulary, dtype=np.int64)
     ends = frozenset(law.end_tokens)
     fill = ends if pad is None else ends | {pad}

@@ -1,9 +1,7 @@
 """Check all claims on all positions of a trace, in constant memory.
 
-A claim is checked on arrays built from the stored logits if these hold every input of the claim. A claim that needs no
-language model is checked on simulated instances from ``hlmtheory/arguments.py``. Positions are read in blocks and
-checked a few at a time, so that a worker's arrays fit its cache. The number and the timing of the workers do not change
-a result.
+A claim that needs no language model is checked on simulated instances. Positions are read in blocks and checked a few
+at a time, so that arrays fit a worker's cache. The number and the timing of the workers do not change a result.
 """
 
 from __future__ import annotations
@@ -238,11 +236,7 @@ def _refuse_out_of_scope(tallies: Mapping[str, Tally]) -> None:
 
 
 def block_rows(vocabulary: int) -> int:
-    """Return the positions in a block: a power of two, so that blocks align with the chunks of the store.
-
-    >>> [block_rows(size) for size in (300, 4096, 32_000, 152_000)]
-    [256, 256, 128, 16]
-    """
+    """Return the positions in a block: a power of two, so that blocks align with the chunks of the store."""
     fitting = max(2 * MAX_DRAFT_LENGTH, min(BLOCK_ROWS, BLOCK_VALUES // vocabulary))
     return 1 << (fitting.bit_length() - 1)
 
@@ -256,30 +250,7 @@ def workers_in_memory(vocabulary: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The parts of a check in a fixed order: scenario batches, then blocks of the trace.
-
-    A part depends on its number alone, so any process that holds the same work computes the same parts.
-
-    Attributes
-    ----------
-    trace : Trace
-    simulated : dict of Claim
-    measured : list of Claim
-        Those that this trace decides.
-    why : dict of str
-        Why the others are not decided, by claim id.
-    seed : int
-    backend : Backend
-    rounded : dict of Rounding or None
-        How the stored values were rounded, if that is known.
-    batches : int
-        Batches of instances of each simulated claim; at most those of ``DEAR``.
-    rows : int
-        Positions in a block.
-    stored_rows : bool
-    drawn : tuple of (str, int)
-        Claim and number of each scenario batch.
-    """
+    """The parts of a check in a fixed order: scenario batches, then blocks of the trace."""
 
     trace: Trace
     simulated: Mapping[str, Claim]
@@ -365,7 +336,6 @@ class Work:
 
 
 def _rows(trace: Trace) -> int:
-    """Return the positions in a block of this trace."""
     if not holds_lists(trace):
         return block_rows(trace.vocabulary)
     widths: list[int] = [trace.arrays[f"{name}_tokens"].shape[1] for name in ("draft", "target")]
@@ -387,11 +357,7 @@ def _covered(summary: dict[str, float]) -> dict[str, float]:
 
 
 def _in_order(jobs: Iterable[Job], workers: int) -> Iterator[Part]:
-    """Run jobs on all cores and yield their results in order, so that sums are reproducible.
-
-    numpy releases the lock. A few jobs are in flight; a caller that stops early, for example by Ctrl-C, does not wait
-    for them.
-    """
+    """Run jobs on all cores and yield their results in order, so that sums are reproducible."""
     pool = ThreadPoolExecutor(workers)
     finished = False
     try:
@@ -442,7 +408,6 @@ def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generato
 def _check_lists(
     chunk: ListChunk, vocabulary: int, claims: list[Claim], rng: np.random.Generator, rounded: Mapping[str, Rounding]
 ) -> Part:
-    """Check the claims that lists decide on one block."""
     lists = lists_of(chunk, vocabulary, rounded)
     rate, sizes = acceptance(lists), certified_sizes(lists, BIASES)
     sums = {"acceptance_low": float(rate.lower.sum()), "acceptance_high": float(rate.upper.sum())}
@@ -455,7 +420,6 @@ def _check_lists(
 def _check_rounded(
     chunk: TraceChunk, claims: list[Claim], rng: np.random.Generator, rounded: Mapping[str, Rounding]
 ) -> Part:
-    """Check the claims that rounded rows decide on one block, a few rows at a time."""
     verdicts: list[Verdict] = []
     sums: dict[str, float] = {}
     count, vocabulary = chunk.draft_logits.shape
@@ -482,7 +446,6 @@ def _sizes(draft: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _sums(acceptance: np.ndarray[Any, Any], top: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> dict[str, float]:
-    """Return the block's sums of the quantities that the summary averages."""
     return {
         "acceptance": float(acceptance.sum()),
         "certain_share": float(np.count_nonzero(top >= 0.9)),

@@ -1,14 +1,7 @@
 """Estimate what a run of ``hlm validate`` costs, before it starts: positions, disk, memory, CPU time of each step.
 
-The models, where they are on this machine, are timed on a few texts of the run's own prompts, with the functions of the
-run. So each time is one measured term times a count. Models that are elsewhere are not downloaded; their passes are
-derived from the number of parameters. A term says where it is from:
-
-======== =============================================================================================
-measured timed now, on this machine
-derived  computed from measured numbers and the shapes of the models
-assumed  a constant; measured once on another pair, or a guess that the text states
-======== =============================================================================================
+Models on this machine are timed on a few texts; passes of others are derived from their number of parameters. A term
+is measured now, derived from measured numbers and shapes, or assumed: measured once elsewhere, or a stated guess.
 """
 
 from __future__ import annotations
@@ -109,10 +102,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of the run: its size, what it computes after the check, and the mean tokens of a text.
-
-    ``length`` is None where the models were not tried: then no text is assumed to end before ``new_tokens``.
-    """
+    """What is asked of the run: its size, what it computes after the check, and the mean tokens of a text."""
 
     positions: int
     new_tokens: int
@@ -143,10 +133,7 @@ class Asked:
         return round(self.texts * (self.length or self.new_tokens))
 
     def ending(self, texts: Sequence[Text], end_tokens: Sequence[int]) -> Asked:
-        """Return the same with the mean length of texts that end as often as those of a trial.
-
-        A token ends its text with the probability (ends + 1/2)/(tokens + 1).
-        """
+        """Return the same with the mean length of texts that end as often as those of a trial."""
         tokens = sum(len(text.tokens) - text.start for text in texts)
         ends = sum(text.tokens[-1] in end_tokens for text in texts)
         rate = (ends + 0.5) / (tokens + 1.0)
@@ -170,19 +157,7 @@ def cost_of_pair(
 def cost_of_shapes(
     parameters: Sequence[int], vocabulary: int, prompt: float, asked: Asked, width: int, why: str
 ) -> Cost:
-    """Return the cost of a run with models that are not loaded.
-
-    Parameters
-    ----------
-    parameters : sequence of int
-        Of the draft and of the target model.
-    prompt : float
-        Mean tokens of a prompt.
-    width : int
-        Bytes of a weight.
-    why : str
-        Why they are not loaded.
-    """
+    """Return the cost of a run with models that are not loaded."""
     import torch
 
     matrix, numbers = torch.ones(1024, 1024), torch.ones(2**24)
@@ -214,7 +189,6 @@ def _cost(
     weights: int,
     remarks: tuple[str, ...] = (),
 ) -> Cost:
-    """Return the cost from the models' steps, the bytes of a position, and the check of one position."""
     positions, workers = asked.expected, workers_here(vocabulary, asked.memory)
     steps += (Step("the check", "positions", positions, check_s, MEASURED, "rows of this V", workers),)
     if asked.all_claims:
@@ -289,7 +263,6 @@ def _try_models(
 
 
 def _lengthened(text: Text, new_tokens: int) -> Text:
-    """Return a text with ``new_tokens`` generated tokens: its own, repeated."""
     own = text.tokens[text.start :]
     repeated = (own * -(-new_tokens // len(own)))[:new_tokens]
     return Text(text.prompt_index, text.prompt_id, text.tokens[: text.start] + repeated, text.start)
@@ -327,7 +300,6 @@ def _timed(pair: Pair, work: Callable[[], T]) -> tuple[float, T]:
 
 
 def _rate(work: Callable[[], object], amount: float) -> float:
-    """Return the amount of work, such as operations, in a CPU second."""
     work()  # warm-up
     began, rounds = time.process_time(), 0
     while time.process_time() - began < 0.3:

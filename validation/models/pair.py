@@ -77,10 +77,7 @@ PAIRS = {
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two causal language models over one vocabulary, ready to run.
-
-    ``draft`` and ``target`` are in eval mode and take their input on ``device``. The tokenizer is the target model's.
-    """
+    """Two causal language models over one vocabulary, ready to run."""
 
     name: str
     draft: PreTrainedModel
@@ -196,7 +193,6 @@ def _pair_of(
     notes: list[str],
     chat: bool | None = None,
 ) -> Pair:
-    """Return the pair of two loaded models; without ``chat`` nothing is said about a chat template."""
     vocabulary = max(tokenizer.get_vocab().values()) + 1
     heads = [_head_note(label, model, vocabulary) for label, model in zip(("draft", "target"), models, strict=True)]
     talks = chat is not None and turns.has_template(tokenizer)
@@ -223,10 +219,7 @@ def _pair_of(
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """Sizes of a pair that is not loaded.
-
-    ``here`` says whether the weights of both models are on this machine.
-    """
+    """Sizes of a pair that is not loaded."""
 
     names: tuple[str, str]
     parameters: tuple[int, int]
@@ -263,25 +256,7 @@ def shapes_of(
 
 
 def load_single(name: str, *, device: str = "cpu", dtype: str | None = None) -> Pair:
-    """Load one model of a device or a server, as a pair of the model with itself.
-
-    Parameters
-    ----------
-    name : str
-        A folder, a GGUF file, or a hub name.
-    device, dtype
-        As for :func:`load_pair`.
-
-    Returns
-    -------
-    Pair
-        Its draft and its target are one object.
-
-    Raises
-    ------
-    UserError
-        As :func:`load_pair`.
-    """
+    """Load one model of a device or a server, as a pair of the model with itself."""
     if dtype is not None and dtype not in DTYPES:
         raise UserError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
     source, where = ModelSource.parse(name), choose_device(device)
@@ -294,7 +269,6 @@ def load_single(name: str, *, device: str = "cpu", dtype: str | None = None) -> 
 
 
 def _resolve(name: str | None, draft: str | Path | None, target: str | Path | None) -> tuple[str, str, str]:
-    """Return the pair's name and the two locations to load from."""
     if (draft is None) != (target is None):
         given, missing = ("draft", "target") if target is None else ("target", "draft")
         raise UserError(f"Only the {given} model was given ({draft or target}); name the {missing} one too.")
@@ -309,13 +283,7 @@ def _resolve(name: str | None, draft: str | Path | None, target: str | Path | No
 
 
 def _joint_name(draft: Path, target: Path) -> str:
-    """Return the name of the pair at two locations; ``OUT/small`` and ``OUT/large``, from training, give ``OUT``.
-
-    >>> _joint_name(Path("pairs/larger/small"), Path("pairs/larger/large"))
-    'larger'
-    >>> _joint_name(Path("owner/tiny"), Path("owner/huge"))
-    'tiny + huge'
-    """
+    """Return the name of the pair at two locations; ``OUT/small`` and ``OUT/large``, from training, give ``OUT``."""
     folder = draft.parent
     if folder == target.parent and folder.name not in ("", *PAIRS) and (draft.name, target.name) == ("small", "large"):
         return folder.name
@@ -380,7 +348,6 @@ def same_vocabulary(draft: Any, target: Any, *, names: tuple[str, str]) -> None:
 
 
 def _twin_note(draft: Any, target: Any) -> str:
-    """Return the note about two models of the same weights, as of a GGUF file and the folder of its tensors."""
     import torch
 
     if hasattr(target, "hf_device_map") or type(draft) is not type(target):
@@ -392,7 +359,6 @@ def _twin_note(draft: Any, target: Any) -> str:
 
 
 def _size_note(draft: Any, target: Any) -> str:
-    """Return the note about a draft model that is larger than the target model, as when the two are swapped."""
     sizes = draft.num_parameters(), target.num_parameters()
     if sizes[0] <= sizes[1]:
         return ""
@@ -403,7 +369,6 @@ def _size_note(draft: Any, target: Any) -> str:
 
 
 def _head_note(label: str, model: Any, vocabulary: int) -> str:
-    """Return the note about a head wider than the vocabulary; refuse a narrower one."""
     width = model.get_output_embeddings().weight.shape[0]
     if width < vocabulary:
         raise UserError(
@@ -437,10 +402,7 @@ def _context(model: Any) -> int:
 
 
 def _end_tokens(model: Any, tokenizer: Any, vocabulary: int) -> tuple[int, ...]:
-    """Return the ids that end a sequence, from the model's generation settings or else from the tokenizer.
-
-    The settings are then cleared, because ``generate`` would merge a folder's top-p or repetition penalty into its own.
-    """
+    """Return the ids that end a sequence, from the model's generation settings or else from the tokenizer."""
     from transformers import GenerationConfig
 
     found = model.generation_config.eos_token_id
@@ -457,11 +419,9 @@ def _end_tokens(model: Any, tokenizer: Any, vocabulary: int) -> tuple[int, ...]:
 
 
 def _shard_note(model: Any) -> str:
-    """Return the note about a model that is spread over several devices."""
     places = {str(place) for place in getattr(model, "hf_device_map", {}).values()}
     return f"The target model is spread over {len(places)} devices." if len(places) > 1 else ""
 
 
 def _commit(model: Any) -> str:
-    """Return the hub commit of a model; empty for a folder."""
     return getattr(model.config, "_commit_hash", None) or ""

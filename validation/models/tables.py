@@ -21,10 +21,7 @@ Array = NDArray[Any]
 
 
 class TableModel:
-    """A language model over V tokens that stores the tokens in the cache, so that a wrong slot changes its output.
-
-    Its logits are finite, as a model's are: a probability of 0 is 1e-300.
-    """
+    """A language model over V tokens that stores the tokens in the cache, so that a wrong slot changes its output."""
 
     def __init__(self, table: Array, prompt_length: int) -> None:
         import torch

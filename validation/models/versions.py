@@ -1,20 +1,9 @@
 """A server with several versions of one target model, which switches between them while texts are decoded.
 
-Time is counted in rounds: a text that begins at time b has its round r at time b + r. ``switches`` says from which time
-on a version is in use; to roll back is to switch to an earlier version. ``pin`` says what is fixed:
-
-============  ========================================================================================================
-``text``      Each text keeps the version that is in use when it begins. Its law is that version's, exactly.
-``round``     Each round is verified by the version in use at its time. Given its prefix, each token is of the law of
-              the version of its round. Rounds end where drafts are rejected, so the place of a switch in the text is
-              random: the law of the next token is a mixture of the versions' laws with weights P(version | prefix).
-              These depend on the draft model and the draft length, so the law of the text does, too. A mixture is no
-              farther from either law than these from each other: the text is at most Σ_t E TV_t from either version.
-``position``  Times are places in the text, and no round crosses a switch. The law is p_0 up to the switch and p_1
-              behind it, given the prefix, whatever the draft.
-============  ========================================================================================================
-
-A switch must not depend on the coins or drafts of its own round; a schedule fixed beforehand does not.
+Time counts rounds: a text that begins at b has its round r at b + r. ``pin="text"`` keeps a text's first version, whose
+law it has. ``round`` verifies each round by the version in use: the next token's law is a mixture with weights
+P(version | prefix). ``position`` counts tokens, and no round crosses a switch: the law changes there, whatever the
+draft. A switch must not depend on the coins or drafts of its own round.
 """
 
 from __future__ import annotations
@@ -94,11 +83,7 @@ class VersionedTarget:
         return getattr(next(iter(self.versions.values())), "config", None)
 
     def at(self, time: int) -> str:
-        """Return the version in use at a time.
-
-        >>> VersionedTarget({"v0": None, "v1": None}, [(0, "v0"), (3, "v1"), (5, "v0")]).at(4)
-        'v1'
-        """
+        """Return the version in use at a time."""
         return [name for start, name in self.switches if start <= time][-1]
 
     def of_round(self, prompt: str, rounds: int, position: int) -> str:

@@ -217,44 +217,6 @@ def _pair_of(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Shapes:
-    """Sizes of a pair that is not loaded."""
-
-    names: tuple[str, str]
-    parameters: tuple[int, int]
-    tokenizer: PreTrainedTokenizerBase
-    vocabulary: int
-    here: bool
-
-
-def shapes_of(
-    name: str | None = None,
-    *,
-    draft: str | Path | None = None,
-    target: str | Path | None = None,
-    base: str | Path | None = None,
-) -> Shapes:
-    """Return the sizes of a pair from its configurations and the target's tokenizer; no weights are read."""
-    name, draft, target = _resolve(name, draft, target)
-    sources = ModelSource.parse(draft), ModelSource.parse(target, "" if base is None else str(base))
-    with quiet():
-        for source in sources:
-            source.reach()
-        tokenizer = sources[1].load_tokenizer()
-        sizes = [weight_bytes(source.load("AutoConfig"), "float32") for source in sources]
-    for source, size in zip(sources, sizes, strict=True):
-        if size is None:
-            raise UserError(f"The configuration of {source.name!r} gives no model; check that it is a causal LM.")
-    return Shapes(
-        names=(draft, target),
-        parameters=(int(sizes[0] or 0) // 4, int(sizes[1] or 0) // 4),
-        tokenizer=tokenizer,
-        vocabulary=max(tokenizer.get_vocab().values()) + 1,
-        here=all(source.local or source.cached for source in sources),
-    )
-
-
 def load_single(name: str, *, device: str = "cpu", dtype: str | None = None) -> Pair:
     """Load one model of a device or a server, as a pair of the model with itself."""
     if dtype is not None and dtype not in DTYPES:

@@ -78,15 +78,6 @@ class ModelSource:
         return Path(self.name).exists()
 
     @property
-    def cached(self) -> bool:
-        """Return whether the hub's cache on this machine has the model's weights."""
-        import huggingface_hub
-
-        files = ("model.safetensors", "model.safetensors.index.json")
-        find = huggingface_hub.try_to_load_from_cache
-        return any(isinstance(find(self.name, name, revision=self.revision), str) for name in files)
-
-    @property
     def gguf(self) -> bool:
         """Return whether the model is a local GGUF file, by its name."""
         return self.name.endswith(".gguf") and Path(self.name).is_file()

@@ -52,49 +52,23 @@ Counts = dict[int, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptanceRecord:
-    """Counts of accepted drafts of one request, or of a whole run.
+    """Counts of accepted drafts of one request, or of a whole run."""
 
-    Attributes
-    ----------
-    engine, source : str
-        Format or engine that wrote the counts; file and place.
-    num_accepted_draft_tokens : int
-        Accepted drafts, without the target model's own token of each step.
-    num_draft_tokens : int, optional
-        Drafts. None if the engine does not give their number, or gives the configured number instead.
-    num_spec_tokens : int, optional
-        The largest draft length that was configured.
-    acceptance_histogram : dict of int to int, optional
-        Steps by the number of accepted drafts.
-    accepted_per_position : tuple of int, optional
-        Steps that accepted their draft at position 0, 1, ...; the counts never rise.
-    by_draft_length : dict of int to tuple of int, optional
-        Steps by draft length and accepted drafts.
-    per_step_accepted, per_step_drafted : tuple of int, optional
-        Accepted drafts and drafts of each step, in order.
-    draft_sampling : str, optional
-        ``"greedy"`` if the draft is the most probable token, ``"sampled"`` if it is drawn from q.
-    verification : str, optional
-        The acceptance rule, a key of ``VERIFICATIONS`` or an engine's own name of it.
-    copied : bool
-        Whether the drafts are known to be copied from the text, as n-grams are.
-    """
-
-    engine: str
-    source: str
+    engine: str  # format or engine that wrote the counts
+    source: str  # file and place
     num_spec_steps: int
-    num_accepted_draft_tokens: int
-    num_draft_tokens: int | None = None
-    num_spec_tokens: int | None = None
+    num_accepted_draft_tokens: int  # without the target model's own token of each step
+    num_draft_tokens: int | None = None  # None if the engine gives the configured number instead
+    num_spec_tokens: int | None = None  # the largest draft length that was configured
     completion_tokens: int | None = None
-    acceptance_histogram: Mapping[int, int] | None = None
-    accepted_per_position: tuple[int, ...] | None = None
-    by_draft_length: Counts | None = None
-    per_step_accepted: tuple[int, ...] | None = None
+    acceptance_histogram: Mapping[int, int] | None = None  # steps by the number of accepted drafts
+    accepted_per_position: tuple[int, ...] | None = None  # steps that accepted their draft at position 0, 1, ...
+    by_draft_length: Counts | None = None  # steps by draft length and accepted drafts
+    per_step_accepted: tuple[int, ...] | None = None  # of each step, in order
     per_step_drafted: tuple[int, ...] | None = None
-    draft_sampling: str | None = None
-    verification: str | None = None
-    copied: bool = False
+    draft_sampling: str | None = None  # "greedy": the most probable token; "sampled": drawn from q
+    verification: str | None = None  # a key of VERIFICATIONS, or an engine's own name of its rule
+    copied: bool = False  # whether the drafts are known to be copied from the text, as n-grams are
 
     def __post_init__(self) -> None:
         for name, value in self._counts():

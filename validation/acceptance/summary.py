@@ -82,11 +82,8 @@ class Depth:
 class Length:
     """Tokens of a round that drafts K tokens, and tokens per second if times are given.
 
-    ``tokens`` assumes that rounds of every K begin at similar places. ``same_text`` does not: it splits recorded rounds
-    into shorter ones, for drafts that copy a passage (:func:`hlmtheory.draft_length.split_tokens`). It is None if the
-    recorded lengths varied and the drafts are not known to be copied. The two differ because a long draft covers an
-    easy passage at once. ``tokens_per_second`` is of ``same_text`` if the drafts are copied, else of ``tokens``.
-    Where the counts leave the acceptance open, ``tokens`` is the least that they allow.
+    ``tokens`` assumes that rounds of every K begin at similar places, and is the least that the counts allow.
+    ``same_text`` splits recorded rounds into shorter ones, as copied drafts need; it decides their tokens per second.
     """
 
     draft_length: int
@@ -108,77 +105,35 @@ class Crossover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Results from records of accepted drafts.
-
-    Attributes
-    ----------
-    requests, steps, accepted : int
-        Totals; a step is one verification.
-    mean_acceptance_length : float
-        Mean tokens of a recorded step, including the target model's own.
-    identified : bool
-        Whether the records determine the acceptance at each depth, not only an interval or a mean.
-    reason : str
-        Why it is not identified, or where the draft lengths come from.
-    counts : dict of int to tuple of int, optional
-        Steps by draft length and accepted drafts; None where they are not identified.
-    intervals : str
-        What the intervals of ``depths`` and ``lengths`` promise.
-    depths, lengths : tuple
-        By depth d = 1..K and by draft length; empty for totals alone.
-    best : int, optional
-        The draft length with the most tokens per second, 0 if that is without drafts; None without times.
-    best_if_copied : int, optional
-        The same if the drafts are copied from the text; None without times, or if that is known, or not computed.
-    best_at_most : int, optional
-        The same by the largest acceptance that the counts allow; None without times, or if it is identified.
-    perfect_gain : float, optional
-        Tokens per second over those without drafts, if all drafts were accepted, at the best recorded length.
-    longest : bool
-        Whether ``best`` is the longest recorded length; then a longer one may be better.
-    schedule : tuple of (first batch, last batch, draft length)
-        Best draft length by batch size.
-    crossover : Crossover, optional
-        From which batch on drafting loses; None without times.
-    next_adds_at_most : float, optional
-        The most tokens that a draft beyond the longest recorded length can add: the share of rounds that accept all.
-    next_pays_above : float, optional
-        The tokens that it must add to raise the tokens per second; None without times.
-    draft_sampling, verification, lossless : optional
-        None if neither the files nor the user state it; ``lossless`` too if it is not known of the rule.
-    remarks : tuple of str
-        What the acceptance of these records is, and what it is not.
-    left_out : tuple of str
-        Answers that are not counted, with the reason.
-    """
+    """Results from records of accepted drafts; a step is one verification."""
 
     engine: str
     requests: int
     steps: int
     accepted: int
-    mean_acceptance_length: float
-    identified: bool
-    reason: str
-    counts: Counts | None = None
-    intervals: str = ""
-    depths: tuple[Depth, ...] = ()
+    mean_acceptance_length: float  # tokens of a recorded step, the target model's own included
+    identified: bool  # whether the records determine the acceptance at each depth
+    reason: str  # why they do not, or where the draft lengths come from
+    counts: Counts | None = None  # steps by draft length and accepted drafts, where they are identified
+    intervals: str = ""  # what the intervals of depths and lengths promise
+    depths: tuple[Depth, ...] = ()  # by depth and by draft length; empty for totals alone
     lengths: tuple[Length, ...] = ()
-    best: int | None = None
-    best_if_copied: int | None = None
-    best_at_most: int | None = None
-    perfect_gain: float | None = None
+    best: int | None = None  # draft length with the most tokens per second, 0 if that is without drafts
+    best_if_copied: int | None = None  # the same if the drafts are copied from the text
+    best_at_most: int | None = None  # the same by the largest acceptance that the counts allow
+    perfect_gain: float | None = None  # tokens per second over those without drafts, if all drafts were accepted
     alone_per_second: float | None = None
-    longest: bool = False
-    schedule: tuple[tuple[int, int, int], ...] = ()
+    longest: bool = False  # whether ``best`` is the longest recorded length; then a longer one may be better
+    schedule: tuple[tuple[int, int, int], ...] = ()  # first batch, last batch, draft length
     crossover: Crossover | None = None
-    next_adds_at_most: float | None = None
-    next_pays_above: float | None = None
+    next_adds_at_most: float | None = None  # tokens that a draft beyond the longest recorded length can add
+    next_pays_above: float | None = None  # tokens that it must add to raise the tokens per second
     draft_sampling: str | None = None
     verification: str | None = None
     copied: bool = False
-    lossless: bool | None = None
+    lossless: bool | None = None  # None also if it is not known of the rule
     remarks: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # answers that are not counted, with the reason
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary as plain values; an unknown number is null."""

@@ -41,32 +41,17 @@ def audit_sampler(
 
     Parameters
     ----------
-    law : Law
-        The target's law, with the prompts.
+    law, depth, level, epsilon, draft
+        The target's law with its prompts, and as in :class:`validation.audit.session.Audit`.
     sample : callable
-        ``sample(prompts, n, seed)`` returns for each prompt n lists of new token ids. Different seeds give independent
-        draws. If it has an argument ``depth``, it is told how many tokens are looked at.
+        ``sample(prompts, n, seed)`` returns for each prompt n lists of new token ids; different seeds give independent
+        draws. An argument ``depth`` says how many tokens are looked at.
     draws : int
         The most draws, of all prompts together.
-    depth, level, epsilon, draft
-        See :class:`validation.audit.session.Audit`.
-    seed : int
-        From it comes the seed of each call.
     stop_early : bool
-        Stop once the verdict is known; the verdict is as valid as with all draws.
+        Stop once the verdict is known; it is as valid as with all draws.
     pad : int, optional
         The token that fills up texts behind an end-of-text token; by default the end-of-text tokens themselves.
-    progress : callable, optional
-        Called with the audit after each call of the sampler; ``audit.report()`` says what is known then.
-
-    Returns
-    -------
-    AuditReport
-
-    Raises
-    ------
-    UserError
-        If the sampler returns other than asked.
     """
     audit = Audit(law, depth, level, epsilon, planned=draws, draft=draft)
     feed(audit, batches(law, sample, draws=draws, depth=depth, seed=seed, pad=pad), stop_early, progress)

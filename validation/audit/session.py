@@ -45,11 +45,11 @@ class Audit:
     """An audit of one sampler against one law."""
 
     law: Law
-    depth: int = 4
-    level: float = 0.001
-    epsilon: float = 0.05
-    planned: int = 100_000
-    draft: Law | None = None
+    depth: int = 4  # D, tokens of each continuation
+    level: float = 0.001  # probability of a wrong accusation, over all depths and whenever one looks
+    epsilon: float = 0.05  # the law counts as kept within this distance of the joint laws of D tokens
+    planned: int = 100_000  # draws; it decides how fine the cells are
+    draft: Law | None = None  # the draft model's law, from which the mechanism is named
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:

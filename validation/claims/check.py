@@ -141,40 +141,9 @@ def check_trace(
 ) -> Results:
     """Check claims on every position of a trace, and claims that need no trace on simulated instances.
 
-    Parameters
-    ----------
-    trace : Trace
-    seed : int
-        Seeds the drawn tokens, k, the draft lengths and the scenarios.
-    claims : mapping of str to Claim, optional
-        Default: all claims.
-    progress : callable, optional
-        Called as ``progress(done, total, text)`` in positions.
-    device : str
-        Backend for measured arrays: ``"numpy"`` on the host, or torch tensors on ``"cpu"``, ``"cuda"``, ``"cuda:1"``;
-        ``"auto"`` selects a GPU if there is one, else numpy. All devices get the same instances. Simulated instances
-        are checked by numpy on the host.
-    kept : Path, optional
-        File that stores partial results. A stopped check continues from it. The caller removes it.
-    stored_rows : bool
-        Take the stored rows of a trace that knows its rounding as exact. Otherwise a claim is checked where the
-        intervals decide it, as on a trace of top-k lists.
-    parts : callable, optional
-        Called as ``parts(work, claims, first)``; yields the parts from number ``first`` on, in order. Default: computed
-        in this process. :func:`validation.claims.cluster.on_scheduler` sends them to other processes; the results
-        are the same.
-
-    Returns
-    -------
-    Results
-
-    Raises
-    ------
-    UserError
-        If no instance can be built for a claim; if no simulated instance of a claim is in scope, which is a defect of
-        its scenario; if the device is unknown; if memory is too small; or if ``parts`` raises one. A measured claim
-        without an instance in the trace, such as a claim on eight positions of a sequence, is reported as out of scope,
-        with the reason.
+    ``kept`` stores partial results, from which a stopped check continues; the caller removes it. ``stored_rows`` takes
+    rows of a trace that knows its rounding as exact. ``parts(work, claims, first)`` yields the parts from number
+    ``first`` on, in order, such as :func:`validation.claims.cluster.on_scheduler`; by default this process does.
     """
     claims = hlmtheory.all_claims() if claims is None else claims
     work = Work.of(trace, claims, seed=seed, backend=Backend.of(device), stored_rows=stored_rows)

@@ -74,22 +74,10 @@ def classes() -> SimpleNamespace:
 
 
 def build_aligned(base: Any, *, entry_layers: int, entry_width: int, exit_width: int, own_head: bool = False) -> Any:
-    """Return a draft model around the last block of a base model; only its own weights require gradients.
+    """Return a draft model, in float32, around the last block of a base model; only its own weights require gradients.
 
     An entry block starts as the base model's block at the same depth, with the ``entry_width`` neurons of the
-    feed-forward layer whose weights have the largest norms. The exit starts at random, as in Alg. 1. A head of its own
-    starts as the base model's.
-
-    Parameters
-    ----------
-    base : transformers model
-        Llama-style, with its weights in any dtype; the draft is in float32.
-    entry_layers, entry_width : int
-        Blocks in front of the anchor, and the width of their feed-forward layers.
-    exit_width : int
-        Width of the MLP behind the anchor; 0 leaves it out.
-    own_head : bool
-        Whether the vocabulary projection is the draft's own, as printed.
+    feed-forward layer whose weights have the largest norms. The exit starts at random, as in Alg. 1; 0 leaves it out.
     """
     import torch
 

@@ -125,39 +125,12 @@ def load_pair(
     memory: int | None = None,
     report: Callable[[str], None] | None = None,
 ) -> Pair:
-    """Load two models that share a vocabulary.
+    """Load two models that share a vocabulary: a key of ``PAIRS``, or folders, GGUF files or hub names.
 
-    Parameters
-    ----------
-    name : str, optional
-        A key of ``PAIRS``; ``"builtin"`` when neither a name nor models are given.
-    draft, target : str or Path, optional
-        A transformers folder, a GGUF file, or a hub name with an optional ``@revision``; give both or neither. A
-        folder with an adapter of peft is its base model with the adapter merged into it.
-    base : str or Path, optional
-        The base model of the target, if the target is an adapter and its configuration names another folder.
-    changed_anchor : bool
-        Accept an aligned draft with a target whose last block, head or vocabulary is not the one that the draft was
-        aligned to. The output keeps the target's law; only fewer drafts are accepted.
-    chat : bool
-        Make each prompt a turn of the user by the chat template of the target's tokenizer.
-    device : str
-        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on. ``"sharded"`` puts the draft model on the first GPU
-        and spreads the target model over all GPUs and, if they are too small, the host.
-    dtype : str, optional
-        Cast the weights to this type, one of ``DTYPES``; by default float32 on the CPU, elsewhere the stored type.
-    memory : int, optional
-        Bytes that both models may take with their working space.
-    report : callable, optional
-        Called with one line before each step.
-
-    Raises
-    ------
-    UserError
-        Unknown pair, one model given without the other, missing folder or weights, unreachable hub, gated model,
-        unknown revision, weights that are not safetensors, models that need their own code, different vocabularies,
-        unknown device or dtype, too little memory; an adapter for another base model; an aligned draft for another
-        anchor; ``chat`` without a chat template.
+    ``base`` is the base model of a target that is an adapter. ``changed_anchor`` accepts an aligned draft whose target
+    has another last block, head or vocabulary. ``device`` "sharded" puts the draft on the first GPU and spreads the
+    target over all. ``dtype`` is by default float32 on the CPU, elsewhere the stored type. ``memory`` limits the bytes
+    of both models.
     """
     if dtype is not None and dtype not in DTYPES:
         raise UserError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")

@@ -27,24 +27,9 @@ SHAPE = ("model_type", "num_hidden_layers", "hidden_size", "num_attention_heads"
 class VersionedTarget:
     """Several versions of a target model, and when each is in use. It takes the place of ``Pair.target``.
 
-    Parameters
-    ----------
-    versions : mapping of str to model
-        Models of one architecture and vocabulary.
-    switches : sequence of (int, str)
-        From which time on which version is in use; times rise from 0.
-    pin : {"text", "round", "position"}
-        See the module.
-    caches : {"kept", "rebuilt"}
-        ``kept``: each version keeps its own keys and values of every text. ``rebuilt``: one cache, which a version
-        reads anew after a switch.
-    begins : callable, optional
-        Time at which a text begins, from its prompt's id; 0 if not given.
-
-    Attributes
-    ----------
-    served : dict
-        For each prompt's id the rounds as (number of new tokens before the round, version).
+    ``switches`` gives the version in use from each time on, and ``begins`` the time at which a prompt's text begins.
+    With ``caches="kept"`` each version keeps its own keys and values; ``rebuilt`` reads the text anew after a switch.
+    ``served`` lists for each prompt's id the rounds as (number of new tokens before the round, version).
     """
 
     def __init__(
@@ -112,23 +97,9 @@ def versioned_pair(
     changed_anchor: bool = False,
     **options: Any,
 ) -> Pair:
-    """Return a pair whose target is a server with these versions.
+    """Return a pair whose target is a server with these versions: folders of adapters or models, by name.
 
-    Parameters
-    ----------
-    pair : Pair
-        Its draft, tokenizer, device and dtype are kept.
-    versions : mapping of str to str or Path
-        A folder of an adapter, or of a whole model, by the version's name.
-    changed_anchor : bool
-        Accept versions that changed the anchor of an aligned draft.
-    switches, options
-        As :class:`VersionedTarget` takes them.
-
-    Raises
-    ------
-    UserError
-        As :func:`validation.models.pair.load_pair` and :class:`VersionedTarget` do, for any of the versions.
+    ``changed_anchor`` accepts versions that changed the anchor of an aligned draft; options are VersionedTarget's.
     """
     models = {}
     for name, folder in versions.items():

@@ -60,31 +60,11 @@ def dropout_uncertainty(
     rates: Sequence[float] | None = None,
     rng: np.random.Generator,
 ) -> Array:
-    """Return the uncertainty by MC dropout: the share of passes with dropout whose token differs from the draft.
+    """Return the uncertainty by MC dropout, (positions of all texts,): the share of passes that differ from the draft.
 
-    If the model has dropout modules (GPT-2, GPT-Neo), each drops at the pass's rate. If it has none (Llama), dropout is
-    applied to the outputs of the attention and MLP blocks, the place of GPT-2's residual dropout. A mask covers the
-    whole text, so it also disturbs the context of a position. Afterwards the model is restored.
-
-    Parameters
-    ----------
-    model : PreTrainedModel
-        The draft model, in eval mode.
-    ids : sequence of token sequences
-        Whole texts.
-    positions : sequence of int sequences
-        Per text, the indices (from 1) of the tokens at whose positions the drafts are.
-    drafts : sequence of int sequences
-        Per text, the draft tokens d there.
-    rates : sequence of float, optional
-        The dropout rate of each pass, in [0, 1); by default 20 rates drawn from [0, 0.1] for each batch, as there
-    rng : numpy Generator
-        Seed of the rates, the masks and the tokens; torch's global random state does not change.
-
-    Returns
-    -------
-    numpy.ndarray, shape (positions of all texts,)
-        u in multiples of 1/len(rates), text after text.
+    Dropout modules (GPT-2, GPT-Neo) drop at the pass's rate. A model without any (Llama) drops the outputs of attention
+    and MLP blocks, the place of GPT-2's residual dropout. ``positions`` are indices from 1 of the tokens at which the
+    ``drafts`` are; ``rates`` are by default 20 drawn from [0, 0.1] for each batch. The model is restored afterwards.
     """
     if rates is not None and (not len(rates) or not all(0.0 <= rate < 1.0 for rate in rates)):
         raise UserError(f"The dropout rates are {list(rates)}; give at least one, each in [0, 1).")

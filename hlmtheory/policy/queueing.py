@@ -53,6 +53,7 @@ _ROUNDS = Domain(
     kind="integer",
 )
 _COMPANY = whole_from_one("give how many rounds a pass waits for; 1: it starts at once")
+_DOWN, _UP = 1.0 - 2.0**-50, 1.0 + 2.0**-50  # outwards: a rate has fewer than eight roundings
 _WARM = 4  # a share 1/4 of the rounds is left out at the beginning
 
 
@@ -162,8 +163,8 @@ def queue_rates(
     alone = np.asarray([server.alone_s(int(k)) for k in lengths])
     return QueueRates(
         *found.means(),
-        least=1.0 / (mean + longest_response(lengths, server, patience if least > 1 else 0.0)),
-        most=1.0 / np.maximum(mean + alone, 1e-300),
+        least=_DOWN / (mean + longest_response(lengths, server, patience if least > 1 else 0.0)),
+        most=_UP / (mean + alone),
     )
 
 

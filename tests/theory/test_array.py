@@ -95,9 +95,6 @@ def test_functions_work_where_the_array_is():
     assert {result.device for result in results} == {device}
 
 
-# --------------------------------------------------------------------------------------------------------- types
-
-
 @pytest.mark.parametrize(
     ("dtypes", "wide"),
     [
@@ -133,9 +130,6 @@ def test_a_number_that_must_be_exact_is_not_narrowed(library, number):
     assert numbers(exact).reshape(-1).tolist() == [0.1]
     assert numbers(narrow).reshape(-1).tolist() == [float(np.float32(0.1))]
     assert (kind_of(whole)[0], int(whole)) == (library, 3)
-
-
-# ------------------------------------------------------------------------------------------------------- routines
 
 
 @libraries

@@ -23,9 +23,6 @@ RATE = st.one_of(st.integers(1, 8).map(lambda n: n / 8), st.floats(1e-3, 1.0))
 INNER = st.one_of(st.integers(1, 15).map(lambda n: n / 16), st.floats(1e-3, 0.999))
 
 
-# ------------------------------------------------------------------------------------------------ by definition
-
-
 @given(st.lists(UNIT, min_size=1, max_size=6), RATE, INNER, st.lists(INNER, min_size=1, max_size=3))
 def test_the_wealth_is_that_of_its_definition(losses, rate, risk, bets):
     pi, epsilon = Fraction(rate), Fraction(risk)
@@ -49,9 +46,6 @@ def test_the_bound_is_where_the_mixture_is_one_over_the_error(losses, rate, erro
         if bound < 1:
             assert mixture(bound) == pytest.approx(1 / error, rel=1e-6)
             assert mixture(bound) >= 1 / error * (1 - 1e-13)
-
-
-# --------------------------------------------------------------------------------------------- long runs, exactly
 
 
 def largest_error(crossed, audit_probability, risk, grid):
@@ -97,9 +91,6 @@ def test_no_adversary_makes_a_false_certificate_likelier_than_the_error(audit_pr
     assert always == 1.0  # the dynamic programme sees a certificate that is given to everyone
     eager = crossings(60, audit_probability, risk, min(8 * error, 0.99), BETS)
     assert largest_error(eager, audit_probability, risk, grid) > error
-
-
-# -------------------------------------------------------------------------------------------------- token by token
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

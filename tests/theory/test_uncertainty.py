@@ -47,9 +47,6 @@ def logit_rows(draw, with_token=True, draws=0):
     return instance
 
 
-# ----------------------------------------------------------------------------------------------------- quadrature
-
-
 def like_a_model(seed, size=4096):
     """Logits like a small language model's: a few large ones, then a broad bulk; in steps of 2^-7 as in float16."""
     rng = np.random.default_rng(seed)
@@ -114,9 +111,6 @@ def test_logits_of_any_size(size, temperature):
     assert float(expected_uncertainty(logits, 0, max_temperature=temperature)) == pytest.approx(values[0])
 
 
-# ------------------------------------------------------------------------------------------------------- sampling
-
-
 def test_the_samples_are_binomial_with_the_expected_mean():
     logits = like_a_model(3, 200)
     token = int(np.argsort(-logits)[1])
@@ -131,25 +125,12 @@ def test_the_samples_are_binomial_with_the_expected_mean():
     assert np.mean(counts) / 20 == pytest.approx(mean, abs=4 * math.sqrt(mean * (1 - mean) / 400_000))
 
 
-@pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_the_same_seed_gives_the_same_samples_everywhere(library):
-    logits = np.stack([like_a_model(seed, 60) for seed in range(5)])
-    tokens = np.argmax(logits, axis=-1)
-    ours = sample_uncertainty(logits, tokens, rng=np.random.default_rng(1), draws=7)
-    theirs = sample_uncertainty(to(library, logits), to(library, tokens), rng=np.random.default_rng(1), draws=7)
-    np.testing.assert_array_equal(numbers(theirs), ours)
-    assert np.all(ours * 7 == np.rint(ours * 7))
-
-
 def test_samples_at_temperature_0():
     logits = np.tile([3.0, 3.0, 1.0], (4000, 1))
     rng = np.random.default_rng(2)
     assert np.all(sample_uncertainty(logits, 2, max_temperature=0.0, rng=rng) == 1.0)
     tied = sample_uncertainty(logits, 0, max_temperature=0.0, rng=rng)
     assert np.mean(tied) == pytest.approx(0.5, abs=4 * 0.5 / math.sqrt(80_000))
-
-
-# ------------------------------------------------------------------------------------------------------- decisions
 
 
 @given(st.integers(1, 60), st.floats(0.0, 1.0), st.integers(-1, 61))
@@ -192,24 +173,12 @@ def test_a_narrow_threshold_is_compared_in_its_type(draws, threshold):
     assert bool(np.float32(count / draws) <= threshold[0]) == bool(count / draws <= wide[0])
 
 
-# ------------------------------------------------------------------------------------------------------------ fits
-
-
 def tokens(rng, prompts=40, each=25, noise=0.3):
     """u and β of prompts with different levels: the tokens of one prompt depend on each other."""
     groups = np.repeat(np.arange(prompts), each)
     u = np.clip(rng.random(prompts)[groups] * 0.7 + 0.3 * rng.random(prompts * each), 0, 1)
     level = rng.normal(0, 0.08, prompts)[groups]
     return u, np.clip(0.2 + 0.5 * u + level + rng.uniform(-noise, noise, len(u)) / 3, 0, 1), groups
-
-
-def test_the_fit_by_hand():
-    fit = fit_linear([0.0, 0.5, 1.0], [0.0, 0.25, 1.0])
-    assert (fit.slope, fit.intercept) == pytest.approx((1.0, -1 / 12))
-    assert fit.mse == pytest.approx((1 / 144 + 4 / 144 + 1 / 144) / 3)
-    assert fit.r_squared == pytest.approx(12 / 13)
-    assert fit.correlation**2 == pytest.approx(fit.r_squared)
-    assert (fit.points, fit.clusters) == (3, None)
 
 
 @given(st.lists(st.tuples(UNIT, UNIT), min_size=4, max_size=40), st.floats(0.01, 0.99), st.booleans())

@@ -39,9 +39,6 @@ def of_pair(name, target, draft):
     return getattr(verification, name)(target, draft)
 
 
-# ------------------------------------------------------------------------------------- oracles, row by row, exact
-
-
 def naive_residual(p, q):
     return oracles.residual(p, q) or [0] * len(q)
 
@@ -102,9 +99,6 @@ def test_rejection_keeps_its_digits_next_to_equality():
     assert float(beta[0]) == pytest.approx(float((Fraction(q) - Fraction(1, 2)) / Fraction(q)), rel=1e-15)
 
 
-# ------------------------------------------------------------------------------------------------ skip, residual
-
-
 @st.composite
 def skipping(draw):
     """A pair, skip probabilities in eighths, and another distribution in place of the residual."""
@@ -157,9 +151,6 @@ def test_a_residual_of_zeros_is_refused_where_something_is_rejected():
         verification.output_distribution(P, Q, residual=[0.0, 0.0, 0.0])
 
 
-# -------------------------------------------------------------------------------------------------------- softmax
-
-
 @given(rows((3,), 5))
 def test_softmax_undoes_the_logarithm(row):
     logits = np.log(np.maximum(row, 1e-300))
@@ -183,9 +174,6 @@ def test_skipping_by_a_mask_is_skipping_with_probability_1(library):
         )
         risk = float(numbers(hlmtheory.skipping.one_step_risk(p, q, mask)))
         assert risk == pytest.approx(float(numbers(verification.total_variation(law, p))))
-
-
-# ------------------------------------------------------------------------------------------------ expected tokens
 
 
 @given(acceptances(), st.integers(0, 6))
@@ -217,10 +205,3 @@ def test_the_acceptance_of_a_softmax_is_an_acceptance(library, dtype):
     alpha = verification.acceptance_rate(row, row)
     assert numbers(alpha).max() <= 1.0
     assert numbers(verification.expected_tokens(alpha, 3)).max() <= 4.0
-
-
-def test_total_variation_does_not_exceed_1_by_rounding():
-    weights = np.random.default_rng(0).gamma(0.3, size=(1000, 50))
-    row = weights / weights.sum(-1, keepdims=True)
-    nowhere = np.zeros_like(row)
-    assert verification.total_variation(np.hstack([row, nowhere]), np.hstack([nowhere, row])).max() <= 1.0

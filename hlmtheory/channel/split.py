@@ -138,7 +138,6 @@ SPLIT_CLAIMS = (
     Claim(
         id="channel.downlink",
         source=_SPLIT,
-        origin=Origin.NEW,
         statement="E[distributions down in a round] = 1 − α_1 ⋯ α_K, α_i = P(accept i | 1..i−1 accepted)",
         relation=Relation.EQ,
         lhs=_rows,
@@ -158,9 +157,7 @@ SPLIT_CLAIMS = (
     Claim(
         id="channel.downlink_floor",
         source=_SPLIT,
-        origin=Origin.NEW,
         statement="1 − ᾱ^K ≤ E[distributions down in a round], ᾱ the mean of α_i, in rounds with one profile",
-        relation=Relation.LE,
         lhs=_by_mean,
         rhs=_rows,
         attained=Attained({"acceptances": [0.5, 0.5]}),
@@ -171,7 +168,6 @@ SPLIT_CLAIMS = (
         source=_SPLIT,
         origin=Origin.PUBLISHED,
         statement="bits of a round, up and down: K(b + ⌈log₂ V⌉) + (1 − Π α_i) V b ≤ K(V b + ⌈log₂ V⌉)",
-        relation=Relation.LE,
         lhs=_split,
         rhs=_whole_rows,
         assumptions=(Assumption("K ≥ 2 and V ≥ 2: there are several distributions to replace", _drafts),),
@@ -180,9 +176,7 @@ SPLIT_CLAIMS = (
     Claim(
         id="channel.downlink_truncated",
         source=_ROW,
-        origin=Origin.NEW,
         statement="TV(law, p) ≤ TV(p, p̂) if p̂ is sent down and the device draws from (p̂ − q)⁺",
-        relation=Relation.LE,
         lhs=_received_bias,
         rhs=_received_error,
         attained=Attained(_MOVED),

@@ -135,7 +135,6 @@ CLAIMS = (
     Claim(
         id="draft_length.delay_threshold",
         source=Source(_PAPER, "abstract: a finite delay-monotone threshold"),
-        origin=Origin.NEW,
         statement=(
             "the best length is the number of K with c_K < (F + delay)/M, c_K = E(K)/S(K + 1) − K, for any profile"
         ),
@@ -149,7 +148,6 @@ CLAIMS = (
         source=Source(_PAPER, "abstract: the critical delay; its formula by the authors' experiments"),
         origin=Origin.PUBLISHED,
         statement="ETGR(K) ≤ ETGR(1) for every K ≥ 1 if F + delay ≤ M ((1 + γ)/γ² − 1)",
-        relation=Relation.LE,
         lhs=_at_any,
         rhs=_at_one,
         assumptions=(Assumption("F + delay ≤ M ((1 + γ)/γ² − 1)", _below_critical),),

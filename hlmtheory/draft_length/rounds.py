@@ -8,7 +8,7 @@ from __future__ import annotations
 from hlmtheory._array import Array, arrays, floating
 from hlmtheory._domains import broadcast, finite_answer
 from hlmtheory._quantities import not_negative, positive
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Source
 
 _AMOUNT = not_negative("give a time in seconds, a size in bits, a power in watts or an energy in joules")
 _RATE = positive("give the rate of the link in bit/s; on a dead link no round ends")
@@ -141,7 +141,6 @@ CLAIMS = (
         statement=(
             "3.2 GB at the full 10, 50 and 300 Mbit/s take the printed 48, 9.5 and 1.6 minutes, to the printed digits"
         ),
-        relation=Relation.LE,
         lhs=_misfit,
         rhs=_size_one,
         assumptions=(Assumption("3.15 GB ≤ size ≤ 3.25 GB", lambda size_bytes: abs(size_bytes - 3.2e9) <= 0.05e9),),
@@ -155,7 +154,6 @@ CLAIMS = (
             "3.2 GB take 48, 9.5 and 1.6 minutes, to the printed digits, where 89.36 to 89.82% of 10, 50 and "
             "300 Mbit/s is goodput: then the link carries 3.5625 to 3.58125 GB"
         ),
-        relation=Relation.LE,
         lhs=_misfit,
         rhs=_size_one,
         assumptions=(

@@ -1,9 +1,4 @@
-"""Split verification: the server accepts, and the device replaces a rejected draft (ning2025dssd).
-
-The device sends each draft and its probability. The server sends p at the first rejected draft; if all are
-accepted, it sends no distribution. The device knows q and draws from (p - q)⁺. Read from the abstract and from public
-code for Algorithm 2.
-"""
+"""Split verification: the server accepts, and the device replaces a rejected draft (ning2025dssd, abstract)."""
 
 from __future__ import annotations
 
@@ -32,16 +27,7 @@ _BITS = positive("a distribution has some bits")
 
 
 def downlink_bits(acceptances: Array, row_bits: Array) -> Array:
-    """Return the mean bits of distributions down in a round of K drafts: (1 - α_1 … α_K) V b.
-
-    One goes down if a draft is rejected. ``acceptances`` (..., K) are those of each draft given those before,
-    ``row_bits`` the bits of one distribution.
-
-    Examples
-    --------
-    >>> float(downlink_bits([0.5, 0.5], 4096 * 32.0))
-    98304.0
-    """
+    """Return the mean bits of distributions down in a round of K drafts: (1 - α_1 … α_K) V b, α (..., K)."""
     xp, alpha, bits = arrays(acceptances=acceptances, row_bits=row_bits)
     kind = floating(xp, alpha, bits)[0].dtype
     alpha = _rates(xp, alpha)

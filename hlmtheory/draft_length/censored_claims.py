@@ -238,11 +238,7 @@ _ERROR = open_unit("δ_d is the probability that the interval of depth d ever mi
 
 
 def engine_miss(acceptances: Array, errors: Array) -> Array:
-    """Return the largest P(the interval of some depth misses after the last round) over all engines.
-
-    An engine chooses the draft length of each of 8 rounds, 0 to K, from all past outcomes. Dynamic programming over
-    the examined and accepted drafts of each depth, from the last round back.
-    """
+    """Return the largest P(some depth's interval misses after the last of 8 rounds) over all rules for k."""
     xp, alphas, deltas = _depths_and_errors(acceptances, errors)
     depth = alphas.shape[-1]
     size = _ENGINE_ROUNDS + 1

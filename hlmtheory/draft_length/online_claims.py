@@ -37,11 +37,7 @@ def _instance(
     waits: Array,
     error: Array,
 ) -> tuple[Any, ...]:
-    """Return the namespace and the checked arguments in float64.
-
-    A round takes ``verify_s`` with the smallest delay and c times as long with the largest. Round t has the part
-    ``waits`` of this range, whose mean is ``expected``.
-    """
+    """Return the namespace and the checked arguments; a round takes ``verify_s`` to ``rise`` times as long."""
     given = {"acceptances": acceptances, "draft_s": draft_s, "verify_s": verify_s, "rise": rise}
     given |= {"expected": expected, "luck": luck, "waits": waits, "error": error}
     xp, *values = arrays(**given)

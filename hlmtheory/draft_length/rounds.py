@@ -94,13 +94,7 @@ def round_costs(
 
 @finite_answer
 def synchronisation_time(size_bytes: Array, rate_bps: Array) -> Array:
-    """Return the seconds to download a draft model of that size: flexspec's update storm (Table I).
-
-    Examples
-    --------
-    >>> (synchronisation_time(3.2e9, [10e6, 50e6, 300e6]) / 60).round(1).tolist()  # printed: 48, 9.5, 1.6
-    [42.7, 8.5, 1.4]
-    """
+    """Return the seconds to download a draft model of that size: flexspec's update storm (Table I)."""
     xp, size, rate = arrays(size_bytes=size_bytes, rate_bps=rate_bps)
     size, rate = floating(xp, _SIZE.check(xp, "size_bytes", size), _RATE.check(xp, "rate_bps", rate))
     broadcast(size_bytes=size.shape, rate_bps=rate.shape)

@@ -148,11 +148,7 @@ class Rival(NamedTuple):
 def played(
     values: dict[str, Any], length: int, skips: Array, bits: Sequence[Numbers], risk: Sequence[Numbers]
 ) -> tuple[float, float, float]:
-    """Mean tokens, seconds and risk of a round, summed row by row and place by place.
-
-    ``bits`` and ``risk`` have the messages of all rows at each place. A skipped row is charged β̂ alone, the least that
-    any account charges.
-    """
+    """Mean tokens, seconds and risk of a round, row by row and place by place; a skipped row is charged β̂ alone."""
     costs, alpha, rows = _costs(values), values["acceptances"], len(skips)
     tokens = seconds = lost = 0.0
     for n, skip in enumerate(skips):

@@ -136,7 +136,7 @@ class Rounds:
         paid = prices.rate * self.fixed + x * self.plain_bits + prices.token * self.toll
         send = worth - paid + 0.0 * self.weight
         size = worth + paid + 0.0 * self.weight  # of the terms, which cancel
-        rounding = (len(self.weight) + 64) * 2.0**-52
+        rounding = (len(self.weight) + 16) * 2.0**-52
         if k == 0:
             return float(self.weight @ (send + rounding * size))
         first = self.priced.corners(x, prices.risk)

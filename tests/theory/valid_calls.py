@@ -158,7 +158,6 @@ SHARED: list[tuple[Any, str]] = [
     (5, "draws rounds"),
     ([0, 2], "entry start"),
     (3, "feed_forward other_length output_tokens position slots"),
-    (0.0078125, "limit_seconds_per_bit"),
     (0.0625, "leave_good marginal round_trip_s server_s"),
     (MODEL, "model verify"),
     (P, "probabilities target"),

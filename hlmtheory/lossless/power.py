@@ -7,10 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory._array import Array, arrays, to_numpy
+from hlmtheory._array import Array, arrays, to_numpy, upward
 from hlmtheory._betting import checked_bets
-from hlmtheory._domains import DomainError, number
-from hlmtheory._quantities import open_unit, whole_from_one
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, number
+from hlmtheory._quantities import checked, open_unit, whole_from_one
 from hlmtheory.lossless.evidence import BETS, DOMAINS, SHARE
 
 MOST_DRAWS = 10**12
@@ -128,3 +128,15 @@ def _reaches(n: int, distance: float, mean: float, needed: int, wanted: float) -
     if wanted < 0.5:
         return math.nextafter(float(betainc(*given)) * (1.0 - _ROUNDING), -1.0) >= wanted
     return float(betaincc(*given)) * (1.0 + _ROUNDING) <= 1.0 - wanted  # a power near 1 would lose its digits
+
+
+STEP = {"step_distance": UNIT_INTERVAL, "tokens": whole_from_one("count the tokens of the text")}
+
+
+def text_distance(step_distance: Array, tokens: Array) -> Array:
+    """Return the largest TV of texts of T tokens with steps of at most τ, rounded up: 1 - (1 - τ)^T."""
+    xp, tau, count = checked(STEP, step_distance=step_distance, tokens=tokens)
+    kind = tau.dtype
+    wide, many = xp.astype(tau, xp.float64), xp.astype(count, xp.float64)
+    apart = -xp.expm1(many * xp.log1p(-xp.where(wide < 1, wide, 0.0))) * (1.0 + 2.0**-50)  # right for every small τ
+    return upward(xp, xp.where(wide < 1, xp.clip(apart, max=1.0), 1.0), kind)

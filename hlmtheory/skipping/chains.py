@@ -12,7 +12,7 @@ from hlmtheory.verification import output_distribution
 HORIZON = 4  # tokens of a text
 
 
-def _chains(target_chain: Array, draft_chain: Array, skip_chain: Array) -> tuple[Any, Array, Array, Array, Array]:
+def law_of_chain(target_chain: Array, draft_chain: Array, skip_chain: Array) -> tuple[Any, Array, Array, Array, Array]:
     """Rows (..., V, V) of p, q, s and the emitted law, each for the token before."""
     xp, p, q = chains(target_chain=target_chain, draft_chain=draft_chain)
     s = skip_probabilities(xp, skip_chain, q, "skip_chain")
@@ -21,13 +21,13 @@ def _chains(target_chain: Array, draft_chain: Array, skip_chain: Array) -> tuple
 
 def text_distance(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:
     """TV between the laws of whole texts, computed over all texts of HORIZON tokens."""
-    xp, p, _, _, law = _chains(target_chain, draft_chain, skip_chain)
+    xp, p, _, _, law = law_of_chain(target_chain, draft_chain, skip_chain)
     return 0.5 * xp.sum(xp.abs(text_law(xp, p, HORIZON) - text_law(xp, law, HORIZON)), axis=-1)
 
 
 def from_target(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:
     """Σ_t E[one-step TV], the prefixes drawn from the target model."""
-    xp, p, q, s, _ = _chains(target_chain, draft_chain, skip_chain)
+    xp, p, q, s, _ = law_of_chain(target_chain, draft_chain, skip_chain)
     risk = one_step_risk(p, q, s)
     state = xp.astype(xp.arange(p.shape[-1], device=p.device) == 0, xp.float64)
     total = xp.zeros_like(risk[..., 0])

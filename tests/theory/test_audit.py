@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlmtheory import skipping
-from hlmtheory.skipping import SkipAudit, audit_bound, audit_wealth, fewest_tokens_to_certify
+from hlmtheory.skipping import SkipAudit, audit_bound, audit_wealth
 from hlmtheory.skipping.audit import BETS
 
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -117,11 +117,3 @@ def test_a_long_run_without_loss_overflows_nothing():
     assert wealth[-1] > 10_000
     assert (np.diff(wealth) > 0).all()
     assert 0 < audit_bound(np.zeros(200_000), 0.5, 1e-6)[-1] < 3e-4
-
-
-def test_a_certificate_needs_the_fewest_tokens_and_little_more():
-    least = float(fewest_tokens_to_certify(0.1, 0.02, 0.05))
-    assert least == pytest.approx(math.log(20) / -math.log(1 - 0.002))
-    for bets, factor in (((0.999,), 1.01), (BETS, 1.55)):
-        needed = 1 + int(np.argmax(audit_wealth(np.zeros(3000), 0.1, 0.02, bets) >= math.log(20)))
-        assert least <= needed <= factor * least

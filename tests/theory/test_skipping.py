@@ -303,11 +303,6 @@ def test_the_calibration_by_hand():
     assert calibrate_threshold(losses, grid, risk=2.0, bound=1.0).threshold == 0.3
 
 
-def test_nothing_is_skipped_where_every_threshold_is_too_high():
-    found = calibrate_threshold([[1.0], [1.0], [1.0]], [0.1], risk=0.5, bound=1.0)
-    assert (found.threshold, found.empirical_risk, found.corrected_risk) == (-math.inf, 0.0, 0.25)
-
-
 def test_one_prompt_less_than_the_rule_takes_is_refused():
     """1/(1/49) rounds to more than 49, but (0 + 1)/49 ≤ 1/49 holds."""
     for needed in range(1, 200):

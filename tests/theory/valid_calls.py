@@ -47,14 +47,12 @@ def sides() -> tuple[policy.DeviceSession, policy.ServerSession]:
 
 
 def waiting() -> policy.DeviceSession:
-    """Return a device whose first message has no answer yet."""
     device, _ = sides()
     device.message([DRAFTED])
     return device
 
 
 def answered() -> bytes:
-    """Return the answer to that message."""
     device, server = sides()
     return server.verify(device.message([DRAFTED]), [R] * 2, rng=np.random.default_rng(1))
 
@@ -63,7 +61,7 @@ class Forgetful(set[int]):
     """A set that takes nothing up, so that one seed may be used again."""
 
     def add(self, element: int) -> None:
-        """Leave the seed out."""
+        pass
 
 
 STREAM = policy.DevicePolicy(3, 1.5, policy.threshold_rule(1), policy.StreamedTokens(), bonus=False)
@@ -77,14 +75,12 @@ def streamed() -> tuple[policy.StreamedDevice, policy.StreamedServer, bytes]:
 
 
 def reading() -> policy.StreamedServer:
-    """Return a server that has read the first draft."""
     _, server, message = streamed()
     server.receive(message)
     return server
 
 
 def controller(steps: int = 0) -> conformal.ThresholdController:
-    """Return a new controller, because calls change it."""
     made = conformal.ThresholdController(0.25, 0.5, 0.25)
     for _ in range(steps):
         made.step([0.5, 0.25, 0.125, 0.125])
@@ -92,7 +88,6 @@ def controller(steps: int = 0) -> conformal.ThresholdController:
 
 
 def budget(steps: int = 0) -> conformal.MassBudgetController:
-    """Return a new budget, because calls change it."""
     made = conformal.MassBudgetController(0.25)
     for _ in range(steps):
         made.step([0.5, 0.25, 0.125, 0.125])
@@ -104,7 +99,6 @@ atexit.register(shutil.rmtree, _FOLDER)
 
 
 def stored_trace() -> str:
-    """Return the folder of a trace with one position."""
     with TraceWriter(_FOLDER, vocabulary=2) as writer:
         writer.append(*2 * [np.zeros((1, 2))], *3 * [np.zeros(1)])
     return str(_FOLDER)
@@ -138,10 +132,7 @@ SHARED: list[tuple[Any, str]] = [
     (100, "bits_limit max_labels steps"),
     (4, "bits_per_probability static_size"),
     (16.5, "bits_per_token header_bits"),
-    (
-        1.5,
-        "bound c2 exponent factor max_temperature range_tokens rate reference_m temperature until_s utility_weight",
-    ),
+    (1.5, "bound c2 exponent factor max_temperature range_tokens rate reference_m temperature until_s utility_weight"),
     (40, "budget_bits vocabulary"),
     (10.5, "cached_tokens mean_snr"),
     (

@@ -49,17 +49,15 @@ class ConfidentThreshold:
     prompts_needed: float
 
 
-def confident_threshold(
-    losses: Array, thresholds: Array, *, risk: float, error: float = 0.05, prompt: Array | None = None
-) -> ConfidentThreshold:
+def confident_threshold(losses: Array, thresholds: Array, *, risk: float, error: float = 0.05) -> ConfidentThreshold:
     """Return the largest threshold with P(E[L(λ̂)] ≥ risk) ≤ error (``skipping.confident``).
 
-    ``losses`` (n, L) lie in [0, 1] and do not fall along a row; ``prompt`` is as in :func:`calibrate_threshold`.
+    ``losses`` (n, L) of the prompts lie in [0, 1] and do not fall along a row.
     """
     xp, table, grid = arrays(losses=losses, thresholds=thresholds)
     grid = unnarrowed(xp, thresholds, grid)
     wanted, delta = number(_RISK, "risk", risk), number(_ERROR, "error", error)
-    table = prompts_table(xp, table, grid, 1.0, prompt)
+    table = prompts_table(xp, table, grid, 1.0, None)
     wealth = to_numpy(audit_wealth(table.T, 1.0, wanted, BETS)[..., -1])
     count = int(_certified(wealth, delta))
     prompts = int(table.shape[0])

@@ -11,8 +11,6 @@ import pytest
 from hlmtheory.skipping import confident_threshold
 from hlmtheory.skipping.audit import BETS
 
-from .kinds import LIBRARIES, to
-
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_threshold_is_that_of_the_definition(seed):
@@ -39,12 +37,3 @@ def test_how_many_prompts_are_needed():
     many = math.ceil(found.prompts_needed)
     assert confident_threshold([[0.0]] * many, [0.5], risk=0.1).threshold == 0.5
     assert confident_threshold([[1.0]] * 5, [0.5], risk=0.1).prompts_needed == math.inf
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_texts_of_one_prompt_count_once(library):
-    losses, own = np.repeat([[0.0, 0.25]] * 12, 3, axis=0), np.repeat(np.arange(12), 3)
-    found = confident_threshold(to(library, losses), [0.1, 0.2], risk=0.1, error=0.1, prompt=to(library, own))
-    assert found == confident_threshold(losses[::3], [0.1, 0.2], risk=0.1, error=0.1)
-    assert (found.prompts, found.threshold) == (12, -math.inf)
-    assert confident_threshold(losses, [0.1, 0.2], risk=0.1, error=0.1).threshold == 0.1  # as 36 prompts

@@ -287,7 +287,7 @@ OWN: dict[str, dict[str, Any]] = {
     "non_acceptance": {"target": [0.625, 0.375], "draft": [0.5, 0.5]},
     "surrogate_gap": {"uncertainty": [0.0, 0.5, 0.75], "rejection_by_token": [0.25, 0.5, 0.75]},
     "position_bill": {"decoded": [R]},
-    "confident_threshold": {"risk": 0.75, "error": 0.5, "prompt": [3, 5]},
+    "confident_threshold": {"risk": 0.75, "error": 0.5},
     "SkipAudit.update": {"audited_rejection": 0.5},
     "text_distance": {"tokens": 3},
     "text_risk": {"losses": [0.25, 0.0, 0.5]},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from http.client import HTTPException, IncompleteRead
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
@@ -42,17 +42,15 @@ def fetch(address: str, patience_s: float) -> str:
     except HTTPError as error:
         why = SWITCHES.get(error.code, "check the address and the server's log")
         raise UserError(f"{address} answers with the status {error.code}; {why}.") from error
-    except IncompleteRead as error:
-        raise UserError(f"The answer of {address} is cut off after {len(error.partial):,} bytes; try again.") from error
-    except TimeoutError as error:
-        raise _late(address, patience_s) from error
-    except URLError as error:
-        if isinstance(error.reason, TimeoutError):
-            raise _late(address, patience_s) from error
-        raise UserError(f"No server answers at {address} ({error.reason}); check host and port.") from error
     except (OSError, HTTPException, ValueError) as error:
-        said = str(error) or type(error).__name__
-        raise UserError(f"No metrics come from {address} ({said}); check host and port.") from error
+        reason = getattr(error, "reason", error)
+        if isinstance(reason, TimeoutError):
+            said = f"{address} does not answer within {patience_s:g} s; wait longer with --timeout."
+        elif isinstance(error, IncompleteRead):
+            said = f"The answer of {address} is cut off after {len(error.partial):,} bytes; try again."
+        else:
+            said = f"No server answers at {address} ({str(reason) or type(error).__name__}); check host and port."
+        raise UserError(said) from error
     if len(content) > MOST_BYTES:
         raise UserError(f"{address} answers with more than {MOST_BYTES:,} bytes; give the address of /metrics.")
     if announced.isdecimal() and len(content) < int(announced):
@@ -65,10 +63,6 @@ def _host_of(address: str) -> str | None:
         return urlsplit(address).hostname
     except ValueError:  # brackets that do not match
         return None
-
-
-def _late(address: str, patience_s: float) -> UserError:
-    return UserError(f"{address} does not answer within {patience_s:g} s; wait longer with --timeout.")
 
 
 def _counters_in(address: str, content: bytes) -> str:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from validation.acceptance.engines import Reading
     from validation.acceptance.passes import Passes
     from validation.acceptance.planners import Estimate, NextN
-    from validation.acceptance.published import PublishedPasses
     from validation.acceptance.reconcile import Reconciliation, Side
     from validation.acceptance.record import AcceptanceRecord
     from validation.acceptance.summary import RoundTimes, Summary
@@ -79,8 +78,7 @@ _LARGEST_BATCH = 65536
 @click.option(
     "--passes",
     type=click.Path(path_type=Path),
-    help="Instead of these times, a CSV of measured passes: batch, width, context, ms and, of both models, model; or "
-    "the name of a published fit, which needs --context: h100-llama-3.1-8b.",
+    help="Instead of these times, a CSV of measured passes: batch, width, context, ms and, of both models, model.",
 )
 @click.option(
     "--context", type=NON_NEGATIVE, help="With --passes: cached tokens of a sequence.  [default: the table's median]"
@@ -95,7 +93,6 @@ _LARGEST_BATCH = 65536
     "--confidence", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.95, show_default=True
 )
 @click.option("--records", type=click.Path(path_type=Path), help="Write the records here, as AIPerf's JSONL.")
-@click.option("--profile", type=click.Path(path_type=Path), help="Write speculation_profile.json here.")
 @click.option(
     "--schedule", type=click.Path(path_type=Path), help="Write draft lengths by batch size here, for vLLM, as JSON."
 )
@@ -148,7 +145,6 @@ def acceptance(
     batch: int | None,
     confidence: float,
     records: Path | None,
-    profile: Path | None,
     schedule: Path | None,
     sglang: Path | None,
     others: tuple[str, ...],
@@ -172,14 +168,11 @@ def acceptance(
     """
     from validation.acceptance.passes import read_passes
     from validation.acceptance.planners import acceptance_length, adaptive_config, nextn_of
-    from validation.acceptance.published import PUBLISHED
     from validation.acceptance.reconcile import Side
     from validation.acceptance.record import marked, write_records
-    from validation.acceptance.summary import speculation_profile, speculative_config, summarise
+    from validation.acceptance.summary import speculative_config, summarise
 
-    fitted: Passes | PublishedPasses | None = PUBLISHED.get(str(passes))
-    if fitted is None and passes is not None:
-        fitted = read_passes(passes)
+    fitted = None if passes is None else read_passes(passes)
     if context is not None and fitted is None:
         raise UserError("--context is of the passes in a table; give --passes with it.")
     times = _times(fitted, context, rtt_ms, verify_ms, draft_ms, verify_us_per_token, draft_us_per_token)
@@ -218,9 +211,6 @@ def acceptance(
     if sglang is not None:
         with naming(sglang):
             sglang.write_text(json.dumps(adaptive_config(summary, times), indent=1) + "\n", encoding="utf-8")
-    if profile is not None:
-        with naming(profile):
-            profile.write_text(json.dumps(speculation_profile(found, summary), indent=1) + "\n", encoding="utf-8")
     if schedule is not None:
         with naming(schedule):
             schedule.write_text(json.dumps(speculative_config(summary), indent=1) + "\n", encoding="utf-8")
@@ -243,7 +233,7 @@ def acceptance(
     cost = None if price is None else _price(price, rule, summary, draft_length, confidence)
     for said in () if cost is None else cost.sentences():
         console.print(said, soft_wrap=True, highlight=False, markup=False)
-    for path in (profile, schedule, sglang, records, figure):
+    for path in (schedule, sglang, records, figure):
         if path is not None:
             console.print(str(path), soft_wrap=True)
     if as_json:
@@ -326,7 +316,7 @@ def _price(path: Path, rule: str | None, summary: Summary, draft_length: int | N
 
 
 def _times(
-    fitted: Passes | PublishedPasses | None,
+    fitted: Passes | None,
     context: float | None,
     rtt_ms: float,
     verify_ms: float | None,
@@ -334,8 +324,7 @@ def _times(
     verify_us_per_token: float,
     draft_us_per_token: float,
 ) -> RoundTimes | None:
-    """Return the times of a round from a table of passes, a published fit or options; None without any."""
-    from validation.acceptance.published import PublishedPasses
+    """Return the times of a round from a table of passes or options; None without any."""
     from validation.acceptance.summary import RoundTimes
 
     draft = None if draft_ms is None else (draft_ms / 1e3, draft_us_per_token / 1e6)
@@ -343,13 +332,6 @@ def _times(
     if fitted is not None:
         if verify_ms is not None or verify_us_per_token:
             raise UserError("--passes has the times of the target model; leave out --verify-ms and its tokens'.")
-        if isinstance(fitted, PublishedPasses):
-            if draft is not None or context is None:
-                raise UserError(
-                    "A published fit has the times of its own drafts, and its cache is not yours; give --context, the "
-                    "mean cached tokens of a sequence, and leave out --draft-ms."
-                )
-            return fitted.times(context, rtt_ms / 1e3)
         if (draft is None) == (fitted.draft is None):
             has = "no pass" if fitted.draft is None else "passes"
             wanted = "give --draft-ms (0 for n-grams)" if fitted.draft is None else "leave out --draft-ms"
@@ -463,16 +445,13 @@ def _token_table(summary: Summary) -> Table:
         heads += ["tokens, at least"]
     else:
         heads += ["tokens" if summary.identified else "tokens, at least", "interval"]
-        heads += ["one draft more adds"] if summary.identified else []
         heads += ["if drafts copy"] if split else []
     for head in (*heads, *(["tokens/s"] if timed else [])):
         table.add_column(head, justify="right")
-    for here, later in zip(summary.lengths, (*summary.lengths[1:], None), strict=True):
+    for here in summary.lengths:
         cells = [str(here.draft_length)]
         if not summary.copied:
-            adds = f"0 to {summary.next_adds_at_most:.4f}" if later is None else f"{later.tokens - here.tokens:.4f}"
             cells += [f"{here.tokens:.4f}", f"{here.low:.4f} to {here.high:.4f}"]
-            cells += [adds] if summary.identified else []
         cells += [] if here.same_text is None else [f"{here.same_text:.4f}"]
         cells += [] if here.tokens_per_second is None else [f"{here.tokens_per_second:.2f}"]
         table.add_row(*cells)
@@ -495,17 +474,9 @@ def _crossing(summary: Summary) -> str:
 def _advice(summary: Summary) -> str:
     alone = f"{summary.alone_per_second:.2f} tokens/s without drafts"
     if summary.best == 0:
-        said = (
-            f"Best draft length for these times: 0. Drafting does not pay: {alone}. If every draft were accepted, it "
-            f"would give {summary.perfect_gain:.2f} times that."
-        )
+        said = f"Best draft length for these times: 0. Drafting does not pay: {alone}."
     else:
         said = f"Best draft length for these times: {summary.best} ({alone})."
-    if summary.longest and summary.next_pays_above is not None and summary.next_adds_at_most is not None:
-        said += (
-            " It is the longest recorded length; one draft more adds at most "
-            f"{summary.next_adds_at_most:.4f} tokens, and it must add over {summary.next_pays_above:.4f} to pay."
-        )
     if summary.best_at_most not in (None, summary.best):
         said += f" By the most accepted drafts that the counts allow it is {summary.best_at_most}."
     if summary.best_if_copied not in (None, summary.best):

@@ -105,5 +105,5 @@ def test_a_server_that_is_silent_or_absent_is_named(monkeypatch: pytest.MonkeyPa
     for address in ("http:///metrics", "http://[", "https://"):
         with pytest.raises(UserError, match="names no host"):
             fetch(address, 5.0)
-    with pytest.raises(UserError, match="No metrics come from"):
+    with pytest.raises(UserError, match="No server answers at"):
         fetch("http://127.0.0.1:port/metrics", 5.0)

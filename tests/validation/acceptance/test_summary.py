@@ -11,7 +11,7 @@ from scipy.stats import binom
 from hlmtheory.draft_length import acceptance_by_depth, tokens_by_length
 from validation.acceptance.planners import acceptance_length, adaptive_config, mean_over
 from validation.acceptance.record import AcceptanceRecord
-from validation.acceptance.summary import RoundTimes, schedule, speculation_profile, square, summarise
+from validation.acceptance.summary import RoundTimes, schedule, square, summarise
 from validation.errors import UserError
 
 TIMES = RoundTimes(round_trip=0.02, verify=0.03, draft=0.005)
@@ -32,10 +32,10 @@ def test_a_table_by_hand():
     assert [one.acceptance for one in found.depths] == [0.5, 0.6]
     assert [one.tokens for one in found.lengths] == pytest.approx([1.5, 1.8])
     assert [one.tokens_per_second for one in found.lengths] == pytest.approx([1.5 / 0.055, 1.8 / 0.06])
-    assert (found.best, found.longest, found.mean_acceptance_length) == (0, False, 1.65)
+    assert (found.best, found.mean_acceptance_length) == (0, 1.65)
     assert found.alone_per_second == pytest.approx(1 / 0.03)  # without drafts the target streams: no round trip
     near = summarise([record({1: (5, 5), 2: (5, 2, 3)})], times=RoundTimes(round_trip=0.005, verify=0.03, draft=0.005))
-    assert (near.best, near.longest, near.schedule) == (2, True, ((1, 1, 2),))
+    assert (near.best, near.schedule) == (2, ((1, 1, 2),))
     assert all(one.low < one.tokens < one.high for one in found.lengths)
 
 
@@ -204,8 +204,6 @@ def test_lengths_that_varied_widen_the_intervals():
     assert found.lengths[0].tokens == pytest.approx(1.6)
     assert all(one.low <= one.tokens <= one.high for one in found.lengths)
     assert (found.best, found.best_at_most) == (0, 3)
-    with pytest.raises(UserError, match="no profile"):
-        speculation_profile([], found)
 
 
 @pytest.mark.parametrize(
@@ -226,15 +224,6 @@ def test_a_draft_length_that_the_counts_contradict_is_refused(fields, length, sa
     one = AcceptanceRecord(engine="e", source="a", num_spec_steps=2, num_accepted_draft_tokens=2, **fields)
     with pytest.raises(UserError, match=rf"a contradicts --draft-length {length}: .*{said}"):
         summarise([one], assumed_length=length)
-
-
-def test_a_profile_for_simulators():
-    content = record({2: (5, 2, 3)}, verification="standard")
-    profile = speculation_profile([content], summarise([content]))
-    assert profile["conditional_accept_rates"] == [0.5, 0.6]
-    assert profile["marginal_accept_rates"] == [0.5, 0.3]
-    assert profile["acceptance_length_histogram"] == {"1": 5, "2": 2, "3": 3}
-    assert (profile["mean_accept_length"], profile["num_speculative_tokens"]) == (1.8, 2)
 
 
 ROUND = RoundTimes(verify=0.02, verify_token=0.002, draft=0.003)

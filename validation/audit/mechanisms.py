@@ -27,12 +27,9 @@ MECHANISMS = {
     "greedy_draft_ratio": "drafts are the draft model's likeliest token, but are accepted with p/q",
     "zero_accepted": "a draft with p = 0 is accepted when the random number is 0",
     "bonus_from_draft": "the bonus token is drawn from q",
-    "bonus_after_rejection": "the bonus token is kept after a rejection",
     "end_passed_over": "the text goes on behind an end-of-text token",
-    "cache_off_by_one": "after a rejection, the target's cache still holds the rejected draft",
     "min_p_dropped": "min-p is left out of the target's distributions that verify drafts",
     "penalty_dropped": "the repetition penalty is left out of the target's distributions that verify drafts",
-    "block_token_rule": "a block passes with its weight, and the residual of token-by-token verification follows it",
 }
 """What each mechanism does, by its name."""
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "--policy", type=click.Path(path_type=Path), help="A policy.json of `hlm plan`; adds its method, called planned."
 )
 @click.option("--seed", type=SEED, default=1, show_default=True)
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..., or sharded.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, and so on.")
 @click.option("--dtype", help="Type of the weights.  [default: float32 on the CPU, elsewhere as stored]")
 @quiet_option
 @json_option

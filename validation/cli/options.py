@@ -108,7 +108,7 @@ def collection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--seed", type=SEED, default=1, show_default=True, help="Seed of the texts and of all random draws."
         ),
-        click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..., or sharded."),
+        click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, and so on."),
         click.option("--dtype", help="Type of the weights.  [default: float32 on the CPU, elsewhere as stored]"),
         click.option(
             "--memory",

@@ -332,29 +332,13 @@ def _split_as_told(header: GgufHeader, tokenizer: PreTrainedTokenizerBase) -> Pr
         digits, words = pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, words])
         return tokenizer
-    return _tokenizer_beside(header, name, tokenizer)
+    raise UserError(
+        f"{header.path} cuts texts by the pre-tokenizer {name!r}, which transformers does not read from GGUF; give the "
+        "model's folder."
+    )
 
 
 def _known_splits() -> frozenset[str]:
     from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
     return frozenset(GGUF_PRE_TOKENIZER_SPLITS)
-
-
-def _tokenizer_beside(header: GgufHeader, name: Any, read: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of the file tokenizer.json beside a GGUF file, with what the GGUF file says of it."""
-    from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerFast
-
-    beside = header.path.with_name("tokenizer.json")
-    said = f"{header.path} cuts texts by the pre-tokenizer {name!r}, which transformers does not read from GGUF"
-    if not beside.is_file():
-        raise UserError(f"{said}; put the model's tokenizer.json beside the file.")
-    try:
-        backend = Tokenizer.from_file(str(beside))
-    except Exception as error:
-        raise UserError(f"{said}, and {beside} is not a tokenizer; put the model's own there.") from error
-    if backend.get_vocab() != read.get_vocab():
-        raise UserError(f"{said}, and the vocabulary of {beside} is another one; put the model's own there.")
-    special = {token: getattr(read, token) for token in ("bos_token", "eos_token", "unk_token", "pad_token")}
-    return PreTrainedTokenizerFast(tokenizer_object=backend, chat_template=read.chat_template, **special)

@@ -90,11 +90,6 @@ def test_rows_with_zeros_and_temperatures_near_0_are_distributions(rounding, tem
     assert TableLaw([[0.7, 0.3, 0.0, 0.0]], processors=Processors(top_k=3)).table.tolist() == [[[0.7, 0.3, 0.0, 0.0]]]
 
 
-def test_a_greedy_row_with_two_candidates_is_not_tested():
-    _, slack = Processors(temperature=0.0, rounding=1e-5).uncertain_rows(np.array([[3.0, 3.0 + 1e-6, 1.0]]), [()])
-    assert slack[0] == 1.0
-
-
 def tiny() -> LlamaForCausalLM:
     torch.manual_seed(1)
     config = LlamaConfig(

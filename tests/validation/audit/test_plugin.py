@@ -77,12 +77,6 @@ def test_three_outcomes_without_torch(tmp_path: Path) -> None:
     assert "would be found with" in summary
 
 
-def test_a_run_with_undecided_tests_alone_fails(tmp_path: Path) -> None:
-    found = run(tmp_path, "-k", "not_enough")
-    assert found.returncode == 1
-    assert "1 undecided" in found.stdout
-
-
 def coins(prompts: list[list[int]], n: int, seed: int) -> list[np.ndarray]:
     return [np.random.default_rng(seed).choice(2, size=(n, 1), p=[0.7, 0.3]) for _ in prompts]
 

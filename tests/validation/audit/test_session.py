@@ -107,18 +107,6 @@ def test_a_sampler_that_is_right_at_depth_one_and_wrong_jointly_is_found():
     assert min(found[2, "joint"], found[3, "joint"], found[3, "token"]) > 0.05
 
 
-def test_a_sampler_that_repeats_its_draws_is_found():
-    """Every second draw repeats the one before: each alone is right."""
-    rows = table(5)
-
-    def sample(prompts, n, seed):
-        own = sampler_of(rows)(prompts, n, seed)
-        own[:, 1::2] = own[:, 0 : 2 * (n // 2) : 2]
-        return own
-
-    assert audit_sampler(TableLaw(rows), sample, depth=D, draws=20_000).verdict == NOT_KEPT
-
-
 def unlike(c: int, n: int, wrong: int) -> np.ndarray:
     """Draws (n, 1) of prompt c from the law (0.1, 0.9), or, for the wrong prompt, always token 0: 0.9 from it."""
     return np.zeros((n, 1), dtype=int) if c == wrong else (np.arange(n)[:, None] % 10 > 0).astype(int)

@@ -27,7 +27,7 @@ from validation.claims.check import (
     instance_arrays,
     load_results,
 )
-from validation.claims.instances import ROW_ARRAYS, SIMULATED, WINDOW_ARRAYS, measured, scenario_rng, scenarios
+from validation.claims.instances import ROW_ARRAYS, SIMULATED, WINDOW_ARRAYS, measured, scenarios
 from validation.errors import UserError
 from validation.trace.reader import Trace, TraceWriter, open_trace
 from validation.trace.synthetic import SyntheticTrace
@@ -103,18 +103,6 @@ def test_instances_are_what_they_say(trace: Trace) -> None:
         if chunk.prompt_index[start] == chunk.prompt_index[start + MAX_DRAFT_LENGTH - 1]
     ]
     np.testing.assert_array_equal(arrays["acceptances"], expected)
-
-
-def test_every_k_has_its_chance() -> None:
-    rows = np.zeros((20_000, 3))
-    k = instance_arrays(_Chunk(rows), np.random.default_rng(1))["k"]
-    assert np.unique(k).tolist() == [0, 1, 2, 3]
-
-
-def test_drawn_tokens_follow_the_draft() -> None:
-    rows = np.log(np.tile([0.5, 0.3, 0.2], (20_000, 1)))
-    drawn = instance_arrays(_Chunk(rows), np.random.default_rng(1))["token"]
-    np.testing.assert_allclose(np.bincount(drawn) / 20_000, [0.5, 0.3, 0.2], atol=0.02)
 
 
 def test_a_trace_too_short_for_a_claim_reports_it_out_of_scope_and_checks_the_others(tmp_path: Path) -> None:
@@ -223,21 +211,6 @@ def test_every_claim_is_served_by_a_trace_or_drawn() -> None:
     served = {name for name, claim in hlmtheory.all_claims().items() if {*ROW_ARRAYS, *WINDOW_ARRAYS} >= {*claim.takes}}
     assert set(hlmtheory.all_claims()) == set(tables) | served
     assert set(tables) & served == SIMULATED
-
-
-def test_a_batch_is_determined_by_seed_claim_and_number() -> None:
-    name = "channel.latency"
-    drawn = [scenarios()[name](scenario_rng(1, name, batch))["bits"].tolist() for batch in (0, 0, 1)]
-    assert drawn[0] == drawn[1] != drawn[2]
-
-
-class _Chunk:
-    """A chunk that holds only logits."""
-
-    def __init__(self, logits: np.ndarray) -> None:
-        self.draft_logits = self.target_logits = logits
-        self.tokens = self.prompt_index = np.zeros(len(logits), dtype=np.int32)
-        self.position = np.arange(len(logits), dtype=np.int32)
 
 
 def test_the_check_needs_no_package_that_validate_does_not_install() -> None:

@@ -96,18 +96,6 @@ def test_memory_of_a_container(tmp_path: Path) -> None:
     assert devices.free_host_memory(tmp_path / "nothing", tmp_path) is None
 
 
-def test_running_out_while_loading(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-    import transformers
-
-    def full(*_: Any, **__: Any) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nMore advice")
-
-    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", full)
-    message = r"The GPU ran out of memory \(CUDA out of memory\. Tried to allocate 2 GiB\); choose a smaller pair"
-    refused(message, draft=folders[0], target=folders[1])
-
-
 def test_running_out_of_memory_is_told_from_other_errors() -> None:
     with pytest.raises(UserError, match="This machine ran out of memory") as caught, devices.memory_errors():
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")

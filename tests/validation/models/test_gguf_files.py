@@ -67,12 +67,6 @@ def test_a_pair_of_files_is_the_pair_of_folders(files, folders, tmp_path):
         np.testing.assert_array_equal(*found)
 
 
-def test_weights_in_bf16_are_those_of_the_folder(folders, tmp_path):
-    file = write_gguf(folders[1], tmp_path / "target.gguf", "BF16")
-    assert read_header(file).types["blk.0.attn_v.weight"] == "BF16"
-    np.testing.assert_array_equal(logits(file, folders[1]), logits(folders[1], folders[1]))
-
-
 def test_quantised_weights_are_those_of_the_format(wide, tmp_path):
     import gguf
     from transformers import AutoModelForCausalLM

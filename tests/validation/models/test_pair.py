@@ -44,12 +44,6 @@ def test_two_folders(pair: Any, folders: tuple[Path, Path]) -> None:
     json.dumps(pair.describe())
 
 
-@pytest.mark.parametrize("family", ["gpt2", "gpt_neo"])
-def test_other_families(family: str, save_model: Callable[..., Path]) -> None:
-    pair = load_pair(draft=save_model(family), target=save_model(family, context=48))
-    assert (pair.vocabulary, pair.context) == (300, 48)
-
-
 def test_sampling_settings_of_the_folder_are_dropped(copied: Path) -> None:
     settings = {"do_sample": True, "temperature": 0.5, "top_p": 0.9, "repetition_penalty": 1.3, "eos_token_id": [0, 7]}
     (copied / "generation_config.json").write_text(json.dumps(settings))
@@ -68,18 +62,6 @@ def test_padded_head_is_cut_and_said(folders: tuple[Path, Path], save_model: Cal
 def test_head_too_narrow(save_model: Callable[..., Path], extended_tokenizer: Callable[..., Any]) -> None:
     folder = save_model(tokenizer=extended_tokenizer(extra=("<added>",)))
     refused("The draft model gives 300 logits, but the tokenizer has 301 entries", draft=folder, target=folder)
-
-
-def test_added_tokens_of_other_ids(
-    folders: tuple[Path, Path], save_model: Callable[..., Path], extended_tokenizer: Callable[..., Any]
-) -> None:
-    """The same added tokens in another order: the same number of entries, and other meanings."""
-    draft, target = (
-        save_model(vocabulary=302, tokenizer=extended_tokenizer(extra=extra))
-        for extra in (("<one>", "<two>"), ("<two>", "<one>"))
-    )
-    message = rf"first at id 300: '<one>' in '{draft}', '<two>' in '{target}' \(302 and 302 entries\)"
-    refused(message, draft=draft, target=target)
 
 
 @pytest.mark.parametrize(
@@ -276,28 +258,6 @@ def test_hub_failures(kind: str, message: str, hub: Callable[[str], None], monke
 
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", fail)
     refused(message, draft="owner/model@v9", target="owner/model")
-
-
-def test_an_unreachable_hub_is_asked_once(hub: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    import transformers
-
-    hub("NetworkError")
-    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("asked again"))
-    told: list[str] = []
-    message = "'owner/model' is not a folder here, and the hub cannot be reached; check the path or the network"
-    refused(message, draft="owner/model", target="owner/model", report=told.append)
-    assert told == ["looking for owner/model"]
-
-
-def test_what_is_on_this_machine_needs_no_hub(
-    folders: tuple[Path, Path], hub: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import huggingface_hub
-
-    hub("NetworkError")
-    ModelSource(str(folders[0])).reach()
-    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_, **__: "config.json")
-    ModelSource("owner/model").reach()
 
 
 def test_a_revision_stands_behind_an_at(tmp_path: Path) -> None:

@@ -20,13 +20,12 @@ from validation.decoding.loop import decode
 from validation.decoding.methods.single_draft import Hlm
 from validation.errors import UserError
 from validation.models.pair import load_pair
-from validation.models.sources import PAIRS_FOLDER
 from validation.plots.flexspec.printed import DATASETS
 from validation.training import __main__ as command
 from validation.training import texts
 from validation.training.distil import distillation_loss, divergence
-from validation.training.loop import _schedule, fit, held_out_acceptance, held_out_loss, step_count, text_loss
-from validation.training.recipes import PAIRS, ROLES, Continuation, Distillation, PairRecipe, Recipe, build_model
+from validation.training.loop import fit, held_out_acceptance, held_out_loss, step_count, text_loss
+from validation.training.recipes import Continuation, Distillation, PairRecipe, Recipe, build_model
 
 VOCABULARY, CONTEXT = 260, 24
 SMALL = Recipe(
@@ -139,14 +138,6 @@ def test_a_stopped_run_ends_where_an_unbroken_one_does(documents, tmp_path):
     again = fit(resumed, course, documents, tmp_path / "part.pt", loss=dies)  # the training is already complete
     assert calls == 15 + steps - 12
     assert again == pytest.approx(spent, abs=0.5)
-
-
-def test_rates_rise_stay_and_fall_to_zero():
-    rates = [_schedule(step, 200, 0.05) for step in range(201)]
-    assert rates[:10] == pytest.approx(np.arange(1, 11) / 10)
-    assert set(rates[9:111]) == {1.0}
-    assert rates[110:] == pytest.approx(np.arange(90, -1, -1) / 90)
-    assert [_schedule(step, 1, 0.02) for step in range(2)] == [1.0, 0.0]
 
 
 def test_a_checkpoint_of_another_recipe_is_refused(documents, tmp_path):
@@ -350,10 +341,3 @@ def test_steps_that_a_pair_does_not_have_are_refused(run, capsys, pair, step, pa
     with pytest.raises(SystemExit):
         run(pair, step, parent=parent_name)
     assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("size", ["small", "large"])
-def test_the_shipped_models_have_the_recipes_shapes(size):
-    recipe: Any = getattr(PAIRS["builtin"], ROLES[size])
-    model = build_model(recipe, PAIRS["builtin"].vocabulary)
-    assert model.num_parameters() == record(PAIRS_FOLDER / "builtin" / size)["parameters"]

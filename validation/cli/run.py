@@ -128,7 +128,6 @@ def finish_run(
     trace: Trace,
     folder: Path,
     seed: int,
-    device: str,
     as_json: bool,
     *,
     stored_rows: bool = False,
@@ -143,7 +142,7 @@ def finish_run(
 
     folder.mkdir(parents=True, exist_ok=True)
     with naming(folder), Lock(folder), Processes(workers_here(trace.vocabulary, memory)) as processes:
-        results = _check(console, trace, folder, seed, device, stored_rows, scheduler, all_claims, processes)
+        results = _check(console, trace, folder, seed, stored_rows, scheduler, all_claims, processes)
         verdict_screen(console, results)
         report = _draw_and_report(console, trace, results, folder, seed, typed_command(), processes, figures)
     console.print(f"Report: {report.resolve().as_uri()}", soft_wrap=True)
@@ -165,7 +164,6 @@ def _check(
     trace: Trace,
     folder: Path,
     seed: int,
-    device: str,
     stored_rows: bool,
     scheduler: str | None,
     all_claims: bool,
@@ -176,8 +174,7 @@ def _check(
     from validation.claims.instances import measured
     from validation.claims.order import in_processes
 
-    place = "numpy" if device == "cpu" else device  # if the models run on a GPU, so does the check
-    options: dict[str, Any] = {"device": place, "kept": folder / UNFINISHED, "stored_rows": stored_rows}
+    options: dict[str, Any] = {"kept": folder / UNFINISHED, "stored_rows": stored_rows}
     options["parts"] = in_processes(processes)
     if scheduler is not None:
         from validation.claims.cluster import on_scheduler

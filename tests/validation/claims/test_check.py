@@ -20,7 +20,6 @@ from hlmtheory.claims import Instance
 from validation.claims import check
 from validation.claims.check import (
     MAX_DRAFT_LENGTH,
-    Backend,
     Results,
     Tally,
     check_trace,
@@ -133,27 +132,9 @@ def test_results_survive_writing_and_reading(results: Results, tmp_path: Path) -
         del results.tallies["none"]
 
 
-# ------------------------------------------------------------------------------------------- numpy, torch, devices
-
-
-def test_the_check_with_torch_finds_the_same(trace: Trace, results: Results) -> None:
-    other = check_trace(trace, claims=SOME, device="cpu")
-    assert other.summary == results.summary
-    for name, found in other.tallies.items():
-        tally = results.tallies[name]
-        assert (found.holds, found.violated, found.out_of_scope, found.vacuous, found.broken) == (
-            tally.holds,
-            tally.violated,
-            tally.out_of_scope,
-            tally.vacuous,
-            tally.broken,
-        )
-        assert found.worst_slack == pytest.approx(tally.worst_slack, abs=1e-12)
-
-
 def test_rows_and_workers_change_nothing(trace: Trace, results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "workers_in_memory", lambda vocabulary: 5)
-    monkeypatch.setattr(check.Backend, "of", lambda device: Backend(values=7 * VOCABULARY))
+    monkeypatch.setattr(check, "CACHED_VALUES", 7 * VOCABULARY)
     slow = check._check_block
 
     def delayed(chunk: Any, *rest: Any) -> Any:
@@ -238,7 +219,7 @@ def test_dear_claims_have_fewer_batches_and_every_other_claim_all() -> None:
     tables = scenarios()
     assert set(tables) >= set(check.DEAR)
     trace = SyntheticTrace(4, 64)
-    work = check.Work.of(trace, hlmtheory.all_claims(), seed=1, backend=check.Backend(), stored_rows=False, batches=10)  # type: ignore[arg-type]
+    work = check.Work.of(trace, hlmtheory.all_claims(), seed=1, stored_rows=False, batches=10)  # type: ignore[arg-type]
     counts = Counter(name for name, _ in work.drawn)
     assert set(counts) == set(work.simulated)
     assert {name: count for name, count in counts.items() if count < 10} == check.DEAR

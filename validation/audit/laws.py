@@ -1,4 +1,4 @@
-"""The target's law: rows of probabilities for the next token, from a table, a model or a trace.
+"""The target's law: rows of probabilities for the next token, from a table or a model.
 
 Every law has ``vocabulary`` V, ``prompts`` (lists of token ids), ``end_tokens``, and ``rows``. The symbol V means
 "nothing": it follows an end-of-text token with probability 1, so that a text which goes on is noticed.

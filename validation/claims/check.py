@@ -84,19 +84,19 @@ PartsOf = Callable[["Work", tuple[str, ...], int], Iterator["Part"]]
 
 @dataclass(slots=True)
 class Part:
-    """Result of one job: verdicts, the number of positions, and sums over them."""
+    """Result of one job: a tally for each claim, the number of positions, and sums over them."""
 
-    verdicts: list[Verdict]
+    tallies: dict[str, Tally]
     positions: int = 0
     sums: dict[str, float] = field(default_factory=dict)
-    tallies: list[Tally] = field(default_factory=list)  # counts of the verdicts, from a worker of another process
 
-    def counted(self) -> Part:
-        """Return the part with a tally for each claim instead of its verdicts, which are many times larger."""
-        tallies: dict[str, Tally] = {}
-        for verdict in self.verdicts:
-            tallies.setdefault(verdict.claim, Tally(verdict.claim)).add(verdict)
-        return Part([], self.positions, self.sums, list(tallies.values()))
+    @classmethod
+    def of(cls, verdicts: list[Verdict], positions: int = 0, sums: dict[str, float] | None = None) -> Part:
+        """Return the part with these verdicts."""
+        part = cls({}, positions, sums or {})
+        for verdict in verdicts:
+            part.tallies.setdefault(verdict.claim, Tally(verdict.claim)).add(verdict)
+        return part
 
 
 def check_trace(
@@ -146,10 +146,8 @@ def check_trace(
 
 
 def _add(found: CheckSums, part: Part) -> None:
-    for verdict in part.verdicts:
-        found.tallies[verdict.claim].add(verdict)
-    for tally in part.tallies:
-        found.tallies[tally.claim].merge(tally)
+    for name, tally in part.tallies.items():
+        found.tallies[name].merge(tally)
     for name, value in part.sums.items():
         found.sums[name] = found.sums.get(name, 0.0) + value
     found.parts, found.positions = found.parts + 1, found.positions + part.positions
@@ -309,7 +307,7 @@ def _in_order(jobs: Iterable[Job], workers: int) -> Iterator[Part]:
 
 
 def _check_scenario(claim: Claim, scenario: Scenario, rng: np.random.Generator) -> Part:
-    return Part([claim.check(scenario(rng))])
+    return Part.of([claim.check(scenario(rng))])
 
 
 def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generator) -> Part:
@@ -334,7 +332,7 @@ def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generato
     if len(runs):
         by_window = [claim for claim in claims if claim not in by_row]
         verdicts += [claim.check({"acceptances": runs}) for claim in by_window]
-    return Part(verdicts, count, _sums(acceptance, top, sizes))
+    return Part.of(verdicts, count, _sums(acceptance, top, sizes))
 
 
 def _check_lists(
@@ -346,7 +344,7 @@ def _check_lists(
     for bias, size in zip(BIASES, sizes.T, strict=True):
         sums[f"covered_for_bias_{bias}"] = float(np.count_nonzero(size >= 0))
         sums[f"size_for_bias_{bias}"] = float(size[size >= 0].sum())
-    return Part(check_known(claims, Shared(known_lists(lists, rng))), len(chunk.tokens), sums)
+    return Part.of(check_known(claims, Shared(known_lists(lists, rng))), len(chunk.tokens), sums)
 
 
 def _check_rounded(
@@ -369,7 +367,7 @@ def _check_rounded(
         found |= {f"size_for_bias_{bias}": size for bias, size in zip(BIASES, sizes.T, strict=True)}
         for name, values in found.items():
             sums[name] = sums.get(name, 0.0) + float(np.sum(values))
-    return Part(verdicts, count, sums)
+    return Part.of(verdicts, count, sums)
 
 
 def _sizes(draft: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -75,8 +75,7 @@ def train(
         before = _measures(model, verifier, tested)
         record = {f"{name}_before": value for name, value in before.items() if name != "held_out_tokens"}
     if isinstance(course, Distillation):
-        loss = distillation_loss(_load(out / "large", torch.bfloat16), course)
-        record |= {"temperature": course.temperature, "mixing": course.mixing}
+        loss = distillation_loss(_load(out / "large", torch.bfloat16))
     count = model.num_parameters()
     print(f"{count:,} parameters, {sum(map(len, taught)):,} tokens an epoch, {step_count(model, course, taught)} steps")
 

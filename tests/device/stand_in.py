@@ -35,8 +35,6 @@ MIXED = "Expected all tensors to be on the same device, but found at least two d
 
 
 class Far(torch.Tensor):
-    """A tensor of the device; ``host`` holds its values."""
-
     host: torch.Tensor
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -109,7 +107,6 @@ def _run(operation: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors among the arguments of an operation, also those in lists."""
     for value in values:
         if isinstance(value, torch.Tensor):
             yield value
@@ -118,7 +115,6 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
 
 
 def _each(change: Callable[[Any], Any], value: Any) -> Any:
-    """Return a value, or each value of a list, changed."""
     if isinstance(value, list | tuple):
         return type(value)([_each(change, one) for one in value])
     return change(value)
@@ -139,14 +135,12 @@ def _is_far(device: Any) -> bool:
 
 
 def _host(value: Any) -> Any:
-    """Return the host's value for a tensor, or a name, of the device."""
     if isinstance(value, Far):
         return value.host
     return torch.device("cpu") if isinstance(value, torch.device) and value.type == NAME else value
 
 
 def _is_there(name: str, args: Any, kwargs: Any, far: list[Far]) -> bool:
-    """Return whether the answer is on the device."""
     if name == "aten::_local_scalar_dense":
         return False
     if name in ("aten::copy_", "aten::index"):
@@ -174,7 +168,6 @@ def _refuse_mixed(name: str, args: Any, tensors: list[torch.Tensor], far: list[F
 
 @functools.cache
 def _written(operation: Any) -> tuple[tuple[int, str], ...]:
-    """Return the places and names of the arguments that the operation writes to."""
     arguments = enumerate(operation._schema.arguments)
     return tuple((i, one.name) for i, one in arguments if one.alias_info is not None and one.alias_info.is_write)
 
@@ -258,7 +251,6 @@ def _constructor(made_on_host: Any) -> Any:
 
 
 def far(value: Any) -> torch.Tensor:
-    """Return the values as a tensor of the device."""
     return Far(torch.asarray(np.array(value), device="cpu"))
 
 

@@ -19,7 +19,6 @@ from validation.errors import UserError
 
 
 def llama_scrape(drafts: int, drafted: int, places: list[int], suffix: str = "_total") -> str:
-    """A scrape of the ``/metrics`` of llama.cpp's server."""
     name = "llamacpp:spec_decode_num"
     lines = [
         "# HELP llamacpp:n_decode_total Total number of llama_decode() calls",
@@ -34,7 +33,6 @@ def llama_scrape(drafts: int, drafted: int, places: list[int], suffix: str = "_t
 
 
 def scrape(drafts: int, drafted: int, places: list[int], model: str = "m") -> str:
-    """A scrape of vLLM's ``/metrics``, with samples of other metrics between."""
     labels = f'engine="0",model_name="{model}"'
     lines = [
         "# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.",
@@ -139,19 +137,16 @@ CASES = {
 
 
 def records_of(*paths: Path) -> list[AcceptanceRecord]:
-    """The records of files, without what is left out."""
     return list(read_acceptance(*paths).records)
 
 
 def stored(folder: Path, name: str, content: object) -> Path:
-    """The file of a case."""
     path = folder / name
     path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return path
 
 
 def outcome(path: Path) -> list[AcceptanceRecord] | UserError:
-    """What is read, or the error."""
     try:
         return records_of(path)
     except UserError as error:

@@ -58,12 +58,10 @@ BEFORE, AFTER = scrape(10, 30, [8, 4, 2]), scrape(14, 42, [11, 6, 2])
 
 
 def created(text: str, at: str) -> str:
-    """A scrape whose counters began at another time."""
     return text.replace("1.7e+09", at)
 
 
 def run(*words: object):
-    """The command's result."""
     return CliRunner().invoke(main, ["acceptance", *map(str, words)])
 
 

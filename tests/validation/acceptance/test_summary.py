@@ -18,7 +18,6 @@ TIMES = RoundTimes(round_trip=0.02, verify=0.03, draft=0.005)
 
 
 def record(counts, source="a", **fields):
-    """The record of a table of counts by draft length."""
     steps = sum(map(sum, counts.values()))
     accepted = sum(i * count for row in counts.values() for i, count in enumerate(row))
     totals = {"num_spec_steps": steps, "num_accepted_draft_tokens": accepted}
@@ -106,7 +105,6 @@ def copying(rng, tokens):
 
 
 def rounds_of(runs, longest):
-    """The accepted drafts of the rounds over a text."""
     at, found = 0, []
     while at < len(runs):
         found.append(min(runs[at], longest))
@@ -156,7 +154,6 @@ def test_the_best_length_by_batch():
 
 
 def of_places(steps, drafted, *places, **fields):
-    """The record of counts by position."""
     totals = {"num_spec_steps": steps, "num_accepted_draft_tokens": sum(places), "num_draft_tokens": drafted}
     return AcceptanceRecord(engine="vllm", **({"source": "a"} | totals | fields), accepted_per_position=places)
 
@@ -229,22 +226,8 @@ def test_a_draft_length_that_the_counts_contradict_is_refused(fields, length, sa
 ROUND = RoundTimes(verify=0.02, verify_token=0.002, draft=0.003)
 
 
-def record_of(table: dict[int, tuple[int, ...]], **more: object) -> AcceptanceRecord:
-    """The record_of of steps by draft length and accepted drafts."""
-    steps = sum(map(sum, table.values()))
-    accepted = sum(i * count for row in table.values() for i, count in enumerate(row))
-    return AcceptanceRecord(
-        engine="vllm",
-        source="a",
-        num_spec_steps=steps,
-        num_accepted_draft_tokens=accepted,
-        by_draft_length=table or None,
-        **more,  # type: ignore[arg-type]
-    )
-
-
 def test_the_interval_of_the_acceptance_length_is_that_of_its_draft_length():
-    records = [record_of({3: (270, 260, 170, 300)})]
+    records = [record({3: (270, 260, 170, 300)})]
     summary = summarise(records)
     found = acceptance_length(records, summary, 0.95)
     assert (found.value, found.low, found.high) == (2.5, summary.lengths[2].low, summary.lengths[2].high)
@@ -252,7 +235,7 @@ def test_the_interval_of_the_acceptance_length_is_that_of_its_draft_length():
 
 def test_lengths_that_vary_are_weighed_by_their_steps():
     """A quarter of the steps drafted nothing, and emitted one token each."""
-    records = [record_of({0: (100,), 1: (150, 150)})]
+    records = [record({0: (100,), 1: (150, 150)})]
     summary = summarise(records)
     found = acceptance_length(records, summary, 0.95)
     assert found.value == 1.375
@@ -273,7 +256,7 @@ def test_the_interval_over_requests_covers_the_mean():
 
 
 def test_the_adaptive_configuration_holds_the_best_lengths_of_the_counts_and_of_their_ends():
-    summary = summarise([record_of({3: (270, 260, 170, 300)})], times=ROUND, largest_batch=40)
+    summary = summarise([record({3: (270, 260, 170, 300)})], times=ROUND, largest_batch=40)
     found = adaptive_config(summary, ROUND)
     starts = sorted(map(int, found))
     assert starts[0] == 1

@@ -35,14 +35,12 @@ LEVEL, BATCH = 0.001, 4_096
 
 
 def tables(seed: int = 1) -> tuple[Array, Array]:
-    """Return the distributions of a draft and a target model that agree in part."""
     rng = np.random.default_rng(seed)
     target = rng.dirichlet(np.full(VOCABULARY, 0.8), nodes(VOCABULARY, DEPTH + 3))
     return 0.6 * rng.dirichlet(np.full(VOCABULARY, 0.8), len(target)) + 0.4 * target, target
 
 
 def branch(table: Array, token: int) -> Array:
-    """Return the rows of a table after a first token, as a table."""
     vocabulary, found, start, size = table.shape[1], [], 1, 1
     while start + vocabulary * size <= len(table):
         found.append(table[start + token * size : start + (token + 1) * size])
@@ -53,7 +51,6 @@ def branch(table: Array, token: int) -> Array:
 def law(
     table: Array, temperature: float, top_p: float, prompts: Sequence[list[int]] = PROMPTS, min_p: float = 0.0
 ) -> TableLaw:
-    """Return a table's law at a temperature, top-p and min-p, with prompts."""
     rows = np.stack([branch(table, prompt[-1]) for prompt in prompts])
     made = Processors(temperature, top_p=top_p, min_p=min_p)
     return TableLaw(rows, [list(prompt) for prompt in prompts], (END,), made)
@@ -74,7 +71,6 @@ def from_loop(run: Callable[..., Any], seed: int = 1) -> Sampler:
 
 
 def by_method(make: Callable[[], Method], temperature: float = 1.0, top_p: float = 1.0) -> Sampler:
-    """Return a sampler by one of our methods."""
     return from_loop(
         lambda pair, prompts, **options: decode(
             pair, prompts, make(), temperature=temperature, top_p=top_p, times=(1.0, 1.0), **options
@@ -83,7 +79,6 @@ def by_method(make: Callable[[], Method], temperature: float = 1.0, top_p: float
 
 
 def audit_defect(defect: str, seed: int, draws: int) -> AuditReport:
-    """Audit one defect on the pair of a seed until it is found and named."""
     info, (draft, target) = DEFECTS[defect], tables(seed)
     laws = [
         law(table, info.temperature, info.top_p, min_p=min_p) for table, min_p in ((target, info.min_p), (draft, 0.0))
@@ -116,7 +111,6 @@ EXACT: dict[str, Callable[[], Method]] = {
 
 
 def accusations(name: str, temperature: float, top_p: float, seed: int, audits: int, each: int) -> int:
-    """Audit an exact sampler some times, with new draws each time, and count the accusations."""
     target = law(tables()[1], temperature, top_p, PROMPTS[:1])
     (found,) = by_method(EXACT[name], temperature, top_p)(target.prompts, audits * each, seed)
     accused = 0
@@ -134,7 +128,6 @@ def audit_shared(make: Callable[[], Method], epsilon: float, seed: int) -> Audit
 
 
 def distance_of_models() -> float:
-    """Return the total variation between texts of the draft and of the target model, in the mean over prompts."""
     found = []
     for prompt in PROMPTS:
         q, p = (exact_law(branch(table, prompt[-1]), DEPTH, (END,)) for table in tables())

@@ -66,7 +66,6 @@ def speculate(draft, judged, bonus, n, rng, most=2, stale=False):
 
 
 def small_model(seed):
-    """Return a model of few tokens, whose rows differ from each other."""
     torch.manual_seed(seed)
     size = {"vocab_size": V, "n_embd": 16, "n_layer": 1, "n_head": 1, "n_positions": 16}
     model = GPT2LMHeadModel(GPT2Config(**size, bos_token_id=0, eos_token_id=0)).eval()
@@ -75,7 +74,6 @@ def small_model(seed):
 
 
 def rows_behind_every_text(law):
-    """Return the rows of a law behind every text, in the order of a table."""
     rows = []
     for depth in range(D + 2):
         texts = np.array(list(itertools.product(range(V), repeat=depth)), dtype=np.int64).reshape(V**depth, depth)

@@ -47,7 +47,6 @@ def test_without_the_fixture():
 
 
 def run_pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run the tests of a folder where torch cannot be imported."""
     (folder / "torch.py").write_text("raise ImportError('torch is not installed')")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
     return subprocess.run(

@@ -52,7 +52,6 @@ def test_another_law_is_found_and_bounded(share):
 
 
 def law_of(rows: np.ndarray) -> np.ndarray:
-    """The probabilities of all continuations, by enumeration."""
     mass, nodes = np.ones(1), np.zeros(1, dtype=np.int64)
     for _ in range(D):
         mass = (mass[:, None] * rows[nodes]).reshape(-1)

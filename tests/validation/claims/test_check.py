@@ -58,7 +58,6 @@ SOME |= {name: hlmtheory.all_claims()[name] for name in sorted(scenarios())[::20
 
 
 def same(again: Results, results: Results) -> None:
-    """Require the tallies and the summary of a first run."""
     assert again.tallies == {name: results.tallies[name] for name in SOME}
     assert again.summary == results.summary
 

@@ -62,7 +62,6 @@ check._check_block = ordered
 
 
 def until(done: Callable[[], Any]) -> Any:
-    """Wait for another process."""
     end = time.monotonic() + LIMIT_S
     while not (found := done()):
         assert time.monotonic() < end
@@ -91,7 +90,6 @@ def dask(folder: Path, *words: str) -> Iterator[None]:
 
 @contextmanager
 def worker(folder: Path, address: str) -> Iterator[None]:
-    """Run one worker of one thread."""
     (folder / "preload.py").write_text(PRELOAD)
     more = ("--nthreads", "1", "--preload", str(folder / "preload.py"), "--no-nanny", "--memory-limit", "0")
     with dask(folder, "worker", address, *more):
@@ -153,7 +151,6 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
 
 
 def found(trace: Trace, scheduler: str | None = None, **more: Any) -> Results:
-    """Check a few claims, in this process or on workers."""
     claims = {name: hlmtheory.all_claims()[name] for name in CLAIMS}
     return check_trace(trace, claims=claims, parts=scheduler and on_scheduler(scheduler), **more)  # type: ignore[arg-type]
 

@@ -44,7 +44,6 @@ def stored_rows(p: np.ndarray, q: np.ndarray) -> tuple[TraceChunk, dict[str, Rou
 
 
 def truth(name: str, p: np.ndarray, q: np.ndarray, known: Known) -> Any:
-    """The verdict on the true distributions, with the same k and token."""
     claim = all_claims()[name]
     given = {"target": p, "draft": q, "k": known.k}
     return claim.check({argument: given[argument] for argument in claim.takes})

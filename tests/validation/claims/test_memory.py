@@ -16,7 +16,6 @@ NARROW = 1000
 
 
 def peak(positions: int) -> int:
-    """Return the peak of allocated bytes in a check of two claims."""
     claims = {name: claim for name, claim in hlmtheory.all_claims().items() if name in FIRST}
     tracemalloc.start()
     try:

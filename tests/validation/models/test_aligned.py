@@ -29,7 +29,6 @@ LAYERS = {"layers": 3}
 
 
 def toy_base(seed: int = 1) -> Any:
-    """Return a base model of three blocks in bf16."""
     return fresh(replace(LARGE, **LAYERS), seed, 4.0).to(torch.bfloat16).eval()
 
 
@@ -47,7 +46,6 @@ def toy_tokenizer(folder: Path) -> Any:
 
 @pytest.fixture
 def pair_folder(tmp_path: Path) -> Path:
-    """A base model in ``large`` and its untrained aligned draft in ``aligned``."""
     base = toy_base()
     base.save_pretrained(tmp_path / "large")
     tokenizer = toy_tokenizer(tmp_path / "large")
@@ -117,7 +115,6 @@ def test_a_draft_larger_than_its_base_model_is_refused(shape, said):
 
 
 def changed(name: str) -> Any:
-    """Return the toy base model with one number changed."""
     base = toy_base()
     with torch.no_grad():
         base.get_parameter(name).flatten()[3] += 1.0

@@ -15,7 +15,6 @@ from validation.models.sources import ModelSource
 
 
 def refused(message: str, **arguments: Any) -> None:
-    """Assert that loading raises one sentence that matches, without a line break."""
     with pytest.raises(UserError, match=message) as caught:
         load_pair(**arguments)
     assert "\n" not in str(caught.value)

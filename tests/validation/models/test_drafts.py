@@ -21,13 +21,11 @@ IDS = torch.arange(3, 15)[None]
 
 @pytest.fixture
 def place(folders: tuple[Path, Path], tmp_path: Path) -> Path:
-    """A folder with the target model in ``large``."""
     shutil.copytree(folders[1], tmp_path / "large")
     return tmp_path
 
 
 def tied() -> Any:
-    """Return a small model whose head is its embedding."""
     shape = Recipe(hidden=8, feed_forward=16, layers=1, heads=2, context=64, matrix_rate=0.0, other_rate=0.0)
     return build_model(shape, 300).eval()
 

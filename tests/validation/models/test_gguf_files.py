@@ -31,19 +31,16 @@ BUILTIN = PAIRS_FOLDER / "builtin"
 
 @pytest.fixture(scope="session")
 def files(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The draft and the target model of the folders, at F32."""
     place = tmp_path_factory.mktemp("gguf")
     return write_gguf(folders[0], place / "draft.gguf"), write_gguf(folders[1], place / "target.gguf")
 
 
 @pytest.fixture(scope="session")
 def wide(save_model: Callable[..., Path]) -> Path:
-    """The folder of a Llama with rows that blocks of 32 divide."""
     return save_model(seed=3, hidden=64)
 
 
 def logits(draft: Path, target: Path) -> np.ndarray:
-    """The draft model's logits on 40 fixed tokens."""
     pair = load_pair(draft=draft, target=target)
     with torch.inference_mode():
         return pair.draft(torch.arange(40)[None] * 7 % 300).logits[0].numpy()
@@ -174,7 +171,6 @@ def test_a_file_of_another_kind(files, tmp_path):
 
 
 def header_bytes(file: Path) -> int:
-    """The number of bytes before the tensors' data."""
     import gguf
 
     return int(gguf.GGUFReader(file).data_offset)

@@ -19,7 +19,6 @@ from validation.models.sources import ModelSource
 
 
 def refused(message: str, **arguments: Any) -> None:
-    """Assert that loading raises one sentence that matches, without a line break."""
     with pytest.raises(UserError, match=message) as caught:
         load_pair(**arguments)
     assert "\n" not in str(caught.value)
@@ -27,7 +26,6 @@ def refused(message: str, **arguments: Any) -> None:
 
 @pytest.fixture
 def copied(folders: tuple[Path, Path], tmp_path: Path) -> Path:
-    """Return a copy of the draft model, which a test may damage."""
     return Path(shutil.copytree(folders[0], tmp_path / "copied"))
 
 

@@ -165,7 +165,6 @@ def write(path: Path, records: list[dict[str, str]]) -> None:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Texts in the format of the real ones."""
     folder = tmp_path_factory.mktemp("data")
     questions = [
         {
@@ -209,7 +208,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Return a function that runs steps of a toy recipe and returns the pair's folder."""
     folder = tmp_path_factory.mktemp("pairs")
 
     def steps(pair: str, *names: str, parent: str = "builtin", read: str = "") -> Path:
@@ -229,7 +227,6 @@ def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
 
 @pytest.fixture(scope="module")
 def parent(run: Callable[..., Path]) -> Path:
-    """A pair trained from random weights."""
     return run("builtin", "tokenizer", "small", "large", "prompts")
 
 

@@ -25,7 +25,6 @@ TEXTS = ["what is the Sum of apples?", "two and two make four", "it was the best
 
 @pytest.fixture(scope="module")
 def sharp(save_model: Callable[..., Path]) -> Pair:
-    """Models that are wider than those of ``pair``, so that their likeliest token has a large share."""
     place = save_model(hidden=64)
     return load_pair(draft=place, target=place)
 
@@ -41,7 +40,6 @@ def rng(seed: int = 1) -> np.random.Generator:
 
 
 def refused(message: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> None:
-    """Assert that the call raises one sentence that matches, without a line break."""
     with pytest.raises(UserError, match=message) as caught:
         call(*arguments, **options)
     assert "\n" not in str(caught.value)

@@ -25,7 +25,6 @@ from validation.acceptance.other_engines import (
     tensorrt,
 )
 from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut, Read
-from validation.acceptance.server import two_scrapes
 from validation.acceptance.vllm import (
     PREFIX,
     is_scrape,
@@ -108,17 +107,6 @@ def read_acceptance(*paths: str | Path) -> Reading:
         first = f"{left_out[0].source}: {left_out[0].reason}" if left_out else "nothing was drafted"
         raise UserError(f"{', '.join(map(str, paths))}: there is no acceptance to read ({first}).")
     return Reading(tuple(records), tuple(left_out))
-
-
-def read_server(address: str, wait_s: float, patience_s: float) -> Reading:
-    """Return the record of what a server did between two scrapes of its ``/metrics``, ``wait_s`` seconds apart."""
-    records = of_scrapes(*two_scrapes(address, wait_s, patience_s))
-    if not records[0].num_spec_steps:
-        raise UserError(
-            f"{address} drafted nothing in the {wait_s:g} s between the two scrapes; send it requests, or wait longer "
-            "with --wait."
-        )
-    return Reading(tuple(records))
 
 
 def _of_file(path: Path) -> Sequence[Read]:

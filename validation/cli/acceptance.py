@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.acceptance.record import DRAFTS, VERIFICATIONS
-from validation.cli.display import open_console, waiting
+from validation.cli.display import open_console
 from validation.cli.options import PLACE
 from validation.cli.reconciliation import laws_beside, plain_reconciliation, show_reconciliation
 from validation.cli.run import print_json
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from validation.acceptance.engines import Reading
     from validation.acceptance.passes import Passes
     from validation.acceptance.planners import Estimate, NextN
     from validation.acceptance.reconcile import Reconciliation, Side
@@ -38,20 +37,6 @@ _LARGEST_BATCH = 65536
 
 @click.command("acceptance")
 @click.argument("files", nargs=-1, required=True)
-@click.option(
-    "--wait",
-    type=click.FloatRange(min=0.0, min_open=True, max=86_400.0),
-    default=60.0,
-    show_default=True,
-    help="Seconds between the two scrapes of a server that is given by its address.",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0.0, min_open=True, max=3_600.0),
-    default=10.0,
-    show_default=True,
-    help="Seconds that such a server may be silent.",
-)
 @click.option("--only", help="Read only records whose engine name contains this word, for example eagle.")
 @click.option(
     "--drafts",
@@ -129,8 +114,6 @@ _LARGEST_BATCH = 65536
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
 def acceptance(
     files: tuple[str, ...],
-    wait: float,
-    timeout: float,
     only: str | None,
     drafts: tuple[str, ...],
     verification: tuple[str, ...],
@@ -158,14 +141,14 @@ def acceptance(
 
     FILES are files of the engine: vLLM's /metrics (one scrape, or two: the earlier first), get_metrics, answers and
     bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics; llama.cpp's /metrics, answers or log; a folder
-    of specdec_bench; Spec-Bench's or AIPerf's JSONL. The format is recognised from the content. The address of a
-    running server, such as http://localhost:8000/metrics, is scraped twice, --wait seconds apart.
+    of specdec_bench; Spec-Bench's or AIPerf's JSONL. The format is recognised from the content.
 
     The best draft length needs --passes, or --verify-ms and --draft-ms. Files with other drafts or another acceptance
     rule are not averaged. An answer with several samples (n > 1) is left out and named. A lossy rule gets a price with
     --price. --reconcile says whether two engines accept differently, or only count differently; --laws whether an
     engine accepts what a trace of its two models gives.
     """
+    from validation.acceptance.engines import read_acceptance
     from validation.acceptance.passes import read_passes
     from validation.acceptance.planners import acceptance_length, adaptive_config, nextn_of
     from validation.acceptance.reconcile import Side
@@ -183,9 +166,9 @@ def acceptance(
     if (most := max(len(drafts), len(verification))) > (2 if others else 1):
         raise UserError(f"--drafts and --verification are given {most} times; give each once for each engine.")
     console = open_console(stderr=as_json)
-    read = _read(console, files, wait, timeout)
+    read = read_acceptance(*files)
     found = _of_one_engine(read.records, only)
-    second = _of_one_engine(_read(console, others, wait, timeout).records, None) if others else []
+    second = _of_one_engine(read_acceptance(*others).records, None) if others else []
     found, second = (
         [marked(record, drafts=_of_side(drafts, side), verification=_of_side(verification, side)) for record in records]
         for side, records in enumerate((found, second))
@@ -242,19 +225,6 @@ def acceptance(
         more |= {} if compared is None else {"reconciliation": plain_reconciliation(*compared)}
         more |= {} if by_law is None else {"by_law": by_law}
         print_json(summary.as_json() | more)
-
-
-def _read(console: Console, files: Sequence[str], wait: float, timeout: float) -> Reading:
-    from validation.acceptance.engines import read_acceptance, read_server
-    from validation.acceptance.server import is_address
-
-    addresses = [name for name in files if is_address(name)]
-    if not addresses:
-        return read_acceptance(*files)
-    if len(files) > 1:
-        raise UserError(f"{addresses[0]} is scraped twice by itself; give one address, or files.")
-    with waiting(console, f"{wait:g} s between two scrapes of {addresses[0]}"):
-        return read_server(addresses[0], wait, timeout)
 
 
 def _of_one_engine(records: Sequence[AcceptanceRecord], only: str | None) -> list[AcceptanceRecord]:

@@ -239,8 +239,17 @@ def test_two_scrapes_are_differenced(tmp_path):
     (record,) = records_of(before, after)
     assert record.counts() == {3: (1, 1, 2, 0)}
     assert (record.num_spec_steps, record.num_draft_tokens) == (4, 12)
-    with pytest.raises(UserError, match="a counter falls"):
-        records_of(after, before)
+    for later, said in (
+        (scrape(4, 12, [3, 1, 0]), "a counter falls, vllm:spec_decode_num_drafts from 10 to 4"),
+        (after.read_text().replace("1.7e+09", "1.8e+09"), "the counters began anew between the two scrapes"),
+        (after.read_text().replace("accepted_tokens_total", "kept_tokens_total"), "the later scrape has no vllm:spec"),
+        (after.read_text().rstrip("\n"), "ends without a line break, so the scrape may be cut off"),
+    ):
+        with pytest.raises(UserError, match=said):
+            records_of(before, stored(tmp_path, "later.txt", later))
+    for text, said in (("sglang:spec_accept_length 2.5\n", "counts no accepted drafts"), ("<html>", "is a web page")):
+        with pytest.raises(UserError, match=said):
+            records_of(stored(tmp_path, "other.txt", text))
     with pytest.raises(UserError, match="give two"):
         records_of(before, after, stored(tmp_path, "c.txt", scrape(20, 60, [11, 6, 2])))
     with pytest.raises(UserError, match="holds 2 models"):

@@ -49,8 +49,6 @@ def without_counters(where: str, text: str) -> UserError:
     said = f"has no counters of drafts ({known}): it serves without speculative decoding, or has other names"
     if text.lstrip()[:1] == "<":
         said = "is a web page; give the address of the server's /metrics, or what it answers"
-    elif text.lstrip()[:1] in ("{", "["):
-        said = "answers with JSON, which has no cumulative counters; give TensorRT-LLM's statistics as a file"
     elif "sglang:" in text:
         said = "is SGLang's, which counts no accepted drafts; store the answers, whose meta_info has the counts"
     return UserError(f"{where} {said}.")

@@ -53,7 +53,6 @@ class GgufHeader:
     path: Path
     metadata: dict[str, Any]  # Numbers, strings and lists of strings by their keys. Of a list of numbers, the length
     tensors: dict[str, tuple[int, ...]]  # the shape of each tensor, in torch's order
-    types: dict[str, str]  # the name of each tensor's type, such as ``Q4_K``
 
     @property
     def architecture(self) -> str:
@@ -171,7 +170,6 @@ class _Cursor:
         if not isinstance(alignment, int) or not 8 <= alignment <= LARGEST_ALIGNMENT or alignment & (alignment - 1):
             raise self.fault(f"general.alignment is {alignment!r}, not a power of two from 8 on")
         shapes: dict[str, tuple[int, ...]] = {}
-        types: dict[str, str] = {}
         offset = 0
         for index in range(count):
             name = self.string(f"the name of tensor {index}")
@@ -189,7 +187,7 @@ class _Cursor:
                     f"the tensor {name!r} has the shape {shape}, the type {GGMLQuantizationType(kind).name} and the "
                     f"offset {place:,}; expected are the offset {offset:,} and rows that {block} divides"
                 )
-            shapes[name], types[name] = tuple(reversed(shape)), GGMLQuantizationType(kind).name
+            shapes[name] = tuple(reversed(shape))
             end = offset + math.prod(shape) // block * width
             offset = -(-end // alignment) * alignment
             if end > self.size:
@@ -202,7 +200,7 @@ class _Cursor:
             raise UserError(
                 f"{self.path} has {self.size:,} bytes, but its tensors need {needed:,}; it was cut: copy it again."
             )
-        return GgufHeader(self.path, metadata, shapes, types)
+        return GgufHeader(self.path, metadata, shapes)
 
 
 def _check_settings(header: GgufHeader) -> None:

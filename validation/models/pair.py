@@ -191,7 +191,6 @@ def load_single(name: str, *, device: str = "cpu", dtype: str | None = None) -> 
         raise UserError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
     source, where = ModelSource.parse(name), choose_device(device)
     with quiet(), memory_errors():
-        source.reach()
         tokenizer = source.load_tokenizer()
         chosen = dtype or ("float32" if where.type == "cpu" else "auto")
         model = source.load_model(chosen).to(where).eval()
@@ -226,7 +225,7 @@ def _inspect(
     """Return the two tokenizers, checked to agree, and both models' weight sizes in bytes; no weights are read."""
     for source in sources:
         tell(f"looking for {source.name}")
-        source.reach()
+        source.check_folder()
     if _same_weights(*sources):
         return [sources[1].load_tokenizer()] * 2, [weight_bytes(sources[1].load("AutoConfig"), dtype)] * 2
     sizes = [weight_bytes(source.load("AutoConfig"), dtype) for source in sources]

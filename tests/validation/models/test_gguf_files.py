@@ -72,7 +72,6 @@ def test_quantised_weights_are_those_of_the_format(wide, tmp_path):
     plain, apart = logits(wide, wide), []
     for kind in ("F16", "Q8_0", "Q4_0"):
         file = write_gguf(wide, tmp_path / f"{kind}.gguf", kind)
-        assert read_header(file).types["blk.0.attn_v.weight"] == kind
         pair = load_pair(draft=file, target=file)
         for name in ("model.layers.1.self_attn.v_proj.weight", "model.layers.0.mlp.down_proj.weight"):
             packed = gguf.GGMLQuantizationType[kind]

@@ -168,7 +168,7 @@ def test_an_index_that_cannot_be_read_is_refused(text: str, copied: Path, folder
 
 
 def test_an_index_on_the_hub_is_checked_before_the_model_is_loaded(
-    copied: Path, hub: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import transformers
 
@@ -214,25 +214,6 @@ def test_code_of_its_own_is_never_run(copied: Path, folders: tuple[Path, Path]) 
 # ------------------------------------------------------------------------------------------------------ the hub
 
 
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Return a function that makes the hub's first answer an error of this name; before the call the hub works."""
-    import huggingface_hub
-
-    def answer(kind: str = "") -> None:
-        def metadata(address: str, timeout: float) -> None:
-            assert timeout == sources.PATIENCE
-            assert "owner" in address
-            if kind:
-                raise type(kind, (Exception,), {})("as the hub client raises it")
-
-        monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", metadata)
-
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    answer()
-    return answer
-
-
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
@@ -245,7 +226,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         ("LocalEntryNotFoundError", "'owner/model' is not a folder here, and the hub cannot be reached"),
     ],
 )
-def test_hub_failures(kind: str, message: str, hub: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_failures(kind: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import transformers
 
     def fail(*_: Any, **__: Any) -> None:
@@ -266,7 +247,7 @@ def test_a_revision_stands_behind_an_at(tmp_path: Path) -> None:
     refused("'owner/model@' names no revision after the @", draft="owner/model@", target="owner/model")
 
 
-def test_a_revision_reaches_every_part(pair: Any, hub: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_revision_reaches_every_part(pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import transformers
 
     asked: list[str] = []

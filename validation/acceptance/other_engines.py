@@ -166,7 +166,6 @@ FEW = (
 
 
 def _llama_steps(accepted: int, length: float, rates: str) -> tuple[int, tuple[int, ...] | None]:
-    """Return the steps of a log line, and the accepted drafts by position if the rounded rates leave one choice."""
     if not accepted:
         return 0, None
     values = [float(rate) for rate in rates.split(",") if rate.strip()]

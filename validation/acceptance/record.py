@@ -215,7 +215,6 @@ class AcceptanceRecord:
         return {length: tuple(histogram.get(i, 0) for i in range(length + 1))}
 
     def _refuse_length(self, length: int, table: Counts | None) -> None:
-        """Refuse an assumed draft length that the record contradicts; a few steps may be shorter by the totals."""
         steps, drafted, said = self.num_spec_steps, self.num_draft_tokens, ""
         recorded = max((k for k, row in (table or {}).items() if any(row)), default=length)
         if recorded != length:

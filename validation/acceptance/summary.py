@@ -228,7 +228,6 @@ def summarise(
 def _reason(
     reasons: Sequence[str], identified: bool, assumed_length: int | None, records: Sequence[AcceptanceRecord]
 ) -> str:
-    """Return where the draft lengths come from, or why the acceptance is only bounded."""
     if identified and all(record.knows_lengths for record in records):
         return "the recorded draft length of every step"
     if identified and assumed_length is not None:
@@ -307,8 +306,6 @@ def _crossover(
     times: RoundTimes,
     largest_batch: int,
 ) -> Crossover:
-    """Return the smallest batch from which no length pays, for tokens by draft length and for both of their ends."""
-
     def loses(tokens: NDArray[np.float64]) -> float:
         fitted = loses_from(tokens, times)
         if times.target_rest is None or not np.isfinite(fitted):
@@ -344,7 +341,6 @@ def square(counts: Counts, longest: int) -> NDArray[np.int64]:
 
 
 def _rates(tokens: NDArray[np.float64], times: RoundTimes, batch: int = 1) -> NDArray[np.float64]:
-    """Return tokens per second at K = 0, 1, ..., K_max, by the tokens of a round at K = 1, ..., K_max."""
     drafted = tokens / times.rounds(batch, np.arange(1, len(tokens) + 1))
     return np.concatenate([[1.0 / times.alone(batch) if times.alone(batch) else np.inf], drafted])
 

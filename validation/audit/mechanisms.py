@@ -107,7 +107,6 @@ def _rows_without(law: Law, prompt: int, tokens: Array) -> dict[str, Array]:
 def _variants(
     p: Array, q: Array, x: Array, other_p: dict[str, Array], other_q: dict[str, Array]
 ) -> Iterator[tuple[str, str, _Parts]]:
-    """Yield each mechanism, the label of a variant, and its probabilities at a token."""
     for name in ("stale_draft", "residual_not_normalised", "residual_by_rank", "noise_reused", "zero_accepted"):
         yield name, "", _Parts(name, p, q, q, x)
     yield "bonus_from_draft", "", _Parts("bonus_from_draft", p, q, q, x, bonus=q)
@@ -160,7 +159,6 @@ class _Parts:
         return after, last
 
     def _at(self, t: int, back: int) -> tuple[Array, Array]:
-        """Return the probabilities of token t, (n,) each, judged by the row that is ``back`` positions old."""
         key = t * 64 + back
         if key not in self._held:
             p, drawn, x = self._p[:, t], self._drawn[:, t], self._x[:, t]

@@ -88,7 +88,6 @@ class ModelLaw:
         return np.asarray(self._processors.penalised(found, [[*self.prompts[prompt], *tokens]])[0])
 
     def _logits(self, prompt: int, tokens: Array) -> Array:
-        """Return the logits (m, D, V) at the end of the prompt and behind each of the tokens (m, D - 1)."""
         import copy
 
         import torch

@@ -128,7 +128,6 @@ def lines_of_draws(path: Path) -> Iterator[tuple[Any, list[list[int]]]]:
 
 
 def _ids(value: Any) -> list[int]:
-    """Return a list of whole numbers as it is; no fraction, bool or text becomes one."""
     if not isinstance(value, list):
         raise TypeError(f"{brief(value)} where a list of ids is needed")
     for one in value:

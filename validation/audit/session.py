@@ -129,13 +129,11 @@ class Audit:
         self._look()
 
     def _take(self, kind: str, t: int, bound: float) -> None:
-        """Keep a lower bound on the mean distance of the draws so far."""
         self._sums[kind, t] = max(self._sums.get((kind, t), 0.0), bound * self.draws)
         if bound > TOLERANCE and self.found_after is None:
             self.found_after = self.draws
 
     def _keep(self, prompt: int, tokens: Array) -> None:
-        """Score the draws by the mechanisms once a difference is shown; until then hold the last ones."""
         if self._naming is None:
             return
         self._naming.count(prompt, tokens)

@@ -89,7 +89,6 @@ class TokenTests:
                 self._rows[node] = rows[row].astype(np.float32)
 
     def _nodes(self, prompt: int, prefixes: Array) -> Array:
-        """Return the places of prefixes in the table of counts, -1 where the table is full."""
         found = np.empty(len(prefixes), dtype=np.int64)
         for i, prefix in enumerate(prefixes):
             key = (prompt, prefix.tobytes())

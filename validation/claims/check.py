@@ -311,7 +311,6 @@ def _check_scenario(claim: Claim, scenario: Scenario, rng: np.random.Generator) 
 
 
 def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generator) -> Part:
-    """Check the measured claims on one block: claims on positions in small parts, claims on windows at once."""
     count, vocabulary = chunk.draft_logits.shape
     draws = InstanceDraws.of(rng, count, vocabulary)
     by_row = [claim for claim in claims if not set(claim.takes) & set(WINDOW_ARRAYS)]
@@ -371,7 +370,6 @@ def _check_rounded(
 
 
 def _sizes(draft: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the smallest k with certificate 2 Δ_k at most each of BIASES, shape (n, len(BIASES))."""
     return np.asarray(truncation.certified_size(draft[:, None, :], BIASES))
 
 

@@ -185,7 +185,6 @@ class Shared:
 
 
 def _over(numerator: Interval, least: Array, most: Array) -> Interval:
-    """Return an interval divided by a denominator of least..most; infinite where that may be 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         low = np.where(most > 0, numerator.lower / most, np.inf)
         high = np.where(least > 0, numerator.upper / least, np.inf)

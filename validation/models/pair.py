@@ -222,7 +222,6 @@ def _joint_name(draft: Path, target: Path) -> str:
 def _inspect(
     sources: tuple[ModelSource, ModelSource], dtype: str, tell: Callable[[str], None]
 ) -> tuple[list[Any], list[int | None]]:
-    """Return the two tokenizers, checked to agree, and both models' weight sizes in bytes; no weights are read."""
     for source in sources:
         tell(f"looking for {source.name}")
         source.check_folder()
@@ -235,7 +234,6 @@ def _inspect(
 
 
 def _same_weights(draft: ModelSource, target: ModelSource) -> bool:
-    """Return whether both models are read from one place; the draft may be rounded."""
     return replace(draft, rounded=False) == target
 
 

@@ -27,16 +27,8 @@ PAIRS_FOLDER = Path(__file__).parents[1] / "pairs"
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 INDEX = "model.safetensors.index.json"
 WEIGHTS_FILE = re.compile(r"[^/\\:\0]+\.safetensors")
-UNREACHABLE = frozenset(
-    (
-        "ConnectError",
-        "TimeoutException",
-        "NetworkError",
-        "ProxyError",
-        "LocalEntryNotFoundError",
-        "OfflineModeIsEnabled",
-    )
-)
+UNREACHABLE = {"ConnectError", "TimeoutException", "NetworkError", "ProxyError"}
+UNREACHABLE |= {"LocalEntryNotFoundError", "OfflineModeIsEnabled"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +234,6 @@ class ModelSource:
         )
 
     def _leads_out(self, name: str) -> bool:
-        """Return whether a file links out of its folder; links from a hub cache snapshot to its blobs are allowed."""
         folder = Path(self.name).resolve()
         allowed = [folder, folder.parent.parent / "blobs"] if folder.parent.name == "snapshots" else [folder]
         file = (folder / name).resolve()

@@ -99,7 +99,6 @@ def _load(folder: Path, dtype: Any = None) -> Any:
 
 
 def _licence(library: Library, out: Path, start: Path) -> str:
-    """Return the stricter licence of the texts and of the models that a model was started or taught from."""
     files = [folder / "training.json" for folder in (start, out / "large")]
     told = [json.loads(file.read_text(encoding="utf-8")).get("licence") for file in files if file.exists()]
     return RESEARCH if RESEARCH in told else library.licence

@@ -153,9 +153,6 @@ def write_record(folder: Path, record: dict[str, Any], name: str = "training.jso
     (folder / name).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
-# ---------------------------------------------------------------------------------------------- held out
-
-
 def held_out_loss(model: Any, documents: Documents, limit: int = 200) -> tuple[float, int]:
     """Return the mean negative log-likelihood in nats per token and the token count; each document is scored alone."""
     import torch

@@ -55,9 +55,6 @@ class Update:
         return int(found["rank"] or 0)
 
 
-# ---------------------------------------------------------------------------------------------- texts
-
-
 def mathematics(data: Path) -> tuple[list[str], list[str]]:
     """Return GSM8K's questions with answers: the publisher's training split, and its test split."""
     records = _records(data, "gsm8k/dev.jsonl.gz")
@@ -102,9 +99,6 @@ DOMAINS: dict[str, Callable[[Path], tuple[list[str], list[str]]]] = {
     "chat": instructions,
 }
 """Functions that return the training and the held-out texts of a domain."""
-
-
-# ---------------------------------------------------------------------------------------------- training
 
 
 def prepare(base: Any, update: Update) -> Any:
@@ -186,7 +180,6 @@ def _base_model(base: Path | str) -> Any:
 
 
 def _rows(documents: list[np.ndarray], update: Update, width: int) -> np.ndarray:
-    """Return the rows of all steps, shape (steps, BATCH, width + 1); short texts are read again in another order."""
     if sum(map(len, documents)) <= width:
         raise UserError(f"The texts of {update.domain!r} do not fill one row of {width + 1} tokens; give more text.")
     rng, found, count = np.random.default_rng(update.seed), [], 0

@@ -21,6 +21,7 @@ from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods import METHODS
 from validation.decoding.methods.base import Method
+from validation.decoding.methods.quantized import KSqs
 from validation.decoding.methods.registry import Fitted, Setup
 from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedSkipping, SharedSeedStreamed, SharedSeedTree
 from validation.decoding.methods.single_draft import RandHlm
@@ -105,6 +106,7 @@ EXACT: dict[str, Callable[[], Method]] = {
     if info.default is not None and not any(part in name for part in LOSSY)
 } | {
     "Rand-HLM, nothing skipped": lambda: RandHlm(0.0),
+    "K-SQS": lambda: KSqs(3, resolution=6, budget_bits=40.0),
     "nothing skipped": SHARED["shared seed skipping, nothing skipped"],
 }
 """The methods of the registry that verify every token by the exact rule; a plan need not."""

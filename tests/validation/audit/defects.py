@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from validation.audit.mechanisms import COIN
 from validation.decoding import loop, verification
-from validation.decoding.batch_state import DRAFT, TARGET
+from validation.decoding.batch_state import DRAFT
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import BlockVerification, FixedLength
 from validation.decoding.random_streams import ACCEPT, REPLACE, Noise
@@ -147,28 +147,6 @@ class _BonusFromDraft(loop._Loop):
         return super()._write_round(slots, in_flight, messages, found)
 
 
-class _BonusKept(loop._Loop):
-    """After a rejection, the bonus token that was drawn behind the last draft follows the replacement."""
-
-    def _write_round(
-        self, slots: Array, in_flight: list[list[Draft]], messages: list[Message], found: VerifiedDrafts
-    ) -> list[Round]:
-        rounds = super()._write_round(slots, in_flight, messages, found)
-        (some,) = (found.rejected & ~self.finished[slots]).nonzero()
-        if len(some):
-            import torch
-
-            kept = slots[some]
-            rows = found.target.index_select(0, torch.from_numpy(found.last[some]).to(found.target.device))
-            places = self.kept_end[kept] - self.prompt_end[kept]
-            numbers = self.noise.uniforms(REPLACE, self.sequences[kept], places, levels(rows.shape[-1]))
-            self.tokens[kept, self.kept_end[kept]], _ = draw(rows, numbers)
-            self.kept_end[kept] += 1
-            self.draft_end[kept] = self.kept_end[kept]
-            self.mark_finished(kept)
-        return rounds
-
-
 class _EndPassedOver(loop._Loop):
     """Drafting goes on behind an end-of-text token, and a text ends only at the last token of a round."""
 
@@ -183,33 +161,6 @@ class _EndPassedOver(loop._Loop):
 
     def is_end(self, tokens: Array) -> Array:
         return np.zeros(len(tokens), dtype=bool) if self._drafting else super().is_end(tokens)
-
-
-class _CacheOffByOne(loop._Loop):
-    """After a rejection every later pass of the target model sees the rejected draft, not its replacement."""
-
-    def _write_round(
-        self, slots: Array, in_flight: list[list[Draft]], messages: list[Message], found: VerifiedDrafts
-    ) -> list[Round]:
-        if not hasattr(self, "_stale"):
-            self._stale: dict[int, tuple[int, int]] = {}  # by sequence: position, token; until the cache has read it
-        for i in np.flatnonzero(found.rejected).tolist():
-            place, draft = int(self.kept_end[slots[i]] + found.accepted[i]), in_flight[i][found.accepted[i]]
-            self._stale[int(self.sequences[slots[i]])] = (place, draft.token)
-        return super()._write_round(slots, in_flight, messages, found)
-
-    def forward(self, which: str, slots: Array, rows: int | Array) -> list[torch.Tensor]:
-        if which != TARGET or not getattr(self, "_stale", None):
-            return super().forward(which, slots, rows)
-        true = self.tokens.copy()
-        for slot in slots.tolist():
-            place, token = self._stale.pop(int(self.sequences[slot]), (-1, 0))
-            if place >= 0:
-                self.tokens[slot, place] = token
-        try:
-            return super().forward(which, slots, rows)
-        finally:
-            self.tokens[:] = true
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,9 +196,7 @@ DEFECTS = {
     ),
     "zero_accepted": Defect(top_p=0.9, noise=CoinMayBeZero),
     "bonus_from_draft": Defect(step=_BonusFromDraft),
-    "bonus_after_rejection": Defect(step=_BonusKept),
     "end_passed_over": Defect(step=_EndPassedOver),
-    "cache_off_by_one": Defect(step=_CacheOffByOne),
     "block_token_rule": Defect(
         method=BlockVerification, residual=token_residual, passes=lambda weights, spare: weights
     ),

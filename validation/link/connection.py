@@ -39,13 +39,7 @@ class SwitchedError(Exception):
 
 
 class Connection:
-    """A device that is connected to a server.
-
-    Parameters
-    ----------
-    server : Shared
-    socket : ServerConnection
-    """
+    """A device that is connected to a server."""
 
     pipe: Pipe
 
@@ -98,7 +92,6 @@ class Connection:
                     server.park(text, version)
 
     async def _send(self, data: bytes) -> None:
-        """Send a frame; raise a TimeoutError if the device does not read what was sent before."""
         async with asyncio.timeout(self.server.limits.idle_s):
             await self.socket.send(data)
 
@@ -111,17 +104,14 @@ class Connection:
             raise SwitchedError
 
     async def _write(self, text: ServedText, version: Version) -> None:
-        """Write a text, a step between two passes at a time, and send its tokens."""
-        written = await self.server.passes.call(version.engine.writing, text)
-        while not written.finished:
+        steps = version.engine.write(text)
+        while text.left:
             self._require(version)
-            if tokens := await self.server.passes.call(written.step):
+            if tokens := await self.server.passes.call(next, steps):
                 self.server.metrics.tokens.inc(len(tokens))
                 await self._send(self.pipe.seal(TEXT, round_body(tokens, b"", version.engine.pair.vocabulary)))
-        text.left = 0
 
     async def _stream(self, text: ServedText, version: Version) -> None:
-        """Verify the drafts of a device that drafts on; each pass takes those that have arrived."""
         opening, vocabulary = text.opening, version.engine.pair.vocabulary
         side = StreamedServer(
             text.terms.streamed_policy(vocabulary, opening.temperature),
@@ -166,7 +156,6 @@ class Connection:
             await asyncio.gather(receiving, return_exceptions=True)
 
     async def _open(self, body: bytes, version: Version) -> ServedText:
-        """Return the text of an opening, read by a version up to its last token."""
         pair = version.engine.pair
         opening = opening_of(body, pair.vocabulary, pair.context)
         each = Terms.each_from_plain(opening.terms, pair.vocabulary)
@@ -179,7 +168,6 @@ class Connection:
         return text
 
     def _check(self, opening: Opening, terms: Terms, version: Version) -> None:
-        """Refuse another tokenizer, and a policy for other models or another temperature."""
         if opening.tokenizer != self.server.tokenizer:
             raise LinkError(
                 f"the device's tokenizer is {opening.tokenizer!r:.40}, and the server's {self.server.tokenizer!r}; use "
@@ -203,10 +191,7 @@ class Connection:
 
 
 async def _received(socket: ServerConnection, seconds: float) -> bytes | str:
-    """Return the next frame, or raise a TimeoutError.
-
-    ``asyncio.wait_for`` is not used: in Python 3.11 it may lose a cancellation as a frame comes.
-    """
+    """Return the next frame in time; ``asyncio.wait_for`` may lose a cancellation as a frame comes (Python 3.11)."""
     async with asyncio.timeout(seconds):
         data: bytes | str = await socket.recv()
     return data

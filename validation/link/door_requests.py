@@ -62,16 +62,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads requests for a model.
-
-    Attributes
-    ----------
-    pair : Pair
-    model : str
-        The name by which clients ask for the model.
-    temperature : float or None
-        The only temperature, if a policy fixes it.
-    """
+    """Reads requests for a model; ``temperature`` is the only one, if a policy fixes it."""
 
     pair: Pair
     model: str
@@ -181,7 +172,7 @@ async def body_of(request: Request) -> dict[str, Any]:
 
 
 def _asks_nothing(name: str, value: Any) -> bool:
-    """Return whether a parameter that is not supported has a value that asks for nothing; 0 is not False."""
+    """Return whether a parameter that is not supported asks for nothing; 0 is not False."""
     return any(value == none and isinstance(value, bool) == isinstance(none, bool) for none in NOTHING.get(name, ()))
 
 

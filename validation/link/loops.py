@@ -1,7 +1,4 @@
-"""The in-process loop for one text that reports its tokens, and that can begin behind tokens it has already.
-
-Its drafts and passes can be made to last a stated time.
-"""
+"""The in-process loop for one text that reports its tokens, and that can begin behind tokens it has already."""
 
 from __future__ import annotations
 
@@ -14,9 +11,26 @@ from numpy.typing import NDArray
 from validation.decoding.loop import _Loop
 from validation.decoding.session import Draft, Message
 from validation.decoding.verification import VerifiedDrafts
-from validation.link.pace import Pace
+from validation.errors import UserError
 
 Array = NDArray[Any]
+
+
+class Pace:
+    """The least time of a pass. What a sleep ended late is taken from the next one, so that the mean is as stated."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        if not 0 <= seconds < float("inf"):
+            raise UserError(f"A pass cannot last {seconds:g} s; give 0 s or more.")
+        self.seconds, self.late_s = seconds, 0.0
+
+    def wait(self, began: float, sleep: Callable[[float], object] | None = None) -> None:
+        """Wait until a pass has lasted long enough; ``sleep`` may return early, or raise to give the pass up."""
+        if self.seconds:
+            until = began + self.seconds - self.late_s
+            while (left := until - time.perf_counter()) > 0:
+                (sleep or time.sleep)(left)
+            self.late_s = min(max(0.0, time.perf_counter() - until), self.seconds)
 
 
 class OneText(_Loop):

@@ -13,7 +13,7 @@ from validation.decoding.kv_cache import CachedModel
 from validation.decoding.sampling import distributions_of, draw, levels
 from validation.decoding.session import Session
 from validation.errors import UserError
-from validation.link.pace import Pace
+from validation.link.loops import Pace
 
 
 class OwnModel:

@@ -50,7 +50,6 @@ class Received:
         self.record.last = Round(len(self.text), skipped=sum(end - first for first, end in self.record.alone()))
 
     def _alone(self) -> None:
-        """Take tokens of the draft model, one or more, until the server is back or the text is complete."""
         with self.remote.watched() as back:
             while True:
                 self.take([self.own.token(self.text)], ALONE)
@@ -125,7 +124,7 @@ class Streamed(Received):
         self._hear(side, 0.0)
 
     def _hear(self, side: StreamedDevice, seconds: float | None) -> None:
-        """Read an answer if one comes in this time, or wait for it; give the draft up if it is behind a mismatch."""
+        """Read an answer if one comes in time, or wait for it; give the draft up if it is behind a mismatch."""
         try:
             answer = self.remote.receive(seconds)
         except TimeoutError:

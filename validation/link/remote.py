@@ -50,30 +50,9 @@ class RefusedError(UserError):
 class Remote:
     """The server, as a device sees it: connected when needed, and again after a cut.
 
-    Parameters
-    ----------
-    address : str
-        ``ws://HOST:PORT`` or ``wss://HOST:PORT``.
-    key : bytes, optional
-    patience_s : float
-        How long the server may be away, counted from its last tokens. An opening that it answers does not count, so a
-        server that opens a text and never goes on is given up too.
-    answer_s : float
-        How long an answer may take, or the server may not read, before the connection is given up.
-    tls : ssl.SSLContext, optional
-    alone : bool
-        Whether the device may go on without the server. A server that was away is then tried only once.
-
-    Attributes
-    ----------
-    connections, openings, sent_bytes, received_bytes : int
-        Connections so far, and bytes of frames.
-    version : str
-        The version of the target that verifies the text that was opened last; empty before.
-    pads : bool
-        Whether the opening of a text is padded, so that its size does not tell the length of the prompt.
-    away : bool
-        Whether the server did not answer within the patience, and has not answered since.
+    ``patience_s`` is how long the server may be away, counted from its last tokens: one that only opens texts is given
+    up too. ``answer_s`` bounds one answer, and how long the server may not read. With ``alone`` the device may go on
+    without the server, and a server that was away is then tried only once.
     """
 
     def __init__(
@@ -151,15 +130,7 @@ class Remote:
         self._open = False
 
     def round(self, opening: Callable[[], Opening], body: bytes) -> bytes:
-        """Return the answer to a round; ``opening`` makes the opening of its text, for a new connection.
-
-        Raises
-        ------
-        ServerAwayError
-            If no answer came within the patience.
-        RefusedError
-            If the server refuses the text or the round.
-        """
+        """Return the answer to a round; ``opening`` makes the opening of its text, for a new connection."""
         return bytes(self._patiently(lambda: self._round(opening, body)))
 
     def _round(self, opening: Callable[[], Opening], body: bytes) -> bytes:
@@ -232,7 +203,7 @@ class Remote:
         self.sent_bytes += len(data)
 
     def receive(self, timeout_s: float | None = None) -> bytes:
-        """Return the next frame; raise a TimeoutError if none comes in time, and what an error frame says."""
+        """Return the next frame, in time, or raise what an error frame says."""
         data = self._socket.recv(self.answer_s if timeout_s is None else timeout_s)
         self._raise_error(data)
         self.received_bytes += len(data)

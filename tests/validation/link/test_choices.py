@@ -28,10 +28,9 @@ from validation.decoding.methods.single_draft import UHlm
 from validation.decoding.methods.switched import Chosen, Switched
 from validation.decoding.policy_file import write_policy
 from validation.link import message_choice, timed_rounds, timing
-from validation.link.adapt import AdaptiveSeed, LengthChoice
 from validation.link.engine import Engine, ServedText
 from validation.link.formats import SERVER_WRITES, Terms
-from validation.link.message_choice import OWN, SEEDED, TRIED, Following, MessageChoice
+from validation.link.message_choice import OWN, SEEDED, TRIED, AdaptiveSeed, Following, MessageChoice
 from validation.link.passes import Limits
 from validation.link.recording import Recording
 from validation.link.relay import LinkModel
@@ -110,29 +109,29 @@ def test_rate_and_round_trip_of_a_link_are_found(pair: Pair, tmp_path: Path) -> 
     assert 0.045 < (found["--rtt"].value or 0) < 0.5
 
 
-def test_an_adapted_length_changes_no_token(pair: Pair) -> None:
-    choice = LengthChoice(2, 4)
-    lengths = list[int]()
+def test_an_adapted_length_changes_no_token(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_choice, "TRIED", 2)
+    choice, lengths = MessageChoice({SEEDED: (1, 2, 3, 4)}), set[int]()
     with served(pair) as server, device_of(pair, server.address) as device:
         for number in range(6):
             method, name = AdaptiveSeed(choice), f"text {number}"
-            found = device.generate(
-                method, [0], name=name, new_tokens=POSITIONS, on_exchange=method.exchange, **SETTINGS
-            )
+            watched = {"name": name, "new_tokens": POSITIONS, "on_exchange": method.exchange}
+            found = device.generate(method, [0], **watched, **SETTINGS)
             (expected,) = decode(pair, [Prompt(name, "0", "")], SharedSeed(3), new_tokens=POSITIONS, seed=2)
             assert found.tokens == expected.tokens
-            lengths.append(choice.length)
-    assert choice.counts.sum() > 6
-    assert set(lengths) <= {1, 2, 3, 4}
+            lengths.add(choice.choose().length)
+    assert choice.messages[SEEDED].rounds > 6
+    assert lengths <= {1, 2, 3, 4}
 
 
 @pytest.mark.parametrize(("accepts", "best"), [(1.0, 8), (0.0, 1)])
 def test_the_length_goes_to_the_best_one(accepts: float, best: int) -> None:
-    choice = LengthChoice(4, 8)
+    choice = MessageChoice({SEEDED: tuple(range(1, 9))})
     for _ in range(40):
-        choice.learn(choice.length, int(accepts * choice.length), 0.01 * choice.length, 0.1)
-    assert choice.length == best
-    low, estimate, high = choice.speeds()
+        length = choice.choose().length
+        choice.learn(SEEDED, length, int(accepts * length), 0.01 * length, 0.1, 0)
+    assert choice.choose().length == best
+    low, estimate, high = choice.messages[SEEDED].tokens()
     assert (low <= estimate + 1e-9).all()
     assert (estimate <= high + 1e-9).all()
 

@@ -10,13 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from validation.link.timed_rounds import time_rounds
 
 from hlmtheory.codec import MalformedError
-from hlmtheory.policy import (
-    DevicePolicy,
-    LatticeRows,
-    threshold_rule,
-)
+from hlmtheory.policy import DevicePolicy, LatticeRows, threshold_rule
 from tests.validation.command_line import run
 from tests.validation.link.served import device_of, relayed, served, small_pair
 from validation.collection.prompts import Prompt
@@ -34,7 +31,6 @@ from validation.link.message_choice import OWN, SEEDED, TRIED, AdaptiveSeed, Fol
 from validation.link.passes import Limits
 from validation.link.recording import Recording
 from validation.link.relay import LinkModel
-from validation.link.timed_rounds import time_rounds
 from validation.link.timing import measure_times
 from validation.link.wire import LinkError, Opening
 from validation.models.pair import Pair

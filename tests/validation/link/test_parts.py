@@ -20,8 +20,8 @@ from tests.validation.link.served import Relayed, relayed
 from validation.decoding.kv_cache import CachedModel
 from validation.link import pace
 from validation.link.device_records import LinkRecord
-from validation.link.own_model import OwnModel
 from validation.link.loops import Pace
+from validation.link.own_model import OwnModel
 from validation.link.received import Streamed
 from validation.link.relay import LinkModel
 from validation.models.pair import load_pair

@@ -21,17 +21,16 @@ from numpy.typing import NDArray
 from validation.decoding.batch_state import DRAFT, NOT_BEGUN
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.switched import Switched
-from validation.decoding.random_streams import REPLACE, Noise
+from validation.decoding.random_streams import REPLACE
 from validation.decoding.records import Round
 from validation.decoding.sampling import draw, levels, residual
-from validation.decoding.session import Draft, Message, Session
+from validation.decoding.session import Draft, Message
 from validation.decoding.verification import VerifiedDrafts
 from validation.errors import UserError
 from validation.link.device_records import ALONE, Exchange, LinkRecord
 from validation.link.formats import SERVER_WRITES, Terms
-from validation.link.loops import OneText, Pace
-from validation.link.own_model import OwnModel
-from validation.link.received import Streamed, Written
+from validation.link.loops import OneText, Pace, session_of
+from validation.link.received import OwnModel, Streamed, Written
 from validation.link.remote import RefusedError, Remote, ServerAwayError
 from validation.link.wire import LinkError, Opening, answer_of, require_temperature, round_body
 
@@ -50,7 +49,7 @@ class _RemoteLoop(OneText):
         self.known_end = int(self.kept_end[0])  # the tokens before it are known to the server
         self.on_exchange: Callable[[Round, Exchange], None] | None = None
         self.answered = time.perf_counter()
-        remote.begin()
+        remote.opened = False
 
     def run(self) -> None:
         self.read()
@@ -187,8 +186,7 @@ class Device:
             *(self.tokenizer, self.draft, [terms.plain() for terms in each], name, seed, *sampling, prompt),
             *([], secrets.token_hex(16)),
         )
-        lengths = np.array([len(prompt)], dtype=np.int64)
-        session = Session(self.pair, 1, Noise(seed, [name], new_tokens), None, *sampling, prompt_lengths=lengths)
+        session = session_of(self.pair, prompt, name, seed, *sampling)
         label = "server" if method is None else method.name
         record = LinkRecord(label, name, self.remote.address, seed, *sampling[:2])
         pace = Pace(self.least_draft_s)
@@ -201,7 +199,7 @@ class Device:
                 received.on_answer = on_answer
                 received.run()
             else:
-                loop = _RemoteLoop(session, method, [prompt], [record], None, False, None)
+                loop = _RemoteLoop(session, method, prompt, record)
                 loop.draft_pace = pace
                 loop.start(self.remote, opening, each, record, own)
                 loop.on_tokens, loop.on_exchange = on_tokens, on_exchange

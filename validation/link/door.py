@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from validation.decoding.methods.base import Method
@@ -129,8 +130,8 @@ class Door:
         return Starlette(
             routes=[
                 Route("/v1/models", self._models),
-                Route("/v1/completions", self._completions, methods=["POST"]),
-                Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                Route("/v1/completions", partial(self._answer, chat=False), methods=["POST"]),
+                Route("/v1/chat/completions", partial(self._answer, chat=True), methods=["POST"]),
             ],
             middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],
         )
@@ -144,12 +145,6 @@ class Door:
         from starlette.responses import JSONResponse
 
         return JSONResponse({"object": "list", "data": [{"id": self.model, "object": "model", "owned_by": "hlm"}]})
-
-    async def _completions(self, request: Request) -> Response:
-        return await self._answer(request, chat=False)
-
-    async def _chat(self, request: Request) -> Response:
-        return await self._answer(request, chat=True)
 
     async def _answer(self, request: Request, *, chat: bool) -> Response:
         from starlette.responses import JSONResponse, StreamingResponse
@@ -277,13 +272,15 @@ class Door:
         chunk: bool = False,
     ) -> dict[str, Any]:
         remote, versions = self.device.remote, [name for _, name in writers if name != ALONE]
+        targets = remote.greeting().targets
+        version = versions[-1] if versions else remote.version or next(iter(targets))
         kind = ("chat.completion.chunk" if chunk else "chat.completion") if asked.chat else "text_completion"
         found: dict[str, Any] = {
             "id": f"hlm-{secrets.token_hex(8)}",
             "object": kind,
             "created": int(time.time()),
             "model": self.model,
-            "system_fingerprint": remote.greeting().targets[versions[-1]] if versions else remote.target,
+            "system_fingerprint": targets[version],
             "choices": choices,
         }
         if writers and (not choices or choices[0]["finish_reason"]):

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from hlmtheory.codec import MalformedError
 from validation.decoding.kv_cache import CachedModel, JointCache, KeyValueCache
 from validation.decoding.methods.shared_seed import SharedSeed
-from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord
 from validation.decoding.sampling import distributions_of
-from validation.decoding.session import Draft, Session
+from validation.decoding.session import Draft
 from validation.decoding.verification import verify
 from validation.link.formats import Terms
-from validation.link.loops import OneText, Pace
+from validation.link.loops import OneText, Pace, session_of
 from validation.link.wire import Opening, answer_body, round_of
 
 if TYPE_CHECKING:
@@ -56,10 +55,8 @@ class ServedText:
         self.kept = self.first + len(opening.text)
         self.tokens[: self.kept] = [*opening.prompt, *opening.text]
         self.cache, self.cached = KeyValueCache(capacity), 0
-        noise = Noise(opening.seed, [opening.name], opening.new_tokens)
-        lengths = np.array([self.first], dtype=np.int64)
-        settings = (opening.temperature, opening.top_p, opening.new_tokens)
-        self.session = Session(pair, 1, noise, None, *settings, prompt_lengths=lengths)
+        sampling = (opening.temperature, opening.top_p, opening.new_tokens)
+        self.session = session_of(pair, opening.prompt, opening.name, opening.seed, *sampling)
         for _, method in self.ways:
             method.begin(self.session)
 
@@ -159,7 +156,7 @@ class Engine:
         opening, method, new = text.opening, SharedSeed(self.draft_length), list[int]()
         method.runs_draft = self.draft_length > 0
         record = GenerationRecord(method.name, opening.name, "none", opening.seed, opening.temperature, opening.top_p)
-        loop = OneText(text.session, method, [opening.prompt], [record], None, False, None)
+        loop = OneText(text.session, method, opening.prompt, record)
         loop.draft_pace, loop.pass_pace, loop.on_tokens = self.draft_pace, self.pass_pace, new.extend
         loop.resume(opening.text)
         loop.read()

@@ -75,8 +75,8 @@ class _Message:
 class MessageChoice:
     """The message and the draft length of the next round, for the lengths that each message may have."""
 
-    def __init__(self, lengths: dict[str, tuple[int, ...]], confidence: float = CONFIDENCE) -> None:
-        each = 1.0 - (1.0 - confidence) / len(lengths)
+    def __init__(self, lengths: dict[str, tuple[int, ...]]) -> None:
+        each = 1.0 - (1.0 - CONFIDENCE) / len(lengths)
         self.messages = {name: _Message(own, each) for name, own in lengths.items()}
         self.draft_s, self.fixed_s = deque[float](maxlen=KEPT), deque[float](maxlen=KEPT)
         self.rate_bps = np.inf

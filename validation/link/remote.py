@@ -70,7 +70,7 @@ class Remote:
         self.connections = self.openings = self.sent_bytes = self.received_bytes = 0
         self._greeting: Greeting | None = None
         self._heard = 0.0  # when the last answer came
-        self._open = self._proved = False  # whether this connection has the text, or has said hello
+        self.opened = self._proved = False  # whether this connection has the text, or has said hello
         self._socket: Any = None
         self._stack = contextlib.ExitStack()
 
@@ -82,7 +82,7 @@ class Remote:
 
     def close(self) -> None:
         """End the connection."""
-        self._socket, self._open, self._proved = None, False, False
+        self._socket, self.opened, self._proved = None, False, False
         with contextlib.suppress(Exception):
             self._stack.close()
 
@@ -99,12 +99,6 @@ class Remote:
         other = Remote(self.address, key=self.key, tls=self.tls, alone=self.alone, **times)
         other._greeting = self._greeting
         return other
-
-    @property
-    def target(self) -> str:
-        """The fingerprint of the version of the target that was used last; before any text, of the first."""
-        targets = self.greeting().targets
-        return targets[self.version] if self.version else next(iter(targets.values()))
 
     @contextmanager
     def watched(self) -> Iterator[threading.Event]:
@@ -125,19 +119,15 @@ class Remote:
         finally:
             ended.set()
 
-    def begin(self) -> None:
-        """Say that the next round is of another text."""
-        self._open = False
-
     def round(self, opening: Callable[[], Opening], body: bytes) -> bytes:
         """Return the answer to a round; ``opening`` makes the opening of its text, for a new connection."""
         return bytes(self._patiently(lambda: self._round(opening, body)))
 
     def _round(self, opening: Callable[[], Opening], body: bytes) -> bytes:
         self._connected()
-        if not self._open:
+        if not self.opened:
             self._open_text(opening())
-            self._open = True
+            self.opened = True
         return self._exchange(ROUND, body)
 
     def _open_text(self, opening: Opening) -> None:
@@ -217,11 +207,6 @@ class Remote:
         if kind != TEXT or rest or not tokens:
             raise LinkError("a frame without tokens where some are expected; no server sends that")
         return tokens
-
-    @property
-    def nonce(self) -> bytes:
-        """The nonce of this connection."""
-        return bytes.fromhex(self.greeting().nonce)
 
     def heard(self) -> None:
         """Say that tokens came, from which the patience counts."""

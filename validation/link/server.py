@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 from hlmtheory.codec import ChecksumError
 from validation.errors import UserError
 from validation.link.addresses import MOST_KEYS, is_loopback, keys_of
-from validation.link.connection import Connection, SwitchedError
+from validation.link.connection import Connection, Shared, SwitchedError
 from validation.link.engine import Engine
 from validation.link.formats import REFUSED
 from validation.link.passes import SharedPasses
-from validation.link.shared import Shared
 from validation.link.wire import ENDED_KEY, LONGEST_OPENING, WithdrawnError, error_frame
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ REFUSAL, TRY_AGAIN, SWITCHED = 1008, 1013, 1012
 
 
 class Server(Shared):
-    """A target model behind a socket; its parameters are those of :class:`validation.link.shared.Shared`."""
+    """A target model behind a socket; its parameters are those of :class:`validation.link.connection.Shared`."""
 
     def __init__(self, engine: Engine, **options: Any) -> None:
         super().__init__(engine, **options)
@@ -88,13 +87,8 @@ class Server(Shared):
 
         self.passes = SharedPasses(self.limits, self.metrics)
         beside = [asyncio.create_task(one) for one in (self.passes.run(), *(follow(*file) for file in self._files))]
-        options: dict[str, Any] = {
-            "ssl": tls,
-            "compression": None,
-            "max_size": LONGEST_OPENING,
-            "max_queue": 4,
-            "logger": LOG,
-        }
+        options: dict[str, Any] = {"ssl": tls, "compression": None, "logger": LOG}
+        options |= {"max_size": LONGEST_OPENING, "max_queue": 4}
         times = {"open_timeout": self.limits.opening_s, "close_timeout": 1.0}
         try:
             async with serve(self._connection, host, port, process_request=self._metrics, **options, **times) as server:

@@ -17,15 +17,14 @@ import numpy as np
 
 from validation.decoding.methods.multi_draft import FixedLength
 from validation.decoding.methods.shared_seed import SharedSeed
-from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord, Round
-from validation.decoding.session import Draft, Session
+from validation.decoding.session import Draft
 from validation.errors import UserError
 from validation.link.device import Device
 from validation.link.device_records import Exchange
 from validation.link.engine import Engine, ReceivedRound, ServedText
 from validation.link.formats import Terms
-from validation.link.loops import OneText
+from validation.link.loops import OneText, session_of
 from validation.link.remote import Remote
 from validation.link.server import Server
 from validation.link.wire import ROUND, Opening, Pipe, answer_body, answer_of, round_body
@@ -85,19 +84,9 @@ def measure_times(
     socket, rounds, token = time_rounds(endless, _text(pair, before), DRAFTS, repeats, WARM_UP)
     described: dict[str, Any] = pair.describe()
     names = ("small_name", "large_name", "small_commit", "large_commit", "device", "dtype")
-    return Times(
-        draft,
-        passes,
-        written,
-        socket,
-        rounds,
-        token,
-        before,
-        repeats,
-        {name: str(described[name]) for name in names if name in described},
-        machine(),
-        datetime.now(UTC).isoformat(timespec="seconds"),
-    )
+    models = {name: str(described[name]) for name in names if name in described}
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    return Times(draft, passes, written, socket, rounds, token, before, repeats, models, machine(), date)
 
 
 def _text(pair: Pair, before: int) -> list[int]:
@@ -106,10 +95,9 @@ def _text(pair: Pair, before: int) -> list[int]:
 
 
 def _drafts(pair: Pair, before: int, repeats: int) -> list[float]:
-    count, lengths = WARM_UP + repeats, np.array([before], dtype=np.int64)
-    session = Session(pair, 1, Noise(1, ["timed"], count), None, 1.0, 1.0, count, prompt_lengths=lengths)
-    record = GenerationRecord("timed", "timed", "none", 1, 1.0, 1.0)
-    loop = _Drafting(session, SharedSeed(count), [_text(pair, before)], [record], None, False, None)
+    count, prompt = WARM_UP + repeats, _text(pair, before)
+    session = session_of(pair, prompt, MARK, 1, 1.0, 1.0, count)
+    loop = _Drafting(session, SharedSeed(count), prompt, GenerationRecord(MARK, MARK, "none", 1, 1.0, 1.0))
     loop.read()
     return list(_timed(loop.step, repeats))
 

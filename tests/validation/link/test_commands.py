@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from hlmtheory.policy import DevicePolicy, SeededTokens, threshold_rule
 from tests.validation.link.commands import serving
-from tests.validation.link.served import LONGEST_S, served, until
+from tests.validation.link.served import LONGEST_S, Running, until
 from validation.cli.commands import main
 from validation.collection.collect import encode_prompts
 from validation.collection.fingerprint import marks_of_model
@@ -236,7 +236,7 @@ def test_tokens_of_the_draft_alone_are_named(
 ) -> None:
     pair, generate = load_pair("builtin"), Device.generate
     tokenizer, target = marks_of_model(pair)
-    with served(pair, tokenizer=tokenizer, target=target) as running:
+    with Running(pair, tokenizer=tokenizer, target=target) as running:
 
         def first_with_the_server(*given: Any, **options: Any) -> LinkRecord:
             found = generate(*given, **options)

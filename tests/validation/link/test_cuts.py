@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.fuzz import link_kills, link_soak
-from tests.validation.link.served import LONGEST_S, Running, device_of, relayed, served, until
+from tests.validation.link.served import LONGEST_S, Relayed, Running, device_of, until
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
@@ -50,8 +50,8 @@ def test_cuts_at_random_bytes_change_no_token(pair: Pair, make: Callable[[], Met
     # the device would rightly give up; so a third of the gaps are shorter, and the others leave room for progress.
     places = np.cumsum(np.random.default_rng(7).integers(1, 3000, size=3 * cuts)).tolist()
     with (
-        served(pair) as server,
-        relayed(LinkModel(1e9, 1e9, cut_bytes=places), server.address) as relay,
+        Running(pair) as server,
+        Relayed(LinkModel(1e9, 1e9, cut_bytes=places), server.address) as relay,
         device_of(pair, relay.address) as device,
     ):
         for number in range(5 * cuts):
@@ -101,7 +101,7 @@ def test_a_server_that_is_killed_and_comes_back_changes_no_token(pair: Pair, mak
 
 def test_a_cut_text_finds_its_cache_again(pair: Pair) -> None:
     target: Any = pair.target
-    with served(pair) as server, device_of(pair, server.address) as device:
+    with Running(pair) as server, device_of(pair, server.address) as device:
 
         def cut(tokens: list[int]) -> None:
             device.remote.close()

@@ -16,7 +16,7 @@ import openai
 import pytest
 import uvicorn
 
-from tests.validation.link.served import LONGEST_S, device_of, ended, served, until
+from tests.validation.link.served import LONGEST_S, Running, device_of, ended, until
 from validation.collection.collect import prompt_ids
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
@@ -39,7 +39,7 @@ def pair() -> Pair:
 @contextmanager
 def opened(pair: Pair, **options: Any) -> Iterator[SimpleNamespace]:
     """Run a door; return it with its client, its server, and its pair."""
-    with served(pair) as running, device_of(pair, running.address, patience_s=0.3) as device:
+    with Running(pair) as running, device_of(pair, running.address, patience_s=0.3) as device:
         device.pair.tokenizer.chat_template = TEMPLATE
         door = Door(device, lambda: SharedSeed(3), model="builtin", **options)
         with socket.create_server(("127.0.0.1", 0)) as listening:

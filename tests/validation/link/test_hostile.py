@@ -19,7 +19,7 @@ from websockets.sync.client import connect
 from websockets.sync.server import serve
 
 from tests.validation.link.hostile import CONTEXT, V, opening
-from tests.validation.link.served import LONGEST_S, device_of, ended, served, until
+from tests.validation.link.served import LONGEST_S, Running, device_of, ended, until
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
@@ -65,13 +65,13 @@ def closed_as_silent(socket: Any) -> None:
 
 
 def test_a_device_that_opens_no_text_is_closed_in_time(pair: Pair) -> None:
-    with served(pair, limits=Limits(opening_s=0.1)) as server, connect(server.address) as peer:
+    with Running(pair, limits=Limits(opening_s=0.1)) as server, connect(server.address) as peer:
         peer.recv(5)
         closed_as_silent(peer)
 
 
 def test_a_device_that_is_silent_within_a_text_is_closed_in_time(pair: Pair) -> None:
-    with served(pair, limits=Limits(idle_s=0.1)) as server, connect(server.address) as peer:
+    with Running(pair, limits=Limits(idle_s=0.1)) as server, connect(server.address) as peer:
         pipe = Pipe(greeting_of(peer.recv(5)).nonce, None, server=False)
         peer.send(pipe.seal(OPEN, to_json(opening(SharedSeed(3)))))
         peer.recv(5)
@@ -79,7 +79,7 @@ def test_a_device_that_is_silent_within_a_text_is_closed_in_time(pair: Pair) -> 
 
 
 def test_a_device_whose_frame_comes_too_slowly_is_closed_in_time(pair: Pair) -> None:
-    with served(pair, limits=Limits(opening_s=0.4)) as server, connect(server.address) as peer:
+    with Running(pair, limits=Limits(opening_s=0.4)) as server, connect(server.address) as peer:
         peer.recv(5)
         over = threading.Event()
 
@@ -101,7 +101,7 @@ def test_a_device_whose_frame_comes_too_slowly_is_closed_in_time(pair: Pair) -> 
 
 
 def test_a_connection_without_a_handshake_is_closed_in_time(pair: Pair) -> None:
-    with served(pair, limits=Limits(opening_s=0.1)) as server:
+    with Running(pair, limits=Limits(opening_s=0.1)) as server:
         host, port = server.address.removeprefix("ws://").split(":")
         with socket.create_connection((host, int(port)), timeout=10) as raw:
             raw.sendall(b"GET / HTTP/1.1\r\n")
@@ -119,7 +119,7 @@ def test_a_device_that_does_not_read_is_closed_in_time(pair: Pair, monkeypatch: 
                 await asyncio.sleep(60)  # as a send does whose buffers are full
         await send(self, data, *given)
 
-    with served(pair, limits=Limits(idle_s=0.3)) as server, connect(server.address) as peer:
+    with Running(pair, limits=Limits(idle_s=0.3)) as server, connect(server.address) as peer:
         port = peer.socket.getsockname()[1]
         monkeypatch.setattr(ServerConnection, "send", stuck)
         pipe = Pipe(greeting_of(peer.recv(5)).nonce, None, server=False)
@@ -184,7 +184,7 @@ def test_a_device_that_names_a_session_in_use_gets_its_own_text(pair: Pair, monk
     """The server cannot tell it from a device whose cut connection it has not seen end, so it serves both."""
     monkeypatch.setattr(device_module.secrets, "token_hex", lambda size: "ab" * size)
     with (
-        served(pair) as server,
+        Running(pair) as server,
         device_of(pair, server.address) as first,
         device_of(pair, server.address) as second,
         device_of(pair, server.address) as third,
@@ -281,7 +281,7 @@ def beside(pair: Pair, others: Callable[[str], None]) -> None:
         with device_of(pair, server.address) as device:
             found[name] = device.generate(methods[name], [0], name=name, seed=2, new_tokens=LENGTHS[name]).tokens
 
-    with served(pair, limits=Limits(batch=8, wait_s=0.05)) as server:
+    with Running(pair, limits=Limits(batch=8, wait_s=0.05)) as server:
         threads = [threading.Thread(target=write, args=(name,), daemon=True) for name in methods]
         threads.append(threading.Thread(target=others, args=(server.address,), daemon=True))
         for thread in threads:

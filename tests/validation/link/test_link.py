@@ -20,7 +20,7 @@ from hlmtheory.policy import (
     UncertaintyLine,
     threshold_rule,
 )
-from tests.validation.link.served import device_of, served, small_pair
+from tests.validation.link.served import Running, device_of, small_pair
 from tests.validation.tiny_texts import table_pair
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
@@ -69,7 +69,7 @@ def pair() -> Pair:
 def test_the_text_is_that_of_the_loop(pair: Pair, make: Callable[[], Method]) -> None:
     names = [f"text {n}" for n in range(4)]
     expected = [decode(pair, [Prompt(name, "0", "")], make(), new_tokens=POSITIONS, seed=2)[0] for name in names]
-    with served(pair) as server, device_of(pair, server.address) as device:
+    with Running(pair) as server, device_of(pair, server.address) as device:
         found = [device.generate(make(), [0], name=name, seed=2, new_tokens=POSITIONS) for name in names]
         assert device.remote.connections == (len(names) if make().streamed else 1)
     assert [one.tokens for one in found] == [one.tokens for one in expected]
@@ -102,14 +102,14 @@ def test_a_policy_runs_as_in_the_loop(pair: Pair, name: str) -> None:
     settings = {"new_tokens": POSITIONS, "seed": 2, "temperature": policy.temperature}
     names = [f"text {n}" for n in range(4)]
     expected = [decode(pair, [Prompt(name, "0", "")], Planned(policy), **settings)[0] for name in names]
-    with served(pair) as server, device_of(pair, server.address) as device:
+    with Running(pair) as server, device_of(pair, server.address) as device:
         found = [device.generate(Planned(policy), [0], name=name, **settings) for name in names]
     assert [one.tokens for one in found] == [one.tokens for one in expected]
 
 
 def test_a_policy_for_other_models_is_refused_by_name(pair: Pair) -> None:
     mine, other = (Planned(replace(POLICIES["seeded"], planned_for=f"3 q {target}")) for target in ("p", "other"))
-    with served(pair) as server, device_of(pair, server.address) as device:
+    with Running(pair) as server, device_of(pair, server.address) as device:
         assert len(device.generate(mine, [0], name="a", seed=1, new_tokens=2).tokens) == 2
         with pytest.raises(RefusedError, match="planned for other models"):
             device.generate(other, [0], name="a", seed=1, new_tokens=2)
@@ -131,7 +131,7 @@ def test_blocks_need_whole_distributions() -> None:
 def test_a_server_writes_the_text_of_the_shared_seed(pair: Pair, draft_length: int) -> None:
     told: list[int] = []
     (expected,) = decode(pair, [Prompt("a", "0", "")], SharedSeed(2), new_tokens=POSITIONS, seed=2)
-    with served(pair, draft_length=draft_length) as server, device_of(pair, server.address) as device:
+    with Running(pair, draft_length=draft_length) as server, device_of(pair, server.address) as device:
         found = device.generate(None, [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=told.extend)
         again = device.generate(SharedSeed(2), [0], name="a", seed=2, new_tokens=POSITIONS)
     assert told == found.tokens == again.tokens == expected.tokens
@@ -141,7 +141,7 @@ def test_drafts_that_do_not_wait_end_at_an_end_token() -> None:
     ends = table_pair(*(np.full((1, 3), 1 / 3) for _ in range(2)), end_tokens=(2,))
     for name in "abc":
         (expected,) = decode(ends, [Prompt(name, "0", "")], SharedSeedStreamed(), new_tokens=20, seed=1)
-        with served(ends) as server, device_of(ends, server.address) as device:
+        with Running(ends) as server, device_of(ends, server.address) as device:
             found = device.generate(SharedSeedStreamed(), [0], name=name, seed=1, new_tokens=20)
         assert found.tokens == expected.tokens
         assert found.ended
@@ -149,7 +149,7 @@ def test_drafts_that_do_not_wait_end_at_an_end_token() -> None:
 
 def test_another_tokenizer_is_refused_by_name(pair: Pair) -> None:
     with (
-        served(pair, tokenizer="another") as server,
+        Running(pair, tokenizer="another") as server,
         pytest.raises(RefusedError, match="fingerprint another"),
         device_of(pair, server.address),
     ):

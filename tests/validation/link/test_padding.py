@@ -10,7 +10,7 @@ import pytest
 
 from hlmtheory.policy import DevicePolicy, LatticeRows, SeededTokens, threshold_rule
 from hlmtheory.policy.device_parts import Messages
-from tests.validation.link.served import device_of, served
+from tests.validation.link.served import Running, device_of
 from validation.collection.collect import encode_prompts
 from validation.collection.prompts import builtin_prompts
 from validation.decoding.loop import decode
@@ -66,7 +66,7 @@ def test_sizes_are_the_policys_and_texts_do_not_change(pair: Pair, name: str) ->
     assert [one.tokens for one in here] == [one.tokens for one in wanted]
     assert {one.bytes for text in here for one in text.rounds} <= set(sizes)
     assert len({one.down_bytes for text in here for one in text.rounds}) == 1
-    with served(pair) as server, device_of(pair, server.address) as device, watched(device) as (up, down):
+    with Running(pair) as server, device_of(pair, server.address) as device, watched(device) as (up, down):
         for prompt, tokens, own in zip(prompts, ids, wanted, strict=True):
             up.clear(), down.clear()
             found = device.generate(Planned(policy), tokens, name=prompt.id, seed=4, new_tokens=TOKENS)

@@ -21,7 +21,7 @@ from hlmtheory.policy import (
 )
 from hlmtheory.skipping import audit_bound
 from tests.validation.command_line import run
-from tests.validation.link.served import device_of, served, small_pair
+from tests.validation.link.served import Running, device_of, small_pair
 from tests.validation.planning.test_from_run import round_of, write
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
@@ -51,7 +51,7 @@ def test_audited_skips_run_over_a_link_as_in_the_loop(pair: Pair, tmp_path: Path
     names = [f"{name} {n}" for n in range(8)]
     made = Audited(policy, 0.5)
     expected = [decode(pair, [Prompt(one, "0", "")], made, new_tokens=POSITIONS, seed=2)[0] for one in names]
-    with served(pair) as server, device_of(pair, server.address) as device:
+    with Running(pair) as server, device_of(pair, server.address) as device:
         recording = Recording(tmp_path / "run.jsonl", device, made, SETTINGS)
         for one in names:
             recording.begin(one, "m", POSITIONS)
@@ -154,7 +154,7 @@ def test_without_the_first_rule_the_promise_is_left(monkeypatch: pytest.MonkeyPa
 def test_a_device_with_its_own_threshold_begins_without_skips(pair: Pair) -> None:
     choice = SkipChoice("token", 0.1, 0.5)
     lossless = Planned(replace(POLICY, rule=threshold_rule(2)))
-    with served(pair) as server, device_of(pair, server.address) as device:
+    with Running(pair) as server, device_of(pair, server.address) as device:
         for name in "abc":
             made = OwnThreshold(POLICY, choice)
             settings = {"name": name, "new_tokens": POSITIONS, **SETTINGS}

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.validation.decoding.test_versions import VersionTable
-from tests.validation.link.served import LONGEST_S, Running, device_of, ended, relayed, served
+from tests.validation.link.served import LONGEST_S, Relayed, Running, device_of, ended
 from tests.validation.tiny_texts import nodes, quarters, table_pair
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
@@ -94,7 +94,7 @@ def expected(pair: Pair, make: Callable[[], Method], name: str, found: LinkRecor
 @pytest.mark.parametrize("make", METHODS, ids=lambda make: make().name)
 def test_an_update_and_a_roll_back_give_the_text_of_the_loop(pair: Pair, make: Callable[[], Method]) -> None:
     for name in "ab":
-        with served(**options(pair)) as server, device_of(pair, server.address) as device:
+        with Running(**options(pair)) as server, device_of(pair, server.address) as device:
             take = there_and_back(server)
             found = device.generate(make(), [0], name=name, seed=2, new_tokens=POSITIONS, on_tokens=take)
             assert server.server.metrics.value("hlm_version", version="target") == 1
@@ -116,7 +116,7 @@ def test_versions_differ(pair: Pair) -> None:
 @pytest.mark.parametrize("make", [SharedSeedStreamed, None], ids=["streamed", "server"])
 def test_texts_without_rounds_switch_between_passes(pair: Pair, make: Callable[[], Method] | None) -> None:
     method = make() if make else None
-    with served(**options(pair)) as server, device_of(pair, server.address) as device:
+    with Running(**options(pair)) as server, device_of(pair, server.address) as device:
         server.engine.stretch_s = 0.01
         take = there_and_back(server)
         found = device.generate(method, [0], name="a", seed=2, new_tokens=POSITIONS, on_tokens=take)
@@ -128,8 +128,8 @@ def test_devices_at_a_switch_and_cuts_keep_their_own_texts(pair: Pair) -> None:
     found: dict[str, LinkRecord] = {}
     cuts = np.cumsum(np.random.default_rng(7).integers(200, 1500, size=8)).tolist()
     with (
-        served(**options(pair), limits=Limits(batch=3, wait_s=0.02)) as server,
-        relayed(LinkModel(1e9, 1e9, cut_bytes=cuts), server.address) as relay,
+        Running(**options(pair), limits=Limits(batch=3, wait_s=0.02)) as server,
+        Relayed(LinkModel(1e9, 1e9, cut_bytes=cuts), server.address) as relay,
     ):
 
         def write(name: str) -> None:
@@ -160,7 +160,7 @@ def test_a_roll_back_finds_the_cache_of_its_version_again(pair: Pair, monkeypatc
         taken.append((text.cached, text.kept))
 
     monkeypatch.setattr(ServedText, "take_cache", spy)
-    with served(**options(pair)) as server, device_of(pair, server.address) as device:
+    with Running(**options(pair)) as server, device_of(pair, server.address) as device:
         take = there_and_back(server)
         found = device.generate(SharedSeed(3), [0, 1, 2], name="a", seed=2, new_tokens=POSITIONS, on_tokens=take)
         assert [name for _, name in server.server.parked] == ["v2"]

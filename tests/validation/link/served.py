@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pytest
 
 from tests.validation.tiny_texts import nodes, quarters, table_pair
+from validation.cli.commands import main
 from validation.link.device import Device
 from validation.link.engine import Engine
 from validation.link.relay import LinkModel, Relay, precise_loop
@@ -105,3 +107,28 @@ class Relayed(InThread):
         host, port = to.removeprefix("ws://").split(":")
         self.relay = Relay(model)
         super().__init__(precise_loop(), self.relay, 0, (host, int(port)))
+
+
+@contextmanager
+def serving(monkeypatch: pytest.MonkeyPatch, *words: str) -> Iterator[Server]:
+    """Run ``hlm serve`` on a free port of this machine; return its server, which has the address."""
+    started, found = threading.Event(), list[Any]()
+    real: Any = Server.ready
+
+    async def ready(self: Any) -> Any:
+        address = await real(self)
+        found.append((self, asyncio.get_running_loop()))
+        started.set()
+        return address
+
+    monkeypatch.setattr(Server, "ready", ready)
+    options = {"args": ["serve", "--listen", "127.0.0.1:0", "--quiet", *words], "prog_name": "hlm"}
+    thread = threading.Thread(target=main.main, kwargs=options | {"standalone_mode": False}, daemon=True)
+    thread.start()
+    assert started.wait(60)
+    server, loop = found[0]
+    try:
+        yield server
+    finally:
+        loop.call_soon_threadsafe(server.stop)
+        ended(thread)

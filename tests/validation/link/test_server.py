@@ -20,9 +20,8 @@ from click.testing import CliRunner
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.validation.link.commands import serving
 from tests.validation.link.hostile import cases, mutated, tried
-from tests.validation.link.served import LONGEST_S, Relayed, Running, device_of, ended, until
+from tests.validation.link.served import LONGEST_S, Relayed, Running, device_of, ended, serving, until
 from validation.cli.commands import main
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode

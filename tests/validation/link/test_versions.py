@@ -24,7 +24,7 @@ from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedStream
 from validation.decoding.methods.single_draft import RandHlm
 from validation.link.device_records import LinkRecord
 from validation.link.engine import Engine, ServedText
-from validation.link.passes import Limits, Metrics, SharedPasses
+from validation.link.passes import Limits
 from validation.link.relay import LinkModel
 from validation.models.pair import Pair
 from validation.models.versions import VersionedTarget
@@ -104,13 +104,9 @@ def test_an_update_and_a_roll_back_give_the_text_of_the_loop(pair: Pair, make: C
 
 def test_versions_differ(pair: Pair) -> None:
     """Without this the tests above could not fail."""
-    texts = [
-        expected(
-            pair, lambda: FixedLength(3), "a", LinkRecord("", "a", "", 2, 1.0, 1.0, writers=[(0, name)]), "position"
-        )
-        for name in ("target", "v2")
-    ]
-    assert texts[0] != texts[1]
+    records = [LinkRecord("", "a", "", 2, 1.0, 1.0, writers=[(0, name)]) for name in ("target", "v2")]
+    first, second = (expected(pair, lambda: FixedLength(3), "a", record, "position") for record in records)
+    assert first != second
 
 
 @pytest.mark.parametrize("make", [SharedSeedStreamed, None], ids=["streamed", "server"])
@@ -166,35 +162,3 @@ def test_a_roll_back_finds_the_cache_of_its_version_again(pair: Pair, monkeypatc
         assert [name for _, name in server.server.parked] == ["v2"]
     (_, (update, _), (back, _)) = found.writers
     assert taken == [(3 + update - 1, 3 + back)]  # what v2 wrote is read; the prompt and the tokens before it are not
-
-
-def test_a_pass_holds_rounds_of_one_version() -> None:
-    class Passes:
-        """Stands in for an engine: keeps what each of its passes was given."""
-
-        pass_s = 0.0
-
-        def __init__(self) -> None:
-            self.passes: list[tuple[Any, ...]] = []
-
-        def run(self, texts: tuple[Any, ...], rounds: tuple[Any, ...]) -> list[str]:
-            self.passes.append(texts)
-            return [f"answer to {text}" for text in texts]
-
-    first, second = Passes(), Passes()
-
-    async def scenario() -> list[str]:
-        shared = SharedPasses(Limits(batch=3, wait_s=0.2), Metrics(lambda: 0))
-        shared.open = 5
-        given: list[tuple[Any, Any]] = [(first, "a"), (second, "b"), (first, "c"), (second, "d"), (first, "e")]
-        asked = [asyncio.create_task(shared.verify(engine, text, None)) for engine, text in given]  # type: ignore[arg-type]
-        await asyncio.sleep(0)  # all of them wait before the first pass
-        running = asyncio.create_task(shared.run())
-        try:
-            return await asyncio.wait_for(asyncio.gather(*asked), LONGEST_S)
-        finally:
-            running.cancel()
-
-    assert asyncio.run(scenario()) == [f"answer to {text}" for text in "abcde"]
-    assert first.passes == [("a", "c", "e")]
-    assert second.passes == [("b", "d")]

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from validation.acceptance.reconcile import Reconciliation, Side
     from validation.acceptance.record import AcceptanceRecord
     from validation.acceptance.summary import RoundTimes, Summary
-    from validation.planning.lossy import Price
 
 NON_NEGATIVE = click.FloatRange(min=0.0)
 _LARGEST_BATCH = 65536
@@ -119,16 +118,6 @@ _LARGEST_BATCH = 65536
 @click.option(
     "--figure", type=click.Path(path_type=Path), help="Draw tokens of a round by draft length: .svg, .pdf or .png."
 )
-@click.option(
-    "--price",
-    type=click.Path(path_type=Path),
-    help="A trace of both models: print what the lossy rule of --verification costs in total variation, and buys.",
-)
-@click.option(
-    "--rule",
-    help="With --price: its parameters. threshold: single=0.8,acc=0.9; typical: epsilon=0.09,delta=0.3; "
-    "relaxed: topk=2,delta=0.3.",
-)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
 def acceptance(
     files: tuple[str, ...],
@@ -154,8 +143,6 @@ def acceptance(
     others: tuple[str, ...],
     laws: Place | None,
     figure: Path | None,
-    price: Path | None,
-    rule: str | None,
     as_json: bool,
 ) -> None:
     """Print acceptance by depth and the best draft length from an engine's counts of accepted drafts.
@@ -166,9 +153,9 @@ def acceptance(
     running server, such as http://localhost:8000/metrics, is scraped twice, --wait seconds apart.
 
     The best draft length needs --passes, or --verify-ms and --draft-ms. Files with other drafts or another acceptance
-    rule are not averaged. An answer with several samples (n > 1) is left out and named. A lossy rule gets a price with
-    --price. --reconcile says whether two engines accept differently, or only count differently; --laws whether an
-    engine accepts what a trace of its two models gives.
+    rule are not averaged. An answer with several samples (n > 1) is left out and named. --reconcile says whether two
+    engines accept differently, or only count differently; --laws whether an engine accepts what a trace of its two
+    models gives.
     """
     from validation.acceptance.passes import read_passes
     from validation.acceptance.planners import acceptance_length, adaptive_config, nextn_of
@@ -185,8 +172,6 @@ def acceptance(
     times = _times(fitted, context, rtt_ms, verify_ms, draft_ms, verify_us_per_token, draft_us_per_token)
     if batch is None:
         batch = 1 if fitted is None else min(fitted.largest_batch, _LARGEST_BATCH)
-    if rule is not None and price is None:
-        raise UserError("--rule gives the parameters of a price; give the trace with --price.")
     if (most := max(len(drafts), len(verification))) > (2 if others else 1):
         raise UserError(f"--drafts and --verification are given {most} times; give each once for each engine.")
     console = open_console(stderr=as_json)
@@ -240,15 +225,11 @@ def acceptance(
         show_reconciliation(console, *compared)
     for said in () if by_law is None else by_law["findings"]:
         console.print(said, soft_wrap=True, highlight=False, markup=False)
-    cost = None if price is None else _price(price, rule, summary, draft_length, confidence)
-    for said in () if cost is None else cost.sentences():
-        console.print(said, soft_wrap=True, highlight=False, markup=False)
     for path in (profile, schedule, sglang, records, figure):
         if path is not None:
             console.print(str(path), soft_wrap=True)
     if as_json:
         more: dict[str, Any] = {"acceptance_length": asdict(length), "nextn": [asdict(one) for one in planned]}
-        more |= {} if cost is None else {"price": cost.as_json()}
         more |= {} if compared is None else {"reconciliation": plain_reconciliation(*compared)}
         more |= {} if by_law is None else {"by_law": by_law}
         print_json(summary.as_json() | more)
@@ -312,17 +293,6 @@ def _reconciled(
     if length is None:
         raise UserError("Neither side records how many tokens a step drafted; give --draft-length.")
     return found, lengths_by_law(open_trace(laws), length, confidence)
-
-
-def _price(path: Path, rule: str | None, summary: Summary, draft_length: int | None, confidence: float) -> Price:
-    from validation.planning.lossy import parameters_of, price_of
-    from validation.trace.reader import open_trace
-
-    if summary.verification is None:
-        raise UserError("A price is that of a rule; name it with --verification.")
-    parameters = parameters_of(summary.verification, rule or "")
-    length = draft_length or max((one.draft_length for one in summary.lengths), default=1)
-    return price_of(open_trace(path), summary.verification, parameters, length, confidence)
 
 
 def _times(

@@ -24,13 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
-    """Return all claims, those of one module, or the one with that id.
-
-    Raises
-    ------
-    UserError
-        If no claim has that name; the message lists the nearest names.
-    """
+    """Return all claims, those of one module, or the one with that id."""
     found = [claim for name, claim in known.items() if wanted in (None, name, name.split(".")[0])]
     if not found:
         near = nearest(str(wanted), [*dict.fromkeys(name.split(".")[0] for name in known), *known])
@@ -40,19 +34,7 @@ def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
 
 
 def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
-    """Return the claims that come from one paper.
-
-    Parameters
-    ----------
-    found : list of Claim
-    paper : str
-        A short name, such as ``cu-hlm``, or a key of ``references.bib``.
-
-    Raises
-    ------
-    UserError
-        If the paper is unknown (the message lists the nearest names), or none of the claims comes from it.
-    """
+    """Return the claims that come from one paper."""
     name = paper.lower()
     key = PAPERS.get(name, name)
     keys = {claim.source.key for claim in all_claims().values()}

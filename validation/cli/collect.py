@@ -69,15 +69,7 @@ class Collection:
 
 
 def collection_command(out: Decorator, fresh: str) -> Decorator:
-    """Add the options of a collection to a command, which takes them as its first argument, a :class:`Collection`.
-
-    Parameters
-    ----------
-    out : callable
-        Adds ``--out``, which the command takes itself.
-    fresh : str
-        The help of ``--fresh``.
-    """
+    """Add the options of a collection to a command, which takes them as its first argument, a :class:`Collection`."""
 
     def added(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
@@ -95,10 +87,7 @@ def collection_command(out: Decorator, fresh: str) -> Decorator:
 def collect_here(
     console: Console, asked: Collection, prompts: list[Prompt], where: Callable[[Pair], Place]
 ) -> tuple[str, Trace]:
-    """Return the device and the trace that this process collected.
-
-    ``where`` returns the folder of the trace of a pair. The models are released: what follows may need their memory.
-    """
+    """Return the device and the trace that this process collected."""
     from validation.models.devices import return_freed_memory
 
     pair = asked.models.load(console)

@@ -260,10 +260,7 @@ def _method(
     own_threshold: bool = False,
     numbers: tuple[str, ...] = (),
 ) -> tuple[Any, float]:
-    """Return a function that makes the method of a text, and its usual temperature.
-
-    With ``adapt`` all texts share one choice of the draft length, with ``own_threshold`` one of the skips.
-    """
+    """Return a function that makes the method of a text, and its usual temperature."""
     from validation.audit.samplers import method_named
     from validation.decoding.methods.planned import Planned
     from validation.decoding.methods.settable import SETTABLE, method_with, needed

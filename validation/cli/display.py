@@ -167,10 +167,7 @@ def progress_bar(console: Console) -> Iterator[Any]:
 
 @contextmanager
 def waiting(console: Console, text: str) -> Iterator[Callable[[str], None]]:
-    """Show a bar for a task of unknown length, or without a terminal a line for each step once it lasts ``PATIENCE_S``.
-
-    Yields the function that changes the text.
-    """
+    """Show a bar for a task of unknown length, or without a terminal a line for each step that lasts."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     if not console.is_terminal:
@@ -209,11 +206,7 @@ def _told_late(console: Console, text: str) -> Iterator[Callable[[str], None]]:
 
 
 def open_console(*, quiet: bool = False, stderr: bool = False) -> Console:
-    """Return the console of the commands; if the output is not a terminal, lines are not wrapped.
-
-    Printed text is never parsed as markup, because a path may contain brackets. Nor does a terminal obey the control
-    characters in it, because it may come from a file.
-    """
+    """Return the console of the commands; if the output is not a terminal, lines are not wrapped."""
     from rich.console import Console as Screen
     from rich.segment import Segment
 

@@ -45,10 +45,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a device did: ``reason`` is empty if it works, else one sentence.
-
-    ``tokens`` is the number of tokens decoded, ``distance`` the largest total variation from the host's distributions.
-    """
+    """What a device did: ``reason`` is empty if it works, else one sentence."""
 
     device: Device
     reason: str
@@ -109,14 +106,7 @@ def unused_driver() -> str:
 
 
 def examine(device: Device, host: dict[str, Any]) -> Health:
-    """Check a claim and decode ten tokens on a device, and compare both with the host.
-
-    Parameters
-    ----------
-    device : Device
-    host : dict
-        What the CPU computed; filled by the CPU's own examination, which comes first.
-    """
+    """Check a claim and decode ten tokens on a device, and compare both with the host."""
     began, count, distance = time.perf_counter(), 0, None
     try:
         _check_claim(device.name)
@@ -142,10 +132,7 @@ def _check_claim(name: str) -> None:
 
 
 def _check_models(name: str, host: dict[str, Any]) -> tuple[int, float]:
-    """Decode ten tokens with the built-in pair, and return their number and the distance of the distributions.
-
-    The host's text is read by both models of the device; so the comparison does not depend on the tokens chosen there.
-    """
+    """Decode ten tokens with the built-in pair, and return their number and the distance of the distributions."""
     from validation.collection.collect import Text, encode_prompts, teacher_forced_logits
     from validation.collection.prompts import builtin_prompts
     from validation.decoding.loop import decode
@@ -248,12 +235,12 @@ def _print(console: Console, health: Health) -> None:
 def _measure(console: Console, name: str, path: Path) -> dict[str, Any]:
     from validation.link.timing import measure_times
     from validation.models.pair import load_pair
-    from validation.planning.times import write_times
+    from validation.planning.times import pass_line, write_times
 
     with waiting(console, "timing the pair"):
         found = measure_times(load_pair(name, device="auto"))
     write_times(found, path)
-    base, slope = found.pass_line()
+    base, slope = pass_line(found.table)
     console.print(
         f"A draft takes {1e3 * found.draft.median_s:.3g} ms; a pass of one text {1e3 * base:.3g} ms + "
         f"{1e6 * slope:.3g} µs for each token. Between passes device and server take "

@@ -30,23 +30,7 @@ def draw_figures(
     processes: Processes,
     report: Callable[[int, str], None],
 ) -> None:
-    """Draw figures into a folder.
-
-    Figures that share a sample are a unit and are drawn by one process, which measures the sample once.
-
-    Parameters
-    ----------
-    figures : sequence of Figure
-    trace : Trace
-    folder : Path
-    command : str
-        Recorded in the sidecars.
-    seed : int
-    processes : Processes
-        Small traces, traces in remote stores and figures without a name are drawn in this process.
-    report : callable
-        Called as ``report(done, text)`` with the number of figures.
-    """
+    """Draw figures into a folder."""
     from validation.models.devices import keep_freed_memory
     from validation.plots import EXHIBITS, commit_of_code, draw
 

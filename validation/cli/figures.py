@@ -51,13 +51,7 @@ class Drawing:
         return open_trace(self.path)
 
     def draw(self, one: Exhibit, folder: Path) -> list[Path]:
-        """Draw one figure or make one table; return the files.
-
-        Raises
-        ------
-        UserError
-            If an input is missing; the message gives the command that creates it.
-        """
+        """Draw one figure or make one table; return the files."""
         trace = self.trace if isinstance(one, Figure) else None
         decoded = self._studies(one) if isinstance(one, Decoding) else []
         return draw(one, trace, folder, command=self.command, seed=self.seed, decoded=decoded, formats=self.formats)

@@ -50,7 +50,6 @@ def _shown(name: str, default: Any, said: str, kind: Any = None) -> Callable[[An
     type=PATH,
     help="Times of `hlm doctor --times`, or passes.csv with batch, width, ms, for what is left out.",
 )
-@click.option("--only", help="With --acceptance: only engines whose name contains this word, for example eagle.")
 @click.option("--draft-length", type=AT_LEAST_1, help="With --acceptance: every step drafted this many.")
 @click.option(
     "--drafts",
@@ -84,11 +83,6 @@ def _shown(name: str, default: Any, said: str, kind: Any = None) -> Callable[[An
 )
 @_shown("--bias", 0.05, "Largest certified Bias of a truncated message.", click.FloatRange(0.0, 1.0))
 @_shown("--risk", "text=0", "text=.1 or token=.01: allowed distance; 0: lossless.")
-@click.option(
-    "--confidence",
-    type=float,
-    help="Keep --risk in this share of calibrations, such as .95.  [default: in their mean]",
-)
 @click.option("--latency", help="A round's time, such as p95=80ms.  [default: no limit]")
 @click.option("--leak", help="What sizes of a round may tell, such as bits=1, by padding.  [default: no limit]")
 @click.option("--energy", help="The device's energy of a token, such as 50mJ.  [default: no limit]")
@@ -140,7 +134,7 @@ def plan(ctx: click.Context, /, run: Path | None, as_json: bool, page: Path | No
     """
     from validation.planning.page import write_page
     from validation.planning.result import make
-    from validation.planning.users import equal_users, plan_band, read_users, shared_users
+    from validation.planning.users import equal_users, plan_band, read_users
 
     _refuse(ctx)
     left_out = {
@@ -162,8 +156,7 @@ def plan(ctx: click.Context, /, run: Path | None, as_json: bool, page: Path | No
     plain_users = shared = None
     if request.users > 1:
         users = equal_users(request.users, setting) if listed is None else listed
-        band, codecs, plain_users = plan_band(planner, users, request.server_batch)
-        shared = shared_users(planner, users, band, codecs)
+        shared, plain_users = plan_band(planner, users, request.server_batch)
     result = make(planner, request, shared)
     result.notes[:0] = [*said, *about["notes"]]
     _show(console, result, planner.setting.link.name, planner.split.prompts)
@@ -182,7 +175,7 @@ def plan(ctx: click.Context, /, run: Path | None, as_json: bool, page: Path | No
 
 
 BELONGS = {
-    **dict.fromkeys(("more", "only", "draft_length", "drafts", "verification"), "acceptance"),
+    **dict.fromkeys(("more", "draft_length", "drafts", "verification"), "acceptance"),
     **{"link_name": "link_csv", "named": "policy", "alone": "policy"},
 }
 """Options that need another one."""
@@ -247,7 +240,7 @@ def _planner(console: Console, request: Any, run: Path | None, given: dict[str, 
     if run is not None:
         return planner_of_run(run, setting)
     if given["acceptance"]:
-        counts = {name: given[name] for name in ("only", "draft_length", "drafts", "verification", "seal")}
+        counts = {name: given[name] for name in ("draft_length", "drafts", "verification", "seal")}
         return planner_of_acceptance((*given["acceptance"], *given["more"]), request.vocabulary, setting, **counts)
     path = trace_of(given["trace"] if given["trace"] is not None else Path("runs/builtin/trace"))
     kept = {name: given[name] for name in ("seal", "shared_seed", "block")}
@@ -319,7 +312,6 @@ def _request(given: dict[str, Any]) -> Any:
         between_s=given["between_ms"] / 1e3,
         bias=given["bias"],
         risk=read.read_risk(given["risk"]),
-        confidence=given["confidence"],
         latency=None if given["latency"] is None else read.read_latency(given["latency"]),
         leak_bits=None if given["leak"] is None else read.read_leak(given["leak"]),
         energy_j=None if given["energy"] is None else read.read_energy("--energy", given["energy"]),
@@ -380,7 +372,7 @@ def _show_users(console: Console, shared: dict[str, Any]) -> None:
         speed, wait = f"{one['tokens_per_s']:.3g}", f"{1e3 * one['wait_s']:.3g}"
         lines.append([one["name"], f"{one['share']:.2%}", str(one["draft_length"]), one["codec"], speed, wait])
     heads = ("user", "share", "K", "message", "tokens/s", "wait, ms")
-    title = "Our plan for each user, on the prompts that it was chosen on"
+    title = "Our lossless plan for each user, on the prompts that it was chosen on"
     sides = {head: "left" if head in ("user", "message") else "right" for head in heads}
     print_table(console, title, sides, ((line, "") for line in lines))
     more = f" ({len(shared['users']) - 20} not shown)" if len(shared["users"]) > 20 else ""

@@ -67,13 +67,7 @@ def _law_sentences(found: Reconciliation, laws: Mapping[str, Estimate]) -> list[
 
 
 def laws_beside(side: Side, laws: Place, confidence: float) -> dict[str, Any]:
-    """Return the share of drafts that an engine accepted and that each law would accept on a trace, and sentences.
-
-    Raises
-    ------
-    UserError
-        The drafts are copied, their number in a step is not known, or the trace is not of texts of the target model.
-    """
+    """Return the share of drafts that an engine accepted and that each law would accept on a trace, and sentences."""
     from validation.acceptance.planners import Estimate
     from validation.acceptance.reconcile import overlap, plain_estimate, replay
     from validation.planning.laws import LAWS, lengths_by_law

@@ -201,11 +201,7 @@ def _draw_and_report(
     processes: Processes,
     with_figures: bool,
 ) -> Path:
-    """Draw the figures that changed, write the report, and return its path.
-
-    Figures and report are written to a temporary folder and then moved. Figures are of whole rows, so a trace of top-k
-    lists has none.
-    """
+    """Draw the figures that changed, write the report, and return its path."""
     from validation.cli.drawing import draw_figures
     from validation.cli.kept_figures import figure_marks, take_unchanged, write_marks
     from validation.plots import FIGURES

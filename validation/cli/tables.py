@@ -16,18 +16,7 @@ _WIDEST = 10_000
 def print_table(
     console: Console, title: str, heads: Mapping[str, str], lines: Iterable[Line], ranks: Sequence[str] = ()
 ) -> list[str]:
-    """Print a table, without the columns that do not fit, and return their heads.
-
-    Parameters
-    ----------
-    console : Console
-    title : str
-    heads : mapping
-        Each column's head, and "left" or "right".
-    lines : iterable of Line
-    ranks : sequence of str
-        Heads of the columns that may be left out, the least important first.
-    """
+    """Print a table, without the columns that do not fit, and return their heads."""
     from rich import box
     from rich.measure import Measurement
     from rich.table import Table

@@ -1,8 +1,7 @@
 """What is best for each aim: the fastest for one user, the most users of a full server, the fastest for N users.
 
-Each aim lists every policy at its best option, and the answer is the best of the listed ones that keep the limits, the
-papers' and those without a device included. An option of a policy is chosen on the training texts. Between the listed
-options the test texts decide, whose numbers the plan prints; so no printed row is better than the answer.
+Each aim lists every policy at its best option, chosen on the training texts. Between the listed options the test texts
+decide, whose numbers the plan prints; so no printed row is better than the answer.
 """
 
 from __future__ import annotations
@@ -30,23 +29,13 @@ ONE_USER, FULL_SERVER = "one user", "a full server"
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A policy at an option.
-
-    Attributes
-    ----------
-    breaks : tuple of str
-        The limits that it breaks.
-    value : float
-        What the aim maximises, on the test texts.
-    second : float
-        What decides between equal values.
-    """
+    """A policy at an option."""
 
     family: str
     option: Option
-    breaks: tuple[str, ...]
-    value: float
-    second: float
+    breaks: tuple[str, ...]  # The limits that it breaks
+    value: float  # What the aim maximises, on the test texts
+    second: float  # What decides between equal values
 
     @property
     def name(self) -> str:
@@ -56,23 +45,13 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """An aim, its rows and its answer.
-
-    Attributes
-    ----------
-    rows : list of Listed
-        One for each policy; the strongest of the policies that are not ours first.
-    listed : list of Listed
-        All options that were compared: of each policy the best for every aim, with loss and without.
-    best : Listed
-        The answer.
-    """
+    """An aim, its rows and its answer."""
 
     name: str
     setting: Setting
-    rows: list[Listed]
-    listed: list[Listed]
-    best: Listed
+    rows: list[Listed]  # One for each policy; the strongest of the policies that are not ours first
+    listed: list[Listed]  # All options that were compared: of each policy the best for every aim, with loss and without
+    best: Listed  # The answer
 
     @property
     def rival(self) -> Listed:
@@ -103,13 +82,7 @@ def best_kept(rows: Iterable[Listed]) -> Listed | None:
 
 
 def aims_of(planner: Planner, setting: Setting, shared: Shared | None = None) -> list[Aim]:
-    """Return the aims: one user, a full server, and the users that ``shared`` holds.
-
-    Raises
-    ------
-    UserError
-        No listed option keeps the limits; the message names the nearest limits.
-    """
+    """Return the aims: one user, a full server, and the users that ``shared`` holds."""
     usual = setting if setting.objective not in ("capacity", "fair") else replace(setting, objective="throughput")
     full = setting if setting.objective == "capacity" else replace(setting, objective="capacity")
     pools = {name: planner.pool(one) for name, one in ((ONE_USER, usual), (FULL_SERVER, full))}
@@ -193,8 +166,7 @@ def described(planner: Planner, aim: Aim, listed: Listed) -> Row:
         return measured_speed(counts[:, 0], setting.seconds(counts, rate), n)
 
     calibrated = family in CALIBRATED and "risk" not in listed.breaks and not option.lossless
-    sure = "" if setting.confidence is None else f", confidence {setting.confidence:g}"
-    basis = f"calibrated on {split.prompts['calibrate']} prompts{sure}" if calibrated else MEASURED
+    basis = f"calibrated on {split.prompts['calibrate']} prompts" if calibrated else MEASURED
     loss, token = (
         measured_number(ratio(split.means(x, test), np.ones(n)), MEASURED, n) for x in (option.loss, option.token_loss)
     )

@@ -32,19 +32,7 @@ RUNS = (OURS, STREAMED, CERTIFIED, DEVICE, SERVER)
 def policy_of(
     option: Option, planner: Planner, vocabulary: int, mark: str | None, *, alone: bool = False
 ) -> DevicePolicy:
-    """Return the policy of an option of ours, or of a model alone.
-
-    Parameters
-    ----------
-    option : Option
-        Of a policy of :data:`RUNS`.
-    planner : Planner
-        For what the plan promises.
-    mark : str, optional
-        Mark of the models: :func:`validation.decoding.policy_file.models_mark`.
-    alone : bool
-        Whether the device may go on with its draft model alone while the server is away.
-    """
+    """Return the policy of an option of ours, or of a model alone."""
     messages: DraftProbabilities | LatticeRows | SeededTokens = DraftProbabilities()
     if option.family == DEVICE:
         rule = threshold_rule(1, 1.0)
@@ -75,8 +63,6 @@ def policy_of(
         )
     else:
         name = "mean total variation of a text" if setting.risk_kind == "text" else "mean one-step risk of a token"
-        if setting.confidence is not None:
-            name += f", at confidence {setting.confidence:g}"
         promised = (Guarantee(name, setting.risk_limit, "calibrated", planner.split.prompts["calibrate"]),)
     if setting.leak_bits is not None:
         promised = (*promised, Guarantee("bits that the sizes of a round tell", option.leak_bits, PROVED, None))

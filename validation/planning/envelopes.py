@@ -21,10 +21,7 @@ SEALS = {
 
 
 def sealed(options: Sequence[Option], seal: str) -> list[Option]:
-    """Return the options with an envelope around each message to the server and each answer.
-
-    A server that streams has no exchanges, so it is charged nothing.
-    """
+    """Return the options with an envelope around each message to the server and each answer."""
     bits = SEALS[seal]
     if not bits:
         return list(options)

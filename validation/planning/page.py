@@ -1,7 +1,7 @@
 """Write a plan as one HTML file, which makes plans for other links and limits without a server.
 
-The page holds the counts of every option. Its script repeats the choice of :mod:`validation.planning.aims`: seconds are
-linear in the counts, so no trace and no server is needed. A policy in the page's head forbids every connection.
+The page holds the counts of every option; its script repeats the choice of :mod:`validation.planning.aims`. A policy in
+the page's head forbids every connection.
 """
 
 from __future__ import annotations
@@ -26,20 +26,7 @@ DIGITS = 10
 
 
 def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
-    """Write a plan as a page that works offline.
-
-    Parameters
-    ----------
-    file : str or Path
-        Such as ``plan.html``; its folder is created if it is missing.
-    plan : mapping
-        The object of ``hlm plan --json``.
-
-    Returns
-    -------
-    Path
-        Path of the page.
-    """
+    """Write a plan as a page that works offline."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -69,10 +56,7 @@ def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
 
 
 def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the page's script needs of a plan.
-
-    The counts that the choice is made with keep all digits, so that options with equal counts stay equal.
-    """
+    """Return what the page's script needs of a plan."""
     asked, link = plan["request"], plan["link"]
     exceeded = 1.0 - np.array([0.5, 0.95, 0.95 if asked["latency"] is None else asked["latency"]["share"]])
     laws = {"rayleigh": Rayleigh(1.0), "rician": Rician(1.0, asked["k_factor"])}

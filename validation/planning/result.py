@@ -23,23 +23,13 @@ _DUAL = "dual bound in the model of mean rounds"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A plan.
+    """A plan."""
 
-    Attributes
-    ----------
-    rows : list of Row
-        Of the aim that was asked for, the strongest policy that is not ours first.
-    gap : Number, optional
-        By how much a better plan of the class could be faster, relative.
-    message_gain : Number, optional
-        By how much any other message could make a plan faster, with one draft a position and rounds of a fixed length.
-    """
-
-    rows: list[Row]
+    rows: list[Row]  # Of the aim that was asked for, the strongest policy that is not ours first
     aims: list[Aim]
     asked: Aim
     verdict: str
-    gap: Number | None
+    gap: Number | None  # By how much a better plan of the class could be faster, relative
     message_gain: Number | None
     notes: list[str]
 
@@ -86,15 +76,7 @@ class Result:
 
 
 def make(planner: Planner, request: Request, shared: Shared | None = None) -> Result:
-    """Return the plan for a request.
-
-    Parameters
-    ----------
-    planner : Planner
-        With the setting of the request.
-    shared : Shared, optional
-        The users of one server, if there are several.
-    """
+    """Return the plan for a request."""
     aims = aims_of(planner, planner.setting, shared)
     full = planner.setting.objective == "capacity"
     asked = aims[1] if full else aims[0] if shared is None else aims[-1]
@@ -141,10 +123,7 @@ def _answer(planner: Planner, aim: Aim) -> dict[str, Any]:
 
 
 def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
-    """Return the largest relative gains in speed over our best policy that two bounds allow, and its name.
-
-    The first bound is over its own messages, the second over all messages; None where they are unknown.
-    """
+    """Return the largest relative gains in speed over our best policy that two bounds allow, and its name."""
     setting, model = planner.setting, planner.model
     found = planner.ours(setting)
     median = setting.link.quantile(0.5)
@@ -249,34 +228,21 @@ def _notes(planner: Planner, asked: Aim) -> list[str]:
 def _promise(planner: Planner, option: Option) -> str:
     """Return what is promised of the plan's risk, or why nothing may be skipped."""
     setting, n = planner.setting, planner.split.prompts["calibrate"]
-    kind, limit, sure = setting.risk_kind, setting.risk_limit, setting.confidence
+    kind, limit = setting.risk_kind, setting.risk_limit
     if option.family == CERTIFIED:
         return (
             f"Proved: the law of each token, given those before it, is within {option.answer_limit:g} of the target's, "
             f"and that of a text as long as these within {option.loss.max():.3g}, whatever the models are."
         )
-    codec = 0 if sure is None else planner.codec(setting)
-    if codec is not None and planner.threshold(setting, codec) > -np.inf:
+    if planner.threshold(setting) > -np.inf:
         if option.lossless:
             return "The plan is lossless: no policy that spends the allowed risk is better."
         what = "a text's total variation" if kind == "text" else "a token's one-step risk"
-        if sure is None:
-            return (
-                f"Promised: {what} is at most {limit:g} in the mean over prompts and over calibrations on {n} prompts. "
-                "A single text, or a single calibration, may be above it; --confidence .95 keeps it in 95% of them."
-            )
         return (
-            f"Promised: {what} is at most {limit:g} in the mean over prompts, for {sure:.4g} of all calibrations on "
-            f"{n} prompts. A single text may be above it."
+            f"Promised: {what} is at most {limit:g} in the mean over prompts and over calibrations on {n} prompts. "
+            "A single text, or a single calibration, may be above it."
         )
     why = f"the smallest threshold already loses more on the {n} calibration prompts"
-    if sure is not None and codec is not None and n:
-        need = planner.confident(kind, limit, codec, sure)
-        if need is not None and np.isfinite(need.prompts_needed):
-            why = (
-                f"{n} calibration prompts are too few at confidence {sure:g}; with losses like theirs about "
-                f"{np.ceil(need.prompts_needed):.0f} are needed"
-            )
-    elif n and (n + 1) * limit < 1:
+    if n and (n + 1) * limit < 1:
         why = f"{n} calibration prompts, and {int(np.ceil(1 / limit)) - 1} are needed"
     return f"No token may be skipped at --risk {kind}={limit:g}: {why}; the plan is lossless."

@@ -1,30 +1,7 @@
 """The record of a run of ``hlm device``: JSON lines that are only appended, and survive a kill.
 
-Every line is an object with a ``kind``. A line that does not end is what a kill left, and is ignored.
-
-========= ==========================================================================================================
-kind      fields
-========= ==========================================================================================================
-run       ``format``, ``version``, ``date``, ``method``, ``messages`` (of :mod:`validation.link.formats`),
-          ``shared_seed``, ``lossless``, ``streamed``, ``adapts``, ``audit`` (the probability that a draft is
-          sent which would be kept; 0: none), ``vocabulary``, ``tokenizer``, ``draft``, ``target``, ``keyed``,
-          ``temperature``, ``top_p``, ``seed``
-probe     ``frames`` pings sent at once, of ``up_bytes`` each and answers of ``down_bytes``, with WebSocket's headers;
-          ``seconds`` from the first ping to the last answer. No pass is in it
-text      ``prompt``, its ``mark``, ``new_tokens``: the lines that follow are of this text
-round     ``position``: new tokens before it; ``length``: drafts that it might have; ``drafted``, ``accepted``,
-          ``bonus``, ``skipped`` before it; ``up_bytes``, ``down_bytes`` of its frames without the headers of
-          WebSocket and TCP; ``draft_s`` from the last answer (or the text's begin: then with the prompt) to the
-          sending; ``wait_s`` from the sending to the answer; ``opened``: the text was opened with it, in the
-          first round and after a cut, and bytes and wait are of both; ``audited``: its first draft would have been
-          kept without verification
-answer    of a device that drafts on, or a server that writes: ``position``, ``tokens``, ``accepted`` (0 if the server
-          writes), ``seconds`` since the text began
-end       ``tokens``, ``ended``, ``seconds`` of the text
-========= ==========================================================================================================
-
-A server's pass is not in the record: the device sees only how long it waits. :mod:`validation.planning.from_run` takes
-the link's part away.
+Every line is an object with a ``kind``, whose fields are in :data:`FIELDS`. A line that does not end is ignored. A
+server's pass is not in the record: the device sees only how long it waits.
 """
 
 from __future__ import annotations
@@ -67,18 +44,7 @@ SAMPLED = ("temperature", "top_p", "keyed", "audit")
 
 
 class Recorder:
-    """Appends lines to a record; a half line that a kill left is taken away first.
-
-    Parameters
-    ----------
-    run : dict
-        The fields of the line ``run``, without format, version and date.
-
-    Raises
-    ------
-    UserError
-        If the file holds something else, or a run of other models or settings.
-    """
+    """Appends lines to a record; a half line that a kill left is taken away first."""
 
     def __init__(self, path: Path, run: dict[str, Any]) -> None:
         from datetime import UTC, datetime
@@ -127,13 +93,7 @@ class RunRecord:
 
 
 def read_record(path: Path) -> RunRecord:
-    """Return the record of a file, without a half line at its end.
-
-    Raises
-    ------
-    UserError
-        If the file is not there, a line does not belong to a record, or two runs differ in models or settings.
-    """
+    """Return the record of a file, without a half line at its end."""
     with naming(path):
         whole = path.read_bytes()
     found: RunRecord | None = None

@@ -1,9 +1,7 @@
 """What the record of a run tells of its skips: the risk of those that it made, from the ones that it audited.
 
-With the probability π a draft that would be kept is sent. The loss of such a draft is 1 if the server rejects it, else
-0; its mean is the risk of keeping the draft. With r rejections among the tokens so far, ``skipping.audit_bound`` bounds
-the mean risk of these tokens, and its sum over a text bounds that text's total variation from the target's law. The
-bound holds at all times together, so also where the run was stopped because of what was seen.
+With the probability π a draft that would be kept is sent; its loss is 1 if the server rejects it. So
+``skipping.audit_bound`` bounds the mean risk of the tokens so far, at all times together.
 """
 
 from __future__ import annotations
@@ -20,13 +18,7 @@ ERROR = 0.05
 
 
 def skips_of(record: RunRecord, source: str) -> dict[str, Any] | None:
-    """Return the counts of a run's skips and the bounds on their risk; None if it skipped and audited nothing.
-
-    Raises
-    ------
-    UserError
-        If the run skipped and did not audit.
-    """
+    """Return the counts of a run's skips and the bounds on their risk; None if it skipped and audited nothing."""
     rounds = [one for text in record.texts for one in text.rounds]
     audited = [one for one in rounds if one["audited"]]
     skipped = sum(one["skipped"] for one in rounds)

@@ -91,7 +91,6 @@ def test_a_longer_round_trip_slows_the_server_alone_as_computed(plan):
         (("--link-csv", "none.csv"), "There is no file none.csv"),
         (("--users", "many"), "--users is 'many'"),
         (("--users", "none.csv"), "none.csv cannot be read"),
-        (("--risk", "text=.5", "--confidence", "1"), "--confidence"),
         (("--users", "3", "--server-batch", "0"), "--server-batch"),
     ],
 )
@@ -174,14 +173,6 @@ def test_a_wrong_file_of_users(plan, folder, text, said):
 
 
 # ------------------------------------------------------------------------------------------- limits and policies
-
-
-def test_a_limit_with_confidence_keeps_no_more(plan):
-    thresholds = [
-        row_of(planned(plan("--json", "--risk", "text=.6", *words)), "ours")["threshold"]["value"] or 0.0
-        for words in ((), ("--confidence", ".8"))
-    ]
-    assert thresholds[1] <= thresholds[0]
 
 
 @pytest.mark.parametrize(
@@ -308,7 +299,6 @@ def test_counts_of_an_engine(answers):
     assert own["tokens_per_s_median"]["value"] == pytest.approx(best, rel=1e-4)
     ours = [option["option"] for option in found["menu"] if option["policy"] == "ours"]
     assert ours == ["q_d up, p down, K = 1", "q_d up, p down, K = 2"]  # drafts as if from q, since nothing says greedy
-    one_sentence(run("plan", "--acceptance", "answers.jsonl", "--only", "eagle"), "the engines are: vllm")
 
 
 def test_two_scrapes_are_planned_by_their_difference(answers):

@@ -16,7 +16,7 @@ import pytest
 from hlmtheory.channel import Rayleigh
 from tests.validation.stored_traces import stored
 from validation.errors import UserError
-from validation.planning import waits
+from validation.planning import shared
 from validation.planning.aims import aims_of
 from validation.planning.measure import planner_of_trace
 from validation.planning.menu import CERTIFIED, COLOCATED, CU_HLM, DEVICE, OURS, STREAMED, U_HLM, WITHOUT_DEVICE
@@ -278,9 +278,9 @@ def test_no_device_that_waits_in_turn_beats_a_server_that_drafts_as_fast(pairs):
 
 
 def test_no_row_beats_the_plan_for_several_users(pairs, monkeypatch):
-    monkeypatch.setattr(waits, "MOST_ROUNDS", 400)
-    monkeypatch.setattr(waits, "SCREENED", 200)
-    monkeypatch.setattr(waits, "EACH", (20, 40))
+    monkeypatch.setattr(shared, "MOST_ROUNDS", 400)
+    monkeypatch.setattr(shared, "SCREENED", 200)
+    monkeypatch.setattr(shared, "EACH", (20, 40))
     rng = np.random.default_rng(33)
     families = set()
     for number in range(WITH_USERS):

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 import hlmtheory
-from validation.site.pages import REPOSITORY
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("torch", "transformers", "scipy.stats", "cvxpy", "sympy", "statsmodels", "pandas", "matplotlib")
@@ -98,22 +97,6 @@ def test_importing_hlmtheory_imports_nothing_heavy():
     assert done.stdout.split() == []
 
 
-def imported(path: Path) -> set[str]:
-    """Return the top-level packages that a file imports, anywhere in the file."""
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module.split(".")[0])
-    return names
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "hlmtheory").rglob("*.py")), ids=lambda path: path.stem)
-def test_the_theory_does_not_know_the_validation(path):
-    assert not imported(path) & {"validation", "tests", "transformers", "matplotlib"}
-
-
 def test_the_version_is_the_same_everywhere():
     version = pyproject()["project"]["version"]
     assert hlmtheory.__version__ == version
@@ -123,16 +106,6 @@ def test_the_version_is_the_same_everywhere():
     )
     assert newest[0] == version
     assert f'\ndate-released: "{newest[1]}"\n' in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-
-
-def test_the_address_of_the_repository_is_the_same_everywhere():
-    urls = pyproject()["project"]["urls"]
-    assert {"Homepage", "Documentation", "Changelog", "Issues", "Source"} <= set(urls)
-    assert all(url.startswith(REPOSITORY) for url in urls.values())
-    assert f'\nrepository-code: "{REPOSITORY}"\n' in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    for url in urls.values():
-        if match := re.fullmatch(rf"{re.escape(REPOSITORY)}/(?:blob|tree)/main/(.+)", url):
-            assert (ROOT / match[1]).exists()
 
 
 def python_blocks(text: str) -> list[str]:

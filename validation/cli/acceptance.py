@@ -15,14 +15,14 @@ from validation.cli.display import open_console, waiting
 from validation.cli.options import PLACE
 from validation.cli.reconciliation import laws_beside, plain_reconciliation, show_reconciliation
 from validation.cli.run import print_json
+from validation.cli.tables import print_table, say
 from validation.errors import UserError, naming
 from validation.trace.remote import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.console import Console
-    from rich.table import Table
 
     from validation.acceptance.engines import Reading
     from validation.acceptance.passes import Passes
@@ -115,9 +115,6 @@ _LARGEST_BATCH = 65536
     type=PLACE,
     help="A trace of both models: what each way of drafting and verifying would accept, beside these counts.",
 )
-@click.option(
-    "--figure", type=click.Path(path_type=Path), help="Draw tokens of a round by draft length: .svg, .pdf or .png."
-)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
 def acceptance(
     files: tuple[str, ...],
@@ -142,7 +139,6 @@ def acceptance(
     sglang: Path | None,
     others: tuple[str, ...],
     laws: Place | None,
-    figure: Path | None,
     as_json: bool,
 ) -> None:
     """Print acceptance by depth and the best draft length from an engine's counts of accepted drafts.
@@ -200,34 +196,29 @@ def acceptance(
         compared = _reconciled(first, Side(second, other, assumed[1]), laws, confidence)
     elif laws is not None:
         by_law = laws_beside(first, laws, confidence)
-    if sglang is not None:
-        with naming(sglang):
-            sglang.write_text(json.dumps(adaptive_config(summary, times), indent=1) + "\n", encoding="utf-8")
-    if profile is not None:
-        with naming(profile):
-            profile.write_text(json.dumps(speculation_profile(found, summary), indent=1) + "\n", encoding="utf-8")
-    if schedule is not None:
-        with naming(schedule):
-            schedule.write_text(json.dumps(speculative_config(summary), indent=1) + "\n", encoding="utf-8")
+    files_of: dict[Path | None, Callable[[], Any]] = {
+        sglang: lambda: adaptive_config(summary, times),
+        profile: lambda: speculation_profile(found, summary),
+        schedule: lambda: speculative_config(summary),
+    }
+    for path, made in files_of.items():
+        if path is not None:
+            with naming(path):
+                path.write_text(json.dumps(made(), indent=1) + "\n", encoding="utf-8")
     if records is not None:
         with naming(records):
             write_records(found, records)
-    if figure is not None:
-        from validation.plots.common.acceptance import draw_tokens
-
-        with naming(figure):
-            draw_tokens(summary, figure)
     for said in [] if fitted is None else fitted.sentences():
-        console.print(said, soft_wrap=True, highlight=False)
+        say(console, said)
     _show(console, summary)
     _show_planned(console, summary, length, planned)
     if compared is not None:
         show_reconciliation(console, *compared)
     for said in () if by_law is None else by_law["findings"]:
-        console.print(said, soft_wrap=True, highlight=False, markup=False)
-    for path in (profile, schedule, sglang, records, figure):
+        say(console, said)
+    for path in (profile, schedule, sglang, records):
         if path is not None:
-            console.print(str(path), soft_wrap=True)
+            say(console, str(path))
     if as_json:
         more: dict[str, Any] = {"acceptance_length": asdict(length), "nextn": [asdict(one) for one in planned]}
         more |= {} if compared is None else {"reconciliation": plain_reconciliation(*compared)}
@@ -352,91 +343,61 @@ def _times(
 
 
 def _show(console: Console, summary: Summary) -> None:
-    from rich import box
-    from rich.table import Table
-
-    console.print(
+    say(
+        console,
         f"{summary.engine}: {summary.steps:,} steps of {summary.requests:,} records accepted {summary.accepted:,} "
         f"drafts, so a step emitted {summary.mean_acceptance_length:.3f} tokens.",
-        soft_wrap=True,
+        *summary.remarks,
     )
-    for remark in summary.remarks:
-        console.print(remark, soft_wrap=True, markup=False)
     if summary.left_out:
         first, count = summary.left_out[0], len(summary.left_out)
         said = f"1 answer ({first})" if count == 1 else f"{count:,} answers (the first: {first})"
-        console.print(f"Left out: {said}.", soft_wrap=True, markup=False)
+        say(console, f"Left out: {said}.")
     if not summary.identified:
-        console.print(
-            f"The acceptance at each depth is not identified: {summary.reason}.", soft_wrap=True, markup=False
-        )
-    if summary.depths:
-        table = Table(title="Acceptance of a draft, given that all earlier ones were accepted", box=box.SIMPLE)
-        for head in ("depth", "examined", "accepted", "acceptance", "interval"):
-            table.add_column(head, justify="right")
-        for one in summary.depths:
-            rate = f"{one.acceptance:.4f}" if one.acceptance == one.acceptance else "-"
-            table.add_row(
-                str(one.depth), f"{one.examined:,}", f"{one.accepted:,}", rate, f"{one.low:.4f} to {one.high:.4f}"
-            )
-        console.print(table)
+        say(console, f"The acceptance at each depth is not identified: {summary.reason}.")
+    rows = []
+    for one in summary.depths:
+        rate = "-" if isnan(one.acceptance) else f"{one.acceptance:.4f}"
+        rows.append([one.depth, f"{one.examined:,}", f"{one.accepted:,}", rate, f"{one.low:.4f} to {one.high:.4f}"])
+    heads = ("depth", "examined", "accepted", "acceptance", "interval")
+    print_table(console, "Acceptance of a draft, given that all earlier ones were accepted", heads, rows)
     if summary.lengths:
-        console.print(_token_table(summary))
+        print_table(console, "Tokens of a round", *_token_table(summary))
         if summary.lengths[0].same_text is not None and not summary.copied:
-            console.print(
+            say(
+                console,
                 "Tokens at a shorter length assume that its rounds begin at similar places. If drafts copy passages, "
                 "as n-grams do, use the next column, which splits the recorded rounds instead: --drafts copied.",
-                soft_wrap=True,
             )
         said = f" Read from: {summary.reason}." if summary.identified else ""
-        console.print(f"Intervals: {summary.intervals}.{said}", soft_wrap=True)
+        say(console, f"Intervals: {summary.intervals}.{said}")
     if summary.best is not None:
-        console.print(_advice(summary), style="bold", soft_wrap=True)
-        if said := _crossing(summary):
-            console.print(said, style="bold", soft_wrap=True)
+        say(console, _advice(summary), *_crossing(summary), style="bold")
         if summary.schedule[-1][1] > 1:
             said = json.dumps([list(one) for one in summary.schedule])
-            console.print(
-                f'By batch size: "num_speculative_tokens_per_batch_size": {said}', soft_wrap=True, markup=False
-            )
+            say(console, f'By batch size: "num_speculative_tokens_per_batch_size": {said}')
 
 
 def _show_planned(console: Console, summary: Summary, length: Estimate, planned: Sequence[NextN]) -> None:
-    console.print(f"Acceptance length of the recorded steps: {length} tokens.", soft_wrap=True, highlight=False)
+    say(console, f"Acceptance length of the recorded steps: {length} tokens.")
+    whom = "For AIConfigurator and AISimulate:"
     if not planned:
-        console.print(
-            f"For AIConfigurator and AISimulate: nextn_accepted = {length + -1.0}, at the engine's nextn.",
-            soft_wrap=True,
-            highlight=False,
-        )
-        return
-    recorded = max(summary.counts or {})
-    wanted = {recorded, *([summary.best] if summary.best else [])}
-    for one in planned:
-        if one.nextn in wanted:
-            console.print(
-                f"For AIConfigurator and AISimulate: nextn = {one.nextn}, nextn_accepted = {one.nextn_accepted}.",
-                soft_wrap=True,
-                highlight=False,
-            )
+        say(console, f"{whom} nextn_accepted = {length + -1.0}, at the engine's nextn.")
+    wanted = {max(summary.counts or [0]), summary.best or None}
+    said = (f"{whom} nextn = {x.nextn}, nextn_accepted = {x.nextn_accepted}." for x in planned if x.nextn in wanted)
+    say(console, *said)
 
 
-def _token_table(summary: Summary) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title="Tokens of a round", box=box.SIMPLE)
-    timed = summary.best is not None
-    split = summary.lengths[0].same_text is not None
-    heads = ["drafts"]
+def _token_table(summary: Summary) -> tuple[list[str], list[list[str]]]:
+    """Return heads and rows."""
+    heads, rows = ["drafts"], []
     if summary.copied:
         heads += ["tokens, at least"]
     else:
         heads += ["tokens" if summary.identified else "tokens, at least", "interval"]
         heads += ["one draft more adds"] if summary.identified else []
-        heads += ["if drafts copy"] if split else []
-    for head in (*heads, *(["tokens/s"] if timed else [])):
-        table.add_column(head, justify="right")
+        heads += ["if drafts copy"] if summary.lengths[0].same_text is not None else []
+    heads += ["tokens/s"] if summary.best is not None else []
     for here, later in zip(summary.lengths, (*summary.lengths[1:], None), strict=True):
         cells = [str(here.draft_length)]
         if not summary.copied:
@@ -445,21 +406,19 @@ def _token_table(summary: Summary) -> Table:
             cells += [adds] if summary.identified else []
         cells += [] if here.same_text is None else [f"{here.same_text:.4f}"]
         cells += [] if here.tokens_per_second is None else [f"{here.tokens_per_second:.2f}"]
-        table.add_row(*cells)
-    return table
+        rows.append(cells)
+    return heads, rows
 
 
-def _crossing(summary: Summary) -> str:
-    """Return from which batch on drafting loses, with the interval; empty if nothing is asked of larger batches."""
+def _crossing(summary: Summary) -> list[str]:
+    """Return from which batch on drafting loses, with the interval; nothing if no larger batch is asked about."""
     found = summary.crossover
     if found is None or (found.loses_from is None and summary.schedule[-1][1] == 1):
-        return ""
-    if found.loses_from is None:
-        said = "With these times drafting pays at every large batch"
-    else:
-        said = f"With these times drafting loses from a batch of {found.loses_from:,} on"
+        return []
+    said = f"loses from a batch of {found.loses_from:,} on" if found.loses_from else "pays at every large batch"
     ends = [f"{end:,.0f}" if isfinite(end) else "never" for end in (found.low, found.high) if not isnan(end)]
-    return f"{said} ({' to '.join(ends)}, by the intervals of the tokens; times as given)." if ends else f"{said}."
+    more = f" ({' to '.join(ends)}, by the intervals of the tokens; times as given)" if ends else ""
+    return [f"With these times drafting {said}{more}."]
 
 
 def _advice(summary: Summary) -> str:

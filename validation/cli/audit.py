@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from validation.cli.display import open_console, waiting
 from validation.cli.exits import INTERRUPTED, PARTLY, Verdict
 from validation.cli.options import PLACE, SEED, chat_option
 from validation.cli.run import print_json
+from validation.cli.tables import print_table, say
 from validation.errors import UserError
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ def _compare(options: dict[str, Any], console: Console) -> None:
         rows.append([one.prompt, one.place, "{}, {}".format(*one.tokens), f"{one.gap:.4f}"])
         rows[-1] += ["{:.4f}, {:.4f}".format(*one.below), f"{one.needed:.2g}"]
     heads = ["prompt", "tokens before", "tokens", "gap of the two largest logits", "below the largest", "needs"]
-    _print_table(console, "Where they part", heads, rows)
+    print_table(console, "Where they part", heads, rows)
     if options["as_json"]:
         parts = [asdict(one) for one in found]
         print_json({"pairs": len(pairs), "rounding": rounding, "partings": parts, "notes": notes})
@@ -385,34 +386,23 @@ def _progress(say: Callable[[str], None], shown: bool) -> Callable[[Audit], None
 def show(console: Console, report: AuditReport, stopped: bool = False) -> None:
     """Print what is known: the verdict, the bounds of each depth, and what shows a difference."""
     if stopped:
-        console.print(f"Stopped after {report.draws:,} draws. What is known so far holds as it is:", soft_wrap=True)
+        say(console, f"Stopped after {report.draws:,} draws. What is known so far holds as it is:")
     for number, line in enumerate(report.sentences()):
-        console.print(line, style="bold" if number == 0 else None, soft_wrap=True, markup=False)
+        say(console, line, style="bold" if number == 0 else None)
     depths = range(1, report.depth + 1)
     least = {(one.depth, one.kind): f"{one.at_least:.4f}" for one in report.bounds}
     rows: list[list[Any]] = [[depth, least[depth, "token"], least[depth, "joint"]] for depth in depths]
-    _print_table(console, "Total variation is at least", ("depth", "next token", "all tokens so far"), rows)
+    print_table(console, "Total variation is at least", ("depth", "next token", "all tokens so far"), rows)
     rows = []
     for one in report.witnesses:
         rows.append([one.prompt, " ".join(map(str, one.prefix)) or "(start)", one.token, f"{one.seen:,}"])
         rows[-1] += [f"{one.draws:,}", f"{one.seen / max(1, one.draws):.5f}", f"{one.expected:.5f}"]
     heads = ["prompt", "prefix", "token", "seen", "draws", "share", "target"]
-    _print_table(console, "Where it shows", heads, rows)
+    print_table(console, "Where it shows", heads, rows)
     from validation.audit.mechanisms import MECHANISMS
 
     heads = ["mechanism", "p-value", "log-likelihood above the target's law", "what it does"]
     rows = [[m.name, f"{m.p_value:.2g}", f"{m.gain:,.1f}", MECHANISMS[m.name]] for m in (report.mechanisms or ())[:3]]
-    _print_table(console, "Mechanisms that the draws do not exclude, likeliest first", heads, rows)
-
-
-def _print_table(console: Console, title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=title, box=box.SIMPLE)
-    for head in heads:
-        table.add_column(head, justify="left" if head in ("mechanism", "what it does") else "right")
-    for row in rows:
-        table.add_row(*map(str, row))
-    if rows:
-        console.print(table)
+    print_table(
+        console, "Mechanisms that the draws do not exclude, likeliest first", heads, rows, left=(heads[0], heads[3])
+    )

@@ -10,6 +10,7 @@ from hlmtheory import all_claims
 from validation.claims.certificate import certificate
 from validation.claims.instances import scenarios
 from validation.cli.display import shortened
+from validation.cli.tables import say
 from validation.errors import UserError, nearest
 from validation.installed import as_typed
 from validation.report.citations import PAPERS, cite, relation_to_source
@@ -51,13 +52,13 @@ def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
 def show_list(console: Console, listed: list[Claim]) -> None:
     """Print the id, statement, status and source of each claim."""
     for claim in listed:
-        console.print(claim.id, style="bold", soft_wrap=True)
+        say(console, claim.id, style="bold")
         console.print(f"  {claim.statement}", highlight=False)
         console.print(f"  {_status(claim)}; {claim.origin.value}; {cite(claim.source)}", highlight=False)
     console.print(as_typed(f"{len(listed)} claims; `python3 hlm claims ID` shows one in full."))
     certified = certificate()
     if said := certified.sentence(sum(claim.id in certified.tallies for claim in listed), "of them"):
-        console.print(said, highlight=False, soft_wrap=True)
+        say(console, said)
 
 
 def show_claim(console: Console, claim: Claim) -> None:

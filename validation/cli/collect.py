@@ -14,6 +14,7 @@ import click
 from validation.cli.display import open_console, progress_bar, waiting
 from validation.cli.options import PLACE, collection_options, pair_options
 from validation.cli.run import collect_trace, say_what_stays, tell_notes, typed_command
+from validation.cli.tables import say
 from validation.errors import UserError
 from validation.trace.remote import Place, RemotePath
 
@@ -140,10 +141,10 @@ def collect(
         options: dict[str, Any] = {"command": typed_command(), "fresh": asked.fresh}
         with progress_bar(console) as options["progress"]:
             trace = collect_on_workers(scheduler, asdict(asked.models), prompts, asked.settings, out, **options)
-        console.print(f"{trace.positions:,} positions are at {out}.", soft_wrap=True)
+        say(console, f"{trace.positions:,} positions are at {out}.")
     else:
         collect_here(console, asked, prompts, lambda pair: out)
-    console.print(shlex.join(["python3", "hlm", "validate", "--trace", str(out)]), soft_wrap=True)
+    say(console, shlex.join(["python3", "hlm", "validate", "--trace", str(out)]))
 
 
 def _collect_shard(
@@ -169,11 +170,9 @@ def _collect_shard(
             fresh=asked.fresh,
         )
     several = "batch" if len(counts) == 1 else "batches"
-    console.print(f"Shard {place}: {len(counts)} {several}, {sum(counts):,} positions, at {out}.", soft_wrap=True)
+    say(console, f"Shard {place}: {len(counts)} {several}, {sum(counts):,} positions, at {out}.")
     if not counts:
-        console.print(
-            "The other shards have all batches that these positions need: this one adds nothing.", soft_wrap=True
-        )
+        say(console, "The other shards have all batches that these positions need: this one adds nothing.")
 
 
 @click.command()
@@ -195,6 +194,6 @@ def merge(shards: tuple[Path, ...], out: Place, fresh: bool, quiet: bool) -> Non
     with progress_bar(console) as report:
         trace = merge_shards(shards, out, progress=report, command=typed_command(), fresh=fresh)
     for note in trace.manifest["notes"]:
-        console.print(note, soft_wrap=True, markup=False)
+        say(console, note)
     console.print(f"{trace.positions:,} positions, V = {trace.vocabulary:,}.")
-    console.print(shlex.join(["python3", "hlm", "validate", "--trace", str(out)]), soft_wrap=True)
+    say(console, shlex.join(["python3", "hlm", "validate", "--trace", str(out)]))

@@ -10,6 +10,7 @@ import click
 from validation.cli.display import decoded_lines, decoded_screen, open_console, progress_bar, waiting
 from validation.cli.options import SEED, chat_option, json_option, quiet_option, version_options
 from validation.cli.run import print_json, tell_notes
+from validation.cli.tables import say
 from validation.errors import UserError, naming
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def decode(
     tell_notes(console, pair)
     refuse_other_models(planned, pair)
     if trace is not None and (remark := of_other_models(trace, pair)):
-        console.print(remark, soft_wrap=True, markup=False)
+        say(console, remark)
     settings = {"new_tokens": new_tokens, "batch": batch, "seed": seed}
     with waiting(console, "timing a pass of each model"), naming(folder):
         passes = passes_of(pair, folder.parent)
@@ -125,10 +126,10 @@ def decode(
     decoded_screen(console, decoded, passes, folder.parent / FILE, texts, sample_of(decoded, chosen, pair.tokenizer))
     shares = _shares(pair, decoded) if study is COMMON else {}
     if shares:
-        console.print(
+        say(
+            console,
             f"Of the tokens of these texts {shares['of_texts']:.1%} are common; no more drafts can be accepted "
             "(vocabulary.target_mass).",
-            soft_wrap=True,
         )
     if as_json:
         about = {"study": name, "run": str(run), "texts": str(texts), "passes": passes.plain()}

@@ -12,6 +12,7 @@ from validation.cli.device_texts import append_text, mark_of, stored_texts, told
 from validation.cli.display import open_console, waiting
 from validation.cli.options import DEVICE, DRAFT_TIME, DTYPE, FILE, KEY, SEED, chat_option, json_option, quiet_option
 from validation.cli.run import print_json
+from validation.cli.tables import say
 from validation.errors import UserError, naming
 from validation.planning.quantities import read_time
 
@@ -198,8 +199,8 @@ def device(
             if out is not None and name not in stored:
                 append_text(out, line)
             if not as_json:
-                console.print(f"{name}: {line['text']}", soft_wrap=True, markup=False, highlight=False)
-                console.print(told(line), soft_wrap=True, markup=False, style="dim")
+                say(console, f"{name}: {line['text']}")
+                say(console, told(line), style="dim")
     if as_json:
         print_json({"server": server, "method": label, "texts": lines})
 
@@ -246,7 +247,7 @@ def _open_door(
     with closing(door), socket.create_server(where) as listening:  # refuses an address in use by name
         config = uvicorn.Config(door.application(), log_level="warning", timeout_graceful_shutdown=2)
         number = listening.getsockname()[1]
-        console.print(f"Serving http://{where[0]}:{number}/v1; Ctrl-C ends it.", soft_wrap=True, markup=False)
+        say(console, f"Serving http://{where[0]}:{number}/v1; Ctrl-C ends it.")
         uvicorn.Server(config).run(sockets=[listening])
 
 

@@ -18,6 +18,7 @@ import hlmtheory
 from validation.cli.display import open_console, waiting
 from validation.cli.exits import Verdict
 from validation.cli.run import print_json
+from validation.cli.tables import say
 from validation.errors import UserError
 from validation.models.devices import cores, free_memory, out_of_memory
 
@@ -211,7 +212,7 @@ def doctor(times: Path | None, name: str | None, as_json: bool) -> None:
         _print(console, healths[-1])
     unused = unused_driver()
     said = conclusion(healths, unused)
-    console.print(said, markup=False, soft_wrap=True)
+    say(console, said)
     works = not unused and not any(one.reason for one in healths)
     measured = {} if times is None or not works else {"times": _measure(console, name or "builtin", times)}
     if as_json:
@@ -229,7 +230,7 @@ def _print(console: Console, health: Health) -> None:
         free = "" if device.free is None else f" of which {device.free / 1e9:.1f} GB are free"
         memory = f"{device.total / 1e9:.1f} GB{free}"
     found = f"a claim and {health.tokens} tokens in {health.seconds:.1f} s" if not health.reason else "fails"
-    console.print(f"{device.name} ({device.model}, {memory}): {found}", markup=False, soft_wrap=True)
+    say(console, f"{device.name} ({device.model}, {memory}): {found}")
 
 
 def _measure(console: Console, name: str, path: Path) -> dict[str, Any]:
@@ -241,13 +242,11 @@ def _measure(console: Console, name: str, path: Path) -> dict[str, Any]:
         found = measure_times(load_pair(name, device="auto"))
     write_times(found, path)
     base, slope = pass_line(found.table)
-    console.print(
+    say(
+        console,
         f"A draft takes {1e3 * found.draft.median_s:.3g} ms; a pass of one text {1e3 * base:.3g} ms + "
         f"{1e6 * slope:.3g} µs for each token. Between passes device and server take "
         f"{1e3 * found.exchange_s():.3g} ms of a round, and the server {1e3 * found.between_s():.3g} ms for each token "
         f"that it writes (medians of {found.repeats}, at a load of {found.machine['load']:g}): {path}",
-        markup=False,
-        soft_wrap=True,
-        highlight=False,
     )
     return found.plain()

@@ -9,6 +9,7 @@ import click
 from validation.cli.display import open_console, progress_bar
 from validation.cli.options import PLACE, quiet_option
 from validation.cli.run import say_what_stays
+from validation.cli.tables import say
 from validation.cli.top_k import list_options, read_processing
 from validation.errors import UserError
 from validation.trace.remote import Place
@@ -98,6 +99,6 @@ def import_(
                 progress=report,
             )
     for note in trace.manifest["notes"]:
-        console.print(note, soft_wrap=True)
+        say(console, note)
     console.print(f"{trace.positions:,} positions, V = {trace.vocabulary:,}.")
-    console.print(shlex.join(["python3", "hlm", "validate", "--trace", str(out)]), soft_wrap=True)
+    say(console, shlex.join(["python3", "hlm", "validate", "--trace", str(out)]))

@@ -14,7 +14,7 @@ from validation.acceptance.record import DRAFTS, VERIFICATIONS
 from validation.cli.display import open_console, progress_bar
 from validation.cli.options import PLACE
 from validation.cli.run import print_json, run_folder, trace_of
-from validation.cli.tables import print_table
+from validation.cli.tables import print_table, say
 from validation.errors import UserError
 from validation.planning.menu import WITHOUT_DEVICE
 
@@ -169,7 +169,7 @@ def plan(ctx: click.Context, /, run: Path | None, as_json: bool, page: Path | No
     about |= {"defaults": sorted(left_out - measured), "users": plain_users, "command": _command(ctx)}
     plain = result.plain(request, planner, about)
     if page is not None:
-        _print(console, f"Page: {write_page(page, plain)}")
+        say(console, f"Page: {write_page(page, plain)}")
     if as_json:
         print_json(plain)
 
@@ -262,8 +262,7 @@ def _said_skips(run: Path, *, as_json: bool) -> bool:
         "Plan from a trace, or record `--method 'shared seed'`.",
     ]
     console = open_console(stderr=as_json)
-    for note in notes:
-        console.print(note, soft_wrap=True, markup=False, highlight=False)
+    say(console, *notes)
     if as_json:
         print_json({"evidence": {"run": str(run)}, "skips": found, "notes": notes})
     return True
@@ -354,15 +353,11 @@ def _write_policy(
     row = next(one for one in result.rows if one.policy == chosen.family)
     best = [described(planner, aim, aim.best) for aim in result.aims]
     if warning := loses_twice(row, [*result.rows, *best]):
-        _print(console, f"Warning: {warning}")
+        say(console, f"Warning: {warning}")
     evidence = about["evidence"]
     made = policy_of(chosen.option, planner, evidence["vocabulary"], evidence["models"], alone=alone)
     write_policy(made, path)
-    _print(console, str(path))
-
-
-def _print(console: Console, text: str, style: str = "") -> None:
-    console.print(text, style=style, soft_wrap=True, highlight=False)
+    say(console, str(path))
 
 
 def _show_users(console: Console, shared: dict[str, Any]) -> None:
@@ -373,12 +368,11 @@ def _show_users(console: Console, shared: dict[str, Any]) -> None:
         lines.append([one["name"], f"{one['share']:.2%}", str(one["draft_length"]), one["codec"], speed, wait])
     heads = ("user", "share", "K", "message", "tokens/s", "wait, ms")
     title = "Our lossless plan for each user, on the prompts that it was chosen on"
-    sides = {head: "left" if head in ("user", "message") else "right" for head in heads}
-    print_table(console, title, sides, ((line, "") for line in lines))
+    print_table(console, title, heads, lines, left=("user", "message"))
     more = f" ({len(shared['users']) - 20} not shown)" if len(shared["users"]) > 20 else ""
     off = f"{shared['gap']:.3g} in Σ log" if shared["utility"] == "log" else f"{shared['gap']:.2%}"
     server = shared["server"]
-    _print(
+    say(
         console,
         f"{len(shared['users'])} users{more} of ours: {shared['total_tokens_per_s']:.4g} tokens/s together on "
         f"those prompts (simulated with mean rounds), at least {shared['least_tokens_per_s']:.3g} each. No drafts of "
@@ -420,20 +414,20 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
     elif all(abs((row.decides.value or 0) / (row.tokens_per_s_median.value or 1) - 1) < 1e-9 for row in result.rows):
         decides = "tok/s 50%"  # a link of one rate
     cells = CELLS if decides in CELLS else {decides: ("decides", ",.4g"), **CELLS}
+    rows = [
+        [row.policy, ", ".join(row.breaks) or NONE, *(_cell(row, head, *each) for head, each in cells.items())]
+        for row in result.rows
+    ]
     print_table(
         console,
         f"Plan for {result.asked.name} over {link}: predicted on {prompts['test']} held-out prompts",
-        {"policy": "left", "breaks": "left", **dict.fromkeys(cells, "right")},
-        (
-            (
-                [row.policy, ", ".join(row.breaks) or NONE, *(_cell(row, head, *each) for head, each in cells.items())],
-                "dim" if row.breaks else "",
-            )
-            for row in result.rows
-        ),
-        tuple(head for head in RANKS if head != decides),
+        ("policy", "breaks", *cells),
+        rows,
+        left=("policy", "breaks"),
+        ranks=[head for head in RANKS if head != decides],
+        styles=["dim" if row.breaks else "" for row in result.rows],
     )
-    _print(
+    say(
         console,
         f"{decides} decides. p: proved; c: calibrated on held-out prompts; m: measured. tok/s 50%, 95%: the speed that "
         "is reached during at least 50%, 95% of the time; mean: over time. server ms: time of a full server for a "
@@ -442,18 +436,15 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
         "nothing is sent. k: probabilities in a message; u: a draft with at most this uncertainty is kept without "
         "verification; K: drafts of a round.",
     )
-    for row in result.rows:
-        if row.option:
-            _print(console, f"  {row.policy}: {row.option}")
-    _print(console, result.verdict, "bold")
+    say(console, *(f"  {row.policy}: {row.option}" for row in result.rows if row.option))
+    say(console, result.verdict, style="bold")
     if result.gap is not None and result.gap.value is not None:
-        _print(
+        say(
             console,
             f"No other rule of what to skip, with any of these messages and draft lengths, makes a device of ours more "
             f"than {result.gap.value:.2%} faster for one user ({result.gap.basis}).",
         )
-    for note in result.notes:
-        _print(console, note)
+    say(console, *result.notes)
 
 
 def _cell(row: Row, head: str, name: str, form: str) -> str:

@@ -10,6 +10,7 @@ import click
 
 from validation.cli.display import open_console, waiting
 from validation.cli.options import DEVICE, DRAFT_TIME, DTYPE, FILE, KEY, quiet_option
+from validation.cli.tables import say
 from validation.errors import UserError, naming
 from validation.planning.quantities import read_time
 
@@ -118,7 +119,7 @@ async def until_stopped(server: Any, serving: Any, console: Any, what: str, sche
     if ready.done():
         name, number = server.address
         where = f"{scheme}://{f'[{name}]' if ':' in name else name}:{number}"
-        console.print(f"{what} at {where}; Ctrl-C ends it.", soft_wrap=True, markup=False)
+        say(console, f"{what} at {where}; Ctrl-C ends it.")
     ready.cancel()
     await task
 

@@ -12,6 +12,7 @@ import click
 
 from validation.cli.display import open_console, waiting
 from validation.cli.run import print_json
+from validation.cli.tables import print_table
 from validation.errors import UserError
 
 if TYPE_CHECKING:
@@ -99,9 +100,6 @@ def top_k(
     not known, so each result is an interval. Of chats only the answers count. `hlm import` stores the lists, and
     `hlm validate --trace` then checks the claims that they decide.
     """
-    from rich import box
-    from rich.table import Table
-
     from validation.collection.formats import open_lists
     from validation.collection.intervals import intervals
     from validation.collection.processing import processing_note
@@ -127,12 +125,9 @@ def top_k(
     console.print(
         f"Mean acceptance rate: {low:.4f} to {high:.4f}; the widest interval of one position is {found.widest:.4f}."
     )
-    table = Table(title="Probabilities to send, certified from the draft model's list", box=box.SIMPLE)
-    for head in ("Bias at most", "positions where the list is long enough", "mean k there"):
-        table.add_column(head, justify="right")
-    for line in found.certified:
-        mean = "-" if line.mean_k is None else f"{line.mean_k:.1f}"
-        table.add_row(f"{line.bias:g}", f"{line.covered:.1%}", mean)
-    console.print(table)
+    heads = ("Bias at most", "positions where the list is long enough", "mean k there")
+    means = ("-" if x.mean_k is None else f"{x.mean_k:.1f}" for x in found.certified)
+    rows = ((f"{x.bias:g}", f"{x.covered:.1%}", mean) for x, mean in zip(found.certified, means, strict=True))
+    print_table(console, "Probabilities to send, certified from the draft model's list", heads, rows)
     if as_json:
         print_json(found.as_json() | {"processing": [values.as_json() for values in said]})

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from hlmtheory.policy import BandUser, ServedPlan, SharedServer, lower_hulls, pl
 from validation.errors import UserError
 from validation.planning.bound import Model
 from validation.planning.menu import OURS, SERVER, Option
-from validation.planning.plan import Planner
-from validation.planning.profile import CODECS, DRAFT_LENGTHS
+from validation.planning.plan import TIE, Planner
+from validation.planning.profile import CODECS
 from validation.planning.quantities import read_rate
+from validation.planning.rounds import COUNTS
 from validation.planning.setting import PlanLink, Setting
 from validation.planning.shared import Served, Shared, User
 from validation.printable import printable
@@ -113,7 +115,7 @@ def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tup
     weights = np.array([user.weight for user in users])
     value = float(weights @ (np.log(served.rates) if fair else served.rates))
     plain = _plain(best, served, users, codecs, server)
-    bound = max(float(plan.upper_bound), value)
+    bound = max(float(plan.upper_bound), value + TIE * abs(value))  # sums in another order differ
     gap = bound - value if fair else bound / value - 1.0
     return shared, {"utility": "log" if fair else "linear", **plain, "value": value, "upper_bound": bound, "gap": gap}
 
@@ -130,11 +132,20 @@ def members_of(planner: Planner, users: list[User]) -> tuple[list[BandUser], lis
             codec, k = _best_codec(model, own)
             whole = replace(own, link=_link(user, setting, 1.0))
             costs, _, bits = model.costs(k, codec, whole)
-            _, alpha, _ = model.costs(max(DRAFT_LENGTHS), codec, whole)
+            steps = np.diff(_concave(np.append(1.0, model.counts[:, codec, COUNTS.index("tokens")])))
+            alpha = np.minimum(steps / np.append(1.0, steps[:-1]), 1.0)
             hulls = lower_hulls([[bits]], [[0.0]])
             kept[_kind(user)] = BandUser(hulls, costs, alpha, skipping=False, utility_weight=user.weight), codec
     found = [kept[_kind(user)] for user in users]
     return [made for made, _ in found], [codec for _, codec in found]
+
+
+def _concave(tokens: Array) -> Array:
+    """Return the least concave numbers that are no smaller, so that acceptances of at most 1 give them by length."""
+    found = tokens.copy()
+    for i, j in combinations(range(len(tokens)), 2):
+        found[i : j + 1] = np.maximum(found[i : j + 1], np.linspace(tokens[i], tokens[j], j - i + 1))
+    return found
 
 
 def _kind(user: User) -> tuple[float, ...]:

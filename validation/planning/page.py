@@ -22,7 +22,6 @@ from validation.printable import printable_value
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 UNUSED = ("bias", "vocabulary", "k_factor", "users", "shared_seed", "block")
 """Parts of a request that the counts already hold, or that the page cannot change."""
-DIGITS = 10
 
 
 def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
@@ -68,16 +67,7 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
         "snr_quantiles": {name: np.asarray(law.quantile(SHARES)).tolist() for name, law in laws.items()},
         "snr_exceeded": {name: np.asarray(law.quantile(exceeded)).tolist() for name, law in laws.items()},
         "count_names": plan["count_names"],
-        "menu": [
-            one
-            | {
-                "counts": {
-                    "train": one["counts"]["train"],
-                    "test": [float(f"{value:.{DIGITS}g}") for value in one["counts"]["test"]],
-                }
-            }
-            for one in plan["menu"]
-        ],
+        "menu": plan["menu"],
         "streamed": plan["streamed"],
         "command": plan.get("command", "hlm plan"),
     }

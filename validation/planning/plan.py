@@ -189,11 +189,6 @@ class Planner:
             found["leak"] = np.array([one.leak_bits > setting.leak_bits + _TOLD for one in pool.options])
         return found
 
-    def broken(self, option: Option, setting: Setting) -> tuple[str, ...]:
-        """Return the limits that an option breaks."""
-        pool = self.pool(setting)
-        return pool.breaks(next(place for place, one in enumerate(pool.options) if one is option))
-
     def safe(self, option: Option, setting: Setting) -> bool:
         """Return whether an option keeps the limit of the risk."""
         if option.lossless or setting.risk_limit <= 0:

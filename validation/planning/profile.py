@@ -22,7 +22,6 @@ from validation.errors import UserError
 from validation.planning.message_length import message_bits
 from validation.planning.positions import (
     LATTICES,
-    THRESHOLDS,
     Positions,
     cumulative,
     join,
@@ -354,6 +353,3 @@ def _joined(tables: list[dict[str, Array]], known: bool, vocabulary: int, prompt
     kept = found.pop("kept")
     sizes = np.stack([kept.mean(axis=0), np.quantile(kept, 0.95, axis=0)], axis=-1)
     return Profile(vocabulary=vocabulary, known=known, prompts=np.array(prompts), kept=sizes, **found)
-
-
-__all__ = ["CODECS", "DRAFT_LENGTHS", "THRESHOLDS", "Profile", "profile_of"]

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from validation.errors import UserError
-from validation.planning.aims import Aim, Listed, aim_of, aims_of, described, has_device
+from validation.planning.aims import Aim, Listed, aims_of, described, has_device
 from validation.planning.menu import CERTIFIED, DEVICE, OURS, SERVER, STREAMED, Option
 from validation.planning.padding import said
 from validation.planning.plan import Planner
@@ -89,7 +88,6 @@ def make(planner: Planner, request: Request, shared: Shared | None = None) -> Re
         gap,
         message_gain,
         [
-            _round_trips(planner, aims[0]),
             _server_draft(planner, request),
             *_any_message(message_gain, ours),
             *_notes(planner, asked),
@@ -167,33 +165,6 @@ def _server_draft(planner: Planner, request: Request) -> str:
             "carries the tokens; nor are the lengths and skips that are listed here, which the server may choose too"
         )
     return said + "."
-
-
-def _round_trips(planner: Planner, now: Aim) -> str:
-    """Return at which round trips a device is the faster way for one user."""
-    trip = now.setting.link.round_trip_s
-
-    def wins(round_trip_s: float) -> bool:
-        if round_trip_s == trip:
-            return has_device(now.best)
-        try:
-            return has_device(aim_of(planner, now.setting.with_link(round_trip_s=round_trip_s)).best)
-        except UserError:
-            return False  # nothing keeps the limits there
-
-    grid = sorted({0.0, trip, *np.geomspace(1e-3, 4.0, 12).tolist()})
-    won = [wins(x) for x in grid]
-    said = "For one user a policy with a device is best "
-    if all(won) or not any(won):
-        return f"{said}at {'every' if won[0] else 'no'} round trip that was tried, 0 to 4 s (now {1e3 * trip:g} ms)."
-    changes = []
-    for low, high, first in zip(grid, grid[1:], won, strict=False):
-        if wins(high) is not first:
-            for _ in range(6):
-                middle = 0.5 * (low + high)
-                low, high = (middle, high) if wins(middle) is first else (low, middle)
-            changes.append(f"{'up to' if first else 'from'} {1e3 * (low if first else high):.3g} ms")
-    return f"{said}{', '.join(changes)} of round trip (now {1e3 * trip:g} ms)."
 
 
 def _any_message(gain: Number | None, ours: str) -> list[str]:

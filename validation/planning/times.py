@@ -7,7 +7,6 @@ took on this machine.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from validation.acceptance.passes import rows_of_passes
 from validation.errors import UserError, naming
 from validation.planning.setting import Passes
 from validation.trace.sealed import read_sealed, write_sealed
@@ -158,26 +158,14 @@ def pass_line(passes: Passes) -> tuple[float, float]:
 
 def read_passes(path: Path) -> tuple[Passes, float | None]:
     """Return the target model's passes of a CSV file with batch, width and ms, and the draft model's pass, if any."""
-    found: dict[str, dict[tuple[int, int], list[float]]] = {"target": {}, "draft": {}}
-    try:
-        with naming(path), path.open(encoding="utf-8-sig", newline="") as file:
-            for number, row in enumerate(csv.DictReader(file), 2):
-                try:
-                    size, width, ms = int(row["batch"]), int(row["width"]), float(row["ms"])
-                    model = found[(row.get("model") or "target").strip()]
-                except (KeyError, TypeError, ValueError) as error:
-                    raise UserError(
-                        f"{path}, line {number}: give batch, width, ms, and model target or draft."
-                    ) from error
-                if size < 1 or width < 1 or not 0 < ms < math.inf:
-                    raise UserError(f"{path}, line {number}: batch, width and ms must be above 0.")
-                model.setdefault((size, width), []).append(ms / 1e3)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} is no CSV file in UTF-8: {error}.") from error
-    rows = [(*place, float(np.median(each))) for place, each in found["target"].items()]
+    found = rows_of_passes(path)
+    each: dict[tuple[int, int], list[float]] = {}
+    for batch, width, _, ms in found.get("target", ()):
+        each.setdefault((int(batch), int(width)), []).append(ms / 1e3)
+    rows = [(*place, float(np.median(seconds))) for place, seconds in each.items()]
     if not any(batch == 1 for batch, _, _ in rows):
         raise UserError(f"{path} has no pass of the target model over one text (batch 1).")
-    drafts = [x for (size, width), each in found["draft"].items() if size == width == 1 for x in each]
+    drafts = [ms / 1e3 for batch, width, _, ms in found.get("draft", ()) if batch == width == 1]
     return table_of(rows), float(np.median(drafts)) if drafts else None
 
 

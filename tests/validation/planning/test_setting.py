@@ -48,5 +48,5 @@ def test_a_limit_of_latency_is_kept_in_the_share_that_it_names(share, more):
     limit = 2 * 0.012 + 0.03 + 0.02 + bits / rate
     link = fading_link(5e6, law, 10.0, 0.02)
     setting = Setting(link, 0.012, 0.03, latency_share=share, latency_s=limit)
-    broken = Planner([option], setting, split_prompts(np.arange(9))).broken(option, setting)
+    broken = Planner([option], setting, split_prompts(np.arange(9))).pool(setting).breaks(0)
     assert broken == (("latency",) if more > 1 else ())

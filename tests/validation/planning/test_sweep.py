@@ -252,9 +252,6 @@ def test_no_listed_row_beats_the_plan_and_no_sentence_contradicts_the_rows(pairs
                 assert row.decides.value == pytest.approx(asked.number(one), rel=1e-12)
                 speed = np.mean(setting.speeds(one.option.counts[planner.split.test].sum(axis=0)))
                 assert row.tokens_per_s_mean.value == pytest.approx(speed, rel=1e-9)
-            device = aims[0].best.family not in WITHOUT_DEVICE
-            assert ("is best at no round trip" in notes) <= (not device)
-            assert ("is best at every round trip" in notes) <= device
             assert ("The plan is lossless: no policy" in notes) <= asked.best.option.lossless
     assert len(families) >= 6, families
     assert refused < SETTINGS / 10

@@ -25,14 +25,7 @@ from validation.cli.options import PLACE, SEED, json_option, quiet_option
 from validation.cli.plan import plan
 from validation.cli.refusals import refusals
 from validation.cli.reproduce import reproduce
-from validation.cli.run import (
-    finish_run,
-    open_stored,
-    print_json,
-    run_folder,
-    run_name,
-    typed_command,
-)
+from validation.cli.run import finish_run, open_stored, print_json, run_folder, run_name, typed_command
 from validation.cli.serve import serve
 from validation.cli.study import study
 from validation.cli.top_k import top_k
@@ -240,18 +233,8 @@ def repro(check: bool, tables: bool, run: Path, name: str) -> None:
         click.echo(str(written.relative_to(ROOT)))
 
 
-main.add_command(acceptance)
-main.add_command(audit)
-main.add_command(collect)
-main.add_command(decode)
-main.add_command(import_)
-main.add_command(link)
-main.add_command(merge)
-main.add_command(device)
-main.add_command(doctor)
-main.add_command(docs)
-main.add_command(plan)
-main.add_command(reproduce)
-main.add_command(serve)
-main.add_command(study)
-main.add_command(top_k)
+for command in (
+    *(acceptance, audit, collect, decode, import_, link, merge, device, doctor, docs, plan, reproduce, serve, study),
+    top_k,
+):
+    main.add_command(command)

@@ -12,7 +12,7 @@ import click
 
 from validation.acceptance.record import DRAFTS, VERIFICATIONS
 from validation.cli.display import open_console, waiting
-from validation.cli.options import PLACE
+from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, json_option, option
 from validation.cli.reconciliation import laws_beside, plain_reconciliation, show_reconciliation
 from validation.cli.run import print_json
 from validation.cli.tables import print_table, say
@@ -32,90 +32,84 @@ if TYPE_CHECKING:
     from validation.acceptance.record import AcceptanceRecord
     from validation.acceptance.summary import RoundTimes, Summary
 
-NON_NEGATIVE = click.FloatRange(min=0.0)
 _LARGEST_BATCH = 65536
 
 
 @click.command("acceptance")
 @click.argument("files", nargs=-1, required=True)
-@click.option(
+@option(
     "--wait",
-    type=click.FloatRange(min=0.0, min_open=True, max=86_400.0),
+    "Seconds between the two scrapes of a server that is given by its address.",
+    click.FloatRange(min=0.0, min_open=True, max=86_400.0),
     default=60.0,
-    show_default=True,
-    help="Seconds between the two scrapes of a server that is given by its address.",
 )
-@click.option(
+@option(
     "--timeout",
-    type=click.FloatRange(min=0.0, min_open=True, max=3_600.0),
+    "Seconds that such a server may be silent.",
+    click.FloatRange(min=0.0, min_open=True, max=3_600.0),
     default=10.0,
-    show_default=True,
-    help="Seconds that such a server may be silent.",
 )
-@click.option("--only", help="Read only records whose engine name contains this word, for example eagle.")
-@click.option(
+@option("--only", "Read only records whose engine name contains this word, for example eagle.")
+@option(
     "--drafts",
-    multiple=True,
-    type=click.Choice(DRAFTS),
-    help="How the engine chose its drafts: the most probable token, a draw from q, or a copy of the text (n-grams). "
+    "How the engine chose its drafts: the most probable token, a draw from q, or a copy of the text (n-grams). "
     "With --reconcile it is of both engines; give it twice for two ways.",
-)
-@click.option(
-    "--verification",
+    click.Choice(DRAFTS),
     multiple=True,
-    type=click.Choice(list(VERIFICATIONS)),
-    help="How it accepted them; the first three keep the target's distribution. Twice, as --drafts.",
 )
-@click.option("--draft-length", type=click.IntRange(min=1), help="Every step drafted this many tokens (an assumption).")
-@click.option("--verify-ms", type=NON_NEGATIVE, help="Time of one pass of the target model.")
-@click.option("--draft-ms", type=NON_NEGATIVE, help="Time of one pass of the draft model.")
-@click.option(
-    "--verify-us-per-token", type=NON_NEGATIVE, default=0.0, help="Time that each token adds to the target's pass."
+@option(
+    "--verification",
+    "How it accepted them; the first three keep the target's distribution. Twice, as --drafts.",
+    click.Choice(list(VERIFICATIONS)),
+    multiple=True,
 )
-@click.option(
-    "--draft-us-per-token", type=NON_NEGATIVE, default=0.0, help="Time that each sequence adds to the draft's pass."
+@option("--draft-length", "Every step drafted this many tokens (an assumption).", AT_LEAST_1)
+@option("--verify-ms", "Time of one pass of the target model.", AT_LEAST_0)
+@option("--draft-ms", "Time of one pass of the draft model.", AT_LEAST_0)
+@option(
+    "--verify-us-per-token",
+    "Time that each token adds to the target's pass.",
+    AT_LEAST_0,
+    default=0.0,
+    show_default=False,
 )
-@click.option(
+@option(
+    "--draft-us-per-token",
+    "Time that each sequence adds to the draft's pass.",
+    AT_LEAST_0,
+    default=0.0,
+    show_default=False,
+)
+@option(
     "--passes",
-    type=click.Path(path_type=Path),
-    help="Instead of these times, a CSV of measured passes: batch, width, context, ms and, of both models, model; or "
+    "Instead of these times, a CSV of measured passes: batch, width, context, ms and, of both models, model; or "
     "the name of a published fit, which needs --context: h100-llama-3.1-8b.",
+    FILE,
 )
-@click.option(
-    "--context", type=NON_NEGATIVE, help="With --passes: cached tokens of a sequence.  [default: the table's median]"
-)
-@click.option("--rtt-ms", type=NON_NEGATIVE, default=0.0, help="Round-trip time of the link, paid once per round.")
-@click.option(
+@option("--context", "With --passes: cached tokens of a sequence.  [default: the table's median]", AT_LEAST_0)
+@option("--rtt-ms", "Round-trip time of the link, paid once per round.", AT_LEAST_0, default=0.0, show_default=False)
+@option(
     "--batch",
-    type=click.IntRange(1, _LARGEST_BATCH),
-    help="Largest batch of the schedule.  [default: the largest of --passes, else 1]",
+    "Largest batch of the schedule.  [default: the largest of --passes, else 1]",
+    click.IntRange(1, _LARGEST_BATCH),
 )
-@click.option(
-    "--confidence", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.95, show_default=True
-)
-@click.option("--records", type=click.Path(path_type=Path), help="Write the records here, as AIPerf's JSONL.")
-@click.option("--profile", type=click.Path(path_type=Path), help="Write speculation_profile.json here.")
-@click.option(
-    "--schedule", type=click.Path(path_type=Path), help="Write draft lengths by batch size here, for vLLM, as JSON."
-)
-@click.option(
-    "--sglang",
-    type=click.Path(path_type=Path),
-    help="Write candidate draft lengths by batch size here, as SGLang's adaptive configuration.",
-)
-@click.option(
-    "--reconcile",
-    "others",
+@option("--confidence", None, click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.95)
+@option("--records", "Write the records here, as AIPerf's JSONL.", FILE)
+@option("--profile", "Write speculation_profile.json here.", FILE)
+@option("--schedule", "Write draft lengths by batch size here, for vLLM, as JSON.", FILE)
+@option("--sglang", "Write candidate draft lengths by batch size here, as SGLang's adaptive configuration.", FILE)
+@option(
+    "--reconcile others",
+    "The counts of another engine for the same models: say why the two print different acceptance.",
     multiple=True,
     metavar="FILE",
-    help="The counts of another engine for the same models: say why the two print different acceptance.",
 )
-@click.option(
+@option(
     "--laws",
-    type=PLACE,
-    help="A trace of both models: what each way of drafting and verifying would accept, beside these counts.",
+    "A trace of both models: what each way of drafting and verifying would accept, beside these counts.",
+    PLACE,
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
+@json_option
 def acceptance(
     files: tuple[str, ...],
     wait: float,

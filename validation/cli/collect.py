@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.cli.display import open_console, progress_bar, waiting
-from validation.cli.options import PLACE, collection_options, pair_options
+from validation.cli.options import AT_LEAST_1, PLACE, collection_options, option, pair_options, quiet_option
 from validation.cli.run import collect_trace, say_what_stays, tell_notes, typed_command
 from validation.cli.tables import say
 from validation.errors import UserError
@@ -101,17 +101,15 @@ def collect_here(
 
 @click.command()
 @collection_command(
-    click.option("--out", required=True, type=PLACE, help="A folder, or s3://BUCKET/NAME; a shard needs a folder."),
+    option("--out", "A folder, or s3://BUCKET/NAME; a shard needs a folder.", PLACE, required=True),
     fresh="Delete what is stored in that folder and collect again.",
 )
-@click.option("--shard", help="Collect only the I-th of N shards, given as I/N; `hlm merge` joins all N.")
-@click.option(
-    "--batches",
-    type=click.IntRange(min=1),
-    help="With --shard: collect the shard's part of this number of batches, not of --positions.",
+@option("--shard", "Collect only the I-th of N shards, given as I/N; `hlm merge` joins all N.")
+@option(
+    "--batches", "With --shard: collect the shard's part of this number of batches, not of --positions.", AT_LEAST_1
 )
-@click.option("--scheduler", help="Collect on dask's workers: local, or the address of a scheduler, tcp://HOST:PORT.")
-@click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors; see the exit code.")
+@option("--scheduler", "Collect on dask's workers: local, or the address of a scheduler, tcp://HOST:PORT.")
+@quiet_option
 def collect(
     asked: Collection, out: Place, shard: str | None, batches: int | None, scheduler: str | None, quiet: bool
 ) -> None:
@@ -177,9 +175,9 @@ def _collect_shard(
 
 @click.command()
 @click.argument("shards", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=PLACE, help="The trace to make: a folder, or s3://BUCKET/NAME.")
-@click.option("--fresh", is_flag=True, help="Delete the trace in that folder first.")
-@click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors; see the exit code.")
+@option("--out", "The trace to make: a folder, or s3://BUCKET/NAME.", PLACE, required=True)
+@option("--fresh", "Delete the trace in that folder first.", is_flag=True)
+@quiet_option
 def merge(shards: tuple[Path, ...], out: Place, fresh: bool, quiet: bool) -> None:
     """Merge the shards that `hlm collect --shard I/N` made into one trace.
 

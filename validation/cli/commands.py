@@ -21,7 +21,7 @@ from validation.cli.dry_run import show_dry_run
 from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, Verdict
 from validation.cli.imports import import_
 from validation.cli.link import link
-from validation.cli.options import PLACE, SEED, json_option, quiet_option
+from validation.cli.options import FILE, PLACE, SEED, json_option, option, quiet_option
 from validation.cli.plan import plan
 from validation.cli.refusals import refusals
 from validation.cli.reproduce import reproduce
@@ -62,21 +62,24 @@ def main() -> None:
 
 @main.command()
 @collection_command(
-    click.option("--out", type=click.Path(path_type=Path), help="Folder of the run.  [default: runs/PAIR]"),
+    option("--out", "Folder of the run.  [default: runs/PAIR]", FILE),
     fresh="Delete the stored trace and collect again.",
 )
-@click.option("--trace", "stored", type=PLACE, help="Check this trace, also at s3:// or http://; no model is loaded.")
-@click.option("--stored-rows", is_flag=True, help="Take the rounded rows of an imported store as exact (with --trace).")
-@click.option("--all-claims", is_flag=True, help="Also check the claims that do not depend on the models (minutes).")
-@click.option(
-    "--figures/--no-figures", default=True, help="Draw the figures; they take longer than the check at a large V."
+@option("--trace stored", "Check this trace, also at s3:// or http://; no model is loaded.", PLACE)
+@option("--stored-rows", "Take the rounded rows of an imported store as exact (with --trace).", is_flag=True)
+@option("--all-claims", "Also check the claims that do not depend on the models (minutes).", is_flag=True)
+@option(
+    "--figures/--no-figures",
+    "Draw the figures; they take longer than the check at a large V.",
+    default=True,
+    show_default=False,
 )
-@click.option(
+@option(
     "--dry-run",
+    "Print positions, disk, memory and CPU time of each step, from a short trial; start nothing.",
     is_flag=True,
-    help="Print positions, disk, memory and CPU time of each step, from a short trial; start nothing.",
 )
-@click.option("--scheduler", help="Check on dask's workers: local, or the address of a scheduler, tcp://HOST:PORT.")
+@option("--scheduler", "Check on dask's workers: local, or the address of a scheduler, tcp://HOST:PORT.")
 @quiet_option
 @json_option
 def validate(
@@ -128,7 +131,7 @@ def validate(
 
 @main.command()
 @click.argument("identifier", required=False)
-@click.option("--paper", help="Only the claims of this paper: cu-hlm, u-hlm, c-sqs, flexspec, edge-sd, or a cited key.")
+@option("--paper", "Only the claims of this paper: cu-hlm, u-hlm, c-sqs, flexspec, edge-sd, or a cited key.")
 @json_option
 def claims(identifier: str | None, paper: str | None, as_json: bool) -> None:
     """List the claims, or show one in full.
@@ -151,11 +154,11 @@ def claims(identifier: str | None, paper: str | None, as_json: bool) -> None:
 @main.command()
 @click.argument("paper")
 @click.argument("number", required=False)
-@click.option("--trace", "path", type=click.Path(path_type=Path), default=Path("runs/builtin/trace"), show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), help="Output folder.  [default: figures, next to the trace]")
-@click.option("--seed", type=SEED, default=1, show_default=True)
-@click.option("--beside", multiple=True, type=click.Path(path_type=Path), help="A run of another pair, for comparison.")
-@click.option("--format", "formats", multiple=True, help="Also write pdf, png or csv; separate several by commas.")
+@option("--trace path", None, FILE, default=Path("runs/builtin/trace"))
+@option("--out", "Output folder.  [default: figures, next to the trace]", FILE)
+@option("--seed", None, SEED, default=1)
+@option("--beside", "A run of another pair, for comparison.", FILE, multiple=True)
+@option("--format formats", "Also write pdf, png or csv; separate several by commas.", multiple=True)
 @quiet_option
 def figure(
     paper: str,
@@ -203,10 +206,10 @@ def figure(
 
 
 @main.command()
-@click.option("--check", is_flag=True, help="Change nothing; fail if a generated table is stale.")
-@click.option("--tables", is_flag=True, help="Only regenerate the tables, from figures/ as it is; needs no run.")
-@click.option("--run", type=click.Path(path_type=Path), default=Path("runs/builtin"), show_default=True)
-@click.option("--pair", "name", default="builtin", show_default=True, help="Name of the pair in figures/.")
+@option("--check", "Change nothing; fail if a generated table is stale.", is_flag=True)
+@option("--tables", "Only regenerate the tables, from figures/ as it is; needs no run.", is_flag=True)
+@option("--run", None, FILE, default=Path("runs/builtin"))
+@option("--pair name", "Name of the pair in figures/.", default="builtin")
 def repro(check: bool, tables: bool, run: Path, name: str) -> None:
     """Update paper_repro.md from a run.
 

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import click
 
+from validation.cli.options import FILE, option
+
 
 @click.command()
-@click.option("--out", type=click.Path(path_type=Path), default=Path("site"), show_default=True, help="Folder to fill.")
-@click.option("--verbose", is_flag=True, help="Show what Sphinx does.")
+@option("--out", "Folder to fill.", FILE, default=Path("site"))
+@option("--verbose", "Show what Sphinx does.", is_flag=True)
 def docs(out: Path, verbose: bool) -> None:
     """Build the documentation as a site, offline; a warning is an error.
 

@@ -17,6 +17,7 @@ import numpy as np
 import hlmtheory
 from validation.cli.display import open_console, waiting
 from validation.cli.exits import Verdict
+from validation.cli.options import FILE, json_option, option
 from validation.cli.run import print_json
 from validation.cli.tables import say
 from validation.errors import UserError
@@ -182,9 +183,9 @@ def conclusion(healths: list[Health], unused: str = "") -> str:
 
 
 @click.command()
-@click.option("--times", type=click.Path(path_type=Path), help="Measure a pair's times for `hlm plan --times`, here.")
-@click.option("--pair", "name", help="The pair of --times.  [default: builtin]")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
+@option("--times", "Measure a pair's times for `hlm plan --times`, here.", FILE)
+@option("--pair name", "The pair of --times.  [default: builtin]")
+@json_option
 def doctor(times: Path | None, name: str | None, as_json: bool) -> None:
     """Say what this machine has, and whether each device works.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from click.core import ParameterSource
 
 from validation.acceptance.record import DRAFTS, VERIFICATIONS
 from validation.cli.display import open_console, progress_bar
-from validation.cli.options import PLACE
+from validation.cli.options import AT_LEAST_0, AT_LEAST_1, FILE, PLACE, json_option, option
 from validation.cli.run import print_json, run_folder, trace_of
 from validation.cli.tables import print_table, say
 from validation.errors import UserError
@@ -24,106 +23,91 @@ if TYPE_CHECKING:
     from validation.planning.result import Result
     from validation.planning.rows import Number, Row
 
-PATH = click.Path(path_type=Path)
-AT_LEAST_0 = click.FloatRange(min=0.0)
-AT_LEAST_1 = click.IntRange(min=1)
-
-
-def _shown(name: str, default: Any, said: str, kind: Any = None) -> Callable[[Any], Any]:
-    """Return an option whose default is shown; its type is that of the default, and a float is 0 or more."""
-    usual = AT_LEAST_0 if isinstance(default, float) else None
-    return click.option(name, default=default, show_default=True, help=said, type=kind or usual)
-
 
 @click.command("plan")
-@click.option("--trace", type=PLACE, help="A trace of `hlm validate` or `hlm import`.  [default: runs/builtin/trace]")
-@click.option(
+@option("--trace", "A trace of `hlm validate` or `hlm import`.  [default: runs/builtin/trace]", PLACE)
+@option(
     "--acceptance",
-    type=PATH,
+    "Instead of a trace, an engine's counts: `hlm acceptance`. More files may follow, as of two scrapes.",
+    FILE,
     multiple=True,
-    help="Instead of a trace, an engine's counts: `hlm acceptance`. More files may follow, as of two scrapes.",
 )
-@click.option("--run", type=PATH, help="Instead of a trace, a record of `hlm device --record`: rounds, times and link.")
-@click.argument("more", nargs=-1, type=PATH, metavar="[FILES]...")
-@click.option(
-    "--times",
-    type=PATH,
-    help="Times of `hlm doctor --times`, or passes.csv with batch, width, ms, for what is left out.",
-)
-@click.option("--draft-length", type=AT_LEAST_1, help="With --acceptance: every step drafted this many.")
-@click.option(
+@option("--run", "Instead of a trace, a record of `hlm device --record`: rounds, times and link.", FILE)
+@click.argument("more", nargs=-1, type=FILE, metavar="[FILES]...")
+@option("--times", "Times of `hlm doctor --times`, or passes.csv with batch, width, ms, for what is left out.", FILE)
+@option("--draft-length", "With --acceptance: every step drafted this many.", AT_LEAST_1)
+@option(
     "--drafts",
-    type=click.Choice(DRAFTS),
-    help="With --acceptance: how the engine chose its drafts; of greedy ones (and n-grams) token ids are sent.",
+    "With --acceptance: how the engine chose its drafts; of greedy ones (and n-grams) token ids are sent.",
+    click.Choice(DRAFTS),
 )
-@click.option(
-    "--verification", type=click.Choice(list(VERIFICATIONS)), help="With --acceptance: how the engine accepted them."
-)
-@_shown("--rate", "10M", "Uplink rate, at the mean SNR if it fades: 10M is bit/s.")
-@_shown("--fading", "none", "Law of the link's rate.", click.Choice(["none", "rayleigh", "rician"]))
-@_shown("--snr", "10dB", "Mean SNR of a fading link: 10dB, or 10x for a ratio.")
-@_shown("--k-factor", "10dB", "With rician: power of the line of sight over the scattered power.")
-@click.option("--link-csv", type=PATH, help="A recorded link: trace_id, time_s, throughput_mbps; replaces --rate.")
-@click.option("--link", "link_name", help="Which trace of --link-csv.  [default: the first]")
-@_shown("--rtt", "20ms", "Round trip of an exchange.")
-@click.option("--down-rate", help="Rate of the downlink.  [default: the uplink's median rate]")
-@_shown("--draft-ms", 12.0, "One pass of the draft model.")
-@_shown("--verify-ms", 30.0, "One pass of the target model.")
-@click.option(
+@option("--verification", "With --acceptance: how the engine accepted them.", click.Choice(list(VERIFICATIONS)))
+@option("--rate", "Uplink rate, at the mean SNR if it fades: 10M is bit/s.", default="10M")
+@option("--fading", "Law of the link's rate.", click.Choice(["none", "rayleigh", "rician"]), default="none")
+@option("--snr", "Mean SNR of a fading link: 10dB, or 10x for a ratio.", default="10dB")
+@option("--k-factor", "With rician: power of the line of sight over the scattered power.", default="10dB")
+@option("--link-csv", "A recorded link: trace_id, time_s, throughput_mbps; replaces --rate.", FILE)
+@option("--link link_name", "Which trace of --link-csv.  [default: the first]")
+@option("--rtt", "Round trip of an exchange.", default="20ms")
+@option("--down-rate", "Rate of the downlink.  [default: the uplink's median rate]")
+@option("--draft-ms", "One pass of the draft model.", AT_LEAST_0, default=12.0)
+@option("--verify-ms", "One pass of the target model.", AT_LEAST_0, default=30.0)
+@option(
     "--server-draft-ms",
-    type=AT_LEAST_0,
-    help="One pass of the draft model on the server.  [default: the target's, divided by the ratio of parameters]",
+    "One pass of the draft model on the server.  [default: the target's, divided by the ratio of parameters]",
+    AT_LEAST_0,
 )
-@_shown("--verify-us-per-token", 0.0, "Time that each token adds to a pass of the target model.")
-@_shown(
+@option("--verify-us-per-token", "Time that each token adds to a pass of the target model.", AT_LEAST_0, default=0.0)
+@option(
     "--between-ms",
-    0.0,
     "Time between two passes of a text that the server writes; below 0 if they take less than other passes.",
     float,
+    default=0.0,
 )
-@_shown("--bias", 0.05, "Largest certified Bias of a truncated message.", click.FloatRange(0.0, 1.0))
-@_shown("--risk", "text=0", "text=.1 or token=.01: allowed distance; 0: lossless.")
-@click.option("--latency", help="A round's time, such as p95=80ms.  [default: no limit]")
-@click.option("--leak", help="What sizes of a round may tell, such as bits=1, by padding.  [default: no limit]")
-@click.option("--energy", help="The device's energy of a token, such as 50mJ.  [default: no limit]")
-@_shown("--device-w", 5.0, "Power of the device while it drafts, in W.")
-@_shown("--transmit-w", 1.0, "Power of the device while it sends, in W.")
-@_shown(
+@option("--bias", "Largest certified Bias of a truncated message.", click.FloatRange(0.0, 1.0), default=0.05)
+@option("--risk", "text=.1 or token=.01: allowed distance; 0: lossless.", default="text=0")
+@option("--latency", "A round's time, such as p95=80ms.  [default: no limit]")
+@option("--leak", "What sizes of a round may tell, such as bits=1, by padding.  [default: no limit]")
+@option("--energy", "The device's energy of a token, such as 50mJ.  [default: no limit]")
+@option("--device-w", "Power of the device while it drafts, in W.", AT_LEAST_0, default=5.0)
+@option("--transmit-w", "Power of the device while it sends, in W.", AT_LEAST_0, default=1.0)
+@option(
     "--objective",
-    "throughput",
     "The aim of the table and of --policy; capacity: the most users of a full server.",
     click.Choice(["throughput", "capacity", "goodput", "fair", "cost"]),
+    default="throughput",
 )
-@_shown("--server-price", 1.0, "With --objective cost: price of a second of the server.")
-@_shown("--time-price", 0.1, "With --objective cost: price of a second of waiting.")
-@_shown("--users", "1", "How many share the band, or a CSV: name, rate, ...")
-@_shown(
+@option("--server-price", "With --objective cost: price of a second of the server.", AT_LEAST_0, default=1.0)
+@option("--time-price", "With --objective cost: price of a second of waiting.", AT_LEAST_0, default=0.1)
+@option("--users", "How many share the band, or a CSV: name, rate, ...", default="1")
+@option(
     "--server-batch",
-    1,
     "The most texts of a pass of a server that is full, or that --users share; others wait.",
     click.IntRange(min=1, max=10_000),
+    default=1,
 )
-@_shown("--vocabulary", 32_000, "V, with --acceptance.", click.IntRange(min=2))
-@_shown(
-    "--seal", "none", "Envelope of each message and answer: docs/deploy.md.", click.Choice(["none", "checksum", "hmac"])
+@option("--vocabulary", "V, with --acceptance.", click.IntRange(min=2), default=32_000)
+@option(
+    "--seal",
+    "Envelope of each message and answer: docs/deploy.md.",
+    click.Choice(["none", "checksum", "hmac"]),
+    default="none",
 )
-@click.option(
+@option(
     "--shared-seed/--no-shared-seed",
+    "Ours may draft by a seed that the server shares: docs/shared_seed.md.",
     default=True,
-    show_default=True,
-    help="Ours may draft by a seed that the server shares: docs/shared_seed.md.",
 )
-@click.option(
+@option(
     "--block/--no-block",
+    "A server may verify the drafts of a round together: of ours with lattice rows, and its own.",
     default=False,
-    show_default=True,
-    help="A server may verify the drafts of a round together: of ours with lattice rows, and its own.",
 )
-@click.option("--policy", type=PATH, help="Write the plan here as a device's policy.json, if it has a device.")
-@click.option("--row", "named", help="With --policy: write this row of the table, such as ours, also if it loses.")
-@click.option("--alone", is_flag=True, help="With --policy: the device may go on alone while its server is away.")
-@click.option("--page", type=PATH, help="Also write the plan as a page with sliders, such as plan.html.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
+@option("--policy", "Write the plan here as a device's policy.json, if it has a device.", FILE)
+@option("--row named", "With --policy: write this row of the table, such as ours, also if it loses.")
+@option("--alone", "With --policy: the device may go on alone while its server is away.", is_flag=True)
+@option("--page", "Also write the plan as a page with sliders, such as plan.html.", FILE)
+@json_option
 @click.pass_context
 def plan(ctx: click.Context, /, run: Path | None, as_json: bool, page: Path | None, **given: Any) -> None:
     """Say which policy to use for these models, this link and these limits, and what it gives.

@@ -20,8 +20,8 @@ from validation.planning.menu import WITHOUT_DEVICE
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from validation.planning.aims import Number, Row
     from validation.planning.result import Result
-    from validation.planning.rows import Number, Row
 
 
 @click.command("plan")
@@ -234,8 +234,7 @@ def _planner(console: Console, request: Any, run: Path | None, given: dict[str, 
 
 def _said_skips(run: Path, *, as_json: bool) -> bool:
     """Say what the record of a run that skipped tells of its risk; return whether it skipped."""
-    from validation.planning.run_record import read_record
-    from validation.planning.run_skips import said_of_skips, skips_of
+    from validation.planning.run_record import read_record, said_of_skips, skips_of
 
     found = skips_of(read_record(run), str(run))
     if found is None:

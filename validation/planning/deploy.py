@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hlmtheory.policy import (
@@ -17,13 +15,12 @@ from hlmtheory.policy import (
     UncertaintyLine,
     threshold_rule,
 )
-from validation.planning.aims import aim_of
+from validation.planning.aims import PROVED, aim_of
 from validation.planning.menu import CERTIFIED, DEVICE, OURS, SERVER, STREAMED, Option
 from validation.planning.plan import Planner
-from validation.planning.positions import LATTICES, Lattice
+from validation.planning.positions import LATTICES
 from validation.planning.profile import SEEDED
 from validation.planning.rounds import COUNTS
-from validation.planning.rows import PROVED
 
 RUNS = (OURS, STREAMED, CERTIFIED, DEVICE, SERVER)
 """Policies that a device runs from a file."""
@@ -44,7 +41,8 @@ def policy_of(
             messages = SeededTokens()
         elif option.codec:
             lattice = LATTICES[option.codec - 1]
-            messages = LatticeRows(lattice.resolution, **_support(lattice, vocabulary))
+            top_k = None if lattice.k is None else min(lattice.k, vocabulary)
+            messages = LatticeRows(lattice.resolution, top_k=top_k, threshold=lattice.threshold or 0.0)
     elif option.family == CERTIFIED:
         rule, messages = threshold_rule(int(option.draft_length)), CertifiedAnswers(option.answer_limit)
     elif option.family == STREAMED:
@@ -90,8 +88,3 @@ def _speed(option: Option, planner: Planner) -> Guarantee:
     share = float(seconds[0] / seconds[1])
     name = f"speed over that of the strongest rival: {rival.family} {rival.label}".rstrip()
     return Guarantee(name, share if np.isfinite(share) else 0.0, "measured", planner.split.prompts["test"])
-
-
-def _support(lattice: Lattice, vocabulary: int) -> dict[str, Any]:
-    """Return what is kept of a row: the largest probabilities, or those from a threshold on."""
-    return {"threshold": lattice.threshold} if lattice.k is None else {"top_k": min(lattice.k, vocabulary)}

@@ -18,8 +18,7 @@ from hlmtheory.draft_length import acceptance_by_depth
 from validation.acceptance.record import AcceptanceRecord, tally
 from validation.errors import UserError
 from validation.planning.engine_counts import options_of_counts
-from validation.planning.envelopes import sealed
-from validation.planning.menu import Option
+from validation.planning.menu import Option, sealed
 from validation.planning.plan import Planner
 from validation.planning.run_record import RunRecord, read_record
 from validation.planning.setting import Setting
@@ -167,13 +166,12 @@ def _limits(record: RunRecord, options: list[Option]) -> list[str]:
 
 def said_of_times(found: dict[str, Estimate], given: set[str]) -> list[str]:
     """Return what was measured, for options of which some were given instead."""
-    scale = {"--rate": (1e-6, "Mbit/s"), "--rtt": (1e3, "ms"), "--draft-ms": (1e3, "ms"), "--verify-ms": (1e3, "ms")}
-    measured = [
-        f"{option} {one.value * scale[option][0]:.4g} {scale[option][1]} ({one.low * scale[option][0]:.3g}–"
-        f"{one.high * scale[option][0]:.3g})"
-        for option, one in found.items()
-        if option not in given and one.value is not None
-    ]
+    measured = []
+    for option, one in found.items():
+        factor, unit = (1e-6, "Mbit/s") if option == "--rate" else (1e3, "ms")
+        if option not in given and one.value is not None:
+            numbers = f"{one.value * factor:.4g} {unit} ({one.low * factor:.3g}–{one.high * factor:.3g})"
+            measured.append(f"{option} {numbers}")
     return [f"Measured in the run, with quartiles: {', '.join(measured)}."] if measured else []
 
 

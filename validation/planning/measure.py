@@ -12,8 +12,7 @@ from validation.collection.import_lists import CORPUS
 from validation.decoding.policy_file import models_mark
 from validation.planning.answers import answer_options
 from validation.planning.bound import Model
-from validation.planning.envelopes import SEALS, sealed
-from validation.planning.menu import fitted_line, options
+from validation.planning.menu import SEALS, fitted_line, options, sealed
 from validation.planning.padding import padded
 from validation.planning.plan import Planner
 from validation.planning.profile import profile_of

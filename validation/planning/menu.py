@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hlmtheory.policy import envelope_bits
 from hlmtheory.skipping import skip_thresholds
 from hlmtheory.uncertainty import fit_linear
 from validation.planning.positions import LATTICES, THRESHOLDS
@@ -145,9 +147,6 @@ def options(
     return found
 
 
-SIZES = ("mean", "p95")
-
-
 def _one_draft(profile: Profile, cut: dict[str, dict[str, Array]]) -> list[Option]:
     """Return the options of HLM, U-HLM and CU-HLM: one draft a round, with a row or a part of it."""
     whole = (float(profile.vocabulary),) * 2
@@ -158,7 +157,10 @@ def _one_draft(profile: Profile, cut: dict[str, dict[str, Array]]) -> list[Optio
         counts = _with_bits(profile.single[column], row_bits)
         found.append(Option(U_HLM, f"u ≤ {threshold:g}", counts, 1, threshold, *loss, whole))
         for kind, message in cut.items():
-            extra, size = min(float(message["bias"][column]), 1.0), _pair([message[x][column] for x in SIZES])
+            extra, size = (
+                min(float(message["bias"][column]), 1.0),
+                _pair((message["mean"][column], message["p95"][column])),
+            )
             counts = _with_bits(profile.single[column], float(message["bits"][column]))
             sent = extra * counts[:, COUNTS.index("exchanges")]
             text = np.minimum(loss[0] + sent, 1.0)
@@ -202,3 +204,28 @@ def _with_bits(counts: Array, bits: float) -> Array:
 def _mean_length(counts: Array) -> float:
     exchanges = counts[:, COUNTS.index("exchanges")].sum()
     return float(counts[:, COUNTS.index("verified")].sum() / exchanges - 1.0)
+
+
+ROUNDS = 128
+"""Rounds of a text, so that their number takes one byte."""
+
+SEALS = {
+    "none": 0,
+    "checksum": envelope_bits(ROUNDS, authenticated=False),
+    "hmac": envelope_bits(ROUNDS, authenticated=True),
+}
+"""Bits of an envelope, by the name that the command line has for it."""
+
+
+def sealed(options: Sequence[Option], seal: str) -> list[Option]:
+    """Return the options with an envelope around each message to the server and each answer."""
+    bits = SEALS[seal]
+    if not bits:
+        return list(options)
+    found = []
+    for option in options:
+        counts = option.counts.copy()
+        for direction in ("up_bits", "down_bits"):
+            counts[..., COUNTS.index(direction)] += bits * counts[..., COUNTS.index("exchanges")]
+        found.append(replace(option, counts=counts))
+    return found

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from validation.planning.aims import Aim, Listed, aims_of, described, has_device
+from validation.planning.aims import Aim, Listed, Number, Row, aims_of, described, has_device
 from validation.planning.menu import CERTIFIED, DEVICE, OURS, SERVER, STREAMED, Option
 from validation.planning.padding import said
 from validation.planning.plan import Planner
 from validation.planning.request import Request
 from validation.planning.rounds import COUNTS
-from validation.planning.rows import Number, Row
 from validation.planning.shared import Shared
 from validation.planning.verdict import verdict_of
 
@@ -156,15 +155,14 @@ def _bounds(planner: Planner) -> tuple[Number | None, Number | None, str]:
 def _server_draft(planner: Planner, request: Request) -> str:
     said = f"A pass of the draft model on the server: {1e3 * planner.setting.own_draft_s:.3g} ms (--server-draft-ms)"
     if request.server_draft_s is None or request.server_draft_basis != "given":
-        basis = request.server_draft_basis if request.server_draft_s is not None else "that of the device"
-        said += f", assumed: {basis}"
+        said += f", assumed: {'that of the device' if request.server_draft_s is None else request.server_draft_basis}"
     if planner.setting.own_draft_s <= planner.setting.draft_s:
         said += (
             ". The server is no slower at it than the device. So for one user no lossless policy that drafts and waits "
             "in turn, with a length that is independent of what would be accepted, is faster than it if the downlink "
             "carries the tokens; nor are the lengths and skips that are listed here, which the server may choose too"
         )
-    return said + "."
+    return f"{said}."
 
 
 def _any_message(gain: Number | None, ours: str) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from hlmtheory.policy import CertifiedAnswers, DevicePolicy
 from hlmtheory.policy.answers import cut_answer
 from tests.validation.stored_traces import LENGTH, VOCABULARY, stored
-from validation.planning.aims import aim_of, row_of
+from validation.planning.aims import aim_of, described
 from validation.planning.answers import LIMITS, answer_bits, answer_options
 from validation.planning.deploy import policy_of
 from validation.planning.measure import planner_of_trace
@@ -23,6 +23,12 @@ from validation.planning.setting import Setting, constant_link
 from validation.trace.reader import open_trace
 
 SLOW_DOWN = Setting(constant_link(1e6, 0.02, 60e3), 0.012, 0.03, server_draft_s=0.04)
+
+
+def row_of(planner, family, setting=SLOW_DOWN):
+    """Return the row of a policy in a setting."""
+    aim = aim_of(planner, setting)
+    return next((described(planner, aim, one) for one in aim.rows if one.family == family), None)
 
 
 @pytest.fixture(scope="module")

@@ -157,10 +157,8 @@ def _one_draft(profile: Profile, cut: dict[str, dict[str, Array]]) -> list[Optio
         counts = _with_bits(profile.single[column], row_bits)
         found.append(Option(U_HLM, f"u ≤ {threshold:g}", counts, 1, threshold, *loss, whole))
         for kind, message in cut.items():
-            extra, size = (
-                min(float(message["bias"][column]), 1.0),
-                _pair((message["mean"][column], message["p95"][column])),
-            )
+            extra = min(float(message["bias"][column]), 1.0)
+            size = _pair([message[name][column] for name in ("mean", "p95")])
             counts = _with_bits(profile.single[column], float(message["bits"][column]))
             sent = extra * counts[:, COUNTS.index("exchanges")]
             text = np.minimum(loss[0] + sent, 1.0)

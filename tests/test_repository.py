@@ -117,27 +117,6 @@ def readme() -> str:
     return (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def long_description() -> str:
-    """The README as the build writes it for a package index."""
-    hook = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["metadata"]["hooks"]
-    text = "".join((ROOT / part["path"]).read_text(encoding="utf-8") for part in hook["fancy-pypi-readme"]["fragments"])
-    for one in hook["fancy-pypi-readme"]["substitutions"]:
-        text = re.sub(one["pattern"], one["replacement"], text)
-    return text
-
-
-def test_the_links_and_pictures_of_the_long_description_are_absolute_and_lead_to_files():
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
-    raw = urls["Source"].replace("https://github.com/", "https://raw.githubusercontent.com/")
-    link = r"(?:(!)\[[^\]]*\]|\])\(([^()\s]+)\)"  # also the one around a picture
-    relative, absolute = re.findall(link, readme()), re.findall(link, long_description())
-    assert len(relative) == len(absolute) > 10
-    assert {mark for mark, _ in absolute} == {"", "!"}
-    for (mark, path), (_, address) in zip(relative, absolute, strict=True):
-        assert address == (f"{raw}/main/{path}" if mark else f"{urls['Source']}/blob/main/{path}")
-        assert (ROOT / path).is_file(), path
-
-
 def test_the_examples_of_the_readme_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = python_blocks(readme())

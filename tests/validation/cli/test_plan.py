@@ -54,17 +54,13 @@ def test_every_number_names_what_it_rests_on(plan):
     [
         (("--rtt", "20"), "has no unit; write 20ms"),
         (("--rate", "0M"), "dead link"),
-        (("--snr", "10", "--fading", "rayleigh"), "10dB, or 10x for a ratio"),
         (("--down-rate", "0M"), "no answer arrives"),
         (("--latency", "p95=1ms"), "the shortest round takes 30.0 ms; allow 30.1"),
         (("--objective", "goodput"), "give --latency"),
-        (("--objective", "fair"), "give --users 2 or more, or a CSV"),
         (("--verify-ms", "0"), "--verify-ms is 0: a model"),
         (("--between-ms", "nan"), "--between-ms is nan"),
         (("--link-csv", "none.csv"), "There is no file none.csv"),
         (("--users", "many"), "--users is 'many'"),
-        (("--users", "none.csv"), "none.csv cannot be read"),
-        (("--users", "3", "--server-batch", "0"), "--server-batch"),
     ],
 )
 def test_what_is_refused(plan, words, said):
@@ -129,9 +125,7 @@ def test_users_wait_for_one_server(plan):
     [
         ("name,rate\na,10\n", "line 2: rate 10 has no unit"),
         ("name\na\n", "the columns name, rate"),
-        ("name,rate\na,0M\n", "line 2: the rate is 0"),
         ("name,rate,weight\na,1M,x\n", "line 2: weight is 'x'"),
-        ("name,rate,weight\na,1M,0\n", "line 2: weight is 0"),
     ],
 )
 def test_a_wrong_file_of_users(plan, folder, text, said):
@@ -284,12 +278,6 @@ def test_greedy_drafts_and_drafts_that_are_matched_need_their_token_ids_alone(an
     assert best["tokens_per_s_median"]["value"] == pytest.approx(tokens / seconds, rel=1e-9)
 
 
-@pytest.mark.parametrize("rule", ["threshold", "fly"])
-def test_a_rule_that_loses_the_law_is_not_planned(answers, rule):
-    said = f"verification {rule} loses the target's law"
-    one_sentence(run("plan", "--acceptance", "answers.jsonl", "--verification", rule), said)
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -297,15 +285,11 @@ def test_a_rule_that_loses_the_law_is_not_planned(answers, rule):
         (("--acceptance", "answers.jsonl", "--trace", "trace"), "give one, not both"),
         (("--acceptance", "answers.jsonl", "--users", "2"), "plan from a trace"),
         (("--alone",), "--alone belongs to --policy"),
-        (("--row", "ours"), "--row belongs to --policy"),
         (("--trace", "trace", "answers.jsonl"), "FILES belongs to --acceptance"),
-        (("--block", "--users", "2"), "for one user"),
         (("--leak", "bits=1", "--page", "plan.html"), "--leak and --page contradict"),
         (("--run", "run.jsonl", "--block"), "plan from a trace"),
         (("--run", "run.jsonl", "--times", "times.json"), "leave the other out"),
-        (("--run", "run.jsonl", "--seal", "hmac"), "had a key"),
         (("--trace", "trace", "--draft-length", "3"), "--draft-length belongs to --acceptance"),
-        (("--trace", "trace", "--link", "a"), "--link belongs to --link-csv"),
         (("--trace", "trace", "--page", "."), "--page is ., which cannot be a file"),
         (("--trace", "trace", "--policy", "answers.jsonl/policy.json"), "which cannot be a file"),
         (("--trace", "trace", "--users", "none.csv"), "none.csv cannot be read"),

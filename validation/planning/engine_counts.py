@@ -42,12 +42,8 @@ def options_of_records(
     """Return the options that counts of accepted drafts allow, and what the plan says about them."""
     records = _records(files, drafts, verification)
     found, evidence = options_of_counts(records, vocabulary, draft_length)
-    evidence = {"files": [str(file) for file in files]} | evidence
-    evidence["read_with"] = {
-        "draft_length": draft_length,
-        "drafts": drafts,
-        "verification": verification,
-    }
+    read_with = {"draft_length": draft_length, "drafts": drafts, "verification": verification}
+    evidence = {"files": [str(file) for file in files]} | evidence | {"read_with": read_with}
     notes = _notes(records, _by_ids(records))
     if any(fewest != most for fewest, most in (record.examined(draft_length) for record in records)):
         notes.append(

@@ -124,12 +124,8 @@ def planner_of_run(path: Path, setting: Setting) -> tuple[Planner, dict[str, Any
     vocabulary = int(record.run["vocabulary"])
     options, evidence = options_of_counts(records, vocabulary)
     seal = "hmac" if record.run["keyed"] else "checksum"
-    evidence |= {
-        "run": str(path),
-        "method": record.run["method"],
-        "texts": len(records),
-        "depths": _depths(records, record.adapts),
-    }
+    evidence |= {"run": str(path), "method": record.run["method"], "texts": len(records)}
+    evidence["depths"] = _depths(records, record.adapts)
     notes = _limits(record, options)
     planner = Planner(sealed(options, seal), setting, split_prompts(np.arange(len(records))))
     return planner, {"evidence": evidence, "notes": notes}

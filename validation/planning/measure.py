@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from validation.planning.bound import Model
 from validation.planning.menu import SEALS, fitted_line, options, sealed
 from validation.planning.padding import padded
 from validation.planning.plan import Planner
-from validation.planning.profile import profile_of
+from validation.planning.profile import Report, profile_of
 from validation.planning.setting import Setting
 from validation.planning.several import tree_options
 from validation.planning.split import PARTS, split_prompts
@@ -28,8 +28,6 @@ CORPUS_NOTE = (
     "The texts are a corpus's: the target model did not write them. Acceptance, speeds and losses are those of rounds "
     "along these texts, not of the system's own, and no loss here bounds a total variation."
 )
-
-Report = Callable[[int, int, str], None]
 
 
 def planner_of_trace(

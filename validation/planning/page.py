@@ -30,13 +30,8 @@ def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
     from markupsafe import Markup
 
     style, script = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("plan.css", "plan.js"))
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        finalize=printable_value,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
+    options: dict[str, Any] = {"autoescape": True, "finalize": printable_value, "undefined": StrictUndefined}
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), trim_blocks=True, **options)
     text = environment.get_template("plan.html.j2").render(
         plan=plan,
         users=plan.get("users"),

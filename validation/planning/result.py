@@ -46,10 +46,8 @@ class Result:
             }
             | {
                 "risk": {"kind": request.risk[0], "limit": request.risk[1]},
-                "passes": None if request.passes is None else asdict(request.passes),
-                "latency": None
-                if request.latency is None
-                else {"share": request.latency[0], "seconds": request.latency[1]},
+                "passes": request.passes and asdict(request.passes),
+                "latency": request.latency and dict(zip(("share", "seconds"), request.latency, strict=True)),
             },
             "link": {
                 "name": link.name,
@@ -67,8 +65,8 @@ class Result:
             "asked": self.asked.name,
             "aims": [_answer(planner, aim) for aim in self.aims],
             "verdict": self.verdict,
-            "gap": None if self.gap is None else self.gap.plain(),
-            "message_gain": None if self.message_gain is None else self.message_gain.plain(),
+            "gap": self.gap and self.gap.plain(),
+            "message_gain": self.message_gain and self.message_gain.plain(),
             "notes": self.notes,
         }
 

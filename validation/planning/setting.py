@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -85,8 +85,8 @@ def recorded_link(source: TraceLink, round_trip_s: float, down_bps: float | None
 class Passes:
     """Measured passes of the target model: seconds by batch and width, in between by interpolation."""
 
-    batches: tuple[int, ...]  # Texts of a pass, and new tokens of each text; ascending
-    widths: tuple[int, ...]  # Texts of a pass, and new tokens of each text; ascending
+    batches: tuple[int, ...]  # Texts of a pass; ascending
+    widths: tuple[int, ...]  # New tokens of each text; ascending
     table: tuple[tuple[float, ...], ...]  # Seconds, (batches, widths)
 
     def seconds(self, width: Array, batch: int = 1) -> Array:
@@ -140,10 +140,6 @@ class Setting:
     def own_draft_s(self) -> float:
         """Return the seconds of a pass of the draft model on the server."""
         return self.draft_s if self.server_draft_s is None else self.server_draft_s
-
-    def with_link(self, **changed: Any) -> Setting:
-        """Return the same setting with another link."""
-        return replace(self, link=replace(self.link, **changed))
 
     def seconds(self, counts: Array, rate_bps: Array | float) -> Array:
         """Return the seconds of texts with these counts (..., counts) at an uplink rate that broadcasts with (...)."""

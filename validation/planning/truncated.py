@@ -86,15 +86,14 @@ def _certified(q: Array, bias: float) -> tuple[Array, Array]:
     try:
         return np.asarray(certified_size(q, bias, bits_per_probability=usual)), np.full(len(q), usual)
     except ValueError:
-        sizes, widths = [], []
+        found = []
         for row in q:
             try:
-                sizes.append(int(certified_size(row, bias, bits_per_probability=usual)))
-                widths.append(usual)
+                found.append((int(certified_size(row, bias, bits_per_probability=usual)), usual))
             except ValueError:
-                sizes.append(int(certified_size(row, bias, bits_per_probability=most)))
-                widths.append(most)
-        return np.array(sizes), np.array(widths)
+                found.append((int(certified_size(row, bias, bits_per_probability=most)), most))
+        sizes, widths = np.array(found).T
+        return sizes, widths
 
 
 def _weighted(weight: Array, k: Array, bits: Array, bias: Array) -> dict[str, Array]:

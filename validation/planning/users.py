@@ -86,15 +86,12 @@ def plan_band(planner: Planner, users: list[User], server_batch: int = 1) -> tup
     setting, many = planner.setting, len(users)
     members, codecs = members_of(planner, users)
     server = SharedServer(setting.verify_s, setting.verify_token_s, server_batch)
-    means = {name: float(np.mean([getattr(user, name) for user in users])) for name in ("round_trip_s", "draft_s")}
-    link = PlanLink(
-        f"a share of {setting.link.name}",
-        np.array([float(np.mean([user.rate_bps for user in users])) / many]),
-        means["round_trip_s"],
-        setting.link.down_bps,
+    rate, trip, draft = (
+        float(np.mean([getattr(user, name) for user in users])) for name in ("rate_bps", "round_trip_s", "draft_s")
     )
+    link = PlanLink(f"a share of {setting.link.name}", np.array([rate / many]), trip, setting.link.down_bps)
     fair = setting.objective == "fair"
-    shared = Shared(users, replace(setting, link=link, draft_s=means["draft_s"]), fair, [np.full(many, 1.0 / many)])
+    shared = Shared(users, replace(setting, link=link, draft_s=draft), fair, [np.full(many, 1.0 / many)])
     known = {(one.codec, one.draft_length): one for one in planner.options if one.family == OURS and one.lossless}
     known |= {(codec, 0): one for codec in range(len(CODECS)) for one in planner.options if one.family == SERVER}
     tried: list[tuple[float, ServedPlan, list[Option], Served]] = []

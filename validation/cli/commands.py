@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from validation.cli.collect import Collection, collect, collect_here, collection
 from validation.cli.decode import decode
 from validation.cli.device import device
 from validation.cli.display import open_console, waiting
-from validation.cli.docs import docs
 from validation.cli.doctor import doctor
 from validation.cli.dry_run import show_dry_run
 from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, Verdict
@@ -27,7 +27,6 @@ from validation.cli.refusals import refusals
 from validation.cli.reproduce import reproduce
 from validation.cli.run import finish_run, open_stored, print_json, run_folder, run_name, typed_command
 from validation.cli.serve import serve
-from validation.cli.study import study
 from validation.cli.top_k import top_k
 from validation.errors import UserError, naming
 from validation.installed import is_clone
@@ -236,8 +235,55 @@ def repro(check: bool, tables: bool, run: Path, name: str) -> None:
         click.echo(str(written.relative_to(ROOT)))
 
 
+@main.command()
+@option("--out", "Folder to fill.", FILE, default=Path("site"))
+@option("--verbose", "Show what Sphinx does.", is_flag=True)
+def docs(out: Path, verbose: bool) -> None:
+    """Build the documentation as a site, offline; a warning is an error.
+
+    Guides, the theory by topic from the claim records, the examples, the results and the API. The first page is
+    OUT/html/index.html.
+    """
+    from validation.site.build import build
+
+    click.echo(str(build(out, quiet=not verbose)))
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("name", default="--help")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def study(name: str, words: tuple[str, ...]) -> None:
+    """Run a study of figures/studies; its README says what it measures and what it reads.
+
+    WORDS are the script's own arguments; `hlm study NAME --help` lists them.
+    """
+    if not is_clone():
+        raise UserError("The studies are in a clone of the repository; this is an installed package.")
+    sys.path.insert(0, str(ROOT))
+    main_scripts = importlib.import_module("figures.studies.kit").MAIN
+    if name in ("-h", "--help"):
+        click.echo(f"{click.get_current_context().get_help()}\n\nStudies: {', '.join(main_scripts)}.")
+        return
+    if name not in main_scripts:
+        raise click.BadParameter(f"{name!r} is none of the studies that can run: {', '.join(main_scripts)}.")
+    script = importlib.import_module(f"figures.studies.{name}.{main_scripts[name]}")
+    sys.argv = [str(script.__file__), *words]
+    script.main()
+
+
 for command in (
-    *(acceptance, audit, collect, decode, import_, link, merge, device, doctor, docs, plan, reproduce, serve, study),
+    acceptance,
+    audit,
+    collect,
+    decode,
+    import_,
+    link,
+    merge,
+    device,
+    doctor,
+    plan,
+    reproduce,
+    serve,
     top_k,
 ):
     main.add_command(command)

@@ -269,6 +269,11 @@ def _measured(
     return request, [], set()
 
 
+SAME = ("fading", "bias", "device_w", "transmit_w", "server_price", "time_price", "objective", "server_batch")
+SAME += ("vocabulary", "shared_seed", "block")
+"""Options that a request takes as they are."""
+
+
 def _request(given: dict[str, Any]) -> Any:
     """Return the request that the options make."""
     from validation.decoding.recorded_links import find_link
@@ -282,7 +287,6 @@ def _request(given: dict[str, Any]) -> Any:
         raise UserError("--down-rate is 0: then no answer arrives; give a rate above 0.")
     return Request(
         rate_bps=read.read_rate("--rate", given["rate"]),
-        fading=given["fading"],
         snr=read.read_snr("--snr", given["snr"]),
         k_factor=read.read_snr("--k-factor", given["k_factor"]),
         round_trip_s=read.read_time("--rtt", given["rtt"]),
@@ -292,22 +296,13 @@ def _request(given: dict[str, Any]) -> Any:
         verify_token_s=given["verify_us_per_token"] / 1e6,
         server_draft_s=None if given["server_draft_ms"] is None else given["server_draft_ms"] / 1e3,
         between_s=given["between_ms"] / 1e3,
-        bias=given["bias"],
         risk=read.read_risk(given["risk"]),
         latency=None if given["latency"] is None else read.read_latency(given["latency"]),
         leak_bits=None if given["leak"] is None else read.read_leak(given["leak"]),
         energy_j=None if given["energy"] is None else read.read_energy("--energy", given["energy"]),
-        device_w=given["device_w"],
-        transmit_w=given["transmit_w"],
-        server_price=given["server_price"],
-        time_price=given["time_price"],
-        objective=given["objective"],
         users=2 if users.endswith(".csv") else int(users),
-        server_batch=given["server_batch"],
-        vocabulary=given["vocabulary"],
-        shared_seed=given["shared_seed"],
-        block=given["block"],
         recorded=None if given["link_csv"] is None else find_link(given["link_csv"], given["link_name"]),
+        **{name: given[name] for name in SAME},
     )
 
 

@@ -98,12 +98,3 @@ def test_the_plan_is_written_as_a_policy_with_what_is_proved(planner):
     said = "Proved: the law of each token, given those before it, is within 0.02 of"
     assert any(note.startswith(said) for note in found.notes)
     assert found.gap is None
-
-
-def test_the_bytes_of_answers_are_kept_with_the_trace(trace, tmp_path):
-    opened, file = open_trace(trace), tmp_path / "answers.json"
-    profile = profile_of(opened)
-    first = answer_bits(opened, profile, file)
-    assert answer_bits(opened, profile, file) == first
-    file.write_text("damaged", encoding="utf-8")
-    assert answer_bits(opened, profile, file) == first

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hlmtheory import all_claims
 from validation.claims.certificate import certificate
 from validation.claims.instances import scenarios
-from validation.cli.display import shortened
 from validation.cli.tables import say
 from validation.errors import UserError, nearest
 from validation.installed import as_typed
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hlmtheory.claims import Claim
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
@@ -63,9 +59,6 @@ def show_list(console: Console, listed: list[Claim]) -> None:
 
 def show_claim(console: Console, claim: Claim) -> None:
     """Print one claim in full."""
-    module = claim.id.split(".")[0]
-    folder = ROOT / "hlmtheory" / module
-    head = f"{module}/__init__.py" if folder.is_dir() else f"{module}.py"
     rows = {
         "statement": claim.statement,
         "status": "stands" if claim.standing == "true" else f"{claim.standing}: {FALSE_WORDS[claim.standing]}",
@@ -76,14 +69,13 @@ def show_claim(console: Console, claim: Claim) -> None:
         "checked by": _checked_by(claim),
         "largest lhs/rhs known": claim.attained and f"{claim.attained.ratio:.6g} at {dict(claim.attained.instance)}",
         "counterexample": claim.refuted and dict(claim.refuted),
-        "symbols": f"draft is q, target is p; the table at the head of hlmtheory/{head} has the others",
+        "symbols": "draft is q, target is p; the table at the head of its topic in hlmtheory has the others",
         "proof": f"{claim.proof.file}, line {claim.proof.line}: {claim.proof.text}",
-        "tests": f"tests/theory/test_claims.py and test_{module}.py",
     }
     console.print(claim.id, style="bold")
     for label, value in rows.items():
         if value is not None:
-            console.print(f"  {label}: {shortened(value)}", highlight=False)
+            console.print(f"  {label}: {value}", highlight=False)
 
 
 def _checked_by(claim: Claim) -> str:
@@ -108,6 +100,8 @@ def plain_claim(claim: Claim) -> dict[str, Any]:
         "takes": list(claim.takes),
         "ceiling": claim.ceiling,
         "largest_ratio_known": claim.attained and claim.attained.ratio,
+        "counterexample": claim.refuted and {name: str(value) for name, value in claim.refuted.items()},
+        "proof": claim.proof.text,
     }
 
 

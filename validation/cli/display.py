@@ -183,7 +183,7 @@ def _told_late(console: Console, text: str) -> Iterator[Callable[[str], None]]:
             told.set()
             say(console, f"{now[0][:1].upper()}{now[0][1:]} ...")
 
-    def say(changed: str) -> None:
+    def change(changed: str) -> None:
         with lock:
             now[0] = changed
         if told.is_set():
@@ -193,7 +193,7 @@ def _told_late(console: Console, text: str) -> Iterator[Callable[[str], None]]:
     timer.daemon = True
     timer.start()
     try:
-        yield say
+        yield change
     finally:
         timer.cancel()
 

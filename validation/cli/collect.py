@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from validation.cli.display import open_console, progress_bar, waiting
-from validation.cli.options import AT_LEAST_1, PLACE, collection_options, option, pair_options, quiet_option
+from validation.cli.options import AT_LEAST_1, PLACE, collection_options, option, pair_options, quiet_option, together
 from validation.cli.run import collect_trace, say_what_stays, tell_notes, typed_command
 from validation.cli.tables import say
 from validation.errors import UserError
@@ -72,15 +72,14 @@ class Collection:
 def collection_command(out: Decorator, fresh: str) -> Decorator:
     """Add the options of a collection to a command, which takes them as its first argument, a :class:`Collection`."""
 
-    def added(command: Callable[..., None]) -> Callable[..., None]:
+    def added(command: Callable[..., None]) -> Any:
         @wraps(command)
         def gathered(**given: Any) -> None:
             models = Models(**{field.name: given.pop(field.name) for field in fields(Models)})
             settings = {name: given.pop(name) for name in ("positions", "new_tokens", "seed")}
             command(Collection(models, given.pop("prompts"), settings, given.pop("fresh")), **given)
 
-        found = click.option("--fresh", is_flag=True, help=fresh)(gathered)
-        return pair_options(collection_options(out(found)))
+        return together(pair_options, collection_options, out, option("--fresh", fresh, is_flag=True))(gathered)
 
     return added
 

@@ -269,8 +269,10 @@ def _measured(
     return request, [], set()
 
 
-SAME = ("fading", "bias", "device_w", "transmit_w", "server_price", "time_price", "objective", "server_batch")
-SAME += ("vocabulary", "shared_seed", "block")
+SAME = (
+    *("fading", "bias", "device_w", "transmit_w", "server_price", "time_price", "objective", "server_batch"),
+    *("vocabulary", "shared_seed", "block"),
+)
 """Options that a request takes as they are."""
 
 

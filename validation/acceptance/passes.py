@@ -1,19 +1,8 @@
 """Measured passes of a target and a draft model, and the times of a round that they give.
 
-A table is a CSV file with a header. Each row is one pass, or the median of several equal ones.
-
-=========== =========================================================================
-column      content
-=========== =========================================================================
-``batch``   sequences in the pass
-``width``   new tokens of each sequence: K + 1 in a verification, 1 in decoding
-``context`` cached tokens of a sequence before the pass; may be left out
-``ms``      time of the pass in milliseconds
-``model``   ``target`` or ``draft``; without the column all passes are of the target
-=========== =========================================================================
-
-At a measured batch and width a pass has its measured time; between them times are interpolated in the width and then in
-the batch. Beyond, and for the cache, the plane of :func:`hlmtheory.serving.fit_passes` goes on from the nearest.
+A table is a CSV file with a pass, or the median of equal ones, a line: batch, width (new tokens of each sequence),
+context (cached tokens; may be left out), ms, and model (target or draft; without it, target). Times are interpolated in
+width and batch; beyond them, and in the cache, the plane of :func:`hlmtheory.serving.fit_passes` goes on.
 """
 
 from __future__ import annotations
@@ -82,15 +71,8 @@ class Passes:
         return [found.sentence(name) for name, found in both if found is not None]
 
 
-def read_passes(path: str | Path) -> Passes:
-    """Return the passes of a table.
-
-    Raises
-    ------
-    UserError
-        The file is no such table, or its passes of the target do not determine the times.
-    """
-    path = Path(path)
+def rows_of_passes(path: Path) -> dict[str, NDArray[np.float64]]:
+    """Return batch, width, context and ms of the passes of each model that a table has, (n, 4)."""
     try:
         with naming(path), path.open(encoding="utf-8-sig", newline="") as file:
             table = csv.DictReader(file)
@@ -100,11 +82,13 @@ def read_passes(path: str | Path) -> Passes:
     if missing := [name for name in _COLUMNS if name not in names]:
         raise UserError(f"{path} has no column {missing[0]}; a table of passes has batch, width, context and ms.")
     rows = [(_model(path, number, row), _numbers(path, number, row)) for number, row in enumerate(lines, 2)]
-    found = {}
-    for model in _MODELS:
-        passes = np.array([row for name, row in rows if name == model]).reshape(-1, 4)
-        if len(passes):
-            found[model] = _measured(path, model, passes)
+    return {model: np.array([row for name, row in rows if name == model]) for model in {name for name, _ in rows}}
+
+
+def read_passes(path: str | Path) -> Passes:
+    """Return the passes of a table."""
+    path = Path(path)
+    found = {model: _measured(path, model, passes) for model, passes in rows_of_passes(path).items()}
     if "target" not in found:
         raise UserError(f"{path} has no pass of the target model.")
     return Passes(found["target"], found.get("draft"))

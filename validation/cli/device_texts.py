@@ -117,10 +117,7 @@ def mark_of(ids: list[int]) -> str:
 
 
 def stored_texts(out: Path | None, described: dict[str, Any], asked: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """Return the texts of a file by prompt, written with these settings; a last line that was cut is taken away.
-
-    ``asked`` has the marks of the prompts' tokens, by name.
-    """
+    """Return the texts of a file by prompt, written with these settings; a last line that was cut is taken away."""
     if out is None or not out.exists():
         return {}
     whole = out.read_bytes()

@@ -59,7 +59,7 @@ def certificate(rng):
     left = max(1 - sum(made.values()), F(0)) / len(others)
     made = [made.get(v, F(0)) + (left if v in others else 0) for v in range(len(row))]
     exact = sum(abs(x - y / sum(made)) for x, y in zip(whole(row), made, strict=True))
-    return exact <= F(float(choice.bias)) <= F(limit)
+    return exact <= min(F(float(choice.bias)), F(limit))
 
 
 def text(rng):

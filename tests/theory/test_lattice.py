@@ -296,6 +296,6 @@ def test_what_is_allocated_can_be_sent(draft, budget):
     assert 1 <= int(found.resolution) <= LARGEST_RESOLUTION
     support = lattice.top_support(row, found.k)
     counts = lattice.quantize(row, support=support, resolution=found.resolution)
-    message = codec.lattice_message(counts, support=support, token=0)
+    message = codec.LatticeMessage(32_000, (codec.LatticeDraft(np.flatnonzero(support), counts[support], 0),))
     assert codec.decode(codec.encode(message)) == message
     assert total_variation(counts / found.resolution, row) <= found.distortion

@@ -30,7 +30,7 @@ LINK = channel.Rician(10.0, 2.0)
 CHAIN = channel.GilbertElliott(8e6, 1e6, 0.0625, 0.25, 0.5)
 RECORDED = channel.TraceLink([0.0, 1.0], [1e6, 3e6])
 TRACKER = draft_length.AcceptanceTracker(0.1, "consistent", 0.75, 1.0)
-LATTICE = codec.lattice_message([6, 0, 4, 0], support=[True, False, True, False], token=2)
+LATTICE = codec.LatticeMessage(4, (codec.LatticeDraft([0, 2], [6, 4], 2),))
 CHOSEN = codec.cheapest_codec([0.625, 0.25, 0.125], 0.25)
 MIXED = codec.coded_message([0.625, 0.25, 0.125], CHOSEN, token=2)
 HULLS = policy.lower_hulls([[16.5, 64.5], [8.5, 32.5]], [[0.25, 0.0], [0.5, 0.125]])
@@ -196,7 +196,6 @@ DEFAULTS: dict[str, Any] = {
     "bits": [100.0, 200.0],
     "choice": CHOSEN,
     "codec": None,
-    "coder": "enumerative",
     "confidence": 0.875,
     "costs": STAGES,
     "count": [1, 1, 2],
@@ -367,7 +366,6 @@ OWN: dict[str, dict[str, Any]] = {
     "TruncatedDraft": {"probability": 0.125},
     "TruncatedMessage": {"vocabulary": 4, "bits": 3, "drafts": TRUNCATED.drafts},
     "TokenMessage": {"vocabulary": 4, "drafts": (codec.TokenDraft(2),)},
-    "lattice_message": {"counts": [6, 0, 4, 0], "support": [True, False, True, False]},
     "truncated_message": {"k": 2, "bits": 3},
     "MixedDraft": {"support": np.array([0, 1]), "bits": 0, "probability": 0.125},
     "MixedMessage": {"vocabulary": 3, "drafts": MIXED.drafts},

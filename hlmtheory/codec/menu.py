@@ -101,13 +101,7 @@ def _numbers(name: str, given: Any, most: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """All lattices and mixtures of a menu, by ascending bits.
-
-    Attributes
-    ----------
-    bits, size, resolution : int64 arrays, shape (n,)
-    mixture : bool array, shape (n,)
-    """
+    """All lattices and mixtures of a menu, by ascending bits."""
 
     bits: Integers
     size: Integers

@@ -62,8 +62,8 @@ def message_bytes(vocabulary: int, bits: Array, *, probability: bool = True) -> 
 def coded_message(draft: Any, choice: CodecChoice, *, token: Any, probability: bool = True) -> MixedMessage:
     """The message of each row (L, V) in the codec that :func:`cheapest_codec` chose for it, with the drawn tokens (L,).
 
-    With ``probability`` q_d is sent too, so that acceptance is exact. Without it the server accepts by the decoded q̂_d;
-    the certified bias is the same, the acceptance rate is lower by at most half of it.
+    With ``probability`` q_d is sent too, so that acceptance is exact. Without it the server accepts by the decoded
+    q̂_d; the certified bias is the same, the acceptance rate is lower by at most half of it.
     """
     rows = np.atleast_2d(canonical("draft", draft))
     choice = instance("choice", choice, CodecChoice)

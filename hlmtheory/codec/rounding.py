@@ -24,18 +24,10 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SortedRow:
-    """One distribution in descending order.
+    """One distribution in descending order, with sums of its heads and tails (V + 1,).
 
-    Attributes
-    ----------
-    source : float64 array, shape (V,)
-        The row before it was sorted.
-    values : float64 array, shape (V,)
-    heads, tails : float64 arrays, shape (V + 1,)
-        Sums of the first k entries, and of the entries from k on.
-    slack : float
-        What is added to each distance, so that rounding never makes it too small; 0 for a row with a single 1, which
-        has no rounding. A distance has at most 15 sums of at most V terms each, and of size 1 at most.
+    ``slack`` is added to each distance, so that rounding never makes it too small; 0 for a row with a single 1, which
+    has no rounding. A distance has at most 15 sums of at most V terms each, and of size 1 at most.
     """
 
     source: Row
@@ -77,24 +69,10 @@ class SortedRow:
 class Rounding:
     """How the K largest entries and the rest become ℓ units.
 
-    The entries of at least one unit are rounded down, and the others to 0. The units that are left over go one by one
-    to the largest remainders, which makes the support's part of the row nearest to q. If every entry of the support
-    has one and some are left over, these go to the largest entry.
-
-    Attributes
-    ----------
-    whole : int64 array, shape (m,)
-        Units of the entries of at least one unit, rounded down.
-    remainders : float64 array, shape (m,)
-        What this rounding loses of them, in units.
-    raised, first : int
-        How many of the largest remainders, and how many of the other entries, get one unit more.
-    extra : int
-        Units left over, for the largest entry.
-    spread : int
-        Units of the rest.
-    distance : float
-        TV(q, q̂), but for rounding.
+    The m entries of at least one unit are rounded down to ``whole``, and the others to 0. The units that are left over
+    go one by one to the largest remainders, which makes the support's part of the row nearest to q: one each to
+    ``raised`` of the m and to the ``first`` of the others. If every entry of the support has one, the ``extra`` units
+    go to the largest entry.
     """
 
     whole: Integers
@@ -108,17 +86,7 @@ class Rounding:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A support and its resolution after rounding down: what is left over, and the remainders that compete for it.
-
-    Attributes
-    ----------
-    size, resolution, spread : int
-        K, ℓ, and the units of the rest.
-    whole, remainders : arrays, shape (m,)
-        As in :class:`Rounding`.
-    missing : int
-        Units left over.
-    """
+    """A support and its resolution after rounding down: the m remainders that compete for the ``missing`` units."""
 
     size: int
     resolution: int

@@ -45,22 +45,10 @@ CHUNK = 512
 
 @dataclass(frozen=True, slots=True)
 class CodecChoice:
-    """The codec of each row.
+    """The codec of each row: its place in ``CODEC_KINDS``, k tokens, b or ℓ, whether the rest has units, bits and bias.
 
-    Attributes
-    ----------
-    kind : int64 array, shape (...)
-        The place in ``CODEC_KINDS``: "top-k", "lattice" or "mixture".
-    k : int64 array, shape (...)
-        How many tokens are written.
-    parameter : int64 array, shape (...)
-        b of top-k, ℓ of the others.
-    mixture : bool array, shape (...)
-        Whether the rest has units of its own.
-    bits : int64 array, shape (...)
-        Bits of the row in the message, with its kind, k and parameter; without the draft token and its probability.
-    bias : array, shape (...)
-        2 TV(q, q̂) of the levels or counts that are written, rounded up.
+    The bits are those of the row with its kind, k and parameter, without the draft token and its probability. The bias
+    is 2 TV(q, q̂) of the levels or counts that are written, rounded up.
     """
 
     kind: Array

@@ -33,19 +33,7 @@ BIAS = not_negative("give certified biases, each in [0, 2]")
 
 @dataclass(frozen=True, slots=True)
 class CodecAllocation:
-    """Which choice each of T rows takes.
-
-    Attributes
-    ----------
-    index : int64 array, shape (T,)
-        The column of each row's choice.
-    bits : float
-        Σ_t bits.
-    bias : float
-        Σ_t bias, rounded up; at most the budget.
-    lower_bound : float
-        A lower bound on the bits of every plan within the budget, rounded down.
-    """
+    """The column (T,) of each row's choice, Σ bits, Σ bias rounded up, and a lower bound on the bits of every plan."""
 
     index: Array
     bits: float

@@ -75,16 +75,10 @@ def threshold_support(draft: Array, threshold: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of a controller over rows (..., T, V).
+    """A run of a controller over rows (..., T, V): supports, their dropped mass (..., T), and levels (..., T + 1).
 
-    Attributes
-    ----------
-    support : bool array, shape (..., T, V)
-        The tokens kept at each position.
-    dropped : array, shape (..., T)
-        Their dropped mass.
-    level : array, shape (..., T + 1)
-        τ of a :class:`ThresholdController`, or what is left of the budget, before each step and after the last.
+    The level is τ of a :class:`ThresholdController`, or what is left of the budget, before each step and after the
+    last.
     """
 
     support: Array
@@ -140,23 +134,7 @@ class ThresholdController:
         return self._history[-1]
 
     def step(self, draft: Array) -> Array:
-        """Return the support of a drafted token's row, and update the threshold.
-
-        Parameters
-        ----------
-        draft : array, shape (..., V)
-            Probability rows, with the leading dimensions of the threshold.
-
-        Returns
-        -------
-        bool array, shape (..., V)
-            The support {q ≥ τ} with the top token; τ is then moved by (8).
-
-        Raises
-        ------
-        ValueError
-            If a row is not a distribution or the leading dimensions do not fit.
-        """
+        """Return the support {q ≥ τ} of a drafted token's row (..., V), with the top token, and move τ by (8)."""
         if self._plain and is_array(draft):
             self._join(draft)
         xp, draft, tau = arrays(draft=draft, threshold=self.threshold)
@@ -168,28 +146,7 @@ class ThresholdController:
         return support
 
     def run(self, drafts: Array) -> Run:
-        """Step over the rows of several drafted tokens, and return what the steps did.
-
-        Parameters
-        ----------
-        drafts : array, shape (..., T, V)
-            Probability rows, with the leading dimensions of the threshold.
-
-        Returns
-        -------
-        Run
-
-        Raises
-        ------
-        ValueError
-            If a row is not a distribution, there is no position, or the leading dimensions do not fit.
-
-        Examples
-        --------
-        >>> found = ThresholdController(0.25, 0.5, 0.25).run([[0.5, 0.25, 0.125, 0.125], [0.25, 0.25, 0.25, 0.25]])
-        >>> found.support.sum(axis=-1).tolist(), found.dropped.tolist(), found.level.tolist()
-        ([2, 4], [0.25, 0.0], [0.25, 0.25, 0.375])
-        """
+        """Step over the rows (..., T, V) of several drafted tokens, and return what the steps did."""
         return ran(self, drafts)
 
     def _join(self, draft: Array) -> None:
@@ -204,27 +161,9 @@ class ThresholdController:
         """End a batch of drafts: keep the updates of the accepted drafts and of the rejected one, undo the others.
 
         The token at the rejected position is resampled and stays in the text, so the dropped mass of that position
-        counts. Line 12 of Algorithm 1, as printed, uses the dropped mass of the last accepted position instead. But
-        line 8 has already made that update. The update of the rejected position is then lost, and the sum in Theorem 1
-        is not controlled (claim ``conformal.resampled``).
-
-        Parameters
-        ----------
-        accepted : integer array, shape (...)
-            How many drafts of the batch were accepted, 0..L, with L the number of steps since the last roll-back.
-        printed : bool
-            Whether to follow line 12 as printed, τ_{T+1} = τ_T - η(d_T - ε) after T accepted drafts. For T = 0 there
-            is no accepted position, and the threshold stays as it was before the batch.
-
-        Returns
-        -------
-        array, shape (...)
-            The threshold that the next batch starts from.
-
-        Raises
-        ------
-        ValueError
-            If ``accepted`` exceeds the number of drafts of the batch.
+        counts. Line 12 of Algorithm 1, as ``printed``, τ_{T+1} = τ_T - η(d_T - ε) after T accepted drafts, uses that of
+        the last accepted position instead, for which line 8 has already made the update. So the sum in Theorem 1 is not
+        controlled (claim ``conformal.resampled``); for T = 0 the threshold stays as it was before the batch.
         """
         made = len(self._history) - 1
         xp, _, count = arrays(threshold=self.threshold, accepted=accepted)
@@ -314,37 +253,9 @@ def regret_bound_sharp(
 ) -> Array:
     """Return the sharp bound on the mean dropped mass, for every η: ε + (τ_1 + L)/(ηT).
 
-    A bound for every V has L = η(1 - ε), the limit for V → ∞. For one V it has L = max(-ηε, η(1 - 1/V - ε) - 1/V):
-    with V tokens a step drops at most 1 - 1/V, and at a threshold τ below 1/V it drops at most (V - 1) τ. The proofs
-    are in :mod:`hlmtheory.conformal.claims`.
-
-    Parameters
-    ----------
-    epsilon, learning_rate, threshold : arrays, shape (...)
-        ε in (0, 1), η > 0 and τ_1 ≥ -η(1 - ε).
-    steps : integer array, shape (...)
-        T, 1 or more.
-    vocabulary : integer array, shape (...), optional
-        V, 1 or more; None for a bound that holds for every V.
-
-    Returns
-    -------
-    array, shape (...)
-        Without V and with τ_1 = 0 it is ε + (1 - ε)/T, whatever η is. With V it is smaller. A run reaches it in the
-        limit if its threshold at the last step can be just above 1/V. With V, if τ_1 < 0, max(τ_1 + L, -ηε) replaces
-        τ_1 + L.
-
-    Raises
-    ------
-    ValueError
-        If ε is outside (0, 1), η ≤ 0, τ_1 is not finite or below -η(1 - ε), or T or V is below 1.
-
-    Examples
-    --------
-    >>> round(float(regret_bound_sharp(0.0005, 0.001, 0.0, 2000)), 6)
-    0.001
-    >>> float(regret_bound_sharp(0.25, 1.0, 0.25, 4)), float(regret_bound_sharp(0.25, 1.0, 0.25, 4, vocabulary=4))
-    (0.5, 0.375)
+    For every V, L = η(1 - ε): at τ_1 = 0 the bound is ε + (1 - ε)/T. For one V, L = max(-ηε, η(1 - 1/V - ε) - 1/V),
+    since a step drops at most 1 - 1/V, and at most (V - 1) τ at a threshold τ below 1/V; if τ_1 < 0, max(τ_1 + L, -ηε)
+    replaces τ_1 + L.
     """
     xp, target, rate, tau, _ = setting(epsilon, learning_rate, threshold, steps=steps)
     _refuse_low(xp, target, rate, tau)

@@ -39,28 +39,7 @@ DOMAINS = {
 def smallest_support(draft: Array, allowance: Array) -> Array:
     """Return the smallest support whose dropped mass is at most an allowance; it always holds the top token.
 
-    Parameters
-    ----------
-    draft : array, shape (..., V)
-        Probability rows.
-    allowance : array, shape (...)
-        Most mass that may be dropped, 0 or more.
-
-    Returns
-    -------
-    bool array, shape (..., V)
-        The K most probable tokens (of equals, those with the lowest index), with the smallest K whose dropped mass is
-        at most the allowance. No support with fewer tokens meets the allowance.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, or the allowance is negative or not finite.
-
-    Examples
-    --------
-    >>> smallest_support([0.5, 0.125, 0.25, 0.125], [0.25, 0.1]).tolist()
-    [[True, False, True, False], [True, True, True, True]]
+    Of equal tokens, those with the lowest index; no support with fewer tokens meets the allowance.
     """
     xp, draft, allowance = arrays("allowance", draft=draft, allowance=allowance)
     _, _, q = distributions(draft=draft)
@@ -138,25 +117,10 @@ class MassBudgetController:
         return xp.minimum(saved + target, most)
 
     def step(self, draft: Array, threshold: Array | None = None) -> Array:
-        """Return the support of a drafted token's row, and take its dropped mass from the budget.
+        """Return the smallest support of a row (..., V) within the allowance, and take what it drops from the budget.
 
-        Parameters
-        ----------
-        draft : array, shape (..., V)
-            Probability rows, with the leading dimensions of ε.
-        threshold : array, shape (...), optional
-            τ: tokens with q ≥ τ are kept even if the budget would allow dropping them, so the budget is saved for
-            later positions. The guarantee holds for any τ, even if it changes. With None the budget is spent at once.
-
-        Returns
-        -------
-        bool array, shape (..., V)
-            The smallest support within the allowance (:func:`smallest_support`), and {q ≥ τ}.
-
-        Raises
-        ------
-        ValueError
-            If a row is not a distribution, τ is not finite, or the leading dimensions do not fit.
+        Tokens with q ≥ ``threshold`` are kept even if the budget would allow dropping them, so it is saved for later
+        positions. The guarantee holds for any threshold, even if it changes. With None the budget is spent at once.
         """
         if self._plain and is_array(draft):
             self._join(draft)
@@ -170,29 +134,7 @@ class MassBudgetController:
         return support
 
     def run(self, drafts: Array) -> Run:
-        """Step over the rows of several drafted tokens; see :meth:`ThresholdController.run`.
-
-        Parameters
-        ----------
-        drafts : array, shape (..., T, V)
-            Probability rows, with the leading dimensions of ε.
-
-        Returns
-        -------
-        Run
-            ``level`` is the part of the budget that is left.
-
-        Raises
-        ------
-        ValueError
-            If a row is not a distribution, there is no position, or the leading dimensions do not fit.
-
-        Examples
-        --------
-        >>> found = MassBudgetController(0.25).run([[1.0, 0.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]])
-        >>> found.support.sum(axis=-1).tolist(), found.dropped.tolist(), found.level.tolist()
-        ([1, 2], [0.0, 0.5], [0.0, 0.25, 0.0])
-        """
+        """Step over the rows (..., T, V) of several tokens; ``level`` is the part of the budget that is left."""
         return ran(self, drafts)
 
     def _join(self, draft: Array) -> None:
@@ -206,23 +148,7 @@ class MassBudgetController:
     def roll_back(self, accepted: Array) -> Array:
         """End a batch of drafts: keep the steps of the accepted drafts and of the rejected one, undo the others.
 
-        The token at the rejected position is resampled and stays in the text, so its dropped mass counts, as in
-        :meth:`ThresholdController.roll_back`.
-
-        Parameters
-        ----------
-        accepted : integer array, shape (...)
-            How many drafts of the batch were accepted, 0..L, with L the number of steps since the last roll-back.
-
-        Returns
-        -------
-        array, shape (...)
-            The part of the budget that is left to the next batch.
-
-        Raises
-        ------
-        ValueError
-            If ``accepted`` exceeds the number of drafts of the batch.
+        The token at the rejected position is resampled and stays in the text, so its dropped mass counts.
         """
         made = len(self._history) - 1
         xp, _, count = arrays(saved=self.saved, accepted=accepted)
@@ -237,31 +163,7 @@ class MassBudgetController:
 def mass_budget_bound(epsilon: Array, steps: Array, first: Array = 1, limit: Array | None = None) -> Array:
     """Return the bound min(B, εs) + ε(T - 1) on the dropped mass of T consecutive positions from position s on.
 
-    Parameters
-    ----------
-    epsilon : array, shape (...)
-        ε in (0, 1).
-    steps : integer array, shape (...)
-        T, 1 or more; 1 gives the bound of one position.
-    first : integer array, shape (...)
-        s, the first of the positions, counted from 1. For s = 1 without a limit, or with B ≥ ε, the bound is εT.
-    limit : array, shape (...), optional
-        B > 0; None for no limit, where one position may drop up to εs.
-
-    Returns
-    -------
-    float64 array, shape (...)
-        Reached if the positions before s drop nothing.
-
-    Raises
-    ------
-    ValueError
-        If ε is outside (0, 1), T or s is below 1, or B is not positive.
-
-    Examples
-    --------
-    >>> float(mass_budget_bound(0.25, 8)), float(mass_budget_bound(0.25, 1, first=100, limit=0.5))
-    (2.0, 0.5)
+    Reached if the positions before s drop nothing. Without a limit one position may drop up to εs.
     """
     given = {"epsilon": epsilon, "steps": steps, "first": first} | ({} if limit is None else {"limit": limit})
     xp, *values = arrays("epsilon", "limit", **given)

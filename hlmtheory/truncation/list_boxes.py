@@ -13,15 +13,10 @@ from hlmtheory.truncation.partial import LISTED, MASS, VOCABULARY, checked_token
 
 @dataclass(frozen=True, slots=True)
 class PartialBoxes:
-    """Bounds of p and q, for :func:`box_distance`, :func:`box_deviation` and :func:`box_bias`.
+    """Bounds of p and of q, and the number of tokens of each column, for :func:`box_distance` and its like.
 
-    Attributes
-    ----------
-    target, draft : Interval
-        Bounds of p and of q, each of shape (..., j + k + 1): the columns of the j tokens that q lists, in order, then
-        those of the k tokens that p lists, then one for all others.
-    count : int64 array, shape (..., j + k + 1)
-        Number of tokens of each column. A token of p's list that q lists too has 0.
+    The columns (..., j + k + 1) are the j tokens that q lists, in order, then the k that p lists, then one for all
+    others. A token of p's list that q lists too has the count 0.
     """
 
     target: Interval
@@ -38,32 +33,9 @@ def partial_boxes(
     target_error: Array = 0.0,
     draft_error: Array = 0.0,
 ) -> PartialBoxes:
-    """Return the bounds that two lists of the most probable tokens give for every entry of p and q.
+    """Return the bounds that two lists of the most probable tokens, as in :func:`partial_distance`, give for p and q.
 
-    Parameters
-    ----------
-    target_token, target_log_probability, draft_token, draft_log_probability, vocabulary
-        As in :func:`partial_distance`.
-    target_error, draft_error : array, shape (..., k) and (..., j), or broadcastable
-        Largest |listed - true log-probability|, in nats.
-
-    Returns
-    -------
-    PartialBoxes
-
-    Raises
-    ------
-    ValueError
-        If a token is outside the vocabulary or listed twice, log-probabilities are not in descending order, an error is
-        negative or not finite, no distribution agrees with a list, or the shapes do not match.
-
-    Examples
-    --------
-    >>> import math
-    >>> half, quarter = math.log(0.5), math.log(0.25)
-    >>> found = partial_boxes([3, 1], [half, quarter], [3, 0], [half, quarter], vocabulary=8)
-    >>> found.count.tolist(), found.draft.upper.round(4).tolist(), found.target.lower.round(4).tolist()
-    ([1, 1, 0, 1, 5], [0.5, 0.25, 0.25, 0.25, 0.25], [0.5, 0.0, 0.5, 0.25, 0.0])
+    ``target_error`` (..., k) and ``draft_error`` (..., j) are the largest |listed - true log-probability|, in nats.
     """
     size = number(VOCABULARY, "vocabulary", vocabulary)
     xp, a, x, e, b, y, f = arrays(

@@ -33,13 +33,7 @@ LISTED = Domain(
 
 @dataclass(frozen=True, slots=True)
 class PartialPair:
-    """Sharp intervals for a pair of distributions that agree with two lists.
-
-    Attributes
-    ----------
-    total_variation, acceptance : Interval
-        Of TV(q, p) and of the acceptance rate 1 - TV(q, p), each of shape (...).
-    """
+    """Sharp intervals of TV(q, p) and of the acceptance rate 1 - TV(q, p) that agree with two lists."""
 
     total_variation: Interval
     acceptance: Interval
@@ -47,15 +41,10 @@ class PartialPair:
 
 @dataclass(frozen=True, slots=True)
 class DraftOutcome:
-    """Acceptance of one draft, as far as two lists determine it; every array has the shape (...).
+    """Acceptance of one draft, as far as two lists determine it: the sharp interval of min(1, p_d/q_d).
 
-    Attributes
-    ----------
-    probability : Interval
-        Of the acceptance probability min(1, p_d/q_d); sharp.
-    accepted, rejected : array of bool
-        Whether the draft is accepted, or rejected, for certain with the given u. If both are false, the lists do not
-        decide it.
+    ``accepted`` and ``rejected`` say whether it is, for certain, with the given u; if both are false, the lists do not
+    decide.
     """
 
     probability: Interval
@@ -72,35 +61,8 @@ def partial_distance(
 ) -> PartialPair:
     """Return the sharp intervals of TV(q, p) and of the acceptance rate from the top k of p and the top j of q.
 
-    Parameters
-    ----------
-    target_token, draft_token : integer array, shape (..., k) and (..., j)
-        The listed tokens; k and j may differ, and 0 lists nothing.
-    target_log_probability, draft_log_probability : array, shape (..., k) and (..., j)
-        Their log-probabilities in nats, in descending order, -inf for 0. Give only the top k. Some engines add the
-        sampled token, which may be less probable than an unlisted token. The values are taken as exact; for rounded
-        ones see :func:`quantised_box`.
-    vocabulary : int
-        V, 1 to 2^31.
-
-    Returns
-    -------
-    PartialPair
-        Both ends of both intervals are attained by distributions that agree with the lists.
-
-    Raises
-    ------
-    ValueError
-        If a token is outside the vocabulary or listed twice, log-probabilities are not in descending order, their mass
-        is above 1 or leaves more than the unlisted tokens can hold, or the shapes do not match.
-
-    Examples
-    --------
-    >>> import math
-    >>> half, quarter = math.log(0.5), math.log(0.25)
-    >>> found = partial_distance([3, 1], [half, quarter], [3, 0], [half, quarter], vocabulary=8)
-    >>> found.acceptance.lower.round(4).item(), found.acceptance.upper.round(4).item()
-    (0.5, 1.0)
+    The tokens (..., k) and (..., j) have log-probabilities in nats, in descending order, -inf for 0, taken as exact.
+    Give only the top k: some engines add the sampled token, which may be less probable than an unlisted one.
     """
     lists = target_token, target_log_probability, draft_token, draft_log_probability
     pair = _pair(*lists, vocabulary)
@@ -111,34 +73,9 @@ def partial_distance(
 
 
 def partial_deviation(draft_log_probability: Array, k: Array, vocabulary: int) -> Interval:
-    """Return the sharp interval of Δ_k from the log-probabilities of the top j ≥ k tokens of q.
+    """Return the sharp interval of Δ_k from the log-probabilities of the top j ≥ k tokens of q, in descending order.
 
-    Parameters
-    ----------
-    draft_log_probability : array, shape (..., j)
-        In nats and in descending order, as in :func:`partial_distance`.
-    k : integer array, shape (...) or broadcastable to it
-        How many entries of q are sent, 0..j; all of them are listed.
-    vocabulary : int
-        V, 1 to 2^31.
-
-    Returns
-    -------
-    Interval
-        Its ends have shape (...). The upper end is a certificate: Bias ≤ 2 Δ_k.
-
-    Raises
-    ------
-    ValueError
-        If log-probabilities are not in descending order, their mass is above 1 or leaves more than the unlisted tokens
-        can hold, k exceeds the list, or the shapes do not match.
-
-    Examples
-    --------
-    >>> import math
-    >>> found = partial_deviation([math.log(0.5), math.log(0.25)], k=2, vocabulary=6)
-    >>> found.lower.round(4).item(), found.upper.round(4).item()
-    (0.0, 0.1875)
+    The upper end is a certificate: Bias ≤ 2 Δ_k.
     """
     size = number(VOCABULARY, "vocabulary", vocabulary)
     xp, log, k = arrays(draft_log_probability=draft_log_probability, k=k)
@@ -161,34 +98,8 @@ def partial_bias(
 ) -> Interval:
     """Return an outer interval of the Bias if k of the j listed entries of q are sent.
 
-    The upper end is 2 min(max Δ_k, max TV(q, p), mass of p outside the tokens that p lists and q sends). It is proven,
-    and attained for some lists only. The lower end is 0. It is attained where all listed entries of q are sent, because
-    the rest of q may be even.
-
-    Parameters
-    ----------
-    target_token, target_log_probability, draft_token, draft_log_probability, vocabulary
-        As in :func:`partial_distance`.
-    k : integer array, shape (...) or broadcastable to it
-        How many entries of q are sent, 0..j.
-
-    Returns
-    -------
-    Interval
-        Its ends have shape (...) and lie in [0, 2].
-
-    Raises
-    ------
-    ValueError
-        As :func:`partial_distance`, and if k exceeds the list of q.
-
-    Examples
-    --------
-    >>> import math
-    >>> half, quarter = math.log(0.5), math.log(0.25)
-    >>> found = partial_bias([3, 1], [half, quarter], [3, 0], [half, quarter], vocabulary=8, k=2)
-    >>> found.upper.round(4).item()
-    0.4167
+    The upper end is 2 min(max Δ_k, max TV(q, p), mass of p outside the tokens that p lists and q sends): proven, and
+    attained for some lists only. The lower end is 0, attained where all listed entries of q are sent.
     """
     pair = _pair(target_token, target_log_probability, draft_token, draft_log_probability, vocabulary)
     xp, q = pair.xp, pair.draft
@@ -214,34 +125,7 @@ def partial_draft(
     token: Array,
     uniform: Array,
 ) -> DraftOutcome:
-    """Return the sharp interval of a draft's acceptance probability, and whether it is decided by the lists.
-
-    Parameters
-    ----------
-    target_token, target_log_probability, draft_token, draft_log_probability, vocabulary
-        As in :func:`partial_distance`.
-    token : integer array, shape (...) or broadcastable to it
-        The draft d, listed or not.
-    uniform : array, shape (...) or broadcastable to it
-        u in [0, 1]: the draft is accepted if u < min(1, p_d/q_d).
-
-    Returns
-    -------
-    DraftOutcome
-
-    Raises
-    ------
-    ValueError
-        As :func:`partial_distance`, and if d is outside the vocabulary or u outside [0, 1].
-
-    Examples
-    --------
-    >>> import math
-    >>> lists = [3, 1], [math.log(0.25), math.log(0.25)], [3, 0], [math.log(0.5), math.log(0.25)]
-    >>> found = partial_draft(*lists, vocabulary=8, token=[3, 0], uniform=0.75)
-    >>> found.probability.lower.tolist(), found.probability.upper.tolist(), found.rejected.tolist()
-    ([0.5, 0.0], [0.5, 1.0], [True, False])
-    """
+    """Return the sharp interval of min(1, p_d/q_d) of a draft, and whether the lists decide if u is below it."""
     pair = _pair(target_token, target_log_probability, draft_token, draft_log_probability, vocabulary)
     xp = pair.xp
     _, _, token, u = arrays("uniform", draft=pair.draft.value, token=token, uniform=uniform)

@@ -32,37 +32,11 @@ TOLERANCE = not_negative("give the largest distortion or bias that is allowed, s
 
 
 def exact_size(target: Array, draft: Array, distortion_tolerance: Array) -> Array:
-    """The smallest k with TV(r, r̂_k) ≤ θ: an oracle, since only the server knows p.
+    """k* of cu-hlm (19): the smallest k with TV(r, r̂_k) ≤ θ, an oracle, since only the server knows p.
 
-    TV(r, r̂_k) can rise with k (``truncation.monotone_distortion``), so bisection does not find it. The scan starts at
-    k = 0; a k that fails also rules out the next k, as long as their q̂ is too close to its own. A few dozen k are
-    computed for gaussian logits, O(V) each.
-
-    Parameters
-    ----------
-    target, draft : array, shape (..., V)
-        Distributions over the vocabulary.
-    distortion_tolerance : array, shape (...) or broadcastable to it
-        θ, 0 or more.
-
-    Returns
-    -------
-    int64 array, shape (...)
-        k* of cu-hlm (19), in 0..V-1. 0 where target = draft, since nothing is rejected, and for θ ≥ 1. A k with
-        Δ_k ≤ θ TV(q, p) is accepted, since that bounds the distortion. If the rounding of Δ_k, at most (V + 4) 2^-52
-        of the mass that is not sent, is more than a millionth of θ TV(q, p), it is added to Δ_k first, and k may be
-        larger than necessary. TV(r, r̂) itself has a rounding error of a few 2^-53/TV(q̂, p), so k may be the k of a θ
-        that differs by this much. A TV(q̂, p) up to 2^-44 counts as 0, and the distortion is then taken at its worst.
-
-    Raises
-    ------
-    ValueError
-        If a row is not a distribution, θ is negative or not finite, or the vocabularies differ.
-
-    Examples
-    --------
-    >>> int(exact_size([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], 0.1))
-    2
+    TV(r, r̂_k) can rise with k (``truncation.monotone_distortion``), so the scan starts at k = 0; a k that fails also
+    rules out the next k whose q̂ is too close to its own. A k with Δ_k ≤ θ TV(q, p) is accepted, since that bounds the
+    distortion, with the rounding of Δ_k added where it matters. 0 where target = draft and for θ ≥ 1.
     """
     xp, target, draft, theta = arrays(
         "target", "draft", "distortion_tolerance", target=target, draft=draft, distortion_tolerance=distortion_tolerance

@@ -42,30 +42,7 @@ HALVINGS = 64
 
 
 def softplus_gap(z: Array, sharpness: Array) -> Array:
-    """ℓ(z) - z⁺: what the softplus adds to the ReLU.
-
-    Parameters
-    ----------
-    z : array, shape (...)
-        Finite numbers.
-    sharpness : array, shape (...)
-        η, at least 1e-6.
-
-    Returns
-    -------
-    array, shape (...)
-        ln(1 + e^{-η|z|})/η, in [0, ln 2/η]; cu-hlm, below (22).
-
-    Raises
-    ------
-    ValueError
-        If z is not finite or η is below 1e-6.
-
-    Examples
-    --------
-    >>> softplus_gap([0.0, -1.0, 1.0], 2.0).round(4).tolist()
-    [0.3466, 0.0635, 0.0635]
-    """
+    """ℓ(z) - z⁺ = ln(1 + e^{-η|z|})/η, what the softplus adds to the ReLU: in [0, ln 2/η]; cu-hlm, below (22)."""
     xp, kind, z, eta = _exactly({"z": FINITE, "sharpness": SHARPNESS}, z=z, sharpness=sharpness)
     return in_kind(xp, _gap(xp, z, eta), kind)
 
@@ -134,35 +111,12 @@ def online_bound(
 
 
 def safe_sharpness(draft_probability: Array, rejection_probability: Array) -> Array:
-    """The smallest sharpness η* for which the online bound holds for every p and k.
+    """The smallest sharpness η* for which the online bound holds for every p and k; infinite where q_d β_d = 0.
 
-    D falls from infinity to 0 as η grows, so there is an η* such that D ≤ 2 q_d β_d exactly for η ≥ η*. Then Ū(k) ≥ Δ_k
-    / (q_d β_d) ≥ Δ_k / TV(q, p), with equality on the left at η*, where the bound is tightest. Below η* the bound fails
-    if q_d < 1:
-    :func:`worst_case_target` with the loss q_d β_d taken from d alone has TV(r, r̂) = Δ_k / (q_d β_d) > Ū(k) wherever
-    0 < Δ_k < q_d β_d and d is sent. If q_d = 1 there is no tail, hence no distortion.
-
-    Parameters
-    ----------
-    draft_probability : array, shape (...)
-        q_d in [0, 1].
-    rejection_probability : array, shape (...)
-        β_d in [0, 1].
-
-    Returns
-    -------
-    array, shape (...)
-        η* > 0, rounded up. Infinite where q_d β_d = 0: nothing is known of TV(q, p), so no sharpness is safe.
-
-    Raises
-    ------
-    ValueError
-        If q_d or β_d is outside [0, 1].
-
-    Examples
-    --------
-    >>> float(safe_sharpness(0.9, 0.1).round(2))
-    2.84
+    D falls from infinity to 0 as η grows, so D ≤ 2 q_d β_d exactly for η ≥ η*. Then Ū(k) ≥ Δ_k/(q_d β_d) ≥ Δ_k/TV(q,
+    p), with equality on the left at η*. Below η* the bound fails if q_d < 1: the target of ``truncation.worst_case``
+    with the loss q_d β_d taken from d alone has TV(r, r̂) = Δ_k/(q_d β_d) > Ū(k) wherever 0 < Δ_k < q_d β_d and d is
+    sent.
     """
     xp, kind, q, beta = _exactly(
         {"draft_probability": UNIT_INTERVAL, "rejection_probability": UNIT_INTERVAL},

@@ -90,7 +90,7 @@ def cheapest_codec(draft: Array, bias_tolerance: Array, *, menu: CodecMenu | Non
     Examples
     --------
     >>> found = cheapest_codec([[0.9, 0.1, 0.0, 0.0], [0.4, 0.3, 0.2, 0.1]], 0.1)
-    >>> [CODEC_KINDS[kind] for kind in found.kind], found.k.tolist(), found.parameter.tolist(), found.bits.tolist()
+    >>> [KINDS[kind] for kind in found.kind], found.k.tolist(), found.parameter.tolist(), found.bits.tolist()
     (['lattice', 'lattice'], [2, 4], [7, 10], [16, 23])
     """
     xp, given, epsilon = arrays("bias_tolerance", draft=draft, bias_tolerance=bias_tolerance)

@@ -71,7 +71,6 @@ BOUNDS = {
     "online_regret_bound": lambda p, q, u: draft_length.online_regret_bound([9, 5], error=u[..., 0]),
     "regret_bound": lambda p, q, u: conformal.regret_bound(**EPSILON),
     "regret_bound_sharp": lambda p, q, u: conformal.regret_bound_sharp(**EPSILON),
-    "mass_budget_bound": lambda p, q, u: conformal.mass_budget_bound(0.1, EPSILON["steps"], 3, 0.2),
     "allocate": lambda p, q, u: lattice.allocate(q, 40.0).distortion,
     "partial_distance": lambda p, q, u: truncation.partial_distance(*_lists(p, q)).total_variation.upper,
     "partial_deviation": lambda p, q, u: truncation.partial_deviation(_lists(p, q)[3], 1, 6).upper,

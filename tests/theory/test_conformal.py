@@ -1,6 +1,9 @@
-"""The adaptive threshold: the controller against a plain recursion, its guarantees, its clip, and paper errors."""
+"""The adaptive threshold and the budget, against a plain recursion, fractions and brute force; paper errors."""
 
 from __future__ import annotations
+
+import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hlmtheory import conformal
-from hlmtheory.conformal import ThresholdController
+from hlmtheory.conformal import MassBudgetController, ThresholdController
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import grid_rows, quantity, rows, shapes, vocabularies
@@ -49,23 +52,22 @@ PEAKED, FLAT = [1.0, 0.0, 0.0, 0.0], [0.25] * 4
 # ----------------------------------------------------------------------------------------------------- controller
 
 
-def plain(draft, epsilon, rate, threshold, clip=False):
+def plain(draft, epsilon, rate, tau):
     """(6) and (8) in plain numbers: return the dropped mass and the next threshold."""
-    tau = min(threshold, max(draft)) if clip else threshold
     top = max(range(len(draft)), key=lambda i: draft[i])
     dropped = sum(x for i, x in enumerate(draft) if x < tau and i != top)
     return dropped, tau - rate * (dropped - epsilon)
 
 
-@given(exact_runs(), st.booleans())
-def test_the_controller_is_the_plain_recursion(instance, clip):
+@given(exact_runs())
+def test_the_controller_is_the_plain_recursion(instance):
     setting = [instance[name] for name in ("epsilon", "learning_rate", "threshold")]
-    controller = ThresholdController(*setting, clip=clip)
+    controller = ThresholdController(*setting)
     supports = [controller.step(instance["drafts"][..., n, :]) for n in range(instance["drafts"].shape[-2])]
     for index in np.ndindex(instance["threshold"].shape):
         epsilon, rate, tau = (float(value[index]) for value in setting)
         for draft, support in zip(instance["drafts"][index], supports, strict=True):
-            dropped, tau = plain((draft / draft.sum()).tolist(), epsilon, rate, tau, clip)
+            dropped, tau = plain((draft / draft.sum()).tolist(), epsilon, rate, tau)
             assert float(draft[~support[index]].sum()) == pytest.approx(dropped, abs=1e-9)
         assert float(np.asarray(controller.threshold)[index]) == pytest.approx(tau, abs=1e-9 * (1 + rate))
 
@@ -83,42 +85,20 @@ def test_a_batch_is_rolled_back_to_the_rejected_draft():
         assert float(controller.roll_back(0)) == plain(FLAT, 0.25, 0.5, tau)[1]  # the next batch starts from there
 
 
-def test_a_batch_without_a_draft_changes_nothing():
-    controller = ThresholdController(0.25, 0.5, [0.5, 0.25])
-    assert controller.roll_back([0, 0]).tolist() == [0.5, 0.25]
-
-
-def test_streams_are_rolled_back_one_by_one():
-    controller = ThresholdController(0.25, 0.5, [0.5, 0.5])
-    controller.step([FLAT, FLAT])
-    first = controller.threshold.tolist()
-    controller.step([PEAKED, PEAKED])
-    assert controller.roll_back([0, 1]).tolist() == [first[0], plain(PEAKED, 0.25, 0.5, first[1])[1]]
-
-
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("clip", [False, True])
-def test_the_controller_takes_any_library(library, clip):
-    controller = ThresholdController(to(library, 0.25), to(library, 0.5), to(library, [0.5, 2.0]), clip=clip)
+def test_the_controller_takes_any_library(library):
+    controller = ThresholdController(to(library, 0.25), to(library, 0.5), to(library, [0.5, 2.0]))
     support = controller.step(to(library, [FLAT, PEAKED], "float32"))
-    assert numbers(support).tolist() == [[1.0, *[1.0 if clip else 0.0] * 3], [1.0, 0.0, 0.0, 0.0]]
+    assert numbers(support).tolist() == [[1.0, 0.0, 0.0, 0.0]] * 2
     kept = controller.roll_back(to(library, [0, 1]))
     assert kind_of(kept) == (kind_of(kept)[0], "float64")
-    assert numbers(kept).tolist() == ([0.375, 1.125] if clip else [0.25, 2.125])
+    assert numbers(kept).tolist() == [0.25, 2.125]
 
 
 def test_the_top_token_is_always_kept():
     assert conformal.threshold_support([FLAT, PEAKED], 5.0).tolist() == [[True, False, False, False]] * 2
     assert conformal.threshold_support(FLAT, 0.25).all()
     assert conformal.threshold_support(PEAKED, 0.0).all()
-
-
-def test_a_clip_changes_no_support_but_for_ties_of_the_top():
-    rng = np.random.default_rng(3)
-    draft = rng.dirichlet([0.5] * 9, size=200)
-    tau = rng.uniform(-0.5, 1.5, 200)
-    clipped = np.minimum(tau, draft.max(-1))
-    assert (conformal.threshold_support(draft, tau) == conformal.threshold_support(draft, clipped)).all()
 
 
 # ------------------------------------------------------------------------------------------ Algorithm 1, line 12
@@ -151,14 +131,6 @@ def test_line_12_as_printed_is_what_line_8_has_done(accepted, library):
     thresholds, dropped = batch(drafts, 0.25, 0.5, 0.375)
     found = numbers(controller.roll_back(to(library, accepted), printed=True))
     assert float(found) == line_12(thresholds, dropped, accepted, 0.25, 0.5) == thresholds[accepted]
-
-
-def test_both_forms_agree_where_nothing_is_rejected():
-    for printed in (False, True):
-        controller = ThresholdController(0.25, 0.5, [0.5, 0.5])
-        controller.step([FLAT, FLAT])
-        controller.step([PEAKED, FLAT])
-        assert controller.roll_back([2, 2], printed=printed).tolist() == [0.375, 0.375]
 
 
 def stream(instance):
@@ -200,7 +172,7 @@ def means_by(again, drafts, accepted, epsilon, learning_rate, threshold):
 
 
 def test_the_claim_reads_line_12_to_the_letter():
-    claim = claim_of("conformal.resampled")
+    claim = next(claim for claim in conformal.CLAIMS if claim.id == "conformal.resampled")
     case = {**claim.refuted, "drafts": np.asarray(claim.refuted["drafts"])}
     verdict = claim.check(case)
     of_accepted, of_all, _ = means_by(False, **case)
@@ -226,46 +198,6 @@ def test_an_update_once_more_gives_up_theorem_2_as_well():
     assert means_by(True, drafts[:3], accepted[:3], **setting)[2] == pytest.approx(0.30)
 
 
-# ---------------------------------------------------------------------------------------------------- wind-up
-
-
-def means(clip, peaked, flat):
-    """Return the mean dropped mass over the flat rows that follow peaked ones, and over all rows."""
-    controller = ThresholdController(0.05, 0.5, 0.0, clip=clip)
-    steep = np.array([0.97] + [0.01] * 3)
-    wide = np.array([1.5 / 64.5] + [1 / 64.5] * 63)
-    dropped = []
-    for draft in [steep] * peaked + [wide] * flat:
-        support = controller.step(draft)
-        dropped.append(float(draft[~support].sum()))
-    return np.mean(dropped[peaked:]), np.mean(dropped), float(controller.threshold)
-
-
-def test_a_threshold_winds_up_and_a_clip_prevents_it():
-    """After 5,000 peaked rows, all 80 flat rows are cut to one token; with the clip only a few are."""
-    late, _, reached = means(False, 5000, 80)
-    clipped_late, clipped_all, _ = means(True, 5000, 80)
-    assert late > 0.97
-    assert reached > 1 + 0.5 * 0.05
-    bound = float(conformal.regret_bound_sharp(0.05, 0.5, 1.5 / 64.5, 80))
-    assert clipped_late <= bound < 0.07
-    assert clipped_all <= 0.05 + 1e-3
-
-
-def test_lemma_4_upper_half_fails_by_as_much_as_one_likes():
-    """THEORY: τ reaches 499 at η = .5, ε = .05 after 20,000 peaked rows."""
-    controller = ThresholdController(0.05, 0.5, 0.0)
-    for _ in range(20_000):
-        controller.step([1.0, 0.0])
-    assert float(controller.threshold) == pytest.approx(500.0, rel=1e-3)
-
-
-def test_a_clip_gives_up_the_other_side():
-    """A long peaked text, then a flat one: without the clip the mean reaches ε, with the clip it stays below."""
-    assert means(False, 400, 20)[1] >= 0.04
-    assert means(True, 400, 20)[1] < means(False, 400, 20)[1]
-
-
 # --------------------------------------------------------------------------------------------------------- bounds
 
 
@@ -286,20 +218,99 @@ def test_the_bound_for_v_tokens_is_reached_by_equal_entries(epsilon, rate, size)
         )
 
 
-@given(EPSILON, RATE, START, st.integers(1, 50), st.integers(1, 10**6))
-def test_the_bound_for_v_tokens_rises_to_that_for_all(epsilon, rate, threshold, steps, size):
-    own, wider = (
-        float(conformal.regret_bound_sharp(epsilon, rate, threshold, steps, vocabulary=v)) for v in (size, 2 * size)
-    )
-    for_all = float(conformal.regret_bound_sharp(epsilon, rate, threshold, steps))
-    assert own <= wider * (1 + 1e-12) + 1e-12
-    assert wider <= for_all * (1 + 1e-12)
-    most = float(conformal.regret_bound_sharp(epsilon, rate, threshold, steps, vocabulary=10**12))
-    assert most == pytest.approx(for_all, rel=1e-6, abs=1e-6)
+# ------------------------------------------------------------------------------------------------------ the budget
 
 
-# ------------------------------------------------------------------------------------------------------ bad input
+def least_by_brute_force(row, allowance):
+    """The fewest tokens of a support whose dropped mass, in fractions, is at most the allowance."""
+    for size in range(1, len(row) + 1):
+        for kept in itertools.combinations(range(len(row)), size):
+            if sum(x for v, x in enumerate(row) if v not in kept) <= allowance:
+                return size
+    raise AssertionError
 
 
-def claim_of(name):
-    return next(claim for claim in conformal.CLAIMS if claim.id == name)
+@given(st.data(), st.integers(1, 6), st.integers(1, 6), st.integers(1, 15))
+def test_every_support_is_the_smallest_by_brute_force(data, length, size, sixteenths):
+    drafts = data.draw(grid_rows((length,), size))
+    epsilon = Fraction(sixteenths, 16)
+    controller = MassBudgetController(float(epsilon))
+    saved = Fraction(0)
+    for row in drafts:
+        exact = [Fraction(float(x)) for x in row]
+        allowance = saved + epsilon
+        assert Fraction(float(controller.allowance)) == allowance
+        support = np.asarray(controller.step(row))
+        mass = sum(x for x, kept in zip(exact, support, strict=True) if not kept)
+        assert mass <= allowance
+        assert support[np.argmax(row)]
+        assert int(support.sum()) == least_by_brute_force(exact, allowance)
+        saved = allowance - mass
+        assert Fraction(float(controller.saved)) == saved
+
+
+@given(st.integers(0, 2**32 - 1), quantity(1e-4, 0.9), st.sampled_from((0.05, 0.3, 2.0)))
+def test_the_sum_keeps_the_budget_at_every_position_in_exact_arithmetic(seed, epsilon, flatness):
+    """Up to the rounding of T sums; thresholds change at each position, as an adversary would have them."""
+    rng = np.random.default_rng(seed)
+    controller = MassBudgetController(epsilon)
+    total = Fraction(0)
+    for n in range(1, 41):
+        row = rng.dirichlet(np.full(16, flatness))
+        row = row / row.sum()
+        support = np.asarray(controller.step(row, rng.choice([0.0, 0.01, 0.1, 2.0])))
+        total += sum((Fraction(float(x)) for x in row[~support]), Fraction(0))
+        assert total <= Fraction(epsilon) * n * (1 + n * Fraction(2) ** -50) + Fraction(2) ** -50
+
+
+def test_an_adversary_cannot_exceed_the_budget_and_spends_all_of_it():
+    """Rows whose second token is just what is left: the mean is ε at every T. A token above it is kept."""
+    controller, total = MassBudgetController(0.125), 0.0
+    for n in range(1, 50):
+        left = float(controller.allowance)
+        too_much = [1.0 - left - 0.25, left + 0.25] if n % 2 else [1.0 - left, left]
+        support = controller.step(too_much)
+        total += 0.0 if n % 2 else left
+        assert support.tolist() == [True, bool(n % 2)]
+        assert total <= 0.125 * n
+        assert n % 2 or total == 0.125 * n
+
+
+def test_a_threshold_keeps_tokens_that_the_budget_would_drop():
+    greedy, priced = (MassBudgetController(0.25) for _ in range(2))
+    row = [0.5, 0.25, 0.125, 0.125]
+    assert greedy.step(row).tolist() == [True, True, False, False]
+    assert priced.step(row, 0.125).tolist() == [True] * 4
+    assert (float(greedy.saved), float(priced.saved)) == (0.0, 0.25)
+    assert priced.step(row, 0.2).tolist() == [True, True, False, False]
+    assert priced.step(row, 2.0).tolist() == [True, False, False, False]
+
+
+def test_a_budget_is_rolled_back_to_the_rejected_draft():
+    drafts = [PEAKED, FLAT, [0.5, 0.25, 0.125, 0.125]]
+    for accepted in range(4):
+        ahead, alone = (MassBudgetController(0.25) for _ in range(2))
+        for draft in drafts:
+            ahead.step(draft)
+        for draft in drafts[: accepted + 1]:
+            alone.step(draft)
+        assert float(ahead.roll_back(accepted)) == float(alone.saved) == float(ahead.saved)
+        assert (ahead.step(FLAT) == alone.step(FLAT)).all()  # the next batch starts from there
+        assert float(ahead.roll_back(0)) == float(alone.saved)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_the_budget_takes_any_library(library, kind):
+    for epsilon in (0.25, to(library, 0.25)):
+        controller = MassBudgetController(epsilon)
+        support = controller.step(to(library, [FLAT, PEAKED], kind))
+        assert numbers(support).tolist() == [[1.0, 1.0, 1.0, 0.0], PEAKED]
+        support = controller.step(to(library, [FLAT, FLAT], kind), to(library, [2.0, 2.0]))
+        assert numbers(support).tolist() == [[1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0]]
+        saved = controller.roll_back(to(library, [0, 0]))
+        assert kind_of(saved) == (kind_of(saved)[0], "float64")
+        assert numbers(saved).tolist() == [0.0, 0.25]
+    other = "torch" if library == "numpy" else "numpy"
+    with pytest.raises(TypeError, match="two libraries"):
+        controller.step(to(other, [FLAT, FLAT]))

@@ -19,7 +19,6 @@ WIDE = {
     **dict.fromkeys(
         (
             "held_out_risk",
-            "mass_budget_bound",
             "online_regret_bound",
             "regret_bound",
             "regret_bound_sharp",

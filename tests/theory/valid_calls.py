@@ -376,7 +376,6 @@ OWN: dict[str, dict[str, Any]] = {
     "encode": {"message": LATTICE},
     "ThresholdController.run": {"drafts": [R, R]},
     "MassBudgetController.run": {"drafts": [R, R]},
-    "mass_budget_bound": {"first": 3},
     "regret_bound_sharp": {"vocabulary": 4},
     "downlink_bits": {"acceptances": [0.5, 0.75]},
     "vocabulary_payload_bits": {"vocabulary": 32000, "bits_per_probability": 8},

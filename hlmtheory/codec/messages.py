@@ -95,7 +95,15 @@ class LatticeDraft(_Record):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LatticeMessage(_Record):
-    """A batch of quantised drafts over one vocabulary of 2 or more; raises a MessageError if a token is outside."""
+    """A batch of quantised drafts over one vocabulary; raises a MessageError if a token is outside.
+
+    Parameters
+    ----------
+    vocabulary : int
+        V, 2 or more.
+    drafts : tuple of LatticeDraft
+        At least one.
+    """
 
     vocabulary: int
     drafts: tuple[LatticeDraft, ...]
@@ -136,9 +144,18 @@ class TruncatedDraft(_Record):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TruncatedMessage(_Record):
-    """A batch of truncated drafts over one vocabulary, with levels of b bits, 1..24.
+    """A batch of truncated drafts over one vocabulary, with levels of b bits.
 
     Raises a MessageError if a token or level is out of range, or the probabilities of a draft come to more than 1.
+
+    Parameters
+    ----------
+    vocabulary : int
+        V, 2 or more.
+    bits : int
+        b, 1..24.
+    drafts : tuple of TruncatedDraft
+        At least one.
     """
 
     vocabulary: int
@@ -220,9 +237,16 @@ class MixedDraft(_Record):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MixedMessage(_Record):
-    """A batch of drafts over one vocabulary, each in its own codec; all with a probability, or none.
+    """A batch of drafts over one vocabulary, each in its own codec.
 
     Raises a MessageError if a token is outside the vocabulary, or no token is left for the rest.
+
+    Parameters
+    ----------
+    vocabulary : int
+        V, 2 or more.
+    drafts : tuple of MixedDraft
+        At least one; all with a probability, or none.
     """
 
     vocabulary: int
@@ -240,7 +264,13 @@ class MixedMessage(_Record):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TokenDraft(_Record):
-    """One draft of which the token alone is sent; raises a MessageError if it is negative."""
+    """One draft of which the token alone is sent; raises a MessageError if it is negative.
+
+    Parameters
+    ----------
+    token : int
+        0 or more.
+    """
 
     token: int
 
@@ -252,6 +282,13 @@ class TokenDraft(_Record):
 @dataclass(frozen=True, eq=False, slots=True)
 class TokenMessage(_Record):
     """A batch of tokens over one vocabulary; raises a MessageError if one is outside.
+
+    Parameters
+    ----------
+    vocabulary : int
+        V, 2 or more.
+    drafts : tuple of TokenDraft
+        At least one.
 
     Examples
     --------

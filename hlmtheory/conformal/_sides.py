@@ -182,7 +182,8 @@ def _drafted(
             parts = ((done > n, mass), (done >= n, mass), (done >= n, 1.0))
             sums = [xp.where(where, value + more, value) for value, (where, more) in zip(sums, parts, strict=True)]
         controller.roll_back(done, printed=printed)
-    return Drafted(*sums, controller.threshold + zero)
+    of_accepted, of_kept, count = sums
+    return Drafted(of_accepted, of_kept, count, controller.threshold + zero)
 
 
 def rolled_back(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:

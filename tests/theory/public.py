@@ -59,12 +59,8 @@ def public() -> dict[str, object]:
         if not callable(item) or name in RECORDS or (inspect.isclass(item) and issubclass(item, Exception)):
             continue
         found[name] = item
-        for method, function in vars(item).items() if inspect.isclass(item) else ():
-            if (
-                inspect.isfunction(function)
-                and not method.startswith("_")
-                and len(inspect.signature(function).parameters) > 1
-            ):
+        for method, function in inspect.getmembers(item, inspect.isfunction) if inspect.isclass(item) else ():
+            if not method.startswith("_") and len(inspect.signature(function).parameters) > 1:
                 found[f"{name}.{method}"] = function
     return found
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
 from . import oracles
 
 Row = list[Fraction]
@@ -43,19 +41,6 @@ def offline(pairs: list[tuple[Row, Row]]) -> Bounds:
     """mean_t 2 Δ_k / TV(q, p) of cu-hlm (21)."""
     each = [[2 * d / oracles.total_variation(p, q) for d in deviations(q)] for p, q in pairs]
     return [sum(column) / len(pairs) for column in zip(*each, strict=True)]
-
-
-def online(q: Row, token: int, beta: float, sharpness: float) -> Bounds:
-    """2 Δ_k / D of cu-hlm (24)."""
-    softplus = [np.log1p(np.exp(-sharpness * z)) / sharpness for z in (1.0, beta)]
-    denominator = (1 - q[token]) * Fraction(softplus[0]) + q[token] * Fraction(softplus[1])
-    return [2 * deviation / denominator for deviation in deviations(q)]
-
-
-def online_certified(q: Row, token: int, lower_bound: float) -> Bounds:
-    """Δ_k / (q_d b)."""
-    lost = q[token] * Fraction(lower_bound)
-    return [deviation / lost if lost else float("inf") if deviation else Fraction(0) for deviation in deviations(q)]
 
 
 def top_p(q: Row) -> Row:

@@ -17,7 +17,17 @@ from hlmtheory.truncation import (
 )
 from hlmtheory.verification import total_variation
 
-from .test_partial import lists, random_boxes, random_pair, top
+from .test_partial import lists, random_pair, top
+
+
+def random_boxes(rng):
+    size, width = int(rng.integers(1, 8)), rng.choice([0.0, 0.1, 0.5, 1.0])
+    rows = rng.dirichlet([rng.choice([0.2, 1.0])] * size, size=2)
+    return [
+        end
+        for row in rows
+        for end in (row * (1 - width * rng.random(size)), np.minimum(row + width * rng.random(size), 1.0))
+    ]
 
 
 def inside(rng, low, high):

@@ -23,7 +23,7 @@ from hlmtheory.policy import (
     threshold_rule,
 )
 
-from .mutated_messages import POLICIES, honest, is_sent, logits_of
+from .mutated_messages import POLICIES, V, honest, is_sent, logits_of, mutations
 
 NONE = np.empty(0, dtype=np.int64)
 
@@ -66,6 +66,20 @@ def test_no_message_of_a_device_is_refused(seed):
             if message is not None:
                 drafts = ServerPolicy(policy).received(message)
                 assert is_sent(policy, drafts)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_mutated_messages_a_server_takes_what_some_device_sends(seed):
+    servers, taken = {name: ServerPolicy(policy) for name, policy in POLICIES.items()}, 0
+    for name, message, changed in mutations(POLICIES, 400, seed):
+        try:
+            drafts = servers[name].received(message)
+        except ValueError:
+            continue
+        if changed and POLICIES[name].vocabulary == V:
+            taken += 1
+            assert is_sent(POLICIES[name], drafts), (name, message.hex(), drafts)
+    assert taken > 0
 
 
 widths = st.lists(st.integers(1, 24), min_size=1, max_size=3).map(tuple)

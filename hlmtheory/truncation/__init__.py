@@ -26,12 +26,13 @@ from __future__ import annotations
 from hlmtheory.truncation.box_sizes import box_bias, box_deviation
 from hlmtheory.truncation.boxes import Interval, box_distance, quantised_box
 from hlmtheory.truncation.claims import CLAIMS
-from hlmtheory.truncation.list_boxes import PartialBoxes, partial_boxes
 from hlmtheory.truncation.message import decoded_draft, decoded_output_distribution, message_deviation
 from hlmtheory.truncation.partial import (
     DraftOutcome,
+    PartialBoxes,
     PartialPair,
     partial_bias,
+    partial_boxes,
     partial_deviation,
     partial_distance,
     partial_draft,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from hlmtheory._array import Array, arrays, epsilon, every, in_kind, running, take
 from hlmtheory._domains import DomainError, leading_dimensions, size_up_to
-from hlmtheory.truncation.boxes import Interval, farthest_bound, interval, nearest_distance, one_box, pair_of_boxes
+from hlmtheory.truncation.boxes import Interval, checked_boxes, farthest_bound, interval, nearest_distance
 from hlmtheory.truncation.reconstruction import NOISE
 
 # Proofs, by the last part of the id.
@@ -28,7 +28,7 @@ def box_deviation(draft_lower: Array, draft_upper: Array, k: Array, count: Array
     For a list of the most probable tokens, both ends are those of :func:`partial_deviation`, which are sharp. The upper
     end is a certificate: Bias ≤ 2 Δ_k.
     """
-    xp, kind, *box = one_box(draft_lower, draft_upper, count)
+    xp, kind, *box = checked_boxes(count, draft_lower=draft_lower, draft_upper=draft_upper)
     k, (number, low, high) = _with_size(xp, k, box)
     least, most = _deviation(xp, low, high, number, k)
     return interval(xp, least, most, kind)
@@ -47,7 +47,9 @@ def box_bias(
     It does not use Bias ≤ 2 Δ_k: for a certificate, take the least of both upper ends. Of equal entries of q, those in
     the lower columns are sent.
     """
-    xp, kind, *boxes = pair_of_boxes(target_lower, target_upper, draft_lower, draft_upper, count)
+    xp, kind, *boxes = checked_boxes(
+        count, target_lower=target_lower, target_upper=target_upper, draft_lower=draft_lower, draft_upper=draft_upper
+    )
     k, (number, low, high, low_q, high_q) = _with_size(xp, k, boxes)
     least, most = _bias(xp, (low, high), (low_q, high_q), number, k)
     return interval(xp, least, most, kind)

@@ -12,9 +12,6 @@ from typing import Any
 from hlmtheory._array import Array, arrays, epsilon, every, in_kind, upward, widest
 from hlmtheory._domains import Domain, DomainError, broadcast, leading_dimensions, same_vocabulary
 
-# Proofs, by the last part of the id.
-#
-
 MOST_HALVINGS = 12
 """Steps of the pattern search for λ and μ; every λ and μ gives a valid bound."""
 
@@ -56,8 +53,8 @@ def box_distance(
     problem. ``count`` has the number of tokens of each column. The acceptance rate lies between 1 - upper and 1 -
     lower.
     """
-    xp, kind, number, low, high, low_q, high_q = pair_of_boxes(
-        target_lower, target_upper, draft_lower, draft_upper, count
+    xp, kind, number, low, high, low_q, high_q = checked_boxes(
+        count, target_lower=target_lower, target_upper=target_upper, draft_lower=draft_lower, draft_upper=draft_upper
     )
     least = nearest_distance(xp, low, high, low_q, high_q, number)
     most = farthest_bound(xp, low, high, low_q, high_q, number)
@@ -92,25 +89,8 @@ def quantised_box(log_probability: Array, error: Array, floor: Array) -> Interva
     return interval(xp, lower, upper, kind)
 
 
-def pair_of_boxes(
-    target_lower: Array, target_upper: Array, draft_lower: Array, draft_upper: Array, count: Array
-) -> tuple[Any, ...]:
+def checked_boxes(count: Array, **named: Array) -> tuple[Any, ...]:
     """Return the namespace, the type of the answer, the counts and the checked bounds in float64, of one shape."""
-    named = {
-        "target_lower": target_lower,
-        "target_upper": target_upper,
-        "draft_lower": draft_lower,
-        "draft_upper": draft_upper,
-    }
-    return _checked(count, named)
-
-
-def one_box(draft_lower: Array, draft_upper: Array, count: Array) -> tuple[Any, ...]:
-    """Return the namespace, the type of the answer, the counts and the checked bounds in float64, of one shape."""
-    return _checked(count, {"draft_lower": draft_lower, "draft_upper": draft_upper})
-
-
-def _checked(count: Array, named: dict[str, Array]) -> tuple[Any, ...]:
     xp, number, *values = arrays(count=count, **named)
     kind, unit = widest(xp, *values), 64 * max(epsilon(xp, value.dtype) for value in values)
     for name, value in zip(named, values, strict=True):

@@ -84,39 +84,6 @@ class Rounding:
     distance: float
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
-    """A support and its resolution after rounding down: the m remainders that compete for the ``missing`` units."""
-
-    size: int
-    resolution: int
-    spread: int
-    whole: Row
-    remainders: Row
-    missing: int
-
-    @classmethod
-    def of(cls, row: SortedRow, size: int, resolution: int, *, mixture: bool) -> Split:
-        """Round the support down, and in a mixture the rest as one entry."""
-        spread = int(resolution * float(row.tails[size])) if mixture else 0
-        many = min(size, int(np.searchsorted(-row.values, -1.0 / resolution, side="right")))
-        scaled = resolution * row.values[:many]
-        whole = np.floor(scaled)
-        return cls(size, resolution, spread, whole, scaled - whole, resolution - spread - int(whole.sum()))
-
-    def lost(self, row: SortedRow, filled: float) -> float:
-        """What the support loses if the largest remainders that are filled have this sum, in probability."""
-        small = self.resolution * (row.heads[self.size] - row.heads[len(self.whole)])
-        return max(float(self.remainders.sum() + small - filled) / self.resolution, 0.0)
-
-    def rest(self, row: SortedRow, *, mixture: bool) -> float:
-        """What the rest has above its even share of its units."""
-        others = row.vocabulary - self.size
-        if not (mixture and others):
-            return float(row.tails[self.size])
-        return float(row.rest_excess(np.asarray(self.size), np.asarray(self.spread / self.resolution / others)))
-
-
 class Bounds:
     """Lower bounds on the distances of many roundings of one row, without a sort.
 
@@ -171,22 +138,28 @@ class Bounds:
 
 def rounding(row: SortedRow, size: int, resolution: int, *, mixture: bool) -> Rounding:
     """Round the ``size`` largest entries and, in a mixture, the rest as one entry, spread evenly by the server."""
-    return rounded(row, Split.of(row, size, resolution, mixture=mixture), mixture=mixture)
-
-
-def rounded(row: SortedRow, split: Split, *, mixture: bool) -> Rounding:
-    """Give the units that are left over to the largest remainders."""
-    many, up = len(split.whole), min(split.missing, split.size)
-    sums = np.concatenate(([0.0], np.cumsum(np.sort(split.remainders)[::-1])))
-    # of the units, some go to the m entries that were rounded down, and the others to the first of those below a unit
-    raised = np.arange(max(0, up - (split.size - many)), min(many, up) + 1)
-    filled = sums[raised] + split.resolution * (row.heads[many + up - raised] - row.heads[many])
+    # Step 1: round down
+    spread = int(resolution * float(row.tails[size])) if mixture else 0
+    many = min(size, int(np.searchsorted(-row.values, -1.0 / resolution, side="right")))
+    scaled = resolution * row.values[:many]
+    floor = np.floor(scaled)
+    remainders, missing = scaled - floor, resolution - spread - int(floor.sum())
+    # Step 2: of the units left over, some go to the m entries rounded down, the others to the first of those below one
+    up = min(missing, size)
+    sums = np.concatenate(([0.0], np.cumsum(np.sort(remainders)[::-1])))
+    raised = np.arange(max(0, up - (size - many)), min(many, up) + 1)
+    filled = sums[raised] + resolution * (row.heads[many + up - raised] - row.heads[many])
     best = int(np.argmax(filled))
     chosen = int(raised[best])
-    distance = split.lost(row, float(filled[best])) + split.rest(row, mixture=mixture)
-    extra = split.missing - up
-    whole = split.whole.astype(np.int64)
-    return Rounding(whole, split.remainders, chosen, up - chosen, extra, split.spread, distance)
+    # Step 3: the support loses what is not filled, and the rest what it has above its even share of its units
+    small = resolution * (row.heads[size] - row.heads[many])
+    distance = max(float(remainders.sum() + small - float(filled[best])) / resolution, 0.0)
+    others = row.vocabulary - size
+    if mixture and others:
+        distance += float(row.rest_excess(np.asarray(size), np.asarray(spread / resolution / others)))
+    else:
+        distance += float(row.tails[size])
+    return Rounding(floor.astype(np.int64), remainders, chosen, up - chosen, missing - up, spread, distance)
 
 
 def units_of(found: Rounding, size: int) -> Integers:

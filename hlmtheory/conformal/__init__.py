@@ -11,7 +11,6 @@ q_n        rows of ``drafts``, draft model's next token    1         (..., T, V)
 η          ``learning_rate``                               1         (...)
 d_n        dropped mass, q_n outside {q_n ≥ τ_n}           1         (...)
 T          ``steps``, positions                            1         (...)
-V          ``vocabulary``, tokens of a row                 1         (...)
 ========== =============================================== ========= ===========
 
 The update (8) is τ_{n+1} = τ_n - η(d_n - ε). The top token is always kept, since no draft can be drawn from an empty

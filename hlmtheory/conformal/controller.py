@@ -17,7 +17,6 @@ DOMAINS = {
     "learning_scale": positive("give c of η = c/√T"),
     "target_scale": positive("give d of ε = d/√T"),
     "allowance": not_negative("give the most mass that may be dropped; 0 drops only tokens of probability 0"),
-    "vocabulary": whole_from_one("V counts the tokens of a row"),
 }
 _STEPS = whole_from_one("T counts positions")
 
@@ -337,31 +336,17 @@ def regret_bound(epsilon: Array, learning_rate: Array, threshold: Array, steps: 
 
 
 @finite_answer
-def regret_bound_sharp(
-    epsilon: Array, learning_rate: Array, threshold: Array, steps: Array, vocabulary: Array | None = None
-) -> Array:
-    """Return the sharp bound on the mean dropped mass, for every η: ε + (τ_1 + L)/(ηT).
+def regret_bound_sharp(epsilon: Array, learning_rate: Array, threshold: Array, steps: Array) -> Array:
+    """Return the sharp bound on the mean dropped mass, for every η: ε + (τ_1 + η(1 - ε))/(ηT).
 
-    For every V, L = η(1 - ε): at τ_1 = 0 the bound is ε + (1 - ε)/T. For one V, L = max(-ηε, η(1 - 1/V - ε) - 1/V),
-    since a step drops at most 1 - 1/V, and at most (V - 1) τ at a threshold τ below 1/V; if τ_1 < 0, max(τ_1 + L, -ηε)
-    replaces τ_1 + L.
+    It holds for every V and is reached in the limit V → ∞; at τ_1 = 0 it is ε + (1 - ε)/T, whatever η is.
     """
     xp, target, rate, tau, _ = setting(epsilon, learning_rate, threshold, steps=steps)
     _refuse_low(xp, target, rate, tau)
-    if vocabulary is None:
-        return sharp_bound(epsilon, learning_rate, threshold, steps)
-    return _bound_at(epsilon, learning_rate, threshold, steps, vocabulary)
+    return sharp_bound(epsilon, learning_rate, threshold, steps)
 
 
 def sharp_bound(epsilon: Array, learning_rate: Array, threshold: Array, steps: Array) -> Array:
     """Return the sharp bound without refusing a low τ_1; the claims treat such a τ_1 as out of scope."""
     _, target, rate, tau, count = setting(epsilon, learning_rate, threshold, steps=steps)
     return target + (tau + rate * (1.0 - target)) / (rate * count)
-
-
-def _bound_at(epsilon: Array, learning_rate: Array, threshold: Array, steps: Array, vocabulary: Array) -> Array:
-    """Return ε + max(τ_1 + L, -ηε)/(ηT) for one V."""
-    xp, target, rate, tau, count, size = setting(epsilon, learning_rate, threshold, steps=steps, vocabulary=vocabulary)
-    share = 1.0 / size
-    below = xp.maximum(-rate * target, rate * (1.0 - share - target) - share)  # L
-    return target + xp.maximum(tau + below, -rate * target) / (rate * count)

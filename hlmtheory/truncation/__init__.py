@@ -47,7 +47,7 @@ from hlmtheory.truncation.reconstruction import (
 )
 from hlmtheory.truncation.rules import size_from_min_p, size_from_top_n_sigma, size_from_top_p
 from hlmtheory.truncation.sizes import certified_size, exact_size, offline_size, online_size
-from hlmtheory.truncation.softplus import online_bound, safe_sharpness, softplus_gap
+from hlmtheory.truncation.softplus import online_bound, softplus_gap
 
 __all__ = [
     "CLAIMS",
@@ -74,7 +74,6 @@ __all__ = [
     "quantised_box",
     "resampling_bias",
     "resampling_distortion",
-    "safe_sharpness",
     "size_from_min_p",
     "size_from_top_n_sigma",
     "size_from_top_p",

@@ -37,8 +37,6 @@ SHARPNESS = Domain(
 )
 FINITE = Domain("finite", lambda xp, value: xp.isfinite(value), "give a ratio of probabilities, less 1")
 LN2 = math.log(2.0)
-HALVINGS = 64
-"""Bisection steps on ln η: the bracket is at most a factor of 1e310 wide, and 64 steps leave less than a rounding."""
 
 
 def softplus_gap(z: Array, sharpness: Array) -> Array:
@@ -63,7 +61,7 @@ def softplus_distance(target: Array, draft: Array, sharpness: Array) -> Array:
 def online_bound(
     draft: Array, draft_token: Array, rejection_probability: Array, k: Array, *, sharpness: Array
 ) -> Array:
-    """Published online bound Ū(k) = 2 Δ_k / D. It need not bound the distortion: see :func:`safe_sharpness`.
+    """Published online bound Ū(k) = 2 Δ_k / D. It need not bound the distortion (``truncation.online_safe``).
 
     Parameters
     ----------
@@ -108,35 +106,6 @@ def online_bound(
     leading_dimensions(draft=tuple(q.shape[:-1]), k=tuple(k.shape), sharpness=tuple(denominator.shape))
     deviation = distance(xp, q, truncated(xp, q, k))
     return upward(xp, quotient(xp, 2.0 * deviation, denominator), kind)  # (23)
-
-
-def safe_sharpness(draft_probability: Array, rejection_probability: Array) -> Array:
-    """The smallest sharpness η* for which the online bound holds for every p and k; infinite where q_d β_d = 0.
-
-    D falls from infinity to 0 as η grows, so D ≤ 2 q_d β_d exactly for η ≥ η*. Then Ū(k) ≥ Δ_k/(q_d β_d) ≥ Δ_k/TV(q,
-    p), with equality on the left at η*. Below η* the bound fails if q_d < 1: the target of ``truncation.worst_case``
-    with the loss q_d β_d taken from d alone has TV(r, r̂) = Δ_k/(q_d β_d) > Ū(k) wherever 0 < Δ_k < q_d β_d and d is
-    sent.
-    """
-    xp, kind, q, beta = _exactly(
-        {"draft_probability": UNIT_INTERVAL, "rejection_probability": UNIT_INTERVAL},
-        draft_probability=draft_probability,
-        rejection_probability=rejection_probability,
-    )
-    floor = q * beta
-    some = floor > 2.0**-1000
-    floor = xp.where(some, floor, 0.5)
-    # Step 1: a bracket of ln η*. (ln 2)/η - ½ (1 - q_d + q_d β_d) ≤ D ≤ (ln 2)/η, the first inequality because ℓ lies
-    # above its tangent at 0
-    low = xp.log(LN2 / (2.0 * floor + 0.5 * (1.0 - q + q * beta)))
-    high = xp.log(LN2 / (2.0 * floor))
-    # Step 2: halve it; the upper end stays safe
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        safe = _denominator(xp, q, beta, xp.exp(middle)) <= 2.0 * floor
-        low, high = xp.where(safe, low, middle), xp.where(safe, middle, high)
-    # D η falls with η, so that 2^-42 more of η make up for 1,000 roundings of D: e^(-ηβ) has one for each unit of ηβ
-    return upward(xp, xp.where(some, xp.exp(high) * (1.0 + 2.0**-42), xp.inf), kind)
 
 
 def draft_probability(xp: Any, q: Array, draft_token: Array) -> Array:

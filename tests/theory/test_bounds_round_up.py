@@ -48,7 +48,6 @@ BOUNDS = {
     "tvd_bound": lambda p, q, u: truncation.tvd_bound(p, q, 2),
     "tvd_bound_sharp": lambda p, q, u: truncation.tvd_bound_sharp(p, q, 2),
     "online_bound": lambda p, q, u: truncation.online_bound(q, 0, u[:, 0], 2, sharpness=5.0),
-    "safe_sharpness": lambda p, q, u: truncation.safe_sharpness(u[:, 0], u[:, 1]),
     "distortion_bound_sharp": lambda p, q, u: lattice.distortion_bound_sharp(3, 7),
     "holder_bound": lambda p, q, u: skipping.holder_bound(q, 1.0, 0.1, non_acceptance=0.7),
     "holder_bound_discrete": lambda p, q, u: skipping.holder_bound_discrete(q, 1.0, 0.1, non_acceptance=0.7),

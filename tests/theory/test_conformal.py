@@ -201,23 +201,6 @@ def test_an_update_once_more_gives_up_theorem_2_as_well():
 # --------------------------------------------------------------------------------------------------------- bounds
 
 
-@given(EPSILON, RATE, st.integers(2, 500))
-def test_the_bound_for_v_tokens_is_reached_by_equal_entries(epsilon, rate, size):
-    """With the threshold just above 1/V, a row of V equal entries keeps only its top token; at 0 it keeps all."""
-    just_above = (1 + 1e-9) / size
-    controller = ThresholdController(epsilon, rate, just_above)
-    dropped = 1.0 - controller.step(np.full(size, 1 / size)).sum() / size
-    bound = float(conformal.regret_bound_sharp(epsilon, rate, just_above, 1, vocabulary=size))
-    assert dropped == pytest.approx(1 - 1 / size)
-    assert dropped <= bound * (1 + 1e-12)
-    if rate * (size - 1) >= 1:
-        assert bound == pytest.approx(dropped, rel=1e-6, abs=2e-9 / rate)
-    else:
-        assert float(conformal.regret_bound_sharp(epsilon, rate, 0.0, 1, vocabulary=size)) == pytest.approx(
-            0, abs=1e-12
-        )
-
-
 # ------------------------------------------------------------------------------------------------------ the budget
 
 

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import optimize
 
 from hlmtheory import truncation, verification
-from hlmtheory.truncation import softplus as softplus_room
 from hlmtheory.truncation.levels import completed
 from hlmtheory.truncation.softplus import softplus_distance
 
@@ -18,7 +16,6 @@ from .kinds import LIBRARIES, numbers, to
 from .strategies import pairs, rows, vocabularies
 
 Q = [0.5, 0.2, 0.15, 0.1, 0.05]
-UNIT = st.floats(0.01, 1.0)
 
 
 def softplus(z, eta):
@@ -60,25 +57,6 @@ def test_the_online_bound_against_the_definition(library):
 
 
 # ------------------------------------------------------------------------------------------------ safe sharpness
-
-
-@given(UNIT, UNIT)
-def test_the_safe_sharpness_against_a_root_finder(q, beta):
-    found = float(truncation.safe_sharpness(q, beta))
-    root = optimize.brentq(lambda log: denominator(q, beta, np.exp(log)) - 2 * q * beta, -3, 12, xtol=1e-13)
-    assert found == pytest.approx(np.exp(root), rel=1e-9)
-    assert denominator(q, beta, found) <= 2 * q * beta * (1 + 1e-9)
-
-
-@given(UNIT, UNIT)
-def test_the_safe_sharpness_is_on_the_safe_side(q, beta):
-    least = truncation.safe_sharpness(q, beta)
-    chosen = softplus_room._denominator(np, np.float64(q), np.float64(beta), np.float64(least))
-    assert chosen <= 2 * (q * beta)
-    for library in ("numpy", "torch"):
-        narrow = truncation.safe_sharpness(to(library, q, "float32"), to(library, beta, "float32"))
-        wide = truncation.safe_sharpness(float(np.float32(q)), float(np.float32(beta)))
-        assert float(narrow) >= float(wide)
 
 
 # -------------------------------------------------------------------------------------------------------- message

@@ -356,7 +356,6 @@ OWN: dict[str, dict[str, Any]] = {
     "partial_draft": {"token": 7},
     "decoded_output_distribution": {"decoded": R},
     "online_bound": {"draft_token": 0},
-    "safe_sharpness": {"rejection_probability": 0.25},
     "distortion_bound_sharp": {"k": 3, "resolution": 100},
     "payload_bits": {"vocabulary": 4096, "k": 64, "resolution": 100},
     "exact_payload_bits": {"k": 6},
@@ -376,7 +375,6 @@ OWN: dict[str, dict[str, Any]] = {
     "encode": {"message": LATTICE},
     "ThresholdController.run": {"drafts": [R, R]},
     "MassBudgetController.run": {"drafts": [R, R]},
-    "regret_bound_sharp": {"vocabulary": 4},
     "downlink_bits": {"acceptances": [0.5, 0.75]},
     "vocabulary_payload_bits": {"vocabulary": 32000, "bits_per_probability": 8},
     "shannon_latency": {"bits": 1000.5, "snr": 1.5},
@@ -543,7 +541,6 @@ INFINITE = {
     "skip_thresholds": "thresholds beyond [0, 1] skip no draft or every one, however far beyond",
     "best_holder_bound": "the best exponent may be s = ∞",
     "online_bound": "a bound that says nothing",
-    "safe_sharpness": "where q_d β_d = 0 no sharpness is safe",
     "stationary_draft_length": "a draft that costs nothing or always is accepted is best without end",
     "fading_skip": "no SNR is high enough for a message that is not worth its time",
 }

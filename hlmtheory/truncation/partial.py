@@ -200,7 +200,7 @@ def partial_boxes(
         target_token, target_log_probability, draft_token, draft_log_probability, vocabulary, target_error, draft_error
     )
     xp, size = lists.xp, lists.vocabulary
-    p, q = (_bounds(xp, *one, size) for one in (lists.target, lists.draft))
+    p, q = (_bounds(xp, one, size) for one in (lists.target, lists.draft))
     ends_p = [
         xp.concat(_beside(xp, lists, end, free), axis=-1) for end, free in ((p.low, 0.0 * p.cap), (p.high, p.cap))
     ]
@@ -213,6 +213,13 @@ def partial_boxes(
     return PartialBoxes(_outwards(xp, ends_p, lists.kind), _outwards(xp, ends_q, lists.kind), count)
 
 
+class _List(NamedTuple):
+    name: str
+    slack: float  # how much its mass may miss 1 by
+    log: Array
+    error: Array
+
+
 class _Lists(NamedTuple):
     """Two checked lists; a column for each token that q lists, in order, then for each that p lists."""
 
@@ -222,8 +229,8 @@ class _Lists(NamedTuple):
     token: Array  # shape (..., j + k)
     partner: Array  # the place of each of q's tokens in p's list, or -1, shape (..., j)
     alone: Array  # whether q does not list a token of p's, shape (..., k)
-    target: tuple[Any, ...]  # name, slack of the mass, log-probabilities and errors, shape (..., k)
-    draft: tuple[Any, ...]
+    target: _List
+    draft: _List
 
 
 def _aligned(
@@ -264,7 +271,7 @@ def _aligned(
     (a, x, e), (b, y, f) = ([xp.broadcast_to(one, (*common, one.shape[-1])) for one in each] for each in found)
     partner, twice = _partners(xp, b, a)
     token = xp.concat([b, a], axis=-1)
-    return _Lists(xp, kind, size, token, partner, ~twice, (*slacks[0], x, e), (*slacks[1], y, f))
+    return _Lists(xp, kind, size, token, partner, ~twice, _List(*slacks[0], x, e), _List(*slacks[1], y, f))
 
 
 def _beside(xp: Any, lists: _Lists, value: Array, free: Array) -> list[Array]:
@@ -288,7 +295,9 @@ def _pair(*given: Any) -> _Pair:
     """Check two lists without errors and align them."""
     lists = _aligned(*given)
     xp, partner, alone = lists.xp, lists.partner, lists.alone
-    (p, *p_rest), (q, *q_rest) = (_masses(xp, *one[:3], lists.vocabulary) for one in (lists.target, lists.draft))
+    (p, *p_rest), (q, *q_rest) = (
+        _masses(xp, one.name, one.slack, one.log, lists.vocabulary) for one in (lists.target, lists.draft)
+    )
     beside = _beside(xp, lists, p, 0.0 * p_rest[0])[0]
     none = xp.zeros_like(p)
     known = xp.concat([partner >= 0, alone], axis=-1)
@@ -345,12 +354,13 @@ class _Bounds(NamedTuple):
     cap: Array
 
 
-def _bounds(xp: Any, name: str, slack: float, log: Array, error: Array, vocabulary: int) -> _Bounds:
+def _bounds(xp: Any, one: _List, vocabulary: int) -> _Bounds:
     """Return the bounds of a list, widened by what its mass misses."""
+    log, error = one.log, one.error
     low, high = xp.exp(log - error), xp.exp(xp.clip(log + error, max=MASS))
     cap = xp.min(high, axis=-1) if log.shape[-1] else xp.ones(log.shape[:-1], dtype=xp.float64, device=log.device)
     known, most = xp.sum(low, axis=-1), xp.sum(high, axis=-1) + float(vocabulary - log.shape[-1]) * cap
-    _check_mass(xp, name, known, most, slack, vocabulary)
+    _check_mass(xp, one.name, known, most, one.slack, vocabulary)
     low = low / xp.clip(known, min=1.0)[..., None]
     wider = xp.clip(1.0 / xp.where(most > 0, most, 1.0), min=1.0)
     return _Bounds(low, xp.clip(high * wider[..., None], max=1.0), xp.clip(cap * wider, max=1.0))

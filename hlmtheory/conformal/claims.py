@@ -30,8 +30,7 @@ from hlmtheory.conformal import _sides as sides
 #   By the formula the controller has the state that it would have if it had seen the accepted positions only. So
 #   regret_sharp holds for the mean over the tokens that the proof of Theorem 2 counts. The rejected position's d enters
 #   the sum of Theorem 1, but no update uses it. (If d_T were subtracted a second time, from τ_{T+1}, the bound on the
-#   mean over accepted positions would fail too: easy positions before a rejection would count twice. The tests show
-#   both.)
+#   mean over accepted positions would fail too: easy positions before a rejection would count twice.)
 # budget. With the allowance a_n = b_{n-1} + ε, d_n ≤ a_n and b_n = a_n - d_n, b_n ≥ 0 for all n. Sum over n ≤ T:
 #   Σ d_n = εT - b_T ≤ εT. Only d_n ≤ a_n is used.
 #   So it holds for every sequence of rows, even if it is chosen with knowledge of the controller, and also if τ keeps

@@ -10,7 +10,7 @@ decoded distribution, rounding included, and Δ_k its distance from q; q̂^(d) i
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from array_api_compat import device
@@ -84,23 +84,20 @@ def decoded_output_distribution(target: Array, draft: Array, decoded: Array) -> 
 
 
 def least_message_size(draft: Array, bias: NDArray[np.float64], bits: Any) -> NDArray[np.int64]:
-    """The smallest k with 2 Δ_k ≤ bias (...), on the host, for unchecked rows; Δ is computed once for each row."""
+    """The smallest k with 2 Δ_k ≤ bias (...), on the host, for unchecked rows."""
     bits = _width(bits)
     rows = canonical("draft", draft)
     batch = leading_dimensions(draft=rows.shape[:-1], bias_tolerance=bias.shape)
-    flat = rows.reshape(-1, rows.shape[-1])
-    row_of = np.broadcast_to(np.arange(len(flat)).reshape(rows.shape[:-1]), batch).reshape(-1)
-    limits = np.broadcast_to(bias, batch).reshape(-1)
-    found = np.empty(limits.size, dtype=np.int64)
-    last, most = -1, np.empty(0)
-    for place in np.argsort(row_of, kind="stable").tolist():
-        if row_of[place] != last:
-            last, most = row_of[place], 2.0 * message_deviations(flat[row_of[place]], bits)
-        good = most <= limits[place]
-        found[place] = int(good.argmax())
-        if not good[found[place]]:
-            _refuse_unattainable(place, float(most.min()), bits)
-    return found.reshape(batch)
+    most = 2.0 * message_deviations(rows, bits)
+    good = most <= bias[..., None]
+    short = np.flatnonzero(~np.any(good, axis=-1))
+    if short.size:
+        least = np.broadcast_to(most.min(axis=-1), batch).flat[short[0]]
+        raise DomainError(
+            f"bias_tolerance must be at least {least * 1.0005:.4g} at row {short[0]} of the batch, "
+            f"since {bits} bits can do no better there; give more bits_per_probability"
+        )
+    return np.argmax(good, axis=-1)
 
 
 def _decoded_law(xp: Any, p: Array, q: Array, decoded: Array) -> Array:
@@ -115,14 +112,6 @@ def _width(bits: Any) -> int:
     if number.ndim:
         raise DomainError(f"bits_per_probability must be one number; got {bits!r}; messages of one kind share it")
     return int(WIDTH.check(xp, "bits_per_probability", number))
-
-
-def _refuse_unattainable(index: int, least: float, bits: int) -> NoReturn:
-    """Refuse with the smallest bound that any k of the row reaches, rounded up."""
-    raise DomainError(
-        f"bias_tolerance must be at least {least * 1.0005:.4g} at row {index} of the batch, "
-        f"since {bits} bits can do no better there; give more bits_per_probability"
-    )
 
 
 #

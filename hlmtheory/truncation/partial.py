@@ -80,7 +80,7 @@ def partial_distance(
     pair = _pair(target_token, target_log_probability, draft_token, draft_log_probability, vocabulary)
     xp, kind = pair.lists.xp, pair.lists.kind
     least = least_distance(xp, pair.target, pair.draft, pair.outside)
-    most = xp.maximum(most_distance(xp, pair.target, pair.draft, pair.outside).value, least)
+    most = xp.maximum(most_distance(xp, pair.target, pair.draft, pair.outside), least)
     return PartialPair(interval(xp, least, most, kind), interval(xp, 1.0 - most, 1.0 - least, kind))
 
 
@@ -122,7 +122,7 @@ def partial_bias(
     k = xp.broadcast_to(k, common)
     listed = xp.broadcast_to(pair.listed, (*common, pair.listed.shape[-1]))
     _, deviation = deviation_ends(xp, listed, q.rest, q.cap, k, pair.lists.vocabulary)
-    apart = most_distance(xp, pair.target, q, pair.outside).value
+    apart = most_distance(xp, pair.target, q, pair.outside)
     place = xp.arange(pair.target.mask.shape[-1], device=k.device)
     shared = pair.target.mask & (place < k[..., None])
     outside = 1.0 - xp.sum(xp.where(shared, pair.target.value, 0.0), axis=-1)

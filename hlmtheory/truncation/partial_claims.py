@@ -57,7 +57,7 @@ def _known(target: Array, draft: Array, k: Array) -> tuple[Any, Known, Known]:
 
 def _most(target: Array, draft: Array, k: Array) -> Array:
     xp, p, q = _known(target, draft, k)
-    return most_distance(xp, p, q, outside_both(xp, p, q)).value
+    return most_distance(xp, p, q, outside_both(xp, p, q))
 
 
 def _least(target: Array, draft: Array, k: Array) -> Array:
@@ -88,7 +88,7 @@ def _half_deviation(draft: Array, k: Array) -> Array:
 def _bias_bound(target: Array, draft: Array, k: Array) -> Array:
     """Return 2 min(max Δ_k, max TV(q, p), p outside both lists), with all k listed entries of q sent."""
     xp, p, q = _known(target, draft, k)
-    most = most_distance(xp, p, q, outside_both(xp, p, q)).value
+    most = most_distance(xp, p, q, outside_both(xp, p, q))
     unlisted = xp.count_nonzero(~q.mask, axis=-1)
     mean = q.rest / xp.astype(xp.where(unlisted > 0, unlisted, 1), q.rest.dtype)
     full = xp.floor(q.rest / xp.where(q.cap > 0, q.cap, 1.0))

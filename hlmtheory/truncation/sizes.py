@@ -43,21 +43,12 @@ def exact_size(target: Array, draft: Array, distortion_tolerance: Array) -> Arra
     )
     theta = in_kind(xp, TOLERANCE.check(xp, "distortion_tolerance", theta), xp.float64)
     _, _, p, q = distributions(target=target, draft=draft)
-    own = {"target": tuple(p.shape[:-1]), "draft": tuple(q.shape[:-1])}
-    batch = leading_dimensions(**own, distortion_tolerance=tuple(theta.shape))
-    # Step 1: find the distributions and the tolerance of each entry of the batch
-    p, q = (np.reshape(to_numpy(rows), (-1, rows.shape[-1])) for rows in (p, q))
-    of_p, of_q = (_places(shape, batch) for shape in own.values())
-    limit = np.broadcast_to(to_numpy(theta), batch).reshape(-1)
-    # Step 2: collect the entries of each pair by falling tolerance, so that each pair is sorted once
-    places: dict[tuple[int, int], list[int]] = {}
-    for place in (-limit).argsort().tolist():
-        places.setdefault((int(of_p[place]), int(of_q[place])), []).append(place)
-    # Step 3: find the smallest k of each entry
-    sizes = np.zeros(limit.size, dtype=np.int64)
-    for (i, j), own_places in places.items():
-        sizes[own_places] = SortedPair.of(p[i], q[j]).least(limit[own_places].tolist())
-    return xp.asarray(sizes.reshape(batch), device=device(target))
+    shapes = {"target": p.shape[:-1], "draft": q.shape[:-1], "distortion_tolerance": theta.shape}
+    batch = leading_dimensions(**{name: tuple(shape) for name, shape in shapes.items()})
+    rows = (np.broadcast_to(to_numpy(values), (*batch, values.shape[-1])) for values in (p, q))
+    p, q, limits = *rows, np.broadcast_to(to_numpy(theta), batch)
+    sizes = [SortedPair.of(p[n], q[n]).least([float(limits[n])])[0] for n in np.ndindex(*batch)]
+    return xp.asarray(np.reshape(np.asarray(sizes, dtype=np.int64), batch), device=device(target))
 
 
 def offline_size(target: Array, draft: Array, distortion_tolerance: Array, *, sharp: bool = False) -> Array:
@@ -198,11 +189,6 @@ def certified_size(
         return xp.asarray(sizes, device=device(draft))
     q = distributions(draft=draft)[2]
     return Tails.of(xp, q).least(0.5 * epsilon, "bias_tolerance", sure=True)
-
-
-def _places(own: tuple[int, ...], batch: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """The index of the argument's distribution at each entry of the batch."""
-    return np.broadcast_to(np.arange(np.prod(own, dtype=np.int64)).reshape(own), batch).reshape(-1)
 
 
 def _refuse_shapes(q: Array, **others: Array) -> None:

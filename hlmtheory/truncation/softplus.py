@@ -18,7 +18,6 @@ D          (1 - q_d) ℓ(-1) + q_d ℓ(-β_d), the bound's denominator          
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind, spread, take, upward, widest
@@ -41,7 +40,9 @@ LN2 = math.log(2.0)
 
 def softplus_gap(z: Array, sharpness: Array) -> Array:
     """ℓ(z) - z⁺ = ln(1 + e^{-η|z|})/η, what the softplus adds to the ReLU: in [0, ln 2/η]; cu-hlm, below (22)."""
-    xp, kind, z, eta = _exactly({"z": FINITE, "sharpness": SHARPNESS}, z=z, sharpness=sharpness)
+    kind = widest(*arrays(z=z, sharpness=sharpness))
+    xp, *given = checked({"z": FINITE, "sharpness": SHARPNESS}, "z", "sharpness", z=z, sharpness=sharpness)
+    z, eta = (in_kind(xp, value, xp.float64) for value in given)
     return in_kind(xp, _gap(xp, z, eta), kind)
 
 
@@ -144,21 +145,9 @@ def denominator_at(xp: Any, drafted: Array, rejection_probability: Array, sharpn
     leading_dimensions(
         draft_token=tuple(drafted.shape), rejection_probability=tuple(beta.shape), sharpness=tuple(eta.shape)
     )
-    return _denominator(xp, drafted, beta, eta)
-
-
-def _exactly(domains: Mapping[str, Domain], **values: Any) -> tuple[Any, ...]:
-    """The namespace, the type to answer in, and the values in float64, each in the domain of its name."""
-    kind = widest(*arrays(**values))
-    xp, *given = checked(domains, *values, **values)
-    return (xp, kind, *(in_kind(xp, value, xp.float64) for value in given))
+    return (1.0 - drafted) * _gap(xp, xp.ones_like(beta), eta) + drafted * _gap(xp, beta, eta)  # the softplus of z ≤ 0
 
 
 def _gap(xp: Any, z: Array, eta: Array) -> Array:
     near = xp.minimum(xp.abs(z), 800.0 / eta)  # e^-800 is 0, and the product stays within float64
     return xp.log1p(xp.exp(-eta * near)) / eta
-
-
-def _denominator(xp: Any, drafted: Array, beta: Array, eta: Array) -> Array:
-    """D of (23); for z ≤ 0 the softplus is its gap."""
-    return (1.0 - drafted) * _gap(xp, xp.ones_like(beta), eta) + drafted * _gap(xp, beta, eta)

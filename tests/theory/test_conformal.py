@@ -158,46 +158,6 @@ def test_as_printed_the_mean_over_accepted_positions_keeps_the_sharp_bound(insta
         assert np.mean(dropped) <= float(bound) * (1 + 1e-9)
 
 
-def means_by(again, drafts, accepted, epsilon, learning_rate, threshold):
-    """Return mean d over the accepted, and all kept, positions: line 12 as printed, or with d_T counted twice."""
-    tau, of_accepted, of_all = threshold, [], []
-    for rows_of_batch, count in zip(drafts, accepted, strict=True):
-        thresholds, dropped = batch(rows_of_batch, epsilon, learning_rate, tau)
-        of_accepted += dropped[:count]
-        of_all += dropped[: count + 1]
-        tau = line_12(thresholds, dropped, count, epsilon, learning_rate)
-        if again and 0 < count < len(rows_of_batch):
-            tau -= learning_rate * (dropped[count - 1] - epsilon)
-    return np.mean(of_accepted), np.mean(of_all), tau
-
-
-def test_the_claim_reads_line_12_to_the_letter():
-    claim = next(claim for claim in conformal.CLAIMS if claim.id == "conformal.resampled")
-    case = {**claim.refuted, "drafts": np.asarray(claim.refuted["drafts"])}
-    verdict = claim.check(case)
-    of_accepted, of_all, _ = means_by(False, **case)
-    assert float(verdict.lhs) == pytest.approx(of_all, abs=1e-12)
-    assert of_all == pytest.approx(0.4911, abs=1e-4)
-    assert float(verdict.rhs) == pytest.approx(0.009975, abs=1e-6)
-    assert of_accepted == 0.0
-
-
-def test_an_update_once_more_gives_up_theorem_2_as_well():
-    """If d_T were counted twice, easy accepted positions before a rejection would raise the threshold twice as fast."""
-    setting = {"epsilon": 0.05, "learning_rate": 1.0, "threshold": 0.0}
-    flat = [1 / 64] * 64
-    easy = [1.0] + [0.0] * 63
-    drafts, accepted = [[easy, flat]] * 200 + [[flat, flat]] * 30, [1] * 200 + [2] * 30
-    bound = float(conformal.regret_bound_sharp(**setting, steps=sum(accepted)))
-    once, all_once, _ = means_by(False, drafts, accepted, **setting)
-    twice, all_twice, _ = means_by(True, drafts, accepted, **setting)
-    assert once <= bound < twice
-    assert twice > 1.3 * bound
-    assert min(all_once, all_twice) > 5 * bound  # neither version controls the sum of Theorem 1
-    assert means_by(False, drafts[:3], accepted[:3], **setting)[2] == pytest.approx(0.15)
-    assert means_by(True, drafts[:3], accepted[:3], **setting)[2] == pytest.approx(0.30)
-
-
 # --------------------------------------------------------------------------------------------------------- bounds
 
 

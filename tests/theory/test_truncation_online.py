@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlmtheory import truncation, verification
-from hlmtheory.truncation.levels import completed
 from hlmtheory.truncation.softplus import softplus_distance
 
 from . import oracles
@@ -56,9 +55,6 @@ def test_the_online_bound_against_the_definition(library):
         np.testing.assert_allclose(numbers(found), expected, rtol=1e-12, atol=1e-15)
 
 
-# ------------------------------------------------------------------------------------------------ safe sharpness
-
-
 # -------------------------------------------------------------------------------------------------------- message
 
 
@@ -96,18 +92,6 @@ def test_the_deviation_of_a_message_is_a_distance_and_the_draft_s_own_entry_neve
     for token in range(len(draft)):
         row = truncation.decoded_draft(draft, sizes, bits_per_probability=bits, draft_token=token)
         assert (verification.total_variation(draft, row) <= deviation + 1e-12).all()
-
-
-def test_a_rounding_above_1_of_what_is_sent_leaves_nothing():
-    """The sent entries sum to slightly more than 1 by rounding; the unsent entry gets 0."""
-    draft = np.array([0.1] * 10 + [0.0])
-    draft[9] += 2.0**-53
-    for token in range(10):
-        row = truncation.decoded_draft(draft, 10, bits_per_probability=52, draft_token=token)
-        assert (row >= 0).all()
-    values = np.array([[0.7, 0.1, 0.2 + 2.0**-50, 0.0]])
-    sent = np.array([[True, True, True, False]])
-    assert completed(values, sent, ~sent)[0, 3] == 0.0
 
 
 @given(pairs(), st.data())

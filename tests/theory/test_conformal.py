@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from hlmtheory import conformal
 from hlmtheory.conformal import MassBudgetController, ThresholdController
 
-from .kinds import LIBRARIES, numbers, to
+from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import grid_rows, quantity, rows, shapes, vocabularies
 
 EPSILON = st.one_of(st.integers(1, 7).map(lambda n: n / 8), quantity(1e-4, 0.9))
@@ -83,6 +83,24 @@ def test_a_batch_is_rolled_back_to_the_rejected_draft():
         assert float(controller.roll_back(accepted)) == tau == float(controller.threshold)
         controller.step(FLAT)
         assert float(controller.roll_back(0)) == plain(FLAT, 0.25, 0.5, tau)[1]  # the next batch starts from there
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("made", [ThresholdController, MassBudgetController])
+def test_a_controller_answers_in_the_library_of_its_rows(library, made):
+    """Settings may be plain numbers, or arrays of that library; another library is refused."""
+    settings = {ThresholdController: (0.25, 0.5, 0.5), MassBudgetController: (0.25,)}[made]
+    other = "torch" if library == "numpy" else "numpy"
+    for given_ in (settings, [to(library, value) for value in settings]):
+        controller, plain_ = made(*given_), made(*settings)
+        for rows_ in ([PEAKED, FLAT], [FLAT, FLAT]):
+            support = controller.step(to(library, rows_, "float32"))
+            assert numbers(support).tolist() == np.asarray(plain_.step(rows_)).tolist()
+        with pytest.raises(TypeError, match="two libraries"):
+            controller.step(to(other, [FLAT, FLAT]))
+        kept = controller.roll_back(to(library, [0, 1]))
+        assert kind_of(kept) == (library, "float64")
+        assert numbers(kept).tolist() == np.asarray(plain_.roll_back([0, 1])).tolist()
 
 
 def test_the_top_token_is_always_kept():

@@ -45,7 +45,6 @@ from hlmtheory.codec.messages import (
     MixedMessage,
     TokenDraft,
     TokenMessage,
-    TruncatedDraft,
     TruncatedMessage,
     truncated_message,
 )
@@ -75,7 +74,6 @@ __all__ = [
     "ReplayedError",
     "TokenDraft",
     "TokenMessage",
-    "TruncatedDraft",
     "TruncatedError",
     "TruncatedMessage",
     "UnexpectedError",

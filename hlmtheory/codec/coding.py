@@ -60,7 +60,6 @@ from hlmtheory.codec.messages import (
     MixedMessage,
     TokenDraft,
     TokenMessage,
-    TruncatedDraft,
     TruncatedMessage,
 )
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
@@ -185,11 +184,11 @@ def _head(reader: Reader, limits: Limits | None) -> tuple[int, int]:
 def _encode_truncated(message: TruncatedMessage) -> bytes:
     """Header, sizes, tokens, levels, and the drawn tokens' probabilities."""
     drafts = message.drafts
-    tokens = np.concatenate([np.append(draft.indices, draft.token) for draft in drafts])
-    levels = np.concatenate([draft.levels for draft in drafts])
+    tokens = np.concatenate([np.append(draft.support, draft.token) for draft in drafts])
+    levels = np.concatenate([draft.values for draft in drafts])
     own = np.asarray([draft.probability for draft in drafts], dtype=_DOUBLE)
     head = varint(message.vocabulary) + bytes((message.bits,)) + varint(len(drafts))
-    head += b"".join(varint(draft.indices.size) for draft in drafts)
+    head += b"".join(varint(draft.support.size) for draft in drafts)
     fields = np.concatenate([columns(tokens, _width(message.vocabulary)), columns(levels, message.bits)])
     return head + np.packbits(fields).tobytes() + own.tobytes()
 
@@ -211,9 +210,10 @@ def _decode_truncated(body: bytes, limits: Limits | None) -> TruncatedMessage:
     drafts, start = [], 0
     for place, (size, probability) in enumerate(zip(sizes, own, strict=True)):
         kept = tokens[start + place :][: size + 1]  # the drawn token follows each row's
-        drafts.append(TruncatedDraft(kept[:-1], levels[start : start + size], int(kept[-1]), probability))
+        part = levels[start : start + size]
+        drafts.append(MixedDraft(TOP_K, kept[:-1], part, None, bits, int(kept[-1]), probability))
         start += size
-    return TruncatedMessage(vocabulary, bits, tuple(drafts))
+    return TruncatedMessage(vocabulary, tuple(drafts))
 
 
 def _encode_mixed(message: MixedMessage) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,15 +34,16 @@ Integers: TypeAlias = NDArray[np.int64]
 class _Record:
     """A record of arrays and numbers, equal to another of its class if all fields are."""
 
-    __slots__: tuple[str, ...] = ()
+    __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
+        names = (field.name for field in fields(self))  # type: ignore[arg-type]
         same = type(other) is type(self)
-        return same and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in type(self).__slots__)
+        return same and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
 
-    def _keep(self, **fields: Any) -> None:
+    def _keep(self, **values: Any) -> None:
         """Store fields in their declared types."""
-        for name, value in fields.items():
+        for name, value in values.items():
             object.__setattr__(self, name, value)
 
 
@@ -112,66 +113,6 @@ class LatticeMessage(_Record):
         _keep_batch(self, LatticeDraft)
         outside = any(int(draft.support[-1]) >= self.vocabulary for draft in self.drafts)
         refuse(outside, "support must lie within the vocabulary")
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class TruncatedDraft(_Record):
-    """One truncated row of cu-hlm; raises a MessageError if the fields do not fit each other.
-
-    Parameters
-    ----------
-    indices, levels : int64 arrays, shape (k,)
-        The tokens sent, ascending, and their probabilities times 2^b - 1, rounded down.
-    token : int
-        The drawn token d.
-    probability : float
-        q_d, unrounded. It is always sent (cu-hlm IV-B), also if d is among the k, since acceptance must be exact.
-    """
-
-    indices: Integers
-    levels: Integers
-    token: int
-    probability: float
-
-    def __post_init__(self) -> None:
-        indices, levels = integers("indices", self.indices), integers("levels", self.levels)
-        token, probability = number(WHOLE, "token", self.token), number(UNIT_INTERVAL, "probability", self.probability)
-        refuse(not _ascend(indices), "indices must ascend from 0 on")
-        refuse(levels.shape != indices.shape, "levels must have an entry for each index")
-        refuse(bool(np.any(levels < 0)) or token < 0, "levels and token must be 0 or more")
-        self._keep(indices=indices, levels=levels, token=token, probability=probability)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class TruncatedMessage(_Record):
-    """A batch of truncated drafts over one vocabulary, with levels of b bits.
-
-    Raises a MessageError if a token or level is out of range, or the probabilities of a draft come to more than 1.
-
-    Parameters
-    ----------
-    vocabulary : int
-        V, 2 or more.
-    bits : int
-        b, 1..24.
-    drafts : tuple of TruncatedDraft
-        At least one.
-    """
-
-    vocabulary: int
-    bits: int
-    drafts: tuple[TruncatedDraft, ...]
-
-    def __post_init__(self) -> None:
-        _keep_batch(self, TruncatedDraft)
-        self._keep(bits=number(WHOLE, "bits", self.bits))
-        refuse(not 1 <= self.bits <= MOST_BITS, f"bits must be in 1..{MOST_BITS}")
-        for draft in self.drafts:
-            tokens, others = np.append(draft.indices, draft.token), draft.levels[draft.indices != draft.token]
-            refuse(bool(np.any(tokens >= self.vocabulary)), "indices and token must lie within the vocabulary")
-            refuse(bool(np.any(draft.levels >= 2**self.bits)), f"levels must be below 2^{self.bits}")
-            total = int(others.sum()) / (2**self.bits - 1) + draft.probability
-            refuse(total > 1.0 + ROUNDING, "levels and probability must come to at most 1")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -263,6 +204,35 @@ class MixedMessage(_Record):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class TruncatedMessage(MixedMessage):
+    """A batch of truncated rows of cu-hlm: top-k with levels of one b, and q_d, which acceptance needs (cu-hlm IV-B).
+
+    Raises a MessageError also if the probabilities of a draft come to more than 1.
+
+    Parameters
+    ----------
+    vocabulary : int
+        V, 2 or more.
+    drafts : tuple of MixedDraft
+        At least one.
+    """
+
+    def __post_init__(self) -> None:
+        MixedMessage.__post_init__(self)
+        for draft in self.drafts:
+            refuse(draft.kind != TOP_K or draft.bits != self.bits, "drafts must be top-k with levels of as many bits")
+            others = int(draft.values[draft.support != draft.token].sum())
+            refuse(draft.probability is None, "drafts must have a probability")
+            total = others / (2**self.bits - 1) + (draft.probability or 0.0)
+            refuse(total > 1.0 + ROUNDING, "values and probability must come to at most 1")
+
+    @property
+    def bits(self) -> int:
+        """B."""
+        return self.drafts[0].bits
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class TokenDraft(_Record):
     """One draft of which the token alone is sent; raises a MessageError if it is negative.
 
@@ -340,7 +310,7 @@ def truncated_message(draft: Any, *, k: Any, token: Any, bits: int) -> Truncated
     --------
     >>> message = truncated_message([0.5, 0.125, 0.375], k=2, token=1, bits=3)
     >>> sent = message.drafts[0]
-    >>> sent.indices.tolist(), sent.levels.tolist(), sent.token, sent.probability
+    >>> sent.support.tolist(), sent.values.tolist(), sent.token, sent.probability
     ([0, 2], [3, 2], 1, 0.125)
     """
     rows = np.atleast_2d(canonical("draft", draft))
@@ -356,10 +326,10 @@ def truncated_message(draft: Any, *, k: Any, token: Any, bits: int) -> Truncated
     order = np.argsort(-rows, axis=-1, kind="stable")
     chosen = (np.sort(row[:size]) for row, size in zip(order, np.broadcast_to(sizes, len(rows)), strict=True))
     drafts = (
-        TruncatedDraft(i, level[i], int(t), float(row[t]))
+        MixedDraft(TOP_K, i, level[i], None, bits, int(t), float(row[t]))
         for i, level, t, row in zip(chosen, levels, drawn, rows, strict=True)
     )
-    return TruncatedMessage(vocabulary, bits, tuple(drafts))
+    return TruncatedMessage(vocabulary, tuple(drafts))
 
 
 def on_host(name: str, value: Any) -> NDArray[Any]:

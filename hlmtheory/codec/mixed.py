@@ -24,8 +24,6 @@ from hlmtheory.codec.messages import (
     LatticeMessage,
     MixedDraft,
     MixedMessage,
-    TruncatedDraft,
-    TruncatedMessage,
     refuse,
 )
 from hlmtheory.codec.rounding import SortedRow, rounding, units_of
@@ -104,7 +102,7 @@ def _coded(
     return MixedDraft(kind, order[places], values, found.spread if mixture else None, 0, token, own)
 
 
-def decoded_rows(message: LatticeMessage | TruncatedMessage | MixedMessage) -> NDArray[np.float64]:
+def decoded_rows(message: LatticeMessage | MixedMessage) -> NDArray[np.float64]:
     """Return the distributions q̂ that the server decodes from a message.
 
     Those of a truncated message equal :func:`hlmtheory.truncation.decoded_draft` with the draft token d. The remaining
@@ -133,44 +131,31 @@ def decoded_rows(message: LatticeMessage | TruncatedMessage | MixedMessage) -> N
     >>> decoded_rows(decode(encode(message))).tolist()
     [[0.0, 0.0, 0.125, 0.875]]
     """
-    if not isinstance(message, TruncatedMessage | LatticeMessage | MixedMessage):
+    if not isinstance(message, LatticeMessage | MixedMessage):
         raise DomainError(f"message must be a lattice, truncated or mixed one; got {brief(message)}; decode its bytes")
-    drafts: tuple[LatticeDraft | TruncatedDraft | MixedDraft, ...] = message.drafts
+    drafts: tuple[LatticeDraft | MixedDraft, ...] = message.drafts
     count, vocabulary = len(drafts), message.vocabulary
     if count * vocabulary > MOST_DECODED:
-        of = f"{type(message).__name__}(vocabulary, {'bits, ' * isinstance(message, TruncatedMessage)}"
         raise MessageError(
             f"message must hold at most {MOST_DECODED:,} probabilities, drafts times V; got {count} drafts of V = "
-            f"{vocabulary}; decode fewer at a time, as {of}drafts[:{MOST_DECODED // vocabulary}])"
+            f"{vocabulary}; decode fewer at a time, as {type(message).__name__}(vocabulary, "
+            f"drafts[:{MOST_DECODED // vocabulary}])"
         )
-    bits = message.bits if isinstance(message, TruncatedMessage) else 0
     rows = np.empty((count, vocabulary))  # one row at a time, so that masks and sums need little memory
     for n, draft in enumerate(drafts):
-        rows[n] = _row(draft, bits, vocabulary)
+        rows[n] = _row(draft, vocabulary)
     return rows
 
 
-def _row(draft: LatticeDraft | TruncatedDraft | MixedDraft, bits: int, vocabulary: int) -> NDArray[np.float64]:
-    if isinstance(draft, TruncatedDraft):
-        values = values_of(draft.levels, bits)
-        return _top_k_row(draft.indices, values, draft.token, draft.probability, vocabulary)
-    if isinstance(draft, MixedDraft) and draft.kind == TOP_K:
-        values = values_of(draft.values, draft.bits)
-        return _top_k_row(draft.support, values, draft.token, draft.probability, vocabulary)
+def _row(draft: LatticeDraft | MixedDraft, vocabulary: int) -> NDArray[np.float64]:
     counts, rest = (draft.counts, 0) if isinstance(draft, LatticeDraft) else (draft.values, draft.rest or 0)
-    row = np.full(vocabulary, rest / draft.resolution / max(vocabulary - draft.support.size, 1))
-    row[draft.support] = counts / draft.resolution
-    return row
-
-
-def _top_k_row(tokens: Any, values: Any, token: int, probability: float | None, vocabulary: int) -> NDArray[np.float64]:
-    """The values with the rest spread evenly; with the exact q_d, if it is known."""
-    value, sent, others = (
-        np.zeros(vocabulary),
-        np.zeros(vocabulary, dtype=np.bool_),
-        np.ones(vocabulary, dtype=np.bool_),
-    )
-    value[tokens], sent[tokens] = values, True
-    if probability is not None:
-        value[token], sent[token], others[token] = probability, True, False
+    if isinstance(draft, LatticeDraft) or draft.kind != TOP_K:
+        row = np.full(vocabulary, rest / draft.resolution / max(vocabulary - draft.support.size, 1))
+        row[draft.support] = counts / draft.resolution
+        return row
+    value, sent = np.zeros(vocabulary), np.zeros(vocabulary, dtype=np.bool_)
+    others = ~sent
+    value[draft.support], sent[draft.support] = values_of(counts, draft.bits), True
+    if draft.probability is not None:
+        value[draft.token], sent[draft.token], others[draft.token] = draft.probability, True, False
     return completed(value, sent, others)

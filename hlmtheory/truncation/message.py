@@ -97,7 +97,7 @@ def least_message_size(draft: Array, bias: NDArray[np.float64], bits: Any) -> ND
             f"bias_tolerance must be at least {least * 1.0005:.4g} at row {short[0]} of the batch, "
             f"since {bits} bits can do no better there; give more bits_per_probability"
         )
-    return np.argmax(good, axis=-1)
+    return np.asarray(np.argmax(good, axis=-1))
 
 
 def _decoded_law(xp: Any, p: Array, q: Array, decoded: Array) -> Array:

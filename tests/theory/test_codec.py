@@ -56,8 +56,8 @@ def truncated_messages(draw):
         token, own, largest = int(rng.integers(vocabulary)), float(rng.random()), 2**bits - 1
         shares = rng.dirichlet(np.full(indices.size, 0.5)) if indices.size else np.zeros(0)
         levels = np.floor(np.where(indices == token, shares, (1 - own) * shares) * largest).astype(np.int64)
-        drafts.append(codec.TruncatedDraft(indices, levels, token, own))
-    return codec.TruncatedMessage(vocabulary, bits, tuple(drafts))
+        drafts.append(codec.MixedDraft("top-k", indices, levels, None, bits, token, own))
+    return codec.TruncatedMessage(vocabulary, tuple(drafts))
 
 
 # ----------------------------------------------------------------------------------------------------- round trip
@@ -76,10 +76,10 @@ def test_truncated_drafts_come_back(message):
     data = codec.encode(message)
     assert codec.decode(data) == message
     places = (message.vocabulary - 1).bit_length()
-    sent, drafts = sum(draft.indices.size for draft in message.drafts), len(message.drafts)
+    sent, drafts = sum(draft.support.size for draft in message.drafts), len(message.drafts)
     bits = sent * (message.bits + places) + drafts * places  # cu-hlm (4) with k for V, and the tokens
     head = 2 + len(varint(len(data))) + len(varint(message.vocabulary)) + 1 + len(varint(len(message.drafts)))
-    sizes = sum(len(varint(draft.indices.size)) for draft in message.drafts)
+    sizes = sum(len(varint(draft.support.size)) for draft in message.drafts)
     assert len(data) == head + sizes + math.ceil(bits / 8) + 8 * drafts + 4
 
 
@@ -103,7 +103,7 @@ def test_more_rows_than_memory_is_meant_for_are_refused(monkeypatch):
     words = r"^message must hold at most 8 probabilities, .*; got 3 drafts of V = 4; decode fewer .* drafts\[:2\]\)$"
     with pytest.raises(codec.MessageError, match=words):
         codec.decoded_rows(message)
-    fewer = codec.TruncatedMessage(message.vocabulary, message.bits, message.drafts[:2])
+    fewer = codec.TruncatedMessage(message.vocabulary, message.drafts[:2])
     assert codec.decoded_rows(fewer).tolist() == [[0.5, *[0.5 / 3] * 3], [0.25, 0.25, 0.25, 0.25]]
 
 
@@ -237,7 +237,7 @@ def test_a_changed_body_with_a_right_checksum_is_read_or_refused(kind, data):
         (2, b"\x04\x00\x01\x00", "the bits of a probability is 0"),
         (2, b"\x04\x08\x01\x01", "1 entries and 1 tokens do not take 0 bytes"),
         (2, b"\x04\x01\x01\x00" + b"\x1f" + b"\0" * 8, "other bytes when it is encoded again"),
-        (2, b"\x03\x02\x01\x00" + b"\xc0" + b"\0" * 8, "indices and token must lie within the vocabulary"),
+        (2, b"\x03\x02\x01\x00" + b"\xc0" + b"\0" * 8, "support and token must lie within the vocabulary"),
         (2, b"\x03\x02\x01\x00" + b"\x00" + b"\x7f\xf8" + b"\0" * 6, r"probability must be in \[0, 1\]"),
         (4, b"", "the bytes end within the vocabulary"),
         (4, b"\x04\x02\x1b\x00", "2 tokens do not take 2 bytes"),
@@ -332,8 +332,8 @@ def lattice(support, counts, token):
     return codec.LatticeDraft(np.array(support, dtype=int), np.array(counts, dtype=int), token)
 
 
-def cut(indices, levels, token, probability):
-    return codec.TruncatedDraft(np.array(indices), np.array(levels), token, probability)
+def cut(support, levels, token, probability, bits=1):
+    return codec.MixedDraft("top-k", np.array(support), np.array(levels), None, bits, token, probability)
 
 
 @pytest.mark.parametrize(
@@ -351,15 +351,11 @@ def cut(indices, levels, token, probability):
         (lambda: codec.LatticeMessage(2, ()), "drafts must be 1 to 4096"),
         (lambda: codec.LatticeMessage(1, (lattice([0], [1], 0),)), r"vocabulary must be in 2\.\.262144"),
         (lambda: codec.LatticeMessage(2, (lattice([0, 2], [1, 1], 0),)), "support must lie within the vocabulary"),
-        (lambda: cut([1, 0], [1, 1], 0, 0), "indices must ascend from 0 on"),
-        (lambda: cut([0, 1], [1], 0, 0), "levels must have an entry for each index"),
-        (lambda: cut([0, 1], [1, -1], 0, 0), "levels and token must be 0 or more"),
-        (lambda: cut([0, 1], [1, 1], -1, 0), "levels and token must be 0 or more"),
-        (lambda: cut([0, 1], [1, 1], 0, -0.5), r"probability must be in \[0, 1\]"),
-        (lambda: codec.TruncatedMessage(2, 25, (cut([0, 1], [1, 1], 0, 1),)), r"bits must be in 1\.\.24"),
-        (lambda: codec.TruncatedMessage(2, 1, (cut([0, 1], [2, 0], 0, 0.5),)), r"levels must be below 2\^1"),
-        (lambda: codec.TruncatedMessage(2, 1, (cut([0, 1], [0, 1], 0, 0.5),)), "must come to at most 1"),
-        (lambda: codec.TruncatedMessage(2, 1, (cut([0, 1], [1, 1], 2, 1),)), "indices and token must lie"),
+        (lambda: codec.TruncatedMessage(2, (cut([0], [1], 0, None),)), "drafts must have a probability"),
+        (lambda: codec.TruncatedMessage(2, (cut([0], [1], 0, 1, 8), cut([0], [1], 0, 1))), "of as many bits"),
+        (lambda: codec.TruncatedMessage(2, (codec.MixedDraft("lattice", [0], [1], None, 0, 0, 1),)), "must be top-k"),
+        (lambda: codec.TruncatedMessage(2, (cut([0, 1], [0, 1], 0, 0.5),)), "must come to at most 1"),
+        (lambda: codec.TruncatedMessage(2, (cut([0], [1], 2, 1),)), "support and token must lie"),
         (lambda: codec.truncated_message([0.5, 0.5], k=3, token=0, bits=8), "k must be a whole number in 0..V"),
         (lambda: codec.truncated_message([0.5, 0.5], k=[1, 1], token=0, bits=8), "k must be one number, or one number"),
         (lambda: codec.truncated_message([0.5, 0.5], k=1, token=2, bits=8), "token must be a token in 0..V-1"),

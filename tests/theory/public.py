@@ -63,8 +63,13 @@ def public() -> dict[str, object]:
         if not callable(item) or name in RECORDS or (inspect.isclass(item) and issubclass(item, Exception)):
             continue
         found[name] = item
-        for method, function in inspect.getmembers(item, inspect.isfunction) if inspect.isclass(item) else ():
-            if not method.startswith("_") and len(inspect.signature(function).parameters) > 1:
+        own = [base for base in getattr(item, "__mro__", ()) if base is item or base.__name__.startswith("_")]
+        for method, function in ((one, getattr(item, one)) for base in own for one in vars(base)):
+            if (
+                inspect.isfunction(function)
+                and not method.startswith("_")
+                and len(inspect.signature(function).parameters) > 1
+            ):
                 found[f"{name}.{method}"] = function
     return found
 

@@ -164,13 +164,19 @@ def test_places_of_sparse_and_of_dense_sets(vocabulary, size):
 
 # -------------------------------------------------------------------------------------------------------- damage
 
+_ROW = np.random.default_rng(0).dirichlet(np.ones(40))
+_MIXED = [
+    codec.coded_message(_ROW, codec.cheapest_codec(_ROW, 0.3, menu=codec.CodecMenu(kinds=(kind,))), token=5).drafts[0]
+    for kind in codec.CODEC_KINDS
+]
 _LATTICES = (codec.LatticeDraft([1, 5, 9, 200], [60, 30, 0, 10], 5), codec.LatticeDraft([2, 3], [1, 99], 3))
 SAMPLES = {
     "lattice": codec.encode(codec.LatticeMessage(300, _LATTICES)),
     "truncated": codec.encode(codec.truncated_message(np.full((2, 300), 1 / 300), k=5, token=[7, 8], bits=8)),
+    "mixed": codec.encode(codec.MixedMessage(40, tuple(_MIXED))),
     "tokens": codec.encode(codec.TokenMessage(300, (codec.TokenDraft(7), codec.TokenDraft(299)))),
 }
-"""One message of each kind; those of mixed rows are tested with the menu."""
+"""One message of each kind."""
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
@@ -208,7 +214,7 @@ def outcome(data):
 @given(st.sampled_from(range(6)), st.binary(max_size=80))
 def test_any_body_with_a_right_checksum_is_read_or_refused(kind, body):
     found = outcome(framed(kind, body))
-    assert isinstance(found, codec.LatticeMessage | codec.TruncatedMessage | codec.TokenMessage | codec.MalformedError)
+    assert isinstance(found, codec.LatticeMessage | codec.MixedMessage | codec.TokenMessage | codec.MalformedError)
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
@@ -219,7 +225,7 @@ def test_a_changed_body_with_a_right_checksum_is_read_or_refused(kind, data):
     for _ in range(data.draw(st.integers(1, 4))):
         changed[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     found = outcome(framed(number, bytes(changed)))
-    assert isinstance(found, codec.LatticeMessage | codec.TruncatedMessage | codec.TokenMessage | codec.MalformedError)
+    assert isinstance(found, codec.LatticeMessage | codec.MixedMessage | codec.TokenMessage | codec.MalformedError)
 
 
 @pytest.mark.parametrize(

@@ -183,31 +183,6 @@ def test_the_server_needs_no_probability_to_keep_the_certificate():
 # ---------------------------------------------------------------------------------------------------- the format
 
 
-def a_message():
-    """One draft of each kind."""
-    row = wide_rows(1, 40, 1.0)[0]
-    drafts = []
-    for kind in KINDS:
-        found = codec.cheapest_codec(row, 0.3, menu=codec.CodecMenu(kinds=(kind,)))
-        drafts += codec.coded_message(row, found, token=5).drafts
-    return codec.MixedMessage(40, tuple(drafts))
-
-
-@given(st.data())
-def test_a_damaged_body_is_refused_or_a_message_of_its_own(data):
-    kind, body = unframed(codec.encode(a_message()))
-    broken = bytearray(body)
-    for _ in range(data.draw(st.integers(1, 3))):
-        broken[data.draw(st.integers(0, len(body) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    cut = data.draw(st.integers(0, 2))
-    sent = framed(kind, bytes(broken[: len(broken) - cut]))
-    try:
-        found = codec.decode(sent)
-    except codec.CodecError:
-        return
-    assert codec.encode(found) == sent
-
-
 def test_what_no_encoder_writes_is_refused():
     kind, body = unframed(codec.encode(codec.MixedMessage(4, a_small_message().drafts)))
     with pytest.raises(codec.MalformedError, match="there are bytes after the last draft"):

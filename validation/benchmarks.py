@@ -1,10 +1,4 @@
-"""Measure speed and memory as ratios: ``python -m validation.benchmarks [ROW ...]``.
-
-A ratio compares two quantities measured in succession on one machine, so it depends less on the machine than either.
-Rounds of variants alternate, so that another process that runs for a while disturbs all of them alike. A sampled text
-may be lucky, so each turn of ``generate`` has a seed of its own, and all its turns count together. Each row takes
-minutes and is written to ``runs/bench.json`` when it is done.
-"""
+"""Measure speed and memory as ratios: ``python -m validation.benchmarks [ROW ...]``."""
 
 from __future__ import annotations
 
@@ -133,7 +127,6 @@ def measure_check(positions: int = CHECK_POSITIONS, vocabulary: int = CHECK_VOCA
 
 
 def _modules() -> dict[str, dict[str, Claim]]:
-    """Return the claims that a trace serves, by module."""
     import hlmtheory
     from validation.claims.instances import scenarios
 
@@ -163,10 +156,7 @@ def _peak_in_child(positions: int, vocabulary: int) -> int:
 
 
 def stream(positions: int, vocabulary: int) -> int:
-    """Check one claim of each module on a synthetic trace; return this process's peak growth in bytes.
-
-    For a module that a trace serves, the claim is that of ``STREAMED``; for the others, a simulated one.
-    """
+    """Check one claim of each module on a synthetic trace; return this process's peak growth in bytes."""
     import hlmtheory
     from validation.claims.check import check_trace
 
@@ -185,12 +175,7 @@ def measure_generate(
     rounds: int = ROUNDS,
     batches: Sequence[int] = BATCHES,
 ) -> list[Measurement]:
-    """Measure tokens per second against transformers' ``generate``, with and without assistant.
-
-    transformers takes an assistant for one sequence at a time, so that a batch is generated one after the other. Its
-    assistant stops after a draft of which it is unsure, and then makes fewer passes than for a fixed number of drafts.
-    So it is measured as it is, and with as many drafts as ours.
-    """
+    """Measure tokens per second against transformers' ``generate``, with and without assistant."""
     from validation.collection.prompts import builtin_prompts
     from validation.decoding.methods.multi_draft import FixedLength
     from validation.decoding.methods.single_draft import Hlm, TargetOnly
@@ -219,7 +204,6 @@ def measure_generate(
 
 
 def _ours(pair: Pair, prompts: Sequence[Prompt], method: Any, new_tokens: int, seed: int) -> int:
-    """Return the number of tokens that our loop decodes."""
     from validation.decoding.loop import decode
 
     records = decode(pair, prompts, method, new_tokens=new_tokens, batch=len(prompts), seed=seed)

@@ -55,7 +55,6 @@ _TEXTS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("exhi
 
 
 def _about(key: str) -> dict[str, Any]:
-    """Return the fields of a record that ``exhibits.toml`` holds."""
     paper, number = key.split(" ")
     text = {"source": SOURCES.get(paper)} | _TEXTS[key]
     printed = tuple(NUMBERS[name] for name in text.pop("printed", ()))
@@ -75,7 +74,6 @@ def _simulated(key: str, simulate: Callable[..., Any], paint: Any = None) -> Sim
 
 
 def _sweep(number: str) -> Simulation:
-    """Return a panel of Figs. 7 and 8 of edge-sd."""
     shown = edge_sd.IN_FIG_7 if number[0] == "7" else edge_sd.IN_FIG_8
     return _simulated(
         f"edge-sd {number}", partial(edge_sd.simulate_sweep, number[1], shown), edge_sd_pictures.paint_schemes

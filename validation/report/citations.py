@@ -44,13 +44,7 @@ def relation_to_source(claim: Claim) -> str:
 
 @cache
 def bibliography() -> dict[str, dict[str, str]]:
-    """Return the citations of ``references.bib`` by key; empty if the file is not installed.
-
-    Returns
-    -------
-    dict
-        ``short``, author and year; ``full``; ``link``, the address by DOI or arXiv number, empty if neither is known.
-    """
+    """Return the citations of ``references.bib`` by key; empty if the file is not installed."""
     if not BIBLIOGRAPHY.is_file():
         return {}
     from pybtex.database import parse_file

@@ -38,11 +38,7 @@ SMALLEST = "cheapest codec"
 
 
 def partition(claims: Mapping[str, Claim], results: Results) -> dict[str, dict[str, int]]:
-    """Return how many statements have each outcome of :data:`MEANINGS`, by the data they were checked on.
-
-    Every statement is counted once. A true one has the outcome of its tally, a false one its standing if its
-    counterexample, checked again now, violates it.
-    """
+    """Return how many statements have each outcome of :data:`MEANINGS`, by the data they were checked on."""
     counts = {outcome: dict.fromkeys(DATA, 0) for outcome in MEANINGS}
     for name, claim in claims.items():
         tally = results.tallies.get(name)

@@ -63,11 +63,7 @@ def write_report(
     trace: str = "",
     claims: Mapping[str, Claim] | None = None,
 ) -> Path:
-    """Write ``report.html``, with everything inlined, into a folder; return its path.
-
-    ``manifest`` is that of the trace, whose place a plan's command names; ``figures`` are the sidecars that
-    :func:`validation.plots.draw` wrote, a picture may lie beside each; ``command`` reproduces the run.
-    """
+    """Write ``report.html``, with everything inlined, into a folder; return its path."""
     claims = hlmtheory.all_claims() if claims is None else claims
     certified = certificate()
     released = claims.keys() & certified.tallies.keys() - results.tallies.keys()
@@ -188,7 +184,6 @@ def _version(name: str) -> str:
 
 
 def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
-    """Return the template's values for one figure or table."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))
     name, _, caption = about["caption"].partition(": ")
     details = f"{printed_words(about)} {about['method']}".strip()

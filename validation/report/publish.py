@@ -115,7 +115,6 @@ def _same(made: Path, published: Path) -> bool:
 
 
 def _unstamped(value: Any) -> Any:
-    """Return a JSON value without the keys in STAMPS."""
     if not isinstance(value, dict):
         return value
     return {key: _unstamped(part) for key, part in value.items() if key not in STAMPS}
@@ -133,11 +132,7 @@ def regenerate(root: Path) -> Path:
 
 
 def stale_tables(root: Path) -> list[str]:
-    """Return the generated parts and files that differ from their sources, and the verdicts that differ on the page.
-
-    A claim that the published run did not check, or whose statement has changed since, is "not yet published". Only
-    the line of such a claim may be missing from ``figures/claims.csv``.
-    """
+    """Return the generated parts and files that differ from their sources, and the verdicts that differ on the page."""
     page = (root / PAGE).read_text(encoding="utf-8")
     old = [f"{PAGE}: {name}" for name, part in tables(root).items() if update_between_markers(page, name, part) != page]
     old += [f"{PAGE}: {name}" for name in results_pages.other_verdicts(page, published(root))]
@@ -191,7 +186,6 @@ def _read_records(root: Path) -> list[dict[str, Any]]:
 
 
 def _run_facts(manifest: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the page's facts about a run, without local paths."""
     kept = ("positions", "vocabulary", "seed", "new_tokens", "created")
     pair = manifest["pair"]
     facts: dict[str, Any] = {"pair": name, "parameters": [pair["small_parameters"], pair["large_parameters"]]}

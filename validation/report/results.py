@@ -162,10 +162,7 @@ def claims_csv(results: Results) -> str:
 
 
 def other_verdicts(page: str, results: Results) -> list[str]:
-    """Return the claims whose row in the page's table has another verdict than the published run.
-
-    Of the verdicts, ◇, ? and "a constant" are judgements; the others are outcomes of the claim that the row names.
-    """
+    """Return the claims whose row in the page's table has another verdict than the published run."""
     wrong = []
     for said, name in re.findall(r"^\|(?:[^|]*\|){3} ([^|]+) \|[^|]*\| `([a-z_]+\.[a-z_0-9]+)`", page, re.MULTILINE):
         if said[0] in "◇?" or said == "⊘ a constant":

@@ -67,7 +67,6 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _stamp(file: Path, step: str) -> None:
-    """Store the commit of a finished step."""
     from validation.plots import commit_of_code
     from validation.trace.journal import write_atomically
 
@@ -76,7 +75,6 @@ def _stamp(file: Path, step: str) -> None:
 
 
 def _train(given: argparse.Namespace) -> None:
-    """Train a pair; each stage continues from its checkpoint."""
     from validation.reproduce.training import commands
 
     for words in commands(given.pair, given.models, given.data):
@@ -199,10 +197,7 @@ def _decode(given: argparse.Namespace) -> None:
 
 
 def _draw(given: argparse.Namespace) -> None:
-    """Draw what is asked and can be drawn; what this commit has drawn of this trace, fit and prompts stays.
-
-    What compares the pair's texts with those of other pairs is always drawn.
-    """
+    """Draw what is asked and can be drawn; what this commit has drawn of this trace, fit and prompts stays."""
     from validation.decoding.fit_file import stored_fit
     from validation.decoding.studies import open_study
     from validation.plots import EXHIBITS, Decoding, Figure, Simulation, commit_of_code, draw
@@ -278,13 +273,11 @@ def _experiment(log: Path, command: Sequence[str]) -> None:
 
 
 def _run(argv: Sequence[str], **options: Any) -> None:
-    """Run a command; raise if it fails."""
     if code := run_to_end(argv, **options):
         raise subprocess.CalledProcessError(code, list(argv))
 
 
 def _command(given: argparse.Namespace) -> str:
-    """Return the command that a reader types for this result."""
     words = ["python3 hlm reproduce", given.paper or "all"]
     words += [f"--pair {given.pair}"] if given.pair != "builtin" else []
     words += [f"--prompts {given.prompts}"] if given.prompts else []

@@ -1,20 +1,4 @@
-"""List the tasks that make every published figure and table: for each pair, for the experiments, and for the page.
-
-A task is one command, the files it reads and makes, and the code it runs. :mod:`validation.reproduce.engine` runs them.
-
-===================  ==========================================================================================
-task                 makes
-===================  ==========================================================================================
-``PAIR:train``       the models, if they are not there (``builtin`` is part of the project)
-``PAIR:collect``     the trace: logits of both models at every position
-``PAIR:fit``         the line, the thresholds and k*: one fit for texts and figures
-``PAIR:check``       the verdict of every claim
-``PAIR:decode:S``    the decoded texts of the study S, with their scores
-``PAIR:draw``        the figures and tables of the trace, the texts, and those without a pair (``instructed``: texts)
-``PAIR:publish``     the pair's folder of ``figures/``, and the generated parts of ``paper_repro.md``
-``experiment:N``     the stored result of ``figures/studies/N``
-===================  ==========================================================================================
-"""
+"""List the tasks that make every published figure and table: for each pair, for the experiments, and for the page."""
 
 from __future__ import annotations
 
@@ -98,11 +82,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One command with its files: what follows the interpreter's name, run in the repository's root.
-
-    It is up to date if its outputs exist, its inputs have not changed, and neither has ``code``, a hash or a commit.
-    ``needs`` says what is missing, if the task cannot run.
-    """
+    """One command with its files: what follows the interpreter's name, run in the repository's root."""
 
     name: str
     argv: tuple[str, ...]
@@ -123,13 +103,7 @@ def code_of(*folders: str) -> str:
 
 
 def tasks_of(setting: Setting) -> list[Task]:
-    """Return the tasks of a setting, each after those that it needs.
-
-    Raises
-    ------
-    UserError
-        If there is no such paper or pair.
-    """
+    """Return the tasks of a setting, each after those that it needs."""
     if setting.paper not in (ALL, *PAPERS):
         raise UserError(f"There is no paper {setting.paper!r}; choose one of: {ALL}, {', '.join(PAPERS)}.")
     if unknown := [name for name in setting.pairs if name not in PAIRS]:
@@ -141,13 +115,7 @@ def tasks_of(setting: Setting) -> list[Task]:
 
 
 def chosen(tasks: list[Task], only: Sequence[str]) -> list[Task]:
-    """Return the tasks with these names and those that make their inputs; all tasks without names.
-
-    Raises
-    ------
-    UserError
-        If there is no such task.
-    """
+    """Return the tasks with these names and those that make their inputs; all tasks without names."""
     if not only:
         return tasks
     names = {task.name for task in tasks}
@@ -233,7 +201,6 @@ def _option(name: str, value: int | None) -> list[str]:
 
 
 def _texts_words(setting: Setting) -> list[str]:
-    """Return the option for the prompts of a study in a whole run."""
     return ["--prompts", str(setting.texts)] if setting.texts and not setting.quick else []
 
 

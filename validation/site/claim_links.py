@@ -37,7 +37,6 @@ def named_in_tests(claim: Claim, root: Path = ROOT) -> list[str]:
 
 @cache
 def _tested(root: Path) -> dict[str, frozenset[str]]:
-    """Return the claims that each file of tests of the theory names."""
     files = {path.relative_to(root).as_posix(): path for path in sorted((root / "tests" / "theory").rglob("test_*.py"))}
     known = hlmtheory.all_claims().keys()
     words = {file: set(re.findall(r"[a-z_]+\.[a-z_0-9]+", path.read_text("utf-8"))) for file, path in files.items()}

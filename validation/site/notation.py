@@ -16,10 +16,7 @@ Row = list[str]
 
 
 def notation(module: str, files: Iterable[str], names: Collection[str], root: Path = ROOT) -> str:
-    """Return the section with the symbols of a module and of each of its files with proofs, as reStructuredText.
-
-    ``names`` are the last parts of the ids whose proofs they hold: the comments above the first of them are notation.
-    """
+    """Return the section with the symbols of a module and of each of its files with proofs, as reStructuredText."""
     package = f"hlmtheory/{module}/__init__.py"
     head = package if (root / package).is_file() else f"hlmtheory/{module}.py"
     parts = ["Notation\n--------", *_of_file(head, (), root)]
@@ -71,7 +68,6 @@ def _rows(lines: list[str], starts: list[int]) -> list[Row]:
 
 
 def _list_table(rows: list[Row]) -> str:
-    """Return a table in reStructuredText that needs no alignment."""
     head = "   :header-rows: 1\n" if rows[0][0] == "symbol" else ""
     lines = [
         f"   {'* -' if not place else '  -'} {sentence(cell)}".rstrip()

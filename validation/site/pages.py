@@ -75,17 +75,7 @@ def relinked(
     targets: Mapping[str, str] | None = None,
     sections: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a Markdown text whose links are those of the site; ``file`` is its path, ``names`` are :func:`pages`.
-
-    A link to a file that is a page leads to the page, one to another file or folder to the repository, and a picture
-    to its copy, which ``picture`` makes. A name in ``targets`` that stands as code becomes a link to its anchor.
-    ``sections`` has the page and anchor that stand for a file, such as the picture of a figure.
-
-    Raises
-    ------
-    DeadLinkError
-        If a link leads nowhere.
-    """
+    """Return a Markdown text whose links are those of the site; ``file`` is its path, ``names`` are :func:`pages`."""
     here = names[file]
 
     def led(link: re.Match[str]) -> str:

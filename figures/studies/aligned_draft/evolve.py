@@ -1,11 +1,4 @@
-"""Train the versions of the target, and for each the draft that is trained anew.
-
-    evolve.py DATA WORK versions     # WORK/versions: 24 steps each, written after 6, 12 and 24
-    evolve.py DATA WORK ceilings     # WORK/ceilings: the plain draft, distilled from each version
-    evolve.py DATA WORK hot          # WORK/hot: more drift, by three times the rate and four times the steps
-
-WORK/pair holds the base model (``large``) and the plain draft (``small``). What is already there is not made again.
-"""
+"""Train the versions of the target, and for each the draft that is trained anew."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Summarise the rows of measure.py by version, with intervals over texts and seeds, and draw acceptance over drift.
-
-    summary.py rows.json
-
-The summary of the repository is ``validation/plots/flexspec/versions.json``, which Table II of flexspec reads. An
-interval draws the seeds of a version and, independently, the texts; a text has the same number in all seeds.
-"""
+"""Summarise the rows of measure.py by version, with intervals over texts and seeds, and draw acceptance over drift."""
 
 from __future__ import annotations
 
@@ -67,7 +61,6 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _set(members: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """Return drift and acceptance on one set of texts."""
     below = [row[name]["positions"] for row in members]
     found: dict[str, Any] = {"positions": int(np.sum(below)), "texts": len(below[0])}
     tv = [row[name]["tv"] for row in members]

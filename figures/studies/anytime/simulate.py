@@ -41,11 +41,7 @@ DRIVEN_DRAFTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """A system and its audit: the audit probability π, and the mean risk of a token.
-
-    A drifting risk is twice the mean for PERIOD tokens, then 0 for as many. β of a skipped draft is 0 or 1, or 0 or
-    uniform on [0, 1] if it is spread.
-    """
+    """A system and its audit: the audit probability π, and the mean risk of a token."""
 
     rate: float
     mean: float
@@ -64,7 +60,6 @@ class Audit:
         return at, beta
 
     def summed(self, at: NDArray[np.int64]) -> Row:
-        """Return μ_1 + ... + μ_t at tokens t."""
         if not self.drifting:
             return self.mean * at
         whole, part = np.divmod(at, 2 * PERIOD)
@@ -74,11 +69,7 @@ class Audit:
 def segments(
     audit: Audit, rng: np.random.Generator, runs: int, tokens: int, logarithms: Callable[[Row], Row]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Row]:
-    """Return the first and the last token before each further loss, and the summed logarithms of the losses so far.
-
-    Shapes (runs, S), (runs, S) and (runs, S, bets). ``logarithms`` maps β (..., 1) to (..., bets). A segment without
-    tokens has a first token behind its last one.
-    """
+    """Return the first and the last token before each further loss, and the summed logarithms of the losses so far."""
     at, beta = audit.losses(rng, runs, tokens)
     edge = np.minimum(at, tokens + 1)
     start = np.concatenate([np.ones((runs, 1), dtype=np.int64), edge], axis=-1)

@@ -53,7 +53,6 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The case in one line."""
         return f"{self.package}: {self.call}, {self.setting}, {self.pair} pair"
 
 

@@ -1,12 +1,4 @@
-"""Measure the tokens of a round and the distance of a token for lossy rules, on the same prefixes and drafts.
-
-PYTHONPATH=. python3 figures/studies/lossy_rules/measure.py figures/studies/lossy_rules/builtin.json
-
-The target model's texts are decoded with fixed K = 4. At the beginning of every third of their rounds, ``COPIES`` times
-4 drafts are drawn from q, and 4 greedy ones once. Given the drafts, a round has 1 + Σ Π a tokens, and its expected cost
-is Σ e_i Π_{j<i} a_j with e_i the exact total variation of token i (``hlmtheory.verification.lossy_price``), the bonus
-token costs 0. So no random number of the server enters. Promises are on the mean distance of a token, Σ cost/Σ tokens.
-"""
+"""Measure the tokens of a round and the distance of a token for lossy rules, on the same prefixes and drafts."""
 
 from __future__ import annotations
 
@@ -147,10 +139,7 @@ def place(pair: Any, prefix: list[int]) -> dict[str, np.ndarray]:
 
 
 def best_mix(tokens: np.ndarray, cost: np.ndarray, promise: float) -> tuple[float, int, int, float]:
-    """Return the most tokens of rounds that mix two parameters with cost ≤ promise · tokens, and the mixture.
-
-    Parameter 0 is "no drafts", which a rule may need to keep its promise.
-    """
+    """Return the most tokens of rounds that mix two parameters with cost ≤ promise · tokens, and the mixture."""
     tokens, cost = np.append(1.0, tokens), np.append(0.0, cost)
     over = cost - promise * tokens
     found = [(float(tokens[i]), i, i, 1.0) for i in range(len(tokens)) if over[i] <= 1e-12]

@@ -28,13 +28,7 @@ def vocabulary_of(planner: Planner) -> int:
 
 
 def method_of(option: Option, planner: Planner) -> Method:
-    """Return the decoding method of an option.
-
-    Raises
-    ------
-    ValueError
-        If the option has no drafts; one model alone needs no decoding.
-    """
+    """Return the decoding method of an option."""
     if option.family in (OURS, CERTIFIED, STREAMED):
         return Planned(policy_of(option, planner, vocabulary_of(planner), None))
     if option.family == FIXED:

@@ -112,11 +112,7 @@ def streamed_seconds(
     sizes: tuple[float, float],
     down_bps: Array,
 ) -> tuple[Array, float]:
-    """Return the seconds of texts over each link, (links,), from a device that drafts on, and the passes of a token.
-
-    A text is a list of whether each draft matches; ``sizes`` are the bits of a draft and of an answer. A message that
-    is on its way at a new start is through before the first new draft is made: the caller sees to it.
-    """
+    """Return the seconds of texts over each link, (links,), from a device that drafts on, and the passes of a token."""
     clock, passes = np.zeros(len(links)), np.zeros(len(links))
     for matches in texts:
         place = 0
@@ -141,10 +137,7 @@ def streamed_seconds(
 def session_seconds(
     rounds: Rounds, links: Links, times: tuple[float, float], round_trip_s: float, down_bps: Array
 ) -> tuple[Array, Array]:
-    """Return the seconds of each text over each link, and of each exchange, (links, texts) and (links, rounds).
-
-    The texts follow each other on the same link, so that a session covers many seconds of it.
-    """
+    """Return the seconds of each text over each link, and of each exchange, (links, texts) and (links, rounds)."""
     clock = np.zeros(len(links))
     each = np.zeros((len(links), len(rounds.text)))
     before = rounds.drafts * times[0] + rounds.passes * times[1]

@@ -255,7 +255,6 @@ def _limit(
     speeds: dict[int, Array],
     limit: tuple[str, float],
 ) -> dict[str, Any]:
-    """Return the comparison under one limit."""
     names = list(links)
     rows: dict[str, Any] = {}
     ours = np.array([speeds.get(one.option[OURS], np.full(len(names), np.nan))[i] for i, one in enumerate(chosen)])
@@ -302,7 +301,6 @@ def _limit(
 
 
 def _spread(values: Array) -> dict[str, float] | None:
-    """Return median, quartiles and the 5th and 95th percentile."""
     if not len(values):
         return None
     levels = (0.05, 0.25, 0.5, 0.75, 0.95)

@@ -1,14 +1,4 @@
-"""Predict speeds by the plan, run the same policies over a socket, and compare tokens per second.
-
-PYTHONPATH=. python3 figures/studies/running_link/measure.py figures/studies/running_link/speeds.json
-
-A run that was stopped continues.
-Predicted: the plan's expected counts of a trace and its formula (``Setting.seconds``), with times of ``hlm doctor
---times``. Measured: the wall clock and the tokens of `hlm device`, and nothing that it counts. Each text is written
-twice, with all its tokens and with one. The difference leaves out what no plan predicts: the opening and the reading of
-the prompt. Server, relay and device are three processes on two cores: the server has one, relay and device share the
-other.
-"""
+"""Predict speeds by the plan, run the same policies over a socket, and compare tokens per second."""
 
 from __future__ import annotations
 
@@ -66,7 +56,6 @@ class Way:
 
     @property
     def predicted(self) -> float:
-        """Tokens per second."""
         rate = self.setting.link.quantile(0.5)
         return float(self.counts[0] / self.setting.seconds(self.counts, rate))
 
@@ -139,9 +128,6 @@ def draw(stored: Path) -> None:
         legend(figure, (axes,), 3)
 
 
-# ------------------------------------------------------------------------------------------------------- predict
-
-
 def ways_of(text: str, trace: Path, times: Times, folder: Path) -> list[Way]:
     """Return the policies of a setting with the plan's expectation."""
     rate, trip, stretch = (
@@ -201,9 +187,6 @@ def policy(option: Option, planner: Planner, about: dict[str, Any], path: Path) 
     evidence = about["evidence"]
     write_policy(policy_of(option, planner, evidence["vocabulary"], evidence["models"]), path)
     return ("--policy", str(path))
-
-
-# ----------------------------------------------------------------------------------------------------------- run
 
 
 def rows_of(setting: str, ways: Sequence[Way], asked: Any, cores: Sequence[int]) -> Iterator[dict[str, Any]]:

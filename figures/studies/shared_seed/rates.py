@@ -1,13 +1,4 @@
-"""Tokens per second against the link's rate: a token alone, streamed or not, beside every other method.
-
-PYTHONPATH=. python3 figures/studies/shared_seed/rates.py TRACE WORK rates.json
-
-Every method is counted along texts of the target model, with the times of ``figures/studies/plan``. A third of the
-prompts chooses the parameters for each link (drafts, lattice, budget, threshold), another third is counted. Given the
-server's token y at a position, the device's draft is it with probability t_y/p_y, t_y = P(a = b = y), as it is
-accepted with probability min(1, q_y/p_y) by rejection sampling. So the counts of rounds are exact means. Streamed
-drafts are simulated: matches are drawn with these probabilities, and :mod:`validation.decoding.streamed` replays them.
-"""
+"""Tokens per second against the link's rate: a token alone, streamed or not, beside every other method."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Compute the numbers of the figures of c-sqs: ratios over the texts with intervals, bounds, and crossing curves.
-
-All intervals are 95% intervals from a bootstrap over the prompts. All methods generate from the same prompts, so a
-difference between two methods uses the same resamples for both. The percentiles are slightly outside 2.5 and 97.5
-(Hesterberg's expanded percentiles), so that the interval of a mean is about as wide as Student's.
-"""
+"""Compute the numbers of the figures of c-sqs: ratios over the texts with intervals, bounds, and crossing curves."""
 
 from __future__ import annotations
 
@@ -63,9 +58,6 @@ LATENCY = {"label": "latency for each token", "unit": "ms", "scale": "linear"}
 RESAMPLING = {"label": "resampling rate", "unit": "", "scale": "linear"}
 
 
-# ----------------------------------------------------------------------------------------------------- intervals
-
-
 @dataclass(frozen=True, slots=True)
 class Interval:
     """Hold a number and the ends of its interval, which are None if there is only one text."""
@@ -85,11 +77,9 @@ class Interval:
         return (self.value, self.value) if self.low is None or self.high is None else (self.low, self.high)
 
     def told(self, spec: str) -> str:
-        """Return the number and its interval as text."""
         return f"{self.value:{spec}}" + ("" if self.low is None else f" ({self.low:{spec}} to {self.high:{spec}})")
 
     def plain(self) -> list[float | None]:
-        """Return the interval as plain values for JSON."""
         return [None if value is None else plain(value, 4) for value in (self.value, self.low, self.high)]
 
 
@@ -126,7 +116,6 @@ def resampling(cell: Cell) -> Ratio:
 
 
 def _series(found: CSqsStudy, names: Sequence[str], panel: int, metric: str) -> list[dict[str, Any]]:
-    """Return one curve over the temperature for each method."""
     series = []
     for name in names:
         cells = [found.cells[name, temperature] for temperature in found.scale.temperatures]
@@ -142,11 +131,7 @@ def _metric(found: CSqsStudy, cell: Cell, metric: str) -> Ratio:
 
 
 def basis(found: CSqsStudy, passes: str | None = None, texts: str | None = None) -> dict[str, Any]:
-    """Return the text that says how the numbers were obtained: pair, prompts, parameters and times.
-
-    ``passes`` replaces the clause on the measured times of passes, for numbers that do not depend on them; ``texts``
-    the one on the length of the texts.
-    """
+    """Return the text that says how the numbers were obtained: pair, prompts, parameters and times."""
     scale, times = found.scale, found.times
     measured = (
         f"a pass takes {1e3 * times.draft_s:.2f} ms of the draft model and {1e3 * times.target_s:.2f} + "
@@ -162,9 +147,6 @@ def basis(found: CSqsStudy, passes: str | None = None, texts: str | None = None)
         ),
         **found.record,
     }
-
-
-# ------------------------------------------------------------------------------------------------------ the curves
 
 
 def curves_of(found: CSqsStudy, panels: Sequence[tuple[str, Sequence[str]]]) -> Numbers:
@@ -215,12 +197,7 @@ def _adaptation(found: CSqsStudy) -> list[dict[str, Any]]:
 
 
 def crossovers(found: CSqsStudy) -> list[dict[str, Any]]:
-    """Return the pairs (K, τ_1) that cross as in the paper, for each metric.
-
-    ``crossing``: K-SQS is better at the lowest temperature and C-SQS at the highest. ``clear``: a crossing pair for
-    which the intervals of both differences exclude 0. ``reverse``: the opposite crossing. ``k``, ``c``: K-SQS or C-SQS
-    is better at both temperatures. All other pairs are equal at one of the two temperatures.
-    """
+    """Return the pairs (K, τ_1) that cross as in the paper, for each metric."""
     return [{"metric": metric} | _count(found, metric) for metric in ("latency", "resampling")]
 
 
@@ -246,9 +223,6 @@ def _count(found: CSqsStudy, metric: str) -> dict[str, Any]:
                 tally["which"].append([size, threshold])
                 tally["clear"] += int((first.sign, last.sign) == (1, -1))
     return tally
-
-
-# ------------------------------------------------------------------------------------------------- bounds and paths
 
 
 def paths(cell: Cell) -> list[dict[str, list[float]]]:

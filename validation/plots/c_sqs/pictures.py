@@ -27,11 +27,6 @@ _BLUES, _REDS = ("#6f8fbf", DARK, "#0a1020"), ("#e39a63", MIDDLE, "#6b2a0b")
 
 
 def _look(name: str) -> dict[str, Any]:
-    """Return the style of a curve.
-
-    The colour shows the method and the marker the parameter. The line shows how bits are counted, or whether the
-    threshold adapts.
-    """
     bare = name.replace(", bytes)", ")").replace(" (bytes)", "")
     families = ([*BY_SIZE.values()], [*ADAPTIVE.values()], [*FIXED.values()])
     for names, colors, line in zip(families, (_BLUES, _REDS, _REDS), ("-", "-", _DOTTED), strict=True):
@@ -59,7 +54,6 @@ def _rows(names: Sequence[str]) -> list[list[str]]:
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Draw a column for each pair of axes and a row for each comparison: curves with their intervals."""
     columns = len(numbers["axes"])
     kinds = [list(dict.fromkeys(one["name"] for one in numbers["series"] if one["panel"] == c)) for c in range(columns)]
     rows = [_rows(names) for names in kinds]
@@ -88,7 +82,6 @@ def paint(numbers: Numbers) -> Canvas:
 
 
 def paint_regret(numbers: Numbers) -> Canvas:
-    """Draw each text's mean dropped mass over its tokens, with both bounds; one panel for each form of line 12."""
     figure, panels = canvas(PAGE, panels=2)
     bounds = numbers["bounds"]
     for axes, names, one in zip(panels, numbers["axes"], numbers["series"], strict=True):

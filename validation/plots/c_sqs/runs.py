@@ -76,17 +76,14 @@ class Cell:
     by_bytes: bool
 
     def totals(self, name: str) -> Values:
-        """Return a field of the records, summed over each text."""
         return np.array([row.total(name) for row in self.rows])
 
     @property
     def tokens(self) -> Values:
-        """Return the number of new tokens of each text."""
         return np.array([float(len(row.tokens)) for row in self.rows])
 
     @property
     def rounds(self) -> Values:
-        """Return the number of messages of each text."""
         return np.array([float(len(row.rounds)) for row in self.rows])
 
     @property
@@ -100,7 +97,6 @@ class Cell:
         return 8.0 * self.totals("bytes") if self.by_bytes else self.totals("bits")
 
     def seconds(self, times: Times, rate_bps: float) -> Values:
-        """Return the latency of each text, without reading the prompt."""
         rounds, read = self.rounds, self.totals("drafted") + self.rounds
         models = times.draft_s * self.totals("draft_s") + times.target_s * rounds + times.token_s * read
         return np.asarray(models + self.bits / rate_bps)
@@ -120,9 +116,6 @@ class CSqsStudy:
     cells: dict[Key, Cell] = field(default_factory=dict)
     long: dict[str, Cell] = field(default_factory=dict)
     record: dict[str, Any] = field(default_factory=dict)
-
-
-# --------------------------------------------------------------------------------------------------- the methods
 
 
 class _Bounded(Sqs):
@@ -203,9 +196,6 @@ LONG: tuple[Callable[[], _Bounded], ...] = (
 """The methods whose regret is recorded."""
 
 
-# -------------------------------------------------------------------------------------------------------- the runs
-
-
 def some_prompts(count: int) -> list[Prompt]:
     """Return evenly spaced built-in prompts, so that all their sources take part."""
     prompts = builtin_prompts()
@@ -213,10 +203,7 @@ def some_prompts(count: int) -> list[Prompt]:
 
 
 def pass_times(pair: Pair, clock: Callable[[], float] = time.perf_counter) -> Times:
-    """Return the minimum time of passes after a prefix; for the target model, a linear fit over the new tokens.
-
-    ``clock`` returns seconds; ``time.process_time`` does not count other work of the machine, if torch has one thread.
-    """
+    """Return the minimum time of passes after a prefix; for the target model, a linear fit over the new tokens."""
     draft = _quickest(pair, pair.draft, 1, clock)
     target = [_quickest(pair, pair.target, width, clock) for width in WIDTHS]
     slope, intercept = np.polyfit(WIDTHS, target, 1)
@@ -249,23 +236,7 @@ def decode_texts(
     names: Sequence[str] = NAMES,
     times: Times | None = None,
 ) -> CSqsStudy:
-    """Decode once for all figures.
-
-    Parameters
-    ----------
-    seed : int
-        The seed and a prompt determine its text.
-    scale : Scale, optional
-        More prompts and tokens make the intervals narrower.
-    keep : callable, optional
-        Called as ``keep(key, decode)`` for each method and temperature; returns ``decode()`` or its stored result.
-    pair : Pair, optional
-        The built-in pair if not given.
-    names : sequence of str
-        Methods of ``METHODS``, in the order in which they are decoded.
-    times : Times, optional
-        Those of :func:`pass_times` if not given.
-    """
+    """Decode once for all figures."""
     scale, pair = scale or Scale(), pair or load_pair()
     prompts = some_prompts(scale.prompts)
     found = CSqsStudy(pair.name, pair.vocabulary, scale, times or pass_times(pair))

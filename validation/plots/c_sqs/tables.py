@@ -19,14 +19,8 @@ def simulate_table(seed: int) -> Numbers:
     return {"statistics": {"theorem": bounds}, "tables": [_theorem_table(bounds).plain()], **basis(found)}
 
 
-# ------------------------------------------------------------------------------------------------------- Theorem 1
-
-
 def theorem(found: CSqsStudy) -> list[dict[str, Any]]:
-    """Return rejections of each text and the terms of Theorem 1 over the same positions, by method and temperature.
-
-    A bonus token has no draft and so no rejection. Its position is omitted: the bound is then smaller and still holds.
-    """
+    """Return rejections of each text and the terms of Theorem 1 over the same positions, by method and temperature."""
     lines = []
     for name in MAIN:
         for temperature in found.scale.temperatures:

@@ -1,10 +1,4 @@
-"""Store the decoded texts of c-sqs, and read them: the sums over the rounds of each text.
-
-``figures/studies/c_sqs`` decodes the texts and writes them to ``texts.json``; all figures of c-sqs are drawn from
-that file. Of a longer text it holds accepted and resampled
-drafts, dropped mass and threshold of each round; of another one the number of rounds and the last threshold. A read
-text holds the other sums in its ``last``, so that its totals are those of the decoded text, to the last digit.
-"""
+"""Store the decoded texts of c-sqs, and read them: the sums over the rounds of each text."""
 
 from __future__ import annotations
 

@@ -10,13 +10,7 @@ from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, PIC
 
 
 def draw_tokens(summary: Summary, path: Path) -> None:
-    """Draw the tokens of a round by draft length, with their intervals, and tokens per second if they are known.
-
-    Raises
-    ------
-    UserError
-        The acceptance by depth is not identified, or the file's ending is not that of a picture.
-    """
+    """Draw the tokens of a round by draft length, with their intervals, and tokens per second if they are known."""
     if not summary.lengths:
         raise UserError(f"There is nothing to draw: {summary.reason}")
     if path.suffix.lstrip(".") not in PICTURES:

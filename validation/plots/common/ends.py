@@ -22,20 +22,7 @@ _GAP = 6.0
 def label_ends(
     axes: Axes, names: Mapping[str, str] | None = None, *, wrap: int = 18, order: Sequence[str] = ()
 ) -> None:
-    """Write the name of each labelled curve beside its last point, in its colour; the names do not overlap.
-
-    Call it once the limits are set.
-
-    Parameters
-    ----------
-    axes : Axes
-    names : mapping of str to str, optional
-        Names to write in place of the labels, by label; an empty name is not written.
-    wrap : int
-        Characters of a line.
-    order : sequence of str
-        Labels from top to bottom, for curves that end at one height.
-    """
+    """Write the name of each labelled curve beside its last point, in its colour; the names do not overlap."""
     ends = []
     for place, (label, line) in enumerate(_curves(axes)):
         name = (names or {}).get(label, label)

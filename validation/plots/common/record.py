@@ -31,10 +31,7 @@ number of runs; one that is drawn from a stored experiment adds ``experiment``
 
 
 class Tag(StrEnum):
-    """Where the numbers of an exhibit come from; an exhibit with several kinds has the last of them.
-
-    A caption ends with the tag, and a sidecar stores it as ``kind``.
-    """
+    """Where the numbers of an exhibit come from; an exhibit with several kinds has the last of them."""
 
     MEASURED = "measured"
     ASSUMED = "measured counts × assumed times"
@@ -43,11 +40,6 @@ class Tag(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """Return the last sentence of a caption.
-
-        >>> Tag.ASSUMED.sentence, Tag.DERIVED.sentence
-        ('Measured counts × assumed times.', 'Derived from printed numbers.')
-        """
         return f"{self.capitalize()}{' numbers' if self is Tag.DERIVED else ''}."
 
 
@@ -62,26 +54,7 @@ class Printed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exhibit:
-    """Describe one figure or table of a paper; ``exhibits.toml`` holds its texts.
-
-    Attributes
-    ----------
-    paper, number : str
-        Names on the command line, e.g. ``"cu-hlm"`` and ``"5a"``, or ``"II"`` for a table.
-    source : str
-        Key of ``references.bib``.
-    title : str
-    tag : Tag
-        Where its numbers come from.
-    message : str
-        The caption: one sentence that holds for every pair, with statistics of the numbers in braces.
-    method : str
-        Settings: further lines, the paper's link, how intervals are made.
-    printed : tuple of Printed
-        Numbers that the paper prints in its text; no number is read off its curves.
-    paint : callable or None
-        Maps the numbers alone to a matplotlib figure. None for a table, which has no picture.
-    """
+    """Describe one figure or table of a paper; ``exhibits.toml`` holds its texts."""
 
     paper: str
     number: str
@@ -108,7 +81,6 @@ class Exhibit:
 
     @property
     def place(self) -> str:
-        """Return the place in the paper: ``Fig. 5a`` or ``Table II``."""
         return f"{'Fig.' if self.number[0].isdigit() else 'Table'} {self.number}"
 
     @property
@@ -182,7 +154,6 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
     def plain(self) -> dict[str, Any]:
-        """Return the table as plain values for JSON."""
         return {"title": self.title, "heads": list(self.heads), "rows": [list(row) for row in self.rows]}
 
 
@@ -195,17 +166,7 @@ def sampled_positions(trace: Trace, count: int, seed: int) -> NDArray[np.int64]:
 def sampled(
     trace: Trace, count: int, seed: int, *, per_position: int = 1
 ) -> Iterator[tuple[NDArray[np.float16], NDArray[np.float16]]]:
-    """Yield draft and target logits of ``count`` random positions in chunks, in the order of the trace.
-
-    Parameters
-    ----------
-    trace : Trace
-    count : int
-        All positions are taken if there are no more.
-    seed : int
-    per_position : int
-        Number of rows of V that the caller makes per position; larger values give smaller chunks.
-    """
+    """Yield draft and target logits of ``count`` random positions in chunks, in the order of the trace."""
     chosen = sampled_positions(trace, count, seed)
     start = 0
     for chunk in trace.chunks(max(1, CHUNK_VALUES // (trace.vocabulary * per_position))):

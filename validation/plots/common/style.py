@@ -86,7 +86,6 @@ def legend_below(axes: Axes, columns: int = 1, **options: Any) -> None:
 
 
 def _canvas(axes: Axes) -> Figure:
-    """Return the whole figure of a panel."""
     figure = axes.get_figure(root=True)
     assert figure is not None, "the panel has been removed from its figure"
     return figure
@@ -141,10 +140,7 @@ DARK_PAGE = (
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a picture in the format of the path's suffix; its bytes depend only on the drawing.
-
-    An SVG has no background, and its colours follow the page.
-    """
+    """Write a picture in the format of the path's suffix; its bytes depend only on the drawing."""
     kind = path.suffix.removeprefix(".")
     figure.savefig(path, format=kind, metadata=PICTURES[kind], transparent=kind == "svg")
     if kind == "svg":

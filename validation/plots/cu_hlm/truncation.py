@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 
-# ------------------------------------------------------------------------------------------------- Fig. 8
-
-
 def _bounds(sample: Sample) -> dict[str, Row]:
     """Return TV(r, r̂_k) and its bounds at each k of the grid, at the positions where a draft can be rejected."""
     kept, drafts = sample.rejected, sample.drafts
@@ -78,7 +75,6 @@ def measure_bounds(trace: Trace, seed: int) -> Numbers:
 
 
 def paint_bounds(numbers: Numbers) -> Canvas:
-    """Paint TV(r, r̂) with its bounds on the left, the Bias with its certificates on the right."""
     figure, panels = canvas((PAGE[0], 3.2), panels=2)
     true = {"color": "black", "linewidth": 2}
     looks = {
@@ -103,14 +99,10 @@ def paint_bounds(numbers: Numbers) -> Canvas:
     return figure
 
 
-# ------------------------------------------------------------------------------------------------- Fig. 9b
-
-
 ONLINE_RULES = [f"online η = {eta:g}" for eta in SHOWN]
 
 
 def _sent(sample: Sample) -> dict[str, float | None]:
-    """Return the mean k of each rule."""
     certified = sample.top_k["certified"][:, PARAMETERS["certified"].index(EPSILON)]
     found: dict[str, float | None] = {
         "offline (21)": sample.offline(THETA),
@@ -150,7 +142,6 @@ def measure_payload(trace: Trace, seed: int) -> Numbers:
 
 
 def paint_payload(numbers: Numbers) -> Canvas:
-    """Paint payload over k with each rule named at its mean k, then the remaining distortion over the payload."""
     figure, panels = canvas(PAGE, panels=2)
     left, right = panels
     payload, distortion, bias = numbers["series"]

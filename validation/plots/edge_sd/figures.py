@@ -32,8 +32,6 @@ ALL_BEST = "best shares, by all plans"
 _MARK: dict[str, Any] = {"color": "black", "marker": "*", "markersize": 8, "linestyle": "", "zorder": 5}
 """Marker of a printed saving."""
 
-# -------------------------------------------------------------------------------------------------- pictures
-
 
 def _draw_over_memory(axes: Any, series: dict[str, Any], broken: Sequence[bool], **look: Any) -> None:
     """Draw a curve whose marks are filled where the caches fit, and hollow where they break the memory."""
@@ -45,14 +43,12 @@ def _draw_over_memory(axes: Any, series: dict[str, Any], broken: Sequence[bool],
 
 
 def _mark_printed(axes: Any, printed: Sequence[dict[str, Any]]) -> None:
-    """Mark a printed saving with a star, and its name below it."""
     for one in printed:
         axes.plot(one["x"], one["mean"], **_MARK)
         axes.annotate("printed", (one["x"][0], one["mean"][0]), (0, -12), textcoords="offset points", ha="center")
 
 
 def paint_schemes(numbers: Numbers) -> Canvas:
-    """Paint Algorithm 1 and ours on the left, the baselines beside Algorithm 1 on the right."""
     figure, (ours, baselines) = canvas((PAGE[0], 3.2), panels=2)
     limit, memory = (numbers["statistics"][key] for key in ("memory_limit_gb", "memory_gb"))
     broken = [gigabytes > limit for gigabytes in memory]
@@ -76,7 +72,6 @@ def paint_schemes(numbers: Numbers) -> Canvas:
 
 
 def paint_pairs(numbers: Numbers) -> Canvas:
-    """Paint the smallest and the largest pair of models."""
     pairs = sorted({one["pair"] for one in numbers["series"]})
     figure, panels = canvas((PAGE[0], 3.2), panels=2)
     limit, memory = (numbers["statistics"][key] for key in ("memory_limit_gb", "memory_gb"))
@@ -105,7 +100,6 @@ def _told(broken: bool) -> dict[str, str]:
 
 
 def paint_shares(numbers: Numbers) -> Canvas:
-    """Paint a panel for each number of tasks; curves that coincide are one curve, named with all of their names."""
     looks: dict[str, dict[str, Any]] = {
         "equal": {"color": "0.5", "marker": "s"},
         "best": LOOKS["paper"],
@@ -138,7 +132,6 @@ def _distinct(numbers: Numbers, count: int) -> list[dict[str, Any]]:
 
 
 def _share_height(panels: Sequence[Any], numbers: Numbers) -> None:
-    """Label panels side by side, with one height for all."""
     highest = max(axes.get_ylim()[1] for axes in panels)
     for axes in panels:
         name_axes(axes, numbers["axes"][0])

@@ -85,9 +85,6 @@ def _basis(runs: int, extra: str = "") -> str:
     return f"{runs} seeds, constants of Tables I and II{extra}; bands are 95% intervals of the mean"
 
 
-# --------------------------------------------------------------------------------------------- total latencies
-
-
 def _totals(
     seed: int, runs: int, load: Load, schemes: tuple[str, ...], rule: str, radio: Radio | None = None
 ) -> dict[str, Row]:
@@ -140,26 +137,7 @@ def simulate_sweep(
     base: Load | None = None,
     values: tuple[int, ...] | None = None,
 ) -> Numbers:
-    """Compute Figs. 7 and 8: total latency of the schemes over the tasks (a), the prompts (b) or the answers (c).
-
-    Parameters
-    ----------
-    part : str
-        "a", "b" or "c".
-    shown : tuple of str
-        :data:`IN_FIG_7` or :data:`IN_FIG_8`.
-    seed : int
-    runs : int
-        Number of draws of the users.
-    base : Load, optional
-        Table II by default.
-    values : tuple of int, optional
-        Values of the varied field; those of the figure by default.
-
-    Returns
-    -------
-    dict
-    """
+    """Compute Figs. 7 and 8: total latency of the schemes over the tasks (a), the prompts (b) or the answers (c)."""
     load, (across, field, usual) = base or Load(), _SWEEPS[part]
     loads = [replace(load, **{field: value}) for value in (values or usual)]
     printed = [_totals(seed, runs, one, UNDER_EACH, EACH) for one in loads]  # Figs. 7 and 8 share the runs
@@ -211,9 +189,6 @@ def _savings_table(x: Sequence[int], totals: list[dict[str, Row]], shown: tuple[
     return Table(title, ("at", *map(str, x)), tuple(rows)).plain()
 
 
-# ----------------------------------------------------------------------------------------------- Figs. 6 and 9
-
-
 def simulate_acceptance(
     seed: int, *, runs: int = RUNS, base: Load | None = None, values: tuple[float, ...] = ACCEPTANCES
 ) -> Numbers:
@@ -262,24 +237,7 @@ def simulate_bandwidth(
     base: Load | None = None,
     shared_by: tuple[int, ...] = SHARED_BY,
 ) -> Numbers:
-    """Compute Fig. 9: total latency over the bandwidth, with the best and with equal shares.
-
-    Parameters
-    ----------
-    pair : int
-        Index of the models: 0, 1, 2 for Figs. 9a, 9b, 9c.
-    seed : int
-    runs : int
-        Number of draws of the users.
-    base : Load, optional
-        Table II by default.
-    shared_by : tuple of int
-        Numbers of tasks K; the printed percentage is compared at the last.
-
-    Returns
-    -------
-    dict
-    """
+    """Compute Fig. 9: total latency over the bandwidth, with the best and with equal shares."""
     loads = [replace(base or Load(), pair=pair, users=count) for count in shared_by]
     rows = [_over_bandwidths(seed, runs, load) for load in loads]
     series = [
@@ -304,7 +262,6 @@ def simulate_bandwidth(
 
 
 def _over_bandwidths(seed: int, runs: int, load: Load) -> dict[str, list[Row]]:
-    """Return T at each bandwidth, by :data:`SHARES`."""
     paper = _served(seed, runs, load, IN_FIG_9, EACH, "seconds", "proposed")
     waves, free = (_served(seed, runs, load, IN_WAVES, TOGETHER, "seconds", name) for name in IN_WAVES)
     rows: dict[str, list[Row]] = {key: [] for key in SHARES}

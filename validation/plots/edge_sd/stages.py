@@ -24,7 +24,6 @@ def simulate_stages(seed: int) -> Numbers:
 
 
 def paint_stages(numbers: Numbers) -> Canvas:
-    """Paint the target model at each prompt length on the left, all models on logarithmic axes on the right."""
     figure, (left, right) = canvas(PAGE, panels=2)
     last = numbers["series"][-1]  # the target model follows the draft model
     shades = (("0.65", "v"), ("0.45", "^"), (MIDDLE, "s"), (DARK, "o"))

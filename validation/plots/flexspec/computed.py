@@ -31,22 +31,14 @@ WAITS_MS = np.linspace(0.0, 400.0, 401)
 """Milliseconds in which the link carries the index of one token, b/R."""
 
 
-# ------------------------------------------------------------------------------------------------------- Fig. 2
-
-
 def _needed(gamma: float, length: int) -> tuple[float, float]:
-    """Return the range of F/M with this K*, from a fine grid."""
     grid = np.geomspace(0.1, 1000.0, 20_001)
     chosen = np.asarray(optimal_draft_length(gamma, grid, 1.0, LONGEST))
     return float(grid[chosen == length].min()), float(grid[chosen == length].max())
 
 
 def _costs() -> tuple[float, float, dict[str, float]]:
-    """Return a round's delay, its computation per draft, and b/R by signal, in ms, which give the K* of Fig. 2.
-
-    F is Cloud-Only's latency over 5G. With b/R = 0 the computation per draft gives the longer K*; the rest of M is the
-    link's. Each is the geometric mean of its range.
-    """
+    """Return a round's delay, its computation per draft, and b/R by signal, in ms, which give the K* of Fig. 2."""
     fixed = 1e3 * CLOUD_ONLY_S["5G"]
     marginal = {name: fixed / float(np.sqrt(np.prod(_needed(GAMMA, length)))) for name, length in PRINTED_BEST.items()}
     return fixed, marginal["strong"], {name: own - marginal["strong"] for name, own in marginal.items()}
@@ -92,7 +84,6 @@ def simulate_lengths(seed: int) -> Numbers:
 
 
 def paint_lengths(numbers: Numbers) -> Canvas:
-    """Paint the parts of a token's latency for both signals, and the chosen lengths over b/R."""
     figure, panels = canvas(PAGE, panels=3)
     parts, (exact, picks) = numbers["series"][:2], numbers["series"][2:]
     top = 1.12 * max(a + b for one in parts for a, b in zip(one["communication"], one["computation"], strict=True))
@@ -113,9 +104,6 @@ def paint_lengths(numbers: Numbers) -> Canvas:
         name_axes(axes, names)
     panels[1].set_ylabel("")
     return figure
-
-
-# ------------------------------------------------------------------------------------------------------ Table I
 
 
 def simulate_storm(seed: int) -> Numbers:

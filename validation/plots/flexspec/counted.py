@@ -1,13 +1,4 @@
-"""Time the counted rounds of ``figures/studies/flexspec_tables`` over flexspec's networks, and replay rules.
-
-The counts are of texts that were decoded; the times are assumed. A round over a network takes
-
-    delay + drafts · draft time + passes · pass time + 8 · (bytes up + bytes down)/R.
-
-A rule that uses only the past is replayed on the texts of HLM, which verify one draft at every position. What HLM
-accepts and emits there depends only on the text before it. So the result has the distribution of a lossless method with
-that rule; at temperature 0 it is that method's own text.
-"""
+"""Time the counted rounds of ``figures/studies/flexspec_tables`` over flexspec's networks, and replay rules."""
 
 from __future__ import annotations
 
@@ -42,13 +33,7 @@ STEP = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Hold the counts of a method's texts, one entry for each prompt.
-
-    Attributes
-    ----------
-    tokens, rounds, drafted, accepted, resampled, draft_passes, target_passes, bytes, down_bytes : array
-        Shape (prompts,).
-    """
+    """Hold the counts of a method's texts, one entry for each prompt."""
 
     tokens: Column
     rounds: Column
@@ -61,13 +46,11 @@ class Texts:
     down_bytes: Column
 
     def of(self, chosen: NDArray[Any]) -> Texts:
-        """Return the texts of some prompts."""
         return Texts(*(getattr(self, name)[chosen] for name in Texts.__slots__))
 
     def seconds(
         self, network: str, *, draft_s: float = FLEXSPEC_DRAFT_S, cloud_s: float = CLOUD_S, delay_s: float | None = None
     ) -> Column:
-        """Return the seconds of each text over a network."""
         delay = DELAYS_S[network] if delay_s is None else delay_s
         sent = 8.0 * (self.bytes + self.down_bytes) / RATES_BPS[network]
         return delay * self.rounds + draft_s * self.draft_passes + cloud_s * self.target_passes + sent
@@ -75,16 +58,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """Hold the target model's verification of a text, position by position.
-
-    Attributes
-    ----------
-    runs : list of int
-        Number of consecutive accepted drafts from each position on.
-    ended : bool
-        Whether the text ended by itself, before ``most`` tokens.
-    most : int
-    """
+    """Hold the target model's verification of a text, position by position."""
 
     runs: list[int]
     ended: bool
@@ -93,19 +67,7 @@ class Fate:
 
 @dataclass(frozen=True)
 class Counted:
-    """Hold what the study stored.
-
-    Attributes
-    ----------
-    about : dict
-        Settings and prompts.
-    rows : dict
-        Texts by version, temperature, draft, method and link.
-    flags : dict
-        For each version, temperature and draft, the fates of HLM's texts.
-    record : dict
-        ``{"experiment": …}`` if the counts are those of the repository.
-    """
+    """Hold what the study stored."""
 
     about: dict[str, Any]
     rows: dict[tuple[str, float, str, str, str], Texts]
@@ -114,19 +76,12 @@ class Counted:
 
     @property
     def sources(self) -> NDArray[np.str_]:
-        """Return the prompt set of each prompt."""
         return np.array([prompt["source"] for prompt in self.about["prompts"]])
 
 
 @cache
 def counted(file: Path = STORED) -> Counted:
-    """Read the stored counts.
-
-    Raises
-    ------
-    UserError
-        The file is missing.
-    """
+    """Read the stored counts."""
     try:
         stored = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -159,8 +114,6 @@ def fate_of(flags: str, most: int) -> Fate:
     return Fate(runs, flags != digits, most)
 
 
-# ------------------------------------------------------------------------------------------------------- replay
-
 Rule = Callable[[float], int]
 """Maps a moving average to the next draft length."""
 NO_AVERAGE = "none"
@@ -188,11 +141,7 @@ def replay(fate: Fate, rule: Rule, method: str = "consistent") -> list[tuple[int
 
 
 def replayed(fates: Sequence[Fate], rules: Sequence[Rule], *, vocabulary: int, lossless: bool, method: str) -> Texts:
-    """Return the counts of texts by one rule each.
-
-    With lossless acceptance at temperature 1 a draft carries its probability, and a rejection brings p down, as in
-    DSSD; otherwise tokens travel alone.
-    """
+    """Return the counts of texts by one rule each."""
     width = index_bits(vocabulary)
     columns = []
     for fate, rule in zip(fates, rules, strict=True):

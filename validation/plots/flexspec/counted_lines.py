@@ -27,17 +27,7 @@ LENGTHS = tuple(range(1, 9))
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Describe a line of the tables.
-
-    Attributes
-    ----------
-    name : str
-    column : str or None
-        The column of Tables III and IV.
-    draft : str
-    method : str
-        The registered name of the decoded method, or of a replayed rule.
-    """
+    """Describe a line of the tables."""
 
     name: str
     column: str | None
@@ -63,14 +53,7 @@ LINES = (
 
 @dataclass(frozen=True)
 class Case:
-    """A version of the target model at a temperature.
-
-    Attributes
-    ----------
-    study : Counted
-    temperature : float
-    version : str
-    """
+    """A version of the target model at a temperature."""
 
     study: Counted
     temperature: float
@@ -78,16 +61,13 @@ class Case:
 
     @property
     def lossless_bits(self) -> int:
-        """Return the bits of a draft where acceptance is lossless."""
         return index_bits(self.study.about["vocabulary"]) + (32 if self.temperature else 0)
 
     def there(self, draft: str) -> bool:
-        """Return whether a draft was run."""
         return (self.version, self.temperature, draft) in self.study.flags
 
     @cached_property
     def lines(self) -> dict[str, dict[str, Texts]]:
-        """Return the texts of each line that was run, by network."""
         found = {network: {line.name: self._texts(line, network) for line in LINES} for network in NETWORKS}
         return {
             network: {name: texts for name, texts in by.items() if texts is not None} for network, by in found.items()
@@ -122,7 +102,6 @@ class Case:
         return self.replayed(draft, [rule] * len(self.study.about["prompts"]), method)
 
     def replayed(self, draft: str, rules: list[c.Rule], method: str = c.NO_AVERAGE) -> Texts:
-        """Return the texts of one rule for each prompt."""
         fates = self.study.flags[self.version, self.temperature, draft]
         lossless, vocabulary = bool(self.temperature), self.study.about["vocabulary"]
         return c.replayed(fates, rules, vocabulary=vocabulary, lossless=lossless, method=method)

@@ -36,11 +36,7 @@ SHOWN = "4G"
 
 
 def _ends(found: IntervalEstimate, scale: float = 1.0) -> list[float | None]:
-    """Return value, low and high as JSON holds them."""
     return [None if end is None else plain(scale * end, 6) for end in (found.value, found.low, found.high)]
-
-
-# ------------------------------------------------------------------------------------------------------- Fig. 4
 
 
 def simulate_latencies(seed: int) -> Numbers:
@@ -73,7 +69,6 @@ def simulate_latencies(seed: int) -> Numbers:
 
 
 def paint_latencies(numbers: Numbers) -> Canvas:
-    """Paint our latencies as bars and the printed ones as diamonds, a panel for each network."""
     figure, panels = canvas((7.0, 2.9), panels=len(numbers["series"]))
     for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
         for place, line in enumerate(one["lines"]):
@@ -96,9 +91,6 @@ def paint_latencies(numbers: Numbers) -> Canvas:
     panels[-1].barh(0, 0, color=DARK, label="ours")
     panels[-1].legend(loc="lower right")
     return figure
-
-
-# ------------------------------------------------------------------------------------------------------- Fig. 5
 
 
 def simulate_sweep(seed: int) -> Numbers:
@@ -129,7 +121,6 @@ def simulate_sweep(seed: int) -> Numbers:
 
 
 def paint_sweep(numbers: Numbers) -> Canvas:
-    """Paint latency over K, a panel for each network, with the adaptive rule as a line."""
     figure, panels = canvas((7.0, 2.5), panels=len(numbers["series"]))
     for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
         axes.plot(one["x"], one["y"], "o-", color=DARK, markersize=3.5, label="fixed K, ours")
@@ -148,11 +139,7 @@ def paint_sweep(numbers: Numbers) -> Canvas:
     return figure
 
 
-# ------------------------------------------------------------------------------------------------------- Fig. 6
-
-
 def _joules(texts: Texts) -> tuple[Any, Any]:
-    """Return joules of radio and drafting of each text."""
     return RADIO_W * texts.seconds(SHOWN, draft_s=PHONE_S), DRAFTING_W * PHONE_S * texts.draft_passes
 
 
@@ -195,7 +182,6 @@ def simulate_energy(seed: int) -> Numbers:
 
 
 def paint_energy(numbers: Numbers) -> Canvas:
-    """Paint radio and drafting as shares of Cloud-Only's energy, printed and ours."""
     figure, (axes,) = canvas((4.8, 2.4))
     bars, names, places, at = [], [], [], 0.0
     for one in numbers["series"]:

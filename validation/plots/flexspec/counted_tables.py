@@ -24,7 +24,6 @@ def _cell(found: IntervalEstimate | None, printed: float | None = None, form: st
 
 
 def _value(found: IntervalEstimate | None) -> IntervalEstimate | None:
-    """Return an estimate without its interval."""
     return None if found is None else IntervalEstimate(found.value)
 
 

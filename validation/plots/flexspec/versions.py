@@ -52,7 +52,6 @@ def ranged(found: dict[str, Any] | None) -> str:
 
 
 def _beside() -> dict[str, Any]:
-    """Return the table of the paper's three rows beside ours."""
     rows = []
     for (name, domain, rate), (ours, method, texts) in zip(ACCEPTANCE, COUNTERPARTS, strict=True):
         found = version(ours, method)[texts]

@@ -58,9 +58,6 @@ def _basis() -> str:
     )
 
 
-# ------------------------------------------------------------------------------------------------------ Figure 8
-
-
 def simulate(seed: int) -> Numbers:
     """Return acceptance by depth, and the error in tokens of a round by a rate, a profile and split rounds."""
     series = []
@@ -101,7 +98,6 @@ def simulate(seed: int) -> Numbers:
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Draw three panels: acceptance, error of the rate, error of the profile and of split rounds."""
     figure, (left, middle, right) = canvas(SIZE, panels=3)
     for one in numbers["series"]:
         style = STYLES[one["name"]] | {"markersize": 3}
@@ -123,9 +119,6 @@ def paint(numbers: Numbers) -> Canvas:
     right.legend(loc="upper right")
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
-
-
-# ------------------------------------------------------------------------------------------------------- Table X
 
 
 def simulate_table(seed: int) -> Numbers:

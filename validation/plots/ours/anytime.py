@@ -33,7 +33,6 @@ def stored() -> dict[str, Any]:
 
 
 def _audited(tokens: Tokens, threshold: float, rate: float, seed: int) -> dict[str, Any]:
-    """Audit U-HLM along the texts, with COINS draws of the audits."""
     skipped = tokens.skipped(threshold)
     rng = np.random.default_rng([seed, 7, round(100 * threshold), round(100 * rate)])
     first, bound = [], np.nan

@@ -44,7 +44,6 @@ HEADS = {
 
 
 def _metrics() -> dict[str, Callable[[Cell], Ratio]]:
-    """Return each metric as a ratio of totals over the texts."""
     return {
         "dropped": lambda cell: (cell.totals("dropped"), cell.looked_at),
         "draft_bits": lambda cell: (cell.bits, cell.totals("drafted")),

@@ -59,22 +59,7 @@ def fewest_prompts(bound: float, risk: float) -> int:
 
 
 def over_splits(losses: Row, splits: NDArray[np.bool_], *, risk: float, bound: float) -> Outcome | None:
-    """Return the thresholds by conformal risk control on one side of each split, and their risk on the other side.
-
-    Parameters
-    ----------
-    losses : array, shape (prompts, L)
-        In [0, B], rising along the grid of thresholds.
-    splits : array of bool, shape (S, prompts)
-        True where a prompt calibrates; each split has the same number.
-    risk, bound : float
-        ε and B.
-
-    Returns
-    -------
-    Outcome or None
-        None if even losses of 0 would not suffice, n + 1 < B/ε.
-    """
+    """Return the thresholds by conformal risk control on one side of each split, and their risk on the other side."""
     count = int(splits[0].sum())
     if bound / (count + 1) > risk:
         return None

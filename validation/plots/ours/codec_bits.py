@@ -82,7 +82,6 @@ def _compared(source: TraceKey, seed: int) -> Compared:
 
 
 def _with_entropy_coding(q: Row) -> list[Promise | float | None]:
-    """Return the cheapest codec of all kinds at the shown ε."""
     menu = CodecMenu(kinds=CODEC_KINDS)
     found = [codec.cheapest_codec(q, epsilon, menu=menu) if epsilon in SHOWN_EPSILON else None for epsilon in EPSILON]
     return [None if one is None else (np.asarray(one.bits, dtype=np.float64), np.asarray(one.bias)) for one in found]
@@ -151,7 +150,6 @@ def _best_on_average(tried: Sequence[Promise]) -> list[Promise | float | None]:
 
 
 def _octaves(vocabulary: int) -> list[int]:
-    """Return K = 1 to V, two for each octave."""
     sizes = np.unique(np.round(np.geomspace(1, vocabulary, int(2 * np.log2(vocabulary)) + 2)).astype(np.int64))
     return [int(k) for k in sizes]
 
@@ -164,9 +162,6 @@ def _lattice_bias(ordered: Row, size: NDArray[np.int64], resolution: int) -> Row
     mass = np.where(support, kept, 0.0).sum(axis=-1, keepdims=True)
     counts = np.asarray(lattice.quantize(np.where(support, kept, 0.0) / mass, support=support, resolution=resolution))
     return np.asarray(np.abs(kept - counts / resolution).sum(axis=-1) + ordered[:, widest:].sum(axis=-1))
-
-
-# ------------------------------------------------------------------------------------------------------- numbers
 
 
 def _mean_bits(found: Promise | float | None) -> float | None:
@@ -225,7 +220,6 @@ ENDS = {
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Paint bits over ε: ours beside cu-hlm's rules on the left, beside c-sqs's on the right."""
     figure, panels = canvas((PAGE[0], 3.2), panels=2)
     found = {one["name"]: one for one in numbers["series"] if any(value is not None for value in one["y"])}
     for axes, (title, rules) in zip(panels, PANELS, strict=True):
@@ -241,9 +235,6 @@ def paint(numbers: Numbers) -> Canvas:
     for axes, (_, rules) in zip(panels, PANELS, strict=True):
         label_ends(axes, ENDS, order=rules)
     return figure
-
-
-# --------------------------------------------------------------------------------------------------------- table
 
 
 def _cell(found: Promise | float | None, groups: NDArray[np.int64]) -> str:

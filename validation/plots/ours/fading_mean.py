@@ -108,7 +108,6 @@ def simulate(seed: int) -> Numbers:
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Draw the running mean and median over the sample size, one panel for each fading law."""
     figure, panels = canvas(PAGE, panels=len(numbers["series"]))
     for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
         first, *others = one["running_mean"]

@@ -48,7 +48,6 @@ def _of_lists(p: Row, q: Row, k: int, quantile: Row) -> dict[str, Row]:
 
 
 def _measured(trace: Trace, seed: int) -> dict[int, dict[str, Row]]:
-    """Return the results of :func:`_of_lists` for each k."""
     vocabulary = trace.vocabulary
     found: dict[int, list[dict[str, Row]]] = {min(k, vocabulary): [] for k in SIZES}
     rng = np.random.default_rng([seed, 1])
@@ -63,7 +62,6 @@ def _measured(trace: Trace, seed: int) -> dict[int, dict[str, Row]]:
 
 
 def _spread(values: Row) -> str:
-    """Return mean and 95th percentile as text."""
     return f"{values.mean():.2g}; {np.quantile(values, 0.95):.2g}"
 
 

@@ -27,8 +27,6 @@ from validation.trace.reader import Trace
 LINES = ("tokens", "bins")
 
 
-# ------------------------------------------------------------------------------------------- rows of the first table
-
 Cells = tuple[str, str, str, str, str]
 
 
@@ -40,7 +38,6 @@ def _printed(name: str, form: str = "") -> tuple[str, str]:
 
 
 def _fit_rows(fits: dict[str, LinearFit | None]) -> list[Cells]:
-    """Return the rows of the two fits."""
 
     def each(name: str, form: str = ".4f") -> tuple[str, str]:
         cells = []
@@ -113,9 +110,6 @@ def _skip_rows(tokens: Tokens, risks: dict[str, Risks | None]) -> list[Cells]:
         ("P(skipped | accepted), risk-prone", NONE, NONE, *at("prone", skipped_if_accepted)),
         ("transmission rate, risk-averse", NONE, NONE, *at("averse", transmission_rate)),
     ]
-
-
-# ------------------------------------------------------------------------------------------- all of it
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:

@@ -1,10 +1,4 @@
-"""Measure the losses of a trace's texts at each threshold of the uncertainty: the overlap loss and the sum of the TVs.
-
-The target model wrote the texts of a trace, as ``skipping.overlap`` requires. At each position the 20 perturbed samples
-of (8) of cu-hlm are drawn once. They give u for every token v that the draft model could propose: the share of the
-samples that differ from v. So the skipped tokens are known, and no draft has to be drawn. Given a text, the samples of
-different positions are independent. So the mean loss is that of a system that draws its samples anew.
-"""
+"""Measure the losses of a trace's texts at each threshold of the uncertainty: overlap loss and sum of TVs."""
 
 from __future__ import annotations
 
@@ -54,12 +48,10 @@ class Losses:
 
     @property
     def prompts(self) -> int:
-        """Return the number of prompts."""
         return int(self.prompt.max()) + 1
 
     @property
     def longest(self) -> int:
-        """Return the largest number of tokens of a text."""
         return int(self.length.max())
 
     @property
@@ -82,7 +74,6 @@ class Losses:
         return sent, np.bincount(self.prompt, np.minimum(self.length, length)).astype(np.int64)
 
     def _of_prompts(self, values: Row) -> Row:
-        """Return the mean over the texts of each prompt."""
         count = np.bincount(self.prompt)[:, None]
         total = np.zeros((len(count), values.shape[1]))
         np.add.at(total, self.prompt, values)
@@ -90,19 +81,7 @@ class Losses:
 
 
 def losses_of(trace: Trace, seed: int) -> Losses:
-    """Return the losses of the texts of a trace, computed once for the figure and the table.
-
-    Parameters
-    ----------
-    trace : Trace
-    seed : int
-        Draws the 20 perturbed samples at each position.
-
-    Returns
-    -------
-    Losses
-        Of all texts within the work limit, otherwise of evenly spaced whole texts.
-    """
+    """Return the losses of the texts of a trace, computed once for the figure and the table."""
     return _losses(trace_key(trace), seed, SAMPLED_VALUES)
 
 
@@ -156,10 +135,7 @@ def _at_positions(chunk: TraceChunk, rng: np.random.Generator) -> tuple[Row, Row
 
 
 def _skipped(samples: Index, *masses: Row) -> list[Row]:
-    """Return the sum of each mass (n, V) over the tokens with u ≤ threshold, (n, 21); 0 in the last column.
-
-    Only a token that was sampled has u < 1. It is counted at its first sample.
-    """
+    """Return the sum of each mass (n, V) over the tokens with u ≤ threshold, (n, 21); 0 in the last column."""
     same = samples[:, :, None] == samples[:, None, :]
     first = ~np.any(same & np.tri(DRAWS, k=-1, dtype=bool), axis=-1)
     differing = DRAWS - same.sum(axis=-1)  # 20 u
@@ -173,18 +149,7 @@ def _skipped(samples: Index, *masses: Row) -> list[Row]:
 
 
 def perturbed_samples(logits: NDArray[np.floating], rng: np.random.Generator) -> Index:
-    """Return 20 tokens for each row of logits, each from softmax(z/θ) with its own θ uniform in (0, 2].
-
-    Parameters
-    ----------
-    logits : array, shape (n, V)
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    array, shape (n, 20)
-        The weights are float32: the relative error of a probability is about one in a million.
-    """
+    """Return 20 tokens for each row of logits, each from softmax(z/θ) with its own θ uniform in (0, 2]."""
     count, vocabulary = len(logits), logits.shape[-1]
     blocks = -(-vocabulary // BLOCK)
     gaps = np.full((count, blocks * BLOCK), np.inf, dtype=np.float32)

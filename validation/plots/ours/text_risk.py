@@ -46,7 +46,6 @@ class Loss:
     name: str
 
     def of(self, losses: Losses, length: int) -> tuple[Row, float]:
-        """Return the losses of the prompts and B."""
         if self.name == WHOLE:
             return losses.overlap(length), 1.0
         total = losses.total(length)
@@ -59,9 +58,6 @@ ALL = tuple(Loss(name) for name in (WHOLE, SUM, TOKEN))
 def lengths_of(losses: Losses) -> list[int]:
     """Return the evaluated lengths: those below the longest text, and the longest."""
     return [*(length for length in LENGTHS if length < losses.longest), losses.longest]
-
-
-# ------------------------------------------------------------------------------------------- the table
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
@@ -151,9 +147,6 @@ def _thresholds(row: dict[str, Any]) -> str:
     return middle if low == high else f"{middle} [{low}, {high}]"
 
 
-# ------------------------------------------------------------------------------------------- the figure
-
-
 def measure_figure(trace: Trace, seed: int) -> Numbers:
     """Measure the risk met by the prompts that did not calibrate, for each ε, over random splits."""
     losses = losses_of(trace, seed)
@@ -209,7 +202,6 @@ _MARKERS = ({"marker": "o"}, {"marker": "s", "mfc": "white"}, {"marker": "D"}, {
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Draw the measured risk against the promised risk, and the share of splits above it."""
     figure, (left, right) = canvas(PAGE, panels=2)
     for axes, names in zip((left, right), numbers["axes"], strict=True):
         name_axes(axes, names)

@@ -43,9 +43,6 @@ BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 SPREAD = (0.1, 0.5, 0.9)
 
 
-# ------------------------------------------------------------------------------------------------- how many
-
-
 def _at_epsilon(sample: Sample, rule: str) -> Sizes:
     return np.asarray(sample.top_k[rule][:, PARAMETERS[rule].index(EPSILON)])
 
@@ -119,7 +116,6 @@ MARKS = "oDv^s"
 
 
 def paint_sizes(numbers: Numbers) -> Canvas:
-    """Paint tokens against the Bias on the left, what each rule sends for a promised Bias on the right."""
     figure, (left, right) = canvas((PAGE[0], 3.2), panels=2)
     for axes, names in zip((left, right), numbers["axes"], strict=True):
         name_axes(axes, names)
@@ -142,9 +138,6 @@ def paint_sizes(numbers: Numbers) -> Canvas:
     right.set(ylim=(len(drawn) - 0.5, -0.5), xlim=(0, None), ylabel="", title=f"promise: Bias ≤ {EPSILON:g}")
     legend_below(right, columns=2)
     return figure
-
-
-# ------------------------------------------------------------------------------------------------- failures
 
 
 def _failures(sample: Sample, rejection: Row, met: Row, kept: NDArray[np.bool_]) -> dict[str, list[float | None]]:
@@ -194,7 +187,6 @@ def measure_failures(trace: Trace, seed: int) -> Numbers:
 
 
 def paint_failures(numbers: Numbers) -> Canvas:
-    """Paint shares of failures above, at all k and at the k of (24); their sizes below, largest and median."""
     figure, panels = canvas((PAGE[0], 4.9), panels=2, rows=2)
     kinds = (("share", "all k"), ("chosen", "the k of (24)"), ("worst", "largest ratio"), ("median", "median ratio"))
     looks: tuple[dict[str, Any], ...] = (
@@ -216,9 +208,6 @@ def paint_failures(numbers: Numbers) -> Canvas:
         axes.set_ylim(1, max(2.0, tallest))
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
-
-
-# ------------------------------------------------------------------------------------------------- direction
 
 
 def _binned(sample: Sample) -> tuple[Row, list[NDArray[np.bool_]]]:
@@ -263,7 +252,6 @@ def measure_direction(trace: Trace, seed: int) -> Numbers:
 
 
 def paint_direction(numbers: Numbers) -> Canvas:
-    """Paint observed positions on the left, the same positions with only β changed on the right."""
     figure, panels = canvas((PAGE[0], 3.4), panels=2)
     looks = {
         f"online, η = {SHOWN[0]:g}": LOOKS["online 1"],

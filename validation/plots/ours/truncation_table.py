@@ -31,7 +31,6 @@ ONLINE = ("k_online_mean", "k_online_least", "k_online_largest")
 
 
 def _span(k: NDArray[Any]) -> str:
-    """Return mean and range as text."""
     return f"{k.mean():,.0f}; {k.min():,} to {k.max():,}" if len(k) else "undefined"
 
 
@@ -40,7 +39,6 @@ def _share(k: float | None, vocabulary: int) -> str:
 
 
 def _paper_rows(sample: Sample) -> list[tuple[str, str, str]]:
-    """Return rows of our values beside the paper's."""
     mean, least, largest = (f"{value(CU, name):,.0f}" for name in ONLINE)
     offline, sharp = sample.offline(THETA), sample.offline(THETA, sharp=True)
     sent = sample.drafts.uncertainty > SKIP_BELOW  # including positions with q = p

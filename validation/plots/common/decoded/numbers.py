@@ -45,11 +45,7 @@ def line(name: str, x: Sequence[float], found: Sequence[IntervalEstimate | None]
     return {"name": name, **more, "x": plain(list(x)), **{key: [one[end] for one in each] for key, end in ends.items()}}
 
 
-# ------------------------------------------------------------------------------------------------------ scores
-
-
 def _pick(decoded: Decoded, rows: Sequence[GenerationRecord], name: str) -> dict[str, float]:
-    """Return one score by prompt, for the records that have it."""
     found = {row.prompt: decoded.scores.get(score_key(row), {}).get(name) for row in rows}
     return {prompt: value for prompt, value in sorted(found.items()) if value is not None}
 
@@ -105,7 +101,6 @@ def accuracy_axis(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _absent(decoded: Decoded) -> list[str]:
-    """Return the metrics of ``ACCURACIES`` that no text has."""
     found = scored(decoded)
     return [words for name, words in ACCURACIES.items() if name not in found]
 
@@ -124,9 +119,6 @@ def in_order(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
 def metrics_of(rows: Sequence[GenerationRecord], seed: int) -> Summary:
     """Return all metrics with intervals."""
     return summarize(rows, resamples=RESAMPLES, seed=seed)
-
-
-# ------------------------------------------------------------------------------------------------- cu-hlm Fig. 1
 
 
 def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
@@ -158,18 +150,13 @@ def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
     }
 
 
-# ------------------------------------------------------------------------------------------ cu-hlm Fig. 9, u-hlm 4
-
-
 def _thresholds(decoded: Decoded) -> dict[float, list[GenerationRecord]]:
-    """Return the texts of U-HLM at each threshold."""
     rows = _rows(decoded)
     made = [one for one in decoded.methods if isinstance(one, UHlm) and not isinstance(one, CuHlmOffline)]
     return {one.threshold: rows[one.name] for one in made if one.name in rows}
 
 
 def _sizes(decoded: Decoded) -> dict[int, list[GenerationRecord]]:
-    """Return the records of CU-HLM at each k."""
     rows = _rows(decoded)
     return {one.k: rows[one.name] for one in decoded.methods if isinstance(one, CuHlmOffline) and one.name in rows}
 
@@ -189,10 +176,7 @@ def _accuracy_lines(decoded: Decoded, by_x: dict[Any, list[GenerationRecord]], s
 
 
 def skipped_of_accepted(rows: Sequence[GenerationRecord], seed: int) -> IntervalEstimate:
-    """Return u-hlm's true skip rate, P(skipped | target would accept).
-
-    It has a value only if the skipped drafts of every text were verified.
-    """
+    """Return u-hlm's true skip rate, P(skipped | target would accept)."""
     if not all(row.risk_computed for row in rows):
         return IntervalEstimate(None)
     rows = sorted(rows, key=lambda row: row.prompt)

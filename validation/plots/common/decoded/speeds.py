@@ -29,7 +29,6 @@ from validation.plots.common.style import axis
 def _gains(
     found: dict[str, dict[str, BootstrapDraws]], whole: dict[str, BootstrapDraws] | None, place: int
 ) -> dict[str, Any]:
-    """Return speeds over HLM's on one link, by method and metric."""
     if whole is None:
         return {}
     return {
@@ -46,10 +45,7 @@ def _speed_numbers(
     k_factor_db: float | None = None,
     **settings: Any,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return curves by method and metric, and gains over HLM on one link.
-
-    ``settings`` are of :func:`validation.plots.common.decoded.timed_texts.speeds`.
-    """
+    """Return curves by method and metric, and gains over HLM on one link."""
     texts = read_study(decoded)
     fading = draw_fading(texts, int(decoded.about["seed"]), k_factor_db)
     names = [name for name in decoded.about["methods"] if name in texts]

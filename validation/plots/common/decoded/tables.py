@@ -37,8 +37,6 @@ from validation.plots.common.decoded.timed_texts import (
 from validation.plots.common.printed import CU
 from validation.plots.common.record import Numbers, Table
 
-# ------------------------------------------------------------------------------------ cu-hlm Table I, u-hlm Table I
-
 
 def measure_accuracy(studies: Sequence[Decoded], seed: int, *, paper: str) -> Numbers:
     """Measure accuracy by method and prompt set, and perplexity, beside the values that the paper prints for its sets.
@@ -59,7 +57,6 @@ def measure_accuracy(studies: Sequence[Decoded], seed: int, *, paper: str) -> Nu
 
 
 def _without_compression(decoded: Decoded) -> Decoded:
-    """Return the study without the methods of cu-hlm."""
     rows = [row for row in decoded.records if info_of(row.method).family is not Family.CU_HLM]
     return Decoded(decoded.name, decoded.about, rows, decoded.scores)
 
@@ -87,7 +84,6 @@ def _accuracy_table(decoded: Decoded, metrics: list[str], printed: dict[str, Any
 
 
 def _printed_cell(printed: dict[str, Any], method: str, source: str) -> str:
-    """Return the printed values of each pair of the paper."""
     name, place = printed_name(method), SETS.index(source)
     return " / ".join(f"{values[name][place]:.4f}" for values in printed.values() if name in values) or NONE
 
@@ -100,9 +96,6 @@ def _shares(decoded: Decoded, name: str, seed: int) -> dict[str, Any]:
         method: {base: kept(share_of(decoded, rows, made[base], name, seed)) for base in bases}
         for method, rows in made.items()
     }
-
-
-# -------------------------------------------------------------------------------------------------- cu-hlm Table II
 
 
 TIMED = {
@@ -182,7 +175,6 @@ def _breakdown(texts: Texts, fadings: tuple[Fading, Fading], draft_s: float, see
 
 
 def _median(values: Any, seed: int) -> IntervalEstimate:
-    """Return the median over texts, with its interval."""
     drawn = np.median(values[draw_texts(len(values), RESAMPLES, seed)], axis=-1)
     low, high = np.quantile(drawn, [0.025, 0.975])
     return IntervalEstimate(float(np.median(values)), float(low), float(high))

@@ -33,10 +33,7 @@ class Risks:
 
 
 def fit_of(uncertainty: Row, rejection: Row, groups: Index, *, binned: bool) -> LinearFit | None:
-    """Fit a line, with intervals clustered by prompt where there are enough prompts; None if u is constant.
-
-    ``clusters`` is None if the slope is identified by the tokens of one prompt alone: intervals are then meaningless.
-    """
+    """Fit a line, with intervals clustered by prompt where there are enough prompts; None if u is constant."""
     for labels in (groups, None):
         try:
             return hlmtheory.uncertainty.fit_linear(uncertainty, rejection, groups=labels, binned=binned)
@@ -76,11 +73,7 @@ def _floats(values: Any) -> Any:
 
 
 def density_of(tokens: Tokens) -> tuple[Row, float]:
-    """Return the Gaussian kernel density of u in equal cells of [0, 1], and the kernel mass outside.
-
-    The bandwidth is Scott's, the standard deviation times n^{-1/5}. u takes 21 values, many of them at the
-    ends, so the kernels put mass outside [0, 1]. The mass inside is normalised.
-    """
+    """Return the Gaussian kernel density of u in equal cells of [0, 1], and the kernel mass outside."""
     from scipy.special import ndtr
 
     width = float(tokens.uncertainty.std()) * len(tokens.uncertainty) ** -0.2

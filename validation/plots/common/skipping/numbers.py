@@ -63,14 +63,8 @@ def curve(name: str, x: Any, estimates: list[ClusteredEstimate]) -> dict[str, An
     return {"name": name, "x": plain(x), "mean": [number(one.value) for one in estimates], **ends}
 
 
-# ------------------------------------------------------------------------------------------- the baseline measures
-
-
 def baselines_of(trace: Trace, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
-    """Return (u, β, prompt) by measure at the same positions and drafts, and why any measure is omitted.
-
-    The baselines run the model on the texts, so they exist only for the built-in pair's trace.
-    """
+    """Return (u, β, prompt) by measure at the same positions and drafts, and why any measure is omitted."""
     if trace.manifest.get("pair", {}).get("name") != BUILT_IN:
         why = "they need the models, and only the built-in pair is loaded for a figure"
         return {}, {BOTH_BASELINES: f"{BOTH_BASELINES} are left out: {why}."}
@@ -128,9 +122,6 @@ def measure_baselines(trace: Trace, seed: int) -> Numbers:
     }
 
 
-# ------------------------------------------------------------------------------------------- line and density
-
-
 def _line(fit: LinearFit | None) -> dict[str, Any] | None:
     """Convert a fit to plain values; without intervals if they are not clustered."""
     if fit is None:
@@ -158,7 +149,6 @@ def line_statistics(tokens: Tokens) -> dict[str, Any]:
 
 
 def _relation(tokens: Tokens) -> list[dict[str, Any]]:
-    """Return the mean β at each u, and both lines at the ends."""
     found = [curve("mean at each u", POINTS, bin_means(tokens.uncertainty, tokens.rejection, tokens.prompt))]
     for name, binned in (("fit to the tokens", False), ("fit to the 21 means", True)):
         fit = line_of(tokens, binned=binned)
@@ -214,9 +204,6 @@ def measure_both(trace: Trace, seed: int) -> Numbers:
     """Measure the distribution of u, and the relation of β and u."""
     law, relation = measure_density(trace, seed), measure_line(trace, seed)
     return law | {"axes": [SHARE, RELATION], "series": [law["series"][0], *relation["series"]]}
-
-
-# ------------------------------------------------------------------------------------------- rates
 
 
 def measure_rates(trace: Trace, seed: int) -> Numbers:

@@ -28,9 +28,6 @@ _LOOKS: tuple[dict[str, Any], ...] = (
 )
 
 
-# -------------------------------------------------------------------------------------------------- pictures
-
-
 PRINTED_AS = {"sent": ", from its printed skips", "accepted | skipped": " prints"}
 """How a mark of cu-hlm stands to what the paper prints."""
 
@@ -53,7 +50,6 @@ def _mark_thresholds(axes: Axes, numbers: Numbers, paper: str) -> None:
 
 
 def paint_baselines(numbers: Numbers) -> Canvas:
-    """Paint the mean rejection probability over u, with a curve for each uncertainty measure."""
     figure, (axes,) = canvas(COLUMN)
     for series, look in zip(numbers["series"], _LOOKS, strict=False):
         draw_band(axes, series, marker=".", markersize=3, **look)
@@ -64,7 +60,6 @@ def paint_baselines(numbers: Numbers) -> Canvas:
 
 
 def paint_measures(numbers: Numbers) -> Canvas:
-    """Paint a panel for each uncertainty measure, with Pearson's r."""
     figure, panels = canvas((PAGE[0], 2.6), panels=len(numbers["series"]))
     for axes, series, look in zip(panels, numbers["series"], _LOOKS, strict=False):
         draw_band(axes, series, marker=".", markersize=3, **look)
@@ -93,7 +88,6 @@ def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper:
 
 
 def paint_line(numbers: Numbers) -> Canvas:
-    """Paint the mean rejection probability over u, with the fitted and the printed lines."""
     figure, (axes,) = canvas((COLUMN[0], 3.0))
     name_axes(axes, numbers["axes"][0])
     _relation(axes, numbers, numbers["series"], CU)
@@ -105,7 +99,6 @@ def _bars(axes: Axes, series: dict[str, Any]) -> None:
 
 
 def paint_density(numbers: Numbers) -> Canvas:
-    """Paint histogram and kernel density of u."""
     figure, (axes,) = canvas(COLUMN)
     share, density = numbers["series"]
     name_axes(axes, numbers["axes"][0])
@@ -119,7 +112,6 @@ def paint_density(numbers: Numbers) -> Canvas:
 
 
 def paint_both(numbers: Numbers) -> Canvas:
-    """Paint shares of u on the left, mean rejection probability and lines on the right."""
     figure, (left, right) = canvas(PAGE, panels=2)
     share, *relation = numbers["series"]
     for axes, names in zip((left, right), numbers["axes"], strict=True):
@@ -132,7 +124,6 @@ def paint_both(numbers: Numbers) -> Canvas:
 
 
 def paint_rates(numbers: Numbers) -> Canvas:
-    """Paint the transmission rate and both true skip rates over the threshold."""
     figure, (axes,) = canvas((COLUMN[0], 3.5))
     for series, look in zip(numbers["series"], _LOOKS, strict=True):
         draw_band(axes, _inside(series), **look)
@@ -153,7 +144,6 @@ def paint_rates(numbers: Numbers) -> Canvas:
 
 
 def paint_transmission(numbers: Numbers) -> Canvas:
-    """Paint the transmission rate over the threshold, with the printed point."""
     figure, (axes,) = canvas(COLUMN)
     (series,) = numbers["series"]
     draw_band(axes, _inside(series), color=DARK)
@@ -186,7 +176,6 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 def paint_methods(numbers: Numbers) -> Canvas:
-    """Paint the transmission rate of each method on the left, both true skip rates on the right."""
     figure, (left, right) = canvas((PAGE[0], 2.8), panels=2)
     series = numbers["series"]
     names = iter(RATES.items())

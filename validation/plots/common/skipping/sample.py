@@ -26,11 +26,7 @@ class ClusteredEstimate:
 
 
 def ratio(numerator: Any, denominator: Any, groups: Index) -> ClusteredEstimate:
-    """Return Σ numerator / Σ denominator over tokens, with a 95% interval clustered by prompt.
-
-    Linearised: with sums y_g and n_g of G prompts and r their ratio, Var(r) = G/(G - 1) Σ (y_g - r n_g)² / (Σ n_g)²;
-    t with G - 1 degrees of freedom.
-    """
+    """Return Σ numerator / Σ denominator over tokens, with a 95% interval clustered by prompt."""
     from scipy.special import stdtrit
 
     index = np.unique(groups, return_inverse=True)[1]

@@ -8,12 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from validation.acceptance.counts import (
-    read_counts,
-    read_field,
-    read_histogram,
-    read_optional,
-)
+from validation.acceptance.counts import read_counts, read_field, read_histogram, read_optional
 from validation.acceptance.record import NOTHING, AcceptanceRecord, LeftOut
 from validation.errors import UserError
 

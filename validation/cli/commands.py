@@ -25,14 +25,7 @@ from validation.cli.options import PLACE, SEED, json_option, quiet_option
 from validation.cli.plan import plan
 from validation.cli.refusals import refusals
 from validation.cli.reproduce import reproduce
-from validation.cli.run import (
-    finish_run,
-    open_stored,
-    print_json,
-    run_folder,
-    run_name,
-    typed_command,
-)
+from validation.cli.run import finish_run, open_stored, print_json, run_folder, run_name, typed_command
 from validation.cli.serve import serve
 from validation.cli.study import study
 from validation.cli.top_k import top_k

@@ -25,12 +25,7 @@ from validation.link.files import follow
 from validation.link.formats import REFUSED
 from validation.link.passes import SharedPasses
 from validation.link.shared import Shared
-from validation.link.wire import (
-    ENDED_KEY,
-    LONGEST_OPENING,
-    WithdrawnError,
-    error_frame,
-)
+from validation.link.wire import ENDED_KEY, LONGEST_OPENING, WithdrawnError, error_frame
 
 if TYPE_CHECKING:
     from websockets.asyncio.server import ServerConnection

@@ -10,13 +10,7 @@ from hlmtheory.codec.envelope import AuthenticationError
 from validation.errors import UserError, nearest
 from validation.link.engine import Engine, ServedText, Version
 from validation.link.passes import Limits, Metrics, SharedPasses
-from validation.link.wire import (
-    ENDED_KEY,
-    LONGEST_OPENING,
-    VERSION_NAME,
-    Pipe,
-    WithdrawnError,
-)
+from validation.link.wire import ENDED_KEY, LONGEST_OPENING, VERSION_NAME, Pipe, WithdrawnError
 
 TARGET = "target"
 """The name of the first version."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import hlmtheory
 from validation.decoding.fit_file import fit_mark, stored_fit
 from validation.errors import UserError, naming
-from validation.plots.common.record import Decoding, Exhibit, Figure, Printed, Simulation, Table, Tag
+from validation.plots.common.record import Decoding, Exhibit, Figure, Printed, Simulation, Tag
 from validation.plots.common.stored import origin
 from validation.plots.common.style import PICTURES, house_style, save
 from validation.plots.common.values import as_csv
@@ -32,7 +32,6 @@ __all__ = [
     "Figure",
     "Printed",
     "Simulation",
-    "Table",
     "Tag",
     "commit_of_code",
     "draw",

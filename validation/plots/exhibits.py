@@ -13,10 +13,9 @@ from typing import Any
 
 from validation.plots.c_sqs import numbers as c_sqs
 from validation.plots.c_sqs import pictures as c_sqs_pictures
-from validation.plots.c_sqs import tables as c_sqs_tables
 from validation.plots.common.decoded import numbers as decoded
+from validation.plots.common.decoded import numbers as decoded_speeds
 from validation.plots.common.decoded import pictures as decoded_pictures
-from validation.plots.common.decoded import speeds as decoded_speeds
 from validation.plots.common.decoded import tables as decoded_tables
 from validation.plots.common.printed import CU, NUMBERS, U
 from validation.plots.common.record import Decoding, Exhibit, Figure, Simulation, Tag
@@ -24,14 +23,13 @@ from validation.plots.common.skipping import numbers as skipping
 from validation.plots.common.skipping import pictures as skipping_pictures
 from validation.plots.cu_hlm import concentration, truncation
 from validation.plots.edge_sd import figures as edge_sd_pictures
+from validation.plots.edge_sd import figures as stages
 from validation.plots.edge_sd import numbers as edge_sd
-from validation.plots.edge_sd import stages
-from validation.plots.flexspec import computed, counted_pictures, counted_tables, versions
+from validation.plots.flexspec import computed, counted_pictures, counted_tables
 from validation.plots.ours import (
     acceptance_by_depth,
     anytime,
     bill_table,
-    budget_table,
     codec_bits,
     dropped_mass,
     fading_mean,
@@ -39,7 +37,6 @@ from validation.plots.ours import (
     skipping_table,
     text_risk,
     truncation_rules,
-    truncation_table,
 )
 
 SOURCES = {
@@ -133,7 +130,7 @@ _ALL: tuple[Exhibit, ...] = (
     _simulated("flexspec 5", counted_pictures.simulate_sweep, counted_pictures.paint_sweep),
     _simulated("flexspec 6", counted_pictures.simulate_energy, counted_pictures.paint_energy),
     _simulated("flexspec I", computed.simulate_storm),
-    _simulated("flexspec II", versions.simulate),
+    _simulated("flexspec II", computed.simulate_versions),
     *(_simulated(f"flexspec {table}", partial(counted_tables.measure, table)) for table in ("III", "IV")),
     _simulated("flexspec V", counted_tables.devices),
     _simulated("flexspec VI", counted_tables.targets),
@@ -154,14 +151,14 @@ _ALL: tuple[Exhibit, ...] = (
     _simulated("ours 8", acceptance_by_depth.simulate, acceptance_by_depth.paint),
     _traced("ours 9", dropped_mass.measure, dropped_mass.paint),
     _traced("ours I", skipping_table.measure_table, sample="drafts"),
-    _traced("ours II", truncation_table.measure_table, sample="truncation"),
-    _simulated("ours III", c_sqs_tables.simulate_table),
+    _traced("ours II", truncation_rules.measure_table, sample="truncation"),
+    _simulated("ours III", c_sqs.simulate_theorem),
     _traced("ours IV", text_risk.measure_table, sample="texts"),
     _traced("ours IX", partial_table.measure_table),
     _traced("ours V", codec_bits.measure_table, sample="codecs"),
     _simulated("ours VI", bill_table.simulate),
     _traced("ours VII", anytime.measure_table, sample="drafts"),
-    _simulated("ours VIII", budget_table.simulate),
+    _simulated("ours VIII", c_sqs.simulate_budget),
     _simulated("ours X", acceptance_by_depth.simulate_table),
 )
 

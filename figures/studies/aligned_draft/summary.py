@@ -15,7 +15,7 @@ from validation.plots import commit_of_code
 from validation.plots.common.record import plain
 from validation.plots.common.stored import record
 from validation.plots.common.style import PAGE, axis, name_axes
-from validation.plots.flexspec.versions import STORED
+from validation.plots.flexspec.computed import STORED
 
 RESAMPLES, CONFIDENCE = 4000, 0.95
 CONTROL = "distilled for version 0"

@@ -9,18 +9,12 @@ from pathlib import Path
 from validation.decoding.links import Link
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.heads import Eagle2, Medusa
-from validation.decoding.methods.multi_draft import (
-    FLEXSPEC_DRAFT_S,
-    Dssd,
-    FixedLength,
-    FlexSpec,
-    PromptLookup,
-)
+from validation.decoding.methods.multi_draft import FLEXSPEC_DRAFT_S, Dssd, FixedLength, FlexSpec, PromptLookup
 from validation.decoding.methods.single_draft import CloudOnly, Hlm
 from validation.decoding.methods.trees import NgramLookahead
 from validation.decoding.studies import flexspec_links
 from validation.models.pair import Pair, load_pair
-from validation.plots.flexspec.printed import DATASETS
+from validation.plots.common.printed import DATASETS
 
 SETS = (*DATASETS, "HumanEval")
 SEED = 20261123

@@ -31,12 +31,7 @@ from validation.decoding.methods.multi_draft import (
     PromptLookup,
 )
 from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
-from validation.decoding.methods.shared_seed import (
-    SharedSeed,
-    SharedSeedSkipping,
-    SharedSeedStreamed,
-    SharedSeedTree,
-)
+from validation.decoding.methods.shared_seed import SharedSeed, SharedSeedSkipping, SharedSeedStreamed, SharedSeedTree
 from validation.decoding.methods.single_draft import CloudOnly, Hlm, RandHlm, TargetOnly
 from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead, SureTreeSd
 from validation.decoding.session import Draft, Message

@@ -10,15 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.validation.claims.dask_processes import (
-    found,
-    free_port,
-    killing,
-    same,
-    scheduler,
-    with_workers,
-    worker,
-)
+from tests.validation.claims.dask_processes import found, free_port, killing, same, scheduler, with_workers, worker
 from tests.validation.command_line import run
 from tests.validation.stored_traces import stored
 from validation import workers

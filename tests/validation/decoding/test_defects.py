@@ -11,17 +11,7 @@ from scipy.stats import chi2
 
 from tests.validation.audit.controls import marginal
 from tests.validation.audit.defects import DEFECTS, decode_by_matching, decode_with
-from tests.validation.tiny_texts import (
-    SAMPLED,
-    distance,
-    exact_law,
-    grid,
-    halves,
-    law_of,
-    nodes,
-    quarters,
-    table_pair,
-)
+from tests.validation.tiny_texts import SAMPLED, distance, exact_law, grid, halves, law_of, nodes, quarters, table_pair
 from tests.validation.tiny_texts import Grid as GridNoise
 from validation.audit import Processors, TableLaw
 from validation.collection.prompts import Prompt

@@ -12,11 +12,7 @@ import numpy as np
 import pytest
 
 from hlmtheory.codec import MalformedError
-from hlmtheory.policy import (
-    DevicePolicy,
-    LatticeRows,
-    threshold_rule,
-)
+from hlmtheory.policy import DevicePolicy, LatticeRows, threshold_rule
 from tests.validation.command_line import run
 from tests.validation.link.served import device_of, relayed, served, small_pair
 from validation.collection.prompts import Prompt

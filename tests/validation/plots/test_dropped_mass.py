@@ -8,7 +8,7 @@ import pytest
 from hlmtheory.conformal import MassBudgetController, ThresholdController
 from hlmtheory.lattice import payload_bits
 from validation.decoding.methods.quantized import EPSILON, LEARNING_RATE, RESOLUTION
-from validation.plots.c_sqs.runs import MIDDLE_THRESHOLD
+from validation.plots.c_sqs.texts import MIDDLE_THRESHOLD
 from validation.plots.ours import dropped_mass
 from validation.plots.ours.dropped_mass import CHEAPEST, CONTROLLERS, OTHERS, follow, priced
 from validation.trace.reader import Trace, TraceWriter, open_trace

@@ -30,7 +30,7 @@ from validation.plots.common import record
 from validation.plots.common.style import house_style
 from validation.plots.common.values import as_csv
 from validation.plots.edge_sd import numbers as edge_sd
-from validation.plots.flexspec import counted_lines
+from validation.plots.flexspec import counted as counted_lines
 from validation.plots.ours import codec_bits, fading_mean
 from validation.trace.reader import Trace
 
@@ -202,9 +202,6 @@ def test_the_limiting_cases_have_numbers(stem: str, limits: list[Trace]) -> None
         if one.paint:
             with house_style():
                 one.paint(numbers)
-
-
-MESSAGE = "{a[0][-1]:.2f}, {a[b]}, {c}."
 
 
 def test_a_sentence_says_what_is_undefined() -> None:

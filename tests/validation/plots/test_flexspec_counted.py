@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,10 @@ from validation.decoding.loop import decode
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec
 from validation.decoding.methods.single_draft import Hlm
 from validation.decoding.studies import flexspec_links
-from validation.errors import UserError
 from validation.models.pair import Pair
+from validation.plots.common.printed import LATENCIES
 from validation.plots.flexspec import counted as c
-from validation.plots.flexspec import counted_lines as k
-from validation.plots.flexspec.printed import LATENCIES
+from validation.plots.flexspec import counted as k
 
 rows = importlib.import_module("figures.studies.flexspec_tables.decode_rows")
 
@@ -57,10 +55,7 @@ def test_the_replayed_counts_at_temperature_0_are_those_of_the_loop(seed: int) -
         same(c.replayed(fates, [c.fixed(length)] * 3, vocabulary=3, lossless=False, method=c.NO_AVERAGE), decoded)
     link = flexspec_links()[2]
     costs = {"propagation_s": 2.0 * link.way.propagation_s, "edge_slope_s": 0.4, "header_bits": 0.0}
-    for policy, make, method in (
-        ("exact", c.by_optimum, "consistent"),
-        ("linear", c.by_surrogate, "ema_printed"),
-    ):
+    for policy, make, method in (("exact", c.by_optimum, "consistent"), ("linear", c.by_surrogate, "ema_printed")):
         decoded = columns(decode(pair, prompts, FlexSpec(policy, costs=costs), link=link, **settings))
         rule = make(*c.cost("WiFi", 0.4, 2.0), 8)
         same(c.replayed(fates, [rule] * 3, vocabulary=3, lossless=False, method=method), decoded)
@@ -88,16 +83,6 @@ def test_seconds_by_hand() -> None:
     expected = 4 * (1.220 - 0.1046) + 12 * 0.0085 + 4 * 0.1046 + 8 * 125 / 10e6
     assert one.seconds("WiFi")[0] == pytest.approx(expected)
     assert one.seconds("WiFi", draft_s=0.0, cloud_s=1.0, delay_s=0.0)[0] == pytest.approx(4.0 + 1e-4)
-
-
-def test_flags_of_a_text_that_ended() -> None:
-    assert c.fate_of("0110.", 9) == c.Fate([0, 2, 1, 0], True, 9)
-    assert c.replay(c.Fate([2, 1], True, 9), c.fixed(4), c.NO_AVERAGE) == [(2, 2)]
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no counted rounds at .*rows\.json"):
-        c.counted(tmp_path / "rows.json")
 
 
 # ------------------------------------------------------------------------------------------------ what was stored

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from validation.collection.prompts import Prompt
-from validation.decoding.links import FadingLink
 from validation.decoding.loop import PAPER_TIMES, decode
 from validation.decoding.methods.registry import Fitted
 from validation.decoding.metrics import compare, summarize
@@ -19,7 +18,7 @@ from validation.decoding.scoring import score_key
 from validation.decoding.studies import STUDIES, Decoded
 from validation.models.pair import Pair
 from validation.plots import EXHIBITS, Decoding
-from validation.plots.common.decoded import numbers, printed, tables
+from validation.plots.common.decoded import numbers, tables
 from validation.plots.common.decoded import timed_texts as times
 from validation.plots.common.printed import CU, value
 
@@ -120,17 +119,6 @@ def test_many_links_at_once_are_each_link_alone(studies: dict[str, Decoded], k_f
                 assert (mine.low, mine.high) == (pytest.approx(wanted.low), pytest.approx(wanted.high))
 
 
-def test_other_times_another_width_and_no_fading(studies: dict[str, Decoded]) -> None:
-    decoded = only(studies["hlm"], "HLM", "U-HLM risk-prone", "small only")
-    texts = times.read_study(decoded)
-    link = FadingLink("still", 1e6, 0.5)
-    for name, one in texts.items():
-        settings: dict[str, Any] = {"times": (0.064, 0.2), "bandwidth_hz": 1e6}
-        found = times.speeds(one, times.still(texts), [10 * np.log10(0.5)], seed=1, **settings)
-        there = summarize(retime(rows_of(decoded, name), link, decoded.methods, times=(0.064, 0.2)), **SETTINGS)
-        assert found["total"].value[0] == pytest.approx(there["tokens_per_s"].value)
-
-
 def test_gains_are_paired(studies: dict[str, Decoded]) -> None:
     decoded = studies["hlm"]
     found = measure("10a", decoded)["statistics"]
@@ -148,29 +136,6 @@ def test_gains_are_paired(studies: dict[str, Decoded]) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- accuracy
-
-
-def test_the_share_of_right_answers_has_its_own_column_and_its_own_words(studies: dict[str, Decoded]) -> None:
-    scores = {
-        key: {**one, "right": float(number % 2)} for number, (key, one) in enumerate(studies["hlm"].scores.items())
-    }
-    decoded = replace(studies["hlm"], scores=scores)
-    found = measure("I", decoded)
-    (table,) = found["tables"]
-    assert table["title"] == "Mean share of right answers"
-    assert table["heads"][-4:] == [f"{source}, printed" for source in printed.SETS]
-    cells = {row[0]: dict(zip(table["heads"], row, strict=True)) for row in table["rows"]}
-    assert cells["HLM"]["Alpaca, printed"] == "0.7825 / 0.7823"
-    assert found["statistics"]["absent"] == []
-    assert "right" not in measure("I", studies["hlm"])["statistics"]["shares"]
-    both = measure("1", decoded)
-    assert [one["y"]["label"] for one in both["axes"]] == ["share of right answers", *["mean cosine similarity"] * 2]
-    assert EXHIBITS[CU, "1"].paint(both) is not None
-    lines = measure(
-        "9a-texts", replace(studies["design"], scores={k: {"right": 1.0} for k in studies["design"].scores})
-    )
-    assert [one["name"] for one in lines["series"]][-1] == "share of right answers"
-    assert lines["axes"][1]["y"]["label"] == "share of right answers"
 
 
 def test_shares_are_of_the_same_texts(studies: dict[str, Decoded]) -> None:

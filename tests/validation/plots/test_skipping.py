@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,11 @@ from tests.validation.plots.conftest import Maker
 from validation.decoding.trace_drafts import Tokens, tokens_of
 from validation.plots import FIGURES as EVERY
 from validation.plots import draw
-from validation.plots.common.cells import told
-from validation.plots.common.skipping import numbers as skipping_numbers
+from validation.plots.common.record import told
 from validation.plots.common.skipping import sample as tokens_module
 from validation.plots.common.skipping.sample import accepted_if_skipped, mean, ratio
 from validation.plots.ours import skipping_table as skipping_table
 from validation.trace.reader import Trace
-from validation.uncertainty import baselines
 
 TABLE = ("ours", "I")
 KEYS = [*(("cu-hlm", number) for number in ("2", "4a", "4b", "9a")), *(("u-hlm", number) for number in "3456"), TABLE]
@@ -81,17 +78,6 @@ def test_the_two_true_skip_rates_condition_on_different_events(trace: Trace, thr
 # ------------------------------------------------------------------------------------------------ figures
 
 
-@pytest.mark.parametrize("key", [("cu-hlm", "2"), ("u-hlm", "3")])
-def test_uncertainty_against_rejection(key: tuple[str, str], trace: Trace, tmp_path: Path):
-    found, tokens = sidecar(key, trace, tmp_path), tokens_of(trace, 1)
-    (series,) = found["series"]
-    for index, value in enumerate(series["mean"]):
-        at = tokens.rejection[tokens.point == index]
-        assert value is None if not len(at) else value == pytest.approx(at.mean())
-    r = np.corrcoef(tokens.uncertainty, tokens.rejection)[0, 1]
-    assert found["statistics"]["pearson_r"] == {"temperature perturbation": pytest.approx(r)}
-
-
 @pytest.mark.parametrize("key", [("cu-hlm", "4a"), ("u-hlm", "5")])
 def test_the_line_and_its_thresholds(key: tuple[str, str], trace: Trace, tmp_path: Path):
     found, tokens = sidecar(key, trace, tmp_path), tokens_of(trace, 1)
@@ -111,10 +97,9 @@ def test_the_line_and_its_thresholds(key: tuple[str, str], trace: Trace, tmp_pat
     assert found["statistics"]["non_acceptance"]["value"] == pytest.approx(delta)
     *_, tokens_line, bins_line = found["series"]
     assert tokens_line["mean"][0] == pytest.approx(found["statistics"]["tokens"]["line"]["intercept"])
-    assert bins_line["mean"][1] == pytest.approx(sum(found["statistics"]["bins"]["line"][k] for k in LINE), abs=1e-8)
-
-
-LINE = ("slope", "intercept")
+    assert bins_line["mean"][1] == pytest.approx(
+        sum(found["statistics"]["bins"]["line"][k] for k in ("slope", "intercept")), abs=1e-8
+    )
 
 
 # ------------------------------------------------------------------------------------------------ the table
@@ -162,22 +147,3 @@ def test_a_line_that_falls_gives_no_threshold(make_trace: Maker, tmp_path: Path)
 
 
 # ------------------------------------------------------------------------------------------------ the baselines
-
-
-class FakePair:
-    """The attributes of a pair that the figures read."""
-
-    vocabulary, draft_parameters = 50, 7
-
-
-def fake_measures(left_out: dict[str, str]) -> Callable[..., baselines.Baselines]:
-    """Replace dropout by the rejection probability itself, at twelve rows, out of order."""
-
-    def measure(trace: Trace, pair: Any, *, positions: int, seed: int) -> baselines.Baselines:
-        assert positions == skipping_numbers.BASELINE_POSITIONS
-        rows = np.r_[24:30, 0:6]
-        drafts = tokens_of(trace, seed).token[rows]
-        beta = np.round(20 * tokens_of(trace, seed).rejection[rows]) / 20
-        return baselines.Baselines(rows, drafts, {baselines.DROPOUT: beta}, left_out)
-
-    return measure

@@ -12,13 +12,7 @@ from hlmtheory import uncertainty, verification
 from hlmtheory.truncation._search.pairs import SortedPair
 from validation.decoding.trace_drafts import tokens_of
 from validation.plots import FIGURES
-from validation.plots.common.truncation.sample import (
-    SHOWN,
-    SKIP_BELOW,
-    THETA,
-    Sample,
-    sample_of,
-)
+from validation.plots.common.truncation.sample import SHOWN, SKIP_BELOW, THETA, Sample, sample_of
 from validation.trace.reader import Trace, probabilities
 
 Rows = tuple[np.ndarray, np.ndarray]

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,10 +21,7 @@ from validation.reproduce.tasks import Setting, Task, chosen, tasks_of
 def chain(folder: Path, *, code: str = "1") -> list[Task]:
     """Two tasks: the second reads what the first makes."""
     first, second = folder / "first", folder / "second"
-    return [
-        Task("a", ("a",), (folder / "given",), (first,), code),
-        Task("b", ("b",), (first,), (second,), code),
-    ]
+    return [Task("a", ("a",), (folder / "given",), (first,), code), Task("b", ("b",), (first,), (second,), code)]
 
 
 def writing(ran: list[str], *, fails: tuple[str, ...] = ()) -> Callable[[Task], None]:
@@ -171,48 +164,3 @@ def test_a_tiny_run_goes_from_the_models_to_the_figures(
     assert set(stamps) == {"collect", "fit", "check", "decode:hlm", "draw"}
     again = run_tasks(tasks, setting.out, lambda task: pytest.fail(task.name), lines.append)
     assert words(again) == [UP_TO_DATE] * 5
-
-
-def test_sigterm_ends_the_running_task_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    """A stand-in run of two tasks: the second waits until it is stopped, and no process of it is left."""
-    (tmp_path / "waits.py").write_text(
-        "import os, pathlib, sys, time\n"
-        "out = pathlib.Path(sys.argv[1])\n"
-        "pathlib.Path('pid').write_text(str(os.getpid()))\n"
-        "while not pathlib.Path('go').exists():\n"
-        "    time.sleep(0.02)\n"
-        "out.write_text('made')\n"
-    )
-    (tmp_path / "run.py").write_text(
-        "import sys\n"
-        "from pathlib import Path\n"
-        "from validation.reproduce.engine import in_a_process, run_tasks\n"
-        "from validation.reproduce.tasks import Task\n"
-        "here = Path.cwd()\n"
-        "tasks = [\n"
-        "    Task('a', ('-c', 'open(\"first\", \"a\").write(\"x\")'), (), (here / 'first',), '1'),\n"
-        "    Task('b', ('waits.py', 'second'), (here / 'first',), (here / 'second',), '1'),\n"
-        "]\n"
-        "run_tasks(tasks, here / 'out', in_a_process(here), print)\n"
-    )
-    root = Path(__file__).parents[3]
-    words_ = [sys.executable, "run.py"]
-    settings = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(root)}, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(words_, **settings) as process:
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        child = int((tmp_path / "pid").read_text())
-        process.terminate()
-        try:
-            assert process.wait(60) != 0
-        finally:
-            process.kill()
-    with pytest.raises(ProcessLookupError):
-        os.kill(child, 0)
-    assert not (tmp_path / "second").exists()
-    (tmp_path / "go").write_text("")
-    assert subprocess.run(words_, **settings, timeout=60).returncode == 0
-    assert (tmp_path / "second").read_text() == "made"
-    assert (tmp_path / "first").read_text() == "x"  # the first task was not run again

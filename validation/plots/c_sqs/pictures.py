@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from validation.decoding.methods.registry import info_of
-from validation.plots.c_sqs.numbers import (
-    ADAPTIVE,
-    BY_SIZE,
-    BYTES,
-    FIXED,
-    PRINTED,
-)
+from validation.plots.c_sqs.numbers import ADAPTIVE, BY_SIZE, BYTES, FIXED, PRINTED
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, MOST, PAGE, canvas, name_axes
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, MOST, PAGE, Canvas, canvas, name_axes
 
 _DASHED, _DOTTED = (0, (4, 2)), (0, (1, 1.5))
 _MARKS = ("o", "s", "^")

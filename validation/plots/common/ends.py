@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from validation.plots.common.style import SMALLEST
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from validation.plots.common.style import SMALLEST, Axes
 
 _LINE = 1.25
 """Height of a line of text over its size."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from string import Formatter
@@ -12,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from validation.plots.common.style import Canvas
 from validation.trace.reader import Trace
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
-
     from validation.decoding.studies import Decoded
 
 CHUNK_VALUES = 2**20  # probabilities held at a time in float64, 8 MiB
@@ -145,16 +145,20 @@ def printed_words(about: Mapping[str, Any]) -> str:
     return f"Printed: {'; '.join(each)}." if each else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Hold rows of text under heads; ``Numbers["tables"]`` holds the tables of a figure as plain values."""
+def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> dict[str, Any]:
+    """Return rows of text under heads, as ``Numbers["tables"]`` holds them."""
+    return {"title": title, "heads": list(heads), "rows": [list(row) for row in rows]}
 
-    title: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
-    def plain(self) -> dict[str, Any]:
-        return {"title": self.title, "heads": list(self.heads), "rows": [list(row) for row in self.rows]}
+def table_of(title: str, columns: Mapping[str, str | Callable[[Any], str]], rows: Iterable[Any]) -> dict[str, Any]:
+    """Return a table of records: each column has a head, and a format string or a function of the record.
+
+    >>> table_of("t", {"k": "{k:,}", "share": lambda one: "all"}, [{"k": 1000}])["rows"]
+    [['1,000', 'all']]
+    """
+    forms = columns.values()
+    cells = [[form.format_map(row) if isinstance(form, str) else form(row) for form in forms] for row in rows]
+    return table(title, tuple(columns), cells)
 
 
 def sampled_positions(trace: Trace, count: int, seed: int) -> NDArray[np.int64]:
@@ -196,3 +200,31 @@ def plain(values: ArrayLike, digits: int = 9) -> Any:
     if values.ndim == 0:
         return float(f"{values:.{digits}g}")
     return [plain(value, digits) for value in values]
+
+
+NONE = "–"
+
+
+def told(number: float | None, form: str = ".4f") -> str:
+    """Format a number with a true minus sign; None and NaN become a dash.
+
+    >>> told(-0.0661), told(float("nan"))
+    ('−0.0661', '–')
+    """
+    return NONE if number is None or math.isnan(number) else format(number, form).replace("-", "−")
+
+
+def cell(found: Any, form: str = ".4f") -> str:
+    """Format an estimate, whose ``value``, ``low`` and ``high`` are attributes or keys; None becomes a dash.
+
+    >>> cell({"value": 0.5, "low": 0.25, "high": 0.75}, ".2f"), cell({"value": 0.5, "low": None, "high": None}, ".2f")
+    ('0.50 [0.25, 0.75]', '0.50')
+    """
+    if found is None:
+        return NONE
+    value, low, high = (found[key] if isinstance(found, dict) else getattr(found, key) for key in ENDS)
+    ends = [told(low, form), told(high, form)]
+    return told(value, form) if NONE in ends else f"{told(value, form)} [{', '.join(ends)}]"
+
+
+ENDS = ("value", "low", "high")

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Canvas
+else:
+    Axes = Canvas = Any  # matplotlib is imported to draw only
 
 COLUMN = (3.4, 2.55)  # inches: one panel
 PAGE = (7.0, 3.0)  # two panels
@@ -68,7 +70,7 @@ def house_style() -> Iterator[None]:
         yield
 
 
-def canvas(size: tuple[float, float], panels: int = 1, rows: int = 1) -> tuple[Figure, list[Axes]]:
+def canvas(size: tuple[float, float], panels: int = 1, rows: int = 1) -> tuple[Canvas, list[Axes]]:
     """Return a figure with rows of panels, row by row, made without pyplot and its global state."""
     from matplotlib.figure import Figure
 
@@ -85,7 +87,7 @@ def legend_below(axes: Axes, columns: int = 1, **options: Any) -> None:
     axes.legend(**(place | {"ncols": columns, "bbox_transform": below} | options))
 
 
-def _canvas(axes: Axes) -> Figure:
+def _canvas(axes: Axes) -> Canvas:
     figure = axes.get_figure(root=True)
     assert figure is not None, "the panel has been removed from its figure"
     return figure
@@ -139,7 +141,7 @@ DARK_PAGE = (
 """Turns light and dark around on a dark page and keeps the hues; ``:root`` leaves a picture inside of HTML alone."""
 
 
-def save(figure: Figure, path: Path) -> None:
+def save(figure: Canvas, path: Path) -> None:
     """Write a picture in the format of the path's suffix; its bytes depend only on the drawing."""
     kind = path.suffix.removeprefix(".")
     figure.savefig(path, format=kind, metadata=PICTURES[kind], transparent=kind == "svg")

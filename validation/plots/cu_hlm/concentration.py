@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,9 @@ from hlmtheory.truncation import resampling_bias, resampling_distortion, tail_de
 from hlmtheory.verification import total_variation
 from validation.plots.common.printed import CU, value
 from validation.plots.common.record import Numbers, plain, sampled, spread
-from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
-from validation.plots.common.truncation.values import axis
+from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, Axes, Canvas, canvas, name_axes
+from validation.plots.common.truncation.looks import axis
 from validation.trace.reader import Trace, probabilities
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
 
 RANKED_VALUES = 10**8  # number of sorted probabilities for one figure: 24,000 positions at V = 4,096
 RANKS = 120  # points of a curve
@@ -65,10 +61,7 @@ def measure_tails(trace: Trace, seed: int) -> Numbers:
         deviations.append(tail_deviation(ordered)[:, sizes])
     return {
         "axes": [{"x": axis("tokens kept k"), "y": axis("probability", scale="linear")}],
-        "series": [
-            _curve("1 − Σ_{i≤k} q_i", sizes, remains),
-            _curve("Δ_k = TV(q, q̂)", sizes, deviations),
-        ],
+        "series": [_curve("1 − Σ_{i≤k} q_i", sizes, remains), _curve("Δ_k = TV(q, q̂)", sizes, deviations)],
         "statistics": {},
         "positions_drawn": sum(map(len, remains)),
     }

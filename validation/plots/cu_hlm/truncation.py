@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from validation.plots.common.ends import name_points
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, name_axes
-from validation.plots.common.truncation.sample import (
-    EPSILON,
-    PARAMETERS,
-    SHOWN,
-    THETA,
-    Row,
-    Sample,
-    denominator,
-    sample_of,
-)
-from validation.plots.common.truncation.values import (
+from validation.plots.common.style import DARK, MIDDLE, PAGE, Canvas, canvas, name_axes
+from validation.plots.common.truncation.looks import (
     LOOKS,
     OFFLINE,
     average,
@@ -30,10 +20,17 @@ from validation.plots.common.truncation.values import (
     entry_bits,
     full_bits,
 )
+from validation.plots.common.truncation.sample import (
+    EPSILON,
+    PARAMETERS,
+    SHOWN,
+    THETA,
+    Row,
+    Sample,
+    denominator,
+    sample_of,
+)
 from validation.trace.reader import Trace
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
 
 
 def _bounds(sample: Sample) -> dict[str, Row]:

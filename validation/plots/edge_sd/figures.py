@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from validation.plots.common.ends import label_ends
 from validation.plots.common.record import Numbers
-from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, draw_band, name_axes
+from validation.plots.common.stored import stored
+from validation.plots.common.style import DARK, MIDDLE, PAGE, Canvas, canvas, draw_band, name_axes
 from validation.plots.edge_sd.numbers import NAMES
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
 
 LOOKS: dict[str, dict[str, Any]] = {
     "paper": {"color": DARK, "marker": "o", "markerfacecolor": "white", "linestyle": (0, (4, 2))},
@@ -138,3 +138,35 @@ def _share_height(panels: Sequence[Any], numbers: Numbers) -> None:
         axes.set_ylim(0, highest)
     for axes in panels[1:]:
         axes.set_ylabel("")
+
+
+def simulate_stages(seed: int) -> Numbers:
+    """Return the stored times of Fig. 5; the seed is that of the measurement."""
+    numbers, made_of = stored("forward_times")
+    return {**numbers, **made_of}
+
+
+def paint_stages(numbers: Numbers) -> Canvas:
+    figure, (left, right) = canvas(PAGE, panels=2)
+    last = numbers["series"][-1]  # the target model follows the draft model
+    shades = (("0.65", "v"), ("0.45", "^"), (MIDDLE, "s"), (DARK, "o"))
+    for tokens, (shade, mark) in zip(sorted(set(last["input_tokens"])), shades, strict=False):
+        here = np.asarray(last["input_tokens"]) == tokens
+        columns = (np.asarray(last[key])[here] for key in ("batch_size", "mean", "fitted"))
+        batch, mean, fitted = columns
+        left.plot(batch, fitted, color=shade)
+        left.plot(batch, mean, color=shade, linestyle="", marker=mark, markersize=4, label=f"{tokens} tokens")
+    left.set_title(f"{last['name']}: measured, and c₁Fb + c₂ (lines)")
+    for series, shade, mark in zip(
+        numbers["series"], (MIDDLE, DARK, "0.65", "0.45"), ("s", "o", "v", "^"), strict=False
+    ):
+        order = np.argsort(series["x"])
+        x, fitted = (np.asarray(series[key])[order] for key in ("x", "fitted"))
+        right.plot(x, np.where(fitted > 0, fitted, np.nan), color=shade)
+        right.plot(
+            series["x"], series["mean"], color=shade, linestyle="", marker=mark, markersize=4, label=series["name"]
+        )
+    for axes, names in zip((left, right), numbers["axes"], strict=True):
+        name_axes(axes, names)
+        axes.legend(loc="upper left")
+    return figure

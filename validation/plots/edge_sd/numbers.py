@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from validation.claims.scenarios.cell import SCHEMES, Load, Radio, serve, uploads
-from validation.plots.common.cells import cell
 from validation.plots.common.printed import value as printed_value
-from validation.plots.common.record import Numbers, Table, plain
+from validation.plots.common.record import Numbers, cell, plain, table
 from validation.plots.common.style import axis
 
 Row = np.ndarray[Any, Any]
@@ -162,10 +161,7 @@ def simulate_sweep(
     drawn |= {name: [one[name] for one in totals] for name in shown if name != "paper"}
     return {
         "axes": [{"x": across, "y": _LATENCY}],
-        "series": [
-            *(_series(NAMES[name], x, drawn[name], scheme=name) for name in shown),
-            *marks,
-        ],
+        "series": [*(_series(NAMES[name], x, drawn[name], scheme=name) for name in shown), *marks],
         "statistics": statistics,
         "tables": [_savings_table(x, totals, shown)],
         "basis": _basis(runs, ", models of 1.1B and 7B, α = 0.8"),
@@ -186,7 +182,7 @@ def _savings_table(x: Sequence[int], totals: list[dict[str, Row]], shown: tuple[
                 label = f"{name} against {'Algorithm 1' if baseline == 'proposed' else NAMES[baseline]}"
                 rows.append((label, *(_percent(_saved(row, baseline, one)) for row in totals)))
     title = "Savings of the total latency in percent, the memory shared, in waves"
-    return Table(title, ("at", *map(str, x)), tuple(rows)).plain()
+    return table(title, ("at", *map(str, x)), tuple(rows))
 
 
 def simulate_acceptance(
@@ -224,18 +220,13 @@ def simulate_acceptance(
         "axes": [{"x": axis("acceptance rate α"), "y": _LATENCY}],
         "series": series,
         "statistics": statistics,
-        "tables": [Table("Savings against no drafts in percent", ("α", *map(str, values)), tuple(saved)).plain()],
+        "tables": [table("Savings against no drafts in percent", ("α", *map(str, values)), tuple(saved))],
         "basis": _basis(runs),
     }
 
 
 def simulate_bandwidth(
-    pair: int,
-    seed: int,
-    *,
-    runs: int = RUNS,
-    base: Load | None = None,
-    shared_by: tuple[int, ...] = SHARED_BY,
+    pair: int, seed: int, *, runs: int = RUNS, base: Load | None = None, shared_by: tuple[int, ...] = SHARED_BY
 ) -> Numbers:
     """Compute Fig. 9: total latency over the bandwidth, with the best and with equal shares."""
     loads = [replace(base or Load(), pair=pair, users=count) for count in shared_by]
@@ -256,7 +247,7 @@ def simulate_bandwidth(
         "axes": [{"x": axis("bandwidth", "MHz"), "y": _LATENCY}],
         "series": [*series, {"name": name, "x": [PRINTED_AT_MHZ], "mean": [height], "scheme": "printed"}],
         "statistics": {"printed_percent": saving, "ours_percent": spread(savings[at])},
-        "tables": [Table(title, ("at MHz", *map(str, BANDWIDTHS_MHZ)), (by_band,)).plain()],
+        "tables": [table(title, ("at MHz", *map(str, BANDWIDTHS_MHZ)), (by_band,))],
         "basis": _basis(runs, f", models of {PAIR_NAMES[pair].replace(', ', ' and ')}, α = 0.8"),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +13,13 @@ from numpy.typing import NDArray
 from hlmtheory import codec, lattice, truncation
 from hlmtheory.codec import CODEC_KINDS, CodecMenu
 from validation.decoding.trace_drafts import TraceKey, prompt_of, trace_key
-from validation.plots.common.cells import cell
 from validation.plots.common.ends import label_ends
-from validation.plots.common.record import Numbers, Table, plain, sampled, sampled_positions
+from validation.plots.common.record import Numbers, cell, plain, sampled, sampled_positions, table
 from validation.plots.common.skipping.sample import mean
-from validation.plots.common.style import DARK, MIDDLE, PAGE, axis, canvas, name_axes
+from validation.plots.common.style import DARK, MIDDLE, PAGE, Canvas, axis, canvas, name_axes
+from validation.plots.common.truncation.looks import curve
 from validation.plots.common.truncation.sample import SAMPLE_VALUES, SHOWN, Drafts, denominator, sample_of
-from validation.plots.common.truncation.values import curve
 from validation.trace.reader import Trace, probabilities
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
 
 POSITIONS = 96  # of the sample of the truncation figures
 SHOWN_EPSILON = (0.01, 0.05, 0.1, 0.2)
@@ -177,9 +173,7 @@ def measure_figure(trace: Trace, seed: int) -> Numbers:
     ]
     epsilon = axis("bias ε, certified or on average", scale="log")
     return {
-        "axes": [
-            {"x": epsilon, "y": axis("bits for each distribution", scale="log")},
-        ],
+        "axes": [{"x": epsilon, "y": axis("bits for each distribution", scale="log")}],
         "series": series,
         "statistics": {"vocabulary": found.vocabulary, "full": _full_bits(found.vocabulary)},
         "positions_drawn": found.positions,
@@ -251,7 +245,7 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
     bits = [(name, *(_cell(values[n], found.prompt) for n in places)) for name, values in found.rules.items()]
     title = "Bits for each distribution, mean with its 95% interval, clustered by prompt"
     return {
-        "tables": [Table(title, heads, tuple(bits)).plain()],
+        "tables": [table(title, heads, tuple(bits))],
         "statistics": {
             "epsilon": list(SHOWN_EPSILON),
             "bits": {name: [_mean_bits(values[n]) for n in places] for name, values in found.rules.items()},

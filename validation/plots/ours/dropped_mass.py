@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,10 @@ from hlmtheory.lattice import payload_bits
 from validation.decoding.methods.quantized import EPSILON, LEARNING_RATE, RESOLUTION
 from validation.decoding.methods.registry import info_of
 from validation.plots.c_sqs.numbers import Interval, interval
-from validation.plots.c_sqs.runs import MIDDLE_THRESHOLD
+from validation.plots.c_sqs.texts import MIDDLE_THRESHOLD
 from validation.plots.common.record import Numbers, plain, spread
-from validation.plots.common.style import PAGE, axis, canvas, legend_below, name_axes
+from validation.plots.common.style import PAGE, Canvas, axis, canvas, legend_below, name_axes
 from validation.trace.reader import Trace, probabilities
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
 
 Values = NDArray[np.float64]
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.channel import Rayleigh, Rician, db_to_linear, shannon_latency, vocabulary_payload_bits
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, Canvas, canvas, name_axes
 
 SAMPLES = 10**7
 RUNS = 4

@@ -6,19 +6,16 @@ from typing import Any
 
 from hlmtheory.uncertainty import LinearFit
 from validation.decoding.trace_drafts import Tokens, tokens_of
-from validation.plots.common.cells import NONE, cell, told
 from validation.plots.common.printed import CU, NUMBERS, U, value
-from validation.plots.common.record import Numbers, Table
-from validation.plots.common.skipping.line_fit import (
-    Risks,
-    line_of,
-    risks_of,
-)
+from validation.plots.common.record import NONE, Numbers, cell, table, told
 from validation.plots.common.skipping.numbers import interval, line_statistics
 from validation.plots.common.skipping.sample import (
+    Risks,
     accepted_if_skipped,
+    line_of,
     mean,
     one_step,
+    risks_of,
     skipped_if_accepted,
     transmission_rate,
 )
@@ -88,12 +85,7 @@ def _skip_rows(tokens: Tokens, risks: dict[str, Risks | None]) -> list[Cells]:
     chosen = f"at {value(CU, 'chosen')}"
     wrong = value(CU, "skipped") * (1.0 - value(CU, "true_skips"))
     return [
-        (
-            "exact one-step TV, risk-prone",
-            f"{wrong:.3f} {chosen}, by its rates",
-            NONE,
-            *at("prone", one_step),
-        ),
+        ("exact one-step TV, risk-prone", f"{wrong:.3f} {chosen}, by its rates", NONE, *at("prone", one_step)),
         ("exact one-step TV, risk-averse", "said to be 0", "said to be 0", *at("averse", one_step)),
         (
             "transmission rate, risk-prone",
@@ -118,17 +110,13 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
     fits = {name: line_of(tokens, binned=name == "bins") for name in LINES}
     risks = {name: risks_of(tokens, fit) for name, fit in fits.items()}
     prone = {name: found.prone for name, found in risks.items() if found}
-    rows = [
-        *_fit_rows(fits),
-        *_risk_rows(tokens, risks),
-        *_skip_rows(tokens, risks),
-    ]
+    rows = [*_fit_rows(fits), *_risk_rows(tokens, risks), *_skip_rows(tokens, risks)]
     heads = ("", "cu-hlm prints", "u-hlm prints", "ours, tokens", "ours, 21 means")
     return {
         "axes": [],
         "series": [],
         "statistics": line_statistics(tokens)
         | {"exact": {name: interval(one_step(tokens, at)) for name, at in prone.items()}},
-        "tables": [Table("Linear fit, thresholds and rejection risk", heads, tuple(rows)).plain()],
+        "tables": [table("Linear fit, thresholds and rejection risk", heads, tuple(rows))],
         "positions_drawn": len(tokens.rows),
     }

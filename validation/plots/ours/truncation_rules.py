@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, legend_below, name_axes
+from validation.plots.common.printed import CU, value
+from validation.plots.common.record import Numbers, plain, table
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, Canvas, canvas, legend_below, name_axes
+from validation.plots.common.truncation.looks import (
+    FULL,
+    LOOKS,
+    OFFLINE,
+    average,
+    axis,
+    curve,
+    decades,
+    defined,
+    full_bits,
+    say,
+)
 from validation.plots.common.truncation.sample import (
     EPSILON,
     PARAMETERS,
@@ -24,19 +37,7 @@ from validation.plots.common.truncation.sample import (
     denominator,
     sample_of,
 )
-from validation.plots.common.truncation.values import (
-    LOOKS,
-    OFFLINE,
-    average,
-    axis,
-    curve,
-    decades,
-    defined,
-)
 from validation.trace.reader import Trace
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
 
 MARGIN = 1e-9  # a bound fails if the value exceeds it by more than this
 BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -96,10 +97,7 @@ def measure_sizes(trace: Trace, seed: int) -> Numbers:
         ],
         "series": series,
         "promised": promised,
-        "statistics": {
-            "epsilon": EPSILON,
-            "line": None if line is None else plain(line, 5),
-        },
+        "statistics": {"epsilon": EPSILON, "line": None if line is None else plain(line, 5)},
         "positions_drawn": len(sample.drafts.apart),
     }
 
@@ -244,9 +242,7 @@ def measure_direction(trace: Trace, seed: int) -> Numbers:
         ],
         "series": measured,
         "swept": swung,
-        "statistics": {
-            "positions": [int(one.sum()) for one in bins],
-        },
+        "statistics": {"positions": [int(one.sum()) for one in bins]},
         "positions_drawn": len(certified),
     }
 
@@ -273,3 +269,63 @@ def paint_direction(numbers: Numbers) -> Canvas:
     panels[0].set_title("measured, by the true $\\beta_d$")
     panels[1].set_title("the same rows, another $\\beta$")
     return figure
+
+
+ONLINE = ("k_online_mean", "k_online_least", "k_online_largest")
+
+
+def _span(k: NDArray[Any]) -> str:
+    return f"{k.mean():,.0f}; {k.min():,} to {k.max():,}" if len(k) else "undefined"
+
+
+def _share(k: float | None, vocabulary: int) -> str:
+    return "undefined" if k is None else f"{k / vocabulary:.2%}"
+
+
+def _paper_rows(sample: Sample) -> list[tuple[str, str, str]]:
+    mean, least, largest = (f"{value(CU, name):,.0f}" for name in ONLINE)
+    offline, sharp = sample.offline(THETA), sample.offline(THETA, sharp=True)
+    sent = sample.drafts.uncertainty > SKIP_BELOW  # including positions with q = p
+    size = sample.vocabulary
+    rows = [
+        ("|V|", f"{FULL:,}", f"{size:,}"),
+        ("all entries, (4)", f"{full_bits(FULL):,} bit by (4), not printed", f"{full_bits(size):,} bit"),
+        ("k* offline, (21)", f"{OFFLINE:.0f}", say(offline)),
+        (f"k* offline, over u > {SKIP_BELOW:g} alone", f"{OFFLINE:.0f}", say(sample.offline(THETA, sent=True))),
+        ("k* offline, (21) with the sharp bound", "–", say(sharp)),
+        ("k(t)* exact, (19)", "–", _span(sample.least)),
+        (f"certified, 2Δ_k ≤ {EPSILON:g}", "–", _span(_certified(sample))),
+    ]
+    printed = f"{mean}; {least} to {largest}"
+    for eta in SHARPNESSES[:: max(1, len(SHARPNESSES) // 5)]:
+        rows += [
+            (f"k(t)* online, (24), η = {eta:g}", printed, _span(sample.online(eta))),
+            (f"of these, u > {SKIP_BELOW:g}", printed, _span(sample.online(eta)[sent])),
+            ("with β_d itself, all", "–", _span(sample.online(eta, true=True))),
+        ]
+    rows += [
+        ("payload offline over all entries", "less than 0.1%", _share(offline, size)),
+        ("payload certified over all entries", "–", _share(float(_certified(sample).mean()), size)),
+        ("payload online over all entries, η = 1", "2.6%", _share(float(sample.online(1.0).mean()), size)),
+        ("payload online over all entries, η = 5", "2.6%", _share(float(sample.online(5.0).mean()), size)),
+    ]
+    return rows
+
+
+def _certified(sample: Sample) -> NDArray[np.int64]:
+    return np.asarray(sample.top_k["certified"][:, PARAMETERS["certified"].index(EPSILON)])
+
+
+def measure_table(trace: Trace, seed: int) -> Numbers:
+    """Measure Table II of ours: our k and the paper's."""
+    sample = sample_of(trace, seed)
+    heads = (f"at θ = {THETA:g}", "paper", "ours")
+    return {
+        "tables": [table("k* and payload; mean; least to largest", heads, tuple(_paper_rows(sample)))],
+        "statistics": {
+            "k_offline": sample.offline(THETA),
+            "k_offline_sent": sample.offline(THETA, sent=True),
+            "k_online": {f"{eta:g}": defined(sample.online(eta).mean()) for eta in SHARPNESSES},
+        },
+        "positions_drawn": len(sample.rejected),
+    }

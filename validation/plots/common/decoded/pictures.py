@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,15 +18,13 @@ from validation.plots.common.style import (
     MIDDLE,
     PAGE,
     SMALLEST,
+    Axes,
+    Canvas,
     canvas,
     draw_band,
     name_axes,
     values,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
 
 _GREY = "0.45"
 SPEED_PANELS = ("median", "total")

@@ -11,17 +11,16 @@ from validation.decoding.intervals import IntervalEstimate, draw_texts, ratio
 from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.methods.registry import Family, info_of
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD, CU_CHOSEN, U_CHOSEN
-from validation.decoding.records import GenerationRecord
 from validation.decoding.studies import Decoded
-from validation.plots.common.cells import NONE, cell
-from validation.plots.common.decoded.numbers import ACCURACIES, kept, mean_score, perplexity, scored, share_of, titled
-from validation.plots.common.decoded.printed import (
-    LARGER_DRAFT_S,
-    LATENCIES,
-    SETS,
-    SNR_DB,
-    accuracy_of,
-    printed_name,
+from validation.plots.common.decoded.numbers import (
+    ACCURACIES,
+    in_order,
+    kept,
+    mean_score,
+    perplexity,
+    scored,
+    share_of,
+    titled,
 )
 from validation.plots.common.decoded.timed_texts import (
     RESAMPLES,
@@ -34,8 +33,8 @@ from validation.plots.common.decoded.timed_texts import (
     still,
     sum_by,
 )
-from validation.plots.common.printed import CU
-from validation.plots.common.record import Numbers, Table
+from validation.plots.common.printed import CU, HLM_LATENCIES, LARGER_DRAFT_S, SETS, SNR_DB, accuracy_of, printed_name
+from validation.plots.common.record import NONE, Numbers, cell, table
 
 
 def measure_accuracy(studies: Sequence[Decoded], seed: int, *, paper: str) -> Numbers:
@@ -52,7 +51,7 @@ def measure_accuracy(studies: Sequence[Decoded], seed: int, *, paper: str) -> Nu
             "absent": [words for name, words in ACCURACIES.items() if name not in there],
             "shares": {name: _shares(decoded, name, seed) for name in there},
         },
-        "tables": [_accuracy_table(decoded, there[:1], accuracy_of(paper), seed).plain()],
+        "tables": [_accuracy_table(decoded, there[:1], accuracy_of(paper), seed)],
     }
 
 
@@ -61,18 +60,13 @@ def _without_compression(decoded: Decoded) -> Decoded:
     return Decoded(decoded.name, decoded.about, rows, decoded.scores)
 
 
-def _methods(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
-    """Return methods in the order of the study, without those whose texts depend on the link rate."""
-    return {name: rows for name in decoded.about["methods"] if (rows := decoded.by_method.get((name, "none")))}
-
-
-def _accuracy_table(decoded: Decoded, metrics: list[str], printed: dict[str, Any], seed: int) -> Table:
+def _accuracy_table(decoded: Decoded, metrics: list[str], printed: dict[str, Any], seed: int) -> dict[str, Any]:
     """Return one metric on each of our sets and on all, perplexity on all, and the printed accuracy on the paper's."""
     columns = {source: decoded.of_source(source) for source in decoded.sources} | {"all sets": decoded}
     rows = []
-    for method, texts in _methods(decoded).items():
+    for method, texts in in_order(decoded).items():
         cells = [
-            cell(mean_score(part, _methods(part).get(method, []), name, seed), ".3f")
+            cell(mean_score(part, in_order(part).get(method, []), name, seed), ".3f")
             for name in metrics
             for part in columns.values()
         ]
@@ -80,7 +74,7 @@ def _accuracy_table(decoded: Decoded, metrics: list[str], printed: dict[str, Any
         rows.append((method, *cells, *(_printed_cell(printed, method, source) for source in SETS)))
     heads = ("method", *(columns if metrics else ()), "perplexity", *(f"{source}, printed" for source in SETS))
     title = f"Mean {titled(metrics[0])}" if metrics else "Perplexity under the target model"
-    return Table(title, heads, tuple(rows))
+    return table(title, heads, tuple(rows))
 
 
 def _printed_cell(printed: dict[str, Any], method: str, source: str) -> str:
@@ -90,7 +84,7 @@ def _printed_cell(printed: dict[str, Any], method: str, source: str) -> str:
 
 def _shares(decoded: Decoded, name: str, seed: int) -> dict[str, Any]:
     """Return each method's share of HLM's and of the target model's accuracy over all sets."""
-    made = _methods(decoded)
+    made = in_order(decoded)
     bases = [base for base in ("HLM", "large only") if base in made]
     return {
         method: {base: kept(share_of(decoded, rows, made[base], name, seed)) for base in bases}
@@ -105,6 +99,19 @@ TIMED = {
     CU_CHOSEN: f"CU-HLM (Online), threshold {CHOSEN_THRESHOLD:g}",
 }
 """Methods whose latency is broken down: U-HLM at the pair's own risk-prone threshold and at cu-hlm's threshold."""
+
+
+HEADS = (
+    *(
+        "method, pair",
+        "communication, ms",
+        "median over texts",
+        "without fading",
+        "target model, ms",
+        "draft model, ms",
+    ),
+    *("draft model, ms", "tokens/s", "median over texts", "printed: link, target model, tokens/s"),
+)
 
 
 def role(pair: str, first: bool) -> str | None:
@@ -137,23 +144,12 @@ def measure_breakdown(studies: Sequence[Decoded], seed: int) -> Numbers:
             statistics.append(
                 {"method": label, "pair": pair, "role": which} | {name: kept(one) for name, one in found.items()}
             )
-    heads = (
-        "method, pair",
-        "communication, ms",
-        "median over texts",
-        "without fading",
-        "target model, ms",
-        "draft model, ms",
-        "tokens/s",
-        "median over texts",
-        "printed: link, target model, tokens/s",
-    )
     titled = "Time of a token under Rayleigh fading, average SNR 10 dB"
     return {
         "axes": [],
         "series": [],
         "statistics": {"rows": statistics, "pairs": [str(one.about["pair"]["name"]) for one in studies]},
-        "tables": [Table(titled, heads, tuple(lines)).plain()],
+        "tables": [table(titled, HEADS, lines)],
     }
 
 
@@ -188,7 +184,7 @@ def _breakdown_row(label: str, pair: str, which: str | None, found: dict[str, In
 
     printed = NONE
     if which is not None:
-        link, target, speed = LATENCIES[label.split(", ")[0]][which]
+        link, target, speed = HLM_LATENCIES[label.split(", ")[0]][which]
         printed = f"{f'{link:g} ms' if link >= 1 else f'{1e3 * link:g} μs'}, {target:g} ms, {speed:g} ({which})"
     times = [ms("link_s", ".3f"), ms("link_s_median", ".3f"), ms("link_s_without_fading", ".3f")]
     models = [ms("large_s", ".1f"), ms("small_s", ".1f")]

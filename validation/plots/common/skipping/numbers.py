@@ -21,19 +21,17 @@ from validation.decoding.trace_drafts import (
     uncertainty_at,
 )
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.skipping.line_fit import (
+from validation.plots.common.skipping.sample import (
     CELLS,
+    ClusteredEstimate,
+    accepted_if_skipped,
     bin_means,
     density_of,
     fit_of,
     line_of,
-    risks_of,
-)
-from validation.plots.common.skipping.sample import (
-    ClusteredEstimate,
-    accepted_if_skipped,
     mean,
     ratio,
+    risks_of,
     skipped_if_accepted,
     thresholds_over,
     transmission_rate,
@@ -114,10 +112,7 @@ def measure_baselines(trace: Trace, seed: int) -> Numbers:
     return {
         "axes": [{"x": axis("uncertainty u"), "y": axis("rejection probability β")}],
         "series": series,
-        "statistics": {
-            "pearson_r": {one["name"]: one["pearson_r"] for one in series},
-            "left_out": left_out,
-        },
+        "statistics": {"pearson_r": {one["name"]: one["pearson_r"] for one in series}, "left_out": left_out},
         "positions_drawn": len(tokens.rows),
     }
 
@@ -135,16 +130,11 @@ def _line(fit: LinearFit | None) -> dict[str, Any] | None:
 
 def line_statistics(tokens: Tokens) -> dict[str, Any]:
     """Return the fits to tokens and to means, Δ, and the thresholds of each fit."""
-    found: dict[str, Any] = {
-        "non_acceptance": interval(mean(tokens.rejection > 0, tokens.prompt)),
-    }
+    found: dict[str, Any] = {"non_acceptance": interval(mean(tokens.rejection > 0, tokens.prompt))}
     for name, binned in (("tokens", False), ("bins", True)):
         fit = line_of(tokens, binned=binned)
         risks = risks_of(tokens, fit)
-        found[name] = {
-            "line": _line(fit),
-            "thresholds": plain([risks.averse, risks.prone]) if risks else None,
-        }
+        found[name] = {"line": _line(fit), "thresholds": plain([risks.averse, risks.prone]) if risks else None}
     return found
 
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from validation.plots.common.printed import CU, U, value
 from validation.plots.common.record import Numbers
-from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, canvas, draw_band, name_axes, values
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
+from validation.plots.common.style import (
+    COLUMN,
+    DARK,
+    LIGHT,
+    MIDDLE,
+    PAGE,
+    Axes,
+    Canvas,
+    canvas,
+    draw_band,
+    name_axes,
+    values,
+)
 
 RATES = {
     "transmission": "transmission rate",
@@ -74,10 +82,7 @@ def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper:
     """Draw the means, our lines, the paper's line, and the thresholds."""
     means, *lines = series
     draw_band(axes, means, color=DARK, linestyle="none", marker=".", markersize=4)
-    looks: tuple[dict[str, Any], ...] = (
-        {"color": "0.7", "linestyle": (0, (2, 2)), "zorder": 3},
-        {"color": DARK},
-    )
+    looks: tuple[dict[str, Any], ...] = ({"color": "0.7", "linestyle": (0, (2, 2)), "zorder": 3}, {"color": DARK})
     for line, look in zip(lines, looks, strict=False):
         draw_band(axes, line, **look)
     slope, intercept = value(paper, "slope"), value(paper, "intercept")

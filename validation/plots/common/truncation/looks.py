@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,10 +11,7 @@ from numpy.typing import ArrayLike
 from hlmtheory.channel import vocabulary_payload_bits
 from validation.plots.common.printed import CU, value
 from validation.plots.common.record import plain
-from validation.plots.common.style import DARK, MIDDLE
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from validation.plots.common.style import DARK, MIDDLE, Axes
 
 BITS = 8  # b_prob of cu-hlm V-A
 FULL = 32_000  # |V| of cu-hlm V-A

@@ -85,6 +85,5 @@ def paint_regret(numbers: Numbers) -> Canvas:
         name_axes(axes, names)
         axes.set_title(f"line 12 {one['name']}")
     panels[1].set_ylabel("")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure

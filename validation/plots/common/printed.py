@@ -23,11 +23,7 @@ NUMBERS: dict[str, Printed] = {
 
 
 def value(paper: str, name: str) -> float:
-    """Return one number that a paper prints.
-
-    >>> value("u-hlm", "slope")
-    0.82
-    """
+    """Return one number that a paper prints."""
     return NUMBERS[f"{paper} {name}"].value
 
 
@@ -61,11 +57,7 @@ def accuracy_of(paper: str) -> dict[str, Any]:
 
 
 def printed_name(method: str) -> str | None:
-    """Return the papers' name of a method, or None.
-
-    >>> printed_name("CU-HLM offline (k = 105)"), printed_name("CU-HLM certified (bias 0.1)")
-    ('CU-HLM (Offline)', None)
-    """
+    """Return the papers' name of a method, or None."""
     return HLM_NAMES.get(method.split(" (")[0])
 
 

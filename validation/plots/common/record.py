@@ -182,11 +182,7 @@ def sampled(
 
 
 def spread(last: int, count: int) -> NDArray[np.int64]:
-    """Return at most ``count`` integers from 1 to ``last``, evenly spaced on a logarithmic axis.
-
-    >>> spread(4096, 5).tolist()
-    [1, 8, 64, 512, 4096]
-    """
+    """Return at most ``count`` integers from 1 to ``last``, evenly spaced on a logarithmic axis."""
     return np.unique(np.round(np.geomspace(1, last, count)).astype(np.int64))
 
 
@@ -206,11 +202,7 @@ NONE = "–"
 
 
 def told(number: float | None, form: str = ".4f") -> str:
-    """Format a number with a true minus sign; None and NaN become a dash.
-
-    >>> told(-0.0661), told(float("nan"))
-    ('−0.0661', '–')
-    """
+    """Format a number with a true minus sign; None and NaN become a dash."""
     return NONE if number is None or math.isnan(number) else format(number, form).replace("-", "−")
 
 

@@ -94,11 +94,7 @@ def _canvas(axes: Axes) -> Canvas:
 
 
 def label(text: str) -> str:
-    r"""Return text with r̂ and q̂ as mathematics, because they need a typesetter.
-
-    >>> label("TV(r, r̂)")
-    'TV(r, $\\hat{r}$)'
-    """
+    """Return text with r̂ and q̂ as mathematics, because they need a typesetter."""
     for letter in "rq":
         text = text.replace(f"{letter}\u0302", rf"$\hat{{{letter}}}$")
     return text
@@ -115,6 +111,11 @@ def name_axes(axes: Axes, names: dict[str, dict[str, str]]) -> None:
         name = names[side]
         unit = f" ({name['unit']})" if name["unit"] else ""
         axes.set(**{f"{side}label": label(name["label"]) + unit, f"{side}scale": name["scale"]})
+
+
+def name_panels(panels: Sequence[Axes], names: Sequence[dict[str, dict[str, str]]]) -> None:
+    for axes, both in zip(panels, names, strict=True):
+        name_axes(axes, both)
 
 
 def values(row: Sequence[float | None]) -> NDArray[np.float64]:

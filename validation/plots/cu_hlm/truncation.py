@@ -8,7 +8,7 @@ import numpy as np
 
 from validation.plots.common.ends import name_points
 from validation.plots.common.record import Numbers, plain
-from validation.plots.common.style import DARK, MIDDLE, PAGE, Canvas, canvas, name_axes
+from validation.plots.common.style import DARK, MIDDLE, PAGE, Canvas, canvas, name_axes, name_panels
 from validation.plots.common.truncation.looks import (
     LOOKS,
     OFFLINE,
@@ -144,8 +144,7 @@ def paint_payload(numbers: Numbers) -> Canvas:
     payload, distortion, bias = numbers["series"]
     statistics = numbers["statistics"]
     width, full = statistics["bits_per_entry"], statistics["full_bits"]
-    for axes, names in zip(panels, numbers["axes"], strict=True):
-        name_axes(axes, names)
+    name_panels(panels, numbers["axes"])
     curve(left, payload["x"], payload["y"], color="0.6", label="k (b + ⌈log₂ V⌉)")
     left.axhline(full, color="0.4", linewidth=0.8, linestyle=(0, (4, 2)), label="all entries, (4)")
     marks = {name: k for name, k in statistics["mean_k"].items() if k}

@@ -37,8 +37,6 @@ NAMES = {
     "paper": "Algorithm 1, (24b)",
     "proposed": "Algorithm 1, waves",
     "free": "ours: free, waves",
-    "johnson": "Johnson's order",
-    "known": "Johnson's order, answers known",
     "sequential": "no pipeline",
     "none": "no batching",
     "fixed-length": "7 drafts",
@@ -47,15 +45,11 @@ NAMES = {
     "max": "max batching",
     "heuristic": "heuristic batching",
 }
-_LATENCY = {"label": "total latency T", "unit": "s", "scale": "linear"}
+_LATENCY = axis("total latency T", "s")
 
 
 def interval(values: Row) -> tuple[float, float, float]:
-    """Return the mean over the last axis and its 95% interval by Student's t.
-
-    >>> interval(np.array([1.0, 3.0]))
-    (2.0, -10.706, 14.706)
-    """
+    """Return the mean over the last axis and its 95% interval by Student's t."""
     from scipy.special import stdtrit
 
     count = values.shape[-1]

@@ -12,7 +12,7 @@ from validation.decoding.studies import CLOUD_ONLY_S, CLOUD_S
 from validation.plots.common.printed import ACCEPTANCE, DRAFT_BYTES, SYNCHRONISATION
 from validation.plots.common.record import Numbers, plain, table, table_of
 from validation.plots.common.stored import from_experiment, read
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, Canvas, axis, canvas, name_axes
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, Canvas, axis, canvas, name_panels
 
 GAMMA = 0.8
 """Initial value of Algorithm 2: the only acceptance rate that the paper prints for FlexSpec."""
@@ -91,8 +91,7 @@ def paint_lengths(numbers: Numbers) -> Canvas:
     panels[-1].step(picks["x"], picks["y"], where="mid", color=MIDDLE, linestyle=(0, (4, 2)), label="Algorithm 2")
     panels[-1].set_ylim(0, 10.8)
     panels[-1].legend(loc="upper right")
-    for axes, names in zip(panels, numbers["axes"], strict=True):
-        name_axes(axes, names)
+    name_panels(panels, numbers["axes"])
     panels[1].set_ylabel("")
     return figure
 
@@ -133,11 +132,7 @@ def version(domain: str, method: str) -> dict[str, Any]:
 
 
 def ranged(found: dict[str, Any] | None) -> str:
-    """Format a value with its interval.
-
-    >>> ranged({"value": 0.5, "low": 0.4, "high": 0.625})
-    '.50 (.40 to .62)'
-    """
+    """Format a value with its interval."""
     if found is None:
         return "–"
     value, low, high = (f"{found[key]:.2f}".replace("0.", ".", 1) for key in ("value", "low", "high"))

@@ -65,10 +65,10 @@ def _risk_rows(tokens: Tokens, risks: dict[str, Risks | None]) -> list[Cells]:
         ("Δ = P(p_d < q_d)", *_printed("non_acceptance"), delta, delta),
         ("risk-averse threshold −b/a", *_printed("averse"), *each(lambda one: told(one.averse))),
         ("risk-prone threshold (Δ − b)/a", *_printed("prone"), *each(lambda one: told(one.prone))),
-        ("R, summed over the 21 points", NONE, _printed("risk")[1], *each(lambda one: told(one.discrete[0]))),
-        ("its Hölder bound, s = 2", NONE, f"< {_printed('bound')[1]}", *each(lambda one: told(one.discrete[1]))),
-        ("R, integrated over the density", _printed("risk")[0], NONE, *each(lambda one: told(one.density[0]))),
-        ("its Hölder bound (13), s = 2", f"< {_printed('bound')[0]}", NONE, *each(lambda one: told(one.density[1]))),
+        ("R, summed over the 21 points", NONE, _printed("risk")[1], *each(lambda one: told(one.discrete))),
+        ("its Hölder bound, s = 2", NONE, f"< {_printed('bound')[1]}", *each(lambda one: told(one.discrete_bound))),
+        ("R, integrated over the density", _printed("risk")[0], NONE, *each(lambda one: told(one.density))),
+        ("its Hölder bound (13), s = 2", f"< {_printed('bound')[0]}", NONE, *each(lambda one: told(one.density_bound))),
         ("exact less R, over the 21 points", NONE, NONE, *each(lambda one: told(one.exact - one.surrogate, "+.4f"))),
     ]
 

@@ -26,31 +26,18 @@ SUM = "sum, bound T"
 TOKEN = "sum / T, bound 1"
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """One loss of texts: its name, and its values (prompts, 21) with their bound for texts of T tokens."""
-
-    name: str
-
-    def of(self, losses: Losses, length: int) -> tuple[Row, float]:
-        if self.name == WHOLE:
-            return losses.overlap(length), 1.0
-        total = losses.total(length)
-        return (total, float(length)) if self.name == SUM else (total / length, 1.0)
-
-
-ALL = tuple(Loss(name) for name in (WHOLE, SUM, TOKEN))
-
-
-def lengths_of(losses: Losses) -> list[int]:
-    """Return the evaluated lengths: those below the longest text, and the longest."""
-    return [*(length for length in LENGTHS if length < losses.longest), losses.longest]
+def _loss(name: str, losses: Losses, length: int) -> tuple[Row, float]:
+    """Return the values of a loss (prompts, 21) and their bound for texts of T tokens."""
+    if name == WHOLE:
+        return losses.overlap(length), 1.0
+    total = losses.total(length)
+    return (total, float(length)) if name == SUM else (total / length, 1.0)
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
     """Measure the thresholds that calibration allows for the losses of whole texts."""
     losses = losses_of(trace, seed)
-    allowed = _allowed(losses, lengths_of(losses), seed)
+    allowed = _allowed(losses, [*(length for length in LENGTHS if length < losses.longest), losses.longest], seed)
     return {
         "axes": [],
         "series": [],
@@ -80,9 +67,9 @@ def _allowed(losses: Losses, lengths: list[int], seed: int) -> list[dict[str, An
     for length in lengths:
         overlap = losses.overlap(length)
         for risk in ALLOWED:
-            for loss in ALL:
-                values, bound = loss.of(losses, length)
-                row: dict[str, Any] = {"length": length, "risk": risk, "loss": loss.name, "bound": bound}
+            for name in (WHOLE, SUM, TOKEN):
+                values, bound = _loss(name, losses, length)
+                row: dict[str, Any] = {"length": length, "risk": risk, "loss": name, "bound": bound}
                 outcome = over_splits(values, splits, risk=risk, bound=bound)
                 if outcome is None:
                     row |= {"needs": fewest_prompts(bound, risk), "calibrating": count}
@@ -109,15 +96,8 @@ def _allowed_table(rows: list[dict[str, Any]], losses: Losses) -> dict[str, Any]
         if "needs" in row:
             cells.append((*start, f"needs {row['needs']:,} prompts", *3 * (NONE,)))
             continue
-        cells.append(
-            (
-                *start,
-                _thresholds(row),
-                cell(row["met"], ".3f"),
-                told(row["overlap_met"], ".3f"),
-                told(row["sent"], ".3f"),
-            )
-        )
+        met = (told(row[key], ".3f") for key in ("overlap_met", "sent"))
+        cells.append((*start, _thresholds(row), cell(row["met"], ".3f"), *met))
     count = calibration_size(losses.prompts)
     title = (
         f"Thresholds by conformal risk control with {count} prompts: median over {SPLITS} random splits [5%, 95%]; the "
@@ -138,12 +118,12 @@ def measure_figure(trace: Trace, seed: int) -> Numbers:
     """Measure the risk met by the prompts that did not calibrate, for each ε, over random splits."""
     losses = losses_of(trace, seed)
     shown_lengths = [20, losses.longest] if losses.longest > 20 else [losses.longest]
-    curves = [(Loss(WHOLE), length) for length in shown_lengths]
-    curves += [(Loss(SUM), shown_lengths[0]), (Loss(TOKEN), shown_lengths[-1])]
+    curves = [(WHOLE, length) for length in shown_lengths]
+    curves += [(SUM, shown_lengths[0]), (TOKEN, shown_lengths[-1])]
     series = []
     if losses.prompts >= FEWEST:
         splits = random_splits(losses.prompts, seed)
-        series = [_curve(loss, length, losses, splits) for loss, length in curves]
+        series = [_curve(name, length, losses, splits) for name, length in curves]
     return {
         "axes": [
             {"x": axis("risk promised ε"), "y": axis("risk met, mean over splits")},
@@ -155,8 +135,8 @@ def measure_figure(trace: Trace, seed: int) -> Numbers:
     }
 
 
-def _curve(loss: Loss, length: int, losses: Losses, splits: Any) -> dict[str, Any]:
-    values, bound = loss.of(losses, length)
+def _curve(name: str, length: int, losses: Losses, splits: Any) -> dict[str, Any]:
+    values, bound = _loss(name, losses, length)
     points = []
     for risk in PROMISED:
         outcome = over_splits(values, splits, risk=risk, bound=bound)
@@ -172,8 +152,8 @@ def _curve(loss: Loss, length: int, losses: Losses, splits: Any) -> dict[str, An
                 }
             )
     return {
-        "name": f"{loss.name}, T = {length}",
-        "loss": loss.name,
+        "name": f"{name}, T = {length}",
+        "loss": name,
         "length": length,
         "points": points,
         "needs": [fewest_prompts(bound, risk) for risk in PROMISED],
@@ -210,8 +190,7 @@ def paint(numbers: Numbers) -> Canvas:
     ends_met = [point["met"]["high"] for one in numbers["series"] for point in one["points"]]
     left.set_ylim(0, 1.05 * max([PROMISED[-1], *ends_met]))
     right.set_ylim(0, 1)
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 
@@ -235,11 +214,7 @@ class Outcome:
 
 
 def calibration_size(prompts: int) -> int:
-    """Return how many prompts calibrate: 100, or five eighths of them if there are fewer than 160.
-
-    >>> calibration_size(160), calibration_size(80), calibration_size(320)
-    (100, 50, 100)
-    """
+    """Return how many prompts calibrate: 100, or five eighths of them if there are fewer than 160."""
     return min(CALIBRATION, prompts * 5 // 8)
 
 

@@ -10,7 +10,17 @@ from numpy.typing import NDArray
 
 from validation.plots.common.printed import CU, value
 from validation.plots.common.record import Numbers, plain, table
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, Canvas, canvas, legend_below, name_axes
+from validation.plots.common.style import (
+    DARK,
+    LIGHT,
+    MIDDLE,
+    PAGE,
+    Canvas,
+    canvas,
+    legend_below,
+    name_axes,
+    name_panels,
+)
 from validation.plots.common.truncation.looks import (
     FULL,
     LOOKS,
@@ -115,8 +125,7 @@ MARKS = "oDv^s"
 
 def paint_sizes(numbers: Numbers) -> Canvas:
     figure, (left, right) = canvas((PAGE[0], 3.2), panels=2)
-    for axes, names in zip((left, right), numbers["axes"], strict=True):
-        name_axes(axes, names)
+    name_panels((left, right), numbers["axes"])
     known = [one for name in RULES for one in numbers["series"] if one["name"] == name]
     for one, mark in zip(known, MARKS, strict=False):
         curve(left, one["x"], one["y"], label=_named(one["name"]), marker=mark, markersize=3, **LOOKS[one["name"]])

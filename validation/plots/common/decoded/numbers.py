@@ -18,15 +18,7 @@ from validation.decoding.records import GenerationRecord
 from validation.decoding.retiming import AVERAGE_SNR_DB, K_FACTOR_DB, uhlm_link
 from validation.decoding.scoring import score_key
 from validation.decoding.studies import Decoded
-from validation.plots.common.decoded.timed_texts import (
-    RESAMPLES,
-    WORDS,
-    BootstrapDraws,
-    draw_fading,
-    read_study,
-    read_texts,
-    speeds,
-)
+from validation.plots.common.decoded.timed_texts import RESAMPLES, WORDS, draw_fading, read_study, read_texts, speeds
 from validation.plots.common.printed import SNR_DB, U_TIMES
 from validation.plots.common.record import Numbers, plain
 from validation.plots.common.style import axis
@@ -40,7 +32,6 @@ RIGHT = "right"
 METRICS = {RIGHT: "share of right answers", **ACCURACIES}
 """The same, after the share of right answers, which only a pair that was tuned for turns has."""
 RATES = ("transmission_rate", "true_skip_rate")
-LOGARITHMIC, LINEAR = "log", "linear"
 
 
 def kept(found: IntervalEstimate | None) -> dict[str, float | None]:
@@ -98,11 +89,7 @@ def scored(decoded: Decoded) -> list[str]:
 
 
 def titled(name: str) -> str:
-    """Return the words of a metric of ``METRICS`` with what is averaged.
-
-    >>> titled("right"), titled("similarity_large")
-    ('share of right answers', 'cosine similarity to another text of the target model')
-    """
+    """Return the words of a metric of ``METRICS`` with what is averaged."""
     return METRICS[name] if name == RIGHT else f"cosine {METRICS[name]}"
 
 
@@ -117,15 +104,9 @@ def _absent(decoded: Decoded) -> list[str]:
     return [words for name, words in ACCURACIES.items() if name not in found]
 
 
-def _rows(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
-    """Return records by method, without methods whose texts depend on the link rate."""
-    return {method: rows for (method, link), rows in decoded.by_method.items() if link == "none"}
-
-
 def in_order(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
-    """Return records by method, in the order of the study."""
-    rows = _rows(decoded)
-    return {name: rows[name] for name in decoded.about["methods"] if name in rows}
+    """Return records by method, in the order of the study, without methods whose texts depend on the link rate."""
+    return {name: rows for name in decoded.about["methods"] if (rows := decoded.by_method.get((name, "none")))}
 
 
 def metrics_of(rows: Sequence[GenerationRecord], seed: int) -> Summary:
@@ -145,14 +126,8 @@ def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
             word: kept(draws.estimates()[0]) for word, draws in speeds(texts[name], fading, [SNR_DB], seed=seed).items()
         }
         accuracy = {key: kept(mean_score(decoded, rows, key, seed)) for key in there}
-        series.append(
-            {
-                "name": name,
-                "throughput": words,
-                "accuracy": accuracy,
-                "perplexity": kept(perplexity(decoded, rows, seed)),
-            }
-        )
+        last = {"perplexity": kept(perplexity(decoded, rows, seed))}
+        series.append({"name": name, "throughput": words, "accuracy": accuracy, **last})
     speed = axis("token throughput, median over texts", "tokens/s")
     return {
         "axes": [{"x": speed, "y": accuracy_axis([name])} for name in there]
@@ -162,15 +137,11 @@ def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
     }
 
 
-def _thresholds(decoded: Decoded) -> dict[float, list[GenerationRecord]]:
-    rows = _rows(decoded)
-    made = [one for one in decoded.methods if isinstance(one, UHlm) and not isinstance(one, CuHlmOffline)]
-    return {one.threshold: rows[one.name] for one in made if one.name in rows}
-
-
-def _sizes(decoded: Decoded) -> dict[int, list[GenerationRecord]]:
-    rows = _rows(decoded)
-    return {one.k: rows[one.name] for one in decoded.methods if isinstance(one, CuHlmOffline) and one.name in rows}
+def _by(decoded: Decoded, kind: type, name: str, other: tuple[type, ...] = ()) -> dict[Any, list[GenerationRecord]]:
+    """Return the texts of the methods of a kind, by the parameter with that name."""
+    rows = in_order(decoded)
+    made = [one for one in decoded.methods if isinstance(one, kind) and not isinstance(one, other)]
+    return {getattr(one, name): rows[one.name] for one in made if one.name in rows}
 
 
 def _accuracy_lines(decoded: Decoded, by_x: dict[Any, list[GenerationRecord]], seed: int) -> list[dict[str, Any]]:
@@ -195,25 +166,19 @@ def skipped_of_accepted(rows: Sequence[GenerationRecord], seed: int) -> Interval
 def measure_thresholds(studies: Sequence[Decoded], seed: int) -> Numbers:
     """Measure accuracy, transmission rate and both true skip rates over the threshold."""
     decoded, *_ = studies
-    by_threshold = _thresholds(decoded)
+    by_threshold = _by(decoded, UHlm, "threshold", (CuHlmOffline,))
     x = list(by_threshold)
     words = {threshold: metrics_of(rows, seed) for threshold, rows in by_threshold.items()}
     sent, true = ([found[name] for found in words.values()] for name in RATES)
     fitted = decoded.about["fitted"]
+    theirs = [skipped_of_accepted(rows, seed) for rows in by_threshold.values()]
+    threshold = axis("threshold of the uncertainty")
     return {
-        "axes": [
-            {"x": axis("threshold of the uncertainty"), "y": axis("share")},
-            {"x": axis("threshold of the uncertainty"), "y": accuracy_axis(scored(decoded))},
-        ],
+        "axes": [{"x": threshold, "y": axis("share")}, {"x": threshold, "y": accuracy_axis(scored(decoded))}],
         "series": [
             line("transmission rate", x, sent, kind="transmission"),
             line("true skip rate of cu-hlm, P(accepted | skipped)", x, true, kind="accepted_if_skipped"),
-            line(
-                "true skip rate of u-hlm, P(skipped | accepted)",
-                x,
-                [skipped_of_accepted(rows, seed) for rows in by_threshold.values()],
-                kind="skipped_if_accepted",
-            ),
+            line("true skip rate of u-hlm, P(skipped | accepted)", x, theirs, kind="skipped_if_accepted"),
             *_accuracy_lines(decoded, by_threshold, seed),
         ],
         "statistics": {"absent": _absent(decoded), "thresholds": plain([fitted["risk_averse"], fitted["risk_prone"]])},
@@ -223,7 +188,7 @@ def measure_thresholds(studies: Sequence[Decoded], seed: int) -> Numbers:
 def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
     """Measure accuracy and payload over k, at one threshold."""
     decoded, *_ = studies
-    by_size = _sizes(decoded)
+    by_size = _by(decoded, CuHlmOffline, "k")
     texts = {k: read_texts(rows) for k, rows in by_size.items()}
     x = list(by_size)
 
@@ -237,13 +202,13 @@ def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
 
     sent = [metrics_of(rows, seed)["transmission_rate"] for rows in by_size.values()]
     formula, encoded = (of_message(name) for name in ("formula", "encoded"))
-    scale = LOGARITHMIC if any(one.value for one in (*formula, *encoded)) else LINEAR
+    scale = "log" if any(one.value for one in (*formula, *encoded)) else "linear"
     thresholds = [one.threshold for one in decoded.methods if isinstance(one, CuHlmOffline)]
     vocabulary = int(decoded.about["pair"]["vocabulary"])
     return {
         "axes": [
-            {"x": axis("k", scale=LOGARITHMIC), "y": accuracy_axis(scored(decoded))},
-            {"x": axis("k", scale=LOGARITHMIC), "y": axis("uplink payload of a message", "bit", scale)},
+            {"x": axis("k", scale="log"), "y": accuracy_axis(scored(decoded))},
+            {"x": axis("k", scale="log"), "y": axis("uplink payload of a message", "bit", scale)},
         ],
         "series": [
             *_accuracy_lines(decoded, by_size, seed),
@@ -261,17 +226,6 @@ def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
     }
 
 
-def _gains(
-    found: dict[str, dict[str, BootstrapDraws]], whole: dict[str, BootstrapDraws] | None, place: int
-) -> dict[str, Any]:
-    if whole is None:
-        return {}
-    return {
-        name: {word: kept(draws[word].over(whole[word]).estimates()[place]) for word in WORDS}
-        for name, draws in found.items()
-    }
-
-
 def _speed_numbers(
     decoded: Decoded, snr_db: Sequence[float], place: int, *, k_factor_db: float | None = None, **settings: Any
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -281,8 +235,13 @@ def _speed_numbers(
     names = [name for name in decoded.about["methods"] if name in texts]
     found = {name: speeds(texts[name], fading, snr_db, **settings) for name in names}
     series = [line(name, snr_db, draws[word].estimates(), word=word) for name, draws in found.items() for word in WORDS]
+    whole = found.get("HLM")
+    gains = {
+        name: {word: kept(draws[word].over(whole[word]).estimates()[place]) for word in WORDS}
+        for name, draws in (found.items() if whole else ())
+    }
     statistics = {
-        "gains": _gains(found, found.get("HLM"), place),
+        "gains": gains,
         "gains_at_snr_db": snr_db[place],
         "vocabulary": int(decoded.about["pair"]["vocabulary"]),
     }
@@ -294,7 +253,7 @@ def measure_speeds(studies: Sequence[Decoded], seed: int, *, rician: bool) -> Nu
     decoded, *_ = studies
     k_factor_db = K_FACTOR_DB if rician else None
     series, statistics = _speed_numbers(decoded, AVERAGE_SNR_DB, 0, k_factor_db=k_factor_db, seed=seed)
-    both = {"x": axis("average SNR", "dB"), "y": axis("token throughput", "tokens/s", LOGARITHMIC)}
+    both = {"x": axis("average SNR", "dB"), "y": axis("token throughput", "tokens/s", "log")}
     return {"axes": 2 * [both], "series": series, "statistics": statistics}
 
 
@@ -317,18 +276,13 @@ def measure_methods(studies: Sequence[Decoded], seed: int) -> Numbers:
         if info_of(name).family not in (Family.RAND_HLM, Family.U_HLM, Family.CU_HLM):
             continue
         words = metrics_of(rows, seed)
-        bars.append(
-            {
-                "name": name,
-                "transmission": kept(words["transmission_rate"]),
-                "skipped_if_accepted": kept(skipped_of_accepted(rows, seed)),
-                "accepted_if_skipped": kept(words["true_skip_rate"]),
-            }
-        )
+        rates = {"transmission": words["transmission_rate"], "accepted_if_skipped": words["true_skip_rate"]}
+        rates["skipped_if_accepted"] = skipped_of_accepted(rows, seed)
+        bars.append({"name": name} | {key: kept(rate) for key, rate in rates.items()})
     return {
         "axes": [
             {"x": axis("share"), "y": axis("method")},
-            {"x": axis("average SNR", "dB"), "y": axis("token throughput, median", "tokens/s", LOGARITHMIC)},
+            {"x": axis("average SNR", "dB"), "y": axis("token throughput, median", "tokens/s", "log")},
         ],
         "bars": bars,
         "series": series,

@@ -12,7 +12,7 @@ from validation.plots.common.decoded.numbers import METRICS, RIGHT
 from validation.plots.common.ends import label_ends, name_points
 from validation.plots.common.printed import CU, U, value
 from validation.plots.common.record import Numbers
-from validation.plots.common.skipping.pictures import dots, name_rows
+from validation.plots.common.skipping.pictures import dots, mark_thresholds, name_rows
 from validation.plots.common.style import (
     DARK,
     MIDDLE,
@@ -103,17 +103,6 @@ _ENDS = {
 """Names at the ends of the curves; the label of the axis says the rest."""
 
 
-def _mark(axes: Axes, numbers: Numbers, paper: str) -> None:
-    theirs = [value(paper, name) for name in ("averse", "prone")]
-    for name, places, color, form in (
-        ("thresholds, ours", numbers["statistics"]["thresholds"], DARK, (0, (4, 2))),
-        (f"thresholds, {paper}", theirs, MIDDLE, (0, (1, 1.5))),
-    ):
-        inside = [place for place in places if 0 <= place <= 1]
-        for number, place in enumerate(inside):
-            axes.axvline(place, color=color, linestyle=form, linewidth=0.9, label=None if number else name)
-
-
 def _panels(numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...]) -> tuple[Canvas, list[Axes]]:
     figure, panels = canvas((PAGE[0], 3.2), panels=2)
     for axes, kinds, both in zip(panels, (left, right), numbers["axes"], strict=True):
@@ -133,7 +122,7 @@ def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
     rate = "accepted_if_skipped" if paper == CU else "skipped_if_accepted"
     figure, (left, right) = _panels(numbers, ("transmission", rate), tuple(METRICS))
     for axes in (left, right):
-        _mark(axes, numbers, paper)
+        mark_thresholds(axes, numbers["statistics"]["thresholds"], paper)
         axes.set_xlim(-0.02, 1.02)
     left.set_ylim(-0.02, 1.02)
     for axes in (left, right):

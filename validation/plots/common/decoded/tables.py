@@ -115,11 +115,7 @@ HEADS = (
 
 
 def role(pair: str, first: bool) -> str | None:
-    """Return the configuration of Table II that a pair represents.
-
-    >>> role("distilled", False), role("builtin", True)
-    ('KD', 'No KD')
-    """
+    """Return the configuration of Table II that a pair represents."""
     if "distilled" in pair:
         return "KD"
     if "larger" in pair:

@@ -33,7 +33,6 @@ from validation.plots.common.skipping.sample import (
     ratio,
     risks_of,
     skipped_if_accepted,
-    thresholds_over,
     transmission_rate,
 )
 from validation.plots.common.style import axis
@@ -147,47 +146,34 @@ def _relation(tokens: Tokens) -> list[dict[str, Any]]:
     return found
 
 
-def _density(tokens: Tokens) -> list[dict[str, Any]]:
-    """Return the share of the tokens at each u, and the kernel density per step of 0.05."""
-    cells, outside = density_of(tokens)
-    centers = (np.arange(CELLS) + 0.5) / CELLS
-    return [
-        {"name": "share of the drafts at each u", "x": plain(POINTS), "mean": plain(tokens.mass)},
-        {
-            "name": "density by Gaussian kernels",
-            "x": plain(centers, 4),
-            "mean": plain(cells * CELLS, 5),
-            "outside": plain(outside),
-        },
-    ]
-
-
 RELATION = {"x": axis("uncertainty u"), "y": axis("rejection probability β")}
 SHARE = {"x": axis("uncertainty u"), "y": axis("share of the drafts")}
 DENSITY = {"x": axis("uncertainty u"), "y": axis("probability density")}
 
 
+def _exhibit(tokens: Tokens, axes: list[Any], series: list[dict[str, Any]], **statistics: Any) -> Numbers:
+    found = line_statistics(tokens) | statistics
+    return {"axes": axes, "series": series, "statistics": found, "positions_drawn": len(tokens.rows)}
+
+
 def measure_line(trace: Trace, seed: int) -> Numbers:
     """Measure the relation of β and u, with the two thresholds."""
     tokens = tokens_of(trace, seed)
-    return {
-        "axes": [RELATION],
-        "series": _relation(tokens),
-        "statistics": line_statistics(tokens),
-        "positions_drawn": len(tokens.rows),
-    }
+    return _exhibit(tokens, [RELATION], _relation(tokens))
 
 
 def measure_density(trace: Trace, seed: int) -> Numbers:
-    """Measure the distribution of u."""
+    """Measure the distribution of u: the share of the tokens at each u, and the kernel density per step of 0.05."""
     tokens = tokens_of(trace, seed)
+    cells, outside = density_of(tokens)
+    centers = plain((np.arange(CELLS) + 0.5) / CELLS, 4)
+    density = {"x": centers, "mean": plain(cells * CELLS, 5), "outside": plain(outside)}
+    series = [
+        {"name": "share of the drafts at each u", "x": plain(POINTS), "mean": plain(tokens.mass)},
+        {"name": "density by Gaussian kernels", **density},
+    ]
     ends = {"share_at_0": plain(tokens.mass[0]), "share_at_1": plain(tokens.mass[-1])}
-    return {
-        "axes": [DENSITY, SHARE],
-        "series": _density(tokens),
-        "statistics": {**line_statistics(tokens), **ends},
-        "positions_drawn": len(tokens.rows),
-    }
+    return _exhibit(tokens, [DENSITY, SHARE], series, **ends)
 
 
 def measure_both(trace: Trace, seed: int) -> Numbers:
@@ -199,17 +185,13 @@ def measure_both(trace: Trace, seed: int) -> Numbers:
 def measure_rates(trace: Trace, seed: int) -> Numbers:
     """Measure the transmission rate and both true skip rates over the threshold."""
     tokens = tokens_of(trace, seed)
-    thresholds, sent, accepted, skipped = zip(*thresholds_over(tokens), strict=True)
-    return {
-        "axes": [{"x": axis("uncertainty threshold"), "y": axis("rate")}],
-        "series": [
-            curve("transmission rate", thresholds, list(sent)),
-            curve("P(accepted | skipped)", thresholds, list(accepted)),
-            curve("P(skipped | accepted)", thresholds, list(skipped)),
-        ],
-        "statistics": line_statistics(tokens),
-        "positions_drawn": len(tokens.rows),
+    rates = {
+        "transmission rate": transmission_rate,
+        "P(accepted | skipped)": accepted_if_skipped,
+        "P(skipped | accepted)": skipped_if_accepted,
     }
+    series = [curve(name, POINTS, [rate(tokens, at) for at in POINTS.tolist()]) for name, rate in rates.items()]
+    return _exhibit(tokens, [{"x": axis("uncertainty threshold"), "y": axis("rate")}], series)
 
 
 def measure_transmission(trace: Trace, seed: int) -> Numbers:
@@ -234,16 +216,12 @@ def measure_methods(trace: Trace, seed: int) -> Numbers:
         line = fit_of(u, beta, prompt, binned=True)
         if name != TEMPERATURE and (found := risks_of(own, line)):
             methods[f"U-HLM, {name}"] = _rates(own, found.prone)
-    return {
-        "axes": [{"x": axis("method"), "y": axis("rate")}],
-        "series": [
-            {"name": name, "threshold": number(rates["threshold"])}
-            | {key: interval(one) for key, one in rates.items() if key != "threshold"}
-            for name, rates in methods.items()
-        ],
-        "statistics": line_statistics(tokens) | {"left_out": left_out},
-        "positions_drawn": len(tokens.rows),
-    }
+    series = [
+        {"name": name, "threshold": number(rates["threshold"])}
+        | {key: interval(one) for key, one in rates.items() if key != "threshold"}
+        for name, rates in methods.items()
+    ]
+    return _exhibit(tokens, [{"x": axis("method"), "y": axis("rate")}], series, left_out=left_out)
 
 
 def _rates(tokens: Tokens, threshold: float) -> dict[str, Any]:

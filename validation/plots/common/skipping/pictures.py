@@ -20,6 +20,7 @@ from validation.plots.common.style import (
     canvas,
     draw_band,
     name_axes,
+    name_panels,
     values,
 )
 
@@ -46,11 +47,10 @@ def _inside(series: dict[str, Any]) -> dict[str, Any]:
     return series | cut
 
 
-def _mark_thresholds(axes: Axes, numbers: Numbers, paper: str) -> None:
-    """Mark our threshold from the 21 means and the paper's; omit those outside [0, 1]."""
-    ours = numbers["statistics"]["bins"]["thresholds"] or []
+def mark_thresholds(axes: Axes, ours: Sequence[float] | None, paper: str) -> None:
+    """Mark our thresholds and the paper's; omit those outside [0, 1]."""
     theirs = [value(paper, name) for name in ("averse", "prone")]
-    for name, places, color, line in (("ours", ours, DARK, (0, (4, 2))), (paper, theirs, MIDDLE, (0, (1, 1.5)))):
+    for name, places, color, line in (("ours", ours or [], DARK, (0, (4, 2))), (paper, theirs, MIDDLE, (0, (1, 1.5)))):
         inside = [place for place in places if 0 <= place <= 1]
         for number, place in enumerate(inside):
             label = None if number else f"thresholds, {name}"
@@ -87,7 +87,7 @@ def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper:
         draw_band(axes, line, **look)
     slope, intercept = value(paper, "slope"), value(paper, "intercept")
     axes.plot([0, 1], [intercept, slope + intercept], color=MIDDLE, label=f"line that {paper} prints")
-    _mark_thresholds(axes, numbers, paper)
+    mark_thresholds(axes, numbers["statistics"]["bins"]["thresholds"], paper)
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.08, 1))
     axes.legend(loc="upper left")
 
@@ -110,7 +110,7 @@ def paint_density(numbers: Numbers) -> Canvas:
     bars = share | {"mean": [20 * one for one in share["mean"]], "name": "share at each u, by the step 0.05"}
     _bars(axes, bars)
     draw_band(axes, density, color=DARK)
-    _mark_thresholds(axes, numbers, CU)
+    mark_thresholds(axes, numbers["statistics"]["bins"]["thresholds"], CU)
     axes.set(xlim=(-0.04, 1.04), ylim=(0, None))
     axes.legend(loc="upper center")
     return figure
@@ -119,10 +119,9 @@ def paint_density(numbers: Numbers) -> Canvas:
 def paint_both(numbers: Numbers) -> Canvas:
     figure, (left, right) = canvas(PAGE, panels=2)
     share, *relation = numbers["series"]
-    for axes, names in zip((left, right), numbers["axes"], strict=True):
-        name_axes(axes, names)
+    name_panels((left, right), numbers["axes"])
     _bars(left, share)
-    _mark_thresholds(left, numbers, U)
+    mark_thresholds(left, numbers["statistics"]["bins"]["thresholds"], U)
     left.legend(loc="upper center")
     _relation(right, numbers, relation, U)
     return figure

@@ -5,7 +5,6 @@ Every estimate over tokens has an interval that is clustered by prompt.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,28 +72,19 @@ def skipped_if_accepted(tokens: Tokens, threshold: float) -> ClusteredEstimate:
     return ratio(tokens.skipped(threshold) * accepted, accepted, tokens.prompt)
 
 
-def thresholds_over(tokens: Tokens) -> Iterator[tuple[float, ClusteredEstimate, ClusteredEstimate, ClusteredEstimate]]:
-    """Return the thresholds 0, .05, …, 1, with the transmission rate and both true skip rates at each."""
-    for threshold in POINTS.tolist():
-        sent = transmission_rate(tokens, threshold)
-        yield threshold, sent, accepted_if_skipped(tokens, threshold), skipped_if_accepted(tokens, threshold)
-
-
 CELLS = 400  # of the kernel density on [0, 1]
 
 
 @dataclass(frozen=True, slots=True)
 class Risks:
-    """Hold the consequences of a rising line: the papers' surrogate R, its bounds, and the exact risk.
-
-    ``discrete``: R and its bound at s = 2, as sums over the 21 points; ``density``: the same, as integrals of the
-    kernel density.
-    """
+    """Hold the consequences of a rising line: R and its bound at s = 2, as sums and integrals, and the exact risk."""
 
     averse: float
     prone: float
-    discrete: tuple[float, float]
-    density: tuple[float, float]
+    discrete: float
+    discrete_bound: float
+    density: float
+    density_bound: float
     exact: float
     surrogate: float
 
@@ -121,19 +111,11 @@ def risks_of(tokens: Tokens, fit: LinearFit | None) -> Risks | None:
     line = fit.line
     averse, prone = skipping.skip_thresholds(**line)
     gap = skipping.surrogate_gap(tokens.uncertainty, tokens.rejection, **line)
-    discrete = (
-        skipping.rejection_risk_discrete(tokens.mass, **line),
-        skipping.holder_bound_discrete(tokens.mass, **line),
-    )
-    cells = density_of(tokens)[0]
-    density = (skipping.rejection_risk(cells, **line), skipping.holder_bound(cells, **line))
-    return Risks(
-        float(averse), float(prone), _floats(discrete), _floats(density), float(gap.exact), float(gap.surrogate)
-    )
-
-
-def _floats(values: Any) -> Any:
-    return tuple(map(float, values))
+    cells, mass = density_of(tokens)[0], tokens.mass
+    discrete = skipping.rejection_risk_discrete(mass, **line), skipping.holder_bound_discrete(mass, **line)
+    density = skipping.rejection_risk(cells, **line), skipping.holder_bound(cells, **line)
+    each = averse, prone, *discrete, *density, gap.exact, gap.surrogate
+    return Risks(*map(float, each))
 
 
 def density_of(tokens: Tokens) -> tuple[Row, float]:

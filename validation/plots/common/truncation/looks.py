@@ -36,11 +36,7 @@ def axis(name: str, unit: str = "", scale: str = "log") -> dict[str, str]:
 
 
 def defined(values: ArrayLike, digits: int = 5) -> Any:
-    """Round values like ``plain``, with None for non-finite values, because JSON has no infinity.
-
-    >>> defined([0.25, float("nan")])
-    [0.25, None]
-    """
+    """Round values like ``plain``, with None for non-finite values, because JSON has no infinity."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim:
         return [defined(value, digits) for value in array]
@@ -54,11 +50,7 @@ def average(values: ArrayLike, axis: int | None = None) -> Any:
 
 
 def say(value: float | None, form: str = ",.0f") -> str:
-    """Format a number, or return "undefined".
-
-    >>> say(1234.5, ",.1f"), say(None)
-    ('1,234.5', 'undefined')
-    """
+    """Format a number, or return "undefined"."""
     return "undefined" if value is None else format(value, form)
 
 

@@ -19,8 +19,14 @@ from validation.claims.certificate import certificate
 from validation.plots.common.record import printed_words
 from validation.printable import printable_value
 from validation.report.citations import bibliography
-from validation.report.first_screen import CLAIM_OUTCOMES, partition, partition_table, printed_false, what_to_send
-from validation.report.symbols import SYMBOLS
+from validation.report.first_screen import (
+    CLAIM_OUTCOMES,
+    SYMBOLS,
+    partition,
+    partition_table,
+    printed_false,
+    what_to_send,
+)
 from validation.report.tables import pieces, table_row
 from validation.trace.format import LISTS
 
@@ -38,7 +44,6 @@ SHORT_BIAS = 0.05
 """Bias whose message the verdict names."""
 WIDE = 260.0
 """Points from which a picture is wider than a telephone, which scrolls it."""
-HEADS = {"ofdma": "OFDMA"}
 NAMED = 5
 """Violated claims that the verdict names."""
 FALSE_KINDS = (
@@ -115,6 +120,10 @@ def _template() -> Template:
     return environment.get_template("report.html.j2")
 
 
+def topic_title(module: str) -> str:
+    return "OFDMA" if module == "ofdma" else module.replace("_", " ").capitalize()
+
+
 def _topics(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the claims by topic, each with its title and number of claims by outcome."""
     found: dict[str, list[dict[str, Any]]] = {}
@@ -124,8 +133,7 @@ def _topics(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for name, claims in found.items():
         title = (import_module(f"hlmtheory.{name}").__doc__ or name).split("\n", 1)[0]
         outcomes = list(Counter((row["symbol"], row["outcome"]) for row in claims).items())
-        head = HEADS.get(name, name.replace("_", " ").capitalize())
-        topics.append({"name": name, "head": head, "title": title, "rows": claims, "outcomes": outcomes})
+        topics.append({"name": name, "head": topic_title(name), "title": title, "rows": claims, "outcomes": outcomes})
     return topics
 
 

@@ -72,11 +72,7 @@ def run_tasks(tasks: Sequence[Task], out: Path, runner: Runner, report: Report) 
 
 
 def line_of(state: State) -> str:
-    """Return one line for a state.
-
-    >>> line_of(State(Task("builtin:fit", ()), "to run", seconds=22.0))
-    'builtin:fit: to run (22 s)'
-    """
+    """Return one line for a state."""
     time_said = f" ({duration(state.seconds)})" if state.word in (TO_RUN, DONE) else ""
     why = f": {state.why}" if state.why else ""
     return f"{state.task.name}: {state.word}{time_said}{why}"
@@ -97,11 +93,7 @@ def total_of(found: Sequence[State]) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a time in words.
-
-    >>> duration(None), duration(42.4), duration(600), duration(9000)
-    ('time unknown', '42 s', '10 min', '2.5 h')
-    """
+    """Return a time in words."""
     if seconds is None:
         return "time unknown"
     if seconds < 90:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from validation.errors import UserError
+from validation.report.tables import pieces
 
 ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY = "https://github.com/hlmtheory/hlmtheory"
@@ -122,3 +123,30 @@ def relinked(
 
 def _relative(target: str, here: str) -> str:
     return os.path.relpath(target, PurePosixPath(here).parent)
+
+
+def escaped(text: str) -> str:
+    """Return a text in which no character has a meaning for reStructuredText."""
+    return re.sub(r"([\\*_`|<>\[\]:{}])", r"\\\1", text)
+
+
+def formula(statement: str) -> str:
+    r"""Return a statement in reStructuredText, with its indices and exponents.
+
+    >>> formula("p_v ≤ α^{K+1}")
+    'p\\ :sub:`v`\\  ≤ α\\ :sup:`K+1`'
+    """
+    roles = {"": "{}", "_": "\\ :sub:`{}`\\ ", "^": "\\ :sup:`{}`\\ "}
+    made = "".join(roles[kind].format(escaped(text)) for kind, text in pieces(statement))
+    return made.removesuffix("\\ ")
+
+
+def sentence(text: str) -> str:
+    r"""Return a sentence whose code stays code, and whose other words may have indices.
+
+    >>> sentence("``skip``, the s_v of :func:`~a.risk`")
+    '``skip``, the s\\ :sub:`v`\\  of ``risk``'
+    """
+    plain = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"``\1``", text)
+    parts = re.split(r"(``[^`]+``)", plain)
+    return "".join(part if part.startswith("``") else formula(part) for part in parts)

@@ -152,7 +152,7 @@ def test_a_pair_is_published_under_a_plain_name_alone(copy: Path, name: str) -> 
         publish(copy / "run", copy / "simulated", copy, name)
     assert sorted(copy.parent.rglob("*")) == before
     (copy / "figures" / "claims.json").unlink()
-    with pytest.raises(UserError, match=r"no figures/claims\.json; run `python3 hlm validate`"):
+    with pytest.raises(UserError, match=r"No figures/claims\.json; run `python3 hlm validate`"):
         tables(copy)
 
 

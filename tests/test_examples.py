@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from hlmtheory.policy import DevicePolicy, DraftProbabilities, threshold_rule
-
 ROOT = Path(__file__).resolve().parent.parent
 SAID = {
     "check_a_claim.py": [
@@ -37,9 +35,3 @@ def run(name: str, folder: Path, *words: str) -> str:
 def test_an_example_runs(name: str, tmp_path: Path) -> None:
     said = run(name, tmp_path)
     assert [words for words in SAID[name] if words not in said] == []
-
-
-def test_a_policy_of_ones_own(tmp_path: Path) -> None:
-    policy = DevicePolicy(50, 0.0, threshold_rule(2), DraftProbabilities())
-    (tmp_path / "policy.json").write_text(policy.to_json())
-    assert "0 kept without verification" in run("device_and_server.py", tmp_path, "policy.json")

@@ -27,15 +27,6 @@ def test_the_published_rounding_of_a_fixed_size() -> None:
     assert dense.rounding == pytest.approx(dense.looked_at * 4096 / 400)
 
 
-def test_intervals_of_a_mean_are_about_students():
-    from scipy.stats import ttest_1samp
-
-    values = np.random.default_rng(3).normal(5.0, 1.0, 40)
-    found, known = interval([(values, np.ones(40))]), ttest_1samp(values, 0.0).confidence_interval(0.95)
-    assert found.value == pytest.approx(values.mean())
-    assert found.ends == pytest.approx((known.low, known.high), abs=0.1 * float(known.high - known.low))
-
-
 def test_intervals_of_a_ratio_hold_it_as_often_as_they_say():
     rng, held = np.random.default_rng(5), 0
     for _ in range(300):

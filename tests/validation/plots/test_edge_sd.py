@@ -33,23 +33,6 @@ def by_scheme(numbers: dict[str, Any]) -> dict[str, np.ndarray]:
     return {one["scheme"]: np.asarray(one["mean"]) for one in numbers["series"] if one["scheme"] != "printed"}
 
 
-# ---------------------------------------------------------------------------------------------------- the cell
-
-
-def test_users_are_drawn_within_their_bounds_and_the_cell():
-    users = draw_users(1, 2, Load(users=100))
-    assert users.inputs.min() >= 1
-    assert users.inputs.max() <= 512
-    assert users.outputs.min() >= 1
-    assert users.outputs.max() <= 2048
-    assert users.distance.min() >= 0
-    assert users.distance.max() <= 1
-    assert np.mean([draw_users(1, run, Load()).fading.mean() for run in range(30)]) == pytest.approx(1, abs=0.06)
-    assert np.mean([(draw_users(1, run, Load()).distance ** 2).mean() for run in range(30)]) == pytest.approx(
-        0.5, abs=0.02
-    )
-
-
 def test_each_scheme_is_the_library_s_method():
     found = serve(1, 0, SMALL, cell.SCHEMES)
     tasks = [Task(int(prompt), SMALL.longest_output) for prompt in draw_users(1, 0, SMALL).inputs]
@@ -73,9 +56,6 @@ def test_ours_are_no_slower_than_algorithm_1_and_overlap_gains():
         assert served["known"].seconds <= served["johnson"].seconds * (1 + 1e-12)
         assert served["proposed"].planned <= served["sequential"].planned * (1 + 1e-12)
         assert served["proposed"].gap >= 0
-
-
-# -------------------------------------------------------------------------------------------------- the figures
 
 
 def test_figs_7_and_8_show_the_mean_totals_of_the_same_runs():

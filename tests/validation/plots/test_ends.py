@@ -7,10 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pytest
 from matplotlib.text import Text
 
-from validation.plots.common.ends import apart, label_ends
+from validation.plots.common.ends import label_ends
 from validation.plots.common.style import DARK_PAGE, canvas, house_style, save
 
 
@@ -32,14 +31,6 @@ def test_names_of_curves_that_end_together_are_above_each_other_and_beside_the_p
     assert all(one.y1 <= other.y0 + 1 for one, other in pairwise(middles))
     assert min(box.x0 for box in found.values()) >= axes.get_window_extent().x1
     assert max(box.x1 for box in found.values()) <= figure.bbox.x1
-
-
-def test_boxes_move_least():
-    assert apart([], []) == []
-    assert apart([5.0, 50.0], [10.0, 10.0]) == [5.0, 50.0]
-    middles = apart([10.0, 10.0, 10.0, 18.0], [8.0] * 4)
-    assert np.diff(middles).tolist() == [8.0, 8.0, 8.0]
-    assert np.mean(middles) == pytest.approx(12.0)
 
 
 def test_an_svg_has_no_background_and_turns_dark_with_its_page(tmp_path: Path):

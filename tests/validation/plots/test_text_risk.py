@@ -44,9 +44,6 @@ def of_samples(samples: np.ndarray, size: int) -> np.ndarray:
     return np.mean(samples[:, None, :] != np.arange(size)[:, None], axis=-1)
 
 
-# ------------------------------------------------------------------------------------------------ the losses
-
-
 def test_the_losses_rise_and_end_where_everything_is_skipped(trace: Trace):
     found = losses_of(trace, 1)
     assert (np.diff(found.overlap(12), axis=-1) >= 0).all()
@@ -67,9 +64,6 @@ def test_the_samples_have_the_expected_uncertainty():
     spread = np.sqrt(samples.size * expected * (1 - expected))
     assert (np.abs(count - samples.size * expected) <= 5 * spread + 1e-9).all()
     assert (np.abs(count - samples.size * expected) <= 2 * spread + 1e-9).mean() > 0.85
-
-
-# ------------------------------------------------------------------------------------------------ the splits
 
 
 @pytest.mark.parametrize(("risk", "bound"), [(0.05, 1.0), (0.2, 1.0), (0.3, 5.0), (0.9, 1.0)])
@@ -110,8 +104,3 @@ def test_the_jackknife_leaves_out_one_prompt_at_a_time(trace: Trace):
     spread = np.sqrt(39 / 40 * np.sum((np.array(without) - np.mean(without)) ** 2))
     assert outcome is not None
     assert outcome.mean.high - outcome.mean.value == pytest.approx(2.0226909 * spread, rel=1e-6)  # t with 39 degrees
-
-
-def test_texts_that_the_target_model_did_not_write_are_found(trace: Trace, tmp_path: Path):
-    assert losses_of(trace, 1).of_the_target_model
-    assert not losses_of(make(tmp_path, own=False), 1).of_the_target_model

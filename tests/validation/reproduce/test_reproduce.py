@@ -11,7 +11,6 @@ import pytest
 from validation.collection.prompts import Prompt
 from validation.decoding.methods.registry import Fitted
 from validation.errors import UserError
-from validation.models import smollm2
 from validation.reproduce import steps
 from validation.reproduce.engine import DONE, FAILED, NOT_RUN, TO_RUN, UP_TO_DATE, run_tasks, states
 from validation.reproduce.tasks import Setting, Task, chosen, tasks_of
@@ -94,24 +93,6 @@ def test_each_task_comes_after_what_makes_its_inputs_and_what_is_missing_is_said
     assert names == ["builtin:collect", "builtin:fit", "builtin:decode:hlm"]
     with pytest.raises(UserError, match="no paper 'x'"):
         tasks_of(Setting(tmp_path, tmp_path, paper="x"))
-
-
-def test_the_real_model_is_found_by_name_or_what_is_missing_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing() -> Path:
-        raise UserError("run 'python3 hlm setup smollm2'")
-
-    setting = Setting(tmp_path, tmp_path / "out", pairs=("smollm2",))
-    monkeypatch.setattr(smollm2, "weights_file", missing)
-    assert {task.needs for task in tasks_of(setting)} == {"run 'python3 hlm setup smollm2'"}
-    monkeypatch.setattr(smollm2, "weights_file", lambda: tmp_path / "model.gguf")
-    tasks = {task.name: task for task in tasks_of(setting)}
-    assert not any(task.needs for task in tasks.values())
-    assert tasks["smollm2:collect"].inputs == (tmp_path / "model.gguf",)
-    assert tasks["smollm2:collect"].argv[-4:] == ("--positions", "2400", "--new-tokens", "60")
-    assert tasks["smollm2:decode:hlm"].argv[-2:] == ("--new-tokens", "96")
-    assert {"smollm2:decode:hlm", "smollm2:decode:design", "smollm2:publish"} <= tasks.keys()
 
 
 def test_a_tiny_run_goes_from_the_models_to_the_figures(

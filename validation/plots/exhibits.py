@@ -14,7 +14,6 @@ from typing import Any
 from validation.plots.c_sqs import numbers as c_sqs
 from validation.plots.c_sqs import pictures as c_sqs_pictures
 from validation.plots.common.decoded import numbers as decoded
-from validation.plots.common.decoded import numbers as decoded_speeds
 from validation.plots.common.decoded import pictures as decoded_pictures
 from validation.plots.common.decoded import tables as decoded_tables
 from validation.plots.common.printed import CU, NUMBERS, U
@@ -23,7 +22,6 @@ from validation.plots.common.skipping import numbers as skipping
 from validation.plots.common.skipping import pictures as skipping_pictures
 from validation.plots.cu_hlm import concentration, truncation
 from validation.plots.edge_sd import figures as edge_sd_pictures
-from validation.plots.edge_sd import figures as stages
 from validation.plots.edge_sd import numbers as edge_sd
 from validation.plots.flexspec import computed, counted_pictures, counted_tables
 from validation.plots.ours import (
@@ -101,15 +99,8 @@ _ALL: tuple[Exhibit, ...] = (
     ),
     _traced("cu-hlm 9b", truncation.measure_payload, truncation.paint_payload, "truncation"),
     _decoded("cu-hlm 9b-texts", "design", decoded.measure_sizes, decoded_pictures.paint_sizes),
-    *(
-        _decoded(
-            f"cu-hlm {number}",
-            "hlm",
-            partial(decoded_speeds.measure_speeds, rician=number == "10b"),
-            decoded_pictures.paint_speeds,
-        )
-        for number in ("10a", "10b")
-    ),
+    _decoded("cu-hlm 10a", "hlm", partial(decoded.measure_speeds, rician=False), decoded_pictures.paint_speeds),
+    _decoded("cu-hlm 10b", "hlm", partial(decoded.measure_speeds, rician=True), decoded_pictures.paint_speeds),
     _decoded("cu-hlm I", "hlm", partial(decoded_tables.measure_accuracy, paper=CU)),
     _decoded("cu-hlm II", "hlm", decoded_tables.measure_breakdown),
     _traced("u-hlm 3", skipping.measure_baselines, skipping_pictures.paint_measures, "drafts"),
@@ -119,7 +110,7 @@ _ALL: tuple[Exhibit, ...] = (
     ),
     _traced("u-hlm 5", skipping.measure_both, skipping_pictures.paint_both, "drafts"),
     _traced("u-hlm 6", skipping.measure_methods, skipping_pictures.paint_methods, "drafts"),
-    _decoded("u-hlm 6-texts", "hlm", decoded_speeds.measure_methods, decoded_pictures.paint_methods),
+    _decoded("u-hlm 6-texts", "hlm", decoded.measure_methods, decoded_pictures.paint_methods),
     _decoded("u-hlm I", "hlm", partial(decoded_tables.measure_accuracy, paper=U)),
     *(
         _simulated(f"c-sqs {number}", partial(c_sqs.simulate_curves, panels=panels), c_sqs_pictures.paint)
@@ -134,7 +125,7 @@ _ALL: tuple[Exhibit, ...] = (
     *(_simulated(f"flexspec {table}", partial(counted_tables.measure, table)) for table in ("III", "IV")),
     _simulated("flexspec V", counted_tables.devices),
     _simulated("flexspec VI", counted_tables.targets),
-    _simulated("edge-sd 5", stages.simulate_stages, stages.paint_stages),
+    _simulated("edge-sd 5", edge_sd_pictures.simulate_stages, edge_sd_pictures.paint_stages),
     _simulated("edge-sd 6", edge_sd.simulate_acceptance, edge_sd_pictures.paint_pairs),
     *(_sweep(figure + part) for figure in "78" for part in "abc"),
     *(

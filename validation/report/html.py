@@ -18,15 +18,8 @@ from hlmtheory.claims import Claim
 from validation.claims.certificate import certificate
 from validation.plots.common.record import printed_words
 from validation.printable import printable_value
+from validation.report import first_screen
 from validation.report.citations import bibliography
-from validation.report.first_screen import (
-    CLAIM_OUTCOMES,
-    SYMBOLS,
-    partition,
-    partition_table,
-    printed_false,
-    what_to_send,
-)
 from validation.report.tables import pieces, table_row
 from validation.trace.format import LISTS
 
@@ -74,32 +67,32 @@ def write_report(
     released = claims.keys() & certified.tallies.keys() - results.tallies.keys()
     results = certified.completed(results)
     rows = [table_row(claim, results.tallies.get(name)) for name, claim in claims.items()]
-    counts = partition(claims, results)
+    counts = first_screen.partition(claims, results)
     true = [tally for name, tally in results.tallies.items() if name in claims and claims[name].refuted is None]
-    send = what_to_send(results, manifest.get("vocabulary"), figures)
+    send = first_screen.what_to_send(results, manifest.get("vocabulary"), figures)
     text = _template().render(
         topics=_topics([row for row in rows if not row["refuted"]]),
         refuted=[(title, note, [row for row in rows if row["standing"] == kind]) for kind, title, note in FALSE_KINDS],
         counts={outcome: sum(kinds.values()) for outcome, kinds in counts.items()},
         vacuous=sum(bool(tally.vacuous) for tally in true),
         partial=sum(bool(tally.out_of_scope) for tally in true),
-        partition=partition_table(counts),
+        partition=first_screen.partition_table(counts),
         outcomes=counts,
         violated=[row["id"] for row in rows if row["outcome"] == "violated"],
         named=NAMED,
         send=send,
         example=next((row for row in send["rows"] if row["bias"] == SHORT_BIAS and row["top_k"] is not None), None),
-        wrong=printed_false(claims),
+        wrong=first_screen.printed_false(claims),
         released=released,
         release=certified.sentence(len(released)),
         results=results,
         run=_run(manifest),
         sources=_sources(claims),
-        symbols=SYMBOLS,
+        symbols=first_screen.SYMBOLS,
         figures=[_figure(sidecar, prefix=f"f{i}-") for i, sidecar in enumerate(figures, 1)],
         command=command,
         trace=trace,
-        of_pair=sum(counts[outcome]["measured"] for outcome in CLAIM_OUTCOMES),
+        of_pair=sum(counts[outcome]["measured"] for outcome in first_screen.CLAIM_OUTCOMES),
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
     path = Path(folder) / "report.html"

@@ -18,7 +18,6 @@ from validation.plots import EXHIBITS
 from validation.plots.common.record import Exhibit, printed_words
 from validation.report.tables import COLUMNS, STANDINGS, UNPUBLISHED, markdown_table, plain_cells, table_row
 
-PAGE = Path("paper_repro.md")
 INTRODUCTIONS = {
     "cu-hlm": ("CU-HLM: skip what is certain, send the k largest probabilities", "Oh et al. (2025)."),
     "u-hlm": ("U-HLM: skip what is certain", "Oh et al. (2024), the conference version of cu-hlm."),

@@ -84,11 +84,7 @@ def _failing(tally: Tally | None) -> str:
 
 
 def pieces(statement: str) -> list[tuple[str, str]]:
-    """Return a statement split into plain text, indices and exponents.
-
-    >>> pieces("α^{K+1} p_v")
-    [('', 'α'), ('^', 'K+1'), ('', ' p'), ('_', 'v')]
-    """
+    """Return a statement split into plain text, indices and exponents."""
     found = re.split(r"([_^])(\{[^{}]*\}|\w(?!\w))", statement)
     cut = [("", found[0])]
     for kind, raised, plain in zip(found[1::3], found[2::3], found[3::3], strict=True):
@@ -185,13 +181,7 @@ def _escape(text: str) -> str:
 
 
 def update_between_markers(text: str, name: str, table: str) -> str:
-    r"""Return the text with the content between the markers of that name replaced.
-
-    >>> print(update_between_markers("<!-- begin generated: a -->\n<!-- end generated: a -->", "a", "1"))
-    <!-- begin generated: a -->
-    1
-    <!-- end generated: a -->
-    """
+    """Return the text with the content between the markers of that name replaced."""
     begin, end = (MARKER.format(word, name) for word in ("begin", "end"))
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
         raise UserError(f"The text does not hold {begin} and after it {end}, once each; put them where the table goes.")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from validation.errors import UserError
 
@@ -182,13 +182,11 @@ def _decode(given: argparse.Namespace) -> None:
 
 
 def _draw(given: argparse.Namespace) -> None:
-    """Draw what is asked and can be drawn; what this commit has drawn of this trace, fit and prompts stays."""
-    from validation.decoding.fit_file import stored_fit
+    """Draw what is asked and can be drawn, and name the rest with its reason."""
     from validation.decoding.studies import open_study
     from validation.plots import EXHIBITS, Decoding, Figure, Simulation, commit_of_code, draw
-    from validation.trace.identity import fingerprint
 
-    trace, commit, folder = _trace(given), commit_of_code(), given.run / "figures"
+    trace, commit = _trace(given), commit_of_code()
     drawn, left = [], {}
     # a simulation has no pair; of `instructed` the texts alone, for the rest the built-in pair is the better one
     kinds: dict[str, tuple[type, ...]] = {"builtin": (Figure, Decoding, Simulation), "instructed": (Decoding,)}
@@ -202,31 +200,15 @@ def _draw(given: argparse.Namespace) -> None:
                 left[one.stem] = f"the study {one.study} is not decoded"
                 continue
             decoded = [open_study(place) for place in places if (place / "study.json").exists()]
-        marks: dict[str, Any] = {"commit": commit}
-        if not isinstance(one, Simulation):
-            marks |= {"trace": fingerprint(trace), "fit": stored_fit(trace)}
-        if decoded:
-            marks |= {"prompts": len(decoded[0].about["prompts"])}
-        if len(decoded) > 1 or not _is_drawn(folder / f"{one.stem}.json", marks):
-            print(f"drawing {one.paper} {one.place}", flush=True)
-            source = trace if isinstance(one, Figure) else None
-            about = {"command": _command(given), "seed": SEED, "commit": commit, "pair": given.pair}
-            try:
-                draw(one, source, folder, decoded=decoded, **about)
-            except UserError as error:
-                left[one.stem] = str(error)
-                continue
-        drawn.append(one.stem)
+        print(f"drawing {one.paper} {one.place}", flush=True)
+        about = {"command": _command(given), "seed": SEED, "commit": commit, "pair": given.pair}
+        try:
+            draw(one, trace if isinstance(one, Figure) else None, given.run / "figures", decoded=decoded, **about)
+            drawn.append(one.stem)
+        except UserError as error:
+            left[one.stem] = str(error)
     text = json.dumps({"commit": commit, "drawn": drawn, "not drawn": left}, indent=1)
     (given.run / "drawn.json").write_text(text + "\n", encoding="utf-8")
-
-
-def _is_drawn(sidecar: Path, marks: dict[str, Any]) -> bool:
-    """Return whether a figure has these marks, and its commit says what the code was."""
-    if not sidecar.exists() or marks["commit"] is None or "changes" in marks["commit"]:
-        return False
-    about = json.loads(sidecar.read_text(encoding="utf-8"))
-    return all(about.get(name) == mark for name, mark in marks.items())
 
 
 def _publish(given: argparse.Namespace) -> None:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from functools import cache
 from importlib import import_module
-from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hlmtheory
 from hlmtheory.claims import Claim, Origin, Relation
-from validation.plots import EXHIBITS
 from validation.report.citations import bibliography, cite, relation_to_source
 from validation.report.html import topic_title
-from validation.report.results import heading, slug
 from validation.report.tables import UNPUBLISHED, counterexample_text, instance_text, plain_cells, table_row
-from validation.site.pages import REPOSITORY, ROOT, escaped, formula, sentence
+from validation.site.pages import REPOSITORY, escaped, formula, sentence
 
 if TYPE_CHECKING:
     from validation.claims.results import Results, Tally
@@ -32,7 +27,7 @@ Theory by topic
 ===============
 
 Every result is one record: {count} claims, of which {published} are printed in a paper and {new} are new. Each entry
-has the statement, its source, its assumptions, the proof, links to lemmas and figures, and the tightest case known. A
+has the statement, its source, its assumptions, the proof, links to lemmas, and the tightest case known. A
 printed statement that is false stays, with its counterexample. These pages are generated from the records that
 the tests and ``hlm validate`` read, so they cannot differ from the code. ``python3 hlm claims ID`` prints one entry.
 
@@ -61,19 +56,14 @@ def source_anchor(key: str) -> str:
 
 
 def doi(link: str) -> str:
-    """Return the DOI of a source's address; arXiv registers one for each of its works.
-
-    >>> doi("https://arxiv.org/abs/2412.12687"), doi("https://doi.org/10.1145/3478535"), doi("")
-    ('10.48550/arXiv.2412.12687', '10.1145/3478535', '')
-    """
+    """Return the DOI of a source's address; arXiv registers one for each of its works."""
     return link.removeprefix("https://doi.org/").replace("https://arxiv.org/abs/", "10.48550/arXiv.")
 
 
 def measured(claim: Claim, tally: Tally | None) -> str:
     """Return what the published run found of a claim."""
-    outcome, _, _, _, _, scope, slack, ratio, vacuous = plain_cells(
-        table_row(claim, tally, UNPUBLISHED, counterexample=False)
-    )
+    cells = plain_cells(table_row(claim, tally, UNPUBLISHED, counterexample=False))
+    outcome, *_, scope, slack, ratio, vacuous = cells
     facts = [f"worst slack {slack}"] if slack != "–" else []
     facts += [f"left/right {ratio}"] if ratio not in ("identity", "–") else []
     facts += [f"vacuous {vacuous}"] if vacuous != "–" else []
@@ -84,6 +74,7 @@ def claim_entry(claim: Claim, tally: Tally | None = None) -> str:
     """Return the entry of a claim: statement, source, assumptions, proof, and its tight case or counterexample."""
     standing = "stands" if claim.standing == "true" else claim.standing
     mark = "true" if claim.standing == "true" else "false"
+    uses = ", ".join(f":ref:`{name} <{anchor(name)}>`" for name in lemmas(claim, hlmtheory.all_claims()))
     rows = [
         f".. _{anchor(claim.id)}:",
         f"{claim.id}\n{'~' * len(claim.id)}",
@@ -92,7 +83,7 @@ def claim_entry(claim: Claim, tally: Tally | None = None) -> str:
         f":{relation_to_source(claim)}: :ref:`{escaped(cite(claim.source))} <{source_anchor(claim.source.key)}>`\n"
         f":Assumptions: {formula('; '.join(a.statement for a in claim.assumptions)) or 'none'}\n"
         f":Checked on: {', '.join(f'``{name}``' for name in claim.takes)}\n"
-        f":Verdict: {escaped(measured(claim, tally))}\n" + _links(claim),
+        f":Verdict: {escaped(measured(claim, tally))}\n" + (f":Uses: {uses}" if uses else ""),
     ]
     where = f"{REPOSITORY}/blob/main/{claim.proof.file}#L{claim.proof.line}"
     word = "Proof." if mark == "true" else "Why it is false."
@@ -108,13 +99,6 @@ def claim_entry(claim: Claim, tally: Tally | None = None) -> str:
     if claim.refuted is not None:
         rows.append(f"**Counterexample.** {escaped(counterexample_text(claim, claim.refuted))}.")
     return "\n\n".join(rows)
-
-
-def _links(claim: Claim) -> str:
-    """Return the fields of a claim's lemmas, tests, and figures; a field without a link is left out."""
-    named = [f":ref:`{name} <{anchor(name)}>`" for name in lemmas(claim, hlmtheory.all_claims())]
-    fields = {"Uses": named, "Shown in": shown(claim)}
-    return "\n".join(f":{name}: {', '.join(links)}" for name, links in fields.items() if links)
 
 
 def topic_page(module: str, claims: Mapping[str, Claim], results: Results | None = None) -> str:
@@ -193,40 +177,9 @@ def theory_pages(claims: Mapping[str, Claim] | None = None, results: Results | N
     return {"theory/index.rst": index_page(known), "theory/sources.rst": sources_page(known), **made}
 
 
-_ID = re.compile(r"`([a-z_]+\.[a-z_0-9]+)`")
-_LINK = re.compile(r"\]\(\S*figures/([\w/.-]+)\)")
-
-
 def lemmas(claim: Claim, known: Collection[str]) -> list[str]:
     """Return the ids of the claims that a proof names, with their module or, within the module, without it."""
     module, _, own = claim.id.partition(".")
     words = re.findall(r"(?<![\w.])[a-z][a-z_0-9]*(?:\.[a-z_0-9]+)?", claim.proof.text)
     full = [word if "." in word else f"{module}.{word}" for word in words if "." in word or "_" in word]
     return [name for name in dict.fromkeys(full) if name in known and name != f"{module}.{own}"]
-
-
-def shown(claim: Claim, root: Path = ROOT) -> list[str]:
-    """Return links to the figures, tables and studies about a claim, in reStructuredText."""
-    stems, files = {one.stem: one for one in EXHIBITS.values()}, _named(root).get(claim.id, frozenset())
-    found = {stem for file in files if (stem := file.partition(".")[0]) in stems}
-    links = []
-    for one in sorted((stems[stem] for stem in found), key=lambda one: (one.paper, one.number)):
-        links.append(f"`{one.paper}, {heading(one)} <../results/{one.paper}.html#{slug(heading(one))}>`__")
-    studies = sorted({parts[1] for file in files if len(parts := file.split("/")) > 2})
-    return links + [f"`study {name} <{REPOSITORY}/blob/main/figures/studies/{name}/README.md>`__" for name in studies]
-
-
-@cache
-def _named(root: Path) -> Mapping[str, frozenset[str]]:
-    """Return the files in ``figures`` about each claim: what a paragraph that names it links to, and its own study."""
-    found: dict[str, set[str]] = {}
-    for file in ("docs/results/new.md", "paper_repro.md"):
-        text = (root / file).read_text(encoding="utf-8")
-        rows = [part.splitlines() if part.startswith("|") else [part] for part in text.split("\n\n")]
-        for part in chain.from_iterable(rows):  # a table is read line by line
-            for name in _ID.findall(part):
-                found.setdefault(name, set()).update(_LINK.findall(part))
-    for path in sorted((root / "figures" / "studies").glob("*/README.md")):
-        for name in _ID.findall(path.read_text(encoding="utf-8")):
-            found.setdefault(name, set()).add(f"studies/{path.parent.name}/README.md")
-    return {name: frozenset(files) for name, files in found.items()}

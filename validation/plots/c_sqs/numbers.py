@@ -15,18 +15,7 @@ import numpy as np
 
 from hlmtheory.conformal import regret_bound, regret_bound_sharp
 from validation.decoding.loop import PAPER_TIMES
-from validation.decoding.methods.quantized import (
-    BUDGET_BITS,
-    EPSILON,
-    LEARNING_RATE,
-    RESOLUTION,
-    AllocatedSqs,
-    BudgetedCSqs,
-    BudgetedSqs,
-    CSqs,
-    DenseQs,
-    KSqs,
-)
+from validation.decoding.methods import quantized
 from validation.plots.c_sqs.texts import (
     DRAFT_BITS,
     MIDDLE_SIZE,
@@ -48,19 +37,19 @@ Ratio = tuple[Values, Values]
 RATE_BPS = 1e6  # of the link in the figures; c-sqs does not print its value
 LARGER_MODELS = Times(*PAPER_TIMES, 0.0)
 RESAMPLES = 4000
-DENSE, ALLOCATED = DenseQs().name, AllocatedSqs(DRAFT_BITS).name
-BY_SIZE = {k: KSqs(k).name for k in SIZES}
-ADAPTIVE = {t: CSqs(t).name for t in THRESHOLDS}
-FIXED = {t: CSqs(t, learning_rate=0.0).name for t in THRESHOLDS}
-PRINTED = CSqs(MIDDLE_THRESHOLD, printed=True).name
-BUDGETED, GUARDED = BudgetedSqs().name, BudgetedCSqs(MIDDLE_THRESHOLD).name
+DENSE, ALLOCATED = quantized.DenseQs().name, quantized.AllocatedSqs(DRAFT_BITS).name
+BY_SIZE = {k: quantized.KSqs(k).name for k in SIZES}
+ADAPTIVE = {t: quantized.CSqs(t).name for t in THRESHOLDS}
+FIXED = {t: quantized.CSqs(t, learning_rate=0.0).name for t in THRESHOLDS}
+PRINTED = quantized.CSqs(MIDDLE_THRESHOLD, printed=True).name
+BUDGETED, GUARDED = quantized.BudgetedSqs().name, quantized.BudgetedCSqs(MIDDLE_THRESHOLD).name
 MAIN = (DENSE, BY_SIZE[MIDDLE_SIZE], ADAPTIVE[MIDDLE_THRESHOLD], FIXED[MIDDLE_THRESHOLD], ALLOCATED)
 IN_BYTES = {"by_bytes": True}
 BYTES = (
-    DenseQs(**IN_BYTES).name,
-    KSqs(MIDDLE_SIZE, **IN_BYTES).name,
-    CSqs(MIDDLE_THRESHOLD, **IN_BYTES).name,
-    AllocatedSqs(DRAFT_BITS, **IN_BYTES).name,
+    quantized.DenseQs(**IN_BYTES).name,
+    quantized.KSqs(MIDDLE_SIZE, **IN_BYTES).name,
+    quantized.CSqs(MIDDLE_THRESHOLD, **IN_BYTES).name,
+    quantized.AllocatedSqs(DRAFT_BITS, **IN_BYTES).name,
 )
 METRICS = {"latency": axis("latency for each token", "ms"), "resampling": axis("resampling rate")}
 
@@ -137,9 +126,9 @@ def basis(found: Texts, passes: str | None = None, texts: str | None = None) -> 
     return {
         "basis": (
             f"on the pair {found.about['pair']}, V = {found.about['vocabulary']:,}, {scale['prompts']} prompts "
-            f"{texts or shared}, B = {BUDGET_BITS:,.0f} bits, ℓ = {RESOLUTION}, "
-            f"η = {LEARNING_RATE:g}, ε = {EPSILON:g}; {passes or measured}; the link has {RATE_BPS / 1e6:g} Mbit/s; "
-            "intervals: 95%, bootstrap over prompts"
+            f"{texts or shared}, B = {quantized.BUDGET_BITS:,.0f} bits, ℓ = {quantized.RESOLUTION}, "
+            f"η = {quantized.LEARNING_RATE:g}, ε = {quantized.EPSILON:g}; {passes or measured}; "
+            f"the link has {RATE_BPS / 1e6:g} Mbit/s; intervals: 95%, bootstrap over prompts"
         ),
         **found.record,
     }
@@ -234,7 +223,7 @@ def simulate_regret(seed: int) -> Numbers:
     found = texts()
     panels = [paths(found.long[name]) for name in (ADAPTIVE[MIDDLE_THRESHOLD], PRINTED)]
     steps = np.arange(1, max(one["x"][-1] for panel in panels for one in panel if one["x"]) + 1)
-    setting = (EPSILON, LEARNING_RATE, MIDDLE_THRESHOLD, steps)
+    setting = (quantized.EPSILON, quantized.LEARNING_RATE, MIDDLE_THRESHOLD, steps)
     axes = {"x": axis("drafts accepted or resampled, T", scale="log"), "y": axis("mean dropped mass", scale="log")}
     tokens, top = found.about["scale"]["long_tokens"], found.temperatures[-1]
     sharp = plain(regret_bound_sharp(*setting))
@@ -316,7 +305,7 @@ def simulate_budget(seed: int) -> Numbers:
     names = (ADAPTIVE[MIDDLE_THRESHOLD], BUDGETED, GUARDED)
     places = {f"{t:g}": {name: found.cells[name, t] for name in names} for t in found.temperatures}
     long = f"{found.temperatures[-1]:g}, {found.about['scale']['long_tokens']} tokens"
-    places[long] = {name: found.long[name] for name in (*names, CSqs(0.0).name)}
+    places[long] = {name: found.long[name] for name in (*names, quantized.CSqs(0.0).name)}
     values = []
     for where, cells in places.items():
         for name, cell in cells.items():
@@ -338,7 +327,7 @@ def simulate_budget(seed: int) -> Numbers:
         for one in values
     )
     return {
-        "statistics": {"epsilon": EPSILON, "values": values},
-        "tables": [table(f"ε = {EPSILON:g}", heads, rows)],
+        "statistics": {"epsilon": quantized.EPSILON, "values": values},
+        "tables": [table(f"ε = {quantized.EPSILON:g}", heads, rows)],
         **basis(found, f"passes of {1e3 * LARGER_MODELS.draft_s:g} and {1e3 * LARGER_MODELS.target_s:g} ms"),
     }

@@ -8,17 +8,8 @@ from hlmtheory.uncertainty import LinearFit
 from validation.decoding.trace_drafts import Tokens, tokens_of
 from validation.plots.common.printed import CU, NUMBERS, U, value
 from validation.plots.common.record import NONE, Numbers, cell, table, told
+from validation.plots.common.skipping import sample as skipping
 from validation.plots.common.skipping.numbers import interval, line_statistics
-from validation.plots.common.skipping.sample import (
-    Risks,
-    accepted_if_skipped,
-    line_of,
-    mean,
-    one_step,
-    risks_of,
-    skipped_if_accepted,
-    transmission_rate,
-)
 from validation.trace.reader import Trace
 
 LINES = ("tokens", "bins")
@@ -53,14 +44,14 @@ def _fit_rows(fits: dict[str, LinearFit | None]) -> list[Cells]:
     ]
 
 
-def _risk_rows(tokens: Tokens, risks: dict[str, Risks | None]) -> list[Cells]:
+def _risk_rows(tokens: Tokens, risks: dict[str, skipping.Risks | None]) -> list[Cells]:
     """Return the rows of the thresholds, of the surrogate R and of its bounds."""
 
     def each(pick: Any) -> tuple[str, str]:
         one, other = (NONE if found is None else pick(found) for found in risks.values())
         return one, other
 
-    delta = cell(mean(tokens.rejection > 0, tokens.prompt))
+    delta = cell(skipping.mean(tokens.rejection > 0, tokens.prompt))
     return [
         ("Δ = P(p_d < q_d)", *_printed("non_acceptance"), delta, delta),
         ("risk-averse threshold −b/a", *_printed("averse"), *each(lambda one: told(one.averse))),
@@ -73,7 +64,7 @@ def _risk_rows(tokens: Tokens, risks: dict[str, Risks | None]) -> list[Cells]:
     ]
 
 
-def _skip_rows(tokens: Tokens, risks: dict[str, Risks | None]) -> list[Cells]:
+def _skip_rows(tokens: Tokens, risks: dict[str, skipping.Risks | None]) -> list[Cells]:
     """Return the rows that show the effects of skipping at both thresholds."""
 
     def at(name: str, pick: Any, form: str = ".4f") -> tuple[str, str]:
@@ -85,30 +76,30 @@ def _skip_rows(tokens: Tokens, risks: dict[str, Risks | None]) -> list[Cells]:
     chosen = f"at {value(CU, 'chosen')}"
     wrong = value(CU, "skipped") * (1.0 - value(CU, "true_skips"))
     return [
-        ("exact one-step TV, risk-prone", f"{wrong:.3f} {chosen}, by its rates", NONE, *at("prone", one_step)),
-        ("exact one-step TV, risk-averse", "said to be 0", "said to be 0", *at("averse", one_step)),
+        ("exact one-step TV, risk-prone", f"{wrong:.3f} {chosen}, by its rates", NONE, *at("prone", skipping.one_step)),
+        ("exact one-step TV, risk-averse", "said to be 0", "said to be 0", *at("averse", skipping.one_step)),
         (
             "transmission rate, risk-prone",
             f"{skipped[0]:.3f} {chosen}, from its skips",
             f"{skipped[1]:.4f}, from its skips",
-            *at("prone", transmission_rate),
+            *at("prone", skipping.transmission_rate),
         ),
         (
             "P(accepted | skipped), risk-prone",
             f"{value(CU, 'true_skips')} {chosen}",
             NONE,
-            *at("prone", accepted_if_skipped),
+            *at("prone", skipping.accepted_if_skipped),
         ),
-        ("P(skipped | accepted), risk-prone", NONE, NONE, *at("prone", skipped_if_accepted)),
-        ("transmission rate, risk-averse", NONE, NONE, *at("averse", transmission_rate)),
+        ("P(skipped | accepted), risk-prone", NONE, NONE, *at("prone", skipping.skipped_if_accepted)),
+        ("transmission rate, risk-averse", NONE, NONE, *at("averse", skipping.transmission_rate)),
     ]
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
     """Measure the linear fits, thresholds, risks and guarantees on a trace."""
     tokens = tokens_of(trace, seed)
-    fits = {name: line_of(tokens, binned=name == "bins") for name in LINES}
-    risks = {name: risks_of(tokens, fit) for name, fit in fits.items()}
+    fits = {name: skipping.line_of(tokens, binned=name == "bins") for name in LINES}
+    risks = {name: skipping.risks_of(tokens, fit) for name, fit in fits.items()}
     prone = {name: found.prone for name, found in risks.items() if found}
     rows = [*_fit_rows(fits), *_risk_rows(tokens, risks), *_skip_rows(tokens, risks)]
     heads = ("", "cu-hlm prints", "u-hlm prints", "ours, tokens", "ours, 21 means")
@@ -116,7 +107,7 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
         "axes": [],
         "series": [],
         "statistics": line_statistics(tokens)
-        | {"exact": {name: interval(one_step(tokens, at)) for name, at in prone.items()}},
+        | {"exact": {name: interval(skipping.one_step(tokens, at)) for name, at in prone.items()}},
         "tables": [table("Linear fit, thresholds and rejection risk", heads, tuple(rows))],
         "positions_drawn": len(tokens.rows),
     }

@@ -21,18 +21,8 @@ from validation.plots.common.style import (
     name_axes,
     name_panels,
 )
-from validation.plots.common.truncation.looks import (
-    FULL,
-    LOOKS,
-    OFFLINE,
-    average,
-    axis,
-    curve,
-    decades,
-    defined,
-    full_bits,
-    say,
-)
+from validation.plots.common.truncation import looks
+from validation.plots.common.truncation.looks import average, axis, curve, defined, full_bits, say
 from validation.plots.common.truncation.sample import (
     EPSILON,
     PARAMETERS,
@@ -128,9 +118,11 @@ def paint_sizes(numbers: Numbers) -> Canvas:
     name_panels((left, right), numbers["axes"])
     known = [one for name in RULES for one in numbers["series"] if one["name"] == name]
     for one, mark in zip(known, MARKS, strict=False):
-        curve(left, one["x"], one["y"], label=_named(one["name"]), marker=mark, markersize=3, **LOOKS[one["name"]])
-    left.set_xlim(decades([one["x"] for one in known], 1e-4)[::-1])
-    left.set_ylim(decades([one["y"] for one in known], 0.5))
+        curve(
+            left, one["x"], one["y"], label=_named(one["name"]), marker=mark, markersize=3, **looks.LOOKS[one["name"]]
+        )
+    left.set_xlim(looks.decades([one["x"] for one in known], 1e-4)[::-1])
+    left.set_ylim(looks.decades([one["y"] for one in known], 0.5))
     left.legend(loc="lower right")
     drawn = [one for one in numbers["promised"] if one["mean"] is not None]
     for place, one in enumerate(drawn):
@@ -140,7 +132,7 @@ def paint_sizes(numbers: Numbers) -> Canvas:
         right.plot([middle], [place], "|", color=DARK, markersize=9, markeredgewidth=1.5, label=names[1])
         right.plot([one["mean"]], [place], "D", color=DARK, markersize=4, label=names[2])
         if one["name"] == "offline":
-            right.plot([OFFLINE], [place], "*", color="black", markersize=7, label="mean that cu-hlm prints")
+            right.plot([looks.OFFLINE], [place], "*", color="black", markersize=7, label="mean that cu-hlm prints")
     right.set_yticks(range(len(drawn)), [_named(one["name"]) for one in drawn])
     right.set(ylim=(len(drawn) - 0.5, -0.5), xlim=(0, None), ylabel="", title=f"promise: Bias ≤ {EPSILON:g}")
     legend_below(right, columns=2)
@@ -196,21 +188,21 @@ def measure_failures(trace: Trace, seed: int) -> Numbers:
 def paint_failures(numbers: Numbers) -> Canvas:
     figure, panels = canvas((PAGE[0], 4.9), panels=2, rows=2)
     kinds = (("share", "all k"), ("chosen", "the k of (24)"), ("worst", "largest ratio"), ("median", "median ratio"))
-    looks: tuple[dict[str, Any], ...] = (
+    styles: tuple[dict[str, Any], ...] = (
         {"color": DARK, "marker": "o"},
         {"color": MIDDLE, "marker": "D", "linestyle": (0, (4, 2))},
         {"color": "0.6", "marker": "^", "linestyle": (0, (1, 1.5))},
     )
     for place, (axes, (key, title)) in enumerate(zip(panels, kinds, strict=True)):
         name_axes(axes, numbers["axes"][place // 2])
-        for one, look in zip(numbers["series"], looks, strict=True):
+        for one, look in zip(numbers["series"], styles, strict=True):
             name = "Ū with " + one["name"].replace("β_d", r"$\beta_d$")
             curve(axes, one["x"], one[key], label=name, markersize=3, **look)
         axes.set_title(title)
     highest = max(axes.get_ylim()[1] for axes in panels[:2])
     for axes in panels[:2]:
         axes.set_ylim(0, highest)
-    tallest = decades([one["worst"] for one in numbers["series"]], 1.0)[1]
+    tallest = looks.decades([one["worst"] for one in numbers["series"]], 1.0)[1]
     for axes in panels[2:]:
         axes.set_ylim(1, max(2.0, tallest))
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
@@ -258,12 +250,12 @@ def measure_direction(trace: Trace, seed: int) -> Numbers:
 
 def paint_direction(numbers: Numbers) -> Canvas:
     figure, panels = canvas((PAGE[0], 3.4), panels=2)
-    looks = {
-        f"online, η = {SHOWN[0]:g}": LOOKS["online 1"],
-        f"online, η = {SHOWN[1]:g}": LOOKS["online 5"],
+    styles = {
+        f"online, η = {SHOWN[0]:g}": looks.LOOKS["online 1"],
+        f"online, η = {SHOWN[1]:g}": looks.LOOKS["online 5"],
         "exact, TV(r, r̂) ≤ θ": {"color": "0.6"},
-        "exact, Bias ≤ ε": LOOKS["exact"],
-        "certified, 2Δ_k ≤ ε": LOOKS["certified"],
+        "exact, Bias ≤ ε": looks.LOOKS["exact"],
+        "certified, 2Δ_k ≤ ε": looks.LOOKS["certified"],
         "Δ_k ≤ θ q_d β": {"color": "0.6"},
     }
     for axes, names, lines in zip(panels, numbers["axes"], (numbers["series"], numbers["swept"]), strict=True):
@@ -271,8 +263,8 @@ def paint_direction(numbers: Numbers) -> Canvas:
         for one in lines:
             name = one["name"].replace("r̂", r"$\hat{r}$").replace("Δ_k", r"$\Delta_k$").replace("q_d", "$q_d$")
             mark = {"marker": "o", "markersize": 3} if lines is numbers["series"] else {}
-            curve(axes, one["x"], one["y"], label=name, **mark, **looks[one["name"]])
-        low, high = decades([one["y"] for one in lines], 0.1)
+            curve(axes, one["x"], one["y"], label=name, **mark, **styles[one["name"]])
+        low, high = looks.decades([one["y"] for one in lines], 0.1)
         axes.set(xlim=(-0.03, 1.03), ylim=(low, 12 * high))  # space for the legend
         axes.legend(loc="upper center", ncols=2)
     panels[0].set_title("measured, by the true $\\beta_d$")
@@ -297,10 +289,10 @@ def _paper_rows(sample: Sample) -> list[tuple[str, str, str]]:
     sent = sample.drafts.uncertainty > SKIP_BELOW  # including positions with q = p
     size = sample.vocabulary
     rows = [
-        ("|V|", f"{FULL:,}", f"{size:,}"),
-        ("all entries, (4)", f"{full_bits(FULL):,} bit by (4), not printed", f"{full_bits(size):,} bit"),
-        ("k* offline, (21)", f"{OFFLINE:.0f}", say(offline)),
-        (f"k* offline, over u > {SKIP_BELOW:g} alone", f"{OFFLINE:.0f}", say(sample.offline(THETA, sent=True))),
+        ("|V|", f"{looks.FULL:,}", f"{size:,}"),
+        ("all entries, (4)", f"{full_bits(looks.FULL):,} bit by (4), not printed", f"{full_bits(size):,} bit"),
+        ("k* offline, (21)", f"{looks.OFFLINE:.0f}", say(offline)),
+        (f"k* offline, over u > {SKIP_BELOW:g} alone", f"{looks.OFFLINE:.0f}", say(sample.offline(THETA, sent=True))),
         ("k* offline, (21) with the sharp bound", "–", say(sharp)),
         ("k(t)* exact, (19)", "–", _span(sample.least)),
         (f"certified, 2Δ_k ≤ {EPSILON:g}", "–", _span(_certified(sample))),

@@ -12,27 +12,10 @@ from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.methods.registry import Family, info_of
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD, CU_CHOSEN, U_CHOSEN
 from validation.decoding.studies import Decoded
-from validation.plots.common.decoded.numbers import (
-    ACCURACIES,
-    in_order,
-    kept,
-    mean_score,
-    perplexity,
-    scored,
-    share_of,
-    titled,
-)
-from validation.plots.common.decoded.timed_texts import (
-    RESAMPLES,
-    Fading,
-    Texts,
-    draw_fading,
-    link_seconds,
-    read_study,
-    speeds,
-    still,
-    sum_by,
-)
+from validation.plots.common.decoded import numbers as scores
+from validation.plots.common.decoded import timed_texts
+from validation.plots.common.decoded.numbers import titled
+from validation.plots.common.decoded.timed_texts import Fading, Texts
 from validation.plots.common.printed import CU, HLM_LATENCIES, LARGER_DRAFT_S, SETS, SNR_DB, accuracy_of, printed_name
 from validation.plots.common.record import NONE, Numbers, cell, table
 
@@ -43,12 +26,12 @@ def measure_accuracy(studies: Sequence[Decoded], seed: int, *, paper: str) -> Nu
     The metric of the table is the first of ``METRICS`` that texts have; the statistics have all.
     """
     decoded = studies[0] if paper == CU else _without_compression(studies[0])
-    there = scored(decoded)
+    there = scores.scored(decoded)
     return {
         "axes": [],
         "series": [],
         "statistics": {
-            "absent": [words for name, words in ACCURACIES.items() if name not in there],
+            "absent": [words for name, words in scores.ACCURACIES.items() if name not in there],
             "shares": {name: _shares(decoded, name, seed) for name in there},
         },
         "tables": [_accuracy_table(decoded, there[:1], accuracy_of(paper), seed)],
@@ -64,13 +47,13 @@ def _accuracy_table(decoded: Decoded, metrics: list[str], printed: dict[str, Any
     """Return one metric on each of our sets and on all, perplexity on all, and the printed accuracy on the paper's."""
     columns = {source: decoded.of_source(source) for source in decoded.sources} | {"all sets": decoded}
     rows = []
-    for method, texts in in_order(decoded).items():
+    for method, texts in scores.in_order(decoded).items():
         cells = [
-            cell(mean_score(part, in_order(part).get(method, []), name, seed), ".3f")
+            cell(scores.mean_score(part, scores.in_order(part).get(method, []), name, seed), ".3f")
             for name in metrics
             for part in columns.values()
         ]
-        cells.append(cell(perplexity(decoded, texts, seed), ".2f"))
+        cells.append(cell(scores.perplexity(decoded, texts, seed), ".2f"))
         rows.append((method, *cells, *(_printed_cell(printed, method, source) for source in SETS)))
     heads = ("method", *(columns if metrics else ()), "perplexity", *(f"{source}, printed" for source in SETS))
     title = f"Mean {titled(metrics[0])}" if metrics else "Perplexity under the target model"
@@ -84,10 +67,10 @@ def _printed_cell(printed: dict[str, Any], method: str, source: str) -> str:
 
 def _shares(decoded: Decoded, name: str, seed: int) -> dict[str, Any]:
     """Return each method's share of HLM's and of the target model's accuracy over all sets."""
-    made = in_order(decoded)
+    made = scores.in_order(decoded)
     bases = [base for base in ("HLM", "large only") if base in made]
     return {
-        method: {base: kept(share_of(decoded, rows, made[base], name, seed)) for base in bases}
+        method: {base: scores.kept(scores.share_of(decoded, rows, made[base], name, seed)) for base in bases}
         for method, rows in made.items()
     }
 
@@ -130,15 +113,15 @@ def measure_breakdown(studies: Sequence[Decoded], seed: int) -> Numbers:
         pair = str(decoded.about["pair"]["name"])
         which = role(pair, place == 0)
         draft_s = LARGER_DRAFT_S if which == "7B–13B" else PAPER_TIMES[0]
-        texts = read_study(decoded)
-        fadings = (draw_fading(texts, int(decoded.about["seed"])), still(texts))
+        texts = timed_texts.read_study(decoded)
+        fadings = (timed_texts.draw_fading(texts, int(decoded.about["seed"])), timed_texts.still(texts))
         for method, label in TIMED.items():
             if method not in texts:
                 continue
             found = _breakdown(texts[method], fadings, draft_s, seed)
             lines.append(_breakdown_row(label, pair, which, found))
             statistics.append(
-                {"method": label, "pair": pair, "role": which} | {name: kept(one) for name, one in found.items()}
+                {"method": label, "pair": pair, "role": which} | {name: scores.kept(one) for name, one in found.items()}
             )
     titled = "Time of a token under Rayleigh fading, average SNR 10 dB"
     return {
@@ -151,10 +134,10 @@ def measure_breakdown(studies: Sequence[Decoded], seed: int) -> Numbers:
 
 def _breakdown(texts: Texts, fadings: tuple[Fading, Fading], draft_s: float, seed: int) -> dict[str, IntervalEstimate]:
     """Return seconds per token of link and models, and tokens per second."""
-    link, still_link = (sum_by(texts, link_seconds(texts, one, SNR_DB)) for one in fadings)
-    settings: dict[str, Any] = {"resamples": RESAMPLES, "seed": seed}
+    link, still_link = (timed_texts.sum_by(texts, timed_texts.link_seconds(texts, one, SNR_DB)) for one in fadings)
+    settings: dict[str, Any] = {"resamples": timed_texts.RESAMPLES, "seed": seed}
     tokens = texts.tokens
-    speed = speeds(texts, fadings[0], [SNR_DB], seed=seed, times=(draft_s, PAPER_TIMES[1]))
+    speed = timed_texts.speeds(texts, fadings[0], [SNR_DB], seed=seed, times=(draft_s, PAPER_TIMES[1]))
     return {
         "link_s": ratio(link, tokens, **settings),
         "link_s_median": _median(link / tokens, seed),
@@ -167,7 +150,7 @@ def _breakdown(texts: Texts, fadings: tuple[Fading, Fading], draft_s: float, see
 
 
 def _median(values: Any, seed: int) -> IntervalEstimate:
-    drawn = np.median(values[draw_texts(len(values), RESAMPLES, seed)], axis=-1)
+    drawn = np.median(values[draw_texts(len(values), timed_texts.RESAMPLES, seed)], axis=-1)
     low, high = np.quantile(drawn, [0.025, 0.975])
     return IntervalEstimate(float(np.median(values)), float(low), float(high))
 

@@ -8,18 +8,8 @@ from typing import Any
 import numpy as np
 
 from hlmtheory.uncertainty import LinearFit
-from validation.decoding.trace_drafts import (
-    POINTS,
-    Index,
-    Row,
-    Tokens,
-    TraceKey,
-    prompt_of,
-    rejection_at,
-    tokens_of,
-    trace_key,
-    uncertainty_at,
-)
+from validation.decoding import trace_drafts
+from validation.decoding.trace_drafts import POINTS, Index, Row, Tokens, TraceKey
 from validation.plots.common.record import Numbers, plain
 from validation.plots.common.skipping.sample import (
     CELLS,
@@ -65,7 +55,7 @@ def baselines_of(trace: Trace, seed: int) -> tuple[dict[str, tuple[Row, Row, Ind
     if trace.manifest.get("pair", {}).get("name") != BUILT_IN:
         why = "they need the models, and only the built-in pair is loaded for a figure"
         return {}, {BOTH_BASELINES: f"{BOTH_BASELINES} are left out: {why}."}
-    return _measured_baselines(trace_key(trace), seed)
+    return _measured_baselines(trace_drafts.trace_key(trace), seed)
 
 
 @lru_cache(maxsize=2)
@@ -81,9 +71,9 @@ def _measured_baselines(source: TraceKey, seed: int) -> tuple[dict[str, tuple[Ro
     found = baseline_measures(source.trace, pair, positions=BASELINE_POSITIONS, seed=seed)
     order = np.argsort(found.rows)
     rows, drafts = found.rows[order], found.drafts[order]
-    rejection = rejection_at(source.trace, rows, drafts)
-    prompt = prompt_of(source.trace, rows)
-    own = uncertainty_at(source.trace, rows, drafts, np.random.default_rng([seed, 2]))
+    rejection = trace_drafts.rejection_at(source.trace, rows, drafts)
+    prompt = trace_drafts.prompt_of(source.trace, rows)
+    own = trace_drafts.uncertainty_at(source.trace, rows, drafts, np.random.default_rng([seed, 2]))
     measures = {TEMPERATURE: own, **{name: values[order] for name, values in found.uncertainty.items()}}
     return {name: (u, rejection, prompt) for name, u in measures.items()}, {}
 
@@ -97,7 +87,7 @@ def correlation(uncertainty: Row, rejection: Row) -> float:
 
 def measure_baselines(trace: Trace, seed: int) -> Numbers:
     """Measure the mean rejection probability over the uncertainty, for each measure."""
-    tokens = tokens_of(trace, seed)
+    tokens = trace_drafts.tokens_of(trace, seed)
     baselines, left_out = baselines_of(trace, seed)
     measures = {TEMPERATURE: (tokens.uncertainty, tokens.rejection, tokens.prompt)}
     measures |= {name: values for name, values in baselines.items() if name != TEMPERATURE}
@@ -158,13 +148,13 @@ def _exhibit(tokens: Tokens, axes: list[Any], series: list[dict[str, Any]], **st
 
 def measure_line(trace: Trace, seed: int) -> Numbers:
     """Measure the relation of β and u, with the two thresholds."""
-    tokens = tokens_of(trace, seed)
+    tokens = trace_drafts.tokens_of(trace, seed)
     return _exhibit(tokens, [RELATION], _relation(tokens))
 
 
 def measure_density(trace: Trace, seed: int) -> Numbers:
     """Measure the distribution of u: the share of the tokens at each u, and the kernel density per step of 0.05."""
-    tokens = tokens_of(trace, seed)
+    tokens = trace_drafts.tokens_of(trace, seed)
     cells, outside = density_of(tokens)
     centers = plain((np.arange(CELLS) + 0.5) / CELLS, 4)
     density = {"x": centers, "mean": plain(cells * CELLS, 5), "outside": plain(outside)}
@@ -184,7 +174,7 @@ def measure_both(trace: Trace, seed: int) -> Numbers:
 
 def measure_rates(trace: Trace, seed: int) -> Numbers:
     """Measure the transmission rate and both true skip rates over the threshold."""
-    tokens = tokens_of(trace, seed)
+    tokens = trace_drafts.tokens_of(trace, seed)
     rates = {
         "transmission rate": transmission_rate,
         "P(accepted | skipped)": accepted_if_skipped,
@@ -202,7 +192,7 @@ def measure_transmission(trace: Trace, seed: int) -> Numbers:
 
 def measure_methods(trace: Trace, seed: int) -> Numbers:
     """Measure the transmission rate and true skip rates of U-HLM with each measure, and of random skipping."""
-    tokens = tokens_of(trace, seed)
+    tokens = trace_drafts.tokens_of(trace, seed)
     baselines, left_out = baselines_of(trace, seed)
     fit = line_of(tokens, binned=True)
     methods = {}

@@ -53,7 +53,7 @@ def texts_of(domain: str, data: Path) -> list[str]:
     return [held_texts[i] for i in order[:TEXTS]]
 
 
-@torch.no_grad()
+@torch.no_grad()  # type: ignore[untyped-decorator]
 def rows_of(model: Any, ids: np.ndarray) -> torch.Tensor:
     """Return the distributions at the positions of a text."""
     return model(torch.from_numpy(ids)[None]).logits[0].float().softmax(-1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def interval(above: list[list[float]], below: list[list[float]]) -> dict[str, An
     seeds = counts_of(draw_texts(a.shape[0], RESAMPLES, 2), a.shape[0])
     draws = divide(*(((seeds @ part) * texts).sum(axis=1) for part in (a, b)))
     found = estimate(divide(a.sum(), b.sum()), draws, CONFIDENCE)
-    return {"value": plain(found.value, 4), "low": plain(found.low, 4), "high": plain(found.high, 4)}
+    return {name: None if one is None else plain(one, 4) for name, one in asdict(found).items()}
 
 
 def difference(first: list[list[float]], second: list[list[float]], below: list[list[float]]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ class Audit:
         at = np.cumsum(rng.geometric(chance, (runs, count)), axis=-1)
         if self.drifting:  # count the tokens of the periods with a risk alone
             at = at + (at - 1) // PERIOD * PERIOD
-        beta = rng.random(at.shape) if self.spread else np.ones(at.shape)
+        beta: Row = rng.random(at.shape) if self.spread else np.ones(at.shape)
         return at, beta
 
     def summed(self, at: NDArray[np.int64]) -> Row:
@@ -142,15 +143,15 @@ def result(seed: int, runs: int, tokens: int = TOKENS) -> dict[str, Any]:
         for rate in RATES:
             audit = Audit(rate, RISK, **changes)
             rng = np.random.default_rng([seed, 0, number, round(100 * rate)])
-            first = in_parts(runs, lambda size, audit=audit, rng=rng: first_certificates(audit, rng, size, tokens))
+            first = in_parts(runs, partial(first_certificates, audit, rng, tokens=tokens))
             false.append({"system": name, "audit_probability": rate, **share(np.isfinite(first))})
             rng = np.random.default_rng([seed, 1, number, round(100 * rate)])
-            failed = in_parts(runs, lambda size, audit=audit, rng=rng: bound_fails(audit, rng, size, tokens))
+            failed = in_parts(runs, partial(bound_fails, audit, rng, tokens=tokens))
             bounds.append({"system": name, "audit_probability": rate, **share(failed)})
     for rate in RATES:
         rng = np.random.default_rng([seed, 2, round(100 * rate)])
         audit = Audit(rate, TRUTH)
-        first = in_parts(runs, lambda size, audit=audit, rng=rng: first_certificates(audit, rng, size, tokens))
+        first = in_parts(runs, partial(first_certificates, audit, rng, tokens=tokens))
         tenth, median, ninth = np.quantile(first, [0.1, 0.5, 0.9], method="higher")
         needed.append(
             {

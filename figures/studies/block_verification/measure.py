@@ -20,7 +20,7 @@ from validation.models.pair import load_pair
 PROMPTS, NEW, COPIES, LENGTHS = 12, 24, 4, (2, 4, 8)
 
 
-@torch.no_grad()
+@torch.no_grad()  # type: ignore[untyped-decorator]
 def tokens_of_rounds(pair: Any, prefix: list[int]) -> np.ndarray:
     """Return the mean tokens of a round after a prefix, (rules, lengths)."""
     most = max(LENGTHS)

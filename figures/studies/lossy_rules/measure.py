@@ -106,7 +106,7 @@ def by_block(tokens: Any, p: Any, q: Any) -> np.ndarray:
     return np.array(found).transpose(1, 0, 2)
 
 
-@torch.no_grad()
+@torch.no_grad()  # type: ignore[untyped-decorator]
 def window(pair: Any, prefix: list[int], *, greedy: bool) -> tuple[Any, ...]:
     """Return the drafts (n, K), and p, q and the draft's logits at them and after the last, (n, K + 1, V)."""
     ids = torch.tensor([prefix] * (1 if greedy else COPIES))
@@ -172,7 +172,7 @@ def summarise(rounds: list[dict[str, np.ndarray]], counts: np.ndarray) -> Any:
         most = 1.0 + (overlap + np.minimum(spent[:, None], 1.0 - overlap)).sum(-1)
         promises = {}
         for promise in PROMISES:
-            each = [{name: best_mix(*one[name][:, :, n], promise) for name in names} for one in means]
+            each = [{name: best_mix(*one[name][0:2, :, n], promise=promise) for name in names} for one in means]
             likes = "skips at random, or a cascade with a mixture"
             promises[promise] = {
                 name: {
@@ -220,7 +220,8 @@ def main() -> None:
     asked = given(__doc__, "out", pair="builtin", prompts=24)
     pair, chosen = load_pair(asked.pair), builtin_prompts(limit=asked.prompts)
     torch.manual_seed(1)
-    rounds, counts = [], []
+    rounds: list[dict[str, Any]] = []
+    counts = []
     records = decode(pair, chosen, FixedLength(4), new_tokens=NEW, batch=16)
     for ids, record in zip(encode_prompts(pair, chosen, NEW), records, strict=True):
         places = [one.position for one in record.rounds[::3]]

@@ -28,7 +28,9 @@ NODES = np.exp(np.arange(-10.0, 40.0, 0.25))
 
 def rows_of(pair: Any, prompts: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return p and q at the measured positions, and the number of them in each prompt."""
-    target, draft, counts = [], [], []
+    target: list[np.ndarray] = []
+    draft: list[np.ndarray] = []
+    counts = []
     encoded = encode_prompts(pair, prompts, NEW)
     for ids, record in zip(encoded, decode(pair, prompts, FixedLength(4), new_tokens=NEW, batch=16), strict=True):
         text = torch.tensor([[*ids, *record.tokens]])

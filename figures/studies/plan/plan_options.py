@@ -64,7 +64,7 @@ def _sqs(option: Option) -> Method:
     name, rule, number = re.fullmatch(r"(.+), ([KB]) = (\d+)", option.label).groups()  # type: ignore[union-attr]
     lattice = next(one for one in LATTICES if one.name == name)
     budget = float(number) if rule == "B" else 1e12
-    shared = {"resolution": lattice.resolution, "budget_bits": budget, "sends_last": True}
+    shared: dict[str, Any] = {"resolution": lattice.resolution, "budget_bits": budget, "sends_last": True}
     made = (
         KSqs(lattice.k, **shared)
         if lattice.k is not None

@@ -44,14 +44,15 @@ class Rounds:
         rows, text = [], []
         for number, record in enumerate(records):
             for one in record.rounds:
-                up = 8.0 * one.bytes if real_bytes else one.bits
-                rows.append((one.draft_passes, one.target_passes, up, 8.0 * one.down_bytes))
+                bits = 8.0 * one.bytes if real_bytes else one.bits
+                rows.append((one.draft_passes, one.target_passes, bits, 8.0 * one.down_bytes))
                 text.append(number)
             if record.last.draft_passes or record.last.target_passes:
                 rows.append((record.last.draft_passes, record.last.target_passes, 0.0, 0.0))
                 text.append(number)
-        table = np.array(rows, dtype=np.float64).reshape(-1, 4)
-        return cls(*table.T, np.array(text), np.array([float(len(record.tokens)) for record in records]))
+        drafts, passes, up, down = np.array(rows, dtype=np.float64).reshape(-1, 4).T
+        tokens = np.array([float(len(record.tokens)) for record in records])
+        return cls(drafts, passes, up, down, np.array(text), tokens)
 
     @classmethod
     def alone(cls, tokens: Array, *, server: bool, width: int) -> Rounds:

@@ -219,6 +219,7 @@ def score(
             speeds[place] = rounds.tokens.sum() / seconds.sum(axis=1)
         for place, own in streams.items():
             known = planner.streamed
+            assert known is not None, "a planner of a trace knows the streamed policies"
             sizes = (known.message_bits, known.reply_bits)
             texts = [matches_of(one) for one in own]
             seconds, passes = streamed_seconds(texts, side, TIMES, ROUND_TRIP_S, sizes, down)

@@ -125,7 +125,8 @@ def rates(table: Row, slow: float, shares: Row) -> Row:
     """Tokens a second of each option at each share, shape (shares, options)."""
     tokens, fixed, bits = table.T
     with np.errstate(divide="ignore"):
-        return tokens / (fixed + np.where(bits > 0, bits * slow / np.maximum(shares[:, None], 1e-300), 0.0))
+        sent = np.where(bits > 0, bits * slow / np.maximum(shares[:, None], 1e-300), 0.0)
+    return np.asarray(tokens / (fixed + sent))
 
 
 def utility_of(found: Row, weights: Row, utility: str) -> Row:

@@ -138,15 +138,17 @@ def ways_of(text: str, trace: Path, times: Times, folder: Path) -> list[Way]:
     def setting(message: str, verify_s: float = base, verify_token_s: float = slope) -> Setting:
         link = constant_link(rate, trip + times.exchange_s(message))
         draft = times.draft.median_s
-        times_of_server = {"server_draft_s": draft, "between_s": times.between_s()}
-        return Setting(link, draft, verify_s + stretch, verify_token_s, **times_of_server)
+        more: dict[str, Any] = {"server_draft_s": draft, "between_s": times.between_s()}
+        return Setting(link, draft, verify_s + stretch, verify_token_s, **more)
 
     usual = setting("tokens")
     planner, about = planner_of_trace(trace, usual, cache=trace.parent / "plan", seal="checksum")
     seeded = option_of(planner, OURS, f"{CODECS[SEEDED]}, K = {K}")
     lattice = option_of(planner, OURS, f"{CODECS[LATTICE]}, K = {K}")
     flat = setting("tokens", base + STREAMED_WIDTH * slope, 0.0)
-    ours, _ = planner.ours(usual)
+    found_plan = planner.ours(usual)
+    assert found_plan is not None, "no policy keeps the limits"
+    ours, _ = found_plan
     method = ("--draft-length", str(K), "--method")
     found = [
         Way("shared seed", total(seeded), usual, (*method, "shared seed")),

@@ -21,10 +21,10 @@ def test_rounds_stay_within_the_budget() -> None:
 
 
 def test_the_published_rounding_of_a_fixed_size() -> None:
-    one = texts().cells[BY_SIZE[64], 1.0]
-    assert one.rounding == pytest.approx(one.looked_at * 64 / 400)
-    dense = texts().cells["QS dense", 1.0]
-    assert dense.rounding == pytest.approx(dense.looked_at * 4096 / 400)
+    """The last round of a text may be cut behind its verification, so a draft or two more or less are counted."""
+    for name, size in ((BY_SIZE[64], 64), ("QS dense", 4096)):
+        one = texts().cells[name, 1.0]
+        assert one.rounding * 400 / size == pytest.approx(one.looked_at, abs=2.5)
 
 
 def test_intervals_of_a_ratio_hold_it_as_often_as_they_say():
@@ -88,4 +88,4 @@ def test_the_stored_texts_keep_the_bounds_of_their_controllers() -> None:
             assert (np.array(text["mean"]) <= bounds + 1e-9).all()
     for name in (BUDGETED, GUARDED):
         for text in paths(texts().long[name]):
-            assert (np.array(text["mean"]) <= EPSILON * (1 + 1e-9)).all()
+            assert (np.array(text["mean"]) <= EPSILON * (1 + 1e-6)).all()  # masses of float32 rows

@@ -6,7 +6,7 @@ slightly outside 2.5 and 97.5 (Hesterberg's), so that the interval of a mean is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -271,7 +271,7 @@ def simulate_theorem(seed: int) -> Numbers:
                     **{key: plain(sums[key].mean(), 4) for key in ("mismatch", "dropped")},
                 }
             )
-    columns = {
+    columns: dict[str, str | Callable[[Any], str]] = {
         "method": "{method}",
         "temperature": "{temperature:g}",
         "drafts looked at": "{positions:.1f}",
@@ -306,7 +306,7 @@ def simulate_budget(seed: int) -> Numbers:
     places = {f"{t:g}": {name: found.cells[name, t] for name in names} for t in found.temperatures}
     long = f"{found.temperatures[-1]:g}, {found.about['scale']['long_tokens']} tokens"
     places[long] = {name: found.long[name] for name in (*names, quantized.CSqs(0.0).name)}
-    values = []
+    values: list[dict[str, Any]] = []
     for where, cells in places.items():
         for name, cell in cells.items():
             ratios: dict[str, Ratio] = {

@@ -50,7 +50,7 @@ class Cell:
     rounds: Values
     rounding: Values
     by_bytes: bool
-    paths: Sequence[Sequence[Sequence[float]]] = ()
+    paths: Sequence[Any] = ()
 
     @property
     def looked_at(self) -> Values:

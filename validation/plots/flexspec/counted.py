@@ -273,7 +273,7 @@ Times = Callable[[Texts], NDArray[np.float64]]
 """Maps texts to their seconds."""
 
 
-def over(network: str, **times: float) -> Times:
+def over(network: str, **times: Any) -> Times:
     """Return the seconds over a network; ``times`` replace those of the tables."""
     return partial(Texts.seconds, network=network, **times)
 

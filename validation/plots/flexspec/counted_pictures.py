@@ -43,7 +43,8 @@ def simulate_latencies(seed: int) -> Numbers:
         lines = []
         for line in c.LINES:
             own = case.lines[network][line.name].of(chosen)
-            one = {"name": line.name, "ms": _ends(ratio(c.over(network)(own), own.tokens, seed=seed), 1e3)}
+            timed = ratio(c.over(network)(own), own.tokens, seed=seed)
+            one: dict[str, Any] = {"name": line.name, "ms": _ends(timed, 1e3)}
             if line.column:
                 one["printed_ms"] = float(LATENCIES["III"][0][0, place, METHODS.index(line.column)])
             lines.append(one)

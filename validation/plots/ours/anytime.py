@@ -6,6 +6,7 @@ nothing. The measured rows audit U-HLM along the texts of a trace.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def _audited(tokens: Tokens, threshold: float, rate: float, seed: int) -> dict[s
     }
 
 
-COLUMNS = {
+COLUMNS: dict[str, str | Callable[[Any], str]] = {
     "u_th": "{threshold:g}",
     "π": "{audit_probability:g}",
     "drafts skipped without audits": "{skipped:.1%}",

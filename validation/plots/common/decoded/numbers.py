@@ -235,7 +235,7 @@ def _speed_numbers(
     names = [name for name in decoded.about["methods"] if name in texts]
     found = {name: speeds(texts[name], fading, snr_db, **settings) for name in names}
     series = [line(name, snr_db, draws[word].estimates(), word=word) for name, draws in found.items() for word in WORDS]
-    whole = found.get("HLM")
+    whole = found.get("HLM", {})
     gains = {
         name: {word: kept(draws[word].over(whole[word]).estimates()[place]) for word in WORDS}
         for name, draws in (found.items() if whole else ())

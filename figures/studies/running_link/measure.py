@@ -133,6 +133,7 @@ def ways_of(text: str, trace: Path, times: Times, folder: Path) -> list[Way]:
         how("--settings", part) for how, part in zip((read_rate, read_time, read_time), text.split(","), strict=True)
     )
     request, _, _ = with_times(Request(rate_bps=rate, round_trip_s=trip), times, LEFT_OUT)
+    assert request.passes is not None, "measured times hold passes"
     passes = replace(request.passes, table=tuple(tuple(s + stretch for s in row) for row in request.passes.table))
     request = replace(request, passes=passes, verify_s=request.verify_s + stretch)
     planner, about = planner_of_trace(trace, request.setting(), cache=trace.parent / "plan", seal="checksum")
@@ -146,7 +147,8 @@ def ways_of(text: str, trace: Path, times: Times, folder: Path) -> list[Way]:
         return next(one for one in planner.options if one.family == family and label in (None, one.label))
 
     seeded, lattice = (of(OURS, f"{CODECS[codec]}, K = {K}") for codec in (SEEDED, LATTICE))
-    ours, _ = planner.ours(planner.setting)
+    best = planner.ours(planner.setting)
+    assert best is not None, "without a limit some policy is always best"
     method = ("--draft-length", str(K), "--method")
     found = [
         Way("shared seed", told(seeded), (*method, "shared seed")),
@@ -154,7 +156,7 @@ def ways_of(text: str, trace: Path, times: Times, folder: Path) -> list[Way]:
         Way("HLM", told(of(HLM)), (*method, "HLM")),
         Way("server alone, streaming", told(of(STREAM)), (*method, "server")),
         Way("server with its own draft", told(of(COLOCATED, f"K = {K}")), (*method, "server"), drafts=True),
-        Way("plan's choice", told(ours), policy(ours, planner, about, folder / "ours.json")),
+        Way("plan's choice", told(best[0]), policy(best[0], planner, about, folder / "ours.json")),
     ]
     drafting_on = planner.streamed and planner.streamed.option(planner.setting)  # none where wider passes take longer
     if drafting_on is not None:

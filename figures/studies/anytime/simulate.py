@@ -49,12 +49,12 @@ class Audit:
         at = np.cumsum(rng.geometric(chance, (runs, count)), axis=-1)
         if self.drifting:  # count the tokens of the periods with a risk alone
             at = at + (at - 1) // PERIOD * PERIOD
-        beta: Row = rng.random(at.shape) if self.spread else np.ones(at.shape)
+        beta = rng.random(at.shape) if self.spread else np.ones(at.shape)
         return at, beta
 
     def summed(self, at: NDArray[np.int64]) -> Row:
         if not self.drifting:
-            return self.mean * at
+            return np.asarray(self.mean * at)
         whole, part = np.divmod(at, 2 * PERIOD)
         return 2.0 * self.mean * (whole * PERIOD + np.minimum(part, PERIOD))
 

@@ -138,9 +138,9 @@ def place(pair: Any, prefix: list[int]) -> dict[str, np.ndarray]:
     return found
 
 
-def best_mix(tokens: np.ndarray, cost: np.ndarray, promise: float) -> tuple[float, int, int, float]:
+def best_mix(curve: np.ndarray, promise: float) -> tuple[float, int, int, float]:
     """Return the most tokens of rounds that mix two parameters with cost ≤ promise · tokens, and the mixture."""
-    tokens, cost = np.append(1.0, tokens), np.append(0.0, cost)
+    tokens, cost = np.append(1.0, curve[0]), np.append(0.0, curve[1])
     over = cost - promise * tokens
     found = [(float(tokens[i]), i, i, 1.0) for i in range(len(tokens)) if over[i] <= 1e-12]
     for i in np.flatnonzero(over <= 1e-12):
@@ -172,7 +172,7 @@ def summarise(rounds: list[dict[str, np.ndarray]], counts: np.ndarray) -> Any:
         most = 1.0 + (overlap + np.minimum(spent[:, None], 1.0 - overlap)).sum(-1)
         promises = {}
         for promise in PROMISES:
-            each = [{name: best_mix(*one[name][0:2, :, n], promise=promise) for name in names} for one in means]
+            each = [{name: best_mix(one[name][:, :, n], promise) for name in names} for one in means]
             likes = "skips at random, or a cascade with a mixture"
             promises[promise] = {
                 name: {

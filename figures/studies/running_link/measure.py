@@ -158,7 +158,7 @@ def ways_of(text: str, trace: Path, times: Times, folder: Path) -> list[Way]:
         Way("server with its own draft", told(of(COLOCATED, f"K = {K}")), (*method, "server"), drafts=True),
         Way("plan's choice", told(best[0]), policy(best[0], planner, about, folder / "ours.json")),
     ]
-    drafting_on = planner.streamed and planner.streamed.option(planner.setting)  # none where wider passes take longer
+    drafting_on = None if planner.streamed is None else planner.streamed.option(planner.setting)
     if drafting_on is not None:
         found.append(Way(STREAMED, told(drafting_on), (*method, "shared seed streamed")))
     return found

@@ -84,18 +84,15 @@ def collection_command(out: Decorator, fresh: str) -> Decorator:
     return added
 
 
-def collect_here(
-    console: Console, asked: Collection, prompts: list[Prompt], where: Callable[[Pair], Place]
-) -> tuple[str, Trace]:
-    """Return the device and the trace that this process collected."""
+def collect_here(console: Console, asked: Collection, prompts: list[Prompt], where: Callable[[Pair], Place]) -> Trace:
+    """Return the trace that this process collected."""
     from validation.models.devices import return_freed_memory
 
     pair = asked.models.load(console)
-    device = str(pair.device)
     trace = collect_trace(console, pair, prompts, where(pair), asked.settings, typed_command(), asked.fresh)
     del pair
     return_freed_memory()
-    return device, trace
+    return trace
 
 
 @click.command()

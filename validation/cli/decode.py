@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @option("--method only", "Only this method; may be given several times.", multiple=True)
 @option("--policy", "A policy.json of `hlm plan`; adds its method, called planned.", FILE)
 @option("--seed", None, SEED, default=1)
-@option("--device", "auto, cpu, cuda, cuda:1, ..., or sharded.", default="auto")
+@option("--device", "auto, cpu, cuda, cuda:1, and so on.", default="auto")
 @option("--dtype", "Type of the weights.  [default: float32 on the CPU, elsewhere as stored]")
 @quiet_option
 @json_option

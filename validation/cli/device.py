@@ -55,7 +55,7 @@ SERVER, AT_ONCE = "server", 4
 )
 @option(
     "--adapt",
-    "With a shared seed in rounds: begin with --draft-length, then follow the rounds so far, up to MOST drafts. "
+    "With a shared seed in rounds: drafts a round follow the rounds so far, up to MOST. "
     "With a lossless policy: for each round choose its message or a shared seed, and its drafts.",
     click.IntRange(1, 64),
     metavar="MOST",
@@ -281,9 +281,9 @@ def _method(
                 f"--adapt changes the draft length, and the text of --method {name!r} depends on it; use --method "
                 "'shared seed', or a lossless --policy."
             )
-        from validation.link.adapt import AdaptiveSeed, LengthChoice
+        from validation.link.message_choice import SEEDED, AdaptiveSeed, MessageChoice
 
-        choice = LengthChoice(draft_length, adapt)
+        choice = MessageChoice({SEEDED: tuple(range(1, adapt + 1))})
         return (lambda: AdaptiveSeed(choice)), 1.0
     if audit is None and own_threshold:
         raise UserError("--own-threshold follows from audits; give --audit with it, such as 0.1.")

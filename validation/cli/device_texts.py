@@ -46,8 +46,7 @@ def write_text(
 ) -> dict[str, Any]:
     """Write one text; return what is stored of it."""
     from validation.decoding.methods.switched import Switched
-    from validation.link.adapt import AdaptiveSeed
-    from validation.link.message_choice import FollowingText
+    from validation.link.message_choice import AdaptiveSeed, FollowingText
     from validation.link.skip_choice import OwnThreshold
 
     remote = device.remote

@@ -129,7 +129,6 @@ def finish_run(
     trace: Trace,
     folder: Path,
     seed: int,
-    device: str,
     as_json: bool,
     *,
     stored_rows: bool = False,
@@ -153,8 +152,7 @@ def finish_run(
 
             parts = on_scheduler(scheduler)
         claims = hlmtheory.all_claims()
-        place = "numpy" if device == "cpu" else device  # if the models run on a GPU, so does the check
-        options: dict[str, Any] = {"device": place, "kept": folder / UNFINISHED, "stored_rows": stored_rows}
+        options: dict[str, Any] = {"kept": folder / UNFINISHED, "stored_rows": stored_rows}
         options["claims"] = claims if all_claims else measured(claims)
         with progress_bar(console) as progress:
             results = check_trace(trace, seed=seed, parts=parts, progress=progress, **options)

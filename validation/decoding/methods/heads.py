@@ -102,7 +102,7 @@ class Medusa(_FromFeatures):
     Parameters
     ----------
     folder : str or Path
-        Of the weights, from ``python -m validation.training.heads medusa``.
+        Of the weights, from ``python -m validation.training medusa``.
     nodes : int
         Drafts of a round.
     on_server, any_base : bool

@@ -34,9 +34,7 @@ from hlmtheory.codec.frame import (
     VersionError,
 )
 from hlmtheory.codec.menu import CodecMenu
-from hlmtheory.codec.messages import (
-    KINDS as CODEC_KINDS,
-)
+from hlmtheory.codec.messages import KINDS as CODEC_KINDS
 from hlmtheory.codec.messages import (
     LatticeDraft,
     LatticeMessage,

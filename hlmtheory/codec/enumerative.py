@@ -13,13 +13,7 @@ import numpy as np
 
 from hlmtheory._combinatorics import about_log2, lattice_points
 from hlmtheory.codec.frame import Limits, MalformedError, MessageError, Reader, varint
-from hlmtheory.codec.messages import (
-    LARGEST_VOCABULARY,
-    LONGEST_BATCH,
-    Integers,
-    LatticeDraft,
-    LatticeMessage,
-)
+from hlmtheory.codec.messages import LARGEST_VOCABULARY, LONGEST_BATCH, Integers, LatticeDraft, LatticeMessage
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 
 LONGEST_INDEX = 2**12

@@ -26,12 +26,7 @@ from hlmtheory.truncation.reconstruction import (
 from hlmtheory.truncation.sizes_claims import CLAIMS as _SIZE_CLAIMS
 from hlmtheory.truncation.softplus_claims import CLAIMS as _SOFTPLUS_CLAIMS
 from hlmtheory.truncation.worst_case import CLAIMS as _WORST_CLAIMS
-from hlmtheory.verification import (
-    acceptance_rate,
-    decoded_acceptance_rate,
-    rejection_probability,
-    total_variation,
-)
+from hlmtheory.verification import acceptance_rate, decoded_acceptance_rate, rejection_probability, total_variation
 
 # Proofs, by the last part of the id.
 #

@@ -26,6 +26,7 @@ from validation.trace.reader import LISTS, ListChunk, Trace, TraceChunk
 Array = NDArray[Any]
 CORPUS_REASON = "the texts are a corpus's, not the target model's own"
 IDENTITY_REASON = "an identity between numbers of which only intervals are known cannot be confirmed"
+LOGITS_REASON = "it needs the logit of every token"
 UNKNOWN_REASON = "no interval of its sides is known if distributions are known in part"
 
 
@@ -81,7 +82,8 @@ def reasons(trace: Trace, claims: Iterable[Claim], stored_rows: bool = False) ->
         if set(claim.takes) & set(WINDOW_ARRAYS) and trace.manifest.get("texts") == CORPUS:
             found[claim.id] = CORPUS_REASON
         elif rounded is not None and claim.id not in SIDES:
-            found[claim.id] = IDENTITY_REASON if claim.relation is Relation.EQ else UNKNOWN_REASON
+            reason = IDENTITY_REASON if claim.relation is Relation.EQ else UNKNOWN_REASON
+            found[claim.id] = LOGITS_REASON if "actual_draft" in claim.takes else reason
     return found
 
 

@@ -73,11 +73,19 @@ def decode(
     number of forward passes and the time of one pass of each model, measured once per run.
     """
     from validation.collection.prompts import builtin_prompts, read_prompts
-    from validation.decoding.fit_file import fitted_to, of_other_models
+    from validation.decoding.fitting import fitted_to, of_other_models
     from validation.decoding.pass_times import FILE, passes_of
     from validation.decoding.policy_file import planned_methods, refuse_other_models
-    from validation.decoding.studies import COMMON, REFERENCE, STUDIES, decode_study, likely_names, refuse_unknown
-    from validation.decoding.text_files import sample_of, write_texts
+    from validation.decoding.studies import (
+        COMMON,
+        REFERENCE,
+        STUDIES,
+        decode_study,
+        likely_names,
+        refuse_unknown,
+        sample_of,
+        write_texts,
+    )
     from validation.trace.reader import open_trace
 
     known = STUDIES | {one.name: one for one in (COMMON, REFERENCE)}

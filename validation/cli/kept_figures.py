@@ -21,7 +21,7 @@ MARKS = ".drawn"
 def figure_marks(figures: Iterable[Figure], trace: Trace, seed: int) -> dict[str, str]:
     """Return for each figure, by stem, a hash of all that determines it: trace, fit, seed, code and libraries."""
     from validation.claims.progress import mark_of
-    from validation.decoding.fit_file import stored_fit
+    from validation.decoding.fitting import stored_fit
 
     settings = {"seed": seed, "fit": stored_fit(trace), "drawn by": version("matplotlib")}
     shared = mark_of(trace, [], settings)

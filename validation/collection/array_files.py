@@ -28,10 +28,7 @@ Blocks = Callable[[int, int], Iterator[NDArray[Any]]]
 
 @dataclass(frozen=True, slots=True)
 class ArraySource:
-    """An array in a file, with its shape and dtype; ``blocks(size, first)`` yields its rows starting at ``first``.
-
-    ``store`` is llama.cpp's, which also holds the tokens and chunks of the rows, and rounds its values.
-    """
+    """An array in a file, with its shape and dtype; ``blocks(size, first)`` yields its rows starting at ``first``."""
 
     path: Path
     key: str | None
@@ -83,7 +80,6 @@ def open_source(where: str | Path) -> ArraySource:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Convert any error of a reader to a UserError of one sentence."""
     try:
         yield
     except UserError:
@@ -98,8 +94,6 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _guarded(path: Path, blocks: Blocks) -> Blocks:
-    """Return the same blocks, with read errors converted to UserError."""
-
     def read(size: int, first: int) -> Iterator[NDArray[Any]]:
         with _explained(path):
             yield from blocks(size, first)
@@ -108,8 +102,6 @@ def _guarded(path: Path, blocks: Blocks) -> Blocks:
 
 
 def _sliced(path: Path, shape: tuple[int, ...], part: Callable[[int, int], Any]) -> Blocks:
-    """Return the blocks of an array that supports slicing by rows."""
-
     def blocks(size: int, first: int) -> Iterator[NDArray[Any]]:
         for start in range(first, shape[0], size):
             yield np.asarray(part(start, min(start + size, shape[0])))
@@ -183,11 +175,7 @@ def _npz(path: Path, key: str | None) -> ArraySource:
 
 
 def _refuse_too_short(path: Path, key: str, info: zipfile.ZipInfo, header: int, needed: int) -> None:
-    """Refuse a header that claims more values than its file can hold, before memory is allocated for them.
-
-    The directory of a zip file may claim any size. The compressed size gives a reliable bound: deflate expands one
-    byte to at most 1,032.
-    """
+    """Refuse a header that claims more values than its file can hold, before memory is allocated for them."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise UserError(f"{path}:{key} is compressed in a way that numpy does not use; save it with numpy.savez again.")
     held = path.stat().st_size * (1 if info.compress_type == zipfile.ZIP_STORED else 1032)

@@ -75,7 +75,6 @@ def weights_mark(model: Any) -> str:
 
 
 def _sum(value: Any) -> bytes:
-    """Return the SHA-256 of a tensor's bytes, copied to the host in blocks to limit memory."""
     import torch
 
     digest = hashlib.sha256()

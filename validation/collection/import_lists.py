@@ -35,28 +35,7 @@ def import_lists(
     fresh: bool = False,
     progress: Progress | None = None,
 ) -> Trace:
-    """Build a trace from top-k lists; lists of all V tokens of both models become an ordinary trace of whole rows.
-
-    Parameters
-    ----------
-    store_path : str, Path or RemotePath
-        The folder to create.
-    vocabulary : int or None
-        V; None if the files hold it.
-    processing : (Processing, Processing)
-        Of the draft and the target model.
-    text_origin : str
-        ``"corpus"``, or ``"target"`` if the target model wrote the texts.
-    fresh : bool
-        Delete the trace at ``store_path`` first.
-    progress : callable, optional
-        Called as ``progress(done, total, text)`` in rows.
-
-    Raises
-    ------
-    UserError
-        As :func:`validation.collection.top_k.pair_lists`, or logits are given for a part of the vocabulary.
-    """
+    """Build a trace from top-k lists; lists of all V tokens of both models become an ordinary trace of whole rows."""
     path = place(store_path)
     settings: dict[str, Any] = {"draft": draft.mark(), "target": target.mark(), "vocabulary": vocabulary}
     settings |= {"processing": [one.as_json() for one in processing], "texts": text_origin}
@@ -122,7 +101,6 @@ def _note(widths: tuple[int, int], vocabulary: int, whole: bool) -> str:
 
 
 def _stored(block: Lists, whole: bool) -> tuple[NDArray[Any], ...]:
-    """Return the arrays of the trace for a block."""
     pairs = (
         (block.draft_tokens, block.draft_log_probabilities),
         (block.target_tokens, block.target_log_probabilities),

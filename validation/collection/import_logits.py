@@ -1,10 +1,7 @@
-"""Import a user's logits of both models as a trace, from array files or llama.cpp's stores.
+"""Import a user's logits of both models as a trace, from array files or llama.cpp's stores, in blocks.
 
-The files are read in blocks, so memory does not grow with them. The first pass checks the values and finds their range;
-the second stores them. A source is named ``FILE`` or ``FILE:KEY``, where the key selects one of several arrays.
-
-Without tokens, the trace stores -1 for each. Without texts, all rows form one sequence, and the position is the row's
-number.
+The first pass checks the values and finds their range; the second stores them. Without tokens, the trace stores -1 for
+each; without texts, all rows form one sequence.
 """
 
 from __future__ import annotations
@@ -48,38 +45,7 @@ def import_logits(
     fresh: bool = False,
     progress: Progress | None = None,
 ) -> Trace:
-    """Build a trace from logits stored in files.
-
-    Parameters
-    ----------
-    draft, target : str or Path
-        ``FILE`` or ``FILE:KEY``: arrays (N, V) of the draft and the target model's logits, row for row.
-    store_path : str, Path or RemotePath
-        The folder to create.
-    tokens : str or Path, optional
-        (N,) integers from 0 to V - 1: the token emitted at each row.
-    texts : str or Path, optional
-        (N,) integers: the sequence that each row belongs to; rows of a sequence are contiguous and in order.
-    dtype : str
-        ``"float16"``, ``"float32"``, or ``"auto"``: float32 only if a value does not fit into float16, or for a store
-        of llama.cpp, whose values float16 would round more than the store did.
-    processing : (Processing, Processing), optional
-        Of the draft and the target model; default: raw values.
-    text_origin : str, optional
-        ``"corpus"``, or ``"target"`` if the target model wrote the texts; default: a corpus for a store of llama.cpp,
-        otherwise not recorded.
-    fresh : bool
-        Delete the trace at ``store_path`` first.
-    progress : callable, optional
-        Called as ``progress(done, total, text)`` in rows.
-
-    Raises
-    ------
-    UserError
-        A file or key is missing or unreadable, shapes differ or have the wrong rank, there are no rows, values are
-        not numbers or overflow, probabilities are given instead of logits, tokens are outside the vocabulary, or the
-        rows of a sequence are not contiguous.
-    """
+    """Build a trace from logits stored in files."""
     report = progress or (lambda done, total, text: None)
     sources = {"draft": open_source(draft), "target": open_source(target)}
     rows, vocabulary = _common_shape(sources)
@@ -141,7 +107,6 @@ def import_logits(
 
 
 def _stored_index(sources: dict[str, ArraySource]) -> dict[str, NDArray[np.int64]]:
-    """Return the tokens and texts that llama.cpp's stores hold; refuse two stores of different texts."""
     stores = {name: source.store for name, source in sources.items() if source.store is not None}
     if not stores:
         return {}
@@ -162,7 +127,6 @@ def _stored_index(sources: dict[str, ArraySource]) -> dict[str, NDArray[np.int64
 
 
 def _slack_note(slack: dict[str, float]) -> str:
-    """Return the sentence about rounded rows."""
     said = ", ".join(f"{value:.2g} for the {name} model" for name, value in slack.items())
     return (
         f"The stores round: a row differs from the model's own by a total variation of at most {said}. An acceptance "
@@ -177,7 +141,6 @@ def default_values(where: str | Path) -> str:
 
 
 def _common_shape(sources: dict[str, ArraySource]) -> tuple[int, int]:
-    """Return the common shape (N, V) of both models' logits."""
     for name, source in sources.items():
         if source.dtype.kind != "f":
             raise UserError(
@@ -209,7 +172,6 @@ def _integers(name: str, where: str | Path, rows: int) -> NDArray[np.int64]:
 
 
 def _texts(texts: NDArray[np.int64] | None, rows: int, where: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the sequence number and the position in the sequence, for every row."""
     if texts is None:
         return np.zeros(rows, np.int32), np.arange(rows, dtype=np.int32)
     starts = np.flatnonzero(np.diff(texts, prepend=texts[0] - 1))
@@ -224,7 +186,6 @@ def _texts(texts: NDArray[np.int64] | None, rows: int, where: str) -> tuple[NDAr
 
 
 def _examine(name: str, source: ArraySource, report: Progress) -> tuple[float, int, tuple[int, int]]:
-    """Return the largest magnitude and the count and first index of float16 overflows; refuse non-finite values."""
     largest, beyond, first, bad, bad_at, shaped = 0.0, 0, (0, 0), 0, (0, 0, 0.0), True
     done = 0
     for block in source.blocks(_block_rows(source.shape[1]), 0):
@@ -266,7 +227,6 @@ def _are_probabilities(block: NDArray[Any]) -> bool:
 def _chosen_dtype(
     dtype: str, seen: dict[str, tuple[float, int, tuple[int, int]]], sources: dict[str, ArraySource]
 ) -> tuple[str, str]:
-    """Return the dtype in which the logits are stored, and a note about the choice."""
     for name, (largest, beyond, (row, column)) in seen.items():
         where = sources[name].where
         if largest > LARGEST["float32"]:

@@ -34,13 +34,7 @@ class Certified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """Intervals from two files of top-k lists.
-
-    Attributes
-    ----------
-    acceptance : (float, float)
-        Interval of the mean acceptance rate over the positions: the mean of sharp intervals.
-    """
+    """Intervals from two files of top-k lists."""
 
     places: int
     texts: int
@@ -97,10 +91,7 @@ def acceptance(lists: Lists) -> Interval:
 
 
 def certified_sizes(lists: Lists, limits: Iterable[float]) -> NDArray[np.int64]:
-    """Return the smallest k for which the upper end of 2 Δ_k is within each limit; -1 if the list is too short.
-
-    Shape (n, limits).
-    """
+    """Return the smallest k for which the upper end of 2 Δ_k is within each limit; -1 if the list is too short."""
     most = np.array(list(limits))
     sizes = np.full((len(lists.draft_tokens), len(most)), -1)
     boxes = None if lists.exact else lists.boxes()

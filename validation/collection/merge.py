@@ -1,8 +1,6 @@
 """Merge the shards of a trace: copy their batches, in order, into the trace that one process would have written.
 
-Arrays, settings and prompts are those of one process, bit for bit, if the machines round alike (processor, threads and
-versions; a note names them if they differ). Of the manifest differ ``created``, ``command``, ``speed`` (seconds of all
-shards together) and ``shards``, which one process does not write; of the journal, where its lines begin.
+Arrays, settings and prompts are the same bit for bit, if the machines round alike; a note names them if they differ.
 """
 
 from __future__ import annotations
@@ -29,29 +27,7 @@ def merge_shards(
     command: str | None = None,
     fresh: bool = False,
 ) -> Trace:
-    """Merge all shards of one collection into one trace, and return it.
-
-    An interrupted merge continues after its last batch. The shards stay as they are.
-
-    Parameters
-    ----------
-    folders : sequence of str or Path
-        All shards, in any order.
-    store_path : str, Path or RemotePath
-        The folder of the trace.
-    progress : callable, optional
-        Called as ``progress(done, total, text)``, in positions.
-    command : str, optional
-        The command line to record in the manifest.
-    fresh : bool
-        Delete the trace at ``store_path`` first.
-
-    Raises
-    ------
-    UserError
-        A shard is missing, given twice, incomplete, damaged, or of another collection; another trace lies at
-        ``store_path``; or the disk is too small.
-    """
+    """Merge all shards of one collection into one trace, and return it."""
     shards = in_order([read_shard(folder) for folder in folders])
     settings, about = shards[0].settings, shards[0].about
     path, report = place(store_path), progress or (lambda done, total, text: None)
@@ -102,7 +78,6 @@ def in_order(shards: Sequence[Shard]) -> list[Shard]:
 
 
 def _batches_needed(shards: Sequence[Shard]) -> list[Batch]:
-    """Return the batches that one process would collect; refuse shards that lack some."""
     settings, positions = shards[0].settings, 0
     found = []
     for one in batches_of(len(shards[0].about["prompts"]), settings):
@@ -117,7 +92,6 @@ def _batches_needed(shards: Sequence[Shard]) -> list[Batch]:
 
 
 def _incomplete(shards: Sequence[Shard], missing: int) -> UserError:
-    """Return the error for shards that lack batches; the number needed is estimated from the batches that are there."""
     settings: Mapping[str, Any] = shards[0].settings
     counts = [count for shard in shards for count in shard.counts]
     needed, remedy = -(-len(shards[0].about["prompts"]) // settings["batch"]), "the same command"
@@ -134,7 +108,6 @@ def _incomplete(shards: Sequence[Shard], missing: int) -> UserError:
 
 
 def _copy(shard: Shard, index: int, writer: TraceWriter) -> None:
-    """Append the rows of one batch of a shard."""
     assert shard.rows is not None
     start, stop = [0, *shard.ends][index], shard.ends[index]
     step = max(1, COPIED_VALUES // shard.rows.vocabulary)
@@ -144,7 +117,6 @@ def _copy(shard: Shard, index: int, writer: TraceWriter) -> None:
 
 
 def _other_machines(shards: Sequence[Shard]) -> list[str]:
-    """Return the note about machines that may round differently."""
     machines = [machine for shard in shards for machine in shard.machines]
     found = []
     for name in machines[0]:

@@ -1,8 +1,7 @@
 """What an engine had done to the values that it returned: nothing, or temperature, top-p, top-k and penalties.
 
 Files do not say it, so the user does: ``raw_logprobs``, or ``processed_logprobs,temperature=0.7,top_p=0.9``. The first
-word is vLLM's ``logprobs_mode``. Raw values are those before the sampler, processed ones those that it draws from.
-vLLM's prompts do not go through the sampler, so both modes give the same values there.
+word is vLLM's ``logprobs_mode``: raw values are those before the sampler, processed ones those that it draws from.
 """
 
 from __future__ import annotations
@@ -18,10 +17,7 @@ VALUES = ("raw_logits", "raw_logprobs", "processed_logits", "processed_logprobs"
 
 @dataclass(frozen=True, slots=True)
 class Processing:
-    """One of ``VALUES`` and the settings of the sampler that they include; ``stated`` by the user, or a default.
-
-    The defaults change nothing; a ``top_k`` of 0 stands for all tokens.
-    """
+    """One of ``VALUES`` and the settings of the sampler that they include; ``stated`` by the user, or a default."""
 
     values: str = "raw_logprobs"
     temperature: float = 1.0

@@ -1,16 +1,8 @@
 """Collect one shard of a trace: every N-th batch, in a store of its own.
 
-The unit is the batch, not the prompt: the random numbers of a batch come from its own seed, and which sequences are
-padded and scored together decides how logits are rounded. A batch has the same prompts whoever collects it. So shard i
-of N takes the batches i − 1, i − 1 + N, i − 1 + 2N and so on, and :mod:`validation.collection.merge` puts the batches
-of all shards in order.
-
-A shard is a folder:
-
-==========  ==========================================================================================
-shard.json  number, settings, models, prompts and machines, with a checksum
-rows/       a trace that is never finished, so that the shard can be continued
-==========  ==========================================================================================
+A batch has its own seed and the same prompts whoever collects it, so :mod:`validation.collection.merge` can put the
+batches of all shards in order. A shard is a folder with ``shard.json`` (settings, prompts, machines) and ``rows``, a
+trace that is never finished, so that the shard can be continued.
 """
 
 from __future__ import annotations
@@ -106,31 +98,7 @@ def collect_shard(
     command: str | None = None,
     fresh: bool = False,
 ) -> list[int]:
-    """Collect the batches of one shard, and return the positions of each.
-
-    Parameters
-    ----------
-    prompts : sequence of Prompt
-        All prompts, the same for every shard.
-    settings, encoded
-        From :func:`validation.collection.collect.settings_of`.
-    folder : str or Path
-        The folder of the shard. What is stored there is not collected again.
-    go_on : callable
-        Decides before each batch whether it is collected.
-    progress : callable, optional
-        Called as ``progress(done, total, text)``, in positions of this shard (in batches when ``positions`` is None).
-    command : str, optional
-        The command line to record.
-    fresh : bool
-        Delete what is stored first.
-
-    Raises
-    ------
-    UserError
-        Another shard, or a shard of other settings, lies at ``folder``; or as
-        :func:`validation.collection.collect.collect`.
-    """
+    """Collect the batches of one shard, and return the positions of each."""
     folder, report = Path(folder), progress or (lambda done, total, text: None)
     positions, new_tokens = settings["positions"], settings["new_tokens"]
     _refuse_foreign(folder)
@@ -228,7 +196,6 @@ def _batch_ends(shard: Shard, rows: Trace) -> list[int]:
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """Refuse a folder that holds something other than a shard."""
     try:
         inside = {file.name for file in folder.iterdir()}
     except FileNotFoundError:

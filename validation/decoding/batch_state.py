@@ -1,11 +1,8 @@
 """The state of a batch of sequences: kept tokens, drafts in flight, and how far each model has read.
 
-Each sequence lies in a batch slot. All arrays have one entry for each slot::
-
-    tokens[slot]   prompt ... kept tokens ... drafts in flight ... filler
-                   0     prompt_end      kept_end         draft_end
-
-When a sequence is finished, its slot is closed and the last slots are copied into the free ones.
+All arrays have one entry for each batch slot. ``tokens[slot]`` holds the prompt up to ``prompt_end``, kept tokens up to
+``kept_end``, drafts in flight up to ``draft_end``, then filler. When a sequence is finished, its slot is closed and the
+last slots are copied into the free ones.
 """
 
 from __future__ import annotations
@@ -46,11 +43,7 @@ class DecodingError(UserError):
 
 
 class BatchState:
-    """The sequences of one batch, of which ``records`` holds one record each; ``model_class`` caches what models read.
-
-    ``times`` are those of :func:`validation.decoding.loop.decode`; with ``risk`` skipped drafts are kept until the
-    target model has read them; ``on_finished`` is called with each record when its sequence is finished.
-    """
+    """The sequences of one batch; with ``risk`` skipped drafts are kept until the target model has read them."""
 
     model_class: type[CachedModel] = CachedModel
     versioned_class: type[VersionedModel] = VersionedModel

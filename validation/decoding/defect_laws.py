@@ -1,8 +1,7 @@
 """The law of the texts that each defect of ``tests/validation/audit/defects.py`` gives, by enumeration.
 
-Nothing here draws a number or runs a model, and no function of the loop is used: the rounds of speculative decoding are
-written down again, with the probability of each outcome. So the two check each other. The models are tables of
-distributions by prefix: after node n and token v comes node n V + v + 1.
+No function of the loop is used, so the two check each other. The models are tables of distributions by prefix: after
+node n and token v comes node n V + v + 1.
 """
 
 from __future__ import annotations
@@ -77,22 +76,7 @@ def defective_law(
     drawn: Array | None = None,
     verified: Array | None = None,
 ) -> Law:
-    """Return the law of the texts of speculative decoding with a defect (the name of a mechanism), or with none.
-
-    Parameters
-    ----------
-    draft, target : array, shape (nodes, V)
-        Distributions by prefix, at temperature 1 and uncut.
-    positions : int
-        Maximum number of tokens of a text.
-    max_draft_length : int
-        Drafts of a round.
-    by_block : bool
-        Whether the drafts of a round are verified together, as they are with the defect ``block_token_rule``.
-    drawn, verified : array, shape (nodes, V), optional
-        What drafts are drawn from in place of the draft's rows, and by which p they are judged in place of the
-        target's.
-    """
+    """Return the law of the texts of speculative decoding with a defect (the name of a mechanism), or with none."""
     q, p = processed(draft, temperature, top_p), processed(target, temperature, top_p)
     told = {
         "draft_temperature": lambda: q if drawn is not None else processed(draft, 1.0, top_p),
@@ -125,8 +109,6 @@ def defective_law(
 
 @dataclass(frozen=True, slots=True)
 class _Rounds:
-    """The outcomes of a round, with one defect."""
-
     defect: str | None
     pair: _Pair
     positions: int
@@ -173,11 +155,9 @@ class _Rounds:
         yield from waiting
 
     def told(self, state: _State, drafts: Text, i: int) -> Array:
-        """Return the q by which draft i is judged."""
         return self.row(self.pair.told, (*state.text, *(() if self.defect == "stale_draft" else drafts[:i])))
 
     def accepts(self, state: _State, drafts: Text, i: int) -> float:
-        """Return the probability that draft i is accepted, given the ones before it."""
         p = float(self.row(self.pair.verified, (*state.seen, *drafts[:i]))[drafts[i]])
         q = float(self.told(state, drafts, i)[drafts[i]])
         ratio = min(1.0, p / q) if q > 0 else float(p > 0)
@@ -207,7 +187,6 @@ class _Rounds:
             left *= 1.0 - passes
 
     def replaced(self, state: _State, drafts: Text, i: int, weight: float = 1.0) -> Iterator[tuple[_State, float]]:
-        """Yield the states after draft i was rejected."""
         kept = drafts[:i]
         p = self.row(self.pair.verified, (*state.seen, *kept))
         weight = 1.0 if self.defect == "block_token_rule" else weight
@@ -227,7 +206,6 @@ class _Rounds:
                 yield after, float(law[token])
 
     def residual(self, p: Array, q: Array) -> Array:
-        """Return the law of the token that replaces a rejected draft, before its number is known."""
         if self.defect == "residual_not_normalised":
             left = np.maximum(p - q, 0.0)
             left[-1] += max(1.0 - left.sum(), 0.0)
@@ -243,7 +221,6 @@ class _Rounds:
         return found
 
     def accepted(self, state: _State, drafts: Text, left: int) -> Iterator[tuple[_State, float]]:
-        """Yield the states after all drafts were accepted."""
         after = _State((*state.text, *drafts), (*state.seen, *drafts))
         if left <= len(drafts) or (drafts and drafts[-1] in self.end_tokens):
             yield after, 1.0

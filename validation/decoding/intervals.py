@@ -46,9 +46,6 @@ def ratio(
 ) -> IntervalEstimate:
     """Return Σ above/Σ below over texts, with the interval that the metrics use; it is a mean if ``below`` is 1.
 
-    The arrays (texts,) are in the order of the prompts' ids, so that the draws are those of
-    :func:`validation.decoding.metrics.summarize`, which has the same settings.
-
     >>> ratio(np.array([1.0, 3.0]), np.array([2.0, 2.0])).value
     1.0
     """

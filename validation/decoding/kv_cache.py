@@ -1,12 +1,8 @@
 """A causal model that reads several sequences of different lengths together, and can roll tokens back.
 
-Each sequence has a batch slot. The key and the value of its i-th token lie at position i of that slot. Three rules:
-
-- *Filler.* All slots read equally many tokens. A slot with fewer new tokens than another reads filler after them. A
-  query sees only the positions up to its own, so no token of the sequence sees the filler behind it. The next tokens of
-  the sequence overwrite the filler.
-- *Roll back.* To take back a rejected token, only ``cached`` is lowered. The positions after it then hold filler.
-- *Close.* When a sequence is finished, the last slots are copied into the free ones (:meth:`CachedModel.keep`).
+All slots read equally many tokens; one with fewer new tokens reads filler after them, which no query sees and the next
+tokens overwrite. To take back a rejected token, only ``cached`` is lowered. When a sequence is finished, the last slots
+are copied into the free ones (:meth:`CachedModel.keep`).
 """
 
 from __future__ import annotations
@@ -33,10 +29,7 @@ COUNTS_BACK = ("gpt_neo",)
 
 
 class KeyValueCache:
-    """Keys and values by batch slot and position; models of transformers take it as ``past_key_values``.
-
-    ``at_layer`` is called in each layer of a pass. If it raises, the pass ends; nothing that was stored is lost.
-    """
+    """Keys and values by batch slot and position; models of transformers take it as ``past_key_values``."""
 
     is_compileable = False
 
@@ -48,17 +41,7 @@ class KeyValueCache:
         self.prepare(np.zeros((0, 0), dtype=np.int64), 0, None)
 
     def prepare(self, positions: Array, seen: int, shifted: Array | None) -> None:
-        """Set where the next pass stores its keys and values, and which positions it sees.
-
-        Parameters
-        ----------
-        positions : int array, shape (slots, m)
-            Positions of the new tokens.
-        seen : int
-            Number of positions that a query may see.
-        shifted : int array, shape (slots, seen), optional
-            For each seen position, the stored position that it shows; given if slots are shifted to end together.
-        """
+        """Set where the next pass stores its keys and values, and which positions it sees."""
         self._positions, self._seen, self._shifted = positions, seen, shifted
         self._indices.clear()
         # one slot whose new tokens follow each other is a slice, which is stored faster than by indices
@@ -114,7 +97,6 @@ class KeyValueCache:
         return some
 
     def _indices_on(self, device: torch.device) -> Any:
-        """Return slots, positions and shifts of the next pass, on the device of a layer."""
         import torch
 
         if device not in self._indices:
@@ -125,10 +107,7 @@ class KeyValueCache:
 
 
 class JointCache(KeyValueCache):
-    """The caches of several texts for one pass: slot i is the only slot of cache i, of a capacity of its own.
-
-    Filler beyond a cache's capacity goes to its last position, which must be kept free for it.
-    """
+    """The caches of several texts for one pass: slot i is the only slot of cache i, of a capacity of its own."""
 
     def __init__(self, caches: Sequence[KeyValueCache]) -> None:
         self._caches = list(caches)
@@ -156,28 +135,7 @@ class JointCache(KeyValueCache):
 
 
 class CachedModel:
-    """One model, the sequences that it reads, and its cache.
-
-    Parameters
-    ----------
-    model : transformers causal language model
-    vocabulary : int
-        Number of logits to keep; any beyond it are cut off.
-    device : torch.device
-    slots : int
-        Number of sequences in a batch.
-    capacity : int
-        Maximum number of positions of a slot, filler included.
-    context : int
-        Number of positions that the model supports; filler beyond them gets the last one.
-
-    Attributes
-    ----------
-    cached : int array, shape (slots,)
-        Tokens of each sequence that the model has read; lower it to take tokens back.
-    seconds : float
-        Seconds of the last forward pass.
-    """
+    """One model, the sequences that it reads, and its cache."""
 
     def __init__(
         self, model: Any, vocabulary: int, device: torch.device, slots: int, capacity: int, context: int
@@ -198,24 +156,7 @@ class CachedModel:
         self._in_numpy = device.type == "cpu" and dtype in (torch.float32, torch.float64, torch.float16)
 
     def read(self, tokens: Array, until: Array, *, rows: int | Array, only: Array | None = None) -> list[torch.Tensor]:
-        """Read each slot's tokens from ``cached`` up to ``until``, and return each slot's last rows of logits.
-
-        Parameters
-        ----------
-        tokens : int64 array, shape (slots, capacity)
-        until : int64 array, shape (slots,)
-            A slot whose ``until`` is not above its ``cached`` only reads filler, and its logits have no meaning.
-        rows : int or int64 array, shape (n,)
-            Number of rows per slot; a slot with fewer new tokens gives fewer.
-        only : int64 array, shape (n,), optional
-            The slots whose rows are wanted; all slots if not given.
-
-        Returns
-        -------
-        list of tensor, shapes (k, V)
-            The rows of all slots, one slot after another, in parts that avoid copies where possible. The last row of
-            each slot predicts the token after the last one read.
-        """
+        """Read each slot's tokens from ``cached`` up to ``until``, and return each slot's last rows of logits."""
         # positions of the new tokens: every slot gets the same number, filled up with filler
         reached = np.maximum(until, self.cached)
         fresh, longest = (reached - self.cached).tolist(), max(self.cached.tolist())
@@ -251,7 +192,6 @@ class CachedModel:
             )
 
     def _forward(self, tokens: Array, positions: Array, seen: int, offset: Array | None, keep: int) -> torch.Tensor:
-        """Run the model on the tokens at these positions, timed, and return its last ``keep`` logits of each slot."""
         import torch
 
         every = np.arange(len(positions))[:, None]
@@ -289,10 +229,6 @@ class CachedModel:
         return other
 
     def _masks(self, positions: Array, seen: int, offset: Array | None) -> Any:
-        """Return additive attention masks: which positions each new token sees, by kind of layer if needed.
-
-        ``positions`` (slots, m) are those of the new tokens. ``offset`` (slots, 1), if given, shifts each slot.
-        """
         own = positions if offset is None else positions + offset
 
         def make(window: int | None) -> torch.Tensor:
@@ -302,10 +238,7 @@ class CachedModel:
         return self._for_layers(make)
 
     def _band(self, first: int, last: int, seen: int, own: Array) -> torch.Tensor:
-        """Return masks (slots, 1, m, seen): a token at position i sees positions i + ``first`` to i + ``last`` - 1.
-
-        Each mask is a slice of one long row. On the CPU numpy slices it if it has the dtype, since its calls cost less.
-        """
+        """Return masks (slots, 1, m, seen): a token at position i sees positions i + ``first`` to i + ``last`` - 1."""
         import torch
 
         if (first, last) not in self._bands:

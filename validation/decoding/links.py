@@ -74,10 +74,7 @@ class FadingLink:
 
 @dataclass(frozen=True, slots=True)
 class TracedLink:
-    """A link whose rate changes over time: a measured trace, or a two-state Markov chain drawn for each sequence.
-
-    After ``slots`` slots of a Markov chain the rates repeat.
-    """
+    """A link whose rate changes over time: a measured trace, or a two-state Markov chain drawn for each sequence."""
 
     name: str
     source: TraceLink | GilbertElliott

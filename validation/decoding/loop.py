@@ -1,12 +1,8 @@
 """The generation loop, one for all decoding methods: draft, send, verify, replace, roll back.
 
-A method (:mod:`validation.decoding.methods`) makes the decisions. The loop runs the models, keeps the sequences and
-their caches (:mod:`validation.decoding.batch_state`), draws with the numbers of
-:mod:`validation.decoding.random_streams`, asks the link how long a message takes, and writes a record
-(:mod:`validation.decoding.records`).
-
-The sequences of a batch are independent. Each has its own drafts in flight, rounds and random numbers. So a batch
-changes a sequence only by the rounding of the models' matrix products.
+A method makes the decisions; the loop runs the models, keeps the sequences and their caches, draws, asks the link how
+long a message takes, and writes a record. The sequences of a batch are independent, each with its own random numbers,
+so a batch changes a sequence only by the rounding of the models' matrix products.
 """
 
 from __future__ import annotations
@@ -66,36 +62,10 @@ def decode(
 ) -> list[GenerationRecord]:
     """Continue prompts by a decoding method, and return one record for each, in their order.
 
-    Parameters
-    ----------
-    link : Link, optional
-        Gives the time of each message; without a link, messages take no time.
-    temperature, top_p : float
-        Of both models' distributions. Temperature 0 is greedy.
-    new_tokens : int
-        r_max, the maximum number of new tokens, 0 or more. A sequence also ends at an end-of-text token, which is kept.
-    batch : int
-        Number of sequences in a batch.
-    seed : int
-        The seed and a prompt's id determine the sequence, for any other prompts in the batch.
-    times : (float, float), optional
-        Seconds of a forward pass of the draft and of the target model, such as ``PAPER_TIMES``; measured otherwise.
-    risk : bool
-        Also compute ``mismatch``, ``risk`` and ``skip_risk``. No method needs them, and their time is not counted. They
-        are not defined for trees of drafts.
-    noise : callable
-        Makes the random numbers of a batch from seed, prompts' ids and ``new_tokens``.
-    on_finished : callable, optional
-        Called with each record as soon as its sequence is finished.
-    clock : Clock, optional
-        The times of this run are added to this clock.
-
-    Raises
-    ------
-    UserError
-        If a setting is out of range, there are no prompts, a prompt is empty, or it does not fit the context.
-    DecodingError
-        If a model gives logits that are not finite; the error holds the records that were finished.
+    The seed and a prompt's id determine its sequence, for any other prompts in the batch. ``times`` are seconds of a
+    forward pass of the draft and the target model, such as ``PAPER_TIMES``; measured otherwise. With ``risk`` the
+    fields ``mismatch``, ``risk`` and ``skip_risk`` are computed too. ``on_finished`` is called with each finished
+    record. A :class:`DecodingError` for logits that are not finite holds the records that were finished.
     """
     for name, value, right, words in (
         ("temperature", temperature, 0 <= temperature < np.inf, "0 (greedy) or more"),
@@ -170,20 +140,12 @@ def _check_stream(prompts: Sequence[Prompt], seed: int) -> None:
 
 
 class _Loop(BatchState):
-    """Rounds of draft, send, verify, replace and roll back, until every sequence is finished."""
-
     def run(self) -> None:
-        """Generate until every sequence is finished.
-
-        All sequences that draft take one step together. Sequences with complete drafts wait, and are verified together
-        as soon as half of the sequences wait. The moment of verification does not change the tokens.
-        """
         self.read()
         while len(self.sequences):
             self.step()
 
     def read(self) -> None:
-        """Let both models read the prompts."""
         import torch
 
         with torch.inference_mode():
@@ -192,7 +154,6 @@ class _Loop(BatchState):
                 self.read_prompts(which)
 
     def step(self) -> None:
-        """Take a step, and retire what is finished."""
         import torch
 
         with torch.inference_mode():
@@ -207,7 +168,6 @@ class _Loop(BatchState):
             self._verify()
 
     def _begin_rounds(self) -> None:
-        """Choose a draft length for each sequence that begins a round; without a draft model, also its drafts."""
         (slots,) = (self.draft_length == NOT_BEGUN).nonzero()  # no sequence waits yet
         if not len(slots):
             return
@@ -225,7 +185,6 @@ class _Loop(BatchState):
         self._guess(slots[self.draft_length[slots] > 0])
 
     def _guess(self, slots: Array) -> None:
-        """Put the method's guesses in flight, up to an end-of-text token: they are drafts without a draft model."""
         ends, end_tokens = self.kept_end[slots].tolist(), self.session.pair.end_tokens
         known = [self.tokens[slot, :end] for slot, end in zip(slots.tolist(), ends, strict=True)]
         asked = zip(self.sequences[slots].tolist(), known, self.draft_length[slots].tolist(), strict=True)
@@ -242,7 +201,6 @@ class _Loop(BatchState):
             self.draft_end[slot] = end + count
 
     def _draft(self) -> None:
-        """Draw one token from the draft model for each sequence that is not waiting."""
         # 1. forward pass of the draft model
         (slots,) = (~self.waiting).nonzero()
         logits = self.forward(DRAFT, slots, 1)
@@ -288,7 +246,6 @@ class _Loop(BatchState):
         self.waiting[slots] = full | (~skip & complete)
 
     def _verify(self) -> None:
-        """Exchange messages with the server for every sequence that waits."""
         # 1. send
         (slots,) = (self.waiting & ~self.finished).nonzero()
         in_flight = [self.in_flight[slot] for slot in slots.tolist()]
@@ -367,10 +324,6 @@ class _Loop(BatchState):
         return list(map(Round, position.tolist(), *counts, *sizes, *zip(*lost, strict=True), *spent))
 
     def _add_risks(self, slot: int, now: Round, drafts: list[Draft], target: torch.Tensor, end: int) -> None:
-        """Add to a round the terms that bound the distance from the target model's law.
-
-        ``target`` (k, V) holds p at the last k positions; its last row follows the token at position ``end`` - 1.
-        """
         self._add_skip_risks(slot, now, target, end)
         verified = drafts[: now.accepted + now.resampled]
         first = len(target) - 1 - len(drafts)
@@ -378,7 +331,6 @@ class _Loop(BatchState):
         now.risk = now.skip_risk + cut
 
     def _add_skip_risks(self, slot: int, now: Round, target: torch.Tensor, end: int) -> None:
-        """Add the risk of each token that was skipped since the last exchange; ``target`` as in `_add_risks`."""
         risk_of = raced_skip_risk if self.method.shared_seed else skip_risk
         for place, draft in self.unverified[slot]:
             now.skip_risk += risk_of(draft, target[len(target) - 1 - (end - place)])
@@ -386,7 +338,6 @@ class _Loop(BatchState):
         self.require_finite(TARGET, np.array([slot]), np.array([1.0 + now.skip_risk]))
 
     def _retire(self, finished: Array) -> None:
-        """Complete the records of finished sequences and close their slots."""
         (slots,) = finished.nonzero()
         if not len(slots):
             return
@@ -420,11 +371,7 @@ class _Loop(BatchState):
 
 
 class TreeLoop(_Loop):
-    """The rounds of methods whose drafts are trees: grow, send, verify in one pass, keep one path.
-
-    All sequences of a batch take every round together. A round takes its random decisions from a stream of its own
-    (:meth:`validation.decoding.random_streams.Noise.chance`), so a batch changes a sequence only by rounding.
-    """
+    """The rounds of methods whose drafts are trees: grow, send, verify in one pass, keep one path."""
 
     model_class = TreeModel
 
@@ -449,7 +396,6 @@ class TreeLoop(_Loop):
         return cast("TreeModel | None", self.models[which])
 
     def _read_prompts_with_features(self) -> None:
-        """Let the target model read the prompts without their last tokens, and give the method its hidden states."""
         model, counts = self._model(TARGET), self.prompt_end - 1
         if model is None or not len(self.sequences):
             return
@@ -548,7 +494,6 @@ class TreeLoop(_Loop):
         return rows, likeliest, features
 
     def _keep_path(self, slot: int, tree: DraftTree, path: list[int], token: int) -> None:
-        """Write accepted drafts and the server's token into a sequence, and keep the path in the caches."""
         new = [*(tree.tokens[node] for node in path), *([token] if token >= 0 else [])]
         end = int(self.kept_end[slot])
         self.tokens[slot, end : end + len(new)] = new

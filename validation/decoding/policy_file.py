@@ -28,13 +28,7 @@ def write_policy(policy: DevicePolicy, path: str | Path) -> Path:
 
 
 def read_policy(path: str | Path) -> DevicePolicy:
-    """Return the policy of a file, or of ``policy.json`` in a folder.
-
-    Raises
-    ------
-    UserError
-        If there is no such file, or it does not hold a policy; the message names the field.
-    """
+    """Return the policy of a file, or of ``policy.json`` in a folder."""
     file = Path(path)
     file = file / FILE if file.is_dir() else file
     try:
@@ -47,9 +41,6 @@ def read_policy(path: str | Path) -> DevicePolicy:
 
 def models_mark(settings: Mapping[str, Any] | None) -> str | None:
     """Return the mark of two models by which a policy knows them; None if their weights are not known.
-
-    ``settings`` are those of a trace's manifest, or what :func:`validation.collection.fingerprint.fingerprints`
-    returns.
 
     >>> models_mark({"vocabulary": 4096, "small_weights": "e17d", "large_weights": "f74c", "seed": 1})
     '4096 e17d f74c'

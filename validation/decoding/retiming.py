@@ -1,8 +1,7 @@
 """Link latency and other pass times, added in post-processing to stored records.
 
 The tokens of a method do not depend on the link, unless its decisions follow the link's rate. So a prompt is decoded
-once, and its messages are timed over all links that a figure needs. The fading is the one that
-:func:`validation.decoding.loop.decode` would have drawn: it depends on seed, prompt and round.
+once, and timed over all links that a figure needs, with the fading that decoding would have drawn.
 """
 
 from __future__ import annotations
@@ -37,19 +36,7 @@ def retime(
     times: tuple[float, float] | None = None,
     seed: int | None = None,
 ) -> list[GenerationRecord]:
-    """Return new records, in the same order, as if decoded over another link; without one, messages take no time.
-
-    Parameters
-    ----------
-    records : sequence of GenerationRecord
-        Records of any methods, decoded over any link or none.
-    methods : iterable of Method
-        The methods of the records, found by name; none may follow the link's rate.
-    times : (float, float), optional
-        Seconds of a forward pass of the draft and of the target model; those of the records if not given.
-    seed : int, optional
-        Seed of the fading; by default the records' seed, which gives the fading that decoding would have drawn.
-    """
+    """Return new records, in the same order, as if decoded over another link; without one, messages take no time."""
     if times is not None and not all(0 <= value < np.inf for value in times):
         raise UserError(f"The times of the models are {times}; give seconds, 0 or more.")
     by_name = {method.name: method for method in methods}
@@ -88,8 +75,6 @@ def fading_links(
 def uhlm_link(*, transmit_dbm: float = 23.0, distance_m: float = 2500.0) -> FadingLink:
     """The link of u-hlm Section IV: 1 MHz, 23 dBm, -104 dBm of noise, path loss exponent 4 over 2.5 km, Rayleigh.
 
-    The paper names no gain at 1 m; it is taken as 1, which gives an average SNR of -8.9 dB.
-
     >>> link = uhlm_link()
     >>> link.name, link.bandwidth_hz
     ('u-hlm, -8.9 dB', 1000000.0)
@@ -112,7 +97,6 @@ def _check(methods: dict[str, Method], record: GenerationRecord) -> None:
 def _retime(
     records: list[GenerationRecord], link: Link | None, method: Method, times: tuple[float, float] | None, seed: int
 ) -> list[GenerationRecord]:
-    """Return the records of one method with new times, computed round by round for all prompts."""
     name = "none" if link is None else link.name
     if method.streamed:
         channel = link.open(Noise(seed, [record.prompt for record in records], 0)) if link else None
@@ -149,7 +133,6 @@ def _put(rounds: list[list[Round]], channel: Channel, real_bytes: bool) -> None:
 
 
 def _passes(records: list[GenerationRecord], which: str, time: float | None) -> Callable[[Round], float]:
-    """Return a function that gives the seconds of a model in a round."""
     if time is None:
         return lambda one: float(getattr(one, f"{which}_s"))
     count = f"{which}_passes"

@@ -19,12 +19,7 @@ BRANCHES = 64
 
 
 def distributions_of(logits: torch.Tensor | list[torch.Tensor], temperature: float, top_p: float) -> torch.Tensor:
-    """Return distributions (..., V) at a temperature, cut to the likeliest tokens of total mass ``top_p``.
-
-    Logits (k, V) may come in parts; the distributions are then those of all parts, joined. Temperature 0 is the limit:
-    all mass on the largest logit, the first of equal ones. Equal probabilities at the border of the cut are kept
-    together. Half types are computed in float32.
-    """
+    """Return distributions (..., V) at a temperature, cut to the likeliest tokens of total mass ``top_p``."""
     import torch
 
     parts = logits if isinstance(logits, list) else [logits]
@@ -48,7 +43,6 @@ def distributions_of(logits: torch.Tensor | list[torch.Tensor], temperature: flo
 
 
 def _border(rows: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Return the smallest kept probability, (..., 1)."""
     import torch
 
     if rows.device.type == "cpu":  # numpy sorts 40 times faster than torch there
@@ -69,10 +63,7 @@ def levels(vocabulary: int) -> int:
 
 
 def raced(rows: torch.Tensor, keys: Array, positions: Array) -> tuple[Array, Array]:
-    """Return the winner of each distribution's race (n, V) in its prompt's stream, and the distributions' sums.
-
-    The winner is -1 where the sum marks broken logits.
-    """
+    """Return the winner of each distribution's race (n, V) in its prompt's stream, and the distributions' sums."""
     import torch
 
     mass = rows.sum(dim=-1, dtype=torch.float64)
@@ -84,15 +75,7 @@ def raced(rows: torch.Tensor, keys: Array, positions: Array) -> tuple[Array, Arr
 
 
 def draw(rows: torch.Tensor, uniform: Array) -> tuple[Array, Array]:
-    """Draw one token from each distribution (n, V), and return the tokens and the distributions' sums, both (n,).
-
-    First a block of tokens is drawn, then a part of the block, and so on. Each choice is among at most ``BRANCHES``
-    parts and uses a number of its own: ``uniform`` is (n, ``levels(V)``). With one number and the inverse of the
-    distribution function, a rounding error would move all later borders, and change the token about a hundred times as
-    often.
-
-    A token of probability 0 is never drawn. A sum that is not finite, or not positive, marks broken logits.
-    """
+    """Draw one token from each distribution (n, V), and return the tokens and the distributions' sums, both (n,)."""
     import torch
 
     cumulative = rows.cumsum(dim=-1, dtype=torch.float64)
@@ -152,13 +135,7 @@ def probabilities_at(distributions: torch.Tensor, tokens: Array) -> Array:
 
 
 def residual(target: torch.Tensor, draft: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
-    """Return the residual that replaces a rejected draft: (p - q̂)⁺ in float64, not normalised; p if it is all zeros.
-
-    In block verification it is (w p - q̂)⁺, with the weight w (n, 1) of the block before the draft. With q̂ = q it is
-    never all zeros where a draft was rejected. With another q̂ it may be, and then any law is allowed
-    (:mod:`hlmtheory.truncation`); p is available. :func:`hlmtheory.verification.residual_distribution` computes the
-    same but checks its arguments; this function runs for every token.
-    """
+    """Return the residual that replaces a rejected draft: (p - q̂)⁺ in float64, not normalised; p if it is all zeros."""
     import torch
 
     p, q = target.double(), draft.double()

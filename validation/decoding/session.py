@@ -130,10 +130,7 @@ class Session:
         return self.noise.stream_keys()
 
     def race(self, rows: torch.Tensor, sequences: Array, positions: Array) -> tuple[Array, Array]:
-        """Return the winner of each distribution (n, V) in the shared stream of its sequence, and the sums of the rows.
-
-        ``positions`` (n,) count new tokens from 0; the stream's positions count the prompt's tokens as well.
-        """
+        """Return the winner of each row (n, V) in its sequence's stream, and the rows' sums."""
         return raced(rows, self.stream_keys[sequences], self.prompt_lengths[sequences] + positions)
 
     @property

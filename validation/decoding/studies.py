@@ -1,14 +1,13 @@
 """The studies that are decoded for the papers' figures: named sweeps and their files.
 
-A study's folder is ``RUN/decoded/NAME``. It holds the journal of its records (:mod:`validation.decoding.sweep`) and, in
-``own``, the journal of the target model alone with another seed. When all records are there, it also holds
-``study.json``, with the settings, the fitted values and the number of records, and ``scores.json``
-(:mod:`validation.decoding.scoring`), each with a checksum. An interrupted study continues; damaged or missing files are
-made again.
+``RUN/decoded/NAME`` holds the journal of the records and, in ``own``, that of the target model alone with another seed;
+when all records are there, also ``study.json`` (settings, fitted values) and ``scores.json``. An interrupted study
+continues; damaged or missing files are made again.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -18,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from validation.collection.prompts import Prompt
-from validation.decoding.fit_file import fitted_to
+from validation.decoding.fitting import fitted_to
 from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import DEFAULT_BATCH, DEFAULT_SEED
 from validation.decoding.methods import default_methods
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength, PromptLookup
-from validation.decoding.methods.registry import Family, Fitted
+from validation.decoding.methods.registry import Family, Fitted, info_of
 from validation.decoding.methods.shared_seed import SharedSeed
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD, CuHlmOffline, TargetOnly, UHlm
 from validation.decoding.records import GenerationRecord
@@ -33,7 +32,7 @@ from validation.decoding.sweep import read_records, sweep
 from validation.errors import UserError, nearest
 from validation.models.pair import Pair
 from validation.trace.identity import fingerprint
-from validation.trace.journal import JOURNAL
+from validation.trace.journal import JOURNAL, write_atomically
 from validation.trace.reader import Trace
 from validation.trace.sealed import read_sealed, write_sealed
 
@@ -46,15 +45,13 @@ CLOUD_S = 0.1046
 CLOUD_ONLY_S = {"5G": 0.432, "4G": 0.595, "WiFi": 1.220}
 """Seconds of a token by Cloud-Only on GSM8K: flexspec Table III."""
 
+TEXTS = "texts.jsonl"
 RATES_BPS = {"5G": 300e6, "4G": 50e6, "WiFi": 10e6}
 """flexspec Table I."""
 
 
 def flexspec_links() -> list[FadingLink]:
-    """Return the three networks of flexspec: the rates of its Table I, with a delay derived from Cloud-Only's time.
-
-    The paper prints no delay. With this one, Cloud-Only takes as long as printed.
-    """
+    """Return the three networks of flexspec: the rates of its Table I, with a delay derived from Cloud-Only's time."""
     return [
         FadingLink(name, rate, 1.0, Way(propagation_s=(CLOUD_ONLY_S[name] - CLOUD_S) / 2.0))  # W log₂(1 + 1) = W
         for name, rate in RATES_BPS.items()
@@ -63,10 +60,7 @@ def flexspec_links() -> list[FadingLink]:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Methods at one temperature and top-p, as a function of the fitted values; ``fits`` says whether they need any.
-
-    ``about`` names the figures that use the study.
-    """
+    """Methods at one temperature and top-p, as a function of the fitted values; ``fits`` says whether they need any."""
 
     name: str
     about: str
@@ -115,12 +109,7 @@ STUDIES = {
 
 @dataclass(frozen=True)
 class Decoded:
-    """The records and scores of a study.
-
-    ``about`` has ``pair``, ``temperature``, ``top_p``, ``new_tokens``, ``batch``, ``seed``, ``fitted``, ``methods``
-    (names of those that have all texts, in order) and ``prompts`` (id, source). ``scores`` are by
-    :func:`~validation.decoding.scoring.score_key`.
-    """
+    """The records and scores of a study."""
 
     name: str
     about: dict[str, Any]
@@ -173,22 +162,7 @@ def decode_study(
     more: Sequence[Method] = (),
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Decoded:
-    """Decode a study, or the missing part of it, and return its records and scores.
-
-    A method that does not follow the link's rate is decoded once, without a link: link latency is added in
-    post-processing (:mod:`validation.decoding.retiming`). The others are decoded over each of :func:`flexspec_links`.
-
-    Parameters
-    ----------
-    trace : Trace or None
-        A trace of this pair: thresholds and sizes are fitted to it. None for a study that fits nothing.
-    only : sequence of str
-        Names of the methods to decode; stored records of other methods are kept.
-    more : sequence of Method
-        Methods beside those of the study that do not follow the link's rate.
-    progress : callable, optional
-        Called as ``progress(done, total, text)``.
-    """
+    """Decode a study, or the missing part of it, and return its records and scores."""
     fitted = None if trace is None else fitted_to(trace, folder.parent / "fitted.json")
     methods = [*study.methods(fitted), *more]
     refuse_unknown(study, only, [method.name for method in methods])
@@ -253,13 +227,7 @@ def _is_complete(method: Method, records: Sequence[GenerationRecord], prompts: i
 
 
 def open_study(folder: Path) -> Decoded:
-    """Open what :func:`decode_study` stored.
-
-    Raises
-    ------
-    UserError
-        If there is no finished study, or a file of it is damaged or cut; ``hlm decode`` repairs the last two.
-    """
+    """Open what :func:`decode_study` stored."""
     again = f"`python3 hlm decode {folder.name}`"
     try:
         about = read_sealed(folder / "study.json")
@@ -295,3 +263,43 @@ def _known_scores(file: Path) -> Scores:
     except (FileNotFoundError, UserError):
         return {}
     return found if all(isinstance(values, dict) for values in found.values()) else {}
+
+
+def write_texts(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any, folder: Path) -> Path:
+    """Write every text with its prompt, method and link, and return the file."""
+    asked = {prompt.id: prompt.text for prompt in prompts}
+    lines = [
+        json.dumps(
+            {
+                "method": record.method,
+                "link": record.link,
+                "id": record.prompt,
+                "prompt": asked[record.prompt],
+                "text": text_of(record, tokenizer),
+                "tokens": len(record.tokens),
+                "ended": record.ended,
+            },
+            ensure_ascii=False,
+        )
+        for records in decoded.by_method.values()
+        for record in records
+    ]
+    write_atomically(folder / TEXTS, "".join(f"{line}\n" for line in lines))
+    return folder / TEXTS
+
+
+def text_of(record: GenerationRecord, tokenizer: Any) -> str:
+    """Return the new tokens of a record as text."""
+    return str(tokenizer.decode(record.tokens, skip_special_tokens=True))
+
+
+def sample_of(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any) -> tuple[str, str, str] | None:
+    """Return method, prompt and text of a sample: the first text of a method that runs both models, if there is one."""
+    groups = [records for records in decoded.by_method.values() if records]
+    if not groups:
+        return None
+    made = [(info_of(records[0].method).method, records) for records in groups]
+    both = [records for method, records in made if method and method.runs_draft and method.runs_target]
+    record = (both or groups)[0][0]
+    prompt = next(prompt.text for prompt in prompts if prompt.id == record.prompt)
+    return record.method, prompt, text_of(record, tokenizer)

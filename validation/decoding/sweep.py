@@ -1,9 +1,7 @@
 """Many methods over many links: one record for each (method, prompt, link), stored as soon as it is finished.
 
-Each record is a line of a journal (:mod:`validation.trace.journal`), with its number and checksum. An interrupted sweep
-continues with the missing records. Methods, links and prompts may be added later, for the same pair and
-settings. A record is stored with a mark of all parameters that it depends on: a method or a link of the same name with
-other parameters is refused, so that results are never mixed.
+An interrupted sweep continues with the missing records. A record is stored with a mark of all parameters that it
+depends on: a method or a link of the same name with other parameters is refused, so that results are never mixed.
 """
 
 from __future__ import annotations
@@ -50,18 +48,7 @@ def sweep(
     risk: bool = False,
     progress: Progress | None = None,
 ) -> list[GenerationRecord]:
-    """Decode every prompt by every method over every link; take the records that an earlier run left in the folder.
-
-    The settings are those of :func:`validation.decoding.loop.decode`. Methods have different names, and so have links;
-    without a link, messages take no time. ``progress(done, total, text)`` counts records. The records come method by
-    method, link by link, in the order of the prompts.
-
-    Raises
-    ------
-    UserError
-        As :func:`.decode`; also if two methods or links have one name, the folder has records of other settings, or the
-        journal is damaged. Finished records are kept.
-    """
+    """Decode every prompt by every method over every link; take the records that an earlier run left in the folder."""
     _refuse_twins("methods", [method.name for method in methods])
     _refuse_twins("links", [link.name for link in links])
     folder = Path(folder)
@@ -116,13 +103,7 @@ def sweep(
 
 
 def read_records(folder: str | Path) -> list[GenerationRecord]:
-    """Return the records that a sweep has stored in a folder so far, in the order in which they were finished.
-
-    Raises
-    ------
-    UserError
-        If the folder has no sweep, or the journal is damaged.
-    """
+    """Return the records that a sweep has stored in a folder so far, in the order in which they were finished."""
     header, entries, _ = _read(Path(folder))
     if header is None:
         raise UserError(f"There is no sweep at {folder}; check the path.")
@@ -152,7 +133,6 @@ def _refuse_twins(what: str, names: list[str]) -> None:
 
 
 def _read(folder: Path) -> tuple[dict[str, Any] | None, list[dict[str, Any]], Committed]:
-    """Return settings, entries, and the length of the journal's intact part; an incomplete last line does not count."""
     file = folder / JOURNAL
     lines = file.read_bytes().split(b"\n") if file.exists() else [b""]
     entries = [record_of(line, number) for number, line in enumerate(lines[:-1])]

@@ -32,11 +32,7 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Tokens:
-    """One draft at each of n positions, drawn from q; all arrays are (n,).
-
-    ``rows`` of the trace; ``token`` d; u, β_d and q_d; the number of the text and of its prompt, in their order;
-    ``longest``: largest number of tokens of a text.
-    """
+    """One draft at each of n positions, drawn from q; all arrays are (n,)."""
 
     rows: Index
     token: Index
@@ -94,11 +90,7 @@ def trace_key(trace: Trace) -> TraceKey:
 
 
 def tokens_of(trace: Trace, seed: int) -> Tokens:
-    """Return drafts, their uncertainty and their rejection probability, computed once for all figures.
-
-    They are those of all texts within the work limit, otherwise of evenly spaced whole texts. ``seed`` draws the drafts
-    and the 20 perturbed samples of each.
-    """
+    """Return drafts, their uncertainty and their rejection probability, computed once for all figures."""
     return _tokens(trace_key(trace), seed, PERTURBED_VALUES)
 
 
@@ -144,10 +136,7 @@ def prompt_of(trace: Trace, rows: Index) -> Index:
 
 
 def chunks_of(trace: Trace, rows: Index) -> Iterator[tuple[slice, TraceChunk]]:
-    """Yield the chunks of ascending rows, each consecutive, with their places in the trace.
-
-    A read decompresses whole chunks of the store, so several chunks are read at once.
-    """
+    """Yield the chunks of ascending rows, each consecutive, with their places in the trace."""
     for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
         parts = np.array_split(run, -(-len(run) * trace.vocabulary // CHUNK_VALUES))
         for start in range(0, len(parts), CHUNKS_READ):
@@ -187,10 +176,7 @@ def rejection_of(draft: Row, target: Row, token: Index) -> tuple[Row, Row]:
 
 
 def paper_line(tokens: Tokens) -> tuple[float, float] | None:
-    """Return slope and intercept of the papers' line: fitted to the means at the 21 values of u; None if u is constant.
-
-    Every threshold and every estimate of β by u of a run uses this line.
-    """
+    """Return slope and intercept of the papers' line, fitted to the means at each value of u; None if u is constant."""
     try:
         fit = hlmtheory.uncertainty.fit_linear(tokens.uncertainty, tokens.rejection, binned=True)
     except ValueError:
@@ -199,10 +185,7 @@ def paper_line(tokens: Tokens) -> tuple[float, float] | None:
 
 
 def offline_distortions(trace: Trace) -> Row:
-    """Return the mean of Δ_k / TV(q, p) at k = 0, …, V over all positions of a trace with q ≠ p, computed once.
-
-    k* of cu-hlm (21) is the smallest k at which twice this is at most θ. It is NaN if q = p everywhere.
-    """
+    """Return the mean of Δ_k / TV(q, p) at k = 0, …, V over all positions of a trace with q ≠ p, computed once."""
     return _offline(trace_key(trace))
 
 
@@ -222,9 +205,6 @@ def _offline(source: TraceKey) -> Row:
 
 
 def offline_k(trace: Trace, theta: float, *, sharp: bool = False) -> int | None:
-    """Return k* of cu-hlm (21), fitted to the whole trace with the tolerance ``theta``; None if q = p everywhere.
-
-    ``sharp`` uses the bound Δ_k / TV(q, p) instead of the published 2 Δ_k / TV(q, p).
-    """
+    """Return k* of cu-hlm (21), fitted to the whole trace with the tolerance ``theta``; None if q = p everywhere."""
     mean = offline_distortions(trace)
     return None if np.isnan(mean[0]) else int(np.argmax((1.0 if sharp else 2.0) * mean <= theta))

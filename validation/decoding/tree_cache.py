@@ -41,25 +41,7 @@ class TreeModel(CachedModel):
         features: bool = False,
         inputs: dict[str, Any] | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Read new nodes of each slot's tree in one pass.
-
-        Parameters
-        ----------
-        tokens, offsets : sequences of int arrays, shapes (m_i,)
-            The new nodes of each slot, and their distances from the first token that is not cached.
-        sees : sequence of bool arrays, shapes (m_i, stored_i + m_i)
-            Which nodes of the tree each of them sees.
-        features : bool
-            Whether the last hidden states (slots, m, H) are wanted.
-        inputs : dict, optional
-            Further arguments of the model, of shape (slots, m, ...).
-
-        Returns
-        -------
-        logits : tensor, shape (slots, m, V)
-            Rows of slots with fewer than m nodes are filled up.
-        features : tensor or None
-        """
+        """Read new nodes of each slot's tree in one pass."""
         import torch
 
         counts = np.array([len(one) for one in tokens])

@@ -1,8 +1,7 @@
 """The caches of a target with several versions: keys and values count only for the version that computed them.
 
-It has the interface of :class:`validation.decoding.kv_cache.CachedModel`. Each slot is read by the version of its
-round. An entry of the cache is used again only by the version that computed it, and only while the tokens up to it
-still stand. So it does not matter how often versions are switched or drafts rolled back in between.
+It has the interface of :class:`validation.decoding.kv_cache.CachedModel`. An entry is used again only by the version
+that computed it, and only while the tokens up to it still stand.
 """
 
 from __future__ import annotations
@@ -100,7 +99,6 @@ class VersionedModel:
         return np.array(names, dtype=object)
 
     def _foreign(self, owner: Array, name: str) -> Array:
-        """Return which slots hold entries of another version, which must not be used."""
         return np.asarray(owner != name)
 
     def keep(self, slots: Array) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hlmtheory
-from validation.decoding.fit_file import fit_mark, stored_fit
+from validation.decoding.fitting import fit_mark, stored_fit
 from validation.errors import UserError, naming
 from validation.plots.common.record import Decoding, Exhibit, Figure, Printed, Simulation, Table, Tag
 from validation.plots.common.stored import origin

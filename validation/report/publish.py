@@ -19,7 +19,7 @@ from typing import Any
 import hlmtheory
 from validation.claims.certificate import PLACE, certificate_text
 from validation.claims.check import Results, load_results
-from validation.decoding.fit_file import stored_fit
+from validation.decoding.fitting import stored_fit
 from validation.errors import UserError
 from validation.plots import commit_of_code, repaint
 from validation.report import results as results_pages

@@ -161,7 +161,7 @@ def _collect(given: argparse.Namespace) -> None:
 
 
 def _fit(given: argparse.Namespace) -> None:
-    from validation.decoding.fit_file import fitted_to
+    from validation.decoding.fitting import fitted_to
 
     file = given.run / "decoded" / "fitted.json"
     file.unlink(missing_ok=True)
@@ -203,7 +203,7 @@ def _draw(given: argparse.Namespace) -> None:
 
     What compares the pair's texts with those of other pairs is always drawn.
     """
-    from validation.decoding.fit_file import stored_fit
+    from validation.decoding.fitting import stored_fit
     from validation.decoding.studies import open_study
     from validation.plots import EXHIBITS, Decoding, Figure, Simulation, commit_of_code, draw
     from validation.trace.identity import fingerprint

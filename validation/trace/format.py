@@ -23,13 +23,7 @@ DTYPES = ("float16", "float32")  # types of stored logits
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Type and shape of one array of a trace.
-
-    Attributes
-    ----------
-    dtype : str, optional
-        The numpy name of the stored type; None for the type of the trace's logits, ``float16`` or ``float32``.
-    """
+    """Type and shape of one array of a trace."""
 
     dtype: str | None
     wide: bool = False  # the array has shape (N, V) and not (N,)
@@ -154,7 +148,6 @@ def read_committed(path: Place) -> Committed:
 
 
 def _check_header(path: Place, header: Mapping[str, Any]) -> None:
-    """Refuse a header whose vocabulary or type no writer gives."""
     vocabulary, dtype = (header.get(name) for name in SHAPE)
     if not _is_length(vocabulary, LARGEST_VOCABULARY) or dtype not in (*DTYPES, LIST_DTYPE):
         raise UserError(
@@ -164,10 +157,7 @@ def _check_header(path: Place, header: Mapping[str, Any]) -> None:
 
 
 def check_rows(path: Place, committed: Committed, name: str, chunks: Any, tail: NDArray[Any]) -> None:
-    """Refuse an array that has not exactly the rows that the journal says.
-
-    A finished array says its shape; an unfinished one has whole chunks, numbered from 0, and a tail.
-    """
+    """Refuse an array that has not exactly the rows that the journal says."""
     field, vocabulary, logits = fields_of(committed.header)[name], *(committed.header[key] for key in SHAPE)
     row, dtype = field.row(vocabulary), field.stored_dtype(logits)
     each = field.chunk_rows(vocabulary, logits)
@@ -200,7 +190,6 @@ def is_own(name: str) -> bool:
 
 
 def _names() -> dict[str, None]:
-    """Return the names of the arrays of every kind of trace, in order."""
     return dict.fromkeys((*FIELDS, *list_fields(1, 1)))
 
 
@@ -236,10 +225,7 @@ def refuse_links(path: Place) -> None:
 
 
 def check_files(path: Place, committed: Committed, *, content: bool) -> None:
-    """Refuse a store with a file that is missing, has another size, or (``content``) fails its checksum.
-
-    In a store, sizes come from one list; without a list, each file is checked when it is read.
-    """
+    """Refuse a store with a file that is missing, has another size, or (``content``) fails its checksum."""
     if isinstance(path, RemotePath) and not content:
         sizes = path.sizes() if committed.files else None
         for name, (size, crc) in committed.files.items() if sizes is not None else ():

@@ -13,10 +13,7 @@ _KNOWN: dict[tuple[str, int, str], str] = {}
 
 
 def fingerprint(trace: Trace) -> str:
-    """Return 16 hexadecimal digits of the SHA-256 of a trace's values, computed once for each trace.
-
-    The names, types and shapes of the arrays count too. The date, the speed and the compression do not.
-    """
+    """Return 16 hexadecimal digits of the SHA-256 of a trace's values, computed once for each trace."""
     key = str(trace.path), trace.positions, str(trace.manifest.get("created"))
     if key in _KNOWN:
         return _KNOWN[key]

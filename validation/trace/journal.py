@@ -1,8 +1,7 @@
 """Write files that survive a crash: durable writes, a journal of commits, and a lock that ends with its process.
 
-A journal is a text file with one JSON object per line. Each line holds its number and, as its last field, the CRC-32
-of the bytes before that field. The files that a line lists are synced before the line is written. So after a crash,
-all files listed up to the last valid line are complete.
+Each line of a journal is a JSON object with its number and the CRC-32 of the bytes before that field. The files that a
+line lists are synced before the line is written, so all files listed up to the last valid line are complete.
 """
 
 from __future__ import annotations
@@ -154,10 +153,7 @@ class Journal:
 
 
 class RemoteJournal:
-    """The journal of a trace in a store, whose objects are written as a whole.
-
-    It is replaced with every line, and only if no other writer has replaced it since.
-    """
+    """The journal of a trace in a store, whose objects are written as a whole."""
 
     def __init__(self, folder: RemotePath, committed: Committed | None = None) -> None:
         self._file = folder / JOURNAL
@@ -190,10 +186,7 @@ def refuse_link(path: Place) -> None:
 
 
 def open_below(folder: Path, name: str, flags: int) -> BinaryIO:
-    """Open a file for writing, and follow no link below ``folder``, also none that was made a moment ago.
-
-    Each part of the name is opened relative to the descriptor of the one before.
-    """
+    """Open a file for writing, and follow no link below ``folder``, also none that was made a moment ago."""
     if not {os.open} <= os.supports_dir_fd:  # Windows
         return os.fdopen(os.open(folder / name, flags | getattr(os, "O_BINARY", 0), 0o666), "wb")
     *parents, last = name.split("/")
@@ -214,10 +207,7 @@ def open_below(folder: Path, name: str, flags: int) -> BinaryIO:
 
 
 def write_durably(path: Place, content: bytes | memoryview, below: Place | None = None) -> tuple[int, int]:
-    """Write a new file, sync it, and return its size and CRC-32; a partial file is removed on failure.
-
-    With ``below``, a folder above the file, no link between the two is followed.
-    """
+    """Write a new file, sync it, and return its size and CRC-32; a partial file is removed on failure."""
     if isinstance(path, RemotePath):
         path.write_bytes(content)
         return len(content), zlib.crc32(content)

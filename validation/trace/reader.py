@@ -156,10 +156,7 @@ def check_disk_space(
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A trace on disk with N positions and a vocabulary of V; arrays are read when they are indexed.
-
-    ``arrays`` support numpy indexing along the rows: slices, integers, masks, arrays of integers.
-    """
+    """A trace on disk with N positions and a vocabulary of V; arrays are read when they are indexed."""
 
     path: Place
     manifest: dict[str, Any]
@@ -202,27 +199,7 @@ class Trace:
 def open_trace(
     path: str | Path | RemotePath, *, verify: bool = False, partial: bool = False, kinds: Collection[str] = (LOGITS,)
 ) -> Trace:
-    """Open a trace for reading.
-
-    Parameters
-    ----------
-    path : str or Path
-        The folder, or an address: ``s3://``, ``http://`` or ``https://`` (:mod:`validation.trace.remote`).
-    verify : bool
-        Check the content of every file against the journal now. Otherwise only existence and size are checked now, and
-        the content when it is read.
-    partial : bool
-        Also open an unfinished trace, up to its last commit.
-    kinds : collection of str
-        The kinds that the caller can use, ``LOGITS`` and ``LISTS``.
-
-    Raises
-    ------
-    UserError
-        There is no trace, or it is unfinished, has another format version, has a field that is not in ``FIELDS``,
-        lacks a required field or a file, has a damaged file (the message names array, chunk and file), is empty, or is
-        of another kind.
-    """
+    """Open a trace for reading."""
     path = place(path)
     if not (path / JOURNAL).exists():
         raise _no_journal(path)
@@ -251,7 +228,6 @@ def open_trace(
 
 
 def _manifest(path: Place, committed: Committed) -> dict[str, Any]:
-    """Return the manifest of a finished trace."""
     if MANIFEST not in committed.files:
         raise UserError(f"{path / JOURNAL} has no checksum of {MANIFEST}; restore it from a copy.")
     content = check_file(path / MANIFEST, *committed.files[MANIFEST], MANIFEST)
@@ -265,10 +241,7 @@ def _manifest(path: Place, committed: Committed) -> dict[str, Any]:
 
 
 def open_arrays(path: Place, committed: Committed, prompts: int | None = None) -> dict[str, StoredArray]:
-    """Return the arrays up to the last commit.
-
-    Tokens, positions and, with a number of ``prompts``, their indices are checked when they are read.
-    """
+    """Return the arrays up to the last commit."""
     files = ArrayFiles(path, committed.files)
     vocabulary, logits = committed.header["vocabulary"], committed.header["dtype"]
     tail = read_tail(path, committed)
@@ -285,7 +258,6 @@ def open_arrays(path: Place, committed: Committed, prompts: int | None = None) -
 
 
 def _allowed(name: str, vocabulary: int, prompts: int | None) -> tuple[int, int] | None:
-    """Return the smallest and the largest value of an entry of a field; None for any."""
     largest = 2**31 - 1
     return {
         "tokens": (NO_TOKEN, vocabulary - 1),
@@ -297,7 +269,6 @@ def _allowed(name: str, vocabulary: int, prompts: int | None) -> tuple[int, int]
 
 
 def _no_journal(path: Place) -> UserError:
-    """Return the error for a folder without a journal: no trace, another format version, or a lost journal."""
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):

@@ -1,12 +1,8 @@
 """Folders of traces at ``s3://``, ``http://`` and ``https://``, with the methods of a path that traces need.
 
-obstore (the extra ``remote``) sends the requests and repeats them: after a lost connection, a timeout and a status such
-as 503, a bounded number of times. What arrives is compared with the journal like the content of any file. An object
-is written as a whole or not at all, and the journal, which names the others, is replaced only if nobody else has
-replaced it since.
-
-Credentials, region and endpoint come from the environment: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``,
-``AWS_SESSION_TOKEN``, ``AWS_REGION``, ``AWS_ENDPOINT_URL``, ``AWS_SKIP_SIGNATURE=true`` for a public bucket.
+obstore (the extra ``remote``) sends the requests and repeats them a bounded number of times. An object is written as a
+whole, and the journal is replaced only if nobody else has replaced it since. Credentials, region and endpoint come from
+the environment: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``, ``AWS_ENDPOINT_URL``.
 """
 
 from __future__ import annotations
@@ -40,8 +36,6 @@ CREDENTIALS = "the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; AWS_SK
 def place(value: str | Path | RemotePath) -> Place:
     """Return a folder of this machine, or of a store for an address.
 
-    Examples
-    --------
     >>> place("s3://bucket/traces/")
     RemotePath('s3://bucket/traces')
     """
@@ -52,13 +46,7 @@ def place(value: str | Path | RemotePath) -> Place:
 
 
 class RemotePath:
-    """The address of a folder or an object, used like a :class:`pathlib.Path`.
-
-    Parameters
-    ----------
-    url : str
-        ``s3://BUCKET/KEY``, ``http://HOST/KEY`` or ``https://HOST/KEY``. At ``http`` it cannot be listed or written.
-    """
+    """The address of a folder or an object, used like a :class:`pathlib.Path`."""
 
     __slots__ = ("key", "root", "scheme")
 
@@ -254,7 +242,6 @@ class RemotePath:
             raise self._problem(done, error) from error
 
     def _problem(self, done: str, error: Exception) -> Exception:
-        """Return the error to raise for an error of the store."""
         from obstore import exceptions
 
         done = {"list": "listed"}.get(done, done)
@@ -284,7 +271,6 @@ def _obstore() -> Any:
 
 @lru_cache(maxsize=8)
 def _store(root: str) -> Any:
-    """Return the client of a bucket or a host, which keeps its connections."""
     _obstore()
     from obstore import store
 
@@ -304,7 +290,6 @@ def _store(root: str) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Return the cause in an error of obstore, which has many lines, without its addresses."""
     text = " ".join(str(error).split())
     status = re.search(r"\b(?:status|HTTP error:?|response)\W+(\d{3} [A-Z][A-Za-z ]+|\d{3})", text)
     if status:
@@ -316,11 +301,6 @@ def _reason(error: Exception) -> str:
 
 
 def _without_password(url: str) -> str:
-    """Return an address without what stands before its @.
-
-    >>> _without_password("http://me:secret@host/x")
-    'http://host/x'
-    """
     return re.sub(r"//[^/]*@", "//", url)
 
 

@@ -65,10 +65,7 @@ def what_to_go_on_from(
 
 
 def clear(path: Place) -> None:
-    """Remove the trace except the lock; the journal goes first, so that a partial trace is never taken as complete.
-
-    Only files of the format are removed; other files in the folder or in ``arrays`` stay.
-    """
+    """Remove the trace except the lock; the journal goes first, so that a partial trace is never taken as complete."""
     for file in _of_the_trace(path):
         file.unlink(missing_ok=True)
     for folder in reversed(array_folders(path)):
@@ -83,7 +80,6 @@ def foreign_files(path: Place) -> list[str]:
 
 
 def _of_the_trace(path: Place) -> list[Place]:
-    """Return the journal, the manifest and the array files that belong to a trace."""
     found: list[Place] = [path / JOURNAL] if _our_journal(path) else []
     return found + [file for file in own_files(path) if file != path / MANIFEST or _our_manifest(path)]
 

@@ -35,45 +35,7 @@ from validation.trace.zarr_store import ENDLESS, ArrayFiles
 
 
 class TraceWriter:
-    """Write a trace incrementally; committed positions survive the end of the process.
-
-    Use as a context manager. ``manifest`` may be changed until the block ends, which finishes the trace. After an
-    exception, a writer with ``settings`` keeps the committed positions, and a writer with the same settings continues
-    from them. A writer without ``settings`` discards everything.
-
-    Parameters
-    ----------
-    path : str or Path
-        The folder to create, or an address of ``s3://``.
-    vocabulary : int
-        V, the width of the logits.
-    manifest : dict, optional
-        Entries recorded in addition to the format, the version, the vocabulary, the dtype and the number of positions.
-    dtype : str
-        Type of the stored logits: ``"float16"`` or ``"float32"``.
-    settings : dict, optional
-        All settings that determine the stored positions, as plain values; recorded in the journal.
-    fresh : bool
-        Delete the trace at ``path`` first.
-    lists : (int, int), optional
-        Write top-k lists instead of logits: the numbers of listed tokens of the draft and the target model.
-    finish : bool
-        False leaves the trace unfinished at the end of the block, up to its last commit, so that a later writer with
-        the same ``settings`` can add to it.
-
-    Attributes
-    ----------
-    positions : int
-        Number of positions so far, including those of earlier runs.
-    state : dict
-        The state recorded by the last commit.
-
-    Raises
-    ------
-    UserError
-        This writer cannot continue what is at ``path``, another process writes there, the disk is full, an appended
-        array has a wrong shape, or there are no positions at the end.
-    """
+    """Write a trace incrementally; committed positions survive the end of the process."""
 
     def __init__(
         self,
@@ -140,15 +102,7 @@ class TraceWriter:
                 self._leave()
 
     def append(self, *arrays: ArrayLike, **named: ArrayLike) -> None:
-        """Append n positions.
-
-        Parameters
-        ----------
-        *arrays, **named : array
-            One array for each field of :data:`validation.trace.format.FIELDS`, or for lists of
-            :func:`validation.trace.format.list_fields`, in order or by name: ``draft_logits`` and ``target_logits``
-            (n, V), ``tokens``, ``prompt_index`` and ``position`` (n,).
-        """
+        """Append n positions."""
         rows = complete(arrays, named, self.vocabulary, self._dtype, self._fields)
         self.positions += len(rows["tokens"])
         self._on_disk(self._add, rows)
@@ -214,7 +168,6 @@ class TraceWriter:
             raise self._failure from error
 
     def _add(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Buffer the rows and write the complete chunks."""
         for name, rows in arrays.items():
             pieces = self._pieces[name]
             pieces.append(rows)
@@ -236,7 +189,6 @@ class TraceWriter:
         self._record(rows, state, files, tail=name)
 
     def _finish(self) -> None:
-        """Write the last rows, the metadata, the manifest and the final journal line."""
         rows = self.positions
         if not rows:
             raise UserError(f"No positions were collected for {self.path}; give at least one prompt.")
@@ -252,7 +204,6 @@ class TraceWriter:
         self._record(rows, self.state, self._files.written | {MANIFEST: manifest}, tail=None)
 
     def _record(self, rows: int, state: dict[str, Any], files: Sums, tail: str | None) -> None:
-        """Sync the folders, append the files to the journal, and remove the previous tail."""
         for folder in sorted({(self.path / name).parent for name in files}):
             sync_folder(folder)
             sync_folder(folder.parent)

@@ -120,21 +120,7 @@ def describe(name: str) -> str:
 
 
 class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array of a trace on disk, read when it is indexed by rows: a slice, an integer, a mask, or integers.
-
-    Arithmetic and comparisons read the whole array.
-
-    Parameters
-    ----------
-    chunks : zarr Array
-        The rows in whole chunks.
-    tail : numpy.ndarray
-        The rows after the whole chunks; empty in a finished trace.
-    name : str
-        Of the array, for errors.
-    allowed : (int, int), optional
-        The smallest and the largest value that an entry may have; every read is checked.
-    """
+    """An array of a trace on disk, read when it is indexed by rows: a slice, an integer, a mask, or integers."""
 
     def __init__(
         self, chunks: Array, rows: int, tail: NDArray[Any], name: str = "", allowed: tuple[int, int] | None = None
@@ -192,7 +178,6 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
         return np.concatenate([found, self._tail[: stop - self._whole]])
 
     def _pick(self, rows: NDArray[np.intp]) -> NDArray[Any]:
-        """Return rows in any order; each chunk is read once."""
         found = np.empty((*rows.shape, *self.shape[1:]), self.dtype)
         belongs = rows // self.chunk_rows
         for chunk in np.unique(belongs):
@@ -208,8 +193,6 @@ def _store_class() -> type[Any]:
     base = load_zarr().abc.store
 
     class CheckedStore(base.Store):  # type: ignore[misc, name-defined]
-        """Store that reads and writes through ArrayFiles and keeps metadata in its dictionary."""
-
         supports_writes = supports_deletes = supports_listing = True
 
         def __init__(self, files: ArrayFiles) -> None:

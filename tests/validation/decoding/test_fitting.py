@@ -8,8 +8,7 @@ import pytest
 
 from hlmtheory.skipping import skip_thresholds
 from tests.validation.stored_traces import VOCABULARY, stored
-from validation.decoding.fit_file import of_other_models
-from validation.decoding.fitting import fit
+from validation.decoding.fitting import fit, of_other_models
 from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.trace.reader import Trace

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from tests.validation.stored_traces import stored
 from validation.cli.commands import main
 from validation.decoding import pass_times
-from validation.decoding.fit_file import fitted_to
+from validation.decoding.fitting import fitted_to
 from validation.decoding.pass_times import Pass, Passes, measure_passes, passes_of, risk_per_token, speed
 from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.studies import STUDIES, decode_study, likely_names
@@ -142,7 +142,7 @@ def test_the_names_that_are_known_beforehand_are_those_of_a_fit(name: str, tmp_p
 
 def test_no_texts_no_sample(pair: Pair, tmp_path: Path) -> None:
     from validation.collection.prompts import Prompt
-    from validation.decoding.text_files import sample_of
+    from validation.decoding.studies import sample_of
 
     prompts = [Prompt("a", "two", "sums")]
     study = decode_study(

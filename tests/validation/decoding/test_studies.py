@@ -16,7 +16,7 @@ from tests.validation.stored_traces import stored
 from validation.cli.commands import main
 from validation.collection.fingerprint import fingerprints
 from validation.collection.prompts import Prompt
-from validation.decoding.fit_file import fitted_to
+from validation.decoding.fitting import fitted_to
 from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.single_draft import TargetOnly
 from validation.decoding.policy_file import models_mark, write_policy

@@ -1,8 +1,7 @@
-"""A planned policy that skips and audits its skips: a random share of the drafts that it would keep is sent.
+"""A planned policy that audits its skips: a draft that would be kept is sent with probability π, by a coin of its own.
 
-A draft that would be kept is sent with probability π, by a coin of its own (:mod:`hlmtheory.skipping.audit`). It begins
-a round like any other draft. The server rejects it with the probability β_d, the risk of keeping it; under a shared
-seed with that of another token.
+The server rejects a sent draft with the probability β_d, the risk of keeping it (:mod:`hlmtheory.skipping.audit`);
+under a shared seed with that of another token.
 """
 
 from __future__ import annotations
@@ -21,18 +20,7 @@ from validation.errors import UserError
 
 
 class Audited(Planned):
-    """A policy whose skips are audited.
-
-    Parameters
-    ----------
-    probability : float
-        π in (0, 1]: the share of drafts that are sent although they would be kept.
-    keeps : callable, optional
-        Says whether a draft with this estimate β̂ would be kept, in place of the policy's threshold. It is called once
-        for each first draft of a round.
-    on_kept : callable, optional
-        Called after each draft that was kept.
-    """
+    """A policy whose skips are audited."""
 
     def __init__(
         self,

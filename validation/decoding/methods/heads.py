@@ -1,10 +1,8 @@
 """Methods that draft from the target model's last hidden states: Medusa-1 and EAGLE.
 
-The heads stand on the device, as flexspec says of its "synced" baselines. So the server's answer of a round carries the
-hidden states that the next drafts need, in 16 bits a number: for Medusa that of the position whose distribution the
-server's token was drawn from, for EAGLE those of all new positions. Before the first round the device needs those of
-the prompt: EAGLE all of them, Medusa the last; they are counted with the first answer. With ``on_server`` the heads
-stand on the server, and a round sends a request up and the new tokens down. The texts are the same.
+The heads stand on the device, as flexspec says of its "synced" baselines. So the server's answer carries the hidden
+states that the next drafts need, in 16 bits a number; those of the prompt are counted with the first answer. With
+``on_server`` the heads stand on the server, and the texts are the same.
 """
 
 from __future__ import annotations
@@ -27,8 +25,6 @@ Array = NDArray[Any]
 
 
 class _FromFeatures(TreeMethod):
-    """What the methods share: the weights, the hidden states on the device, and their bytes."""
-
     kind = ""
     wants_features = True
 
@@ -74,10 +70,6 @@ class _FromFeatures(TreeMethod):
 def best_ranks(hits: Sequence[Sequence[float]], nodes: int) -> tuple[tuple[int, ...], ...]:
     """Return the tree of Medusa with this many nodes and the largest expected number of accepted drafts, parents first.
 
-    A node is the sequence of its ranks: (0, 2) is the third likeliest token of head 2 after the likeliest of head 1.
-    ``hits`` say how often the i-th likeliest token of head k is right; a node's chance is the product of its shares
-    (cai2024medusa Section 2.3.3), at most its parent's, so the likeliest nodes form a tree.
-
     >>> best_ranks([[0.5, 0.25], [0.5, 0.25]], 4)
     ((0,), (1,), (0, 0), (0, 1))
     """
@@ -94,20 +86,7 @@ def best_ranks(hits: Sequence[Sequence[float]], nodes: int) -> tuple[tuple[int, 
 
 @register(entry("Medusa-1", Family.SPECULATIVE, LIGHT_BLUE, "s", "dashed", published="Medusa-1"))
 class Medusa(_FromFeatures):
-    """Medusa-1 (cai2024medusa): heads on the frozen target model predict the tokens 2, 3, … places on.
-
-    The drafts are a fixed tree of ranks, chosen by the heads' shares of hits on training texts. Their tokens are
-    certain drafts, so the exact walk keeps the target's law at any temperature. No head knows the tokens of its branch.
-
-    Parameters
-    ----------
-    folder : str or Path
-        Of the weights, from ``python -m validation.training.heads medusa``.
-    nodes : int
-        Drafts of a round.
-    on_server, any_base : bool
-        Whether the heads stand on the server, and whether they may have been trained for another target model.
-    """
+    """Medusa-1 (cai2024medusa): heads on the frozen target model predict the tokens 2, 3, … places on."""
 
     kind = MEDUSA
 
@@ -152,12 +131,7 @@ class Medusa(_FromFeatures):
 
 @register(entry("EAGLE-2", Family.SPECULATIVE, BLUE, "s", "dashed", published="EAGLE-2"))
 class Eagle2(_FromFeatures, LevelTree):
-    """EAGLE-2 (li2024eagle2): a layer that extrapolates hidden states, and a tree that follows its confidence.
-
-    A node's value is the product of the draft's probabilities along its path. Each of ``depth`` levels expands its
-    ``top_k`` nodes of largest value to their ``top_k`` likeliest tokens; of all nodes the ``nodes`` of largest value
-    are sent. The tokens are certain drafts, as in the authors' code, so the exact walk keeps the target's law.
-    """
+    """EAGLE-2 (li2024eagle2): a layer that extrapolates hidden states, and a tree that follows its confidence."""
 
     kind = EAGLE
 

@@ -53,12 +53,10 @@ class BlockVerification(FixedLength):
 
 @register(entry("DSSD", Family.SPECULATIVE, LIGHT_BLUE, "o", default=BY_LENGTH, published="DSSD"))
 class Dssd(FixedLength):
-    """Distributed split speculative decoding (ning2025dssd), the baseline of flexspec, as in public code of it.
+    """Distributed split speculative decoding (ning2025dssd), as in public code of it.
 
-    Uplink: the tokens and their probabilities q_d, with which the server decides on acceptance. Downlink: the index of
-    the first rejected draft, and p there; the device knows q and draws from (p - q)⁺. If no draft was rejected, the
-    downlink carries one more token. The law is that of speculative decoding. A probability has 32 bits, both ways, and
-    a token ⌈log₂ V⌉. At temperature 0 q_d = 1 is not sent, and the downlink carries a token instead of p.
+    Up go the tokens and their q_d; down the index of the first rejected draft and p there, from which the device draws
+    (p - q)⁺. A probability has 32 bits. At temperature 0 q_d = 1 is not sent, and the answer is a token.
     """
 
     label = "DSSD (K = {})"
@@ -80,8 +78,6 @@ class Dssd(FixedLength):
 
 
 def _flexspec(policy: str, printed_acceptance: bool = False) -> Callable[[Setup], FlexSpec]:
-    """Return a function that makes a variant of flexspec for a link's delay, with the paper's time of a draft."""
-
     def make(setup: Setup) -> FlexSpec:
         costs = {"propagation_s": setup.delay_s, "edge_slope_s": FLEXSPEC_DRAFT_S}
         return FlexSpec(policy, printed_acceptance=printed_acceptance, costs=costs)
@@ -103,21 +99,10 @@ _PRINTED = ", printed acceptance"
 class FlexSpec(Dssd):
     """flexspec: the draft length that maximises tokens per second at the link's current rate (Algorithm 2).
 
-    Drafting stops at an end-of-text token; K in τ/K is then the number of drafts made. The paper prints no K_max, μ and
-    O_header; the values here are ours.
-
-    Parameters
-    ----------
-    policy : {"linear", "exact"}
-        "linear" takes the argmax of (1 + γ̂K)/T(K), as printed, which is 1 or K_max; "exact" that of the geometric
-        E(K)/T(K), with a consistent estimate in place of the printed average.
-    printed_acceptance : bool
-        As printed, a draft is accepted if it is the argmax of p, and the next token is drawn from p; only tokens are
-        sent. At temperature 1 that is not the target model's law. Otherwise acceptance and messages are DSSD's.
-    step : float
-        μ of the tracker.
-    costs : mapping
-        Times of the parts of a round, for :func:`hlmtheory.draft_length.round_costs`.
+    ``linear`` takes the argmax of (1 + γ̂K)/T(K), as printed; ``exact`` that of the geometric E(K)/T(K) with a
+    consistent estimate. With ``printed_acceptance`` a draft is accepted if it is the argmax of p, and the next token
+    drawn from p: at temperature 1 not the target's law. The paper prints no K_max, μ (``step``) and O_header; the
+    values are ours.
     """
 
     follows_rate = True
@@ -169,12 +154,7 @@ class FlexSpec(Dssd):
 
 @register(entry("prompt lookup", Family.SPECULATIVE, GREY, "+", default=BY_LENGTH))
 class PromptLookup(Method):
-    """Prompt lookup: the drafts are the tokens that followed the last occurrence of the newest n tokens, or fewer.
-
-    A draft is certain, q̂ = 1: it is accepted with probability p_d, and otherwise replaced by a token from p without d.
-    This gives the target model's law at any temperature. Of several earlier occurrences the newest is used; flexspec
-    does not say which.
-    """
+    """Prompt lookup: certain drafts, the tokens that followed the last occurrence of the newest n tokens, or fewer."""
 
     runs_draft = False
 
@@ -199,12 +179,7 @@ class PromptLookup(Method):
 
 @register(entry("Lookahead", Family.SPECULATIVE, GREY, "x", default=BY_LENGTH, published="Lookahead"))
 class Lookahead(CloudOnly):
-    """Jacobi iteration on the server: the drafts are the target model's likeliest tokens in the last pass.
-
-    flexspec: "a parallel decoding algorithm based on Jacobi iteration ... without a separate draft model". The first
-    drafts repeat the last token. Drafts are certain, as in :class:`PromptLookup`, so the method is lossless. The pool
-    of n-grams is left out here (:class:`validation.decoding.methods.trees.NgramLookahead`).
-    """
+    """Jacobi iteration on the server: certain drafts, the target's likeliest tokens in the last pass (flexspec V)."""
 
     wants_likeliest = True
 

@@ -34,12 +34,7 @@ Array = NDArray[Any]
 
 @register(entry("Planned", Family.PLANNED, BLACK, "*", width=2.0, order=5))
 class Planned(Method):
-    """A policy of ``hlm plan``: what a device that reads ``policy.json`` decides and sends.
-
-    Drafts are drawn from the float64 distribution that the device computes from the logits; under a shared seed by the
-    stream of the run's seed and the prompt's id. The name ends with a short hash of the policy. The bits are those of
-    the bytes.
-    """
+    """A policy of ``hlm plan``: what a device that reads ``policy.json`` decides and sends."""
 
     def __init__(self, policy: DevicePolicy) -> None:
         self.policy, self.text = policy, policy.to_json()

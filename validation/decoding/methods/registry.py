@@ -85,11 +85,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class MethodInfo:
-    """A method's entry in the registry, for studies, commands and figures.
-
-    ``default`` makes the method from a :class:`Setup`, None if no study uses it; ``studies`` are those that do, None
-    for every study of the family; ``published`` is the papers' name; :func:`register` fills in the class.
-    """
+    """A method's entry in the registry, for studies, commands and figures."""
 
     name: str
     family: Family

@@ -69,7 +69,6 @@ LENGTHS = {
 def _flexspec(
     policy: str, printed_acceptance: bool, *, max_draft_length: int = 8, step: float = 0.1, **costs: float
 ) -> FlexSpec:
-    """Return a variant of flexspec, with the paper's time of a draft unless another is given."""
     options: dict[str, Any] = {"printed_acceptance": printed_acceptance, "costs": {"edge_slope_s": FLEXSPEC_DRAFT_S}}
     options["costs"] |= costs
     return FlexSpec(policy, max_draft_length=max_draft_length, step=step, **options)

@@ -28,9 +28,7 @@ Array = NDArray[Any]
 class SharedSeed(FixedLength):
     """K drafts, each the winner of the draft model's race in a stream that the server has too (daliri2025coupling).
 
-    The server's tokens are winners of the target model's race in the same stream, and they are emitted whether a draft
-    matches or not. So the text is that of the target model alone with this seed: no draft model, K, link or update
-    changes a token. The stream of a prompt is keyed by the seed and the prompt's id.
+    The server emits the winners of the target's race, so the text is that of the target model alone with this seed.
     """
 
     shared_seed = True
@@ -43,11 +41,7 @@ class SharedSeed(FixedLength):
 
 @register(entry("shared seed streamed", Family.SHARED_SEED, GREEN, "d", "dotted", default=PLAIN, studies=()))
 class SharedSeedStreamed(SharedSeed):
-    """Drafts by a shared seed that never stop: the device drafts on while the server verifies.
-
-    Each draft is a message of its own. The text is that of :class:`SharedSeed`. The loop's rounds only find which
-    drafts match; rounds and times are those of :func:`validation.decoding.streamed.stream`.
-    """
+    """Drafts by a shared seed that never stop: the device drafts on while the server verifies."""
 
     streamed, bonus = True, False  # without a token of the server alone, every position has a draft
     label = "shared seed streamed"
@@ -74,10 +68,7 @@ class SharedSeedStreamed(SharedSeed):
 class SharedSeedSkipping(UHlm):
     """Drafts by a shared seed, of which the first of a round skips the server if its uncertainty is at most u_th.
 
-    The rule is u-hlm's; with u_th = -inf the text is that of :class:`SharedSeed`. A skipped token is the winner of the
-    draft model's race, so it is the target model's token if the two agree. The law of the text is the target model's no
-    more: a position costs at most Σ_v s_v (q_v - t_v), which is more than with rejection sampling
-    (:func:`hlmtheory.shared_seed.skip_mismatch`).
+    A skipped token costs more than with rejection sampling (:func:`hlmtheory.shared_seed.skip_mismatch`).
     """
 
     shared_seed = bonus = True
@@ -110,11 +101,7 @@ class SharedSeedSkipping(UHlm):
 
 @register(entry("shared seed tree", Family.SHARED_SEED, GREEN, "d", "dashed", default=PLAIN, studies=()))
 class SharedSeedTree(SampledTree):
-    """Lists of candidates by a shared seed: the children of a node are the first tokens of the draft model's race.
-
-    The text is that of :class:`SharedSeed`. A draft is a token and its parent; no distribution is sent. ``widths`` are
-    the candidates of each node, by depth. Tokens of probability 0 are left out.
-    """
+    """Lists of candidates by a shared seed: the children of a node are the first tokens of the draft model's race."""
 
     runs_draft = shared_seed = True
 

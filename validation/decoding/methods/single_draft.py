@@ -87,10 +87,7 @@ class CloudOnly(TargetOnly):
 
 @register(entry("HLM", Family.HLM, BLACK, "s", default=PLAIN, published="HLM"))
 class Hlm(Method):
-    """HLM: every draft is sent with its whole distribution; an accepted draft ends its round (cu-hlm Section II).
-
-    The formula counts cu-hlm's 8 bits and index for each probability (4). The bytes are the distribution in float32.
-    """
+    """HLM: every draft is sent with its whole distribution; an accepted draft ends its round (cu-hlm Section II)."""
 
     name, bonus = "HLM", False
 
@@ -137,16 +134,8 @@ AVERSE, PRONE, ONLINE = "U-HLM risk-averse", "U-HLM risk-prone", "CU-HLM online"
 class UHlm(Hlm):
     """U-HLM: a draft whose uncertainty is at most the threshold skips verification (cu-hlm (10), u-hlm (8)).
 
-    The draft model's logits are perturbed as they are, whatever the run's temperature and top-p; a masked logit, -inf,
-    is a token of probability 0. A sent draft is sent as in HLM. The server needs the skipped tokens as well: both
-    papers neglect them, and no message here counts them.
-
-    Parameters
-    ----------
-    threshold : float
-        u_th, such as those of :func:`hlmtheory.skipping.skip_thresholds`.
-    draws : int or None
-        M, the number of perturbed samples; None takes their mean by quadrature.
+    The uncertainty is that of ``draws`` perturbed samples, or their mean by quadrature if None. The server needs the
+    skipped tokens as well: both papers neglect them, and no message here counts them.
     """
 
     def __init__(self, threshold: float, name: str = "U-HLM", *, draws: int | None = DRAWS) -> None:
@@ -182,10 +171,8 @@ class Cut(NamedTuple):
 class CuHlm(UHlm, ABC):
     """CU-HLM: U-HLM that sends only the k largest probabilities of a distribution, in 8 bits (cu-hlm Section IV).
 
-    The draft's own probability is sent unrounded, so acceptance is not distorted; a rejected draft is replaced from the
-    residual of what the server decodes. The paper does not say how a value is rounded: here down, and the lost mass is
-    spread over the tail (:mod:`hlmtheory.truncation`). The formula counts k values and their indices, as the paper
-    does; the bytes count the draft and its probability as well.
+    q_d is sent unrounded, so acceptance is not distorted. The paper does not say how a value is rounded: here down, and
+    the lost mass is spread over the tail (:mod:`hlmtheory.truncation`).
     """
 
     truncates = True
@@ -238,8 +225,6 @@ class CuHlmOffline(CuHlm):
 
 
 def _online(threshold: float | None = None, name: str = ONLINE) -> Callable[[Setup], CuHlmOnline]:
-    """Return what makes CU-HLM online with the fitted line, and the fitted threshold unless one is given."""
-
     def make(setup: Setup) -> CuHlmOnline:
         fit = setup.fitted
         limit = fit.risk_prone if threshold is None else threshold
@@ -255,11 +240,7 @@ def _online(threshold: float | None = None, name: str = ONLINE) -> Callable[[Set
     ),
 )
 class CuHlmOnline(CuHlm):
-    """CU-HLM with k chosen by the draft's uncertainty: the smallest k with Ū(a u + b) ≤ θ (cu-hlm (24)).
-
-    a, b are ``slope`` and ``intercept`` of the line β = a u + b, θ is ``distortion_tolerance``, and ``sharpness`` is η
-    of the softplus, whose value the paper does not print.
-    """
+    """CU-HLM with k chosen by the draft's uncertainty: the smallest k with Ū(a u + b) ≤ θ (cu-hlm (24))."""
 
     def __init__(
         self,
@@ -286,12 +267,7 @@ class CuHlmOnline(CuHlm):
 
 @register(entry("CU-HLM certified", Family.CU_HLM, ORANGE, "*", width=2.0, order=4, default=("calibrated",)))
 class CuHlmCertified(CuHlm):
-    """CU-HLM with a calibrated threshold and the smallest k with 2 Δ_k ≤ ε, so that truncation's bias is at most ε.
-
-    Δ_k is the deviation of the distribution that the server decodes (claim ``truncation.message``). A probability has
-    16 bits: with 8, a flat distribution is further from q than any useful ε. If 16 are too few as well, it has 24: only
-    for a heavy tail and a vocabulary of more than 2¹⁷ ε tokens.
-    """
+    """CU-HLM with a calibrated threshold and the smallest k with 2 Δ_k ≤ ε, so that truncation's bias is at most ε."""
 
     bits = CERTIFIED_BITS[0]
 

@@ -39,8 +39,7 @@ def cut(draft: Draft, target: torch.Tensor, limit: float) -> torch.Tensor:
 class DssdCertified(Dssd):
     """DSSD whose server sends the fewest probabilities p̂ of p with TV(p, p̂) ≤ ε = ``limit``, after a rejection.
 
-    The device draws from (p̂ - q)⁺. So each token's law is within ε of the target's (``channel.downlink_truncated``),
-    and the law of a text of n tokens within n ε. At temperature 0 the answer is a token.
+    The device draws from (p̂ - q)⁺, so each token's law is within ε of the target's (``channel.downlink_truncated``).
     """
 
     cuts_answer = True

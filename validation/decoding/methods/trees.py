@@ -31,12 +31,7 @@ Array = NDArray[Any]
 
 
 class TreeMethod(Method, ABC):
-    """A method that drafts trees; the loop calls these functions in the order in which they stand.
-
-    ``walk`` is :func:`validation.decoding.trees.exact_walk`, unless the method is lossy. With ``wants_features`` the
-    method is given the target model's last hidden states; with ``on_server`` the trees grow there, and no draft crosses
-    the link.
-    """
+    """A method that drafts trees; the loop calls these functions in the order in which they stand."""
 
     runs_draft = wants_features = on_server = False
     walk: Walk = staticmethod(exact_walk)
@@ -77,11 +72,7 @@ class TreeMethod(Method, ABC):
 
 
 class LevelTree(TreeMethod):
-    """A method that grows its trees level by level, with one pass of a draft model each.
-
-    ``max_draft_length`` is the greatest depth. The draft model's cache holds the kept tokens; what it read of a tree is
-    dropped at the end of the round.
-    """
+    """A method that grows its trees level by level, with one pass of a draft model each."""
 
     def grow(self, requests: Sequence[TreeRequest], model: TreeModel | None) -> list[DraftTree]:
         """Return a tree for each sequence."""
@@ -103,17 +94,13 @@ class LevelTree(TreeMethod):
         return [self.finish(request, tree) for request, tree in zip(requests, trees, strict=True)]
 
     def read_kept(self, requests: Sequence[TreeRequest], trees: list[DraftTree], model: TreeModel) -> list[Any]:
-        """Let the draft model read the new kept tokens, and return its logits (1, V) after the last, by sequence.
-
-        A sequence for which there are none yet gets (0, V).
-        """
+        """Let the draft model read the new kept tokens, and return its logits (1, V) after the last, by sequence."""
         fresh = [request.tokens[first:].copy() for request, first in zip(requests, model.cached.tolist(), strict=True)]
         return self._read_chain(requests, trees, fresh, model)
 
     def _read_chain(
         self, requests: Sequence[TreeRequest], trees: list[DraftTree], fresh: list[Array], model: TreeModel
     ) -> list[Any]:
-        """Let the draft model read new tokens of each sequence into its cache."""
         offsets, sees = [np.arange(len(one)) for one in fresh], [np.tri(len(one), dtype=bool) for one in fresh]
         inputs = self.inputs(requests, trees, [])
         logits, states = model.read_nodes(fresh, offsets, sees, features=self.wants_features, inputs=inputs)
@@ -132,7 +119,6 @@ class LevelTree(TreeMethod):
         read: list[dict[int, int]],
         model: TreeModel,
     ) -> list[Any]:
-        """Let the draft model read a level of each tree, and return its rows of logits."""
         tokens, offsets, sees = [], [], []
         for tree, nodes, places in zip(trees, frontier, read, strict=True):
             start = len(places)
@@ -177,11 +163,7 @@ class LevelTree(TreeMethod):
 
 
 class SampledTree(LevelTree):
-    """A tree whose children are drawn from the draft's distributions without replacement, ``widths`` by depth.
-
-    At temperature 0 the children are the likeliest tokens, and certain. The server needs the distributions that
-    children were drawn from, in float32.
-    """
+    """A tree whose children are drawn from the draft's distributions without replacement, ``widths`` by depth."""
 
     def __init__(self, widths: tuple[int, ...] = (3, 2, 1, 1)) -> None:
         self.widths, self.max_draft_length = tuple(widths), len(widths)
@@ -217,11 +199,7 @@ class DraftTreeSd(SampledTree):
 
 @register(entry("draft tree, sure", Family.SPECULATIVE, BLUE, "d", "dashed", default=PLAIN, studies=()))
 class SureTreeSd(DraftTreeSd):
-    """A tree whose nodes have one drawn child; the others are the likeliest tokens (hu2025multidraft, greedy drafts).
-
-    Of n children the n - 1 likeliest are sure, and one is drawn from q without them. It is tried first; no exact rule
-    accepts one of these children more often (``verification.top_drafts_tried``).
-    """
+    """A tree whose nodes have one drawn child, tried first, and else the likeliest tokens (hu2025multidraft)."""
 
     def __init__(self, widths: tuple[int, ...] = (3, 2, 1, 1)) -> None:
         super().__init__(widths)
@@ -262,10 +240,7 @@ class NgramPool:
 
 
 def add_window(tree: DraftTree, rows: Array) -> None:
-    """Add the tokens of a window of N - 1 rows, (N - 1, W), to a tree; its first token is the tree's root.
-
-    A token sees the first row up to its column, and its own column above it.
-    """
+    """Add the tokens of a window of N - 1 rows, (N - 1, W), to a tree; its first token is the tree's root."""
     count, width = len(tree.tokens), rows.shape[1]
 
     def place(level: int, column: int) -> int:
@@ -284,12 +259,9 @@ def add_window(tree: DraftTree, rows: Array) -> None:
 class NgramLookahead(TreeMethod):
     """Lookahead decoding (fu2024lookahead): a Jacobi window that makes n-grams, and a branch that verifies them.
 
-    The reference [40] of flexspec is another method of that name (zhao2024lookahead); its words, "Jacobi iteration ...
-    refine multiple candidate sequences in parallel through multi-step verification", describe this one. In each pass
-    the target model reads, beside the last token, a window of N - 1 rows of W guesses, and up to G n-grams of the pool
-    that begin with the last token. Column j of the window and its newest guess are an n-gram, which enters the pool.
-    Guesses are likeliest tokens, as in the authors' code. n-grams are certain drafts, so the texts have the target's
-    law at any temperature. The window is on the server: a round sends a request up and the new tokens down.
+    In each pass the target reads a window of N - 1 rows of W guesses and up to G n-grams that begin with the last
+    token. Column j of the window and its newest guess are an n-gram. They are certain drafts, so the law is the
+    target's.
     """
 
     on_server = True
